@@ -1,0 +1,65 @@
+# The three functions every folder uses, and the one place where compiler flags stand.
+
+add_library(longhaul_flags INTERFACE)
+target_compile_features(longhaul_flags INTERFACE cxx_std_20)
+# -ffp-contract=off: no compiler may fuse a multiply and an add, so every target rounds alike.
+target_compile_options(longhaul_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off)
+if(LONGHAUL_SANITIZER STREQUAL "asan")
+  target_compile_options(longhaul_flags INTERFACE -fsanitize=address,undefined
+    -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+  target_link_options(longhaul_flags INTERFACE -fsanitize=address,undefined)
+elseif(LONGHAUL_SANITIZER STREQUAL "tsan")
+  target_compile_options(longhaul_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer -O1)
+  target_link_options(longhaul_flags INTERFACE -fsanitize=thread)
+elseif(LONGHAUL_SANITIZER)
+  message(FATAL_ERROR "LONGHAUL_SANITIZER is '${LONGHAUL_SANITIZER}': want asan, tsan or nothing")
+endif()
+
+find_program(LONGHAUL_CCACHE ccache)
+if(LONGHAUL_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LONGHAUL_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${LONGHAUL_CCACHE})
+endif()
+find_program(LONGHAUL_MOLD mold)
+if(LONGHAUL_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs]): static library longhaul_NAME,
+# alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
+function(longhaul_library name)
+  cmake_parse_arguments(A "" "" "SRCS;PUBLIC;PRIVATE" ${ARGN})
+  add_library(longhaul_${name} STATIC ${A_SRCS})
+  add_library(longhaul::${name} ALIAS longhaul_${name})
+  target_include_directories(longhaul_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(longhaul_${name} PUBLIC ${A_PUBLIC} PRIVATE longhaul_flags ${A_PRIVATE})
+endfunction()
+
+# longhaul_test(folder/name_test.cc... LIBS libs [LABELS labels] [TIMEOUT s] [COMMAND wrapper]):
+# one executable per call, named after the first file; GoogleTest's main. Called from tests/ only.
+# Labels: cpu (runs anywhere), root (needs namespaces and /dev/net/tun), guest (User Mode Linux),
+# gpu, python.
+function(longhaul_test)
+  cmake_parse_arguments(A "" "TIMEOUT;PREFIX" "LIBS;LABELS;SRCS" ${ARGN})
+  set(sources ${A_UNPARSED_ARGUMENTS})
+  list(GET sources 0 first)
+  string(REPLACE "/" "_" target ${first})
+  string(REGEX REPLACE "\\.cc$" "" target ${target})
+  add_executable(${target} ${sources} ${A_SRCS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS} GTest::gmock GTest::gtest
+    GTest::gtest_main)
+  add_test(NAME ${target} COMMAND ${target})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  # Exit status 77 is "skipped as a whole"; a single GTEST_SKIP prints its reason in the log.
+  set_tests_properties(${target} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
+    SKIP_RETURN_CODE 77)
+  longhaul_count_test(${sources})
+endfunction()
+
+# Tests are listed AND counted: tests/CMakeLists.txt compares this list with the files on disk.
+function(longhaul_count_test)
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_TESTS ${ARGN})
+endfunction()

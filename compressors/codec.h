@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// Element type of a tensor; the values are those of the frame's dtype byte.
+enum class DType : uint8_t { kF32 = 0, kBF16 = 1, kF16 = 2 };
+
+constexpr size_t BytesPerElement(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// Row-major, contiguous. A vector is one row.
+struct Shape {
+  uint64_t rows = 0;
+  uint64_t cols = 0;
+  uint64_t elements() const { return rows * cols; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// Borrowed for the call; need not be aligned beyond its element size.
+struct ConstTensor {
+  const void* values;
+  DType dtype;
+  Shape shape;
+};
+struct Tensor {
+  void* values;
+  DType dtype;
+  Shape shape;
+  operator ConstTensor() const { return {values, dtype, shape}; }
+};
+
+// What a stateful codec keeps between calls (the residual of error feedback, ...). Keyed by its
+// owner: one state per tensor or boundary, direction and micro-batch slot; never shared.
+class CodecState {
+ public:
+  virtual ~CodecState() = default;
+  virtual Shape shape() const = 0;
+  virtual void Reset() = 0;  // back to the state of NewState()
+  // Checkpointing: Save writes exactly bytes() bytes; Load takes what Save wrote for the same codec
+  // and shape (else DataLoss, state unchanged).
+  virtual size_t bytes() const = 0;
+  virtual void Save(std::span<std::byte> out) const = 0;
+  virtual absl::Status Load(std::span<const std::byte> in) = 0;
+};
+
+// A Codec turns one tensor into one frame of bytes and back. No I/O, no clock; all randomness comes
+// from `seed`, so equal (x, seed, state) give equal bytes on every host and every instruction set.
+// Thread safety: const methods may run concurrently, each on its own state.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // The catalogue's name, e.g. "int4-b64-h64+ef". A new byte layout is a new name.
+  virtual std::string_view name() const = 0;
+
+  // Id in the frame header; wrappers such as +ef answer the id of what is on the wire.
+  virtual uint16_t id() const = 0;
+
+  // Upper bound on the bytes of one frame of this shape and source dtype, header included.
+  virtual size_t MaxFrameBytes(Shape shape, DType dtype) const = 0;
+
+  // nullptr: stateless, Encode and Decode take nullptr.
+  virtual std::unique_ptr<CodecState> NewState(Shape) const { return nullptr; }
+
+  // x: [rows, cols] f32, bf16 or f16, finite. Writes one frame and returns its bytes. On error
+  // nothing beyond `frame` is touched and `state` is unchanged.
+  // InvalidArgument: empty x, NaN or Inf in x, `frame` too short, state missing or of another shape.
+  virtual absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState* state,
+                                        std::span<std::byte> frame) const = 0;
+
+  // Fills x from one frame (all of `frame`). x.dtype may differ from the source dtype.
+  // DataLoss: truncated, bad checksum, impossible field. InvalidArgument: a frame of another codec
+  // or shape. On error x holds unspecified values but nothing beyond it is touched.
+  virtual absl::Status Decode(std::span<const std::byte> frame, CodecState* state,
+                              Tensor x) const = 0;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace longhaul {
+
+// A rate in bit/s at the Ethernet level (14-byte header counted, no FCS). 1 Mbit = 10^6 bit.
+struct BitsPerSecond {
+  double value = 0;
+  friend auto operator<=>(const BitsPerSecond&, const BitsPerSecond&) = default;
+};
+constexpr BitsPerSecond Mbit(double mbit_per_s) { return {mbit_per_s * 1e6}; }
+constexpr BitsPerSecond Gbit(double gbit_per_s) { return {gbit_per_s * 1e9}; }
+constexpr double InMbit(BitsPerSecond rate) { return rate.value / 1e6; }
+
+// A number of bytes (octets). KiB = 2^10.
+struct Bytes {
+  int64_t value = 0;
+  friend auto operator<=>(const Bytes&, const Bytes&) = default;
+};
+constexpr Bytes KiB(int64_t kib) { return {kib * 1024}; }
+
+}  // namespace longhaul

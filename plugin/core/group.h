@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plugin/core/node.h"
+
+namespace longhaul {
+
+// Element types that cross the wire; values are fixed (they stand in frames).
+enum class ElementType : uint8_t {
+  kF32 = 0, kBF16 = 1, kF16 = 2, kF64 = 3, kI8 = 4, kU8 = 5, kI16 = 6, kI32 = 7, kI64 = 8,
+  kBool = 9, kComplex64 = 10, kComplex128 = 11,
+};
+size_t BytesPerElement(ElementType type);
+std::string_view ToString(ElementType type);
+
+// Contiguous host memory, borrowed until the operation's callback has run. `dims` of any rank.
+struct WireTensor {
+  void* values;
+  ElementType type;
+  std::vector<int64_t> dims;
+  int64_t elements() const;
+};
+
+// Which codec a float tensor of a group is sent with. The default sends everything lossless.
+// Only point-to-point float32/bfloat16/float16 tensors of at least `min_elements` are ever encoded;
+// collectives and all else stay lossless. The receiver reads the codec from the frame; a lossy
+// frame in a group whose policy is all "none" is an error.
+struct CodecPolicy {
+  std::string forward = "none";       // to a higher group rank
+  std::string backward = "none";      // to a lower group rank
+  std::map<int, std::string> by_tag;  // wins over the direction
+  int64_t min_elements = 4096;
+  bool lossless() const;
+};
+
+struct GroupOptions {
+  std::string name;  // the same on every rank, unique among a node's groups
+  int rank;
+  int size;
+  absl::Duration timeout = absl::Minutes(30);  // of each operation
+  CodecPolicy codecs;
+  uint64_t seed = 0;   // of codec noise; frames get FoldSeed of it, sequence, source, tag
+  int nmse_every = 0;  // n > 0: the sender decodes every n-th encoded frame and measures its error
+};
+
+// One direction of one pair of ranks, since the group was made. Durations are this process's.
+struct CrossingCounters {
+  int peer;                    // group rank
+  bool sent;                   // true: this rank -> peer
+  std::string codec;           // of the encoded frames
+  int64_t tensors = 0;
+  int64_t elements = 0;
+  int64_t payload_bytes = 0;   // codec frames (or raw values): what a measured ratio comes from
+  int64_t message_bytes = 0;   // with our message headers
+  absl::Duration encode, decode;
+  int64_t nmse_samples = 0;    // sender only
+  double nmse_sum = 0, nmse_max = 0;
+  uint64_t payload_hash = 0;   // order-dependent hash of every payload byte: equality of two runs
+};
+
+enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };
+constexpr int kAnySource = -1;
+
+// One rank's view of a set of ranks. Operations are asynchronous: they return at once, and `done`
+// runs exactly once, on success and failure alike, on the progress thread (ucx) or on the thread
+// that completed the match (loopback); it must not block or call back into c10d.
+// Matching is FIFO per (source, tag); send never waits for a receive of its own and the other way
+// round. Sums are taken in rank order on every rank, so all ranks hold equal bits.
+// Errors: InvalidArgument (dtype or count mismatch, naming both sides), DeadlineExceeded (timeout,
+// naming peer, tag and sequence), Unavailable (peer dead, naming it), Aborted.
+// Thread safe. Collectives must be called in the same order by every rank.
+class Group {
+ public:
+  using Done = std::function<void(absl::Status)>;
+  using DoneFrom = std::function<void(absl::StatusOr<int>)>;  // the source rank
+
+  virtual ~Group() = default;
+
+  // `addresses[r]` is Node::address() of rank r. Connects lazily or at once; warm afterwards.
+  static absl::StatusOr<std::shared_ptr<Group>> Create(std::shared_ptr<Node> node,
+                                                       const GroupOptions& options,
+                                                       const std::vector<std::string>& addresses);
+
+  virtual const GroupOptions& options() const = 0;
+
+  virtual void Send(const WireTensor& x, int dst, int tag, Done done) = 0;
+  virtual void Recv(const WireTensor& x, int src, int tag, Done done) = 0;
+  virtual void RecvAny(const WireTensor& x, int tag, DoneFrom done) = 0;
+
+  // In place on x, equal dtype and count on all ranks.
+  virtual void Broadcast(const WireTensor& x, int root, Done done) = 0;
+  virtual void AllReduce(const WireTensor& x, ReduceOp op, Done done) = 0;
+  // out: size() times in.elements(), rank order.
+  virtual void AllGather(const WireTensor& in, const WireTensor& out, Done done) = 0;
+  virtual void Barrier(Done done) = 0;
+
+  virtual void SetTimeout(absl::Duration timeout) = 0;
+  virtual std::vector<CrossingCounters> counters() const = 0;
+
+  // Outstanding operations fail with `why`, later ones at once. Idempotent.
+  virtual void Abort(absl::Status why) = 0;
+};
+
+}  // namespace longhaul

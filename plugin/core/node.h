@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plugin/core/clock.h"
+
+namespace longhaul {
+
+enum class TransportKind { kLoopback, kUcx };
+
+struct NodeOptions {
+  TransportKind transport;
+  // ucx: the interface every byte must cross ("net0"). Empty: the one interface besides lo;
+  // several are an error that lists them.
+  std::string interface;
+  // ucx on a real cluster only: lets UCX use shared memory between processes of one host, which
+  // bypasses shaped links. Never set by the launcher.
+  enum class SharedMemory { kForbidden, kAllowed } shared_memory = SharedMemory::kForbidden;
+  // A peer silent for this long (no frame, no heartbeat) is dead. Must exceed RTT + queueing delay.
+  absl::Duration peer_deadline = absl::Seconds(30);
+  // Bytes a sender may have outstanding per peer and direction; at least two bandwidth-delay
+  // products of the link or it throttles it.
+  int64_t credit_bytes = 64 << 20;
+  const Clock* clock = &MonotonicClock();
+};
+
+// Counted at the transport: whole messages, our headers included, TCP/IP headers not.
+struct NodeTraffic {
+  int64_t sent_bytes = 0;
+  int64_t received_bytes = 0;
+  int64_t sent_messages = 0;
+  int64_t received_messages = 0;
+};
+
+// A Node is one rank's attachment to the network: the transport, its progress thread (ucx), the
+// connections to its peers and their heartbeats. Groups (group.h) share it. A process has one; the
+// in-process runs have one per rank, on one LoopbackHub. Thread safe.
+class Node {
+ public:
+  virtual ~Node() = default;  // says goodbye to its peers; outstanding operations fail first
+
+  // ucx: opens the worker on the interface, forces TCP, refuses UCX_* from the environment.
+  // FailedPrecondition: no such interface; the message lists those there are.
+  static absl::StatusOr<std::shared_ptr<Node>> Create(const NodeOptions& options);
+
+  // What a peer needs to reach this node (opaque bytes, at most 4 KiB).
+  virtual std::string address() const = 0;
+
+  virtual NodeTraffic traffic() const = 0;
+
+  // "ucx tcp/net0" or "loopback": what is really used, read back from the transport; for records.
+  virtual std::string description() const = 0;
+
+  // Everything outstanding and later fails with `why`; threads stop. Idempotent.
+  virtual void Abort(absl::Status why) = 0;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Proves the arrows of docs/architecture.md: which folder may include which. Usage: arrows.sh REPO
+cd "${1:?usage: arrows.sh REPO}" || exit 2
+bad=0
+deny() {
+  local folder=$1 forbidden=$2
+  if grep -rnE "^ *# *include [\"<]($forbidden)/" "$folder"; then
+    echo "^ $folder may not include $forbidden"
+    bad=1
+  fi
+}
+deny compressors 'netem|plugin|pp_group|experiments|tests|torch|ATen|c10|sys|spdlog'
+deny netem 'compressors|plugin|pp_group|experiments|tests|torch|ATen|c10'
+deny plugin 'netem|pp_group|experiments|tests'
+deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
+deny plugin/swarm 'plugin/backend|torch|ATen|c10'
+deny pp_group 'netem|plugin|experiments|tests'
+deny experiments 'tests'
+for folder in common utils util core; do
+  if [ -e "$folder" ]; then
+    echo "a top-level $folder/ is not wanted: shared code lives in the lowest folder that needs it"
+    bad=1
+  fi
+done
+[ "$bad" = 0 ] && echo "arrows hold"
+exit "$bad"
