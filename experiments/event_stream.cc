@@ -33,6 +33,16 @@ void FdEventSink::Emit(const nlohmann::json& event) {
   }
 }
 
+void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failure) {
+  if (failed_) return;
+  failed_ = true;
+  Emit({{"event", "failed"},
+        {"rank", rank},
+        {"step", step},
+        {"diverged", absl::IsAborted(failure)},
+        {"message", std::string(failure.message()).substr(0, 2000)}});
+}
+
 absl::StatusOr<bool> EventReader::Fill() {
   char buffer[1 << 16];
   for (;;) {

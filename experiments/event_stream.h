@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -37,10 +38,14 @@ class FdEventSink : public EventSink {
  public:
   explicit FdEventSink(int fd) : fd_(fd) {}
   void Emit(const nlohmann::json& event) override;
+  // Emits "failed" for the first failure of this process and nothing for those it drags along.
+  // `rank` -1: not a rank's failure; `step`: finished steps.
+  void EmitFailure(int rank, int64_t step, const absl::Status& failure);
   const absl::Status& status() const { return status_; }
 
  private:
   const int fd_;
+  bool failed_ = false;
   absl::Status status_;
 };
 
