@@ -1,0 +1,1 @@
+longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
