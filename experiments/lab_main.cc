@@ -109,8 +109,13 @@ absl::StatusOr<pid_t> StartWorker(const RunSpec& spec, const Emulator& emulator,
   absl::StatusOr<int> spec_fd = SpecFile(spec);
   if (!spec_fd.ok()) return spec_fd.status();
   NodeCommand command;
-  command.argv = {"/proc/self/exe",     "worker",      "/proc/self/fd/0", "--events-fd",
-                  std::to_string(kEventsFdInWorker),   "--interface",     "net0"};
+  command.argv = {"/proc/self/exe",
+                  "worker",
+                  "/proc/self/fd/0",
+                  "--events-fd",
+                  std::to_string(kEventsFdInWorker),
+                  "--interface",
+                  "net0"};
   if (!checkpoint_directory.empty()) {
     command.argv.insert(command.argv.end(), {"--checkpoints", checkpoint_directory});
   }
@@ -146,7 +151,9 @@ absl::Status WaitForWorkers(std::map<pid_t, int> running, absl::Duration grace, 
               ? fmt::format("the worker was killed by signal {} ({})", WTERMSIG(wait_status),
                             strsignal(WTERMSIG(wait_status)))
               : fmt::format("the worker ended with status {}", WEXITSTATUS(wait_status));
-      sink.Emit({{"event", "exited"}, {"rank", rank}, {"message", how},
+      sink.Emit({{"event", "exited"},
+                 {"rank", rank},
+                 {"message", how},
                  {"by_signal", WIFSIGNALED(wait_status) != 0}});
       if (status.ok()) {
         status = absl::UnavailableError(fmt::format("rank {}: {}", rank, how));
