@@ -40,14 +40,16 @@ void RunView::See(const nlohmann::json& event) {
     }
     Line(fmt::format("  link {} > {} {:<6}         RTT {:.2f} of {:.2f} ms{}, {} drops  {}",
                      event.value("from", -1), event.value("to", -1), event.value("phase", ""),
-                     event.value("rtt_median_s", 0.0) * 1e3, event.value("rtt_nominal_s", 0.0) * 1e3,
-                     rate, event.value("drops_queue", int64_t{0}),
+                     event.value("rtt_median_s", 0.0) * 1e3,
+                     event.value("rtt_nominal_s", 0.0) * 1e3, rate,
+                     event.value("drops_queue", int64_t{0}),
                      event.value("ok", false) ? "ok" : "OUT OF BOUNDS: " + event.value("why", "")));
   } else if (kind == "evaluation") {
-    Line(fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token (+-{:.4f} standard error "
-                     "over {} tokens)",
-                     event.value("codec", ""), event.value("loss", 0.0), event.value("se", 0.0),
-                     event.value("tokens", int64_t{0})));
+    Line(
+        fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token (+-{:.4f} standard error "
+                    "over {} tokens)",
+                    event.value("codec", ""), event.value("loss", 0.0), event.value("se", 0.0),
+                    event.value("tokens", int64_t{0})));
   } else if (kind == "step") {
     SeeStep(event);
   }
@@ -65,9 +67,8 @@ void RunView::SeeStep(const nlohmann::json& event) {
   std::string losses;
   for (const auto& [group, text] : loss_) losses += (losses.empty() ? "" : ", ") + text;
   const double per_step = absl::ToDoubleSeconds(now - start_) / static_cast<double>(step);
-  const std::string text =
-      fmt::format("  step {}/{}  loss {}  {:.3f} s/step since the start", step, steps_, losses,
-                  per_step);
+  const std::string text = fmt::format("  step {}/{}  loss {}  {:.3f} s/step since the start", step,
+                                       steps_, losses, per_step);
   if (terminal_) {
     fmt::print(out_, "\r{:<90}", text);
     in_progress_line_ = true;

@@ -55,9 +55,9 @@ absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& p
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
   } catch (const std::exception& e) {
-    return absl::UnavailableError(absl::StrCat("rank ", place.rank, " joining through the store at ",
-                                               place.master_address, ":", place.master_port, ": ",
-                                               e.what()));
+    return absl::UnavailableError(
+        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
+                     ":", place.master_port, ": ", e.what()));
   }
   return rank;
 }
@@ -66,10 +66,9 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
   const int64_t ranks = spec.schedule.stages * spec.outer.groups;
   if (place.world_size != ranks || place.rank >= place.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", place.rank, " of ", place.world_size, ": the spec's ",
-                     spec.schedule.stages, " stages x ", spec.outer.groups, " groups need WORLD_SIZE=",
-                     ranks));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.schedule.stages,
+        " stages x ", spec.outer.groups, " groups need WORLD_SIZE=", ranks));
   }
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
@@ -82,9 +81,8 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   absl::StatusOr<LocalTelemetry> rank = Connect(spec, place, *node);
   if (!rank.ok()) return rank.status();
   if (place.rank == 0) EmitRunFacts(spec, **corpus, sink);
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Create(ToTrainSpec(spec), {ToLocalRank(*rank)}, *corpus,
-                      [] { return MonotonicClock().Now(); });
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
+      ToTrainSpec(spec), {ToLocalRank(*rank)}, *corpus, [] { return MonotonicClock().Now(); });
   if (!trainer.ok()) return trainer.status();
   sink.Emit({{"event", "started"},
              {"rank", place.rank},

@@ -79,10 +79,15 @@ absl::Status WorkerPool::Start(int rank, const std::string& checkpoint_directory
   absl::StatusOr<int> phase_fd = gates_.AddWorker();
   if (!phase_fd.ok()) return phase_fd.status();
   NodeCommand command;
-  command.argv = {"/proc/self/exe", "worker",      "/proc/self/fd/0",
-                  "--events-fd",    fmt::format("{}", kEventsFd),
-                  "--phase-fd",     fmt::format("{}", kPhaseFd),
-                  "--interface",    "net0"};
+  command.argv = {"/proc/self/exe",
+                  "worker",
+                  "/proc/self/fd/0",
+                  "--events-fd",
+                  fmt::format("{}", kEventsFd),
+                  "--phase-fd",
+                  fmt::format("{}", kPhaseFd),
+                  "--interface",
+                  "net0"};
   if (!checkpoint_directory.empty()) {
     command.argv.insert(command.argv.end(), {"--checkpoints", checkpoint_directory});
   }
@@ -124,7 +129,8 @@ absl::Status WorkerPool::Reap() {
 void WorkerPool::Sleep(absl::Duration at_most) {
   std::vector<pollfd> fds = {{child_signal_fd_, POLLIN, 0}};
   for (const int fd : gates_.fds()) fds.push_back({fd, POLLIN, 0});
-  const timespec limit = absl::ToTimespec(std::clamp(at_most, absl::ZeroDuration(), absl::Hours(1)));
+  const timespec limit =
+      absl::ToTimespec(std::clamp(at_most, absl::ZeroDuration(), absl::Hours(1)));
   if (ppoll(fds.data(), fds.size(), &limit, nullptr) <= 0) return;
   signalfd_siginfo ignored;
   while (read(child_signal_fd_, &ignored, sizeof ignored) > 0) {

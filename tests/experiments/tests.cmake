@@ -1,0 +1,2 @@
+longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
