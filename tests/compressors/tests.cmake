@@ -1,0 +1,1 @@
+longhaul_test(compressors/golden_test.cc LIBS longhaul::compressors LABELS cpu)
