@@ -12,6 +12,7 @@ struct WorkerArguments {
   std::string checkpoints;
   std::string interface;
   int events_fd = 1;
+  int phase_fd = -1;
 };
 
 int Work(const WorkerArguments& arguments) {
@@ -20,6 +21,7 @@ int Work(const WorkerArguments& arguments) {
   absl::StatusOr<WorkerPlace> place = PlaceFromEnvironment();
   if (!place.ok()) return Fail(place.status());
   place->interface = arguments.interface;
+  place->phase_fd = arguments.phase_fd;
   FdEventSink sink(arguments.events_fd);
   const absl::Status status = RunWorker(*spec, *place, arguments.checkpoints, sink);
   return status.ok() ? 0 : Fail(status);
@@ -40,6 +42,7 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
                       "the interface that all traffic must cross (default: the only one)");
   command->add_option("--events-fd", arguments->events_fd,
                       "descriptor for events, one JSON object a line (default: 1)");
+  command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });
 }
 

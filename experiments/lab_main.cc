@@ -1,28 +1,21 @@
 #include "experiments/lab_main.h"
 
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <ctime>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "experiments/event_stream.h"
+#include "experiments/worker_pool.h"
 #include "netem/emulator.h"
-#include "netem/lab.h"
 #include "netem/probe.h"
 
 namespace longhaul {
 namespace {
-
-constexpr int kMasterPort = 29500;
-constexpr int kEventsFdInWorker = 3;
 
 int RankCount(const RunSpec& spec) {
   return static_cast<int>(spec.schedule.stages * spec.outer.groups);
@@ -95,86 +88,35 @@ absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emul
       fmt::format("{} training, outside its bounds: {}", phase, bad));
 }
 
-absl::StatusOr<int> SpecFile(const RunSpec& spec) {
-  const std::string text = ToToml(spec);
-  const int fd = memfd_create("longhaul-spec", 0);
-  if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return absl::InternalError(fmt::format("hand the spec to the workers: {}", strerror(errno)));
-  }
-  return fd;
-}
+// What each used path carried between two phases, as the emulator counted it.
+class PathMeter {
+ public:
+  PathMeter(const RunSpec& spec, const Emulator& emulator, EventSink& sink)
+      : pairs_(UsedPairs(spec)), emulator_(emulator), sink_(sink) {}
 
-absl::StatusOr<pid_t> StartWorker(const RunSpec& spec, const Emulator& emulator, int rank,
-                                  const std::string& checkpoint_directory, int events_fd) {
-  absl::StatusOr<int> spec_fd = SpecFile(spec);
-  if (!spec_fd.ok()) return spec_fd.status();
-  NodeCommand command;
-  command.argv = {"/proc/self/exe",
-                  "worker",
-                  "/proc/self/fd/0",
-                  "--events-fd",
-                  std::to_string(kEventsFdInWorker),
-                  "--interface",
-                  "net0"};
-  if (!checkpoint_directory.empty()) {
-    command.argv.insert(command.argv.end(), {"--checkpoints", checkpoint_directory});
+  void OnPhase(const std::string& phase) {
+    for (const auto& [from, to] : pairs_) {
+      absl::StatusOr<PathCounters> now = emulator_.counters(from, to);
+      if (!now.ok()) continue;
+      if (phase == "ready") start_[{from, to}] = *now;
+      if (phase != "trained") continue;
+      const PathCounters& start = start_[{from, to}];
+      sink_.Emit({{"event", "path"},
+                  {"from", from},
+                  {"to", to},
+                  {"packets", now->packets - start.packets},
+                  {"bytes", now->bytes - start.bytes},
+                  {"drops_queue", now->drops_queue - start.drops_queue},
+                  {"drops_loss", now->drops_loss - start.drops_loss}});
+    }
   }
-  command.environment = {fmt::format("RANK={}", rank),
-                         fmt::format("WORLD_SIZE={}", RankCount(spec)),
-                         fmt::format("MASTER_ADDR={}", NodeAddress(0)),
-                         fmt::format("MASTER_PORT={}", kMasterPort),
-                         fmt::format("OMP_NUM_THREADS={}", spec.limits.threads),
-                         "PATH=/usr/bin:/bin",
-                         "HOME=/"};
-  command.inherit_fds = {{0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFdInWorker, events_fd}};
-  absl::StatusOr<pid_t> pid = SpawnInNode(emulator, rank, command);
-  close(*spec_fd);
-  return pid;
-}
 
-// Waits for every worker. After the first that fails, the others get `grace` to notice and end by
-// themselves; then they are killed. SIGCHLD must be blocked in every thread.
-absl::Status WaitForWorkers(std::map<pid_t, int> running, absl::Duration grace, FdEventSink& sink) {
-  absl::Status status;
-  absl::Time kill_at = absl::InfiniteFuture();
-  while (!running.empty()) {
-    int wait_status = 0;
-    const pid_t pid = waitpid(-1, &wait_status, WNOHANG);
-    if (pid > 0) {
-      const auto it = running.find(pid);
-      if (it == running.end()) continue;  // an orphan that init inherits
-      const int rank = it->second;
-      running.erase(it);
-      if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
-      const std::string how =
-          WIFSIGNALED(wait_status)
-              ? fmt::format("the worker was killed by signal {} ({})", WTERMSIG(wait_status),
-                            strsignal(WTERMSIG(wait_status)))
-              : fmt::format("the worker ended with status {}", WEXITSTATUS(wait_status));
-      sink.Emit({{"event", "exited"},
-                 {"rank", rank},
-                 {"message", how},
-                 {"by_signal", WIFSIGNALED(wait_status) != 0}});
-      if (status.ok()) {
-        status = absl::UnavailableError(fmt::format("rank {}: {}", rank, how));
-        kill_at = absl::Now() + grace;
-      }
-      continue;
-    }
-    const absl::Duration left = kill_at - absl::Now();
-    if (left <= absl::ZeroDuration()) {
-      for (const auto& [worker, rank] : running) kill(worker, SIGKILL);
-      kill_at = absl::InfiniteFuture();
-      continue;
-    }
-    sigset_t child;
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    const timespec limit = absl::ToTimespec(std::min(left, absl::Seconds(3600)));
-    sigtimedwait(&child, nullptr, &limit);
-  }
-  return status;
-}
+ private:
+  const std::vector<std::pair<int, int>> pairs_;
+  const Emulator& emulator_;
+  EventSink& sink_;
+  std::map<std::pair<int, int>, PathCounters> start_;
+};
 
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
                  FdEventSink& sink) {
@@ -191,22 +133,19 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   fact("emulator_scheduling", std::string((*emulator)->scheduling()));
   if (absl::Status s = Verify("before", spec, **emulator, sink); !s.ok()) return s;
 
-  std::map<pid_t, int> workers;
-  for (int rank = 0; rank < RankCount(spec); ++rank) {
-    absl::StatusOr<pid_t> pid =
-        StartWorker(spec, **emulator, rank, checkpoint_directory, events_fd);
-    if (!pid.ok()) return pid.status();
-    workers[*pid] = rank;
-  }
+  PathMeter meter(spec, **emulator, sink);
+  WorkerPool workers(spec, **emulator, sink, events_fd,
+                     [&meter](const std::string& phase) { meter.OnPhase(phase); });
+  if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
   const absl::Duration grace = absl::Seconds(spec.net.peer_deadline_s) + absl::Seconds(5);
-  if (absl::Status s = WaitForWorkers(std::move(workers), grace, sink); !s.ok()) return s;
+  if (absl::Status s = workers.WaitForAll(grace); !s.ok()) return s;
   return Verify("after", spec, **emulator, sink);
 }
 
 }  // namespace
 
 int LabMain(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd) {
-  // Before any thread exists, so that all inherit it: WaitForWorkers waits for the signal.
+  // Before any thread exists, so that all inherit it: WorkerPool waits for the signal.
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "experiments/phase_gate.h"
 
 namespace longhaul {
 namespace {
@@ -160,10 +161,12 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
     }
   }
-  EmitKernelCounters(options.interface, "before", ranks, sink);
+  PassPhase(options.phase_fd, "ready");
+  EmitKernelCounters(options.interface, "ready", ranks, sink);
   if (status.ok()) status = Train(trainer, ranks, options, sink);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, sink);
+  PassPhase(options.phase_fd, "trained");
   if (status.ok() && options.eval_rows > 0) {
     status = EvaluateBoth(trainer, options.eval_rows, rank, sink);
   }

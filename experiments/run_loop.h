@@ -28,6 +28,7 @@ struct RunLoopOptions {
   std::string checkpoint_directory;  // empty: none
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   std::string interface;             // whose kernel counters are reported; empty: none
+  int phase_fd = -1;                 // phase_gate.h
 };
 
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to

@@ -92,6 +92,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
              {"node", (*node)->description()}});
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   options.interface = place.interface;
+  options.phase_fd = place.phase_fd;
   return RunLoop(**trainer, {*rank}, options, sink);
 }
 

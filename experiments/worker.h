@@ -15,7 +15,8 @@ struct WorkerPlace {
   int world_size;  // must be S x G
   std::string master_address;
   int master_port;
-  std::string interface;  // LONGHAUL's own option, "net0" in the lab; empty: the only one
+  std::string interface;  // not from the environment; "net0" in the lab; empty: the only one
+  int phase_fd = -1;      // phase_gate.h; -1: no lab
 };
 
 // FailedPrecondition naming the variable that is missing or not a number.

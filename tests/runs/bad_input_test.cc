@@ -45,7 +45,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadSpec{"WrongType", "blocks = 4", "blocks = \"four\"", {"bad.toml:", "blocks", "integer"}},
         BadSpec{"MissingKey", "heads = 2\n", "", {"heads"}},
         BadSpec{"StagesDoNotDivide", "stages = 2", "stages = 3", {"stages", "blocks", "4", "3"}},
-        BadSpec{"MicrobatchesDoNotDivide", "microbatches = 2", "microbatches = 3", {"microbatches"}},
+        BadSpec{
+            "MicrobatchesDoNotDivide", "microbatches = 2", "microbatches = 3", {"microbatches"}},
         BadSpec{"NotToml", "[model]", "[model", {"bad.toml:"}}),
     [](const auto& spec) { return std::string(spec.param.name); });
 

@@ -66,8 +66,8 @@ TEST_F(Faults, ResumedRunRepeatsTheBitsOfAnUninterruptedOne) {
   const std::vector<std::string> sets = {"train.steps=40", "checkpoint.every_steps=5"};
   const CommandResult whole = RunLonghaul(Arguments(sets));
   ASSERT_EQ(whole.exit_status, 0) << whole.output;
-  const pid_t pid = StartLonghaul(Arguments({"train.steps=40", "checkpoint.every_steps=5"}),
-                                  output_file());
+  const pid_t pid =
+      StartLonghaul(Arguments({"train.steps=40", "checkpoint.every_steps=5"}), output_file());
   ASSERT_TRUE(Eventually([&] { return Trains(); }));
   kill(pid, SIGKILL);
   WaitFor(pid, output_file());

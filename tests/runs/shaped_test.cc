@@ -46,8 +46,8 @@ TEST_F(Shaped, TwoRatesAndOneProcessGiveTheSameBits) {
   const CommandResult loopback = RunLonghaul(Arguments({}));
   ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
   for (const char* profile : {"regional", "continental-us"}) {
-    const CommandResult shaped = RunLonghaul(
-        Arguments({"net.transport=ucx", std::string("net.profile=") + profile}));
+    const CommandResult shaped =
+        RunLonghaul(Arguments({"net.transport=ucx", std::string("net.profile=") + profile}));
     ASSERT_EQ(shaped.exit_status, 0) << shaped.output;
     const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
     EXPECT_EQ(same.exit_status, 0) << same.output;
@@ -58,8 +58,8 @@ TEST_F(Shaped, TwoRatesAndOneProcessGiveTheSameBits) {
 TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
   const pid_t pid = StartLonghaul(
       Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());
-  ASSERT_TRUE(Eventually(
-      [&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
       << ReadFile(output_file());
   // Workers read their spec from a descriptor; their parent is the lab of this command.
   std::vector<pid_t> workers;
@@ -77,8 +77,8 @@ TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
 TEST_F(Shaped, KilledCommandLeavesNothing) {
   const pid_t pid =
       StartLonghaul(Arguments({"net.transport=ucx", "train.steps=5000"}), output_file());
-  ASSERT_TRUE(Eventually(
-      [&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
       << ReadFile(output_file());
   ASSERT_FALSE(ProcessesWith("--events-fd").empty());
   kill(pid, SIGKILL);
