@@ -6,24 +6,19 @@
 #include <fmt/ranges.h>
 
 namespace longhaul {
-namespace {
 
-// "demo.toml:12" -> "demo.toml": where a whole missing table is reported.
-std::string FileOf(const std::string& where) {
-  const size_t colon = where.rfind(':');
-  return colon == std::string::npos ? where : where.substr(0, colon);
+TableReader::TableReader(const TomlValue& root, std::string path)
+    : TableReader(path.empty() ? &root : Find(root, path), path, root.where) {}
+
+TableReader TableReader::Of(const TomlValue& table, std::string label) {
+  return TableReader(&table, std::move(label), table.where);
 }
 
-}  // namespace
-
-TableReader::TableReader(const TomlValue& root, std::string path) : path_(std::move(path)) {
-  const TomlValue* found = path_.empty() ? &root : Find(root, path_);
-  if (found == nullptr) {
-    where_ = FileOf(root.where);
-    return;
-  }
+TableReader::TableReader(const TomlValue* found, std::string path, std::string where)
+    : path_(std::move(path)), where_(std::move(where)) {
+  if (found == nullptr) return;
+  where_ = found->where;
   table_ = std::get_if<TomlValue::Table>(&found->value);
-  where_ = path_.empty() ? FileOf(root.where) : found->where;
   if (table_ == nullptr) {
     error_ = absl::InvalidArgumentError(
         fmt::format("{}: '{}' is {}, want a table", where_, path_, KindName(*found)));

@@ -19,6 +19,8 @@ class TableReader {
  public:
   // `path` is "" for the root. A table that is not there reads as empty.
   TableReader(const TomlValue& root, std::string path);
+  // Reads `table` itself, an element of an array; `label` stands before its keys in messages.
+  static TableReader Of(const TomlValue& table, std::string label);
 
   bool present() const { return table_ != nullptr; }
   bool Has(const std::string& key) const;
@@ -53,6 +55,7 @@ class TableReader {
   absl::Status Finish();
 
  private:
+  TableReader(const TomlValue* found, std::string path, std::string where);
   bool Read(const std::string& key, int64_t* field, bool required);
   bool Read(const std::string& key, double* field, bool required);
   bool Read(const std::string& key, std::string* field, bool required);

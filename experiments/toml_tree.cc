@@ -89,7 +89,9 @@ absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view orig
     return absl::InvalidArgumentError(
         fmt::format("{}:{}: {}", origin, error.source().begin.line, error.description()));
   }
-  return Convert(result.table(), origin);
+  absl::StatusOr<TomlValue> root = Convert(result.table(), origin);
+  if (root.ok()) root->where = origin;  // the whole file has no line
+  return root;
 }
 
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path) {
