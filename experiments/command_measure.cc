@@ -10,7 +10,7 @@
 #include "experiments/command.h"
 #include "experiments/known_names.h"
 #include "experiments/run_pool.h"
-#include "experiments/train_setup.h"
+#include "experiments/spec_corpus.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -36,10 +36,11 @@ class ProgressLine {
     const double elapsed = absl::ToDoubleSeconds(now - start_);
     const double pace = static_cast<double>(p.tokens_done) / elapsed;
     const double left = pace > 0 ? static_cast<double>(p.tokens - p.tokens_done) / pace : 0;
-    fmt::print("{}  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens, {:.0f} tokens/s, about "
-               "{:.0f} s left   {}",
-               terminal_ ? "\r" : "", p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6,
-               pace, left, terminal_ && !last ? "" : "\n");
+    fmt::print(
+        "{}  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens, {:.0f} tokens/s, about "
+        "{:.0f} s left   {}",
+        terminal_ ? "\r" : "", p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6, pace,
+        left, terminal_ && !last ? "" : "\n");
     std::fflush(stdout);
   }
 
@@ -49,16 +50,9 @@ class ProgressLine {
   absl::Duration last_ = -absl::InfiniteDuration();
 };
 
-// What the plan freezes beside the arms: the data, by hash.
-absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const RunSpec& spec) {
-  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
-  if (!corpus.ok()) return corpus.status();
-  return std::map<std::string, std::string>{{"data_hash", (*corpus)->train_hash()},
-                                            {"eval_hash", (*corpus)->held_out_hash()}};
-}
-
-// Corpora are whole only where every run stays within one pass over the training part.
-absl::Status CheckOneEpoch(const CampaignSpec& campaign) {
+// The data of the campaign, by hash: what the plan freezes beside the arms.
+// InvalidArgument: a run would pass the training part more than once.
+absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpec& campaign) {
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(campaign.runs.front().spec);
   if (!corpus.ok()) return corpus.status();
   for (const PlannedRun& run : campaign.runs) {
@@ -68,7 +62,8 @@ absl::Status CheckOneEpoch(const CampaignSpec& campaign) {
         "only meaningful within one epoch; lower d0_tokens or name a larger corpus",
         run.arm, TrainTokens(run.spec), (*corpus)->train_tokens()));
   }
-  return absl::OkStatus();
+  return std::map<std::string, std::string>{{"data_hash", (*corpus)->train_hash()},
+                                            {"eval_hash", (*corpus)->held_out_hash()}};
 }
 
 absl::Status Measure(const MeasureArguments& arguments) {
@@ -77,13 +72,12 @@ absl::Status Measure(const MeasureArguments& arguments) {
   if (!campaign.ok()) return campaign.status();
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
-  if (absl::Status s = CheckOneEpoch(*campaign); !s.ok()) return s;
+  auto frozen = FrozenFacts(*campaign);
+  if (!frozen.ok()) return frozen.status();
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   absl::StatusOr<int> settled = record->SettleDeadRuns();
   if (!settled.ok()) return settled.status();
-  auto frozen = FrozenFacts(campaign->runs.front().spec);
-  if (!frozen.ok()) return frozen.status();
   absl::StatusOr<int64_t> experiment =
       record->BeginExperiment({.kind = ExperimentKind::kCampaign,
                                .name = campaign->name,

@@ -26,8 +26,7 @@ std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector
     if (it == of_b.end()) return where + ": only one of the runs has it";
     const StepRow& other = *it->second;
     if (!SameBits(row.loss_nat, other.loss_nat)) {
-      return fmt::format("{}: loss {} against {}", where, Show(row.loss_nat),
-                         Show(other.loss_nat));
+      return fmt::format("{}: loss {} against {}", where, Show(row.loss_nat), Show(other.loss_nat));
     }
     if (row.parameter_hash != other.parameter_hash) {
       return fmt::format("{}: parameters {:016x} against {:016x}", where, row.parameter_hash,
@@ -44,8 +43,8 @@ std::string FirstCrossingDifference(const std::vector<CrossingRow>& a,
   for (const CrossingRow& row : b) of_b[{row.src_rank, row.dst_rank, row.direction}] = &row;
   for (const CrossingRow& row : a) {
     const auto it = of_b.find({row.src_rank, row.dst_rank, row.direction});
-    const std::string where = fmt::format("crossing {} > {} ({})", row.src_rank, row.dst_rank,
-                                          ToString(row.direction));
+    const std::string where =
+        fmt::format("crossing {} > {} ({})", row.src_rank, row.dst_rank, ToString(row.direction));
     if (it == of_b.end()) return where + ": only one of the runs has it";
     const CrossingRow& other = *it->second;
     if (row.payload_bytes != other.payload_bytes || row.payload_hash != other.payload_hash) {
@@ -94,7 +93,8 @@ absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64
                                            : std::string(),
         FirstEvaluationDifference(*evaluations_a, *evaluations_b)}) {
     if (difference.empty()) continue;
-    return RunComparison{false, fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
+    return RunComparison{false,
+                         fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
   }
   return RunComparison{
       true, fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {} "

@@ -15,8 +15,8 @@ namespace {
 
 struct Running {
   const PlannedRun* planned;
-  std::unique_ptr<RunProcess> process;
-  std::unique_ptr<RunRecorder> recorder;
+  std::unique_ptr<RunProcess> process = nullptr;
+  std::unique_ptr<RunRecorder> recorder = nullptr;
   int64_t tokens_seen = 0;
 };
 
@@ -40,14 +40,13 @@ absl::StatusOr<Running> Start(Record& record, int64_t experiment, const PlannedR
 // Reads what a run has to say. True: it is over, and `outcome` says how.
 absl::StatusOr<bool> Follow(Running& running, CampaignProgress& progress, absl::Status* outcome) {
   const int64_t last_stage = running.planned->spec.schedule.stages - 1;
-  absl::StatusOr<EventReader::More> more =
-      running.process->Read([&](const nlohmann::json& event) {
-        running.recorder->See(event);
-        if (event.value("event", "") != "step" || event.value("stage", -1) != last_stage) return;
-        const int64_t tokens = event.value("tokens", int64_t{0});
-        running.tokens_seen += tokens;
-        progress.tokens_done += tokens;
-      });
+  absl::StatusOr<EventReader::More> more = running.process->Read([&](const nlohmann::json& event) {
+    running.recorder->See(event);
+    if (event.value("event", "") != "step" || event.value("stage", -1) != last_stage) return;
+    const int64_t tokens = event.value("tokens", int64_t{0});
+    running.tokens_seen += tokens;
+    progress.tokens_done += tokens;
+  });
   if (!more.ok()) return more.status();
   if (absl::Status s = running.recorder->Flush(); !s.ok()) return s;
   if (*more == EventReader::More::kYes) return false;
@@ -94,9 +93,10 @@ absl::Status RunAll(Record& record, int64_t experiment, const std::vector<Planne
       if (!over.ok()) return interrupt(over.status());
       if (!*over) continue;
       if (!outcome.ok() && !absl::IsAborted(outcome) && failure.ok()) {
-        failure = absl::UnavailableError(fmt::format("arm '{}', seed {}: {}",
-                                                     running[i].planned->arm,
-                                                     running[i].planned->seed, outcome.message()));
+        failure =
+            absl::UnavailableError(fmt::format("arm '{}', seed {}: {}", running[i].planned->arm,
+                                               running[i].planned->seed,
+                                                     std::string(outcome.message())));
       }
       ++progress.done;
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));

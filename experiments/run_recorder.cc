@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 
-#include <torch/version.h>
-
 #include "compressors/isa.h"
 #include "experiments/host_facts.h"
 #include "experiments/wire_bytes.h"
@@ -200,7 +198,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.git_revision = host.git_revision;
   row.host = host.host;
   row.kernel = host.kernel;
-  row.torch_version = TORCH_VERSION;
+  row.torch_version = LONGHAUL_TORCH_VERSION;
   row.cpu = host.cpu;
   row.isa = std::string(IsaName(BestIsa()));
   row.threads = spec.limits.threads;

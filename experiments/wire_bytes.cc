@@ -9,8 +9,8 @@
 namespace longhaul {
 namespace {
 
-// Bytes of one message of this codec and shape, our packet header included. Block codecs have frames
-// of one size only, so the upper bound is the size.
+// Bytes of one message of this codec and shape, our packet header included. Block codecs have
+// frames of one size only, so the upper bound is the size.
 std::optional<double> MessageBytes(const std::string& codec, Shape shape) {
   if (codec == "none") {
     return static_cast<double>(kPacketHeaderBytes + shape.elements() * sizeof(float));
@@ -36,9 +36,9 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
     if (!frame) return std::nullopt;
     return *frame * static_cast<double>(steps / spec.outer.inner_steps);
   }
-  const Shape shape{static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches *
-                                          spec.model.context),
-                    static_cast<uint64_t>(spec.model.width)};
+  const Shape shape{
+      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
+      static_cast<uint64_t>(spec.model.width)};
   const std::optional<double> frame = MessageBytes(
       c.direction == Direction::kForward ? spec.boundary.forward : spec.boundary.backward, shape);
   if (!frame) return std::nullopt;

@@ -18,7 +18,8 @@ constexpr int64_t kAckBytes = 66;
 // Fills in, per crossing, the bytes predicted for its path before anything ran (frame size of the
 // codec for this shape, our message header, TCP/IP and Ethernet headers, and the acknowledgements
 // of the opposite crossing, one per two segments), and the kernel's count of that path.
-// `path_bytes`: by (source rank, destination rank), Ethernet level, while training; empty: no links.
+// `path_bytes`: by (source rank, destination rank), Ethernet level, while training; empty: no
+// links.
 void FillWireBytes(const RunSpec& spec,
                    const std::map<std::pair<int64_t, int64_t>, int64_t>& path_bytes,
                    std::vector<CrossingRow>& crossings);
