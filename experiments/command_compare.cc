@@ -1,4 +1,7 @@
+#include <set>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "absl/strings/numbers.h"
 #include "experiments/command.h"
@@ -11,19 +14,24 @@ struct CompareArguments {
   std::string results, a, b;
 };
 
-// A run's number, "last", or "first-ok".
+// A run's number, "last", or an arm's name: the newest run of that arm that ended ok.
 absl::StatusOr<int64_t> FindRun(const Record& record, const std::string& name) {
   int64_t run = 0;
   if (absl::SimpleAtoi(name, &run)) return run;
-  absl::StatusOr<std::vector<std::vector<std::string>>> rows = record.Rows(
-      name == "last" ? "SELECT max(id) FROM runs" : "SELECT min(id) FROM runs WHERE status = 'ok'");
+  absl::StatusOr<std::vector<std::vector<std::string>>> rows =
+      record.Rows("SELECT arm, status, id FROM runs ORDER BY id DESC");
   if (!rows.ok()) return rows.status();
-  if ((name == "last" || name == "first-ok") && rows->size() == 2 &&
-      absl::SimpleAtoi((*rows)[1][0], &run)) {
-    return run;
+  std::set<std::string> arms;
+  for (size_t i = 1; i < rows->size(); ++i) {
+    const std::vector<std::string>& row = (*rows)[i];
+    arms.insert(row[0]);
+    const bool found = name == "last" || (row[0] == name && row[1] == "ok");
+    if (found && absl::SimpleAtoi(row[2], &run)) return run;
   }
-  return absl::InvalidArgumentError(fmt::format(
-      "no run '{}' in {}: want a run's number, 'last' or 'first-ok'", name, record.folder()));
+  return absl::InvalidArgumentError(
+      fmt::format("no run '{}' in {}: want a run's number, 'last', or an arm with a run that ended "
+                  "ok; arms there: {}",
+                  name, record.folder(), fmt::join(arms, ", ")));
 }
 
 absl::Status Compare(const CompareArguments& arguments, int* exit_status) {
@@ -47,7 +55,7 @@ void AddCompareCommand(CLI::App& app, int* exit_status) {
   CLI::App* command = app.add_subcommand(
       "compare", "are two runs of one record bit-identical? Exit status 1 when they are not");
   command->add_option("results", arguments->results, "folder of the record")->required();
-  command->add_option("a", arguments->a, "a run's number, 'last' or 'first-ok'")->required();
+  command->add_option("a", arguments->a, "a run's number, 'last', or an arm's name")->required();
   command->add_option("b", arguments->b, "the run to compare it with")->required();
   command->callback([arguments, exit_status] {
     if (absl::Status s = Compare(*arguments, exit_status); !s.ok()) *exit_status = Fail(s);

@@ -15,6 +15,7 @@ struct RunArguments {
   std::string spec;
   std::vector<std::string> sets;
   std::string results;
+  std::string arm;
   bool resume = false;
 };
 
@@ -38,6 +39,23 @@ absl::StatusOr<std::string> CheckpointFolder(const RunSpec& spec, const std::str
   return std::filesystem::absolute(folder).string();
 }
 
+// With --resume: the newest run of this resolved spec that died or was interrupted, taken over.
+// Otherwise a new one.
+absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, bool resume) {
+  if (resume) {
+    absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
+    if (!runs.ok()) return runs.status();
+    for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
+      const bool open =
+          run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
+      if (!open || run->spec_toml != row.spec_toml) continue;
+      if (absl::Status s = record.ResumeRun(run->id); !s.ok()) return s;
+      return run->id;
+    }
+  }
+  return record.BeginRun(row);
+}
+
 absl::Status RunAndRecord(const RunArguments& arguments) {
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
   if (!spec.ok()) return spec.status();
@@ -53,7 +71,9 @@ absl::Status RunAndRecord(const RunArguments& arguments) {
   absl::StatusOr<int64_t> experiment =
       record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
   if (!experiment.ok()) return experiment.status();
-  absl::StatusOr<int64_t> run = record->BeginRun(NewRunRow(*spec, *experiment, name));
+  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
+  absl::StatusOr<int64_t> run =
+      BeginOrResume(*record, NewRunRow(*spec, *experiment, arm), arguments.resume);
   if (!run.ok()) return run.status();
 
   fmt::print("{}\n", ToToml(*spec));
@@ -80,6 +100,8 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
       ->take_all();
   command->add_option("--results", arguments->results,
                       "folder of the record (default: results/<name of the spec>)");
+  command->add_option("--arm", arguments->arm,
+                      "name of this configuration in the record (default: the spec's)");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same resolved spec");
   command->callback([arguments, exit_status] {

@@ -69,6 +69,14 @@ std::string FirstEvaluationDifference(const std::vector<EvaluationRow>& a,
   return "";
 }
 
+// A run that went on from a checkpoint counted the bytes since then only.
+absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
+  const auto rows = record.Rows(fmt::format(
+      "SELECT value FROM run_facts WHERE key = 'resumed_from_step' AND run_id = {}", run));
+  if (!rows.ok()) return rows.status();
+  return rows->size() > 1;
+}
+
 }  // namespace
 
 absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64_t b) {
@@ -86,20 +94,26 @@ absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64
                     "the shorter one (name it first)",
                     a, steps_a->size(), b, steps_b->size(), b));
   }
+  const auto resumed_a = WasResumed(record, a), resumed_b = WasResumed(record, b);
+  if (!resumed_a.ok()) return resumed_a.status();
+  if (!resumed_b.ok()) return resumed_b.status();
+  const bool bytes_too = !*resumed_a && !*resumed_b && steps_a->size() == steps_b->size();
   for (const std::string& difference :
        {FirstStepDifference(*steps_a, *steps_b),
-        // A run that was resumed counted only the crossings since; its bytes are not comparable.
-        steps_a->size() == steps_b->size() ? FirstCrossingDifference(*crossings_a, *crossings_b)
-                                           : std::string(),
+        bytes_too ? FirstCrossingDifference(*crossings_a, *crossings_b) : std::string(),
         FirstEvaluationDifference(*evaluations_a, *evaluations_b)}) {
     if (difference.empty()) continue;
     return RunComparison{false,
                          fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
   }
   return RunComparison{
-      true, fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {} "
-                        "crossings' encoded bytes, {} held-out losses",
-                        a, b, steps_a->size(), crossings_a->size(), evaluations_a->size())};
+      true,
+      fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {}, {} "
+                  "held-out losses",
+                  a, b, steps_a->size(),
+                  bytes_too ? fmt::format("the encoded bytes of {} crossings", crossings_a->size())
+                            : "no bytes (one of them was resumed or is shorter)",
+                  evaluations_a->size())};
 }
 
 }  // namespace longhaul

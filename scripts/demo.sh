@@ -28,12 +28,13 @@ $longhaul doctor --short
 if $longhaul doctor --lab >"$results/lab.log" 2>&1; then
   title "(b) PP-Group DiLoCo, 2 groups x 2 stages on continental-us: uncompressed"
   part shaped-none $longhaul run $shaped --results "$results/shaped" \
-    --set boundary.forward=none --set boundary.backward=none
+    --arm none --set boundary.forward=none --set boundary.backward=none
   title "(b) the same with 4-bit activations and 8-bit gradients"
-  part shaped-int4 $longhaul run $shaped --results "$results/shaped"
+  part shaped-int4 $longhaul run $shaped --results "$results/shaped" --arm default-pair
   title "(b) the same in one process, without any network: are the bits equal?"
-  part loopback-int4 $longhaul run $shaped --results "$results/shaped" --set net.transport=loopback
-  $longhaul compare "$results/shaped" 2 3
+  part loopback-int4 $longhaul run $shaped --results "$results/shaped" --arm one-process \
+    --set net.transport=loopback
+  $longhaul compare "$results/shaped" default-pair one-process
 else
   title "(b) left out: this machine cannot shape links"
   cat "$results/lab.log"
