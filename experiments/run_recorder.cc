@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "compressors/isa.h"
-#include "experiments/host_facts.h"
+#include "experiments/run_host.h"
 #include "experiments/wire_bytes.h"
 
 namespace longhaul {
@@ -183,7 +183,7 @@ absl::Status RunRecorder::Finish(const absl::Status& outcome) {
 }
 
 RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& arm) {
-  const HostFacts host = ReadHostFacts();
+  const RunHost host = ReadRunHost();
   RunRow row;
   row.experiment_id = experiment_id;
   row.arm = arm;

@@ -6,7 +6,7 @@ namespace longhaul {
 
 // Where and from what a run was made; for its record. Empty or "unknown" where the machine does not
 // say, never guessed.
-struct HostFacts {
+struct RunHost {
   std::string host;
   std::string kernel;
   std::string cpu;
@@ -14,6 +14,6 @@ struct HostFacts {
   double load_1min;
   std::string git_revision;  // of the source tree this binary was built from, "+" when modified
 };
-HostFacts ReadHostFacts();
+RunHost ReadRunHost();
 
 }  // namespace longhaul

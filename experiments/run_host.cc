@@ -1,4 +1,4 @@
-#include "experiments/host_facts.h"
+#include "experiments/run_host.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ std::string CpuModel() {
 
 }  // namespace
 
-HostFacts ReadHostFacts() {
+RunHost ReadRunHost() {
   utsname names{};
   uname(&names);
   double load[1] = {0};
