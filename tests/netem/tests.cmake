@@ -1,1 +1,3 @@
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root
+  TIMEOUT 400)
