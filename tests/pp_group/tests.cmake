@@ -1,0 +1,7 @@
+add_library(pp_group_testing STATIC pp_group/memory_backend.cc pp_group/training.cc)
+target_include_directories(pp_group_testing PUBLIC ${PROJECT_SOURCE_DIR})
+target_link_libraries(pp_group_testing PUBLIC longhaul::pp_group PRIVATE longhaul_flags
+  longhaul::compressors GTest::gtest)
+
+longhaul_test(pp_group/schedule_test.cc LIBS longhaul::pp_group LABELS cpu)
+longhaul_test(pp_group/trainer_test.cc LIBS pp_group_testing LABELS cpu)
