@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "experiments/spec_corpus.h"
 #include "experiments/train_setup.h"
 
 namespace longhaul {

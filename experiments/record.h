@@ -43,6 +43,9 @@ class Record {
 
   // Adds a run as "running", with its facts, and takes its lock. Fills id, pid and begun_utc.
   absl::StatusOr<int64_t> BeginRun(const RunRow& run);
+  // What only the lab knows, once it is built.
+  absl::Status SetLab(int64_t run, const std::string& emulator,
+                      const std::string& congestion_control);
   absl::Status AddFacts(int64_t run, const std::map<std::string, std::string>& facts);
   // Steps, links, crossings and evaluations of a run replace rows of the same key: a run that was
   // resumed from a checkpoint repeats its last steps.

@@ -67,6 +67,13 @@ absl::StatusOr<int64_t> Record::BeginRun(const RunRow& r) {
   return run;
 }
 
+absl::Status Record::SetLab(int64_t run, const std::string& emulator,
+                            const std::string& congestion_control) {
+  SqliteStatement update(db_.get(),
+                         "UPDATE runs SET emulator = ?, congestion_control = ? WHERE id = ?");
+  return update.Bind(emulator).Bind(congestion_control).Bind(run).Done();
+}
+
 absl::Status Record::AddFacts(int64_t run, const std::map<std::string, std::string>& facts) {
   absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
   if (!transaction.ok()) return transaction.status();

@@ -40,13 +40,6 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
           .seed = static_cast<uint64_t>(spec.seed)};
 }
 
-absl::StatusOr<std::shared_ptr<const Corpus>> OpenCorpus(const RunSpec& spec) {
-  const std::string source = spec.data.source == "headers"
-                                 ? absl::StrCat("headers:", LONGHAUL_TORCH_INCLUDE)
-                                 : spec.data.source;
-  return Corpus::Open(source, spec.model.vocab);
-}
-
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
           .eval_rows = spec.eval.rows,

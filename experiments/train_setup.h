@@ -16,9 +16,6 @@ namespace longhaul {
 // so that the two cannot differ.
 TrainSpec ToTrainSpec(const RunSpec& spec);
 
-// The corpus of the spec; "headers" is the text of the LibTorch headers this binary was built with.
-absl::StatusOr<std::shared_ptr<const Corpus>> OpenCorpus(const RunSpec& spec);
-
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory);
 
 enum class GroupKind { kBoundary, kPlain, kOuter };

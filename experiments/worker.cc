@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "experiments/spec_corpus.h"
 #include "experiments/train_setup.h"
 
 namespace longhaul {
