@@ -27,10 +27,10 @@ absl::StatusOr<std::string> TryEmulator() {
   if (!topology.ok()) return topology.status();
   absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildEmulator(*kind, *topology);
   if (!emulator.ok()) return emulator.status();
-  return fmt::format("{}, scheduling {}",
-                     *kind == EmulatorKind::kNetem ? "kernel netem"
-                                                   : "no sch_netem here: the tap emulator",
-                     (*emulator)->scheduling());
+  return fmt::format(
+      "{}, scheduling {}",
+      *kind == EmulatorKind::kNetem ? "kernel netem" : "no sch_netem here: the tap emulator",
+      (*emulator)->scheduling());
 }
 
 std::string ReadAll(int fd) {
@@ -52,8 +52,7 @@ MachineCheck CheckFigures() {
     return {"figures", false, fmt::format("no matplotlib in {}: reports have tables only", python),
             "run 'make setup', or install matplotlib there"};
   }
-  return {"figures", true, fmt::format("matplotlib {}", version.data()),
-          ""};
+  return {"figures", true, fmt::format("matplotlib {}", version.data()), ""};
 }
 
 }  // namespace
@@ -87,9 +86,10 @@ MachineCheck CheckLab() {
                         geteuid() == 0 ? "as root" : "as an ordinary user"),
             ""};
   }
-  return {"links", false, text.empty() ? "the lab died" : text,
-          "load sch_netem (modprobe sch_netem), or make /dev/net/tun accessible; runs over loopback "
-          "work without"};
+  return {
+      "links", false, text.empty() ? "the lab died" : text,
+      "load sch_netem (modprobe sch_netem), or make /dev/net/tun accessible; runs over loopback "
+      "work without"};
 }
 
 std::vector<MachineCheck> CheckMachine() {
@@ -102,10 +102,10 @@ std::vector<MachineCheck> CheckMachine() {
                                 host.kernel, IsaName(BestIsa())),
                     ""});
   checks.push_back(lab);
-  checks.push_back({"software", true,
-                    fmt::format("torch {}, UCX {} over TCP", LONGHAUL_TORCH_VERSION,
-                                ucp_get_version_string()),
-                    ""});
+  checks.push_back(
+      {"software", true,
+       fmt::format("torch {}, UCX {} over TCP", LONGHAUL_TORCH_VERSION, ucp_get_version_string()),
+       ""});
   checks.push_back(CheckFigures());
   const bool gpu = std::filesystem::exists("/dev/nvidia0");
   checks.push_back({"GPU", true,

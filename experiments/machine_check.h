@@ -13,8 +13,8 @@ struct MachineCheck {
   std::string remedy;  // what to do about it; empty when ok
 };
 
-// Can links be shaped here? Builds a two-node lab with the emulator that a run would use and removes
-// it. Call from the main thread, before other threads exist.
+// Can links be shaped here? Builds a two-node lab with the emulator that a run would use and
+// removes it. Call from the main thread, before other threads exist.
 MachineCheck CheckLab();
 
 // All of them, CheckLab included: machine, lab, torch, transport, figures, GPU.

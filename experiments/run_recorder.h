@@ -41,6 +41,7 @@ class RunRecorder {
   const int64_t run_;
   const RunSpec& spec_;
   std::map<std::string, std::string> facts_;
+  std::string emulator_ = "none";
   std::vector<StepRow> steps_;
   std::vector<LinkRow> links_;
   std::vector<CrossingRow> crossings_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -63,6 +64,18 @@ absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& p
   return rank;
 }
 
+// What TCP in this node really uses, as the kernel names it.
+void EmitTcpFacts(EventSink& sink) {
+  for (const char* name :
+       {"tcp_congestion_control", "tcp_slow_start_after_idle", "tcp_rmem", "tcp_wmem"}) {
+    std::string value;
+    std::getline(std::ifstream(absl::StrCat("/proc/sys/net/ipv4/", name)), value);
+    const bool control = std::string(name) == "tcp_congestion_control";
+    sink.Emit(
+        {{"event", "fact"}, {"key", control ? "congestion_control" : name}, {"value", value}});
+  }
+}
+
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
   const int64_t ranks = spec.schedule.stages * spec.outer.groups;
@@ -81,7 +94,10 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   if (!node.ok()) return node.status();
   absl::StatusOr<LocalTelemetry> rank = Connect(spec, place, *node);
   if (!rank.ok()) return rank.status();
-  if (place.rank == 0) EmitRunFacts(spec, **corpus, sink);
+  if (place.rank == 0) {
+    EmitRunFacts(spec, **corpus, sink);
+    EmitTcpFacts(sink);
+  }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(spec), {ToLocalRank(*rank)}, *corpus, [] { return MonotonicClock().Now(); });
   if (!trainer.ok()) return trainer.status();
