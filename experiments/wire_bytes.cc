@@ -34,7 +34,9 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
     const std::optional<double> frame =
         MessageBytes(spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)});
     if (!frame) return std::nullopt;
-    return *frame * static_cast<double>(steps / spec.outer.inner_steps);
+    // After every H steps, and after the last.
+    const int64_t syncs = (steps + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+    return *frame * static_cast<double>(syncs);
   }
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
