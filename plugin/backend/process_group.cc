@@ -89,7 +89,8 @@ absl::Status ProcessGroupLonghaul::Connect(const std::vector<std::string>& addre
                      .timeout = absl::FromChrono(options_->timeout),
                      .codecs = options_->codecs,
                      .seed = options_->seed,
-                     .nmse_every = options_->nmse_every},
+                     .nmse_every = options_->nmse_every,
+                     .ef_slots = options_->ef_slots},
                     addresses);
   if (!group.ok()) {
     return absl::Status(group.status().code(), c10::str("longhaul: ", where_, ": ",
