@@ -51,6 +51,9 @@ struct GroupOptions {
   CodecPolicy codecs;
   uint64_t seed = 0;   // of codec noise; frames get FoldSeed of it, sequence, source, tag
   int nmse_every = 0;  // n > 0: the sender decodes every n-th encoded frame and measures its error
+  // Residuals of "+ef" codecs are kept per peer, tag and slot = sequence modulo ef_slots; set it to
+  // the micro-batches per step, so that micro-batch m of each step meets its own residual.
+  int ef_slots = 1;
 };
 
 // One direction of one pair of ranks, since the group was made. Durations are this process's.
@@ -66,6 +69,7 @@ struct CrossingCounters {
   int64_t nmse_samples = 0;    // sender only
   double nmse_sum = 0, nmse_max = 0;
   uint64_t payload_hash = 0;   // order-dependent hash of every payload byte: equality of two runs
+  int64_t collective_bytes = 0;  // messages of collectives, headers included; in no field above
 };
 
 enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };

@@ -1,1 +1,3 @@
-longhaul_test(compressors/golden_test.cc LIBS longhaul::compressors LABELS cpu)
+foreach(name golden_test contract_test isa_test nmse_test error_feedback_test catalog_test)
+  longhaul_test(compressors/${name}.cc LIBS longhaul::compressors fmt::fmt LABELS cpu)
+endforeach()

@@ -1,0 +1,105 @@
+#include "plugin/core/coding.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compressors/catalog.h"
+#include "compressors/small_floats.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::string_view kRaw = "none";
+
+absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) {
+  if (name == kRaw) return std::shared_ptr<const Codec>();
+  return MakeCodec(name);
+}
+
+float ToFloat(const std::byte* at, DType dtype) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof(bits));
+  return dtype == DType::kBF16 ? Bf16ToFloat(bits) : HalfToFloat(bits);
+}
+
+}  // namespace
+
+bool CodecPolicy::lossless() const {
+  if (forward != kRaw || backward != kRaw) return false;
+  for (const auto& [tag, name] : by_tag) {
+    if (name != kRaw) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int rank) {
+  CodingTable table;
+  table.rank_ = rank;
+  table.min_elements_ = policy.min_elements;
+  const auto make = [](const std::string& name, Entry& entry) {
+    absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(name);
+    if (codec.ok()) entry.codec = *std::move(codec);
+    return codec.status();
+  };
+  if (absl::Status s = make(policy.forward, table.forward_); !s.ok()) return s;
+  if (absl::Status s = make(policy.backward, table.backward_); !s.ok()) return s;
+  for (const auto& [tag, name] : policy.by_tag) {
+    if (absl::Status s = make(name, table.by_tag_[tag]); !s.ok()) return s;
+  }
+  return table;
+}
+
+const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
+  if (x.type > ElementType::kF16 || x.elements() < std::max<int64_t>(1, min_elements_)) {
+    return nullptr;
+  }
+  const auto found = by_tag_.find(tag);
+  if (found != by_tag_.end()) return found->second.codec.get();
+  return (dst > rank_ ? forward_ : backward_).codec.get();
+}
+
+std::string CodecNameOf(uint16_t id) {
+  static const std::map<uint16_t, std::string> names = [] {
+    std::map<uint16_t, std::string> made;
+    for (const std::string& name : CodecNames()) {
+      if (const auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), name);
+    }
+    return made;
+  }();
+  const auto found = names.find(id);
+  return found == names.end() ? fmt::format("codec {:#x}", id) : found->second;
+}
+
+Shape CodecShape(const WireTensor& x) {
+  const auto elements = static_cast<uint64_t>(x.elements());
+  const uint64_t cols = x.dims.empty() ? 1 : static_cast<uint64_t>(x.dims.back());
+  return {.rows = cols == 0 ? 0 : elements / cols, .cols = cols};
+}
+
+Tensor CodecTensor(const WireTensor& x) {
+  return {.values = x.values, .dtype = static_cast<DType>(x.type), .shape = CodecShape(x)};
+}
+
+absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
+                                 std::span<std::byte> scratch) {
+  const Tensor decoded{.values = scratch.data(), .dtype = DType::kF32, .shape = x.shape};
+  if (absl::Status s = DecodeFrame(frame, decoded); !s.ok()) return s;
+  const auto* source = static_cast<const std::byte*>(x.values);
+  double error = 0, power = 0;
+  for (uint64_t i = 0; i < x.shape.elements(); ++i) {
+    const double value = ToFloat(source + i * BytesPerElement(x.dtype), x.dtype);
+    const double back = ToFloat(scratch.data() + 4 * i, DType::kF32);
+    error += (back - value) * (back - value);
+    power += value * value;
+  }
+  return power > 0 ? error / power : 0.0;
+}
+
+}  // namespace longhaul
