@@ -5,3 +5,9 @@ target_link_libraries(pp_group_testing PUBLIC longhaul::pp_group PRIVATE longhau
 
 longhaul_test(pp_group/schedule_test.cc LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
+
+if(LONGHAUL_BENCHMARKS)
+  add_executable(pp_group_bench ${PROJECT_SOURCE_DIR}/bench/pp_group_bench.cc)
+  target_link_libraries(pp_group_bench PRIVATE longhaul_flags pp_group_testing)
+endif()
