@@ -68,6 +68,7 @@ class Record {
   absl::StatusOr<std::vector<ExperimentRow>> Experiments() const;
   // In the order they were begun; died ones with status kDied.
   absl::StatusOr<std::vector<RunRow>> Runs(int64_t experiment) const;
+  absl::StatusOr<RunRow> Run(int64_t run) const;  // NotFound
   // (arm, seed) that need no further run: ended ok or diverged (an outcome, never repeated).
   absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Finished(int64_t experiment) const;
   absl::StatusOr<std::vector<StepRow>> Steps(int64_t run) const;
@@ -83,6 +84,7 @@ class Record {
 
  private:
   Record(std::string folder, SqliteHandle db, int lock_fd);
+  absl::StatusOr<std::vector<RunRow>> RunsWhere(const std::string& column, int64_t value) const;
   bool SomeoneWrites(int64_t run) const;
   absl::Status Lock(int64_t run);
   void Unlock(int64_t run);

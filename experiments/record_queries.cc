@@ -152,13 +152,26 @@ absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
 }
 
 absl::StatusOr<std::vector<RunRow>> Record::Runs(int64_t experiment) const {
-  SqliteStatement query(
-      db_.get(),
+  return RunsWhere("experiment_id", experiment);
+}
+
+absl::StatusOr<RunRow> Record::Run(int64_t run) const {
+  absl::StatusOr<std::vector<RunRow>> runs = RunsWhere("id", run);
+  if (!runs.ok()) return runs.status();
+  if (runs->empty()) return absl::NotFoundError(fmt::format("{} has no run {}", folder_, run));
+  return runs->front();
+}
+
+absl::StatusOr<std::vector<RunRow>> Record::RunsWhere(const std::string& column,
+                                                      int64_t value) const {
+  const std::string sql =
       "SELECT id, experiment_id, arm, role, budget_fraction, seed, train_tokens, stages, groups,"
       " forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel, emulator,"
       " congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, finished_utc,"
-      " status, reason FROM runs WHERE experiment_id = ? ORDER BY id");
-  query.Bind(experiment);
+      " status, reason FROM runs WHERE " +
+      column + " = ? ORDER BY id";
+  SqliteStatement query(db_.get(), sql.c_str());
+  query.Bind(value);
   absl::StatusOr<std::vector<RunRow>> runs = Collect<RunRow>(query, MakeRun);
   if (!runs.ok()) return runs.status();
   for (RunRow& run : *runs) {

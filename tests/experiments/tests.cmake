@@ -4,3 +4,4 @@ longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABEL
 longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)
