@@ -17,9 +17,9 @@ struct LocalTelemetry {
   int rank;
   int group;
   int stage;
-  c10::intrusive_ptr<ProcessGroupLonghaul> boundary;
-  c10::intrusive_ptr<ProcessGroupLonghaul> plain;
-  c10::intrusive_ptr<ProcessGroupLonghaul> outer;  // null when there is one group
+  c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
 };
 
 struct RunLoopOptions {
