@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compressors/noise.h"
+#include "plugin/core/reduce.h"
 
 namespace longhaul {
 namespace {
@@ -192,7 +193,8 @@ int GroupCore::RankOf(const Peer& peer) const {
 }
 
 void GroupCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) {
-  if (!failed_.ok() || header.source_rank != RankOf(peer)) {
+  const bool late = header.space == ChannelSpace::kCollective && collectives_.Finished(header.tag);
+  if (!failed_.ok() || late || header.source_rank != RankOf(peer)) {
     return peer.Release(kPacketHeaderBytes + header.payload_bytes);
   }
   matcher_.OnData(peer, header, payload);
@@ -214,9 +216,12 @@ void GroupCore::OnPeerGone(Peer& peer) {
   matcher_.OnPeerGone(rank);
 }
 
-void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader&, std::string why) {
+void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader& header, std::string why) {
   const int rank = RankOf(peer);
   if (rank < 0 || !failed_.ok()) return;
+  if (header.space == ChannelSpace::kCollective) {
+    return collectives_.OnPeerFailed(rank, header.tag, why);
+  }
   FailAll(
       absl::AbortedError(fmt::format("rank {} aborted group '{}': {}", rank, options_.name, why)));
 }
@@ -234,14 +239,31 @@ void GroupCore::FailAll(absl::Status why) {
   matcher_.FailAll(failed_);
 }
 
-void GroupCore::Broadcast(const WireTensor&, int, Done done) { done(absl::UnimplementedError("")); }
-void GroupCore::AllReduce(const WireTensor&, ReduceOp, Done done) {
-  done(absl::UnimplementedError(""));
+void GroupCore::Broadcast(const WireTensor& x, int root, Done done) {
+  if (root < 0 || root >= options_.size) {
+    return done(absl::InvalidArgumentError(fmt::format("broadcast from rank {} of group '{}' of {}",
+                                                       root, options_.name, options_.size)));
+  }
+  Run([=, this] { collectives_.Broadcast(x, root, done); }, done);
 }
-void GroupCore::AllGather(const WireTensor&, const WireTensor&, Done done) {
-  done(absl::UnimplementedError(""));
+
+void GroupCore::AllReduce(const WireTensor& x, ReduceOp op, Done done) {
+  if (absl::Status s = CheckReduce(x.type, op); !s.ok()) return done(s);
+  Run([=, this] { collectives_.AllReduce(x, op, done); }, done);
 }
-void GroupCore::Barrier(Done done) { done(absl::UnimplementedError("")); }
+
+void GroupCore::AllGather(const WireTensor& in, const WireTensor& out, Done done) {
+  if (in.type != out.type || out.elements() != in.elements() * options_.size) {
+    return done(absl::InvalidArgumentError(fmt::format(
+        "allgather of {} from {} ranks into {}", ToString(in), options_.size, ToString(out))));
+  }
+  Run([=, this] { collectives_.AllGather(in, out, done); }, done);
+}
+
+void GroupCore::Barrier(Done done) {
+  Run([=, this] { collectives_.Barrier(done); }, done);
+}
+
 absl::StatusOr<std::string> GroupCore::SaveState() { return absl::UnimplementedError(""); }
 absl::Status GroupCore::LoadState(std::string_view) { return absl::UnimplementedError(""); }
 

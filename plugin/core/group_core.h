@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin/core/collectives.h"
 #include "plugin/core/group_context.h"
 #include "plugin/core/matcher.h"
 #include "plugin/core/sender.h"
@@ -59,6 +60,7 @@ class GroupCore final : public Group,
   GroupContext context_;
   Sender sender_{&context_};
   Matcher matcher_{&context_};
+  Collectives collectives_{&context_, &sender_, &matcher_};
   absl::Status failed_;
 };
 

@@ -27,6 +27,7 @@ class Matcher {
 
   absl::Duration Expire(absl::Duration now);
   void FailAll(const absl::Status& why);
+  void FailChannel(const ChannelKey& key, const absl::Status& why);
   void Forget(const ChannelKey& key);  // a channel that carries nothing more
   size_t outstanding() const { return outstanding_; }
 

@@ -195,6 +195,21 @@ void Matcher::FailAll(const absl::Status& why) {
   }
 }
 
+void Matcher::FailChannel(const ChannelKey& key, const absl::Status& why) {
+  const auto found = channels_.find(key);
+  if (found == channels_.end()) return;
+  std::vector<std::shared_ptr<Receipt>> failed(found->second->posted.begin(),
+                                               found->second->posted.end());
+  for (const std::shared_ptr<Arrival>& arrival : found->second->incomplete) {
+    if (arrival->receipt == nullptr) continue;
+    failed.push_back(arrival->receipt);
+    arrival->failure = why;
+  }
+  for (const std::shared_ptr<Receipt>& receipt : failed) {
+    if (receipt->done != nullptr) Complete(*receipt, why);
+  }
+}
+
 void Matcher::OnStarving(int rank) {
   for (const auto& [key, channel] : channels_) {
     if (key.rank == rank) SendWant(key, *channel);

@@ -148,12 +148,22 @@ absl::Duration Sender::Expire(absl::Duration now) {
   return next;
 }
 
-void Sender::CancelAll(const absl::Status& why) {
-  std::vector<Pending> all;
-  for (const auto& [raw, pending] : pending_) all.push_back(pending);
-  for (const Pending& pending : all) {
+void Sender::Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why) {
+  std::vector<Pending> chosen;
+  for (const auto& [raw, pending] : pending_) {
+    if (which(raw->header)) chosen.push_back(pending);
+  }
+  for (const Pending& pending : chosen) {
     context_->peers[static_cast<size_t>(pending.dst)]->outbox().Cancel(pending.message, why);
   }
+}
+
+void Sender::CancelAll(const absl::Status& why) {
+  Cancel([](const PacketHeader&) { return true; }, why);
+}
+
+void Sender::CancelChannels(ChannelSpace space, int tag, const absl::Status& why) {
+  Cancel([&](const PacketHeader& h) { return h.space == space && h.tag == tag; }, why);
 }
 
 }  // namespace longhaul

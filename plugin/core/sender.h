@@ -22,6 +22,7 @@ class Sender {
   // Cancels what is overdue; answers the earliest deadline left.
   absl::Duration Expire(absl::Duration now);
   void CancelAll(const absl::Status& why);
+  void CancelChannels(ChannelSpace space, int tag, const absl::Status& why);  // to every rank
   void Forget(const ChannelKey& key) { channels_.erase(key); }
   size_t outstanding() const { return pending_.size(); }
 
@@ -37,6 +38,7 @@ class Sender {
   Channel& ChannelOf(const ChannelKey& key);
 
  private:
+  void Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why);
   struct Pending {
     std::shared_ptr<OutMessage> message;
     absl::Duration deadline;
