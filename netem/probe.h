@@ -15,7 +15,7 @@ namespace longhaul {
 // What one path was measured to be, next to what it should be.
 struct RttSample {
   absl::Duration nominal;  // both delays, and the request's and the reply's time on rated stages
-  absl::Duration min, median, mean, p99;
+  absl::Duration min, median, mean, p99, max;
   int sent = 0;
   int received = 0;
 };
