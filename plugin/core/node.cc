@@ -9,8 +9,8 @@ namespace longhaul {
 
 absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.credit_bytes < kMinCreditBytes) {
-    return absl::InvalidArgumentError(fmt::format("credit_bytes {}, at least {}",
-                                                  options.credit_bytes, kMinCreditBytes));
+    return absl::InvalidArgumentError(
+        fmt::format("credit_bytes {}, at least {}", options.credit_bytes, kMinCreditBytes));
   }
   if (options.peer_deadline <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(

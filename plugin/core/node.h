@@ -18,7 +18,7 @@ struct NodeOptions {
   TransportKind transport;
   // ucx: the interface every byte must cross ("net0"). Empty: the one interface besides lo;
   // several are an error that lists them.
-  std::string interface;
+  std::string interface = {};
   // ucx on a real cluster only: lets UCX use shared memory between processes of one host, which
   // bypasses shaped links. Never set by the launcher.
   enum class SharedMemory { kForbidden, kAllowed } shared_memory = SharedMemory::kForbidden;

@@ -133,7 +133,12 @@ void NodeCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pa
     peer.Release(bytes);
   } else {
     early_[header.group].push_back({&peer, header, payload.Keep()});
+    if (peer.starving()) Starving(peer);
   }
+}
+
+void NodeCore::Starving(Peer& peer) {
+  for (const auto& [hash, group] : groups_) group->OnStarving(peer);
 }
 
 absl::Status NodeCore::Connect(const std::vector<NodeAddress>& addresses, absl::Duration timeout) {
@@ -215,11 +220,10 @@ void NodeCore::Leave(End end, absl::Status why) {
 
 void NodeCore::CheckLeft() {
   if (!leaving_) return;
-  const bool waiting =
-      clock().Now() < leave_deadline_ &&
-      std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
-        return entry.second->goodbye_pending && entry.second->usable();
-      });
+  const bool waiting = clock().Now() < leave_deadline_ &&
+                       std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
+                         return entry.second->goodbye_pending && entry.second->usable();
+                       });
   if (waiting) return;
   const std::lock_guard lock(mu_);
   left_ = true;

@@ -73,8 +73,9 @@ void Peer::SendControl(PacketHeader header, std::string payload, Lane lane) {
   if (!sent.ok()) lost_(*this, sent.status());
 }
 
-// Credit goes back in lots of a quarter of the window. No stall can come of it: not `starving` means
-// at most half is held, less than a quarter unreported, so a packet (at most a quarter) still fits.
+// Credit goes back in lots of a quarter of the window. No stall can come of it: not `starving`
+// means at most half is held, less than a quarter unreported, so a packet (at most a quarter) still
+// fits.
 void Peer::Release(size_t bytes) {
   released_ += bytes;
   if (released_ - reported_ < static_cast<uint64_t>(window_) / 4) return;

@@ -80,8 +80,8 @@ class Link {
 
 // Moves packets between nodes, and runs everything of one node on its *strand*: tasks one after
 // another, in order, never two at a time. With ucx the strand is the progress thread; with loopback
-// it is whichever thread posts while no other runs. The node, its groups and their callbacks live on
-// the strand and need no locks.
+// it is whichever thread posts while no other runs. The node, its groups and their callbacks live
+// on the strand and need no locks.
 class Transport {
  public:
   virtual ~Transport() = default;
