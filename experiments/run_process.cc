@@ -106,7 +106,7 @@ absl::Status RunProcess::Finish() {
   }
   pid_ = 0;
   if (failure_) {
-    return diverged_ ? absl::AbortedError(*failure_) : absl::UnavailableError(*failure_);
+    return diverged_ ? absl::OutOfRangeError(*failure_) : absl::UnavailableError(*failure_);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::UnavailableError(

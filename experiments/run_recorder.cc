@@ -25,7 +25,7 @@ RunStatus StatusOf(const absl::Status& outcome) {
   switch (outcome.code()) {
     case absl::StatusCode::kOk:
       return RunStatus::kOk;
-    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kOutOfRange:
       return RunStatus::kDiverged;
     case absl::StatusCode::kCancelled:
       return RunStatus::kInterrupted;

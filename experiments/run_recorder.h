@@ -25,7 +25,7 @@ class RunRecorder {
   void See(const nlohmann::json& event);
   absl::Status Flush();
 
-  // Ends the run's row: ok, or by the status' code diverged (Aborted), interrupted (Cancelled),
+  // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
   // invalid (FailedPrecondition: links out of bounds) or failed, with the message as the reason.
   absl::Status Finish(const absl::Status& outcome);
 

@@ -61,8 +61,8 @@ void FillWireBytes(const RunSpec& spec,
       // On the wire a round is two byte tensors, the frame's size and the frame; the tensor that
       // crosses is the stage's outer delta.
       c.tensors /= 2;
-      c.elements = c.tensors * static_cast<int64_t>(
-                                   StageElements(spec, c.src_rank % spec.schedule.stages));
+      c.elements =
+          c.tensors * static_cast<int64_t>(StageElements(spec, c.src_rank % spec.schedule.stages));
     }
     const auto own = payload.find({c.src_rank, c.dst_rank});
     if (own != payload.end()) {

@@ -56,6 +56,10 @@ absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& p
     rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
+  } catch (const c10::Error& e) {  // without torch's stack trace: one line for people
+    return absl::UnavailableError(
+        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
+                     ":", place.master_port, ": ", e.what_without_backtrace()));
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
