@@ -94,26 +94,6 @@ TEST_P(Flow, OneAnotherInBothDirectionsAtOnce) {
   EXPECT_EQ(sent, got);
 }
 
-TEST_P(Flow, ASmallMessageDoesNotWaitForABulkOne) {
-  const Cluster cluster(GetParam(), 2);
-  const auto group = cluster.MakeGroup("overtake");
-  std::vector<float> bulk = Noise(16 << 20, 1), bulk_out(16 << 20), small(4), small_out(4);
-  Outcome bulk_send, bulk_recv, small_send, small_recv;
-  std::atomic<bool> bulk_was_first{false};
-  group[1]->Recv(F32(bulk_out), 0, 0, bulk_recv.done());
-  group[1]->Recv(F32(small_out), 0, 1, [&](absl::Status status) {
-    bulk_was_first = bulk_recv.finished();
-    small_recv.done()(status);
-  });
-  group[0]->Send(F32(bulk), 1, 0, bulk_send.done());
-  group[0]->Send(F32(small), 1, 1, small_send.done());
-  ASSERT_EQ(bulk_recv.Wait(), absl::OkStatus());
-  ASSERT_EQ(small_recv.Wait(), absl::OkStatus());
-  if (GetParam() == TransportKind::kUcx) {
-    EXPECT_FALSE(bulk_was_first.load());
-  }  // loopback has delivered the bulk message before the second Send is called
-}
-
 TEST_P(Flow, TrafficCountsBothEndsAlike) {
   const Cluster cluster(GetParam(), 2);
   const auto group = cluster.MakeGroup("traffic");
