@@ -88,7 +88,7 @@ void RunProcess::See(const nlohmann::json& event) {
   }
   // A killed worker is the cause of what its peers report, whichever came first.
   if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_) {
-    failure_ = Describe(event);
+    failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
     killed_by_signal_ = true;
   }
 }
