@@ -48,6 +48,10 @@ const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
   if (x.type > ElementType::kF16 || x.elements() < std::max<int64_t>(1, min_elements_)) {
     return nullptr;
   }
+  return Named(dst, tag);
+}
+
+const Codec* CodingTable::Named(int dst, int tag) const {
   const auto found = by_tag_.find(tag);
   if (found != by_tag_.end()) return found->second.codec.get();
   return (dst > rank_ ? forward_ : backward_).codec.get();

@@ -20,6 +20,8 @@ class CodingTable {
 
   // What a tensor to `dst` is encoded with; nullptr: it goes raw.
   const Codec* Pick(const WireTensor& x, int dst, int tag) const;
+  // The policy's codec for that peer and tag, whatever the tensor.
+  const Codec* Named(int dst, int tag) const;
 
  private:
   struct Entry {

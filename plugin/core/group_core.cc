@@ -264,7 +264,4 @@ void GroupCore::Barrier(Done done) {
   Run([=, this] { collectives_.Barrier(done); }, done);
 }
 
-absl::StatusOr<std::string> GroupCore::SaveState() { return absl::UnimplementedError(""); }
-absl::Status GroupCore::LoadState(std::string_view) { return absl::UnimplementedError(""); }
-
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 
 #include "plugin/core/loopback/transport.h"
 #include "plugin/core/node_core.h"
+#include "plugin/core/ucx/transport.h"
 
 namespace longhaul {
 
@@ -20,7 +21,9 @@ absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.transport == TransportKind::kLoopback) {
     transport = LoopbackTransport::Create(options.clock);
   } else {
-    return absl::UnimplementedError("ucx");
+    absl::StatusOr<std::shared_ptr<UcxTransport>> ucx = UcxTransport::Create(options);
+    if (!ucx.ok()) return ucx.status();
+    transport = *std::move(ucx);
   }
   auto core = std::make_shared<NodeCore>(options, options.transport, std::move(transport));
   core->Start();

@@ -41,6 +41,7 @@ struct NodeTraffic {
   int64_t received_bytes = 0;
   int64_t sent_messages = 0;
   int64_t received_messages = 0;
+  int64_t refused_messages = 0;  // arrived damaged, or by rendezvous: should be 0
 };
 
 // Timers sleep for real durations computed on `clock`: a test clock must not run slower than real

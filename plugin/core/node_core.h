@@ -119,6 +119,7 @@ class NodeCore final : public Node,
   // Any thread.
   std::atomic<uint32_t> generation_{0};
   TrafficCounters traffic_;
+  std::atomic<int64_t> damaged_{0};
   mutable std::mutex mu_;
   std::condition_variable changed_;
   bool ended_ = false, left_ = false;  // under mu_

@@ -115,7 +115,7 @@ bool Outbox::HasCredit(const OutMessage& message) const {
 void Outbox::Pump() {
   if (pumping_ || link_ == nullptr) return;
   pumping_ = true;
-  while (failure_.ok() && in_flight_ < limits_.in_flight_bytes) {
+  while (failure_.ok() && in_flight_ == 0) {
     Queue& first = running_next_ ? running_ : fresh_;
     Queue& second = running_next_ ? fresh_ : running_;
     running_next_ = !running_next_;

@@ -43,7 +43,6 @@ class Outbox {
   struct Limits {
     int64_t credit_bytes;         // the receiver's window
     size_t packet_payload_bytes;  // longest slice
-    int64_t in_flight_bytes;      // most bytes handed to the transport at once
   };
   // `lost` is called when the link refuses a packet; `traffic` must outlive the outbox.
   Outbox(Limits limits, TrafficCounters* traffic, std::function<void(absl::Status)> lost);

@@ -41,6 +41,9 @@ class Peer {
   // One small packet past the data. `header` needs kind and what the kind uses.
   void SendControl(PacketHeader header, std::string payload = {}, Lane lane = Lane::kControl);
 
+  // After all data that has been submitted.
+  void SayGoodbye(uint16_t flags, const std::string& reason);
+
   // Data bytes (headers included) that have arrived / that a receive has taken or that were
   // dropped.
   void Received(size_t bytes) { received_ += bytes; }

@@ -10,7 +10,9 @@
 namespace longhaul {
 
 // Every transport there is: a suite over these is a contract.
-inline std::vector<TransportKind> AllTransports() { return {TransportKind::kLoopback}; }
+inline std::vector<TransportKind> AllTransports() {
+  return {TransportKind::kLoopback, TransportKind::kUcx};
+}
 
 inline std::string TransportName(const testing::TestParamInfo<TransportKind>& info) {
   return info.param == TransportKind::kLoopback ? "Loopback" : "Ucx";

@@ -9,6 +9,9 @@
 
 namespace longhaul {
 
+// The one active message id: what a packet is stands in its header.
+constexpr unsigned kUcxMessageId = 1;
+
 // "what: reason", with UCX's own last complaint where it made one.
 absl::Status UcxError(std::string_view what, ucs_status_t status);
 

@@ -50,9 +50,10 @@ absl::StatusOr<std::string> ChooseInterface(const std::string& wanted) {
     return bad(fmt::format("several interfaces ({}): name one", fmt::join(matching, ", ")));
   }
   if (!std::filesystem::exists("/sys/class/net/" + matching[0])) {
-    return bad(fmt::format("/sys/class/net, which UCX reads, does not show '{}': it is of another "
-                           "network namespace; mount a fresh sysfs first",
-                           matching[0]));
+    return bad(
+        fmt::format("/sys/class/net, which UCX reads, does not show '{}': it is of another "
+                    "network namespace; mount a fresh sysfs first",
+                    matching[0]));
   }
   return matching[0];
 }

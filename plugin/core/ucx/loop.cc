@@ -55,10 +55,8 @@ void WakeLoop::Wake() {
 }
 
 void WakeLoop::Close() {
-  std::deque<Task> dropped;
   const std::lock_guard lock(mu_);
   closed_ = true;
-  dropped.swap(queue_);
 }
 
 bool WakeLoop::RunTasks() {

@@ -21,7 +21,7 @@ class WakeLoop {
   absl::Status Watch(int fd);  // wakes when readable; not owned
 
   bool Post(Task task);  // false once closed
-  void Close();          // drops what is queued and refuses more
+  void Close();          // refuses more; what is queued still runs in RunTasks()
   void Wake();
 
   // Runs the tasks that are there; true when there were any.
