@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "experiments/record.h"
+#include "experiments/report_data.h"
+
+namespace longhaul {
+
+// Figures of one experiment: file name without ending -> inline SVG. Empty: none could be drawn.
+using Figures = std::map<std::string, std::string>;
+
+// One experiment as HTML. `figures_note`: why there are no figures; empty when there are.
+absl::StatusOr<std::string> ExperimentSection(const Record& record, const ReportedExperiment& e,
+                                              const Figures& figures,
+                                              const std::string& figures_note);
+
+// The parts, in report_campaign.cc and report_runs.cc.
+std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures);
+absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
+                                       const Figures& figures);
+std::string RunsPart(const ReportedExperiment& e);
+
+// A figure with its caption; "" when it was not drawn.
+std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption);
+
+}  // namespace longhaul
