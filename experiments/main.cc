@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
   int exit_status = 0;
   longhaul::AddDoctorCommand(app, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
-  // longhaul::AddMeasureCommand(app, &exit_status);
-  // longhaul::AddReportCommand(app, &exit_status);
+  longhaul::AddMeasureCommand(app, &exit_status);
+  longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddWorkerCommand(app, &exit_status);

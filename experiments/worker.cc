@@ -34,6 +34,8 @@ absl::StatusOr<int> IntVariable(const char* name) {
   return absl::FailedPreconditionError(absl::StrCat(name, " is '", *text, "': want a number >= 0"));
 }
 
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 // Rank 0 serves the store; it must outlive the others' rendezvous, so it lives as long as the run.
 struct Joined {
   c10::intrusive_ptr<c10d::Store> store;
@@ -63,10 +65,10 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
     rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
-  } catch (const c10::Error& e) {  // without torch's stack trace: one line for people
+  } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
-                     ":", place.master_port, ": ", e.what_without_backtrace()));
+                     ":", place.master_port, ": ", FirstLine(e.what_without_backtrace())));
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
