@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -81,10 +82,26 @@ class ErrorFeedbackCodec final : public Codec {
   }
 
  private:
+  void AddResidual(ConstTensor x, const float* e, float* sum) const;
+
   const std::shared_ptr<const Codec> inner_;
   const std::string name_;
   const float decay_;
 };
+
+// sum = x + decay * e, in pieces that stay in the nearest cache between widening and adding.
+void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) const {
+  constexpr size_t kPiece = 2048;
+  const ConvertFn widen = Converter(BestIsa(), x.dtype, DType::kF32);
+  const auto* bytes = static_cast<const std::byte*>(x.values);
+  const size_t n = x.shape.elements();
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    float values[kPiece];
+    widen(bytes + at * BytesPerElement(x.dtype), c, reinterpret_cast<std::byte*>(values));
+    for (size_t i = 0; i < c; ++i) sum[at + i] = values[i] + decay_ * e[at + i];
+  }
+}
 
 absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                                   std::span<std::byte> frame) const {
@@ -98,10 +115,7 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
   residual->scratch.resize(n);
   residual->decoded.resize(n);
   float* sum = residual->scratch.data();
-  Converter(BestIsa(), x.dtype, DType::kF32)(static_cast<const std::byte*>(x.values), n,
-                                             reinterpret_cast<std::byte*>(sum));
-  const float* e = residual->values.data();
-  for (size_t i = 0; i < n; ++i) sum[i] += decay_ * e[i];
+  AddResidual(x, residual->values.data(), sum);
 
   const absl::StatusOr<size_t> bytes =
       inner_->Encode({sum, DType::kF32, x.shape}, seed, nullptr, frame);

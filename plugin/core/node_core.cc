@@ -149,11 +149,11 @@ absl::Status NodeCore::Connect(const std::vector<NodeAddress>& addresses, absl::
   auto waiter = std::make_shared<Waiter>();
   waiter->deadline = clock().Now() + timeout;
   const bool posted = Post([this, self = shared_from_this(), waiter, addresses] {
-    for (const NodeAddress& address : addresses) {
-      if (address.node_id == node_id_) continue;
-      absl::StatusOr<Peer*> peer = EnsurePeer(address);
-      if (!peer.ok()) return waiter->Finish(peer.status());
-      waiter->peers.push_back(*peer);
+    for (size_t rank = 0; rank < addresses.size(); ++rank) {
+      if (addresses[rank].node_id == node_id_) continue;
+      absl::StatusOr<Peer*> peer = EnsurePeer(addresses[rank]);
+      if (!peer.ok()) return waiter->Finish(Waiter::Named(rank, peer.status()));
+      waiter->peers.emplace_back(rank, *peer);
     }
     waiters_.push_back(waiter);
     WakeAt(waiter->deadline);

@@ -52,6 +52,7 @@ class NodeCore final : public Node,
   void Shutdown(End end, absl::Status why);
 
   // Any thread but the strand: waits until all are connected (and, over a network, have answered).
+  // `addresses` by rank; errors name the rank.
   absl::Status Connect(const std::vector<NodeAddress>& addresses, absl::Duration timeout);
 
   // Runs it on the strand. False when the node has ended: see end_status().

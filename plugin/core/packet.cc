@@ -63,11 +63,11 @@ absl::Status CheckShape(const PacketHeader& h) {
 
 absl::Status CheckData(const PacketHeader& h) {
   if (h.source_rank < 0) return Bad(fmt::format("source rank {}", h.source_rank));
+  if (absl::Status s = CheckShape(h); !s.ok()) return s;
   if (h.cancelled()) {
     const bool whole = h.offset == 0 && h.payload_bytes == h.message_bytes;
     return whole ? absl::OkStatus() : Bad("a cancelled message in parts");
   }
-  if (absl::Status s = CheckShape(h); !s.ok()) return s;
   uint64_t raw_bytes = 0;
   if (__builtin_mul_overflow(h.elements, uint64_t{BytesPerElement(h.type)}, &raw_bytes)) {
     return Bad(fmt::format("{} elements", h.elements));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "compressors/small_floats.h"
 #include "tests/compressors/tensors.h"

@@ -1,52 +1,19 @@
 #pragma once
 
-#include <cmath>
+#include <cctype>
 #include <cstddef>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "compressors/catalog.h"
 #include "compressors/convert.h"
+#include "compressors/reference_tensors.h"
 
 namespace longhaul {
 
-// The four distributions on which codecs.md states errors.
-enum class Distribution { kGaussian, kLaplace, kStudentT4, kOutlier };
-inline const char* ToString(Distribution d) {
-  constexpr const char* kNames[] = {"Gaussian", "Laplace", "Student-t4", "outlier"};
-  return kNames[static_cast<int>(d)];
-}
-
-inline std::vector<float> Draw(Distribution d, size_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::exponential_distribution<float> exponential;
-  std::vector<float> x(n);
-  for (size_t i = 0; i < n; ++i) {
-    switch (d) {
-      case Distribution::kGaussian:
-        x[i] = normal(rng);
-        break;
-      case Distribution::kLaplace:
-        x[i] = (rng() & 1 ? 1.0f : -1.0f) * exponential(rng);
-        break;
-      case Distribution::kStudentT4: {
-        double chi = 0;
-        for (int j = 0; j < 4; ++j) {
-          const double z = normal(rng);
-          chi += z * z / 4;
-        }
-        x[i] = static_cast<float>(normal(rng) / std::sqrt(chi));
-        break;
-      }
-      case Distribution::kOutlier:
-        x[i] = normal(rng) * (i % 64 == 17 ? 60.0f : 1.0f);
-        break;
-    }
-  }
-  return x;
+inline std::vector<float> Draw(Distribution d, size_t n, uint64_t seed) {
+  return DrawReference(d, n, seed);
 }
 
 // A tensor that owns its elements.
@@ -83,16 +50,6 @@ inline absl::StatusOr<std::vector<std::byte>> EncodeToFrame(const Codec& codec, 
   if (!bytes.ok()) return bytes.status();
   frame.resize(*bytes);
   return frame;
-}
-
-// ||x - y||^2 / ||x||^2
-inline double Nmse(const std::vector<float>& x, const std::vector<float>& y) {
-  double error = 0, energy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-    energy += double{x[i]} * x[i];
-  }
-  return error / energy;
 }
 
 // "int4-b64-h64+ef" -> "int4_b64_h64_ef", for the names of parameterised tests.

@@ -1,9 +1,5 @@
 #include "plugin/core/ucx/context.h"
 
-#include <signal.h>
-#include <ucs/debug/debug.h>
-#include <ucs/debug/log_def.h>
-
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "plugin/core/ucx/interfaces.h"
+#include "plugin/core/ucx/library.h"
 
 namespace longhaul {
 namespace {
@@ -37,28 +34,22 @@ ucs_log_func_rc_t KeepError(const char*, unsigned, const char*, ucs_log_level_t 
   return UCS_LOG_FUNC_RC_STOP;
 }
 
-// Once per process: crashes are the program's to report.
-void QuietUcx() {
-  static const bool once = [] {
-    for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);
-    ucs_log_push_handler(&KeepError);
-    return true;
-  }();
-  (void)once;
+void KeepErrorsFromNowOn() {
+  static std::once_flag once;
+  std::call_once(once, [] { Ucx().ucs_log_push_handler(&KeepError); });
 }
 
 }  // namespace
 
 absl::Status UcxError(std::string_view what, ucs_status_t status) {
   const std::lock_guard lock(last_error_mu);
-  std::string text = fmt::format("ucx: {}: {}", what, ucs_status_string(status));
+  std::string text = fmt::format("ucx: {}: {}", what, Ucx().ucs_status_string(status));
   if (!LastError().empty()) text += fmt::format(" ({})", std::exchange(LastError(), {}));
   return absl::UnavailableError(text);
 }
 
 absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
                                              const std::string& interface) {
-  QuietUcx();
   if (options.ucx_environment == NodeOptions::UcxEnvironment::kRefused) {
     if (const std::vector<std::string> names = UcxVariables(); !names.empty()) {
       return absl::FailedPreconditionError(
@@ -67,8 +58,10 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
                       fmt::join(names, ", ")));
     }
   }
+  if (absl::Status s = LoadUcx(); !s.ok()) return s;
+  KeepErrorsFromNowOn();
   ucp_config_t* config = nullptr;
-  if (ucs_status_t s = ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) {
     return UcxError("read configuration", s);
   }
   const bool tcp_only = options.shared_memory == NodeOptions::SharedMemory::kForbidden;
@@ -81,8 +74,8 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
       {"WARN_INVALID_CONFIG", "n"},
   };
   for (const auto& [name, value] : settings) {
-    if (ucs_status_t s = ucp_config_modify(config, name, value.c_str()); s != UCS_OK) {
-      ucp_config_release(config);
+    if (ucs_status_t s = Ucx().ucp_config_modify(config, name, value.c_str()); s != UCS_OK) {
+      Ucx().ucp_config_release(config);
       return UcxError(fmt::format("set {}={}", name, value), s);
     }
   }
@@ -91,8 +84,9 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.mt_workers_shared = 0;
   ucp_context_h context = nullptr;
-  const ucs_status_t opened = ucp_init(&params, config, &context);
-  ucp_config_release(config);
+  const ucs_status_t opened =
+      Ucx().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
+  Ucx().ucp_config_release(config);
   if (opened != UCS_OK) return UcxError(fmt::format("open tcp on {}", interface), opened);
   return context;
 }
@@ -103,7 +97,7 @@ absl::StatusOr<std::string> CheckLanes(ucp_ep_h endpoint, const NodeOptions& opt
   size_t size = 0;
   std::FILE* const stream = ::open_memstream(&text, &size);
   if (stream == nullptr) return absl::InternalError("ucx: open_memstream");
-  ucp_ep_print_info(endpoint, stream);
+  Ucx().ucp_ep_print_info(endpoint, stream);
   std::fclose(stream);
   std::istringstream lines(std::string(text, size));
   std::free(text);

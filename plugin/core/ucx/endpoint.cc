@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plugin/core/ucx/context.h"
+#include "plugin/core/ucx/library.h"
 
 namespace longhaul {
 
@@ -16,9 +17,9 @@ absl::StatusOr<SendState> UcxLink::Send(Lane lane, OutPacket* packet) {
   param.cb.send = &UcxTransport::OnSent;
   param.user_data = packet;
   packet->carrier = owner_;
-  const ucs_status_ptr_t request =
-      ucp_am_send_nbx(endpoint->handle, kUcxMessageId, packet->header.data(), packet->header.size(),
-                      packet->payload.data(), packet->payload.size(), &param);
+  const ucs_status_ptr_t request = Ucx().ucp_am_send_nbx(
+      endpoint->handle, kUcxMessageId, packet->header.data(), packet->header.size(),
+      packet->payload.data(), packet->payload.size(), &param);
   if (request == nullptr) return SendState::kDone;
   if (UCS_PTR_IS_ERR(request)) return UcxError("send", UCS_PTR_STATUS(request));
   ++owner_->pending_sends_;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "plugin/core/ucx/context.h"
+#include "plugin/core/ucx/library.h"
 #include "plugin/core/ucx/transport.h"
 
 namespace longhaul {
@@ -10,6 +11,9 @@ namespace {
 // UCX may hold sends of a connection that it has been told to close; after this long the thread
 // ends without them.
 constexpr absl::Duration kMaxDrainTime = absl::Seconds(10);
+
+// A lane that always has work must not keep the other lane, the tasks and the timers waiting.
+constexpr int kBurst = 16;
 
 }  // namespace
 
@@ -27,7 +31,6 @@ void UcxTransport::Run() {
     bool worked = loop_.RunTasks();
     worked |= Progress();
     worked |= ReportAndClose();
-    // After everything that had arrived: a peer must not be called silent for what lies unread.
     if (loop_.TimerDue()) {
       worked = true;
       if (const std::shared_ptr<TransportSink> sink = sink_.lock()) sink->OnTimer();
@@ -49,7 +52,7 @@ void UcxTransport::Run() {
 bool UcxTransport::Progress() {
   bool any = false;
   for (const LaneState& lane : lanes_) {
-    while (ucp_worker_progress(lane.worker) != 0) any = true;
+    for (int i = 0; i < kBurst && Ucx().ucp_worker_progress(lane.worker) != 0; ++i) any = true;
   }
   return any;
 }
@@ -74,7 +77,7 @@ bool UcxTransport::ReportAndClose() {
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
     param.cb.send = &OnClosed;
     param.user_data = &endpoint;
-    const ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint.handle, &param);
+    const ucs_status_ptr_t request = Ucx().ucp_ep_close_nbx(endpoint.handle, &param);
     if (request == nullptr || UCS_PTR_IS_ERR(request)) endpoint.handle = nullptr;
   }
   std::erase_if(endpoints_, [](const auto& e) { return e->closing && e->handle == nullptr; });
@@ -83,7 +86,7 @@ bool UcxTransport::ReportAndClose() {
 
 void UcxTransport::OnClosed(void* request, ucs_status_t, void* endpoint) {
   auto* const at = static_cast<Endpoint*>(endpoint);
-  ucp_request_free(request);
+  Ucx().ucp_request_free(request);
   at->handle = nullptr;
   at->owner->attention_ = true;  // ReportAndClose takes it out
 }
@@ -92,7 +95,7 @@ bool UcxTransport::Drained() const { return endpoints_.empty() && pending_sends_
 
 bool UcxTransport::Arm() {
   for (const LaneState& lane : lanes_) {
-    if (ucp_worker_arm(lane.worker) != UCS_OK) return false;  // busy: progress again
+    if (Ucx().ucp_worker_arm(lane.worker) != UCS_OK) return false;  // busy: progress again
   }
   return true;
 }

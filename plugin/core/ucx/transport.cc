@@ -8,6 +8,7 @@
 #include "plugin/core/ucx/context.h"
 #include "plugin/core/ucx/endpoint.h"
 #include "plugin/core/ucx/interfaces.h"
+#include "plugin/core/ucx/library.h"
 
 namespace longhaul {
 namespace {
@@ -26,7 +27,8 @@ class UcxPayload final : public ArrivedPayload {
     if (lifetime_ == Lifetime::kUntilReleased) {
       kept_ = true;
       return KeptBytes(
-          bytes(), [](void* w, void* p) { ucp_am_data_release(static_cast<ucp_worker_h>(w), p); },
+          bytes(),
+          [](void* w, void* p) { Ucx().ucp_am_data_release(static_cast<ucp_worker_h>(w), p); },
           worker_, start_);
     }
     auto copy = std::make_unique<PooledBuffer>(pool_.Acquire(size_));
@@ -65,9 +67,9 @@ UcxTransport::UcxTransport(const NodeOptions& options, std::string interface)
 
 UcxTransport::~UcxTransport() {
   for (const LaneState& lane : lanes_) {
-    if (lane.worker != nullptr) ucp_worker_destroy(lane.worker);
+    if (lane.worker != nullptr) Ucx().ucp_worker_destroy(lane.worker);
   }
-  if (context_ != nullptr) ucp_cleanup(context_);
+  if (context_ != nullptr) Ucx().ucp_cleanup(context_);
 }
 
 absl::Status UcxTransport::Open() {
@@ -88,12 +90,12 @@ absl::Status UcxTransport::OpenLane(LaneState& lane, std::string& address) {
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  if (ucs_status_t s = ucp_worker_create(context_, &params, &lane.worker); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_worker_create(context_, &params, &lane.worker); s != UCS_OK) {
     return UcxError(fmt::format("worker on {}", interface_), s);
   }
   ucp_worker_attr_t attributes = {};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
-  if (ucs_status_t s = ucp_worker_query(lane.worker, &attributes); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_worker_query(lane.worker, &attributes); s != UCS_OK) {
     return UcxError("query worker", s);
   }
   if (attributes.max_am_header < kPacketHeaderBytes) {
@@ -106,21 +108,21 @@ absl::Status UcxTransport::OpenLane(LaneState& lane, std::string& address) {
   handler.id = kUcxMessageId;
   handler.cb = &OnMessage;
   handler.arg = &lane;
-  if (ucs_status_t s = ucp_worker_set_am_recv_handler(lane.worker, &handler); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_worker_set_am_recv_handler(lane.worker, &handler); s != UCS_OK) {
     return UcxError("set receive callback", s);
   }
   int fd = -1;
-  if (ucs_status_t s = ucp_worker_get_efd(lane.worker, &fd); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_worker_get_efd(lane.worker, &fd); s != UCS_OK) {
     return UcxError("wake-up descriptor", s);
   }
   if (absl::Status s = loop_.Watch(fd); !s.ok()) return s;
   ucp_address_t* bytes = nullptr;
   size_t size = 0;
-  if (ucs_status_t s = ucp_worker_get_address(lane.worker, &bytes, &size); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_worker_get_address(lane.worker, &bytes, &size); s != UCS_OK) {
     return UcxError("worker address", s);
   }
   address.assign(reinterpret_cast<const char*>(bytes), size);
-  ucp_worker_release_address(lane.worker, bytes);
+  Ucx().ucp_worker_release_address(lane.worker, bytes);
   return absl::OkStatus();
 }
 
@@ -135,7 +137,7 @@ absl::StatusOr<UcxTransport::Endpoint*> UcxTransport::OpenEndpoint(LaneState& la
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &OnEndpointError;
   params.err_handler.arg = endpoint.get();
-  if (ucs_status_t s = ucp_ep_create(lane.worker, &params, &endpoint->handle); s != UCS_OK) {
+  if (ucs_status_t s = Ucx().ucp_ep_create(lane.worker, &params, &endpoint->handle); s != UCS_OK) {
     return UcxError("connect", s);
   }
   endpoints_.push_back(std::move(endpoint));
@@ -199,7 +201,7 @@ ucs_status_t UcxTransport::OnMessage(void* lane, const void* header, size_t head
 
 void UcxTransport::OnSent(void* request, ucs_status_t status, void* packet) {
   auto* const out = static_cast<OutPacket*>(packet);
-  ucp_request_free(request);
+  Ucx().ucp_request_free(request);
   --static_cast<UcxTransport*>(out->carrier)->pending_sends_;
   out->done(out, status == UCS_OK ? absl::OkStatus() : UcxError("send", status));
 }
