@@ -46,7 +46,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::broadcast(std::vector<at::T
                              .outputs = x.tensors(),
                              .timeout = opts.timeout});
   ++collectives_;
-  group_->Broadcast(x.wire(), static_cast<int>(opts.rootRank), DoneFor(work));
+  LiveGroup()->Broadcast(x.wire(), static_cast<int>(opts.rootRank), DoneFor(work));
   return work;
 }
 
@@ -75,7 +75,7 @@ c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::AllReduceList(
                              .outputs = x.tensors(),
                              .timeout = opts.timeout});
   ++collectives_;
-  group_->AllReduce(x.wire(), reduce, DoneFor(work));
+  LiveGroup()->AllReduce(x.wire(), reduce, DoneFor(work));
   return work;
 }
 
@@ -149,7 +149,7 @@ c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::AllGatherPairs(
                              .timeout = opts.timeout});
   for (size_t i = 0; i < in.size(); ++i) {
     ++collectives_;
-    group_->AllGather(in[i].wire(), out[i].wire(), DoneFor(work));
+    LiveGroup()->AllGather(in[i].wire(), out[i].wire(), DoneFor(work));
   }
   return work;
 }
@@ -163,7 +163,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::barrier(const c10d::Barrier
                              .outputs = {},
                              .timeout = opts.timeout});
   ++collectives_;
-  group_->Barrier(DoneFor(work));
+  LiveGroup()->Barrier(DoneFor(work));
   return work;
 }
 

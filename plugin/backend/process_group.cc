@@ -74,10 +74,6 @@ c10::intrusive_ptr<ProcessGroupLonghaul> ProcessGroupLonghaul::FromAddresses(
       Connected{}, rank, static_cast<int>(addresses.size()), std::move(options), addresses));
 }
 
-// Leaving is not aborting: our own outstanding operations fail, what peers have already been sent
-// is still theirs to receive.
-ProcessGroupLonghaul::~ProcessGroupLonghaul() = default;
-
 absl::Status ProcessGroupLonghaul::Connect(const std::vector<std::string>& addresses,
                                            const std::string& group_name) {
   where_ = c10::str("group '", options_->group_name, "' rank ", getRank());
@@ -102,7 +98,7 @@ absl::Status ProcessGroupLonghaul::Connect(const std::vector<std::string>& addre
 
 void ProcessGroupLonghaul::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;
-  group_->SetTimeout(absl::FromChrono(timeout));
+  LiveGroup()->SetTimeout(absl::FromChrono(timeout));
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupLonghaul::getBackendOptions() {
@@ -114,11 +110,30 @@ c10d::ErrorType ProcessGroupLonghaul::getError() { return *error_; }
 void ProcessGroupLonghaul::abort() {
   const absl::Status why = absl::AbortedError("abort() was called on this rank");
   NoteError(*error_, why.code());
-  group_->Abort(why);
+  LiveGroup()->Abort(why);
 }
 
 void ProcessGroupLonghaul::shutdown() {
-  group_->Abort(absl::AbortedError("the process group was shut down on this rank"));
+  std::shared_ptr<Node> node;
+  std::shared_ptr<Group> group;  // gone before the node, and both outside the lock: they may wait
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    group.swap(group_);
+    node.swap(node_);
+  }
+}
+
+std::shared_ptr<Group> ProcessGroupLonghaul::LiveGroup() const {
+  const std::lock_guard<std::mutex> lock(mu_);
+  if (!group_)
+    ThrowIfError(absl::AbortedError(c10::str("longhaul: ", where_, ": it was shut down")));
+  return group_;
+}
+
+std::shared_ptr<Node> ProcessGroupLonghaul::LiveNode() const {
+  LiveGroup();
+  const std::lock_guard<std::mutex> lock(mu_);
+  return node_;
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupLonghaul::split(
@@ -132,7 +147,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupLonghaul::split(
     options->timeout = opts->timeout;
     options->group_name = opts->group_name;
   }
-  options->node = node_;
+  options->node = LiveNode();
   return c10::make_intrusive<ProcessGroupLonghaul>(store, static_cast<int>(mine - ranks.begin()),
                                                    static_cast<int>(ranks.size()), options);
 }
@@ -173,7 +188,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor
                              .inputs = tensors,
                              .stagings = {x},
                              .outputs = x.tensors()});
-  group_->Send(x.wire(), dst, tag, DoneFor(work));
+  LiveGroup()->Send(x.wire(), dst, tag, DoneFor(work));
   return work;
 }
 
@@ -188,7 +203,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recv(std::vector<at::Tensor
                              .stagings = {x},
                              .outputs = x.tensors()});
   work->set_source_rank(src);
-  group_->Recv(x.wire(), src, tag, DoneFor(work));
+  LiveGroup()->Recv(x.wire(), src, tag, DoneFor(work));
   return work;
 }
 
@@ -202,7 +217,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recvAnysource(std::vector<a
                              .inputs = tensors,
                              .stagings = {x},
                              .outputs = x.tensors()});
-  group_->RecvAny(x.wire(), tag, [work, error = error_](absl::StatusOr<int> source) mutable {
+  LiveGroup()->RecvAny(x.wire(), tag, [work, error = error_](absl::StatusOr<int> source) mutable {
     NoteError(*error, source.status().code());
     const auto ended = std::move(work);
     ended->CompleteFrom(std::move(source));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,15 +42,16 @@ class ProcessGroupLonghaul : public c10d::Backend {
   // Throws c10::DistBackendError and kin, never returns half-connected.
   ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                        c10::intrusive_ptr<Options> options);
-  ~ProcessGroupLonghaul() override;  // outstanding operations fail with Aborted
+  ~ProcessGroupLonghaul() override = default;  // as shutdown()
 
   // Without a store: for ranks that live in one process (loopback). `addresses` by rank;
   // options->node is the rank's own and is required.
   static c10::intrusive_ptr<ProcessGroupLonghaul> FromAddresses(
       int rank, const std::vector<std::string>& addresses, c10::intrusive_ptr<Options> options);
 
-  Group& group() { return *group_; }
-  Node& node() { return *node_; }
+  // Borrowed until shutdown(); DistBackendError after it.
+  Group& group() { return *LiveGroup(); }
+  Node& node() { return *LiveNode(); }
 
   // Point to point. One tensor a call; group rank `dst` or `src`, not one's own.
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int dst, int tag) override;
@@ -109,7 +111,9 @@ class ProcessGroupLonghaul : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override;  // a copy
   void setTimeout(std::chrono::milliseconds timeout) override;  // of operations started later
   c10d::ErrorType getError() override;  // the first failure of a peer, a timeout, or SUCCESS
+  // Operations fail with Aborted: here and on the other ranks, outstanding and later ones.
   void abort() override;
+  // Leaves: outstanding operations of this rank fail with Aborted, what it has sent still arrives.
   void shutdown() override;
   void setSequenceNumberForGroup() override {}  // counts from 0 on every rank
   uint64_t getSequenceNumberForGroup() override { return collectives_; }
@@ -142,10 +146,15 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                                   const char* profiling_title);
   int CheckedPeer(int peer, const char* op) const;
 
+  // DistBackendError after shutdown().
+  std::shared_ptr<Group> LiveGroup() const;
+  std::shared_ptr<Node> LiveNode() const;
+
   const c10::intrusive_ptr<Options> options_;
+  mutable std::mutex mu_;  // of the two pointers
   std::shared_ptr<Node> node_;
-  std::shared_ptr<Group> group_;
-  std::string where_;  // "group 'pp' rank 1"
+  std::shared_ptr<Group> group_;  // both null after shutdown()
+  std::string where_;             // "group 'pp' rank 1"
   const std::shared_ptr<Finisher> finisher_ = std::make_shared<Finisher>();
   // Shared with callbacks, which may outlive this object.
   const std::shared_ptr<std::atomic<c10d::ErrorType>> error_ =

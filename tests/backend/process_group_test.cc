@@ -247,6 +247,26 @@ TEST(Life, AbortEndsWhatIsOutstandingAndWhatComesLater) {
   EXPECT_EQ(group[1]->getError(), c10d::ErrorType::COMM_ERROR);
 }
 
+TEST(Life, WhatWasSentArrivesAfterTheSenderHasLeft) {
+  LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::ones({4})), got = One(at::zeros({4}));
+  group[0]->send(x, 1, 0)->wait();
+  group[0]->shutdown();
+  group[1]->recv(got, 0, 0)->wait();
+  EXPECT_TRUE(at::equal(got[0], x[0]));
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { group[0]->send(x, 1, 0); }),
+              HasSubstr("group 'test' rank 0: it was shut down"));
+  group[0]->shutdown();
+}
+
+TEST(Life, AbortReachesTheOtherRanks) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  const auto work = group[1]->recv(x, 0, 0);
+  group[0]->abort();
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { work->wait(); }), HasSubstr("rank 0 aborted"));
+}
+
 TEST(Life, DestroyedGroupEndsItsWork) {
   LocalGroup group = LoopbackGroup(2);
   std::vector<at::Tensor> x = One(at::zeros({4}));
