@@ -27,7 +27,7 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
     rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
                     HtmlEscape(t.schedule), fmt::format("{} x {}", t.groups, t.stages),
                     fmt::format("{}", t.measured_steps), Seconds(t.measured_s), Seconds(t.p2_s),
-                    t.p2_s ? WithInterval(t.residual, 3) : std::string("-"), verdict,
+                    t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"), verdict,
                     Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation),
                     Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s),
                     HtmlEscape(t.note)});
@@ -133,6 +133,12 @@ std::string Specs(const ReportedExperiment& e) {
 }
 
 }  // namespace
+
+std::string IntervalCell(const Measured& x, int digits) {
+  if (!x.interval) return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
+  return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
+                     x.interval->low, digits, x.interval->high, digits);
+}
 
 std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption) {
   const auto figure = figures.find(name);
