@@ -24,6 +24,10 @@ CancelSignal::CancelSignal() {
 }
 
 CancelSignal::~CancelSignal() {
+  // Taken, else the pending signal would strike as soon as it is unblocked.
+  signalfd_siginfo taken;
+  while (read(fd_, &taken, sizeof taken) > 0) {
+  }
   close(fd_);
   const sigset_t set = Signals();
   sigprocmask(SIG_UNBLOCK, &set, nullptr);

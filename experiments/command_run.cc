@@ -46,8 +46,7 @@ absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, bool re
     absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
     if (!runs.ok()) return runs.status();
     for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
-      const bool open =
-          run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
+      const bool open = run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
       if (!open || run->spec_toml != row.spec_toml) continue;
       if (absl::Status s = record.ResumeRun(run->id); !s.ok()) return s;
       return run->id;

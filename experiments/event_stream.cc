@@ -39,7 +39,7 @@ void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failur
   Emit({{"event", "failed"},
         {"rank", rank},
         {"step", step},
-        {"diverged", absl::IsAborted(failure)},
+        {"diverged", absl::IsOutOfRange(failure)},
         {"message", std::string(failure.message()).substr(0, 2000)}});
 }
 

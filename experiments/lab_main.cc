@@ -124,7 +124,11 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (!kind.ok()) return kind.status();
   absl::StatusOr<Topology> topology = UniformTopology(spec.net.profile, RankCount(spec));
   if (!topology.ok()) return topology.status();
-  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildEmulator(*kind, *topology);
+  absl::StatusOr<std::unique_ptr<Emulator>> emulator =
+      BuildEmulator(*kind, *topology,
+                    {.congestion_control =
+                         spec.net.congestion_control == "system" ? "" : spec.net.congestion_control,
+                     .seed = static_cast<uint64_t>(spec.seed)});
   if (!emulator.ok()) return emulator.status();
   const auto fact = [&](const char* key, const std::string& value) {
     sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});

@@ -44,8 +44,7 @@ absl::StatusOr<int> Spawn(const std::string& python, const std::string& script,
   const int error = posix_spawnp(&child, python.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("start {}: {}", python, std::strerror(error)));
+    return absl::FailedPreconditionError(fmt::format("start {}: {}", python, std::strerror(error)));
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

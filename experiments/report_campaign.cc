@@ -39,7 +39,8 @@ std::string Cards(const CampaignAnalysis& a) {
                    : std::string("no interval");
     const Verdict verdict = AgainstAssumed(q);
     cards += fmt::format(
-        "<div class=\"card\"><span>q per crossing, {}, codec off at evaluation</span><b>{}{:.4f}</b>"
+        "<div class=\"card\"><span>q per crossing, {}, codec off at "
+        "evaluation</span><b>{}{:.4f}</b>"
         "<span>{}</span><br>{}</div>",
         HtmlEscape(family.codecs), q.interval ? "" : "(", q.value, interval,
         HtmlBadge(verdict == Verdict::kNotResolved ? "not told from 0.995"
@@ -71,8 +72,9 @@ std::string CodecsCell(const ArmResult& arm) {
 
 std::string Equivalence(const Efficiency& e) {
   if (!e.equivalent) return "no interval";
-  return *e.equivalent ? fmt::format("yes, within &plusmn;{:.3f}",
-                                     kEquivalenceMargin * static_cast<double>(e.crossings))
+  const double margin = kEquivalenceMargin * static_cast<double>(e.crossings);
+  if (e.ln_eta.interval && e.ln_eta.interval->high < -margin) return "no";
+  return *e.equivalent ? fmt::format("yes, within &plusmn;{:.3f}", margin)
                        : std::string("not resolved");
 }
 
@@ -80,10 +82,17 @@ std::string ArmsTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
+<<<<<<< HEAD
     std::vector<std::string> row = {
         HtmlEscape(arm.arm), CodecsCell(arm),
         fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
         fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+=======
+    std::vector<std::string> row = {HtmlEscape(arm.arm),
+                                    HtmlEscape(arm.forward_codec + " / " + arm.backward_codec),
+                                    fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
+                                    fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+>>>>>>> main
     if (arm.off) {
       row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(EtaCell(*arm.off));
@@ -129,8 +138,14 @@ std::string ControlsTable(const CampaignAnalysis& a) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return "";
+<<<<<<< HEAD
   return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with fewer "
          "tokens, kept out of the fit. Their true efficiency is their share of the tokens, in whole steps.</p>" +
+=======
+  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
+         "fewer "
+         "tokens, kept out of the fit. Their true efficiency is their share of the tokens.</p>" +
+>>>>>>> main
          HtmlTable({"control", "true &eta;", "seeds", "&Delta; loss, nat", "recovered &eta;", ""},
                    rows);
 }
@@ -147,7 +162,8 @@ std::string PlannerTable(const CampaignAnalysis& a) {
     }
   }
   if (rows.empty()) return "";
-  return "<h3>What it does to a planner's conclusions</h3><p class=\"note\">A planner that assumes q "
+  return "<h3>What it does to a planner's conclusions</h3><p class=\"note\">A planner that assumes "
+         "q "
          "= 0.995 uses &eta;<sub>act</sub> = q<sup>2(S-1)</sup>. The last column judges \"8-stage "
          "pipelines keep &eta;<sub>act</sub> &ge; 0.90\" over the whole interval.</p>" +
          HtmlTable({"codec forward / backward", "S", "&eta;<sub>act</sub> assumed",
@@ -165,21 +181,27 @@ std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
   out += fmt::format(
       "<p class=\"note\">&Delta; is the paired difference to the uncompressed run at D0; &eta; the "
       "share of tokens the uncompressed model would have needed for the same loss; q = "
-      "&eta;<sup>1/K</sup> per crossing. Intervals are 95 %, t over paired seeds below eight seeds, "
-      "BCa from eight. \"Codec on\": boundaries compressed during evaluation too. \"No loss\" needs "
+      "&eta;<sup>1/K</sup> per crossing. Intervals are 95 %, t over paired seeds below eight "
+      "seeds, "
+      "BCa from eight. \"Codec on\": boundaries compressed during evaluation too. \"No loss\" "
+      "needs "
       "the 90 % interval of ln &eta; inside &plusmn;{} K.</p>\n",
       kEquivalenceMargin);
-  out += FigureHtml(figures, "forest",
-                    "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit "
-                    "over depths below. Lines at 1 and at the assumed 0.995. " + conditions + ".");
-  out += FigureHtml(figures, "depth",
-                    "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
-                    "95 % interval, the joint fit (M1) and the assumed 0.995 per crossing. " +
-                        conditions + ".");
-  out += FigureHtml(figures, "reference",
-                    "Reference curve: final held-out loss of every uncompressed run against its token "
-                    "budget, the fit, and where each arm's mean loss reads off, codec off. " +
-                        conditions + ".");
+  out +=
+      FigureHtml(figures, "forest",
+                 "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit "
+                 "over depths below. Lines at 1 and at the assumed 0.995. " +
+                     conditions + ".");
+  out +=
+      FigureHtml(figures, "depth",
+                 "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
+                 "95 % interval, the joint fit (M1) and the assumed 0.995 per crossing. " +
+                     conditions + ".");
+  out +=
+      FigureHtml(figures, "reference",
+                 "Reference curve: final held-out loss of every uncompressed run against its token "
+                 "budget, the fit, and where each arm's mean loss reads off, codec off. " +
+                     conditions + ".");
   out += PlannerTable(a);
   out += ControlsTable(a);
   if (a.curve) {

@@ -20,7 +20,8 @@ void Append(std::vector<std::string>& row, const Measured& x) {
 std::string Slug(const ExperimentRow& row) {
   std::string slug = fmt::format("{}-", row.id);
   for (const char c : row.name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    const bool plain =
+        std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
     slug += plain ? c : '_';
   }
   return slug;
@@ -48,7 +49,8 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
   }
   for (const RunRow& run : out.runs) {
     absl::StatusOr<TomlValue> tree = ParseToml(run.spec_toml, fmt::format("run {}", run.id));
-    // A spec that this version cannot read costs the run its step time, not its place in the tables.
+    // A spec that this version cannot read costs the run its step time, not its place in the
+    // tables.
     if (!tree.ok()) continue;
     absl::StatusOr<RunSpec> spec = ReadRunSpec(*tree, AnyNames());
     if (!spec.ok()) continue;
@@ -63,11 +65,16 @@ CsvRows CurveCsv(const CampaignAnalysis& a) {
   CsvRows rows = {{"name", "value"}};
   if (!a.curve) return rows;
   const ReferenceCurve& c = *a.curve;
-  for (const auto& [name, value] :
-       {std::pair("beta", c.beta), {"floor_nat", c.floor_nat}, {"slope_nat", c.slope_nat},
-        {"slope_se_nat", c.slope_se_nat}, {"slope_at_beta_0.2_nat", c.slope_at_beta_low},
-        {"slope_at_beta_0.5_nat", c.slope_at_beta_high}, {"sigma_nat", c.sigma_nat},
-        {"rho", a.rho}, {"sd_delta_nat", a.sd_delta_nat}, {"smallest_budget", c.smallest_budget}}) {
+  for (const auto& [name, value] : {std::pair("beta", c.beta),
+                                    {"floor_nat", c.floor_nat},
+                                    {"slope_nat", c.slope_nat},
+                                    {"slope_se_nat", c.slope_se_nat},
+                                    {"slope_at_beta_0.2_nat", c.slope_at_beta_low},
+                                    {"slope_at_beta_0.5_nat", c.slope_at_beta_high},
+                                    {"sigma_nat", c.sigma_nat},
+                                    {"rho", a.rho},
+                                    {"sd_delta_nat", a.sd_delta_nat},
+                                    {"smallest_budget", c.smallest_budget}}) {
     rows.push_back({name, Number(value)});
   }
   return rows;
@@ -86,9 +93,8 @@ CsvRows LossesCsv(const CampaignAnalysis& a) {
     for (const Outcome& o : arm.outcomes) {
       if (!o.loss_off) continue;
       rows.push_back({arm.arm, std::string(ToString(arm.role)),
-                      arm.forward_codec + " / " + arm.backward_codec,
-                      fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
-                      fmt::format("{}", o.run.seed),
+                      arm.forward_codec + " / " + arm.backward_codec, fmt::format("{}", arm.stages),
+                      fmt::format("{}", arm.crossings), fmt::format("{}", o.run.seed),
                       d0 > 0 ? Number(static_cast<double>(o.run.train_tokens) / d0) : std::string(),
                       fmt::format("{}", o.run.train_tokens), Number(o.loss_off),
                       Number(o.loss_on)});
@@ -98,18 +104,24 @@ CsvRows LossesCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows ArmsCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"arm", "role", "forward", "backward", "stages", "crossings", "seeds",
-                   "evaluation", "delta_nat", "delta_low", "delta_high", "ln_eta", "ln_eta_low",
-                   "ln_eta_high", "eta", "eta_low", "eta_high", "q", "q_low", "q_high", "bound",
-                   "eta_at_beta_0.2", "eta_at_beta_0.5", "verdict", "note"}};
+  CsvRows rows = {
+      {"arm",        "role",        "forward",   "backward",        "stages",          "crossings",
+       "seeds",      "evaluation",  "delta_nat", "delta_low",       "delta_high",      "ln_eta",
+       "ln_eta_low", "ln_eta_high", "eta",       "eta_low",         "eta_high",        "q",
+       "q_low",      "q_high",      "bound",     "eta_at_beta_0.2", "eta_at_beta_0.5", "verdict",
+       "note"}};
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
     for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
       if (!*e) continue;
-      std::vector<std::string> row = {arm.arm, std::string(ToString(arm.role)), arm.forward_codec,
-                                      arm.backward_codec, fmt::format("{}", arm.stages),
+      std::vector<std::string> row = {arm.arm,
+                                      std::string(ToString(arm.role)),
+                                      arm.forward_codec,
+                                      arm.backward_codec,
+                                      fmt::format("{}", arm.stages),
                                       fmt::format("{}", arm.crossings),
-                                      fmt::format("{}", (*e)->seeds), evaluation};
+                                      fmt::format("{}", (*e)->seeds),
+                                      evaluation};
       Append(row, (*e)->delta_nat);
       Append(row, (*e)->ln_eta);
       Append(row, (*e)->eta);
@@ -137,8 +149,8 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows JointCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"codecs", "evaluation", "depths", "seeds", "q", "q_low", "q_high",
-                   "bits_per_element"}};
+  CsvRows rows = {
+      {"codecs", "evaluation", "depths", "seeds", "q", "q_low", "q_high", "bits_per_element"}};
   for (const Family& family : a.families) {
     for (const auto& [evaluation, joint] :
          {std::pair("off", &family.off), std::pair("on", &family.on)}) {
@@ -159,10 +171,17 @@ CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
                    "measured_s", "p2_s", "p1_s", "residual", "residual_low", "residual_high",
                    "compute_utilisation", "outer_measured_s", "outer_predicted_s", "note"}};
   for (const StepTime& t : times) {
-    std::vector<std::string> row = {
-        fmt::format("{}", t.run), t.arm, t.profile, t.schedule, fmt::format("{}", t.stages),
-        fmt::format("{}", t.groups), fmt::format("{}", t.microbatches),
-        fmt::format("{}", t.measured_steps), Number(t.measured_s), Number(t.p2_s), Number(t.p1_s)};
+    std::vector<std::string> row = {fmt::format("{}", t.run),
+                                    t.arm,
+                                    t.profile,
+                                    t.schedule,
+                                    fmt::format("{}", t.stages),
+                                    fmt::format("{}", t.groups),
+                                    fmt::format("{}", t.microbatches),
+                                    fmt::format("{}", t.measured_steps),
+                                    Number(t.measured_s),
+                                    Number(t.p2_s),
+                                    Number(t.p1_s)};
     if (t.p2_s) {
       Append(row, t.residual);
     } else {

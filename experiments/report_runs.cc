@@ -25,17 +25,32 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
       verdict = HtmlBadge("one process", Tone::kPlain);
     }
     rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
-                    HtmlEscape(t.schedule), fmt::format("{} x {}", t.groups, t.stages),
+                    fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
                     fmt::format("{}", t.measured_steps), Seconds(t.measured_s), Seconds(t.p2_s),
                     t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"), verdict,
-                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation),
-                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s),
-                    HtmlEscape(t.note)});
+                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation)});
   }
-  return HtmlTable({"run", "arm", "links", "schedule", "groups x stages", "steps", "measured, s",
-                    "P2, s", "ln(measured/P2)", "", "P1, s", "compute", "outer step, s",
-                    "predicted, s", "note"},
-                   rows);
+  std::string out = HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s",
+                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute"},
+                              rows);
+  for (const StepTime& t : times) {
+    if (t.note.empty()) continue;
+    out += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run, HtmlEscape(t.note));
+  }
+  return out;
+}
+
+std::string OuterTable(const std::vector<StepTime>& times) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StepTime& t : times) {
+    if (!t.outer_measured_s || !t.p2_s) continue;
+    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
+                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s)});
+  }
+  if (rows.empty()) return "";
+  return "<h3>Outer synchronisation</h3><p class=\"note\">Per outer step, mean over workers; "
+         "predicted: the largest message on an idle link, 8 &kappa; b / R + RTT/2.</p>" +
+         HtmlTable({"run", "arm", "links", "measured, s", "predicted, s"}, rows);
 }
 
 std::string Bytes(const std::optional<int64_t>& bytes) {
@@ -71,8 +86,8 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
   return "<h3>Bytes three ways</h3><p class=\"note\">In MB. Predicted before the run: frame size x "
          "1514/1448, acknowledgements included. Sent: handed to the transport. Counted: the path's "
          "own counter while training, Ethernet headers included.</p>" +
-         HtmlTable({"run", "arm", "ranks", "direction", "codec", "tensors", "bits/element",
-                    "NMSE", "payload", "sent", "predicted", "counted", "counted / predicted"},
+         HtmlTable({"run", "arm", "ranks", "direction", "codec", "tensors", "bits/element", "NMSE",
+                    "payload", "sent", "predicted", "counted", "counted / predicted"},
                    rows);
 }
 
@@ -101,9 +116,8 @@ absl::StatusOr<std::string> LinksTable(const Record& record, const ReportedExper
   if (rows.empty()) return std::string();
   return "<h3>Links</h3>" +
          HtmlDetails(fmt::format("{} measurements, Mbit/s and ms", rows.size()),
-                     HtmlTable({"run", "when", "nodes", "rate", "goodput wanted", "goodput",
-                                "RTT", "min", "median", "p99", "replies", "queue drops",
-                                "loss drops", ""},
+                     HtmlTable({"run", "when", "nodes", "rate", "goodput wanted", "goodput", "RTT",
+                                "min", "median", "p99", "replies", "queue drops", "loss drops", ""},
                                rows));
 }
 
@@ -126,14 +140,16 @@ std::string Specs(const ReportedExperiment& e) {
     if (!shown.insert(run.arm).second) continue;
     std::string facts;
     for (const auto& [key, value] : run.facts) facts += fmt::format("# {} = {}\n", key, value);
-    out += HtmlDetails(fmt::format("{} (run {}, seed {})", run.arm, run.id, run.seed),
-                       fmt::format("<pre>{}{}</pre>", HtmlEscape(run.spec_toml), HtmlEscape(facts)));
+    out +=
+        HtmlDetails(fmt::format("{} (run {}, seed {})", run.arm, run.id, run.seed),
+                    fmt::format("<pre>{}{}</pre>", HtmlEscape(run.spec_toml), HtmlEscape(facts)));
   }
   return out;
 }
 
 }  // namespace
 
+<<<<<<< HEAD
 std::string IntervalCell(const Measured& x, int digits) {
   if (!x.interval) return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
   return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
@@ -141,6 +157,10 @@ std::string IntervalCell(const Measured& x, int digits) {
 }
 
 std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption) {
+=======
+std::string FigureHtml(const Figures& figures, const std::string& name,
+                       const std::string& caption) {
+>>>>>>> main
   const auto figure = figures.find(name);
   if (figure == figures.end()) return "";
   return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure->second, caption);
@@ -148,18 +168,20 @@ std::string FigureHtml(const Figures& figures, const std::string& name, const st
 
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures) {
-  const bool any_link =
-      std::any_of(e.runs.begin(), e.runs.end(), [](const RunRow& r) { return r.profile != "loopback"; });
+  const bool any_link = std::any_of(e.runs.begin(), e.runs.end(),
+                                    [](const RunRow& r) { return r.profile != "loopback"; });
   if (!any_link && e.campaign) return std::string();
   std::string out = "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
   out +=
       "<p class=\"note\">P2 is the event recursion over full-duplex links with the compute, encode "
-      "and decode times of the run itself; it is confirmed within &plusmn;0.10. P1 is the planner's "
+      "and decode times of the run itself; it is confirmed within &plusmn;0.10. P1 is the "
+      "planner's "
       "serial slots, for comparison. Steps with an outer synchronisation and the first tenth are "
       "left out.</p>\n";
   out += FigureHtml(figures, "step_times",
                     "Measured against predicted (P2) step time per link profile, with the "
                     "&plusmn;10 % band. One point per run; every point is labelled with its arm.");
+  out += OuterTable(e.step_times);
   absl::StatusOr<std::string> bytes = BytesTable(record, e);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<std::string> links = LinksTable(record, e);
@@ -177,17 +199,17 @@ std::string RunsPart(const ReportedExperiment& e) {
                     HtmlEscape(r.profile), HtmlEscape(r.emulator),
                     HtmlBadge(ToString(r.status), ToneOf(r.status)), HtmlEscape(r.reason),
                     HtmlEscape(r.begun_utc.substr(0, 19)), HtmlEscape(r.host), HtmlEscape(r.kernel),
-                    HtmlEscape(r.torch_version), HtmlEscape(r.isa),
-                    fmt::format("{}", r.threads), HtmlEscape(r.git_revision)});
+                    HtmlEscape(r.torch_version), HtmlEscape(r.isa), fmt::format("{}", r.threads),
+                    HtmlEscape(r.git_revision)});
   }
-  std::string out = "<h3>Runs</h3>" +
-                    HtmlDetails(fmt::format("{} runs, {} of them not ok", rows.size(), bad),
-                                HtmlTable({"run", "arm", "seed", "groups x stages", "tokens",
-                                           "links", "emulator", "status", "reason", "begun (UTC)",
-                                           "host", "kernel", "torch", "codecs' ISA", "threads",
-                                           "revision"},
-                                          rows));
-  out += "<h3>Resolved specs</h3>" + Specs(e);
+  std::string out =
+      "<h3>Runs</h3>" +
+      HtmlDetails(fmt::format("{} runs, {} of them not ok", rows.size(), bad),
+                  HtmlTable({"run", "arm", "seed", "groups x stages", "tokens", "links", "emulator",
+                             "status", "reason", "begun (UTC)", "host", "kernel", "torch",
+                             "codecs' ISA", "threads", "revision"},
+                            rows));
+  out += "<h3>Resolved specs</h3>" + HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
   if (!e.row.plan_text.empty()) {
     out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
            HtmlEscape(e.row.plan_sha256) + "</p>" +

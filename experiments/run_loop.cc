@@ -133,11 +133,16 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
   while (trainer.step() < options.steps) {
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
+    // A lossy boundary codec refuses NaN and Inf before the loss can show them.
+    if (absl::IsOutOfRange(reports.status())) {
+      return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer.step() + 1, ": ",
+                                                std::string(reports.status().message())));
+    }
     if (!reports.ok()) return reports.status();
     EmitSteps(*reports, ranks, codec_time, sink);
     if (!sink.status().ok()) return sink.status();
     if (Diverged(*reports)) {
-      return absl::AbortedError(
+      return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;

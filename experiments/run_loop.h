@@ -17,9 +17,9 @@ struct LocalTelemetry {
   int rank;
   int group;
   int stage;
-  c10::intrusive_ptr<ProcessGroupLonghaul> boundary;
-  c10::intrusive_ptr<ProcessGroupLonghaul> plain;
-  c10::intrusive_ptr<ProcessGroupLonghaul> outer;  // null when there is one group
+  c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
 };
 
 struct RunLoopOptions {
@@ -34,7 +34,7 @@ struct RunLoopOptions {
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to
 // the last step, evaluates with the codec on and off, and emits everything as events. The same loop
 // runs all ranks of an in-process run and the one rank of a worker. Returns the trainer's error; it
-// has been emitted as "failed" by then, with the step. A NaN loss ends the run with Aborted
+// has been emitted as "failed" by then, with the step. A NaN loss ends the run with OutOfRange
 // ("diverged ...") after its step was emitted.
 absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink);

@@ -92,11 +92,10 @@ absl::Status RunAll(Record& record, int64_t experiment, const std::vector<Planne
       absl::StatusOr<bool> over = Follow(running[i], progress, &outcome);
       if (!over.ok()) return interrupt(over.status());
       if (!*over) continue;
-      if (!outcome.ok() && !absl::IsAborted(outcome) && failure.ok()) {
-        failure =
-            absl::UnavailableError(fmt::format("arm '{}', seed {}: {}", running[i].planned->arm,
-                                               running[i].planned->seed,
-                                                     std::string(outcome.message())));
+      if (!outcome.ok() && !absl::IsOutOfRange(outcome) && failure.ok()) {
+        failure = absl::UnavailableError(
+            fmt::format("arm '{}', seed {}: {}", running[i].planned->arm, running[i].planned->seed,
+                        std::string(outcome.message())));
       }
       ++progress.done;
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));

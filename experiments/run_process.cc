@@ -88,7 +88,7 @@ void RunProcess::See(const nlohmann::json& event) {
   }
   // A killed worker is the cause of what its peers report, whichever came first.
   if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_) {
-    failure_ = Describe(event);
+    failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
     killed_by_signal_ = true;
   }
 }
@@ -106,7 +106,7 @@ absl::Status RunProcess::Finish() {
   }
   pid_ = 0;
   if (failure_) {
-    return diverged_ ? absl::AbortedError(*failure_) : absl::UnavailableError(*failure_);
+    return diverged_ ? absl::OutOfRangeError(*failure_) : absl::UnavailableError(*failure_);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::UnavailableError(

@@ -25,7 +25,7 @@ RunStatus StatusOf(const absl::Status& outcome) {
   switch (outcome.code()) {
     case absl::StatusCode::kOk:
       return RunStatus::kOk;
-    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kOutOfRange:
       return RunStatus::kDiverged;
     case absl::StatusCode::kCancelled:
       return RunStatus::kInterrupted;
@@ -148,12 +148,13 @@ void RunRecorder::SeeCrossing(const json& e) {
 
 absl::Status RunRecorder::Flush() {
   if (!facts_.empty()) {
-    const auto emulator = facts_.find("emulator");
-    if (emulator != facts_.end()) {
-      if (absl::Status s = record_.SetLab(run_, emulator->second, facts_["congestion_control"]);
-          !s.ok()) {
-        return s;
-      }
+    // The lab tells its emulator first, a worker the congestion control later.
+    if (facts_.contains("emulator")) emulator_ = facts_["emulator"];
+    if (facts_.contains("congestion_control")) {
+      absl::Status s = record_.SetLab(run_, emulator_, facts_["congestion_control"]);
+      if (!s.ok()) return s;
+    } else if (facts_.contains("emulator")) {
+      if (absl::Status s = record_.SetLab(run_, emulator_, ""); !s.ok()) return s;
     }
     if (absl::Status s = record_.AddFacts(run_, facts_); !s.ok()) return s;
     facts_.clear();

@@ -25,7 +25,7 @@ class RunRecorder {
   void See(const nlohmann::json& event);
   absl::Status Flush();
 
-  // Ends the run's row: ok, or by the status' code diverged (Aborted), interrupted (Cancelled),
+  // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
   // invalid (FailedPrecondition: links out of bounds) or failed, with the message as the reason.
   absl::Status Finish(const absl::Status& outcome);
 
@@ -41,6 +41,7 @@ class RunRecorder {
   const int64_t run_;
   const RunSpec& spec_;
   std::map<std::string, std::string> facts_;
+  std::string emulator_ = "none";
   std::vector<StepRow> steps_;
   std::vector<LinkRow> links_;
   std::vector<CrossingRow> crossings_;

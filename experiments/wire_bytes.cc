@@ -34,7 +34,9 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
     const std::optional<double> frame =
         MessageBytes(spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)});
     if (!frame) return std::nullopt;
-    return *frame * static_cast<double>(steps / spec.outer.inner_steps);
+    // After every H steps, and after the last.
+    const int64_t syncs = (steps + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+    return *frame * static_cast<double>(syncs);
   }
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
@@ -55,6 +57,13 @@ void FillWireBytes(const RunSpec& spec,
     if (const auto bytes = PredictedBytes(spec, c)) payload[{c.src_rank, c.dst_rank}] = *bytes;
   }
   for (CrossingRow& c : crossings) {
+    if (c.direction == Direction::kOuter) {
+      // On the wire a round is two byte tensors, the frame's size and the frame; the tensor that
+      // crosses is the stage's outer delta.
+      c.tensors /= 2;
+      c.elements =
+          c.tensors * static_cast<int64_t>(StageElements(spec, c.src_rank % spec.schedule.stages));
+    }
     const auto own = payload.find({c.src_rank, c.dst_rank});
     if (own != payload.end()) {
       const auto opposite = payload.find({c.dst_rank, c.src_rank});

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -33,12 +34,21 @@ absl::StatusOr<int> IntVariable(const char* name) {
   return absl::FailedPreconditionError(absl::StrCat(name, " is '", *text, "': want a number >= 0"));
 }
 
-absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& place,
-                                       std::shared_ptr<Node> node) {
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Rank 0 serves the store; it must outlive the others' rendezvous, so it lives as long as the run.
+struct Joined {
+  c10::intrusive_ptr<c10d::Store> store;
+  LocalTelemetry rank;
+};
+
+absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
+                               std::shared_ptr<Node> node) {
   const int stages = static_cast<int>(spec.schedule.stages);
   const int groups = static_cast<int>(spec.outer.groups);
   LocalTelemetry rank{
       .rank = place.rank, .group = place.rank / stages, .stage = place.rank % stages};
+  c10::intrusive_ptr<c10d::TCPStore> store;
   try {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(place.master_port);
@@ -46,7 +56,7 @@ absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& p
     options.numWorkers = place.world_size;
     options.timeout =
         std::chrono::milliseconds(static_cast<int64_t>(spec.net.peer_deadline_s * 1000) + 60'000);
-    auto store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
+    store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
     const auto join = [&](GroupKind kind, int index, int group_rank, int size) {
       auto group_options = ToGroupOptions(spec, kind, index, node);
       auto prefixed = c10::make_intrusive<c10d::PrefixStore>(group_options->group_name, store);
@@ -55,12 +65,28 @@ absl::StatusOr<LocalTelemetry> Connect(const RunSpec& spec, const WorkerPlace& p
     rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
+  } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
+    return absl::UnavailableError(
+        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
+                     ":", place.master_port, ": ", FirstLine(e.what_without_backtrace())));
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
                      ":", place.master_port, ": ", e.what()));
   }
-  return rank;
+  return Joined{std::move(store), std::move(rank)};
+}
+
+// What TCP in this node really uses, as the kernel names it.
+void EmitTcpFacts(EventSink& sink) {
+  for (const char* name :
+       {"tcp_congestion_control", "tcp_slow_start_after_idle", "tcp_rmem", "tcp_wmem"}) {
+    std::string value;
+    std::getline(std::ifstream(absl::StrCat("/proc/sys/net/ipv4/", name)), value);
+    const bool control = std::string(name) == "tcp_congestion_control";
+    sink.Emit(
+        {{"event", "fact"}, {"key", control ? "congestion_control" : name}, {"value", value}});
+  }
 }
 
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
@@ -79,22 +105,26 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                     .interface = place.interface,
                     .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
   if (!node.ok()) return node.status();
-  absl::StatusOr<LocalTelemetry> rank = Connect(spec, place, *node);
-  if (!rank.ok()) return rank.status();
-  if (place.rank == 0) EmitRunFacts(spec, **corpus, sink);
+  absl::StatusOr<Joined> joined = Connect(spec, place, *node);
+  if (!joined.ok()) return joined.status();
+  const LocalTelemetry& rank = joined->rank;
+  if (place.rank == 0) {
+    EmitRunFacts(spec, **corpus, sink);
+    EmitTcpFacts(sink);
+  }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), {ToLocalRank(*rank)}, *corpus, [] { return MonotonicClock().Now(); });
+      ToTrainSpec(spec), {ToLocalRank(rank)}, *corpus, [] { return MonotonicClock().Now(); });
   if (!trainer.ok()) return trainer.status();
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
-             {"group", rank->group},
-             {"stage", rank->stage},
+             {"group", rank.group},
+             {"stage", rank.stage},
              {"pid", getpid()},
              {"node", (*node)->description()}});
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   options.interface = place.interface;
   options.phase_fd = place.phase_fd;
-  return RunLoop(**trainer, {*rank}, options, sink);
+  return RunLoop(**trainer, {rank}, options, sink);
 }
 
 }  // namespace

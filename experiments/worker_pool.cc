@@ -96,7 +96,8 @@ absl::Status WorkerPool::Start(int rank, const std::string& checkpoint_directory
                          fmt::format("MASTER_ADDR={}", NodeAddress(0)),
                          fmt::format("MASTER_PORT={}", kMasterPort),
                          fmt::format("OMP_NUM_THREADS={}", spec_.limits.threads),
-                         "PATH=/usr/bin:/bin"};
+                         // c10d warns that nodes have no host names; nodes have none.
+                         "TORCH_CPP_LOG_LEVEL=ERROR", "PATH=/usr/bin:/bin"};
   command.inherit_fds = {
       {0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, *phase_fd}};
   absl::StatusOr<pid_t> pid = SpawnInNode(emulator_, rank, command);

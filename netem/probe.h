@@ -15,7 +15,7 @@ namespace longhaul {
 // What one path was measured to be, next to what it should be.
 struct RttSample {
   absl::Duration nominal;  // both delays, and the request's and the reply's time on rated stages
-  absl::Duration min, median, mean, p99;
+  absl::Duration min, median, mean, p99, max;
   int sent = 0;
   int received = 0;
 };
@@ -36,9 +36,10 @@ absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
                                      std::string_view congestion_control);
 
-// Full-sized datagrams from -> to at 1.1 times the path's nominal rate; what arrives after the
-// warm-up. Needs no ramp, so it is the quick way on long round trips, and it sees loss as loss.
+// Full-sized datagrams from -> to at kUdpOverload times the path's nominal rate; what arrives after
+// the warm-up. Needs no ramp, so it is the quick way on long round trips, and it sees loss as loss.
 // FailedPrecondition on a path without any rate.
+inline constexpr double kUdpOverload = 1.1;
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
                                         absl::Duration warm_up, absl::Duration measure);
 
@@ -73,7 +74,8 @@ struct VerifyOptions {
 
 // Idle RTT of every path (all at once: echoes load nothing), then the rate of every path with one,
 // several at once where they share no line and the machine can carry their sum. A rate is probed
-// with TCP where slow start fits the warm-up, and with UDP overload else.
+// with TCP where slow start fits the warm-up, and with UDP overload else. Waits until the queues
+// that it filled are empty.
 absl::StatusOr<std::vector<PathVerdict>> VerifyLinks(const Emulator& emulator,
                                                      const VerifyOptions& options);
 

@@ -22,9 +22,9 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kChunkBytes = 128 * 1024;
+constexpr size_t kTakeBytes = 1 << 20;
 constexpr absl::Duration kPollSlice = absl::Milliseconds(50);
 constexpr absl::Duration kConnectDeadline = absl::Seconds(5);
-constexpr double kOverload = 1.1;
 constexpr int kUdpIpHeaderBytes = 28;
 
 absl::Time MonotonicNow() {
@@ -138,7 +138,10 @@ struct Received {
 
 // Counts what arrives after the warm-up, between two arrivals: so neither the wait for the first
 // byte nor the silence after the last is counted.
-Received Count(const Fd& receiver, absl::Duration warm_up, absl::Duration measure) {
+// `take_bytes` per call: TCP throws that many away in the kernel (MSG_TRUNC); UDP, with 0, drops
+// one datagram and tells its length.
+Received Count(const Fd& receiver, size_t take_bytes, absl::Duration warm_up,
+               absl::Duration measure) {
   const absl::Time start = MonotonicNow();
   std::optional<absl::Time> first;
   absl::Time last = start;
@@ -149,8 +152,7 @@ Received Count(const Fd& receiver, absl::Duration warm_up, absl::Duration measur
     if (now >= end) break;
     if (!WaitFor(receiver, POLLIN, std::min(kPollSlice, end - now))) continue;
     for (;;) {
-      // MSG_TRUNC: TCP throws the bytes away in the kernel, UDP tells the whole length.
-      const ssize_t got = recv(receiver.get(), nullptr, 1 << 20, MSG_TRUNC | MSG_DONTWAIT);
+      const ssize_t got = recv(receiver.get(), nullptr, take_bytes, MSG_TRUNC | MSG_DONTWAIT);
       if (got <= 0) break;
       const absl::Time at = MonotonicNow();
       if (first) {
@@ -200,7 +202,7 @@ absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
 
   std::atomic<bool> stop = false;
   std::thread sender([&] { SendUntil(connection->sender, stop); });
-  const Received received = Count(connection->receiver, warm_up, measure);
+  const Received received = Count(connection->receiver, kTakeBytes, warm_up, measure);
   stop = true;
   sender.join();
   const auto rate = NominalRate(emulator.topology(), **path);
@@ -228,8 +230,8 @@ absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int 
   const int mtu = emulator.topology().mtu;
   std::atomic<bool> stop = false;
   std::thread sending(
-      [&] { SendDatagramsUntil(*sender, address, {rate->value * kOverload}, mtu, stop); });
-  const Received received = Count(*receiver, (*path)->delay + warm_up, measure);
+      [&] { SendDatagramsUntil(*sender, address, {rate->value * kUdpOverload}, mtu, stop); });
+  const Received received = Count(*receiver, 0, (*path)->delay + warm_up, measure);
   stop = true;
   sending.join();
   const double share =

@@ -189,6 +189,7 @@ absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, i
   sample.min = at(0);
   sample.median = at(0.5);
   sample.p99 = at(0.99);
+  sample.max = at(1);
   sample.mean = absl::Nanoseconds(std::accumulate(rtts.begin(), rtts.end(), 0.0) /
                                   static_cast<double>(rtts.size()));
   return sample;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,12 +18,12 @@
 
 #include "netem/addressing.h"
 #include "netem/frame.h"
+#include "netem/scheduling.h"
 
 namespace longhaul {
 namespace {
 
-constexpr int kRealTimePriority = 10;  // above every ordinary thread, below the kernel's own
-constexpr int kReadsPerPort = 64;      // then the other ports get their turn
+constexpr int kReadsPerPort = 64;  // then the other ports get their turn
 constexpr int64_t kLateNs = 1'000'000;
 constexpr uint64_t kWakeToken = ~uint64_t{0};
 
@@ -103,9 +102,7 @@ absl::Status TapLoop::health() {
 void TapLoop::MakeRealTime() {
   prctl(PR_SET_TIMERSLACK, 1);
   pthread_setname_np(pthread_self(), "longhaul-tap");
-  const sched_param priority{.sched_priority = kRealTimePriority};
-  const bool real_time = sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &priority) == 0;
-  scheduling_ = real_time ? "SCHED_FIFO" : "SCHED_OTHER";
+  scheduling_ = EnterRealTime(RealTime::kEmulator);
 }
 
 void TapLoop::Main() {

@@ -13,7 +13,7 @@ absl::StatusCode CodeIn(const std::string& message, absl::StatusCode otherwise) 
   for (absl::StatusCode code :
        {absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable,
         absl::StatusCode::kInvalidArgument, absl::StatusCode::kDataLoss, absl::StatusCode::kAborted,
-        absl::StatusCode::kFailedPrecondition, absl::StatusCode::kOutOfRange}) {
+        absl::StatusCode::kFailedPrecondition}) {
     if (message.find(absl::StatusCodeToString(code)) != std::string::npos) return code;
   }
   return otherwise;
@@ -29,6 +29,8 @@ absl::Status Make(const std::string& where, const std::string& message,
 absl::Status StatusOfCurrentException(const std::string& where) {
   try {
     throw;
+  } catch (const Diverged& e) {
+    return absl::OutOfRangeError(absl::StrCat(where, ": ", e.what()));
   } catch (const c10::DistNetworkError& e) {
     return Make(where, e.what_without_backtrace(), absl::StatusCode::kUnavailable);
   } catch (const c10::ValueError& e) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,13 @@
 #include "absl/status/status.h"
 
 namespace longhaul {
+
+// Training has diverged: a tensor that must cross a lossy boundary is not finite. Becomes
+// OutOfRange.
+class Diverged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // The Status of the exception that is being handled; call it in a catch block only. c10d says
 // what went wrong by type and by text: DistNetworkError is Unavailable; a message that names a

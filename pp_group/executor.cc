@@ -27,6 +27,21 @@ void SplitRows(std::span<const int64_t> rows, int64_t context, std::vector<int64
   }
 }
 
+// Runs an operation on a tensor that is being sent. A codec refuses what is not finite: then say
+// that training has diverged, not that sending failed.
+template <typename F>
+void OrDiverged(const at::Tensor& tensor, F operation) {
+  try {
+    operation();
+  } catch (...) {
+    if (!at::isfinite(tensor).all().item<bool>()) {
+      throw Diverged(
+          "training has diverged: NaN or Inf in the tensor, which the codec cannot carry");
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 PipelineRank::PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
@@ -76,7 +91,7 @@ void PipelineRank::Run(const Action& action) {
 void PipelineRank::Forward(int index) {
   Microbatch& m = microbatches_[index];
   Wait(&m.received_x, "receive from the stage before");
-  Wait(&m.sent_y, "previous send to the stage after");
+  WaitSent(m.y, &m.sent_y, "previous send to the stage after");
   doing_ = "compute";
   m.slot = free_.back();
   free_.pop_back();
@@ -94,7 +109,7 @@ void PipelineRank::Forward(int index) {
 void PipelineRank::Backward(int index) {
   Microbatch& m = microbatches_[index];
   Wait(&m.received_dy, "receive from the stage after");
-  Wait(&m.sent_dx, "previous send to the stage before");
+  WaitSent(m.dx, &m.sent_dx, "previous send to the stage before");
   doing_ = "compute";
   const absl::Duration start = now_();
   stage_->Backward(m.tokens, m.dy, m.dx, kept_[m.slot].get());
@@ -111,18 +126,19 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
   times_.wait += now_() - start;
 }
 
+void PipelineRank::WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing) {
+  OrDiverged(tensor, [&] { Wait(work, doing); });
+}
+
 void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing) {
   doing_ = doing;
   const absl::Duration start = now_();
-  try {
+  OrDiverged(tensor, [&] {
     *work = SendTensor(*boundary_, tensor, peer);
-  } catch (...) {
-    // A codec cannot carry what is not finite: say that training diverged, not that sending failed.
-    if (!at::isfinite(tensor).all().item<bool>()) {
-      throw std::runtime_error("OUT_OF_RANGE: training has diverged: NaN or Inf in the tensor");
-    }
-    throw;
-  }
+    // A refusal is known at once; waiting for it until the buffer is used again would leave the
+    // receiver waiting for a tensor that never comes.
+    if ((*work)->isCompleted()) WaitAndReset(work);
+  });
   times_.send += now_() - start;
 }
 

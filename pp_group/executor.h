@@ -57,6 +57,7 @@ class PipelineRank {
   void Forward(int index);
   void Backward(int index);
   void Wait(WorkPtr* work, const char* doing);
+  void WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing);
   void Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing);
   bool first() const { return stage_->layout().first(); }
   bool last() const { return stage_->layout().last(); }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/local_rank.h"
+#include "pp_group/resume.h"
 #include "pp_group/schedule.h"
 #include "pp_group/schedule_check.h"
 #include "pp_group/train_spec.h"
@@ -40,7 +41,6 @@ class PipelineTrainer : public Trainer {
   void RunPipelines();
   void UpdateParameters();
   absl::Status SyncGroups();
-  absl::Status LoadFiles(const std::string& directory, int64_t step, absl::Status own);
 
   const TrainSpec spec_;
   const std::shared_ptr<const Corpus> corpus_;
@@ -227,17 +227,22 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
 
 absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) const {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  const std::string text = CanonicalText(spec_, *corpus_);
-  for (const auto& state : ranks_) {
-    absl::Status status = WriteCheckpoint(directory, CheckpointOf(*state, step_, text));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
 }
 
 absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  return absl::UnimplementedError(directory);
+  absl::StatusOr<int64_t> step;
+  // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    step = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!step.ok()) return step.status();
+  step_ = *step;
+  return absl::OkStatus();
 }
 
 }  // namespace

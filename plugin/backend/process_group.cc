@@ -49,8 +49,8 @@ ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store
     : Backend(rank, size), options_(c10::make_intrusive<Options>(*options)) {
   absl::StatusOr<std::shared_ptr<Node>> node = options_->node;
   if (*node == nullptr) node = ProcessNode(options_->node_options);
-  absl::StatusOr<std::string> address = node.status();
-  if (node.ok()) address = (*node)->address();
+  const absl::StatusOr<std::string> address =
+      node.ok() ? absl::StatusOr<std::string>((*node)->address()) : node.status();
 
   Rendezvous rendezvous(*store, rank, size, options_->timeout);
   const auto peers = rendezvous.Exchange(address, Agreement(*options_));
@@ -74,9 +74,9 @@ c10::intrusive_ptr<ProcessGroupLonghaul> ProcessGroupLonghaul::FromAddresses(
       Connected{}, rank, static_cast<int>(addresses.size()), std::move(options), addresses));
 }
 
-ProcessGroupLonghaul::~ProcessGroupLonghaul() {
-  if (group_) group_->Abort(absl::AbortedError("the process group was destroyed"));
-}
+// Leaving is not aborting: our own outstanding operations fail, what peers have already been sent
+// is still theirs to receive.
+ProcessGroupLonghaul::~ProcessGroupLonghaul() = default;
 
 absl::Status ProcessGroupLonghaul::Connect(const std::vector<std::string>& addresses,
                                            const std::string& group_name) {
@@ -89,7 +89,8 @@ absl::Status ProcessGroupLonghaul::Connect(const std::vector<std::string>& addre
                      .timeout = absl::FromChrono(options_->timeout),
                      .codecs = options_->codecs,
                      .seed = options_->seed,
-                     .nmse_every = options_->nmse_every},
+                     .nmse_every = options_->nmse_every,
+                     .ef_slots = options_->ef_slots},
                     addresses);
   if (!group.ok()) {
     return absl::Status(group.status().code(), c10::str("longhaul: ", where_, ": ",

@@ -32,7 +32,8 @@ class ProcessGroupLonghaul : public c10d::Backend {
     NodeOptions node_options{.transport = TransportKind::kUcx, .interface = ""};  // of that node
     CodecPolicy codecs;
     uint64_t seed = 0;
-    int nmse_every = 0;
+    int nmse_every = 0;  // these as in GroupOptions
+    int ef_slots = 1;
   };
 
   // Exchanges node addresses through `store` (already prefixed for this group) and connects.

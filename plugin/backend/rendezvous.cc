@@ -33,9 +33,11 @@ absl::StatusOr<std::string> Rendezvous::Await(const std::string& key, int rank) 
   try {
     store_.wait({key}, timeout_);
   } catch (const std::exception& e) {
+    // The first line says it; what follows is torch's stack trace.
+    const std::string why = std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
     return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", size_,
                                                " did not show up in the store within ",
-                                               timeout_.count(), " ms: ", e.what()));
+                                               timeout_.count(), " ms: ", why));
   }
   const std::vector<uint8_t> value = store_.get(key);
   if (!value.empty() && value[0] == kError) {

@@ -4,13 +4,17 @@
 
 namespace longhaul {
 
+absl::Status NodeCore::Waiter::Named(size_t rank, const absl::Status& why) {
+  return absl::Status(why.code(),
+                      fmt::format("connect to rank {}: {}", rank, std::string(why.message())));
+}
+
 absl::StatusOr<bool> NodeCore::Waiter::Check(absl::Duration now) const {
-  for (const Peer* peer : peers) {
-    if (!peer->usable()) return peer->why();
+  for (const auto& [rank, peer] : peers) {
+    if (!peer->usable()) return Named(rank, peer->why());
     if (peer->state() == Peer::State::kReady) continue;
     if (now < deadline) return false;
-    return absl::DeadlineExceededError(
-        fmt::format("connect: {} did not answer in time", peer->ToString()));
+    return Named(rank, absl::DeadlineExceededError(peer->ToString() + " did not answer in time"));
   }
   return true;
 }

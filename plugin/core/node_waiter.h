@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "plugin/core/node_core.h"
@@ -10,8 +11,10 @@ namespace longhaul {
 
 // Somebody outside the strand who waits for peers to be ready.
 struct NodeCore::Waiter {
-  std::vector<Peer*> peers;  // on the strand
+  std::vector<std::pair<size_t, Peer*>> peers;  // with their ranks; on the strand
   absl::Duration deadline;
+
+  static absl::Status Named(size_t rank, const absl::Status& why);
 
   // On the strand: true when all are ready; an error when that cannot be any more.
   absl::StatusOr<bool> Check(absl::Duration now) const;

@@ -10,7 +10,8 @@
 namespace longhaul {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "fields are copied as they lie in memory");
 
 constexpr uint32_t kMagic = 0x3150484C;  // "LHP1"
 constexpr uint16_t kKnownFlags = kPacketCancelled | kPacketAborted;
@@ -62,11 +63,11 @@ absl::Status CheckShape(const PacketHeader& h) {
 
 absl::Status CheckData(const PacketHeader& h) {
   if (h.source_rank < 0) return Bad(fmt::format("source rank {}", h.source_rank));
+  if (absl::Status s = CheckShape(h); !s.ok()) return s;
   if (h.cancelled()) {
     const bool whole = h.offset == 0 && h.payload_bytes == h.message_bytes;
     return whole ? absl::OkStatus() : Bad("a cancelled message in parts");
   }
-  if (absl::Status s = CheckShape(h); !s.ok()) return s;
   uint64_t raw_bytes = 0;
   if (__builtin_mul_overflow(h.elements, uint64_t{BytesPerElement(h.type)}, &raw_bytes)) {
     return Bad(fmt::format("{} elements", h.elements));
@@ -78,8 +79,8 @@ absl::Status CheckData(const PacketHeader& h) {
     return Bad(fmt::format("a codec on {}", ToString(h.type)));
   }
   if (h.offset > h.message_bytes || h.payload_bytes > h.message_bytes - h.offset) {
-    return Bad(fmt::format("bytes {}+{} of a message of {}", h.offset, h.payload_bytes,
-                           h.message_bytes));
+    return Bad(
+        fmt::format("bytes {}+{} of a message of {}", h.offset, h.payload_bytes, h.message_bytes));
   }
   if (h.payload_bytes == 0 && h.message_bytes != 0) return Bad("an empty part");
   return absl::OkStatus();
@@ -154,8 +155,8 @@ absl::StatusOr<PacketHeader> ParsePacket(std::span<const std::byte> bytes,
   std::memcpy(&crc, bytes.data() + at, sizeof(crc));
   if (crc != Crc32c(bytes.first(at))) return Bad("header checksum");
   if (header.payload_bytes != payload.size()) {
-    return Bad(fmt::format("{} payload bytes, the header says {}", payload.size(),
-                           header.payload_bytes));
+    return Bad(
+        fmt::format("{} payload bytes, the header says {}", payload.size(), header.payload_bytes));
   }
   if (absl::Status s = CheckFields(header); !s.ok()) return s;
   if (header.kind != PacketKind::kData && header.payload_crc != Crc32c(payload)) {

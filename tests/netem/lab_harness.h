@@ -14,7 +14,8 @@ void RunInLab(const std::function<void()>& body);
 // Why this machine cannot run this emulator; "" when it can.
 std::string WhyNot(EmulatorKind kind);
 
-// Builds a full mesh of `nodes` nodes and runs `body` on it, inside a lab.
+// Builds `topology` and runs `body` on it inside a lab, ahead of ordinary work where that is
+// allowed. Skips the test with the reason where this machine cannot run the emulator.
 void WithEmulator(EmulatorKind kind, const Topology& topology,
                   const std::function<void(const Emulator&)>& body);
 

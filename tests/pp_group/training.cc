@@ -1,9 +1,13 @@
 #include "tests/pp_group/training.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 
 #include <ATen/Parallel.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "compressors/noise.h"
 #include "gtest/gtest.h"
@@ -25,7 +29,7 @@ TrainSpec SmallSpec(int stages, int groups) {
 
 std::shared_ptr<const Corpus> SmallCorpus() {
   static const std::shared_ptr<const Corpus> corpus = [] {
-    const std::string path = testing::TempDir() + "/pp_group_corpus.txt";
+    const std::string path = absl::StrCat(testing::TempDir(), "/pp_group_corpus_", getpid());
     std::ofstream file(path, std::ios::binary);
     const char* words[] = {"stage", "boundary", "crossing", "codec", "link", "outer", "inner"};
     for (uint64_t i = 0; i < 30000; ++i) {
@@ -34,6 +38,7 @@ std::shared_ptr<const Corpus> SmallCorpus() {
     file.close();
     auto opened = Corpus::Open("text:" + path, 256);
     EXPECT_TRUE(opened.ok()) << opened.status();
+    std::filesystem::remove(path);
     return *opened;
   }();
   return corpus;

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 class Crossing:
     """One direction between this rank and one peer, with one codec, since the group was made.
 
-    payload_bytes are codec frames (or raw values), message_bytes include the transport's headers;
-    neither counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
+    payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,
+    both of point-to-point tensors only; collective_bytes are the messages of collectives. None
+    counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
     payload_hash depends on every payload byte and their order: equal in two runs that sent the same.
     """
 
@@ -25,6 +26,7 @@ class Crossing:
     nmse_sum: float
     nmse_max: float
     payload_hash: int
+    collective_bytes: int
 
     @property
     def bits_per_element(self):

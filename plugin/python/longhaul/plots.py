@@ -230,7 +230,7 @@ def step_times(folder):
     rows = [row for row in read(folder, "step_times") if row["p2_s"]]
     if not rows:
         return
-    figure, axes = plt.subplots(figsize=(6.4, 4.6))
+    figure, axes = plt.subplots(figsize=(8.2, 4.3))
     seconds = [float(row[key]) for row in rows for key in ("p2_s", "measured_s")]
     low, high = min(seconds) / 1.3, max(seconds) * 1.3
     axes.fill_between([low, high], [low * 0.9, high * 0.9], [low * 1.1, high * 1.1], color="#e8eef3",

@@ -25,6 +25,7 @@ py::dict AsDict(const CrossingCounters& c) {
   d["nmse_sum"] = c.nmse_sum;
   d["nmse_max"] = c.nmse_max;
   d["payload_hash"] = c.payload_hash;
+  d["collective_bytes"] = c.collective_bytes;
   return d;
 }
 
@@ -57,19 +58,22 @@ void BindOptions(py::module_& m) {
       .def_readwrite("group_name", &Options::group_name)
       .def_readwrite("seed", &Options::seed)
       .def_readwrite("nmse_every", &Options::nmse_every)
+      .def_readwrite("ef_slots", &Options::ef_slots)
       .def("set_codecs",
            [](Options& o, std::string forward, std::string backward,
               std::map<int, std::string> by_tag, int64_t min_elements) {
              o.codecs = {std::move(forward), std::move(backward), std::move(by_tag), min_elements};
            })
-      .def("set_node", [](Options& o, std::string interface, bool shared_memory,
-                          std::chrono::milliseconds peer_deadline, int64_t credit_bytes) {
-        o.node_options.interface = std::move(interface);
-        o.node_options.shared_memory = shared_memory ? NodeOptions::SharedMemory::kAllowed
-                                                     : NodeOptions::SharedMemory::kForbidden;
-        o.node_options.peer_deadline = absl::FromChrono(peer_deadline);
-        o.node_options.credit_bytes = credit_bytes;
-      });
+      .def("set_node",
+           [](Options& o, std::string interface, std::chrono::milliseconds peer_deadline,
+              int64_t credit_bytes, bool shared_memory, bool ucx_environment) {
+             NodeOptions& node = o.node_options;
+             node.interface = std::move(interface);
+             node.peer_deadline = absl::FromChrono(peer_deadline);
+             node.credit_bytes = credit_bytes;
+             if (shared_memory) node.shared_memory = NodeOptions::SharedMemory::kAllowed;
+             if (ucx_environment) node.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
+           });
 }
 
 void BindProcessGroup(py::module_& m) {

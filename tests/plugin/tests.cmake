@@ -1,0 +1,29 @@
+foreach(name point_to_point_test collectives_test codec_policy_test faults_test flow_test)
+  longhaul_test(plugin/${name}.cc SRCS plugin/group_fixture.cc
+    LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
+endforeach()
+longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
+longhaul_test(plugin/outbox_test.cc LIBS longhaul::plugin_core LABELS cpu)
+
+# One rank as a process of its own, for tests that kill it.
+add_executable(plugin_ucx_peer plugin/ucx_peer.cc plugin/group_fixture.cc)
+target_include_directories(plugin_ucx_peer PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(plugin_ucx_peer PRIVATE longhaul_flags longhaul::plugin_core
+  longhaul::compressors)
+longhaul_test(plugin/ucx_test.cc SRCS plugin/group_fixture.cc plugin/child.cc
+  LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
+target_compile_definitions(plugin_ucx_test PRIVATE
+  LONGHAUL_UCX_PEER="$<TARGET_FILE:plugin_ucx_peer>")
+add_dependencies(plugin_ucx_test plugin_ucx_peer)
+
+# Hostile bytes against the parsers: clang and -DLONGHAUL_FUZZERS=ON.
+if(LONGHAUL_FUZZERS)
+  add_executable(plugin_packet_fuzz plugin/packet_fuzz.cc)
+  target_link_libraries(plugin_packet_fuzz PRIVATE longhaul_flags longhaul::plugin_core
+    longhaul::compressors)
+  target_compile_options(plugin_packet_fuzz PRIVATE -fsanitize=fuzzer)
+  target_link_options(plugin_packet_fuzz PRIVATE -fsanitize=fuzzer)
+  add_test(NAME plugin_packet_fuzz
+    COMMAND plugin_packet_fuzz -max_total_time=20 -max_len=4096 -rss_limit_mb=1024)
+  set_tests_properties(plugin_packet_fuzz PROPERTIES LABELS cpu TIMEOUT 120)
+endif()
