@@ -98,11 +98,12 @@ void FitCurve(CampaignAnalysis& a) {
     }
   }
   std::vector<ReferenceRun> runs;
-  for (const ArmResult& arm : a.arms) {
-    if (arm.role != Role::kReference || d0_tokens == 0) continue;
+  for (ArmResult& arm : a.arms) {
+    if (d0_tokens == 0) continue;
+    arm.trained_fraction = static_cast<double>(arm.outcomes.front().run.train_tokens) / d0_tokens;
     for (const Outcome& o : arm.outcomes) {
-      const double budget = static_cast<double>(o.run.train_tokens) / d0_tokens;
-      if (o.loss_off) runs.push_back({o.run.seed, budget, *o.loss_off});
+      if (arm.role != Role::kReference || !o.loss_off) continue;
+      runs.push_back({o.run.seed, arm.trained_fraction, *o.loss_off});
     }
   }
   absl::StatusOr<ReferenceCurve> curve = FitReference(runs);

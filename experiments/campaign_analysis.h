@@ -26,7 +26,8 @@ struct Outcome {
 struct ArmResult {
   std::string arm;
   Role role;
-  double budget_fraction;
+  double budget_fraction;       // as planned
+  double trained_fraction = 1;  // D / D0 as trained: tokens are rounded to whole steps
   int64_t stages;
   std::string forward_codec, backward_codec;
   int64_t crossings;  // K: S - 1 per compressed direction

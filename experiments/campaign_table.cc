@@ -72,12 +72,13 @@ std::string ControlLine(const ArmResult& arm) {
   const Measured& eta = arm.off->eta;
   std::string verdict = "no interval";
   if (eta.interval) {
-    verdict = eta.interval->low <= arm.budget_fraction && arm.budget_fraction <= eta.interval->high
-                  ? "holds the truth"
-                  : "MISSES the truth";
+    verdict =
+        eta.interval->low <= arm.trained_fraction && arm.trained_fraction <= eta.interval->high
+            ? "holds the truth"
+            : "MISSES the truth";
   }
-  return fmt::format("control {}: true eta {}, recovered {}: {}\n", arm.arm, arm.budget_fraction,
-                     WithInterval(eta, 3), verdict);
+  return fmt::format("control {}: true eta {:.4f}, recovered {}: {}\n", arm.arm,
+                     arm.trained_fraction, WithInterval(eta, 3), verdict);
 }
 
 std::string FamilyLines(const Family& family) {

@@ -26,7 +26,7 @@ h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 .card { flex: 1 1 15rem; border: 1px solid var(--line); border-radius: 8px; padding: .9rem 1.1rem; }
 .card b { display: block; font-size: 1.6rem; line-height: 1.25; font-weight: 600;
   font-variant-numeric: tabular-nums; }
-.card span { color: var(--soft); font-size: .86rem; }
+.card > span { color: var(--soft); font-size: .86rem; } .card .badge { margin-top: .4rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .875rem;
   font-variant-numeric: tabular-nums; }
@@ -37,8 +37,9 @@ td.n, th.n { text-align: right; white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
 .badge { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
   white-space: nowrap; border: 1px solid currentColor; }
-.good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); }
-.plain { color: var(--soft); }
+.badge.good { color: var(--good); } .badge.bad { color: var(--bad); }
+.badge.open, .note.open { color: var(--open); } .badge.plain { color: var(--soft); }
+.ci { color: var(--soft); font-size: .8rem; white-space: nowrap; } .nb { white-space: nowrap; }
 figure { margin: 1.2rem 0 1.8rem; } figure svg { width: 100%; height: auto; display: block; }
 figcaption { margin-top: .3rem; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); font-size: .92rem; }

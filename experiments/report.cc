@@ -89,7 +89,8 @@ std::string Header(const Record& record, const std::vector<ReportedExperiment>& 
       experiments.size() == 1 ? "" : "s", UtcNow().substr(0, 16));
   for (const ReportedExperiment& e : experiments) {
     if (!e.campaign) continue;
-    out += fmt::format("<p class=\"first\">{}</p>\n", HtmlEscape(e.campaign->Resolvable()));
+    out += fmt::format("<p class=\"first\">{}: {}</p>\n", HtmlEscape(e.row.name),
+                       HtmlEscape(e.campaign->Resolvable()));
   }
   return out + "</header>\n";
 }

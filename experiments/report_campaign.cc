@@ -57,18 +57,24 @@ std::string Cards(const CampaignAnalysis& a) {
 }
 
 std::string EtaCell(const Efficiency& e) {
-  return fmt::format("{}{}", e.value_is_bound ? "&le; " : "", WithInterval(e.eta, 3));
+  return fmt::format("{}{}", e.value_is_bound ? "&le; " : "", IntervalCell(e.eta, 3));
 }
 
 std::string QCell(const std::optional<Efficiency>& e) {
   if (!e || !e->q) return "-";
-  return fmt::format("{}{}", e->value_is_bound ? "&le; " : "", WithInterval(*e->q, 4));
+  return fmt::format("{}{}", e->value_is_bound ? "&le; " : "", IntervalCell(*e->q, 4));
+}
+
+std::string CodecsCell(const ArmResult& arm) {
+  return fmt::format("<span class=\"nb\">{}</span><br><span class=\"nb\">/ {}</span>",
+                     HtmlEscape(arm.forward_codec), HtmlEscape(arm.backward_codec));
 }
 
 std::string Equivalence(const Efficiency& e) {
   if (!e.equivalent) return "no interval";
-  return *e.equivalent ? fmt::format("yes, within &plusmn;{:.3f}",
-                                     kEquivalenceMargin * static_cast<double>(e.crossings))
+  const double margin = kEquivalenceMargin * static_cast<double>(e.crossings);
+  if (e.ln_eta.interval && e.ln_eta.interval->high < -margin) return "no";
+  return *e.equivalent ? fmt::format("yes, within &plusmn;{:.3f}", margin)
                        : std::string("not resolved");
 }
 
@@ -76,14 +82,21 @@ std::string ArmsTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
+<<<<<<< HEAD
+    std::vector<std::string> row = {
+        HtmlEscape(arm.arm), CodecsCell(arm),
+        fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
+        fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+=======
     std::vector<std::string> row = {HtmlEscape(arm.arm),
                                     HtmlEscape(arm.forward_codec + " / " + arm.backward_codec),
                                     fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
                                     fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+>>>>>>> main
     if (arm.off) {
-      row.push_back(WithInterval(arm.off->delta_nat, 4));
+      row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(EtaCell(*arm.off));
-      row.push_back(fmt::format("{:.3f} to {:.3f}",
+      row.push_back(fmt::format("{:.3f}<br>{:.3f}",
                                 std::min(arm.off->eta_at_beta_low, arm.off->eta_at_beta_high),
                                 std::max(arm.off->eta_at_beta_low, arm.off->eta_at_beta_high)));
       row.push_back(QCell(arm.off));
@@ -97,8 +110,8 @@ std::string ArmsTable(const CampaignAnalysis& a) {
     }
     rows.push_back(std::move(row));
   }
-  return HtmlTable({"arm", "codec forward / backward", "S", "K", "seeds", "&Delta; loss, nat",
-                    "&eta;, codec off", "&eta; at &beta; 0.2, 0.5", "q, codec off", "q, codec on",
+  return HtmlTable({"arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat",
+                    "&eta;,<br>codec off", "&eta; with<br>&beta; 0.2, 0.5", "q,<br>codec off", "q,<br>codec on",
                     "against 0.995", "no loss?"},
                    rows);
 }
@@ -107,14 +120,14 @@ std::string ControlsTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kControl) continue;
-    std::vector<std::string> row = {HtmlEscape(arm.arm), fmt::format("{}", arm.budget_fraction)};
+    std::vector<std::string> row = {HtmlEscape(arm.arm), fmt::format("{:.4f}", arm.trained_fraction)};
     if (arm.off) {
       const Measured& eta = arm.off->eta;
       row.push_back(fmt::format("{}", arm.off->seeds));
-      row.push_back(WithInterval(arm.off->delta_nat, 4));
+      row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(WithInterval(eta, 3));
-      const bool holds = eta.interval && eta.interval->low <= arm.budget_fraction &&
-                         arm.budget_fraction <= eta.interval->high;
+      const bool holds = eta.interval && eta.interval->low <= arm.trained_fraction &&
+                         arm.trained_fraction <= eta.interval->high;
       row.push_back(!eta.interval ? HtmlBadge("no interval", Tone::kOpen)
                     : holds       ? HtmlBadge("holds the truth", Tone::kGood)
                                   : HtmlBadge("misses the truth", Tone::kBad));
@@ -125,9 +138,14 @@ std::string ControlsTable(const CampaignAnalysis& a) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return "";
+<<<<<<< HEAD
+  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with fewer "
+         "tokens, kept out of the fit. Their true efficiency is their share of the tokens, in whole steps.</p>" +
+=======
   return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
          "fewer "
          "tokens, kept out of the fit. Their true efficiency is their share of the tokens.</p>" +
+>>>>>>> main
          HtmlTable({"control", "true &eta;", "seeds", "&Delta; loss, nat", "recovered &eta;", ""},
                    rows);
 }
@@ -157,8 +175,7 @@ std::string PlannerTable(const CampaignAnalysis& a) {
 
 std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
   const std::string conditions = HtmlEscape(a.Conditions());
-  std::string out = fmt::format("<p class=\"first\">{}</p>\n<p class=\"conditions\">{}</p>\n",
-                                HtmlEscape(a.Resolvable()), conditions);
+  std::string out = fmt::format("<p class=\"conditions\">{}</p>\n", conditions);
   out += Cards(a);
   out += "<h3>Arms</h3>" + ArmsTable(a);
   out += fmt::format(

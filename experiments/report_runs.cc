@@ -25,16 +25,32 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
       verdict = HtmlBadge("one process", Tone::kPlain);
     }
     rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
-                    HtmlEscape(t.schedule), fmt::format("{} x {}", t.groups, t.stages),
+                    fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
                     fmt::format("{}", t.measured_steps), Seconds(t.measured_s), Seconds(t.p2_s),
-                    t.p2_s ? WithInterval(t.residual, 3) : std::string("-"), verdict,
-                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation),
-                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s), HtmlEscape(t.note)});
+                    t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"), verdict,
+                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation)});
   }
-  return HtmlTable(
-      {"run", "arm", "links", "schedule", "groups x stages", "steps", "measured, s", "P2, s",
-       "ln(measured/P2)", "", "P1, s", "compute", "outer step, s", "predicted, s", "note"},
-      rows);
+  std::string out = HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s",
+                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute"},
+                              rows);
+  for (const StepTime& t : times) {
+    if (t.note.empty()) continue;
+    out += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run, HtmlEscape(t.note));
+  }
+  return out;
+}
+
+std::string OuterTable(const std::vector<StepTime>& times) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StepTime& t : times) {
+    if (!t.outer_measured_s || !t.p2_s) continue;
+    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
+                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s)});
+  }
+  if (rows.empty()) return "";
+  return "<h3>Outer synchronisation</h3><p class=\"note\">Per outer step, mean over workers; "
+         "predicted: the largest message on an idle link, 8 &kappa; b / R + RTT/2.</p>" +
+         HtmlTable({"run", "arm", "links", "measured, s", "predicted, s"}, rows);
 }
 
 std::string Bytes(const std::optional<int64_t>& bytes) {
@@ -133,8 +149,18 @@ std::string Specs(const ReportedExperiment& e) {
 
 }  // namespace
 
+<<<<<<< HEAD
+std::string IntervalCell(const Measured& x, int digits) {
+  if (!x.interval) return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
+  return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
+                     x.interval->low, digits, x.interval->high, digits);
+}
+
+std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption) {
+=======
 std::string FigureHtml(const Figures& figures, const std::string& name,
                        const std::string& caption) {
+>>>>>>> main
   const auto figure = figures.find(name);
   if (figure == figures.end()) return "";
   return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure->second, caption);
@@ -155,6 +181,7 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
   out += FigureHtml(figures, "step_times",
                     "Measured against predicted (P2) step time per link profile, with the "
                     "&plusmn;10 % band. One point per run; every point is labelled with its arm.");
+  out += OuterTable(e.step_times);
   absl::StatusOr<std::string> bytes = BytesTable(record, e);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<std::string> links = LinksTable(record, e);
@@ -182,7 +209,7 @@ std::string RunsPart(const ReportedExperiment& e) {
                              "status", "reason", "begun (UTC)", "host", "kernel", "torch",
                              "codecs' ISA", "threads", "revision"},
                             rows));
-  out += "<h3>Resolved specs</h3>" + Specs(e);
+  out += "<h3>Resolved specs</h3>" + HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
   if (!e.row.plan_text.empty()) {
     out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
            HtmlEscape(e.row.plan_sha256) + "</p>" +

@@ -89,18 +89,18 @@ def reference(folder):
             by_arm.setdefault(row["arm"], []).append(float(row["loss_off_nat"]))
     deltas = {row["arm"]: number(row["delta_nat"]) for row in read(folder, "arms")
               if row["evaluation"] == "off" and row["role"] == "arm"}
+    labels = []
     for i, arm in enumerate(sorted(deltas, key=lambda name: deltas[name])):
         level = loss_at(1.0) + deltas[arm]
         inside = (level - floor) * beta / slope
         budget = inside ** (-1 / beta) if inside > 0 else None
         colour = COLOURS[1 + i % (len(COLOURS) - 1)]
-        end = min(max(budget or first, first), 1.0)
+        end = min(max(budget or first, first), last)
         axes.plot([end, 1.0], [level, level], color=colour, lw=1.2, ls="--")
         axes.plot([1.0] * len(by_arm.get(arm, [])), by_arm.get(arm, []), "D", ms=4, color=colour)
-        bound = budget is not None and budget < first
-        text = f"{arm}: " + ("off the curve" if budget is None or bound else f"reads {budget:.2f} D0")
-        axes.annotate(text, (1.0, level), xytext=(8, 0), textcoords="offset points", va="center",
-                      color=colour, fontsize=9)
+        off = budget is None or budget < first
+        labels.append((level, f"{arm}: " + ("off the curve" if off else f"reads {budget:.3f} D0"),
+                       colour))
     axes.axvline(1.0, color=LINE, lw=1)
     axes.set_xscale("log")
     ticks = sorted({round(budget, 2) for budget in budgets})
@@ -108,8 +108,24 @@ def reference(folder):
     axes.minorticks_off()
     axes.set_xlabel("token budget D / D0 (log scale)")
     axes.set_ylabel("final held-out loss, nat per token\n(axis does not start at 0)")
+    axes.set_xlim(first * 0.95, last * 1.04)
+    spread_labels(axes, last * 1.06, labels)
     axes.legend(loc="upper right")
     save(figure, folder, "reference")
+
+
+def spread_labels(axes, x, labels):
+    """Labels to the right of the axes at their levels, moved apart where they would overlap."""
+    low, high = axes.get_ylim()
+    step = (high - low) * 0.055
+    placed = []
+    for level, _, _ in sorted(labels):
+        placed.append(max(level, placed[-1] + step) if placed else level)
+    lift = sum(y - level for y, (level, _, _) in zip(placed, sorted(labels))) / max(1, len(labels))
+    for y, (level, text, colour) in zip(placed, sorted(labels)):
+        axes.annotate(text, (1.0, level), xytext=(x, y - lift), textcoords="data", va="center",
+                      color=colour, fontsize=9, annotation_clip=False,
+                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6})
 
 
 def depth(folder):
@@ -214,7 +230,7 @@ def step_times(folder):
     rows = [row for row in read(folder, "step_times") if row["p2_s"]]
     if not rows:
         return
-    figure, axes = plt.subplots(figsize=(6.4, 4.6))
+    figure, axes = plt.subplots(figsize=(8.2, 4.3))
     seconds = [float(row[key]) for row in rows for key in ("p2_s", "measured_s")]
     low, high = min(seconds) / 1.3, max(seconds) * 1.3
     axes.fill_between([low, high], [low * 0.9, high * 0.9], [low * 1.1, high * 1.1], color="#e8eef3",
