@@ -49,8 +49,8 @@ ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store
     : Backend(rank, size), options_(c10::make_intrusive<Options>(*options)) {
   absl::StatusOr<std::shared_ptr<Node>> node = options_->node;
   if (*node == nullptr) node = ProcessNode(options_->node_options);
-  absl::StatusOr<std::string> address = node.status();
-  if (node.ok()) address = (*node)->address();
+  const absl::StatusOr<std::string> address =
+      node.ok() ? absl::StatusOr<std::string>((*node)->address()) : node.status();
 
   Rendezvous rendezvous(*store, rank, size, options_->timeout);
   const auto peers = rendezvous.Exchange(address, Agreement(*options_));

@@ -13,12 +13,12 @@ namespace longhaul {
 // What Node::address() holds. Opaque to everybody else.
 struct NodeAddress {
   TransportKind transport = TransportKind::kLoopback;
-  uint64_t node_id = 0;       // random
-  uint32_t generation = 0;    // groups closed on the node so far: tells a group from its namesake
-  uint64_t network_id = 0;    // Transport::network_id()
-  int64_t credit_bytes = 0;   // what the node grants each sender
-  absl::Duration deadline;    // after which it calls a silent peer dead
-  std::string blob;           // Transport::address_blob()
+  uint64_t node_id = 0;      // random
+  uint32_t generation = 0;   // groups closed on the node so far: tells a group from its namesake
+  uint64_t network_id = 0;   // Transport::network_id()
+  int64_t credit_bytes = 0;  // what the node grants each sender
+  absl::Duration deadline;   // after which it calls a silent peer dead
+  std::string blob;          // Transport::address_blob()
 };
 
 constexpr size_t kMaxAddressBytes = 4096;

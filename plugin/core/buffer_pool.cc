@@ -27,22 +27,26 @@ struct PooledBuffer::Shelves {
 
   const size_t max_idle_bytes;
   std::mutex mu;
-  size_t idle_bytes = 0;                           // under mu
+  size_t idle_bytes = 0;                              // under mu
   std::vector<std::byte*> idle[64 - kSmallestShift];  // under mu
 };
 
+void PooledBuffer::GiveBack() {
+  if (start_ == nullptr) return;
+  std::unique_lock lock(shelves_->mu);
+  if (shelves_->idle_bytes + Shelves::Capacity(shelf_) <= shelves_->max_idle_bytes) {
+    shelves_->idle_bytes += Shelves::Capacity(shelf_);
+    shelves_->idle[shelf_].push_back(start_);
+  } else {
+    lock.unlock();
+    std::free(start_);
+  }
+  start_ = nullptr;
+}
+
 PooledBuffer& PooledBuffer::operator=(PooledBuffer&& other) noexcept {
   if (this == &other) return *this;
-  if (start_ != nullptr) {
-    std::unique_lock lock(shelves_->mu);
-    if (shelves_->idle_bytes + Shelves::Capacity(shelf_) <= shelves_->max_idle_bytes) {
-      shelves_->idle_bytes += Shelves::Capacity(shelf_);
-      shelves_->idle[shelf_].push_back(start_);
-    } else {
-      lock.unlock();
-      std::free(start_);
-    }
-  }
+  GiveBack();
   shelves_ = std::move(other.shelves_);
   start_ = std::exchange(other.start_, nullptr);
   size_ = std::exchange(other.size_, 0);

@@ -1,12 +1,11 @@
 #include "plugin/core/coding.h"
 
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
-#include "compressors/small_floats.h"
+#include "compressors/convert.h"
 
 namespace longhaul {
 namespace {
@@ -16,17 +15,6 @@ constexpr std::string_view kRaw = "none";
 absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) {
   if (name == kRaw) return std::shared_ptr<const Codec>();
   return MakeCodec(name);
-}
-
-float ToFloat(const std::byte* at, DType dtype) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, at, sizeof(bits));
-  return dtype == DType::kBF16 ? Bf16ToFloat(bits) : HalfToFloat(bits);
 }
 
 }  // namespace
@@ -60,6 +48,10 @@ const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
   if (x.type > ElementType::kF16 || x.elements() < std::max<int64_t>(1, min_elements_)) {
     return nullptr;
   }
+  return Named(dst, tag);
+}
+
+const Codec* CodingTable::Named(int dst, int tag) const {
   const auto found = by_tag_.find(tag);
   if (found != by_tag_.end()) return found->second.codec.get();
   return (dst > rank_ ? forward_ : backward_).codec.get();
@@ -77,14 +69,13 @@ std::string CodecNameOf(uint16_t id) {
   return found == names.end() ? fmt::format("codec {:#x}", id) : found->second;
 }
 
-Shape CodecShape(const WireTensor& x) {
-  const auto elements = static_cast<uint64_t>(x.elements());
-  const uint64_t cols = x.dims.empty() ? 1 : static_cast<uint64_t>(x.dims.back());
-  return {.rows = cols == 0 ? 0 : elements / cols, .cols = cols};
-}
-
-Tensor CodecTensor(const WireTensor& x) {
-  return {.values = x.values, .dtype = static_cast<DType>(x.type), .shape = CodecShape(x)};
+Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {
+  Shape shape{.rows = 1, .cols = header.elements};
+  if (header.rank > 0 && header.dims[header.rank - 1] > 0) {
+    shape.cols = header.dims[header.rank - 1];
+    shape.rows = header.elements / shape.cols;
+  }
+  return {.values = x.values, .dtype = static_cast<DType>(x.type), .shape = shape};
 }
 
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
@@ -94,8 +85,8 @@ absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x
   const auto* source = static_cast<const std::byte*>(x.values);
   double error = 0, power = 0;
   for (uint64_t i = 0; i < x.shape.elements(); ++i) {
-    const double value = ToFloat(source + i * BytesPerElement(x.dtype), x.dtype);
-    const double back = ToFloat(scratch.data() + 4 * i, DType::kF32);
+    const double value = LoadElement(source, x.dtype, i);
+    const double back = LoadElement(scratch.data(), DType::kF32, i);
     error += (back - value) * (back - value);
     power += value * value;
   }

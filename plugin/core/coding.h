@@ -20,6 +20,8 @@ class CodingTable {
 
   // What a tensor to `dst` is encoded with; nullptr: it goes raw.
   const Codec* Pick(const WireTensor& x, int dst, int tag) const;
+  // The policy's codec for that peer and tag, whatever the tensor.
+  const Codec* Named(int dst, int tag) const;
 
  private:
   struct Entry {
@@ -34,9 +36,9 @@ class CodingTable {
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);
 
-// A float tensor as codecs see it: the last dim is a row.
-Shape CodecShape(const WireTensor& x);
-Tensor CodecTensor(const WireTensor& x);
+// `x` as the codec on both sides sees it: rows as long as the last dim that the sender described,
+// or one row when it described none.
+Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);
 
 // ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element.
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,

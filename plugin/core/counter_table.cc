@@ -8,8 +8,12 @@ namespace longhaul {
 
 CounterTable::CounterTable(int rank, int size) : rank_(rank) {
   for (int peer = 0; peer < size; ++peer) {
-    rows_.push_back({.peer = peer, .sent = true, .codec = "none"});
-    rows_.push_back({.peer = peer, .sent = false, .codec = "none"});
+    for (const bool sent : {true, false}) {
+      CrossingCounters& row = rows_.emplace_back();
+      row.peer = peer;
+      row.sent = sent;
+      row.codec = "none";
+    }
   }
 }
 
@@ -33,8 +37,8 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
   (direction == Direction::kSent ? row.encode : row.decode) += message.coding;
   // Sequence and tag give the order within channels; across channels the sum does not depend on
   // who overtook whom on the way.
-  row.payload_hash += FoldSeed({static_cast<uint64_t>(header.tag), header.sequence, message.crc,
-                                header.message_bytes});
+  row.payload_hash += FoldSeed(
+      {static_cast<uint64_t>(header.tag), header.sequence, message.crc, header.message_bytes});
 }
 
 void CounterTable::CountNmse(int peer, double nmse) {

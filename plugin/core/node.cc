@@ -4,13 +4,14 @@
 
 #include "plugin/core/loopback/transport.h"
 #include "plugin/core/node_core.h"
+#include "plugin/core/ucx/transport.h"
 
 namespace longhaul {
 
 absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.credit_bytes < kMinCreditBytes) {
-    return absl::InvalidArgumentError(fmt::format("credit_bytes {}, at least {}",
-                                                  options.credit_bytes, kMinCreditBytes));
+    return absl::InvalidArgumentError(
+        fmt::format("credit_bytes {}, at least {}", options.credit_bytes, kMinCreditBytes));
   }
   if (options.peer_deadline <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
@@ -20,7 +21,9 @@ absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.transport == TransportKind::kLoopback) {
     transport = LoopbackTransport::Create(options.clock);
   } else {
-    return absl::UnimplementedError("ucx");
+    absl::StatusOr<std::shared_ptr<UcxTransport>> ucx = UcxTransport::Create(options);
+    if (!ucx.ok()) return ucx.status();
+    transport = *std::move(ucx);
   }
   auto core = std::make_shared<NodeCore>(options, options.transport, std::move(transport));
   core->Start();

@@ -18,7 +18,7 @@ struct NodeOptions {
   TransportKind transport;
   // ucx: the interface every byte must cross ("net0"). Empty: the one interface besides lo;
   // several are an error that lists them.
-  std::string interface;
+  std::string interface = {};
   // ucx on a real cluster only: lets UCX use shared memory between processes of one host, which
   // bypasses shaped links. Never set by the launcher.
   enum class SharedMemory { kForbidden, kAllowed } shared_memory = SharedMemory::kForbidden;
@@ -41,6 +41,7 @@ struct NodeTraffic {
   int64_t received_bytes = 0;
   int64_t sent_messages = 0;
   int64_t received_messages = 0;
+  int64_t refused_messages = 0;  // arrived damaged, or by rendezvous: should be 0
 };
 
 // Timers sleep for real durations computed on `clock`: a test clock must not run slower than real

@@ -45,7 +45,8 @@ NodeTraffic NodeCore::traffic() const {
   return {.sent_bytes = traffic_.sent_bytes.load(),
           .received_bytes = traffic_.received_bytes.load(),
           .sent_messages = traffic_.sent_messages.load(),
-          .received_messages = traffic_.received_messages.load()};
+          .received_messages = traffic_.received_messages.load(),
+          .refused_messages = damaged_.load() + transport_->refused_messages()};
 }
 
 std::string NodeCore::description() const {
@@ -105,7 +106,10 @@ void NodeCore::OnPacket(std::span<const std::byte> bytes, ArrivedPayload& payloa
   traffic_.received_bytes.fetch_add(static_cast<int64_t>(bytes.size() + payload.bytes().size()),
                                     std::memory_order_relaxed);
   const absl::StatusOr<PacketHeader> header = ParsePacket(bytes, payload.bytes());
-  if (!header.ok()) return;  // whose it was cannot be trusted; its message will be missed
+  if (!header.ok()) {
+    damaged_.fetch_add(1);  // whose it was cannot be trusted; its message will be missed
+    return;
+  }
   Peer* const peer = FindPeer(header->source_node);
   if (peer != nullptr) {
     if (!peer->usable()) return;
@@ -133,7 +137,12 @@ void NodeCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pa
     peer.Release(bytes);
   } else {
     early_[header.group].push_back({&peer, header, payload.Keep()});
+    if (peer.starving()) Starving(peer);
   }
+}
+
+void NodeCore::Starving(Peer& peer) {
+  for (const auto& [hash, group] : groups_) group->OnStarving(peer);
 }
 
 absl::Status NodeCore::Connect(const std::vector<NodeAddress>& addresses, absl::Duration timeout) {
@@ -201,9 +210,7 @@ void NodeCore::Leave(End end, absl::Status why) {
   for (auto& [id, peer] : peers_) {
     if (!peer->usable()) continue;
     peer->goodbye_pending = end == End::kClean && peer->state() == Peer::State::kReady;
-    peer->SendControl({.kind = PacketKind::kGoodbye,
-                       .flags = end == End::kAbort ? uint16_t{kPacketAborted} : uint16_t{0}},
-                      reason, Lane::kBulk);
+    peer->SayGoodbye(end == End::kAbort ? kPacketAborted : 0, reason);
   }
   const absl::Duration patience =
       std::min({kMaxGoodbyeWait, options_.peer_deadline,
@@ -215,11 +222,10 @@ void NodeCore::Leave(End end, absl::Status why) {
 
 void NodeCore::CheckLeft() {
   if (!leaving_) return;
-  const bool waiting =
-      clock().Now() < leave_deadline_ &&
-      std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
-        return entry.second->goodbye_pending && entry.second->usable();
-      });
+  const bool waiting = clock().Now() < leave_deadline_ &&
+                       std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) {
+                         return entry.second->goodbye_pending && entry.second->usable();
+                       });
   if (waiting) return;
   const std::lock_guard lock(mu_);
   left_ = true;

@@ -64,6 +64,8 @@ class NodeCore final : public Node,
   absl::Status AddGroup(uint64_t hash, std::shared_ptr<GroupEndpoint> group);
   void RemoveGroup(uint64_t hash);
   void WakeAt(absl::Duration when);
+  void Lose(Peer& peer, absl::Status why);  // it died or broke the protocol
+  void Starving(Peer& peer);                // tell it what every group wants
 
   uint64_t node_id() const { return node_id_; }
   const NodeOptions& options() const { return options_; }
@@ -90,7 +92,6 @@ class NodeCore final : public Node,
   void OnGoodbye(Peer& peer, const PacketHeader& header, std::span<const std::byte> payload);
   absl::StatusOr<Peer*> EnsurePeer(const NodeAddress& address);
   void SendHello(Peer& peer);
-  void Lose(Peer& peer, absl::Status why);
   void Gone(Peer& peer, Peer::State state, absl::Status why);
   void CheckWaiters();
   void Leave(End end, absl::Status why);
@@ -118,6 +119,7 @@ class NodeCore final : public Node,
   // Any thread.
   std::atomic<uint32_t> generation_{0};
   TrafficCounters traffic_;
+  std::atomic<int64_t> damaged_{0};
   mutable std::mutex mu_;
   std::condition_variable changed_;
   bool ended_ = false, left_ = false;  // under mu_

@@ -31,7 +31,8 @@ absl::Duration NodeCore::CheckHealth(absl::Duration now) {
   for (const auto& [id, peer] : peers_) {
     interval = std::min(interval, peer->address().deadline / kBeatsPerDeadline);
   }
-  // This process itself was stopped or starved: what the peers said meanwhile has not been read yet.
+  // This process itself was stopped or starved: what the peers said meanwhile has not been read
+  // yet.
   const bool late = now - next_beat_ > interval;
   std::vector<Peer*> all;
   for (const auto& [id, peer] : peers_) all.push_back(peer.get());
@@ -44,16 +45,16 @@ absl::Duration NodeCore::CheckHealth(absl::Duration now) {
     }
     if (peer->acknowledged_bytes >= peer->outbox().sent_bytes()) peer->last_progress = now;
     if (now - peer->last_heard > options_.peer_deadline) {
-      Lose(*peer, absl::UnavailableError(fmt::format("silent for the deadline of {}",
-                                                     absl::FormatDuration(options_.peer_deadline))));
+      Lose(*peer,
+           absl::UnavailableError(fmt::format("silent for the deadline of {}",
+                                              absl::FormatDuration(options_.peer_deadline))));
     } else if (now - peer->last_progress > options_.peer_deadline) {
-      Lose(*peer, absl::UnavailableError(fmt::format(
-                      "took {} of {} bytes sent and no more for the deadline of {}",
-                      peer->acknowledged_bytes, peer->outbox().sent_bytes(),
-                      absl::FormatDuration(options_.peer_deadline))));
+      Lose(*peer, absl::UnavailableError(
+                      fmt::format("took {} of {} bytes sent and no more for the deadline of {}",
+                                  peer->acknowledged_bytes, peer->outbox().sent_bytes(),
+                                  absl::FormatDuration(options_.peer_deadline))));
     } else {
-      peer->SendControl(
-          {.kind = PacketKind::kHeartbeat, .sequence = peer->received_bytes()});
+      peer->SendControl({.kind = PacketKind::kHeartbeat, .sequence = peer->received_bytes()});
     }
   }
   next_beat_ = now + interval;

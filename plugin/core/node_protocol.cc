@@ -27,9 +27,9 @@ absl::StatusOr<Peer*> NodeCore::EnsurePeer(const NodeAddress& address) {
   if (leaving_) return end_status();
   absl::StatusOr<std::unique_ptr<Link>> link = transport_->Connect(address.blob, address.node_id);
   if (!link.ok()) return link.status();
-  auto peer = std::make_unique<Peer>(
-      address, options_.credit_bytes, &traffic_,
-      [this](Peer& lost, absl::Status why) { Lose(lost, std::move(why)); });
+  auto peer =
+      std::make_unique<Peer>(address, options_.credit_bytes, &traffic_,
+                             [this](Peer& lost, absl::Status why) { Lose(lost, std::move(why)); });
   Peer& added = *peer;
   peers_.emplace(address.node_id, std::move(peer));
   added.Open(*std::move(link), node_id_);
@@ -90,8 +90,7 @@ void NodeCore::OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload&
   }
 }
 
-void NodeCore::OnHello(Peer* peer, const PacketHeader& header,
-                       std::span<const std::byte> payload) {
+void NodeCore::OnHello(Peer* peer, const PacketHeader& header, std::span<const std::byte> payload) {
   uint32_t length = 0;
   if (payload.size() < sizeof(length)) return;
   std::memcpy(&length, payload.data(), sizeof(length));
@@ -134,9 +133,9 @@ void NodeCore::OnGoodbye(Peer& peer, const PacketHeader& header,
                          std::span<const std::byte> payload) {
   peer.SendControl({.kind = PacketKind::kGoodbyeSeen});
   if ((header.flags & kPacketAborted) != 0) {
-    return Gone(peer, Peer::State::kLost,
-                absl::UnavailableError(
-                    fmt::format("{} aborted: {}", peer.ToString(), TextOf(payload))));
+    return Gone(
+        peer, Peer::State::kLost,
+        absl::UnavailableError(fmt::format("{} aborted: {}", peer.ToString(), TextOf(payload))));
   }
   Gone(peer, Peer::State::kLeft,
        absl::UnavailableError(fmt::format("{} has left (goodbye)", peer.ToString())));

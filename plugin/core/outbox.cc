@@ -33,23 +33,34 @@ void Outbox::Submit(std::shared_ptr<OutMessage> message) {
   Pump();
 }
 
+std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message, std::string_view why) {
+  auto notice = std::make_shared<OutMessage>();
+  notice->header = message.header;
+  notice->header.flags |= kPacketCancelled;
+  notice->header.codec = 0;
+  notice->header.message_bytes = why.size();
+  notice->encoded = BufferPool(0).Acquire(why.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(why.data()), why.size(),
+              notice->encoded.bytes().data());
+  notice->payload = notice->encoded.bytes();
+  notice->exempt = true;
+  return notice;
+}
+
+void Outbox::SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status why) {
+  const std::string reason(why.message());
+  std::shared_ptr<OutMessage> notice = CancelNotice(*message, reason);
+  // The message stays alive until then: its callback may look at it.
+  notice->done = [message, why = std::move(why)](absl::Status) { message->done(why); };
+  Submit(std::move(notice));
+}
+
 void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why) {
   for (Queue* queue : {&fresh_, &running_}) {
     const auto found = std::find(queue->begin(), queue->end(), message);
     if (found == queue->end()) continue;
-    auto notice = std::make_shared<OutMessage>();
-    notice->header = message->header;
-    notice->header.flags |= kPacketCancelled;
-    notice->header.codec = 0;
-    const std::string reason(why.message());
-    notice->encoded = BufferPool(0).Acquire(reason.size());
-    std::copy_n(reinterpret_cast<const std::byte*>(reason.data()), reason.size(),
-                notice->encoded.bytes().data());
-    notice->payload = notice->encoded.bytes();
-    notice->header.message_bytes = reason.size();
-    notice->exempt = true;
     exempt_ += 1 - message->exempt;
-    *found = std::move(notice);
+    *found = CancelNotice(*message, std::string(why.message()));
     break;
   }
   message->all_sent = true;
@@ -99,11 +110,12 @@ bool Outbox::HasCredit(const OutMessage& message) const {
   return message.exempt || sent_ - released_ + next <= static_cast<uint64_t>(limits_.credit_bytes);
 }
 
-// Bulk and fresh messages take turns, so a small message waits for one packet of a bulk one at most.
+// Bulk and fresh messages take turns, so a small message waits for one packet of a bulk one at
+// most.
 void Outbox::Pump() {
   if (pumping_ || link_ == nullptr) return;
   pumping_ = true;
-  while (failure_.ok() && in_flight_ < limits_.in_flight_bytes) {
+  while (failure_.ok() && in_flight_ == 0) {
     Queue& first = running_next_ ? running_ : fresh_;
     Queue& second = running_next_ ? fresh_ : running_;
     running_next_ = !running_next_;

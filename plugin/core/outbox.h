@@ -20,9 +20,9 @@ struct TrafficCounters {
 
 // One message on its way to a peer.
 struct OutMessage {
-  PacketHeader header;                 // offset, payload_bytes, payload_crc are set per packet
-  std::span<const std::byte> payload;  // lives until `done` has run
-  PooledBuffer encoded;                // holds the payload when it is a codec frame
+  PacketHeader header;                     // offset, payload_bytes, payload_crc are set per packet
+  std::span<const std::byte> payload;      // lives until `done` has run
+  PooledBuffer encoded;                    // holds the payload when it is a codec frame
   std::function<void(absl::Status)> done;  // exactly once, on the strand; may be empty
 
   // The outbox's own.
@@ -43,7 +43,6 @@ class Outbox {
   struct Limits {
     int64_t credit_bytes;         // the receiver's window
     size_t packet_payload_bytes;  // longest slice
-    int64_t in_flight_bytes;      // most bytes handed to the transport at once
   };
   // `lost` is called when the link refuses a packet; `traffic` must outlive the outbox.
   Outbox(Limits limits, TrafficCounters* traffic, std::function<void(absl::Status)> lost);
@@ -54,9 +53,12 @@ class Outbox {
 
   void Submit(std::shared_ptr<OutMessage> message);
 
-  // Sends no more of it, and in its place a packet telling the receiver why. Its `done` runs when no
-  // packet of it is left in the transport.
+  // Sends no more of it, and in its place a packet telling the receiver why. Its `done` runs when
+  // no packet of it is left in the transport.
   void Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why);
+
+  // The same for a message that could not be made: it fails, and the receiver learns why.
+  void SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status why);
 
   // Messages for which `wanted` answers true may ignore the credit from now on.
   void Exempt(absl::FunctionRef<bool(const PacketHeader&)> wanted);
@@ -69,13 +71,14 @@ class Outbox {
   // Nothing is inside the transport.
   bool idle() const { return in_flight_ == 0; }
   bool empty() const { return idle() && fresh_.empty() && running_.empty(); }
-  uint64_t sent_bytes() const { return sent_; }  // data bytes, headers included
+  uint64_t sent_bytes() const { return sent_; }   // data bytes, headers included
   size_t packets_of(size_t payload_bytes) const;  // how many a message of that size takes
 
  private:
   using Queue = std::deque<std::shared_ptr<OutMessage>>;
   struct Packet;
 
+  static std::shared_ptr<OutMessage> CancelNotice(const OutMessage& message, std::string_view why);
   void Pump();
   bool SendOne(Queue& queue);
   void SendPacket(const std::shared_ptr<OutMessage>& message);
@@ -89,8 +92,8 @@ class Outbox {
   const std::function<void(absl::Status)> lost_;
   Link* link_ = nullptr;
   absl::Status failure_;
-  Queue fresh_;    // nothing sent yet, in order of submission
-  Queue running_;  // bulk messages of which some packets have gone, round robin
+  Queue fresh_;     // nothing sent yet, in order of submission
+  Queue running_;   // bulk messages of which some packets have gone, round robin
   int exempt_ = 0;  // messages in the queues that need no credit
   bool running_next_ = false;
   bool pumping_ = false;

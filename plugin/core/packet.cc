@@ -10,7 +10,8 @@
 namespace longhaul {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "fields are copied as they lie in memory");
 
 constexpr uint32_t kMagic = 0x3150484C;  // "LHP1"
 constexpr uint16_t kKnownFlags = kPacketCancelled | kPacketAborted;
@@ -78,8 +79,8 @@ absl::Status CheckData(const PacketHeader& h) {
     return Bad(fmt::format("a codec on {}", ToString(h.type)));
   }
   if (h.offset > h.message_bytes || h.payload_bytes > h.message_bytes - h.offset) {
-    return Bad(fmt::format("bytes {}+{} of a message of {}", h.offset, h.payload_bytes,
-                           h.message_bytes));
+    return Bad(
+        fmt::format("bytes {}+{} of a message of {}", h.offset, h.payload_bytes, h.message_bytes));
   }
   if (h.payload_bytes == 0 && h.message_bytes != 0) return Bad("an empty part");
   return absl::OkStatus();
@@ -154,8 +155,8 @@ absl::StatusOr<PacketHeader> ParsePacket(std::span<const std::byte> bytes,
   std::memcpy(&crc, bytes.data() + at, sizeof(crc));
   if (crc != Crc32c(bytes.first(at))) return Bad("header checksum");
   if (header.payload_bytes != payload.size()) {
-    return Bad(fmt::format("{} payload bytes, the header says {}", payload.size(),
-                           header.payload_bytes));
+    return Bad(
+        fmt::format("{} payload bytes, the header says {}", payload.size(), header.payload_bytes));
   }
   if (absl::Status s = CheckFields(header); !s.ok()) return s;
   if (header.kind != PacketKind::kData && header.payload_crc != Crc32c(payload)) {

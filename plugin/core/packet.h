@@ -49,7 +49,7 @@ enum class PacketKind : uint8_t {
   kHello = 6,        // first packet of a connection. payload: address, then padding (the probe)
   kWelcome = 7,      // answers kHello
   kWant = 8,         // receives are posted for messages of this channel below `sequence`
-  kGroupAbort = 9,   // source_rank aborted the group. payload: reason
+  kGroupAbort = 9,   // source_rank aborted the group, or its collective `tag`. payload: reason
 };
 
 enum class ChannelSpace : uint8_t { kPointToPoint = 0, kCollective = 1 };

@@ -10,10 +10,6 @@
 namespace longhaul {
 namespace {
 
-// Enough to keep the kernel's socket buffer filled, little enough that a small message waits for a
-// megabyte at most.
-constexpr int64_t kInFlightBytes = 4 * (kPacketHeaderBytes + kPacketPayloadBytes);
-
 // A packet takes at most a quarter of the window: see Release().
 size_t PacketPayloadBytes(int64_t credit_bytes) {
   return std::min(kPacketPayloadBytes, static_cast<size_t>(credit_bytes) / 4 - kPacketHeaderBytes);
@@ -32,8 +28,7 @@ Peer::Peer(NodeAddress address, int64_t window, TrafficCounters* traffic,
       traffic_(traffic),
       lost_(std::move(lost)),
       outbox_({.credit_bytes = address_.credit_bytes,
-               .packet_payload_bytes = PacketPayloadBytes(address_.credit_bytes),
-               .in_flight_bytes = kInFlightBytes},
+               .packet_payload_bytes = PacketPayloadBytes(address_.credit_bytes)},
               traffic, [this](absl::Status why) { lost_(*this, std::move(why)); }) {}
 
 void Peer::Open(std::unique_ptr<Link> link, uint64_t own_node_id) {
@@ -73,8 +68,21 @@ void Peer::SendControl(PacketHeader header, std::string payload, Lane lane) {
   if (!sent.ok()) lost_(*this, sent.status());
 }
 
-// Credit goes back in lots of a quarter of the window. No stall can come of it: not `starving` means
-// at most half is held, less than a quarter unreported, so a packet (at most a quarter) still fits.
+void Peer::SayGoodbye(uint16_t flags, const std::string& reason) {
+  auto goodbye = std::make_shared<OutMessage>();
+  goodbye->header = {.kind = PacketKind::kGoodbye, .flags = flags, .source_node = own_node_id_};
+  goodbye->header.message_bytes = reason.size();
+  goodbye->encoded = BufferPool(0).Acquire(reason.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(reason.data()), reason.size(),
+              goodbye->encoded.bytes().data());
+  goodbye->payload = goodbye->encoded.bytes();
+  goodbye->exempt = true;
+  outbox_.Submit(std::move(goodbye));
+}
+
+// Credit goes back in lots of a quarter of the window. No stall can come of it: not `starving`
+// means at most half is held, less than a quarter unreported, so a packet (at most a quarter) still
+// fits.
 void Peer::Release(size_t bytes) {
   released_ += bytes;
   if (released_ - reported_ < static_cast<uint64_t>(window_) / 4) return;

@@ -41,7 +41,11 @@ class Peer {
   // One small packet past the data. `header` needs kind and what the kind uses.
   void SendControl(PacketHeader header, std::string payload = {}, Lane lane = Lane::kControl);
 
-  // Data bytes (headers included) that have arrived / that a receive has taken or that were dropped.
+  // After all data that has been submitted.
+  void SayGoodbye(uint16_t flags, const std::string& reason);
+
+  // Data bytes (headers included) that have arrived / that a receive has taken or that were
+  // dropped.
   void Received(size_t bytes) { received_ += bytes; }
   void Release(size_t bytes);
   uint64_t received_bytes() const { return received_; }

@@ -60,9 +60,10 @@ enum class Lane { kBulk, kControl };
 
 // A packet on its way out. Header and payload stay valid and unchanged until `done` has run.
 struct OutPacket {
-  std::array<std::byte, kPacketHeaderBytes> header;
+  std::array<std::byte, kPacketHeaderBytes> header = {};
   std::span<const std::byte> payload;
   absl::AnyInvocable<void(OutPacket*, absl::Status)> done;
+  void* carrier = nullptr;  // for the transport
 };
 
 enum class SendState { kDone, kPending };
@@ -80,15 +81,15 @@ class Link {
 
 // Moves packets between nodes, and runs everything of one node on its *strand*: tasks one after
 // another, in order, never two at a time. With ucx the strand is the progress thread; with loopback
-// it is whichever thread posts while no other runs. The node, its groups and their callbacks live on
-// the strand and need no locks.
+// it is whichever thread posts while no other runs. The node, its groups and their callbacks live
+// on the strand and need no locks.
 class Transport {
  public:
   virtual ~Transport() = default;
 
   virtual void Start(std::weak_ptr<TransportSink> sink) = 0;
 
-  // Any thread. False once stopped: the task is dropped.
+  // Any thread. False once stopped: the task is refused. A task that was accepted runs.
   virtual bool Post(Task task) = 0;
   virtual bool OnStrand() const = 0;
 
@@ -110,8 +111,11 @@ class Transport {
   // Bytes that the kernel has sent through the interface; nullopt where there is none.
   virtual std::optional<int64_t> InterfaceSentBytes() const = 0;
 
-  // No task, timer or delivery runs after it returns (when called on the strand: after the current
-  // task). All links must have been destroyed. Idempotent.
+  // Messages that came in a way the transport forbids, and were refused.
+  virtual int64_t refused_messages() const = 0;
+
+  // No task, timer or delivery runs after it returns (when called on the strand: soon after the
+  // current task). All links must have been cut. Idempotent.
   virtual void Stop() = 0;
 };
 

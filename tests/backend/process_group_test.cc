@@ -90,7 +90,7 @@ TEST(CodecPolicy, IntegersSmallTensorsAndCollectivesStayExact) {
   EXPECT_TRUE(at::equal(Passed(group, 0, 1, small), small));
   const at::Tensor x = at::randn({64, 256});
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    std::vector<at::Tensor> copy = One(rank == 0 ? x : at::zeros_like(x));
+    std::vector<at::Tensor> copy = One(rank == 0 ? x.clone() : at::zeros_like(x));
     pg.broadcast(copy, {})->wait();
     EXPECT_TRUE(at::equal(copy[0], x));
     pg.allreduce(copy, {})->wait();
@@ -146,7 +146,7 @@ TEST(PointToPoint, StridedTargetIsFilled) {
   group[0]->send(sent, 1, 0);
   group[1]->recv(got, 0, 0)->wait();
   EXPECT_TRUE(at::equal(whole.narrow(1, 4, 8), x));
-  EXPECT_TRUE(at::equal(whole.sum(), whole.narrow(1, 4, 8).sum()));
+  EXPECT_EQ(at::count_nonzero(whole).item<int64_t>(), at::count_nonzero(x).item<int64_t>());
 }
 
 TEST(PointToPoint, MismatchNamesBothSidesAndLeavesTheChannelUsable) {

@@ -16,8 +16,8 @@ namespace longhaul {
 class LoopbackTransport;
 
 // Where the loopback nodes of this process find each other, and what wakes them when a deadline
-// passes. Holds them weakly; lives as long as one of them does. Its one thread starts with the first
-// finite deadline, sleeps until one is due, and delivers nothing. Thread safe.
+// passes. Holds them weakly; lives as long as one of them does. Its one thread starts with the
+// first finite deadline, sleeps until one is due, and delivers nothing. Thread safe.
 class LoopbackHub : public std::enable_shared_from_this<LoopbackHub> {
  public:
   static std::shared_ptr<LoopbackHub> OfThisProcess();

@@ -53,12 +53,9 @@ void InlineStrand::Drain() {
 }
 
 void InlineStrand::Stop() {
-  std::deque<Task> dropped;
   std::unique_lock lock(mu_);
   stopped_ = true;
-  dropped.swap(queue_);
   if (!OnStrand()) idle_.wait(lock, [this] { return !running_; });
-  lock.unlock();
 }
 
 }  // namespace longhaul

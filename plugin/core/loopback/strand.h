@@ -16,7 +16,7 @@ namespace longhaul {
 // own, no lock held while a task runs. Thread safe.
 class InlineStrand {
  public:
-  // False when stopped: the task is dropped.
+  // False when stopped: the task is refused.
   bool Post(Task task);
 
   // Runs `now` at once if the strand is free, else queues what `later` makes. False when stopped.
@@ -24,7 +24,7 @@ class InlineStrand {
 
   bool OnStrand() const { return runner_.load() == std::this_thread::get_id(); }
 
-  // Drops what is queued; later tasks too. Waits for the running one unless called from it.
+  // Refuses later tasks. What is queued still runs; waits for it unless called from the strand.
   void Stop();
 
  private:

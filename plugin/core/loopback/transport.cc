@@ -26,7 +26,8 @@ PooledBuffer Copy(std::span<const std::byte> bytes, BufferPool& pool) {
 // Lies in the sender's memory: keeping it costs the one copy.
 class BorrowedPayload final : public ArrivedPayload {
  public:
-  BorrowedPayload(std::span<const std::byte> bytes, BufferPool& pool) : bytes_(bytes), pool_(pool) {}
+  BorrowedPayload(std::span<const std::byte> bytes, BufferPool& pool)
+      : bytes_(bytes), pool_(pool) {}
   std::span<const std::byte> bytes() const override { return bytes_; }
   KeptBytes Keep() override { return KeepBuffer(Copy(bytes_, pool_)); }
 

@@ -31,6 +31,7 @@ class LoopbackTransport final : public Transport,
   bool needs_heartbeat() const override { return false; }
   uint64_t network_id() const override { return 0; }
   std::optional<int64_t> InterfaceSentBytes() const override { return std::nullopt; }
+  int64_t refused_messages() const override { return 0; }
   void Stop() override;
 
   // From a peer's link, on any thread. False once stopped.
