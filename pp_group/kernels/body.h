@@ -102,10 +102,12 @@ void Gelu(float* u, size_t count, float* h) {
     const Vec square = x * x;
     const Vec cubic = Splat(0.044715f) * square + Splat(1.0f);
     const Vec inner = Splat(-kTwoSqrtTwoOverPi) * x * cubic;
-    const Vec sigmoid = Splat(1.0f) / (Splat(1.0f) + Exp(inner));
+    const Vec e = Exp(inner);
+    const Vec sigmoid = Splat(1.0f) / (Splat(1.0f) + e);
     const Vec slope = Splat(kTwoSqrtTwoOverPi) * (Splat(3 * 0.044715f) * square + Splat(1.0f));
     StoreUpTo(h + i, k, x * sigmoid);
-    StoreUpTo(u + i, k, sigmoid + x * sigmoid * (Splat(1.0f) - sigmoid) * slope);
+    // e sigmoid is 1 - sigmoid without the cancellation.
+    StoreUpTo(u + i, k, sigmoid + x * slope * (e * sigmoid) * sigmoid);
   };
   ForEachVec(
       count, [&](size_t i) { step(i, kVec); }, step);

@@ -12,7 +12,13 @@
 namespace longhaul {
 namespace {
 
-CodecPolicy DefaultPair() { return {.forward = "int4-b64-h64", .backward = "int8-b64"}; }
+CodecPolicy DefaultPair() {
+  CodecPolicy policy;
+  policy.forward = "int4-b64-h64";
+  policy.backward = "int8-b64";
+  policy.min_elements = 0;
+  return policy;
+}
 
 // All ranks of `spec` on one loopback hub, the boundary groups with `codecs`.
 std::vector<LocalRank> LoopbackRanks(const TrainSpec& spec, const CodecPolicy& codecs) {

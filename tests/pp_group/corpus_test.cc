@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/corpus_files.h"
@@ -123,8 +124,8 @@ TEST_F(CorpusTest, BadSourcesAreRefusedWithWhatWasSeen) {
 TEST_F(CorpusTest, HeadersAreReadInPathOrderAndHeldOutByWholeFiles) {
   std::string train, held_out;
   for (int i = 0; i < 200; ++i) {
-    const std::string name = "d" + std::to_string(i % 7) + "/f" + std::to_string(i) + ".h";
-    Write(name, "int " + name + ";\n");
+    const std::string name = absl::StrCat("d", i % 7, "/f", i, ".h");
+    Write(name, absl::StrCat("int ", name, ";\n"));
   }
   Write("d0/ignored.txt", "not a header");
   std::set<std::string> names;
@@ -134,7 +135,7 @@ TEST_F(CorpusTest, HeadersAreReadInPathOrderAndHeldOutByWholeFiles) {
     }
   }
   for (const std::string& name : names) {
-    (IsHeldOut(name) ? held_out : train) += "int " + name + ";\n";
+    absl::StrAppend(IsHeldOut(name) ? &held_out : &train, "int ", name, ";\n");
   }
   const auto tokens = ReadHeaders(folder_);
   ASSERT_TRUE(tokens.ok()) << tokens.status();

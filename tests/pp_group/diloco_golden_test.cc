@@ -49,7 +49,7 @@ TEST_P(Golden, TenDiLoCoRoundsAreThoseOfPyTorch) {
   const TrainSpec spec = GoldenSpec(GetParam());
   auto trainer = Trainer::Create(spec, MemoryRanks(spec), GoldenCorpus(), TestClock);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
-  std::ifstream golden(LONGHAUL_GOLDEN_DIRECTORY "/diloco.txt");
+  std::ifstream golden(GoldenPath("diloco.txt"));
   int64_t compared = 0, step = 0;
   int group = 0;
   double loss = 0, first = 0;

@@ -82,6 +82,10 @@ void RunSteps(Trainer& trainer, int64_t steps, History* history) {
   }
 }
 
+std::string GoldenPath(const std::string& name) {
+  return absl::StrCat(LONGHAUL_GOLDEN_DIRECTORY, "/", name);
+}
+
 History RunAll(const TrainSpec& spec) {
   History history;
   const std::unique_ptr<Trainer> trainer = NewTrainer(spec);

@@ -32,4 +32,7 @@ History RunAll(const TrainSpec& spec);
 
 absl::Duration TestClock();
 
+// A file of tests/golden.
+std::string GoldenPath(const std::string& name);
+
 }  // namespace longhaul
