@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/wait.h>
-#include <ucp/api/ucp.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include "experiments/run_host.h"
 #include "netem/emulator.h"
 #include "netem/lab.h"
+#include "plugin/core/node.h"
 
 namespace longhaul {
 namespace {

@@ -83,10 +83,9 @@ std::string ArmsTable(const CampaignAnalysis& a) {
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
 <<<<<<< HEAD
-    std::vector<std::string> row = {
-        HtmlEscape(arm.arm), CodecsCell(arm),
-        fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
-        fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+    std::vector<std::string> row = {HtmlEscape(arm.arm), CodecsCell(arm),
+                                    fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
+                                    fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
 =======
     std::vector<std::string> row = {HtmlEscape(arm.arm),
                                     HtmlEscape(arm.forward_codec + " / " + arm.backward_codec),
@@ -111,8 +110,8 @@ std::string ArmsTable(const CampaignAnalysis& a) {
     rows.push_back(std::move(row));
   }
   return HtmlTable({"arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat",
-                    "&eta;,<br>codec off", "&eta; with<br>&beta; 0.2, 0.5", "q,<br>codec off", "q,<br>codec on",
-                    "against 0.995", "no loss?"},
+                    "&eta;,<br>codec off", "&eta; with<br>&beta; 0.2, 0.5", "q,<br>codec off",
+                    "q,<br>codec on", "against 0.995", "no loss?"},
                    rows);
 }
 
@@ -120,7 +119,8 @@ std::string ControlsTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kControl) continue;
-    std::vector<std::string> row = {HtmlEscape(arm.arm), fmt::format("{:.4f}", arm.trained_fraction)};
+    std::vector<std::string> row = {HtmlEscape(arm.arm),
+                                    fmt::format("{:.4f}", arm.trained_fraction)};
     if (arm.off) {
       const Measured& eta = arm.off->eta;
       row.push_back(fmt::format("{}", arm.off->seeds));
@@ -139,8 +139,10 @@ std::string ControlsTable(const CampaignAnalysis& a) {
   }
   if (rows.empty()) return "";
 <<<<<<< HEAD
-  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with fewer "
-         "tokens, kept out of the fit. Their true efficiency is their share of the tokens, in whole steps.</p>" +
+  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
+         "fewer "
+         "tokens, kept out of the fit. Their true efficiency is their share of the tokens, in "
+         "whole steps.</p>" +
 =======
   return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
          "fewer "

@@ -151,12 +151,14 @@ std::string Specs(const ReportedExperiment& e) {
 
 <<<<<<< HEAD
 std::string IntervalCell(const Measured& x, int digits) {
-  if (!x.interval) return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
+  if (!x.interval)
+    return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
   return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
                      x.interval->low, digits, x.interval->high, digits);
 }
 
-std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption) {
+std::string FigureHtml(const Figures& figures, const std::string& name,
+                       const std::string& caption) {
 =======
 std::string FigureHtml(const Figures& figures, const std::string& name,
                        const std::string& caption) {
@@ -209,7 +211,8 @@ std::string RunsPart(const ReportedExperiment& e) {
                              "status", "reason", "begun (UTC)", "host", "kernel", "torch",
                              "codecs' ISA", "threads", "revision"},
                             rows));
-  out += "<h3>Resolved specs</h3>" + HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
+  out += "<h3>Resolved specs</h3>" +
+         HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
   if (!e.row.plan_text.empty()) {
     out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
            HtmlEscape(e.row.plan_sha256) + "</p>" +

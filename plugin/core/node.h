@@ -70,4 +70,7 @@ class Node {
   virtual void Abort(absl::Status why) = 0;
 };
 
+// "1.13.1": of the UCX that a ucx node would use; loads it. FailedPrecondition: there is none.
+absl::StatusOr<std::string> UcxVersion();
+
 }  // namespace longhaul

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "plugin/core/node.h"
+
 namespace longhaul {
 namespace {
 
@@ -57,5 +59,10 @@ absl::Status LoadUcx() {
 }
 
 const UcxLibrary& Ucx() { return Library(); }
+
+absl::StatusOr<std::string> UcxVersion() {
+  if (absl::Status s = LoadUcx(); !s.ok()) return s;
+  return std::string(Ucx().ucp_get_version_string());
+}
 
 }  // namespace longhaul

@@ -18,6 +18,7 @@ namespace longhaul {
   X(ucp_ep_close_nbx)               \
   X(ucp_ep_create)                  \
   X(ucp_ep_print_info)              \
+  X(ucp_get_version_string)         \
   X(ucp_init_version)               \
   X(ucp_request_free)               \
   X(ucp_worker_arm)                 \
