@@ -82,16 +82,9 @@ std::string ArmsTable(const CampaignAnalysis& a) {
   std::vector<std::vector<std::string>> rows;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
-<<<<<<< HEAD
     std::vector<std::string> row = {HtmlEscape(arm.arm), CodecsCell(arm),
                                     fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
                                     fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
-=======
-    std::vector<std::string> row = {HtmlEscape(arm.arm),
-                                    HtmlEscape(arm.forward_codec + " / " + arm.backward_codec),
-                                    fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
-                                    fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
->>>>>>> main
     if (arm.off) {
       row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(EtaCell(*arm.off));
@@ -138,16 +131,9 @@ std::string ControlsTable(const CampaignAnalysis& a) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return "";
-<<<<<<< HEAD
   return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
-         "fewer "
-         "tokens, kept out of the fit. Their true efficiency is their share of the tokens, in "
-         "whole steps.</p>" +
-=======
-  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
-         "fewer "
-         "tokens, kept out of the fit. Their true efficiency is their share of the tokens.</p>" +
->>>>>>> main
+         "fewer tokens, kept out of the fit. Their true efficiency is their share of the tokens, "
+         "in whole steps.</p>" +
          HtmlTable({"control", "true &eta;", "seeds", "&Delta; loss, nat", "recovered &eta;", ""},
                    rows);
 }

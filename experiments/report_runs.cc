@@ -149,7 +149,6 @@ std::string Specs(const ReportedExperiment& e) {
 
 }  // namespace
 
-<<<<<<< HEAD
 std::string IntervalCell(const Measured& x, int digits) {
   if (!x.interval)
     return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
@@ -159,10 +158,6 @@ std::string IntervalCell(const Measured& x, int digits) {
 
 std::string FigureHtml(const Figures& figures, const std::string& name,
                        const std::string& caption) {
-=======
-std::string FigureHtml(const Figures& figures, const std::string& name,
-                       const std::string& caption) {
->>>>>>> main
   const auto figure = figures.find(name);
   if (figure == figures.end()) return "";
   return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure->second, caption);
