@@ -120,6 +120,7 @@ void ProcessGroupLonghaul::shutdown() {
     const std::lock_guard<std::mutex> lock(mu_);
     group.swap(group_);
     node.swap(node_);
+    options_->node.reset();
   }
 }
 

@@ -16,10 +16,11 @@ def train(group, rank, hook=None):
         ddp.register_comm_hook(group, hook)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     torch.manual_seed(100 + rank)
+    x, classes = torch.randn(16, 20), torch.randint(5, (16,))
     losses = []
     for _ in range(8):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(ddp(torch.randn(16, 20)), torch.randint(5, (16,)))
+        loss = torch.nn.functional.cross_entropy(ddp(x), classes)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

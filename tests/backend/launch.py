@@ -52,3 +52,9 @@ def expect_error(kind, words, act):
         assert not missing, f"{missing} not in: {error}"
         return
     raise AssertionError(f"no {kind.__name__}, wanted one with {words}")
+
+
+def frame_bytes(elements, bits):
+    """Of int4-b64-h64 and int8-b64: 64-byte header, a bf16 scale per 64, the packed values."""
+    eights = lambda n: -(-n // 8) * 8
+    return 64 + eights(2 * -(-elements // 64)) + eights(-(-elements * bits // 8))

@@ -100,12 +100,6 @@ def subgroup_of_one_backend_object(rank):
     dist.destroy_process_group(group)
 
 
-def frame_bytes(elements, bits):
-    """Of int4-b64-h64 and int8-b64: 64-byte header, a bf16 scale per 64, the packed values."""
-    eights = lambda n: -(-n // 8) * 8
-    return 64 + eights(2 * -(-elements // 64)) + eights(-(-elements * bits // 8))
-
-
 def codec_on_the_wire(rank):
     group = dist.new_group([0, 1], backend="longhaul", pg_options=longhaul.Options(
         forward="int4-b64-h64", backward="int8-b64", seed=7))
@@ -129,12 +123,12 @@ def codec_on_the_wire(rank):
     sent = [c for c in longhaul.crossings(group) if c.sent and c.codec == codec]
     assert len(sent) == 1 and sent[0].peer == 1 - rank, longhaul.crossings(group)
     assert sent[0].tensors == 3 and sent[0].elements == 3 * x.numel()
-    assert sent[0].payload_bytes == 3 * frame_bytes(x.numel(), bits), sent
+    assert sent[0].payload_bytes == 3 * launch.frame_bytes(x.numel(), bits), sent
     assert sent[0].bits_per_element < bits + 0.27
     # Headers of ours: a message costs a few hundred bytes at most, not a copy of the tensor.
     assert sent[0].payload_bytes < sent[0].message_bytes < sent[0].payload_bytes + 3 * 1024
     received = [c for c in longhaul.crossings(group) if not c.sent and c.tensors]
-    assert sum(c.payload_bytes for c in received) == 3 * frame_bytes(x.numel(), 12 - bits)
+    assert sum(c.payload_bytes for c in received) == 3 * launch.frame_bytes(x.numel(), 12 - bits)
     assert longhaul.traffic(group).sent_bytes >= sent[0].message_bytes
     print(f"rank {rank}: {codec}: {sent[0].bits_per_element:.4f} bits per element over "
           f"{longhaul.transport(group)}", flush=True)

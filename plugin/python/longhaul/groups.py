@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Crossing:
-    """One direction between this rank and one peer, with one codec, since the group was made.
+    """One direction between this rank and one peer, since the group was made.
 
+    codec is that of the encoded tensors; the counts hold those that stayed exact (small or integer
+    ones) as well.
     payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,
     both of point-to-point tensors only; collective_bytes are the messages of collectives. None
     counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
