@@ -102,10 +102,12 @@ std::vector<MachineCheck> CheckMachine() {
                                 host.kernel, IsaName(BestIsa())),
                     ""});
   checks.push_back(lab);
+  const absl::StatusOr<std::string> ucx = UcxVersion();
   checks.push_back(
-      {"software", true,
-       fmt::format("torch {}, UCX {} over TCP", LONGHAUL_TORCH_VERSION, ucp_get_version_string()),
-       ""});
+      {"software", ucx.ok(),
+       fmt::format("torch {}, {}", LONGHAUL_TORCH_VERSION,
+                   ucx.ok() ? "UCX " + *ucx + " over TCP" : std::string(ucx.status().message())),
+       ucx.ok() ? "" : "install the package libucx-dev; runs over loopback work without"});
   checks.push_back(CheckFigures());
   const bool gpu = std::filesystem::exists("/dev/nvidia0");
   checks.push_back({"GPU", true,
