@@ -17,6 +17,19 @@ absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) 
   return MakeCodec(name);
 }
 
+// The plain codec (no "+ef") of a packet's codec id; nullptr when there is none.
+std::shared_ptr<const Codec> CodecOf(uint16_t id) {
+  static const std::map<uint16_t, std::shared_ptr<const Codec>> by_id = [] {
+    std::map<uint16_t, std::shared_ptr<const Codec>> made;
+    for (const std::string& name : CodecNames()) {
+      if (auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), *codec);
+    }
+    return made;
+  }();
+  const auto found = by_id.find(id);
+  return found == by_id.end() ? nullptr : found->second;
+}
+
 }  // namespace
 
 bool CodecPolicy::lossless() const {
@@ -58,15 +71,13 @@ const Codec* CodingTable::Named(int dst, int tag) const {
 }
 
 std::string CodecNameOf(uint16_t id) {
-  static const std::map<uint16_t, std::string> names = [] {
-    std::map<uint16_t, std::string> made;
-    for (const std::string& name : CodecNames()) {
-      if (const auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), name);
-    }
-    return made;
-  }();
-  const auto found = names.find(id);
-  return found == names.end() ? fmt::format("codec {:#x}", id) : found->second;
+  const std::shared_ptr<const Codec> codec = CodecOf(id);
+  return codec == nullptr ? fmt::format("codec {:#x}", id) : std::string(codec->name());
+}
+
+size_t MaxFrameBytes(uint16_t id, const Tensor& x) {
+  const std::shared_ptr<const Codec> codec = CodecOf(id);
+  return codec == nullptr ? 0 : codec->MaxFrameBytes(x.shape, x.dtype);
 }
 
 Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {

@@ -36,6 +36,9 @@ class CodingTable {
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);
 
+// The longest frame that codec makes of such a tensor; 0 for an unknown codec.
+size_t MaxFrameBytes(uint16_t id, const Tensor& x);
+
 // `x` as the codec on both sides sees it: rows as long as the last dim that the sender described,
 // or one row when it described none.
 Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);

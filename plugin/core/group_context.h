@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +43,7 @@ struct ChannelKey {
   int rank;
   ChannelSpace space;
   int tag;
-  friend bool operator==(const ChannelKey&, const ChannelKey&) = default;
+  friend auto operator<=>(const ChannelKey&, const ChannelKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ChannelKey& key) {
     return H::combine(std::move(h), key.rank, key.space, key.tag);

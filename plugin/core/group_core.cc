@@ -227,8 +227,9 @@ void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader& header, std::strin
 }
 
 absl::Duration GroupCore::OnTimer(absl::Duration now) {
-  // One op that expires may fail others and so change what is due: what is armed is an upper bound.
-  context_.armed = std::min(sender_.Expire(now), matcher_.Expire(now));
+  context_.armed = absl::InfiniteDuration();  // callbacks of what expires may start operations
+  const absl::Duration next = std::min(sender_.Expire(now), matcher_.Expire(now));
+  context_.armed = std::min(context_.armed, next);
   return context_.armed;
 }
 

@@ -55,6 +55,8 @@ class GroupCore final : public Group,
   absl::Status CheckPeer(int rank, std::string_view what) const;
   int RankOf(const Peer& peer) const;
   void FailAll(absl::Status why);
+  absl::StatusOr<std::string> WriteState() const;    // on the strand, like the next
+  absl::Status ReadState(std::string_view checked);  // without its checksum
 
   const GroupOptions options_;
   GroupContext context_;

@@ -50,13 +50,19 @@ void Matcher::ReceiveAny(const WireTensor& x, int tag, Group::DoneFrom done) {
   for (size_t rank = 0; rank < context_->peers.size(); ++rank) {
     Peer* const peer = context_->peers[rank];
     if (peer == nullptr) continue;
-    if (!peer->usable()) {
+    if (peer->state() == Peer::State::kLost || !AnyUsable()) {
       std::erase(any_[tag], receipt);
       return Fail(*receipt, "any rank", peer->why());
     }
+    if (!peer->usable()) continue;
     const ChannelKey key{static_cast<int>(rank), ChannelSpace::kPointToPoint, tag};
     if (peer->starving()) SendWant(key, ChannelOf(key));
   }
+}
+
+bool Matcher::AnyUsable() const {
+  return std::any_of(context_->peers.begin(), context_->peers.end(),
+                     [](const Peer* peer) { return peer != nullptr && peer->usable(); });
 }
 
 void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) {

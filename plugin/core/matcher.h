@@ -33,7 +33,7 @@ class Matcher {
 
   // Group::SaveState: sequence numbers of point-to-point channels; false when anything waits.
   bool quiet() const;
-  std::vector<std::pair<ChannelKey, uint64_t>> sequences() const;
+  std::map<ChannelKey, uint64_t> sequences() const;
   void SetSequence(const ChannelKey& key, uint64_t next);
 
  private:
@@ -59,6 +59,7 @@ class Matcher {
   std::shared_ptr<Arrival> Begin(Channel& channel, Peer& peer, const PacketHeader& header);
   std::shared_ptr<Receipt> PickReceipt(Channel& channel, const Arrival& arrival);
   bool Eligible(const Arrival& arrival) const;
+  bool AnyUsable() const;
   void Account(Arrival& arrival, const PacketHeader& header, std::span<const std::byte> payload);
   void MatchChannel(const ChannelKey& key);
   bool MatchAny(int tag);

@@ -67,6 +67,12 @@ absl::Status Matcher::Fits(const Arrival& arrival, const Receipt& receipt) const
         fmt::format("rank {} sent it with {}, but this rank's policy for the group is lossless",
                     arrival.rank, CodecNameOf(header.codec)));
   }
+  if (header.codec != 0 &&
+      header.message_bytes > MaxFrameBytes(header.codec, CodecTensor(receipt.x, header))) {
+    return absl::DataLossError(fmt::format("no {} frame of {} has {} bytes",
+                                           CodecNameOf(header.codec), ToString(header),
+                                           header.message_bytes));
+  }
   return absl::OkStatus();
 }
 
@@ -160,13 +166,17 @@ void Matcher::OnPeerGone(int rank) {
     }
     channel->incomplete.clear();
   }
+  const Peer& gone = *context_->peers[static_cast<size_t>(rank)];
+  // One that left in good order takes nothing away from the others.
+  const bool hopeless = gone.state() == Peer::State::kLost || !AnyUsable();
   for (auto& [tag, receipts] : any_) {
+    if (!hopeless) break;
     for (std::shared_ptr<Receipt>& receipt : receipts) {
       failed.emplace_back(std::move(receipt), "any rank");
     }
     receipts.clear();
   }
-  const absl::Status& why = context_->peers[static_cast<size_t>(rank)]->why();
+  const absl::Status why = gone.why();
   for (const auto& [receipt, from] : failed) {
     if (receipt->done != nullptr) Fail(*receipt, from, why);
   }
@@ -246,10 +256,10 @@ bool Matcher::quiet() const {
   });
 }
 
-std::vector<std::pair<ChannelKey, uint64_t>> Matcher::sequences() const {
-  std::vector<std::pair<ChannelKey, uint64_t>> all;
+std::map<ChannelKey, uint64_t> Matcher::sequences() const {
+  std::map<ChannelKey, uint64_t> all;
   for (const auto& [key, channel] : channels_) {
-    if (key.space == ChannelSpace::kPointToPoint) all.emplace_back(key, channel->next_sequence);
+    if (key.space == ChannelSpace::kPointToPoint) all.emplace(key, channel->next_sequence);
   }
   return all;
 }

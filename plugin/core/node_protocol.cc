@@ -35,7 +35,7 @@ absl::StatusOr<Peer*> NodeCore::EnsurePeer(const NodeAddress& address) {
   added.Open(*std::move(link), node_id_);
   added.last_heard = added.last_progress = clock().Now();
   SendHello(added);
-  if (transport_->needs_heartbeat() && next_beat_ == absl::InfiniteDuration()) {
+  if (transport_->needs_heartbeat()) {  // its deadline may be shorter than the others'
     next_beat_ = clock().Now();
     WakeAt(next_beat_);
   }

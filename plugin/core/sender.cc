@@ -19,6 +19,14 @@ Sender::Channel& Sender::ChannelOf(const ChannelKey& key) {
   return *channel;
 }
 
+std::map<ChannelKey, const Sender::Channel*> Sender::point_to_point() const {
+  std::map<ChannelKey, const Channel*> sorted;
+  for (const auto& [key, channel] : channels_) {
+    if (key.space == ChannelSpace::kPointToPoint) sorted.emplace(key, channel.get());
+  }
+  return sorted;
+}
+
 std::string Sender::Describe(const PacketHeader& header, int dst) const {
   return fmt::format("send of {} from rank {} to rank {} of group '{}', {}, sequence {}",
                      ToString(header), context_->options.rank, dst, context_->options.name,

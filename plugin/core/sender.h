@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -32,9 +33,7 @@ class Sender {
     uint64_t wanted_below = 0;
     std::vector<std::unique_ptr<CodecState>> residuals;  // by slot
   };
-  const absl::flat_hash_map<ChannelKey, std::unique_ptr<Channel>>& channels() const {
-    return channels_;
-  }
+  std::map<ChannelKey, const Channel*> point_to_point() const;
   Channel& ChannelOf(const ChannelKey& key);
 
  private:

@@ -125,6 +125,22 @@ TEST_P(Faults, ALeavingNodeDeliversWhatItSentAndSaysGoodbye) {
   EXPECT_THAT(Text(gone.Wait()), HasSubstr("goodbye"));
 }
 
+TEST_P(Faults, AReceiveFromAnyRankOutlivesARankThatLeavesButNotOneThatDies) {
+  Cluster cluster(GetParam(), 4);
+  auto group = cluster.MakeGroup("any");
+  std::vector<float> x = Noise(10, 1), y(10), z(10);
+  Outcome send, first, second;
+  group[0]->RecvAny(F32(y), 0, first.done_from());
+  group[1].reset();
+  cluster.nodes[1].reset();
+  group[2]->Send(F32(x), 0, 0, send.done());
+  EXPECT_EQ(first.Wait(), absl::OkStatus());
+  EXPECT_EQ(y, x);
+  group[0]->RecvAny(F32(z), 0, second.done_from());
+  cluster.nodes[2]->Abort(absl::AbortedError("power cut"));
+  EXPECT_EQ(second.Wait().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_P(Faults, AbortingAGroupEndsItOnEveryRankAndNoOther) {
   const Cluster cluster(GetParam(), 2);
   const auto group = cluster.MakeGroup("doomed"), other = cluster.MakeGroup("other");

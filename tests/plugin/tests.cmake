@@ -12,9 +12,13 @@ target_link_libraries(plugin_ucx_peer PRIVATE longhaul_flags longhaul::plugin_co
   longhaul::compressors)
 longhaul_test(plugin/ucx_test.cc SRCS plugin/group_fixture.cc plugin/child.cc
   LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
-target_compile_definitions(plugin_ucx_test PRIVATE
-  LONGHAUL_UCX_PEER="$<TARGET_FILE:plugin_ucx_peer>")
-add_dependencies(plugin_ucx_test plugin_ucx_peer)
+longhaul_test(plugin/ucx_namespace_test.cc SRCS plugin/child.cc LIBS longhaul::plugin_core
+  LABELS root)
+foreach(target plugin_ucx_test plugin_ucx_namespace_test)
+  target_compile_definitions(${target} PRIVATE
+    LONGHAUL_UCX_PEER="$<TARGET_FILE:plugin_ucx_peer>")
+  add_dependencies(${target} plugin_ucx_peer)
+endforeach()
 
 # Hostile bytes against the parsers: clang and -DLONGHAUL_FUZZERS=ON.
 if(LONGHAUL_FUZZERS)

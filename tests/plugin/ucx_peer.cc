@@ -1,5 +1,5 @@
 // One rank in a process of its own, driven by lines on stdin, one answer line per command:
-//   open INTERFACE DEADLINE_MS   make the node                    -> address in hex
+//   open INTERFACE DEADLINE_MS   make the node (auto: no name)    -> address in hex
 //   join RANK HEX HEX            group "test" of those two        -> ok
 //   send ELEMENTS, recv ELEMENTS f32, tag 0, to or from the other -> ok
 //   flood ELEMENTS               sends without end                -> ok, at the start
@@ -44,6 +44,7 @@ class ScriptedRank {
     int64_t deadline_ms = 0;
     NodeOptions options{.transport = TransportKind::kUcx};
     words >> options.interface >> deadline_ms;
+    if (options.interface == "auto") options.interface.clear();
     options.peer_deadline = absl::Milliseconds(deadline_ms);
     absl::StatusOr<std::shared_ptr<Node>> node = Node::Create(options);
     if (!node.ok()) return Answer(node.status());

@@ -45,13 +45,13 @@ class TwoProcesses : public testing::Test {
 };
 
 TEST_F(TwoProcesses, BulkCrossesBothWays) {
-  std::vector<float> x = Noise(16 << 20, 1), y(16 << 20);
+  std::vector<float> x = Noise(4 << 20, 1), y(4 << 20);
   Outcome send, recv;
-  child.Tell("recv 16777216");
+  child.Tell("recv 4194304");
   group->Send(F32(x), 1, 0, send.done());
   EXPECT_EQ(send.Wait(), absl::OkStatus());
   EXPECT_EQ(child.Answer(), "ok");
-  child.Tell("send 16777216");
+  child.Tell("send 4194304");
   group->Recv(F32(y), 1, 0, recv.done());
   EXPECT_EQ(recv.Wait(), absl::OkStatus());
   EXPECT_EQ(child.Answer(), "ok");
@@ -62,9 +62,9 @@ TEST_F(TwoProcesses, BulkCrossesBothWays) {
 }
 
 TEST_F(TwoProcesses, AKilledPeerEndsTransfersOfBothDirections) {
-  std::vector<float> in(16 << 20), out(16 << 20);
+  std::vector<float> in(4 << 20), out(4 << 20);
   Outcome first, second, send, later;
-  ASSERT_EQ(child.Ask("flood 16777216"), "ok");
+  ASSERT_EQ(child.Ask("flood 4194304"), "ok");
   group->Recv(F32(in), 1, 0, first.done());
   ASSERT_EQ(first.Wait(), absl::OkStatus());
   group->Recv(F32(in), 1, 0, second.done());
