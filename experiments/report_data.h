@@ -23,10 +23,10 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
 using CsvRows = std::vector<std::vector<std::string>>;
 
 // What the figures are drawn from; plots.py reads these columns.
-CsvRows CurveCsv(const CampaignAnalysis& a);      // name, value
-CsvRows LossesCsv(const CampaignAnalysis& a);     // one row per run that has a final loss
-CsvRows ArmsCsv(const CampaignAnalysis& a);       // one row per arm and evaluation
-CsvRows JointCsv(const CampaignAnalysis& a);      // one row per codec and evaluation
+CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
+CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a final loss
+CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
+CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation
 CsvRows StepTimesCsv(const std::vector<StepTime>& times);
 
 }  // namespace longhaul

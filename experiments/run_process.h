@@ -32,8 +32,8 @@ class RunProcess {
   // Reads the events that are there. kEnd: the run is over, call Finish().
   absl::StatusOr<EventReader::More> Read(const std::function<void(const nlohmann::json&)>& handle);
 
-  // Waits for the process. OK, or why the run failed, with the rank and the step: OutOfRange when the
-  // loss diverged, Unavailable otherwise.
+  // Waits for the process. OK, or why the run failed, with the rank and the step: OutOfRange when
+  // the loss diverged, Unavailable otherwise.
   absl::Status Finish();
 
   void Kill();
