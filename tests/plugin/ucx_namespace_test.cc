@@ -22,7 +22,7 @@ std::vector<std::string> InNamespace() {
           "sh",      "-c",    "mount -t sysfs none /sys && ip link set lo up && exec \"$0\""};
 }
 
-bool Run(const std::string& command) {
+bool Shell(const std::string& command) {
   return std::system((command + " 2>/dev/null").c_str()) == 0;
 }
 
@@ -40,7 +40,7 @@ class TwoNamespaces : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root to make network namespaces";
-    if (!Run("unshare --net --mount true") || !Run("command -v ip nsenter >/dev/null")) {
+    if (!Shell("unshare --net --mount true") || !Shell("command -v ip nsenter >/dev/null")) {
       GTEST_SKIP() << "needs unshare, nsenter and ip, and the right to make namespaces";
     }
     for (size_t r = 0; r < 2; ++r) {
@@ -48,7 +48,7 @@ class TwoNamespaces : public testing::Test {
       ASSERT_THAT(ranks[r]->Ask("hello"), HasSubstr("unknown command")) << "it has started";
     }
     ASSERT_TRUE(
-        Run("ip link add net0 netns " + Pid(0) + " type veth peer name net0 netns " + Pid(1)));
+        Shell("ip link add net0 netns " + Pid(0) + " type veth peer name net0 netns " + Pid(1)));
     for (size_t r = 0; r < 2; ++r) {
       ASSERT_TRUE(In(r, "ip addr add 10.99.0." + std::to_string(r + 1) + "/24 dev net0"));
       ASSERT_TRUE(In(r, "ip link set net0 up"));
@@ -64,7 +64,7 @@ class TwoNamespaces : public testing::Test {
   }
   std::string Pid(size_t r) const { return std::to_string(ranks[r]->pid()); }
   bool In(size_t r, const std::string& command) {
-    return Run("nsenter -t " + Pid(r) + " --net --mount " + command);
+    return Shell("nsenter -t " + Pid(r) + " --net --mount " + command);
   }
   int64_t TxBytes(size_t r) {
     return std::atoll(Output("nsenter -t " + Pid(r) +

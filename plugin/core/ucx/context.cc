@@ -39,6 +39,27 @@ void KeepErrorsFromNowOn() {
   std::call_once(once, [] { Ucx().ucs_log_push_handler(&KeepError); });
 }
 
+// What `print` writes.
+template <typename Print>
+std::string Printed(Print print) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const stream = ::open_memstream(&text, &size);
+  if (stream == nullptr) return "";
+  print(stream);
+  std::fclose(stream);
+  const std::string printed(text, size);
+  std::free(text);
+  return printed;
+}
+
+// UCX goes on without a transport that it cannot open, and says nothing.
+bool HasTcp(ucp_context_h context, const std::string& interface) {
+  const std::string resources =
+      Printed([&](std::FILE* stream) { Ucx().ucp_context_print_info(context, stream); });
+  return resources.find(fmt::format("tcp/{}\n", interface)) != std::string::npos;
+}
+
 }  // namespace
 
 absl::Status UcxError(std::string_view what, ucs_status_t status) {
@@ -69,6 +90,12 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
       {"TLS", tcp_only ? "tcp,self" : "all"},
       {"NET_DEVICES", interface},
       {"RNDV_THRESH", "inf"},
+      // Never from our memory directly: when a peer dies in the middle of such a send, 1.13.1
+      // completes it twice and ends the process by an assertion. Longer segments make up for the
+      // copy.
+      {"ZCOPY_THRESH", "inf"},
+      {"TX_SEG_SIZE", "64k"},
+      {"RX_SEG_SIZE", "64k"},
       {"MAX_EAGER_RAILS", "1"},
       {"MAX_RNDV_RAILS", "1"},
       {"WARN_INVALID_CONFIG", "n"},
@@ -88,19 +115,18 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
       Ucx().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
   Ucx().ucp_config_release(config);
   if (opened != UCS_OK) return UcxError(fmt::format("open tcp on {}", interface), opened);
+  if (tcp_only && !HasTcp(context, interface)) {
+    Ucx().ucp_cleanup(context);
+    return absl::FailedPreconditionError(
+        fmt::format("ucx: no TCP over {}: has it an address?", interface));
+  }
   return context;
 }
 
 absl::StatusOr<std::string> CheckLanes(ucp_ep_h endpoint, const NodeOptions& options,
                                        const std::string& interface) {
-  char* text = nullptr;
-  size_t size = 0;
-  std::FILE* const stream = ::open_memstream(&text, &size);
-  if (stream == nullptr) return absl::InternalError("ucx: open_memstream");
-  Ucx().ucp_ep_print_info(endpoint, stream);
-  std::fclose(stream);
-  std::istringstream lines(std::string(text, size));
-  std::free(text);
+  std::istringstream lines(
+      Printed([&](std::FILE* stream) { Ucx().ucp_ep_print_info(endpoint, stream); }));
   // "#               lane[0]:  0:tcp/net0.0 md[0]      -> md[0]/tcp/sysdev[255]/ ..."
   std::set<std::string> lanes;
   for (std::string line; std::getline(lines, line);) {

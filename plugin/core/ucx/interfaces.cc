@@ -1,12 +1,16 @@
 #include "plugin/core/ucx/interfaces.h"
 
 #include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -14,6 +18,9 @@
 
 namespace longhaul {
 namespace {
+
+constexpr auto kNap = std::chrono::milliseconds(20);
+constexpr int kMaxNaps = 100;
 
 std::vector<std::string> KernelInterfaces() {
   std::vector<std::string> names;
@@ -28,6 +35,20 @@ bool IsUp(const std::string& name) {
   unsigned flags = 0;
   std::ifstream("/sys/class/net/" + name + "/flags") >> std::hex >> flags;
   return (flags & IFF_UP) != 0;
+}
+
+// The kernel sets RUNNING a moment after an interface has come up; until then UCX passes it over.
+bool IsRunningSoon(const std::string& name) {
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool running = false;
+  for (int naps = 0; fd >= 0 && !running && naps < kMaxNaps; ++naps) {
+    struct ifreq request = {};
+    name.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+    running = ::ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+    if (!running) std::this_thread::sleep_for(kNap);
+  }
+  if (fd >= 0) ::close(fd);
+  return running;
 }
 
 }  // namespace
@@ -54,6 +75,9 @@ absl::StatusOr<std::string> ChooseInterface(const std::string& wanted) {
         fmt::format("/sys/class/net, which UCX reads, does not show '{}': it is of another "
                     "network namespace; mount a fresh sysfs first",
                     matching[0]));
+  }
+  if (!IsRunningSoon(matching[0])) {
+    return bad(fmt::format("'{}' has no carrier", matching[0]));
   }
   return matching[0];
 }

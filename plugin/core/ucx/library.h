@@ -15,6 +15,7 @@ namespace longhaul {
   X(ucp_config_modify)              \
   X(ucp_config_read)                \
   X(ucp_config_release)             \
+  X(ucp_context_print_info)         \
   X(ucp_ep_close_nbx)               \
   X(ucp_ep_create)                  \
   X(ucp_ep_print_info)              \
