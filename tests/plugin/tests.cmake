@@ -31,3 +31,6 @@ if(LONGHAUL_FUZZERS)
     COMMAND plugin_packet_fuzz -max_total_time=20 -max_len=4096 -rss_limit_mb=1024)
   set_tests_properties(plugin_packet_fuzz PROPERTIES LABELS cpu TIMEOUT 120)
 endif()
+
+# Deadlines in real time: nothing else of ours beside them.
+set_tests_properties(plugin_faults_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)
