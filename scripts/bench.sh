@@ -10,5 +10,9 @@ for bench in build/bench/*_bench; do
   [ -x "$bench" ] || continue
   case $bench in *"$part"*) ;; *) continue ;; esac
   echo "== $(basename "$bench")"
-  "$bench" | tee "$bench.txt"
+  arguments=()
+  # The peer of the trainer is the same model in eager Python torch, in the same run.
+  [ "$(basename "$bench")" = pp_group_bench ] &&
+    arguments=(--python "${TORCH_PYTHON:-$PWD/.venv/bin/python}" --script bench/eager_gpt.py)
+  "$bench" "${arguments[@]}" | tee "$bench.txt"
 done
