@@ -126,6 +126,13 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
   times_.wait += now_() - start;
 }
 
+void PipelineRank::FinishSends() {
+  for (Microbatch& m : microbatches_) {
+    WaitSent(m.y, &m.sent_y, "send to the stage after");
+    WaitSent(m.dx, &m.sent_dx, "send to the stage before");
+  }
+}
+
 void PipelineRank::WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing) {
   OrDiverged(tensor, [&] { Wait(work, doing); });
 }

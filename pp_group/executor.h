@@ -39,6 +39,8 @@ class PipelineRank {
   // until the step ends.
   void BeginStep(std::span<const int64_t> rows);
   void Run(const Action& action);
+  // Waits until nothing that this rank has sent is in flight.
+  void FinishSends();
 
   // Sum of the losses of the step's tokens in micro-batch order; the last stage only.
   std::optional<double> loss_sum() const;

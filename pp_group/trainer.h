@@ -108,8 +108,10 @@ class Trainer {
   // One file per local rank and step (checkpoint.h), CRC32C inside, the newest two are kept. Holds
   // parameters, AdamW moments, the outer step's start, momentum and error-feedback state.
   // Not in it: state of the boundary codecs, which lives in the backend's channels. A resumed run
-  // is bit-identical if those codecs are stateless and draw no noise (all plain catalogue names).
-  virtual absl::Status SaveCheckpoint(const std::string& directory) const = 0;
+  // is bit-identical if those codecs are stateless and draw no noise (all plain catalogue names),
+  // or if the caller keeps the channels' state beside the checkpoint: when this returns on every
+  // rank, nothing is in flight on the boundary groups.
+  virtual absl::Status SaveCheckpoint(const std::string& directory) = 0;
 
   // Takes what SaveCheckpoint wrote for the same spec and corpus. All S*G ranks call it together:
   // they agree (over `plain` and `outer`) on the newest step that every one of them has. NotFound:

@@ -151,6 +151,20 @@ TEST(Trainer, DeadNeighbourIsUnavailableAndSaysWhere) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*trainer)->Step().status()));
 }
 
+TEST(Trainer, OneGroupAloneTakesOuterStepsToo) {
+  TrainSpec spec = SmallSpec(2, 1);
+  const History without = RunAll(spec);
+  spec.outer.inner_steps = 4;
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  for (int64_t step = 1; step <= spec.steps; ++step) {
+    const auto reports = trainer->Step();
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    EXPECT_EQ(reports->back().outer_synced, step % 4 == 0);
+    EXPECT_EQ(reports->back().outer_bytes_sent, 0);
+    EXPECT_EQ(*reports->back().loss == without.losses[step - 1], step <= 4) << "step " << step;
+  }
+}
+
 TEST(Trainer, StepsEndWithTheRun) {
   TrainSpec spec = SmallSpec(1, 1);
   spec.steps = 2;
