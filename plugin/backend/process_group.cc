@@ -70,7 +70,7 @@ ProcessGroupLonghaul::ProcessGroupLonghaul(Connected, int rank, int size,
 
 c10::intrusive_ptr<ProcessGroupLonghaul> ProcessGroupLonghaul::FromAddresses(
     int rank, const std::vector<std::string>& addresses, c10::intrusive_ptr<Options> options) {
-  return c10::intrusive_ptr<ProcessGroupLonghaul>::reclaim(new ProcessGroupLonghaul(
+  return c10::intrusive_ptr<ProcessGroupLonghaul>::unsafe_steal_from_new(new ProcessGroupLonghaul(
       Connected{}, rank, static_cast<int>(addresses.size()), std::move(options), addresses));
 }
 
