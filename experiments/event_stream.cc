@@ -40,6 +40,7 @@ void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failur
         {"rank", rank},
         {"step", step},
         {"diverged", absl::IsOutOfRange(failure)},
+        {"invalid", absl::IsAborted(failure)},
         {"message", std::string(failure.message()).substr(0, 2000)}});
 }
 

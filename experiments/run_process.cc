@@ -85,6 +85,7 @@ void RunProcess::See(const nlohmann::json& event) {
   if (kind == "failed" && !failure_) {
     failure_ = Describe(event);
     diverged_ = event.value("diverged", false);
+    invalid_ = event.value("invalid", false);
   }
   // A killed worker is the cause of what its peers report, whichever came first.
   if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_) {
@@ -106,7 +107,9 @@ absl::Status RunProcess::Finish() {
   }
   pid_ = 0;
   if (failure_) {
-    return diverged_ ? absl::OutOfRangeError(*failure_) : absl::UnavailableError(*failure_);
+    if (diverged_) return absl::OutOfRangeError(*failure_);
+    if (invalid_) return absl::FailedPreconditionError(*failure_);
+    return absl::UnavailableError(*failure_);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::UnavailableError(

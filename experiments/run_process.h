@@ -33,7 +33,7 @@ class RunProcess {
   absl::StatusOr<EventReader::More> Read(const std::function<void(const nlohmann::json&)>& handle);
 
   // Waits for the process. OK, or why the run failed, with the rank and the step: OutOfRange when
-  // the loss diverged, Unavailable otherwise.
+  // the loss diverged, FailedPrecondition when links were out of bounds, Unavailable otherwise.
   absl::Status Finish();
 
   void Kill();
@@ -48,6 +48,7 @@ class RunProcess {
   std::map<int, int64_t> last_step_;  // by rank
   std::optional<std::string> failure_;
   bool diverged_ = false;
+  bool invalid_ = false;
   bool killed_by_signal_ = false;
 };
 

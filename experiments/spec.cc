@@ -143,11 +143,13 @@ absl::Status ReadNet(const TomlValue& root, RunSpec::Net& net, const SpecNames& 
   r.Allow("emulator", &net.emulator);
   r.Allow("congestion_control", &net.congestion_control);
   r.Allow("peer_deadline_s", &net.peer_deadline_s);
+  r.Allow("out_of_bounds", &net.out_of_bounds);
   r.OneOf("transport", net.transport, {"loopback", "ucx"});
   r.Check(net.transport != "ucx" || r.Has("profile"), "profile",
           "is missing (needed with net.transport = \"ucx\")");
   if (!net.profile.empty()) CheckName(r, "profile", net.profile, names.profile);
   r.OneOf("emulator", net.emulator, {"auto", "netem", "tap"});
+  r.OneOf("out_of_bounds", net.out_of_bounds, {"stop", "flag"});
   r.Check(!net.congestion_control.empty(), "congestion_control", "must not be empty");
   r.Check(Positive(net.peer_deadline_s) && std::isfinite(net.peer_deadline_s), "peer_deadline_s",
           "must be above 0");

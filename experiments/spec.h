@@ -70,6 +70,9 @@ struct RunSpec {
     std::string emulator = "auto";              // "auto", "netem", "tap"
     std::string congestion_control = "system";  // "system": the kernel's default; recorded by name
     double peer_deadline_s = 30;
+    // A link that probes find out of bounds: "stop" before training, or "flag": train, for what
+    // does not hang on time. Either way the record calls the run invalid, with the figures.
+    std::string out_of_bounds = "stop";
   } net;
 
   struct Eval {

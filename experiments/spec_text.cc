@@ -45,6 +45,7 @@ void PrintNet(Printer& p, const RunSpec::Net& net) {
   p.Key("emulator", net.emulator);
   p.Key("congestion_control", net.congestion_control);
   p.Key("peer_deadline_s", net.peer_deadline_s);
+  p.Key("out_of_bounds", net.out_of_bounds);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
+  netem/wake_control.cc
   LIBS longhaul::netem LABELS root TIMEOUT 900)
 
 # The same suite on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here

@@ -63,16 +63,15 @@ TEST_F(Faults, InterruptEndsWithinTwoSeconds) {
 }
 
 TEST_F(Faults, ResumedRunRepeatsTheBitsOfAnUninterruptedOne) {
-  const std::vector<std::string> sets = {"train.steps=40", "checkpoint.every_steps=5"};
+  const std::vector<std::string> sets = {"train.steps=400", "checkpoint.every_steps=5"};
   std::vector<std::string> named = Arguments(sets);
   named.insert(named.end(), {"--arm", "whole"});
   const CommandResult whole = RunLonghaul(named);
   ASSERT_EQ(whole.exit_status, 0) << whole.output;
-  const pid_t pid =
-      StartLonghaul(Arguments({"train.steps=40", "checkpoint.every_steps=5"}), output_file());
+  const pid_t pid = StartLonghaul(Arguments(sets), output_file());
   ASSERT_TRUE(Eventually([&] { return Trains(); }));
   kill(pid, SIGKILL);
-  WaitFor(pid, output_file());
+  ASSERT_EQ(WaitFor(pid, output_file()).signal, SIGKILL) << "it had ended before it was killed";
   std::vector<std::string> again = Arguments(sets);
   again.push_back("--resume");
   const CommandResult resumed = RunLonghaul(again);
