@@ -1,4 +1,4 @@
-#include "experiments/campaign_analysis.h"
+#include "experiments/estimates/campaign_analysis.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/step_time_summary.h"
+#include "experiments/estimates/step_time_summary.h"
 #include "tests/experiments/specs.h"
 #include "tests/experiments/synthetic_record.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/campaign.h"
+#include "experiments/spec/campaign.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

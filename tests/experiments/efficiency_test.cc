@@ -1,4 +1,4 @@
-#include "experiments/efficiency.h"
+#include "experiments/estimates/efficiency.h"
 
 #include <cmath>
 #include <random>

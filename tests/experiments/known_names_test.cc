@@ -1,4 +1,4 @@
-#include "experiments/known_names.h"
+#include "experiments/spec/known_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

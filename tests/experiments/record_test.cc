@@ -1,4 +1,4 @@
-#include "experiments/record.h"
+#include "experiments/record/record.h"
 
 #include <signal.h>
 #include <sys/wait.h>

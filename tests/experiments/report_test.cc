@@ -1,4 +1,4 @@
-#include "experiments/report.h"
+#include "experiments/report/report.h"
 
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "experiments/html.h"
-#include "experiments/plots.h"
+#include "experiments/report/html.h"
+#include "experiments/report/plots.h"
 #include "tests/experiments/synthetic_record.h"
 
 namespace longhaul {

@@ -1,4 +1,4 @@
-#include "experiments/spec.h"
+#include "experiments/spec/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

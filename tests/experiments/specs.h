@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/spec.h"
+#include "experiments/spec/spec.h"
 
 namespace longhaul {
 

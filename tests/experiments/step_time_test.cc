@@ -1,4 +1,4 @@
-#include "experiments/step_time.h"
+#include "experiments/estimates/step_time.h"
 
 #include <cmath>
 #include <limits>

@@ -1,10 +1,10 @@
-#include "experiments/student_t.h"
+#include "experiments/estimates/student_t.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "experiments/forecast.h"
+#include "experiments/estimates/forecast.h"
 
 namespace longhaul {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "experiments/step_time.h"
+#include "experiments/estimates/step_time.h"
 #include "tests/experiments/specs.h"
 
 namespace longhaul {

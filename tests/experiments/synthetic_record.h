@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "experiments/campaign.h"
-#include "experiments/record.h"
+#include "experiments/record/record.h"
+#include "experiments/spec/campaign.h"
 
 namespace longhaul {
 

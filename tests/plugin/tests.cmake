@@ -20,17 +20,8 @@ foreach(target plugin_ucx_test plugin_ucx_namespace_test)
   add_dependencies(${target} plugin_ucx_peer)
 endforeach()
 
-# Hostile bytes against the parsers: clang and -DLONGHAUL_FUZZERS=ON.
-if(LONGHAUL_FUZZERS)
-  add_executable(plugin_packet_fuzz plugin/packet_fuzz.cc)
-  target_link_libraries(plugin_packet_fuzz PRIVATE longhaul_flags longhaul::plugin_core
-    longhaul::compressors)
-  target_compile_options(plugin_packet_fuzz PRIVATE -fsanitize=fuzzer)
-  target_link_options(plugin_packet_fuzz PRIVATE -fsanitize=fuzzer)
-  add_test(NAME plugin_packet_fuzz
-    COMMAND plugin_packet_fuzz -max_total_time=20 -max_len=4096 -rss_limit_mb=1024)
-  set_tests_properties(plugin_packet_fuzz PROPERTIES LABELS cpu TIMEOUT 120)
-endif()
+# Hostile bytes against the parsers.
+longhaul_fuzzer(plugin/packet_fuzz.cc LIBS longhaul::plugin_core longhaul::compressors)
 
 # Deadlines in real time: nothing else of ours beside them.
 set_tests_properties(plugin_faults_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)

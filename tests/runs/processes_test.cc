@@ -10,10 +10,10 @@
 #include <cmath>
 #include <thread>
 
-#include "experiments/compare_runs.h"
-#include "experiments/event_stream.h"
-#include "experiments/phase_gate.h"
-#include "experiments/wire_bytes.h"
+#include "experiments/run/compare_runs.h"
+#include "experiments/run/wire_bytes.h"
+#include "experiments/train/event_stream.h"
+#include "experiments/train/phase_gate.h"
 #include "tests/runs/command_line.h"
 
 namespace longhaul {
