@@ -12,6 +12,7 @@
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "netem/emulator.h"
+#include "netem/host_names.h"
 #include "netem/probe.h"
 
 namespace longhaul {
@@ -130,6 +131,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
                          spec.net.congestion_control == "system" ? "" : spec.net.congestion_control,
                      .seed = static_cast<uint64_t>(spec.seed)});
   if (!emulator.ok()) return emulator.status();
+  if (absl::Status s = NameNodes(*topology); !s.ok()) return s;
   const auto fact = [&](const char* key, const std::string& value) {
     sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
   };
