@@ -67,7 +67,8 @@ if ! cmp -s scripts/versions.env "$stamp"; then
     fail "'python3 -m venv .venv' failed: is the venv module of $(command -v python3) there?"
   # pip's own settings (index, proxy, find-links) apply; docs/install.md says how to get the small
   # CPU build of torch.
-  .venv/bin/python -m pip install --quiet "torch==$TORCH_VERSION" "numpy==$NUMPY_VERSION" \
+  # --no-compile: Python compiles what it imports, which is far less than all of torch.
+  .venv/bin/python -m pip install --quiet --no-compile "torch==$TORCH_VERSION" "numpy==$NUMPY_VERSION" \
     "matplotlib==$MATPLOTLIB_VERSION" || fail "pip could not install torch $TORCH_VERSION and
 matplotlib $MATPLOTLIB_VERSION into .venv; or name a Python that has torch: make TORCH_PYTHON=..."
   cp scripts/versions.env "$stamp"
