@@ -93,6 +93,12 @@ Lateness TapLoop::lateness() {
   return copy;
 }
 
+absl::Duration TapLoop::cpu_time() {
+  timespec used{};
+  Call([&](TapNetwork&) { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used); });
+  return absl::DurationFromTimespec(used);
+}
+
 absl::Status TapLoop::health() {
   absl::Status copy;
   Call([&](TapNetwork&) { copy = health_; });

@@ -12,18 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "netem/emulator.h"
 #include "netem/frame_pool.h"
 #include "netem/posix.h"
 #include "netem/tap_network.h"
 
 namespace longhaul {
-
-// How far behind its own schedule the emulator delivered. A late frame is a wrong link.
-struct Lateness {
-  int64_t frames = 0;       // delivered (a TSO frame counts once)
-  int64_t late_frames = 0;  // more than 1 ms late
-  absl::Duration max;
-};
 
 // One thread that moves frames between TAP devices as a TapNetwork says. It sleeps in epoll until a
 // frame comes or falls due, never spins; SCHED_FIFO where that is allowed.
@@ -41,6 +35,7 @@ class TapLoop {
   int tap_fd(int node) const { return taps_[node].get(); }
   std::string_view scheduling() const { return scheduling_; }
   Lateness lateness();
+  absl::Duration cpu_time();
   absl::Status health();  // the first error; the port it came from is no longer served
 
  private:

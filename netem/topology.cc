@@ -30,6 +30,28 @@ absl::Status CheckTime(const std::string& where, absl::Duration time) {
                              std::string(absl::FormatDuration(time))));
 }
 
+absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth>& queue) {
+  if (!queue) return absl::OkStatus();
+  const bool whole = queue->unit != QueueDepth::Unit::kPackets || queue->amount >= 1;
+  if (std::isfinite(queue->amount) && queue->amount > 0 && whole) return absl::OkStatus();
+  return Invalid(fmt::format("{}: queue is {}: want at least one packet", where, queue->amount));
+}
+
+absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
+  if (!path.burst_loss) return absl::OkStatus();
+  const BurstLoss& b = *path.burst_loss;
+  for (double p : {b.to_bad, b.to_good, b.loss_bad, b.loss_good}) {
+    if (!(p >= 0 && p <= 1)) {
+      return Invalid(fmt::format("{}: burst loss: {} is no probability in [0, 1]", where, p));
+    }
+  }
+  if (path.loss_prob != 0) {
+    return Invalid(where + ": loss and burst loss are both given; want one of them");
+  }
+  if (MeanLoss(path) >= 1) return Invalid(where + ": burst loss: every packet would be lost");
+  return absl::OkStatus();
+}
+
 absl::Status CheckNode(const NodeSpec& node, int index, std::set<std::string>& names) {
   const std::string where = fmt::format("node {} '{}'", index, node.name);
   if (node.name.empty() || node.name.size() > kMaxNameBytes) {
@@ -47,6 +69,7 @@ absl::Status CheckNode(const NodeSpec& node, int index, std::set<std::string>& n
   if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
   if (!node.access) return absl::OkStatus();
   if (auto s = CheckRate(where + ": access.up", node.access->up); !s.ok()) return s;
+  if (auto s = CheckQueue(where + ": access", node.access->queue); !s.ok()) return s;
   return CheckRate(where + ": access.down", node.access->down);
 }
 
@@ -74,7 +97,8 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
   }
-  return absl::OkStatus();
+  if (auto s = CheckQueue(where, path.queue); !s.ok()) return s;
+  return CheckBurstLoss(where, path);
 }
 
 }  // namespace
@@ -103,11 +127,38 @@ absl::Status Validate(const Topology& topology) {
   return absl::OkStatus();
 }
 
+absl::Status ValidatePath(const Topology& topology, const PathSpec& path) {
+  return CheckPath(topology, path);
+}
+
+double MeanLoss(const PathSpec& path) {
+  if (!path.burst_loss) return path.loss_prob;
+  const BurstLoss& b = *path.burst_loss;
+  const double turns = b.to_bad + b.to_good;
+  const double bad = turns > 0 ? b.to_bad / turns : 0;  // share of packets that meet the bad state
+  return bad * b.loss_bad + (1 - bad) * b.loss_good;
+}
+
 const PathSpec* FindPath(const Topology& topology, int from, int to) {
   for (const PathSpec& path : topology.paths) {
     if (path.from == from && path.to == to) return &path;
   }
   return nullptr;
+}
+
+absl::Status NoPath(int from, int to) {
+  return absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
+}
+
+absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path) {
+  if (auto s = ValidatePath(topology, path); !s.ok()) return s;
+  Topology changed = topology;
+  for (PathSpec& old : changed.paths) {
+    if (old.from != path.from || old.to != path.to) continue;
+    old = path;
+    return changed;
+  }
+  return NoPath(path.from, path.to);
 }
 
 absl::Duration NominalRtt(const Topology& topology, const PathSpec& path) {

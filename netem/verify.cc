@@ -85,7 +85,7 @@ class Verification {
     const auto rate = NominalRate(topology_, path);
     if (!rate || !errors_[i].ok()) return;
     const bool both_ways = FindPath(topology_, path.to, path.from) != nullptr;
-    const bool tcp = both_ways && path.loss_prob == 0 &&
+    const bool tcp = both_ways && MeanLoss(path) == 0 &&
                      RampTime(topology_, path, *rate) <= options_.rate_warm_up;
     auto sample = absl::StatusOr<RateSample>(absl::UnknownError("not run"));
     if (tcp) {
@@ -164,7 +164,7 @@ class Verification {
     if (rtt.sent == 0) return "";
     const PathSpec& path = *paths_[i];
     const PathSpec* back = FindPath(topology_, path.to, path.from);
-    const bool lossless = path.loss_prob == 0 && back->loss_prob == 0;
+    const bool lossless = MeanLoss(path) == 0 && MeanLoss(*back) == 0;
     if (rtt.received == 0 || (lossless && rtt.received < rtt.sent)) {
       return fmt::format("{} of {} echoes came back", rtt.received, rtt.sent);
     }
@@ -185,7 +185,7 @@ class Verification {
     const auto& access = topology_.nodes[path.from].access;
     const bool uplink_is_least = access && access->up <= *NominalRate(topology_, path);
     const double offered = uplink_is_least ? 1 : kUdpOverload;
-    return std::min(1.0, offered * (1 - path.loss_prob));
+    return std::min(1.0, offered * (1 - MeanLoss(path)));
   }
 
   std::string RateComplaint(size_t i) const {

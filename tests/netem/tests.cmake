@@ -4,6 +4,8 @@ longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
   LIBS longhaul::netem LABELS root TIMEOUT 900)
 
@@ -15,5 +17,5 @@ set_tests_properties(netem_guest_acceptance PROPERTIES LABELS guest TIMEOUT 900
   SKIP_RETURN_CODE 77)
 
 # Measurements of time: nothing else of ours beside them.
-set_tests_properties(netem_verify_test netem_acceptance_test netem_guest_acceptance PROPERTIES
+set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_guest_acceptance PROPERTIES
   RUN_SERIAL ON)
