@@ -1,4 +1,5 @@
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
