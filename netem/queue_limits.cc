@@ -47,7 +47,7 @@ int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, i
 
 int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate) {
   absl::Duration rtt = absl::ZeroDuration();
-  double depth_bdp = 0;  // paths with a queue in other words have none: no rate is theirs
+  double depth_bdp = 0;
   for (const PathSpec& path : topology.paths) {
     if (path.from != node && path.to != node) continue;
     rtt = std::max(rtt, NominalRtt(topology, path));

@@ -12,7 +12,9 @@
 
 #include "netem/rtt_matrix.h"
 
+// Header-only, without exceptions: the shared library of the distribution throws.
 #define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 namespace longhaul {
