@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
                                                            const EmulatorOptions& options) {
   std::vector<NetNamespace> nodes;
   std::vector<Fd> taps;
+  std::vector<std::string> names;
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     auto node = NetNamespace::Create(topology.nodes[i].name);
     if (!node.ok()) return node.status();
@@ -110,8 +112,10 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
     }
     nodes.push_back(*std::move(node));
     taps.push_back(std::move(tap));
+    names.push_back(topology.nodes[i].name);
   }
-  auto loop = TapLoop::Start(std::move(taps), TapNetwork(topology, options.seed), topology.mtu);
+  auto loop = TapLoop::Start(std::move(taps), std::move(names), TapNetwork(topology, options.seed),
+                             topology.mtu);
   if (!loop.ok()) return loop.status();
   return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
 }

@@ -24,9 +24,10 @@ namespace longhaul {
 // The constructor's thread owns it; only Call() reaches the network.
 class TapLoop {
  public:
-  // Port i of `taps` is node i's. Returns once the thread runs.
-  static absl::StatusOr<std::unique_ptr<TapLoop>> Start(std::vector<Fd> taps, TapNetwork network,
-                                                        int mtu);
+  // Port i of `taps` is node i's, called `names[i]` in messages. Returns once the thread runs.
+  static absl::StatusOr<std::unique_ptr<TapLoop>> Start(std::vector<Fd> taps,
+                                                        std::vector<std::string> names,
+                                                        TapNetwork network, int mtu);
   ~TapLoop();
 
   // Runs `work` on the loop's thread between two frames and waits for it.
@@ -39,7 +40,7 @@ class TapLoop {
   absl::Status health();  // the first error; the port it came from is no longer served
 
  private:
-  TapLoop(std::vector<Fd> taps, TapNetwork network, int mtu);
+  TapLoop(std::vector<Fd> taps, std::vector<std::string> names, TapNetwork network, int mtu);
   void Main();
   void MakeRealTime();
   void Serve();
@@ -51,6 +52,7 @@ class TapLoop {
   void RunCalls();
 
   std::vector<Fd> taps_;
+  std::vector<std::string> names_;
   TapNetwork network_;  // the loop's thread only, while it runs
   FramePool pool_;
   std::unique_ptr<std::byte[]> spare_tail_;

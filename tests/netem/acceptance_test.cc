@@ -265,6 +265,77 @@ TEST_P(OnEmulator, ForeignSourceAndUnknownPairAreDroppedAndCounted) {
   });
 }
 
+TEST_P(OnEmulator, BurstLossAndJitterAreNominal) {
+  Topology topology = Pair("same-country");
+  topology.paths[0].burst_loss = BurstLoss{.to_bad = 0.01, .to_good = 0.25};
+  topology.paths[1].rate.reset();  // a rate absorbs jitter
+  topology.paths[1].jitter = absl::Milliseconds(2);
+  WithEmulator(GetParam(), topology, [](const Emulator& emulator) {
+    constexpr int64_t kCount = 50'000;
+    const double nominal = MeanLoss(emulator.topology().paths[0]);
+    ExpectInBounds([&] {
+      auto arrived = SendDatagrams(emulator, 0, 1, kCount, Mbit(150));
+      EXPECT_TRUE(arrived.ok()) << arrived.status();
+      // Losses come in bursts of 4: as many independent draws fewer, with a variance of their own.
+      const double error = std::sqrt(2 * 4 * nominal / kCount);
+      return Near("burst loss", nominal, 1 - static_cast<double>(*arrived) / kCount, 3 * error);
+    });
+    ExpectInBounds([&] {
+      auto rtt = ProbeRtt(emulator, 1, 0, /*count=*/400, absl::Milliseconds(5));
+      EXPECT_TRUE(rtt.ok()) << rtt.status();
+      // Of a normal distribution with 2 ms, the largest of some 380 draws is at +5.8 on average.
+      return Judge("jitter, max - median, ms", 5.8,
+                   absl::ToDoubleMilliseconds(rtt->max - rtt->median), 3.8, InGuest() ? 30 : 9);
+    });
+  });
+}
+
+TEST_P(OnEmulator, FiguresChangeWhileTrafficFlows) {
+  WithEmulator(GetParam(), Pair("worst-case"), [](Emulator& emulator) {
+    PathSpec path = emulator.topology().paths[0];
+    path.delay = absl::Milliseconds(20);
+    path.rate = Mbit(40);
+    ASSERT_TRUE(emulator.ChangePath(path).ok());
+    EXPECT_EQ(emulator.topology().paths[0].delay, absl::Milliseconds(20));
+    ExpectInBounds([&] { return RttInBounds(emulator, 0, 1); });
+    ExpectInBounds([&] { return RateInBounds(emulator, 0, 1, "cubic", RateShare(), RateShare()); });
+    path.rate = Mbit(0);
+    EXPECT_EQ(emulator.ChangePath(path).code(), absl::StatusCode::kInvalidArgument);
+    path.rate = Mbit(1);
+    path.to = 0;
+    EXPECT_FALSE(emulator.ChangePath(path).ok());
+  });
+}
+
+TEST_P(OnEmulator, OutageLosesWhatArrivesAndNothingElse) {
+  WithEmulator(GetParam(), Pair("continental-us"), [](Emulator& emulator) {
+    const auto received = [&] {
+      return ProbeRtt(emulator, 0, 1, 5, absl::Milliseconds(5))->received;
+    };
+    EXPECT_EQ(received(), 5);
+    ASSERT_TRUE(emulator.SetCarrier(0, 1, Carrier::kDown).ok());
+    EXPECT_EQ(received(), 0);
+    ASSERT_TRUE(emulator.SetCarrier(0, 1, Carrier::kUp).ok());
+    EXPECT_EQ(received(), 5);
+    // Began while the request was in the delay line: it goes on.
+    std::thread outage([&] {
+      absl::SleepFor(absl::Milliseconds(15));
+      EXPECT_TRUE(emulator.SetCarrier(0, 1, Carrier::kDown).ok());
+    });
+    EXPECT_EQ(ProbeRtt(emulator, 0, 1, 1, absl::Milliseconds(1))->received, 1);
+    outage.join();
+    EXPECT_FALSE(emulator.SetCarrier(0, 0, Carrier::kDown).ok());
+  });
+}
+
+TEST_P(OnEmulator, JumboFramesReachTheirOwnGoodput) {
+  Topology topology = Pair("same-country");
+  topology.mtu = 9000;
+  WithEmulator(GetParam(), topology, [](const Emulator& emulator) {
+    ExpectInBounds([&] { return RateInBounds(emulator, 0, 1, "cubic", RateShare(), RateShare()); });
+  });
+}
+
 TEST_P(OnEmulator, BusyProcessorsDoNotMoveTheTail) {
   if (InGuest()) GTEST_SKIP() << "the guest has one CPU: a tail says nothing there";
   WithEmulator(GetParam(), Pair("regional"), [](const Emulator& emulator) {

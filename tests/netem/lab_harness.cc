@@ -40,7 +40,7 @@ std::string WhyNot(EmulatorKind kind) {
 }
 
 void WithEmulator(EmulatorKind kind, const Topology& topology,
-                  const std::function<void(const Emulator&)>& body) {
+                  const std::function<void(Emulator&)>& body) {
   if (const std::string why = WhyNot(kind); !why.empty()) GTEST_SKIP() << why;
   RunInLab([&] {
     auto emulator = BuildEmulator(kind, topology);
