@@ -72,7 +72,8 @@ class Codec {
 
   // x: [rows, cols] f32, bf16 or f16, finite. Writes one frame and returns its bytes. On error
   // nothing beyond `frame` is touched and `state` is unchanged.
-  // InvalidArgument: empty x, NaN or Inf in x, `frame` too short, state missing or of another shape.
+  // InvalidArgument: empty x, NaN or Inf in x, `frame` too short, state missing or of another
+  // shape.
   virtual absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                         std::span<std::byte> frame) const = 0;
 

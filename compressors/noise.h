@@ -21,7 +21,8 @@ enum class NoisePurpose : uint32_t {
 // 9B00DBD8.
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// The word of element i under `key`: output word i & 3 at counter (i>>2 low, i>>2 high, purpose, 0).
+// The word of element i under `key`: output word i & 3 at counter (i>>2 low, i>>2 high, purpose,
+// 0).
 uint32_t NoiseWord(uint64_t key, NoisePurpose purpose, uint64_t i);
 
 // Uniform in [0, 1) with 24 bits.

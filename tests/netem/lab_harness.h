@@ -11,6 +11,9 @@ namespace longhaul {
 // the test fails with one line. A lab that cannot be made skips the test with the reason.
 void RunInLab(const std::function<void()>& body);
 
+// For a body inside a lab: ends the test as skipped, for this reason, once the body returns.
+void SkipFromLab(const std::string& why);
+
 // Why this machine cannot run this emulator; "" when it can.
 std::string WhyNot(EmulatorKind kind);
 

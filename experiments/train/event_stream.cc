@@ -1,4 +1,4 @@
-#include "experiments/event_stream.h"
+#include "experiments/train/event_stream.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -31,6 +31,17 @@ void FdEventSink::Emit(const nlohmann::json& event) {
     }
     written += n;
   }
+}
+
+void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failure) {
+  if (failed_) return;
+  failed_ = true;
+  Emit({{"event", "failed"},
+        {"rank", rank},
+        {"step", step},
+        {"diverged", absl::IsOutOfRange(failure)},
+        {"invalid", absl::IsAborted(failure)},
+        {"message", std::string(failure.message()).substr(0, 2000)}});
 }
 
 absl::StatusOr<bool> EventReader::Fill() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,7 @@ namespace longhaul {
 //   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, ...
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
 //   evaluation  codec ("on", "off"), loss, tokens, se
-//   failed      rank?, step?, message                   (the run cannot go on)
+//   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
 //   exited      rank, status | signal                   (a worker process ended)
 //   finished    rank                                    (this rank did all it should)
 class EventSink {
@@ -37,10 +38,15 @@ class FdEventSink : public EventSink {
  public:
   explicit FdEventSink(int fd) : fd_(fd) {}
   void Emit(const nlohmann::json& event) override;
+  // Emits "failed" for the first failure of this process and nothing for those it drags along.
+  // `rank` -1: not a rank's failure; `step`: finished steps. OutOfRange: diverged; Aborted:
+  // invalid, the links were out of bounds.
+  void EmitFailure(int rank, int64_t step, const absl::Status& failure);
   const absl::Status& status() const { return status_; }
 
  private:
   const int fd_;
+  bool failed_ = false;
   absl::Status status_;
 };
 

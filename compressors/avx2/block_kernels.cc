@@ -1,0 +1,14 @@
+#include "compressors/block_kernels.h"
+
+#include "compressors/avx2/lanes.h"
+#include "compressors/lane_kernels.h"
+
+namespace longhaul {
+
+const BlockKernelTable& Avx2BlockKernels() {
+  static constexpr BlockKernelTable table =
+      MakeBlockKernels<Avx2Lanes>(std::make_index_sequence<kBlockSchemes.size()>());
+  return table;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,208 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compressors/block_scheme.h"
+
+namespace longhaul {
+
+// Eight lanes of AVX2 + F16C; what each function means is said in lane_kernels.h.
+struct Avx2Lanes {
+  static constexpr int kWidth = 8;
+  using F = __m256;
+  using U = __m256i;
+
+  template <DType kType>
+  LONGHAUL_INLINE static F Load(const std::byte* p) {
+    if constexpr (kType == DType::kF32) {
+      return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+    } else {
+      const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+      if constexpr (kType == DType::kF16) return _mm256_cvtph_ps(h);
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+    }
+  }
+
+  template <DType kType>
+  LONGHAUL_INLINE static void Store(F x, std::byte* p) {
+    if constexpr (kType == DType::kF32) {
+      _mm256_storeu_ps(reinterpret_cast<float*>(p), x);
+    } else {
+      __m128i h;
+      if constexpr (kType == DType::kF16) {
+        // Operand order: min and max return their second operand when one is NaN.
+        x = _mm256_min_ps(Splat(65504.0f), _mm256_max_ps(Splat(-65504.0f), x));
+        h = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+      } else {
+        const U r = Bf16Bits(_mm256_castps_si256(x));
+        h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+      }
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(p), h);
+    }
+  }
+
+  LONGHAUL_INLINE static F Splat(float x) { return _mm256_set1_ps(x); }
+  LONGHAUL_INLINE static F Add(F a, F b) { return _mm256_add_ps(a, b); }
+  LONGHAUL_INLINE static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  LONGHAUL_INLINE static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  LONGHAUL_INLINE static F Min(F a, F b) { return _mm256_min_ps(a, b); }
+  LONGHAUL_INLINE static F Max(F a, F b) { return _mm256_max_ps(a, b); }
+  LONGHAUL_INLINE static U Round(F x) { return _mm256_cvtps_epi32(x); }
+  LONGHAUL_INLINE static F ToFloat(U code, int offset) {
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(offset)));
+  }
+  LONGHAUL_INLINE static U Abs(F x) {
+    return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(kAbsMask));
+  }
+  LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm256_max_epi32(a, b); }
+
+  LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xB1));
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
+  }
+  LONGHAUL_INLINE static float MinAcross(F x) {
+    __m128 m = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+  }
+  LONGHAUL_INLINE static float MaxFloatAcross(F x) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+  }
+
+  // One butterfly stage inside a vector: `swapped` holds the partners, `minus` flips the signs of
+  // the lanes that get a - b.
+  LONGHAUL_INLINE static F Butterfly(F x, F swapped, F minus) {
+    return Add(swapped, _mm256_xor_ps(x, minus));
+  }
+  LONGHAUL_INLINE static void Hadamard64(F* v) {
+    const F odd = _mm256_setr_ps(0, -0.0f, 0, -0.0f, 0, -0.0f, 0, -0.0f);
+    const F upper2 = _mm256_setr_ps(0, 0, -0.0f, -0.0f, 0, 0, -0.0f, -0.0f);
+    const F upper4 = _mm256_setr_ps(0, 0, 0, 0, -0.0f, -0.0f, -0.0f, -0.0f);
+    for (int i = 0; i < 8; ++i) {
+      v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0xB1), odd);
+      v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0x4E), upper2);
+      v[i] = Butterfly(v[i], _mm256_permute2f128_ps(v[i], v[i], 1), upper4);
+    }
+    for (int h = 1; h < 8; h *= 2) {
+      for (int i = 0; i < 8; ++i) {
+        if (i & h) continue;
+        const F a = v[i], b = v[i + h];
+        v[i] = Add(a, b);
+        v[i + h] = Sub(a, b);
+      }
+    }
+    for (int i = 0; i < 8; ++i) v[i] = Mul(v[i], Splat(0.125f));
+  }
+
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
+    const U first = Bytes<kScheme>(q), second = Bytes<kScheme>(q + 4);  // codes 0..31, 32..63
+    constexpr int k = kScheme.bits;
+    if constexpr (k == 8) {
+      StoreWhole(first, out);
+      StoreWhole(second, out + 32);
+    } else if constexpr (k == 4) {
+      const U nibbles = _mm256_packus_epi16(Pairs<k>(first), Pairs<k>(second));
+      StoreWhole(_mm256_permute4x64_epi64(nibbles, 0xD8), out);
+    } else {
+      StoreEights<k>(Eights<k>(first), out);
+      StoreEights<k>(Eights<k>(second), out + 4 * k);
+    }
+  }
+
+  // Eight codes from k bytes. Reads up to 6 bytes beyond.
+  template <int k>
+  LONGHAUL_INLINE static U LoadCodes(const std::byte* p) {
+    if constexpr (k == 8) {
+      return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    } else if constexpr (k == 4) {
+      int word;
+      __builtin_memcpy(&word, p, 4);
+      const U shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+      return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(word), shifts),
+                              _mm256_set1_epi32(15));
+    } else {
+      long long word;
+      __builtin_memcpy(&word, p, 8);
+      // Each lane gets the two bytes in which its code lies, then shifts.
+      const U bytes = _mm256_shuffle_epi8(
+          _mm256_set1_epi64x(word), _mm256_setr_epi32(At<k>(0), At<k>(1), At<k>(2), At<k>(3),
+                                                      At<k>(4), At<k>(5), At<k>(6), At<k>(7)));
+      const U shifts = _mm256_setr_epi32(0, k % 8, 2 * k % 8, 3 * k % 8, 4 * k % 8, 5 * k % 8,
+                                         6 * k % 8, 7 * k % 8);
+      return _mm256_and_si256(_mm256_srlv_epi32(bytes, shifts), _mm256_set1_epi32((1 << k) - 1));
+    }
+  }
+
+ private:
+  // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
+  template <int k>
+  static constexpr int At(int j) {
+    return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
+  }
+
+  LONGHAUL_INLINE static void StoreWhole(U x, std::byte* p) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+
+  // As F32ToBf16Clamped.
+  LONGHAUL_INLINE static U Bf16Bits(U u) {
+    const U abs = _mm256_and_si256(u, _mm256_set1_epi32(kAbsMask));
+    const U top = _mm256_min_epi32(abs, _mm256_set1_epi32(0x7F7F0000));
+    const U even = _mm256_and_si256(_mm256_srli_epi32(top, 16), _mm256_set1_epi32(1));
+    const U rounded = _mm256_srli_epi32(
+        _mm256_add_epi32(_mm256_add_epi32(top, _mm256_set1_epi32(0x7FFF)), even), 16);
+    const U high = _mm256_srli_epi32(u, 16);
+    const U sign = _mm256_and_si256(high, _mm256_set1_epi32(0x8000));
+    const U nan = _mm256_cmpgt_epi32(abs, _mm256_set1_epi32(kInfBits));
+    return _mm256_blendv_epi8(_mm256_or_si256(rounded, sign),
+                              _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
+  }
+
+  // Four vectors of 8 -> 32 codes as bytes, in order.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static U Bytes(const U* q) {
+    const U low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
+    U codes;
+    if constexpr (kScheme.grid == Grid::kSymmetric) {
+      const U top = _mm256_set1_epi8(static_cast<char>(Levels(kScheme)));
+      const U bottom = _mm256_set1_epi8(static_cast<char>(-Levels(kScheme)));
+      codes = _mm256_packs_epi16(low, high);
+      codes = _mm256_max_epi8(_mm256_min_epi8(codes, top), bottom);
+      codes = _mm256_add_epi8(codes, _mm256_set1_epi8(static_cast<char>(CodeOffset(kScheme))));
+    } else {
+      codes = _mm256_min_epu8(_mm256_packus_epi16(low, high),
+                              _mm256_set1_epi8(static_cast<char>(Levels(kScheme))));
+    }
+    return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  }
+  // 32 codes -> 16 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.
+  template <int k>
+  LONGHAUL_INLINE static U Pairs(U codes) {
+    return _mm256_maddubs_epi16(_mm256_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
+  }
+  // 32 codes -> 4 words of 8k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Eights(U codes) {
+    const U fours = _mm256_madd_epi16(Pairs<k>(codes), _mm256_set1_epi32(1 | 1 << (2 * k + 16)));
+    const U low = _mm256_and_si256(fours, _mm256_set1_epi64x(0xFFFFFFFF));
+    return _mm256_or_si256(low, _mm256_slli_epi64(_mm256_srli_epi64(fours, 32), 4 * k));
+  }
+  template <int k>
+  LONGHAUL_INLINE static void StoreEights(U words, std::byte* out) {
+    const __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
+    const long long w[4] = {_mm_cvtsi128_si64(low), _mm_extract_epi64(low, 1),
+                            _mm_cvtsi128_si64(high), _mm_extract_epi64(high, 1)};
+    for (int i = 0; i < 4; ++i) __builtin_memcpy(out + i * k, &w[i], 8);
+  }
+};
+
+}  // namespace longhaul

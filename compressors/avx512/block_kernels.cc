@@ -1,0 +1,14 @@
+#include "compressors/block_kernels.h"
+
+#include "compressors/avx512/lanes.h"
+#include "compressors/lane_kernels.h"
+
+namespace longhaul {
+
+const BlockKernelTable& Avx512BlockKernels() {
+  static constexpr BlockKernelTable table =
+      MakeBlockKernels<Avx512Lanes>(std::make_index_sequence<kBlockSchemes.size()>());
+  return table;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,187 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compressors/block_scheme.h"
+
+namespace longhaul {
+
+// Sixteen lanes of AVX-512 F, BW, DQ, VL; what each function means is said in lane_kernels.h.
+struct Avx512Lanes {
+  static constexpr int kWidth = 16;
+  using F = __m512;
+  using U = __m512i;
+
+  template <DType kType>
+  LONGHAUL_INLINE static F Load(const std::byte* p) {
+    if constexpr (kType == DType::kF32) {
+      return _mm512_loadu_ps(p);
+    } else {
+      const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+      if constexpr (kType == DType::kF16) return _mm512_cvtph_ps(h);
+      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+    }
+  }
+
+  template <DType kType>
+  LONGHAUL_INLINE static void Store(F x, std::byte* p) {
+    if constexpr (kType == DType::kF32) {
+      _mm512_storeu_ps(p, x);
+    } else {
+      __m256i h;
+      if constexpr (kType == DType::kF16) {
+        // Operand order: min and max return their second operand when one is NaN.
+        x = _mm512_min_ps(Splat(65504.0f), _mm512_max_ps(Splat(-65504.0f), x));
+        h = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+      } else {
+        h = _mm512_cvtepi32_epi16(Bf16Bits(_mm512_castps_si512(x)));
+      }
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), h);
+    }
+  }
+
+  LONGHAUL_INLINE static F Splat(float x) { return _mm512_set1_ps(x); }
+  LONGHAUL_INLINE static F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  LONGHAUL_INLINE static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  LONGHAUL_INLINE static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  LONGHAUL_INLINE static F Min(F a, F b) { return _mm512_min_ps(a, b); }
+  LONGHAUL_INLINE static F Max(F a, F b) { return _mm512_max_ps(a, b); }
+  LONGHAUL_INLINE static U Round(F x) { return _mm512_cvtps_epi32(x); }
+  LONGHAUL_INLINE static F ToFloat(U code, int offset) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(offset)));
+  }
+  LONGHAUL_INLINE static U Abs(F x) {
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(kAbsMask));
+  }
+  LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm512_max_epi32(a, b); }
+  LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
+    return static_cast<uint32_t>(_mm512_reduce_max_epi32(x));
+  }
+  LONGHAUL_INLINE static float MinAcross(F x) { return _mm512_reduce_min_ps(x); }
+  LONGHAUL_INLINE static float MaxFloatAcross(F x) { return _mm512_reduce_max_ps(x); }
+
+  // One butterfly stage inside a vector: `swapped` holds the partners, the lanes of `minus` get
+  // a - b.
+  template <int kMinus>
+  LONGHAUL_INLINE static F Butterfly(F x, F swapped) {
+    const U flip = _mm512_maskz_set1_epi32(static_cast<__mmask16>(kMinus), INT32_MIN);
+    return Add(swapped, _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), flip)));
+  }
+  LONGHAUL_INLINE static void Hadamard64(F* v) {
+    for (int i = 0; i < 4; ++i) {
+      v[i] = Butterfly<0xAAAA>(v[i], _mm512_permute_ps(v[i], 0xB1));
+      v[i] = Butterfly<0xCCCC>(v[i], _mm512_permute_ps(v[i], 0x4E));
+      v[i] = Butterfly<0xF0F0>(v[i], _mm512_shuffle_f32x4(v[i], v[i], 0xB1));
+      v[i] = Butterfly<0xFF00>(v[i], _mm512_shuffle_f32x4(v[i], v[i], 0x4E));
+    }
+    for (int h = 1; h < 4; h *= 2) {
+      for (int i = 0; i < 4; ++i) {
+        if (i & h) continue;
+        const F a = v[i], b = v[i + h];
+        v[i] = Add(a, b);
+        v[i + h] = Sub(a, b);
+      }
+    }
+    for (int i = 0; i < 4; ++i) v[i] = Mul(v[i], Splat(0.125f));
+  }
+
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
+    const U codes = Bytes<kScheme>(q);
+    constexpr int k = kScheme.bits;
+    if constexpr (k == 8) {
+      _mm512_storeu_si512(out, codes);
+    } else if constexpr (k == 4) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi16_epi8(Pairs<k>(codes)));
+    } else {
+      const U words = Eights<k>(codes);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 0), out);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
+    }
+  }
+
+  // Sixteen codes from 2k bytes. Reads up to 12 bytes beyond.
+  template <int k>
+  LONGHAUL_INLINE static U LoadCodes(const std::byte* p) {
+    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    if constexpr (k == 8) {
+      return _mm512_cvtepu8_epi32(packed);
+    } else {
+      // Each lane gets the two bytes in which its code lies, then shifts.
+      const U at = _mm512_setr_epi32(At<k>(0), At<k>(1), At<k>(2), At<k>(3), At<k>(4), At<k>(5),
+                                     At<k>(6), At<k>(7), At<k>(8), At<k>(9), At<k>(10), At<k>(11),
+                                     At<k>(12), At<k>(13), At<k>(14), At<k>(15));
+      const U shifts = _mm512_setr_epi32(0, k % 8, 2 * k % 8, 3 * k % 8, 4 * k % 8, 5 * k % 8,
+                                         6 * k % 8, 7 * k % 8, 0, k % 8, 2 * k % 8, 3 * k % 8,
+                                         4 * k % 8, 5 * k % 8, 6 * k % 8, 7 * k % 8);
+      const U bytes = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(packed), at);
+      return _mm512_and_si512(_mm512_srlv_epi32(bytes, shifts), _mm512_set1_epi32((1 << k) - 1));
+    }
+  }
+
+ private:
+  // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
+  template <int k>
+  static constexpr int At(int j) {
+    return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
+  }
+
+  // As F32ToBf16Clamped.
+  LONGHAUL_INLINE static U Bf16Bits(U u) {
+    const U abs = _mm512_and_si512(u, _mm512_set1_epi32(kAbsMask));
+    const U top = _mm512_min_epi32(abs, _mm512_set1_epi32(0x7F7F0000));
+    const U even = _mm512_and_si512(_mm512_srli_epi32(top, 16), _mm512_set1_epi32(1));
+    const U rounded = _mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(top, _mm512_set1_epi32(0x7FFF)), even), 16);
+    const U high = _mm512_srli_epi32(u, 16);
+    const U sign = _mm512_and_si512(high, _mm512_set1_epi32(0x8000));
+    const __mmask16 nan = _mm512_cmpgt_epi32_mask(abs, _mm512_set1_epi32(kInfBits));
+    return _mm512_mask_or_epi32(_mm512_or_si512(rounded, sign), nan, high, _mm512_set1_epi32(0x40));
+  }
+
+  // Four vectors of 16 -> 64 codes as bytes, in order.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static U Bytes(const U* q) {
+    const U low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
+    U codes;
+    if constexpr (kScheme.grid == Grid::kSymmetric) {
+      const U top = _mm512_set1_epi8(static_cast<char>(Levels(kScheme)));
+      const U bottom = _mm512_set1_epi8(static_cast<char>(-Levels(kScheme)));
+      codes = _mm512_packs_epi16(low, high);
+      codes = _mm512_max_epi8(_mm512_min_epi8(codes, top), bottom);
+      codes = _mm512_add_epi8(codes, _mm512_set1_epi8(static_cast<char>(CodeOffset(kScheme))));
+    } else {
+      codes = _mm512_min_epu8(_mm512_packus_epi16(low, high),
+                              _mm512_set1_epi8(static_cast<char>(Levels(kScheme))));
+    }
+    // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
+  }
+  // 64 codes -> 32 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.
+  template <int k>
+  LONGHAUL_INLINE static U Pairs(U codes) {
+    return _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
+  }
+  // 64 codes -> 8 words of 8k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Eights(U codes) {
+    const U fours = _mm512_madd_epi16(Pairs<k>(codes), _mm512_set1_epi32(1 | 1 << (2 * k + 16)));
+    const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
+    return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
+  }
+  template <int k>
+  LONGHAUL_INLINE static void StoreTwo(__m128i words, std::byte* out) {
+    const long long w[2] = {_mm_cvtsi128_si64(words), _mm_extract_epi64(words, 1)};
+    __builtin_memcpy(out, &w[0], 8);
+    __builtin_memcpy(out + k, &w[1], 8);
+  }
+};
+
+}  // namespace longhaul

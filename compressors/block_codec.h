@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "compressors/block_scheme.h"
+#include "compressors/codec.h"
+#include "compressors/isa.h"
+
+namespace longhaul {
+
+// The codec of one block scheme. Blocks of 64 run along the last dimension; a row ends with a short
+// block with metadata of its own, never padded and never rotated.
+//
+// Payload, each section 8-byte aligned, blocks in row order:
+//   scales   [blocks] bf16
+//   zeros    [blocks] bf16, affine grids only
+//   codes    full block: 8 k bytes, short block of c: ceil(c k / 8) bytes; bit_pack.h's bit string
+std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, BlockScheme scheme,
+                                           Isa isa);
+
+}  // namespace longhaul

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace longhaul {
+
+// CRC32C (Castagnoli, reflected polynomial 0x82F63B78, init and xor-out all ones).
+// "123456789" -> 0xE3069283. Uses the SSE4.2 instruction where the CPU has it, tables otherwise.
+//
+// `crc` continues an earlier call: Crc32c(b, Crc32c(a)) is the CRC of a followed by b.
+uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
+
+// The two implementations, for tests; both equal Crc32c bit for bit.
+uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc = 0);
+uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc = 0);
+bool Crc32cSse42Supported();
+
+}  // namespace longhaul

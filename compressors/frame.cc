@@ -1,0 +1,101 @@
+#include "compressors/frame.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "compressors/crc32c.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::array<char, 4> kMagic = {'L', 'H', 'C', '1'};
+constexpr size_t kFlagsAt = 10;
+constexpr size_t kCrcAt = 56;
+
+template <typename T>
+void Put(std::span<std::byte> frame, size_t at, T value) {
+  std::memcpy(frame.data() + at, &value, sizeof(T));
+}
+
+template <typename T>
+T Get(std::span<const std::byte> frame, size_t at) {
+  T value;
+  std::memcpy(&value, frame.data() + at, sizeof(T));
+  return value;
+}
+
+// CRC of the whole frame, its own field read as zero.
+uint32_t CrcOf(std::span<const std::byte> frame) {
+  std::array<std::byte, kFrameHeaderBytes> header;
+  std::memcpy(header.data(), frame.data(), header.size());
+  Put<uint32_t>(header, kCrcAt, 0);
+  return Crc32c(frame.subspan(kFrameHeaderBytes), Crc32c(header));
+}
+
+}  // namespace
+
+void SealFrame(const FrameHeader& h, std::span<std::byte> frame) {
+  Put(frame, 0, kMagic);
+  Put(frame, 4, h.codec);
+  Put(frame, 6, h.value_codec);
+  Put(frame, 8, h.version);
+  Put(frame, 9, h.dtype);
+  Put(frame, kFlagsAt, h.flags);
+  Put(frame, 12, h.block);
+  Put(frame, 16, h.param0);
+  Put(frame, 20, h.param1);
+  Put(frame, 24, h.shape.rows);
+  Put(frame, 32, h.shape.cols);
+  Put(frame, 40, h.seed);
+  Put(frame, 48, h.payload_bytes);
+  Put<uint32_t>(frame, 60, 0);
+  Put(frame, kCrcAt, CrcOf(frame));
+}
+
+absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
+  if (frame.size() < kFrameHeaderBytes) {
+    return absl::DataLossError(
+        fmt::format("frame: {} bytes, the header alone has {}", frame.size(), kFrameHeaderBytes));
+  }
+  if (Get<std::array<char, 4>>(frame, 0) != kMagic) {
+    return absl::DataLossError("frame: does not start with LHC1");
+  }
+  FrameHeader h;
+  h.payload_bytes = Get<uint64_t>(frame, 48);
+  if (h.payload_bytes != frame.size() - kFrameHeaderBytes) {
+    return absl::DataLossError(fmt::format("frame: {} payload bytes announced, {} present",
+                                           h.payload_bytes, frame.size() - kFrameHeaderBytes));
+  }
+  const uint32_t crc = Get<uint32_t>(frame, kCrcAt);
+  if (const uint32_t want = CrcOf(frame); crc != want) {
+    return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
+  }
+  h.codec = Get<uint16_t>(frame, 4);
+  h.value_codec = Get<uint16_t>(frame, 6);
+  h.version = Get<uint8_t>(frame, 8);
+  const uint8_t dtype = Get<uint8_t>(frame, 9);
+  h.flags = Get<uint16_t>(frame, kFlagsAt);
+  h.block = Get<uint32_t>(frame, 12);
+  h.param0 = Get<uint32_t>(frame, 16);
+  h.param1 = Get<uint32_t>(frame, 20);
+  h.shape = {Get<uint64_t>(frame, 24), Get<uint64_t>(frame, 32)};
+  h.seed = Get<uint64_t>(frame, 40);
+  if (dtype > static_cast<uint8_t>(DType::kF16) || Get<uint32_t>(frame, 60) != 0) {
+    return absl::DataLossError(fmt::format("frame: dtype {} or a reserved field unknown", dtype));
+  }
+  h.dtype = static_cast<DType>(dtype);
+  return h;
+}
+
+void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {
+  Put<uint16_t>(frame, kFlagsAt, Get<uint16_t>(frame, kFlagsAt) | flags);
+  Put(frame, kCrcAt, CrcOf(frame));
+}
+
+uint16_t PeekCodecId(std::span<const std::byte> frame) {
+  return frame.size() < kFrameHeaderBytes ? 0 : Get<uint16_t>(frame, 4);
+}
+
+}  // namespace longhaul

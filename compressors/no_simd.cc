@@ -1,0 +1,17 @@
+// Processors without our vector kernels: isa.cc never offers them, the names lead to the reference.
+#include "compressors/block_kernels.h"
+#include "compressors/convert.h"
+#include "compressors/crc32c.h"
+
+namespace longhaul {
+
+const BlockKernelTable& Avx2BlockKernels() { return ScalarBlockKernels(); }
+const BlockKernelTable& Avx512BlockKernels() { return ScalarBlockKernels(); }
+const ConvertTable& Avx2Converters() { return ScalarConverters(); }
+const ConvertTable& Avx512Converters() { return ScalarConverters(); }
+uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {
+  return Crc32cTable(bytes, crc);
+}
+bool Crc32cSse42Supported() { return false; }
+
+}  // namespace longhaul

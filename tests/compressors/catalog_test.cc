@@ -1,0 +1,115 @@
+// Names and ids, and frames that are well formed but lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "compressors/frame.h"
+#include "tests/compressors/tensors.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Catalog, UnknownNamesListTheKnownOnesNearestFirst) {
+  for (const char* name : {"int4-b46", "INT4-B64", "", "int4-b64+eff", "+ef", "int4-b64+ef+ef"}) {
+    const auto codec = MakeCodec(name);
+    ASSERT_TRUE(absl::IsNotFound(codec.status())) << name;
+    for (const std::string& known : CodecNames()) {
+      EXPECT_THAT(std::string(codec.status().message()), HasSubstr(known));
+    }
+  }
+  EXPECT_THAT(std::string(MakeCodec("int4-b46").status().message()),
+              HasSubstr("nearest first: int4-b64,"));
+}
+
+TEST(Catalog, IdsAreFixedForEver) {
+  const std::map<std::string, uint16_t> ids = {
+      {"none", 0x01},        {"bf16", 0x02},         {"fp16", 0x03},        {"int8-b64", 0x20},
+      {"int4-b64", 0x30},    {"int4-b64-h64", 0x31}, {"minmax2-b64", 0x42}, {"minmax3-b64", 0x43},
+      {"minmax4-b64", 0x44}, {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46}, {"minmax7-b64", 0x47},
+      {"minmax8-b64", 0x48}};
+  std::set<uint16_t> seen;
+  for (const std::string& name : CodecNames()) {
+    ASSERT_TRUE(ids.contains(name)) << name;
+    EXPECT_EQ((*MakeCodec(name))->id(), ids.at(name));
+    EXPECT_TRUE(seen.insert(ids.at(name)).second);
+  }
+}
+
+TEST(Catalog, AnInstructionSetThatTheCpuLacksIsFailedPrecondition) {
+  for (Isa isa : AllIsas()) {
+    const auto codec = MakeCodec("int4-b64", isa);
+    EXPECT_EQ(codec.ok(), IsaSupported(isa));
+    EXPECT_TRUE(codec.ok() || absl::IsFailedPrecondition(codec.status())) << codec.status();
+  }
+  EXPECT_TRUE(IsaSupported(BestIsa()));
+}
+
+// The golden bytes of one small frame: the header of the specification, field by field.
+TEST(Frame, HeaderBytesAreThoseOfTheSpecification) {
+  const std::vector<float> values = {7, -7, 1, 0, -2};
+  const auto frame =
+      *EncodeToFrame(**MakeCodec("int4-b64"), OwnedTensor(values, {1, 5}).view(), /*seed=*/99);
+  // Scale 1.0 is bf16 3F80; codes q + 8: 15 1 9 8 6.
+  const std::vector<uint8_t> want = {
+      'L', 'H', 'C', '1', 0x30, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0, 0,  // to block
+      4,   0,   0,   0,   0,    0, 0, 0, 1, 0, 0, 0, 0,  0, 0, 0,  // params, rows
+      5,   0,   0,   0,   0,    0, 0, 0, 0, 0, 0, 0, 0,  0, 0, 0,  // cols, seed
+      11,  0,   0,   0,   0,    0, 0, 0};                          // payload bytes
+  ASSERT_EQ(frame.size(), 64u + 11);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(static_cast<uint8_t>(frame[i]), want[i]) << i;
+  for (size_t i = 60; i < 64; ++i) EXPECT_EQ(static_cast<uint8_t>(frame[i]), 0) << i;
+  const std::vector<uint8_t> payload = {0x80, 0x3F, 0, 0, 0, 0, 0, 0, 0x1F, 0x89, 0x06};
+  for (size_t i = 0; i < 11; ++i) EXPECT_EQ(static_cast<uint8_t>(frame[64 + i]), payload[i]) << i;
+}
+
+class LyingFrame : public testing::Test {
+ protected:
+  // The frame of a small tensor with its header changed and the CRC right again.
+  template <typename Change>
+  absl::Status DecodeWith(Change change) {
+    const Shape shape = {2, 70};
+    auto frame = *EncodeToFrame(**MakeCodec("minmax4-b64"),
+                                OwnedTensor(Draw(Distribution::kGaussian, 140, 1), shape).view());
+    FrameHeader header = *ParseFrame(frame);
+    change(header, frame);
+    header.payload_bytes = frame.size() - kFrameHeaderBytes;
+    SealFrame(header, frame);
+    OwnedTensor x(shape, DType::kF32);
+    const absl::Status named =
+        (*MakeCodec("minmax4-b64"))->Decode(frame, nullptr, x.mutable_view());
+    if (header.codec != 0x44) return DecodeFrame(frame, x.mutable_view());
+    EXPECT_EQ(DecodeFrame(frame, x.mutable_view()), named);
+    return named;
+  }
+};
+using Bytes = std::vector<std::byte>;
+
+TEST_F(LyingFrame, FieldsThatDoNotBelongToTheCodecAreDataLoss) {
+  EXPECT_TRUE(DecodeWith([](FrameHeader&, Bytes&) {}).ok());
+  EXPECT_TRUE(DecodeWith([](FrameHeader& h, Bytes&) { h.flags = kFlagErrorFeedback; }).ok());
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader& h, Bytes&) { h.version = 2; })));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader& h, Bytes&) { h.flags = 0x8000; })));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader& h, Bytes&) { h.block = 32; })));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader& h, Bytes&) { h.param0 = 3; })));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader& h, Bytes&) { h.codec = 0x7777; })));
+  EXPECT_TRUE(absl::IsDataLoss(DecodeWith([](FrameHeader&, Bytes& frame) { frame.resize(100); })));
+  EXPECT_TRUE(absl::IsDataLoss(
+      DecodeWith([](FrameHeader& h, Bytes&) { h.dtype = static_cast<DType>(3); })));
+}
+
+TEST_F(LyingFrame, ScalesThatAreNotFiniteAreDataLoss) {
+  for (size_t at : {64, 64 + 2, 64 + 6, 72, 72 + 6}) {  // s and z of full and short blocks
+    for (uint16_t bad : {0x7F80, 0xFF80, 0x7FC0}) {
+      EXPECT_TRUE(absl::IsDataLoss(DecodeWith([&](FrameHeader&, Bytes& f) {
+        std::memcpy(f.data() + at, &bad, 2);
+      }))) << at;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,285 @@
+// What every codec of the catalogue promises (compressors/codec.h), checked for each by its name. A
+// new entry is tested with no edit here, but for its row in kCatalogueBits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "compressors/frame.h"
+#include "tests/compressors/tensors.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kSizes[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 1'000'003};
+constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+// Bits per element of an fp32 tensor without the frame header, as codecs.md states them.
+const std::map<std::string, double> kCatalogueBits = {
+    {"none", 32},         {"bf16", 16},           {"fp16", 16},         {"int8-b64", 8.25},
+    {"int4-b64", 4.25},   {"int4-b64-h64", 4.25}, {"minmax2-b64", 2.5}, {"minmax3-b64", 3.5},
+    {"minmax4-b64", 4.5}, {"minmax5-b64", 5.5},   {"minmax6-b64", 6.5}, {"minmax7-b64", 7.5},
+    {"minmax8-b64", 8.5},
+};
+
+class CodecContract : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto made = MakeCodec(GetParam());
+    ASSERT_TRUE(made.ok()) << made.status();
+    codec_ = *made;
+  }
+  // The frame of x, which must encode.
+  std::vector<std::byte> Encode(ConstTensor x, uint64_t seed = 1) {
+    auto frame = EncodeToFrame(*codec_, x, seed);
+    EXPECT_TRUE(frame.ok()) << frame.status();
+    return frame.ok() ? *frame : std::vector<std::byte>(kFrameHeaderBytes);
+  }
+  std::vector<float> Decode(std::span<const std::byte> frame, Shape shape,
+                            DType dtype = DType::kF32) {
+    OwnedTensor y(shape, dtype);
+    const auto state = codec_->NewState(shape);
+    const absl::Status s = codec_->Decode(frame, state.get(), y.mutable_view());
+    EXPECT_TRUE(s.ok()) << s;
+    return y.floats();
+  }
+  std::shared_ptr<const Codec> codec_;
+};
+
+TEST_P(CodecContract, NameAndIdAreThoseOfTheCatalogue) {
+  EXPECT_EQ(codec_->name(), GetParam());
+  const auto frame = Encode(OwnedTensor({1, 2, 3}, {1, 3}).view());
+  const auto header = ParseFrame(frame);
+  ASSERT_TRUE(header.ok());
+  EXPECT_EQ(header->codec, codec_->id());
+  EXPECT_EQ(header->shape, (Shape{1, 3}));
+}
+
+TEST_P(CodecContract, EverySizeAndDTypeRoundTripsWithinItsBits) {
+  for (size_t n : kSizes) {
+    const std::vector<float> values = Draw(Distribution::kGaussian, n, 7);
+    for (DType from : kDTypes) {
+      const OwnedTensor x(values, {1, n}, from);
+      const auto frame = Encode(x.view());
+      ASSERT_LE(frame.size(), codec_->MaxFrameBytes(x.shape, from));
+      for (DType to : kDTypes) {
+        if (n > 5000 && to != from) continue;
+        const double nmse = Nmse(x.floats(), Decode(frame, x.shape, to));
+        ASSERT_LT(nmse, 1.0) << n << " elements";  // better than sending nothing
+      }
+    }
+  }
+}
+
+TEST_P(CodecContract, MeasuredBitsAreThoseOfTheTable) {
+  const auto row = kCatalogueBits.find(GetParam().substr(0, GetParam().find('+')));
+  ASSERT_NE(row, kCatalogueBits.end()) << "add the codec's bits to kCatalogueBits";
+  for (size_t n : {size_t{64}, size_t{4096}, size_t{1'000'003}}) {
+    const OwnedTensor x(Draw(Distribution::kGaussian, n, 7), {1, n});
+    const double payload_bits = 8.0 * static_cast<double>(Encode(x.view()).size() - 64);
+    // Sections start 8-byte aligned (at most two gaps), and the last block may be short.
+    EXPECT_LE(payload_bits, row->second * static_cast<double>(n) + 2 * 7 * 8 + 40) << n;
+    EXPECT_GE(payload_bits, row->second * static_cast<double>(n)) << n;
+  }
+}
+
+TEST_P(CodecContract, RowsHaveBlocksOfTheirOwn) {
+  for (Shape shape : {Shape{3, 65}, Shape{7, 1}, Shape{5, 63}, Shape{2, 640}, Shape{33, 130}}) {
+    const OwnedTensor x(Draw(Distribution::kStudentT4, shape.elements(), 3), shape);
+    const auto frame = Encode(x.view());
+    ASSERT_LE(frame.size(), codec_->MaxFrameBytes(shape, DType::kF32));
+    const std::vector<float> all = Decode(frame, shape);
+    for (size_t r = 0; r < shape.rows; ++r) {
+      const Shape one = {1, shape.cols};
+      const ConstTensor row = {x.bytes.data() + 4 * r * shape.cols, DType::kF32, one};
+      const std::vector<float> alone = Decode(Encode(row), one);
+      for (size_t c = 0; c < shape.cols; ++c) ASSERT_EQ(all[r * shape.cols + c], alone[c]);
+    }
+  }
+}
+
+TEST_P(CodecContract, ZerosAndConstantsSurvive) {
+  for (size_t n : {1, 64, 100, 4097}) {
+    for (float value : {0.0f, -0.0f}) {
+      for (float y :
+           Decode(Encode(OwnedTensor(std::vector<float>(n, value), {1, n}).view()), {1, n})) {
+        ASSERT_EQ(y, 0.0f);
+      }
+    }
+    for (float value : {1.0f, -3.14159f, 1e-20f, 1e30f}) {
+      const OwnedTensor x(std::vector<float>(n, value), {1, n});
+      if (GetParam().starts_with("fp16") && std::fabs(value) != 1 && std::fabs(value) > 4) continue;
+      for (float y : Decode(Encode(x.view()), {1, n})) {
+        if (GetParam().starts_with("fp16") && std::fabs(value) < 1e-9f) {
+          ASSERT_EQ(y, 0.0f);
+        } else {
+          ASSERT_NEAR(y, value, std::fabs(value) * 0.01) << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
+  const size_t n = 130;
+  for (float scale : {1e-45f, 1e-40f, 1.2e-38f, 1e-37f, 1e38f, 3.4e38f}) {
+    std::vector<float> values = Draw(Distribution::kGaussian, n, 5);
+    for (float& v : values) v = scale * std::fmin(1.0f, std::fmax(-1.0f, v));
+    const auto frame = EncodeToFrame(*codec_, OwnedTensor(values, {1, n}).view());
+    if (!frame.ok() && scale >= 1e38f) {  // a range or a rotation beyond fp32 is told, not sent
+      EXPECT_TRUE(absl::IsInvalidArgument(frame.status())) << frame.status();
+      continue;
+    }
+    ASSERT_TRUE(frame.ok()) << scale << frame.status();
+    for (float y : Decode(*frame, {1, n})) ASSERT_TRUE(std::isfinite(y)) << scale;
+  }
+  const OwnedTensor constant(std::vector<float>(63, 1e38f), {1, 63});  // short: never rotated
+  for (float y : Decode(Encode(constant.view()), {1, 63})) {
+    ASSERT_NEAR(y, GetParam().starts_with("fp16") ? 65504.0f : 1e38f, 1e36f);
+  }
+}
+
+TEST_P(CodecContract, NaNAndInfAreRejectedWhereverTheyStand) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (float bad : {std::nanf(""), kInf, -kInf}) {
+    for (size_t n : {1, 63, 64, 200}) {
+      for (size_t at : {size_t{0}, n / 2, n - 1}) {
+        for (DType dtype : kDTypes) {
+          OwnedTensor x(Draw(Distribution::kGaussian, n, 5), {1, n}, dtype);
+          // By bits, because StoreElement clamps Inf in the 16-bit types.
+          const uint32_t bits = __builtin_bit_cast(uint32_t, bad);
+          const uint16_t half = static_cast<uint16_t>(
+              dtype == DType::kBF16 ? bits >> 16
+                                    : (bits >> 16 & 0x8000) | 0x7C00 | (std::isnan(bad) ? 1 : 0));
+          if (dtype == DType::kF32) std::memcpy(x.bytes.data() + 4 * at, &bits, 4);
+          if (dtype != DType::kF32) std::memcpy(x.bytes.data() + 2 * at, &half, 2);
+          const auto frame = EncodeToFrame(*codec_, x.view());
+          ASSERT_TRUE(absl::IsInvalidArgument(frame.status())) << frame.status();
+          ASSERT_THAT(std::string(frame.status().message()), HasSubstr("NaN"));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CodecContract, SameSeedGivesSameBytes) {
+  const OwnedTensor x(Draw(Distribution::kLaplace, 5000, 2), {1, 5000});
+  EXPECT_EQ(Encode(x.view(), 9), Encode(x.view(), 9));
+}
+
+TEST_P(CodecContract, SixteenBitSourcesGiveThePayloadOfTheirFp32Widening) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    const OwnedTensor narrow(Draw(Distribution::kStudentT4, 4100, 2), {2, 2050}, dtype);
+    const OwnedTensor wide(narrow.floats(), narrow.shape);
+    const auto a = Encode(narrow.view()), b = Encode(wide.view());
+    if (GetParam() == "none") {  // sends the source's own bytes instead
+      ASSERT_EQ(a.size(), 64 + narrow.bytes.size());
+      EXPECT_EQ(std::memcmp(a.data() + 64, narrow.bytes.data(), narrow.bytes.size()), 0);
+      continue;
+    }
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(std::memcmp(a.data() + 64, b.data() + 64, a.size() - 64), 0);
+  }
+}
+
+TEST_P(CodecContract, DecodeIntoSixteenBitsIsTheRoundedFp32Decode) {
+  const Shape shape = {1, 1000};
+  const auto frame = Encode(OwnedTensor(Draw(Distribution::kOutlier, 1000, 2), shape).view());
+  const std::vector<float> wide = Decode(frame, shape);
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(Decode(frame, shape, dtype), OwnedTensor(wide, shape, dtype).floats());
+  }
+}
+
+TEST_P(CodecContract, DecodeFrameFindsTheCodecByItself) {
+  const Shape shape = {3, 100};
+  const auto frame = Encode(OwnedTensor(Draw(Distribution::kGaussian, 300, 2), shape).view());
+  OwnedTensor y(shape, DType::kF32);
+  ASSERT_TRUE(DecodeFrame(frame, y.mutable_view()).ok());
+  EXPECT_EQ(y.floats(), Decode(frame, shape));
+}
+
+TEST_P(CodecContract, EveryTruncationIsDataLoss) {
+  const Shape shape = {2, 100};
+  const auto frame = Encode(OwnedTensor(Draw(Distribution::kGaussian, 200, 2), shape).view());
+  OwnedTensor y(shape, DType::kF32);
+  for (size_t n = 0; n < frame.size(); ++n) {
+    const std::vector<std::byte> cut(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(n));
+    ASSERT_TRUE(absl::IsDataLoss(codec_->Decode(cut, nullptr, y.mutable_view()))) << n;
+  }
+  std::vector<std::byte> longer = frame;
+  longer.push_back(std::byte{0});
+  EXPECT_TRUE(absl::IsDataLoss(codec_->Decode(longer, nullptr, y.mutable_view())));
+}
+
+TEST_P(CodecContract, EveryFlippedByteIsDataLoss) {
+  const Shape shape = {2, 100};
+  auto frame = Encode(OwnedTensor(Draw(Distribution::kGaussian, 200, 2), shape).view());
+  OwnedTensor y(shape, DType::kF32);
+  for (size_t i = 0; i < frame.size(); ++i) {
+    for (int flip : {0x01, 0x80, 0xFF}) {
+      frame[i] ^= static_cast<std::byte>(flip);
+      ASSERT_TRUE(absl::IsDataLoss(codec_->Decode(frame, nullptr, y.mutable_view()))) << i;
+      ASSERT_TRUE(absl::IsDataLoss(DecodeFrame(frame, y.mutable_view()))) << i;
+      frame[i] ^= static_cast<std::byte>(flip);
+    }
+  }
+}
+
+TEST_P(CodecContract, ForeignFramesAreInvalidArgument) {
+  const Shape shape = {2, 100};
+  const OwnedTensor x(Draw(Distribution::kGaussian, 200, 2), shape);
+  OwnedTensor other({1, 200}, DType::kF32);  // as many elements, another shape
+  const absl::Status s = codec_->Decode(Encode(x.view()), nullptr, other.mutable_view());
+  EXPECT_TRUE(absl::IsInvalidArgument(s)) << s;
+  EXPECT_THAT(std::string(s.message()), HasSubstr("[2, 100]"));
+  const auto foreign = *MakeCodec(codec_->id() == 0x30 ? "int8-b64" : "int4-b64");
+  OwnedTensor y(shape, DType::kF32);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      codec_->Decode(*EncodeToFrame(*foreign, x.view()), nullptr, y.mutable_view())));
+}
+
+TEST_P(CodecContract, BadArgumentsAreRefusedAndTouchNothing) {
+  const OwnedTensor x(Draw(Distribution::kGaussian, 100, 2), {1, 100});
+  std::vector<std::byte> room(Encode(x.view()).size() - 1, std::byte{0x5A});
+  const auto untouched = room;
+  auto state = codec_->NewState(x.shape);
+  EXPECT_TRUE(absl::IsInvalidArgument(codec_->Encode(x.view(), 1, state.get(), room).status()));
+  EXPECT_EQ(room, untouched);
+  for (Shape shape : {Shape{0, 5}, Shape{5, 0}, Shape{uint64_t{1} << 40, uint64_t{1} << 40}}) {
+    const ConstTensor none = {x.bytes.data(), DType::kF32, shape};
+    std::vector<std::byte> frame(1000);
+    EXPECT_TRUE(absl::IsInvalidArgument(codec_->Encode(none, 1, nullptr, frame).status()));
+  }
+}
+
+TEST_P(CodecContract, UnalignedBuffersWork) {
+  const Shape shape = {3, 77};
+  const OwnedTensor x(Draw(Distribution::kGaussian, shape.elements(), 2), shape);
+  const auto frame = Encode(x.view());
+  std::vector<std::byte> shifted(frame.size() + 1), values(x.bytes.size() + 1);
+  std::memcpy(values.data() + 1, x.bytes.data(), x.bytes.size());
+  auto state = codec_->NewState(shape);
+  const ConstTensor odd = {values.data() + 1, DType::kF32, shape};
+  ASSERT_TRUE(codec_->Encode(odd, 1, state.get(), std::span(shifted).subspan(1)).ok());
+  EXPECT_EQ(std::memcmp(shifted.data() + 1, frame.data(), frame.size()), 0);
+  const auto out = std::span(shifted).subspan(1);
+  ASSERT_TRUE(codec_->Decode(out, nullptr, {values.data() + 1, DType::kF32, shape}).ok());
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names = CodecNames();
+  for (const char* name : {"none+ef", "int8-b64+ef", "int4-b64-h64+ef", "minmax2-b64+ef95"}) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Catalog, CodecContract, testing::ValuesIn(Names()),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace longhaul

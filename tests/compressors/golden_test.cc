@@ -1,0 +1,171 @@
+// Published vectors and closed forms of the ground layer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "compressors/bit_pack.h"
+#include "compressors/crc32c.h"
+#include "compressors/hadamard.h"
+#include "compressors/noise.h"
+#include "compressors/small_floats.h"
+
+namespace longhaul {
+namespace {
+
+std::span<const std::byte> Bytes(std::string_view s) { return std::as_bytes(std::span(s)); }
+
+TEST(Crc32c, CheckValueOfThePolynomial) {
+  EXPECT_EQ(Crc32c(Bytes("123456789")), 0xE3069283u);
+  EXPECT_EQ(Crc32cTable(Bytes("123456789")), 0xE3069283u);
+  EXPECT_EQ(Crc32c(Bytes("")), 0u);
+  // RFC 3720, B.4: 32 zeros, 32 times 0xFF, 0..31.
+  std::vector<std::byte> v(32, std::byte{0});
+  EXPECT_EQ(Crc32c(v), 0x8A9136AAu);
+  v.assign(32, std::byte{0xFF});
+  EXPECT_EQ(Crc32c(v), 0x62A8AB43u);
+  for (int i = 0; i < 32; ++i) v[i] = static_cast<std::byte>(i);
+  EXPECT_EQ(Crc32c(v), 0x46DD794Eu);
+}
+
+TEST(Crc32c, TableAndInstructionAgreeAtEveryLengthAndOffset) {
+  if (!Crc32cSse42Supported()) GTEST_SKIP() << "this CPU has no SSE4.2";
+  std::mt19937 rng(1);
+  std::vector<std::byte> v(20000);
+  for (auto& b : v) b = static_cast<std::byte>(rng());
+  for (size_t n = 0; n < 40; ++n) {
+    for (size_t at = 0; at < 9; ++at) {
+      const auto part = std::span<const std::byte>(v).subspan(at, n);
+      ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n << " bytes at " << at;
+    }
+  }
+  for (size_t n : {1023, 1024, 3071, 3072, 3073, 6144, 9217, 19991}) {
+    const auto part = std::span<const std::byte>(v).subspan(3, n);
+    ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n;
+    ASSERT_EQ(Crc32cSse42(part.subspan(n / 3), Crc32cTable(part.first(n / 3))), Crc32cTable(part));
+  }
+}
+
+TEST(Philox, KnownAnswers) {
+  using W = std::array<uint32_t, 4>;
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}), (W{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
+  // The two other vectors of Random123's kat_vectors file.
+  const uint32_t f = 0xFFFFFFFF;
+  EXPECT_EQ(Philox4x32({f, f, f, f}, {f, f}), (W{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
+  EXPECT_EQ(Philox4x32({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, {0xA4093822, 0x299F31D0}),
+            (W{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
+}
+
+TEST(Noise, ElementsReadTheStreamInOrderAndPurposesDiffer) {
+  EXPECT_EQ(NoiseWord(0, NoisePurpose::kRounding, 0), 0x6627E8D5u);
+  EXPECT_EQ(NoiseWord(0, NoisePurpose::kRounding, 3), 0x9B00DBD8u);
+  const uint64_t key = 0x299F31D0A4093822, i = (uint64_t{5} << 34) + 6;
+  EXPECT_EQ(NoiseWord(key, NoisePurpose::kSampling, i),
+            Philox4x32({1, 5, 3, 0}, {0xA4093822, 0x299F31D0})[2]);
+  EXPECT_NE(NoiseWord(key, NoisePurpose::kRounding, i), NoiseWord(key, NoisePurpose::kSampling, i));
+}
+
+TEST(Noise, UniformStaysBelowOneAndHasMeanHalf) {
+  double sum = 0, sum2 = 0;
+  const int n = 100000;
+  for (int i = 0; i < n; ++i) {
+    const float u = NoiseUniform(7, NoisePurpose::kRounding, i);
+    ASSERT_GE(u, 0.0f);
+    ASSERT_LT(u, 1.0f);
+    sum += u;
+    sum2 += double{u} * u;
+  }
+  EXPECT_NEAR(sum / n, 0.5, 5 * std::sqrt(1.0 / 12 / n));
+  EXPECT_NEAR(sum2 / n, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / n));
+}
+
+TEST(Noise, FoldSeedOfOneToSix) {
+  EXPECT_EQ(FoldSeed({1, 2, 3, 4, 5, 6}), 0xBC41F02C18EC2017u);
+  EXPECT_EQ(SplitMix64(0), 0xE220A8397B1DCDAFu);  // first output of the published generator
+  EXPECT_NE(FoldSeed({1, 2}), FoldSeed({2, 1}));
+}
+
+TEST(Hadamard, IsSylvestersMatrixByPopcount) {
+  for (size_t n : {1, 2, 32, 64}) {
+    for (size_t column = 0; column < n; ++column) {
+      std::vector<float> x(n, 0.0f);
+      x[column] = 1;
+      Hadamard(x);
+      for (size_t i = 0; i < n; ++i) {
+        const float sign = (__builtin_popcountll(i & column) & 1) ? -1.0f : 1.0f;
+        ASSERT_EQ(x[i], sign * (1.0f / std::sqrt(static_cast<float>(n)))) << n;
+      }
+    }
+  }
+}
+
+TEST(BitPack, CodeJTakesBitsFromJK) {
+  std::mt19937 rng(3);
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (size_t n : {1, 7, 8, 63, 64}) {
+      std::vector<uint8_t> codes(n), back(n);
+      for (auto& c : codes) c = static_cast<uint8_t>(rng() & ((1 << bits) - 1));
+      std::vector<std::byte> packed(PackedBytes(n, bits));
+      PackBits(codes, bits, packed);
+      for (size_t j = 0; j < n; ++j) {
+        for (int b = 0; b < bits; ++b) {
+          const size_t at = j * bits + b;
+          ASSERT_EQ(static_cast<int>(packed[at / 8]) >> (at % 8) & 1, codes[j] >> b & 1);
+        }
+      }
+      UnpackBits(packed, bits, back);
+      ASSERT_EQ(back, codes);
+    }
+  }
+}
+
+TEST(SmallFloats, EveryCodeRoundTripsAndRoundsToNearestEven) {
+  for (uint32_t h = 0; h < 0x7C00; ++h) {  // finite fp16, both signs
+    const float x = F16ToF32(static_cast<uint16_t>(h));
+    ASSERT_EQ(x, std::ldexp(static_cast<float>((h & 0x3FF) | (h >> 10 ? 0x400 : 0)),
+                            std::max<int>(h >> 10, 1) - 25));
+    ASSERT_EQ(F32ToF16Clamped(x), h);
+    ASSERT_EQ(F32ToF16Clamped(-x), h | 0x8000);
+    if (h == 0x7BFF) break;
+    const float tie = (x + F16ToF32(static_cast<uint16_t>(h + 1))) / 2;  // exact in fp32
+    ASSERT_EQ(F32ToF16Clamped(tie), (h + 1) & ~1u);
+    ASSERT_EQ(F32ToF16Clamped(std::nextafter(tie, 1e9f)), h + 1);
+    ASSERT_EQ(F32ToF16Clamped(std::nextafter(tie, 0.0f)), h);
+  }
+  for (uint32_t h = 0; h < 0x7F7F; ++h) {  // finite bf16
+    const float x = Bf16ToF32(static_cast<uint16_t>(h));
+    const float tie = FromBits((h << 16) + 0x8000);
+    ASSERT_EQ(F32ToBf16(x), h);
+    ASSERT_EQ(F32ToBf16(tie), (h + 1) & ~1u);
+    ASSERT_EQ(F32ToBf16Clamped(-tie), ((h + 1) & ~1u) | 0x8000);
+    ASSERT_EQ(F32ToBf16(FromBits((h << 16) + 0x8001)), h + 1);
+    ASSERT_EQ(F32ToBf16(FromBits((h << 16) + 0x7FFF)), h);
+  }
+}
+
+TEST(SmallFloats, EdgesOfTheRange) {
+  EXPECT_EQ(F32ToF16Clamped(65504.0f), 0x7BFF);
+  EXPECT_EQ(F32ToF16Clamped(1e38f), 0x7BFF);
+  EXPECT_EQ(F32ToF16Clamped(-INFINITY), 0xFBFF);
+  EXPECT_EQ(F32ToF16Clamped(0x1p-25f), 0);           // tie with zero
+  EXPECT_EQ(F32ToF16Clamped(0x1.000002p-25f), 1);    // just above it
+  EXPECT_EQ(F32ToF16Clamped(NAN) & 0x7E00, 0x7E00);  // stays a quiet NaN
+  EXPECT_EQ(F32ToBf16(3.4e38f), 0x7F80);             // rounds to Inf ...
+  EXPECT_EQ(F32ToBf16Clamped(3.4e38f), 0x7F7F);      // ... or clamps
+  EXPECT_EQ(F32ToBf16(FromBits(0x7F800001)), 0x7FC0);
+  EXPECT_EQ(F32ToBf16(FromBits(0xFFFFFFFF)), 0xFFFF);
+}
+
+TEST(SmallFloats, RoundToIntTiesToEven) {
+  EXPECT_EQ(RoundToInt(0.5f), 0);
+  EXPECT_EQ(RoundToInt(1.5f), 2);
+  EXPECT_EQ(RoundToInt(-2.5f), -2);
+  EXPECT_EQ(RoundToInt(-127.49f), -127);
+  EXPECT_EQ(RoundToInt(254.5f), 254);
+}
+
+}  // namespace
+}  // namespace longhaul

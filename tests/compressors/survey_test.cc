@@ -1,0 +1,74 @@
+// What `longhaul codecs` prints, with a clock of our own.
+#include "compressors/survey.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compressors/catalog.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Survey, CoversTheCatalogueWithMeasuredBitsAndErrors) {
+  const auto surveys = SurveyCodecs({.names = {}, .elements = 1 << 16, .now_s = {}});
+  ASSERT_TRUE(surveys.ok()) << surveys.status();
+  ASSERT_EQ(surveys->size(), CodecNames().size());
+  for (const CodecSurvey& s : *surveys) {
+    EXPECT_GT(s.bits_per_element, 0) << s.name;
+    EXPECT_DOUBLE_EQ(s.ratio_bf16 * s.bits_per_element, 16);
+    for (double nmse : s.nmse) EXPECT_LT(nmse, 1) << s.name;
+    EXPECT_EQ(s.encode_gb_s, 0) << "no clock, no speed";
+  }
+}
+
+TEST(Survey, SpeedIsInputOverTheFastestPassOfTheGivenClock) {
+  double now_s = 0;
+  int calls = 0;
+  // Every second call ends a pass: 1 ms, but 0.5 ms for one of them.
+  const auto clock = [&] { return now_s += calls++ % 2 == 0 ? 1 : calls == 4 ? 5e-4 : 1e-3; };
+  const auto surveys = SurveyCodecs({.names = {"int8-b64"}, .elements = 100'000, .now_s = clock});
+  ASSERT_TRUE(surveys.ok());
+  EXPECT_NEAR(surveys->front().encode_gb_s, 4e5 / 5e-4 * 1e-9, 1e-6);
+  EXPECT_NEAR(surveys->front().decode_gb_s, 4e5 / 1e-3 * 1e-9, 1e-6);
+}
+
+TEST(Survey, TableHasALinePerCodecAndNamesTheInstructionSet) {
+  const auto surveys = SurveyCodecs(
+      {.names = {"bf16", "int4-b64-h64"}, .elements = 1 << 16, .isa = Isa::kScalar, .now_s = {}});
+  ASSERT_TRUE(surveys.ok());
+  const std::string text = FormatSurvey(*surveys, Isa::kScalar);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_THAT(text, HasSubstr("(scalar)"));
+  EXPECT_THAT(text, HasSubstr("int4-b64-h64  0x31     4.250    3.76"));
+}
+
+TEST(Survey, UnknownNamesAreNotFound) {
+  EXPECT_TRUE(
+      absl::IsNotFound(SurveyCodecs({.names = {"int5"}, .elements = 64, .now_s = {}}).status()));
+}
+
+TEST(ReferenceTensors, HaveTheMomentsOfTheirDistributions) {
+  const size_t n = 1 << 18;
+  const double want[] = {1, 2, 2, 1 + 3599.0 / 64};  // E[x^2]
+  for (Distribution d : {Distribution::kGaussian, Distribution::kLaplace, Distribution::kOutlier}) {
+    double sum = 0, square = 0;
+    for (float x : DrawReference(d, n, 3)) {
+      sum += x;
+      square += double{x} * x;
+    }
+    const double variance = want[static_cast<size_t>(d)];
+    EXPECT_NEAR(square / n, variance, 0.05 * variance) << DistributionName(d);
+    EXPECT_NEAR(sum / n, 0, 5 * std::sqrt(variance / n)) << DistributionName(d);
+  }
+  // Student-t4 has no fourth moment: its median of |x| is 0.7407.
+  size_t below = 0;
+  for (float x : DrawReference(Distribution::kStudentT4, n, 3)) below += std::fabs(x) < 0.7407f;
+  EXPECT_NEAR(static_cast<double>(below) / n, 0.5, 0.005);
+}
+
+}  // namespace
+}  // namespace longhaul

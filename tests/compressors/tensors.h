@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cctype>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "compressors/catalog.h"
+#include "compressors/convert.h"
+#include "compressors/reference_tensors.h"
+
+namespace longhaul {
+
+inline std::vector<float> Draw(Distribution d, size_t n, uint64_t seed) {
+  return DrawReference(d, n, seed);
+}
+
+// A tensor that owns its elements.
+struct OwnedTensor {
+  OwnedTensor(Shape shape, DType dtype)
+      : bytes(shape.elements() * BytesPerElement(dtype)), dtype(dtype), shape(shape) {}
+  OwnedTensor(const std::vector<float>& values, Shape shape, DType dtype = DType::kF32)
+      : OwnedTensor(shape, dtype) {
+    for (size_t i = 0; i < values.size(); ++i) StoreElement(values[i], bytes.data(), dtype, i);
+  }
+  ConstTensor view() const { return {bytes.data(), dtype, shape}; }
+  Tensor mutable_view() { return {bytes.data(), dtype, shape}; }
+  std::vector<float> floats() const {
+    std::vector<float> v(shape.elements());
+    for (size_t i = 0; i < v.size(); ++i) v[i] = LoadElement(bytes.data(), dtype, i);
+    return v;
+  }
+  std::vector<std::byte> bytes;
+  DType dtype;
+  Shape shape;
+};
+
+// One frame, cut to its length; a codec's state is made where it wants one and none is given.
+inline absl::StatusOr<std::vector<std::byte>> EncodeToFrame(const Codec& codec, ConstTensor x,
+                                                            uint64_t seed = 1,
+                                                            CodecState* state = nullptr) {
+  std::unique_ptr<CodecState> own;
+  if (state == nullptr) {
+    own = codec.NewState(x.shape);
+    state = own.get();
+  }
+  std::vector<std::byte> frame(codec.MaxFrameBytes(x.shape, x.dtype), std::byte{0xAA});
+  const absl::StatusOr<size_t> bytes = codec.Encode(x, seed, state, frame);
+  if (!bytes.ok()) return bytes.status();
+  frame.resize(*bytes);
+  return frame;
+}
+
+// "int4-b64-h64+ef" -> "int4_b64_h64_ef", for the names of parameterised tests.
+inline std::string TestName(std::string name) {
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+}  // namespace longhaul
