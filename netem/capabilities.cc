@@ -1,16 +1,13 @@
 #include "netem/capabilities.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <thread>
 
 #include "netem/emulator.h"
-#include "netem/lab.h"
+#include "netem/lab_answer.h"
 #include "netem/netns.h"
 #include "netem/posix.h"
 #include "netem/scheduling.h"
@@ -40,27 +37,15 @@ std::string TryTap() {
 }
 
 InLab ProbeInLab() {
+  auto answer = AskInLab([]() -> absl::StatusOr<std::string> {
+    auto kind = ProbeEmulatorKind();
+    return fmt::format("{}\n{}\n{}\n",
+                       kind.ok() ? std::string(ToString(*kind)) : Text(kind.status()), TryTap(),
+                       ReadFileOrEmpty("/proc/sys/net/ipv4/tcp_allowed_congestion_control"));
+  });
   InLab found;
-  int answer[2];
-  if (pipe2(answer, O_CLOEXEC) != 0) return {ErrnoStatus("capabilities: pipe", errno), "", "", ""};
-  const Fd reader(answer[0]);
-  Fd writer(answer[1]);
-  auto lab = StartLab(
-      [&] {
-        auto kind = ProbeEmulatorKind();
-        const std::string text = fmt::format(
-            "{}\n{}\n{}\n", kind.ok() ? std::string(ToString(*kind)) : Text(kind.status()),
-            TryTap(), ReadFileOrEmpty("/proc/sys/net/ipv4/tcp_allowed_congestion_control"));
-        return write(writer.get(), text.data(), text.size()) < 0 ? 1 : 0;
-      },
-      {writer.get()});
-  writer.reset();
-  if (!lab.ok()) return {lab.status(), "", "", ""};
-  std::string text;
-  char buffer[1024];
-  ssize_t n = 0;
-  while ((n = read(reader.get(), buffer, sizeof buffer)) > 0) text.append(buffer, n);
-  waitpid(lab->pid, nullptr, 0);
+  found.lab = answer.status();
+  std::string text = answer.ok() ? *answer : "";
   for (std::string* field : {&found.netem, &found.tap, &found.congestion_controls}) {
     const size_t end = text.find('\n');
     if (end == std::string::npos) break;
@@ -86,8 +71,8 @@ bool ModuleOnDisk(const std::string& module) {
 
 Capability LabCapability(const InLab& found) {
   const std::string how = geteuid() == 0 ? "as root" : "in a user namespace, without root";
-  if (found.lab.ok()) return {"private namespaces", how, true, ""};
-  return {"private namespaces", "forbidden", false, std::string(found.lab.message())};
+  if (found.lab.ok()) return {"private lab", how, true, ""};
+  return {"private lab", "forbidden", false, std::string(found.lab.message())};
 }
 
 Capability NetemCapability(const InLab& found) {
@@ -141,6 +126,38 @@ Capability CongestionCapability(const InLab& found) {
           "cubic cannot be chosen for a node: add it to net.ipv4.tcp_allowed_congestion_control"};
 }
 
+// Whether an ordinary user could have a lab: the switches that distributions use.
+Capability WithoutRootCapability() {
+  const auto is = [](const char* file, std::string_view value) {
+    return ReadFileOrEmpty(file) == value;
+  };
+  const std::string name = "namespaces without root";
+  if (is("/proc/sys/user/max_user_namespaces", "0")) {
+    return {name, "forbidden", false, "sysctl -w user.max_user_namespaces=10000"};
+  }
+  if (is("/proc/sys/kernel/unprivileged_userns_clone", "0")) {
+    return {name, "forbidden", false, "sysctl -w kernel.unprivileged_userns_clone=1"};
+  }
+  if (is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")) {
+    return {name, "forbidden by AppArmor", false,
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"};
+  }
+  return {name, "allowed", true, ""};
+}
+
+// Of the host; a lab's nodes get their own tcp_rmem and tcp_wmem, within what the host's limits on
+// explicit sizes do not touch.
+Capability BufferCapability() {
+  const auto read = [](const char* file) {
+    return OneBlank(ReadFileOrEmpty(fmt::format("/proc/sys/net/{}", file)));
+  };
+  return {"buffer limits",
+          fmt::format("core.rmem_max {}, core.wmem_max {}, tcp_rmem {}, tcp_wmem {}",
+                      read("core/rmem_max"), read("core/wmem_max"), read("ipv4/tcp_rmem"),
+                      read("ipv4/tcp_wmem")),
+          true, ""};
+}
+
 }  // namespace
 
 Capabilities ProbeCapabilities() {
@@ -148,12 +165,14 @@ Capabilities ProbeCapabilities() {
   Capabilities result;
   result.items = {Kernel(),
                   LabCapability(found),
+                  WithoutRootCapability(),
                   NetemCapability(found),
                   TapCapability(found),
                   RealTimeCapability(),
                   ClockCapability(),
                   CoresCapability(),
-                  CongestionCapability(found)};
+                  CongestionCapability(found),
+                  BufferCapability()};
   result.lab = found.lab.ok();
   result.netem = found.netem == "netem";
   result.tap = found.tap == "ok";

@@ -21,6 +21,7 @@ struct PathCounters {
   int64_t bytes = 0;
   int64_t drops_queue = 0;  // tail drops
   int64_t drops_loss = 0;   // drops asked for by loss_prob (netem: cannot be told apart, all here)
+  int64_t held_bytes = 0;   // inside just now: delay line and queues (netem: the path's own)
 };
 
 // A path that is kDown loses everything that arrives; what is inside goes on.

@@ -209,7 +209,7 @@ absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   if (path == nullptr) return NoPath(from, to);
   auto leaf = CoreCounters(to, from);
   if (!leaf.ok()) return leaf.status();
-  PathCounters counters{leaf->packets, leaf->bytes, 0, 0};
+  PathCounters counters{leaf->packets, leaf->bytes, 0, 0, leaf->backlog_bytes};
   (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
   return counters;
 }

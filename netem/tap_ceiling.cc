@@ -1,15 +1,11 @@
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "netem/tap_ceiling.h"
 
-#include <cerrno>
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <utility>
 
-#include "netem/capabilities.h"
-#include "netem/lab.h"
-#include "netem/posix.h"
-#include "netem/probe.h"
+#include "netem/lab_answer.h"
 #include "netem/queue_limits.h"
 #include "netem/tap_network.h"
 
@@ -24,8 +20,8 @@ struct Carried {
   double core_share = 0;
 };
 
-// Inside a lab. `loss_prob` > 0 makes the emulator cut frames to the MTU.
-absl::StatusOr<Carried> Measure(double loss_prob, absl::Duration measure) {
+// Inside a lab. `loss_prob` > 0 makes the tap emulator cut frames to the MTU.
+absl::StatusOr<Carried> Measure(EmulatorKind kind, double loss_prob, absl::Duration measure) {
   Topology topology{.profile = "ceiling", .nodes = {}, .paths = {}};
   topology.nodes = {{"a", std::nullopt}, {"b", std::nullopt}};
   for (const auto& [from, to] : {std::pair{0, 1}, std::pair{1, 0}}) {
@@ -36,7 +32,7 @@ absl::StatusOr<Carried> Measure(double loss_prob, absl::Duration measure) {
                               .jitter = absl::ZeroDuration(),
                               .loss_prob = loss_prob});
   }
-  auto emulator = BuildEmulator(EmulatorKind::kTap, topology);
+  auto emulator = BuildEmulator(kind, topology);
   if (!emulator.ok()) return emulator.status();
   const absl::Time start = absl::Now();
   auto rate = ProbeRate(**emulator, 0, 1, kWarmUp, measure, "");
@@ -45,45 +41,55 @@ absl::StatusOr<Carried> Measure(double loss_prob, absl::Duration measure) {
   return Carried{rate->goodput.value / TcpPayloadShare(topology.mtu), busy};
 }
 
-int RunMeasurements(int answer_fd, absl::Duration measure) {
-  // Rare enough that none is drawn in a measurement, and yet it asks for MTU frames.
-  constexpr double kAlmostNoLoss = 1e-15;
-  for (double loss_prob : {0.0, kAlmostNoLoss}) {
-    auto carried = Measure(loss_prob, measure);
-    if (!carried.ok()) {
-      const std::string why(carried.status().message());
-      return write(answer_fd, why.data(), why.size()) < 0 ? 2 : 1;
-    }
-    if (write(answer_fd, &*carried, sizeof *carried) < 0) return 2;
+// In a lab of its own.
+absl::StatusOr<Carried> MeasureApart(EmulatorKind kind, double loss_prob, absl::Duration measure) {
+  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
+    auto carried = Measure(kind, loss_prob, measure);
+    if (!carried.ok()) return carried.status();
+    return fmt::format("{} {}", carried->bits_per_second, carried->core_share);
+  });
+  if (!answer.ok()) return answer.status();
+  Carried carried;
+  if (sscanf(answer->c_str(), "%lf %lf", &carried.bits_per_second, &carried.core_share) != 2) {
+    return absl::InternalError(fmt::format("ceiling: '{}'", *answer));
   }
-  return 0;
+  return carried;
 }
 
 }  // namespace
 
 absl::StatusOr<TapCeiling> MeasureTapCeiling(absl::Duration measure) {
-  int answer[2];
-  if (pipe2(answer, O_CLOEXEC) != 0) return ErrnoStatus("tap ceiling: pipe", errno);
-  const Fd reader(answer[0]);
-  Fd writer(answer[1]);
-  auto lab = StartLab([&] { return RunMeasurements(writer.get(), measure); }, {writer.get()});
-  writer.reset();
-  if (!lab.ok()) return lab.status();
-  std::string bytes;
-  char buffer[1024];
-  ssize_t n = 0;
-  while ((n = read(reader.get(), buffer, sizeof buffer)) > 0) bytes.append(buffer, n);
-  int status = 0;
-  waitpid(lab->pid, &status, 0);
-  if (status != 0 || bytes.size() != 2 * sizeof(Carried)) {
-    return absl::FailedPreconditionError(fmt::format("tap ceiling: {}", bytes));
-  }
-  Carried carried[2];
-  bytes.copy(reinterpret_cast<char*>(carried), sizeof carried);
-  return TapCeiling{{carried[0].bits_per_second},
-                    {carried[1].bits_per_second},
-                    carried[0].core_share,
-                    carried[1].core_share};
+  // Rare enough that none is drawn in a measurement, and yet it asks for MTU frames.
+  constexpr double kAlmostNoLoss = 1e-15;
+  auto whole = MeasureApart(EmulatorKind::kTap, 0, measure);
+  if (!whole.ok()) return whole.status();
+  auto cut = MeasureApart(EmulatorKind::kTap, kAlmostNoLoss, measure);
+  if (!cut.ok()) return cut.status();
+  return TapCeiling{
+      {whole->bits_per_second}, {cut->bits_per_second}, whole->core_share, cut->core_share};
+}
+
+absl::StatusOr<BitsPerSecond> MeasureNetemCeiling(absl::Duration measure) {
+  auto carried = MeasureApart(EmulatorKind::kNetem, 0, measure);
+  if (!carried.ok()) return carried.status();
+  return BitsPerSecond{carried->bits_per_second};
+}
+
+absl::StatusOr<RttSample> MeasureIdleRtt(EmulatorKind kind) {
+  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
+    auto topology = UniformTopology("regional", 2);
+    if (!topology.ok()) return topology.status();
+    auto emulator = BuildEmulator(kind, *topology);
+    if (!emulator.ok()) return emulator.status();
+    auto rtt = ProbeRtt(**emulator, 0, 1, /*count=*/200, absl::Milliseconds(5));
+    if (!rtt.ok()) return rtt.status();
+    return std::string(reinterpret_cast<const char*>(&*rtt), sizeof *rtt);
+  });
+  if (!answer.ok()) return answer.status();
+  RttSample rtt;
+  if (answer->size() != sizeof rtt) return absl::InternalError("idle round trip: no figures");
+  answer->copy(reinterpret_cast<char*>(&rtt), sizeof rtt);
+  return rtt;
 }
 
 absl::Status CheckRates(const Topology& topology, const TapCeiling& ceiling) {
@@ -95,7 +101,8 @@ absl::Status CheckRates(const Topology& topology, const TapCeiling& ceiling) {
     if (*rate <= most) continue;
     return absl::FailedPreconditionError(fmt::format(
         "path {} > {}: {:.0f} Mbit/s is more than this machine carries with the tap emulator "
-        "({:.0f} Mbit/s measured{}); choose a slower profile, or a kernel with sch_netem",
+        "({:.0f} Mbit/s measured{}); choose a slower profile or a kernel with sch_netem, or run "
+        "'longhaul doctor' again if the machine was busy then",
         topology.nodes[path.from].name, topology.nodes[path.to].name, InMbit(*rate), InMbit(most),
         cut ? ", frames cut to the MTU for loss or a slow line" : ""));
   }

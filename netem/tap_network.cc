@@ -75,6 +75,7 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
     return false;
   }
   const bool no_downlink = !nodes_[to].downlink;
+  path.counters.held_bytes += wire_bytes;
   events_.push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
   return true;
 }
@@ -85,6 +86,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
     events_.pop();
     Path& path = paths_[event.path];
     if (event.passed_downlink) {
+      path.counters.held_bytes -= event.wire_bytes;
       path.counters.packets += event.segments;
       path.counters.bytes += event.wire_bytes;
       return Output{event.handle, path.to, true, event.due_ns};
@@ -92,6 +94,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
     // Sources share the downlink, so frames enter it in the order in which their paths end.
     const auto left = nodes_[path.to].downlink->Admit(event.due_ns, event.wire_bytes);
     if (!left) {
+      path.counters.held_bytes -= event.wire_bytes;
       path.counters.drops_queue += event.segments;
       return Output{event.handle, path.to, false, event.due_ns};
     }

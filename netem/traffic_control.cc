@@ -194,7 +194,7 @@ absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, 
     return static_cast<int64_t>(rtnl_tc_get_stat(TC_CAST(found.get()), which));
   };
   return QueueCounters{stat(RTNL_TC_PACKETS), stat(RTNL_TC_BYTES), stat(RTNL_TC_DROPS),
-                       stat(RTNL_TC_QLEN)};
+                       stat(RTNL_TC_BACKLOG)};
 }
 
 }  // namespace longhaul

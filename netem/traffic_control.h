@@ -41,7 +41,7 @@ struct QueueCounters {
   int64_t packets = 0;
   int64_t bytes = 0;
   int64_t drops = 0;
-  int64_t backlog_packets = 0;
+  int64_t backlog_bytes = 0;
 };
 // NotFound: no queueing discipline with this handle on the device.
 absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, uint32_t handle);

@@ -180,14 +180,13 @@ TEST_P(OnEmulator, LossIsNominalWithinThreeStandardErrors) {
     const int64_t count = 50'000;
     ExpectInBounds(CanJudgeRate, [&] {
       auto before = emulator.counters(0, 1);
-      auto arrived = SendDatagrams(emulator, 0, 1, count, Mbit(150));
+      auto loss = ProbeLoss(emulator, 0, 1, count, Mbit(150));
       auto after = emulator.counters(0, 1);
-      EXPECT_TRUE(arrived.ok() && before.ok() && after.ok());
-      EXPECT_EQ(after->drops_loss - before->drops_loss, count - *arrived)
+      EXPECT_TRUE(loss.ok() && before.ok() && after.ok());
+      EXPECT_EQ(after->drops_loss - before->drops_loss, count - loss->received)
           << "every missing datagram is counted";
-      const double lost = 1 - static_cast<double>(*arrived) / static_cast<double>(count);
-      return Near("loss", kLoss, lost,
-                  3 * std::sqrt(kLoss * (1 - kLoss) / static_cast<double>(count)));
+      const double error = LossStandardError(emulator.topology().paths[0], count);
+      return Near("loss", kLoss, loss->loss(), 3 * error);
     });
   });
 }
@@ -293,13 +292,11 @@ TEST_P(OnEmulator, BurstLossAndJitterAreNominal) {
   topology.paths[1].jitter = absl::Milliseconds(2);
   WithEmulator(GetParam(), topology, [](Emulator& emulator) {
     constexpr int64_t kCount = 50'000;
-    const double nominal = MeanLoss(emulator.topology().paths[0]);
     ExpectInBounds(CanJudgeRate, [&] {
-      auto arrived = SendDatagrams(emulator, 0, 1, kCount, Mbit(150));
-      EXPECT_TRUE(arrived.ok()) << arrived.status();
-      // Losses come in bursts of 4: as many independent draws fewer, with a variance of their own.
-      const double error = std::sqrt(2 * 4 * nominal / kCount);
-      return Near("burst loss", nominal, 1 - static_cast<double>(*arrived) / kCount, 3 * error);
+      auto loss = ProbeLoss(emulator, 0, 1, kCount, Mbit(150));
+      EXPECT_TRUE(loss.ok()) << loss.status();
+      const PathSpec& path = emulator.topology().paths[0];
+      return Near("burst loss", loss->nominal, loss->loss(), 3 * LossStandardError(path, kCount));
     });
     ExpectInBounds(CanJudgeRtt, [&] {
       auto rtt = ProbeRtt(emulator, 1, 0, /*count=*/400, absl::Milliseconds(5));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "netem/host_facts.h"
+#include "netem/tap_ceiling.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {
