@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "netem/queue_limits.h"
+
 namespace longhaul {
 namespace {
 
@@ -17,24 +19,37 @@ constexpr int kMaxMtu = 65000;        // a TAP frame must fit one 64 KiB read
 
 absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(message); }
 
-bool IsUsableRate(BitsPerSecond rate) { return std::isfinite(rate.value) && rate.value > 0; }
+// Outside of these a figure is a slip of the pen, and products of them would leave 64 bits.
+constexpr BitsPerSecond kMinRate = Mbit(0.001);
+constexpr BitsPerSecond kMaxRate = Gbit(1000);
+constexpr absl::Duration kMaxTime = absl::Hours(1);
+constexpr double kMaxQueueBdp = 1e6;
+constexpr int64_t kMaxLimitPackets = 1 << 30;  // netem keeps 32 bits
 
 absl::Status CheckRate(const std::string& where, BitsPerSecond rate) {
-  if (IsUsableRate(rate)) return absl::OkStatus();
-  return Invalid(fmt::format("{} is {} Mbit/s: want more than 0", where, InMbit(rate)));
+  if (rate >= kMinRate && rate <= kMaxRate) return absl::OkStatus();
+  return Invalid(fmt::format("{} is {} Mbit/s: want more than 0 ({} to {})", where, InMbit(rate),
+                             InMbit(kMinRate), InMbit(kMaxRate)));
 }
 
 absl::Status CheckTime(const std::string& where, absl::Duration time) {
-  if (time >= absl::ZeroDuration() && time < absl::InfiniteDuration()) return absl::OkStatus();
-  return Invalid(fmt::format("{} is {}: want 0 or more, and finite", where,
-                             std::string(absl::FormatDuration(time))));
+  if (time >= absl::ZeroDuration() && time <= kMaxTime) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{} is {}: want 0 to an hour", where, std::string(absl::FormatDuration(time))));
 }
 
 absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth>& queue) {
   if (!queue) return absl::OkStatus();
-  const bool whole = queue->unit != QueueDepth::Unit::kPackets || queue->amount >= 1;
-  if (std::isfinite(queue->amount) && queue->amount > 0 && whole) return absl::OkStatus();
-  return Invalid(fmt::format("{}: queue is {}: want at least one packet", where, queue->amount));
+  using Unit = QueueDepth::Unit;
+  const double least = queue->unit == Unit::kPackets ? 1 : 0;
+  const double most = queue->unit == Unit::kBdp     ? kMaxQueueBdp
+                      : queue->unit == Unit::kBytes ? 1e12
+                                                    : 1e9;
+  if (queue->amount > 0 && queue->amount >= least && queue->amount <= most) {
+    return absl::OkStatus();
+  }
+  return Invalid(fmt::format("{}: queue is {}: want at least one packet, at most {:g}", where,
+                             queue->amount, most));
 }
 
 absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
@@ -93,12 +108,16 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(
         fmt::format("{}: loss is {}: want a probability in [0, 1)", where, path.loss_prob));
   }
-  if (!(path.queue_bdp > 0) || !std::isfinite(path.queue_bdp)) {
+  if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
   }
   if (auto s = CheckQueue(where, path.queue); !s.ok()) return s;
-  return CheckBurstLoss(where, path);
+  if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
+  const int64_t limit = PathLimitPackets(topology, path);
+  if (limit <= kMaxLimitPackets) return absl::OkStatus();
+  return Invalid(fmt::format("{}: delay and queue hold {} packets: want at most {}", where, limit,
+                             kMaxLimitPackets));
 }
 
 }  // namespace
@@ -140,6 +159,13 @@ double MeanLoss(const PathSpec& path) {
 }
 
 const PathSpec* FindPath(const Topology& topology, int from, int to) {
+  // Where it is in a full mesh in order, as most are.
+  const size_t guess =
+      from * (topology.nodes.size() - 1) + static_cast<size_t>(to > from ? to - 1 : to);
+  if (guess < topology.paths.size() && topology.paths[guess].from == from &&
+      topology.paths[guess].to == to) {
+    return &topology.paths[guess];
+  }
   for (const PathSpec& path : topology.paths) {
     if (path.from == from && path.to == to) return &path;
   }

@@ -11,26 +11,34 @@
 #include <utility>
 
 #include "netem/rtt_matrix.h"
-
-// Header-only, without exceptions: the shared library of the distribution throws.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
+#include "netem/toml_fields.h"
 
 namespace longhaul {
 namespace {
 
-class Reader {
+// Every pair may be a path: what a machine could ever carry, and a slip of the pen cannot fill the
+// memory.
+constexpr int kMaxFileNodes = 256;
+
+class Reader : private TomlFields {
  public:
   Reader(std::string where, std::string folder)
-      : where_(std::move(where)), folder_(std::move(folder)) {}
+      : TomlFields(std::move(where)), folder_(std::move(folder)) {}
 
   absl::StatusOr<Topology> Read(const toml::table& root) {
     topology_.profile = where_;
     Only(root, {"mtu", "node", "group", "between", "matrix", "path"});
-    if (const auto mtu = Number(root, "mtu")) topology_.mtu = static_cast<int>(*mtu);
+    if (const auto mtu = Number(root, "mtu")) {
+      if (!(*mtu >= 0 && *mtu <= 1e6)) Fail(*root.get("mtu"), "'mtu' is no number of bytes");
+      if (status_.ok()) topology_.mtu = static_cast<int>(*mtu);
+    }
     ForEach(root, "node", [&](const toml::table& t) { ReadNode(t); });
     ForEach(root, "group", [&](const toml::table& t) { ReadGroup(t); });
+    if (topology_.nodes.size() > kMaxFileNodes) {
+      Fail(root,
+           fmt::format("{} nodes: at most {} in a file", topology_.nodes.size(), kMaxFileNodes));
+    }
+    if (!status_.ok()) return status_;
     if (const toml::table* t = Table(root, "between")) ReadBetween(*t);
     ForEach(root, "group", [&](const toml::table& t) { LinkGroup(t); });
     if (const toml::table* t = Table(root, "matrix")) ReadMatrix(*t);
@@ -45,63 +53,6 @@ class Reader {
   }
 
  private:
-  // The first error stands; later ones are its consequences.
-  void Fail(const toml::node& node, const std::string& message) {
-    if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        fmt::format("{}:{}: {}", where_, node.source().begin.line, message));
-  }
-
-  void Only(const toml::table& t, const std::set<std::string_view>& known) {
-    for (const auto& [key, value] : t) {
-      if (known.contains(key.str())) continue;
-      std::string names;
-      for (std::string_view name : known) names += fmt::format(" {}", name);
-      Fail(value, fmt::format("unknown key '{}'; known here:{}", key.str(), names));
-    }
-  }
-
-  std::optional<double> Number(const toml::table& t, std::string_view key) {
-    const toml::node* node = t.get(key);
-    if (node == nullptr) return std::nullopt;
-    if (const auto value = node->value<double>(); value && node->is_number()) return value;
-    Fail(*node, fmt::format("'{}' is no number", key));
-    return std::nullopt;
-  }
-
-  std::optional<std::string> Text(const toml::table& t, std::string_view key) {
-    const toml::node* node = t.get(key);
-    if (node == nullptr) return std::nullopt;
-    if (const auto value = node->value<std::string>()) return value;
-    Fail(*node, fmt::format("'{}' is no text", key));
-    return std::nullopt;
-  }
-
-  std::string RequiredText(const toml::table& t, std::string_view key) {
-    const auto text = Text(t, key);
-    if (!text) Fail(t, fmt::format("'{}' is missing", key));
-    return text.value_or("");
-  }
-
-  const toml::table* Table(const toml::table& t, std::string_view key) {
-    const toml::node* node = t.get(key);
-    if (node == nullptr) return nullptr;
-    if (node->is_table()) return node->as_table();
-    Fail(*node, fmt::format("'{}' is no table: write [{}]", key, key));
-    return nullptr;
-  }
-
-  template <typename Visit>
-  void ForEach(const toml::table& t, std::string_view key, const Visit& visit) {
-    const toml::node* node = t.get(key);
-    if (node == nullptr) return;
-    if (!node->is_array_of_tables()) {
-      Fail(*node, fmt::format("'{}' is no list of tables: write [[{}]]", key, key));
-      return;
-    }
-    for (const toml::node& entry : *node->as_array()) visit(*entry.as_table());
-  }
-
   int AddNode(const toml::table& t, const std::string& name) {
     if (!index_.emplace(name, static_cast<int>(topology_.nodes.size())).second) {
       Fail(t, fmt::format("node '{}' is given twice", name));
@@ -143,11 +94,15 @@ class Reader {
     Only(t, {"name", "nodes", "inside", "up_mbit", "down_mbit"});
     const std::string name = RequiredText(t, "name");
     const auto count = Number(t, "nodes");
-    if (!count || *count < 1 || *count > 10000 || *count != static_cast<int>(*count)) {
-      Fail(t, fmt::format("group '{}': 'nodes' is no whole number from 1 to 10000", name));
+    if (!count || !(*count >= 1 && *count <= kMaxFileNodes) || *count != static_cast<int>(*count)) {
+      Fail(t,
+           fmt::format("group '{}': 'nodes' is no whole number from 1 to {}", name, kMaxFileNodes));
       return;
     }
     const auto up = Number(t, "up_mbit"), down = Number(t, "down_mbit");
+    if (up.has_value() != down.has_value()) {
+      Fail(t, "an access line needs both up_mbit and down_mbit");
+    }
     for (int i = 0; i < static_cast<int>(*count); ++i) {
       const int node = AddNode(t, fmt::format("{}-{}", name, i));
       groups_[name].push_back(node);
@@ -245,7 +200,7 @@ class Reader {
       Fail(t, std::string(matrix.status().message()));
       return;
     }
-    const auto rate = Number(t, "rate_mbit");
+    const double rate = Number(t, "rate_mbit").value_or(0);
     for (size_t i = 0; i < matrix->names.size(); ++i) {
       for (size_t j = 0; j < matrix->names.size(); ++j) {
         if (i == j) continue;
@@ -258,7 +213,7 @@ class Reader {
         Link(t, from->second, to->second,
              {.from = 0,
               .to = 0,
-              .rate = rate ? std::optional(Mbit(*rate)) : std::nullopt,
+              .rate = rate == 0 ? std::nullopt : std::optional(Mbit(rate)),
               .delay = absl::Milliseconds(matrix->rtt_ms[i][j]) / 2,
               .jitter = absl::ZeroDuration()});
       }
@@ -282,7 +237,7 @@ class Reader {
     if (!status_.ok()) return;
     if (!named_.insert({from, to}).second) Fail(t, "this path is given twice");
     Link(t, from, to, path);
-    if (!t["both"].value_or(false)) return;
+    if (!Flag(t, "both")) return;
     if (!named_.insert({to, from}).second) Fail(t, "this path is given twice");
     Link(t, to, from, path);
   }
@@ -300,14 +255,13 @@ class Reader {
       "profile", "rate_mbit",  "rtt_ms",   "delay_ms",    "jitter_ms", "jitter_shape",
       "loss",    "burst_loss", "queue_ms", "queue_bytes", "queue_bdp", "queue_packets"};
 
-  std::string where_, folder_;
+  const std::string folder_;
   Topology topology_;
   std::map<std::string, int> index_;
   std::map<std::string, std::vector<int>> groups_;
   std::map<std::pair<int, int>, PathSpec> paths_;
   std::set<std::pair<int, int>> named_;  // by [[path]]
   std::vector<std::pair<std::string, long>> lines_;
-  absl::Status status_;
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ namespace longhaul {
 namespace {
 
 constexpr int kMaxConnections = 32;
+constexpr absl::Duration kClaimPatience = absl::Seconds(5);
 constexpr absl::Duration kRequestTimeout = absl::Seconds(5);
 
 // One line to the process that waits in StartLabDaemon: a status code and a text. False: it is
@@ -102,10 +103,21 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   return BuildEmulator(*kind, spec.topology, spec.options);
 }
 
+// A holder that does not answer is being built for somebody who may have been killed, or ends just
+// now: it gets a moment to be gone.
+absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration patience) {
+  const absl::Time end = absl::Now() + patience;
+  for (;;) {
+    const absl::Status s = store.Claim(lab);
+    if (!absl::IsAlreadyExists(s) || store.Connect(lab).ok() || absl::Now() >= end) return s;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
 // The daemon. The store and the pipe are this process's copies.
 int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
   signal(SIGPIPE, SIG_IGN);
-  if (auto s = store.Claim(spec.name); !s.ok()) {
+  if (auto s = ClaimWithin(store, spec.name, kClaimPatience); !s.ok()) {
     Report(report.get(), s);
     return 1;
   }

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -191,13 +192,14 @@ TEST_P(OnEmulator, LossIsNominalWithinThreeStandardErrors) {
   });
 }
 
-TEST_P(OnEmulator, LoadedQueueIsAsDeepAsAsked) {
-  WithEmulator(GetParam(), Pair("continental-us"), [](Emulator& emulator) {
+// `queue`: of the path; the largest round trip under load must be as deep as `queue_ms`.
+void ExpectLoadedRtt(EmulatorKind kind, const std::optional<QueueDepth>& queue, double queue_ms) {
+  Topology topology = Pair("continental-us");
+  topology.paths[0].queue = queue;
+  WithEmulator(kind, topology, [&](Emulator& emulator) {
     const PathSpec& path = emulator.topology().paths[0];
-    const double rtt_ms = absl::ToDoubleMilliseconds(NominalRtt(emulator.topology(), path));
-    const double full_ms = rtt_ms + static_cast<double>(QueuePackets(
-                                        *path.rate, absl::Milliseconds(rtt_ms), 1, 1500)) *
-                                        1514 * 8 / path.rate->value * 1e3;
+    const double full_ms =
+        absl::ToDoubleMilliseconds(NominalRtt(emulator.topology(), path)) + queue_ms;
     ExpectInBounds(CanJudgeRate, [&] {
       std::thread load([&] {
         auto rate = ProbeRate(emulator, 0, 1, absl::Seconds(1), absl::Seconds(5), "cubic");
@@ -211,6 +213,21 @@ TEST_P(OnEmulator, LoadedQueueIsAsDeepAsAsked) {
                    0.8 * full_ms, full_ms + (InGuest() ? 25 : 2));
     });
   });
+}
+
+TEST_P(OnEmulator, LoadedQueueIsOneBandwidthDelayProductByDefault) {
+  const double packets =
+      static_cast<double>(QueuePackets(Mbit(100), absl::Milliseconds(65), /*depth_bdp=*/1, 1500));
+  ExpectLoadedRtt(GetParam(), std::nullopt, packets * 1514 * 8 / 100e6 * 1e3);
+}
+TEST_P(OnEmulator, LoadedQueueIsAsManyMillisecondsAsAsked) {
+  ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kMilliseconds, 30}, 30);
+}
+TEST_P(OnEmulator, LoadedQueueIsAsManyBytesAsAsked) {
+  ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kBytes, 1e6}, 80);
+}
+TEST_P(OnEmulator, LoadedQueueIsAsManyPacketsAsAsked) {
+  ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kPackets, 400}, 400 * 1514 * 8 / 1e5);
 }
 
 TEST_P(OnEmulator, WarmMessageTakesRoundTripPlusItsBytes) {

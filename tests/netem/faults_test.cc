@@ -1,11 +1,14 @@
 // What breaks under a running lab is seen and named; nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "netem/netlink.h"
 #include "netem/netns.h"
@@ -61,6 +64,33 @@ TEST_P(Faults, RemovedNameOfANamespaceDoesNotStopIt) {
     ASSERT_EQ(umount2("/run/netns/w1", MNT_DETACH), 0);
     ASSERT_EQ(unlink("/run/netns/w1"), 0);
     EXPECT_EQ(ProbeRtt(emulator, 0, 1, 3, absl::Milliseconds(10))->received, 3);
+  });
+}
+
+// The whole process stands still, as a laptop that is closed or a virtual machine that is paused.
+TEST_P(Faults, EmulatorThatStandsStillForTwoSecondsShowsInItsLateness) {
+  WithEmulator(GetParam(), *UniformTopology("worst-case", 2), [](const Emulator& emulator) {
+    const Lateness before = emulator.lateness();
+    std::thread traffic(
+        [&] { EXPECT_TRUE(ProbeRtt(emulator, 0, 1, 20, absl::Milliseconds(20)).ok()); });
+    absl::SleepFor(absl::Milliseconds(200));  // echoes are in the delay line
+    const pid_t waker = fork();
+    if (waker == 0) {
+      kill(getppid(), SIGSTOP);
+      sleep(2);
+      kill(getppid(), SIGCONT);
+      _exit(0);
+    }
+    waitpid(waker, nullptr, 0);
+    traffic.join();
+    const Lateness after = emulator.lateness();
+    if (emulator.kind() == EmulatorKind::kNetem) {
+      EXPECT_EQ(after.frames, 0) << "the kernel's links do not stand still";
+      return;
+    }
+    EXPECT_GT(after.late_frames, before.late_frames);
+    EXPECT_GT(after.max, absl::Milliseconds(1500));
+    EXPECT_TRUE(emulator.health().ok()) << "it goes on";
   });
 }
 

@@ -7,6 +7,7 @@ longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem
 longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
   netem/wake_control.cc
   LIBS longhaul::netem LABELS root TIMEOUT 900)
@@ -23,3 +24,9 @@ set_tests_properties(netem_guest_acceptance PROPERTIES LABELS guest TIMEOUT 900
 # Measurements of time: nothing else of ours beside them.
 set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_guest_acceptance PROPERTIES
   RUN_SERIAL ON)
+
+longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
+longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul::lab_control
+  LABELS root)
+longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul::lab_control)
+longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
