@@ -55,7 +55,7 @@ absl::Status AttachFilter(const Fd& socket, uint32_t from, uint32_t to) {
                                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, 1),
                                          BPF_STMT(BPF_RET | BPF_K, kSnapBytes),
                                          BPF_STMT(BPF_RET | BPF_K, 0)}};
-  const sock_fprog attached{program.size(), program.data()};
+  const sock_fprog attached{static_cast<unsigned short>(program.size()), program.data()};
   if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &attached, sizeof attached) == 0) {
     return absl::OkStatus();
   }

@@ -123,7 +123,7 @@ int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
   }
   if (auto log = store.OpenLog(spec.name); log.ok()) dup2(log->get(), STDERR_FILENO);
   auto emulator = Build(spec);
-  auto listener = emulator.ok() ? store.Listen(spec.name) : emulator.status();
+  auto listener = emulator.ok() ? store.Listen(spec.name) : absl::StatusOr<Fd>(emulator.status());
   if (!listener.ok()) {
     Report(report.get(), listener.status());
     return 1;

@@ -111,7 +111,13 @@ bool RateInBounds(const Emulator& emulator, int from, int to, const std::string&
   const PathSpec& path = *FindPath(emulator.topology(), from, to);
   const absl::Duration rtt = NominalRtt(emulator.topology(), path);
   const absl::Duration warm_up = std::max(absl::Seconds(Long() ? 5 : 3), 45 * rtt);
+  const absl::Duration cpu_before = emulator.cpu_time();
+  const absl::Time start = absl::Now();
   auto rate = ProbeRate(emulator, from, to, warm_up, absl::Seconds(Long() ? 20 : 5), control);
+  if (emulator.kind() == EmulatorKind::kTap) {
+    printf("  the emulator used %.0f %% of a core\n",
+           100 * absl::FDivDuration(emulator.cpu_time() - cpu_before, absl::Now() - start));
+  }
   if (!rate.ok()) {
     ADD_FAILURE() << rate.status();
     return false;

@@ -203,7 +203,6 @@ TEST_F(LabControl, WhatCannotBeRunSaysWhy) {
 
 TEST_F(LabControl, ProgramsEndWithTheLab) {
   ASSERT_TRUE(Up("one").ok());
-  std::pair<int, std::string> ended;
   const pid_t waiting = fork();
   if (waiting == 0) {
     auto status = RunInNode(*store_, "one", "w0", {"sleep", "600"});
@@ -264,7 +263,6 @@ TEST_F(LabControl, OutageEndsByItself) {
 TEST_F(LabControl, CaptureWritesWhatArrives) {
   ASSERT_TRUE(Up("one").ok());
   const std::string file = folder_ + "/echoes.pcap";
-  std::pair<int, std::string> ended;
   const pid_t capturing = fork();
   if (capturing == 0) {
     const Fd out(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));

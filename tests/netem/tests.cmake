@@ -30,3 +30,11 @@ longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul:
   LABELS root)
 longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul::lab_control)
 longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
+# Everything of the command that needs no torch, so that it is tested in every build.
+add_executable(machine_command netem/machine_command.cc)
+target_link_libraries(machine_command PRIVATE longhaul_flags longhaul::machine_commands)
+target_include_directories(machine_command PRIVATE ${PROJECT_SOURCE_DIR})
+longhaul_test(netem/net_command_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+target_compile_definitions(netem_net_command_test PRIVATE
+  LONGHAUL_MACHINE_COMMAND="$<TARGET_FILE:machine_command>")
+add_dependencies(netem_net_command_test machine_command)
