@@ -23,7 +23,9 @@ endif()
 
 find_program(LONGHAUL_CCACHE ccache)
 if(LONGHAUL_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LONGHAUL_CCACHE})
+  # Without these, whatever uses a precompiled header is compiled anew each time.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${LONGHAUL_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${LONGHAUL_CCACHE})
 endif()
 find_program(LONGHAUL_MOLD mold)
@@ -31,14 +33,26 @@ if(LONGHAUL_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs]): static library longhaul_NAME,
-# alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
+# longhaul_headers(NAME header... LIBS libs): headers that are parsed once for all targets that say
+# HEADERS NAME. A unit still includes what it uses: the sanitizers' builds go without.
+function(longhaul_headers name)
+  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  add_library(longhaul_headers_${name} OBJECT ${PROJECT_SOURCE_DIR}/cmake/headers/headers.cc)
+  target_link_libraries(longhaul_headers_${name} PRIVATE longhaul_flags ${A_LIBS})
+  target_precompile_headers(longhaul_headers_${name} PRIVATE ${A_UNPARSED_ARGUMENTS})
+endfunction()
+
+# longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name]): static library
+# longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
 function(longhaul_library name)
-  cmake_parse_arguments(A "" "" "SRCS;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(A "" "HEADERS" "SRCS;PUBLIC;PRIVATE" ${ARGN})
   add_library(longhaul_${name} STATIC ${A_SRCS})
   add_library(longhaul::${name} ALIAS longhaul_${name})
   target_include_directories(longhaul_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(longhaul_${name} PUBLIC ${A_PUBLIC} PRIVATE longhaul_flags ${A_PRIVATE})
+  if(A_HEADERS)
+    target_precompile_headers(longhaul_${name} REUSE_FROM longhaul_headers_${A_HEADERS})
+  endif()
 endfunction()
 
 # longhaul_test(folder/name_test.cc... LIBS libs [LABELS labels] [TIMEOUT s] [COMMAND wrapper]):
@@ -55,6 +69,9 @@ function(longhaul_test)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS} GTest::gmock GTest::gtest
     GTest::gtest_main)
+  if(NOT A_LIBS MATCHES "pp_group|plugin_backend")  # those see torch's headers
+    target_precompile_headers(${target} REUSE_FROM longhaul_headers_test)
+  endif()
   add_test(NAME ${target} COMMAND ${target})
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 120)

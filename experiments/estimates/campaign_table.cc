@@ -70,7 +70,7 @@ std::string QText(const std::optional<Efficiency>& e) {
 std::string ControlLine(const ArmResult& arm) {
   if (!arm.off) return fmt::format("control {}: {}\n", arm.arm, arm.note);
   const Measured& eta = arm.off->eta;
-  std::string verdict = "no interval";
+  std::string_view verdict = "no interval";
   if (eta.interval) {
     verdict =
         eta.interval->low <= arm.trained_fraction && arm.trained_fraction <= eta.interval->high

@@ -205,6 +205,11 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   return out;
 }
 
+std::string_view ResidualVerdict(const StepTime& t) {
+  if (std::abs(t.residual.value) < kAcceptedResidual) return "within 0.10";
+  return t.note.empty() ? "beyond 0.10" : "not judged: P2 gives every worker a core";
+}
+
 absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
                                             const RunSpec& spec) {
   absl::StatusOr<RunRow> row = record.Run(run);
@@ -218,8 +223,7 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
     text += fmt::format(
         "\n  predicted by events (P2) {:.4f} s: ln(measured/P2) = {:+.3f}, {}"
         "\n  predicted by serial slots (P1) {:.4f} s, for comparison",
-        *t->p2_s, t->residual.value,
-        std::abs(t->residual.value) < kAcceptedResidual ? "within 0.10" : "beyond 0.10", *t->p1_s);
+        *t->p2_s, t->residual.value, ResidualVerdict(*t), *t->p1_s);
   } else {
     text += "\n  no prediction: one process, no links";
   }

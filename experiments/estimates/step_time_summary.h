@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,7 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
 
 // |ln(measured / P2)| below which P2 counts as confirmed.
 constexpr double kAcceptedResidual = 0.10;
+std::string_view ResidualVerdict(const StepTime& t);  // not judged where timing was disturbed
 
 // Printed at the end of `run`: step time measured and predicted, bytes three ways per crossing.
 absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec);

@@ -20,7 +20,8 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
     std::string verdict;
     if (t.p2_s) {
       const bool good = std::abs(t.residual.value) < kAcceptedResidual;
-      verdict = HtmlBadge(good ? "within 0.10" : "beyond 0.10", good ? Tone::kGood : Tone::kBad);
+      const Tone otherwise = t.note.empty() ? Tone::kBad : Tone::kOpen;
+      verdict = HtmlBadge(std::string(ResidualVerdict(t)), good ? Tone::kGood : otherwise);
     } else {
       verdict = HtmlBadge("one process", Tone::kPlain);
     }

@@ -14,6 +14,7 @@
 #include "experiments/train/event_stream.h"
 #include "netem/emulator.h"
 #include "netem/host_facts.h"
+#include "netem/host_names.h"
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/tap_ceiling.h"
@@ -183,6 +184,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (!kind.ok()) return kind.status();
   absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildLinks(spec, *kind);
   if (!emulator.ok()) return emulator.status();
+  if (absl::Status s = NameNodes((*emulator)->topology()); !s.ok()) return s;
   EmitFact(sink, "emulator_scheduling", std::string((*emulator)->scheduling()));
   if (absl::Status s = EmitHostFacts(spec, **emulator, sink); !s.ok()) return s;
   const absl::Status before = Verify("before", spec, **emulator, sink);

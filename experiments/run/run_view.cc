@@ -11,8 +11,7 @@ RunView::RunView(const RunSpec& spec, std::FILE* out, const Clock& clock)
       last_stage_(static_cast<int>(spec.schedule.stages) - 1),
       out_(out),
       terminal_(isatty(fileno(out)) == 1),
-      clock_(clock),
-      start_(clock.Now()) {}
+      clock_(clock) {}
 
 void RunView::Line(const std::string& text) {
   End();
@@ -62,13 +61,19 @@ void RunView::SeeStep(const nlohmann::json& event) {
       loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : std::string("not a number");
   const int64_t step = event.value("step", int64_t{0});
   const absl::Duration now = clock_.Now();
+  if (!first_at_) {
+    first_at_ = now;
+    first_ = step;
+  }
   if (now - last_line_ < absl::Seconds(1) && step != steps_) return;
   last_line_ = now;
   std::string losses;
   for (const auto& [group, text] : loss_) losses += (losses.empty() ? "" : ", ") + text;
-  const double per_step = absl::ToDoubleSeconds(now - start_) / static_cast<double>(step);
-  const std::string text = fmt::format("  step {}/{}  loss {}  {:.3f} s/step since the start", step,
-                                       steps_, losses, per_step);
+  std::string text = fmt::format("  step {}/{}  loss {}", step, steps_, losses);
+  if (step > first_) {
+    text += fmt::format("  {:.3f} s/step", absl::ToDoubleSeconds(now - *first_at_) /
+                                               static_cast<double>(step - first_));
+  }
   if (terminal_) {
     fmt::print(out_, "\r{:<90}", text);
     in_progress_line_ = true;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ class RunView {
   std::FILE* const out_;
   const bool terminal_;
   const Clock& clock_;
-  const absl::Duration start_;
+  // When the first step ended; the steps after it are what a time per step is taken from.
+  std::optional<absl::Duration> first_at_;
+  int64_t first_ = 0;
   absl::Duration last_line_ = -absl::InfiniteDuration();
   bool in_progress_line_ = false;
   std::map<int, std::string> loss_;  // by group

@@ -104,19 +104,28 @@ void EmitKernelCounters(const std::string& interface, const char* phase,
              {"rx_bytes", rx}});
 }
 
-absl::Status EvaluateBoth(Trainer& trainer, int64_t rows, int rank, EventSink& sink) {
-  for (const BoundaryCodec codec : {BoundaryCodec::kOff, BoundaryCodec::kOn}) {
-    absl::StatusOr<std::optional<Evaluation>> e = trainer.Evaluate(codec, rows);
-    if (!e.ok()) return e.status();
-    if (!e->has_value()) continue;
-    sink.Emit({{"event", "evaluation"},
-               {"rank", rank},
-               {"step", trainer.step()},
-               {"codec", codec == BoundaryCodec::kOn ? "on" : "off"},
-               {"loss", (*e)->loss},
-               {"tokens", (*e)->tokens},
-               {"se", (*e)->block_se}});
-  }
+void EmitEvaluation(const Evaluation& e, std::string_view codec, int64_t step, int rank,
+                    EventSink& sink) {
+  sink.Emit({{"event", "evaluation"},
+             {"rank", rank},
+             {"step", step},
+             {"codec", codec},
+             {"loss", e.loss},
+             {"tokens", e.tokens},
+             {"se", e.block_se}});
+}
+
+// With the boundary codec off and on. A codec that sends the source's own bytes is off and on at
+// once: one pass says both.
+absl::Status EvaluateBoth(Trainer& trainer, const RunLoopOptions& options, int rank,
+                          EventSink& sink) {
+  const auto off = trainer.Evaluate(BoundaryCodec::kOff, options.eval_rows);
+  if (!off.ok()) return off.status();
+  if (*off) EmitEvaluation(**off, "off", trainer.step(), rank, sink);
+  const auto on =
+      options.forward_is_identity ? off : trainer.Evaluate(BoundaryCodec::kOn, options.eval_rows);
+  if (!on.ok()) return on.status();
+  if (*on) EmitEvaluation(**on, "on", trainer.step(), rank, sink);
   return absl::OkStatus();
 }
 
@@ -173,7 +182,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, sink);
   PassPhase(options.phase_fd, "trained");
   if (status.ok() && options.eval_rows > 0) {
-    status = EvaluateBoth(trainer, options.eval_rows, rank, sink);
+    status = EvaluateBoth(trainer, options, rank, sink);
   }
   if (!status.ok()) {
     sink.EmitFailure(rank, trainer.step(), status);

@@ -43,6 +43,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
           .eval_rows = spec.eval.rows,
+          .forward_is_identity = spec.boundary.forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
           .interface = ""};
@@ -63,6 +64,7 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
   if (kind == GroupKind::kBoundary) {
     options->codecs.forward = spec.boundary.forward;
     options->codecs.backward = spec.boundary.backward;
+    options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
     options->nmse_every = static_cast<int>(spec.boundary.nmse_every);
   }
   return options;

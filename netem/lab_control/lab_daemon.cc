@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "netem/host_names.h"
 #include "netem/lab.h"
 #include "netem/lab_control/lab_messages.h"
 #include "netem/lab_control/lab_requests.h"
@@ -100,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   if (*kind == EmulatorKind::kTap && spec.ceiling) {
     if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
   }
+  if (auto s = NameNodes(spec.topology); !s.ok()) return s;
   return BuildEmulator(*kind, spec.topology, spec.options);
 }
 

@@ -33,6 +33,7 @@ longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
 # Everything of the command that needs no torch, so that it is tested in every build.
 add_executable(machine_command netem/machine_command.cc)
 target_link_libraries(machine_command PRIVATE longhaul_flags longhaul::machine_commands)
+target_precompile_headers(machine_command REUSE_FROM longhaul_headers_command)
 target_include_directories(machine_command PRIVATE ${PROJECT_SOURCE_DIR})
 longhaul_test(netem/net_command_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 target_compile_definitions(netem_net_command_test PRIVATE

@@ -160,6 +160,33 @@ TEST_P(Faults, AbortingAGroupEndsItOnEveryRankAndNoOther) {
   EXPECT_EQ(here.calls() + there.calls() + later.calls(), 3);
 }
 
+TEST_P(Faults, AbortWithTransfersInFlightThenCloseRunsEveryCallbackOnce) {
+  constexpr size_t kTransfers = 12, kElements = 500'000;
+  for (size_t finished_first = 0; finished_first < 4; ++finished_first) {
+    Cluster cluster(GetParam(), 2);
+    auto group = cluster.MakeGroup("cut off");
+    std::vector<float> x = Noise(kElements, 1);
+    std::vector<std::vector<float>> got(2 * kTransfers, std::vector<float>(kElements));
+    std::vector<Outcome> sends(2 * kTransfers), recvs(2 * kTransfers);
+    for (size_t i = 0; i < 2 * kTransfers; ++i) {
+      const int from = static_cast<int>(i % 2);
+      group[1 - from]->Recv(F32(got[i]), from, 0, recvs[i].done());
+      group[from]->Send(F32(x), 1 - from, 0, sends[i].done());
+    }
+    for (size_t i = 0; i < finished_first; ++i) ASSERT_EQ(recvs[i].Wait(), absl::OkStatus());
+    group[0]->Abort(absl::CancelledError("cut"));
+    group.clear();
+    cluster.nodes.clear();
+    for (size_t i = 0; i < 2 * kTransfers; ++i) {
+      sends[i].Wait().IgnoreError();
+      const absl::Status status = recvs[i].Wait();
+      if (status.ok()) EXPECT_EQ(got[i], x);
+      EXPECT_EQ(sends[i].calls(), 1);
+      EXPECT_EQ(recvs[i].calls(), 1);
+    }
+  }
+}
+
 TEST_P(Faults, ClosingAGroupEndsItsOperationsAndItsNameIsFreeAgain) {
   const Cluster cluster(GetParam(), 2);
   std::vector<float> x = Noise(1000, 1), y(1000), z(1000);

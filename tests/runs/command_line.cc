@@ -35,9 +35,11 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-pid_t StartLonghaul(const std::vector<std::string>& arguments, const std::string& output_file) {
-  std::vector<char*> argv = {const_cast<char*>(LONGHAUL_BINARY)};
-  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+namespace {
+
+pid_t Start(const std::vector<std::string>& words, const std::string& output_file) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -46,20 +48,35 @@ pid_t StartLonghaul(const std::vector<std::string>& arguments, const std::string
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t pid = -1;
-  posix_spawn(&pid, LONGHAUL_BINARY, &actions, nullptr, argv.data(), environ);
+  posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   return pid;
+}
+
+std::vector<std::string> LonghaulWith(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), LONGHAUL_BINARY);
+  return arguments;
+}
+
+}  // namespace
+
+pid_t StartLonghaul(const std::vector<std::string>& arguments, const std::string& output_file) {
+  return Start(LonghaulWith(arguments), output_file);
 }
 
 CommandResult WaitFor(pid_t pid, const std::string& output_file) {
   return Finish(pid, output_file, Clock::now());
 }
 
-CommandResult RunLonghaul(const std::vector<std::string>& arguments) {
+CommandResult RunProgram(const std::vector<std::string>& argv) {
   ScratchFolder scratch;
   const std::string output = scratch.path() + "/output";
-  const auto start = Clock::now();
-  return Finish(StartLonghaul(arguments, output), output, start);
+  const Clock::time_point start = Clock::now();
+  return Finish(Start(argv, output), output, start);
+}
+
+CommandResult RunLonghaul(const std::vector<std::string>& arguments) {
+  return RunProgram(LonghaulWith(arguments));
 }
 
 ScratchFolder::ScratchFolder() {

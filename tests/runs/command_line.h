@@ -15,6 +15,9 @@ struct CommandResult {
   double wall_s = 0;
 };
 
+// Runs a program (argv[0] is a path) to its end.
+CommandResult RunProgram(const std::vector<std::string>& argv);
+
 // Runs build/longhaul with these arguments to its end.
 CommandResult RunLonghaul(const std::vector<std::string>& arguments);
 

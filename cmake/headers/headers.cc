@@ -1,0 +1,1 @@
+// Holds the precompiled headers that other targets reuse (LonghaulTargets.cmake).
