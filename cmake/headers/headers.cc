@@ -1,1 +1,2 @@
 // Holds the precompiled headers that other targets reuse (LonghaulTargets.cmake).
+int main() {}

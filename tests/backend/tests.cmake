@@ -1,11 +1,7 @@
-# One executable: the torch headers are dear, and precompiled once for all four.
 longhaul_test(backend/work_test.cc backend/staging_test.cc backend/conformance_test.cc
   backend/process_group_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
-# ATen in a test is compiled for its answers, not its speed.
-target_compile_options(backend_work_test PRIVATE -O1)
-target_precompile_headers(backend_work_test PRIVATE
-  ${PROJECT_SOURCE_DIR}/plugin/backend/torch_headers.h)
+target_precompile_headers(backend_work_test REUSE_FROM longhaul_headers_torch_test)
 
 # Several processes each, under torchrun, with the package of the build tree.
 function(longhaul_python_test name)

@@ -180,7 +180,9 @@ TEST_P(Faults, AbortWithTransfersInFlightThenCloseRunsEveryCallbackOnce) {
     for (size_t i = 0; i < 2 * kTransfers; ++i) {
       sends[i].Wait().IgnoreError();
       const absl::Status status = recvs[i].Wait();
-      if (status.ok()) EXPECT_EQ(got[i], x);
+      if (status.ok()) {
+        EXPECT_EQ(got[i], x);
+      }
       EXPECT_EQ(sends[i].calls(), 1);
       EXPECT_EQ(recvs[i].calls(), 1);
     }

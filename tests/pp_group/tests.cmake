@@ -15,11 +15,8 @@ longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
 
-# Torch's headers are compiled once for the tests that see them.
-target_precompile_headers(pp_group_trainer_test PRIVATE
-  <ATen/ATen.h> <torch/csrc/distributed/c10d/Backend.hpp> <gmock/gmock.h> <gtest/gtest.h>)
-foreach(test kernels stage checkpoint diloco_golden)
-  target_precompile_headers(pp_group_${test}_test REUSE_FROM pp_group_trainer_test)
+foreach(test trainer kernels stage checkpoint diloco_golden)
+  target_precompile_headers(pp_group_${test}_test REUSE_FROM longhaul_headers_torch_test)
 endforeach()
 
 if(LONGHAUL_BENCHMARKS)
