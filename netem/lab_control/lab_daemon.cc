@@ -1,5 +1,6 @@
 #include "netem/lab_control/lab_daemon.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>

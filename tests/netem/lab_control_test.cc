@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -304,6 +305,7 @@ TEST_F(LabControl, OrdinaryUserHasLabsToo) {
   const std::string folder = folder_ + "/user";
   const auto [status, text] = InChild([&] {
     if (setgid(kNobody) != 0 || setuid(kNobody) != 0) return 90;
+    prctl(PR_SET_DUMPABLE, 1);  // as after a login; else /proc/self stays root's
     auto store = LabStore::OpenAt(folder);
     if (!store.ok()) return 91;
     const absl::Status up = StartLabDaemon(*store, {.name = "mine",
