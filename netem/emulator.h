@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "netem/topology.h"
 
 namespace longhaul {
@@ -20,6 +21,17 @@ struct PathCounters {
   int64_t bytes = 0;
   int64_t drops_queue = 0;  // tail drops
   int64_t drops_loss = 0;   // drops asked for by loss_prob (netem: cannot be told apart, all here)
+  int64_t held_bytes = 0;   // inside just now: delay line and queues (netem: the path's own)
+};
+
+// A path that is kDown loses everything that arrives; what is inside goes on.
+enum class Carrier { kUp, kDown };
+
+// How far behind its own schedule an emulator delivered. A late frame is a wrong link.
+struct Lateness {
+  int64_t frames = 0;       // delivered (a TSO frame counts once)
+  int64_t late_frames = 0;  // more than 1 ms late
+  absl::Duration max;
 };
 
 // Choices of a run beside its topology; each is recorded (HostFacts).
@@ -39,6 +51,13 @@ class Emulator {
   virtual const Topology& topology() const = 0;
   virtual const EmulatorOptions& options() const = 0;
 
+  // Gives an existing path new figures while traffic flows: nothing is lost, and what is inside
+  // keeps the time it was given. topology() then has the new ones. InvalidArgument: bad figures, or
+  // the pair has no path.
+  virtual absl::Status ChangePath(const PathSpec& path) = 0;
+  // An outage begins or ends.
+  virtual absl::Status SetCarrier(int from, int to, Carrier carrier) = 0;
+
   // Open file descriptor of node i's network namespace; owned by the emulator.
   virtual int node_netns_fd(int node) const = 0;
 
@@ -49,6 +68,11 @@ class Emulator {
 
   // Scheduling class of the emulating thread, "kernel" for netem; for records.
   virtual std::string_view scheduling() const = 0;
+
+  // CPU time of the emulating thread and its punctuality so far; both zero for netem, where the
+  // kernel does the work in everybody's time and tells nothing.
+  virtual absl::Duration cpu_time() const = 0;
+  virtual Lateness lateness() const = 0;
 
   // OK while the links work. Otherwise what broke: a device deleted, a namespace gone, the
   // emulating thread ended by an error.

@@ -26,19 +26,34 @@ double Impairment::Uniform() {
   return static_cast<double>(Mix(state_) >> 11) * 0x1p-53;
 }
 
+bool Impairment::Lost(double draw, double turn) {
+  if (!spec_.burst_loss) return draw < spec_.loss_prob;
+  const BurstLoss& b = *spec_.burst_loss;
+  const bool lost = draw < (bad_ ? b.loss_bad : b.loss_good);
+  if (turn < (bad_ ? b.to_good : b.to_bad)) bad_ = !bad_;
+  return lost;
+}
+
 Impairment::Fate Impairment::Next() {
-  // Three draws per frame whatever is asked for, so that changing one figure leaves the others'
+  // Four draws per frame whatever is asked for, so that changing one figure leaves the others'
   // draws where they were.
   const double loss = Uniform();
+  const double turn = Uniform();
   const double radius = Uniform();
   const double angle = Uniform();
-  Fate fate{loss < spec_.loss_prob, 0};
-  if (spec_.jitter_ns > 0) {
-    const double normal =
-        std::sqrt(-2 * std::log1p(-radius)) * std::cos(2 * std::numbers::pi * angle);  // Box-Muller
-    fate.jitter_ns = std::llround(normal * static_cast<double>(spec_.jitter_ns));
-  }
+  Fate fate{Lost(loss, turn), 0};
+  if (spec_.jitter_ns == 0) return fate;
+  const double unit = spec_.jitter_shape == JitterShape::kUniform
+                          ? 2 * radius - 1
+                          : std::sqrt(-2 * std::log1p(-radius)) *
+                                std::cos(2 * std::numbers::pi * angle);  // Box-Muller
+  fate.jitter_ns = std::llround(unit * static_cast<double>(spec_.jitter_ns));
   return fate;
+}
+
+ImpairmentSpec ImpairmentOf(const PathSpec& path) {
+  return {path.loss_prob, absl::ToInt64Nanoseconds(path.jitter), path.jitter_shape,
+          path.burst_loss};
 }
 
 }  // namespace longhaul

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "netem/topology.h"
 
 namespace longhaul {
 
@@ -8,8 +11,11 @@ namespace longhaul {
 // the seed and the number of frames so far, so the same traffic meets the same fate again.
 struct ImpairmentSpec {
   double loss_prob = 0;   // per frame, independent
-  int64_t jitter_ns = 0;  // standard deviation of a normal distribution around the delay
+  int64_t jitter_ns = 0;  // around the delay; standard deviation or half width by shape
+  JitterShape jitter_shape = JitterShape::kNormal;
+  std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
 };
+ImpairmentSpec ImpairmentOf(const PathSpec& path);
 
 class Impairment {
  public:
@@ -25,9 +31,11 @@ class Impairment {
   void Change(const ImpairmentSpec& spec) { spec_ = spec; }
 
  private:
+  bool Lost(double draw, double turn);
   double Uniform();  // [0, 1), 53 random bits
   ImpairmentSpec spec_;
   uint64_t state_;
+  bool bad_ = false;  // of the two states of BurstLoss
 };
 
 }  // namespace longhaul

@@ -114,6 +114,7 @@ int SuperviseChild(pid_t child, const sigset_t& signals) {
 struct LabStart {
   std::function<int()> body;
   std::vector<int> keep_fds;
+  LabLifetime lifetime;
   Fd report;       // set-up failures to StartLab; closed when the body runs
   sigset_t watch;  // what keeper and init wait for
   sigset_t original_mask;
@@ -149,9 +150,20 @@ struct LabStart {
   _exit(SuperviseChild(body, start.watch));
 }
 
+// Out of the caller's session, and without its terminal or pipes, which would stay open.
+void Detach() {
+  setsid();
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd : {0, 1, 2}) dup2(null, fd);
+}
+
 [[noreturn]] void RunKeeper(LabStart& start, pid_t command) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != command) _exit(kExitLabFailed);
+  if (start.lifetime == LabLifetime::kDetached) {
+    Detach();
+  } else {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != command) _exit(kExitLabFailed);
+  }
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   if (auto s = UnshareAll(); !s.ok()) Fail(start.report, s);
@@ -183,11 +195,12 @@ absl::Status ReadReport(const Fd& report) {
 
 }  // namespace
 
-absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds) {
+absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
+                                    LabLifetime lifetime) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
-  LabStart start{std::move(body), std::move(keep_fds), Fd(report[1]), {}, {}};
+  LabStart start{std::move(body), std::move(keep_fds), lifetime, Fd(report[1]), {}, {}};
   sigemptyset(&start.watch);
   sigaddset(&start.watch, SIGCHLD);
   sigaddset(&start.watch, SIGTERM);

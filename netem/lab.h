@@ -28,7 +28,11 @@ namespace longhaul {
 struct LabProcess {
   pid_t pid;  // of the process to wait for
 };
-absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds);
+// kDetached: a session of its own with /dev/null as 0, 1 and 2; it outlives the caller and ends
+// with its body.
+enum class LabLifetime { kWithCaller, kDetached };
+absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
+                                    LabLifetime lifetime = LabLifetime::kWithCaller);
 
 // Starts a program inside node `node`'s network namespace with a fresh /sys, so that it sees only
 // lo and net0. `inherit_fds`: child fd -> our fd (0, 1, 2 included when wanted; else /dev/null).
@@ -43,5 +47,10 @@ absl::StatusOr<pid_t> SpawnInNode(const Emulator& emulator, int node, const Node
 
 // The same for any network namespace, given by an open descriptor.
 absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command);
+
+// Moves the calling process, which has one thread and is in the lab's mount namespace, into a
+// node's network namespace with a fresh /sys. Only async-signal-safe calls. Returns null, or the
+// step that failed, with errno.
+const char* EnterNode(int netns_fd);
 
 }  // namespace longhaul

@@ -27,8 +27,7 @@ std::string MacText(MacKind kind, int node) { return ToString(MacOf(kind, node))
 NetemSpec PathLeaf(const Topology& topology, const PathSpec& path) {
   return {.rate = path.rate,
           .delay_ns = absl::ToInt64Nanoseconds(path.delay),
-          .jitter_ns = absl::ToInt64Nanoseconds(path.jitter),
-          .loss_prob = path.loss_prob,
+          .impairment = ImpairmentOf(path),
           .limit_packets = PathLimitPackets(topology, path)};
 }
 
@@ -42,8 +41,12 @@ class NetemEmulator : public Emulator {
   const EmulatorOptions& options() const override { return options_; }
   int node_netns_fd(int node) const override { return nodes_[node].fd(); }
   std::string_view scheduling() const override { return "kernel"; }
+  absl::Status ChangePath(const PathSpec& path) override;
+  absl::Status SetCarrier(int from, int to, Carrier carrier) override;
   absl::StatusOr<PathCounters> counters(int from, int to) const override;
   absl::StatusOr<int64_t> unroutable_drops() const override;
+  absl::Duration cpu_time() const override { return absl::ZeroDuration(); }
+  Lateness lateness() const override { return {}; }
   absl::Status health() const override;
 
   absl::Status Build();
@@ -52,6 +55,7 @@ class NetemEmulator : public Emulator {
   absl::Status BuildNode(int node);
   absl::Status BuildSite(int node);
   absl::Status BuildCorePort(const Netlink& netlink, int node);
+  absl::Status ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf);
   absl::StatusOr<QueueCounters> CoreCounters(int to, int slot) const;
 
   Topology topology_;
@@ -174,15 +178,39 @@ absl::StatusOr<QueueCounters> NetemEmulator::CoreCounters(int to, int slot) cons
   return result;
 }
 
+absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf) {
+  return InNamespace(core_.fd(), [&] {
+    auto netlink = Netlink::Open();
+    if (!netlink.ok()) return netlink.status();
+    auto index = netlink->DeviceIndex(CoreDevice(path.to));
+    if (!index.ok()) return index.status();
+    return ReplaceNetem(*netlink, *index, LeafParent(path.from), LeafHandle(path.from), leaf);
+  });
+}
+
+absl::Status NetemEmulator::ChangePath(const PathSpec& path) {
+  auto changed = WithPath(topology_, path);
+  if (!changed.ok()) return changed.status();
+  if (auto s = ReplaceLeaf(path, PathLeaf(*changed, path)); !s.ok()) return s;
+  topology_ = *std::move(changed);
+  return absl::OkStatus();
+}
+
+absl::Status NetemEmulator::SetCarrier(int from, int to, Carrier carrier) {
+  const PathSpec* path = FindPath(topology_, from, to);
+  if (path == nullptr) return NoPath(from, to);
+  NetemSpec leaf = PathLeaf(topology_, *path);
+  if (carrier == Carrier::kDown) leaf.impairment = {.loss_prob = 1};
+  return ReplaceLeaf(*path, leaf);
+}
+
 absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   const PathSpec* path = FindPath(topology_, from, to);
-  if (path == nullptr) {
-    return absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
-  }
+  if (path == nullptr) return NoPath(from, to);
   auto leaf = CoreCounters(to, from);
   if (!leaf.ok()) return leaf.status();
-  PathCounters counters{leaf->packets, leaf->bytes, 0, 0};
-  (path->loss_prob > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
+  PathCounters counters{leaf->packets, leaf->bytes, 0, 0, leaf->backlog_bytes};
+  (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
   return counters;
 }
 

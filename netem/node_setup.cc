@@ -77,18 +77,30 @@ absl::Status PrepareNode(int node, const std::string& gateway_mac, const Emulato
   return netlink->AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
 }
 
-absl::Status OffloadsOff(const std::string& device) {
+namespace {
+
+absl::StatusOr<uint32_t> Ethtool(const std::string& device, ethtool_value value) {
   const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  strncpy(request.ifr_name, device.c_str(), IFNAMSIZ - 1);
+  request.ifr_data = reinterpret_cast<char*>(&value);
+  if (ioctl(fd.get(), SIOCETHTOOL, &request) == 0) return value.data;
+  return ErrnoStatus(fmt::format("ethtool request {:#x} on {}", value.cmd, device), errno);
+}
+
+}  // namespace
+
+absl::Status OffloadsOff(const std::string& device) {
   for (uint32_t command : {ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
-    ethtool_value value{command, 0};
-    ifreq request{};
-    strncpy(request.ifr_name, device.c_str(), IFNAMSIZ - 1);
-    request.ifr_data = reinterpret_cast<char*>(&value);
-    if (ioctl(fd.get(), SIOCETHTOOL, &request) != 0) {
-      return ErrnoStatus(fmt::format("turn offload {:#x} off on {}", command, device), errno);
-    }
+    if (auto set = Ethtool(device, {command, 0}); !set.ok()) return set.status();
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GetOffload(const std::string& device, uint32_t ethtool_command) {
+  auto value = Ethtool(device, {ethtool_command, 0});
+  if (!value.ok()) return value.status();
+  return *value != 0;
 }
 
 }  // namespace longhaul

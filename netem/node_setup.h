@@ -1,9 +1,10 @@
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "netem/emulator.h"
 
 namespace longhaul {
@@ -23,5 +24,8 @@ absl::Status PrepareNode(int node, const std::string& gateway_mac, const Emulato
 // tso, gso and gro off on a device of the calling thread's namespace, so that the next hop sees
 // frames of the MTU.
 absl::Status OffloadsOff(const std::string& device);
+
+// Reads one offload: ETHTOOL_GTSO, ETHTOOL_GGSO or ETHTOOL_GGRO.
+absl::StatusOr<bool> GetOffload(const std::string& device, uint32_t ethtool_command);
 
 }  // namespace longhaul

@@ -59,4 +59,14 @@ std::string ReadFileOrEmpty(const std::string& path) {
   return text;
 }
 
+std::string OneBlank(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    const bool blank = c == ' ' || c == '\t';
+    if (!blank) result.push_back(c);
+    if (blank && !result.empty() && result.back() != ' ') result.push_back(' ');
+  }
+  return result;
+}
+
 }  // namespace longhaul

@@ -36,4 +36,7 @@ absl::Status WriteFile(const std::string& path, std::string_view text);
 // The file without trailing white space; "" where it cannot be read.
 std::string ReadFileOrEmpty(const std::string& path);
 
+// The text with every run of blanks and tabs made one blank (the kernel separates with tabs).
+std::string OneBlank(std::string_view text);
+
 }  // namespace longhaul

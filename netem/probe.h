@@ -26,6 +26,15 @@ struct RateSample {
   absl::Duration measured_for;
 };
 
+struct LossSample {
+  double nominal = 0;  // MeanLoss of the path
+  int64_t sent = 0;
+  int64_t received = 0;
+  double loss() const {
+    return sent == 0 ? 0 : 1 - static_cast<double>(received) / static_cast<double>(sent);
+  }
+};
+
 // ICMP echo between two nodes on idle links; the kernel stamps the replies.
 absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, int count,
                                    absl::Duration interval);
@@ -43,6 +52,14 @@ inline constexpr double kUdpOverload = 1.1;
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
                                         absl::Duration warm_up, absl::Duration measure);
 
+// `count` datagrams of a full frame, evenly at `rate` (below the path's own, or the queue loses
+// some); waits until the path is empty.
+absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to, int64_t count,
+                                     BitsPerSecond rate);
+
+// Of the share of `packets` that the path loses, bursts counted in.
+double LossStandardError(const PathSpec& path, int64_t packets);
+
 // The least of the path's own rate and the access lines it crosses; nullopt: nothing limits it.
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path);
 
@@ -54,6 +71,7 @@ struct PathVerdict {
   int from, to;
   RttSample rtt;
   std::optional<RateSample> rate;
+  std::optional<LossSample> loss;
   PathCounters counters;
   bool ok;
   std::string why;  // when not ok: measured, bound, what to do
@@ -68,6 +86,9 @@ struct VerifyOptions {
   double rate_tolerance = 0.05;
   absl::Duration rtt_tolerance = absl::Milliseconds(2);
   double rtt_tolerance_fraction = 0.05;
+  // Of a second of datagrams at half the rate, at most; 0: the echoes' loss only. Bound: 3 standard
+  // errors and one datagram.
+  int64_t loss_datagrams = 0;
   int attempts = 3;  // of one path before its verdict stands; a busy machine disturbs short probes
   std::vector<std::pair<int, int>> pairs;  // empty: every path of the topology
 };

@@ -3,7 +3,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,9 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "netem/addressing.h"
-#include "netem/netns.h"
 #include "netem/probe.h"
+#include "netem/probe_sockets.h"
 #include "netem/queue_limits.h"
 
 namespace longhaul {
@@ -26,39 +24,6 @@ constexpr size_t kTakeBytes = 1 << 20;
 constexpr absl::Duration kPollSlice = absl::Milliseconds(50);
 constexpr absl::Duration kConnectDeadline = absl::Seconds(5);
 constexpr int kUdpIpHeaderBytes = 28;
-
-absl::Time MonotonicNow() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return absl::TimeFromTimespec(t);
-}
-
-// False on timeout.
-bool WaitFor(const Fd& fd, short what, absl::Duration timeout) {
-  pollfd ready{fd.get(), what, 0};
-  const timespec limit = absl::ToTimespec(std::max(timeout, absl::ZeroDuration()));
-  return ppoll(&ready, 1, &limit, nullptr) > 0;
-}
-
-sockaddr_in AddressOf(int node) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(NodeAddressValue(node));
-  return address;
-}
-
-// A socket in `node`'s namespace bound to a free port; `address` gets it.
-absl::StatusOr<Fd> BoundSocket(const Emulator& emulator, int node, int type, sockaddr_in& address) {
-  auto fd = OpenSocketIn(emulator.node_netns_fd(node), AF_INET, type | SOCK_NONBLOCK, 0);
-  if (!fd.ok()) return fd;
-  address = AddressOf(node);
-  socklen_t size = sizeof address;
-  if (bind(fd->get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return ErrnoStatus(fmt::format("probe: bind to {}", NodeAddress(node)), errno);
-  }
-  return fd;
-}
 
 absl::Status SetCongestionControl(const Fd& fd, std::string_view name) {
   if (name.empty() ||
@@ -173,12 +138,6 @@ RateSample Judge(BitsPerSecond nominal, const Received& received, std::string ho
   return {nominal, {rate}, std::move(how), received.time};
 }
 
-absl::StatusOr<const PathSpec*> PathOf(const Emulator& emulator, int from, int to) {
-  const PathSpec* path = FindPath(emulator.topology(), from, to);
-  if (path != nullptr) return path;
-  return absl::InvalidArgumentError(fmt::format("probe: no path from node {} to {}", from, to));
-}
-
 }  // namespace
 
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path) {
@@ -192,7 +151,7 @@ std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpe
 absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
                                      std::string_view congestion_control) {
-  auto path = PathOf(emulator, from, to);
+  auto path = ProbedPath(emulator, from, to);
   if (!path.ok()) return path.status();
   auto connection = Connect(emulator, from, to, congestion_control);
   if (!connection.ok()) return connection.status();
@@ -212,7 +171,7 @@ absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
 
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
                                         absl::Duration warm_up, absl::Duration measure) {
-  auto path = PathOf(emulator, from, to);
+  auto path = ProbedPath(emulator, from, to);
   if (!path.ok()) return path.status();
   const auto rate = NominalRate(emulator.topology(), **path);
   if (!rate) {
@@ -224,9 +183,7 @@ absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int 
   if (!receiver.ok()) return receiver.status();
   auto sender = BoundSocket(emulator, from, SOCK_DGRAM, own);
   if (!sender.ok()) return sender.status();
-  const int buffer_bytes = 8 << 20;  // a receiver that is scheduled late must not lose any
-  setsockopt(receiver->get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
-
+  WidenReceiveBuffer(*receiver);
   const int mtu = emulator.topology().mtu;
   std::atomic<bool> stop = false;
   std::thread sending(

@@ -14,8 +14,23 @@ double Packets(BitsPerSecond rate, absl::Duration time, int mtu) {
   return rate.value * absl::ToDoubleSeconds(time) / (8.0 * static_cast<double>(FrameBytes(mtu)));
 }
 
-double QueueDepth(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu) {
+double QueueDepthInBdp(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu) {
   return std::max(kMinQueuePackets, depth_bdp * Packets(rate, rtt, mtu));
+}
+
+// A depth that was asked for in other words is taken as it is: no least number of packets but one.
+double QueueDepthAsked(const QueueDepth& queue, BitsPerSecond rate, absl::Duration rtt, int mtu) {
+  switch (queue.unit) {
+    case QueueDepth::Unit::kBdp:
+      return QueueDepthInBdp(rate, rtt, queue.amount, mtu);
+    case QueueDepth::Unit::kPackets:
+      return queue.amount;
+    case QueueDepth::Unit::kBytes:
+      return std::max(1.0, queue.amount / static_cast<double>(FrameBytes(mtu)));
+    case QueueDepth::Unit::kMilliseconds:
+      return std::max(1.0, Packets(rate, absl::Milliseconds(queue.amount), mtu));
+  }
+  return kMinQueuePackets;
 }
 
 }  // namespace
@@ -27,7 +42,7 @@ double TcpPayloadShare(int mtu) {
 }
 
 int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu) {
-  return static_cast<int64_t>(std::ceil(QueueDepth(rate, rtt, depth_bdp, mtu)));
+  return static_cast<int64_t>(std::ceil(QueueDepthInBdp(rate, rtt, depth_bdp, mtu)));
 }
 
 int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate) {
@@ -38,14 +53,21 @@ int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rat
     rtt = std::max(rtt, NominalRtt(topology, path));
     depth_bdp = std::max(depth_bdp, path.queue_bdp);
   }
+  const auto& access = topology.nodes[node].access;
+  if (access && access->queue) {
+    return static_cast<int64_t>(
+        std::ceil(QueueDepthAsked(*access->queue, rate, rtt, topology.mtu)));
+  }
   return QueuePackets(rate, rtt, depth_bdp, topology.mtu);
 }
 
 int64_t PathLimitPackets(const Topology& topology, const PathSpec& path) {
   const absl::Duration held = path.delay + 3 * path.jitter;
   if (path.rate) {
-    const double queue =
-        QueueDepth(*path.rate, NominalRtt(topology, path), path.queue_bdp, topology.mtu);
+    const absl::Duration rtt = NominalRtt(topology, path);
+    const double queue = path.queue
+                             ? QueueDepthAsked(*path.queue, *path.rate, rtt, topology.mtu)
+                             : QueueDepthInBdp(*path.rate, rtt, path.queue_bdp, topology.mtu);
     return static_cast<int64_t>(std::ceil(Packets(*path.rate, held, topology.mtu) + queue));
   }
   const auto& access = topology.nodes[path.from].access;

@@ -18,14 +18,14 @@ double TcpPayloadShare(int mtu);
 // depth in bandwidth-delay products.
 int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu);
 
-// The limit of node `node`'s uplink or downlink: QueuePackets with the largest round-trip time of
-// any path that the node uses, and the deepest of their queues.
+// The limit of node `node`'s uplink or downlink: its own queue where it has one, else QueuePackets
+// with the largest round-trip time of any path that the node uses, and the deepest of their queues.
 int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate);
 
 // The limit of a path's leaf. It covers the delay line AND the queue, because netem counts both:
-// with a rate, ceil(rate (delay + 3 jitter) / (8 F) + Q); without one, behind access lines,
-// 2 ceil(uplink (delay + 3 jitter) / (8 F)) + 64, wide on purpose since no queue can form there.
-// Neither rate nor access line: kUnlimitedPackets.
+// with a rate, ceil(rate (delay + 3 jitter) / (8 F) + Q), Q the path's own queue where it has one;
+// without one, behind access lines, 2 ceil(uplink (delay + 3 jitter) / (8 F)) + 64, wide on purpose
+// since no queue can form there. Neither rate nor access line: kUnlimitedPackets.
 inline constexpr int64_t kUnlimitedPackets = 1 << 20;
 int64_t PathLimitPackets(const Topology& topology, const PathSpec& path);
 

@@ -65,14 +65,7 @@ void PlaceDescriptors(Plan& plan) {
 [[noreturn]] void RunChild(Plan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(126);
-  if (setns(plan.netns_fd, CLONE_NEWNET) != 0) Give(plan, "enter the network namespace");
-  if (unshare(CLONE_NEWNS) != 0) Give(plan, "unshare mounts");
-  if (mount("", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) Give(plan, "make mounts slave");
-  // Libraries list interfaces in /sys/class/net; the old mount shows the old namespace's.
-  umount2("/sys", MNT_DETACH);
-  if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
-    Give(plan, "mount a fresh /sys (a container that masks /sys forbids it)");
-  }
+  if (const char* step = EnterNode(plan.netns_fd)) Give(plan, step);
   PlaceDescriptors(plan);
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction now {};
@@ -103,6 +96,18 @@ absl::Status ReadFailure(const Fd& report, const NodeCommand& command) {
 }
 
 }  // namespace
+
+const char* EnterNode(int netns_fd) {
+  if (setns(netns_fd, CLONE_NEWNET) != 0) return "enter the network namespace";
+  if (unshare(CLONE_NEWNS) != 0) return "unshare mounts";
+  if (mount("", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) return "make mounts slave";
+  // Libraries list interfaces in /sys/class/net; the old mount shows the old namespace's.
+  umount2("/sys", MNT_DETACH);
+  if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
+    return "mount a fresh /sys (a container that masks /sys forbids it)";
+  }
+  return nullptr;
+}
 
 absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command) {
   if (command.argv.empty()) return absl::InvalidArgumentError("spawn: empty argv");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,10 @@ namespace {
 
 // Length of the ring between the kernel and us: a whole burst of a node must fit.
 constexpr int kRingPackets = 5000;
+
+TapFrames FramesOf(const Topology& topology, int node) {
+  return NeedsMtuFrames(topology, node) ? TapFrames::kMtu : TapFrames::kTso;
+}
 
 class TapEmulator : public Emulator {
  public:
@@ -34,12 +39,25 @@ class TapEmulator : public Emulator {
   std::string_view scheduling() const override { return loop_->scheduling(); }
 
   absl::StatusOr<PathCounters> counters(int from, int to) const override {
-    absl::StatusOr<PathCounters> result =
-        absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
+    absl::StatusOr<PathCounters> result = NoPath(from, to);
     loop_->Call([&](TapNetwork& network) {
       if (const PathCounters* counters = network.counters(from, to)) result = *counters;
     });
     return result;
+  }
+
+  absl::Status ChangePath(const PathSpec& path) override {
+    auto changed = WithPath(topology_, path);
+    if (!changed.ok()) return changed.status();
+    topology_ = *std::move(changed);
+    loop_->Call([&](TapNetwork& network) { network.ChangePath(topology_, path); });
+    return SetTapFrames(loop_->tap_fd(path.from), FramesOf(topology_, path.from));
+  }
+
+  absl::Status SetCarrier(int from, int to, Carrier carrier) override {
+    if (FindPath(topology_, from, to) == nullptr) return NoPath(from, to);
+    loop_->Call([&](TapNetwork& network) { network.SetCarrier(from, to, carrier); });
+    return absl::OkStatus();
   }
 
   absl::StatusOr<int64_t> unroutable_drops() const override {
@@ -48,6 +66,8 @@ class TapEmulator : public Emulator {
     return drops;
   }
 
+  absl::Duration cpu_time() const override { return loop_->cpu_time(); }
+  Lateness lateness() const override { return loop_->lateness(); }
   absl::Status health() const override { return loop_->health(); }
 
  private:
@@ -59,8 +79,7 @@ class TapEmulator : public Emulator {
 
 // Inside the node's namespace: its device and settings.
 absl::StatusOr<Fd> BuildNode(const Topology& topology, int node, const EmulatorOptions& options) {
-  const bool cut = NeedsMtuFrames(topology, node);
-  auto tap = OpenTap(kNodeDevice, cut ? TapFrames::kMtu : TapFrames::kTso);
+  auto tap = OpenTap(kNodeDevice, FramesOf(topology, node));
   if (!tap.ok()) return tap.status();
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
@@ -77,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
                                                            const EmulatorOptions& options) {
   std::vector<NetNamespace> nodes;
   std::vector<Fd> taps;
+  std::vector<std::string> names;
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     auto node = NetNamespace::Create(topology.nodes[i].name);
     if (!node.ok()) return node.status();
@@ -92,8 +112,10 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
     }
     nodes.push_back(*std::move(node));
     taps.push_back(std::move(tap));
+    names.push_back(topology.nodes[i].name);
   }
-  auto loop = TapLoop::Start(std::move(taps), TapNetwork(topology, options.seed), topology.mtu);
+  auto loop = TapLoop::Start(std::move(taps), std::move(names), TapNetwork(topology, options.seed),
+                             topology.mtu);
   if (!loop.ok()) return loop.status();
   return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
 }

@@ -40,12 +40,17 @@ size_t HeadBytes(int mtu) {
 
 }  // namespace
 
-TapLoop::TapLoop(std::vector<Fd> taps, TapNetwork network, int mtu)
-    : taps_(std::move(taps)), network_(std::move(network)), pool_(HeadBytes(mtu)) {}
+TapLoop::TapLoop(std::vector<Fd> taps, std::vector<std::string> names, TapNetwork network, int mtu)
+    : taps_(std::move(taps)),
+      names_(std::move(names)),
+      network_(std::move(network)),
+      pool_(HeadBytes(mtu)) {}
 
-absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps, TapNetwork network,
-                                                        int mtu) {
-  std::unique_ptr<TapLoop> loop(new TapLoop(std::move(taps), std::move(network), mtu));
+absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps,
+                                                        std::vector<std::string> names,
+                                                        TapNetwork network, int mtu) {
+  std::unique_ptr<TapLoop> loop(
+      new TapLoop(std::move(taps), std::move(names), std::move(network), mtu));
   loop->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   loop->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop->epoll_.ok() || !loop->wake_.ok()) return ErrnoStatus("tap: epoll, eventfd", errno);
@@ -91,6 +96,12 @@ Lateness TapLoop::lateness() {
   Lateness copy;
   Call([&](TapNetwork&) { copy = lateness_; });
   return copy;
+}
+
+absl::Duration TapLoop::cpu_time() {
+  timespec used{};
+  Call([&](TapNetwork&) { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used); });
+  return absl::DurationFromTimespec(used);
 }
 
 absl::Status TapLoop::health() {
@@ -214,8 +225,8 @@ void TapLoop::WriteFrame(const TapNetwork::Output& output) {
 void TapLoop::DropPort(int port, std::string what, int error) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, taps_[port].get(), nullptr);
   if (!health_.ok()) return;
-  health_ = absl::UnavailableError(fmt::format("tap: {} on the device of node {}: {}{}", what, port,
-                                               strerror(error),
+  health_ = absl::UnavailableError(fmt::format("tap: {} on the device of node {}: {}{}", what,
+                                               names_[port], strerror(error),
                                                error == EBADFD ? " (the device was deleted)" : ""));
 }
 

@@ -12,27 +12,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "netem/emulator.h"
 #include "netem/frame_pool.h"
 #include "netem/posix.h"
 #include "netem/tap_network.h"
 
 namespace longhaul {
 
-// How far behind its own schedule the emulator delivered. A late frame is a wrong link.
-struct Lateness {
-  int64_t frames = 0;       // delivered (a TSO frame counts once)
-  int64_t late_frames = 0;  // more than 1 ms late
-  absl::Duration max;
-};
-
 // One thread that moves frames between TAP devices as a TapNetwork says. It sleeps in epoll until a
 // frame comes or falls due, never spins; SCHED_FIFO where that is allowed.
 // The constructor's thread owns it; only Call() reaches the network.
 class TapLoop {
  public:
-  // Port i of `taps` is node i's. Returns once the thread runs.
-  static absl::StatusOr<std::unique_ptr<TapLoop>> Start(std::vector<Fd> taps, TapNetwork network,
-                                                        int mtu);
+  // Port i of `taps` is node i's, called `names[i]` in messages. Returns once the thread runs.
+  static absl::StatusOr<std::unique_ptr<TapLoop>> Start(std::vector<Fd> taps,
+                                                        std::vector<std::string> names,
+                                                        TapNetwork network, int mtu);
   ~TapLoop();
 
   // Runs `work` on the loop's thread between two frames and waits for it.
@@ -41,10 +36,11 @@ class TapLoop {
   int tap_fd(int node) const { return taps_[node].get(); }
   std::string_view scheduling() const { return scheduling_; }
   Lateness lateness();
+  absl::Duration cpu_time();
   absl::Status health();  // the first error; the port it came from is no longer served
 
  private:
-  TapLoop(std::vector<Fd> taps, TapNetwork network, int mtu);
+  TapLoop(std::vector<Fd> taps, std::vector<std::string> names, TapNetwork network, int mtu);
   void Main();
   void MakeRealTime();
   void Serve();
@@ -56,6 +52,7 @@ class TapLoop {
   void RunCalls();
 
   std::vector<Fd> taps_;
+  std::vector<std::string> names_;
   TapNetwork network_;  // the loop's thread only, while it runs
   FramePool pool_;
   std::unique_ptr<std::byte[]> spare_tail_;

@@ -33,12 +33,11 @@ TapNetwork::TapNetwork(const Topology& topology, uint64_t seed)
     nodes_.push_back(std::move(node));
   }
   for (const PathSpec& path : topology.paths) {
-    const ImpairmentSpec impairment{path.loss_prob, absl::ToInt64Nanoseconds(path.jitter)};
     path_of_pair_[path.from * num_nodes_ + path.to] = static_cast<int>(paths_.size());
     paths_.push_back({path.from,
                       path.to,
                       LinkStage(PathStage(topology, path)),
-                      Impairment(impairment, seed, path.from, path.to),
+                      Impairment(ImpairmentOf(path), seed, path.from, path.to),
                       {}});
   }
 }
@@ -66,7 +65,7 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
     at_path_ns = *left;
   }
   const Impairment::Fate fate = path.impairment.Next();
-  if (fate.lost) {
+  if (fate.lost || path.carrier == Carrier::kDown) {
     path.counters.drops_loss += segments;
     return false;
   }
@@ -76,6 +75,7 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
     return false;
   }
   const bool no_downlink = !nodes_[to].downlink;
+  path.counters.held_bytes += wire_bytes;
   events_.push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
   return true;
 }
@@ -86,6 +86,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
     events_.pop();
     Path& path = paths_[event.path];
     if (event.passed_downlink) {
+      path.counters.held_bytes -= event.wire_bytes;
       path.counters.packets += event.segments;
       path.counters.bytes += event.wire_bytes;
       return Output{event.handle, path.to, true, event.due_ns};
@@ -93,6 +94,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
     // Sources share the downlink, so frames enter it in the order in which their paths end.
     const auto left = nodes_[path.to].downlink->Admit(event.due_ns, event.wire_bytes);
     if (!left) {
+      path.counters.held_bytes -= event.wire_bytes;
       path.counters.drops_queue += event.segments;
       return Output{event.handle, path.to, false, event.due_ns};
     }
@@ -107,6 +109,16 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
 std::optional<int64_t> TapNetwork::next_due_ns() const {
   if (events_.empty()) return std::nullopt;
   return events_.top().due_ns;
+}
+
+void TapNetwork::ChangePath(const Topology& topology, const PathSpec& spec) {
+  Path& path = paths_[PathIndex(spec.from, spec.to)];
+  path.stage.Change(PathStage(topology, spec));
+  path.impairment.Change(ImpairmentOf(spec));
+}
+
+void TapNetwork::SetCarrier(int from, int to, Carrier carrier) {
+  paths_[PathIndex(from, to)].carrier = carrier;
 }
 
 const PathCounters* TapNetwork::counters(int from, int to) const {
@@ -126,7 +138,7 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
   return std::any_of(topology.paths.begin(), topology.paths.end(), [&](const PathSpec& path) {
     if (path.from != node) return false;
     const auto& far = topology.nodes[path.to].access;
-    return path.loss_prob > 0 ||
+    return MeanLoss(path) > 0 ||
            (path.rate && slow(*path.rate, PathLimitPackets(topology, path))) ||
            (far && slow_access(path.to, far->down));
   });

@@ -38,6 +38,12 @@ class TapNetwork {
   // When to call Next() again; nullopt: nothing is on its way.
   std::optional<int64_t> next_due_ns() const;
 
+  // For frames that arrive from now on; those on their way keep their time. The path must exist;
+  // `topology` is the whole with the path changed in it.
+  void ChangePath(const Topology& topology, const PathSpec& path);
+  // A path that is down loses every frame that arrives, counted as loss.
+  void SetCarrier(int from, int to, Carrier carrier);
+
   // Null when the pair may not talk.
   const PathCounters* counters(int from, int to) const;
   int64_t unroutable_drops() const { return unroutable_drops_; }
@@ -49,6 +55,7 @@ class TapNetwork {
     LinkStage stage;
     Impairment impairment;
     PathCounters counters;
+    Carrier carrier = Carrier::kUp;
   };
   struct Event {
     int64_t due_ns;

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "netem/queue_limits.h"
+
 namespace longhaul {
 namespace {
 
@@ -17,17 +19,52 @@ constexpr int kMaxMtu = 65000;        // a TAP frame must fit one 64 KiB read
 
 absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(message); }
 
-bool IsUsableRate(BitsPerSecond rate) { return std::isfinite(rate.value) && rate.value > 0; }
+// Outside of these a figure is a slip of the pen, and products of them would leave 64 bits.
+constexpr BitsPerSecond kMinRate = Mbit(0.001);
+constexpr BitsPerSecond kMaxRate = Gbit(1000);
+constexpr absl::Duration kMaxTime = absl::Hours(1);
+constexpr double kMaxQueueBdp = 1e6;
+constexpr int64_t kMaxLimitPackets = 1 << 30;  // netem keeps 32 bits
 
 absl::Status CheckRate(const std::string& where, BitsPerSecond rate) {
-  if (IsUsableRate(rate)) return absl::OkStatus();
-  return Invalid(fmt::format("{} is {} Mbit/s: want more than 0", where, InMbit(rate)));
+  if (rate >= kMinRate && rate <= kMaxRate) return absl::OkStatus();
+  return Invalid(fmt::format("{} is {} Mbit/s: want more than 0 ({} to {})", where, InMbit(rate),
+                             InMbit(kMinRate), InMbit(kMaxRate)));
 }
 
 absl::Status CheckTime(const std::string& where, absl::Duration time) {
-  if (time >= absl::ZeroDuration() && time < absl::InfiniteDuration()) return absl::OkStatus();
-  return Invalid(fmt::format("{} is {}: want 0 or more, and finite", where,
-                             std::string(absl::FormatDuration(time))));
+  if (time >= absl::ZeroDuration() && time <= kMaxTime) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{} is {}: want 0 to an hour", where, std::string(absl::FormatDuration(time))));
+}
+
+absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth>& queue) {
+  if (!queue) return absl::OkStatus();
+  using Unit = QueueDepth::Unit;
+  const double least = queue->unit == Unit::kPackets ? 1 : 0;
+  const double most = queue->unit == Unit::kBdp     ? kMaxQueueBdp
+                      : queue->unit == Unit::kBytes ? 1e12
+                                                    : 1e9;
+  if (queue->amount > 0 && queue->amount >= least && queue->amount <= most) {
+    return absl::OkStatus();
+  }
+  return Invalid(fmt::format("{}: queue is {}: want at least one packet, at most {:g}", where,
+                             queue->amount, most));
+}
+
+absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
+  if (!path.burst_loss) return absl::OkStatus();
+  const BurstLoss& b = *path.burst_loss;
+  for (double p : {b.to_bad, b.to_good, b.loss_bad, b.loss_good}) {
+    if (!(p >= 0 && p <= 1)) {
+      return Invalid(fmt::format("{}: burst loss: {} is no probability in [0, 1]", where, p));
+    }
+  }
+  if (path.loss_prob != 0) {
+    return Invalid(where + ": loss and burst loss are both given; want one of them");
+  }
+  if (MeanLoss(path) >= 1) return Invalid(where + ": burst loss: every packet would be lost");
+  return absl::OkStatus();
 }
 
 absl::Status CheckNode(const NodeSpec& node, int index, std::set<std::string>& names) {
@@ -47,6 +84,7 @@ absl::Status CheckNode(const NodeSpec& node, int index, std::set<std::string>& n
   if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
   if (!node.access) return absl::OkStatus();
   if (auto s = CheckRate(where + ": access.up", node.access->up); !s.ok()) return s;
+  if (auto s = CheckQueue(where + ": access", node.access->queue); !s.ok()) return s;
   return CheckRate(where + ": access.down", node.access->down);
 }
 
@@ -70,11 +108,16 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(
         fmt::format("{}: loss is {}: want a probability in [0, 1)", where, path.loss_prob));
   }
-  if (!(path.queue_bdp > 0) || !std::isfinite(path.queue_bdp)) {
+  if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
   }
-  return absl::OkStatus();
+  if (auto s = CheckQueue(where, path.queue); !s.ok()) return s;
+  if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
+  const int64_t limit = PathLimitPackets(topology, path);
+  if (limit <= kMaxLimitPackets) return absl::OkStatus();
+  return Invalid(fmt::format("{}: delay and queue hold {} packets: want at most {}", where, limit,
+                             kMaxLimitPackets));
 }
 
 }  // namespace
@@ -103,11 +146,45 @@ absl::Status Validate(const Topology& topology) {
   return absl::OkStatus();
 }
 
+absl::Status ValidatePath(const Topology& topology, const PathSpec& path) {
+  return CheckPath(topology, path);
+}
+
+double MeanLoss(const PathSpec& path) {
+  if (!path.burst_loss) return path.loss_prob;
+  const BurstLoss& b = *path.burst_loss;
+  const double turns = b.to_bad + b.to_good;
+  const double bad = turns > 0 ? b.to_bad / turns : 0;  // share of packets that meet the bad state
+  return bad * b.loss_bad + (1 - bad) * b.loss_good;
+}
+
 const PathSpec* FindPath(const Topology& topology, int from, int to) {
+  // Where it is in a full mesh in order, as most are.
+  const size_t guess =
+      from * (topology.nodes.size() - 1) + static_cast<size_t>(to > from ? to - 1 : to);
+  if (guess < topology.paths.size() && topology.paths[guess].from == from &&
+      topology.paths[guess].to == to) {
+    return &topology.paths[guess];
+  }
   for (const PathSpec& path : topology.paths) {
     if (path.from == from && path.to == to) return &path;
   }
   return nullptr;
+}
+
+absl::Status NoPath(int from, int to) {
+  return absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
+}
+
+absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path) {
+  if (auto s = ValidatePath(topology, path); !s.ok()) return s;
+  Topology changed = topology;
+  for (PathSpec& old : changed.paths) {
+    if (old.from != path.from || old.to != path.to) continue;
+    old = path;
+    return changed;
+  }
+  return NoPath(path.from, path.to);
 }
 
 absl::Duration NominalRtt(const Topology& topology, const PathSpec& path) {

@@ -12,6 +12,28 @@
 
 namespace longhaul {
 
+// How a path's delay varies.
+enum class JitterShape {
+  kNormal,   // `jitter` is one standard deviation
+  kUniform,  // `jitter` is half the width
+};
+
+// Loss in bursts (Gilbert-Elliott): two states; each packet is lost with the probability of the
+// state it meets, and may change the state for the next one.
+struct BurstLoss {
+  double to_bad = 0;     // probability per packet of good -> bad
+  double to_good = 1;    // of bad -> good; 1/to_good is the mean length of a burst
+  double loss_bad = 1;   // loss probability in the bad state
+  double loss_good = 0;  // and in the good one
+};
+
+// How many packets wait at most before a rate. Several ways to say it.
+struct QueueDepth {
+  enum class Unit { kBdp, kPackets, kBytes, kMilliseconds };
+  Unit unit;
+  double amount;
+};
+
 // One direction of network between two nodes. A plain value: no kernel state.
 // A rate is at the Ethernet level; a delay is one way (an RTT is two of these).
 struct PathSpec {
@@ -22,12 +44,16 @@ struct PathSpec {
   absl::Duration jitter;              // one standard deviation, one way; zero: none
   double loss_prob = 0;               // independent drop probability per packet, [0, 1)
   double queue_bdp = 1;               // queue depth in bandwidth-delay products
+  JitterShape jitter_shape = JitterShape::kNormal;
+  std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
+  std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
 };
 
 // A node's shared access line; both directions are drop-tail queues with a rate and no delay.
 struct AccessSpec {
   BitsPerSecond up;
   BitsPerSecond down;
+  std::optional<QueueDepth> queue = std::nullopt;  // nullopt: as deep as the node's paths ask
 };
 
 struct NodeSpec {
@@ -47,8 +73,19 @@ struct Topology {
 // that repeat or that the kernel refuses, a path to nowhere, a pair given twice.
 absl::Status Validate(const Topology& topology);
 
+// The same for one path of it.
+absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
+
+// The share of packets that a path loses in the long run.
+double MeanLoss(const PathSpec& path);
+
 // The path of an ordered pair; null when the pair may not talk.
 const PathSpec* FindPath(const Topology& topology, int from, int to);
+
+// The topology with the figures of an existing path replaced. InvalidArgument: bad figures, or the
+// pair has no path.
+absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path);
+absl::Status NoPath(int from, int to);  // NotFound
 
 // Delay of the path and of the path back (of the path twice where there is none back).
 absl::Duration NominalRtt(const Topology& topology, const PathSpec& path);

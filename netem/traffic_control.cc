@@ -100,6 +100,32 @@ uint32_t LeafParent(int slot) { return TC_H_MAKE(1u << 16, static_cast<uint32_t>
 
 uint32_t LeafHandle(int slot) { return static_cast<uint32_t>(kLeafMajorBase + slot + 2) << 16; }
 
+namespace {
+
+uint32_t Fraction(double probability) {
+  return static_cast<uint32_t>(std::llround(probability * std::numeric_limits<uint32_t>::max()));
+}
+
+void PutImpairment(nl_msg* message, const ImpairmentSpec& spec) {
+  nla_put(message, TCA_NETEM_JITTER64, sizeof spec.jitter_ns, &spec.jitter_ns);
+  if (spec.jitter_ns > 0 && spec.jitter_shape == JitterShape::kNormal) {  // uniform needs no table
+    const auto& table = NormalTable();
+    nla_put(message, TCA_NETEM_DELAY_DIST, static_cast<int>(table.size() * sizeof table[0]),
+            table.data());
+  }
+  if (!spec.burst_loss) return;
+  tc_netem_gemodel model{};
+  model.p = Fraction(spec.burst_loss->to_bad);
+  model.r = Fraction(spec.burst_loss->to_good);
+  model.h = Fraction(1 - spec.burst_loss->loss_bad);
+  model.k1 = Fraction(spec.burst_loss->loss_good);
+  nlattr* nest = nla_nest_start(message, TCA_NETEM_LOSS);
+  nla_put(message, NETEM_LOSS_GE, sizeof model, &model);
+  nla_nest_end(message, nest);
+}
+
+}  // namespace
+
 absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
                           const NetemSpec& spec) {
   nl_msg* message = nlmsg_alloc_size(kMessageBytes);
@@ -113,16 +139,10 @@ absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, 
   nlattr* options = nla_nest_start(message, TCA_OPTIONS);
   tc_netem_qopt bare{};  // comes first and is no attribute
   bare.limit = static_cast<uint32_t>(spec.limit_packets);
-  bare.loss =
-      static_cast<uint32_t>(std::llround(spec.loss_prob * std::numeric_limits<uint32_t>::max()));
+  bare.loss = Fraction(spec.impairment.loss_prob);
   nlmsg_append(message, &bare, sizeof bare, NLA_ALIGNTO);
   nla_put(message, TCA_NETEM_LATENCY64, sizeof spec.delay_ns, &spec.delay_ns);
-  nla_put(message, TCA_NETEM_JITTER64, sizeof spec.jitter_ns, &spec.jitter_ns);
-  if (spec.jitter_ns > 0) {
-    const auto& table = NormalTable();
-    nla_put(message, TCA_NETEM_DELAY_DIST, static_cast<int>(table.size() * sizeof table[0]),
-            table.data());
-  }
+  PutImpairment(message, spec.impairment);
   // Always sent: a missing rate would keep the old one.
   const uint64_t bytes_per_second =
       spec.rate ? static_cast<uint64_t>(std::llround(spec.rate->value / 8)) : 0;
@@ -149,7 +169,7 @@ absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {
   if (e < 0) return NetlinkStatus(fmt::format("put htb on device {}", ifindex), e);
   if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(kDefaultSlot)); !s.ok()) return s;
   return ReplaceNetem(netlink, ifindex, LeafParent(kDefaultSlot), LeafHandle(kDefaultSlot),
-                      {.rate = std::nullopt, .loss_prob = 1, .limit_packets = 1});
+                      {.rate = std::nullopt, .impairment = {.loss_prob = 1}, .limit_packets = 1});
 }
 
 absl::Status AddSource(const Netlink& netlink, int ifindex, int mtu, int slot, uint32_t source,
@@ -174,7 +194,7 @@ absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, 
     return static_cast<int64_t>(rtnl_tc_get_stat(TC_CAST(found.get()), which));
   };
   return QueueCounters{stat(RTNL_TC_PACKETS), stat(RTNL_TC_BYTES), stat(RTNL_TC_DROPS),
-                       stat(RTNL_TC_QLEN)};
+                       stat(RTNL_TC_BACKLOG)};
 }
 
 }  // namespace longhaul

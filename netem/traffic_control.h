@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "netem/impairment.h"
 #include "netem/netlink.h"
 #include "netem/units.h"
 
@@ -14,8 +15,7 @@ namespace longhaul {
 struct NetemSpec {
   std::optional<BitsPerSecond> rate;
   int64_t delay_ns = 0;
-  int64_t jitter_ns = 0;  // standard deviation of a normal distribution
-  double loss_prob = 0;
+  ImpairmentSpec impairment = {};
   int64_t limit_packets = 0;  // delay line and queue together
 };
 
@@ -41,7 +41,7 @@ struct QueueCounters {
   int64_t packets = 0;
   int64_t bytes = 0;
   int64_t drops = 0;
-  int64_t backlog_packets = 0;
+  int64_t backlog_bytes = 0;
 };
 // NotFound: no queueing discipline with this handle on the device.
 absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, uint32_t handle);

@@ -10,6 +10,7 @@
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/scheduling.h"
+#include "netem/verify_bounds.h"
 
 namespace longhaul {
 namespace {
@@ -18,6 +19,7 @@ constexpr absl::Duration kPingInterval = absl::Milliseconds(10);
 // What probes may load the machine with at a time; more and they would disturb one another.
 constexpr BitsPerSecond kProbeBudget = Gbit(1);
 constexpr double kInitialWindowPackets = 10;
+constexpr BitsPerSecond kUnlimitedPathRate = Mbit(100);  // of a loss probe where nothing limits
 
 void InParallel(size_t count, const std::function<void(size_t)>& work) {
   std::vector<std::thread> threads;
@@ -55,6 +57,10 @@ class Verification {
       };
       Repeat(measure, [&](size_t i) { return RateComplaint(i); });
     }
+    if (options_.loss_datagrams > 0) {
+      for (size_t i = 0; i < paths_.size(); ++i) MeasureLoss(i);
+      Repeat([&](size_t i) { MeasureLoss(i); }, [&](size_t i) { return LossComplaint(i); });
+    }
     return Judge();
   }
 
@@ -85,7 +91,7 @@ class Verification {
     const auto rate = NominalRate(topology_, path);
     if (!rate || !errors_[i].ok()) return;
     const bool both_ways = FindPath(topology_, path.to, path.from) != nullptr;
-    const bool tcp = both_ways && path.loss_prob == 0 &&
+    const bool tcp = both_ways && MeanLoss(path) == 0 &&
                      RampTime(topology_, path, *rate) <= options_.rate_warm_up;
     auto sample = absl::StatusOr<RateSample>(absl::UnknownError("not run"));
     if (tcp) {
@@ -101,6 +107,31 @@ class Verification {
     }
     errors_[i] = sample.status();
     if (sample.ok()) verdicts_[i].rate = *sample;
+  }
+
+  void MeasureLoss(size_t i) {
+    const PathSpec& path = *paths_[i];
+    if (!errors_[i].ok()) return;
+    const BitsPerSecond nominal = NominalRate(topology_, path).value_or(kUnlimitedPathRate);
+    const BitsPerSecond rate{std::min(nominal, kProbeBudget).value / 2};
+    const auto in_a_second =
+        static_cast<int64_t>(rate.value / (8 * static_cast<double>(FrameBytes(topology_.mtu))));
+    auto sample = ProbeLoss(emulator_, path.from, path.to,
+                            std::clamp<int64_t>(in_a_second, 1, options_.loss_datagrams), rate);
+    errors_[i] = sample.status();
+    if (sample.ok()) verdicts_[i].loss = *sample;
+  }
+
+  std::string RttComplaint(size_t i) const {
+    return ComplainOfRtt(topology_, options_, *paths_[i], verdicts_[i].rtt);
+  }
+  std::string RateComplaint(size_t i) const {
+    const auto& rate = verdicts_[i].rate;
+    return rate ? ComplainOfRate(topology_, options_, *paths_[i], *rate) : "";
+  }
+  std::string LossComplaint(size_t i) const {
+    const auto& loss = verdicts_[i].loss;
+    return loss ? ComplainOfLoss(*paths_[i], *loss) : "";
   }
 
   // What a full delay line and a full queue need to empty.
@@ -159,44 +190,6 @@ class Verification {
     }
   }
 
-  std::string RttComplaint(size_t i) const {
-    const RttSample& rtt = verdicts_[i].rtt;
-    if (rtt.sent == 0) return "";
-    const PathSpec& path = *paths_[i];
-    const PathSpec* back = FindPath(topology_, path.to, path.from);
-    const bool lossless = path.loss_prob == 0 && back->loss_prob == 0;
-    if (rtt.received == 0 || (lossless && rtt.received < rtt.sent)) {
-      return fmt::format("{} of {} echoes came back", rtt.received, rtt.sent);
-    }
-    // The median of `sent` echoes wanders by the jitter of both ways.
-    const absl::Duration jitter =
-        3 * (path.jitter + back->jitter) / std::sqrt(static_cast<double>(rtt.received));
-    const absl::Duration bound =
-        std::max(options_.rtt_tolerance, options_.rtt_tolerance_fraction * rtt.nominal) + jitter;
-    if (absl::AbsDuration(rtt.median - rtt.nominal) <= bound) return "";
-    return fmt::format("idle round trip {:.3f} ms, want {:.3f} +- {:.3f} ms",
-                       absl::ToDoubleMilliseconds(rtt.median),
-                       absl::ToDoubleMilliseconds(rtt.nominal), absl::ToDoubleMilliseconds(bound));
-  }
-
-  // Of the nominal goodput under overload. Loss comes after the uplink and before every other rate:
-  // it thins what a narrow uplink lets through, but a later bottleneck stays full.
-  double ShareThatArrives(const PathSpec& path) const {
-    const auto& access = topology_.nodes[path.from].access;
-    const bool uplink_is_least = access && access->up <= *NominalRate(topology_, path);
-    const double offered = uplink_is_least ? 1 : kUdpOverload;
-    return std::min(1.0, offered * (1 - path.loss_prob));
-  }
-
-  std::string RateComplaint(size_t i) const {
-    const auto& rate = verdicts_[i].rate;
-    if (!rate) return "";
-    const double want = rate->nominal_goodput.value * ShareThatArrives(*paths_[i]);
-    if (std::abs(rate->goodput.value - want) <= options_.rate_tolerance * want) return "";
-    return fmt::format("goodput {:.3f} Mbit/s ({}), want {:.3f} +- {:.1f} %", InMbit(rate->goodput),
-                       rate->congestion_control, want / 1e6, options_.rate_tolerance * 100);
-  }
-
   absl::StatusOr<std::vector<PathVerdict>> Judge() {
     for (size_t i = 0; i < paths_.size(); ++i) {
       PathVerdict& verdict = verdicts_[i];
@@ -207,6 +200,7 @@ class Verification {
       verdict.counters = *counters;
       std::string why = errors_[i].ok() ? RttComplaint(i) : std::string(errors_[i].message());
       if (why.empty()) why = RateComplaint(i);
+      if (why.empty()) why = LossComplaint(i);
       verdict.ok = why.empty();
       if (verdict.ok) continue;
       verdict.why = fmt::format(

@@ -11,6 +11,7 @@ namespace longhaul {
 // One file per subcommand. Each Add registers its options and a callback that sets *exit_status:
 // 0 done; 1 failed, one clear line on stderr; 2 usage; 130 interrupted.
 void AddDoctorCommand(CLI::App& app, int* exit_status);
+void AddNetCommand(CLI::App& app, int* exit_status);
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);

@@ -1,17 +1,4 @@
-#include <cstdio>
-
 #include "experiments/command/command.h"
-#include "experiments/run/cancel_signal.h"
-
-namespace longhaul {
-
-int Fail(const absl::Status& status) {
-  const std::string message(status.message());
-  std::fprintf(stderr, "longhaul: %s\n", message.c_str());
-  return absl::IsCancelled(status) ? kExitCancelled : 1;
-}
-
-}  // namespace longhaul
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -21,6 +8,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", LONGHAUL_VERSION);
   int exit_status = 0;
   longhaul::AddDoctorCommand(app, &exit_status);
+  longhaul::AddNetCommand(app, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);

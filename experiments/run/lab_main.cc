@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -12,8 +13,11 @@
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "netem/emulator.h"
+#include "netem/host_facts.h"
 #include "netem/host_names.h"
 #include "netem/probe.h"
+#include "netem/queue_limits.h"
+#include "netem/tap_ceiling.h"
 
 namespace longhaul {
 namespace {
@@ -48,7 +52,8 @@ std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
   return pairs;
 }
 
-void EmitLink(const char* phase, const PathVerdict& v, EventSink& sink) {
+void EmitLink(const char* phase, const Topology& topology, const PathVerdict& v, EventSink& sink) {
+  const PathSpec& path = *FindPath(topology, v.from, v.to);
   nlohmann::json event = {{"event", "link"},
                           {"phase", phase},
                           {"from", v.from},
@@ -57,6 +62,7 @@ void EmitLink(const char* phase, const PathVerdict& v, EventSink& sink) {
                           {"rtt_min_s", absl::ToDoubleSeconds(v.rtt.min)},
                           {"rtt_median_s", absl::ToDoubleSeconds(v.rtt.median)},
                           {"rtt_p99_s", absl::ToDoubleSeconds(v.rtt.p99)},
+                          {"loss_nominal_prob", MeanLoss(path)},
                           {"pings_sent", v.rtt.sent},
                           {"pings_received", v.rtt.received},
                           {"packets", v.counters.packets},
@@ -65,6 +71,7 @@ void EmitLink(const char* phase, const PathVerdict& v, EventSink& sink) {
                           {"drops_loss", v.counters.drops_loss},
                           {"ok", v.ok},
                           {"why", v.why}};
+  if (const auto rate = NominalRate(topology, path)) event["rate_nominal_bit_per_s"] = rate->value;
   if (v.rate) {
     event["goodput_nominal_bit_per_s"] = v.rate->nominal_goodput.value;
     event["goodput_bit_per_s"] = v.rate->goodput.value;
@@ -82,7 +89,7 @@ absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emul
   if (!verdicts.ok()) return verdicts.status();
   std::string bad;
   for (const PathVerdict& v : *verdicts) {
-    EmitLink(phase, v, sink);
+    EmitLink(phase, emulator.topology(), v, sink);
     if (!v.ok && bad.empty()) bad = fmt::format("link {} > {}: {}", v.from, v.to, v.why);
   }
   if (bad.empty()) return absl::OkStatus();
@@ -119,35 +126,80 @@ class PathMeter {
   std::map<std::pair<int, int>, PathCounters> start_;
 };
 
+void EmitFact(EventSink& sink, const std::string& key, const std::string& value) {
+  sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
+}
+
+// What the kernel really gave the nodes, and how deep each used path's queue is.
+absl::Status EmitHostFacts(const RunSpec& spec, const Emulator& emulator, EventSink& sink) {
+  absl::StatusOr<HostFacts> facts = ReadHostFacts(emulator);
+  if (!facts.ok()) return facts.status();
+  for (auto [name, text] : Describe(*facts)) {
+    std::replace(name.begin(), name.end(), ' ', '_');
+    EmitFact(sink, name == "emulator" ? name : "node_" + name, text);
+  }
+  for (const auto& [from, to] : UsedPairs(spec)) {
+    const PathSpec& path = *FindPath(emulator.topology(), from, to);
+    EmitFact(sink, fmt::format("path_{}_{}_limit_packets", from, to),
+             fmt::format("{}", PathLimitPackets(emulator.topology(), path)));
+  }
+  return absl::OkStatus();
+}
+
+// How punctual the emulator was while the workers trained. Aborted when it stood still for so long
+// that a step must have seen it.
+absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventSink& sink) {
+  constexpr absl::Duration kStoodStill = absl::Milliseconds(500);
+  const int64_t frames = after.frames - before.frames;
+  const int64_t late = after.late_frames - before.late_frames;
+  if (after.frames == 0) return absl::OkStatus();  // the kernel's netem tells nothing
+  EmitFact(sink, "emulator_frames", fmt::format("{}", frames));
+  EmitFact(sink, "emulator_frames_late_1ms", fmt::format("{}", late));
+  EmitFact(sink, "emulator_latest_ms",
+           fmt::format("{:.3f}", absl::ToDoubleMilliseconds(after.max)));
+  // One in a hundred: the tail is out of its bound.
+  EmitFact(sink, "emulator_p99_in_bound", late * 100 <= frames ? "yes" : "no");
+  if (after.max <= before.max || after.max < kStoodStill) return absl::OkStatus();
+  return absl::AbortedError(
+      fmt::format("the emulator stood still: a frame left {:.0f} ms late, bound {:.0f} ms",
+                  absl::ToDoubleMilliseconds(after.max), absl::ToDoubleMilliseconds(kStoodStill)));
+}
+
+absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, EmulatorKind kind) {
+  absl::StatusOr<Topology> topology = UniformTopology(spec.net.profile, RankCount(spec));
+  if (!topology.ok()) return topology.status();
+  const std::optional<TapCeiling> ceiling = LoadTapCeiling();
+  if (kind == EmulatorKind::kTap && ceiling) {
+    if (absl::Status s = CheckRates(*topology, *ceiling); !s.ok()) return s;
+  }
+  const std::string& control = spec.net.congestion_control;
+  return BuildEmulator(kind, *topology,
+                       {.congestion_control = control == "system" ? "" : control,
+                        .seed = static_cast<uint64_t>(spec.seed)});
+}
+
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
                  FdEventSink& sink) {
   absl::StatusOr<EmulatorKind> kind = ChooseEmulator(spec);
   if (!kind.ok()) return kind.status();
-  absl::StatusOr<Topology> topology = UniformTopology(spec.net.profile, RankCount(spec));
-  if (!topology.ok()) return topology.status();
-  absl::StatusOr<std::unique_ptr<Emulator>> emulator =
-      BuildEmulator(*kind, *topology,
-                    {.congestion_control =
-                         spec.net.congestion_control == "system" ? "" : spec.net.congestion_control,
-                     .seed = static_cast<uint64_t>(spec.seed)});
+  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildLinks(spec, *kind);
   if (!emulator.ok()) return emulator.status();
-  if (absl::Status s = NameNodes(*topology); !s.ok()) return s;
-  const auto fact = [&](const char* key, const std::string& value) {
-    sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
-  };
-  fact("emulator", std::string(ToString(*kind)));
-  fact("emulator_scheduling", std::string((*emulator)->scheduling()));
+  if (absl::Status s = NameNodes((*emulator)->topology()); !s.ok()) return s;
+  EmitFact(sink, "emulator_scheduling", std::string((*emulator)->scheduling()));
+  if (absl::Status s = EmitHostFacts(spec, **emulator, sink); !s.ok()) return s;
   const absl::Status before = Verify("before", spec, **emulator, sink);
   const bool train_anyway = spec.net.out_of_bounds == "flag" && absl::IsAborted(before);
   if (!before.ok() && !train_anyway) return before;
 
+  const Lateness untrained = (*emulator)->lateness();
   PathMeter meter(spec, **emulator, sink);
   WorkerPool workers(spec, **emulator, sink, events_fd,
                      [&meter](const std::string& phase) { meter.OnPhase(phase); });
   if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
   const absl::Duration grace = absl::Seconds(spec.net.peer_deadline_s) + absl::Seconds(5);
   if (absl::Status s = workers.WaitForAll(grace); !s.ok()) return s;
-  absl::Status after = Verify("after", spec, **emulator, sink);
+  absl::Status after = JudgeLateness(untrained, (*emulator)->lateness(), sink);
+  if (absl::Status s = Verify("after", spec, **emulator, sink); !s.ok()) after = s;
   if (before.ok() && after.ok()) return after;
   if (!before.ok()) after = before;
   return absl::Status(after.code(),

@@ -1,7 +1,6 @@
 #include "experiments/run/machine_check.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,7 +12,7 @@
 #include "compressors/isa.h"
 #include "experiments/run/run_host.h"
 #include "netem/emulator.h"
-#include "netem/lab.h"
+#include "netem/lab_answer.h"
 #include "plugin/core/node.h"
 
 namespace longhaul {
@@ -33,13 +32,6 @@ absl::StatusOr<std::string> TryEmulator() {
       (*emulator)->scheduling());
 }
 
-std::string ReadAll(int fd) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t n; (n = read(fd, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), n);
-  return text;
-}
-
 MachineCheck CheckFigures() {
   const std::string python = PlotPython();
   const std::string command =
@@ -55,59 +47,54 @@ MachineCheck CheckFigures() {
   return {"figures", true, fmt::format("matplotlib {}", version.data()), ""};
 }
 
+// Only the swarm needs it.
+MachineCheck CheckTorrent() {
+  for (const char* library : {"libtorrent-rasterbar.so.2.0", "libtorrent-rasterbar.so"}) {
+    if (void* loaded = dlopen(library, RTLD_LAZY | RTLD_LOCAL)) {
+      dlclose(loaded);
+      return {"libtorrent", true, library, ""};
+    }
+  }
+  return {"libtorrent", false, "absent",
+          "install libtorrent-rasterbar2.0 to share checkpoints; training works without"};
+}
+
 }  // namespace
 
 std::string PlotPython() { return LONGHAUL_PYTHON; }
 
 MachineCheck CheckLab() {
-  int answer[2];
-  if (pipe2(answer, O_CLOEXEC) != 0) return {"links", false, "no pipe", "close some files"};
-  absl::StatusOr<LabProcess> lab = StartLab(
-      [fd = answer[1]] {
-        const absl::StatusOr<std::string> found = TryEmulator();
-        const std::string text = found.ok() ? *found : std::string(found.status().message());
-        (void)!write(fd, text.data(), text.size());
-        return found.ok() ? 0 : 1;
-      },
-      {answer[1]});
-  close(answer[1]);
-  if (!lab.ok()) {
-    close(answer[0]);
-    return {"links", false, std::string(lab.status().message()),
-            "run as root, or allow user namespaces; runs over loopback work without"};
-  }
-  const std::string text = ReadAll(answer[0]);
-  close(answer[0]);
-  int status = 0;
-  waitpid(lab->pid, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+  const absl::StatusOr<std::string> answer = AskInLab(TryEmulator);
+  if (answer.ok()) {
     return {"links", true,
-            fmt::format("{}; private namespaces {}", text,
+            fmt::format("{}; private namespaces {}", *answer,
                         geteuid() == 0 ? "as root" : "as an ordinary user"),
             ""};
   }
-  return {
-      "links", false, text.empty() ? "the lab died" : text,
-      "load sch_netem (modprobe sch_netem), or make /dev/net/tun accessible; runs over loopback "
-      "work without"};
+  const bool no_lab = absl::IsPermissionDenied(answer.status());
+  return {"links", false, std::string(answer.status().message()),
+          no_lab
+              ? "run as root, or allow user namespaces; runs over loopback work without"
+              : "load sch_netem (modprobe sch_netem), or make /dev/net/tun accessible; runs over "
+                "loopback work without"};
 }
 
-std::vector<MachineCheck> CheckMachine() {
-  const RunHost host = ReadRunHost();
+std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities) {
   std::vector<MachineCheck> checks;
-  // First, while there is one thread only.
-  const MachineCheck lab = CheckLab();
-  checks.push_back({"machine", true,
-                    fmt::format("{} cores, {}, Linux {}, codecs on {}", host.cores, host.cpu,
-                                host.kernel, IsaName(BestIsa())),
-                    ""});
-  checks.push_back(lab);
-  const absl::StatusOr<std::string> ucx = UcxVersion();
+  for (const Capability& item : capabilities.items) {
+    checks.push_back({item.name, item.good, item.found, item.advice});
+  }
+  const RunHost host = ReadRunHost();
   checks.push_back(
-      {"software", ucx.ok(),
-       fmt::format("torch {}, {}", LONGHAUL_TORCH_VERSION,
-                   ucx.ok() ? "UCX " + *ucx + " over TCP" : std::string(ucx.status().message())),
-       ucx.ok() ? "" : "install the package libucx-dev; runs over loopback work without"});
+      {"processor", true, fmt::format("{}, codecs on {}", host.cpu, IsaName(BestIsa())), ""});
+  const std::string torch = LONGHAUL_TORCH_VERSION;
+  checks.push_back({"torch", !torch.empty(), torch.empty() ? "not built in" : torch,
+                    torch.empty() ? "build with -DLONGHAUL_TORCH=ON" : ""});
+  const absl::StatusOr<std::string> ucx = UcxVersion();
+  checks.push_back({"UCX", ucx.ok(),
+                    ucx.ok() ? *ucx + ", over TCP" : std::string(ucx.status().message()),
+                    ucx.ok() ? "" : "install libucx-dev; runs over loopback work without"});
+  checks.push_back(CheckTorrent());
   checks.push_back(CheckFigures());
   const bool gpu = std::filesystem::exists("/dev/nvidia0");
   checks.push_back({"GPU", true,

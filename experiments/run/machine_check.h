@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "netem/capabilities.h"
+
 namespace longhaul {
 
 // One thing this machine was asked, and what came back. Nothing is assumed: each is tried.
@@ -17,8 +19,8 @@ struct MachineCheck {
 // removes it. Call from the main thread, before other threads exist.
 MachineCheck CheckLab();
 
-// All of them, CheckLab included: machine, lab, torch, transport, figures, GPU.
-std::vector<MachineCheck> CheckMachine();
+// What the WAN lab needs, as probed, then processor, torch, UCX, libtorrent, matplotlib, GPU.
+std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities);
 
 // The interpreter that reports call for their figures: TORCH_PYTHON of the build.
 std::string PlotPython();

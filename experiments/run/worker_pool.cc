@@ -23,6 +23,7 @@ namespace {
 constexpr int kMasterPort = 29500;
 constexpr int kEventsFd = 3;  // in the worker
 constexpr int kPhaseFd = 4;
+constexpr absl::Duration kHealthInterval = absl::Seconds(1);
 
 absl::StatusOr<int> SpecFile(const RunSpec& spec) {
   const std::string text = ToToml(spec);
@@ -145,19 +146,26 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
   absl::Status first;
   absl::Duration kill_at = absl::InfiniteDuration();
   const Clock& clock = MonotonicClock();
+  absl::Duration health_at = clock.Now();
   for (;;) {
     absl::Status failed = Reap();
+    // Without its links no worker gets anywhere: end now, and say what broke.
+    if (failed.ok() && clock.Now() >= health_at) {
+      failed = emulator_.health();
+      health_at = clock.Now() + kHealthInterval;
+    }
     if (running_.empty()) return first.ok() ? failed : first;
     if (!failed.ok() && first.ok()) {
       first = failed;
       kill_at = clock.Now() + grace;
+      health_at = absl::InfiniteDuration();
       gates_.OpenAll();
     }
     if (clock.Now() >= kill_at) {
       for (const auto& [pid, rank] : running_) kill(pid, SIGKILL);
       kill_at = absl::InfiniteDuration();
     }
-    Sleep(kill_at - clock.Now());
+    Sleep(std::min(kill_at, health_at) - clock.Now());
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "netem/impairment.h"
@@ -114,6 +116,32 @@ TEST(Impairment, LossAndJitterHaveTheirNominalMoments) {
   EXPECT_NEAR(std::sqrt(squares / kDraws), 2 * kMs, 4 * 2 * kMs / std::sqrt(2.0 * kDraws));
 }
 
+TEST(Impairment, BurstsHaveTheirMeanLossAndLength) {
+  constexpr int kDraws = 400'000;
+  Impairment impairment({.burst_loss = BurstLoss{.to_bad = 0.01, .to_good = 0.25}}, 1, 0, 1);
+  int lost = 0, bursts = 0;
+  bool before = false;
+  for (int i = 0; i < kDraws; ++i) {
+    const bool now = impairment.Next().lost;
+    lost += now;
+    bursts += now && !before;
+    before = now;
+  }
+  EXPECT_NEAR(static_cast<double>(lost) / kDraws, 0.01 / 0.26, 0.003);
+  EXPECT_NEAR(static_cast<double>(lost) / bursts, 4, 0.15) << "1 / to_good packets";
+}
+
+TEST(Impairment, UniformJitterStaysWithinItsHalfWidth) {
+  Impairment impairment({.jitter_ns = kMs, .jitter_shape = JitterShape::kUniform}, 1, 0, 1);
+  double squares = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const int64_t jitter_ns = impairment.Next().jitter_ns;
+    EXPECT_LE(std::abs(jitter_ns), kMs);
+    squares += static_cast<double>(jitter_ns) * static_cast<double>(jitter_ns);
+  }
+  EXPECT_NEAR(std::sqrt(squares / 100'000), kMs / std::sqrt(3), 0.01 * kMs);
+}
+
 // Three nodes; access lines of 10 Mbit/s up and 5 down; paths of 10 ms without a rate of their own.
 Topology Star() {
   Topology topology{.profile = "star", .nodes = {}, .paths = {}};
@@ -198,6 +226,22 @@ TEST(TapNetwork, LossIsCountedApartFromTailDrops) {
   EXPECT_EQ(network.counters(0, 1)->drops_loss, 1000 - passed);
   EXPECT_EQ(network.counters(0, 1)->drops_queue, 0);
   EXPECT_NEAR(static_cast<double>(passed), 500, 80);
+}
+
+TEST(TapNetwork, ChangeAndOutageSpareWhatIsOnItsWay) {
+  Topology topology = Star();
+  TapNetwork network(topology, 1);
+  EXPECT_TRUE(network.Arrive(0, 0, 1, 1, kFrame, 1));  // leaves at 13 ms whatever follows
+  topology.paths[0].delay = absl::Milliseconds(100);
+  network.ChangePath(topology, topology.paths[0]);
+  EXPECT_TRUE(network.Arrive(50 * kMs, 0, 1, 2, kFrame, 1));
+  network.SetCarrier(0, 1, Carrier::kDown);
+  EXPECT_FALSE(network.Arrive(60 * kMs, 0, 1, 3, kFrame, 1));
+  network.SetCarrier(0, 1, Carrier::kUp);
+  EXPECT_TRUE(network.Arrive(70 * kMs, 0, 1, 4, kFrame, 1));
+  EXPECT_EQ(Drain(network),
+            (std::vector<Delivered>{{1, 1, 13 * kMs}, {2, 1, 153 * kMs}, {4, 1, 173 * kMs}}));
+  EXPECT_EQ(network.counters(0, 1)->drops_loss, 1);
 }
 
 TEST(NeedsMtuFrames, WhereAWholeTsoFrameWouldHurt) {

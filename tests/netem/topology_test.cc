@@ -85,6 +85,29 @@ TEST(QueueLimits, AccessLineUsesTheLongestRoundTripOfItsPaths) {
             QueuePackets(Mbit(100), absl::Milliseconds(132.5), 1, 1500));
 }
 
+TEST(QueueLimits, QueueMayBeAskedForInOtherWords) {
+  using Unit = QueueDepth::Unit;
+  Topology topology = Pair();
+  const auto limit = [&](Unit unit, double amount) {
+    topology.paths[0].queue = QueueDepth{unit, amount};
+    return PathLimitPackets(topology, topology.paths[0]);
+  };
+  // The delay line of 32.5 ms at 100 Mbit/s is 268.33 frames of 1514 bytes.
+  EXPECT_EQ(limit(Unit::kPackets, 10), 279);
+  EXPECT_EQ(limit(Unit::kBytes, 1514 * 20), 289);
+  EXPECT_EQ(limit(Unit::kMilliseconds, 12.112), 369);
+  EXPECT_EQ(limit(Unit::kBdp, 1), 805);
+}
+
+TEST(MeanLoss, OfBurstsIsTheShareOfTheBadState) {
+  PathSpec path = Pair().paths[0];
+  path.burst_loss = BurstLoss{.to_bad = 0.01, .to_good = 0.24, .loss_bad = 0.5};
+  EXPECT_DOUBLE_EQ(MeanLoss(path), 0.04 * 0.5);
+  path.burst_loss.reset();
+  path.loss_prob = 0.25;
+  EXPECT_DOUBLE_EQ(MeanLoss(path), 0.25);
+}
+
 TEST(UniformTopology, IsAFullMeshInBothDirections) {
   auto topology = UniformTopology("global", 4);
   ASSERT_TRUE(topology.ok());
@@ -140,6 +163,20 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"LoopPath", [](Topology& t) { t.paths[0].to = 0; }, "to itself"},
         Broken{"PathTwice", [](Topology& t) { t.paths.push_back(t.paths[0]); }, "given twice"},
         Broken{"TinyMtu", [](Topology& t) { t.mtu = 100; }, "mtu 100"},
+        Broken{"QueueBelowOnePacket",
+               [](Topology& t) {
+                 t.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 0.5};
+               },
+               "at least one packet"},
+        Broken{"TwoKindsOfLoss",
+               [](Topology& t) {
+                 t.paths[0].loss_prob = 0.1;
+                 t.paths[0].burst_loss = BurstLoss{.to_bad = 0.1};
+               },
+               "both given"},
+        Broken{"BurstProbabilityAboveOne",
+               [](Topology& t) { t.paths[0].burst_loss = BurstLoss{.to_bad = 1.5}; },
+               "1.5 is no probability"},
         Broken{"ZeroUplink",
                [](Topology& t) { t.nodes[0].access = AccessSpec{.up = Mbit(0), .down = Mbit(1)}; },
                "access.up"}),

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "netem/netns.h"
-#include "netem/queue_limits.h"
 
 namespace longhaul {
 namespace {
@@ -47,15 +46,6 @@ bool Readable(const Fd& fd, int timeout_ms) {
   return poll(&ready, 1, timeout_ms) > 0;
 }
 
-// Counts datagrams until `quiet_ms` pass without one.
-int64_t CountDatagrams(const Fd& fd, int quiet_ms) {
-  int64_t count = 0;
-  while (Readable(fd, quiet_ms)) {
-    while (recv(fd.get(), nullptr, 0, MSG_TRUNC | MSG_DONTWAIT) >= 0) ++count;
-  }
-  return count;
-}
-
 // True when all `bytes` came.
 bool ReceiveAll(const Fd& fd, int64_t bytes) {
   while (bytes > 0) {
@@ -77,33 +67,6 @@ bool SendAll(const Fd& fd, const std::vector<char>& bytes) {
 }
 
 }  // namespace
-
-absl::StatusOr<int64_t> SendDatagrams(const Emulator& emulator, int from, int to, int64_t count,
-                                      BitsPerSecond rate) {
-  sockaddr_in own, address;
-  auto sender = BoundTo(emulator, from, SOCK_DGRAM, own);
-  auto receiver = BoundTo(emulator, to, SOCK_DGRAM, address);
-  if (!sender.ok()) return sender.status();
-  if (!receiver.ok()) return receiver.status();
-  const int buffer_bytes = 64 << 20;
-  setsockopt(receiver->get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
-  const int mtu = emulator.topology().mtu;
-  std::thread sending([&] {
-    const std::vector<char> payload(static_cast<size_t>(mtu) - 28, 'x');
-    const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
-    const absl::Time start = absl::Now();
-    for (int64_t i = 0; i < count; ++i) {
-      const absl::Duration early =
-          absl::Seconds(frame_s * static_cast<double>(i)) - (absl::Now() - start);
-      if (early > absl::Milliseconds(1)) absl::SleepFor(early);
-      sendto(sender->get(), payload.data(), payload.size(), 0,
-             reinterpret_cast<sockaddr*>(&address), sizeof address);
-    }
-  });
-  const int64_t arrived = CountDatagrams(*receiver, 1500);
-  sending.join();
-  return arrived;
-}
 
 absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, int to,
                                            int64_t bytes, int rounds,

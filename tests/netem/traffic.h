@@ -9,11 +9,6 @@
 
 namespace longhaul {
 
-// Sends `count` datagrams of a full frame at `rate` and waits until the path is empty. Returns how
-// many arrived.
-absl::StatusOr<int64_t> SendDatagrams(const Emulator& emulator, int from, int to, int64_t count,
-                                      BitsPerSecond rate);
-
 // Messages of `bytes` with a reply of one byte on one warm connection, idle before each. Returns
 // the shortest time of `rounds`, after two that warm up.
 absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, int to,

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "experiments/command/command.h"
+#include "experiments/command/command_net.h"
+#include "experiments/estimates/text_table.h"
+#include "netem/lab_control/lab_client.h"
+#include "netem/lab_control/lab_daemon.h"
+#include "netem/topology_file.h"
+
+namespace longhaul {
+namespace {
+
+struct UpOptions {
+  std::string topology, name, emulator = "auto";
+  EmulatorOptions links;
+};
+
+absl::StatusOr<std::string> Up(const UpOptions& options) {
+  auto topology = TopologyNamed(options.topology);
+  if (!topology.ok()) return topology.status();
+  LabSpec spec{.name = options.name,
+               .topology = *std::move(topology),
+               .emulator = std::nullopt,
+               .options = options.links,
+               .ceiling = LoadTapCeiling()};
+  if (spec.name.empty()) spec.name = std::filesystem::path(options.topology).stem().string();
+  if (options.emulator == "netem") spec.emulator = EmulatorKind::kNetem;
+  if (options.emulator == "tap") spec.emulator = EmulatorKind::kTap;
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  if (auto s = StartLabDaemon(*store, spec); !s.ok()) return s;
+  return spec.name;
+}
+
+absl::Status PrintUp(const UpOptions& options) {
+  auto lab = Up(options);
+  if (!lab.ok()) return lab.status();
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  auto info = AskLab(*store, *lab, {{"do", "info"}});
+  if (!info.ok()) return info.status();
+  const nlohmann::json& nodes = info->message.at("nodes");
+  fmt::print("lab {} is up: {} node{}, {} path{}; emulator {}, scheduling {}\n", *lab, nodes.size(),
+             nodes.size() == 1 ? "" : "s", info->message.at("paths").size(),
+             info->message.at("paths").size() == 1 ? "" : "s", info->message.value("emulator", ""),
+             info->message.value("scheduling", ""));
+  if (nodes.size() >= 2) {
+    fmt::print(
+        "next: longhaul net exec {}/{} -- ping -c 3 {};  longhaul net probe {};  "
+        "longhaul net down {}\n",
+        *lab, nodes[0].value("name", ""), nodes[1].value("address", ""), *lab, *lab);
+  }
+  return absl::OkStatus();
+}
+
+std::string Minutes(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+absl::Status ListAll() {
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  TextTable table({"lab", "nodes", "emulator", "links", "up for", "state"});
+  const auto labs = ListLabs(*store);
+  for (const auto& lab : labs) {
+    const std::string health = lab.value("health", "");
+    table.Add({lab.value("name", ""),
+               lab.contains("nodes") ? fmt::format("{}", lab.at("nodes").size()) : "?",
+               lab.value("emulator", "?"), lab.value("profile", "?"),
+               lab.contains("up_s") ? Minutes(lab.value("up_s", 0.0)) : "?",
+               health.empty() ? "ok" : health});
+  }
+  if (labs.empty()) {
+    fmt::print("no lab is up; start one with 'longhaul net up PROFILE'\n");
+  } else {
+    fmt::print("{}", table.Text());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ListLab(const std::string& lab, bool only_nodes) {
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  auto info = AskLab(*store, lab, {{"do", "info"}});
+  if (!info.ok()) return info.status();
+  for (const auto& node : info->message.at("nodes")) {
+    if (only_nodes) {
+      fmt::print("{}\n", node.value("name", ""));
+      continue;
+    }
+    fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""),
+               node.contains("up_mbit") ? fmt::format(" up {}, down {}", RateText(node["up_mbit"]),
+                                                      RateText(node["down_mbit"]))
+                                        : "");
+  }
+  if (only_nodes) return absl::OkStatus();
+  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "limit, packets"});
+  for (const auto& path : info->message.at("paths")) {
+    table.Add({PathText(path), RateText(path.at("rate_mbit")),
+               fmt::format("{:g}", path.value("delay_ms", 0.0)),
+               fmt::format("{:g}", path.value("jitter_ms", 0.0)),
+               fmt::format("{:g}", 100 * path.value("loss", 0.0)),
+               fmt::format("{}", path.value("limit_packets", int64_t{0}))});
+  }
+  fmt::print("{}", table.Text());
+  return absl::OkStatus();
+}
+
+absl::Status Set(const std::string& lab, const std::string& path,
+                 const std::vector<std::string>& assignments) {
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  // It waits for a probe that runs just now.
+  auto answer = AskLab(*store, lab, {{"do", "set"}, {"path", path}, {"assignments", assignments}},
+                       absl::Minutes(10));
+  if (!answer.ok()) return answer.status();
+  for (const auto& changed : answer->message.at("paths")) {
+    fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, limit {} packets\n",
+               PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
+               changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
+               changed.value("limit_packets", int64_t{0}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Down(const std::string& lab, bool all) {
+  if (lab.empty() != all) return absl::InvalidArgumentError("down: want one LAB, or --all");
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  absl::Status first;
+  for (const std::string& name : all ? store->Names() : std::vector<std::string>{lab}) {
+    const absl::Status s = TakeDown(*store, name);
+    if (s.ok()) fmt::print("lab {} is down\n", name);
+    if (first.ok()) first = s;
+  }
+  return first;
+}
+
+void AddUp(CLI::App& net, int* exit_status) {
+  auto options = std::make_shared<UpOptions>();
+  CLI::App* up = net.add_subcommand("up", "build a lab; it stays until it is taken down");
+  up->add_option("links", options->topology,
+                 "a profile (two nodes, a and b) or a topology file (docs/net-lab.md)")
+      ->required();
+  up->add_option("--name", options->name, "the lab's name (default: the profile's or the file's)");
+  up->add_option("--emulator", options->emulator, "auto, netem or tap")
+      ->check(CLI::IsMember({"auto", "netem", "tap"}));
+  up->add_option("--congestion-control", options->links.congestion_control,
+                 "of the nodes' TCP (default: the system's)");
+  up->add_flag("!--no-slow-start-after-idle", options->links.slow_start_after_idle,
+               "keep TCP's window over pauses");
+  up->add_option("--seed", options->links.seed, "of loss and jitter (tap)");
+  up->callback([options, exit_status] {
+    const absl::Status status = PrintUp(*options);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+void AddList(CLI::App& net, int* exit_status) {
+  auto lab = std::make_shared<std::string>();
+  auto nodes = std::make_shared<bool>(false);
+  CLI::App* list = net.add_subcommand("list", "the labs that are up, or one lab's nodes and paths");
+  list->add_option("lab", *lab, "only this one, in detail");
+  list->add_flag("--nodes", *nodes, "only the names of its nodes, one a line");
+  list->callback([lab, nodes, exit_status] {
+    absl::Status status = lab->empty() ? ListAll() : ListLab(*lab, *nodes);
+    if (lab->empty() && *nodes) status = absl::InvalidArgumentError("list --nodes: want a LAB");
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace
+
+void AddNetLifeCommands(CLI::App& net, int* exit_status) {
+  AddUp(net, exit_status);
+  AddList(net, exit_status);
+
+  auto lab = std::make_shared<std::string>();
+  auto path = std::make_shared<std::string>();
+  auto assignments = std::make_shared<std::vector<std::string>>();
+  CLI::App* set = net.add_subcommand("set", "change paths while traffic flows");
+  set->add_option("lab", *lab)->required();
+  set->add_option("path", *path, "'a>b', 'a<>b' for both directions, '*' for every node")
+      ->required();
+  set->add_option("figures", *assignments,
+                  "rate=50mbit delay=20ms rtt=40ms jitter=2ms jitter_shape=uniform loss=1% "
+                  "burst_loss=0.01,0.25,1,0 queue=100p|50ms|64kb|0.5bdp carrier=down|up outage=3s")
+      ->required();
+  set->callback([lab, path, assignments, exit_status] {
+    const absl::Status status = Set(*lab, *path, *assignments);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+
+  auto ended = std::make_shared<std::string>();
+  auto all = std::make_shared<bool>(false);
+  CLI::App* down = net.add_subcommand("down", "end a lab and everything that runs in it");
+  down->add_option("lab", *ended);
+  down->add_flag("--all", *all, "every lab of this user");
+  down->callback([ended, all, exit_status] {
+    const absl::Status status = Down(*ended, *all);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/command/command_net.h"
+#include "experiments/estimates/text_table.h"
+#include "netem/lab_control/lab_client.h"
+
+namespace longhaul {
+namespace {
+
+struct ProbeOptions {
+  std::string lab, path;
+  bool json = false;
+  bool quick = false;
+  int64_t pings = 20;
+  int64_t datagrams = 5000;
+};
+
+std::string Rtt(const nlohmann::json& path) {
+  if (!path.contains("rtt")) return "one way";
+  const auto& rtt = path["rtt"];
+  return fmt::format("{:.2f} of {:.2f}", rtt.value("median_ms", 0.0), rtt.value("nominal_ms", 0.0));
+}
+
+std::string P99(const nlohmann::json& path) {
+  return path.contains("rtt") ? fmt::format("{:.2f}", path["rtt"].value("p99_ms", 0.0)) : "-";
+}
+
+std::string Goodput(const nlohmann::json& path) {
+  if (!path.contains("goodput")) return "-";
+  const auto& rate = path["goodput"];
+  return fmt::format("{:.4g} of {:.4g} {}", rate.value("mbit", 0.0),
+                     rate.value("nominal_mbit", 0.0), rate.value("how", ""));
+}
+
+std::string Loss(const nlohmann::json& path) {
+  if (!path.contains("datagrams")) return "-";
+  return fmt::format("{:.3g} of {:.3g}", 100 * path["datagrams"].value("loss", 0.0),
+                     100 * path.value("loss", 0.0));
+}
+
+void PrintTable(const nlohmann::json& answer) {
+  TextTable table({"path", "RTT ms", "p99 ms", "goodput Mbit/s", "loss %", "verdict"});
+  std::string complaints;
+  for (const auto& path : answer.at("paths")) {
+    const bool ok = path.value("in_bounds", false);
+    table.Add({PathText(path), Rtt(path), P99(path), Goodput(path), Loss(path), ok ? "ok" : "OUT"});
+    if (!ok) complaints += path.value("why", "") + "\n";
+  }
+  fmt::print("{}{}", table.Text(), complaints);
+  fmt::print(
+      "measured of nominal; bounds: median RTT max({:g} ms, {:g} %), goodput {:g} %, loss 3 "
+      "standard errors; emulator {}, scheduling {}\n",
+      answer.value("rtt_tolerance_ms", 0.0), 100 * answer.value("rtt_tolerance_share", 0.0),
+      100 * answer.value("rate_tolerance_share", 0.0), answer.value("emulator", ""),
+      answer.value("scheduling", ""));
+}
+
+absl::StatusOr<bool> Probe(const ProbeOptions& options) {
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  auto answer = AskLab(*store, options.lab,
+                       {{"do", "probe"},
+                        {"path", options.path},
+                        {"pings", options.pings},
+                        {"rate", !options.quick},
+                        {"loss_datagrams", options.quick ? 0 : options.datagrams}},
+                       absl::Hours(1));
+  if (!answer.ok()) return answer.status();
+  if (options.json) {
+    fmt::print("{}\n", answer->message.dump(2));
+  } else {
+    PrintTable(answer->message);
+  }
+  return answer->message.value("in_bounds", false);
+}
+
+}  // namespace
+
+void AddNetProbeCommand(CLI::App& net, int* exit_status) {
+  auto options = std::make_shared<ProbeOptions>();
+  CLI::App* probe = net.add_subcommand(
+      "probe", "measure every path against its figures; exit status 1 when one is out of bounds");
+  probe->add_option("lab", options->lab)->required();
+  probe->add_option("path", options->path, "only 'a>b', 'a<>b', 'a>*' (default: all)");
+  probe->add_flag("--json", options->json, "for programs");
+  probe->add_flag("--quick", options->quick, "round trips only");
+  probe->add_option("--pings", options->pings, "echoes per path (default: 20)");
+  probe->add_option("--datagrams", options->datagrams,
+                    "for loss, per path, at most a second of them (default: 5000; 0: none)");
+  probe->callback([options, exit_status] {
+    auto in_bounds = Probe(*options);
+    *exit_status = !in_bounds.ok() ? Fail(in_bounds.status()) : *in_bounds ? 0 : 1;
+  });
+}
+
+}  // namespace longhaul

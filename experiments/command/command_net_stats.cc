@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "absl/time/clock.h"
+#include "experiments/command/command.h"
+#include "experiments/command/command_net.h"
+#include "experiments/estimates/text_table.h"
+#include "netem/lab_control/lab_client.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+struct StatsOptions {
+  std::string lab;
+  bool watch = false;
+  bool json = false;
+  double interval_s = 1;
+};
+
+int64_t Count(const json& path, const char* key) { return path.value(key, int64_t{0}); }
+
+// Rates are means since `before`; without one, since the lab was built.
+std::string Table(const json& now, const std::optional<json>& before) {
+  const double seconds = now.value("at_s", 0.0) - (before ? before->value("at_s", 0.0) : 0);
+  TextTable table(
+      {"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops", "loss drops"});
+  const json& paths = now.at("paths");
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const auto grown = [&](const char* key) {
+      const bool known = before && before->at("paths").size() == paths.size();
+      const int64_t start = known ? Count(before->at("paths")[i], key) : 0;
+      return seconds > 0 ? static_cast<double>(Count(paths[i], key) - start) / seconds : 0;
+    };
+    const json& rate = paths[i].at("rate_mbit");
+    table.Add({PathText(paths[i]), fmt::format("{:.3f}", grown("bytes") * 8 / 1e6),
+               rate.is_number() ? fmt::format("{:g}", rate.get<double>()) : "-",
+               fmt::format("{:.0f}", grown("packets")),
+               fmt::format("{:.1f}", static_cast<double>(Count(paths[i], "held_bytes")) / 1e3),
+               fmt::format("{}", Count(paths[i], "packets")),
+               fmt::format("{}", Count(paths[i], "drops_queue")),
+               fmt::format("{}", Count(paths[i], "drops_loss"))});
+  }
+  const double cpu = now.value("cpu_s", 0.0) - (before ? before->value("cpu_s", 0.0) : 0);
+  std::string text = table.Text();
+  if (now.value("frames", int64_t{0}) > 0) {
+    text += fmt::format(
+        "emulator: {:.1f} % of a core; {} of {} frames left more than 1 ms late, {:.2f} ms at "
+        "most\n",
+        seconds > 0 ? 100 * cpu / seconds : 0, Count(now, "late_frames"), Count(now, "frames"),
+        now.value("latest_ms", 0.0));
+  }
+  text += fmt::format("{} frames belonged to no path and were dropped\n",
+                      Count(now, "unroutable_drops"));
+  const std::string health = now.value("health", "");
+  return health.empty() ? text : text + "BROKEN: " + health + "\n";
+}
+
+absl::Status Stats(const StatsOptions& options) {
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  if (!(options.interval_s > 0)) return absl::InvalidArgumentError("stats: want an interval > 0");
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  std::optional<json> before;
+  for (;;) {
+    auto now = AskLab(*store, options.lab, {{"do", "stats"}}, absl::Minutes(1));
+    if (!now.ok()) return now.status();
+    const std::string text =
+        options.json ? now->message.dump() + "\n" : Table(now->message, before);
+    // Home, then the text, then clear what an older, longer table left below.
+    fmt::print("{}{}{}", options.watch && terminal ? "\033[H\033[J" : "", text,
+               options.watch && !terminal && !options.json ? "\n" : "");
+    fflush(stdout);
+    if (!options.watch) return absl::OkStatus();
+    before = std::move(now->message);
+    absl::SleepFor(absl::Seconds(options.interval_s));
+  }
+}
+
+}  // namespace
+
+void AddNetStatsCommand(CLI::App& net, int* exit_status) {
+  auto options = std::make_shared<StatsOptions>();
+  CLI::App* stats = net.add_subcommand("stats", "what every path carried, dropped and holds");
+  stats->add_option("lab", options->lab)->required();
+  stats->add_flag("--watch", options->watch, "a live table, until Ctrl-C or the lab's end");
+  stats->add_flag("--json", options->json, "for programs; with --watch a line each time");
+  stats->add_option("--interval", options->interval_s, "seconds (default: 1)");
+  stats->callback([options, exit_status] {
+    const absl::Status status = Stats(*options);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul

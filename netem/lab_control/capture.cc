@@ -1,0 +1,149 @@
+#include "netem/lab_control/capture.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+constexpr uint32_t kNanosecondMagic = 0xa1b23c4d;
+constexpr uint32_t kSnapBytes = 1 << 18;
+constexpr uint32_t kEthernet = 1;
+
+absl::Status WriteAll(const Fd& file, const void* bytes, size_t size) {
+  const char* next = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t n = write(file.get(), next, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoStatus("capture: write the file", errno);
+    next += n;
+    size -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileHeader(const Fd& file) {
+  const struct {
+    uint32_t magic = kNanosecondMagic;
+    uint16_t major = 2, minor = 4;
+    uint32_t zone = 0, accuracy = 0, snap = kSnapBytes, link = kEthernet;
+  } header;
+  static_assert(sizeof header == 24);
+  return WriteAll(file, &header, sizeof header);
+}
+
+// IPv4 from `from` to `to`, both in host byte order.
+absl::Status AttachFilter(const Fd& socket, uint32_t from, uint32_t to) {
+  constexpr uint32_t kEtherTypeAt = 12, kSourceAt = 26, kDestinationAt = 30;
+  std::array<sock_filter, 8> program = {{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kEtherTypeAt),
+                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 5),
+                                         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSourceAt),
+                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, from, 0, 3),
+                                         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kDestinationAt),
+                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, 1),
+                                         BPF_STMT(BPF_RET | BPF_K, kSnapBytes),
+                                         BPF_STMT(BPF_RET | BPF_K, 0)}};
+  const sock_fprog attached{static_cast<unsigned short>(program.size()), program.data()};
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &attached, sizeof attached) == 0) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus("capture: attach a filter", errno);
+}
+
+absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
+  // Protocol 0: nothing comes before the filter stands.
+  Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.ok()) return ErrnoStatus("capture: open a packet socket", errno);
+  const int on = 1, buffer_bytes = 64 << 20;
+  setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
+  in_addr from{}, to{};
+  if (inet_pton(AF_INET, spec.from.c_str(), &from) != 1 ||
+      inet_pton(AF_INET, spec.to.c_str(), &to) != 1) {
+    return absl::InvalidArgumentError("capture: an address is no IPv4 address");
+  }
+  if (auto s = AttachFilter(socket, ntohl(from.s_addr), ntohl(to.s_addr)); !s.ok()) return s;
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(ETH_P_IP);
+  address.sll_ifindex = static_cast<int>(if_nametoindex(spec.device.c_str()));
+  if (address.sll_ifindex == 0 ||
+      bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    return ErrnoStatus("capture: bind to " + spec.device, errno);
+  }
+  return socket;
+}
+
+// One packet; false when none is there.
+absl::StatusOr<bool> TakePacket(const Fd& socket, std::vector<char>& buffer, const Fd& file) {
+  iovec part{buffer.data(), buffer.size()};
+  alignas(cmsghdr) std::array<char, 128> control;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t bytes = recvmsg(socket.get(), &message, MSG_TRUNC);
+  if (bytes < 0) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    return ErrnoStatus("capture: read a packet", errno);
+  }
+  timespec stamp{};
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+      memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+    }
+  }
+  const auto kept = static_cast<uint32_t>(std::min<size_t>(bytes, buffer.size()));
+  const uint32_t record[] = {static_cast<uint32_t>(stamp.tv_sec),
+                             static_cast<uint32_t>(stamp.tv_nsec), kept,
+                             static_cast<uint32_t>(bytes)};
+  auto s = WriteAll(file, record, sizeof record);
+  if (s.ok()) s = WriteAll(file, buffer.data(), kept);
+  if (!s.ok()) return s;
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Captured> Capture(const CaptureSpec& spec, const Fd& file) {
+  auto socket = OpenPacketSocket(spec);
+  if (!socket.ok()) return socket.status();
+  if (auto s = WriteFileHeader(file); !s.ok()) return s;
+  std::vector<char> buffer(kSnapBytes);
+  Captured captured;
+  const absl::Time end = absl::Now() + spec.max_time;
+  const auto done = [&] { return spec.max_packets > 0 && captured.packets >= spec.max_packets; };
+  while (!done() && absl::Now() < end) {
+    pollfd ready[] = {{socket->get(), POLLIN, 0}, {spec.stop_fd, POLLIN, 0}};
+    const timespec limit = absl::ToTimespec(std::min(end - absl::Now(), absl::Seconds(1)));
+    if (ppoll(ready, 2, &limit, nullptr) <= 0) continue;
+    if (ready[1].revents != 0) break;
+    for (bool more = true; more && !done();) {
+      auto taken = TakePacket(*socket, buffer, file);
+      if (!taken.ok()) return taken.status();
+      more = *taken;
+      captured.packets += more ? 1 : 0;
+    }
+  }
+  tpacket_stats stats{};
+  socklen_t size = sizeof stats;
+  if (getsockopt(socket->get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0) {
+    captured.lost = stats.tp_drops;
+  }
+  return captured;
+}
+
+}  // namespace longhaul

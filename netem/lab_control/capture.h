@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "netem/posix.h"
+
+namespace longhaul {
+
+// What arrives at a node from one address, as it leaves the link, written as a pcap file with
+// nanosecond stamps of the kernel; tcpdump and Wireshark read it.
+struct CaptureSpec {
+  std::string device;       // of the calling thread's network namespace
+  std::string from, to;     // IPv4 addresses
+  int stop_fd = -1;         // readable: stop; -1: none
+  int64_t max_packets = 0;  // 0: no limit
+  absl::Duration max_time = absl::InfiniteDuration();
+};
+struct Captured {
+  int64_t packets = 0;
+  int64_t lost = 0;  // by the kernel, because we read too slowly
+};
+absl::StatusOr<Captured> Capture(const CaptureSpec& spec, const Fd& file);
+
+}  // namespace longhaul

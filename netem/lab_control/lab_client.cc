@@ -1,0 +1,77 @@
+#include "netem/lab_control/lab_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace longhaul {
+namespace {
+
+constexpr absl::Duration kEndDeadline = absl::Seconds(5);
+
+bool GoneWithin(const LabStore& store, const std::string& lab, absl::Duration deadline) {
+  const absl::Time end = absl::Now() + deadline;
+  while (store.Holder(lab)) {
+    if (absl::Now() >= end) return false;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Received> AskLab(const LabStore& store, const std::string& lab,
+                                const nlohmann::json& request, absl::Duration timeout) {
+  if (auto s = CheckLabName(lab); !s.ok()) return s;
+  auto socket = store.Connect(lab);
+  if (!socket.ok()) return socket.status();
+  if (auto s = SendLine(*socket, request); !s.ok()) return s;
+  auto answer = ReceiveLine(*socket, timeout);
+  if (!answer.ok()) {
+    return absl::Status(answer.status().code(),
+                        fmt::format("lab '{}': {}", lab, std::string(answer.status().message())));
+  }
+  if (auto s = StatusOfAnswer(answer->message); !s.ok()) return s;
+  if (answer->message.value("protocol", kLabProtocol) != kLabProtocol) {
+    return absl::FailedPreconditionError(fmt::format(
+        "lab '{}' was started by another version of longhaul; take it down and up again", lab));
+  }
+  return answer;
+}
+
+std::vector<nlohmann::json> ListLabs(const LabStore& store) {
+  std::vector<nlohmann::json> labs;
+  for (const std::string& lab : store.Names()) {
+    if (!store.Holder(lab)) {
+      store.RemoveIfDead(lab);
+      continue;
+    }
+    auto info = AskLab(store, lab, {{"do", "info"}});
+    if (info.ok()) {
+      labs.push_back(std::move(info->message));
+    } else {
+      labs.push_back({{"name", lab}, {"health", std::string(info.status().message())}});
+    }
+  }
+  return labs;
+}
+
+absl::Status TakeDown(const LabStore& store, const std::string& lab) {
+  if (auto s = CheckLabName(lab); !s.ok()) return s;
+  const std::vector<std::string> names = store.Names();
+  if (std::find(names.begin(), names.end(), lab) == names.end()) {
+    return absl::NotFoundError(fmt::format("no lab '{}' is up", lab));
+  }
+  const bool told = AskLab(store, lab, {{"do", "down"}}, kEndDeadline).ok();
+  if (!told || !GoneWithin(store, lab, kEndDeadline)) {
+    if (auto s = store.Kill(lab); !s.ok()) return s;
+  }
+  if (!GoneWithin(store, lab, kEndDeadline)) {
+    return absl::DeadlineExceededError(fmt::format("lab '{}' does not end", lab));
+  }
+  store.RemoveIfDead(lab);
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,162 @@
+#include "netem/lab_control/lab_daemon.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "netem/host_names.h"
+#include "netem/lab.h"
+#include "netem/lab_control/lab_messages.h"
+#include "netem/lab_control/lab_requests.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kMaxConnections = 32;
+constexpr absl::Duration kClaimPatience = absl::Seconds(5);
+constexpr absl::Duration kRequestTimeout = absl::Seconds(5);
+
+// One line to the process that waits in StartLabDaemon: a status code and a text. False: it is
+// gone, and so nobody wants this lab.
+bool Report(int fd, const absl::Status& status) {
+  const std::string text =
+      fmt::format("{}{}", static_cast<char>(status.code()), std::string(status.message()));
+  return write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+absl::Status ReadReport(const Fd& report) {
+  std::string text;
+  char buffer[512];
+  for (ssize_t n = 0; (n = read(report.get(), buffer, sizeof buffer)) != 0;) {
+    if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  if (text.empty()) return absl::InternalError("lab: it ended while it was built; see its log");
+  return absl::Status(static_cast<absl::StatusCode>(text[0]), text.substr(1));
+}
+
+// Accepts connections until one of them says "down". A thread per connection: a probe takes
+// seconds, and statistics are wanted meanwhile. The threads share the ownership, as the process
+// ends without waiting for them.
+class LabServer : public std::enable_shared_from_this<LabServer> {
+ public:
+  LabServer(std::unique_ptr<LabRequests> requests, Fd listener)
+      : requests_(std::move(requests)),
+        listener_(std::move(listener)),
+        down_(eventfd(0, EFD_CLOEXEC)) {}
+
+  void Serve() {
+    for (;;) {
+      pollfd ready[] = {{listener_.get(), POLLIN, 0}, {down_.get(), POLLIN, 0}};
+      if (poll(ready, 2, -1) < 0 && errno != EINTR) return;
+      if (ready[1].revents != 0) return;
+      if (ready[0].revents == 0) continue;
+      Fd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!connection.ok()) continue;
+      if (connections_ >= kMaxConnections) {
+        SendLine(connection, ErrorAnswer(absl::ResourceExhaustedError("lab: too many at once")))
+            .IgnoreError();
+        continue;
+      }
+      ++connections_;
+      std::thread([self = shared_from_this(), connection = std::move(connection)] {
+        self->Handle(connection);
+        --self->connections_;
+      }).detach();
+    }
+  }
+
+ private:
+  void Handle(const Fd& connection) {
+    auto request = ReceiveLine(connection, kRequestTimeout);
+    if (!request.ok()) return;
+    const auto what = request->message.find("do");
+    const bool down = what != request->message.end() && *what == "down";
+    std::vector<int> fds;
+    const nlohmann::json answer =
+        down ? nlohmann::json{{"ok", true}} : requests_->Answer(request->message, fds);
+    SendLine(connection, answer, fds).IgnoreError();
+    if (down) eventfd_write(down_.get(), 1);
+  }
+
+  std::unique_ptr<LabRequests> requests_;
+  Fd listener_;
+  Fd down_;
+  std::atomic<int> connections_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
+  auto kind = spec.emulator ? absl::StatusOr<EmulatorKind>(*spec.emulator) : ProbeEmulatorKind();
+  if (!kind.ok()) return kind.status();
+  if (*kind == EmulatorKind::kTap && spec.ceiling) {
+    if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
+  }
+  if (auto s = NameNodes(spec.topology); !s.ok()) return s;
+  return BuildEmulator(*kind, spec.topology, spec.options);
+}
+
+// A holder that does not answer is being built for somebody who may have been killed, or ends just
+// now: it gets a moment to be gone.
+absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration patience) {
+  const absl::Time end = absl::Now() + patience;
+  for (;;) {
+    const absl::Status s = store.Claim(lab);
+    if (!absl::IsAlreadyExists(s) || store.Connect(lab).ok() || absl::Now() >= end) return s;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+// The daemon. The store and the pipe are this process's copies.
+int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
+  signal(SIGPIPE, SIG_IGN);
+  if (auto s = ClaimWithin(store, spec.name, kClaimPatience); !s.ok()) {
+    Report(report.get(), s);
+    return 1;
+  }
+  if (auto log = store.OpenLog(spec.name); log.ok()) dup2(log->get(), STDERR_FILENO);
+  auto emulator = Build(spec);
+  auto listener = emulator.ok() ? store.Listen(spec.name) : absl::StatusOr<Fd>(emulator.status());
+  if (!listener.ok()) {
+    Report(report.get(), listener.status());
+    return 1;
+  }
+  const auto server = std::make_shared<LabServer>(
+      std::make_unique<LabRequests>(spec.name, *std::move(emulator)), *std::move(listener));
+  if (!Report(report.get(), absl::OkStatus())) return 1;
+  report.reset();
+  server->Serve();
+  return 0;
+}
+
+}  // namespace
+
+absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
+  if (auto s = CheckLabName(spec.name); !s.ok()) return s;
+  if (auto s = Validate(spec.topology); !s.ok()) return s;
+  int report[2];
+  if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
+  const Fd reports(report[0]);
+  Fd reporter(report[1]);
+  auto lab = StartLab([&] { return DaemonMain(store, spec, reporter); },
+                      {store.folder_fd(), reporter.get()}, LabLifetime::kDetached);
+  reporter.reset();
+  if (!lab.ok()) return lab.status();
+  const absl::Status status = ReadReport(reports);
+  if (status.ok()) return status;
+  waitpid(lab->pid, nullptr, 0);
+  store.RemoveIfDead(spec.name);
+  return status;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,252 @@
+#include "netem/lab_control/lab_requests.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+#include "netem/probe.h"
+#include "netem/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+double Ms(absl::Duration time) { return absl::ToDoubleMilliseconds(time); }
+
+json Milliseconds(const RttSample& rtt) {
+  return {{"nominal_ms", Ms(rtt.nominal)},
+          {"min_ms", Ms(rtt.min)},
+          {"median_ms", Ms(rtt.median)},
+          {"mean_ms", Ms(rtt.mean)},
+          {"p99_ms", Ms(rtt.p99)},
+          {"max_ms", Ms(rtt.max)},
+          {"sent", rtt.sent},
+          {"received", rtt.received}};
+}
+
+json Figures(const Topology& topology, const PathSpec& path) {
+  const auto rate = NominalRate(topology, path);
+  json figures = {{"from", topology.nodes[path.from].name},
+                  {"to", topology.nodes[path.to].name},
+                  {"rate_mbit", nullptr},
+                  {"delay_ms", Ms(path.delay)},
+                  {"jitter_ms", Ms(path.jitter)},
+                  {"loss", MeanLoss(path)},
+                  {"limit_packets", PathLimitPackets(topology, path)}};
+  if (rate) figures["rate_mbit"] = InMbit(*rate);
+  return figures;
+}
+
+json VerdictJson(const Topology& topology, const PathVerdict& verdict) {
+  json result = Figures(topology, *FindPath(topology, verdict.from, verdict.to));
+  result["in_bounds"] = verdict.ok;
+  result["why"] = verdict.why;
+  if (verdict.rtt.sent > 0) result["rtt"] = Milliseconds(verdict.rtt);
+  if (verdict.rate) {
+    result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
+                         {"mbit", InMbit(verdict.rate->goodput)},
+                         {"how", verdict.rate->congestion_control}};
+  }
+  if (verdict.loss) {
+    result["datagrams"] = {{"sent", verdict.loss->sent},
+                           {"received", verdict.loss->received},
+                           {"loss", verdict.loss->loss()}};
+  }
+  return result;
+}
+
+// Of a request; a wrong type counts as absent.
+template <typename T>
+T Field(const json& request, const char* key, T otherwise) {
+  const auto found = request.find(key);
+  if (found == request.end() || found->type() != json(otherwise).type()) return otherwise;
+  return found->get<T>();
+}
+
+int64_t Whole(const json& request, const char* key, int64_t otherwise) {
+  const auto found = request.find(key);
+  const bool whole = found != request.end() && found->is_number_integer();
+  return whole ? found->get<int64_t>() : otherwise;
+}
+
+}  // namespace
+
+LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
+    : name_(std::move(name)),
+      started_(absl::Now()),
+      emulator_(std::move(emulator)),
+      user_ns_(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC)),
+      mount_ns_(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
+      pid_ns_(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC)) {}
+
+json LabRequests::Answer(const json& request, std::vector<int>& fds) {
+  const std::string what = Field<std::string>(request, "do", "");
+  if (what == "set") return Set(request);
+  const std::shared_lock lock(mu_);
+  if (what == "info") return Info();
+  if (what == "stats") return Stats();
+  if (what == "probe") return Probe(request);
+  if (what == "enter") return Enter(request, fds);
+  return ErrorAnswer(
+      absl::UnimplementedError(fmt::format("lab: unknown request '{}'; it may be older", what)));
+}
+
+json LabRequests::Info() const {
+  const Topology& topology = emulator_->topology();
+  json nodes = json::array();
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    json node = {{"name", topology.nodes[i].name}, {"address", NodeAddress(static_cast<int>(i))}};
+    if (const auto& access = topology.nodes[i].access) {
+      node["up_mbit"] = InMbit(access->up);
+      node["down_mbit"] = InMbit(access->down);
+    }
+    nodes.push_back(std::move(node));
+  }
+  json paths = json::array();
+  for (const PathSpec& path : topology.paths) paths.push_back(Figures(topology, path));
+  const absl::Status health = emulator_->health();
+  return {{"ok", true},
+          {"protocol", kLabProtocol},
+          {"name", name_},
+          {"emulator", ToString(emulator_->kind())},
+          {"scheduling", emulator_->scheduling()},
+          {"profile", topology.profile},
+          {"mtu", topology.mtu},
+          {"up_s", absl::ToDoubleSeconds(absl::Now() - started_)},
+          {"health", std::string(health.message())},
+          {"nodes", std::move(nodes)},
+          {"paths", std::move(paths)}};
+}
+
+json LabRequests::Stats() const {
+  const Topology& topology = emulator_->topology();
+  json paths = json::array();
+  for (const PathSpec& path : topology.paths) {
+    auto counters = emulator_->counters(path.from, path.to);
+    if (!counters.ok()) return ErrorAnswer(counters.status());
+    json one = Figures(topology, path);
+    one["packets"] = counters->packets;
+    one["bytes"] = counters->bytes;
+    one["drops_queue"] = counters->drops_queue;
+    one["drops_loss"] = counters->drops_loss;
+    one["held_bytes"] = counters->held_bytes;
+    paths.push_back(std::move(one));
+  }
+  const Lateness late = emulator_->lateness();
+  return {{"ok", true},
+          {"at_s", absl::ToDoubleSeconds(absl::Now() - started_)},
+          {"cpu_s", absl::ToDoubleSeconds(emulator_->cpu_time())},
+          {"unroutable_drops", emulator_->unroutable_drops().value_or(-1)},
+          {"frames", late.frames},
+          {"late_frames", late.late_frames},
+          {"latest_ms", Ms(late.max)},
+          {"health", std::string(emulator_->health().message())},
+          {"paths", std::move(paths)}};
+}
+
+json LabRequests::Probe(const json& request) const {
+  VerifyOptions options;
+  options.pings = static_cast<int>(Whole(request, "pings", 20));
+  options.measure_rate = Field(request, "rate", true);
+  options.loss_datagrams = Whole(request, "loss_datagrams", 0);
+  if (options.pings < 1 || options.pings > 10'000 || options.loss_datagrams < 0) {
+    return ErrorAnswer(absl::InvalidArgumentError("probe: want 1 to 10000 echoes"));
+  }
+  const std::string selector = Field<std::string>(request, "path", "");
+  if (!selector.empty()) {
+    auto pairs = SelectPaths(emulator_->topology(), selector);
+    if (!pairs.ok()) return ErrorAnswer(pairs.status());
+    options.pairs = *std::move(pairs);
+  }
+  auto verdicts = VerifyLinks(*emulator_, options);
+  if (!verdicts.ok()) return ErrorAnswer(verdicts.status());
+  json paths = json::array();
+  bool all = true;
+  for (const PathVerdict& verdict : *verdicts) {
+    paths.push_back(VerdictJson(emulator_->topology(), verdict));
+    all = all && verdict.ok;
+  }
+  return {{"ok", true},
+          {"in_bounds", all},
+          {"emulator", ToString(emulator_->kind())},
+          {"scheduling", emulator_->scheduling()},
+          {"rtt_tolerance_ms", Ms(options.rtt_tolerance)},
+          {"rtt_tolerance_share", options.rtt_tolerance_fraction},
+          {"rate_tolerance_share", options.rate_tolerance},
+          {"paths", std::move(paths)}};
+}
+
+json LabRequests::Set(const json& request) {
+  const std::unique_lock lock(mu_);
+  const Topology& topology = emulator_->topology();
+  auto pairs = SelectPaths(topology, Field<std::string>(request, "path", ""));
+  if (!pairs.ok()) return ErrorAnswer(pairs.status());
+  std::vector<std::string> words;
+  const auto assignments = request.find("assignments");
+  if (assignments != request.end() && assignments->is_array()) {
+    for (const json& word : *assignments) {
+      if (word.is_string()) words.push_back(word.get<std::string>());
+    }
+  }
+  if (words.empty()) return ErrorAnswer(absl::InvalidArgumentError("set: want KEY=VALUE"));
+  // All are judged before one is changed.
+  std::vector<PathChange> changes;
+  for (const auto& [from, to] : *pairs) {
+    auto change = ApplyAssignments(*FindPath(topology, from, to), words);
+    if (!change.ok()) return ErrorAnswer(change.status());
+    if (auto s = ValidatePath(topology, change->path); !s.ok()) return ErrorAnswer(s);
+    changes.push_back(*std::move(change));
+  }
+  if (auto s = Apply(changes); !s.ok()) return ErrorAnswer(s);
+  json paths = json::array();
+  for (const auto& [from, to] : *pairs) {
+    paths.push_back(Figures(topology, *FindPath(topology, from, to)));
+  }
+  return {{"ok", true}, {"paths", std::move(paths)}};
+}
+
+absl::Status LabRequests::Apply(const std::vector<PathChange>& changes) {
+  for (const PathChange& change : changes) {
+    const int from = change.path.from, to = change.path.to;
+    if (auto s = emulator_->ChangePath(change.path); !s.ok()) return s;
+    if (change.carrier) {
+      if (auto s = emulator_->SetCarrier(from, to, *change.carrier); !s.ok()) return s;
+    }
+    if (change.outage) {
+      if (auto s = emulator_->SetCarrier(from, to, Carrier::kDown); !s.ok()) return s;
+      EndOutage(from, to, *change.outage);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The process ends without waiting for this thread; until then the object lives.
+void LabRequests::EndOutage(int from, int to, absl::Duration after) {
+  std::thread([this, from, to, after] {
+    absl::SleepFor(after);
+    const std::unique_lock lock(mu_);
+    if (auto s = emulator_->SetCarrier(from, to, Carrier::kUp); !s.ok()) {
+      fmt::print(stderr, "end of an outage: {}\n", std::string(s.message()));
+    }
+  }).detach();
+}
+
+json LabRequests::Enter(const json& request, std::vector<int>& fds) const {
+  const std::string node = Field<std::string>(request, "node", "");
+  const Topology& topology = emulator_->topology();
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    if (topology.nodes[i].name != node) continue;
+    fds = {user_ns_.get(), mount_ns_.get(), pid_ns_.get(),
+           emulator_->node_netns_fd(static_cast<int>(i))};
+    return {{"ok", true}, {"address", NodeAddress(static_cast<int>(i))}};
+  }
+  std::string known;
+  for (const NodeSpec& spec : topology.nodes) known += " " + spec.name;
+  return ErrorAnswer(
+      absl::NotFoundError(fmt::format("no node '{}' in lab '{}'; nodes:{}", node, name_, known)));
+}
+
+}  // namespace longhaul

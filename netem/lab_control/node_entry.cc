@@ -1,0 +1,146 @@
+#include "netem/lab_control/node_entry.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <utility>
+
+#include "netem/lab.h"
+#include "netem/lab_control/lab_client.h"
+
+namespace longhaul {
+namespace {
+
+// The order of an answer to "enter".
+enum Space { kUser, kMount, kPid, kNet, kSpaces };
+
+absl::StatusOr<std::vector<Fd>> NamespacesOf(const LabStore& store, const std::string& lab,
+                                             const std::string& node, std::string& address) {
+  auto answer = AskLab(store, lab, {{"do", "enter"}, {"node", node}});
+  if (!answer.ok()) return answer.status();
+  if (answer->fds.size() != kSpaces) {
+    return absl::InternalError(fmt::format("lab '{}': {} of {} namespaces came", lab,
+                                           answer->fds.size(), static_cast<int>(kSpaces)));
+  }
+  address = answer->message.value("address", "");
+  return std::move(answer->fds);
+}
+
+// A lab made by root shares our user namespace, and entering the one we are in is an error.
+absl::Status EnterUserNamespace(const Fd& space) {
+  struct stat own {
+  }, wanted{};
+  if (stat("/proc/self/ns/user", &own) == 0 && fstat(space.get(), &wanted) == 0 &&
+      own.st_ino == wanted.st_ino && own.st_dev == wanted.st_dev) {
+    return absl::OkStatus();
+  }
+  if (setns(space.get(), CLONE_NEWUSER) == 0) return absl::OkStatus();
+  return ErrnoStatus("enter the lab's user namespace", errno);
+}
+
+struct Program {
+  std::vector<char*> argv;
+  std::string folder;
+  int netns_fd;
+  int parent_alive_fd;  // closed in the parent only by its death
+  int report_fd;
+};
+
+struct Failure {
+  const char* step;  // a string literal
+  int error;
+};
+
+[[noreturn]] void RunChild(const Program& program) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  pollfd gone{program.parent_alive_fd, POLLIN, 0};
+  if (poll(&gone, 1, 0) != 0) _exit(126);
+  const char* step = EnterNode(program.netns_fd);
+  if (step == nullptr) {
+    if (chdir(program.folder.c_str()) != 0 && chdir("/") != 0) _exit(126);
+    execvp(program.argv[0], program.argv.data());
+    step = "exec";
+  }
+  const Failure failure{step, errno};
+  if (write(program.report_fd, &failure, sizeof failure) < 0) _exit(126);
+  _exit(127);
+}
+
+int WaitForChild(pid_t child) {
+  // The terminal's signals go to the whole foreground group: the program decides what they mean.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGQUIT, SIG_IGN);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
+                              const std::string& node, const std::vector<std::string>& argv) {
+  if (argv.empty()) return absl::InvalidArgumentError("exec: want a program");
+  std::string address;
+  auto spaces = NamespacesOf(store, lab, node, address);
+  if (!spaces.ok()) return spaces.status();
+  Program program{};
+  for (const std::string& word : argv) program.argv.push_back(const_cast<char*>(word.c_str()));
+  program.argv.push_back(nullptr);
+  char folder[PATH_MAX];
+  program.folder = getcwd(folder, sizeof folder) == nullptr ? "/" : folder;
+  int alive[2], report[2];
+  if (pipe2(alive, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0) {
+    return ErrnoStatus("exec: pipe", errno);
+  }
+  program.parent_alive_fd = alive[0];
+  program.report_fd = report[1];
+  program.netns_fd = (*spaces)[kNet].get();
+  setenv("LONGHAUL_NODE", fmt::format("{}/{}", lab, node).c_str(), 1);
+
+  if (auto s = EnterUserNamespace((*spaces)[kUser]); !s.ok()) return s;
+  if (setns((*spaces)[kMount].get(), CLONE_NEWNS) != 0) {
+    return ErrnoStatus("enter the lab's mount namespace", errno);
+  }
+  if (setns((*spaces)[kPid].get(), CLONE_NEWPID) != 0) {
+    return ErrnoStatus("enter the lab's PID namespace", errno);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    close(alive[1]);
+    RunChild(program);
+  }
+  if (child < 0) return ErrnoStatus("exec: fork", errno);
+  close(report[1]);
+  Failure failure{};
+  const ssize_t failed = read(report[0], &failure, sizeof failure);
+  if (failed == sizeof failure) {
+    waitpid(child, nullptr, 0);
+    return ErrnoStatus(fmt::format("{} in {}/{}: {}", argv[0], lab, node, failure.step),
+                       failure.error);
+  }
+  return WaitForChild(child);
+}
+
+absl::Status EnterNodeNetwork(const LabStore& store, const std::string& lab,
+                              const std::string& node, std::string& address) {
+  auto spaces = NamespacesOf(store, lab, node, address);
+  if (!spaces.ok()) return spaces.status();
+  if (auto s = EnterUserNamespace((*spaces)[kUser]); !s.ok()) return s;
+  if (setns((*spaces)[kNet].get(), CLONE_NEWNET) != 0) {
+    return ErrnoStatus("enter the node's network namespace", errno);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

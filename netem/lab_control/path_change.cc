@@ -1,0 +1,202 @@
+#include "netem/lab_control/path_change.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+namespace longhaul {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr Unit kRates[] = {{"", 1e6}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+constexpr Unit kTimes[] = {{"", 1e-3}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr Unit kShares[] = {{"", 1}, {"%", 0.01}};
+
+absl::Status BadValue(std::string_view key, std::string_view value, std::string_view want) {
+  return absl::InvalidArgumentError(fmt::format("{}={}: want {}", key, value, want));
+}
+
+// "20ms" -> 20 and "ms".
+std::optional<double> TakeNumber(std::string_view text, std::string& unit) {
+  const std::string whole(text);
+  char* end = nullptr;
+  const double number = strtod(whole.c_str(), &end);
+  if (end == whole.c_str()) return std::nullopt;
+  unit = end;
+  for (char& c : unit) c = static_cast<char>(tolower(static_cast<unsigned char>(c)));
+  return number;
+}
+
+template <size_t kCount>
+std::optional<double> WithUnit(std::string_view text, const Unit (&units)[kCount]) {
+  std::string name;
+  const auto number = TakeNumber(text, name);
+  if (!number) return std::nullopt;
+  for (const Unit& unit : units) {
+    if (unit.name == name) return *number * unit.factor;
+  }
+  return std::nullopt;
+}
+
+absl::Status SetTime(std::string_view key, std::string_view value, absl::Duration& time) {
+  const auto seconds = WithUnit(value, kTimes);
+  if (!seconds || !std::isfinite(*seconds)) {
+    return BadValue(key, value, "a time such as 20ms, 300us or 1.5s");
+  }
+  time = absl::Seconds(*seconds);
+  return absl::OkStatus();
+}
+
+absl::Status SetQueue(std::string_view value, PathSpec& path) {
+  using Depth = QueueDepth::Unit;
+  std::string unit;
+  const auto amount = TakeNumber(value, unit);
+  if (amount && unit == "p")
+    path.queue = QueueDepth{Depth::kPackets, *amount};
+  else if (amount && unit == "ms")
+    path.queue = QueueDepth{Depth::kMilliseconds, *amount};
+  else if (amount && unit == "kb")
+    path.queue = QueueDepth{Depth::kBytes, *amount * 1000};
+  else if (amount && unit == "bdp")
+    path.queue = QueueDepth{Depth::kBdp, *amount};
+  else
+    return BadValue("queue", value, "a depth such as 100p, 50ms, 64kb or 0.5bdp");
+  return absl::OkStatus();
+}
+
+absl::Status SetBurstLoss(std::string_view value, PathSpec& path) {
+  if (value == "none") {
+    path.burst_loss.reset();
+    return absl::OkStatus();
+  }
+  BurstLoss burst;
+  std::string rest(value);
+  for (double* field : {&burst.to_bad, &burst.to_good, &burst.loss_bad, &burst.loss_good}) {
+    std::string after;
+    const auto number = TakeNumber(rest, after);
+    const bool last = field == &burst.loss_good;
+    if (!number || (last ? !after.empty() : after.empty() || after[0] != ',')) {
+      return BadValue("burst_loss", value, "four numbers such as 0.01,0.25,1,0, or none");
+    }
+    *field = *number;
+    rest = last ? "" : after.substr(1);
+  }
+  path.burst_loss = burst;
+  path.loss_prob = 0;
+  return absl::OkStatus();
+}
+
+absl::Status SetRate(std::string_view value, PathSpec& path) {
+  if (value == "none") {
+    path.rate.reset();
+    return absl::OkStatus();
+  }
+  const auto rate = WithUnit(value, kRates);
+  if (!rate) return BadValue("rate", value, "a rate such as 50mbit, 1gbit or 500kbit, or none");
+  path.rate = BitsPerSecond{*rate};
+  return absl::OkStatus();
+}
+
+absl::Status SetLoss(std::string_view value, PathSpec& path) {
+  const auto loss = WithUnit(value, kShares);
+  if (!loss) return BadValue("loss", value, "a probability such as 0.01 or 1%");
+  path.loss_prob = *loss;
+  path.burst_loss.reset();
+  return absl::OkStatus();
+}
+
+absl::Status SetShape(std::string_view value, PathSpec& path) {
+  if (value != "normal" && value != "uniform") {
+    return BadValue("jitter_shape", value, "normal or uniform");
+  }
+  path.jitter_shape = value == "normal" ? JitterShape::kNormal : JitterShape::kUniform;
+  return absl::OkStatus();
+}
+
+absl::Status SetCarrier(std::string_view value, PathChange& change) {
+  if (value != "up" && value != "down") return BadValue("carrier", value, "up or down");
+  change.carrier = value == "up" ? Carrier::kUp : Carrier::kDown;
+  return absl::OkStatus();
+}
+
+absl::Status Assign(std::string_view key, std::string_view value, PathChange& change) {
+  PathSpec& path = change.path;
+  if (key == "rate") return SetRate(value, path);
+  if (key == "delay") return SetTime(key, value, path.delay);
+  if (key == "rtt") {
+    auto s = SetTime(key, value, path.delay);
+    path.delay /= 2;
+    return s;
+  }
+  if (key == "jitter") return SetTime(key, value, path.jitter);
+  if (key == "jitter_shape") return SetShape(value, path);
+  if (key == "loss") return SetLoss(value, path);
+  if (key == "burst_loss") return SetBurstLoss(value, path);
+  if (key == "queue") return SetQueue(value, path);
+  if (key == "carrier") return SetCarrier(value, change);
+  if (key == "outage") {
+    absl::Duration time;
+    if (auto s = SetTime(key, value, time); !s.ok()) return s;
+    if (time <= absl::ZeroDuration()) return BadValue(key, value, "more than 0");
+    change.outage = time;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("unknown key '{}'; known: rate delay rtt jitter jitter_shape loss burst_loss "
+                  "queue carrier outage",
+                  key));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::pair<int, int>>> SelectPaths(const Topology& topology,
+                                                             std::string_view selector) {
+  const size_t arrow = selector.find('>');
+  if (arrow == std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("path '{}': want 'a>b', or 'a<>b' for both directions", selector));
+  }
+  const bool both = arrow > 0 && selector[arrow - 1] == '<';
+  const std::string_view from = selector.substr(0, both ? arrow - 1 : arrow);
+  const std::string_view to = selector.substr(arrow + 1);
+  for (std::string_view end : {from, to}) {
+    bool known = end == "*";
+    for (const NodeSpec& node : topology.nodes) known = known || node.name == end;
+    if (!known) return absl::NotFoundError(fmt::format("no node '{}' in this lab", end));
+  }
+  const auto is = [&](int node, std::string_view name) {
+    return name == "*" || topology.nodes[node].name == name;
+  };
+  std::vector<std::pair<int, int>> pairs;
+  for (const PathSpec& path : topology.paths) {
+    if ((is(path.from, from) && is(path.to, to)) ||
+        (both && is(path.from, to) && is(path.to, from))) {
+      pairs.emplace_back(path.from, path.to);
+    }
+  }
+  if (pairs.empty()) {
+    return absl::NotFoundError(fmt::format("no path '{}' in this lab", selector));
+  }
+  return pairs;
+}
+
+absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
+                                            const std::vector<std::string>& assignments) {
+  PathChange change{.path = path};
+  for (const std::string& word : assignments) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      return absl::InvalidArgumentError(fmt::format("'{}': want KEY=VALUE", word));
+    }
+    const std::string_view text = word;
+    if (auto s = Assign(text.substr(0, equals), text.substr(equals + 1), change); !s.ok()) return s;
+  }
+  return change;
+}
+
+}  // namespace longhaul

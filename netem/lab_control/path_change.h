@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "netem/emulator.h"
+
+namespace longhaul {
+
+// 'a>b' is one direction, 'a<>b' both; '*' stands for every node. The paths of the topology that
+// are meant. NotFound: an unknown node, or no such path.
+absl::StatusOr<std::vector<std::pair<int, int>>> SelectPaths(const Topology& topology,
+                                                             std::string_view selector);
+
+// What `set` does to one path.
+struct PathChange {
+  PathSpec path;
+  std::optional<Carrier> carrier = std::nullopt;
+  std::optional<absl::Duration> outage = std::nullopt;  // down now, up again after this
+};
+
+// Applies KEY=VALUE words to a path's figures. Keys and values:
+//   rate=50mbit    kbit, mbit, gbit; a bare number is Mbit/s; none: no rate of its own
+//   delay=20ms     us, ms, s; a bare number is ms; one way; rtt=40ms is twice that
+//   jitter=2ms     jitter_shape=normal|uniform
+//   loss=0.01      or 1%
+//   burst_loss=0.01,0.25,1,0   good to bad, bad to good, loss when bad, when good; or none
+//   queue=100p     packets; 50ms, 64kb (1000 bytes), 0.5bdp
+//   carrier=down   or up; outage=3s: down now, up again after that time
+// InvalidArgument: unknown key, a value that cannot be read. The figures are not judged here
+// (ValidatePath does).
+absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
+                                            const std::vector<std::string>& assignments);
+
+}  // namespace longhaul

@@ -1,0 +1,112 @@
+#include "netem/tap_ceiling.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "netem/lab_answer.h"
+#include "netem/queue_limits.h"
+#include "netem/tap_network.h"
+
+namespace longhaul {
+namespace {
+
+constexpr BitsPerSecond kUnreached = Gbit(40);
+constexpr absl::Duration kWarmUp = absl::Seconds(1);
+
+struct Carried {
+  double bits_per_second = 0;  // at the Ethernet level
+  double core_share = 0;
+};
+
+// Inside a lab. `loss_prob` > 0 makes the tap emulator cut frames to the MTU.
+absl::StatusOr<Carried> Measure(EmulatorKind kind, double loss_prob, absl::Duration measure) {
+  Topology topology{.profile = "ceiling", .nodes = {}, .paths = {}};
+  topology.nodes = {{"a", std::nullopt}, {"b", std::nullopt}};
+  for (const auto& [from, to] : {std::pair{0, 1}, std::pair{1, 0}}) {
+    topology.paths.push_back({.from = from,
+                              .to = to,
+                              .rate = kUnreached,
+                              .delay = absl::Microseconds(500),
+                              .jitter = absl::ZeroDuration(),
+                              .loss_prob = loss_prob});
+  }
+  auto emulator = BuildEmulator(kind, topology);
+  if (!emulator.ok()) return emulator.status();
+  const absl::Time start = absl::Now();
+  auto rate = ProbeRate(**emulator, 0, 1, kWarmUp, measure, "");
+  if (!rate.ok()) return rate.status();
+  const double busy = absl::FDivDuration((*emulator)->cpu_time(), absl::Now() - start);
+  return Carried{rate->goodput.value / TcpPayloadShare(topology.mtu), busy};
+}
+
+// In a lab of its own.
+absl::StatusOr<Carried> MeasureApart(EmulatorKind kind, double loss_prob, absl::Duration measure) {
+  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
+    auto carried = Measure(kind, loss_prob, measure);
+    if (!carried.ok()) return carried.status();
+    return fmt::format("{} {}", carried->bits_per_second, carried->core_share);
+  });
+  if (!answer.ok()) return answer.status();
+  Carried carried;
+  if (sscanf(answer->c_str(), "%lf %lf", &carried.bits_per_second, &carried.core_share) != 2) {
+    return absl::InternalError(fmt::format("ceiling: '{}'", *answer));
+  }
+  return carried;
+}
+
+}  // namespace
+
+absl::StatusOr<TapCeiling> MeasureTapCeiling(absl::Duration measure) {
+  // Rare enough that none is drawn in a measurement, and yet it asks for MTU frames.
+  constexpr double kAlmostNoLoss = 1e-15;
+  auto whole = MeasureApart(EmulatorKind::kTap, 0, measure);
+  if (!whole.ok()) return whole.status();
+  auto cut = MeasureApart(EmulatorKind::kTap, kAlmostNoLoss, measure);
+  if (!cut.ok()) return cut.status();
+  return TapCeiling{
+      {whole->bits_per_second}, {cut->bits_per_second}, whole->core_share, cut->core_share};
+}
+
+absl::StatusOr<BitsPerSecond> MeasureNetemCeiling(absl::Duration measure) {
+  auto carried = MeasureApart(EmulatorKind::kNetem, 0, measure);
+  if (!carried.ok()) return carried.status();
+  return BitsPerSecond{carried->bits_per_second};
+}
+
+absl::StatusOr<RttSample> MeasureIdleRtt(EmulatorKind kind) {
+  auto answer = AskInLab([&]() -> absl::StatusOr<std::string> {
+    auto topology = UniformTopology("regional", 2);
+    if (!topology.ok()) return topology.status();
+    auto emulator = BuildEmulator(kind, *topology);
+    if (!emulator.ok()) return emulator.status();
+    auto rtt = ProbeRtt(**emulator, 0, 1, /*count=*/200, absl::Milliseconds(5));
+    if (!rtt.ok()) return rtt.status();
+    return std::string(reinterpret_cast<const char*>(&*rtt), sizeof *rtt);
+  });
+  if (!answer.ok()) return answer.status();
+  RttSample rtt;
+  if (answer->size() != sizeof rtt) return absl::InternalError("idle round trip: no figures");
+  answer->copy(reinterpret_cast<char*>(&rtt), sizeof rtt);
+  return rtt;
+}
+
+absl::Status CheckRates(const Topology& topology, const TapCeiling& ceiling) {
+  for (const PathSpec& path : topology.paths) {
+    const auto rate = NominalRate(topology, path);
+    if (!rate) continue;
+    const bool cut = NeedsMtuFrames(topology, path.from);
+    const BitsPerSecond most = cut ? ceiling.mtu_frames : ceiling.tso;
+    if (*rate <= most) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "path {} > {}: {:.0f} Mbit/s is more than this machine carries with the tap emulator "
+        "({:.0f} Mbit/s measured{}); choose a slower profile or a kernel with sch_netem, or run "
+        "'longhaul doctor' again if the machine was busy then",
+        topology.nodes[path.from].name, topology.nodes[path.to].name, InMbit(*rate), InMbit(most),
+        cut ? ", frames cut to the MTU for loss or a slow line" : ""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

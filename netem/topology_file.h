@@ -1,0 +1,61 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "netem/topology.h"
+
+namespace longhaul {
+
+// A topology from TOML. Every error is one line "FILE:LINE: ..."; unknown keys are errors.
+//
+//   mtu = 1500                          # 1500 where it is not given
+//   [[node]]
+//   name = "paris"
+//   up_mbit = 100                       # access line; both or none
+//   down_mbit = 200
+//   access_queue_packets = 500          # or _ms, _bytes, _bdp
+//   [[group]]                           # nodes eu-0 .. eu-3, linked to one another by "inside"
+//   name = "eu"
+//   nodes = 4
+//   inside = "regional"
+//   [between]                           # every pair that nothing else names
+//   profile = "continental-us"
+//   [matrix]                            # round-trip times in ms: first row and column are nodes
+//   csv = "rtt.csv"                     # beside this file
+//   rate_mbit = 100
+//   [[path]]                            # one direction, or both with both = true
+//   from = "paris"
+//   to = "eu-0"
+//   both = true
+//   profile = "transatlantic"           # then what differs from it:
+//   rate_mbit = 50                      # 0: no rate of its own, only access lines
+//   rtt_ms = 80                         # or delay_ms, one way
+//   jitter_ms = 1
+//   jitter_shape = "uniform"            # or "normal"
+//   loss = 0.001
+//   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
+//   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
+//
+// The more special wins: path before matrix before inside before between.
+absl::StatusOr<Topology> ReadTopology(const std::string& path);
+
+// The same from text; `where` stands in messages, `folder` is where a csv is looked for.
+absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string& where,
+                                       const std::string& folder);
+
+// A profile's name (two nodes, "a" and "b") or else a file.
+absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file);
+
+// Round-trip times between regions as published; for choosing figures.
+struct RegionRtt {
+  std::string_view scenario;
+  std::string_view rtt;
+  std::string_view source;
+  std::string_view profile;  // the nearest profile; "" where none is near
+};
+const std::vector<RegionRtt>& RegionTable();
+
+}  // namespace longhaul

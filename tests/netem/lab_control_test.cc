@@ -1,0 +1,352 @@
+// Labs that live on: their daemon, socket, state folder, and what is left of them (nothing).
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "netem/lab_control/capture.h"
+#include "netem/lab_control/lab_client.h"
+#include "netem/lab_control/lab_daemon.h"
+#include "netem/lab_control/node_entry.h"
+#include "netem/node_setup.h"
+#include "tests/netem/lab_harness.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A state folder of its own, and no lab left in it.
+class LabControl : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNot(EmulatorKind::kTap); !why.empty()) GTEST_SKIP() << why;
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    auto store = LabStore::OpenAt(folder_ + "/labs");
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_.emplace(*std::move(store));
+  }
+
+  void TearDown() override {
+    if (!store_) return;
+    for (const std::string& lab : store_->Names()) EXPECT_TRUE(TakeDown(*store_, lab).ok()) << lab;
+    EXPECT_THAT(store_->Names(), IsEmpty());
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/labs"));
+    std::filesystem::remove_all(folder_);
+  }
+
+  absl::Status Up(const std::string& name, const std::string& profile = "colocated") {
+    auto topology = UniformTopology(profile, 2);
+    if (!topology.ok()) return topology.status();
+    return StartLabDaemon(*store_, {.name = name,
+                                    .topology = *std::move(topology),
+                                    .emulator = EmulatorKind::kTap,
+                                    .options = {}});
+  }
+
+  // In a process of its own, as entering a node is for good. Returns its exit status and output.
+  std::pair<int, std::string> Exec(const std::string& lab, const std::string& node,
+                                   const std::vector<std::string>& argv) {
+    return InChild([&] {
+      auto status = RunInNode(*store_, lab, node, argv);
+      if (!status.ok()) printf("%s", std::string(status.status().message()).c_str());
+      return status.ok() ? *status : 99;
+    });
+  }
+
+  std::pair<int, std::string> InChild(const std::function<int()>& body) {
+    int out[2];
+    EXPECT_EQ(pipe(out), 0);
+    fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(out[1], STDOUT_FILENO);
+      close(out[0]);
+      close(out[1]);
+      const int code = body();
+      fflush(nullptr);
+      _exit(code);
+    }
+    close(out[1]);
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(out[0], buffer, sizeof buffer)) > 0;) text.append(buffer, n);
+    close(out[0]);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
+  }
+
+  std::string folder_ = testing::TempDir() + "/labs-XXXXXX";
+  std::optional<LabStore> store_;
+};
+
+TEST_F(LabControl, UpAnswersUntilItIsTakenDown) {
+  ASSERT_TRUE(Up("one").ok());
+  auto info = AskLab(*store_, "one", {{"do", "info"}});
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->message.value("emulator", ""), "tap");
+  EXPECT_EQ(info->message.at("nodes").size(), 2u);
+  EXPECT_EQ(info->message.at("nodes")[1].value("address", ""), NodeAddress(1));
+  EXPECT_EQ(ListLabs(*store_).size(), 1u);
+  EXPECT_TRUE(TakeDown(*store_, "one").ok());
+  EXPECT_THAT(ListLabs(*store_), IsEmpty());
+  EXPECT_EQ(TakeDown(*store_, "one").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(AskLab(*store_, "one", {{"do", "info"}}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(LabControl, TwoLabsStandSideBySideAndANameIsTakenOnce) {
+  ASSERT_TRUE(Up("one").ok());
+  ASSERT_TRUE(Up("two").ok());
+  const absl::Status again = Up("one");
+  EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(again.message()), HasSubstr("longhaul net down one"));
+  EXPECT_EQ(ListLabs(*store_).size(), 2u);
+}
+
+TEST_F(LabControl, WhatCannotBeBuiltLeavesNothing) {
+  const Topology topology = *UniformTopology("colocated", 2);
+  absl::Status s = StartLabDaemon(*store_, {.name = "bad",
+                                            .topology = topology,
+                                            .emulator = EmulatorKind::kTap,
+                                            .options = {.congestion_control = "nosuch"}});
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition) << s;
+  EXPECT_THAT(store_->Names(), IsEmpty());
+  s = StartLabDaemon(*store_,
+                     {.name = "../bad", .topology = topology, .emulator = {}, .options = {}});
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << s;
+  s = StartLabDaemon(*store_, {.name = "fast",
+                               .topology = topology,
+                               .emulator = EmulatorKind::kTap,
+                               .options = {},
+                               .ceiling = TapCeiling{Mbit(900), Mbit(800), 1, 1}});
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition) << s;
+  EXPECT_THAT(std::string(s.message()), HasSubstr("1000 Mbit/s is more than this machine carries"));
+  EXPECT_THAT(store_->Names(), IsEmpty());
+}
+
+TEST_F(LabControl, KilledDaemonIsForgottenAndItsNameFreeAgain) {
+  ASSERT_TRUE(Up("one").ok());
+  const auto holder = store_->Holder("one");
+  ASSERT_TRUE(holder && *holder > 0);
+  ASSERT_EQ(kill(*holder, SIGKILL), 0);
+  while (store_->Holder("one")) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_FALSE(std::filesystem::is_empty(store_->folder()));
+  EXPECT_THAT(ListLabs(*store_), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(store_->folder()));
+  ASSERT_TRUE(Up("one").ok());
+  ASSERT_EQ(kill(*store_->Holder("one"), SIGKILL), 0);
+  while (store_->Holder("one")) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Up("one").ok());
+}
+
+TEST_F(LabControl, DaemonThatDoesNotAnswerIsTakenDownByForce) {
+  ASSERT_TRUE(Up("one").ok());
+  const auto holder = store_->Holder("one");
+  ASSERT_EQ(kill(*holder, SIGSTOP), 0);
+  EXPECT_TRUE(TakeDown(*store_, "one").ok());
+  EXPECT_FALSE(store_->Holder("one").has_value());
+}
+
+TEST_F(LabControl, UpKilledAtAnyMomentLeavesWhatUpOrDownCleans) {
+  for (int moment_ms = 0; moment_ms < 60; moment_ms += 5) {
+    fflush(nullptr);
+    const pid_t caller = fork();
+    if (caller == 0) {
+      setsid();
+      Up("one").IgnoreError();
+      _exit(0);
+    }
+    absl::SleepFor(absl::Milliseconds(moment_ms));
+    kill(caller, SIGKILL);
+    waitpid(caller, nullptr, 0);
+    if (moment_ms % 10 == 0) {
+      const absl::Status s = TakeDown(*store_, "one");
+      EXPECT_TRUE(s.ok() || absl::IsNotFound(s)) << moment_ms << " ms: " << s;
+    } else {
+      const absl::Status s = Up("one");
+      EXPECT_TRUE(s.ok() || absl::IsAlreadyExists(s)) << moment_ms << " ms: " << s;
+      EXPECT_TRUE(AskLab(*store_, "one", {{"do", "info"}}).ok());
+      EXPECT_TRUE(TakeDown(*store_, "one").ok());
+    }
+  }
+}
+
+TEST_F(LabControl, ProgramsRunInTheirNodeWithTheCallersFolder) {
+  ASSERT_TRUE(Up("one").ok());
+  const auto [status, text] =
+      Exec("one", "w1", {"sh", "-c", "ls /sys/class/net | tr '\\n' ' '; pwd; echo $LONGHAUL_NODE"});
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(text, "lo net0 " + std::filesystem::current_path().string() + "\none/w1\n");
+  EXPECT_EQ(Exec("one", "w1", {"sh", "-c", "exit 7"}).first, 7);
+  EXPECT_EQ(Exec("one", "w1", {"sh", "-c", "kill -TERM $$"}).first, 128 + SIGTERM);
+}
+
+TEST_F(LabControl, WhatCannotBeRunSaysWhy) {
+  ASSERT_TRUE(Up("one").ok());
+  EXPECT_THAT(Exec("one", "w1", {"no-such-program"}).second,
+              HasSubstr("no-such-program in one/w1"));
+  EXPECT_THAT(Exec("one", "w7", {"true"}).second,
+              HasSubstr("no node 'w7' in lab 'one'; nodes: w0 w1"));
+  EXPECT_THAT(Exec("none", "w1", {"true"}).second, HasSubstr("no lab 'none' is up"));
+}
+
+TEST_F(LabControl, ProgramsEndWithTheLab) {
+  ASSERT_TRUE(Up("one").ok());
+  const pid_t waiting = fork();
+  if (waiting == 0) {
+    auto status = RunInNode(*store_, "one", "w0", {"sleep", "600"});
+    _exit(status.ok() ? *status : 99);
+  }
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_TRUE(TakeDown(*store_, "one").ok());
+  int status = 0;
+  ASSERT_EQ(waitpid(waiting, &status, 0), waiting);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+}
+
+TEST_F(LabControl, SetChangesLinksUnderTrafficAndRefusesNonsense) {
+  ASSERT_TRUE(Up("one").ok());
+  const auto set = [&](const std::string& path, const std::vector<std::string>& words) {
+    return AskLab(*store_, "one", {{"do", "set"}, {"path", path}, {"assignments", words}}).status();
+  };
+  ASSERT_TRUE(set("w0<>w1", {"delay=30ms", "rate=50mbit"}).ok());
+  auto info = AskLab(*store_, "one", {{"do", "info"}});
+  for (const auto& path : info->message.at("paths")) {
+    EXPECT_EQ(path.value("delay_ms", 0.0), 30);
+    EXPECT_EQ(path.value("rate_mbit", 0.0), 50);
+  }
+  EXPECT_EQ(set("w0>w1", {"delay=-1ms"}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(set("w0>w9", {"delay=1ms"}).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(set("w0>w1", {}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(LabControl, ProbeAndStatsSeeTheTraffic) {
+  ASSERT_TRUE(Up("one").ok());
+  auto probe =
+      AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 5}}, absl::Minutes(1));
+  ASSERT_TRUE(probe.ok()) << probe.status();
+  ASSERT_EQ(probe->message.at("paths").size(), 2u);
+  EXPECT_EQ(probe->message.at("paths")[0].at("rtt").value("received", 0), 5);
+  auto stats = AskLab(*store_, "one", {{"do", "stats"}});
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_GE(stats->message.at("paths")[0].value("packets", 0), 10) << "requests and replies";
+  EXPECT_EQ(stats->message.at("paths")[0].value("held_bytes", -1), 0);
+  EXPECT_EQ(stats->message.value("unroutable_drops", -1), 0);
+}
+
+TEST_F(LabControl, OutageEndsByItself) {
+  ASSERT_TRUE(Up("one").ok());
+  const auto received = [&] {
+    auto probe =
+        AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 1}}, absl::Minutes(1));
+    return probe->message.at("paths")[0].at("rtt").value("received", -1);
+  };
+  ASSERT_TRUE(
+      AskLab(*store_, "one", {{"do", "set"}, {"path", "w0>w1"}, {"assignments", {"outage=3s"}}})
+          .ok());
+  EXPECT_EQ(received(), 0);
+  absl::SleepFor(absl::Seconds(3));
+  EXPECT_EQ(received(), 1);
+}
+
+TEST_F(LabControl, CaptureWritesWhatArrives) {
+  ASSERT_TRUE(Up("one").ok());
+  const std::string file = folder_ + "/echoes.pcap";
+  const pid_t capturing = fork();
+  if (capturing == 0) {
+    const Fd out(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    CaptureSpec spec{.device = kNodeDevice, .from = NodeAddress(0), .to = ""};
+    spec.max_packets = 4;
+    spec.max_time = absl::Seconds(20);
+    if (!EnterNodeNetwork(*store_, "one", "w1", spec.to).ok()) _exit(2);
+    auto captured = Capture(spec, out);
+    _exit(captured.ok() && captured->packets == 4 && captured->lost == 0 ? 0 : 1);
+  }
+  int status = 0;
+  while (waitpid(capturing, &status, WNOHANG) == 0) {
+    AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 2}}, absl::Minutes(1))
+        .status()
+        .IgnoreError();
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  // 24 bytes of file, then per echo 16 of record and 98 of frame.
+  EXPECT_EQ(std::filesystem::file_size(file), 24u + 4 * (16 + 98));
+}
+
+TEST_F(LabControl, UnknownAndBrokenRequestsAreAnsweredAndTheLabGoesOn) {
+  ASSERT_TRUE(Up("one").ok());
+  EXPECT_EQ(AskLab(*store_, "one", {{"do", "dance"}}).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_FALSE(AskLab(*store_, "one", {{"do", 5}}).ok());
+  EXPECT_FALSE(AskLab(*store_, "one", {{"do", "probe"}, {"pings", -3}}).ok());
+  auto socket = store_->Connect("one");
+  ASSERT_TRUE(socket.ok());
+  ASSERT_EQ(write(socket->get(), "rubbish\n", 8), 8);
+  EXPECT_FALSE(ReceiveLine(*socket, absl::Seconds(10)).ok());
+  EXPECT_TRUE(AskLab(*store_, "one", {{"do", "info"}}).ok());
+}
+
+TEST_F(LabControl, OrdinaryUserHasLabsToo) {
+  if (geteuid() != 0) GTEST_SKIP() << "every other test here ran as an ordinary user";
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
+  const std::string folder = folder_ + "/user";
+  const auto [status, text] = InChild([&] {
+    if (setgid(kNobody) != 0 || setuid(kNobody) != 0) return 90;
+    prctl(PR_SET_DUMPABLE, 1);  // as after a login; else /proc/self stays root's
+    auto store = LabStore::OpenAt(folder);
+    if (!store.ok()) return 91;
+    const absl::Status up = StartLabDaemon(*store, {.name = "mine",
+                                                    .topology = *UniformTopology("colocated", 2),
+                                                    .emulator = EmulatorKind::kTap,
+                                                    .options = {}});
+    if (absl::IsPermissionDenied(up)) {
+      printf("%s", std::string(up.message()).c_str());
+      return 77;
+    }
+    if (!up.ok()) return 92;
+    const pid_t program = fork();
+    if (program == 0) {
+      auto code = RunInNode(*store, "mine", "w0", {"sh", "-c", "ls /sys/class/net; id -u"});
+      _exit(code.ok() ? *code : 93);
+    }
+    int code = 0;
+    waitpid(program, &code, 0);
+    return TakeDown(*store, "mine").ok() && WIFEXITED(code) ? WEXITSTATUS(code) : 94;
+  });
+  if (status == 77) GTEST_SKIP() << text;
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(text, "lo\nnet0\n0\n");
+}
+
+TEST(LabStore, FolderOfSomebodyElseIsRefused) {
+  std::string folder = testing::TempDir() + "/open-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EXPECT_TRUE(LabStore::OpenAt(folder).ok());
+  chmod(folder.c_str(), 0755);
+  EXPECT_EQ(LabStore::OpenAt(folder).status().code(), absl::StatusCode::kPermissionDenied);
+  std::filesystem::remove(folder);
+}
+
+TEST(LabStore, BadNamesAreRefused) {
+  for (const char* name : {"", "a/b", "..", ".a", "-a", "a b", "a\n"}) {
+    EXPECT_FALSE(CheckLabName(name).ok()) << name;
+  }
+  EXPECT_FALSE(CheckLabName(std::string(49, 'a')).ok());
+  EXPECT_TRUE(CheckLabName("eu-1.test_2").ok());
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,96 @@
+#include "netem/lab_control/path_change.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+absl::StatusOr<PathChange> Change(const std::vector<std::string>& words) {
+  return ApplyAssignments(UniformTopology("continental-us", 2)->paths[0], words);
+}
+
+TEST(PathChange, EveryKeyWithItsUnits) {
+  auto change = Change({"rate=2.5gbit", "delay=300us", "jitter=2ms", "jitter_shape=uniform",
+                        "loss=1%", "queue=64kb", "carrier=down"});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(InMbit(*change->path.rate), 2500);
+  EXPECT_EQ(change->path.delay, absl::Microseconds(300));
+  EXPECT_EQ(change->path.jitter, absl::Milliseconds(2));
+  EXPECT_EQ(change->path.jitter_shape, JitterShape::kUniform);
+  EXPECT_DOUBLE_EQ(change->path.loss_prob, 0.01);
+  EXPECT_EQ(change->path.queue->unit, QueueDepth::Unit::kBytes);
+  EXPECT_EQ(change->path.queue->amount, 64'000);
+  EXPECT_EQ(change->carrier, Carrier::kDown);
+}
+
+TEST(PathChange, BareNumbersAreMegabitsAndMilliseconds) {
+  auto change = Change({"rate=50", "rtt=40"});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(InMbit(*change->path.rate), 50);
+  EXPECT_EQ(change->path.delay, absl::Milliseconds(20));
+}
+
+TEST(PathChange, WhatIsNotNamedStays) {
+  auto change = Change({"delay=1s"});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(InMbit(*change->path.rate), 100);
+  EXPECT_FALSE(change->carrier.has_value());
+  EXPECT_FALSE(change->outage.has_value());
+}
+
+TEST(PathChange, NoneTakesTheRateAndTheBurstsAway) {
+  auto change = Change({"burst_loss=0.01,0.25,1,0", "rate=none"});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_FALSE(change->path.rate.has_value());
+  EXPECT_EQ(change->path.burst_loss->to_good, 0.25);
+  auto without = ApplyAssignments(change->path, {"burst_loss=none"});
+  EXPECT_FALSE(without->path.burst_loss.has_value());
+}
+
+TEST(PathChange, WhatCannotBeReadSaysWhatIsWanted) {
+  for (const auto& [word, says] :
+       std::vector<std::pair<std::string, std::string>>{{"rate=fast", "50mbit"},
+                                                        {"delay=1year", "20ms"},
+                                                        {"delay=nan", "20ms"},
+                                                        {"loss=", "0.01"},
+                                                        {"queue=5", "100p"},
+                                                        {"burst_loss=1,2", "four"},
+                                                        {"carrier=sideways", "up"},
+                                                        {"jitter_shape=x", "normal"},
+                                                        {"speed=1", "unknown key"},
+                                                        {"delay", "KEY=VALUE"},
+                                                        {"outage=0s", "more than 0"}}) {
+    auto change = Change({word});
+    EXPECT_EQ(change.status().code(), absl::StatusCode::kInvalidArgument) << word;
+    EXPECT_THAT(std::string(change.status().message()), HasSubstr(says)) << word;
+  }
+}
+
+TEST(PathChange, FiguresThatNoLinkCanHaveAreLeftToValidatePath) {
+  const Topology topology = *UniformTopology("continental-us", 2);
+  for (const char* word : {"rate=0", "rate=-1", "rate=nan", "delay=-1ms", "loss=1", "loss=-0.1",
+                           "queue=0p", "queue=nanp", "jitter=-1ms"}) {
+    auto change = ApplyAssignments(topology.paths[0], {word});
+    ASSERT_TRUE(change.ok()) << change.status();
+    EXPECT_FALSE(ValidatePath(topology, change->path).ok()) << word;
+  }
+}
+
+TEST(SelectPaths, OneDirectionBothAndStars) {
+  const Topology topology = *UniformTopology("continental-us", 3);
+  EXPECT_THAT(*SelectPaths(topology, "w0>w1"), ElementsAre(Pair(0, 1)));
+  EXPECT_THAT(*SelectPaths(topology, "w0<>w1"), ElementsAre(Pair(0, 1), Pair(1, 0)));
+  EXPECT_THAT(*SelectPaths(topology, "w2>*"), ElementsAre(Pair(2, 0), Pair(2, 1)));
+  EXPECT_EQ(SelectPaths(topology, "*>*")->size(), 6u);
+  EXPECT_EQ(SelectPaths(topology, "w0>w0").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(SelectPaths(topology, "w0>x").status().message()), HasSubstr("'x'"));
+  EXPECT_EQ(SelectPaths(topology, "w0").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace longhaul

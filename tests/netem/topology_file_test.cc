@@ -1,0 +1,139 @@
+#include "netem/topology_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "netem/rtt_matrix.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+absl::StatusOr<Topology> Parse(std::string_view text) {
+  return ParseTopology(text, "t.toml", testing::TempDir());
+}
+
+TEST(TopologyFile, SpecialPathsWinOverGroupsAndGroupsOverBetween) {
+  auto topology = Parse(R"(
+mtu = 9000
+[[node]]
+name = "hub"
+up_mbit = 100
+down_mbit = 200
+access_queue_ms = 50
+[[group]]
+name = "eu"
+nodes = 2
+inside = "regional"
+[between]
+profile = "continental-us"
+[[path]]
+from = "hub"
+to = "eu-1"
+profile = "transatlantic"
+rate_mbit = 0
+jitter_ms = 1.5
+jitter_shape = "uniform"
+burst_loss = [0.01, 0.25, 1.0, 0.0]
+queue_packets = 300
+)");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->mtu, 9000);
+  ASSERT_EQ(topology->nodes.size(), 3u);
+  EXPECT_EQ(topology->nodes[2].name, "eu-1");
+  EXPECT_EQ(InMbit(topology->nodes[0].access->up), 100);
+  EXPECT_EQ(topology->nodes[0].access->queue->amount, 50);
+  EXPECT_EQ(topology->paths.size(), 6u);
+  EXPECT_EQ(FindPath(*topology, 1, 2)->delay, absl::Milliseconds(10));
+  EXPECT_EQ(FindPath(*topology, 0, 1)->delay, absl::Milliseconds(32.5));
+  const PathSpec& special = *FindPath(*topology, 0, 2);
+  EXPECT_EQ(special.delay, absl::Milliseconds(37.5));
+  EXPECT_FALSE(special.rate.has_value());
+  EXPECT_EQ(special.jitter, absl::Milliseconds(1.5));
+  EXPECT_EQ(special.jitter_shape, JitterShape::kUniform);
+  EXPECT_EQ(special.burst_loss->to_good, 0.25);
+  EXPECT_EQ(special.queue->unit, QueueDepth::Unit::kPackets);
+}
+
+struct Bad {
+  const char* name;
+  const char* text;
+  const char* where;
+  const char* says;
+};
+class BadTopologyFile : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadTopologyFile, IsOneLineWithFileAndLine) {
+  auto topology = Parse(GetParam().text);
+  ASSERT_FALSE(topology.ok());
+  const std::string message(topology.status().message());
+  EXPECT_THAT(message, StartsWith(GetParam().where));
+  EXPECT_THAT(message, HasSubstr(GetParam().says));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadTopologyFile,
+    testing::Values(
+        Bad{"Syntax", "[[node]]\nname = \n", "t.toml:", ""},
+        Bad{"UnknownKey", "[[node]]\nname='a'\nrtt=5\n", "t.toml:3: ", "unknown key 'rtt'"},
+        Bad{"WrongType", "mtu='big'\n", "t.toml:1: ", "'mtu' is no number"},
+        Bad{"NameTwice", "[[node]]\nname='a'\n[[node]]\nname='a'\n", "t.toml:3: ", "twice"},
+        Bad{"HalfAccess", "[[node]]\nname='a'\nup_mbit=5\n", "t.toml:1: ", "both"},
+        Bad{"NoNode", "[[node]]\nname='a'\n[[path]]\nfrom='a'\nto='c'\nrtt_ms=1\n",
+            "t.toml:3: ", "no node 'c'"},
+        Bad{"NoFigures", "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\n",
+            "t.toml:5: ", "needs a profile"},
+        Bad{"UnknownProfile", "[[node]]\nname='a'\n[between]\nprofile='moon'\n",
+            "t.toml:4: ", "worst-case"},
+        Bad{"NegativeDelay",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\ndelay_ms=-1\n",
+            "t.toml:5: ", "delay is -1ms"},
+        Bad{"LossOfTwo",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
+            "loss=2\n",
+            "t.toml:5: ", "loss is 2"},
+        Bad{"NoNodes", "mtu=1500\n", "t.toml:1: ", "no nodes"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(RttMatrix, ReadsBothDirections) {
+  auto matrix = ParseRttMatrix("rtt_ms,a,b\na,,230\nb, 228.5 ,-\n", "m.csv");
+  ASSERT_TRUE(matrix.ok()) << matrix.status();
+  EXPECT_EQ(matrix->rtt_ms[0][1], 230);
+  EXPECT_EQ(matrix->rtt_ms[1][0], 228.5);
+  EXPECT_EQ(matrix->rtt_ms[1][1], 0);
+}
+
+TEST(RttMatrix, BadOnesNameTheLine) {
+  const auto says = [](const char* text) {
+    return std::string(ParseRttMatrix(text, "m.csv").status().message());
+  };
+  EXPECT_THAT(says("x,a,b\na,,1\n"), HasSubstr("not square: 2 columns, 1 rows"));
+  EXPECT_THAT(says("x,a,b\na,,1\nb,1\n"), HasSubstr("m.csv:3: not square"));
+  EXPECT_THAT(says("x,a,b\nb,,1\na,1,\n"), HasSubstr("m.csv:2: row of 'b'"));
+  EXPECT_THAT(says("x,a,b\na,,nan\nb,1,\n"), HasSubstr("m.csv:2: 'nan'"));
+  EXPECT_THAT(says("x,a,b\na,,-1\nb,1,\n"), HasSubstr("m.csv:2: '-1'"));
+  EXPECT_THAT(says(""), HasSubstr("not square"));
+}
+
+TEST(TopologyNamed, ProfileGivesTwoNodesAAndB) {
+  auto topology = TopologyNamed("worst-case");
+  ASSERT_TRUE(topology.ok());
+  EXPECT_EQ(topology->nodes[0].name, "a");
+  EXPECT_EQ(topology->nodes[1].name, "b");
+  EXPECT_THAT(std::string(TopologyNamed("no-such").status().message()),
+              HasSubstr("nor is there a file"));
+}
+
+TEST(RegionTable, NamesOnlyProfilesThatExist) {
+  for (const RegionRtt& region : RegionTable()) {
+    if (!region.profile.empty()) {
+      EXPECT_TRUE(UniformTopology(region.profile, 2).ok()) << region.scenario;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul
