@@ -14,7 +14,8 @@ struct CompareArguments {
   std::string results, a, b;
 };
 
-// A run's number, "last", or an arm's name: the newest run of that arm that ended ok.
+// A run's number, "last", or an arm's name: the newest run of that arm that trained to its end
+// (links out of bounds make its times invalid, not its bits).
 absl::StatusOr<int64_t> FindRun(const Record& record, const std::string& name) {
   int64_t run = 0;
   if (absl::SimpleAtoi(name, &run)) return run;
@@ -25,7 +26,8 @@ absl::StatusOr<int64_t> FindRun(const Record& record, const std::string& name) {
   for (size_t i = 1; i < rows->size(); ++i) {
     const std::vector<std::string>& row = (*rows)[i];
     arms.insert(row[0]);
-    const bool found = name == "last" || (row[0] == name && row[1] == "ok");
+    const bool found =
+        name == "last" || (row[0] == name && (row[1] == "ok" || row[1] == "invalid"));
     if (found && absl::SimpleAtoi(row[2], &run)) return run;
   }
   return absl::InvalidArgumentError(

@@ -175,6 +175,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, Emulat
   const std::string& control = spec.net.congestion_control;
   return BuildEmulator(kind, *topology,
                        {.congestion_control = control == "system" ? "" : control,
+                        .slow_start_after_idle = spec.net.slow_start_after_idle,
                         .seed = static_cast<uint64_t>(spec.seed)});
 }
 

@@ -142,6 +142,7 @@ absl::Status ReadNet(const TomlValue& root, RunSpec::Net& net, const SpecNames& 
   r.Allow("profile", &net.profile);
   r.Allow("emulator", &net.emulator);
   r.Allow("congestion_control", &net.congestion_control);
+  r.Allow("slow_start_after_idle", &net.slow_start_after_idle);
   r.Allow("peer_deadline_s", &net.peer_deadline_s);
   r.Allow("out_of_bounds", &net.out_of_bounds);
   r.OneOf("transport", net.transport, {"loopback", "ucx"});

@@ -69,6 +69,9 @@ struct RunSpec {
     std::string profile;                        // required for ucx
     std::string emulator = "auto";              // "auto", "netem", "tap"
     std::string congestion_control = "system";  // "system": the kernel's default; recorded by name
+    // false: a flow that paused keeps its window, as tuned long-haul hosts have it; Linux's default
+    // starts again with 10 packets, which costs a message after a pause several round trips.
+    bool slow_start_after_idle = true;
     double peer_deadline_s = 30;
     // A link that probes find out of bounds: "stop" before training, or "flag": train, for what
     // does not hang on time. Either way the record calls the run invalid, with the figures.

@@ -9,6 +9,7 @@ namespace {
 class Printer {
  public:
   void Table(std::string_view name) { text_ += fmt::format("\n[{}]\n", name); }
+  void Key(std::string_view key, bool v) { text_ += fmt::format("{} = {}\n", key, v); }
   void Key(std::string_view key, int64_t v) { text_ += fmt::format("{} = {}\n", key, v); }
   void Key(std::string_view key, double v) {
     text_ += fmt::format("{} = {}\n", key, TomlNumber(v));
@@ -44,6 +45,7 @@ void PrintNet(Printer& p, const RunSpec::Net& net) {
   if (!net.profile.empty()) p.Key("profile", net.profile);
   p.Key("emulator", net.emulator);
   p.Key("congestion_control", net.congestion_control);
+  p.Key("slow_start_after_idle", net.slow_start_after_idle);
   p.Key("peer_deadline_s", net.peer_deadline_s);
   p.Key("out_of_bounds", net.out_of_bounds);
 }

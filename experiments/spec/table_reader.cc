@@ -59,6 +59,18 @@ const TomlValue* TableReader::Lookup(const std::string& key, bool required) {
   return nullptr;
 }
 
+bool TableReader::Read(const std::string& key, bool* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const bool* read = std::get_if<bool>(&value->value);
+  if (read == nullptr) {
+    WrongType(key, *value, "true or false");
+    return false;
+  }
+  *field = *read;
+  return true;
+}
+
 bool TableReader::Read(const std::string& key, int64_t* field, bool required) {
   const TomlValue* value = Lookup(key, required);
   if (value == nullptr) return false;

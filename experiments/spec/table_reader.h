@@ -56,6 +56,7 @@ class TableReader {
 
  private:
   TableReader(const TomlValue* found, std::string path, std::string where);
+  bool Read(const std::string& key, bool* field, bool required);
   bool Read(const std::string& key, int64_t* field, bool required);
   bool Read(const std::string& key, double* field, bool required);
   bool Read(const std::string& key, std::string* field, bool required);
