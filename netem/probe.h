@@ -16,6 +16,7 @@ namespace longhaul {
 struct RttSample {
   absl::Duration nominal;  // both delays, and the request's and the reply's time on rated stages
   absl::Duration min, median, mean, p99, max;
+  absl::Duration deviation;  // standard deviation
   int sent = 0;
   int received = 0;
 };

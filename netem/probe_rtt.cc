@@ -192,6 +192,12 @@ absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, i
   sample.max = at(1);
   sample.mean = absl::Nanoseconds(std::accumulate(rtts.begin(), rtts.end(), 0.0) /
                                   static_cast<double>(rtts.size()));
+  double squares = 0;
+  for (int64_t rtt : rtts) {
+    const double off = static_cast<double>(rtt) - absl::ToDoubleNanoseconds(sample.mean);
+    squares += off * off;
+  }
+  sample.deviation = absl::Nanoseconds(std::sqrt(squares / static_cast<double>(rtts.size())));
   return sample;
 }
 

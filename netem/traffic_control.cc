@@ -32,16 +32,29 @@ constexpr uint16_t kLeafMajorBase = 0x100;
 constexpr size_t kMessageBytes = 1 << 15;  // the jitter table is 8 KiB of it
 constexpr int kSourceOffset = 12;          // of the source address in an IPv4 header
 
-// netem reads it as draws of a distribution, 8192 standing for one standard deviation.
+// netem reads a table as draws of a distribution, 8192 standing for the jitter that was asked for.
+constexpr int kEntries = 4096;
+
 const std::vector<int16_t>& NormalTable() {
   static const std::vector<int16_t> table = [] {
-    constexpr int kEntries = 4096;
     std::vector<int16_t> entries;
     double x = -4;  // the inverse of the normal CDF by walking up to each quantile
     for (int i = 0; i < kEntries; ++i) {
       const double quantile = (i + 0.5) / kEntries;
       while (0.5 * std::erfc(-x / std::sqrt(2.0)) < quantile) x += 1e-4;
       entries.push_back(static_cast<int16_t>(std::clamp(x * 8192, -32768.0, 32767.0)));
+    }
+    return entries;
+  }();
+  return table;
+}
+
+// netem is uniform by itself, but a change keeps the table that it has.
+const std::vector<int16_t>& UniformTable() {
+  static const std::vector<int16_t> table = [] {
+    std::vector<int16_t> entries;
+    for (int i = 0; i < kEntries; ++i) {
+      entries.push_back(static_cast<int16_t>(std::lround(8192 * (2 * (i + 0.5) / kEntries - 1))));
     }
     return entries;
   }();
@@ -108,8 +121,8 @@ uint32_t Fraction(double probability) {
 
 void PutImpairment(nl_msg* message, const ImpairmentSpec& spec) {
   nla_put(message, TCA_NETEM_JITTER64, sizeof spec.jitter_ns, &spec.jitter_ns);
-  if (spec.jitter_ns > 0 && spec.jitter_shape == JitterShape::kNormal) {  // uniform needs no table
-    const auto& table = NormalTable();
+  if (spec.jitter_ns > 0) {
+    const auto& table = spec.jitter_shape == JitterShape::kNormal ? NormalTable() : UniformTable();
     nla_put(message, TCA_NETEM_DELAY_DIST, static_cast<int>(table.size() * sizeof table[0]),
             table.data());
   }

@@ -167,8 +167,9 @@ void AddList(CLI::App& net, int* exit_status) {
   list->add_option("lab", *lab, "only this one, in detail");
   list->add_flag("--nodes", *nodes, "only the names of its nodes, one a line");
   list->callback([lab, nodes, exit_status] {
-    absl::Status status = lab->empty() ? ListAll() : ListLab(*lab, *nodes);
-    if (lab->empty() && *nodes) status = absl::InvalidArgumentError("list --nodes: want a LAB");
+    const absl::Status status = !lab->empty() ? ListLab(*lab, *nodes)
+                                : *nodes ? absl::InvalidArgumentError("list --nodes: want a LAB")
+                                         : ListAll();
     *exit_status = status.ok() ? 0 : Fail(status);
   });
 }

@@ -92,14 +92,16 @@ void AddCapture(CLI::App& net, int* exit_status) {
 
 void AddNetNodeCommands(CLI::App& net, int* exit_status) {
   auto where = std::make_shared<std::string>();
+  auto argv = std::make_shared<std::vector<std::string>>();
   CLI::App* exec = net.add_subcommand("exec", "run a program in a node: exec LAB/NODE -- CMD...");
   exec->add_option("node", *where, "LAB/NODE")->required();
-  exec->prefix_command();
-  exec->callback([exec, where, exit_status] {
-    std::vector<std::string> argv = exec->remaining();
-    if (!argv.empty() && argv[0] == "--") argv.erase(argv.begin());
-    *exit_status = argv.empty() ? Fail(absl::InvalidArgumentError("exec LAB/NODE -- CMD: no CMD"))
-                                : Exec(*where, argv);
+  exec->add_option("command", *argv, "the program and its arguments, after --");
+  exec->prefix_command();  // without the --, from the first option on
+  exec->callback([exec, where, argv, exit_status] {
+    const std::vector<std::string> rest = exec->remaining();
+    argv->insert(argv->end(), rest.begin(), rest.end());
+    *exit_status = argv->empty() ? Fail(absl::InvalidArgumentError("exec LAB/NODE -- CMD: no CMD"))
+                                 : Exec(*where, *argv);
   });
 
   auto shell_where = std::make_shared<std::string>();

@@ -76,7 +76,7 @@ absl::Status Stats(const StatsOptions& options) {
                options.watch && !terminal && !options.json ? "\n" : "");
     fflush(stdout);
     if (!options.watch) return absl::OkStatus();
-    before = std::move(now->message);
+    before.emplace(std::move(now->message));
     absl::SleepFor(absl::Seconds(options.interval_s));
   }
 }

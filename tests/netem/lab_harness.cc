@@ -36,7 +36,7 @@ void RunInLab(const std::function<void()>& body) {
         body();
         return EndOfBody(reason[1]);
       },
-      {});
+      {reason[1]});
   close(reason[1]);
   const Fd reason_fd(reason[0]);
   if (absl::IsPermissionDenied(lab.status())) GTEST_SKIP() << lab.status();

@@ -1,27 +1,21 @@
 // `longhaul net` as a user meets it: every subcommand in a process of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/netem/lab_harness.h"
+#include "tests/netem/shell_command.h"
 
 namespace longhaul {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-struct Result {
-  int status;
-  std::string text;  // stdout and stderr
-};
 
 class NetCommand : public testing::Test {
  protected:
@@ -40,16 +34,8 @@ class NetCommand : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  static Result Run(const std::string& arguments) {
-    FILE* pipe = popen((LONGHAUL_MACHINE_COMMAND " " + arguments + " 2>&1").c_str(), "r");
-    Result result{-1, ""};
-    char buffer[4096];
-    for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-      result.text.append(buffer, n);
-    }
-    const int status = pclose(pipe);
-    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return result;
+  static ShellResult Run(const std::string& arguments) {
+    return RunShell(LONGHAUL_COMMAND " " + arguments);
   }
 
   std::string Write(const std::string& name, const std::string& text) {
@@ -63,20 +49,20 @@ class NetCommand : public testing::Test {
 };
 
 TEST_F(NetCommand, ANewUsersPath) {
-  const Result up = Run("net up colocated --name demo --emulator tap");
+  const ShellResult up = Run("net up colocated --name demo --emulator tap");
   ASSERT_EQ(up.status, 0) << up.text;
   EXPECT_THAT(up.text, HasSubstr("lab demo is up: 2 nodes, 2 paths; emulator tap"));
   EXPECT_THAT(up.text, HasSubstr("longhaul net exec demo/a -- ping -c 3 10.0.0.3"));
   EXPECT_THAT(Run("net list").text, HasSubstr("demo"));
   EXPECT_EQ(Run("net list demo --nodes").text, "a\nb\n");
   EXPECT_THAT(Run("net list demo").text, HasSubstr("a > b"));
-  const Result exec = Run("net exec demo/b -- sh -c 'ls /sys/class/net; exit 5'");
+  const ShellResult exec = Run("net exec demo/b -- sh -c 'ls /sys/class/net; exit 5'");
   EXPECT_EQ(exec.status, 5);
   EXPECT_EQ(exec.text, "lo\nnet0\n");
   EXPECT_EQ(Run("net exec demo/b ls -d /").text, "/\n") << "without -- as well";
   EXPECT_EQ(Run("net set demo 'a<>b' rtt=40ms loss=1%").status, 0);
   EXPECT_THAT(Run("net stats demo").text, HasSubstr("queue drops"));
-  const Result probe = Run("net probe demo --quick --json --pings 5");
+  const ShellResult probe = Run("net probe demo --quick --json --pings 5");
   EXPECT_THAT(probe.text, HasSubstr("\"nominal_ms\": 40.0"));
   EXPECT_EQ(Run("net down demo").text, "lab demo is down\n");
 }
@@ -100,7 +86,7 @@ inside = "regional"
 [between]
 profile = "transatlantic"
 )");
-  const Result up = Run("net up " + file + " --emulator tap");
+  const ShellResult up = Run("net up " + file + " --emulator tap");
   ASSERT_EQ(up.status, 0) << up.text;
   EXPECT_EQ(Run("net list two-sites --nodes").text, "eu-0\neu-1\nus-0\nus-1\n");
 }
@@ -114,23 +100,12 @@ TEST_F(NetCommand, BadInputIsOneLineAndBuildsNothing) {
         std::string("net up colocated --name a/b"), std::string("net stats x"),
         std::string("net capture x 'a>b' /dev/null"), std::string("net down"),
         std::string("net list --nodes")}) {
-    const Result result = Run(arguments);
+    const ShellResult result = Run(arguments);
     EXPECT_EQ(result.status, 1) << arguments << "\n" << result.text;
     EXPECT_THAT(result.text, StartsWith("longhaul: ")) << arguments;
     EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
   }
   EXPECT_THAT(Run("net up " + file).text, HasSubstr("bad.toml:1: "));
-}
-
-TEST_F(NetCommand, DoctorEndsWithWhatShapesTheLinks) {
-  const Result doctor = Run("doctor --quick");
-  EXPECT_EQ(doctor.status, 0) << doctor.text;
-  for (const char* subject :
-       {"kernel", "sch_netem", "/dev/net/tun", "real-time", "clock source", "congestion controls",
-        "buffer limits", "torch", "UCX", "libtorrent", "links will be shaped by: "}) {
-    EXPECT_THAT(doctor.text, HasSubstr(subject));
-  }
-  EXPECT_EQ(Run("doctor --lab").status, 0);
 }
 
 }  // namespace

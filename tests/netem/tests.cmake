@@ -21,21 +21,26 @@ add_test(NAME netem_guest_acceptance
 set_tests_properties(netem_guest_acceptance PROPERTIES LABELS guest TIMEOUT 900
   SKIP_RETURN_CODE 77)
 
-# Measurements of time: nothing else of ours beside them.
-set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_guest_acceptance PROPERTIES
-  RUN_SERIAL ON)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul::lab_control
   LABELS root)
 longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul::lab_control)
 longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
-# Everything of the command that needs no torch, so that it is tested in every build.
-add_executable(machine_command netem/machine_command.cc)
-target_link_libraries(machine_command PRIVATE longhaul_flags longhaul::machine_commands)
-target_precompile_headers(machine_command REUSE_FROM longhaul_headers_command)
-target_include_directories(machine_command PRIVATE ${PROJECT_SOURCE_DIR})
-longhaul_test(netem/net_command_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-target_compile_definitions(netem_net_command_test PRIVATE
-  LONGHAUL_MACHINE_COMMAND="$<TARGET_FILE:machine_command>")
-add_dependencies(netem_net_command_test machine_command)
+# The commands that need no torch, as programs of their own, so that every build tests them.
+foreach(command net doctor)
+  add_executable(${command}_command netem/${command}_command_main.cc)
+  target_precompile_headers(${command}_command REUSE_FROM longhaul_headers_command)
+  target_include_directories(${command}_command PRIVATE ${PROJECT_SOURCE_DIR})
+  longhaul_test(netem/${command}_command_test.cc SRCS netem/lab_harness.cc netem/shell_command.cc
+    LIBS longhaul::netem LABELS root)
+  target_compile_definitions(netem_${command}_command_test PRIVATE
+    LONGHAUL_COMMAND="$<TARGET_FILE:${command}_command>")
+  add_dependencies(netem_${command}_command_test ${command}_command)
+endforeach()
+target_link_libraries(net_command PRIVATE longhaul_flags longhaul::net_commands fmt::fmt)
+target_link_libraries(doctor_command PRIVATE longhaul_flags longhaul::doctor_command fmt::fmt)
+
+# Measurements of time: nothing else of ours beside them.
+set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test
+  netem_scale_test netem_doctor_command_test netem_guest_acceptance PROPERTIES RUN_SERIAL ON)

@@ -1,13 +1,12 @@
-// The commands of longhaul that need no torch, as a program of their own for the tests.
+// `longhaul net` as a program of its own, for tests of builds without torch.
 #include <CLI/CLI.hpp>
 
 #include "experiments/command/command.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"longhaul net and longhaul doctor"};
+  CLI::App app{"longhaul net"};
   app.require_subcommand(1);
   int exit_status = 0;
-  longhaul::AddDoctorCommand(app, &exit_status);
   longhaul::AddNetCommand(app, &exit_status);
   try {
     app.parse(argc, argv);
