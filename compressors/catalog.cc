@@ -7,9 +7,14 @@
 
 #include "compressors/cast.h"
 #include "compressors/error_feedback.h"
+#include "compressors/fp4.h"
+#include "compressors/fp8.h"
 #include "compressors/frame.h"
+#include "compressors/ggml_block.h"
 #include "compressors/int_block.h"
 #include "compressors/minmax.h"
+#include "compressors/sign.h"
+#include "compressors/statistical.h"
 
 namespace longhaul {
 namespace {
@@ -25,9 +30,15 @@ constexpr Entry kCodecs[] = {
     {"none", 0x01, NewIdentityCodec},
     {"bf16", 0x02, NewBf16Codec},
     {"fp16", 0x03, NewFp16Codec},
-    {"int8-b64", 0x20, NewIntBlockCodec<8, Rotation::kNone>},
-    {"int4-b64", 0x30, NewIntBlockCodec<4, Rotation::kNone>},
-    {"int4-b64-h64", 0x31, NewIntBlockCodec<4, Rotation::kHadamard64>},
+    {"fp8-e4m3-g16", 0x10, NewFp8Codec<Grid::kE4M3, 16>},
+    {"fp8-e4m3-g128", 0x11, NewFp8Codec<Grid::kE4M3, 128>},
+    {"fp8-e5m2-g16", 0x12, NewFp8Codec<Grid::kE5M2, 16>},
+    {"int8-b64", 0x20, NewIntBlockCodec<8>},
+    {"int8-b4096", 0x21, NewIntBlockCodec<8, Rotation::kNone, 4096>},
+    {"q8_0", 0x22, NewQ8Codec},
+    {"int4-b64", 0x30, NewIntBlockCodec<4>},
+    {"int4-b64-h64", 0x31, NewIntBlockCodec<4, Rotation::kHadamard>},
+    {"q4_0", 0x32, NewQ4Codec},
     {"minmax2-b64", 0x42, NewMinMaxCodec<2>},
     {"minmax3-b64", 0x43, NewMinMaxCodec<3>},
     {"minmax4-b64", 0x44, NewMinMaxCodec<4>},
@@ -35,6 +46,19 @@ constexpr Entry kCodecs[] = {
     {"minmax6-b64", 0x46, NewMinMaxCodec<6>},
     {"minmax7-b64", 0x47, NewMinMaxCodec<7>},
     {"minmax8-b64", 0x48, NewMinMaxCodec<8>},
+    {"minmax4-b64-h64", 0x4c, NewMinMaxCodec<4, Rotation::kHadamard>},
+    {"mxfp4", 0x50, NewMxFp4Codec<Rotation::kNone>},
+    {"mxfp4-h32", 0x51, NewMxFp4Codec<Rotation::kHadamard>},
+    {"e3m0-b64", 0x54, NewE3m0BlockCodec},
+    {"stat2", 0x80, NewStatCodec<2>},
+    {"stat4", 0x81, NewStatCodec<4>},
+    {"stat8", 0x82, NewStatCodec<8>},
+    {"stat2-rows", 0x84, NewStatRowsCodec<2>},
+    {"stat4-rows", 0x85, NewStatRowsCodec<4>},
+    {"stat8-rows", 0x86, NewStatRowsCodec<8>},
+    {"sign1", 0x88, NewSignMeanCodec},
+    {"sign1-2level", 0x89, NewSignTwoLevelCodec},
+    {"sign1-rms", 0x8a, NewSignRmsCodec},
 };
 
 // Suffixes that wrap any stateless codec.

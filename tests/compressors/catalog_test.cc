@@ -27,10 +27,17 @@ TEST(Catalog, UnknownNamesListTheKnownOnesNearestFirst) {
 
 TEST(Catalog, IdsAreFixedForEver) {
   const std::map<std::string, uint16_t> ids = {
-      {"none", 0x01},        {"bf16", 0x02},         {"fp16", 0x03},        {"int8-b64", 0x20},
-      {"int4-b64", 0x30},    {"int4-b64-h64", 0x31}, {"minmax2-b64", 0x42}, {"minmax3-b64", 0x43},
-      {"minmax4-b64", 0x44}, {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46}, {"minmax7-b64", 0x47},
-      {"minmax8-b64", 0x48}};
+      {"none", 0x01},         {"bf16", 0x02},         {"fp16", 0x03},
+      {"int8-b64", 0x20},     {"int4-b64", 0x30},     {"int4-b64-h64", 0x31},
+      {"minmax2-b64", 0x42},  {"minmax3-b64", 0x43},  {"minmax4-b64", 0x44},
+      {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46},  {"minmax7-b64", 0x47},
+      {"minmax8-b64", 0x48},  {"fp8-e4m3-g16", 0x10}, {"fp8-e4m3-g128", 0x11},
+      {"fp8-e5m2-g16", 0x12}, {"int8-b4096", 0x21},   {"minmax4-b64-h64", 0x4c},
+      {"mxfp4", 0x50},        {"mxfp4-h32", 0x51},    {"e3m0-b64", 0x54},
+      {"q8_0", 0x22},         {"q4_0", 0x32},         {"stat2", 0x80},
+      {"stat4", 0x81},        {"stat8", 0x82},        {"stat2-rows", 0x84},
+      {"stat4-rows", 0x85},   {"stat8-rows", 0x86},   {"sign1", 0x88},
+      {"sign1-2level", 0x89}, {"sign1-rms", 0x8a}};
   std::set<uint16_t> seen;
   for (const std::string& name : CodecNames()) {
     ASSERT_TRUE(ids.contains(name)) << name;

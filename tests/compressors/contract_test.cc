@@ -18,12 +18,44 @@ using ::testing::HasSubstr;
 constexpr size_t kSizes[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 1'000'003};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// Bits per element of an fp32 tensor without the frame header, as codecs.md states them.
-const std::map<std::string, double> kCatalogueBits = {
-    {"none", 32},         {"bf16", 16},           {"fp16", 16},         {"int8-b64", 8.25},
-    {"int4-b64", 4.25},   {"int4-b64-h64", 4.25}, {"minmax2-b64", 2.5}, {"minmax3-b64", 3.5},
-    {"minmax4-b64", 4.5}, {"minmax5-b64", 5.5},   {"minmax6-b64", 6.5}, {"minmax7-b64", 7.5},
-    {"minmax8-b64", 8.5},
+// Bits of an fp32 tensor of one row without the frame header, as the specification states them.
+struct Bits {
+  double per_element;
+  double per_tensor = 0;
+};
+const std::map<std::string, Bits> kCatalogueBits = {
+    {"none", {32}},
+    {"bf16", {16}},
+    {"fp16", {16}},
+    {"fp8-e4m3-g16", {9}},
+    {"fp8-e4m3-g128", {8.125}},
+    {"fp8-e5m2-g16", {9}},
+    {"int8-b64", {8.25}},
+    {"int8-b4096", {8 + 16.0 / 4096}},
+    {"q8_0", {8.5}},
+    {"int4-b64", {4.25}},
+    {"int4-b64-h64", {4.25}},
+    {"q4_0", {4.5}},
+    {"minmax2-b64", {2.5}},
+    {"minmax3-b64", {3.5}},
+    {"minmax4-b64", {4.5}},
+    {"minmax5-b64", {5.5}},
+    {"minmax6-b64", {6.5}},
+    {"minmax7-b64", {7.5}},
+    {"minmax8-b64", {8.5}},
+    {"minmax4-b64-h64", {4.5}},
+    {"mxfp4", {4.25}},
+    {"mxfp4-h32", {4.25}},
+    {"e3m0-b64", {4.25}},
+    {"stat2", {2, 32 * 5}},
+    {"stat4", {4, 32 * 17}},
+    {"stat8", {8, 32 * 257}},
+    {"stat2-rows", {2, 32 * 5}},
+    {"stat4-rows", {4, 32 * 17}},
+    {"stat8-rows", {8, 32 * 257}},
+    {"sign1", {1.0625}},
+    {"sign1-2level", {1.125}},
+    {"sign1-rms", {1.0625}},
 };
 
 class CodecContract : public testing::TestWithParam<std::string> {
@@ -47,6 +79,11 @@ class CodecContract : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(s.ok()) << s;
     return y.floats();
   }
+  // Values or scales are fp16, so that tiny ones vanish and huge ones are clamped or refused.
+  bool Fp16Range() const {
+    const std::string name = GetParam().substr(0, GetParam().find('+'));
+    return name == "fp16" || name == "q8_0" || name == "q4_0";
+  }
   std::shared_ptr<const Codec> codec_;
 };
 
@@ -67,6 +104,7 @@ TEST_P(CodecContract, EverySizeAndDTypeRoundTripsWithinItsBits) {
       const auto frame = Encode(x.view());
       ASSERT_LE(frame.size(), codec_->MaxFrameBytes(x.shape, from));
       for (DType to : kDTypes) {
+        if (n > 5000 && to != from) continue;
         const double nmse = Nmse(x.floats(), Decode(frame, x.shape, to));
         ASSERT_LT(nmse, 1.0) << n << " elements";  // better than sending nothing
       }
@@ -81,8 +119,9 @@ TEST_P(CodecContract, MeasuredBitsAreThoseOfTheTable) {
     const OwnedTensor x(Draw(Distribution::kGaussian, n, 7), {1, n});
     const double payload_bits = 8.0 * static_cast<double>(Encode(x.view()).size() - 64);
     // Sections start 8-byte aligned (at most two gaps), and the last block may be short.
-    EXPECT_LE(payload_bits, row->second * static_cast<double>(n) + 2 * 7 * 8 + 40) << n;
-    EXPECT_GE(payload_bits, row->second * static_cast<double>(n)) << n;
+    const double want = row->second.per_element * static_cast<double>(n) + row->second.per_tensor;
+    EXPECT_LE(payload_bits, want + 2 * 7 * 8 + 40) << n;
+    EXPECT_GE(payload_bits, want) << n;
   }
 }
 
@@ -92,6 +131,10 @@ TEST_P(CodecContract, RowsHaveBlocksOfTheirOwn) {
     const auto frame = Encode(x.view());
     ASSERT_LE(frame.size(), codec_->MaxFrameBytes(shape, DType::kF32));
     const std::vector<float> all = Decode(frame, shape);
+    if (ParseFrame(frame)->block == 0 && GetParam().starts_with("stat") &&
+        !GetParam().ends_with("-rows")) {
+      continue;  // one table for the whole tensor
+    }
     for (size_t r = 0; r < shape.rows; ++r) {
       const Shape one = {1, shape.cols};
       const ConstTensor row = {x.bytes.data() + 4 * r * shape.cols, DType::kF32, one};
@@ -110,14 +153,17 @@ TEST_P(CodecContract, ZerosAndConstantsSurvive) {
       }
     }
     for (float value : {1.0f, -3.14159f, 1e-20f, 1e30f}) {
+      if (Fp16Range() && value > 4) continue;
       const OwnedTensor x(std::vector<float>(n, value), {1, n});
-      if (GetParam().starts_with("fp16") && std::fabs(value) != 1 && std::fabs(value) > 4) continue;
-      for (float y : Decode(Encode(x.view()), {1, n})) {
-        if (GetParam().starts_with("fp16") && std::fabs(value) < 1e-9f) {
-          ASSERT_EQ(y, 0.0f);
-        } else {
-          ASSERT_NEAR(y, value, std::fabs(value) * 0.01) << n;
-        }
+      const auto frame = EncodeToFrame(*codec_, x.view());
+      if (!frame.ok() && value > 1e18f) {  // a sum of squares beyond fp32
+        ASSERT_THAT(std::string(frame.status().message()), HasSubstr("beyond fp32"));
+        continue;
+      }
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      for (float y : Decode(*frame, {1, n})) {
+        const bool vanishes = Fp16Range() && std::fabs(value) < 1e-9f;
+        ASSERT_NEAR(y, vanishes ? 0.0f : value, vanishes ? 0.0f : std::fabs(value) * 0.01f) << n;
       }
     }
   }
@@ -125,11 +171,11 @@ TEST_P(CodecContract, ZerosAndConstantsSurvive) {
 
 TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
   const size_t n = 130;
-  for (float scale : {1e-45f, 1e-40f, 1.2e-38f, 1e-37f, 1e38f, 3.4e38f}) {
+  for (float scale : {1e-45f, 1e-40f, 1.2e-38f, 1e-37f, 1e30f, 1e38f, 3.4e38f}) {
     std::vector<float> values = Draw(Distribution::kGaussian, n, 5);
     for (float& v : values) v = scale * std::fmin(1.0f, std::fmax(-1.0f, v));
     const auto frame = EncodeToFrame(*codec_, OwnedTensor(values, {1, n}).view());
-    if (!frame.ok() && scale >= 1e38f) {  // a range or a rotation beyond fp32 is told, not sent
+    if (!frame.ok() && scale >= 1e30f) {  // a range, sum or rotation out of range is told, not sent
       EXPECT_TRUE(absl::IsInvalidArgument(frame.status())) << frame.status();
       continue;
     }
@@ -137,8 +183,13 @@ TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
     for (float y : Decode(*frame, {1, n})) ASSERT_TRUE(std::isfinite(y)) << scale;
   }
   const OwnedTensor constant(std::vector<float>(63, 1e38f), {1, 63});  // short: never rotated
-  for (float y : Decode(Encode(constant.view()), {1, 63})) {
-    ASSERT_NEAR(y, GetParam().starts_with("fp16") ? 65504.0f : 1e38f, 1e36f);
+  const auto frame = EncodeToFrame(*codec_, constant.view());
+  if (!frame.ok()) {
+    EXPECT_THAT(std::string(frame.status().message()), HasSubstr("beyond fp"));
+    return;
+  }
+  for (float y : Decode(*frame, {1, 63})) {
+    ASSERT_NEAR(y, Fp16Range() ? 65504.0f : 1e38f, 1e36f);
   }
 }
 
@@ -272,7 +323,8 @@ TEST_P(CodecContract, UnalignedBuffersWork) {
 
 std::vector<std::string> Names() {
   std::vector<std::string> names = CodecNames();
-  for (const char* name : {"none+ef", "int8-b64+ef", "int4-b64-h64+ef", "minmax2-b64+ef95"}) {
+  for (const char* name : {"none+ef", "int8-b64+ef", "int4-b64-h64+ef", "minmax2-b64+ef95",
+                           "stat2+ef95", "sign1+ef"}) {
     names.emplace_back(name);
   }
   return names;

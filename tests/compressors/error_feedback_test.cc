@@ -52,8 +52,9 @@ TEST_P(ErrorFeedback, SumOfDecodedPlusResidualIsSumOfInputs) {
   }
   const auto e = Residual(*state_);
   for (size_t i = 0; i < e.size(); ++i) {
-    // Each round rounds x + e and the difference once: 2^-24 of magnitudes around 10.
-    ASSERT_NEAR(decoded[i] + e[i], sent[i], rounds * 2 * 32 * 0x1p-24) << i;
+    // Each round rounds x + e and the difference once: 2^-24 of magnitudes up to some hundreds (the
+    // residual of one bit per element).
+    ASSERT_NEAR(decoded[i] + e[i], sent[i], rounds * 2 * 256 * 0x1p-24) << i;
   }
 }
 
@@ -63,8 +64,8 @@ TEST_P(ErrorFeedback, FirstFrameHasThePayloadOfThePlainCodec) {
   const auto with = *EncodeToFrame(*codec_, x.view(), 1, state_.get());
   ASSERT_EQ(plain.size(), with.size());
   EXPECT_EQ(std::memcmp(plain.data() + 64, with.data() + 64, plain.size() - 64), 0);
-  EXPECT_EQ(ParseFrame(plain)->flags, 0);
-  EXPECT_EQ(ParseFrame(with)->flags, kFlagErrorFeedback);
+  EXPECT_EQ(ParseFrame(plain)->flags & kFlagErrorFeedback, 0);
+  EXPECT_EQ(ParseFrame(with)->flags, ParseFrame(plain)->flags | kFlagErrorFeedback);
   EXPECT_EQ(ParseFrame(with)->codec, (*MakeCodec(GetParam()))->id());
 }
 

