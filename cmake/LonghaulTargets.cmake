@@ -15,6 +15,12 @@ elseif(LONGHAUL_SANITIZER)
   message(FATAL_ERROR "LONGHAUL_SANITIZER is '${LONGHAUL_SANITIZER}': want asan, tsan or nothing")
 endif()
 
+# Coverage marks in everything that a fuzzer may reach.
+if(LONGHAUL_FUZZERS)
+  target_compile_options(longhaul_flags INTERFACE -fsanitize=fuzzer-no-link)
+  add_custom_target(fuzzers)
+endif()
+
 find_program(LONGHAUL_CCACHE ccache)
 if(LONGHAUL_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${LONGHAUL_CCACHE})
@@ -57,6 +63,24 @@ function(longhaul_test)
   set_tests_properties(${target} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
     SKIP_RETURN_CODE 77)
   longhaul_count_test(${sources})
+endfunction()
+
+# longhaul_fuzzer(folder/name_fuzz.cc LIBS libs): a libFuzzer target for scripts/fuzz.sh, which builds
+# with clang and -DLONGHAUL_FUZZERS=ON; nothing otherwise.
+function(longhaul_fuzzer source)
+  if(NOT LONGHAUL_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  string(REPLACE "/" "_" target ${source})
+  string(REGEX REPLACE "\\.cc$" "" target ${target})
+  add_executable(${target} ${source})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS})
+  target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
+  add_dependencies(fuzzers ${target})
 endfunction()
 
 # Tests are listed AND counted: tests/CMakeLists.txt compares this list with the files on disk.

@@ -14,12 +14,19 @@ namespace longhaul {
 enum class EmulatorKind { kNetem, kTap };
 std::string_view ToString(EmulatorKind kind);
 
-// What the kernel counted on one ordered path since it was built.
+// What the kernel or the emulator counted on one ordered path since it was built.
 struct PathCounters {
-  int64_t packets = 0;
+  int64_t packets = 0;  // delivered: MTU frames (a whole TSO frame counts its segments)
   int64_t bytes = 0;
   int64_t drops_queue = 0;  // tail drops
   int64_t drops_loss = 0;   // drops asked for by loss_prob (netem: cannot be told apart, all here)
+};
+
+// Choices of a run beside its topology; each is recorded (HostFacts).
+struct EmulatorOptions {
+  std::string congestion_control;     // of the nodes; "": what a new namespace starts with
+  bool slow_start_after_idle = true;  // Linux's own default
+  uint64_t seed = 1;                  // of the tap emulator's loss and jitter; netem has none
 };
 
 // The links of one topology, built in the caller's network and mount namespaces: call it inside a
@@ -30,14 +37,22 @@ class Emulator {
   virtual ~Emulator() = default;
   virtual EmulatorKind kind() const = 0;
   virtual const Topology& topology() const = 0;
+  virtual const EmulatorOptions& options() const = 0;
 
   // Open file descriptor of node i's network namespace; owned by the emulator.
   virtual int node_netns_fd(int node) const = 0;
 
   virtual absl::StatusOr<PathCounters> counters(int from, int to) const = 0;
 
+  // Frames that belong to no path (unknown or foreign address, not IPv4) and were dropped.
+  virtual absl::StatusOr<int64_t> unroutable_drops() const = 0;
+
   // Scheduling class of the emulating thread, "kernel" for netem; for records.
   virtual std::string_view scheduling() const = 0;
+
+  // OK while the links work. Otherwise what broke: a device deleted, a namespace gone, the
+  // emulating thread ended by an error.
+  virtual absl::Status health() const = 0;
 };
 
 // Tries the kernel with a scratch device: netem where it works, tap where the kernel has no
@@ -46,10 +61,10 @@ absl::StatusOr<EmulatorKind> ProbeEmulatorKind();
 
 // Builds and shapes. InvalidArgument: Validate(topology) fails. FailedPrecondition or
 // PermissionDenied: what is missing and what to do about it. Nothing is left behind on error.
-absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind,
-                                                        const Topology& topology);
+absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind, const Topology& topology,
+                                                        const EmulatorOptions& options = {});
 
-// "10.0.<i / 250>.<2 + ...>": the IPv4 address of node i's net0, the same in both emulators.
+// "10.0.<i / 250>.<2 + i % 250>": the IPv4 address of node i's net0, the same in both emulators.
 std::string NodeAddress(int node);
 
 }  // namespace longhaul

@@ -12,13 +12,18 @@
 
 namespace longhaul {
 
-// A private lab: a child process that is PID 1 of its own mount, network, PID and (when not root)
-// user namespaces. Whatever it builds or starts is removed by the kernel when it dies, however it
-// dies; and it dies with the process that made it (PR_SET_PDEATHSIG), even by kill -9.
+// A private lab: a child process in its own mount, network, PID and (when not root) user
+// namespaces. Whatever it builds or starts is removed by the kernel when it dies, however it dies;
+// and it dies with the process that made it (PR_SET_PDEATHSIG), even by kill -9.
 //
-// StartLab forks; the child runs `body` and exits with its value (0..125). Call from the main
-// thread, before other threads exist. `keep_fds` stay open in the child; everything else above 2 is
-// closed. `body` must reap children it starts (SpawnInNode's are its children).
+// StartLab forks and returns once the namespaces stand; the child then runs `body` and exits with
+// its value (0..125; 128 + signal when a signal ended it). Call from the main thread, before other
+// threads exist. `keep_fds` stay open in the child; everything else above 2 is closed. Inside, an
+// init process reaps orphans, so `body` waits only for children that it started itself
+// (SpawnInNode's are its children). /proc is fresh, /run an empty tmpfs with /run/netns.
+//
+// Signals: SIGTERM to `pid` is passed on to `body`; SIGKILL ends the whole lab at once. SIGINT from
+// a terminal reaches `body` directly.
 // PermissionDenied: user namespaces are forbidden and we are not root; the message says what to do.
 struct LabProcess {
   pid_t pid;  // of the process to wait for
@@ -27,12 +32,16 @@ absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> 
 
 // Starts a program inside node `node`'s network namespace with a fresh /sys, so that it sees only
 // lo and net0. `inherit_fds`: child fd -> our fd (0, 1, 2 included when wanted; else /dev/null).
-// The child gets exactly `environment` and dies with its parent. Returns its pid.
+// The child gets exactly `environment` and dies with the THREAD that called this. Returns its pid.
+// An error in the child up to and including exec is returned here, naming the step.
 struct NodeCommand {
   std::vector<std::string> argv;  // argv[0] is a path
   std::vector<std::string> environment;
   std::map<int, int> inherit_fds;
 };
 absl::StatusOr<pid_t> SpawnInNode(const Emulator& emulator, int node, const NodeCommand& command);
+
+// The same for any network namespace, given by an open descriptor.
+absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command);
 
 }  // namespace longhaul

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,26 +14,40 @@ namespace longhaul {
 
 // What one path was measured to be, next to what it should be.
 struct RttSample {
-  absl::Duration nominal;
-  absl::Duration min, median, mean, p99;
+  absl::Duration nominal;  // both delays, and the request's and the reply's time on rated stages
+  absl::Duration min, median, mean, p99, max;
   int sent = 0;
   int received = 0;
 };
 struct RateSample {
-  BitsPerSecond nominal_goodput;  // rate x 1448/1514 at MTU 1500
-  BitsPerSecond goodput;          // receiver's own clock, after the warm-up
-  std::string congestion_control;
+  BitsPerSecond nominal_goodput;   // TCP: rate x 1448/1514 at MTU 1500; UDP: rate x 1472/1514
+  BitsPerSecond goodput;           // receiver's own clock, after the warm-up
+  std::string congestion_control;  // "udp" for a UDP overload probe
   absl::Duration measured_for;
 };
 
-// ICMP or UDP echo between two nodes on idle links.
+// ICMP echo between two nodes on idle links; the kernel stamps the replies.
 absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, int count,
                                    absl::Duration interval);
 
 // One TCP flow from -> to; goodput at the receiver between two of its own timestamps.
+// `congestion_control` empty: the node's own.
 absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
                                      std::string_view congestion_control);
+
+// Full-sized datagrams from -> to at kUdpOverload times the path's nominal rate; what arrives after
+// the warm-up. Needs no ramp, so it is the quick way on long round trips, and it sees loss as loss.
+// FailedPrecondition on a path without any rate.
+inline constexpr double kUdpOverload = 1.1;
+absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
+                                        absl::Duration warm_up, absl::Duration measure);
+
+// The least of the path's own rate and the access lines it crosses; nullopt: nothing limits it.
+std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path);
+
+// What an idle echo of `frame_bytes` (Ethernet header included) should take there and back.
+absl::Duration NominalEchoRtt(const Topology& topology, const PathSpec& path, int frame_bytes);
 
 // One line per ordered path: nominal, measured, bound, verdict.
 struct PathVerdict {
@@ -51,8 +68,14 @@ struct VerifyOptions {
   double rate_tolerance = 0.05;
   absl::Duration rtt_tolerance = absl::Milliseconds(2);
   double rtt_tolerance_fraction = 0.05;
+  int attempts = 3;  // of one path before its verdict stands; a busy machine disturbs short probes
   std::vector<std::pair<int, int>> pairs;  // empty: every path of the topology
 };
+
+// Idle RTT of every path (all at once: echoes load nothing), then the rate of every path with one,
+// several at once where they share no line and the machine can carry their sum. A rate is probed
+// with TCP where slow start fits the warm-up, and with UDP overload else. Waits until the queues
+// that it filled are empty.
 absl::StatusOr<std::vector<PathVerdict>> VerifyLinks(const Emulator& emulator,
                                                      const VerifyOptions& options);
 

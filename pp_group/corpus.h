@@ -4,35 +4,48 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
 namespace longhaul {
 
-// Tokens to train on and to hold out, memory-mapped or built once; immutable, thread safe.
-// Rows are `context + 1` consecutive tokens; the held-out part is whole files (built-in corpus) or
-// the last 1/64 (single file), fixed by hash and never trained on.
+// Tokens to train on and to hold out; immutable, thread safe. A window of `context` T is T + 1
+// consecutive tokens (inputs and their successors); windows start every T tokens, so each token is
+// predicted once per epoch. The held-out part is fixed by the data alone and never trained on.
 class Corpus {
  public:
   virtual ~Corpus() = default;
 
-  // "text:PATH" raw bytes (vocab 256); "tokens:PATH" little-endian uint16 ids (.bin);
-  // "headers:DIR" the text of every header below DIR, sorted by path (the built-in corpus).
-  // NotFound, InvalidArgument with the path and what was seen.
+  // "text:PATH"    raw bytes, vocab >= 256
+  // "tokens:PATH"  little-endian uint16 ids; a header of 256 int32 that starts with 20240520, 1,
+  //                count (the format of GPT trainers such as llm.c) is recognised and skipped
+  // "headers:DIR"  bytes of every *.h below DIR in the order of their relative paths, up to 64 MiB:
+  //                the built-in corpus, with DIR the include folder of torch; vocab >= 256
+  // Held out: of one file its last 1/64; of "headers" each file whose path hashes to 0 modulo 32.
+  // NotFound, InvalidArgument with the path and what was seen: unknown kind, an id beyond vocab,
+  // a header that lies about its length, too little text.
   static absl::StatusOr<std::shared_ptr<const Corpus>> Open(const std::string& source,
                                                             int64_t vocab);
 
   virtual int64_t vocab() const = 0;
   virtual int64_t train_tokens() const = 0;
   virtual int64_t held_out_tokens() const = 0;
-  virtual std::string train_hash() const = 0;     // hex; for records
+  // SHA-256 of the tokens as little-endian uint16, hex; for records. Computed at first use.
+  virtual std::string train_hash() const = 0;
   virtual std::string held_out_hash() const = 0;
 
-  // Row `index` of epoch order under `seed`: context + 1 token ids. Each window of the training
-  // part is used once per epoch; rows of one global step are disjoint between groups.
+  // How many windows there are; index beyond train_rows() starts the next epoch.
+  int64_t train_rows(int64_t context) const { return (train_tokens() - 1) / context; }
+  int64_t held_out_rows(int64_t context) const { return (held_out_tokens() - 1) / context; }
+
+  // Row `index` of the order of `seed`: context + 1 token ids. Every epoch is another permutation
+  // of all windows. Distinct indices of one epoch are disjoint windows: group g of G takes, at step
+  // t, the rows (t G + g) B + 0..B-1, so G groups of B rows train on the rows of one group of G B.
   virtual void TrainRow(uint64_t seed, int64_t index, int64_t context,
                         std::span<int64_t> row) const = 0;
+  // Held-out window `index` < held_out_rows(context), in one fixed shuffled order: any number of
+  // first rows is a sample of the whole held-out part.
   virtual void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const = 0;
 };
 

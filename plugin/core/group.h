@@ -17,8 +17,18 @@ namespace longhaul {
 
 // Element types that cross the wire; values are fixed (they stand in frames).
 enum class ElementType : uint8_t {
-  kF32 = 0, kBF16 = 1, kF16 = 2, kF64 = 3, kI8 = 4, kU8 = 5, kI16 = 6, kI32 = 7, kI64 = 8,
-  kBool = 9, kComplex64 = 10, kComplex128 = 11,
+  kF32 = 0,
+  kBF16 = 1,
+  kF16 = 2,
+  kF64 = 3,
+  kI8 = 4,
+  kU8 = 5,
+  kI16 = 6,
+  kI32 = 7,
+  kI64 = 8,
+  kBool = 9,
+  kComplex64 = 10,
+  kComplex128 = 11,
 };
 size_t BytesPerElement(ElementType type);
 std::string_view ToString(ElementType type);
@@ -48,24 +58,28 @@ struct GroupOptions {
   int rank;
   int size;
   absl::Duration timeout = absl::Minutes(30);  // of each operation
-  CodecPolicy codecs;
+  CodecPolicy codecs = {};
   uint64_t seed = 0;   // of codec noise; frames get FoldSeed of it, sequence, source, tag
   int nmse_every = 0;  // n > 0: the sender decodes every n-th encoded frame and measures its error
+  // Residuals of "+ef" codecs are kept per peer, tag and slot = sequence modulo ef_slots; set it to
+  // the micro-batches per step, so that micro-batch m of each step meets its own residual.
+  int ef_slots = 1;
 };
 
 // One direction of one pair of ranks, since the group was made. Durations are this process's.
 struct CrossingCounters {
-  int peer;                    // group rank
-  bool sent;                   // true: this rank -> peer
-  std::string codec;           // of the encoded frames
+  int peer;           // group rank
+  bool sent;          // true: this rank -> peer
+  std::string codec;  // of the encoded frames
   int64_t tensors = 0;
   int64_t elements = 0;
-  int64_t payload_bytes = 0;   // codec frames (or raw values): what a measured ratio comes from
-  int64_t message_bytes = 0;   // with our message headers
-  absl::Duration encode, decode;
-  int64_t nmse_samples = 0;    // sender only
+  int64_t payload_bytes = 0;  // codec frames (or raw values): what a measured ratio comes from
+  int64_t message_bytes = 0;  // with our message headers
+  absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
+  int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;
-  uint64_t payload_hash = 0;   // order-dependent hash of every payload byte: equality of two runs
+  uint64_t payload_hash = 0;     // order-dependent hash of every payload byte: equality of two runs
+  int64_t collective_bytes = 0;  // messages of collectives, headers included; in no field above
 };
 
 enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };
@@ -84,9 +98,14 @@ class Group {
   using Done = std::function<void(absl::Status)>;
   using DoneFrom = std::function<void(absl::StatusOr<int>)>;  // the source rank
 
+  // Outstanding operations fail with Aborted.
   virtual ~Group() = default;
 
-  // `addresses[r]` is Node::address() of rank r. Connects lazily or at once; warm afterwards.
+  // `addresses[r]` is Node::address() of rank r, the same vector on every rank. Connects to all of
+  // them and waits until they have answered: with ucx that takes their progress threads only, not
+  // their Create. Never call it from a callback.
+  // InvalidArgument: options or addresses; NotFound: an unknown codec; Unavailable or
+  // DeadlineExceeded: a rank that does not answer, named.
   static absl::StatusOr<std::shared_ptr<Group>> Create(std::shared_ptr<Node> node,
                                                        const GroupOptions& options,
                                                        const std::vector<std::string>& addresses);
@@ -107,7 +126,15 @@ class Group {
   virtual void SetTimeout(absl::Duration timeout) = 0;
   virtual std::vector<CrossingCounters> counters() const = 0;
 
-  // Outstanding operations fail with `why`, later ones at once. Idempotent.
+  // What a resumed run needs to go on with the same bytes: sequence numbers of all point-to-point
+  // channels and residuals of "+ef" codecs. Save on every rank at one moment when nothing is
+  // outstanding (else FailedPrecondition); load before the first operation, with equal options.
+  // They wait for the progress thread: never call them from a callback.
+  virtual absl::StatusOr<std::string> SaveState() = 0;
+  virtual absl::Status LoadState(std::string_view state) = 0;
+
+  // Outstanding operations fail with `why`, later ones at once; the other ranks' too, with Aborted
+  // naming this rank. Idempotent.
   virtual void Abort(absl::Status why) = 0;
 };
 

@@ -12,18 +12,25 @@ namespace longhaul {
 
 enum class TransportKind { kLoopback, kUcx };
 
+constexpr int64_t kMinCreditBytes = 64 << 10;
+
 struct NodeOptions {
   TransportKind transport;
   // ucx: the interface every byte must cross ("net0"). Empty: the one interface besides lo;
   // several are an error that lists them.
-  std::string interface;
+  std::string interface = {};
   // ucx on a real cluster only: lets UCX use shared memory between processes of one host, which
   // bypasses shaped links. Never set by the launcher.
   enum class SharedMemory { kForbidden, kAllowed } shared_memory = SharedMemory::kForbidden;
+  // ucx: variables UCX_* in the environment could undo what is set in code; kRefused makes them an
+  // error that names them.
+  enum class UcxEnvironment { kRefused, kAllowed } ucx_environment = UcxEnvironment::kRefused;
   // A peer silent for this long (no frame, no heartbeat) is dead. Must exceed RTT + queueing delay.
   absl::Duration peer_deadline = absl::Seconds(30);
-  // Bytes a sender may have outstanding per peer and direction; at least two bandwidth-delay
-  // products of the link or it throttles it.
+  // Bytes that each peer may have sent here and that no receive has taken yet: the bound on memory
+  // held for messages that arrive before their receive, per peer. At least kMinCreditBytes, and two
+  // bandwidth-delay products of the link or it throttles it. A message that a receive is posted for
+  // is never held back, whatever its size.
   int64_t credit_bytes = 64 << 20;
   const Clock* clock = &MonotonicClock();
 };
@@ -34,8 +41,12 @@ struct NodeTraffic {
   int64_t received_bytes = 0;
   int64_t sent_messages = 0;
   int64_t received_messages = 0;
+  int64_t refused_messages = 0;  // arrived damaged, or by rendezvous: should be 0
 };
 
+// Timers sleep for real durations computed on `clock`: a test clock must not run slower than real
+// time. It must outlive the node.
+//
 // A Node is one rank's attachment to the network: the transport, its progress thread (ucx), the
 // connections to its peers and their heartbeats. Groups (group.h) share it. A process has one; the
 // in-process runs have one per rank, on one LoopbackHub. Thread safe.
@@ -58,5 +69,8 @@ class Node {
   // Everything outstanding and later fails with `why`; threads stop. Idempotent.
   virtual void Abort(absl::Status why) = 0;
 };
+
+// "1.13.1": of the UCX that a ucx node would use; loads it. FailedPrecondition: there is none.
+absl::StatusOr<std::string> UcxVersion();
 
 }  // namespace longhaul

@@ -16,6 +16,13 @@ deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
 deny plugin/swarm 'plugin/backend|torch|ATen|c10'
 deny pp_group 'netem|plugin|experiments|tests'
 deny experiments 'tests'
+# Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.
+deny experiments/record 'experiments/(spec|estimates|report|train|run|command)'
+deny experiments/spec 'experiments/(estimates|report|train|run|command)'
+deny experiments/estimates 'experiments/(report|train|run|command)'
+deny experiments/report 'experiments/(train|run|command)'
+deny experiments/train 'experiments/(estimates|report|run|command)'
+deny experiments/run 'experiments/(estimates|report|command)'
 for folder in common utils util core; do
   if [ -e "$folder" ]; then
     echo "a top-level $folder/ is not wanted: shared code lives in the lowest folder that needs it"

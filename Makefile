@@ -1,0 +1,53 @@
+# The commands of longhaul. All are idempotent; `make demo` and `make test` call what they need.
+#   make demo      install what is missing, build, run the main job on built-in data, open the report's path
+#   make test      install, build and run every test this machine can run; says what it skipped and why
+#   make setup | build | test-links | bench | sanitize | format | format-check | clean
+# TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+ifdef TORCH_PYTHON
+python := $(TORCH_PYTHON)
+else
+python := $(CURDIR)/.venv/bin/python
+endif
+export TORCH_PYTHON
+
+.PHONY: setup build demo test test-links bench sanitize format format-check clean
+
+setup:
+	@scripts/setup.sh build
+
+build: setup
+	@scripts/build.sh longhaul_everything_but_tests
+
+demo: build
+	@scripts/demo.sh
+
+test:
+	@scripts/setup.sh test
+	@scripts/build.sh all
+	@scripts/run_tests.sh build
+
+# Every link acceptance test on both emulators: tap here, the kernel's netem in the guest.
+test-links:
+	@scripts/setup.sh test
+	@scripts/build.sh netem_acceptance_test
+	build/tests/netem_acceptance_test
+	tests/netem/guest/run_guest.sh build/tests/netem_acceptance_test '--gtest_filter=*netem*'
+
+bench: setup
+	@scripts/bench.sh
+
+sanitize:
+	@scripts/setup.sh test
+	@scripts/sanitize.sh
+
+format:
+	@scripts/format.sh fix
+format-check:
+	@scripts/format.sh check
+
+clean:
+	rm -rf build

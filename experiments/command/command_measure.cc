@@ -1,0 +1,144 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/estimates/campaign_analysis.h"
+#include "experiments/run/run_pool.h"
+#include "experiments/spec/campaign.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/train/spec_corpus.h"
+#include "plugin/core/clock.h"
+
+namespace longhaul {
+namespace {
+
+struct MeasureArguments {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string results;
+  int jobs = 0;
+  bool accept_unresolved = false;
+};
+
+// One line, rewritten in place on a terminal: how much is done and how long the rest will take at
+// the pace so far.
+class ProgressLine {
+ public:
+  void Show(const CampaignProgress& p) {
+    const absl::Duration now = MonotonicClock().Now();
+    const bool last = p.done == p.runs;
+    if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
+    last_ = now;
+    const double elapsed = absl::ToDoubleSeconds(now - start_);
+    const double pace = static_cast<double>(p.tokens_done) / elapsed;
+    const double left = pace > 0 ? static_cast<double>(p.tokens - p.tokens_done) / pace : 0;
+    fmt::print(
+        "{}  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens, {:.0f} tokens/s, about "
+        "{:.0f} s left   {}",
+        terminal_ ? "\r" : "", p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6, pace,
+        left, terminal_ && !last ? "" : "\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  const bool terminal_ = isatty(STDOUT_FILENO) == 1;
+  const absl::Duration start_ = MonotonicClock().Now();
+  absl::Duration last_ = -absl::InfiniteDuration();
+};
+
+// The data of the campaign, by hash: what the plan freezes beside the arms.
+// InvalidArgument: a run would pass the training part more than once.
+absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpec& campaign) {
+  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(campaign.runs.front().spec);
+  if (!corpus.ok()) return corpus.status();
+  for (const PlannedRun& run : campaign.runs) {
+    if (TrainTokens(run.spec) <= (*corpus)->train_tokens()) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "arm '{}' trains {} tokens but the corpus has {}: the slope of the reference curve is "
+        "only meaningful within one epoch; lower d0_tokens or name a larger corpus",
+        run.arm, TrainTokens(run.spec), (*corpus)->train_tokens()));
+  }
+  return std::map<std::string, std::string>{{"data_hash", (*corpus)->train_hash()},
+                                            {"eval_hash", (*corpus)->held_out_hash()}};
+}
+
+absl::Status Measure(const MeasureArguments& arguments) {
+  absl::StatusOr<CampaignSpec> campaign =
+      LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
+  if (!campaign.ok()) return campaign.status();
+  const std::string results =
+      arguments.results.empty() ? "results/" + campaign->name : arguments.results;
+  auto frozen = FrozenFacts(*campaign);
+  if (!frozen.ok()) return frozen.status();
+  absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
+  if (!record.ok()) return record.status();
+  absl::StatusOr<int> settled = record->SettleDeadRuns();
+  if (!settled.ok()) return settled.status();
+  absl::StatusOr<int64_t> experiment =
+      record->BeginExperiment({.kind = ExperimentKind::kCampaign,
+                               .name = campaign->name,
+                               .question = campaign->question,
+                               .plan_text = PlanText(*campaign, *frozen),
+                               .d0_tokens = campaign->d0_tokens});
+  if (!experiment.ok()) return experiment.status();
+
+  absl::StatusOr<ResolutionForecast> forecast = ForecastFor(*campaign, *record);
+  if (!forecast.ok()) return forecast.status();
+  fmt::print("{}\n", forecast->text);
+  if (!forecast->primary_resolvable && !arguments.accept_unresolved) {
+    return absl::FailedPreconditionError(
+        "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
+        "above): add seeds, or say --accept-unresolved");
+  }
+  auto finished = record->Finished(*experiment);
+  if (!finished.ok()) return finished.status();
+  std::vector<PlannedRun> todo;
+  for (const PlannedRun& run : campaign->runs) {
+    if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
+  }
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int jobs = arguments.jobs > 0 ? arguments.jobs : std::max(1, cores);
+  fmt::print("{} runs, {} done before; {} at a time\n", campaign->runs.size(),
+             campaign->runs.size() - todo.size(), jobs);
+  std::fflush(stdout);
+  CancelSignal cancel;
+  ProgressLine line;
+  if (absl::Status s = RunAll(*record, *experiment, todo, jobs, cancel,
+                              [&](const CampaignProgress& p) { line.Show(p); });
+      !s.ok()) {
+    return s;
+  }
+  absl::StatusOr<std::string> table = AnalyseCampaign(*record, *experiment);
+  if (!table.ok()) return table.status();
+  fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
+             results);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddMeasureCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<MeasureArguments>();
+  CLI::App* command = app.add_subcommand(
+      "measure",
+      "an experiment: arms x seeds, resumable; ends with the table of q and eta with intervals");
+  command->add_option("spec", arguments->spec, "the campaign's TOML file")->required();
+  command->add_option("--set", arguments->sets, "override, e.g. --set campaign.seeds=[1,2]")
+      ->take_all();
+  command->add_option("--results", arguments->results,
+                      "folder of the record (default: results/<campaign's name>)");
+  command->add_option("--jobs", arguments->jobs, "runs at a time (default: the number of cores)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--accept-unresolved", arguments->accept_unresolved,
+                    "run a design whose forecast says it cannot resolve 0.5 % per crossing");
+  command->callback([arguments, exit_status] {
+    const absl::Status status = Measure(*arguments);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,112 @@
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/estimates/step_time_summary.h"
+#include "experiments/record/sha256.h"
+#include "experiments/run/follow_run.h"
+#include "experiments/spec/known_names.h"
+
+namespace longhaul {
+namespace {
+
+struct RunArguments {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string results;
+  std::string arm;
+  bool resume = false;
+};
+
+// One folder per resolved spec, so that a run finds its own checkpoints and no other's. A run that
+// does not resume starts without.
+absl::StatusOr<std::string> CheckpointFolder(const RunSpec& spec, const std::string& results,
+                                             bool resume) {
+  if (spec.checkpoint.every_steps == 0) {
+    if (!resume) return std::string();
+    return absl::InvalidArgumentError(
+        "--resume: this spec writes no checkpoints; set checkpoint.every_steps");
+  }
+  const std::string folder = results + "/checkpoints/" + Sha256Hex(ToToml(spec)).substr(0, 16);
+  std::error_code error;
+  if (!resume) std::filesystem::remove_all(folder, error);
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        fmt::format("make the checkpoint folder '{}': {}", folder, error.message()));
+  }
+  return std::filesystem::absolute(folder).string();
+}
+
+// With --resume: the newest run of this resolved spec that died or was interrupted, taken over.
+// Otherwise a new one.
+absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, bool resume) {
+  if (resume) {
+    absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
+    if (!runs.ok()) return runs.status();
+    for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
+      const bool open = run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
+      if (!open || run->spec_toml != row.spec_toml) continue;
+      if (absl::Status s = record.ResumeRun(run->id); !s.ok()) return s;
+      return run->id;
+    }
+  }
+  return record.BeginRun(row);
+}
+
+absl::Status RunAndRecord(const RunArguments& arguments) {
+  absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
+  if (!spec.ok()) return spec.status();
+  const std::string name = std::filesystem::path(arguments.spec).stem();
+  const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
+  absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
+  if (!record.ok()) return record.status();
+  if (absl::StatusOr<int> settled = record->SettleDeadRuns(); !settled.ok()) {
+    return settled.status();
+  }
+  absl::StatusOr<std::string> checkpoints = CheckpointFolder(*spec, results, arguments.resume);
+  if (!checkpoints.ok()) return checkpoints.status();
+  absl::StatusOr<int64_t> experiment =
+      record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
+  if (!experiment.ok()) return experiment.status();
+  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
+  absl::StatusOr<int64_t> run =
+      BeginOrResume(*record, NewRunRow(*spec, *experiment, arm), arguments.resume);
+  if (!run.ok()) return run.status();
+
+  fmt::print("{}\n", ToToml(*spec));
+  fmt::print("run {} of {}/{}\n", *run, results, kRecordFile);
+  std::fflush(stdout);
+  CancelSignal cancel;
+  RunRecorder recorder(*record, *run, *spec);
+  RunView view(*spec, stdout, MonotonicClock());
+  if (absl::Status s = FollowRun(*spec, *checkpoints, cancel, recorder, view); !s.ok()) return s;
+  absl::StatusOr<std::string> summary = StepTimeSummary(*record, *run, *spec);
+  if (!summary.ok()) return summary.status();
+  fmt::print("{}", *summary);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<RunArguments>();
+  CLI::App* command = app.add_subcommand(
+      "run", "one run: workers, shaped links (or one process), live progress, a record");
+  command->add_option("spec", arguments->spec, "the run's TOML file")->required();
+  command->add_option("--set", arguments->sets, "override, e.g. --set boundary.forward=none")
+      ->take_all();
+  command->add_option("--results", arguments->results,
+                      "folder of the record (default: results/<name of the spec>)");
+  command->add_option("--arm", arguments->arm,
+                      "name of this configuration in the record (default: the spec's)");
+  command->add_flag("--resume", arguments->resume,
+                    "go on from the last checkpoint of the same resolved spec");
+  command->callback([arguments, exit_status] {
+    const absl::Status status = RunAndRecord(*arguments);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,49 @@
+#include "experiments/command/command.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/worker.h"
+
+namespace longhaul {
+namespace {
+
+struct WorkerArguments {
+  std::string spec;
+  std::vector<std::string> sets;
+  std::string checkpoints;
+  std::string interface;
+  int events_fd = 1;
+  int phase_fd = -1;
+};
+
+int Work(const WorkerArguments& arguments) {
+  absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
+  if (!spec.ok()) return Fail(spec.status());
+  absl::StatusOr<WorkerPlace> place = PlaceFromEnvironment();
+  if (!place.ok()) return Fail(place.status());
+  place->interface = arguments.interface;
+  place->phase_fd = arguments.phase_fd;
+  FdEventSink sink(arguments.events_fd);
+  const absl::Status status = RunWorker(*spec, *place, arguments.checkpoints, sink);
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace
+
+void AddWorkerCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<WorkerArguments>();
+  CLI::App* command = app.add_subcommand(
+      "worker",
+      "one rank of a run, placed by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: what 'run' "
+      "starts in every node, and what torchrun or Slurm start on a cluster");
+  command->add_option("spec", arguments->spec, "the run's TOML file")->required();
+  command->add_option("--set", arguments->sets, "override, e.g. --set boundary.forward=none");
+  command->add_option("--checkpoints", arguments->checkpoints, "folder of this run's checkpoints");
+  command->add_option("--interface", arguments->interface,
+                      "the interface that all traffic must cross (default: the only one)");
+  command->add_option("--events-fd", arguments->events_fd,
+                      "descriptor for events, one JSON object a line (default: 1)");
+  command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");
+  command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,270 @@
+#include "experiments/estimates/campaign_analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/estimates/student_t.h"
+
+namespace longhaul {
+namespace {
+
+bool Ended(RunStatus status) {
+  return status == RunStatus::kOk || status == RunStatus::kDiverged ||
+         status == RunStatus::kFailed || status == RunStatus::kInvalid;
+}
+
+bool Lost(const Outcome& outcome) {
+  return Ended(outcome.run.status) && !outcome.loss_off.has_value();
+}
+
+int64_t Crossings(const RunRow& run) {
+  const int64_t directions = (run.forward_codec != "none") + (run.backward_codec != "none");
+  return directions * (run.stages - 1);
+}
+
+absl::StatusOr<Outcome> ToOutcome(const Record& record, const RunRow& run) {
+  Outcome outcome{run, std::nullopt, std::nullopt};
+  if (run.status != RunStatus::kOk) return outcome;
+  absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run.id);
+  if (!evaluations.ok()) return evaluations.status();
+  for (const EvaluationRow& e : *evaluations) {  // in the order of steps: the last one stays
+    std::optional<double>& loss = e.codec == EvalCodec::kOff ? outcome.loss_off : outcome.loss_on;
+    loss.reset();
+    if (std::isfinite(e.loss_nat)) loss = e.loss_nat;
+  }
+  // Without any codec both are the same.
+  if (!outcome.loss_on && Crossings(run) == 0) outcome.loss_on = outcome.loss_off;
+  return outcome;
+}
+
+absl::StatusOr<std::vector<ArmResult>> CollectArms(const Record& record, int64_t experiment) {
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
+  if (!runs.ok()) return runs.status();
+  std::vector<ArmResult> arms;
+  for (const RunRow& run : *runs) {
+    auto arm = std::find_if(arms.begin(), arms.end(),
+                            [&](const ArmResult& a) { return a.arm == run.arm; });
+    if (arm == arms.end()) {
+      ArmResult fresh{};
+      fresh.arm = run.arm;
+      fresh.role = run.role;
+      fresh.budget_fraction = run.budget_fraction;
+      fresh.stages = run.stages;
+      fresh.forward_codec = run.forward_codec;
+      fresh.backward_codec = run.backward_codec;
+      fresh.crossings = Crossings(run);
+      arm = arms.insert(arms.end(), std::move(fresh));
+    }
+    absl::StatusOr<Outcome> outcome = ToOutcome(record, run);
+    if (!outcome.ok()) return outcome.status();
+    auto& all = arm->outcomes;
+    const auto same_seed = std::find_if(all.begin(), all.end(),
+                                        [&](const Outcome& o) { return o.run.seed == run.seed; });
+    if (same_seed == all.end()) {
+      all.push_back(*std::move(outcome));
+    } else if (Ended(run.status) || !Ended(same_seed->run.status)) {
+      *same_seed = *std::move(outcome);
+    }
+  }
+  for (ArmResult& arm : arms) {
+    arm.seeds = static_cast<int64_t>(arm.outcomes.size());
+    arm.lost = std::count_if(arm.outcomes.begin(), arm.outcomes.end(), Lost);
+    arm.open = std::count_if(arm.outcomes.begin(), arm.outcomes.end(),
+                             [](const Outcome& o) { return !Ended(o.run.status); });
+  }
+  return arms;
+}
+
+std::map<int64_t, double> Losses(const ArmResult& arm, EvalCodec codec) {
+  std::map<int64_t, double> losses;
+  for (const Outcome& o : arm.outcomes) {
+    const std::optional<double>& loss = codec == EvalCodec::kOff ? o.loss_off : o.loss_on;
+    if (loss) losses[o.run.seed] = *loss;
+  }
+  return losses;
+}
+
+void FitCurve(CampaignAnalysis& a) {
+  // Budgets as they were trained: tokens are rounded to whole steps.
+  double d0_tokens = 0;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference && arm.budget_fraction == 1 && !arm.outcomes.empty()) {
+      d0_tokens = static_cast<double>(arm.outcomes.front().run.train_tokens);
+    }
+  }
+  std::vector<ReferenceRun> runs;
+  for (ArmResult& arm : a.arms) {
+    if (d0_tokens == 0) continue;
+    arm.trained_fraction = static_cast<double>(arm.outcomes.front().run.train_tokens) / d0_tokens;
+    for (const Outcome& o : arm.outcomes) {
+      if (arm.role != Role::kReference || !o.loss_off) continue;
+      runs.push_back({o.run.seed, arm.trained_fraction, *o.loss_off});
+    }
+  }
+  absl::StatusOr<ReferenceCurve> curve = FitReference(runs);
+  if (curve.ok()) {
+    a.curve = *std::move(curve);
+  } else {
+    a.curve_note = std::string(curve.status().message());
+  }
+}
+
+void EstimateArms(CampaignAnalysis& a) {
+  for (ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference) continue;
+    if (arm.lost > 0) {
+      arm.note = fmt::format("diverged or failed {} of {}", arm.lost, arm.seeds);
+      continue;
+    }
+    if (!a.curve) {
+      arm.note = a.curve_note;
+      continue;
+    }
+    for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
+      absl::StatusOr<Efficiency> e = EstimateArm(*a.curve, Losses(arm, codec), arm.crossings);
+      if (e.ok()) (codec == EvalCodec::kOff ? arm.off : arm.on) = *std::move(e);
+      if (!e.ok() && codec == EvalCodec::kOff) arm.note = std::string(e.status().message());
+    }
+  }
+}
+
+// The resolved spec without what may differ inside a family.
+std::string FamilyKey(const RunRow& run) {
+  std::string key;
+  for (size_t at = 0; at < run.spec_toml.size();) {
+    const size_t end = std::min(run.spec_toml.find('\n', at), run.spec_toml.size());
+    const std::string line = run.spec_toml.substr(at, end - at);
+    if (!line.starts_with("stages =") && !line.starts_with("seed =")) key += line + "\n";
+    at = end + 1;
+  }
+  return key + run.forward_codec + "/" + run.backward_codec;
+}
+
+absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family) {
+  int64_t bytes = 0, elements = 0;
+  for (const ArmResult* arm : family.arms) {
+    for (const Outcome& o : arm->outcomes) {
+      absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(o.run.id);
+      if (!crossings.ok()) return crossings.status();
+      for (const CrossingRow& c : *crossings) {
+        if (c.direction != Direction::kForward && c.direction != Direction::kBackward) continue;
+        bytes += c.payload_bytes;
+        elements += c.elements;
+      }
+    }
+  }
+  return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+}
+
+void FitFamily(const CampaignAnalysis& a, Family& family) {
+  for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
+    std::vector<DepthPoint> points;
+    for (const ArmResult* arm : family.arms) {
+      if (!arm->note.empty()) {
+        family.note = fmt::format("no joint q: arm '{}': {}", arm->arm, arm->note);
+        return;
+      }
+      points.push_back({arm->crossings, Losses(*arm, codec)});
+    }
+    absl::StatusOr<JointEstimate> joint = EstimateJoint(*a.curve, points);
+    if (joint.ok()) (codec == EvalCodec::kOff ? family.off : family.on) = *std::move(joint);
+    if (!joint.ok() && codec == EvalCodec::kOff) {
+      family.note = std::string(joint.status().message());
+    }
+  }
+}
+
+absl::Status CollectFamilies(const Record& record, CampaignAnalysis& a) {
+  std::vector<std::string> keys;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kArm || arm.crossings == 0) continue;
+    const RunRow& run = arm.outcomes.front().run;
+    const std::string key = FamilyKey(run);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      keys.push_back(key);
+      a.families.emplace_back();
+      a.families.back().codecs = run.forward_codec + " / " + run.backward_codec;
+      a.families.back().arms.push_back(&arm);
+    } else {
+      a.families[static_cast<size_t>(found - keys.begin())].arms.push_back(&arm);
+    }
+  }
+  for (Family& family : a.families) {
+    std::sort(family.arms.begin(), family.arms.end(),
+              [](const ArmResult* x, const ArmResult* y) { return x->stages < y->stages; });
+    FitFamily(a, family);
+    absl::StatusOr<double> bits = BitsPerElement(record, family);
+    if (!bits.ok()) return bits.status();
+    family.bits_per_element = *bits;
+  }
+  return absl::OkStatus();
+}
+
+void EstimateNoise(CampaignAnalysis& a) {
+  double squares = 0, freedom = 0;
+  for (const ArmResult& arm : a.arms) {
+    if (!arm.off || arm.off->seeds < 2) continue;
+    const double df = static_cast<double>(arm.off->seeds - 1);
+    squares += df * arm.off->sd_delta_nat * arm.off->sd_delta_nat;
+    freedom += df;
+  }
+  if (freedom == 0) return;
+  a.sd_delta_nat = std::sqrt(squares / freedom);
+  if (a.curve && a.curve->sigma_nat > 0) {
+    const double sigma = a.curve->sigma_nat;
+    a.rho = std::clamp(1 - a.sd_delta_nat * a.sd_delta_nat / (2 * sigma * sigma), -1.0, 1.0);
+  }
+}
+
+// Weights of the GPT: token and position embeddings, 12 D^2 a block, an untied head. Biases and
+// norms, under 2 % at the smallest sizes, are left out; the run's own count wins.
+int64_t Parameters(const RunRow& run) {
+  if (const auto fact = run.facts.find("parameters"); fact != run.facts.end()) {
+    return std::atoll(fact->second.c_str());
+  }
+  const absl::StatusOr<TomlValue> spec = ParseToml(run.spec_toml, "record");
+  if (!spec.ok()) return 0;
+  const auto number = [&](const char* path) {
+    const TomlValue* value = Find(*spec, path);
+    const int64_t* read = value == nullptr ? nullptr : std::get_if<int64_t>(&value->value);
+    return read == nullptr ? int64_t{0} : *read;
+  };
+  const int64_t width = number("model.width");
+  return 12 * number("model.blocks") * width * width +
+         (2 * number("model.vocab") + number("model.context")) * width;
+}
+
+}  // namespace
+
+Verdict ArmResult::verdict() const {
+  if (lost > 0) return Verdict::kDiverged;
+  if (!off || !off->q) return Verdict::kNoInterval;
+  return AgainstAssumed(*off->q);
+}
+
+absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment) {
+  CampaignAnalysis a;
+  a.experiment = experiment;
+  absl::StatusOr<std::vector<ArmResult>> arms = CollectArms(record, experiment.id);
+  if (!arms.ok()) return arms.status();
+  a.arms = *std::move(arms);
+  if (a.arms.empty()) {
+    a.curve_note = "no run yet";
+    return a;
+  }
+  a.parameters = Parameters(a.arms.front().outcomes.front().run);
+  a.git_revision = a.arms.front().outcomes.front().run.git_revision;
+  FitCurve(a);
+  EstimateArms(a);
+  if (absl::Status s = CollectFamilies(record, a); !s.ok()) return s;
+  EstimateNoise(a);
+  return a;
+}
+
+}  // namespace longhaul

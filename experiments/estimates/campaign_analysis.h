@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/estimates/efficiency.h"
+#include "experiments/estimates/forecast.h"
+#include "experiments/record/record.h"
+#include "experiments/spec/campaign.h"
+
+namespace longhaul {
+
+// What a campaign's record says, computed from the record alone. `measure` prints it, `report`
+// draws it, the calibration export writes it; all three start here.
+
+// The run that counts for one arm and seed: the last one that ended, else the last one.
+struct Outcome {
+  RunRow run;
+  std::optional<double> loss_off, loss_on;  // final held-out loss by codec; finite
+};
+
+struct ArmResult {
+  std::string arm;
+  Role role;
+  double budget_fraction;       // as planned
+  double trained_fraction = 1;  // D / D0 as trained: tokens are rounded to whole steps
+  int64_t stages;
+  std::string forward_codec, backward_codec;
+  int64_t crossings;  // K: S - 1 per compressed direction
+  std::vector<Outcome> outcomes;
+  int64_t seeds = 0;  // with any run
+  int64_t lost = 0;   // of those, diverged, failed or invalid: no mean over the survivors
+  int64_t open = 0;   // running, interrupted or died
+  std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
+  std::string note;                   // why there is no estimate
+  // Against 0.995, codec off at evaluation.
+  Verdict verdict() const;
+};
+
+// Arms that differ in the number of stages alone, fitted together.
+struct Family {
+  std::string codecs;                  // "int4-b64-h64 / int8-b64": forward / backward
+  std::vector<const ArmResult*> arms;  // by S; point into CampaignAnalysis::arms
+  std::optional<JointEstimate> off, on;
+  std::string note;
+  double bits_per_element = 0;  // from payload bytes, both directions; 0: not recorded
+};
+
+struct CampaignAnalysis {
+  ExperimentRow experiment;
+  std::vector<ArmResult> arms;  // reference, control and arms, in the plan's order
+  std::vector<Family> families;
+  std::optional<ReferenceCurve> curve;
+  std::string curve_note;   // why there is no curve
+  int64_t parameters = 0;   // N
+  double sd_delta_nat = 0;  // of a paired difference, pooled over arms
+  double rho = 0;           // 1 - sd_delta^2 / (2 sigma^2)
+  std::string git_revision;
+  CampaignAnalysis() = default;
+  CampaignAnalysis(CampaignAnalysis&&) = default;  // moving a vector keeps the pointers of families
+  CampaignAnalysis& operator=(CampaignAnalysis&&) = default;
+
+  // What could be told apart at all; the first line of every report.
+  std::string Resolvable() const;
+  // "N = 0.44 M, D0 = 0.40 M tokens, n = 3, sigma ..., plan 1a2b3c4d": for captions.
+  std::string Conditions() const;
+};
+absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment);
+
+// What the planner's activation efficiency becomes: eta_act(S) = q^(2 (S - 1)).
+struct PlannedDepth {
+  int64_t stages;
+  double assumed;     // 0.995^(2 (S - 1))
+  Measured measured;  // of the arm at this S where there is one, else from q of the family
+  bool direct;        // an arm at this S
+};
+std::vector<PlannedDepth> PlannedDepths(const Family& family);
+// "8-stage pipelines keep eta_act >= 0.90" (they flip at q < 0.99250): "unchanged", "flips" or
+// "undetermined", over the whole interval.
+std::string EightStageVerdict(const Family& family);
+
+// Rows for the table `estimates`.
+std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);
+
+// The table at the end of `measure`: per arm mean loss difference, eta and q with 95 % intervals,
+// codec off and on at evaluation, against 0.995; the joint q of each codec; the controls.
+std::string CampaignTable(const CampaignAnalysis& analysis);
+
+// Analyse + SetEstimates + CampaignTable.
+absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment);
+
+// The resolution forecast printed before a campaign. Noise is that of an earlier campaign of the
+// record with at least three seeds (a pilot) where there is one, else assumed and labelled so.
+struct ResolutionForecast {
+  std::string text;
+  bool primary_resolvable;  // 0.5 % per crossing in the primary contrast with 80 % power
+};
+absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record& record);
+
+// Schema calibration/1 for the planner, the activation part; entries without an interval are left
+// out. From the analysis alone.
+std::string CalibrationJson(const CampaignAnalysis& analysis);
+
+// "0.9931 [0.9902, 0.9960]"; "0.9931 [-]" without an interval.
+std::string WithInterval(const Measured& x, int digits);
+
+}  // namespace longhaul

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/estimates/interval.h"
+
+namespace longhaul {
+
+// Token-equivalent efficiency from final held-out losses. Everything is paired by seed. Letters: D0
+// token budget, s slope of the reference curve (nat per e-fold of tokens), K crossings, eta token
+// efficiency, q = eta^(1/K). docs/experiments.md has the formulas.
+
+constexpr double kBeta = 0.35;  // exponent of the reference curve; 0.2 and 0.5 are the systematic
+constexpr double kBetaLow = 0.2, kBetaHigh = 0.5;
+constexpr double kAssumedQ = 0.995;           // what planning assumes per crossing
+constexpr double kEquivalenceMargin = 0.002;  // on ln eta, per crossing
+
+struct ReferenceRun {
+  int64_t seed;
+  double budget;    // D / D0
+  double loss_nat;  // final, held out
+};
+
+// L = E + b (D/D0)^-beta by least squares. A seed counts if it has the D0 run and one more budget.
+struct ReferenceCurve {
+  double beta = kBeta;
+  double floor_nat = 0;                                  // E
+  double slope_nat = 0;                                  // s = beta b
+  double slope_se_nat = 0;                               // over seeds; 0 for one seed
+  double slope_at_beta_low = 0, slope_at_beta_high = 0;  // the systematic part
+  double sigma_nat = 0;  // spread of the final loss between seeds, pooled over budgets
+  double smallest_budget = 1;
+  std::vector<double> budgets = {};
+  std::map<int64_t, double> slope_by_seed = {};
+  std::map<int64_t, double> d0_loss_by_seed = {};
+  double LossAt(double budget) const;
+};
+// FailedPrecondition: no seed with a D0 run and another budget, or a slope that is not above 0.
+absl::StatusOr<ReferenceCurve> FitReference(std::span<const ReferenceRun> runs,
+                                            double beta = kBeta);
+
+enum class Verdict {
+  kBelow,        // the interval lies below 0.995
+  kAbove,        // the interval lies above 0.995
+  kNotResolved,  // it holds 0.995
+  kNoInterval,   // one seed, or no finite interval
+  kDiverged,     // some run diverged or failed: no mean over survivors
+};
+std::string_view ToString(Verdict verdict);
+
+// One arm against the reference, or the joint estimate of several arms.
+struct Efficiency {
+  int64_t crossings = 0;  // K; 0: nothing is compressed, no q
+  int64_t seeds = 0;      // paired with the reference
+  std::vector<std::pair<int64_t, double>> delta_by_seed = {};
+  double sd_delta_nat = 0;
+  Measured delta_nat = {};  // loss(arm) - loss(reference at D0)
+  Measured ln_eta = {};
+  Measured eta = {};
+  std::optional<Measured> q = std::nullopt;
+  bool exact = false;  // |ln eta| >= 0.1: the curve was inverted, else the local form
+  bool value_is_bound =
+      false;                  // eta lies below the smallest budget: `eta` and `q` are upper bounds
+  bool low_is_bound = false;  // only the interval's low end does
+  double eta_at_beta_low = 0, eta_at_beta_high = 0;  // the systematic part
+  // "No loss": the 90 % interval of ln eta lies inside +-0.002 K. nullopt: no interval.
+  std::optional<bool> equivalent = std::nullopt;
+};
+
+// Losses by seed; seeds without a partner are left out. FailedPrecondition: none has one.
+absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve,
+                                       const std::map<int64_t, double>& loss_by_seed,
+                                       int64_t crossings, double level = 0.95);
+
+// Arms of one codec pair at several depths, fitted together: loss = u_seed + s m(K), model M1
+// (-ln eta = a K), the reference at K = 0. Returns a = -ln q per crossing with its interval.
+// FailedPrecondition: no seed has all arms, or all K are equal to 0.
+struct DepthPoint {
+  int64_t crossings;
+  std::map<int64_t, double> loss_by_seed;
+};
+struct JointEstimate {
+  Measured a;  // -ln q
+  Measured q;
+  int64_t seeds = 0;
+};
+absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
+                                            std::span<const DepthPoint> arms, double level = 0.95);
+
+// q against the planner's 0.995.
+Verdict AgainstAssumed(const Measured& q);
+
+}  // namespace longhaul

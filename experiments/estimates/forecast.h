@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+// How noisy runs are, and where that is known from.
+struct Noise {
+  double sigma_nat;        // spread of the final loss between seeds
+  double rho;              // correlation of two arms of one seed
+  double slope_nat;        // s, per e-fold of tokens
+  std::string source;      // "pilot" (earlier runs of this record) or "assumed"
+  double SdDelta() const;  // of a paired difference: sigma sqrt(2 (1 - rho))
+};
+
+// What a design can see at one depth; both directions compressed, K = 2 (S - 1).
+struct Resolution {
+  int64_t stages;
+  int64_t crossings;
+  double half_width_q;       // of the 95 % interval; infinity for one seed
+  double smallest_effect_q;  // loss per crossing found with 80 % power
+};
+std::vector<Resolution> Resolve(int seeds, const Noise& noise, std::span<const int64_t> stages);
+
+// "n = 5, sigma 0.0030, rho 0.5 (pilot), s 0.30: 95% half-width on q is 0.0062 at S=2, ...; a loss
+// of 0.5% per crossing is NOT resolvable at S = 2."
+std::string ForecastSentence(int seeds, const Noise& noise, std::span<const int64_t> stages);
+
+// True when the 80 % power effect per crossing exceeds 0.5 % at this depth: `measure` asks for
+// --accept-unresolved.
+bool Unresolved(int seeds, const Noise& noise, int64_t stages);
+
+}  // namespace longhaul

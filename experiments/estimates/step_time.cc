@@ -1,0 +1,134 @@
+#include "experiments/estimates/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longhaul {
+namespace {
+
+struct Action {
+  bool forward;
+  int microbatch;
+};
+
+// What stage s of S does in one step, in order. The same orders as pp_group/schedule.h, which needs
+// LibTorch's build; a test of the whole program holds the two together.
+std::vector<Action> StageProgram(std::string_view schedule, int s, int stages, int microbatches) {
+  const int warm_up = schedule == "gpipe" ? microbatches : std::min(stages - 1 - s, microbatches);
+  std::vector<Action> program;
+  int forwards = 0, backwards = 0;
+  while (forwards < warm_up) program.push_back({true, forwards++});
+  while (backwards < microbatches) {
+    if (forwards < microbatches) program.push_back({true, forwards++});
+    program.push_back({false, backwards++});
+  }
+  return program;
+}
+
+constexpr double kNotYet = -1;
+
+class Recursion {
+ public:
+  explicit Recursion(const Pipeline& p)
+      : p_(p),
+        stages_(static_cast<int>(p.stages.size())),
+        clock_(p.stages.size(), 0),
+        next_(p.stages.size(), 0),
+        forward_free_(p.forward.size(), 0),
+        backward_free_(p.backward.size(), 0) {
+    for (int s = 0; s < stages_; ++s) {
+      programs_.push_back(StageProgram(p.schedule, s, stages_, p.microbatches));
+    }
+  }
+
+  // Ends of one more step on every stage.
+  const std::vector<double>& Step() {
+    const std::vector<double> none(static_cast<size_t>(p_.microbatches), kNotYet);
+    arrived_forward_.assign(p_.stages.size(), none);
+    arrived_backward_.assign(p_.stages.size(), none);
+    std::fill(next_.begin(), next_.end(), 0);
+    // Links are FIFO and every queue has one sender, so any order that respects the data is right.
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = 0; s < stages_; ++s) {
+        while (next_[s] < programs_[s].size() && Run(s, programs_[s][next_[s]])) {
+          ++next_[s];
+          moved = true;
+        }
+      }
+    }
+    for (int s = 0; s < stages_; ++s) clock_[s] += p_.stages[s].optimizer_s;
+    return clock_;
+  }
+
+ private:
+  bool Run(int s, Action action) {
+    const StageCost& cost = p_.stages[s];
+    const bool has_input = action.forward ? s > 0 : s + 1 < stages_;
+    const double arrived = !has_input       ? 0
+                           : action.forward ? arrived_forward_[s][action.microbatch]
+                                            : arrived_backward_[s][action.microbatch];
+    if (arrived == kNotYet) return false;
+    const double ready = has_input ? arrived + cost.decode_s : 0;
+    clock_[s] = std::max(clock_[s], ready) + (action.forward ? cost.forward_s : cost.backward_s);
+    if (action.forward && s + 1 < stages_) {
+      clock_[s] += cost.encode_s;
+      arrived_forward_[s + 1][action.microbatch] = Send(p_.forward[s], forward_free_[s], clock_[s]);
+    }
+    if (!action.forward && s > 0) {
+      clock_[s] += cost.encode_s;
+      arrived_backward_[s - 1][action.microbatch] =
+          Send(p_.backward[s - 1], backward_free_[s - 1], clock_[s]);
+    }
+    return true;
+  }
+
+  static double Send(const BoundaryLink& link, double& free_at, double handed_over) {
+    const double start = std::max(free_at, handed_over);
+    free_at = start + 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s;
+    return free_at + link.one_way_delay_s;
+  }
+
+  const Pipeline& p_;
+  const int stages_;
+  std::vector<std::vector<Action>> programs_;
+  std::vector<double> clock_;
+  std::vector<size_t> next_;
+  std::vector<double> forward_free_, backward_free_;
+  std::vector<std::vector<double>> arrived_forward_, arrived_backward_;  // [stage][microbatch]
+};
+
+}  // namespace
+
+double PredictStepSeconds(const Pipeline& pipeline) {
+  constexpr int kFill = 4, kPeriods = 4;
+  Recursion recursion(pipeline);
+  double filled = 0, end = 0;
+  for (int step = 0; step < kFill + kPeriods; ++step) {
+    end = recursion.Step()[0];
+    if (step + 1 == kFill) filled = end;
+  }
+  return (end - filled) / kPeriods;
+}
+
+double SerialSlotSeconds(const Pipeline& pipeline) {
+  const double stages = static_cast<double>(pipeline.stages.size());
+  double compute_s = 0, transfer_s = 0, rtt_s = 0;
+  for (const StageCost& cost : pipeline.stages) {
+    compute_s = std::max(compute_s, cost.forward_s + cost.backward_s);
+  }
+  for (size_t b = 0; b < pipeline.forward.size(); ++b) {
+    const BoundaryLink &there = pipeline.forward[b], &back = pipeline.backward[b];
+    transfer_s = std::max(transfer_s, 8 * there.message_bytes / there.rate_bit_per_s +
+                                          8 * back.message_bytes / back.rate_bit_per_s);
+    rtt_s = std::max(rtt_s, there.one_way_delay_s + back.one_way_delay_s);
+  }
+  const double slots = pipeline.microbatches + stages - 1;
+  return slots * (compute_s + (transfer_s + rtt_s) * (1 + 0.05 * std::log2(stages)));
+}
+
+double MessageSeconds(const BoundaryLink& link) {
+  return 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s + link.one_way_delay_s;
+}
+
+}  // namespace longhaul

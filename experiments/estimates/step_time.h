@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+// Predicted step times of a pipeline. Pure arithmetic: no clock, no network. Letters: S stages, M
+// micro-batches; stage s sends forward to s + 1 and backward to s - 1.
+
+// Measured costs of one stage, seconds per micro-batch.
+struct StageCost {
+  double forward_s = 0;  // compute alone
+  double backward_s = 0;
+  double encode_s = 0;     // per sent message: before it enters the link
+  double decode_s = 0;     // per received message: before it can be used
+  double optimizer_s = 0;  // per step
+};
+
+// One direction of one boundary: a first-in-first-out link of its own (full duplex).
+struct BoundaryLink {
+  double message_bytes = 0;   // handed to the transport, per micro-batch
+  double rate_bit_per_s = 0;  // Ethernet level; infinity: no limit
+  double one_way_delay_s = 0;
+};
+
+struct Pipeline {
+  std::string_view schedule;           // "gpipe" or "1f1b"
+  int microbatches;                    // M
+  std::vector<StageCost> stages;       // S
+  std::vector<BoundaryLink> forward;   // S - 1: s -> s + 1
+  std::vector<BoundaryLink> backward;  // S - 1: s + 1 -> s
+};
+
+// Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
+constexpr double kWireFactor = 1514.0 / 1448.0;
+
+// P2, event recursion: an action starts when its stage is free and its input has arrived; a link is
+// busy for 8 kappa b / R per message, which arrives one delay after that. Consecutive steps follow
+// without a barrier, so the answer is the period of the steady state.
+double PredictStepSeconds(const Pipeline& pipeline);
+
+// P1, the planning simulator's serial slots: (M + S - 1) (t_c + (t_x + RTT) (1 + 0.05 log2 S)) with
+// the slowest stage and boundary, communication inside every slot. Reported, never accepted.
+double SerialSlotSeconds(const Pipeline& pipeline);
+
+// One message on an idle link: 8 kappa b / R + delay.
+double MessageSeconds(const BoundaryLink& link);
+
+}  // namespace longhaul

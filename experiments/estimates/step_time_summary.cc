@@ -1,0 +1,253 @@
+#include "experiments/estimates/step_time_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "experiments/estimates/step_time.h"
+#include "experiments/estimates/text_table.h"
+
+namespace longhaul {
+namespace {
+
+double Median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  const size_t half = x.size() / 2;
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half), x.end());
+  if (x.size() % 2 == 1) return x[half];
+  return 0.5 *
+         (x[half] + *std::max_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half)));
+}
+
+// Steps in order, each with the rows of all workers; the first tenth and outer steps left out.
+std::vector<std::vector<const StepRow*>> SteadySteps(const std::vector<StepRow>& rows) {
+  std::map<int64_t, std::vector<const StepRow*>> by_step;
+  for (const StepRow& row : rows) by_step[row.step].push_back(&row);
+  const size_t skip = (by_step.size() + 9) / 10;
+  std::vector<std::vector<const StepRow*>> steady;
+  size_t at = 0;
+  for (auto& [step, workers] : by_step) {
+    const bool synced = std::any_of(workers.begin(), workers.end(),
+                                    [](const StepRow* row) { return row->outer_synced; });
+    if (at++ >= skip && !synced) steady.push_back(std::move(workers));
+  }
+  return steady;
+}
+
+template <typename Field>
+double MeanOf(const std::vector<const StepRow*>& workers, Field field) {
+  double sum = 0;
+  for (const StepRow* row : workers) sum += field(*row);
+  return sum / static_cast<double>(workers.size());
+}
+
+// Costs of the stages from the median step of each; groups are averaged.
+std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow*>>& steady,
+                                     int64_t stages, int64_t microbatches) {
+  std::vector<StageCost> costs;
+  for (int64_t s = 0; s < stages; ++s) {
+    std::vector<double> forward, backward, encode, decode, optimizer;
+    for (const auto& workers : steady) {
+      for (const StepRow* row : workers) {
+        if (row->stage != s) continue;
+        forward.push_back(row->forward_s);
+        backward.push_back(row->backward_s);
+        encode.push_back(row->encode_s);
+        decode.push_back(row->decode_s);
+        optimizer.push_back(row->optimizer_s);
+      }
+    }
+    const double m = static_cast<double>(microbatches);
+    const double neighbours = (s > 0 ? 1 : 0) + (s + 1 < stages ? 1 : 0);
+    const double messages = std::max(1.0, neighbours) * m;
+    costs.push_back({.forward_s = Median(forward) / m,
+                     .backward_s = Median(backward) / m,
+                     .encode_s = Median(encode) / messages,
+                     .decode_s = Median(decode) / messages,
+                     .optimizer_s = Median(optimizer)});
+  }
+  return costs;
+}
+
+std::optional<BoundaryLink> LinkOf(const std::vector<LinkRow>& links,
+                                   const std::vector<CrossingRow>& crossings, int64_t src,
+                                   int64_t dst, double messages) {
+  BoundaryLink out{.message_bytes = 0,
+                   .rate_bit_per_s = std::numeric_limits<double>::infinity(),
+                   .one_way_delay_s = 0};
+  bool linked = false, crossed = false;
+  for (const LinkRow& link : links) {
+    if (link.src_node != src || link.dst_node != dst) continue;
+    linked = true;
+    if (link.nominal_rate_bit_per_s) out.rate_bit_per_s = *link.nominal_rate_bit_per_s;
+    out.one_way_delay_s = link.nominal_rtt_s / 2;
+  }
+  for (const CrossingRow& c : crossings) {
+    if (c.src_rank != src || c.dst_rank != dst || c.tensors == 0) continue;
+    crossed = true;
+    const double n = messages > 0 ? messages : static_cast<double>(c.tensors);
+    out.message_bytes = static_cast<double>(c.message_bytes) / n;
+  }
+  if (!linked || !crossed) return std::nullopt;
+  return out;
+}
+
+// The pipeline of group 0: all groups have the same links and costs.
+std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, std::vector<StageCost> costs,
+                                         const std::vector<LinkRow>& links,
+                                         const std::vector<CrossingRow>& crossings) {
+  Pipeline p{
+      spec.schedule.kind, static_cast<int>(spec.train.microbatches), std::move(costs), {}, {}};
+  for (int64_t s = 0; s + 1 < spec.schedule.stages; ++s) {
+    const auto there = LinkOf(links, crossings, s, s + 1, 0);
+    const auto back = LinkOf(links, crossings, s + 1, s, 0);
+    if (!there || !back) return std::nullopt;
+    p.forward.push_back(*there);
+    p.backward.push_back(*back);
+  }
+  return p;
+}
+
+// 95 % interval of the median residual: blocks of 10 steps drawn with replacement.
+std::optional<Interval> BlockBootstrap(const std::vector<double>& residuals) {
+  constexpr size_t kBlock = 10, kFewest = 30;
+  constexpr int kDraws = 2000;
+  if (residuals.size() < kFewest) return std::nullopt;
+  std::mt19937_64 random(20260301);
+  std::vector<double> medians;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    std::vector<double> sample;
+    while (sample.size() < residuals.size()) {
+      const size_t start = random() % (residuals.size() - kBlock + 1);
+      for (size_t i = 0; i < kBlock; ++i) sample.push_back(residuals[start + i]);
+    }
+    medians.push_back(Median(std::move(sample)));
+  }
+  std::sort(medians.begin(), medians.end());
+  return Interval{medians[kDraws / 40], medians[kDraws - 1 - kDraws / 40], 0.95, "block bootstrap"};
+}
+
+void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
+              const std::vector<CrossingRow>& crossings, StepTime& out) {
+  std::vector<double> outer;
+  std::map<int64_t, bool> syncs;
+  for (const StepRow& row : steps) {
+    if (!row.outer_synced) continue;
+    outer.push_back(row.outer_s);
+    syncs[row.step] = true;
+  }
+  if (outer.empty()) return;
+  out.outer_measured_s = Mean(outer);
+  for (const CrossingRow& c : crossings) {
+    if (c.direction != Direction::kOuter) continue;
+    const auto link = LinkOf(links, {c}, c.src_rank, c.dst_rank, static_cast<double>(syncs.size()));
+    if (!link) continue;
+    out.outer_predicted_s = std::max(out.outer_predicted_s.value_or(0), MessageSeconds(*link));
+  }
+}
+
+std::string Note(const RunRow& run, const RunSpec& spec) {
+  const auto cores = run.facts.find("cores");
+  const int64_t workers = spec.schedule.stages * spec.outer.groups;
+  if (spec.net.transport == "loopback" || cores == run.facts.end()) return "";
+  const int64_t have = std::atoll(cores->second.c_str());
+  if (workers * run.threads <= have) return "";
+  return fmt::format("timing disturbed: {} workers share {} cores", workers, have);
+}
+
+}  // namespace
+
+absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run,
+                                         const RunSpec& spec) {
+  const auto steps = record.Steps(run.id);
+  const auto links = record.Links(run.id);
+  const auto crossings = record.Crossings(run.id);
+  for (const absl::Status& s : {steps.status(), links.status(), crossings.status()}) {
+    if (!s.ok()) return s;
+  }
+  StepTime out;
+  out.run = run.id;
+  out.arm = run.arm;
+  out.profile = run.profile;
+  out.schedule = spec.schedule.kind;
+  out.stages = spec.schedule.stages;
+  out.groups = spec.outer.groups;
+  out.microbatches = spec.train.microbatches;
+  out.note = Note(run, spec);
+  const auto steady = SteadySteps(*steps);
+  if (steady.empty()) return out;
+  std::vector<double> walls, utilisation;
+  for (const auto& workers : steady) {
+    walls.push_back(MeanOf(workers, [](const StepRow& r) { return r.wall_s; }));
+    utilisation.push_back(
+        MeanOf(workers,
+               [](const StepRow& r) { return r.forward_s + r.backward_s + r.optimizer_s; }) /
+        walls.back());
+  }
+  out.measured_s = Median(walls);
+  out.measured_steps = static_cast<int64_t>(steady.size());
+  out.compute_utilisation = Median(utilisation);
+  if (spec.net.transport == "loopback") return out;
+  AddOuter(*steps, *links, *crossings, out);
+  const std::optional<Pipeline> pipeline = MeasuredPipeline(
+      spec, MeasuredCosts(steady, out.stages, out.microbatches), *links, *crossings);
+  if (!pipeline) return out;
+  out.p2_s = PredictStepSeconds(*pipeline);
+  out.p1_s = SerialSlotSeconds(*pipeline);
+  std::vector<double> residuals;
+  for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));
+  out.residual = {Median(residuals), BlockBootstrap(residuals)};
+  return out;
+}
+
+absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
+                                            const RunSpec& spec) {
+  absl::StatusOr<RunRow> row = record.Run(run);
+  if (!row.ok()) return row.status();
+  absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
+  if (!t.ok()) return t.status();
+  std::string text =
+      fmt::format("\nstep time: measured {:.4f} s (median of {} steady steps), CU {:.0f} %",
+                  t->measured_s, t->measured_steps, 100 * t->compute_utilisation);
+  if (t->p2_s) {
+    text += fmt::format(
+        "\n  predicted by events (P2) {:.4f} s: ln(measured/P2) = {:+.3f}, {}"
+        "\n  predicted by serial slots (P1) {:.4f} s, for comparison",
+        *t->p2_s, t->residual.value,
+        std::abs(t->residual.value) < kAcceptedResidual ? "within 0.10" : "beyond 0.10", *t->p1_s);
+  } else {
+    text += "\n  no prediction: one process, no links";
+  }
+  if (t->outer_measured_s) {
+    text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
+    if (t->outer_predicted_s) {
+      text += fmt::format(", predicted {:.4f} s (its largest message on an idle link)",
+                          *t->outer_predicted_s);
+    }
+  }
+  if (!t->note.empty()) text += "\n  " + t->note;
+  absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
+  if (!crossings.ok()) return crossings.status();
+  if (crossings->empty()) return text + "\n";
+  TextTable table({"ranks", "direction", "codec", "tensors", "bits/element", "payload B", "sent B",
+                   "predicted on wire B", "counted by kernel B"});
+  const auto maybe = [](const std::optional<int64_t>& x) {
+    return x ? fmt::format("{}", *x) : std::string("-");
+  };
+  for (const CrossingRow& c : *crossings) {
+    table.Add({fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
+               c.codec, fmt::format("{}", c.tensors),
+               fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
+                                         std::max<double>(1, static_cast<double>(c.elements))),
+               fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
+               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes)});
+  }
+  return text + "\n\n" + table.Text();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/estimates/interval.h"
+#include "experiments/record/record.h"
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// Measured and predicted step time of one run, from its record alone.
+struct StepTime {
+  int64_t run = 0;
+  std::string arm, profile, schedule;
+  int64_t stages = 1, groups = 1, microbatches = 1;
+  // Median over the steady inner steps (no outer sync, the first tenth left out) of the mean wall
+  // time of all workers; 0 steps: the run has none.
+  double measured_s = 0;
+  int64_t measured_steps = 0;
+  std::optional<double> p2_s, p1_s;  // nullopt: one process or no links, nothing to predict
+  Measured residual;                 // ln(measured / P2); interval: block bootstrap, 30 steps up
+  double compute_utilisation = 0;    // forward + backward + optimizer over wall, mean of workers
+  // Per outer step, mean over workers: measured, and 8 kappa b / R + RTT/2 of the largest message.
+  std::optional<double> outer_measured_s, outer_predicted_s;
+  // "timing disturbed": workers outnumber the cores, so compute times hold waiting for a core.
+  std::string note;
+};
+absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run,
+                                         const RunSpec& spec);
+
+// |ln(measured / P2)| below which P2 counts as confirmed.
+constexpr double kAcceptedResidual = 0.10;
+
+// Printed at the end of `run`: step time measured and predicted, bytes three ways per crossing.
+absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec);
+
+}  // namespace longhaul

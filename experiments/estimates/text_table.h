@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+// A table for a terminal: columns as wide as their widest cell, numbers to the right.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> header) : rows_{std::move(header)} {}
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string Text() const;  // ends with a newline
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace longhaul

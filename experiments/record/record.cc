@@ -1,0 +1,238 @@
+// Opening, locks and the life of a run. Rows go in and out in record_writes.cc and
+// record_queries.cc.
+#include "experiments/record/record.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/record/schema.h"
+#include "experiments/record/sha256.h"
+#include "experiments/record/utc.h"
+
+namespace longhaul {
+namespace {
+
+absl::Status CreateSchema(sqlite3* db) {
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db);
+  if (!transaction.ok()) return transaction.status();
+  SqliteStatement version(db, "PRAGMA user_version");
+  if (absl::StatusOr<bool> row = version.Step(); !row.ok()) return row.status();
+  if (version.Integer(0) == 0) {  // not created by another process meanwhile
+    if (absl::Status s = SqliteExecute(db, kSchemaSql); !s.ok()) return s;
+    const std::string set = fmt::format("PRAGMA user_version = {}", kSchemaVersion);
+    if (absl::Status s = SqliteExecute(db, set); !s.ok()) return s;
+  }
+  return transaction->Commit();
+}
+
+absl::Status CheckVersion(sqlite3* db, const std::string& file) {
+  SqliteStatement version(db, "PRAGMA user_version");
+  if (absl::StatusOr<bool> row = version.Step(); !row.ok()) return row.status();
+  if (version.Integer(0) == kSchemaVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("open {}: schema version {}, this program reads {}", file, version.Integer(0),
+                  kSchemaVersion));
+}
+
+absl::StatusOr<SqliteHandle> OpenDatabase(const std::string& name, int flags) {
+  sqlite3* raw = nullptr;
+  const int rc = sqlite3_open_v2(name.c_str(), &raw, flags, nullptr);
+  SqliteHandle db(raw);
+  if (rc != SQLITE_OK) return SqliteError(raw, rc, "open " + name);
+  sqlite3_busy_timeout(raw, 30'000);
+  return db;
+}
+
+absl::StatusOr<SqliteHandle> OpenToWrite(const std::string& file) {
+  absl::StatusOr<SqliteHandle> db = OpenDatabase(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  if (!db.ok()) return db.status();
+  for (const char* pragma :
+       {"PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", "PRAGMA foreign_keys = ON"}) {
+    if (absl::Status s = SqliteExecute(db->get(), pragma); !s.ok()) return s;
+  }
+  if (absl::Status s = CreateSchema(db->get()); !s.ok()) return s;
+  return db;
+}
+
+absl::StatusOr<SqliteHandle> OpenToRead(const std::string& file) {
+  absl::StatusOr<SqliteHandle> db = OpenDatabase(file, SQLITE_OPEN_READONLY);
+  if (!db.ok()) return db.status();
+  if (SqliteExecute(db->get(), "PRAGMA user_version").ok()) return db;
+  // A folder that we may not write has no room for the shared-memory file of WAL mode.
+  return OpenDatabase("file:" + file + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+}
+
+struct flock RunByte(int64_t run, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = run;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+Record::Record(std::string folder, SqliteHandle db, int lock_fd)
+    : folder_(std::move(folder)), db_(std::move(db)), lock_fd_(lock_fd) {}
+
+Record::Record(Record&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      db_(std::move(other.db_)),
+      lock_fd_(std::exchange(other.lock_fd_, -1)),
+      locked_(std::move(other.locked_)) {}
+
+Record& Record::operator=(Record&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(db_, other.db_);
+  std::swap(lock_fd_, other.lock_fd_);
+  std::swap(locked_, other.locked_);
+  return *this;
+}
+
+Record::~Record() {
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
+  const std::string file = folder + "/" + kRecordFile;
+  const std::string lock_file = folder + "/longhaul.lock";
+  if (mode == Mode::kRead && access(file.c_str(), F_OK) != 0) {
+    return absl::NotFoundError(fmt::format("open {}: {}", file, std::strerror(errno)));
+  }
+  if (mode == Mode::kWrite) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      return absl::PermissionDeniedError(
+          fmt::format("make folder {}: {}", folder, error.message()));
+    }
+  }
+  const bool write = mode == Mode::kWrite;
+  const int flags = (write ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC;
+  const int lock_fd = open(lock_file.c_str(), flags, 0666);
+  if (write && lock_fd < 0) {
+    return absl::PermissionDeniedError(fmt::format("open {}: {}", lock_file, std::strerror(errno)));
+  }
+  Record record(folder, nullptr, lock_fd);  // closes lock_fd on every way out
+  // The switch to WAL mode does not wait for others as the rest of SQLite does; byte 0 belongs to
+  // no run (ids start at 1) and lets one process open at a time.
+  struct flock opening = RunByte(0, F_WRLCK);
+  if (write) fcntl(lock_fd, F_OFD_SETLKW, &opening);
+  absl::StatusOr<SqliteHandle> db = write ? OpenToWrite(file) : OpenToRead(file);
+  opening.l_type = F_UNLCK;
+  if (write) fcntl(lock_fd, F_OFD_SETLK, &opening);
+  if (!db.ok()) return db.status();
+  if (absl::Status s = CheckVersion(db->get(), file); !s.ok()) return s;
+  record.db_ = *std::move(db);
+  return record;
+}
+
+// Open-file-description locks: held by this object alone, whatever else in the process opens or
+// closes the file.
+absl::Status Record::Lock(int64_t run) {
+  struct flock lock = RunByte(run, F_WRLCK);
+  if (fcntl(lock_fd_, F_OFD_SETLK, &lock) != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("run {} of {} is being written by another process", run, folder_));
+  }
+  locked_.insert(run);
+  return absl::OkStatus();
+}
+
+void Record::Unlock(int64_t run) {
+  struct flock lock = RunByte(run, F_UNLCK);
+  fcntl(lock_fd_, F_OFD_SETLK, &lock);
+  locked_.erase(run);
+}
+
+bool Record::SomeoneWrites(int64_t run) const {
+  if (locked_.contains(run)) return true;
+  if (lock_fd_ < 0) return false;
+  struct flock lock = RunByte(run, F_WRLCK);
+  return fcntl(lock_fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+absl::StatusOr<int64_t> Record::BeginExperiment(const ExperimentRow& e) {
+  const std::string kind = e.kind == ExperimentKind::kRun ? "run" : "campaign";
+  const std::string hash = Sha256Hex(e.plan_text);
+  SqliteStatement insert(db_.get(),
+                         "INSERT INTO experiments (kind, name, question, plan_text, plan_sha256,"
+                         " d0_tokens, begun_utc) VALUES (?,?,?,?,?,?,?)"
+                         " ON CONFLICT (kind, plan_sha256, name) DO NOTHING");
+  insert.Bind(kind).Bind(e.name).Bind(e.question).Bind(e.plan_text).Bind(hash).Bind(e.d0_tokens);
+  if (absl::Status s = insert.Bind(UtcNow()).Done(); !s.ok()) return s;
+  SqliteStatement find(
+      db_.get(), "SELECT id FROM experiments WHERE kind = ? AND plan_sha256 = ? AND name = ?");
+  absl::StatusOr<bool> row = find.Bind(kind).Bind(hash).Bind(e.name).Step();
+  if (!row.ok()) return row.status();
+  return find.Integer(0);
+}
+
+absl::Status Record::FinishRun(int64_t run, RunStatus status, const std::string& reason) {
+  if (status == RunStatus::kRunning || status == RunStatus::kDied) {
+    return absl::InvalidArgumentError(fmt::format("a run cannot finish as {}", ToString(status)));
+  }
+  SqliteStatement update(db_.get(),
+                         "UPDATE runs SET status = ?, reason = ?, finished_utc = ?"
+                         " WHERE id = ? AND status = 'running'");
+  update.Bind(std::string(ToString(status))).Bind(reason).Bind(UtcNow()).Bind(run);
+  if (absl::Status s = update.Done(); !s.ok()) return s;
+  if (sqlite3_changes(db_.get()) == 0) {
+    return absl::FailedPreconditionError(fmt::format("run {} of {} is not running", run, folder_));
+  }
+  Unlock(run);
+  return absl::OkStatus();
+}
+
+absl::Status Record::ResumeRun(int64_t run) {
+  if (absl::Status s = Lock(run); !s.ok()) return s;
+  SqliteStatement update(db_.get(),
+                         "UPDATE runs SET status = 'running', reason = '', finished_utc = NULL,"
+                         " pid = ? WHERE id = ? AND status IN ('running', 'interrupted')");
+  absl::Status updated = update.Bind(int64_t{getpid()}).Bind(run).Done();
+  if (updated.ok() && sqlite3_changes(db_.get()) == 0) {
+    updated = absl::FailedPreconditionError(
+        fmt::format("run {} of {} is not there or has ended: nothing to resume", run, folder_));
+  }
+  if (!updated.ok()) Unlock(run);
+  return updated;
+}
+
+absl::StatusOr<int> Record::SettleDeadRuns() {
+  std::vector<std::pair<int64_t, std::string>> dead;
+  {
+    SqliteStatement running(db_.get(), "SELECT id, host, pid FROM runs WHERE status = 'running'");
+    while (true) {
+      absl::StatusOr<bool> row = running.Step();
+      if (!row.ok()) return row.status();
+      if (!*row) break;
+      const int64_t run = running.Integer(0);
+      if (SomeoneWrites(run)) continue;
+      dead.emplace_back(run, fmt::format("process {} on {} died without a word", running.Integer(2),
+                                         running.Text(1)));
+    }
+  }
+  int settled = 0;
+  for (const auto& [run, reason] : dead) {
+    if (!Lock(run).ok()) continue;  // somebody has just resumed it
+    const absl::Status finished = FinishRun(run, RunStatus::kInterrupted, reason);
+    if (!finished.ok()) {
+      Unlock(run);
+      return finished;
+    }
+    ++settled;
+  }
+  return settled;
+}
+
+}  // namespace longhaul

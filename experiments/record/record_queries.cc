@@ -1,0 +1,284 @@
+// Rows out of the database.
+#include <array>
+#include <cstdlib>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "experiments/record/record.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::array<std::string_view, 4> kRoles = {"reference", "control", "arm", "single"};
+constexpr std::array<std::string_view, 7> kStatuses = {
+    "running", "ok", "failed", "diverged", "invalid", "interrupted", "died"};
+constexpr std::array<std::string_view, 4> kDirections = {"forward", "backward", "outer", "other"};
+
+// The CHECK constraints of the schema allow no other text.
+template <typename Enum, size_t n>
+Enum FromText(const std::array<std::string_view, n>& names, const std::string& text) {
+  for (size_t i = 0; i < n; ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+  }
+  std::abort();
+}
+
+uint64_t FromHex(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 16); }
+
+// Every row of `query`, made by `make`.
+template <typename Row, typename Make>
+absl::StatusOr<std::vector<Row>> Collect(SqliteStatement& query, Make make) {
+  std::vector<Row> rows;
+  while (true) {
+    absl::StatusOr<bool> row = query.Step();
+    if (!row.ok()) return row.status();
+    if (!*row) return rows;
+    rows.push_back(make(query));
+  }
+}
+
+RunRow MakeRun(SqliteStatement& q) {
+  RunRow r;
+  int c = 0;
+  r.id = q.Integer(c++);
+  r.experiment_id = q.Integer(c++);
+  r.arm = q.Text(c++);
+  r.role = FromText<Role>(kRoles, q.Text(c++));
+  r.budget_fraction = q.Real(c++);
+  r.seed = q.Integer(c++);
+  r.train_tokens = q.Integer(c++);
+  r.stages = q.Integer(c++);
+  r.groups = q.Integer(c++);
+  for (std::string* text :
+       {&r.forward_codec, &r.backward_codec, &r.profile, &r.spec_toml, &r.git_revision, &r.host,
+        &r.kernel, &r.emulator, &r.congestion_control, &r.torch_version, &r.cpu, &r.isa}) {
+    *text = q.Text(c++);
+  }
+  r.threads = q.Integer(c++);
+  r.pid = q.Integer(c++);
+  r.begun_utc = q.Text(c++);
+  r.finished_utc = q.Text(c++);
+  r.status = FromText<RunStatus>(kStatuses, q.Text(c++));
+  r.reason = q.Text(c++);
+  return r;
+}
+
+StepRow MakeStep(SqliteStatement& q) {
+  return StepRow{.step = q.Integer(0),
+                 .group_index = q.Integer(1),
+                 .stage = q.Integer(2),
+                 .loss_nat = q.MaybeReal(3),
+                 .tokens = q.Integer(4),
+                 .wall_s = q.Real(5),
+                 .forward_s = q.Real(6),
+                 .backward_s = q.Real(7),
+                 .optimizer_s = q.Real(8),
+                 .wait_s = q.Real(9),
+                 .outer_s = q.Real(10),
+                 .encode_s = q.Real(11),
+                 .decode_s = q.Real(12),
+                 .outer_synced = q.Integer(13) != 0,
+                 .outer_sent_bytes = q.Integer(14),
+                 .parameter_hash = FromHex(q.Text(15))};
+}
+
+LinkRow MakeLink(SqliteStatement& q) {
+  return LinkRow{.phase = q.Text(0) == "before" ? LinkPhase::kBefore : LinkPhase::kAfter,
+                 .src_node = q.Integer(1),
+                 .dst_node = q.Integer(2),
+                 .nominal_rate_bit_per_s = q.MaybeReal(3),
+                 .nominal_rtt_s = q.Real(4),
+                 .rtt_min_s = q.MaybeReal(5),
+                 .rtt_median_s = q.MaybeReal(6),
+                 .rtt_p99_s = q.MaybeReal(7),
+                 .nominal_goodput_bit_per_s = q.MaybeReal(8),
+                 .goodput_bit_per_s = q.MaybeReal(9),
+                 .nominal_loss_prob = q.Real(10),
+                 .probes_sent = q.Integer(11),
+                 .probes_received = q.Integer(12),
+                 .packets = q.Integer(13),
+                 .bytes = q.Integer(14),
+                 .queue_drops = q.Integer(15),
+                 .loss_drops = q.Integer(16),
+                 .ok = q.Integer(17) != 0,
+                 .why = q.Text(18)};
+}
+
+CrossingRow MakeCrossing(SqliteStatement& q) {
+  return CrossingRow{.src_rank = q.Integer(0),
+                     .dst_rank = q.Integer(1),
+                     .direction = FromText<Direction>(kDirections, q.Text(2)),
+                     .codec = q.Text(3),
+                     .tensors = q.Integer(4),
+                     .elements = q.Integer(5),
+                     .predicted_wire_bytes = q.MaybeInteger(6),
+                     .payload_bytes = q.Integer(7),
+                     .message_bytes = q.Integer(8),
+                     .kernel_tx_bytes = q.MaybeInteger(9),
+                     .kernel_rx_bytes = q.MaybeInteger(10),
+                     .nmse_samples = q.Integer(11),
+                     .nmse_mean = q.MaybeReal(12),
+                     .nmse_max = q.MaybeReal(13),
+                     .encode_s = q.Real(14),
+                     .decode_s = q.Real(15),
+                     .payload_hash = FromHex(q.Text(16))};
+}
+
+}  // namespace
+
+std::string_view ToString(Role role) { return kRoles[static_cast<size_t>(role)]; }
+std::string_view ToString(RunStatus status) { return kStatuses[static_cast<size_t>(status)]; }
+std::string_view ToString(Direction direction) {
+  return kDirections[static_cast<size_t>(direction)];
+}
+std::string_view ToString(EvalCodec codec) { return codec == EvalCodec::kOn ? "on" : "off"; }
+
+absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
+  SqliteStatement query(db_.get(),
+                        "SELECT id, kind, name, question, plan_text, plan_sha256, d0_tokens,"
+                        " begun_utc FROM experiments ORDER BY id");
+  return Collect<ExperimentRow>(query, [](SqliteStatement& q) {
+    const bool run = q.Text(1) == "run";
+    return ExperimentRow{.id = q.Integer(0),
+                         .kind = run ? ExperimentKind::kRun : ExperimentKind::kCampaign,
+                         .name = q.Text(2),
+                         .question = q.Text(3),
+                         .plan_text = q.Text(4),
+                         .plan_sha256 = q.Text(5),
+                         .d0_tokens = q.MaybeInteger(6),
+                         .begun_utc = q.Text(7)};
+  });
+}
+
+absl::StatusOr<std::vector<RunRow>> Record::Runs(int64_t experiment) const {
+  return RunsWhere("experiment_id", experiment);
+}
+
+absl::StatusOr<RunRow> Record::Run(int64_t run) const {
+  absl::StatusOr<std::vector<RunRow>> runs = RunsWhere("id", run);
+  if (!runs.ok()) return runs.status();
+  if (runs->empty()) return absl::NotFoundError(fmt::format("{} has no run {}", folder_, run));
+  return runs->front();
+}
+
+absl::StatusOr<std::vector<RunRow>> Record::RunsWhere(const std::string& column,
+                                                      int64_t value) const {
+  const std::string sql =
+      "SELECT id, experiment_id, arm, role, budget_fraction, seed, train_tokens, stages, groups,"
+      " forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel, emulator,"
+      " congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, finished_utc,"
+      " status, reason FROM runs WHERE " +
+      column + " = ? ORDER BY id";
+  SqliteStatement query(db_.get(), sql.c_str());
+  query.Bind(value);
+  absl::StatusOr<std::vector<RunRow>> runs = Collect<RunRow>(query, MakeRun);
+  if (!runs.ok()) return runs.status();
+  for (RunRow& run : *runs) {
+    if (run.status == RunStatus::kRunning && !SomeoneWrites(run.id)) {
+      run.status = RunStatus::kDied;
+      run.reason = fmt::format("process {} on {} died without a word", run.pid, run.host);
+    }
+    SqliteStatement facts(db_.get(), "SELECT key, value FROM run_facts WHERE run_id = ?");
+    facts.Bind(run.id);
+    absl::StatusOr<bool> row = facts.Step();
+    for (; row.ok() && *row; row = facts.Step()) run.facts[facts.Text(0)] = facts.Text(1);
+    if (!row.ok()) return row.status();
+  }
+  return runs;
+}
+
+absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Record::Finished(
+    int64_t experiment) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT DISTINCT arm, seed FROM runs WHERE experiment_id = ?"
+                        " AND status IN ('ok', 'diverged')");
+  query.Bind(experiment);
+  using Key = std::pair<std::string, int64_t>;
+  absl::StatusOr<std::vector<Key>> keys =
+      Collect<Key>(query, [](SqliteStatement& q) { return Key(q.Text(0), q.Integer(1)); });
+  if (!keys.ok()) return keys.status();
+  return std::set<Key>(keys->begin(), keys->end());
+}
+
+absl::StatusOr<std::vector<StepRow>> Record::Steps(int64_t run) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT step, group_index, stage, loss_nat, tokens, wall_s, forward_s,"
+                        " backward_s, optimizer_s, wait_s, outer_s, encode_s, decode_s,"
+                        " outer_synced, outer_sent_bytes, parameter_hash FROM steps"
+                        " WHERE run_id = ? ORDER BY step, group_index, stage");
+  query.Bind(run);
+  return Collect<StepRow>(query, MakeStep);
+}
+
+absl::StatusOr<std::vector<LinkRow>> Record::Links(int64_t run) const {
+  SqliteStatement query(
+      db_.get(),
+      "SELECT phase, src_node, dst_node, nominal_rate_bit_per_s, nominal_rtt_s, rtt_min_s,"
+      " rtt_median_s, rtt_p99_s, nominal_goodput_bit_per_s, goodput_bit_per_s, nominal_loss_prob,"
+      " probes_sent, probes_received, packets, bytes, queue_drops, loss_drops, ok, why FROM links"
+      " WHERE run_id = ? ORDER BY phase DESC, src_node, dst_node");
+  query.Bind(run);
+  return Collect<LinkRow>(query, MakeLink);
+}
+
+absl::StatusOr<std::vector<CrossingRow>> Record::Crossings(int64_t run) const {
+  SqliteStatement query(
+      db_.get(),
+      "SELECT src_rank, dst_rank, direction, codec, tensors, elements, predicted_wire_bytes,"
+      " payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes, nmse_samples, nmse_mean,"
+      " nmse_max, encode_s, decode_s, payload_hash FROM crossings WHERE run_id = ?"
+      " ORDER BY src_rank, dst_rank, direction");
+  query.Bind(run);
+  return Collect<CrossingRow>(query, MakeCrossing);
+}
+
+absl::StatusOr<std::vector<EvaluationRow>> Record::Evaluations(int64_t run) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT step, codec, loss_nat, standard_error_nat, tokens"
+                        " FROM evaluations WHERE run_id = ? ORDER BY step, codec");
+  query.Bind(run);
+  return Collect<EvaluationRow>(query, [](SqliteStatement& q) {
+    return EvaluationRow{.step = q.Integer(0),
+                         .codec = q.Text(1) == "on" ? EvalCodec::kOn : EvalCodec::kOff,
+                         .loss_nat = q.Real(2),
+                         .standard_error_nat = q.Real(3),
+                         .tokens = q.Integer(4)};
+  });
+}
+
+absl::StatusOr<std::vector<EstimateRow>> Record::Estimates(int64_t experiment) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT arm, evaluation, quantity, unit, value, low, high, level, method,"
+                        " seeds, note FROM estimates WHERE experiment_id = ?");
+  query.Bind(experiment);
+  return Collect<EstimateRow>(query, [](SqliteStatement& q) {
+    return EstimateRow{.arm = q.Text(0),
+                       .evaluation = q.Text(1),
+                       .quantity = q.Text(2),
+                       .unit = q.Text(3),
+                       .value = q.MaybeReal(4),
+                       .low = q.MaybeReal(5),
+                       .high = q.MaybeReal(6),
+                       .level = q.MaybeReal(7),
+                       .method = q.Text(8),
+                       .seeds = q.Integer(9),
+                       .note = q.Text(10)};
+  });
+}
+
+absl::StatusOr<std::vector<std::vector<std::string>>> Record::Rows(const std::string& sql) const {
+  SqliteStatement query(db_.get(), sql.c_str());
+  std::vector<std::string> names;
+  for (int c = 0; c < query.columns(); ++c) names.push_back(query.ColumnName(c));
+  absl::StatusOr<std::vector<std::vector<std::string>>> rows =
+      Collect<std::vector<std::string>>(query, [](SqliteStatement& q) {
+        std::vector<std::string> cells;
+        for (int c = 0; c < q.columns(); ++c) cells.push_back(q.Text(c));
+        return cells;
+      });
+  if (rows.ok()) rows->insert(rows->begin(), std::move(names));
+  return rows;
+}
+
+}  // namespace longhaul

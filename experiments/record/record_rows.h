@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace longhaul {
+
+// The rows of schema.sql as plain values; the columns' meanings stand there.
+
+enum class ExperimentKind { kRun, kCampaign };
+
+struct ExperimentRow {
+  int64_t id = 0;
+  ExperimentKind kind = ExperimentKind::kRun;
+  std::string name = {};
+  std::string question = {};
+  std::string plan_text = {};
+  std::string plan_sha256 = {};
+  std::optional<int64_t> d0_tokens = std::nullopt;
+  std::string begun_utc = {};
+};
+
+enum class Role { kReference, kControl, kArm, kSingle };
+std::string_view ToString(Role role);
+
+// kDied is never stored: a run that says "running" while no process writes it any more.
+enum class RunStatus { kRunning, kOk, kFailed, kDiverged, kInvalid, kInterrupted, kDied };
+std::string_view ToString(RunStatus status);
+
+struct RunRow {
+  int64_t id = 0;             // set by BeginRun
+  int64_t experiment_id = 0;  // from BeginExperiment
+  std::string arm = {};
+  Role role = Role::kSingle;
+  double budget_fraction = 1;
+  int64_t seed = 0;
+  int64_t train_tokens = 0;
+  int64_t stages = 1, groups = 1;
+  std::string forward_codec = {}, backward_codec = {};
+  std::string profile = "loopback";
+  std::string spec_toml = {};
+  std::string git_revision = {}, host = {}, kernel = {};
+  std::string emulator = "none";
+  std::string congestion_control = {};
+  std::string torch_version = {}, cpu = {}, isa = {};
+  int64_t threads = 1;
+  // Written by Record:
+  int64_t pid = 0;
+  std::string begun_utc = {}, finished_utc = {};  // finished_utc: "" while running
+  RunStatus status = RunStatus::kRunning;
+  std::string reason = {};
+  std::map<std::string, std::string> facts = {};  // written by BeginRun and AddFacts
+};
+
+struct StepRow {
+  int64_t step, group_index, stage;
+  std::optional<double> loss_nat;
+  int64_t tokens;
+  double wall_s, forward_s, backward_s, optimizer_s, wait_s, outer_s, encode_s = 0, decode_s = 0;
+  bool outer_synced = false;
+  int64_t outer_sent_bytes = 0;
+  uint64_t parameter_hash = 0;
+};
+
+enum class LinkPhase { kBefore, kAfter };
+
+struct LinkRow {
+  LinkPhase phase;
+  int64_t src_node, dst_node;
+  std::optional<double> nominal_rate_bit_per_s = std::nullopt;
+  double nominal_rtt_s;
+  std::optional<double> rtt_min_s = std::nullopt, rtt_median_s = std::nullopt,
+                        rtt_p99_s = std::nullopt;
+  std::optional<double> nominal_goodput_bit_per_s = std::nullopt, goodput_bit_per_s = std::nullopt;
+  double nominal_loss_prob = 0;
+  int64_t probes_sent = 0, probes_received = 0;
+  int64_t packets = 0, bytes = 0, queue_drops = 0, loss_drops = 0;
+  bool ok = true;
+  std::string why = {};
+};
+
+enum class Direction { kForward, kBackward, kOuter, kOther };
+std::string_view ToString(Direction direction);
+
+struct CrossingRow {
+  int64_t src_rank, dst_rank;
+  Direction direction;
+  std::string codec;
+  int64_t tensors, elements;
+  std::optional<int64_t> predicted_wire_bytes = std::nullopt;
+  int64_t payload_bytes, message_bytes;
+  std::optional<int64_t> kernel_tx_bytes = std::nullopt, kernel_rx_bytes = std::nullopt;
+  int64_t nmse_samples = 0;
+  std::optional<double> nmse_mean = std::nullopt, nmse_max = std::nullopt;
+  double encode_s = 0, decode_s = 0;
+  uint64_t payload_hash = 0;
+};
+
+enum class EvalCodec { kOn, kOff };
+std::string_view ToString(EvalCodec codec);
+
+struct EvaluationRow {
+  int64_t step;
+  EvalCodec codec;
+  double loss_nat, standard_error_nat;
+  int64_t tokens;
+};
+
+struct EstimateRow {
+  std::string arm = {};         // "" for the whole campaign
+  std::string evaluation = {};  // "on", "off" or ""
+  std::string quantity = {}, unit = {};
+  std::optional<double> value = std::nullopt, low = std::nullopt, high = std::nullopt,
+                        level = std::nullopt;
+  std::string method = {};
+  int64_t seeds = 0;
+  std::string note = {};
+};
+
+}  // namespace longhaul

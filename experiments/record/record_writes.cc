@@ -1,0 +1,159 @@
+// Rows into the database.
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "experiments/record/record.h"
+#include "experiments/record/utc.h"
+
+namespace longhaul {
+namespace {
+
+std::string Hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+absl::Status InsertFacts(sqlite3* db, int64_t run,
+                         const std::map<std::string, std::string>& facts) {
+  SqliteStatement insert(db,
+                         "INSERT OR REPLACE INTO run_facts (run_id, key, value) VALUES (?,?,?)");
+  for (const auto& [key, value] : facts) {
+    if (absl::Status s = insert.Bind(run).Bind(key).Bind(value).Done(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+// One transaction around `insert_row` of every row.
+template <typename Row, typename InsertRow>
+absl::Status InsertAll(sqlite3* db, const char* sql, std::span<const Row> rows,
+                       InsertRow insert_row) {
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db);
+  if (!transaction.ok()) return transaction.status();
+  {
+    SqliteStatement insert(db, sql);
+    for (const Row& row : rows) {
+      insert_row(insert, row);
+      if (absl::Status s = insert.Done(); !s.ok()) return s;
+    }
+  }
+  return transaction->Commit();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> Record::BeginRun(const RunRow& r) {
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
+  if (!transaction.ok()) return transaction.status();
+  SqliteStatement insert(
+      db_.get(),
+      "INSERT INTO runs (experiment_id, arm, role, budget_fraction, seed, train_tokens, stages,"
+      " groups, forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel,"
+      " emulator, congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, status)"
+      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'running')");
+  insert.Bind(r.experiment_id).Bind(r.arm).Bind(std::string(ToString(r.role)));
+  insert.Bind(r.budget_fraction).Bind(r.seed).Bind(r.train_tokens).Bind(r.stages).Bind(r.groups);
+  insert.Bind(r.forward_codec).Bind(r.backward_codec).Bind(r.profile).Bind(r.spec_toml);
+  insert.Bind(r.git_revision).Bind(r.host).Bind(r.kernel).Bind(r.emulator);
+  insert.Bind(r.congestion_control).Bind(r.torch_version).Bind(r.cpu).Bind(r.isa);
+  insert.Bind(r.threads).Bind(int64_t{getpid()}).Bind(UtcNow());
+  if (absl::Status s = insert.Done(); !s.ok()) return s;
+  const int64_t run = sqlite3_last_insert_rowid(db_.get());
+  // Locked before the row can be seen: nobody may take it for a dead one.
+  if (absl::Status s = Lock(run); !s.ok()) return s;
+  absl::Status written = InsertFacts(db_.get(), run, r.facts);
+  if (written.ok()) written = transaction->Commit();
+  if (!written.ok()) {
+    Unlock(run);
+    return written;
+  }
+  return run;
+}
+
+absl::Status Record::SetLab(int64_t run, const std::string& emulator,
+                            const std::string& congestion_control) {
+  SqliteStatement update(db_.get(),
+                         "UPDATE runs SET emulator = ?, congestion_control = ? WHERE id = ?");
+  return update.Bind(emulator).Bind(congestion_control).Bind(run).Done();
+}
+
+absl::Status Record::AddFacts(int64_t run, const std::map<std::string, std::string>& facts) {
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
+  if (!transaction.ok()) return transaction.status();
+  if (absl::Status s = InsertFacts(db_.get(), run, facts); !s.ok()) return s;
+  return transaction->Commit();
+}
+
+absl::Status Record::AddSteps(int64_t run, std::span<const StepRow> steps) {
+  return InsertAll(
+      db_.get(),
+      "INSERT OR REPLACE INTO steps (run_id, step, group_index, stage, loss_nat, tokens, wall_s,"
+      " forward_s, backward_s, optimizer_s, wait_s, outer_s, encode_s, decode_s, outer_synced,"
+      " outer_sent_bytes, parameter_hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      steps, [run](SqliteStatement& q, const StepRow& s) {
+        q.Bind(run).Bind(s.step).Bind(s.group_index).Bind(s.stage).Bind(s.loss_nat).Bind(s.tokens);
+        q.Bind(s.wall_s).Bind(s.forward_s).Bind(s.backward_s).Bind(s.optimizer_s).Bind(s.wait_s);
+        q.Bind(s.outer_s).Bind(s.encode_s).Bind(s.decode_s).Bind(int64_t{s.outer_synced});
+        q.Bind(s.outer_sent_bytes).Bind(Hex(s.parameter_hash));
+      });
+}
+
+absl::Status Record::AddLinks(int64_t run, std::span<const LinkRow> links) {
+  return InsertAll(
+      db_.get(),
+      "INSERT OR REPLACE INTO links (run_id, phase, src_node, dst_node, nominal_rate_bit_per_s,"
+      " nominal_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s, nominal_goodput_bit_per_s,"
+      " goodput_bit_per_s, nominal_loss_prob, probes_sent, probes_received, packets, bytes,"
+      " queue_drops, loss_drops, ok, why) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      links, [run](SqliteStatement& q, const LinkRow& l) {
+        q.Bind(run).Bind(std::string(l.phase == LinkPhase::kBefore ? "before" : "after"));
+        q.Bind(l.src_node).Bind(l.dst_node).Bind(l.nominal_rate_bit_per_s).Bind(l.nominal_rtt_s);
+        q.Bind(l.rtt_min_s).Bind(l.rtt_median_s).Bind(l.rtt_p99_s);
+        q.Bind(l.nominal_goodput_bit_per_s).Bind(l.goodput_bit_per_s).Bind(l.nominal_loss_prob);
+        q.Bind(l.probes_sent).Bind(l.probes_received).Bind(l.packets).Bind(l.bytes);
+        q.Bind(l.queue_drops).Bind(l.loss_drops).Bind(int64_t{l.ok}).Bind(l.why);
+      });
+}
+
+absl::Status Record::AddCrossings(int64_t run, std::span<const CrossingRow> crossings) {
+  return InsertAll(
+      db_.get(),
+      "INSERT OR REPLACE INTO crossings (run_id, src_rank, dst_rank, direction, codec, tensors,"
+      " elements, predicted_wire_bytes, payload_bytes, message_bytes, kernel_tx_bytes,"
+      " kernel_rx_bytes, nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash)"
+      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      crossings, [run](SqliteStatement& q, const CrossingRow& c) {
+        q.Bind(run).Bind(c.src_rank).Bind(c.dst_rank).Bind(std::string(ToString(c.direction)));
+        q.Bind(c.codec).Bind(c.tensors).Bind(c.elements).Bind(c.predicted_wire_bytes);
+        q.Bind(c.payload_bytes).Bind(c.message_bytes).Bind(c.kernel_tx_bytes);
+        q.Bind(c.kernel_rx_bytes).Bind(c.nmse_samples).Bind(c.nmse_mean).Bind(c.nmse_max);
+        q.Bind(c.encode_s).Bind(c.decode_s).Bind(Hex(c.payload_hash));
+      });
+}
+
+absl::Status Record::AddEvaluation(int64_t run, const EvaluationRow& evaluation) {
+  return InsertAll(db_.get(),
+                   "INSERT OR REPLACE INTO evaluations (run_id, step, codec, loss_nat,"
+                   " standard_error_nat, tokens) VALUES (?,?,?,?,?,?)",
+                   std::span<const EvaluationRow>(&evaluation, 1),
+                   [run](SqliteStatement& q, const EvaluationRow& e) {
+                     q.Bind(run).Bind(e.step).Bind(std::string(ToString(e.codec)));
+                     q.Bind(e.loss_nat).Bind(e.standard_error_nat).Bind(e.tokens);
+                   });
+}
+
+absl::Status Record::SetEstimates(int64_t experiment, std::span<const EstimateRow> estimates) {
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
+  if (!transaction.ok()) return transaction.status();
+  SqliteStatement clear(db_.get(), "DELETE FROM estimates WHERE experiment_id = ?");
+  if (absl::Status s = clear.Bind(experiment).Done(); !s.ok()) return s;
+  SqliteStatement insert(db_.get(),
+                         "INSERT INTO estimates (experiment_id, arm, evaluation, quantity, unit,"
+                         " value, low, high, level, method, seeds, note)"
+                         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)");
+  for (const EstimateRow& e : estimates) {
+    insert.Bind(experiment).Bind(e.arm).Bind(e.evaluation).Bind(e.quantity).Bind(e.unit);
+    insert.Bind(e.value).Bind(e.low).Bind(e.high).Bind(e.level).Bind(e.method).Bind(e.seeds);
+    if (absl::Status s = insert.Bind(e.note).Done(); !s.ok()) return s;
+  }
+  return transaction->Commit();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,140 @@
+#include "experiments/report/html.h"
+
+#include <fmt/format.h>
+
+namespace longhaul {
+namespace {
+
+constexpr char kStyle[] = R"css(
+:root { --ink: #1d2733; --soft: #5b6875; --line: #dfe4ea; --paper: #ffffff; --wash: #f5f7f9;
+  --accent: #12507b; --good: #1a7f4b; --bad: #b3261e; --open: #9a6a00; }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--wash); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 76rem; margin: 0 auto; padding: 2.5rem 1.5rem 5rem; }
+header h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
+header p { margin: .2rem 0; color: var(--soft); }
+section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px;
+  padding: 1.6rem 1.8rem; margin: 1.8rem 0; }
+h2 { font-size: 1.35rem; margin: 0 0 .3rem; letter-spacing: -.01em; }
+h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+.question { color: var(--soft); margin: 0 0 1rem; }
+.first { border-left: 4px solid var(--accent); background: #eef4f9; padding: .7rem 1rem;
+  margin: 1rem 0; border-radius: 0 6px 6px 0; font-weight: 500; }
+.conditions, figcaption, .note { color: var(--soft); font-size: .86rem; }
+.cards { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1.2rem 0; }
+.card { flex: 1 1 15rem; border: 1px solid var(--line); border-radius: 8px; padding: .9rem 1.1rem; }
+.card b { display: block; font-size: 1.6rem; line-height: 1.25; font-weight: 600;
+  font-variant-numeric: tabular-nums; }
+.card > span { color: var(--soft); font-size: .86rem; } .card .badge { margin-top: .4rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .875rem;
+  font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 2px solid var(--line);
+  padding: .4rem .7rem .4rem 0; vertical-align: bottom; }
+td { border-bottom: 1px solid var(--line); padding: .4rem .7rem .4rem 0; vertical-align: top; }
+td.n, th.n { text-align: right; white-space: nowrap; }
+tr:last-child td { border-bottom: 0; }
+.badge { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
+  white-space: nowrap; border: 1px solid currentColor; }
+.badge.good { color: var(--good); } .badge.bad { color: var(--bad); }
+.badge.open, .note.open { color: var(--open); } .badge.plain { color: var(--soft); }
+.ci { color: var(--soft); font-size: .8rem; white-space: nowrap; } .nb { white-space: nowrap; }
+figure { margin: 1.2rem 0 1.8rem; max-width: 60rem; } figure svg { width: 100%; height: auto; display: block; }
+figcaption { margin-top: .3rem; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); font-size: .92rem; }
+pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem;
+  overflow-x: auto; font: .8rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+@media print { body { background: none; } section { break-inside: avoid-page; border: 0; padding: 0; } }
+)css";
+
+bool LooksNumeric(const std::string& cell) {
+  return !cell.empty() && std::string_view("0123456789+-.").find(cell[0]) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string HtmlEscape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string HtmlPage(std::string_view title, std::string_view body) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{}</title>\n<style>{}</style></head>\n<body><main>\n{}\n</main></body></html>\n",
+      HtmlEscape(title), kStyle, body);
+}
+
+std::string HtmlTable(const std::vector<std::string>& header,
+                      const std::vector<std::vector<std::string>>& rows) {
+  std::vector<bool> numeric(header.size(), !rows.empty());
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size() && c < header.size(); ++c) {
+      if (!LooksNumeric(row[c])) numeric[c] = false;
+    }
+  }
+  std::string out = "<div class=\"scroll\"><table><thead><tr>";
+  for (size_t c = 0; c < header.size(); ++c) {
+    out += fmt::format("<th{}>{}</th>", numeric[c] ? " class=\"n\"" : "", header[c]);
+  }
+  out += "</tr></thead><tbody>\n";
+  for (const auto& row : rows) {
+    out += "<tr>";
+    for (size_t c = 0; c < row.size(); ++c) {
+      out += fmt::format("<td{}>{}</td>", c < numeric.size() && numeric[c] ? " class=\"n\"" : "",
+                         row[c]);
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string HtmlBadge(std::string_view text, Tone tone) {
+  constexpr std::string_view kClasses[] = {"good", "bad", "open", "plain"};
+  return fmt::format("<span class=\"badge {}\">{}</span>", kClasses[static_cast<size_t>(tone)],
+                     HtmlEscape(text));
+}
+
+std::string HtmlDetails(std::string_view summary, std::string_view html) {
+  return fmt::format("<details><summary>{}</summary>{}</details>\n", HtmlEscape(summary), html);
+}
+
+std::string Csv(const std::vector<std::vector<std::string>>& rows) {
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c > 0) out += ',';
+      if (row[c].find_first_of(",\"\r\n") == std::string::npos) {
+        out += row[c];
+        continue;
+      }
+      out += '"';
+      for (const char ch : row[c]) out += ch == '"' ? std::string("\"\"") : std::string(1, ch);
+      out += '"';
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,136 @@
+#include "experiments/report/report.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "experiments/record/utc.h"
+#include "experiments/report/html.h"
+#include "experiments/report/plots.h"
+#include "experiments/report/report_sections.h"
+
+namespace longhaul {
+namespace {
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("write {}: disk full, or the folder is not writable", path));
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(fmt::format("make folder {}: {}", path, error.message()));
+}
+
+// Every table of the record, as it is.
+absl::Status WriteRawTables(const Record& record, const std::string& folder) {
+  if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  for (const char* table : {"experiments", "runs", "run_facts", "steps", "links", "crossings",
+                            "evaluations", "estimates"}) {
+    const auto rows = record.Rows(fmt::format("SELECT * FROM {}", table));
+    if (!rows.ok()) return rows.status();
+    if (absl::Status s = WriteFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows)); !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteExperimentFiles(const ReportedExperiment& e, const std::string& folder) {
+  if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"step_times.csv", Csv(StepTimesCsv(e.step_times))}};
+  if (e.campaign) {
+    files.emplace_back("curve.csv", Csv(CurveCsv(*e.campaign)));
+    files.emplace_back("losses.csv", Csv(LossesCsv(*e.campaign)));
+    files.emplace_back("arms.csv", Csv(ArmsCsv(*e.campaign)));
+    files.emplace_back("joint.csv", Csv(JointCsv(*e.campaign)));
+    files.emplace_back("calibration.json", CalibrationJson(*e.campaign));
+  }
+  for (const auto& [name, text] : files) {
+    if (absl::Status s = WriteFile(folder + "/" + name, text); !s.ok()) return s;
+  }
+  // A figure of an earlier report must not pass for one of this record.
+  for (const char* figure : {"reference", "depth", "forest", "step_times"}) {
+    std::error_code ignored;
+    std::filesystem::remove(fmt::format("{}/{}.svg", folder, figure), ignored);
+  }
+  return absl::OkStatus();
+}
+
+// From "<svg" on: what stands before it is an XML prologue that HTML does not take.
+Figures ReadFigures(const std::string& folder) {
+  Figures figures;
+  for (const char* name : {"reference", "depth", "forest", "step_times"}) {
+    std::ifstream file(fmt::format("{}/{}.svg", folder, name));
+    std::stringstream text;
+    if (!file || !(text << file.rdbuf())) continue;
+    const std::string svg = text.str();
+    const size_t start = svg.find("<svg");
+    if (start != std::string::npos) figures[name] = svg.substr(start);
+  }
+  return figures;
+}
+
+std::string Header(const Record& record, const std::vector<ReportedExperiment>& experiments) {
+  std::string out = fmt::format(
+      "<header><h1>What a pipeline boundary costs</h1>\n<p>Record {}, "
+      "{} experiment{}; written {}.</p>\n",
+      HtmlEscape(record.folder() + "/" + kRecordFile), experiments.size(),
+      experiments.size() == 1 ? "" : "s", UtcNow().substr(0, 16));
+  for (const ReportedExperiment& e : experiments) {
+    if (!e.campaign) continue;
+    out += fmt::format("<p class=\"first\">{}: {}</p>\n", HtmlEscape(e.row.name),
+                       HtmlEscape(e.campaign->Resolvable()));
+  }
+  return out + "</header>\n";
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteReport(const Record& record, const ReportOptions& options) {
+  const std::string out = options.out.empty() ? record.folder() + "/report" : options.out;
+  if (absl::Status s = WriteRawTables(record, out + "/tables"); !s.ok()) return s;
+  absl::StatusOr<std::vector<ExperimentRow>> rows = record.Experiments();
+  if (!rows.ok()) return rows.status();
+  std::vector<ReportedExperiment> experiments;
+  std::vector<std::string> folders;
+  for (const ExperimentRow& row : *rows) {
+    absl::StatusOr<ReportedExperiment> e = ReadExperiment(record, row);
+    if (!e.ok()) return e.status();
+    if (e->runs.empty()) continue;
+    folders.push_back(out + "/" + e->folder);
+    if (absl::Status s = WriteExperimentFiles(*e, folders.back()); !s.ok()) return s;
+    experiments.push_back(*std::move(e));
+  }
+  std::string figures_note;
+  if (options.python.empty()) {
+    figures_note = "no Python interpreter was given.";
+  } else if (const absl::Status s = DrawPlots(options.python, folders, out + "/plots.log");
+             !s.ok()) {
+    figures_note = std::string(s.message()) + " (matplotlib is needed to draw).";
+  }
+  std::string body = Header(record, experiments);
+  for (size_t i = 0; i < experiments.size(); ++i) {
+    absl::StatusOr<std::string> section =
+        ExperimentSection(record, experiments[i], ReadFigures(folders[i]), figures_note);
+    if (!section.ok()) return section.status();
+    body += *section;
+  }
+  const std::string index = out + "/index.html";
+  const std::string title =
+      "longhaul: " + std::filesystem::path(record.folder()).filename().string();
+  if (absl::Status s = WriteFile(index, HtmlPage(title, body)); !s.ok()) return s;
+  return index;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,205 @@
+// The campaign's part of the report: what was resolvable, q, the arms, the planner's conclusions.
+#include <fmt/format.h>
+
+#include "experiments/report/html.h"
+#include "experiments/report/report_sections.h"
+
+namespace longhaul {
+namespace {
+
+Tone ToneOf(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kBelow:
+    case Verdict::kDiverged:
+      return Tone::kBad;
+    case Verdict::kAbove:
+      return Tone::kGood;
+    default:
+      return Tone::kOpen;
+  }
+}
+
+Tone ToneOf(const std::string& conclusion) {
+  if (conclusion == "unchanged") return Tone::kGood;
+  return conclusion == "flips" ? Tone::kBad : Tone::kOpen;
+}
+
+std::string Cards(const CampaignAnalysis& a) {
+  std::string cards;
+  for (const Family& family : a.families) {
+    if (!family.off) {
+      cards += fmt::format("<div class=\"card\"><b>no q</b><span>{}: {}</span></div>",
+                           HtmlEscape(family.codecs), HtmlEscape(family.note));
+      continue;
+    }
+    const Measured& q = family.off->q;
+    const std::string interval =
+        q.interval ? fmt::format("95 % interval {:.4f} to {:.4f} ({}), {} seeds", q.interval->low,
+                                 q.interval->high, q.interval->method, family.off->seeds)
+                   : std::string("no interval");
+    const Verdict verdict = AgainstAssumed(q);
+    cards += fmt::format(
+        "<div class=\"card\"><span>q per crossing, {}, codec off at "
+        "evaluation</span><b>{}{:.4f}</b>"
+        "<span>{}</span><br>{}</div>",
+        HtmlEscape(family.codecs), q.interval ? "" : "(", q.value, interval,
+        HtmlBadge(verdict == Verdict::kNotResolved ? "not told from 0.995"
+                                                   : std::string(ToString(verdict)),
+                  ToneOf(verdict)));
+    const std::string conclusion = EightStageVerdict(family);
+    cards += fmt::format(
+        "<div class=\"card\"><span>\"8-stage pipelines keep at least 90 % of their tokens' "
+        "worth\"</span><b>{}</b><span>the planner assumes 0.932 and flips at q &lt; 0.99250</span>"
+        "<br>{}</div>",
+        HtmlEscape(conclusion), HtmlBadge(conclusion, ToneOf(conclusion)));
+  }
+  return cards.empty() ? cards : "<div class=\"cards\">" + cards + "</div>\n";
+}
+
+std::string EtaCell(const Efficiency& e) {
+  return fmt::format("{}{}", e.value_is_bound ? "&le; " : "", IntervalCell(e.eta, 3));
+}
+
+std::string QCell(const std::optional<Efficiency>& e) {
+  if (!e || !e->q) return "-";
+  return fmt::format("{}{}", e->value_is_bound ? "&le; " : "", IntervalCell(*e->q, 4));
+}
+
+std::string CodecsCell(const ArmResult& arm) {
+  return fmt::format("<span class=\"nb\">{}</span><br><span class=\"nb\">/ {}</span>",
+                     HtmlEscape(arm.forward_codec), HtmlEscape(arm.backward_codec));
+}
+
+std::string Equivalence(const Efficiency& e) {
+  if (!e.equivalent) return "no interval";
+  const double margin = kEquivalenceMargin * static_cast<double>(e.crossings);
+  if (e.ln_eta.interval && e.ln_eta.interval->high < -margin) return "no";
+  return *e.equivalent ? fmt::format("yes, within &plusmn;{:.3f}", margin)
+                       : std::string("not resolved");
+}
+
+std::string ArmsTable(const CampaignAnalysis& a) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kArm) continue;
+    std::vector<std::string> row = {HtmlEscape(arm.arm), CodecsCell(arm),
+                                    fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
+                                    fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+    if (arm.off) {
+      row.push_back(IntervalCell(arm.off->delta_nat, 4));
+      row.push_back(EtaCell(*arm.off));
+      row.push_back(fmt::format("{:.3f}<br>{:.3f}",
+                                std::min(arm.off->eta_at_beta_low, arm.off->eta_at_beta_high),
+                                std::max(arm.off->eta_at_beta_low, arm.off->eta_at_beta_high)));
+      row.push_back(QCell(arm.off));
+      row.push_back(QCell(arm.on));
+      row.push_back(HtmlBadge(ToString(arm.verdict()), ToneOf(arm.verdict())));
+      row.push_back(Equivalence(*arm.off));
+    } else {
+      row.resize(10, "-");
+      row.push_back(HtmlBadge(arm.note, Tone::kBad));
+      row.emplace_back("-");
+    }
+    rows.push_back(std::move(row));
+  }
+  return HtmlTable({"arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat",
+                    "&eta;,<br>codec off", "&eta; with<br>&beta; 0.2, 0.5", "q,<br>codec off",
+                    "q,<br>codec on", "against 0.995", "no loss?"},
+                   rows);
+}
+
+std::string ControlsTable(const CampaignAnalysis& a) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kControl) continue;
+    std::vector<std::string> row = {HtmlEscape(arm.arm),
+                                    fmt::format("{:.4f}", arm.trained_fraction)};
+    if (arm.off) {
+      const Measured& eta = arm.off->eta;
+      row.push_back(fmt::format("{}", arm.off->seeds));
+      row.push_back(IntervalCell(arm.off->delta_nat, 4));
+      row.push_back(WithInterval(eta, 3));
+      const bool holds = eta.interval && eta.interval->low <= arm.trained_fraction &&
+                         arm.trained_fraction <= eta.interval->high;
+      row.push_back(!eta.interval ? HtmlBadge("no interval", Tone::kOpen)
+                    : holds       ? HtmlBadge("holds the truth", Tone::kGood)
+                                  : HtmlBadge("misses the truth", Tone::kBad));
+    } else {
+      row.resize(5, "-");
+      row.push_back(HtmlBadge(arm.note, Tone::kBad));
+    }
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return "";
+  return "<h3>Control: is a known loss recovered?</h3><p class=\"note\">Uncompressed runs with "
+         "fewer tokens, kept out of the fit. Their true efficiency is their share of the tokens, "
+         "in whole steps.</p>" +
+         HtmlTable({"control", "true &eta;", "seeds", "&Delta; loss, nat", "recovered &eta;", ""},
+                   rows);
+}
+
+std::string PlannerTable(const CampaignAnalysis& a) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Family& family : a.families) {
+    for (const PlannedDepth& depth : PlannedDepths(family)) {
+      const std::string conclusion = depth.stages == 8 ? EightStageVerdict(family) : "";
+      rows.push_back({HtmlEscape(family.codecs), fmt::format("{}", depth.stages),
+                      fmt::format("{:.4f}", depth.assumed), WithInterval(depth.measured, 4),
+                      depth.direct ? "arm at this S" : "q<sup>2(S-1)</sup>",
+                      conclusion.empty() ? "" : HtmlBadge(conclusion, ToneOf(conclusion))});
+    }
+  }
+  if (rows.empty()) return "";
+  return "<h3>What it does to a planner's conclusions</h3><p class=\"note\">A planner that assumes "
+         "q "
+         "= 0.995 uses &eta;<sub>act</sub> = q<sup>2(S-1)</sup>. The last column judges \"8-stage "
+         "pipelines keep &eta;<sub>act</sub> &ge; 0.90\" over the whole interval.</p>" +
+         HtmlTable({"codec forward / backward", "S", "&eta;<sub>act</sub> assumed",
+                    "&eta;<sub>act</sub> measured", "from", "conclusion at S = 8"},
+                   rows);
+}
+
+}  // namespace
+
+std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
+  const std::string conditions = HtmlEscape(a.Conditions());
+  std::string out = fmt::format("<p class=\"conditions\">{}</p>\n", conditions);
+  out += Cards(a);
+  out += "<h3>Arms</h3>" + ArmsTable(a);
+  out += fmt::format(
+      "<p class=\"note\">&Delta; is the paired difference to the uncompressed run at D0; &eta; the "
+      "share of tokens the uncompressed model would have needed for the same loss; q = "
+      "&eta;<sup>1/K</sup> per crossing. Intervals are 95 %, t over paired seeds below eight "
+      "seeds, "
+      "BCa from eight. \"Codec on\": boundaries compressed during evaluation too. \"No loss\" "
+      "needs "
+      "the 90 % interval of ln &eta; inside &plusmn;{} K.</p>\n",
+      kEquivalenceMargin);
+  out +=
+      FigureHtml(figures, "forest",
+                 "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit "
+                 "over depths below. Lines at 1 and at the assumed 0.995. " +
+                     conditions + ".");
+  out +=
+      FigureHtml(figures, "depth",
+                 "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
+                 "95 % interval, the joint fit (M1) and the assumed 0.995 per crossing. " +
+                     conditions + ".");
+  out +=
+      FigureHtml(figures, "reference",
+                 "Reference curve: final held-out loss of every uncompressed run against its token "
+                 "budget, the fit, and where each arm's mean loss reads off, codec off. " +
+                     conditions + ".");
+  out += PlannerTable(a);
+  out += ControlsTable(a);
+  if (a.curve) {
+    out += fmt::format(
+        "<p class=\"note\">Slope s = {:.4f} nat per e-fold of tokens (standard error {:.4f} over "
+        "seeds; {:.4f} with &beta; 0.2, {:.4f} with &beta; 0.5).</p>\n",
+        a.curve->slope_nat, a.curve->slope_se_nat, a.curve->slope_at_beta_low,
+        a.curve->slope_at_beta_high);
+  }
+  return out;
+}
+
+}  // namespace longhaul

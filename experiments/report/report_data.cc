@@ -1,0 +1,199 @@
+#include "experiments/report/report_data.h"
+
+#include <cctype>
+
+#include <fmt/format.h>
+
+namespace longhaul {
+namespace {
+
+std::string Number(double x) { return fmt::format("{}", x); }
+std::string Number(const std::optional<double>& x) { return x ? Number(*x) : std::string(); }
+
+void Append(std::vector<std::string>& row, const Measured& x) {
+  row.push_back(Number(x.value));
+  row.push_back(x.interval ? Number(x.interval->low) : std::string());
+  row.push_back(x.interval ? Number(x.interval->high) : std::string());
+}
+
+// Folder names keep letters, digits, '-', '_' and '.'.
+std::string Slug(const ExperimentRow& row) {
+  std::string slug = fmt::format("{}-", row.id);
+  for (const char c : row.name) {
+    const bool plain =
+        std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    slug += plain ? c : '_';
+  }
+  return slug;
+}
+
+// A record may hold names that this program's catalogues no longer have.
+SpecNames AnyNames() {
+  const auto any = [](std::string_view) { return absl::OkStatus(); };
+  return {.codec = any, .profile = any};
+}
+
+}  // namespace
+
+absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row) {
+  ReportedExperiment out;
+  out.row = row;
+  out.folder = Slug(row);
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.id);
+  if (!runs.ok()) return runs.status();
+  out.runs = *std::move(runs);
+  if (row.kind == ExperimentKind::kCampaign) {
+    absl::StatusOr<CampaignAnalysis> campaign = Analyse(record, row);
+    if (!campaign.ok()) return campaign.status();
+    out.campaign = *std::move(campaign);
+  }
+  for (const RunRow& run : out.runs) {
+    absl::StatusOr<TomlValue> tree = ParseToml(run.spec_toml, fmt::format("run {}", run.id));
+    // A spec that this version cannot read costs the run its step time, not its place in the
+    // tables.
+    if (!tree.ok()) continue;
+    absl::StatusOr<RunSpec> spec = ReadRunSpec(*tree, AnyNames());
+    if (!spec.ok()) continue;
+    absl::StatusOr<StepTime> time = AnalyseStepTime(record, run, *spec);
+    if (!time.ok()) return time.status();
+    if (time->measured_steps > 0) out.step_times.push_back(*std::move(time));
+  }
+  return out;
+}
+
+CsvRows CurveCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {{"name", "value"}};
+  if (!a.curve) return rows;
+  const ReferenceCurve& c = *a.curve;
+  for (const auto& [name, value] : {std::pair("beta", c.beta),
+                                    {"floor_nat", c.floor_nat},
+                                    {"slope_nat", c.slope_nat},
+                                    {"slope_se_nat", c.slope_se_nat},
+                                    {"slope_at_beta_0.2_nat", c.slope_at_beta_low},
+                                    {"slope_at_beta_0.5_nat", c.slope_at_beta_high},
+                                    {"sigma_nat", c.sigma_nat},
+                                    {"rho", a.rho},
+                                    {"sd_delta_nat", a.sd_delta_nat},
+                                    {"smallest_budget", c.smallest_budget}}) {
+    rows.push_back({name, Number(value)});
+  }
+  return rows;
+}
+
+CsvRows LossesCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {{"arm", "role", "codecs", "stages", "crossings", "seed", "budget", "train_tokens",
+                   "loss_off_nat", "loss_on_nat"}};
+  double d0 = 0;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference && arm.budget_fraction == 1 && !arm.outcomes.empty()) {
+      d0 = static_cast<double>(arm.outcomes.front().run.train_tokens);
+    }
+  }
+  for (const ArmResult& arm : a.arms) {
+    for (const Outcome& o : arm.outcomes) {
+      if (!o.loss_off) continue;
+      rows.push_back({arm.arm, std::string(ToString(arm.role)),
+                      arm.forward_codec + " / " + arm.backward_codec, fmt::format("{}", arm.stages),
+                      fmt::format("{}", arm.crossings), fmt::format("{}", o.run.seed),
+                      d0 > 0 ? Number(static_cast<double>(o.run.train_tokens) / d0) : std::string(),
+                      fmt::format("{}", o.run.train_tokens), Number(o.loss_off),
+                      Number(o.loss_on)});
+    }
+  }
+  return rows;
+}
+
+CsvRows ArmsCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {
+      {"arm",        "role",        "forward",   "backward",        "stages",          "crossings",
+       "seeds",      "evaluation",  "delta_nat", "delta_low",       "delta_high",      "ln_eta",
+       "ln_eta_low", "ln_eta_high", "eta",       "eta_low",         "eta_high",        "q",
+       "q_low",      "q_high",      "bound",     "eta_at_beta_0.2", "eta_at_beta_0.5", "verdict",
+       "note"}};
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference) continue;
+    for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
+      if (!*e) continue;
+      std::vector<std::string> row = {arm.arm,
+                                      std::string(ToString(arm.role)),
+                                      arm.forward_codec,
+                                      arm.backward_codec,
+                                      fmt::format("{}", arm.stages),
+                                      fmt::format("{}", arm.crossings),
+                                      fmt::format("{}", (*e)->seeds),
+                                      evaluation};
+      Append(row, (*e)->delta_nat);
+      Append(row, (*e)->ln_eta);
+      Append(row, (*e)->eta);
+      if ((*e)->q) {
+        Append(row, *(*e)->q);
+      } else {
+        row.resize(row.size() + 3);
+      }
+      row.emplace_back((*e)->value_is_bound ? "upper" : (*e)->low_is_bound ? "low end" : "");
+      row.push_back(Number((*e)->eta_at_beta_low));
+      row.push_back(Number((*e)->eta_at_beta_high));
+      row.emplace_back((*e)->q ? ToString(AgainstAssumed(*(*e)->q)) : "");
+      row.push_back(arm.note);
+      rows.push_back(std::move(row));
+    }
+    if (!arm.note.empty()) {
+      rows.push_back({arm.arm, std::string(ToString(arm.role)), arm.forward_codec,
+                      arm.backward_codec, fmt::format("{}", arm.stages),
+                      fmt::format("{}", arm.crossings), fmt::format("{}", arm.seeds)});
+      rows.back().resize(rows.front().size());
+      rows.back().back() = arm.note;
+    }
+  }
+  return rows;
+}
+
+CsvRows JointCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {
+      {"codecs", "evaluation", "depths", "seeds", "q", "q_low", "q_high", "bits_per_element"}};
+  for (const Family& family : a.families) {
+    for (const auto& [evaluation, joint] :
+         {std::pair("off", &family.off), std::pair("on", &family.on)}) {
+      if (!*joint) continue;
+      std::vector<std::string> row = {family.codecs, evaluation,
+                                      fmt::format("{}", family.arms.size()),
+                                      fmt::format("{}", (*joint)->seeds)};
+      Append(row, (*joint)->q);
+      row.push_back(Number(family.bits_per_element));
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
+  CsvRows rows = {{"run", "arm", "profile", "schedule", "stages", "groups", "microbatches", "steps",
+                   "measured_s", "p2_s", "p1_s", "residual", "residual_low", "residual_high",
+                   "compute_utilisation", "outer_measured_s", "outer_predicted_s", "note"}};
+  for (const StepTime& t : times) {
+    std::vector<std::string> row = {fmt::format("{}", t.run),
+                                    t.arm,
+                                    t.profile,
+                                    t.schedule,
+                                    fmt::format("{}", t.stages),
+                                    fmt::format("{}", t.groups),
+                                    fmt::format("{}", t.microbatches),
+                                    fmt::format("{}", t.measured_steps),
+                                    Number(t.measured_s),
+                                    Number(t.p2_s),
+                                    Number(t.p1_s)};
+    if (t.p2_s) {
+      Append(row, t.residual);
+    } else {
+      row.resize(row.size() + 3);
+    }
+    row.push_back(Number(t.compute_utilisation));
+    row.push_back(Number(t.outer_measured_s));
+    row.push_back(Number(t.outer_predicted_s));
+    row.push_back(t.note);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace longhaul

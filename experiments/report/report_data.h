@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/step_time_summary.h"
+#include "experiments/record/record.h"
+
+namespace longhaul {
+
+// Everything one section of the report shows, read once.
+struct ReportedExperiment {
+  ExperimentRow row;
+  std::string folder;  // name of its folder beside index.html, "1-smoke"
+  std::vector<RunRow> runs;
+  std::optional<CampaignAnalysis> campaign;
+  std::vector<StepTime> step_times;  // of the runs that have steps
+};
+absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row);
+
+using CsvRows = std::vector<std::vector<std::string>>;
+
+// What the figures are drawn from; plots.py reads these columns.
+CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
+CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a final loss
+CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
+CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation
+CsvRows StepTimesCsv(const std::vector<StepTime>& times);
+
+}  // namespace longhaul

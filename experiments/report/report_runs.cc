@@ -1,0 +1,234 @@
+// The parts that every experiment has: step times, bytes, links, runs, specs.
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "experiments/report/html.h"
+#include "experiments/report/report_sections.h"
+
+namespace longhaul {
+namespace {
+
+std::string Seconds(const std::optional<double>& s) {
+  return s ? fmt::format("{:.4f}", *s) : std::string("-");
+}
+
+std::string StepTimesTable(const std::vector<StepTime>& times) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StepTime& t : times) {
+    std::string verdict;
+    if (t.p2_s) {
+      const bool good = std::abs(t.residual.value) < kAcceptedResidual;
+      verdict = HtmlBadge(good ? "within 0.10" : "beyond 0.10", good ? Tone::kGood : Tone::kBad);
+    } else {
+      verdict = HtmlBadge("one process", Tone::kPlain);
+    }
+    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
+                    fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
+                    fmt::format("{}", t.measured_steps), Seconds(t.measured_s), Seconds(t.p2_s),
+                    t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"), verdict,
+                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation)});
+  }
+  std::string out = HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s",
+                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute"},
+                              rows);
+  for (const StepTime& t : times) {
+    if (t.note.empty()) continue;
+    out += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run, HtmlEscape(t.note));
+  }
+  return out;
+}
+
+std::string OuterTable(const std::vector<StepTime>& times) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StepTime& t : times) {
+    if (!t.outer_measured_s || !t.p2_s) continue;
+    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
+                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s)});
+  }
+  if (rows.empty()) return "";
+  return "<h3>Outer synchronisation</h3><p class=\"note\">Per outer step, mean over workers; "
+         "predicted: the largest message on an idle link, 8 &kappa; b / R + RTT/2.</p>" +
+         HtmlTable({"run", "arm", "links", "measured, s", "predicted, s"}, rows);
+}
+
+std::string Bytes(const std::optional<int64_t>& bytes) {
+  return bytes ? fmt::format("{:.3f}", static_cast<double>(*bytes) / 1e6) : std::string("-");
+}
+
+// Predicted, sent, counted: the kernel's count against the prediction in per cent.
+absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExperiment& e) {
+  std::vector<std::vector<std::string>> rows;
+  for (const RunRow& run : e.runs) {
+    if (run.profile == "loopback") continue;
+    absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run.id);
+    if (!crossings.ok()) return crossings.status();
+    for (const CrossingRow& c : *crossings) {
+      std::string apart = "-";
+      if (c.kernel_tx_bytes && c.predicted_wire_bytes && *c.predicted_wire_bytes > 0) {
+        apart = fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
+                                                    static_cast<double>(*c.predicted_wire_bytes) -
+                                                1));
+      }
+      rows.push_back({fmt::format("{}", run.id), HtmlEscape(run.arm),
+                      fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank),
+                      std::string(ToString(c.direction)),
+                      fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
+                      fmt::format("{}", c.tensors),
+                      fmt::format("{:.3f}", 8 * static_cast<double>(c.payload_bytes) /
+                                                std::max(1.0, static_cast<double>(c.elements))),
+                      c.nmse_mean ? fmt::format("{:.2e}", *c.nmse_mean) : std::string("-"),
+                      Bytes(c.payload_bytes), Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
+                      Bytes(c.kernel_tx_bytes), apart});
+    }
+  }
+  if (rows.empty()) return std::string();
+  return "<h3>Bytes three ways</h3><p class=\"note\">In MB. Predicted before the run: frame size x "
+         "1514/1448, acknowledgements included. Sent: handed to the transport. Counted: the path's "
+         "own counter while training, Ethernet headers included.</p>" +
+         HtmlTable({"run", "arm", "ranks", "direction", "codec", "tensors", "bits/element", "NMSE",
+                    "payload", "sent", "predicted", "counted", "counted<br>to predicted"},
+                   rows);
+}
+
+absl::StatusOr<std::string> LinksTable(const Record& record, const ReportedExperiment& e) {
+  std::vector<std::vector<std::string>> rows;
+  for (const RunRow& run : e.runs) {
+    absl::StatusOr<std::vector<LinkRow>> links = record.Links(run.id);
+    if (!links.ok()) return links.status();
+    for (const LinkRow& l : *links) {
+      const auto ms = [](const std::optional<double>& s) {
+        return s ? fmt::format("{:.2f}", 1e3 * *s) : std::string("-");
+      };
+      const auto mbit = [](const std::optional<double>& r) {
+        return r ? fmt::format("{:.2f}", *r / 1e6) : std::string("-");
+      };
+      rows.push_back({fmt::format("{}", run.id), l.phase == LinkPhase::kBefore ? "before" : "after",
+                      fmt::format("{} &rarr; {}", l.src_node, l.dst_node),
+                      mbit(l.nominal_rate_bit_per_s), mbit(l.nominal_goodput_bit_per_s),
+                      mbit(l.goodput_bit_per_s), ms(l.nominal_rtt_s), ms(l.rtt_min_s),
+                      ms(l.rtt_median_s), ms(l.rtt_p99_s),
+                      fmt::format("{}/{}", l.probes_received, l.probes_sent),
+                      fmt::format("{}", l.queue_drops), fmt::format("{}", l.loss_drops),
+                      l.ok ? HtmlBadge("ok", Tone::kGood) : HtmlBadge(l.why, Tone::kBad)});
+    }
+  }
+  if (rows.empty()) return std::string();
+  return "<h3>Links</h3>" +
+         HtmlDetails(fmt::format("{} measurements, Mbit/s and ms", rows.size()),
+                     HtmlTable({"run", "when", "nodes", "rate", "goodput wanted", "goodput", "RTT",
+                                "min", "median", "p99", "replies", "queue drops", "loss drops", ""},
+                               rows));
+}
+
+Tone ToneOf(RunStatus status) {
+  switch (status) {
+    case RunStatus::kOk:
+      return Tone::kGood;
+    case RunStatus::kRunning:
+    case RunStatus::kInterrupted:
+      return Tone::kOpen;
+    default:
+      return Tone::kBad;
+  }
+}
+
+std::string Specs(const ReportedExperiment& e) {
+  std::string out;
+  std::set<std::string> shown;
+  for (const RunRow& run : e.runs) {
+    if (!shown.insert(run.arm).second) continue;
+    std::string facts;
+    for (const auto& [key, value] : run.facts) facts += fmt::format("# {} = {}\n", key, value);
+    out +=
+        HtmlDetails(fmt::format("{} (run {}, seed {})", run.arm, run.id, run.seed),
+                    fmt::format("<pre>{}{}</pre>", HtmlEscape(run.spec_toml), HtmlEscape(facts)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string IntervalCell(const Measured& x, int digits) {
+  if (!x.interval)
+    return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
+  return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
+                     x.interval->low, digits, x.interval->high, digits);
+}
+
+std::string FigureHtml(const Figures& figures, const std::string& name,
+                       const std::string& caption) {
+  const auto figure = figures.find(name);
+  if (figure == figures.end()) return "";
+  return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure->second, caption);
+}
+
+absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
+                                       const Figures& figures) {
+  const bool any_link = std::any_of(e.runs.begin(), e.runs.end(),
+                                    [](const RunRow& r) { return r.profile != "loopback"; });
+  if (!any_link && e.campaign) return std::string();
+  std::string out = "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
+  out +=
+      "<p class=\"note\">P2 is the event recursion over full-duplex links with the compute, encode "
+      "and decode times of the run itself; it is confirmed within &plusmn;0.10. P1 is the "
+      "planner's "
+      "serial slots, for comparison. Steps with an outer synchronisation and the first tenth are "
+      "left out.</p>\n";
+  out += FigureHtml(figures, "step_times",
+                    "Measured against predicted (P2) step time per link profile, with the "
+                    "&plusmn;10 % band. One point per run; every point is labelled with its arm.");
+  out += OuterTable(e.step_times);
+  absl::StatusOr<std::string> bytes = BytesTable(record, e);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<std::string> links = LinksTable(record, e);
+  if (!links.ok()) return links.status();
+  return out + *bytes + *links;
+}
+
+std::string RunsPart(const ReportedExperiment& e) {
+  std::vector<std::vector<std::string>> rows;
+  int bad = 0;
+  for (const RunRow& r : e.runs) {
+    bad += r.status != RunStatus::kOk;
+    rows.push_back({fmt::format("{}", r.id), HtmlEscape(r.arm), fmt::format("{}", r.seed),
+                    fmt::format("{} x {}", r.groups, r.stages), fmt::format("{}", r.train_tokens),
+                    HtmlEscape(r.profile), HtmlEscape(r.emulator),
+                    HtmlBadge(ToString(r.status), ToneOf(r.status)), HtmlEscape(r.reason),
+                    HtmlEscape(r.begun_utc.substr(0, 19)), HtmlEscape(r.host), HtmlEscape(r.kernel),
+                    HtmlEscape(r.torch_version), HtmlEscape(r.isa), fmt::format("{}", r.threads),
+                    HtmlEscape(r.git_revision)});
+  }
+  std::string out =
+      "<h3>Runs</h3>" +
+      HtmlDetails(fmt::format("{} runs, {} of them not ok", rows.size(), bad),
+                  HtmlTable({"run", "arm", "seed", "groups x stages", "tokens", "links", "emulator",
+                             "status", "reason", "begun (UTC)", "host", "kernel", "torch",
+                             "codecs' ISA", "threads", "revision"},
+                            rows));
+  out += "<h3>Resolved specs</h3>" +
+         HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
+  if (!e.row.plan_text.empty()) {
+    out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
+           HtmlEscape(e.row.plan_sha256) + "</p>" +
+           HtmlDetails("plan", "<pre>" + HtmlEscape(e.row.plan_text) + "</pre>");
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> ExperimentSection(const Record& record, const ReportedExperiment& e,
+                                              const Figures& figures,
+                                              const std::string& figures_note) {
+  std::string out = fmt::format("<section><h2>{}</h2>\n<p class=\"question\">{}</p>\n",
+                                HtmlEscape(e.row.name), HtmlEscape(e.row.question));
+  if (!figures_note.empty()) {
+    out += fmt::format("<p class=\"note open\">No figures: {}</p>\n", HtmlEscape(figures_note));
+  }
+  if (e.campaign) out += CampaignPart(*e.campaign, figures);
+  absl::StatusOr<std::string> timing = TimingPart(record, e, figures);
+  if (!timing.ok()) return timing.status();
+  return out + *timing + RunsPart(e) + "</section>\n";
+}
+
+}  // namespace longhaul

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "experiments/record/record.h"
+#include "experiments/report/report_data.h"
+
+namespace longhaul {
+
+// Figures of one experiment: file name without ending -> inline SVG. Empty: none could be drawn.
+using Figures = std::map<std::string, std::string>;
+
+// One experiment as HTML. `figures_note`: why there are no figures; empty when there are.
+absl::StatusOr<std::string> ExperimentSection(const Record& record, const ReportedExperiment& e,
+                                              const Figures& figures,
+                                              const std::string& figures_note);
+
+// The parts, in report_campaign.cc and report_runs.cc.
+std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures);
+absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
+                                       const Figures& figures);
+std::string RunsPart(const ReportedExperiment& e);
+
+// "0.9931" over a small "[0.9902, 0.9960]"; "no interval" in its place where there is none.
+std::string IntervalCell(const Measured& x, int digits);
+
+// A figure with its caption; "" when it was not drawn.
+std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption);
+
+}  // namespace longhaul

@@ -1,0 +1,36 @@
+#include "experiments/run/cancel_signal.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace longhaul {
+namespace {
+
+sigset_t Signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+CancelSignal::CancelSignal() {
+  const sigset_t set = Signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+CancelSignal::~CancelSignal() {
+  // Taken, else the pending signal would strike as soon as it is unblocked.
+  signalfd_siginfo taken;
+  while (read(fd_, &taken, sizeof taken) > 0) {
+  }
+  close(fd_);
+  const sigset_t set = Signals();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace longhaul

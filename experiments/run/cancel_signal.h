@@ -1,0 +1,24 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// Turns SIGINT and SIGTERM into a readable descriptor for the lifetime of the object, so that a
+// command waits for them in poll() beside everything else. Make it before other threads exist.
+class CancelSignal {
+ public:
+  CancelSignal();
+  ~CancelSignal();
+  CancelSignal(const CancelSignal&) = delete;
+  CancelSignal& operator=(const CancelSignal&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Exit status of a command that a signal ended, as shells expect it of SIGINT.
+constexpr int kExitCancelled = 130;
+
+}  // namespace longhaul

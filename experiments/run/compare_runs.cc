@@ -1,0 +1,119 @@
+#include "experiments/run/compare_runs.h"
+
+#include <bit>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace longhaul {
+namespace {
+
+bool SameBits(const std::optional<double>& a, const std::optional<double>& b) {
+  if (a.has_value() != b.has_value()) return false;
+  return !a || std::bit_cast<uint64_t>(*a) == std::bit_cast<uint64_t>(*b);
+}
+
+std::string Show(const std::optional<double>& x) { return x ? fmt::format("{}", *x) : "none"; }
+
+std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector<StepRow>& b) {
+  std::map<std::tuple<int64_t, int64_t, int64_t>, const StepRow*> of_b;
+  for (const StepRow& row : b) of_b[{row.step, row.group_index, row.stage}] = &row;
+  for (const StepRow& row : a) {
+    const auto it = of_b.find({row.step, row.group_index, row.stage});
+    const std::string where =
+        fmt::format("step {}, group {}, stage {}", row.step, row.group_index, row.stage);
+    if (it == of_b.end()) return where + ": only one of the runs has it";
+    const StepRow& other = *it->second;
+    if (!SameBits(row.loss_nat, other.loss_nat)) {
+      return fmt::format("{}: loss {} against {}", where, Show(row.loss_nat), Show(other.loss_nat));
+    }
+    if (row.parameter_hash != other.parameter_hash) {
+      return fmt::format("{}: parameters {:016x} against {:016x}", where, row.parameter_hash,
+                         other.parameter_hash);
+    }
+  }
+  return "";
+}
+
+std::string FirstCrossingDifference(const std::vector<CrossingRow>& a,
+                                    const std::vector<CrossingRow>& b) {
+  if (a.size() != b.size()) return fmt::format("{} crossings against {}", a.size(), b.size());
+  std::map<std::tuple<int64_t, int64_t, Direction>, const CrossingRow*> of_b;
+  for (const CrossingRow& row : b) of_b[{row.src_rank, row.dst_rank, row.direction}] = &row;
+  for (const CrossingRow& row : a) {
+    const auto it = of_b.find({row.src_rank, row.dst_rank, row.direction});
+    const std::string where =
+        fmt::format("crossing {} > {} ({})", row.src_rank, row.dst_rank, ToString(row.direction));
+    if (it == of_b.end()) return where + ": only one of the runs has it";
+    const CrossingRow& other = *it->second;
+    if (row.payload_bytes != other.payload_bytes || row.payload_hash != other.payload_hash) {
+      return fmt::format("{}: {} encoded bytes ({:016x}) against {} ({:016x})", where,
+                         row.payload_bytes, row.payload_hash, other.payload_bytes,
+                         other.payload_hash);
+    }
+  }
+  return "";
+}
+
+std::string FirstEvaluationDifference(const std::vector<EvaluationRow>& a,
+                                      const std::vector<EvaluationRow>& b) {
+  std::map<std::pair<int64_t, EvalCodec>, double> of_b;
+  for (const EvaluationRow& row : b) of_b[{row.step, row.codec}] = row.loss_nat;
+  for (const EvaluationRow& row : a) {
+    const auto it = of_b.find({row.step, row.codec});
+    if (it == of_b.end() || SameBits(row.loss_nat, it->second)) continue;
+    return fmt::format("held-out loss, codec {}, step {}: {} against {}", ToString(row.codec),
+                       row.step, row.loss_nat, it->second);
+  }
+  return "";
+}
+
+// A run that went on from a checkpoint counted the bytes since then only.
+absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
+  const auto rows = record.Rows(fmt::format(
+      "SELECT value FROM run_facts WHERE key = 'resumed_from_step' AND run_id = {}", run));
+  if (!rows.ok()) return rows.status();
+  return rows->size() > 1;
+}
+
+}  // namespace
+
+absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64_t b) {
+  const auto steps_a = record.Steps(a), steps_b = record.Steps(b);
+  const auto crossings_a = record.Crossings(a), crossings_b = record.Crossings(b);
+  const auto evaluations_a = record.Evaluations(a), evaluations_b = record.Evaluations(b);
+  for (const absl::Status& s :
+       {steps_a.status(), steps_b.status(), crossings_a.status(), crossings_b.status(),
+        evaluations_a.status(), evaluations_b.status()}) {
+    if (!s.ok()) return s;
+  }
+  if (steps_a->empty() || steps_a->size() > steps_b->size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("run {} has {} step rows, run {} has {}: nothing to compare, or run {} is "
+                    "the shorter one (name it first)",
+                    a, steps_a->size(), b, steps_b->size(), b));
+  }
+  const auto resumed_a = WasResumed(record, a), resumed_b = WasResumed(record, b);
+  if (!resumed_a.ok()) return resumed_a.status();
+  if (!resumed_b.ok()) return resumed_b.status();
+  const bool bytes_too = !*resumed_a && !*resumed_b && steps_a->size() == steps_b->size();
+  for (const std::string& difference :
+       {FirstStepDifference(*steps_a, *steps_b),
+        bytes_too ? FirstCrossingDifference(*crossings_a, *crossings_b) : std::string(),
+        FirstEvaluationDifference(*evaluations_a, *evaluations_b)}) {
+    if (difference.empty()) continue;
+    return RunComparison{false,
+                         fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
+  }
+  return RunComparison{
+      true,
+      fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {}, {} "
+                  "held-out losses",
+                  a, b, steps_a->size(),
+                  bytes_too ? fmt::format("the encoded bytes of {} crossings", crossings_a->size())
+                            : "no bytes (one of them was resumed or is shorter)",
+                  evaluations_a->size())};
+}
+
+}  // namespace longhaul

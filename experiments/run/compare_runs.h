@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "experiments/record/record.h"
+
+namespace longhaul {
+
+// Are two runs the same to the last bit? Compares per-step training losses and parameter hashes of
+// every stage, the bytes of every crossing (count and hash), and the evaluations of both. Runs over
+// loopback and over any links must be equal when their specs differ in [net] alone.
+struct RunComparison {
+  bool equal;
+  std::string text;  // what was compared, or the first difference: step, group, stage or crossing
+};
+
+// InvalidArgument: a run has no steps, or the two trained a different number of them.
+absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64_t b);
+
+}  // namespace longhaul

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/run/cancel_signal.h"
+#include "experiments/run/run_recorder.h"
+#include "experiments/run/run_view.h"
+
+namespace longhaul {
+
+// Runs one spec in processes of its own to its end, recording and showing its events. OK, or why it
+// failed; Cancelled on SIGINT or SIGTERM. The run's row is finished either way.
+absl::Status FollowRun(const RunSpec& spec, const std::string& checkpoint_directory,
+                       const CancelSignal& cancel, RunRecorder& recorder, RunView& view);
+
+}  // namespace longhaul

@@ -1,0 +1,211 @@
+#include "experiments/run/run_recorder.h"
+
+#include <cstdlib>
+
+#include "compressors/isa.h"
+#include "experiments/run/run_host.h"
+#include "experiments/run/wire_bytes.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+uint64_t FromHex(const json& event, const char* key) {
+  return std::strtoull(event.value(key, "0").c_str(), nullptr, 16);
+}
+
+std::optional<double> Number(const json& event, const char* key) {
+  const auto it = event.find(key);
+  if (it == event.end() || !it->is_number()) return std::nullopt;
+  return it->get<double>();
+}
+
+RunStatus StatusOf(const absl::Status& outcome) {
+  switch (outcome.code()) {
+    case absl::StatusCode::kOk:
+      return RunStatus::kOk;
+    case absl::StatusCode::kOutOfRange:
+      return RunStatus::kDiverged;
+    case absl::StatusCode::kCancelled:
+      return RunStatus::kInterrupted;
+    case absl::StatusCode::kFailedPrecondition:
+      return RunStatus::kInvalid;
+    default:
+      return RunStatus::kFailed;
+  }
+}
+
+}  // namespace
+
+void RunRecorder::See(const json& event) {
+  const std::string kind = event.value("event", "");
+  if (kind == "step") SeeStep(event);
+  if (kind == "link") SeeLink(event);
+  if (kind == "crossing") SeeCrossing(event);
+  if (kind == "path") {
+    path_bytes_[{event.value("from", 0), event.value("to", 0)}] = event.value("bytes", int64_t{0});
+  }
+  if (kind == "fact") {
+    const json& value = event["value"];
+    facts_[event.value("key", "")] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  if (kind == "started") {
+    facts_["node_of_rank_" + std::to_string(event.value("rank", 0))] = event.value("node", "");
+  }
+  if (kind == "kernel") {
+    const std::string key = "rank_" + std::to_string(event.value("rank", 0)) + "_" +
+                            event.value("phase", "") + "_interface_";
+    facts_[key + "tx_bytes"] = std::to_string(event.value("tx_bytes", int64_t{0}));
+    facts_[key + "rx_bytes"] = std::to_string(event.value("rx_bytes", int64_t{0}));
+  }
+  if (kind == "evaluation") {
+    const std::string codec = event.value("codec", "");
+    losses_[codec] = event.value("loss", 0.0);
+    evaluations_.push_back({.step = event.value("step", int64_t{0}),
+                            .codec = codec == "on" ? EvalCodec::kOn : EvalCodec::kOff,
+                            .loss_nat = event.value("loss", 0.0),
+                            .standard_error_nat = event.value("se", 0.0),
+                            .tokens = event.value("tokens", int64_t{0})});
+  }
+}
+
+void RunRecorder::SeeStep(const json& e) {
+  steps_.push_back({.step = e.value("step", int64_t{0}),
+                    .group_index = e.value("group", int64_t{0}),
+                    .stage = e.value("stage", int64_t{0}),
+                    .loss_nat = Number(e, "loss"),
+                    .tokens = e.value("tokens", int64_t{0}),
+                    .wall_s = e.value("wall_s", 0.0),
+                    .forward_s = e.value("forward_s", 0.0),
+                    .backward_s = e.value("backward_s", 0.0),
+                    .optimizer_s = e.value("optimizer_s", 0.0),
+                    .wait_s = e.value("wait_s", 0.0),
+                    .outer_s = e.value("outer_s", 0.0),
+                    .encode_s = e.value("encode_s", 0.0),
+                    .decode_s = e.value("decode_s", 0.0),
+                    .outer_synced = e.value("outer_synced", false),
+                    .outer_sent_bytes = e.value("outer_bytes", int64_t{0}),
+                    .parameter_hash = FromHex(e, "parameter_hash")});
+}
+
+void RunRecorder::SeeLink(const json& e) {
+  links_.push_back(
+      {.phase = e.value("phase", "") == "before" ? LinkPhase::kBefore : LinkPhase::kAfter,
+       .src_node = e.value("from", int64_t{0}),
+       .dst_node = e.value("to", int64_t{0}),
+       .nominal_rate_bit_per_s = Number(e, "rate_nominal_bit_per_s"),
+       .nominal_rtt_s = e.value("rtt_nominal_s", 0.0),
+       .rtt_min_s = Number(e, "rtt_min_s"),
+       .rtt_median_s = Number(e, "rtt_median_s"),
+       .rtt_p99_s = Number(e, "rtt_p99_s"),
+       .nominal_goodput_bit_per_s = Number(e, "goodput_nominal_bit_per_s"),
+       .goodput_bit_per_s = Number(e, "goodput_bit_per_s"),
+       .nominal_loss_prob = e.value("loss_nominal_prob", 0.0),
+       .probes_sent = e.value("pings_sent", int64_t{0}),
+       .probes_received = e.value("pings_received", int64_t{0}),
+       .packets = e.value("packets", int64_t{0}),
+       .bytes = e.value("bytes", int64_t{0}),
+       .queue_drops = e.value("drops_queue", int64_t{0}),
+       .loss_drops = e.value("drops_loss", int64_t{0}),
+       .ok = e.value("ok", false),
+       .why = e.value("why", "")});
+}
+
+// Only what the sender saw becomes a row: the receiver's side of the same crossing is its check.
+void RunRecorder::SeeCrossing(const json& e) {
+  if (!e.value("sent", false)) return;
+  const int64_t stages = spec_.schedule.stages;
+  const int64_t rank = e.value("rank", int64_t{0});
+  const int64_t peer = e.value("peer", int64_t{0});  // rank within its group
+  const bool outer = e.value("group_kind", "") == "outer";
+  const int64_t dst = outer ? peer * stages + rank % stages : rank / stages * stages + peer;
+  CrossingRow row{.src_rank = rank,
+                  .dst_rank = dst,
+                  .direction = outer        ? Direction::kOuter
+                               : dst > rank ? Direction::kForward
+                                            : Direction::kBackward,
+                  .codec = outer ? spec_.outer.codec : e.value("codec", ""),
+                  .tensors = e.value("tensors", int64_t{0}),
+                  .elements = e.value("elements", int64_t{0}),
+                  .predicted_wire_bytes = std::nullopt,
+                  .payload_bytes = e.value("payload_bytes", int64_t{0}),
+                  .message_bytes = e.value("message_bytes", int64_t{0}),
+                  .kernel_tx_bytes = std::nullopt,
+                  .kernel_rx_bytes = std::nullopt,
+                  .nmse_samples = e.value("nmse_samples", int64_t{0}),
+                  .nmse_mean = std::nullopt,
+                  .nmse_max = std::nullopt,
+                  .encode_s = e.value("encode_s", 0.0),
+                  .decode_s = e.value("decode_s", 0.0),
+                  .payload_hash = FromHex(e, "payload_hash")};
+  if (row.nmse_samples > 0) {
+    row.nmse_mean = Number(e, "nmse_mean");
+    row.nmse_max = Number(e, "nmse_max");
+  }
+  crossings_.push_back(std::move(row));
+}
+
+absl::Status RunRecorder::Flush() {
+  if (!facts_.empty()) {
+    // The lab tells its emulator first, a worker the congestion control later.
+    if (facts_.contains("emulator")) emulator_ = facts_["emulator"];
+    if (facts_.contains("congestion_control")) {
+      absl::Status s = record_.SetLab(run_, emulator_, facts_["congestion_control"]);
+      if (!s.ok()) return s;
+    } else if (facts_.contains("emulator")) {
+      if (absl::Status s = record_.SetLab(run_, emulator_, ""); !s.ok()) return s;
+    }
+    if (absl::Status s = record_.AddFacts(run_, facts_); !s.ok()) return s;
+    facts_.clear();
+  }
+  if (!steps_.empty()) {
+    if (absl::Status s = record_.AddSteps(run_, steps_); !s.ok()) return s;
+    steps_.clear();
+  }
+  if (!links_.empty()) {
+    if (absl::Status s = record_.AddLinks(run_, links_); !s.ok()) return s;
+    links_.clear();
+  }
+  for (const EvaluationRow& evaluation : evaluations_) {
+    if (absl::Status s = record_.AddEvaluation(run_, evaluation); !s.ok()) return s;
+  }
+  evaluations_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RunRecorder::Finish(const absl::Status& outcome) {
+  absl::Status written = Flush();
+  FillWireBytes(spec_, path_bytes_, crossings_);
+  if (written.ok() && !crossings_.empty()) written = record_.AddCrossings(run_, crossings_);
+  const absl::Status finished =
+      record_.FinishRun(run_, StatusOf(outcome), std::string(outcome.message()));
+  return written.ok() ? finished : written;
+}
+
+RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& arm) {
+  const RunHost host = ReadRunHost();
+  RunRow row;
+  row.experiment_id = experiment_id;
+  row.arm = arm;
+  row.seed = spec.seed;
+  row.train_tokens = TrainTokens(spec);
+  row.stages = spec.schedule.stages;
+  row.groups = spec.outer.groups;
+  row.forward_codec = spec.boundary.forward;
+  row.backward_codec = spec.boundary.backward;
+  row.profile = spec.net.transport == "loopback" ? "loopback" : spec.net.profile;
+  row.spec_toml = ToToml(spec);
+  row.git_revision = host.git_revision;
+  row.host = host.host;
+  row.kernel = host.kernel;
+  row.torch_version = LONGHAUL_TORCH_VERSION;
+  row.cpu = host.cpu;
+  row.isa = std::string(IsaName(BestIsa()));
+  row.threads = spec.limits.threads;
+  row.facts = {{"cores", std::to_string(host.cores)},
+               {"load_1min_at_start", std::to_string(host.load_1min)}};
+  return row;
+}
+
+}  // namespace longhaul

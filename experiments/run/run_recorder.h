@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "experiments/record/record.h"
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// Turns one run's events into rows of its record. Events are kept until Flush writes them, so that
+// what arrived together is one transaction a table. Also adds what only the whole run shows: the
+// predicted bytes of each crossing, and the kernel's count of the path it took.
+class RunRecorder {
+ public:
+  RunRecorder(Record& record, int64_t run, const RunSpec& spec)
+      : record_(record), run_(run), spec_(spec) {}
+
+  void See(const nlohmann::json& event);
+  absl::Status Flush();
+
+  // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
+  // invalid (FailedPrecondition: links out of bounds) or failed, with the message as the reason.
+  absl::Status Finish(const absl::Status& outcome);
+
+  // The last evaluation seen, nat/token; for the command's summary.
+  const std::map<std::string, double>& losses() const { return losses_; }
+
+ private:
+  void SeeCrossing(const nlohmann::json& event);
+  void SeeLink(const nlohmann::json& event);
+  void SeeStep(const nlohmann::json& event);
+
+  Record& record_;
+  const int64_t run_;
+  const RunSpec& spec_;
+  std::map<std::string, std::string> facts_;
+  std::string emulator_ = "none";
+  std::vector<StepRow> steps_;
+  std::vector<LinkRow> links_;
+  std::vector<CrossingRow> crossings_;
+  std::vector<EvaluationRow> evaluations_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> path_bytes_;  // (from, to): while training
+  std::map<std::string, double> losses_;
+};
+
+// The row a run starts with: everything known before its first process exists.
+RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& arm);
+
+}  // namespace longhaul

@@ -1,0 +1,235 @@
+#include "experiments/spec/campaign.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/spec/table_reader.h"
+
+namespace longhaul {
+namespace {
+
+template <typename T>
+bool Distinct(const std::vector<T>& values) {
+  return std::set<T>(values.begin(), values.end()).size() == values.size();
+}
+
+bool AllPositive(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+}
+
+absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
+  TableReader r(root, "campaign");
+  r.Require("name", &c.name);
+  r.Require("question", &c.question);
+  r.Require("seeds", &c.seeds);
+  r.Require("d0_tokens", &c.d0_tokens);
+  r.Require("budgets", &c.budgets);
+  r.Allow("control_budgets", &c.control_budgets);
+  r.Allow("primary", &c.primary);
+  r.Allow("assumed_sigma_nat", &c.assumed_sigma_nat);
+  r.Allow("assumed_rho", &c.assumed_rho);
+  r.Allow("assumed_slope_nat", &c.assumed_slope_nat);
+  r.Check(!c.name.empty() && c.name.find('/') == std::string::npos, "name",
+          "must not be empty or hold a '/'");
+  r.Check(!c.seeds.empty() && Distinct(c.seeds), "seeds", "must be at least one, none twice");
+  r.Check(c.d0_tokens >= 1, "d0_tokens", "must be at least 1");
+  r.Check(AllPositive(c.budgets) && Distinct(c.budgets) && c.budgets.size() >= 2, "budgets",
+          "must be at least two distinct fractions above 0");
+  r.Check(std::count(c.budgets.begin(), c.budgets.end(), 1.0) == 1, "budgets",
+          "must contain 1.0: arms are compared with the reference at D0");
+  r.Check(AllPositive(c.control_budgets) && Distinct(c.control_budgets), "control_budgets",
+          "must be distinct fractions above 0");
+  r.Check(c.assumed_sigma_nat > 0, "assumed_sigma_nat", "must be above 0");
+  r.Check(c.assumed_rho >= 0 && c.assumed_rho < 1, "assumed_rho", "must lie in [0, 1)");
+  r.Check(c.assumed_slope_nat > 0, "assumed_slope_nat", "must be above 0");
+  return r.Finish();
+}
+
+// The base of all runs: the file without what makes it a campaign.
+absl::StatusOr<TomlValue> Base(const TomlValue& root) {
+  TomlValue base = root;
+  Erase(base, "campaign");
+  Erase(base, "arm");
+  for (const auto& [key, why] :
+       {std::pair("seed", "campaign.seeds"), std::pair("train.tokens", "campaign.d0_tokens"),
+        std::pair("train.steps", "campaign.d0_tokens")}) {
+    if (const TomlValue* given = Find(base, key)) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: '{}' is set by {} in a campaign", given->where, key, why));
+    }
+  }
+  return base;
+}
+
+absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
+                                const SpecNames& names) {
+  const std::string where = tree.where;
+  for (auto [path, value] :
+       {std::pair("seed", seed),
+        std::pair("train.tokens", std::max<int64_t>(1, static_cast<int64_t>(tokens + 0.5)))}) {
+    if (absl::Status s = SetByPath(tree, path, TomlValue{value, where}); !s.ok()) return s;
+  }
+  return ReadRunSpec(tree, names);
+}
+
+// One [[arm]] laid on the base.
+absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, std::string* name) {
+  TableReader r = TableReader::Of(arm, "arm");
+  r.Require("name", name);
+  for (const char* key : {"stages", "forward", "backward", "model", "data", "train", "schedule",
+                          "boundary", "outer", "net", "eval", "checkpoint", "limits"}) {
+    r.Skip(key);
+  }
+  r.Check(!name->empty() && name->find('@') == std::string::npos, "name",
+          "must not be empty or hold an '@'");
+  if (absl::Status s = r.Finish(); !s.ok()) return s;
+  TomlValue over = arm;
+  Erase(over, "name");
+  TomlValue tree = base;
+  for (const auto& [shorthand, path] :
+       {std::pair("stages", "schedule.stages"), std::pair("forward", "boundary.forward"),
+        std::pair("backward", "boundary.backward")}) {
+    if (const TomlValue* given = Find(arm, shorthand)) {
+      Erase(over, shorthand);
+      if (absl::Status s = SetByPath(over, path, *given); !s.ok()) return s;
+    }
+  }
+  Merge(tree, over);
+  return tree;
+}
+
+absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
+  for (auto [path, value] :
+       {std::pair<const char*, TomlValue>("schedule.stages", {int64_t{1}, base.where}),
+        {"boundary.forward", {std::string("none"), base.where}},
+        {"boundary.backward", {std::string("none"), base.where}}}) {
+    if (absl::Status s = SetByPath(base, path, value); !s.ok()) return s;
+  }
+  return base;
+}
+
+struct Part {  // of a campaign: one arm at one budget
+  std::string arm;
+  Role role;
+  double budget_fraction;
+  TomlValue tree;
+};
+
+absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpec& c) {
+  absl::StatusOr<TomlValue> base = Base(root);
+  if (!base.ok()) return base.status();
+  absl::StatusOr<TomlValue> reference = ReferenceTree(*base);
+  if (!reference.ok()) return reference.status();
+  std::vector<Part> parts;
+  for (const double b : c.budgets) {
+    parts.push_back({fmt::format("reference@{}", b), Role::kReference, b, *reference});
+  }
+  for (const double b : c.control_budgets) {
+    parts.push_back({fmt::format("control@{}", b), Role::kControl, b, *reference});
+  }
+  const TomlValue* arms = Find(root, "arm");
+  const auto* list = arms == nullptr ? nullptr : std::get_if<TomlValue::Array>(&arms->value);
+  if (list == nullptr || list->empty()) {
+    return absl::InvalidArgumentError(root.where + ": a campaign needs at least one [[arm]]");
+  }
+  for (const TomlValue& arm : *list) {
+    Part part{{}, Role::kArm, 1, {}};
+    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, &part.arm);
+    if (!tree.ok()) return tree.status();
+    for (const Part& other : parts) {
+      if (other.arm == part.arm) {
+        return absl::InvalidArgumentError(
+            fmt::format("{}: two arms are named '{}'", arm.where, part.arm));
+      }
+    }
+    part.tree = *std::move(tree);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+absl::Status ChoosePrimary(const TomlValue& root, CampaignSpec& c) {
+  if (!c.primary.empty()) {
+    if (std::count(c.arms.begin(), c.arms.end(), c.primary) != 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'campaign.primary' names no arm: '{}'; known: {}",
+                    Find(root, "campaign.primary")->where, c.primary, fmt::join(c.arms, ", ")));
+  }
+  c.primary = c.arms.front();
+  for (const PlannedRun& run : c.runs) {
+    if (run.role == Role::kArm && run.spec.schedule.stages == 4) {
+      c.primary = run.arm;
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsCampaign(const TomlValue& root) { return Find(root, "campaign") != nullptr; }
+
+absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames& names) {
+  if (!IsCampaign(root)) {
+    return absl::InvalidArgumentError(root.where +
+                                      ": no [campaign] in this file; use `longhaul run`");
+  }
+  CampaignSpec c{};
+  if (absl::Status s = ReadCampaignTable(root, c); !s.ok()) return s;
+  absl::StatusOr<std::vector<Part>> parts = Parts(root, c);
+  if (!parts.ok()) return parts.status();
+  for (const int64_t seed : c.seeds) {
+    for (const Part& part : *parts) {
+      absl::StatusOr<RunSpec> spec =
+          Resolve(part.tree, seed, part.budget_fraction * c.d0_tokens, names);
+      if (!spec.ok()) return spec.status();
+      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, *std::move(spec)});
+    }
+  }
+  for (const Part& part : *parts) {
+    if (part.role == Role::kArm) c.arms.push_back(part.arm);
+  }
+  if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;
+  return c;
+}
+
+absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
+                                          const std::vector<std::string>& sets,
+                                          const SpecNames& names) {
+  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
+  if (!root.ok()) return root.status();
+  for (const std::string& set : sets) {
+    if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
+  }
+  return ReadCampaign(*root, names);
+}
+
+std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::string>& frozen) {
+  std::string text = fmt::format(
+      "[plan]\nname = {}\nquestion = {}\nseeds = [{}]\nd0_tokens = {}\nbudgets = [{}]\n"
+      "control_budgets = [{}]\nprimary = {}\n"
+      "primary_contrast = \"ln eta of the primary arm at D0, codec off at evaluation, two-sided "
+      "5 %\"\nexclusions = \"none: a diverged or failed run stays in the table and its arm gets "
+      "no mean\"\n",
+      TomlQuote(c.name), TomlQuote(c.question), fmt::join(c.seeds, ", "), c.d0_tokens,
+      fmt::join(c.budgets, ", "), fmt::join(c.control_budgets, ", "), TomlQuote(c.primary));
+  text += "\n[frozen]\n";
+  for (const auto& [key, value] : frozen) {
+    text += fmt::format("{} = {}\n", TomlQuote(key), TomlQuote(value));
+  }
+  // One seed shows every arm; the other seeds differ in the seed alone.
+  for (const PlannedRun& run : c.runs) {
+    if (run.seed != c.seeds.front()) break;
+    text +=
+        fmt::format("\n[[arm]]\nname = {}\nrole = {}\nbudget_fraction = {}\nspec = '''\n{}'''\n",
+                    TomlQuote(run.arm), TomlQuote(ToString(run.role)),
+                    TomlNumber(run.budget_fraction), ToToml(run.spec));
+  }
+  return text;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/record/record_rows.h"
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// One run of a campaign: what `measure` starts and what becomes one row of `runs`.
+struct PlannedRun {
+  std::string arm;  // an [[arm]]'s name, "reference@0.65" or "control@0.9"
+  Role role;
+  double budget_fraction;  // of d0_tokens; 1 for arms
+  int64_t seed;
+  RunSpec spec;  // resolved; its seed and train.tokens are set
+};
+
+// A campaign: arms x seeds over one base run spec, in one file. The reference is the base unsplit
+// and uncompressed (one stage, codecs "none") at each budget; control budgets are the same kind of
+// run kept out of the fit, so their true eta is known. Seeds are paired across all arms.
+//
+//   [campaign]
+//   name = "demo"
+//   question = "What does a crossing cost with 4-bit activations?"
+//   seeds = [1, 2, 3]
+//   d0_tokens = 400_000
+//   budgets = [0.5, 0.65, 0.8, 1.0, 1.1]
+//   control_budgets = [0.9]        # may be left out
+//   primary = "s4"                 # may be left out: the first arm with 4 stages, else the first
+//   assumed_sigma_nat = 0.015      # may be left out: noise for the forecast without a pilot
+//   [[arm]]
+//   name = "s4"
+//   stages = 4                     # short for schedule.stages
+//   forward = "int4-b64-h64"       # short for boundary.forward
+//   backward = "int8-b64"
+//   train.lr = 2e-3                # any other key of a run spec, dotted
+//   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps
+struct CampaignSpec {
+  std::string name;
+  std::string question;
+  std::vector<int64_t> seeds;
+  int64_t d0_tokens;
+  std::vector<double> budgets;  // contains 1
+  std::vector<double> control_budgets;
+  std::string primary;  // the arm of the one confirmatory contrast
+  // For the resolution forecast when there is no pilot: spread of the final loss between seeds,
+  // correlation between paired arms, slope. Defaults: the size class of examples/demo.toml.
+  double assumed_sigma_nat = 0.015;
+  double assumed_rho = 0.5;
+  double assumed_slope_nat = 0.37;
+
+  std::vector<std::string> arms;  // names, in the file's order
+  std::vector<PlannedRun> runs;   // seed by seed, so that a stopped campaign is balanced
+};
+
+// Reads, checks and expands. InvalidArgument with file and line as ReadRunSpec; also: no arm, two
+// arms of one name, budgets without 1, the same seed or budget twice.
+absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames& names);
+absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
+                                          const std::vector<std::string>& sets,
+                                          const SpecNames& names);
+
+// True when the file holds a campaign (so `run` and `measure` can point at each other).
+bool IsCampaign(const TomlValue& root);
+
+// What is promised before the first run, as TOML: question, seeds, budgets, primary contrast,
+// exclusion rules and every arm's resolved spec. `frozen` is what the caller knows and freezes with
+// it (corpus hashes, versions). Give it to Record::BeginExperiment as plan_text; its SHA-256 stands
+// on every figure.
+std::string PlanText(const CampaignSpec& campaign,
+                     const std::map<std::string, std::string>& frozen);
+
+}  // namespace longhaul

@@ -1,0 +1,27 @@
+#include "experiments/spec/known_names.h"
+
+#include <fmt/format.h>
+
+#include "compressors/catalog.h"
+#include "netem/topology.h"
+
+namespace longhaul {
+namespace {
+
+absl::Status KnownProfile(std::string_view name) {
+  std::string known;
+  for (const Profile& profile : Profiles()) {
+    if (profile.name == name) return absl::OkStatus();
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", profile.name);
+  }
+  return absl::NotFoundError(fmt::format("unknown profile '{}'; known: {}", name, known));
+}
+
+}  // namespace
+
+SpecNames CatalogNames() {
+  return {.codec = [](std::string_view name) { return MakeCodec(name).status(); },
+          .profile = KnownProfile};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// The names that exist: the codecs of compressors/catalog.h, the profiles of netem/topology.h.
+SpecNames CatalogNames();
+
+}  // namespace longhaul

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+
+// One run, as one TOML file says it. A plain value: code below the reader never sees TOML. A field
+// that is a choice has no default here and is required in the file; numbers of the field may have
+// one. Letters: S stages, G groups, M micro-batches, B rows, T context, H inner steps.
+struct RunSpec {
+  int64_t seed;  // >= 0: initial weights, data order, codec noise
+
+  struct Model {
+    std::string kind;  // "gpt"
+    int64_t blocks;    // divisible by S
+    int64_t width;     // divisible by heads
+    int64_t heads;
+    int64_t context;  // tokens of a row
+    int64_t vocab;    // 256 for bytes
+  } model;
+
+  struct Data {
+    std::string source;  // "headers" (built in), "text:PATH", "tokens:PATH"
+  } data;
+
+  struct Train {
+    std::optional<int64_t> tokens;  // of the whole run, all groups together; or
+    std::optional<int64_t> steps;   // inner steps; exactly one of the two
+    int64_t batch_rows;             // B, per group and inner step
+    int64_t microbatches;           // M, divides batch_rows
+    double lr;                      // peak; cosine over the run's own length
+    double min_lr_fraction = 0.1;
+    int64_t warmup_steps = 0;
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+    double clip_norm = 1.0;  // inf: off
+  } train;
+
+  struct Schedule {
+    std::string kind;  // "gpipe" or "1f1b"
+    int64_t stages;    // S
+  } schedule;
+
+  struct Boundary {
+    std::string forward;      // codec of activations
+    std::string backward;     // codec of their gradients
+    int64_t nmse_every = 16;  // the sender decodes every n-th frame to measure its error; 0: never
+  } boundary;
+
+  struct Outer {  // the table may be left out: one group, no outer step
+    int64_t groups = 1;
+    int64_t inner_steps = 0;  // H; 0: no outer step, only with one group
+    double lr = 0.7;
+    double momentum = 0.9;
+    std::string codec = "none";  // required in the file where H > 0
+  } outer;
+
+  struct Net {
+    std::string transport;  // "loopback" (one process) or "ucx" (S*G processes, shaped links)
+    // The rest is used by ucx only, and kept when loopback is set over it.
+    std::string profile;                        // required for ucx
+    std::string emulator = "auto";              // "auto", "netem", "tap"
+    std::string congestion_control = "system";  // "system": the kernel's default; recorded by name
+    double peer_deadline_s = 30;
+    // A link that probes find out of bounds: "stop" before training, or "flag": train, for what
+    // does not hang on time. Either way the record calls the run invalid, with the figures.
+    std::string out_of_bounds = "stop";
+  } net;
+
+  struct Eval {
+    int64_t rows;  // of the held-out part, from its start; evaluated codec on and off
+  } eval;
+
+  struct Checkpoint {
+    int64_t every_steps = 0;  // 0: off
+  } checkpoint;
+
+  struct Limits {
+    int64_t threads = 1;  // per worker process
+  } limits;
+};
+
+// Who knows the names that stand in a spec. Each returns OK, or an error whose message lists the
+// known names. Filled from the catalogues by CatalogNames() (known_names.h); tests pass their own.
+struct SpecNames {
+  std::function<absl::Status(std::string_view)> codec;
+  std::function<absl::Status(std::string_view)> profile;
+};
+
+// Tokens of one inner step over all groups: B * T * G.
+int64_t TokensPerStep(const RunSpec& spec);
+// Inner steps of the run: `steps`, or `tokens` rounded to whole steps, at least 1.
+int64_t Steps(const RunSpec& spec);
+// Tokens really trained on: Steps * TokensPerStep. The D of an arm.
+int64_t TrainTokens(const RunSpec& spec);
+
+// Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
+// 'boundary.forwrad'; known: backward, forward, nmse_every") for a missing key, a wrong type, an
+// unknown key, an unknown name and everything that cannot be run (S does not divide blocks, ...).
+absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);
+
+// ReadTomlFile + each `--set` + ReadRunSpec. A campaign file is refused, naming `measure`.
+absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,
+                                    const SpecNames& names);
+
+// The resolved spec: every key with its value, defaults included. ReadRunSpec reads it back to an
+// equal value.
+std::string ToToml(const RunSpec& spec);
+
+}  // namespace longhaul

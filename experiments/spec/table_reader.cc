@@ -1,0 +1,136 @@
+#include "experiments/spec/table_reader.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace longhaul {
+
+TableReader::TableReader(const TomlValue& root, std::string path)
+    : TableReader(path.empty() ? &root : Find(root, path), path, root.where) {}
+
+TableReader TableReader::Of(const TomlValue& table, std::string label) {
+  return TableReader(&table, std::move(label), table.where);
+}
+
+TableReader::TableReader(const TomlValue* found, std::string path, std::string where)
+    : path_(std::move(path)), where_(std::move(where)) {
+  if (found == nullptr) return;
+  where_ = found->where;
+  table_ = std::get_if<TomlValue::Table>(&found->value);
+  if (table_ == nullptr) {
+    error_ = absl::InvalidArgumentError(
+        fmt::format("{}: '{}' is {}, want a table", where_, path_, KindName(*found)));
+  }
+}
+
+bool TableReader::Has(const std::string& key) const {
+  return table_ != nullptr && table_->contains(key);
+}
+
+std::string TableReader::Where(const std::string& key) const {
+  return Has(key) ? table_->at(key).where : where_;
+}
+
+void TableReader::Fail(const std::string& key, std::string_view message) {
+  if (!error_.ok()) return;
+  const std::string_view gap = message.starts_with(':') ? "" : " ";
+  error_ =
+      absl::InvalidArgumentError(fmt::format("{}: '{}'{}{}", Where(key), Full(key), gap, message));
+}
+
+void TableReader::WrongType(const std::string& key, const TomlValue& value, std::string_view want) {
+  Fail(key, fmt::format("is {}, want {}", KindName(value), want));
+}
+
+void TableReader::OneOf(const std::string& key, const std::string& value,
+                        const std::vector<std::string_view>& known) {
+  for (const std::string_view name : known) {
+    if (value == name) return;
+  }
+  Fail(key, fmt::format("is '{}'; known: {}", value, fmt::join(known, ", ")));
+}
+
+const TomlValue* TableReader::Lookup(const std::string& key, bool required) {
+  known_.insert(key);
+  if (Has(key)) return &table_->at(key);
+  if (required) Fail(key, "is missing");
+  return nullptr;
+}
+
+bool TableReader::Read(const std::string& key, int64_t* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const int64_t* read = std::get_if<int64_t>(&value->value);
+  if (read == nullptr) return WrongType(key, *value, "an integer"), false;
+  *field = *read;
+  return true;
+}
+
+bool TableReader::Read(const std::string& key, double* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  if (const int64_t* whole = std::get_if<int64_t>(&value->value)) {
+    *field = static_cast<double>(*whole);
+    return true;
+  }
+  const double* read = std::get_if<double>(&value->value);
+  if (read == nullptr) return WrongType(key, *value, "a number"), false;
+  *field = *read;
+  return true;
+}
+
+bool TableReader::Read(const std::string& key, std::string* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const std::string* read = std::get_if<std::string>(&value->value);
+  if (read == nullptr) return WrongType(key, *value, "a string"), false;
+  *field = *read;
+  return true;
+}
+
+bool TableReader::Read(const std::string& key, std::vector<int64_t>* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const TomlValue::Array* items = std::get_if<TomlValue::Array>(&value->value);
+  if (items == nullptr) return WrongType(key, *value, "an array of integers"), false;
+  field->clear();
+  for (const TomlValue& item : *items) {
+    const int64_t* read = std::get_if<int64_t>(&item.value);
+    if (read == nullptr) return WrongType(key, item, "an array of integers"), false;
+    field->push_back(*read);
+  }
+  return true;
+}
+
+bool TableReader::Read(const std::string& key, std::vector<double>* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const TomlValue::Array* items = std::get_if<TomlValue::Array>(&value->value);
+  if (items == nullptr) return WrongType(key, *value, "an array of numbers"), false;
+  field->clear();
+  for (const TomlValue& item : *items) {
+    if (const int64_t* whole = std::get_if<int64_t>(&item.value)) {
+      field->push_back(static_cast<double>(*whole));
+    } else if (const double* read = std::get_if<double>(&item.value)) {
+      field->push_back(*read);
+    } else {
+      return WrongType(key, item, "an array of numbers"), false;
+    }
+  }
+  return true;
+}
+
+absl::Status TableReader::Finish() {
+  if (table_ != nullptr) {
+    for (const auto& [key, value] : *table_) {
+      if (known_.contains(key)) continue;
+      return absl::InvalidArgumentError(fmt::format("{}: unknown key '{}'; known: {}", value.where,
+                                                    Full(key), fmt::join(known_, ", ")));
+    }
+  }
+  return error_;
+}
+
+}  // namespace longhaul

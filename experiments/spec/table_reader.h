@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+
+// Reads the keys of one table into fields and remembers which keys it was asked for, so that
+// Finish() can name the unknown ones. The first error wins, but an unknown key beats a missing one:
+// a typo is both. Borrows the tree.
+class TableReader {
+ public:
+  // `path` is "" for the root. A table that is not there reads as empty.
+  TableReader(const TomlValue& root, std::string path);
+  // Reads `table` itself, an element of an array; `label` stands before its keys in messages.
+  static TableReader Of(const TomlValue& table, std::string label);
+
+  bool present() const { return table_ != nullptr; }
+  bool Has(const std::string& key) const;
+  // "demo.toml:12" of the key, of the table where the key is missing, or of the file.
+  std::string Where(const std::string& key) const;
+
+  template <typename T>
+  void Require(const std::string& key, T* field) {
+    Read(key, field, /*required=*/true);
+  }
+  template <typename T>
+  void Allow(const std::string& key, T* field) {
+    Read(key, field, /*required=*/false);
+  }
+  template <typename T>
+  void Allow(const std::string& key, std::optional<T>* field) {
+    T read{};
+    if (Read(key, &read, /*required=*/false)) *field = read;
+  }
+  // A key that someone else reads: only known, not looked at.
+  void Skip(const std::string& key) { known_.insert(key); }
+
+  // Records "where: 'path.key' message" unless an error stands already.
+  void Fail(const std::string& key, std::string_view message);
+  // Fails unless `condition` holds.
+  void Check(bool condition, const std::string& key, std::string_view message) {
+    if (!condition) Fail(key, message);
+  }
+  void OneOf(const std::string& key, const std::string& value,
+             const std::vector<std::string_view>& known);
+
+  absl::Status Finish();
+
+ private:
+  TableReader(const TomlValue* found, std::string path, std::string where);
+  bool Read(const std::string& key, int64_t* field, bool required);
+  bool Read(const std::string& key, double* field, bool required);
+  bool Read(const std::string& key, std::string* field, bool required);
+  bool Read(const std::string& key, std::vector<int64_t>* field, bool required);
+  bool Read(const std::string& key, std::vector<double>* field, bool required);
+  const TomlValue* Lookup(const std::string& key, bool required);
+  void WrongType(const std::string& key, const TomlValue& value, std::string_view want);
+  std::string Full(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+
+  std::string path_;
+  const TomlValue::Table* table_ = nullptr;
+  std::string where_;
+  std::set<std::string> known_;
+  absl::Status error_;
+};
+
+}  // namespace longhaul

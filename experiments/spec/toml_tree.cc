@@ -1,0 +1,211 @@
+#include "experiments/spec/toml_tree.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+// The only unit that includes toml++: header-only, without exceptions, slow to compile.
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+namespace longhaul {
+namespace {
+
+using Table = TomlValue::Table;
+
+absl::StatusOr<TomlValue> Convert(const toml::node& node, std::string_view origin);
+
+absl::StatusOr<TomlValue> ConvertTable(const toml::table& table, std::string_view origin) {
+  Table fields;
+  for (const auto& [key, child] : table) {
+    absl::StatusOr<TomlValue> converted = Convert(child, origin);
+    if (!converted.ok()) return converted.status();
+    fields.emplace(std::string(key.str()), *std::move(converted));
+  }
+  return TomlValue{std::move(fields), {}};
+}
+
+absl::StatusOr<TomlValue> ConvertArray(const toml::array& array, std::string_view origin) {
+  TomlValue::Array items;
+  for (const toml::node& child : array) {
+    absl::StatusOr<TomlValue> converted = Convert(child, origin);
+    if (!converted.ok()) return converted.status();
+    items.push_back(*std::move(converted));
+  }
+  return TomlValue{std::move(items), {}};
+}
+
+absl::StatusOr<TomlValue> Convert(const toml::node& node, std::string_view origin) {
+  const std::string where = fmt::format("{}:{}", origin, node.source().begin.line);
+  absl::StatusOr<TomlValue> out = TomlValue{};
+  if (const toml::table* table = node.as_table()) {
+    out = ConvertTable(*table, origin);
+  } else if (const toml::array* array = node.as_array()) {
+    out = ConvertArray(*array, origin);
+  } else if (node.is_string()) {
+    out->value = **node.as_string();
+  } else if (node.is_integer()) {
+    out->value = **node.as_integer();
+  } else if (node.is_floating_point()) {
+    out->value = **node.as_floating_point();
+  } else if (node.is_boolean()) {
+    out->value = **node.as_boolean();
+  } else {
+    return absl::InvalidArgumentError(where + ": dates and times are not used here; quote it");
+  }
+  if (out.ok()) out->where = where;
+  return out;
+}
+
+// Splits "a.b.c". An empty part makes the whole invalid.
+std::optional<std::vector<std::string>> SplitPath(std::string_view path) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t dot = path.find('.');
+    parts.emplace_back(path.substr(0, dot));
+    if (parts.back().empty()) return std::nullopt;
+    if (dot == std::string_view::npos) return parts;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+std::string_view Trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+}  // namespace
+
+absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin) {
+  const toml::parse_result result = toml::parse(text);
+  if (!result) {
+    const toml::parse_error& error = result.error();
+    return absl::InvalidArgumentError(
+        fmt::format("{}:{}: {}", origin, error.source().begin.line, error.description()));
+  }
+  absl::StatusOr<TomlValue> root = Convert(result.table(), origin);
+  if (root.ok()) root->where = origin;  // the whole file has no line
+  return root;
+}
+
+absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::NotFoundError(fmt::format("read {}: {}", path, std::strerror(errno)));
+  }
+  return ParseToml(text.str(), path);
+}
+
+absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf) {
+  const std::optional<std::vector<std::string>> parts = SplitPath(path);
+  if (!parts) return absl::InvalidArgumentError(fmt::format("'{}' is not a key a.b", path));
+  TomlValue* at = &root;
+  for (const std::string& part : *parts) {
+    Table* table = std::get_if<Table>(&at->value);
+    if (table == nullptr) {
+      return absl::InvalidArgumentError(fmt::format("{}: '{}' goes through {}, which is no table",
+                                                    leaf.where, path, KindName(*at)));
+    }
+    at = &table->try_emplace(part, TomlValue{Table{}, leaf.where}).first->second;
+  }
+  *at = std::move(leaf);
+  return absl::OkStatus();
+}
+
+absl::Status SetByPath(TomlValue& root, std::string_view assignment) {
+  const std::string where = fmt::format("--set {}", assignment);
+  const size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos) {
+    return absl::InvalidArgumentError(where + ": want key.key=value");
+  }
+  const std::string_view path = Trim(assignment.substr(0, equals));
+  const std::string text(Trim(assignment.substr(equals + 1)));
+  TomlValue leaf{text, where};
+  const absl::StatusOr<TomlValue> parsed = ParseToml("v = " + text, where);
+  if (parsed.ok()) {
+    if (const TomlValue* v = Find(*parsed, "v")) leaf.value = v->value;
+  }
+  return SetByPath(root, path, std::move(leaf));
+}
+
+void Merge(TomlValue& base, const TomlValue& over) {
+  Table* into = std::get_if<Table>(&base.value);
+  const Table* from = std::get_if<Table>(&over.value);
+  if (into == nullptr || from == nullptr) {
+    base = over;
+    return;
+  }
+  for (const auto& [key, child] : *from) {
+    const auto found = into->find(key);
+    if (found == into->end()) {
+      into->emplace(key, child);
+    } else {
+      Merge(found->second, child);
+    }
+  }
+}
+
+const TomlValue* Find(const TomlValue& root, std::string_view path) {
+  const std::optional<std::vector<std::string>> parts = SplitPath(path);
+  if (!parts) return nullptr;
+  const TomlValue* at = &root;
+  for (const std::string& part : *parts) {
+    const Table* table = std::get_if<Table>(&at->value);
+    if (table == nullptr) return nullptr;
+    const auto found = table->find(part);
+    if (found == table->end()) return nullptr;
+    at = &found->second;
+  }
+  return at;
+}
+
+void Erase(TomlValue& root, std::string_view path) {
+  const size_t dot = path.rfind('.');
+  const std::string leaf(path.substr(dot == std::string_view::npos ? 0 : dot + 1));
+  const TomlValue* parent = dot == std::string_view::npos ? &root : Find(root, path.substr(0, dot));
+  if (parent == nullptr) return;
+  // `parent` lies inside the non-const `root`.
+  if (Table* table = std::get_if<Table>(&const_cast<TomlValue*>(parent)->value)) {
+    table->erase(leaf);
+  }
+}
+
+std::string_view KindName(const TomlValue& value) {
+  constexpr std::string_view kNames[] = {"a table",    "an array", "a string",
+                                         "an integer", "a float",  "a boolean"};
+  return kNames[value.value.index()];
+}
+
+std::string TomlQuote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string TomlNumber(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".eni") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace longhaul

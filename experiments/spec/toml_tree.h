@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// A parsed TOML value and the place it came from. The only door to toml++: everything else sees
+// these plain values. Copyable; an arm of a campaign is a copy of the base tree with some leaves
+// replaced.
+struct TomlValue {
+  using Table = std::map<std::string, TomlValue>;
+  using Array = std::vector<TomlValue>;
+  std::variant<Table, Array, std::string, int64_t, double, bool> value;
+  std::string where;  // "demo.toml:12", or the override's own text: "--set a.b=c"
+};
+
+// InvalidArgument "demo.toml:3: ..." on a syntax error. Dates and times are refused: no key of ours
+// takes one. `origin` is what stands before the line number in messages.
+absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin);
+
+// ParseToml of a file. NotFound with the path and the reason.
+absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path);
+
+// "a.b=c": sets the leaf a.b of `root`, making tables on the way. c is read as TOML; what is not
+// TOML is a string, so codec=int4-b64-h64 needs no quotes. InvalidArgument: no '=', empty key, or a
+// path through something that is no table.
+absl::Status SetByPath(TomlValue& root, std::string_view assignment);
+absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf);
+
+// Lays `over` on `base`: tables are merged, all else is replaced.
+void Merge(TomlValue& base, const TomlValue& over);
+
+// The value at "a.b", or nullptr.
+const TomlValue* Find(const TomlValue& root, std::string_view path);
+
+// Removes the leaf at "a.b" if it is there.
+void Erase(TomlValue& root, std::string_view path);
+
+// "a table", "a string", "an integer", ...: for messages.
+std::string_view KindName(const TomlValue& value);
+
+// A quoted TOML string; a float in the shortest form that reads back to the same bits.
+std::string TomlQuote(std::string_view text);
+std::string TomlNumber(double value);
+
+}  // namespace longhaul

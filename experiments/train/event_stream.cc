@@ -1,0 +1,78 @@
+#include "experiments/train/event_stream.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace longhaul {
+
+void FdEventSink::Emit(const nlohmann::json& event) {
+  if (!status_.ok()) return;
+  std::string line = event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  line += '\n';
+  if (line.size() > PIPE_BUF) {
+    status_ = absl::InternalError(absl::StrCat("event of ", line.size(), " bytes, limit ", PIPE_BUF,
+                                               ": ", line.substr(0, 80), "..."));
+    return;
+  }
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t n = write(fd_, line.data() + written, line.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      status_ = absl::UnavailableError(
+          absl::StrCat("write an event to descriptor ", fd_, ": ", strerror(errno)));
+      return;
+    }
+    written += n;
+  }
+}
+
+void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failure) {
+  if (failed_) return;
+  failed_ = true;
+  Emit({{"event", "failed"},
+        {"rank", rank},
+        {"step", step},
+        {"diverged", absl::IsOutOfRange(failure)},
+        {"invalid", absl::IsAborted(failure)},
+        {"message", std::string(failure.message()).substr(0, 2000)}});
+}
+
+absl::StatusOr<bool> EventReader::Fill() {
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd_, buffer, sizeof buffer);
+    if (n > 0) {
+      pending_.append(buffer, n);
+      return true;
+    }
+    if (n == 0) return false;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
+    return absl::UnavailableError(absl::StrCat("read events: ", strerror(errno)));
+  }
+}
+
+bool EventReader::NextLine(std::string* line) {
+  const size_t end = pending_.find('\n');
+  if (end == std::string::npos) return false;
+  *line = pending_.substr(0, end);
+  pending_.erase(0, end + 1);
+  return true;
+}
+
+absl::StatusOr<nlohmann::json> EventReader::Parse(const std::string& line) {
+  nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!event.is_object() || !event.contains("event")) {
+    return absl::DataLossError(absl::StrCat("not an event: '", line.substr(0, 120), "'"));
+  }
+  return event;
+}
+
+}  // namespace longhaul

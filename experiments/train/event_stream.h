@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// What a run tells about itself while it runs: one JSON object a line, key "event" first. Workers
+// in the lab, and the processes of a campaign, share one pipe whose other end is the command, the
+// only writer of the record. A line stays below PIPE_BUF (4096 bytes), so that lines of many
+// writers never mix; a longer one is an error here, not a torn line there.
+//
+//   started     rank, group, stage, pid, node, torch, threads
+//   fact        key, value                              (one row of the run's facts)
+//   link        phase, from, to, nominal and probed RTT, rate, ...
+//   step        rank, group, stage, step, loss?, tokens, *_s durations, parameter_hash, ...
+//   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, ...
+//   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
+//   evaluation  codec ("on", "off"), loss, tokens, se
+//   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
+//   exited      rank, status | signal                   (a worker process ended)
+//   finished    rank                                    (this rank did all it should)
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void Emit(const nlohmann::json& event) = 0;
+};
+
+// Writes lines to a descriptor it does not own. A broken pipe is kept and told by status():
+// a worker whose command is gone stops at its next step.
+class FdEventSink : public EventSink {
+ public:
+  explicit FdEventSink(int fd) : fd_(fd) {}
+  void Emit(const nlohmann::json& event) override;
+  // Emits "failed" for the first failure of this process and nothing for those it drags along.
+  // `rank` -1: not a rank's failure; `step`: finished steps. OutOfRange: diverged; Aborted:
+  // invalid, the links were out of bounds.
+  void EmitFailure(int rank, int64_t step, const absl::Status& failure);
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const int fd_;
+  bool failed_ = false;
+  absl::Status status_;
+};
+
+// Cuts what arrives on a descriptor into lines and parses them.
+class EventReader {
+ public:
+  explicit EventReader(int fd) : fd_(fd) {}
+  enum class More { kYes, kEnd };
+  // Reads what is there (blocks when nothing is, unless the descriptor is non-blocking) and calls
+  // `handle` per event. DataLoss: a line that is not an event, quoted.
+  template <typename Handle>
+  absl::StatusOr<More> Read(Handle handle) {
+    absl::StatusOr<bool> open = Fill();
+    if (!open.ok()) return open.status();
+    std::string line;
+    while (NextLine(&line)) {
+      absl::StatusOr<nlohmann::json> event = Parse(line);
+      if (!event.ok()) return event.status();
+      handle(*event);
+    }
+    return *open ? More::kYes : More::kEnd;
+  }
+  int fd() const { return fd_; }
+
+ private:
+  absl::StatusOr<bool> Fill();
+  bool NextLine(std::string* line);
+  static absl::StatusOr<nlohmann::json> Parse(const std::string& line);
+
+  const int fd_;
+  std::string pending_;
+};
+
+}  // namespace longhaul

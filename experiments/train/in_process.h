@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/event_stream.h"
+
+namespace longhaul {
+
+// The whole run, S x G ranks, in the calling thread over the loopback transport: same frames,
+// codecs and arithmetic as over shaped links, so the same losses to the last bit, and no network.
+// Everything is emitted to `sink`. Errors as RunLoop.
+absl::Status RunInProcess(const RunSpec& spec, const std::string& checkpoint_directory,
+                          FdEventSink& sink);
+
+}  // namespace longhaul

@@ -1,0 +1,186 @@
+#include "experiments/train/run_loop.h"
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "experiments/train/phase_gate.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
+
+// Frames cross as int64 in the record and as text here: 2^53 is not enough for a hash.
+std::string Hex(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+
+struct CodecTime {
+  absl::Duration encode, decode;
+};
+
+CodecTime CodecTimeOf(const LocalTelemetry& rank) {
+  CodecTime total;
+  for (const CrossingCounters& c : rank.boundary->group().counters()) {
+    total.encode += c.encode;
+    total.decode += c.decode;
+  }
+  return total;
+}
+
+void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
+               std::vector<CodecTime>& before, EventSink& sink) {
+  for (const StepReport& r : reports) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
+      const CodecTime now = CodecTimeOf(ranks[i]);
+      json event = {{"event", "step"},
+                    {"rank", ranks[i].rank},
+                    {"group", r.group},
+                    {"stage", r.stage},
+                    {"step", r.step},
+                    {"tokens", r.tokens},
+                    {"wall_s", Seconds(r.wall)},
+                    {"forward_s", Seconds(r.forward)},
+                    {"backward_s", Seconds(r.backward)},
+                    {"optimizer_s", Seconds(r.optimizer)},
+                    {"wait_s", Seconds(r.wait)},
+                    {"outer_s", Seconds(r.outer)},
+                    {"encode_s", Seconds(now.encode - before[i].encode)},
+                    {"decode_s", Seconds(now.decode - before[i].decode)},
+                    {"outer_synced", r.outer_synced},
+                    {"outer_bytes", r.outer_bytes_sent},
+                    {"parameter_hash", Hex(r.parameter_hash)}};
+      // JSON has no NaN: a loss that is not a number travels as null and is recorded as diverged.
+      if (r.loss) event["loss"] = std::isfinite(*r.loss) ? json(*r.loss) : json(nullptr);
+      sink.Emit(event);
+      before[i] = now;
+    }
+  }
+}
+
+void EmitCrossings(const LocalTelemetry& rank, EventSink& sink) {
+  const auto emit = [&](const char* group, const CrossingCounters& c) {
+    sink.Emit({{"event", "crossing"},
+               {"group_kind", group},
+               {"rank", rank.rank},
+               {"group", rank.group},
+               {"stage", rank.stage},
+               {"peer", c.peer},
+               {"sent", c.sent},
+               {"codec", c.codec},
+               {"tensors", c.tensors},
+               {"elements", c.elements},
+               {"payload_bytes", c.payload_bytes},
+               {"message_bytes", c.message_bytes},
+               {"encode_s", Seconds(c.encode)},
+               {"decode_s", Seconds(c.decode)},
+               {"nmse_samples", c.nmse_samples},
+               {"nmse_mean", c.nmse_samples ? c.nmse_sum / c.nmse_samples : 0.0},
+               {"nmse_max", c.nmse_max},
+               {"payload_hash", Hex(c.payload_hash)}});
+  };
+  for (const CrossingCounters& c : rank.boundary->group().counters()) emit("boundary", c);
+  if (!rank.outer) return;
+  for (const CrossingCounters& c : rank.outer->group().counters()) emit("outer", c);
+}
+
+void EmitKernelCounters(const std::string& interface, const char* phase,
+                        const std::vector<LocalTelemetry>& ranks, EventSink& sink) {
+  if (interface.empty()) return;
+  const std::string folder = "/sys/class/net/" + interface + "/statistics/";
+  int64_t tx = 0, rx = 0;
+  std::ifstream(folder + "tx_bytes") >> tx;
+  std::ifstream(folder + "rx_bytes") >> rx;
+  sink.Emit({{"event", "kernel"},
+             {"rank", ranks.front().rank},
+             {"phase", phase},
+             {"tx_bytes", tx},
+             {"rx_bytes", rx}});
+}
+
+absl::Status EvaluateBoth(Trainer& trainer, int64_t rows, int rank, EventSink& sink) {
+  for (const BoundaryCodec codec : {BoundaryCodec::kOff, BoundaryCodec::kOn}) {
+    absl::StatusOr<std::optional<Evaluation>> e = trainer.Evaluate(codec, rows);
+    if (!e.ok()) return e.status();
+    if (!e->has_value()) continue;
+    sink.Emit({{"event", "evaluation"},
+               {"rank", rank},
+               {"step", trainer.step()},
+               {"codec", codec == BoundaryCodec::kOn ? "on" : "off"},
+               {"loss", (*e)->loss},
+               {"tokens", (*e)->tokens},
+               {"se", (*e)->block_se}});
+  }
+  return absl::OkStatus();
+}
+
+bool Diverged(const std::vector<StepReport>& reports) {
+  for (const StepReport& r : reports) {
+    if (r.loss && !std::isfinite(*r.loss)) return true;
+  }
+  return false;
+}
+
+absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
+                   const RunLoopOptions& options, FdEventSink& sink) {
+  std::vector<CodecTime> codec_time;
+  for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
+  while (trainer.step() < options.steps) {
+    absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
+    // A lossy boundary codec refuses NaN and Inf before the loss can show them.
+    if (absl::IsOutOfRange(reports.status())) {
+      return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer.step() + 1, ": ",
+                                                std::string(reports.status().message())));
+    }
+    if (!reports.ok()) return reports.status();
+    EmitSteps(*reports, ranks, codec_time, sink);
+    if (!sink.status().ok()) return sink.status();
+    if (Diverged(*reports)) {
+      return absl::OutOfRangeError(
+          absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
+    }
+    const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
+    if (due && trainer.step() < options.steps) {
+      if (absl::Status s = trainer.SaveCheckpoint(options.checkpoint_directory); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
+                     const RunLoopOptions& options, FdEventSink& sink) {
+  const int rank = ranks.front().rank;
+  absl::Status status;
+  if (!options.checkpoint_directory.empty()) {
+    status = trainer.LoadCheckpoint(options.checkpoint_directory);
+    if (absl::IsNotFound(status)) status = absl::OkStatus();  // nothing to resume from
+    if (status.ok() && trainer.step() > 0) {
+      sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
+    }
+  }
+  PassPhase(options.phase_fd, "ready");
+  EmitKernelCounters(options.interface, "ready", ranks, sink);
+  if (status.ok()) status = Train(trainer, ranks, options, sink);
+  EmitKernelCounters(options.interface, "trained", ranks, sink);
+  for (const LocalTelemetry& r : ranks) EmitCrossings(r, sink);
+  PassPhase(options.phase_fd, "trained");
+  if (status.ok() && options.eval_rows > 0) {
+    status = EvaluateBoth(trainer, options.eval_rows, rank, sink);
+  }
+  if (!status.ok()) {
+    sink.EmitFailure(rank, trainer.step(), status);
+    return status;
+  }
+  sink.Emit({{"event", "finished"}, {"rank", rank}});
+  return sink.status();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "experiments/train/event_stream.h"
+#include "plugin/backend/process_group.h"
+#include "pp_group/trainer.h"
+
+namespace longhaul {
+
+// One local rank as the record sees it: its place, and the groups whose counters are reported.
+struct LocalTelemetry {
+  int rank;
+  int group;
+  int stage;
+  c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
+};
+
+struct RunLoopOptions {
+  int64_t steps;                     // of the whole run
+  int64_t eval_rows;                 // 0: no evaluation
+  std::string checkpoint_directory;  // empty: none
+  int64_t checkpoint_every;          // steps; 0: only what is there is resumed
+  std::string interface;             // whose kernel counters are reported; empty: none
+  int phase_fd = -1;                 // phase_gate.h
+};
+
+// Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to
+// the last step, evaluates with the codec on and off, and emits everything as events. The same loop
+// runs all ranks of an in-process run and the one rank of a worker. Returns the trainer's error; it
+// has been emitted as "failed" by then, with the step. A NaN loss ends the run with OutOfRange
+// ("diverged ...") after its step was emitted.
+absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
+                     const RunLoopOptions& options, FdEventSink& sink);
+
+}  // namespace longhaul

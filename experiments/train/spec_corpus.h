@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "experiments/spec/spec.h"
+#include "pp_group/corpus.h"
+
+namespace longhaul {
+
+// The corpus of the spec; "headers" is the text of the LibTorch headers this binary was built with.
+absl::StatusOr<std::shared_ptr<const Corpus>> OpenCorpus(const RunSpec& spec);
+
+}  // namespace longhaul

@@ -1,0 +1,94 @@
+#include "experiments/train/train_setup.h"
+
+#include <torch/version.h>
+
+#include <cmath>
+
+#include <ATen/Parallel.h>
+
+#include "absl/strings/str_cat.h"
+#include "compressors/isa.h"
+#include "compressors/noise.h"
+
+namespace longhaul {
+
+TrainSpec ToTrainSpec(const RunSpec& spec) {
+  const RunSpec::Train& t = spec.train;
+  return {.model = {.blocks = spec.model.blocks,
+                    .width = spec.model.width,
+                    .heads = spec.model.heads,
+                    .context = spec.model.context,
+                    .vocab = spec.model.vocab},
+          .stages = static_cast<int>(spec.schedule.stages),
+          .groups = static_cast<int>(spec.outer.groups),
+          .schedule = spec.schedule.kind,
+          .microbatches = t.microbatches,
+          .batch_rows = t.batch_rows,
+          .steps = Steps(spec),
+          .inner = {.lr = t.lr,
+                    .min_lr_fraction = t.min_lr_fraction,
+                    .warmup_steps = t.warmup_steps,
+                    .beta1 = t.beta1,
+                    .beta2 = t.beta2,
+                    .eps = t.eps,
+                    .weight_decay = t.weight_decay,
+                    .clip_norm = t.clip_norm},
+          .outer = {.inner_steps = spec.outer.inner_steps,
+                    .lr = spec.outer.lr,
+                    .momentum = spec.outer.momentum,
+                    .codec = spec.outer.codec},
+          .seed = static_cast<uint64_t>(spec.seed)};
+}
+
+RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
+  return {.steps = Steps(spec),
+          .eval_rows = spec.eval.rows,
+          .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
+          .checkpoint_every = spec.checkpoint.every_steps,
+          .interface = ""};
+}
+
+c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,
+                                                                 GroupKind kind, int index,
+                                                                 std::shared_ptr<Node> node) {
+  auto options = c10::make_intrusive<ProcessGroupLonghaul::Options>();
+  const char* names[] = {"boundary", "plain", "outer"};
+  options->group_name = absl::StrCat(names[static_cast<int>(kind)], "/", index);
+  options->node = std::move(node);
+  options->seed = FoldSeed({static_cast<uint64_t>(spec.seed), static_cast<uint64_t>(kind),
+                            static_cast<uint64_t>(index)});
+  // A dead peer is found by its silence; this only bounds an operation nobody answers.
+  options->timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(spec.net.peer_deadline_s * 1000) + 600'000);
+  if (kind == GroupKind::kBoundary) {
+    options->codecs.forward = spec.boundary.forward;
+    options->codecs.backward = spec.boundary.backward;
+    options->nmse_every = static_cast<int>(spec.boundary.nmse_every);
+  }
+  return options;
+}
+
+void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
+  const auto fact = [&](const char* key, const nlohmann::json& value) {
+    sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
+  };
+  fact("torch", TORCH_VERSION);
+  fact("threads", at::get_num_threads());
+  fact("cpu_path_torch", at::get_cpu_capability());
+  fact("cpu_path_codecs", std::string(IsaName(BestIsa())));
+  fact("data_source", spec.data.source);
+  fact("train_tokens_available", corpus.train_tokens());
+  fact("held_out_tokens_available", corpus.held_out_tokens());
+  fact("data_hash", corpus.train_hash());
+  fact("eval_hash", corpus.held_out_hash());
+}
+
+LocalRank ToLocalRank(const LocalTelemetry& rank) {
+  return {.group = rank.group,
+          .stage = rank.stage,
+          .boundary = rank.boundary,
+          .plain = rank.plain,
+          .outer = rank.outer};
+}
+
+}  // namespace longhaul

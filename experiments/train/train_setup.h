@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/run_loop.h"
+#include "pp_group/corpus.h"
+#include "pp_group/trainer.h"
+
+namespace longhaul {
+
+// From a run's spec to what pp_group and plugin take. Shared by the in-process run and the worker,
+// so that the two cannot differ.
+TrainSpec ToTrainSpec(const RunSpec& spec);
+
+RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory);
+
+enum class GroupKind { kBoundary, kPlain, kOuter };
+
+// Options of one process group of group g (boundary, plain) or stage s (outer); the name tells them
+// apart on the wire, and only the boundary group's policy opts in to a codec.
+c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,
+                                                                 GroupKind kind, int index,
+                                                                 std::shared_ptr<Node> node);
+
+// Facts every run records, whatever its transport: torch, threads, CPU path of the codecs, hashes.
+void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink);
+
+LocalRank ToLocalRank(const LocalTelemetry& rank);
+
+}  // namespace longhaul

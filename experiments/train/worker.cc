@@ -1,0 +1,154 @@
+#include "experiments/train/worker.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "experiments/train/spec_corpus.h"
+#include "experiments/train/train_setup.h"
+
+namespace longhaul {
+namespace {
+
+absl::StatusOr<std::string> Variable(const char* name) {
+  const char* value = getenv(name);
+  if (value != nullptr && *value != '\0') return std::string(value);
+  return absl::FailedPreconditionError(
+      absl::StrCat("the environment has no ", name,
+                   ": start workers with 'longhaul run', torchrun or another launcher that sets "
+                   "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"));
+}
+
+absl::StatusOr<int> IntVariable(const char* name) {
+  absl::StatusOr<std::string> text = Variable(name);
+  if (!text.ok()) return text.status();
+  int value = 0;
+  if (absl::SimpleAtoi(*text, &value) && value >= 0) return value;
+  return absl::FailedPreconditionError(absl::StrCat(name, " is '", *text, "': want a number >= 0"));
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Rank 0 serves the store; it must outlive the others' rendezvous, so it lives as long as the run.
+struct Joined {
+  c10::intrusive_ptr<c10d::Store> store;
+  LocalTelemetry rank;
+};
+
+absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
+                               std::shared_ptr<Node> node) {
+  const int stages = static_cast<int>(spec.schedule.stages);
+  const int groups = static_cast<int>(spec.outer.groups);
+  LocalTelemetry rank{
+      .rank = place.rank, .group = place.rank / stages, .stage = place.rank % stages};
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  try {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(place.master_port);
+    options.isServer = place.rank == 0 && getenv("TORCHELASTIC_USE_AGENT_STORE") == nullptr;
+    options.numWorkers = place.world_size;
+    options.timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(spec.net.peer_deadline_s * 1000) + 60'000);
+    store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
+    const auto join = [&](GroupKind kind, int index, int group_rank, int size) {
+      auto group_options = ToGroupOptions(spec, kind, index, node);
+      auto prefixed = c10::make_intrusive<c10d::PrefixStore>(group_options->group_name, store);
+      return c10::make_intrusive<ProcessGroupLonghaul>(prefixed, group_rank, size, group_options);
+    };
+    rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
+    rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
+    if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
+  } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
+    return absl::UnavailableError(
+        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
+                     ":", place.master_port, ": ", FirstLine(e.what_without_backtrace())));
+  } catch (const std::exception& e) {
+    return absl::UnavailableError(
+        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
+                     ":", place.master_port, ": ", e.what()));
+  }
+  return Joined{std::move(store), std::move(rank)};
+}
+
+// What TCP in this node really uses, as the kernel names it.
+void EmitTcpFacts(EventSink& sink) {
+  for (const char* name :
+       {"tcp_congestion_control", "tcp_slow_start_after_idle", "tcp_rmem", "tcp_wmem"}) {
+    std::string value;
+    std::getline(std::ifstream(absl::StrCat("/proc/sys/net/ipv4/", name)), value);
+    const bool control = std::string(name) == "tcp_congestion_control";
+    sink.Emit(
+        {{"event", "fact"}, {"key", control ? "congestion_control" : name}, {"value", value}});
+  }
+}
+
+absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
+                 const std::string& checkpoint_directory, FdEventSink& sink) {
+  const int64_t ranks = spec.schedule.stages * spec.outer.groups;
+  if (place.world_size != ranks || place.rank >= place.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.schedule.stages,
+        " stages x ", spec.outer.groups, " groups need WORLD_SIZE=", ranks));
+  }
+  at::set_num_threads(static_cast<int>(spec.limits.threads));
+  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
+  if (!corpus.ok()) return corpus.status();
+  absl::StatusOr<std::shared_ptr<Node>> node =
+      Node::Create({.transport = TransportKind::kUcx,
+                    .interface = place.interface,
+                    .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
+  if (!node.ok()) return node.status();
+  absl::StatusOr<Joined> joined = Connect(spec, place, *node);
+  if (!joined.ok()) return joined.status();
+  const LocalTelemetry& rank = joined->rank;
+  if (place.rank == 0) {
+    EmitRunFacts(spec, **corpus, sink);
+    EmitTcpFacts(sink);
+  }
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
+      ToTrainSpec(spec), {ToLocalRank(rank)}, *corpus, [] { return MonotonicClock().Now(); });
+  if (!trainer.ok()) return trainer.status();
+  sink.Emit({{"event", "started"},
+             {"rank", place.rank},
+             {"group", rank.group},
+             {"stage", rank.stage},
+             {"pid", getpid()},
+             {"node", (*node)->description()}});
+  RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  options.interface = place.interface;
+  options.phase_fd = place.phase_fd;
+  return RunLoop(**trainer, {rank}, options, sink);
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerPlace> PlaceFromEnvironment() {
+  WorkerPlace place;
+  for (auto [name, field] : {std::pair{"RANK", &place.rank},
+                             {"WORLD_SIZE", &place.world_size},
+                             {"MASTER_PORT", &place.master_port}}) {
+    absl::StatusOr<int> value = IntVariable(name);
+    if (!value.ok()) return value.status();
+    *field = *value;
+  }
+  absl::StatusOr<std::string> address = Variable("MASTER_ADDR");
+  if (!address.ok()) return address.status();
+  place.master_address = *address;
+  return place;
+}
+
+absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,
+                       const std::string& checkpoint_directory, FdEventSink& sink) {
+  const absl::Status status = Run(spec, place, checkpoint_directory, sink);
+  if (!status.ok()) sink.EmitFailure(place.rank, 0, status);
+  return status;
+}
+
+}  // namespace longhaul

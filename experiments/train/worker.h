@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/event_stream.h"
+
+namespace longhaul {
+
+// Where one worker process stands. From the standard torch environment (RANK, WORLD_SIZE,
+// MASTER_ADDR, MASTER_PORT), so torchrun or Slurm can start workers on a cluster too.
+struct WorkerPlace {
+  int rank;
+  int world_size;  // must be S x G
+  std::string master_address;
+  int master_port;
+  std::string interface;  // not from the environment; "net0" in the lab; empty: the only one
+  int phase_fd = -1;      // phase_gate.h; -1: no lab
+};
+
+// FailedPrecondition naming the variable that is missing or not a number.
+absl::StatusOr<WorkerPlace> PlaceFromEnvironment();
+
+// Runs one rank over ucx to the end of the run. Errors are emitted as "failed" and returned.
+absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,
+                       const std::string& checkpoint_directory, FdEventSink& sink);
+
+}  // namespace longhaul

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "netem/addressing.h"
+
+namespace longhaul {
+
+// A frame as a TAP device with IFF_VNET_HDR gives and takes it:
+//   0   virtio_net_hdr (10 bytes): flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
+//   10  Ethernet header: destination MAC, source MAC, type
+//   24  IPv4 header, and so on
+inline constexpr size_t kVnetHeaderBytes = 10;
+inline constexpr size_t kEthernetHeaderBytes = 14;
+// Enough of a frame to hold every header that ParseFrame reads.
+inline constexpr size_t kParsedBytes = kVnetHeaderBytes + kEthernetHeaderBytes + 60 + 60;
+
+struct FrameFacts {
+  uint32_t source;       // IPv4, host byte order
+  uint32_t destination;  // IPv4, host byte order
+  int64_t wire_bytes;    // what it costs on a wire: each segment with its own headers
+  int64_t segments;      // frames of the MTU it stands for; 1 when it is not a TSO frame
+};
+
+// `head`: the first bytes of a frame of `frame_bytes` in all (vnet header included), at least
+// min(frame_bytes, kParsedBytes) of them. nullopt: not a whole IPv4 frame, or a TSO frame that is
+// not TCP over IPv4 or does not add up.
+std::optional<FrameFacts> ParseFrame(std::span<const std::byte> head, size_t frame_bytes);
+
+// `head` holds at least the vnet and the Ethernet header.
+void RewriteMacs(std::span<std::byte> head, const Mac& destination, const Mac& source);
+
+}  // namespace longhaul

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "netem/emulator.h"
+
+namespace longhaul {
+
+// The one interface of every node.
+inline constexpr char kNodeDevice[] = "net0";
+
+// Settings a namespace gets whatever its role; call inside it. IPv6 off (duplicate-address
+// detection leaves addresses tentative for a second or two), reverse-path filter off, `lo` up.
+absl::Status PrepareNamespace();
+
+// A node's own settings, inside its namespace and before any traffic: address, default route,
+// pinned neighbour, TCP buffers wide enough for rate x RTT, no metrics kept between connections,
+// and what `options` chooses. `gateway_mac` is that of the next hop.
+absl::Status PrepareNode(int node, const std::string& gateway_mac, const EmulatorOptions& options);
+
+// tso, gso and gro off on a device of the calling thread's namespace, so that the next hop sees
+// frames of the MTU.
+absl::Status OffloadsOff(const std::string& device);
+
+}  // namespace longhaul

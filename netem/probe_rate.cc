@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "netem/addressing.h"
+#include "netem/netns.h"
+#include "netem/probe.h"
+#include "netem/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kChunkBytes = 128 * 1024;
+constexpr size_t kTakeBytes = 1 << 20;
+constexpr absl::Duration kPollSlice = absl::Milliseconds(50);
+constexpr absl::Duration kConnectDeadline = absl::Seconds(5);
+constexpr int kUdpIpHeaderBytes = 28;
+
+absl::Time MonotonicNow() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return absl::TimeFromTimespec(t);
+}
+
+// False on timeout.
+bool WaitFor(const Fd& fd, short what, absl::Duration timeout) {
+  pollfd ready{fd.get(), what, 0};
+  const timespec limit = absl::ToTimespec(std::max(timeout, absl::ZeroDuration()));
+  return ppoll(&ready, 1, &limit, nullptr) > 0;
+}
+
+sockaddr_in AddressOf(int node) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(NodeAddressValue(node));
+  return address;
+}
+
+// A socket in `node`'s namespace bound to a free port; `address` gets it.
+absl::StatusOr<Fd> BoundSocket(const Emulator& emulator, int node, int type, sockaddr_in& address) {
+  auto fd = OpenSocketIn(emulator.node_netns_fd(node), AF_INET, type | SOCK_NONBLOCK, 0);
+  if (!fd.ok()) return fd;
+  address = AddressOf(node);
+  socklen_t size = sizeof address;
+  if (bind(fd->get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return ErrnoStatus(fmt::format("probe: bind to {}", NodeAddress(node)), errno);
+  }
+  return fd;
+}
+
+absl::Status SetCongestionControl(const Fd& fd, std::string_view name) {
+  if (name.empty() ||
+      setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), name.size()) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("probe: choose congestion control '{}': {}", name, strerror(errno)));
+}
+
+struct Connection {
+  Fd sender, receiver;
+};
+
+absl::StatusOr<Connection> Connect(const Emulator& emulator, int from, int to,
+                                   std::string_view congestion_control) {
+  sockaddr_in address;
+  auto listener = BoundSocket(emulator, to, SOCK_STREAM, address);
+  if (!listener.ok()) return listener.status();
+  if (listen(listener->get(), 1) != 0) return ErrnoStatus("probe: listen", errno);
+  sockaddr_in own;
+  auto sender = BoundSocket(emulator, from, SOCK_STREAM, own);
+  if (!sender.ok()) return sender.status();
+  if (auto s = SetCongestionControl(*sender, congestion_control); !s.ok()) return s;
+  // A probe that ends must not leave a drain of its queue behind: reset instead of close.
+  const linger reset{1, 0};
+  setsockopt(sender->get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  const int started = connect(sender->get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  if (started != 0 && errno != EINPROGRESS) return ErrnoStatus("probe: connect", errno);
+  Connection connection{*std::move(sender), Fd()};
+  if (WaitFor(*listener, POLLIN, kConnectDeadline)) {
+    connection.receiver =
+        Fd(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  }
+  if (!connection.receiver.ok()) {
+    return absl::DeadlineExceededError(
+        fmt::format("probe: connect {} to {}: no answer in {}", NodeAddress(from), NodeAddress(to),
+                    std::string(absl::FormatDuration(kConnectDeadline))));
+  }
+  return connection;
+}
+
+void SendUntil(const Fd& sender, const std::atomic<bool>& stop) {
+  const std::vector<char> chunk(kChunkBytes, 'x');
+  while (!stop) {
+    if (WaitFor(sender, POLLOUT, kPollSlice)) {
+      if (send(sender.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL) < 0 && errno != EAGAIN) {
+        return;
+      }
+    }
+  }
+}
+
+// Sends full datagrams at `rate` (Ethernet level), a millisecond's worth at a time.
+void SendDatagramsUntil(const Fd& sender, const sockaddr_in& to, BitsPerSecond rate, int mtu,
+                        const std::atomic<bool>& stop) {
+  const std::vector<char> payload(static_cast<size_t>(mtu - kUdpIpHeaderBytes), 'x');
+  const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
+  const absl::Time start = MonotonicNow();
+  double sent = 0;
+  while (!stop) {
+    const double owed = absl::ToDoubleSeconds(MonotonicNow() - start) / frame_s;
+    for (; sent < owed; ++sent) {
+      if (sendto(sender.get(), payload.data(), payload.size(), MSG_DONTWAIT,
+                 reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0) {
+        sent = owed;  // what does not fit now is not owed any more
+      }
+    }
+    absl::SleepFor(std::max(absl::Milliseconds(1), absl::Seconds(frame_s)));
+  }
+}
+
+struct Received {
+  int64_t bytes = 0;
+  absl::Duration time;
+};
+
+// Counts what arrives after the warm-up, between two arrivals: so neither the wait for the first
+// byte nor the silence after the last is counted.
+// `take_bytes` per call: TCP throws that many away in the kernel (MSG_TRUNC); UDP, with 0, drops
+// one datagram and tells its length.
+Received Count(const Fd& receiver, size_t take_bytes, absl::Duration warm_up,
+               absl::Duration measure) {
+  const absl::Time start = MonotonicNow();
+  std::optional<absl::Time> first;
+  absl::Time last = start;
+  int64_t bytes = 0;
+  for (;;) {
+    const absl::Time now = MonotonicNow();
+    const absl::Time end = (first ? *first : start + warm_up) + measure;
+    if (now >= end) break;
+    if (!WaitFor(receiver, POLLIN, std::min(kPollSlice, end - now))) continue;
+    for (;;) {
+      const ssize_t got = recv(receiver.get(), nullptr, take_bytes, MSG_TRUNC | MSG_DONTWAIT);
+      if (got <= 0) break;
+      const absl::Time at = MonotonicNow();
+      if (first) {
+        bytes += got;
+        last = at;
+        if (at >= *first + measure) break;
+      } else if (at >= start + warm_up) {
+        first = last = at;
+      }
+    }
+  }
+  return {bytes, first ? last - *first : absl::ZeroDuration()};
+}
+
+RateSample Judge(BitsPerSecond nominal, const Received& received, std::string how) {
+  const double seconds = absl::ToDoubleSeconds(received.time);
+  const double rate = seconds > 0 ? static_cast<double>(received.bytes) * 8 / seconds : 0;
+  return {nominal, {rate}, std::move(how), received.time};
+}
+
+absl::StatusOr<const PathSpec*> PathOf(const Emulator& emulator, int from, int to) {
+  const PathSpec* path = FindPath(emulator.topology(), from, to);
+  if (path != nullptr) return path;
+  return absl::InvalidArgumentError(fmt::format("probe: no path from node {} to {}", from, to));
+}
+
+}  // namespace
+
+std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path) {
+  std::optional<BitsPerSecond> least = path.rate;
+  const auto consider = [&](BitsPerSecond rate) { least = least ? std::min(*least, rate) : rate; };
+  if (const auto& access = topology.nodes[path.from].access; access) consider(access->up);
+  if (const auto& access = topology.nodes[path.to].access; access) consider(access->down);
+  return least;
+}
+
+absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
+                                     absl::Duration warm_up, absl::Duration measure,
+                                     std::string_view congestion_control) {
+  auto path = PathOf(emulator, from, to);
+  if (!path.ok()) return path.status();
+  auto connection = Connect(emulator, from, to, congestion_control);
+  if (!connection.ok()) return connection.status();
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  getsockopt(connection->sender.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size);
+
+  std::atomic<bool> stop = false;
+  std::thread sender([&] { SendUntil(connection->sender, stop); });
+  const Received received = Count(connection->receiver, kTakeBytes, warm_up, measure);
+  stop = true;
+  sender.join();
+  const auto rate = NominalRate(emulator.topology(), **path);
+  const double share = TcpPayloadShare(emulator.topology().mtu);
+  return Judge({rate ? rate->value * share : 0}, received, name);
+}
+
+absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
+                                        absl::Duration warm_up, absl::Duration measure) {
+  auto path = PathOf(emulator, from, to);
+  if (!path.ok()) return path.status();
+  const auto rate = NominalRate(emulator.topology(), **path);
+  if (!rate) {
+    return absl::FailedPreconditionError(
+        fmt::format("probe: nothing limits the rate from node {} to {}", from, to));
+  }
+  sockaddr_in address, own;
+  auto receiver = BoundSocket(emulator, to, SOCK_DGRAM, address);
+  if (!receiver.ok()) return receiver.status();
+  auto sender = BoundSocket(emulator, from, SOCK_DGRAM, own);
+  if (!sender.ok()) return sender.status();
+  const int buffer_bytes = 8 << 20;  // a receiver that is scheduled late must not lose any
+  setsockopt(receiver->get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
+
+  const int mtu = emulator.topology().mtu;
+  std::atomic<bool> stop = false;
+  std::thread sending(
+      [&] { SendDatagramsUntil(*sender, address, {rate->value * kUdpOverload}, mtu, stop); });
+  const Received received = Count(*receiver, 0, (*path)->delay + warm_up, measure);
+  stop = true;
+  sending.join();
+  const double share =
+      static_cast<double>(mtu - kUdpIpHeaderBytes) / static_cast<double>(FrameBytes(mtu));
+  return Judge({rate->value * share}, received, "udp");
+}
+
+}  // namespace longhaul

@@ -1,0 +1,101 @@
+#include "netem/tap_emulator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "netem/addressing.h"
+#include "netem/netlink.h"
+#include "netem/netns.h"
+#include "netem/node_setup.h"
+#include "netem/tap_device.h"
+#include "netem/tap_loop.h"
+
+namespace longhaul {
+namespace {
+
+// Length of the ring between the kernel and us: a whole burst of a node must fit.
+constexpr int kRingPackets = 5000;
+
+class TapEmulator : public Emulator {
+ public:
+  TapEmulator(Topology topology, EmulatorOptions options, std::vector<NetNamespace> nodes,
+              std::unique_ptr<TapLoop> loop)
+      : topology_(std::move(topology)),
+        options_(std::move(options)),
+        nodes_(std::move(nodes)),
+        loop_(std::move(loop)) {}
+
+  EmulatorKind kind() const override { return EmulatorKind::kTap; }
+  const Topology& topology() const override { return topology_; }
+  const EmulatorOptions& options() const override { return options_; }
+  int node_netns_fd(int node) const override { return nodes_[node].fd(); }
+  std::string_view scheduling() const override { return loop_->scheduling(); }
+
+  absl::StatusOr<PathCounters> counters(int from, int to) const override {
+    absl::StatusOr<PathCounters> result =
+        absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
+    loop_->Call([&](TapNetwork& network) {
+      if (const PathCounters* counters = network.counters(from, to)) result = *counters;
+    });
+    return result;
+  }
+
+  absl::StatusOr<int64_t> unroutable_drops() const override {
+    int64_t drops = 0;
+    loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); });
+    return drops;
+  }
+
+  absl::Status health() const override { return loop_->health(); }
+
+ private:
+  Topology topology_;
+  EmulatorOptions options_;
+  std::vector<NetNamespace> nodes_;
+  std::unique_ptr<TapLoop> loop_;  // ends before the namespaces go
+};
+
+// Inside the node's namespace: its device and settings.
+absl::StatusOr<Fd> BuildNode(const Topology& topology, int node, const EmulatorOptions& options) {
+  const bool cut = NeedsMtuFrames(topology, node);
+  auto tap = OpenTap(kNodeDevice, cut ? TapFrames::kMtu : TapFrames::kTso);
+  if (!tap.ok()) return tap.status();
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  auto s = netlink->Configure(kNodeDevice, ToString(MacOf(MacKind::kNode, node)), topology.mtu,
+                              kRingPackets);
+  if (s.ok()) s = PrepareNode(node, ToString(MacOf(MacKind::kLan, node)), options);
+  if (!s.ok()) return s;
+  return tap;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topology,
+                                                           const EmulatorOptions& options) {
+  std::vector<NetNamespace> nodes;
+  std::vector<Fd> taps;
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    auto node = NetNamespace::Create(topology.nodes[i].name);
+    if (!node.ok()) return node.status();
+    Fd tap;
+    auto s = InNamespace(node->fd(), [&] {
+      auto built = BuildNode(topology, static_cast<int>(i), options);
+      if (built.ok()) tap = *std::move(built);
+      return built.status();
+    });
+    if (!s.ok()) {
+      return absl::Status(
+          s.code(), fmt::format("node {}: {}", topology.nodes[i].name, std::string(s.message())));
+    }
+    nodes.push_back(*std::move(node));
+    taps.push_back(std::move(tap));
+  }
+  auto loop = TapLoop::Start(std::move(taps), TapNetwork(topology, options.seed), topology.mtu);
+  if (!loop.ok()) return loop.status();
+  return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
+}
+
+}  // namespace longhaul

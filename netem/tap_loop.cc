@@ -1,0 +1,222 @@
+#include "netem/tap_loop.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "netem/addressing.h"
+#include "netem/frame.h"
+#include "netem/scheduling.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kReadsPerPort = 64;  // then the other ports get their turn
+constexpr int64_t kLateNs = 1'000'000;
+constexpr uint64_t kWakeToken = ~uint64_t{0};
+
+int64_t NowNs() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+size_t HeadBytes(int mtu) {
+  const size_t frame = kVnetHeaderBytes + kEthernetHeaderBytes + static_cast<size_t>(mtu);
+  return (std::max(frame, kParsedBytes) + 63) / 64 * 64;
+}
+
+}  // namespace
+
+TapLoop::TapLoop(std::vector<Fd> taps, TapNetwork network, int mtu)
+    : taps_(std::move(taps)), network_(std::move(network)), pool_(HeadBytes(mtu)) {}
+
+absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps, TapNetwork network,
+                                                        int mtu) {
+  std::unique_ptr<TapLoop> loop(new TapLoop(std::move(taps), std::move(network), mtu));
+  loop->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  loop->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!loop->epoll_.ok() || !loop->wake_.ok()) return ErrnoStatus("tap: epoll, eventfd", errno);
+  const auto watch = [&](int fd, uint64_t token) {
+    epoll_event event{EPOLLIN, {.u64 = token}};
+    return epoll_ctl(loop->epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  bool watched = watch(loop->wake_.get(), kWakeToken);
+  for (size_t i = 0; i < loop->taps_.size(); ++i) {
+    watched = watched && watch(loop->taps_[i].get(), i);
+  }
+  if (!watched) return ErrnoStatus("tap: watch a device with epoll", errno);
+  // Signals are for the program's own threads, never for this one.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  loop->thread_ = std::thread([raw = loop.get()] { raw->Main(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::unique_lock lock(loop->mu_);
+  loop->changed_.wait(lock, [&] { return loop->started_; });
+  return loop;
+}
+
+TapLoop::~TapLoop() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mu_);
+    stop_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void TapLoop::Call(const std::function<void(TapNetwork&)>& work) {
+  std::unique_lock lock(mu_);
+  calls_.push_back(&work);
+  const uint64_t mine = ++calls_posted_;
+  eventfd_write(wake_.get(), 1);
+  changed_.wait(lock, [&] { return calls_done_ >= mine; });
+}
+
+Lateness TapLoop::lateness() {
+  Lateness copy;
+  Call([&](TapNetwork&) { copy = lateness_; });
+  return copy;
+}
+
+absl::Status TapLoop::health() {
+  absl::Status copy;
+  Call([&](TapNetwork&) { copy = health_; });
+  return copy;
+}
+
+void TapLoop::MakeRealTime() {
+  prctl(PR_SET_TIMERSLACK, 1);
+  pthread_setname_np(pthread_self(), "longhaul-tap");
+  scheduling_ = EnterRealTime(RealTime::kEmulator);
+}
+
+void TapLoop::Main() {
+  MakeRealTime();
+  {
+    std::lock_guard lock(mu_);
+    started_ = true;
+  }
+  changed_.notify_all();
+  Serve();
+}
+
+void TapLoop::Serve() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    DeliverDue(NowNs());
+    timespec timeout{};
+    const auto due_ns = network_.next_due_ns();
+    if (due_ns) {
+      const int64_t wait_ns = std::max<int64_t>(0, *due_ns - NowNs());
+      timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+    }
+    const int ready = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                   due_ns ? &timeout : nullptr, nullptr);
+    for (int i = 0; i < ready; ++i) {
+      if (events[i].data.u64 != kWakeToken) {
+        ReadPort(static_cast<int>(events[i].data.u64));
+        continue;
+      }
+      eventfd_t count;
+      eventfd_read(wake_.get(), &count);
+      RunCalls();
+      std::lock_guard lock(mu_);
+      if (stop_) return;
+    }
+  }
+}
+
+void TapLoop::RunCalls() {
+  std::lock_guard lock(mu_);
+  for (const auto* call : calls_) (*call)(network_);
+  calls_done_ += calls_.size();
+  calls_.clear();
+  changed_.notify_all();
+}
+
+void TapLoop::ReadPort(int port) {
+  for (int i = 0; i < kReadsPerPort && ReadFrame(port); ++i) {
+    const auto due_ns = network_.next_due_ns();
+    if (const int64_t now_ns = NowNs(); due_ns && *due_ns <= now_ns) DeliverDue(now_ns);
+  }
+}
+
+bool TapLoop::ReadFrame(int port) {
+  if (spare_tail_ == nullptr) spare_tail_ = pool_.TakeTail();
+  const uint32_t handle = pool_.Take();
+  FramePool::Frame& frame = pool_[handle];
+  const iovec parts[] = {{frame.head.get(), pool_.head_bytes()},
+                         {spare_tail_.get(), FramePool::kTailBytes}};
+  const ssize_t bytes = readv(taps_[port].get(), parts, 2);
+  if (bytes <= 0) {
+    pool_.Give(handle);
+    if (bytes < 0 && errno != EAGAIN && errno != EINTR) DropPort(port, "read", errno);
+    return false;
+  }
+  frame.bytes = static_cast<size_t>(bytes);
+  if (frame.bytes > pool_.head_bytes()) frame.tail = std::move(spare_tail_);
+  const size_t head_bytes = std::min(frame.bytes, pool_.head_bytes());
+  const auto facts = ParseFrame({frame.head.get(), head_bytes}, frame.bytes);
+  if (!facts || facts->source != NodeAddressValue(port)) {
+    network_.CountUnroutable();
+    pool_.Give(handle);
+    return true;
+  }
+  const int to = NodeOfAddress(facts->destination);
+  if (!network_.Arrive(NowNs(), port, to, handle, facts->wire_bytes, facts->segments)) {
+    pool_.Give(handle);
+  }
+  return true;
+}
+
+void TapLoop::DeliverDue(int64_t now_ns) {
+  while (const auto output = network_.Next(now_ns)) {
+    if (output->delivered) {
+      const int64_t late_ns = now_ns - output->due_ns;
+      ++lateness_.frames;
+      lateness_.late_frames += late_ns > kLateNs;
+      lateness_.max = std::max(lateness_.max, absl::Nanoseconds(late_ns));
+      WriteFrame(*output);
+      now_ns = NowNs();
+    }
+    pool_.Give(output->handle);
+  }
+}
+
+void TapLoop::WriteFrame(const TapNetwork::Output& output) {
+  FramePool::Frame& frame = pool_[output.handle];
+  const size_t head_bytes = std::min(frame.bytes, pool_.head_bytes());
+  RewriteMacs({frame.head.get(), head_bytes}, MacOf(MacKind::kNode, output.to),
+              MacOf(MacKind::kLan, output.to));
+  const iovec parts[] = {{frame.head.get(), head_bytes},
+                         {frame.tail.get(), frame.bytes - head_bytes}};
+  const ssize_t written = writev(taps_[output.to].get(), parts, frame.tail == nullptr ? 1 : 2);
+  // EIO: the device is down, as a cable that is pulled; EINVAL: a frame the kernel finds odd.
+  const bool lost_frame_only = errno == EIO || errno == EINVAL || errno == EAGAIN;
+  if (written < 0 && !lost_frame_only) DropPort(output.to, "write", errno);
+}
+
+void TapLoop::DropPort(int port, std::string what, int error) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, taps_[port].get(), nullptr);
+  if (!health_.ok()) return;
+  health_ = absl::UnavailableError(fmt::format("tap: {} on the device of node {}: {}{}", what, port,
+                                               strerror(error),
+                                               error == EBADFD ? " (the device was deleted)" : ""));
+}
+
+}  // namespace longhaul

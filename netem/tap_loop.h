@@ -1,0 +1,78 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "netem/frame_pool.h"
+#include "netem/posix.h"
+#include "netem/tap_network.h"
+
+namespace longhaul {
+
+// How far behind its own schedule the emulator delivered. A late frame is a wrong link.
+struct Lateness {
+  int64_t frames = 0;       // delivered (a TSO frame counts once)
+  int64_t late_frames = 0;  // more than 1 ms late
+  absl::Duration max;
+};
+
+// One thread that moves frames between TAP devices as a TapNetwork says. It sleeps in epoll until a
+// frame comes or falls due, never spins; SCHED_FIFO where that is allowed.
+// The constructor's thread owns it; only Call() reaches the network.
+class TapLoop {
+ public:
+  // Port i of `taps` is node i's. Returns once the thread runs.
+  static absl::StatusOr<std::unique_ptr<TapLoop>> Start(std::vector<Fd> taps, TapNetwork network,
+                                                        int mtu);
+  ~TapLoop();
+
+  // Runs `work` on the loop's thread between two frames and waits for it.
+  void Call(const std::function<void(TapNetwork&)>& work);
+
+  int tap_fd(int node) const { return taps_[node].get(); }
+  std::string_view scheduling() const { return scheduling_; }
+  Lateness lateness();
+  absl::Status health();  // the first error; the port it came from is no longer served
+
+ private:
+  TapLoop(std::vector<Fd> taps, TapNetwork network, int mtu);
+  void Main();
+  void MakeRealTime();
+  void Serve();
+  void ReadPort(int port);
+  bool ReadFrame(int port);
+  void DeliverDue(int64_t now_ns);
+  void WriteFrame(const TapNetwork::Output& output);
+  void DropPort(int port, std::string what, int error);
+  void RunCalls();
+
+  std::vector<Fd> taps_;
+  TapNetwork network_;  // the loop's thread only, while it runs
+  FramePool pool_;
+  std::unique_ptr<std::byte[]> spare_tail_;
+  Fd epoll_;
+  Fd wake_;  // eventfd: calls wait, or stop
+  std::string scheduling_;
+  Lateness lateness_;    // the loop's thread only
+  absl::Status health_;  // the loop's thread only
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::vector<const std::function<void(TapNetwork&)>*> calls_;  // guarded by mu_
+  uint64_t calls_done_ = 0;                                     // guarded by mu_
+  uint64_t calls_posted_ = 0;                                   // guarded by mu_
+  bool started_ = false;                                        // guarded by mu_
+  bool stop_ = false;                                           // guarded by mu_
+  std::thread thread_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "netem/emulator.h"
+#include "netem/impairment.h"
+#include "netem/link_stage.h"
+#include "netem/topology.h"
+
+namespace longhaul {
+
+// The tap emulator's model of a whole topology on synthetic time: uplink, path and downlink stages
+// and the frames between them. It moves handles of frames, never their bytes: no clock, no I/O.
+// Thread safety: none.
+class TapNetwork {
+ public:
+  // `topology` is valid. All loss and jitter is drawn from `seed`.
+  TapNetwork(const Topology& topology, uint64_t seed);
+
+  // A frame of node `from` for node `to` arrives at `now_ns` (never before an earlier arrival).
+  // False: it was dropped and counted (no such path, loss, full queue) and the handle is the
+  // caller's again. True: Next() will hand it back.
+  bool Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
+              int64_t segments);
+
+  struct Output {
+    uint32_t handle;
+    int to;          // meaningless when dropped
+    bool delivered;  // false: dropped at the downlink; only give the handle back
+    int64_t due_ns;  // when it was to leave
+  };
+  // The next frame that is due at or before `now_ns`, in due-time order.
+  std::optional<Output> Next(int64_t now_ns);
+
+  // When to call Next() again; nullopt: nothing is on its way.
+  std::optional<int64_t> next_due_ns() const;
+
+  // Null when the pair may not talk.
+  const PathCounters* counters(int from, int to) const;
+  int64_t unroutable_drops() const { return unroutable_drops_; }
+  void CountUnroutable() { ++unroutable_drops_; }
+
+ private:
+  struct Path {
+    int from, to;
+    LinkStage stage;
+    Impairment impairment;
+    PathCounters counters;
+  };
+  struct Event {
+    int64_t due_ns;
+    uint64_t order;  // first come, first served among equals
+    int64_t wire_bytes;
+    int64_t segments;
+    uint32_t handle;
+    int path;
+    bool passed_downlink;
+    bool operator>(const Event& other) const {
+      return due_ns != other.due_ns ? due_ns > other.due_ns : order > other.order;
+    }
+  };
+  struct Node {
+    std::optional<LinkStage> uplink, downlink;
+  };
+  int PathIndex(int from, int to) const;
+
+  int num_nodes_;
+  std::vector<Node> nodes_;
+  std::vector<Path> paths_;
+  std::vector<int> path_of_pair_;  // [num_nodes * num_nodes], -1: none
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  uint64_t order_ = 0;
+  int64_t unroutable_drops_ = 0;
+};
+
+// True when frames that leave this node must be cut to the MTU before they meet a queue: a whole
+// TSO frame would be lost, or would block a slow line or fill a short queue, up to 64 kB at once.
+bool NeedsMtuFrames(const Topology& topology, int node);
+
+}  // namespace longhaul

@@ -1,0 +1,107 @@
+#include "plugin/core/coding.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compressors/catalog.h"
+#include "compressors/convert.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::string_view kRaw = "none";
+
+absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) {
+  if (name == kRaw) return std::shared_ptr<const Codec>();
+  return MakeCodec(name);
+}
+
+// The plain codec (no "+ef") of a packet's codec id; nullptr when there is none.
+std::shared_ptr<const Codec> CodecOf(uint16_t id) {
+  static const std::map<uint16_t, std::shared_ptr<const Codec>> by_id = [] {
+    std::map<uint16_t, std::shared_ptr<const Codec>> made;
+    for (const std::string& name : CodecNames()) {
+      if (auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), *codec);
+    }
+    return made;
+  }();
+  const auto found = by_id.find(id);
+  return found == by_id.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+bool CodecPolicy::lossless() const {
+  if (forward != kRaw || backward != kRaw) return false;
+  for (const auto& [tag, name] : by_tag) {
+    if (name != kRaw) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int rank) {
+  CodingTable table;
+  table.rank_ = rank;
+  table.min_elements_ = policy.min_elements;
+  const auto make = [](const std::string& name, Entry& entry) {
+    absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(name);
+    if (codec.ok()) entry.codec = *std::move(codec);
+    return codec.status();
+  };
+  if (absl::Status s = make(policy.forward, table.forward_); !s.ok()) return s;
+  if (absl::Status s = make(policy.backward, table.backward_); !s.ok()) return s;
+  for (const auto& [tag, name] : policy.by_tag) {
+    if (absl::Status s = make(name, table.by_tag_[tag]); !s.ok()) return s;
+  }
+  return table;
+}
+
+const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
+  if (x.type > ElementType::kF16 || x.elements() < std::max<int64_t>(1, min_elements_)) {
+    return nullptr;
+  }
+  return Named(dst, tag);
+}
+
+const Codec* CodingTable::Named(int dst, int tag) const {
+  const auto found = by_tag_.find(tag);
+  if (found != by_tag_.end()) return found->second.codec.get();
+  return (dst > rank_ ? forward_ : backward_).codec.get();
+}
+
+std::string CodecNameOf(uint16_t id) {
+  const std::shared_ptr<const Codec> codec = CodecOf(id);
+  return codec == nullptr ? fmt::format("codec {:#x}", id) : std::string(codec->name());
+}
+
+size_t MaxFrameBytes(uint16_t id, const Tensor& x) {
+  const std::shared_ptr<const Codec> codec = CodecOf(id);
+  return codec == nullptr ? 0 : codec->MaxFrameBytes(x.shape, x.dtype);
+}
+
+Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {
+  Shape shape{.rows = 1, .cols = header.elements};
+  if (header.rank > 0 && header.dims[header.rank - 1] > 0) {
+    shape.cols = header.dims[header.rank - 1];
+    shape.rows = header.elements / shape.cols;
+  }
+  return {.values = x.values, .dtype = static_cast<DType>(x.type), .shape = shape};
+}
+
+absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
+                                 std::span<std::byte> scratch) {
+  const Tensor decoded{.values = scratch.data(), .dtype = DType::kF32, .shape = x.shape};
+  if (absl::Status s = DecodeFrame(frame, decoded); !s.ok()) return s;
+  const auto* source = static_cast<const std::byte*>(x.values);
+  double error = 0, power = 0;
+  for (uint64_t i = 0; i < x.shape.elements(); ++i) {
+    const double value = LoadElement(source, x.dtype, i);
+    const double back = LoadElement(scratch.data(), DType::kF32, i);
+    error += (back - value) * (back - value);
+    power += value * value;
+  }
+  return power > 0 ? error / power : 0.0;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compressors/codec.h"
+#include "plugin/core/group.h"
+#include "plugin/core/packet.h"
+
+namespace longhaul {
+
+// The codecs of one group's policy. Thread safe.
+class CodingTable {
+ public:
+  // NotFound: a name that the catalogue does not know.
+  static absl::StatusOr<CodingTable> Create(const CodecPolicy& policy, int rank);
+
+  // What a tensor to `dst` is encoded with; nullptr: it goes raw.
+  const Codec* Pick(const WireTensor& x, int dst, int tag) const;
+  // The policy's codec for that peer and tag, whatever the tensor.
+  const Codec* Named(int dst, int tag) const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<const Codec> codec;  // nullptr: raw
+  };
+  int rank_ = 0;
+  int64_t min_elements_ = 0;
+  Entry forward_, backward_;
+  std::map<int, Entry> by_tag_;
+};
+
+// The catalogue's name of a codec id in a packet, for messages and counters.
+std::string CodecNameOf(uint16_t id);
+
+// The longest frame that codec makes of such a tensor; 0 for an unknown codec.
+size_t MaxFrameBytes(uint16_t id, const Tensor& x);
+
+// `x` as the codec on both sides sees it: rows as long as the last dim that the sender described,
+// or one row when it described none.
+Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);
+
+// ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element.
+absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
+                                 std::span<std::byte> scratch);
+
+}  // namespace longhaul

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "plugin/core/matcher.h"
+#include "plugin/core/sender.h"
+
+namespace longhaul {
+
+// Collectives of one group as state machines over its channels. The k-th collective of every rank
+// has channels of its own (tag k), so several may be under way and none can meet another's
+// messages. Let n = ranks, B = bytes of the tensor. Messages go straight from rank to rank:
+//   broadcast   binomial tree from the root      log2(n) one-way delays; a rank sends <= log2(n) B
+//   allgather   everybody to everybody           1 delay;  a rank sends (n-1) B
+//   barrier     the same with nothing inside     1 delay
+//   allreduce   small: allgather, then each rank adds up all   1 delay;  (n-1) B
+//               else: rank r adds up the r-th part of n, then hands it out   2 delays; 2 (n-1)/n B
+// Always added up in rank order, so every rank holds equal bits. On the strand.
+class Collectives {
+ public:
+  Collectives(GroupContext* context, Sender* sender, Matcher* matcher);
+  ~Collectives();
+
+  void Broadcast(const WireTensor& x, int root, Group::Done done);
+  void AllReduce(const WireTensor& x, ReduceOp op, Group::Done done);
+  void AllGather(const WireTensor& in, const WireTensor& out, Group::Done done);
+  void Barrier(Group::Done done);
+
+  // Another rank's collective `tag` failed: so does ours.
+  void OnPeerFailed(int rank, int tag, std::string_view why);
+  // Messages of that collective can only be late ones.
+  bool Finished(int tag) const { return tag < next_tag_ && !active_.contains(tag); }
+  bool quiet() const { return active_.empty(); }
+
+ private:
+  class Op;
+  class BroadcastOp;
+  class AllReduceOp;
+  class AllGatherOp;
+  void Start(std::shared_ptr<Op> op);
+  void Finish(Op& op);
+
+  GroupContext* const context_;
+  Sender* const sender_;
+  Matcher* const matcher_;
+  int next_tag_ = 0;
+  absl::flat_hash_map<int, std::shared_ptr<Op>> active_;
+  std::map<int, std::string> failed_early_;  // by tag: failed elsewhere before it began here
+};
+
+}  // namespace longhaul

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <compare>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin/core/coding.h"
+#include "plugin/core/counter_table.h"
+#include "plugin/core/group.h"
+#include "plugin/core/node_core.h"
+
+namespace longhaul {
+
+// What the parts of one group share; on the strand.
+struct GroupContext {
+  GroupOptions options;
+  uint64_t hash = 0;
+  std::shared_ptr<NodeCore> node;
+  std::vector<Peer*> peers;  // by rank; nullptr: this rank
+  CodingTable coding;
+  CounterTable counters;
+  std::weak_ptr<void> owner;  // the group; callbacks inside the transport keep it alive
+  absl::Duration armed = absl::InfiniteDuration();  // the next OnTimer that is asked for
+
+  absl::Duration Now() const { return node->clock().Now(); }
+  absl::Duration NewDeadline() {
+    const absl::Duration deadline = Now() + options.timeout;
+    if (deadline < armed) {
+      armed = deadline;
+      node->WakeAt(deadline);
+    }
+    return deadline;
+  }
+  PacketHeader Header(PacketKind kind) const {
+    return {
+        .kind = kind, .source_node = node->node_id(), .group = hash, .source_rank = options.rank};
+  }
+};
+
+// Names one channel of a group: a peer's rank, a space and a tag.
+struct ChannelKey {
+  int rank;
+  ChannelSpace space;
+  int tag;
+  friend auto operator<=>(const ChannelKey&, const ChannelKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const ChannelKey& key) {
+    return H::combine(std::move(h), key.rank, key.space, key.tag);
+  }
+};
+
+// "tag 3" or "collective 12".
+std::string ToString(ChannelSpace space, int tag);
+
+}  // namespace longhaul

@@ -1,0 +1,268 @@
+#include "plugin/core/group_core.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compressors/noise.h"
+#include "plugin/core/reduce.h"
+
+namespace longhaul {
+namespace {
+
+constexpr absl::Duration kMaxConnectTime = absl::Seconds(60);
+
+// Equal on all ranks, different for groups of one name made one after another on the same nodes.
+uint64_t GroupHash(const GroupOptions& options, const std::vector<NodeAddress>& addresses) {
+  uint64_t hash = FoldSeed({options.name.size(), addresses.size()});
+  for (const char c : options.name) hash = FoldSeed({hash, static_cast<unsigned char>(c)});
+  for (const NodeAddress& a : addresses) hash = FoldSeed({hash, a.node_id, a.generation});
+  return hash;
+}
+
+absl::StatusOr<std::vector<NodeAddress>> ParseAll(const NodeCore& node, const GroupOptions& options,
+                                                  const std::vector<std::string>& addresses) {
+  const auto bad = [&](std::string_view what) {
+    return absl::InvalidArgumentError(fmt::format("group '{}': {}", options.name, what));
+  };
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return bad(fmt::format("rank {} of {}", options.rank, options.size));
+  }
+  if (addresses.size() != static_cast<size_t>(options.size)) {
+    return bad(fmt::format("{} addresses for {} ranks", addresses.size(), options.size));
+  }
+  if (options.timeout <= absl::ZeroDuration() || options.ef_slots < 1) {
+    return bad("timeout and ef_slots must be positive");
+  }
+  std::vector<NodeAddress> parsed;
+  for (size_t rank = 0; rank < addresses.size(); ++rank) {
+    absl::StatusOr<NodeAddress> address = ParseAddress(addresses[rank]);
+    if (!address.ok()) return bad(fmt::format("rank {}: {}", rank, address.status().ToString()));
+    for (size_t other = 0; other < rank; ++other) {
+      if (parsed[other].node_id == address->node_id) {
+        return bad(fmt::format("ranks {} and {} are on one node", other, rank));
+      }
+    }
+    parsed.push_back(*std::move(address));
+  }
+  if (parsed[static_cast<size_t>(options.rank)].node_id != node.node_id()) {
+    return bad(fmt::format("the address of rank {} is not this node's", options.rank));
+  }
+  return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
+                                                     const GroupOptions& options,
+                                                     const std::vector<std::string>& addresses) {
+  auto* const core = static_cast<NodeCore*>(node.get());  // every Node is one
+  const absl::StatusOr<std::vector<NodeAddress>> parsed = ParseAll(*core, options, addresses);
+  if (!parsed.ok()) return parsed.status();
+  absl::StatusOr<CodingTable> coding = CodingTable::Create(options.codecs, options.rank);
+  if (!coding.ok()) return coding.status();
+  const auto connected = core->Connect(*parsed, std::min(options.timeout, kMaxConnectTime));
+  if (!connected.ok()) {
+    return absl::Status(connected.code(), fmt::format("group '{}': {}", options.name,
+                                                      std::string(connected.message())));
+  }
+  auto group = std::make_shared<GroupCore>(options, GroupHash(options, *parsed),
+                                           core->shared_from_this(), *std::move(coding));
+  std::vector<uint64_t> node_ids;
+  for (const NodeAddress& address : *parsed) node_ids.push_back(address.node_id);
+  if (absl::Status s = group->Open(node_ids); !s.ok()) return s;
+  // The strand may hold the core a little longer than the caller does; the node stays until then.
+  Group* const face = group.get();
+  return std::shared_ptr<Group>(
+      face, [group = std::move(group), node = std::move(node)](Group*) { group->Close(); });
+}
+
+GroupCore::GroupCore(const GroupOptions& options, uint64_t hash, std::shared_ptr<NodeCore> node,
+                     CodingTable coding)
+    : options_(options),
+      context_{.options = options,
+               .hash = hash,
+               .node = std::move(node),
+               .peers = {},
+               .coding = std::move(coding),
+               .counters = CounterTable(options.rank, options.size),
+               .owner = {}} {}
+
+absl::Status GroupCore::Open(const std::vector<uint64_t>& node_ids) {
+  return RunAndWait([this, self = shared_from_this(), node_ids] {
+    context_.owner = weak_from_this();
+    for (const uint64_t id : node_ids) {
+      context_.peers.push_back(id == context_.node->node_id() ? nullptr
+                                                              : context_.node->FindPeer(id));
+    }
+    absl::Status added = context_.node->AddGroup(context_.hash, self);
+    if (added.ok()) return added;
+    return absl::Status(added.code(),
+                        fmt::format("group '{}': {}", options_.name, std::string(added.message())));
+  });
+}
+
+void GroupCore::Close() {
+  context_.node->Post([this, self = shared_from_this()] {
+    FailAll(absl::AbortedError(fmt::format("group '{}' was closed", options_.name)));
+    context_.node->RemoveGroup(context_.hash);
+  });
+}
+
+void GroupCore::Run(Task start, absl::AnyInvocable<void(absl::Status)> fail) {
+  struct Call {
+    Task start;
+    absl::AnyInvocable<void(absl::Status)> fail;
+  };
+  auto call = std::make_shared<Call>(Call{std::move(start), std::move(fail)});
+  const bool posted = context_.node->Post([this, self = shared_from_this(), call] {
+    if (failed_.ok()) {
+      call->start();
+    } else {
+      call->fail(failed_);
+    }
+  });
+  if (!posted) call->fail(context_.node->end_status());
+}
+
+absl::Status GroupCore::RunAndWait(absl::AnyInvocable<absl::Status()> work) {
+  if (context_.node->OnStrand()) {
+    return absl::FailedPreconditionError("this call waits and must not be made from a callback");
+  }
+  struct Result {
+    std::mutex mu;
+    std::condition_variable ready;
+    bool done = false;
+    absl::Status status;
+  };
+  auto result = std::make_shared<Result>();
+  const auto finish = [result](absl::Status status) {
+    const std::lock_guard lock(result->mu);
+    result->status = std::move(status);
+    result->done = true;
+    result->ready.notify_all();
+  };
+  Run([finish, work = std::move(work)]() mutable { finish(work()); }, finish);
+  std::unique_lock lock(result->mu);
+  result->ready.wait(lock, [&] { return result->done; });
+  return result->status;
+}
+
+absl::Status GroupCore::CheckPeer(int rank, std::string_view what) const {
+  if (rank >= 0 && rank < options_.size && rank != options_.rank) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{} rank {} on rank {} of group '{}' of {}", what,
+                                                rank, options_.rank, options_.name, options_.size));
+}
+
+void GroupCore::Send(const WireTensor& x, int dst, int tag, Done done) {
+  if (absl::Status s = CheckPeer(dst, "send to"); !s.ok()) return done(s);
+  Run([=, this] { sender_.Send(x, dst, ChannelSpace::kPointToPoint, tag, done); }, done);
+}
+
+void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {
+  if (absl::Status s = CheckPeer(src, "recv from"); !s.ok()) return done(s);
+  Run([=, this] { matcher_.Receive(x, src, ChannelSpace::kPointToPoint, tag, done); }, done);
+}
+
+void GroupCore::RecvAny(const WireTensor& x, int tag, DoneFrom done) {
+  Run([=, this] { matcher_.ReceiveAny(x, tag, done); }, done);
+}
+
+void GroupCore::SetTimeout(absl::Duration timeout) {
+  Run([this, timeout] { context_.options.timeout = timeout; }, [](absl::Status) {});
+}
+
+void GroupCore::Abort(absl::Status why) {
+  Run(
+      [this, why] {
+        for (Peer* peer : context_.peers) {
+          if (peer == nullptr) continue;
+          peer->SendControl(context_.Header(PacketKind::kGroupAbort), std::string(why.message()));
+        }
+        FailAll(why);
+      },
+      [](absl::Status) {});
+}
+
+int GroupCore::RankOf(const Peer& peer) const {
+  const auto found = std::find(context_.peers.begin(), context_.peers.end(), &peer);
+  return found == context_.peers.end() ? -1 : static_cast<int>(found - context_.peers.begin());
+}
+
+void GroupCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) {
+  const bool late = header.space == ChannelSpace::kCollective && collectives_.Finished(header.tag);
+  if (!failed_.ok() || late || header.source_rank != RankOf(peer)) {
+    return peer.Release(kPacketHeaderBytes + header.payload_bytes);
+  }
+  matcher_.OnData(peer, header, payload);
+}
+
+void GroupCore::OnWant(Peer& peer, const PacketHeader& header) {
+  const int rank = RankOf(peer);
+  if (rank >= 0) sender_.OnWant({rank, header.space, header.tag}, header.sequence);
+}
+
+void GroupCore::OnStarving(Peer& peer) {
+  const int rank = RankOf(peer);
+  if (rank >= 0) matcher_.OnStarving(rank);
+}
+
+void GroupCore::OnPeerGone(Peer& peer) {
+  const int rank = RankOf(peer);
+  if (rank < 0) return;
+  matcher_.OnPeerGone(rank);
+}
+
+void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader& header, std::string why) {
+  const int rank = RankOf(peer);
+  if (rank < 0 || !failed_.ok()) return;
+  if (header.space == ChannelSpace::kCollective) {
+    return collectives_.OnPeerFailed(rank, header.tag, why);
+  }
+  FailAll(
+      absl::AbortedError(fmt::format("rank {} aborted group '{}': {}", rank, options_.name, why)));
+}
+
+absl::Duration GroupCore::OnTimer(absl::Duration now) {
+  context_.armed = absl::InfiniteDuration();  // callbacks of what expires may start operations
+  const absl::Duration next = std::min(sender_.Expire(now), matcher_.Expire(now));
+  context_.armed = std::min(context_.armed, next);
+  return context_.armed;
+}
+
+void GroupCore::FailAll(absl::Status why) {
+  if (!failed_.ok()) return;
+  failed_ = std::move(why);
+  sender_.CancelAll(failed_);
+  matcher_.FailAll(failed_);
+}
+
+void GroupCore::Broadcast(const WireTensor& x, int root, Done done) {
+  if (root < 0 || root >= options_.size) {
+    return done(absl::InvalidArgumentError(fmt::format("broadcast from rank {} of group '{}' of {}",
+                                                       root, options_.name, options_.size)));
+  }
+  Run([=, this] { collectives_.Broadcast(x, root, done); }, done);
+}
+
+void GroupCore::AllReduce(const WireTensor& x, ReduceOp op, Done done) {
+  if (absl::Status s = CheckReduce(x.type, op); !s.ok()) return done(s);
+  Run([=, this] { collectives_.AllReduce(x, op, done); }, done);
+}
+
+void GroupCore::AllGather(const WireTensor& in, const WireTensor& out, Done done) {
+  if (in.type != out.type || out.elements() != in.elements() * options_.size) {
+    return done(absl::InvalidArgumentError(fmt::format(
+        "allgather of {} from {} ranks into {}", ToString(in), options_.size, ToString(out))));
+  }
+  Run([=, this] { collectives_.AllGather(in, out, done); }, done);
+}
+
+void GroupCore::Barrier(Done done) {
+  Run([=, this] { collectives_.Barrier(done); }, done);
+}
+
+}  // namespace longhaul

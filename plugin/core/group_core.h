@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin/core/collectives.h"
+#include "plugin/core/group_context.h"
+#include "plugin/core/matcher.h"
+#include "plugin/core/sender.h"
+
+namespace longhaul {
+
+// Group over a NodeCore. Public methods of Group run on any thread and post to the strand, where
+// everything else lives.
+class GroupCore final : public Group,
+                        public GroupEndpoint,
+                        public std::enable_shared_from_this<GroupCore> {
+ public:
+  GroupCore(const GroupOptions& options, uint64_t hash, std::shared_ptr<NodeCore> node,
+            CodingTable coding);
+
+  // On the strand: the peers are connected.
+  absl::Status Open(const std::vector<uint64_t>& node_ids);
+  // Any thread: what Create's owner calls in the end.
+  void Close();
+
+  const GroupOptions& options() const override { return options_; }
+  void Send(const WireTensor& x, int dst, int tag, Done done) override;
+  void Recv(const WireTensor& x, int src, int tag, Done done) override;
+  void RecvAny(const WireTensor& x, int tag, DoneFrom done) override;
+  void Broadcast(const WireTensor& x, int root, Done done) override;
+  void AllReduce(const WireTensor& x, ReduceOp op, Done done) override;
+  void AllGather(const WireTensor& in, const WireTensor& out, Done done) override;
+  void Barrier(Done done) override;
+  void SetTimeout(absl::Duration timeout) override;
+  std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
+  absl::StatusOr<std::string> SaveState() override;
+  absl::Status LoadState(std::string_view state) override;
+  void Abort(absl::Status why) override;
+
+ private:
+  // GroupEndpoint.
+  void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) override;
+  void OnWant(Peer& peer, const PacketHeader& header) override;
+  void OnStarving(Peer& peer) override;
+  void OnPeerGone(Peer& peer) override;
+  void OnPeerAborted(Peer& peer, const PacketHeader& header, std::string why) override;
+  void OnAbort(absl::Status why) override { FailAll(std::move(why)); }
+  absl::Duration OnTimer(absl::Duration now) override;
+
+  // Runs `start` on the strand unless the group has failed; `fail` runs instead with the reason.
+  void Run(Task start, absl::AnyInvocable<void(absl::Status)> fail);
+  absl::Status RunAndWait(absl::AnyInvocable<absl::Status()> work);
+  absl::Status CheckPeer(int rank, std::string_view what) const;
+  int RankOf(const Peer& peer) const;
+  void FailAll(absl::Status why);
+  absl::StatusOr<std::string> WriteState() const;    // on the strand, like the next
+  absl::Status ReadState(std::string_view checked);  // without its checksum
+
+  const GroupOptions options_;
+  GroupContext context_;
+  Sender sender_{&context_};
+  Matcher matcher_{&context_};
+  Collectives collectives_{&context_, &sender_, &matcher_};
+  absl::Status failed_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "plugin/core/group_context.h"
+
+namespace longhaul {
+
+// The receiving half of one group: pairs messages with posted receives, strictly first in first out
+// per channel, and moves payload into tensors: raw values packet by packet, codec frames decoded
+// straight from the transport's buffer when they came in one packet. On the strand.
+class Matcher {
+ public:
+  explicit Matcher(GroupContext* context) : context_(context) {}
+
+  // `done` may run inside the call.
+  void Receive(const WireTensor& x, int src, ChannelSpace space, int tag, Group::Done done);
+  void ReceiveAny(const WireTensor& x, int tag, Group::DoneFrom done);
+
+  void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload);
+  void OnPeerGone(int rank);
+  void OnStarving(int rank);  // tells the peer which messages are wanted
+
+  absl::Duration Expire(absl::Duration now);
+  void FailAll(const absl::Status& why);
+  void FailChannel(const ChannelKey& key, const absl::Status& why);
+  void Forget(const ChannelKey& key);  // a channel that carries nothing more
+  size_t outstanding() const { return outstanding_; }
+
+  // Group::SaveState: sequence numbers of point-to-point channels; false when anything waits.
+  bool quiet() const;
+  std::map<ChannelKey, uint64_t> sequences() const;
+  void SetSequence(const ChannelKey& key, uint64_t next);
+
+ private:
+  // A posted receive. Without `done` it has failed already and only takes its message away.
+  struct Receipt {
+    WireTensor x;
+    ChannelSpace space;
+    int tag;
+    uint64_t stamp;  // order of posting
+    absl::Duration deadline;
+    Group::DoneFrom done;
+  };
+  struct Arrival;  // a message, whole or in part
+  struct Channel {
+    uint64_t next_sequence = 0;  // of the next message that begins
+    uint64_t wanted_below = 0;   // what the peer has been told
+    std::deque<std::shared_ptr<Receipt>> posted;
+    std::deque<std::shared_ptr<Arrival>> unmatched;
+    std::vector<std::shared_ptr<Arrival>> incomplete;
+  };
+
+  Channel& ChannelOf(const ChannelKey& key);
+  std::shared_ptr<Arrival> Begin(Channel& channel, Peer& peer, const PacketHeader& header);
+  std::shared_ptr<Receipt> PickReceipt(Channel& channel, const Arrival& arrival);
+  bool Eligible(const Arrival& arrival) const;
+  bool AnyUsable() const;
+  void Account(Arrival& arrival, const PacketHeader& header, std::span<const std::byte> payload);
+  void MatchChannel(const ChannelKey& key);
+  bool MatchAny(int tag);
+  void Bind(Arrival& arrival, std::shared_ptr<Receipt> receipt);
+  void Take(Arrival& arrival, std::span<const std::byte> bytes, uint64_t offset);
+  void Finish(Arrival& arrival);
+  absl::Status Fits(const Arrival& arrival, const Receipt& receipt) const;
+  void Decode(Arrival& arrival, std::span<const std::byte> frame);
+  void LetGo(Arrival& arrival);
+  void Complete(Receipt& receipt, absl::StatusOr<int> result);
+  void Fail(Receipt& receipt, std::string_view from, const absl::Status& why);
+  std::string From(int rank, uint64_t sequence) const;
+  void SendWant(const ChannelKey& key, Channel& channel);
+
+  GroupContext* const context_;
+  absl::flat_hash_map<ChannelKey, std::unique_ptr<Channel>> channels_;
+  std::map<int, std::deque<std::shared_ptr<Receipt>>> any_;  // by tag, point-to-point
+  uint64_t next_stamp_ = 0;
+  uint64_t next_completion_ = 0;
+  size_t outstanding_ = 0;
+};
+
+}  // namespace longhaul

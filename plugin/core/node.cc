@@ -1,0 +1,42 @@
+#include "plugin/core/node.h"
+
+#include <fmt/format.h>
+
+#include "plugin/core/loopback/transport.h"
+#include "plugin/core/node_core.h"
+#include "plugin/core/ucx/transport.h"
+
+namespace longhaul {
+
+absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
+  if (options.credit_bytes < kMinCreditBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("credit_bytes {}, at least {}", options.credit_bytes, kMinCreditBytes));
+  }
+  if (options.peer_deadline <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        fmt::format("peer_deadline {}", absl::FormatDuration(options.peer_deadline)));
+  }
+  std::shared_ptr<Transport> transport;
+  if (options.transport == TransportKind::kLoopback) {
+    transport = LoopbackTransport::Create(options.clock);
+  } else {
+    absl::StatusOr<std::shared_ptr<UcxTransport>> ucx = UcxTransport::Create(options);
+    if (!ucx.ok()) return ucx.status();
+    transport = *std::move(ucx);
+  }
+  auto core = std::make_shared<NodeCore>(options, options.transport, std::move(transport));
+  core->Start();
+  if (core->address().empty()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the node's address exceeds {} bytes", kMaxAddressBytes));
+  }
+  // Callbacks on the strand may hold the core a little longer than the caller does; the node ends
+  // when the caller lets go of it.
+  Node* const node = core.get();
+  return std::shared_ptr<Node>(node, [core = std::move(core)](Node*) {
+    core->Shutdown(NodeCore::End::kClean, absl::AbortedError("the node was closed"));
+  });
+}
+
+}  // namespace longhaul

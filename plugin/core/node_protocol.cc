@@ -1,0 +1,167 @@
+// How two nodes meet and part: hello, welcome, goodbye, and the small packets between.
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "plugin/core/node_core.h"
+
+namespace longhaul {
+namespace {
+
+// Opens the connection's congestion window a little and is big enough to be told from noise in the
+// interface's byte counter.
+constexpr size_t kProbeBytes = 64 << 10;
+
+std::string TextOf(std::span<const std::byte> payload) {
+  return std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
+}
+
+}  // namespace
+
+absl::StatusOr<Peer*> NodeCore::EnsurePeer(const NodeAddress& address) {
+  if (Peer* known = FindPeer(address.node_id)) {
+    if (known->usable()) return known;
+    return known->why();
+  }
+  if (leaving_) return end_status();
+  absl::StatusOr<std::unique_ptr<Link>> link = transport_->Connect(address.blob, address.node_id);
+  if (!link.ok()) return link.status();
+  auto peer =
+      std::make_unique<Peer>(address, options_.credit_bytes, &traffic_,
+                             [this](Peer& lost, absl::Status why) { Lose(lost, std::move(why)); });
+  Peer& added = *peer;
+  peers_.emplace(address.node_id, std::move(peer));
+  added.Open(*std::move(link), node_id_);
+  added.last_heard = added.last_progress = clock().Now();
+  SendHello(added);
+  if (transport_->needs_heartbeat()) {  // its deadline may be shorter than the others'
+    next_beat_ = clock().Now();
+    WakeAt(next_beat_);
+  }
+  return &added;
+}
+
+void NodeCore::SendHello(Peer& peer) {
+  peer.hello_sent = true;
+  const std::string own = address();
+  std::string payload(sizeof(uint32_t), '\0');
+  const auto length = static_cast<uint32_t>(own.size());
+  std::memcpy(payload.data(), &length, sizeof(length));
+  payload += own;
+  if (transport_->needs_heartbeat()) payload.resize(kProbeBytes);
+  if (transport_->InterfaceSentBytes().has_value() &&
+      peer.address().network_id != transport_->network_id()) {
+    peer.hello_bytes = static_cast<int64_t>(payload.size());
+  }
+  peer.SendControl({.kind = PacketKind::kHello}, std::move(payload), Lane::kBulk);
+}
+
+void NodeCore::OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload& payload) {
+  if (header.kind == PacketKind::kHello) return OnHello(peer, header, payload.bytes());
+  if (peer == nullptr) return;
+  switch (header.kind) {
+    case PacketKind::kWelcome:
+      return OnWelcome(*peer);
+    case PacketKind::kCredit:
+      return peer->outbox().OnReleased(header.sequence);
+    case PacketKind::kHeartbeat:
+      if (header.sequence > peer->acknowledged_bytes) {
+        peer->acknowledged_bytes = header.sequence;
+        peer->last_progress = clock().Now();
+      }
+      return;
+    case PacketKind::kGoodbye:
+      return OnGoodbye(*peer, header, payload.bytes());
+    case PacketKind::kGoodbyeSeen:
+      peer->goodbye_pending = false;
+      return CheckLeft();
+    case PacketKind::kWant:
+    case PacketKind::kGroupAbort: {
+      const auto group = groups_.find(header.group);
+      if (group == groups_.end()) return;
+      const std::shared_ptr<GroupEndpoint> alive = group->second;
+      if (header.kind == PacketKind::kWant) return alive->OnWant(*peer, header);
+      return alive->OnPeerAborted(*peer, header, TextOf(payload.bytes()));
+    }
+    case PacketKind::kData:
+    case PacketKind::kHello:
+      return;
+  }
+}
+
+void NodeCore::OnHello(Peer* peer, const PacketHeader& header, std::span<const std::byte> payload) {
+  uint32_t length = 0;
+  if (payload.size() < sizeof(length)) return;
+  std::memcpy(&length, payload.data(), sizeof(length));
+  if (length > payload.size() - sizeof(length)) return;
+  const absl::StatusOr<NodeAddress> address =
+      ParseAddress(TextOf(payload.subspan(sizeof(length), length)));
+  if (!address.ok() || address->node_id != header.source_node) return;
+  if (peer == nullptr) {
+    const absl::StatusOr<Peer*> made = EnsurePeer(*address);
+    if (!made.ok()) return;
+    peer = *made;
+  }
+  peer->SendControl({.kind = PacketKind::kWelcome});
+}
+
+// The peer has our hello, so the probe has crossed; the kernel's counter must have seen it.
+void NodeCore::OnWelcome(Peer& peer) {
+  if (peer.state() != Peer::State::kConnecting) return;
+  std::string proof = ", peers in this network namespace: their bytes cross lo";
+  if (peer.hello_bytes > 0) {
+    proven_bytes_ += peer.hello_bytes;
+    const int64_t counted = transport_->InterfaceSentBytes().value_or(0) - interface_start_bytes_;
+    if (counted < proven_bytes_) {
+      return Lose(peer, absl::FailedPreconditionError(fmt::format(
+                            "probe of {} bytes to {} arrived, but {} has sent only {} bytes: the "
+                            "traffic takes another road than the shaped link",
+                            proven_bytes_, peer.ToString(), transport_->description(), counted)));
+    }
+    proof = ", probe seen in the interface's counters";
+  }
+  if (transport_->needs_heartbeat()) {
+    const std::lock_guard lock(mu_);
+    if (proof_.find(proof) == std::string::npos) proof_ += proof;
+  }
+  peer.SetReady();
+  CheckWaiters();
+}
+
+void NodeCore::OnGoodbye(Peer& peer, const PacketHeader& header,
+                         std::span<const std::byte> payload) {
+  peer.SendControl({.kind = PacketKind::kGoodbyeSeen});
+  if ((header.flags & kPacketAborted) != 0) {
+    return Gone(
+        peer, Peer::State::kLost,
+        absl::UnavailableError(fmt::format("{} aborted: {}", peer.ToString(), TextOf(payload))));
+  }
+  Gone(peer, Peer::State::kLeft,
+       absl::UnavailableError(fmt::format("{} has left (goodbye)", peer.ToString())));
+}
+
+void NodeCore::OnLinkLost(uint64_t node_id, absl::Status why) {
+  if (Peer* peer = FindPeer(node_id)) Lose(*peer, std::move(why));
+}
+
+void NodeCore::Lose(Peer& peer, absl::Status why) {
+  const absl::Duration now = clock().Now();
+  Gone(peer, Peer::State::kLost,
+       absl::Status(why.code() == absl::StatusCode::kFailedPrecondition
+                        ? why.code()
+                        : absl::StatusCode::kUnavailable,
+                    fmt::format("lost {}: {}; {}", peer.ToString(), std::string(why.message()),
+                                Seen(peer, now))));
+}
+
+void NodeCore::Gone(Peer& peer, Peer::State state, absl::Status why) {
+  if (!peer.usable()) return;
+  peer.SetGone(state, std::move(why));
+  const auto groups = groups_;  // callbacks may close groups
+  for (const auto& [hash, group] : groups) group->OnPeerGone(peer);
+  CheckWaiters();
+  CheckLeft();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,205 @@
+#include "plugin/core/outbox.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compressors/crc32c.h"
+
+namespace longhaul {
+
+// Lives from SendPacket until the transport gives it back.
+struct Outbox::Packet : OutPacket {
+  std::shared_ptr<OutMessage> message;
+  int64_t bytes = 0;
+};
+
+Outbox::Outbox(Limits limits, TrafficCounters* traffic, std::function<void(absl::Status)> lost)
+    : limits_(limits), traffic_(traffic), lost_(std::move(lost)) {}
+
+Outbox::~Outbox() = default;
+
+size_t Outbox::packets_of(size_t payload_bytes) const {
+  return std::max<size_t>(
+      1, (payload_bytes + limits_.packet_payload_bytes - 1) / limits_.packet_payload_bytes);
+}
+
+void Outbox::Submit(std::shared_ptr<OutMessage> message) {
+  if (!failure_.ok()) {
+    if (message->done) message->done(failure_);
+    return;
+  }
+  exempt_ += message->exempt;
+  fresh_.push_back(std::move(message));
+  Pump();
+}
+
+std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message, std::string_view why) {
+  auto notice = std::make_shared<OutMessage>();
+  notice->header = message.header;
+  notice->header.flags |= kPacketCancelled;
+  notice->header.codec = 0;
+  notice->header.message_bytes = why.size();
+  notice->encoded = BufferPool(0).Acquire(why.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(why.data()), why.size(),
+              notice->encoded.bytes().data());
+  notice->payload = notice->encoded.bytes();
+  notice->exempt = true;
+  return notice;
+}
+
+void Outbox::SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status why) {
+  const std::string reason(why.message());
+  std::shared_ptr<OutMessage> notice = CancelNotice(*message, reason);
+  // The message stays alive until then: its callback may look at it.
+  notice->done = [message, why = std::move(why)](absl::Status) { message->done(why); };
+  Submit(std::move(notice));
+}
+
+void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why) {
+  for (Queue* queue : {&fresh_, &running_}) {
+    const auto found = std::find(queue->begin(), queue->end(), message);
+    if (found == queue->end()) continue;
+    exempt_ += 1 - message->exempt;
+    *found = CancelNotice(*message, std::string(why.message()));
+    break;
+  }
+  message->all_sent = true;
+  if (message->failure.ok()) message->failure = std::move(why);
+  FinishIfDone(message);
+  Pump();
+}
+
+void Outbox::Exempt(absl::FunctionRef<bool(const PacketHeader&)> wanted) {
+  for (Queue* queue : {&fresh_, &running_}) {
+    for (const std::shared_ptr<OutMessage>& message : *queue) {
+      if (message->exempt || !wanted(message->header)) continue;
+      message->exempt = true;
+      ++exempt_;
+    }
+  }
+  Pump();
+}
+
+void Outbox::OnReleased(uint64_t cumulative_bytes) {
+  // More than was sent cannot have been released: a lying peer gains nothing.
+  released_ = std::max(released_, std::min(cumulative_bytes, sent_));
+  Pump();
+}
+
+void Outbox::Fail(absl::Status why) {
+  if (!failure_.ok()) return;
+  failure_ = std::move(why);
+  Queue all = std::move(fresh_);
+  for (std::shared_ptr<OutMessage>& message : running_) all.push_back(std::move(message));
+  fresh_.clear();
+  running_.clear();
+  exempt_ = 0;
+  for (const std::shared_ptr<OutMessage>& message : all) {
+    message->all_sent = true;
+    if (message->failure.ok()) message->failure = failure_;
+    FinishIfDone(message);
+  }
+}
+
+size_t Outbox::NextBytes(const OutMessage& message) const {
+  return std::min(limits_.packet_payload_bytes, message.payload.size() - message.sent_bytes);
+}
+
+bool Outbox::HasCredit(const OutMessage& message) const {
+  const uint64_t next = kPacketHeaderBytes + NextBytes(message);
+  return message.exempt || sent_ - released_ + next <= static_cast<uint64_t>(limits_.credit_bytes);
+}
+
+// Bulk and fresh messages take turns, so a small message waits for one packet of a bulk one at
+// most.
+void Outbox::Pump() {
+  if (pumping_ || link_ == nullptr) return;
+  pumping_ = true;
+  while (failure_.ok() && in_flight_ == 0) {
+    Queue& first = running_next_ ? running_ : fresh_;
+    Queue& second = running_next_ ? fresh_ : running_;
+    running_next_ = !running_next_;
+    if (!SendOne(first) && !SendOne(second)) break;
+  }
+  pumping_ = false;
+}
+
+// Fresh messages are tried in order, so that first packets of a channel keep their order: only an
+// exempt one may pass others that wait for credit (the exempt ones of a channel are its oldest).
+bool Outbox::SendOne(Queue& queue) {
+  auto chosen = queue.begin();
+  if (chosen == queue.end()) return false;
+  if (!HasCredit(**chosen)) {
+    if (exempt_ == 0) return false;
+    chosen = std::find_if(queue.begin(), queue.end(), [](const auto& m) { return m->exempt; });
+    if (chosen == queue.end()) return false;
+  }
+  std::shared_ptr<OutMessage> message = std::move(*chosen);
+  queue.erase(chosen);
+  const bool last = message->sent_bytes + NextBytes(*message) == message->payload.size();
+  if (last) {
+    message->all_sent = true;
+    exempt_ -= message->exempt;
+  } else {
+    running_.push_back(message);
+  }
+  SendPacket(message);
+  return true;
+}
+
+void Outbox::SendPacket(const std::shared_ptr<OutMessage>& message) {
+  std::unique_ptr<Packet> packet;
+  if (spare_.empty()) {
+    packet = std::make_unique<Packet>();
+    packet->done = [this](OutPacket* out, absl::Status s) { OnPacketDone(out, std::move(s)); };
+  } else {
+    packet = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  PacketHeader& header = message->header;
+  packet->payload = message->payload.subspan(message->sent_bytes, NextBytes(*message));
+  message->crc = Crc32c(packet->payload, message->crc);
+  header.offset = message->sent_bytes;
+  header.payload_bytes = static_cast<uint32_t>(packet->payload.size());
+  header.payload_crc = message->crc;
+  WritePacketHeader(header, packet->header);
+  message->sent_bytes += packet->payload.size();
+  message->started = true;
+  ++message->in_flight;
+  packet->message = message;
+  packet->bytes = static_cast<int64_t>(kPacketHeaderBytes + packet->payload.size());
+  in_flight_ += packet->bytes;
+  sent_ += static_cast<uint64_t>(packet->bytes);
+  traffic_->sent_bytes.fetch_add(packet->bytes, std::memory_order_relaxed);
+  if (message->all_sent) traffic_->sent_messages.fetch_add(1, std::memory_order_relaxed);
+  Packet* raw = packet.release();  // the transport's until `done`
+  const absl::StatusOr<SendState> state = link_->Send(Lane::kBulk, raw);
+  if (!state.ok()) {
+    OnPacketDone(raw, state.status());
+  } else if (*state == SendState::kDone) {
+    OnPacketDone(raw, absl::OkStatus());
+  }
+}
+
+void Outbox::OnPacketDone(OutPacket* out, absl::Status status) {
+  std::unique_ptr<Packet> packet(static_cast<Packet*>(out));
+  const std::shared_ptr<OutMessage> message = std::move(packet->message);
+  in_flight_ -= packet->bytes;
+  --message->in_flight;
+  spare_.push_back(std::move(packet));
+  if (!status.ok()) {
+    if (message->failure.ok()) message->failure = status;
+    lost_(status);  // fails everything queued, this message too when it is bulk
+  }
+  FinishIfDone(message);
+  Pump();
+}
+
+void Outbox::FinishIfDone(const std::shared_ptr<OutMessage>& message) {
+  if (!message->all_sent || message->in_flight > 0 || !message->done) return;
+  const auto done = std::exchange(message->done, nullptr);
+  message->encoded = PooledBuffer();
+  done(message->failure);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "plugin/core/buffer_pool.h"
+#include "plugin/core/transport.h"
+
+namespace longhaul {
+
+// What a node has moved, every kind of packet included. Written on the strand, read anywhere.
+struct TrafficCounters {
+  std::atomic<int64_t> sent_bytes{0}, received_bytes{0};
+  std::atomic<int64_t> sent_messages{0}, received_messages{0};
+};
+
+// One message on its way to a peer.
+struct OutMessage {
+  PacketHeader header;                     // offset, payload_bytes, payload_crc are set per packet
+  std::span<const std::byte> payload;      // lives until `done` has run
+  PooledBuffer encoded;                    // holds the payload when it is a codec frame
+  std::function<void(absl::Status)> done;  // exactly once, on the strand; may be empty
+
+  // The outbox's own.
+  size_t sent_bytes = 0;  // of the payload
+  uint32_t crc = 0;
+  int in_flight = 0;  // packets inside the transport
+  bool started = false;
+  bool all_sent = false;
+  bool exempt = false;  // the receiver waits for it: goes without credit
+  absl::Status failure;
+};
+
+// The sending half of one peer: cuts messages into packets, gives small messages a way past bulk
+// ones, and keeps within the receiver's credit. First packets of one channel leave in the order in
+// which messages were submitted. Used on the strand only; callbacks may submit.
+class Outbox {
+ public:
+  struct Limits {
+    int64_t credit_bytes;         // the receiver's window
+    size_t packet_payload_bytes;  // longest slice
+  };
+  // `lost` is called when the link refuses a packet; `traffic` must outlive the outbox.
+  Outbox(Limits limits, TrafficCounters* traffic, std::function<void(absl::Status)> lost);
+
+  ~Outbox();
+
+  void Open(Link* link) { link_ = link; }  // before the first Submit; must outlive the outbox's use
+
+  void Submit(std::shared_ptr<OutMessage> message);
+
+  // Sends no more of it, and in its place a packet telling the receiver why. Its `done` runs when
+  // no packet of it is left in the transport.
+  void Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why);
+
+  // The same for a message that could not be made: it fails, and the receiver learns why.
+  void SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status why);
+
+  // Messages for which `wanted` answers true may ignore the credit from now on.
+  void Exempt(absl::FunctionRef<bool(const PacketHeader&)> wanted);
+
+  void OnReleased(uint64_t cumulative_bytes);
+
+  // The peer is gone: everything fails with `why`, now or when the transport lets go of it.
+  void Fail(absl::Status why);
+
+  // Nothing is inside the transport.
+  bool idle() const { return in_flight_ == 0; }
+  bool empty() const { return idle() && fresh_.empty() && running_.empty(); }
+  uint64_t sent_bytes() const { return sent_; }   // data bytes, headers included
+  size_t packets_of(size_t payload_bytes) const;  // how many a message of that size takes
+
+ private:
+  using Queue = std::deque<std::shared_ptr<OutMessage>>;
+  struct Packet;
+
+  static std::shared_ptr<OutMessage> CancelNotice(const OutMessage& message, std::string_view why);
+  void Pump();
+  bool SendOne(Queue& queue);
+  void SendPacket(const std::shared_ptr<OutMessage>& message);
+  void OnPacketDone(OutPacket* out, absl::Status status);
+  void FinishIfDone(const std::shared_ptr<OutMessage>& message);
+  bool HasCredit(const OutMessage& message) const;
+  size_t NextBytes(const OutMessage& message) const;
+
+  const Limits limits_;
+  TrafficCounters* const traffic_;
+  const std::function<void(absl::Status)> lost_;
+  Link* link_ = nullptr;
+  absl::Status failure_;
+  Queue fresh_;     // nothing sent yet, in order of submission
+  Queue running_;   // bulk messages of which some packets have gone, round robin
+  int exempt_ = 0;  // messages in the queues that need no credit
+  bool running_next_ = false;
+  bool pumping_ = false;
+  int64_t in_flight_ = 0;
+  uint64_t sent_ = 0, released_ = 0;
+  std::vector<std::unique_ptr<Packet>> spare_;
+};
+
+}  // namespace longhaul

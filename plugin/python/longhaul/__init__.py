@@ -1,0 +1,37 @@
+"""longhaul: torch.distributed over wide-area links, with compressed pipeline boundaries.
+
+Importing this package registers the backend "longhaul"; installed with pip, even that import is
+not needed. One line of a training program changes::
+
+    import longhaul
+    import torch.distributed as dist
+
+    dist.init_process_group("longhaul")
+
+Every group is lossless unless its options opt in. A pipeline's group opts in like this::
+
+    pipeline = dist.new_group(
+        ranks, backend="longhaul",
+        pg_options=longhaul.Options(forward="int4-b64-h64", backward="int8-b64"))
+
+Sends to a higher rank of that group then use the forward codec, sends to a lower rank the backward
+codec; collectives, integer tensors and small tensors stay exact. What really went over the wire::
+
+    for crossing in longhaul.crossings(pipeline):
+        print(crossing.peer, crossing.codec, crossing.payload_bytes, crossing.bits_per_element)
+
+See docs/torch-backend.md for what is supported, errors and versions of torch.
+"""
+
+from longhaul.groups import Crossing, Traffic, crossings, traffic, transport
+from longhaul.options import Options
+from longhaul.registration import register as _register
+
+__version__ = "0.1.0"
+__all__ = ["Crossing", "Options", "Traffic", "crossings", "traffic", "transport"]
+
+_register()
+
+
+def _autoload():
+    """The entry point of group torch.backends: importing this module has registered the backend."""

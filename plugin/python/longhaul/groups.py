@@ -1,0 +1,83 @@
+"""What a group of this backend has sent and received."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One direction between this rank and one peer, since the group was made.
+
+    codec is that of the encoded tensors; the counts hold those that stayed exact (small or integer
+    ones) as well.
+    payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,
+    both of point-to-point tensors only; collective_bytes are the messages of collectives. None
+    counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
+    payload_hash depends on every payload byte and their order: equal in two runs that sent the same.
+    """
+
+    peer: int
+    sent: bool
+    codec: str
+    tensors: int
+    elements: int
+    payload_bytes: int
+    message_bytes: int
+    encode_s: float
+    decode_s: float
+    nmse_samples: int
+    nmse_sum: float
+    nmse_max: float
+    payload_hash: int
+    collective_bytes: int
+
+    @property
+    def bits_per_element(self):
+        return 8 * self.payload_bytes / self.elements if self.elements else 0.0
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """All groups of this process together: whole messages, without TCP/IP headers."""
+
+    sent_bytes: int
+    received_bytes: int
+    sent_messages: int
+    received_messages: int
+
+
+def _backend_of(group):
+    import torch
+    import torch.distributed as dist
+
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise ValueError("longhaul: no process group; call init_process_group first")
+    seen = []
+    for device in ("cpu", "cuda"):
+        try:
+            backend = group._get_backend(torch.device(device))
+        except RuntimeError:
+            continue
+        backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
+        if hasattr(backend, "crossings"):
+            return backend
+        seen.append(f"{device}: {type(backend).__name__}")
+    raise ValueError(f"longhaul: not a group of the backend longhaul ({', '.join(seen)})")
+
+
+def crossings(group=None):
+    """List of Crossing of a group (default: the default group)."""
+    return [
+        Crossing(**counters)
+        for counters in _backend_of(group).crossings()
+    ]
+
+
+def traffic(group=None):
+    """Traffic of the process, whose groups share one connection."""
+    return Traffic(**_backend_of(group).traffic())
+
+
+def transport(group=None):
+    """What really carries the bytes, read back from the transport, such as "ucx tcp/eth0"."""
+    return _backend_of(group).description()

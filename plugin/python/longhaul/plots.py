@@ -1,0 +1,267 @@
+"""Draws the figures of a report from its CSV files.
+
+    python plots.py FOLDER...
+
+Each FOLDER is one experiment of a report: it holds curve.csv, losses.csv, arms.csv and joint.csv (a
+campaign) and step_times.csv. Figures whose data are there are written beside them as SVG:
+reference, depth, forest, step_times. Needs matplotlib and nothing else; imports no torch.
+"""
+
+import csv
+import math
+import os
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+INK, SOFT, LINE = "#1d2733", "#5b6875", "#c9d1d9"
+ASSUMED = "#b3261e"
+COLOURS = ["#12507b", "#c2571a", "#2f7d4f", "#7a4a9c", "#8a6d00", "#0f7f86"]
+ASSUMED_Q = 0.995
+
+plt.rcParams.update({
+    "font.size": 10.5, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
+    "xtick.color": SOFT, "ytick.color": SOFT, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.color": "#edf0f3", "axes.axisbelow": True, "legend.frameon": False,
+    "svg.fonttype": "path", "savefig.transparent": True,
+})
+
+
+def read(folder, name):
+    path = os.path.join(folder, name + ".csv")
+    if not os.path.exists(path):
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text):
+    return float(text) if text else None
+
+
+def interval(row, name):
+    """value, low, high; low and high are None without an interval."""
+    return number(row[name]), number(row[name + "_low"]), number(row[name + "_high"])
+
+
+def save(figure, folder, name):
+    plt.rcParams["svg.hashsalt"] = folder + name  # ids of two inlined figures must differ
+    figure.savefig(os.path.join(folder, name + ".svg"), bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+
+
+def codecs_of(row):
+    return row["forward"] + " / " + row["backward"]
+
+
+def error_bar(axes, x, y, low, high, **style):
+    bars = None if low is None else [[max(0, y - low)], [max(0, high - y)]]
+    axes.errorbar([x], [y], yerr=bars, **style)
+
+
+def reference(folder):
+    """Figure 1: every uncompressed run, the fit, and the horizontal read-off of each arm."""
+    curve = {row["name"]: float(row["value"]) for row in read(folder, "curve")}
+    losses = [row for row in read(folder, "losses") if row["budget"]]
+    if not curve or not losses:
+        return
+    beta, floor, slope = curve["beta"], curve["floor_nat"], curve["slope_nat"]
+    loss_at = lambda budget: floor + slope / beta * budget ** -beta  # noqa: E731
+    figure, axes = plt.subplots(figsize=(8.2, 4.3))
+    fitted = [row for row in losses if row["role"] == "reference"]
+    budgets = [float(row["budget"]) for row in fitted]
+    first, last = min(budgets), max(budgets)
+    xs = [first * (last / first) ** (i / 200) for i in range(201)]
+    axes.plot(xs, [loss_at(x) for x in xs], color=COLOURS[0], lw=1.8, label="fit")
+    axes.plot(budgets, [float(row["loss_off_nat"]) for row in fitted], "o", ms=5, mfc="none",
+              mec=COLOURS[0], label="reference run")
+    controls = [row for row in losses if row["role"] == "control"]
+    if controls:
+        axes.plot([float(row["budget"]) for row in controls],
+                  [float(row["loss_off_nat"]) for row in controls], "x", ms=6, color=SOFT,
+                  label="control, not fitted")
+    by_arm = {}
+    for row in losses:
+        if row["role"] == "arm":
+            by_arm.setdefault(row["arm"], []).append(float(row["loss_off_nat"]))
+    deltas = {row["arm"]: number(row["delta_nat"]) for row in read(folder, "arms")
+              if row["evaluation"] == "off" and row["role"] == "arm"}
+    labels = []
+    for i, arm in enumerate(sorted(deltas, key=lambda name: deltas[name])):
+        level = loss_at(1.0) + deltas[arm]
+        inside = (level - floor) * beta / slope
+        budget = inside ** (-1 / beta) if inside > 0 else None
+        colour = COLOURS[1 + i % (len(COLOURS) - 1)]
+        end = min(max(budget or first, first), last)
+        axes.plot([end, 1.0], [level, level], color=colour, lw=1.2, ls="--")
+        axes.plot([1.0] * len(by_arm.get(arm, [])), by_arm.get(arm, []), "D", ms=4, color=colour)
+        off = budget is None or budget < first
+        labels.append((level, f"{arm}: " + ("off the curve" if off else f"reads {budget:.3f} D0"),
+                       colour))
+    axes.axvline(1.0, color=LINE, lw=1)
+    axes.set_xscale("log")
+    ticks = sorted({round(budget, 2) for budget in budgets})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("token budget D / D0 (log scale)")
+    axes.set_ylabel("final held-out loss, nat per token\n(axis does not start at 0)")
+    axes.set_xlim(first * 0.95, last * 1.04)
+    spread_labels(axes, last * 1.06, labels)
+    axes.legend(loc="upper right")
+    save(figure, folder, "reference")
+
+
+def spread_labels(axes, x, labels):
+    """Labels to the right of the axes at their levels, moved apart where they would overlap."""
+    low, high = axes.get_ylim()
+    step = (high - low) * 0.055
+    placed = []
+    for level, _, _ in sorted(labels):
+        placed.append(max(level, placed[-1] + step) if placed else level)
+    lift = sum(y - level for y, (level, _, _) in zip(placed, sorted(labels))) / max(1, len(labels))
+    for y, (level, text, colour) in zip(placed, sorted(labels)):
+        axes.annotate(text, (1.0, level), xytext=(x, y - lift), textcoords="data", va="center",
+                      color=colour, fontsize=9, annotation_clip=False,
+                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6})
+
+
+def depth(folder):
+    """Figure 2: ln eta against crossings with bars, the joint fit and the assumed 0.995."""
+    arms = [row for row in read(folder, "arms")
+            if row["evaluation"] == "off" and row["role"] == "arm" and row["crossings"] != "0"
+            and row["ln_eta"]]
+    curve = {row["name"]: float(row["value"]) for row in read(folder, "curve")}
+    if not arms or not curve:
+        return
+    direction = lambda row: ("backward" if row["forward"] == "none" else  # noqa: E731
+                             "forward" if row["backward"] == "none" else "both directions")
+    panels = sorted({direction(row) for row in arms})
+    figure, all_axes = plt.subplots(1, len(panels), figsize=(8.2, 4.1), sharey=True, squeeze=False)
+    losses = read(folder, "losses")
+    d0 = {row["seed"]: float(row["loss_off_nat"]) for row in losses
+          if row["role"] == "reference" and row["budget"] and abs(float(row["budget"]) - 1) < 1e-9}
+    joint = {row["codecs"]: row for row in read(folder, "joint") if row["evaluation"] == "off"}
+    for axes, panel in zip(all_axes[0], panels):
+        rows = [row for row in arms if direction(row) == panel]
+        most = max(int(row["crossings"]) for row in rows)
+        ks = [0, most * 1.08]
+        axes.plot(ks, [k * math.log(ASSUMED_Q) for k in ks], color=ASSUMED, lw=1.2, ls="--",
+                  label="assumed q = 0.995")
+        for i, codecs in enumerate(sorted({codecs_of(row) for row in rows})):
+            colour = COLOURS[i % len(COLOURS)]
+            if codecs in joint:
+                q, low, high = interval(joint[codecs], "q")
+                axes.plot(ks, [k * math.log(q) for k in ks], color=colour, lw=1.5,
+                          label=f"joint fit, q = {q:.4f}")
+                if low is not None:
+                    axes.fill_between(ks, [k * math.log(low) for k in ks],
+                                      [k * math.log(high) for k in ks], color=colour, alpha=0.12,
+                                      lw=0)
+            for row in (row for row in rows if codecs_of(row) == codecs):
+                k = int(row["crossings"])
+                seeds = [exact_ln_eta(float(x["loss_off_nat"]) - d0[x["seed"]], curve)
+                         for x in losses if x["arm"] == row["arm"] and x["seed"] in d0]
+                axes.plot([k + most * 0.015] * len(seeds), seeds, "o", ms=4, mfc="none", mec=colour,
+                          alpha=0.8)
+                y, low, high = interval(row, "ln_eta")
+                error_bar(axes, k, y, low, high, fmt="o", ms=6, color=colour, capsize=4, lw=1.6)
+        axes.axhline(0, color=LINE, lw=1)
+        axes.set_xlim(0, most * 1.12)
+        axes.set_xlabel(f"crossings K, {panel}")
+        axes.legend(loc="lower left", fontsize=9)
+    all_axes[0][0].set_ylabel("ln η, codec off at evaluation")
+    save(figure, folder, "depth")
+
+
+def exact_ln_eta(delta, curve):
+    """The curve inverted: agrees with -delta/s where the loss is small."""
+    inside = 1 + curve["beta"] * delta / curve["slope_nat"]
+    return -math.log(inside) / curve["beta"] if inside > 0 else math.inf
+
+
+def forest(folder):
+    """Figure 3: q per arm, codec off and on, and the joint fits, with lines at 1 and 0.995."""
+    arms = [row for row in read(folder, "arms") if row["role"] == "arm"]
+    lines = []  # label, {evaluation: (q, low, high)}, is joint, note
+    for name in dict.fromkeys(row["arm"] for row in arms):
+        rows = {row["evaluation"]: row for row in arms if row["arm"] == name}
+        any_row = next(iter(rows.values()))
+        values = {e: interval(row, "q") for e, row in rows.items() if e and row["q"]}
+        if values or any_row["note"]:
+            label = f"{name}   S = {any_row['stages']}\n{codecs_of(any_row)}"
+            lines.append((label, values, False, any_row["note"]))
+    joint = read(folder, "joint")
+    for codecs in dict.fromkeys(row["codecs"] for row in joint):
+        values = {row["evaluation"]: interval(row, "q") for row in joint if row["codecs"] == codecs}
+        lines.append((f"all depths together\n{codecs}", values, True, ""))
+    if not lines:
+        return
+    figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.62 * len(lines)))
+    axes.axvline(1, color=INK, lw=1)
+    axes.axvline(ASSUMED_Q, color=ASSUMED, lw=1.2, ls="--")
+    for y, (label, values, is_joint, note) in enumerate(lines):
+        colour = COLOURS[0] if is_joint else COLOURS[1]
+        for shift, evaluation, fill in ((-0.13, "off", colour), (0.13, "on", "white")):
+            if evaluation not in values:
+                continue
+            q, low, high = values[evaluation]
+            bars = None if low is None else [[max(0, q - low)], [max(0, high - q)]]
+            axes.errorbar([q], [y + shift], xerr=bars, fmt="D" if is_joint else "o", ms=6.5,
+                          color=colour, mfc=fill, mec=colour, capsize=3.5, lw=1.6)
+        if not values:
+            axes.text(ASSUMED_Q, y, note, va="center", ha="right", color=ASSUMED, fontsize=9)
+    axes.set_yticks(range(len(lines)), [label for label, *_ in lines], color=INK, fontsize=9.5)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.annotate("0.995 assumed", (ASSUMED_Q, 1), xycoords=("data", "axes fraction"), xytext=(-4, 4),
+                  textcoords="offset points", ha="right", fontsize=9, color=ASSUMED)
+    axes.annotate("1 = no loss", (1, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
+                  textcoords="offset points", ha="left", fontsize=9, color=INK)
+    axes.set_xlabel("q per crossing (axis does not start at 0); filled: codec off at evaluation, "
+                    "open: on")
+    save(figure, folder, "forest")
+
+
+def step_times(folder):
+    """Figure 7: measured against predicted step time per link profile, with the 10 % band."""
+    rows = [row for row in read(folder, "step_times") if row["p2_s"]]
+    if not rows:
+        return
+    figure, axes = plt.subplots(figsize=(8.2, 4.3))
+    seconds = [float(row[key]) for row in rows for key in ("p2_s", "measured_s")]
+    low, high = min(seconds) / 1.3, max(seconds) * 1.3
+    axes.fill_between([low, high], [low * 0.9, high * 0.9], [low * 1.1, high * 1.1], color="#e8eef3",
+                      lw=0, label="±10 %")
+    axes.plot([low, high], [low, high], color=SOFT, lw=1)
+    for i, profile in enumerate(sorted({row["profile"] for row in rows})):
+        mine = [row for row in rows if row["profile"] == profile]
+        axes.plot([float(row["p2_s"]) for row in mine], [float(row["measured_s"]) for row in mine],
+                  "o", ms=7, color=COLOURS[i % len(COLOURS)], label=profile)
+        for row in mine:
+            axes.annotate(row["arm"], (float(row["p2_s"]), float(row["measured_s"])), xytext=(8, -4),
+                          textcoords="offset points", fontsize=9, color=INK)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(matplotlib.ticker.LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
+        axis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        axis.set_minor_locator(matplotlib.ticker.NullLocator())
+    axes.set_xlabel("predicted step time (P2), s (log scale)")
+    axes.set_ylabel("measured step time, s (log scale)")
+    axes.legend(loc="upper left")
+    save(figure, folder, "step_times")
+
+
+def main(folders):
+    for folder in folders:
+        for draw in (reference, depth, forest, step_times):
+            draw(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

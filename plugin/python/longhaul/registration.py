@@ -1,0 +1,60 @@
+"""Makes "longhaul" a name that torch.distributed knows.
+
+Registering is pure Python and must not fail: it also runs inside `import torch` (entry point). The
+extension module is loaded when the first group is made, so it starts no thread before a fork.
+"""
+
+import importlib
+import pathlib
+
+_NAME = "longhaul"
+
+
+def load_adapter():
+    """The extension module for the torch that is running. ImportError says what is there instead."""
+    import torch
+
+    major, minor = torch.__version__.split(".")[:2]
+    name = f"_backend_torch{major}_{minor}"
+    built = sorted(pathlib.Path(__file__).parent.glob("_backend_torch*.so"))
+    if not any(file.name.startswith(f"{name}.") for file in built):
+        versions = [f.name.split(".")[0].removeprefix("_backend_torch").replace("_", ".") for f in built]
+        raise ImportError(
+            f"longhaul has no adapter for torch {torch.__version__}; there is one for torch "
+            f"{', '.join(versions) or '(none)'}. torch's c10d changes with every minor release: "
+            "build longhaul again with this torch (pip install --no-build-isolation .)"
+        )
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+def _create(dist_options, options):
+    """What torch.distributed calls for each new group of this backend."""
+    from longhaul.options import Options
+
+    adapter = load_adapter()
+    if options is None:
+        options = Options()
+    if isinstance(options, Options):
+        options = options.native(adapter)
+    elif not isinstance(options, adapter.Options):
+        raise TypeError(
+            f"longhaul: pg_options must be longhaul.Options, not {type(options).__name__}"
+        )
+    options.timeout = dist_options.timeout
+    options.group_name = dist_options.group_id
+    return adapter.ProcessGroupLonghaul(
+        dist_options.store, dist_options.group_rank, dist_options.group_size, options
+    )
+
+
+def register():
+    """Registers the backend with torch.distributed, once; does nothing where that is missing."""
+    try:
+        import torch.distributed as dist
+
+        if dist.is_available() and _NAME not in dist.Backend.backend_list:
+            dist.Backend.register_backend(
+                _NAME, _create, extended_api=True, devices=["cpu", "cuda"]
+            )
+    except (ImportError, AttributeError):
+        return  # a torch without c10d: init_process_group says so itself

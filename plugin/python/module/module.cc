@@ -1,0 +1,100 @@
+// The extension module of the Python package `longhaul`: the adapter for one minor version of
+// torch.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "plugin/backend/process_group.h"
+
+namespace py = pybind11;
+
+namespace longhaul {
+namespace {
+
+py::dict AsDict(const CrossingCounters& c) {
+  py::dict d;
+  d["peer"] = c.peer;
+  d["sent"] = c.sent;
+  d["codec"] = c.codec;
+  d["tensors"] = c.tensors;
+  d["elements"] = c.elements;
+  d["payload_bytes"] = c.payload_bytes;
+  d["message_bytes"] = c.message_bytes;
+  d["encode_s"] = absl::ToDoubleSeconds(c.encode);
+  d["decode_s"] = absl::ToDoubleSeconds(c.decode);
+  d["nmse_samples"] = c.nmse_samples;
+  d["nmse_sum"] = c.nmse_sum;
+  d["nmse_max"] = c.nmse_max;
+  d["payload_hash"] = c.payload_hash;
+  d["collective_bytes"] = c.collective_bytes;
+  return d;
+}
+
+py::list Crossings(ProcessGroupLonghaul& group) {
+  std::vector<CrossingCounters> counters;
+  {
+    py::gil_scoped_release no_gil;
+    counters = group.group().counters();
+  }
+  py::list list;
+  for (const CrossingCounters& c : counters) list.append(AsDict(c));
+  return list;
+}
+
+py::dict Traffic(ProcessGroupLonghaul& group) {
+  const NodeTraffic t = group.node().traffic();
+  py::dict d;
+  d["sent_bytes"] = t.sent_bytes;
+  d["received_bytes"] = t.received_bytes;
+  d["sent_messages"] = t.sent_messages;
+  d["received_messages"] = t.received_messages;
+  return d;
+}
+
+void BindOptions(py::module_& m) {
+  using Options = ProcessGroupLonghaul::Options;
+  py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(m, "Options")
+      .def(py::init([] { return c10::make_intrusive<Options>(); }))
+      .def_readwrite("timeout", &Options::timeout)
+      .def_readwrite("group_name", &Options::group_name)
+      .def_readwrite("seed", &Options::seed)
+      .def_readwrite("nmse_every", &Options::nmse_every)
+      .def_readwrite("ef_slots", &Options::ef_slots)
+      .def("set_codecs",
+           [](Options& o, std::string forward, std::string backward,
+              std::map<int, std::string> by_tag, int64_t min_elements) {
+             o.codecs = {std::move(forward), std::move(backward), std::move(by_tag), min_elements};
+           })
+      .def("set_node",
+           [](Options& o, std::string interface, std::chrono::milliseconds peer_deadline,
+              int64_t credit_bytes, bool shared_memory, bool ucx_environment) {
+             NodeOptions& node = o.node_options;
+             node.interface = std::move(interface);
+             node.peer_deadline = absl::FromChrono(peer_deadline);
+             node.credit_bytes = credit_bytes;
+             if (shared_memory) node.shared_memory = NodeOptions::SharedMemory::kAllowed;
+             if (ucx_environment) node.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
+           });
+}
+
+void BindProcessGroup(py::module_& m) {
+  py::class_<ProcessGroupLonghaul, c10d::Backend, c10::intrusive_ptr<ProcessGroupLonghaul>>(
+      m, "ProcessGroupLonghaul")
+      .def(py::init([](c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                       c10::intrusive_ptr<ProcessGroupLonghaul::Options> options) {
+             return c10::make_intrusive<ProcessGroupLonghaul>(std::move(store), rank, size,
+                                                              std::move(options));
+           }),
+           py::call_guard<py::gil_scoped_release>())
+      .def("crossings", &Crossings)
+      .def("traffic", &Traffic)
+      .def("description", [](ProcessGroupLonghaul& g) { return g.node().description(); });
+}
+
+}  // namespace
+}  // namespace longhaul
+
+PYBIND11_MODULE(LONGHAUL_MODULE_NAME, m) {
+  py::module_::import("torch.distributed");  // the base classes are bound there
+  longhaul::BindOptions(m);
+  longhaul::BindProcessGroup(m);
+}

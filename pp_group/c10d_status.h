@@ -1,0 +1,45 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "absl/status/status.h"
+
+namespace longhaul {
+
+// Training has diverged: a tensor that must cross a lossy boundary is not finite. Becomes
+// OutOfRange.
+class Diverged : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The Status of the exception that is being handled; call it in a catch block only. c10d says
+// what went wrong by type and by text: DistNetworkError is Unavailable; a message that names a
+// Status code keeps it (DEADLINE_EXCEEDED, ...); a c10::ValueError is InvalidArgument; anything
+// else is Internal. `where` goes in front of the message.
+absl::Status StatusOfCurrentException(const std::string& where);
+
+// Runs f, which may throw, and returns what happened. STYLE: no exception leaves a Status function.
+template <typename F>
+absl::Status StatusFromTorch(const std::string& where, F f) {
+  try {
+    f();
+    return absl::OkStatus();
+  } catch (...) {
+    return StatusOfCurrentException(where);
+  }
+}
+
+// One tensor to or from one rank of `backend`, FIFO per peer (tag 0 everywhere).
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer);
+WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer);
+
+// Waits if there is something to wait for, then forgets it. Throws what the operation failed with.
+void WaitAndReset(WorkPtr* work);
+
+}  // namespace longhaul

@@ -1,0 +1,93 @@
+#include "pp_group/corpus.h"
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compressors/noise.h"
+#include "pp_group/corpus_files.h"
+#include "pp_group/row_order.h"
+#include "pp_group/sha256.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int64_t kByteVocab = 256;
+constexpr uint64_t kHeldOutOrder = 0x68656C646F7574;  // any constant: the order is never changed
+
+class TokenCorpus : public Corpus {
+ public:
+  TokenCorpus(CorpusTokens tokens, int64_t vocab) : tokens_(std::move(tokens)), vocab_(vocab) {}
+
+  int64_t vocab() const override { return vocab_; }
+  int64_t train_tokens() const override { return static_cast<int64_t>(tokens_.train.size()); }
+  int64_t held_out_tokens() const override { return static_cast<int64_t>(tokens_.held_out.size()); }
+  std::string train_hash() const override {
+    std::call_once(hash_once_, [this] { Hash(); });
+    return train_hash_;
+  }
+  std::string held_out_hash() const override {
+    std::call_once(hash_once_, [this] { Hash(); });
+    return held_out_hash_;
+  }
+
+  void TrainRow(uint64_t seed, int64_t index, int64_t context,
+                std::span<int64_t> row) const override {
+    const int64_t rows = train_rows(context), epoch = index / rows;
+    const uint64_t key = FoldSeed({seed, static_cast<uint64_t>(epoch)});
+    const uint64_t window =
+        Permute(static_cast<uint64_t>(index % rows), static_cast<uint64_t>(rows), key);
+    Copy(tokens_.train, static_cast<int64_t>(window) * context, row);
+  }
+  void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const override {
+    const uint64_t window = Permute(static_cast<uint64_t>(index),
+                                    static_cast<uint64_t>(held_out_rows(context)), kHeldOutOrder);
+    Copy(tokens_.held_out, static_cast<int64_t>(window) * context, row);
+  }
+
+ private:
+  static void Copy(const std::vector<uint16_t>& tokens, int64_t from, std::span<int64_t> row) {
+    for (size_t i = 0; i < row.size(); ++i) row[i] = tokens[static_cast<size_t>(from) + i];
+  }
+  void Hash() const {
+    train_hash_ = Sha256Hex(std::as_bytes(std::span(tokens_.train)));
+    held_out_hash_ = Sha256Hex(std::as_bytes(std::span(tokens_.held_out)));
+  }
+
+  CorpusTokens tokens_;
+  int64_t vocab_;
+  mutable std::once_flag hash_once_;
+  mutable std::string train_hash_, held_out_hash_;
+};
+
+absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab) {
+  const size_t colon = source.find(':');
+  const std::string kind = source.substr(0, colon);
+  const std::string path = colon == std::string::npos ? "" : source.substr(colon + 1);
+  if (kind == "tokens") return ReadTokens(path, vocab);
+  if (kind != "text" && kind != "headers") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus '", source, "': want text:PATH, tokens:PATH or headers:DIR"));
+  }
+  if (vocab < kByteVocab) {
+    return absl::InvalidArgumentError(absl::StrCat("corpus ", source, ": bytes need a vocab of ",
+                                                   kByteVocab, " or more, not ", vocab));
+  }
+  return kind == "text" ? ReadText(path) : ReadHeaders(path);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& source,
+                                                           int64_t vocab) {
+  absl::StatusOr<CorpusTokens> tokens = Read(source, vocab);
+  if (!tokens.ok()) return tokens.status();
+  if (tokens->train.size() < 2 || tokens->held_out.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus ", source, ": ", tokens->train.size(), " tokens to train on and ",
+                     tokens->held_out.size(), " held out are too few"));
+  }
+  return std::make_shared<const TokenCorpus>(*std::move(tokens), vocab);
+}
+
+}  // namespace longhaul

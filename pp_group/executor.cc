@@ -1,0 +1,204 @@
+#include "pp_group/executor.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+#include "absl/strings/str_cat.h"
+#include "pp_group/gpt_activations.h"
+#include "pp_group/schedule_check.h"
+
+namespace longhaul {
+namespace {
+
+at::Tensor NewTensor(int64_t tokens, int64_t width) {
+  return at::empty({tokens, width}, at::kFloat);
+}
+
+// Splits rows of T + 1 ids into inputs and their successors.
+void SplitRows(std::span<const int64_t> rows, int64_t context, std::vector<int64_t>* tokens,
+               std::vector<int64_t>* targets) {
+  tokens->clear();
+  targets->clear();
+  for (size_t at = 0; at < rows.size(); at += context + 1) {
+    tokens->insert(tokens->end(), rows.begin() + at, rows.begin() + at + context);
+    targets->insert(targets->end(), rows.begin() + at + 1, rows.begin() + at + context + 1);
+  }
+}
+
+// Runs an operation on a tensor that is being sent. A codec refuses what is not finite: then say
+// that training has diverged, not that sending failed.
+template <typename F>
+void OrDiverged(const at::Tensor& tensor, F operation) {
+  try {
+    operation();
+  } catch (...) {
+    if (!at::isfinite(tensor).all().item<bool>()) {
+      throw Diverged(
+          "training has diverged: NaN or Inf in the tensor, which the codec cannot carry");
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+PipelineRank::PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
+                           const Program& program, int64_t rows_per_microbatch,
+                           const std::function<absl::Duration()>* now)
+    : stage_(stage),
+      boundary_(std::move(boundary)),
+      now_(*now),
+      tokens_(rows_per_microbatch * stage->spec().context),
+      microbatches_(program.size() / 2),
+      losses_(tokens_) {
+  const int64_t width = stage_->spec().width;
+  for (Microbatch& m : microbatches_) {
+    if (!first()) m.x = NewTensor(tokens_, width), m.dx = NewTensor(tokens_, width);
+    if (!last()) m.y = NewTensor(tokens_, width), m.dy = NewTensor(tokens_, width);
+  }
+  for (int i = 0; i < PeakActivations(program); ++i) {
+    kept_.push_back(stage_->NewActivations(rows_per_microbatch));
+    free_.push_back(i);
+  }
+}
+
+PipelineRank::~PipelineRank() = default;
+
+void PipelineRank::BeginStep(std::span<const int64_t> rows) {
+  times_ = {};
+  loss_sum_ = 0;
+  const int64_t context = stage_->spec().context;
+  const size_t share = (first() || last()) ? rows.size() / microbatches_.size() : 0;
+  for (size_t i = 0; i < microbatches_.size(); ++i) {
+    Microbatch& m = microbatches_[i];
+    if (share > 0) SplitRows(rows.subspan(i * share, share), context, &m.tokens, &m.targets);
+    if (!first()) m.received_x = ReceiveTensor(*boundary_, m.x, index() - 1);
+    if (!last()) m.received_dy = ReceiveTensor(*boundary_, m.dy, index() + 1);
+  }
+}
+
+void PipelineRank::Run(const Action& action) {
+  current_ = action;
+  if (action.op == Op::kForward) {
+    Forward(action.microbatch);
+  } else {
+    Backward(action.microbatch);
+  }
+}
+
+void PipelineRank::Forward(int index) {
+  Microbatch& m = microbatches_[index];
+  Wait(&m.received_x, "receive from the stage before");
+  WaitSent(m.y, &m.sent_y, "previous send to the stage after");
+  doing_ = "compute";
+  m.slot = free_.back();
+  free_.pop_back();
+  const absl::Duration start = now_();
+  stage_->Forward(m.tokens, m.x, m.y, kept_[m.slot].get());
+  if (last()) {
+    const int64_t total = tokens_ * static_cast<int64_t>(microbatches_.size());
+    stage_->Loss(m.targets, 1.0f / static_cast<float>(total), kept_[m.slot].get(), losses_);
+    loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
+  }
+  times_.forward += now_() - start;
+  if (!last()) Send(m.y, this->index() + 1, &m.sent_y, "send to the stage after");
+}
+
+void PipelineRank::Backward(int index) {
+  Microbatch& m = microbatches_[index];
+  Wait(&m.received_dy, "receive from the stage after");
+  WaitSent(m.dx, &m.sent_dx, "previous send to the stage before");
+  doing_ = "compute";
+  const absl::Duration start = now_();
+  stage_->Backward(m.tokens, m.dy, m.dx, kept_[m.slot].get());
+  times_.backward += now_() - start;
+  free_.push_back(m.slot);
+  if (!first()) Send(m.dx, this->index() - 1, &m.sent_dx, "send to the stage before");
+}
+
+void PipelineRank::Wait(WorkPtr* work, const char* doing) {
+  if (*work == nullptr) return;
+  doing_ = doing;
+  const absl::Duration start = now_();
+  WaitAndReset(work);
+  times_.wait += now_() - start;
+}
+
+void PipelineRank::FinishSends() {
+  for (Microbatch& m : microbatches_) {
+    WaitSent(m.y, &m.sent_y, "send to the stage after");
+    WaitSent(m.dx, &m.sent_dx, "send to the stage before");
+  }
+}
+
+void PipelineRank::WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing) {
+  OrDiverged(tensor, [&] { Wait(work, doing); });
+}
+
+void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing) {
+  doing_ = doing;
+  const absl::Duration start = now_();
+  OrDiverged(tensor, [&] {
+    *work = SendTensor(*boundary_, tensor, peer);
+    // A refusal is known at once; waiting for it until the buffer is used again would leave the
+    // receiver waiting for a tensor that never comes.
+    if ((*work)->isCompleted()) WaitAndReset(work);
+  });
+  times_.send += now_() - start;
+}
+
+std::optional<double> PipelineRank::loss_sum() const {
+  if (!last()) return std::nullopt;
+  return loss_sum_;
+}
+
+std::string PipelineRank::Doing() const {
+  return absl::StrCat("stage ", stage_->layout().stage, ", ", ToString(current_), ": ", doing_);
+}
+
+std::optional<RowLosses> EvaluateRows(
+    std::span<GptStage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
+    int64_t rows, int64_t batch, const std::function<void(int64_t, std::span<int64_t>)>& read) {
+  if (stages.empty()) return std::nullopt;
+  const GptSpec& spec = stages.front()->spec();
+  std::vector<std::unique_ptr<Activations>> kept(stages.size());
+  std::vector<std::pair<WorkPtr, at::Tensor>> sends;  // kept until they are done
+  std::optional<RowLosses> result;
+  std::vector<int64_t> ids, tokens, targets;
+  for (int64_t begin = 0; begin < rows; begin += batch) {
+    const int64_t count = std::min(batch, rows - begin), n = count * spec.context;
+    ids.resize(count * (spec.context + 1));
+    for (int64_t i = 0; i < count; ++i) {
+      read(begin + i, std::span(ids).subspan(i * (spec.context + 1), spec.context + 1));
+    }
+    SplitRows(ids, spec.context, &tokens, &targets);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const StageLayout& layout = stages[s]->layout();
+      if (!kept[s] || begin + count == rows) kept[s] = stages[s]->NewActivations(count);
+      at::Tensor x, y;
+      if (!layout.first()) {
+        x = NewTensor(n, spec.width);
+        ReceiveTensor(*backends[s], x, layout.stage - 1)->wait();
+      }
+      if (!layout.last()) y = NewTensor(n, spec.width);
+      stages[s]->Forward(tokens, x, y, kept[s].get());
+      if (!layout.last()) {
+        sends.emplace_back(SendTensor(*backends[s], y, layout.stage + 1), y);
+        continue;
+      }
+      std::vector<double> losses(n);
+      stages[s]->Loss(targets, /*grad_scale=*/0, kept[s].get(), losses);
+      if (!result) result.emplace();
+      for (auto row = losses.begin(); row != losses.end(); row += spec.context) {
+        result->mean.push_back(std::accumulate(row, row + spec.context, 0.0) /
+                               static_cast<double>(spec.context));
+      }
+    }
+  }
+  for (auto& send : sends) WaitAndReset(&send.first);
+  return result;
+}
+
+}  // namespace longhaul

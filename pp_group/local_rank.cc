@@ -1,0 +1,28 @@
+#include "pp_group/local_rank.h"
+
+#include "pp_group/schedule.h"
+
+namespace longhaul {
+
+absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
+    const TrainSpec& spec, const LocalRank& rank, const std::function<absl::Duration()>* now) {
+  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule);
+  if (!schedule.ok()) return schedule.status();
+  auto state = std::make_unique<RankState>();
+  state->rank = rank;
+  state->stage = std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed);
+  state->pipeline = std::make_unique<PipelineRank>(
+      state->stage.get(), rank.boundary,
+      schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),
+      spec.batch_rows / spec.microbatches, now);
+  state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
+  if (spec.outer.inner_steps == 0) return state;
+  absl::StatusOr<std::unique_ptr<OuterSync>> outer =
+      OuterSync::Create(spec.outer, rank.group, spec.groups, rank.stage, spec.seed,
+                        state->stage->parameters(), rank.outer);
+  if (!outer.ok()) return outer.status();
+  state->outer = *std::move(outer);
+  return state;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pp_group/adamw.h"
+#include "pp_group/executor.h"
+#include "pp_group/outer_sync.h"
+#include "pp_group/trainer.h"
+
+namespace longhaul {
+
+// All that one local rank owns: its stage, pipeline side, optimizers. Private to trainer.cc and
+// resume.cc.
+struct RankState {
+  LocalRank rank;
+  std::unique_ptr<GptStage> stage;
+  std::unique_ptr<PipelineRank> pipeline;
+  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<OuterSync> outer;  // nullptr: never an outer step
+  std::vector<int64_t> rows;         // of the current step, [B, T + 1]; first and last stage
+  StepReport report;
+};
+
+absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
+                                                        const LocalRank& rank,
+                                                        const std::function<absl::Duration()>* now);
+
+}  // namespace longhaul

@@ -1,0 +1,145 @@
+#include "pp_group/train_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compressors/catalog.h"
+#include "pp_group/schedule.h"
+
+namespace longhaul {
+namespace {
+
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("train spec: ", parts...));
+}
+
+absl::Status CheckModel(const GptSpec& model, const Corpus& corpus) {
+  for (const auto& [name, value] : {std::pair<const char*, int64_t>{"blocks", model.blocks},
+                                    {"width", model.width},
+                                    {"heads", model.heads},
+                                    {"context", model.context},
+                                    {"vocab", model.vocab}}) {
+    if (value < 1) return Bad("model ", name, " is ", value, ", want 1 or more");
+  }
+  if (model.width % model.heads != 0) {
+    return Bad("width ", model.width, " is not divisible by ", model.heads, " heads");
+  }
+  if (model.vocab != corpus.vocab()) {
+    return Bad("vocab ", model.vocab, ", but the corpus was opened with ", corpus.vocab());
+  }
+  if (corpus.train_rows(model.context) < 1 || corpus.held_out_rows(model.context) < 1) {
+    return Bad("context ", model.context, " does not fit the corpus: ", corpus.train_tokens(),
+               " tokens to train on, ", corpus.held_out_tokens(), " held out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptimizers(const TrainSpec& spec) {
+  const AdamWSpec& inner = spec.inner;
+  if (!(inner.lr > 0) || !std::isfinite(inner.lr)) return Bad("inner lr ", inner.lr);
+  if (!(inner.min_lr_fraction >= 0 && inner.min_lr_fraction <= 1)) {
+    return Bad("min_lr_fraction ", inner.min_lr_fraction, ", want 0 to 1");
+  }
+  if (inner.warmup_steps < 0 || inner.warmup_steps > spec.steps) {
+    return Bad("warmup_steps ", inner.warmup_steps, " of ", spec.steps, " steps");
+  }
+  for (double beta : {inner.beta1, inner.beta2}) {
+    if (!(beta >= 0 && beta < 1)) return Bad("AdamW beta ", beta, ", want [0, 1)");
+  }
+  if (!(inner.eps > 0) || !(inner.weight_decay >= 0) || !(inner.clip_norm > 0)) {
+    return Bad("eps ", inner.eps, ", weight_decay ", inner.weight_decay, ", clip_norm ",
+               inner.clip_norm, ": want positive, non-negative, positive");
+  }
+  if (spec.outer.inner_steps < 0) return Bad("outer inner_steps ", spec.outer.inner_steps);
+  if (spec.outer.inner_steps == 0 && spec.groups != 1) {
+    return Bad(spec.groups, " groups without an outer step never meet: set outer inner_steps");
+  }
+  if (!(spec.outer.momentum >= 0 && spec.outer.momentum < 1) || !std::isfinite(spec.outer.lr)) {
+    return Bad("outer lr ", spec.outer.lr, ", momentum ", spec.outer.momentum);
+  }
+  return MakeCodec(spec.outer.codec).status();
+}
+
+std::string Exact(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", x);
+  return text;
+}
+
+}  // namespace
+
+absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
+  if (absl::Status status = CheckModel(spec.model, corpus); !status.ok()) return status;
+  if (spec.stages < 1 || spec.groups < 1 || spec.microbatches < 1 || spec.batch_rows < 1 ||
+      spec.steps < 1) {
+    return Bad("stages ", spec.stages, ", groups ", spec.groups, ", microbatches ",
+               spec.microbatches, ", batch_rows ", spec.batch_rows, ", steps ", spec.steps,
+               ": want 1 or more of each");
+  }
+  if (spec.model.blocks % spec.stages != 0) {
+    return Bad(spec.stages, " stages do not divide ", spec.model.blocks, " blocks");
+  }
+  if (spec.batch_rows % spec.microbatches != 0) {
+    return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
+  }
+  if (absl::Status status = FindSchedule(spec.schedule).status(); !status.ok()) return status;
+  return CheckOptimizers(spec);
+}
+
+absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks) {
+  if (ranks.empty()) return Bad("no local rank");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const LocalRank& rank = ranks[i];
+    const std::string name = absl::StrCat("rank of group ", rank.group, ", stage ", rank.stage);
+    if (rank.group < 0 || rank.group >= spec.groups || rank.stage < 0 ||
+        rank.stage >= spec.stages) {
+      return Bad(name, ": outside of ", spec.groups, " groups of ", spec.stages, " stages");
+    }
+    for (const auto& [what, backend, rank_in, size, needed] :
+         {std::tuple{"boundary", rank.boundary, rank.stage, spec.stages, spec.stages > 1},
+          std::tuple{"plain", rank.plain, rank.stage, spec.stages, spec.stages > 1},
+          std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1}}) {
+      if (!needed) continue;
+      if (backend == nullptr) return Bad(name, ": no ", what, " backend");
+      if (backend->getRank() != rank_in || backend->getSize() != size) {
+        return Bad(name, ": ", what, " backend is rank ", backend->getRank(), " of ",
+                   backend->getSize(), ", want ", rank_in, " of ", size);
+      }
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (ranks[j].group == rank.group && ranks[j].stage == rank.stage) return Bad(name, " twice");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
+  const GptSpec& m = spec.model;
+  const AdamWSpec& a = spec.inner;
+  const OuterSpec& o = spec.outer;
+  return absl::StrCat(
+      "blocks=", m.blocks, "\nwidth=", m.width, "\nheads=", m.heads, "\ncontext=", m.context,
+      "\nvocab=", m.vocab, "\nstages=", spec.stages, "\ngroups=", spec.groups,
+      "\nmicrobatches=", spec.microbatches, "\nbatch_rows=", spec.batch_rows,
+      "\nsteps=", spec.steps, "\nlr=", Exact(a.lr), "\nmin_lr_fraction=", Exact(a.min_lr_fraction),
+      "\nwarmup_steps=", a.warmup_steps, "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2),
+      "\neps=", Exact(a.eps), "\nweight_decay=", Exact(a.weight_decay),
+      "\nclip_norm=", Exact(a.clip_norm), "\ninner_steps=", o.inner_steps,
+      "\nouter_lr=", Exact(o.lr), "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
+      "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
+}
+
+std::string FirstDifference(const std::string& a, const std::string& b) {
+  const std::vector<std::string> left = absl::StrSplit(a, '\n'), right = absl::StrSplit(b, '\n');
+  for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
+    const std::string l = i < left.size() ? left[i] : "", r = i < right.size() ? right[i] : "";
+    if (l != r) return absl::StrCat("'", l, "' against '", r, "'");
+  }
+  return "none";
+}
+
+}  // namespace longhaul

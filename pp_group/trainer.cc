@@ -1,0 +1,269 @@
+#include "pp_group/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include "absl/strings/str_cat.h"
+#include "pp_group/local_rank.h"
+#include "pp_group/resume.h"
+#include "pp_group/schedule.h"
+#include "pp_group/schedule_check.h"
+#include "pp_group/train_spec.h"
+
+namespace longhaul {
+namespace {
+
+class PipelineTrainer : public Trainer {
+ public:
+  PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,
+                  std::function<absl::Duration()> now)
+      : spec_(spec), corpus_(std::move(corpus)), now_(std::move(now)) {}
+
+  absl::Status Start(const std::vector<LocalRank>& ranks);
+
+  absl::StatusOr<std::vector<StepReport>> Step() override;
+  absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) override;
+  int64_t step() const override { return step_; }
+  absl::Status SaveCheckpoint(const std::string& directory) override;
+  absl::Status LoadCheckpoint(const std::string& directory) override;
+
+ private:
+  // Runs f, which may throw; a failure spends the trainer.
+  template <typename F>
+  absl::Status Guarded(F f);
+  absl::Status CheckUsable() const;
+
+  void ReadRows(RankState& state);
+  void RunPipelines();
+  void UpdateParameters();
+  absl::Status SyncGroups();
+
+  const TrainSpec spec_;
+  const std::shared_ptr<const Corpus> corpus_;
+  const std::function<absl::Duration()> now_;
+  Program order_;  // all stages' actions; this thread runs the local ones in this order
+  std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
+  int64_t step_ = 0;
+  const RankState* busy_ = nullptr;  // for error messages
+  absl::Status spent_;
+};
+
+absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
+  const absl::StatusOr<Schedule> schedule = FindSchedule(spec_.schedule);
+  if (!schedule.ok()) return schedule.status();
+  const std::vector<Program> programs =
+      Programs(*schedule, spec_.stages, static_cast<int>(spec_.microbatches));
+  if (absl::Status status = CheckSchedule(programs); !status.ok()) return status;
+  absl::StatusOr<Program> order = GlobalOrder(programs);
+  if (!order.ok()) return order.status();
+  order_ = *std::move(order);
+  for (const LocalRank& rank : ranks) {
+    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
+    if (!state.ok()) return state.status();
+    ranks_.push_back(*std::move(state));
+  }
+  std::sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
+    return std::pair(a->rank.group, a->rank.stage) < std::pair(b->rank.group, b->rank.stage);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::CheckUsable() const {
+  if (spent_.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("trainer: stopped by an earlier failure: ", spent_.ToString()));
+}
+
+template <typename F>
+absl::Status PipelineTrainer::Guarded(F f) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  absl::Status result;
+  try {
+    result = f();
+  } catch (...) {
+    std::string where = absl::StrCat("step ", step_ + 1);
+    if (busy_ != nullptr) {
+      absl::StrAppend(&where, ", group ", busy_->rank.group, ", ", busy_->pipeline->Doing());
+    }
+    result = StatusOfCurrentException(where);
+  }
+  if (!result.ok()) spent_ = result;
+  return result;
+}
+
+void PipelineTrainer::ReadRows(RankState& state) {
+  const StageLayout& layout = state.stage->layout();
+  if (!layout.first() && !layout.last()) return;
+  const int64_t length = spec_.model.context + 1;
+  state.rows.resize(static_cast<size_t>(spec_.batch_rows * length));
+  const int64_t begin = (step_ * spec_.groups + state.rank.group) * spec_.batch_rows;
+  for (int64_t i = 0; i < spec_.batch_rows; ++i) {
+    corpus_->TrainRow(spec_.seed, begin + i, spec_.model.context,
+                      std::span(state.rows).subspan(i * length, length));
+  }
+}
+
+void PipelineTrainer::RunPipelines() {
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    ReadRows(*state);
+    state->stage->ZeroGradients();
+    state->pipeline->BeginStep(state->rows);
+  }
+  for (const Action& action : order_) {
+    for (auto& state : ranks_) {
+      if (state->rank.stage != action.stage) continue;
+      busy_ = state.get();
+      state->pipeline->Run(action);
+    }
+  }
+}
+
+void PipelineTrainer::UpdateParameters() {
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    state->optimizer->Step(step_, spec_.steps, state->stage.get());
+    state->report.optimizer = now_() - start;
+  }
+}
+
+absl::Status PipelineTrainer::SyncGroups() {
+  for (auto& state : ranks_) {
+    const absl::Duration start = now_();
+    if (absl::Status status = state->outer->Begin(step_ + 1); !status.ok()) return status;
+    state->report.outer += now_() - start;
+  }
+  for (auto& state : ranks_) {
+    const absl::Duration start = now_();
+    if (absl::Status status = state->outer->Finish(); !status.ok()) return status;
+    state->report.outer += now_() - start;
+    state->report.outer_synced = true;
+    state->report.outer_bytes_sent = state->outer->bytes_sent();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (step_ == spec_.steps) {
+    return absl::FailedPreconditionError(absl::StrCat("all ", spec_.steps, " steps are done"));
+  }
+  const absl::Duration start = now_();
+  const int64_t tokens = spec_.batch_rows * spec_.model.context;
+  for (auto& state : ranks_) {
+    state->report = StepReport();
+    state->report.group = state->rank.group;
+    state->report.stage = state->rank.stage;
+    state->report.step = step_ + 1;
+    state->report.tokens = tokens;
+  }
+  absl::Status status = Guarded([&] {
+    RunPipelines();
+    UpdateParameters();
+    busy_ = nullptr;
+    return OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps) ? SyncGroups() : absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  ++step_;
+  std::vector<StepReport> reports;
+  for (auto& state : ranks_) {
+    const PipelineTimes& times = state->pipeline->times();
+    StepReport& report = state->report;
+    report.forward = times.forward;
+    report.backward = times.backward;
+    report.send = times.send;
+    report.wait = times.wait;
+    report.parameter_hash = HashOf(state->stage->parameters());
+    if (const std::optional<double> sum = state->pipeline->loss_sum()) {
+      report.loss = *sum / static_cast<double>(tokens);
+    }
+  }
+  for (auto& state : ranks_) {
+    state->report.wall = now_() - start;
+    reports.push_back(state->report);
+  }
+  return reports;
+}
+
+absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCodec codec,
+                                                                    int64_t rows) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const int64_t available = corpus_->held_out_rows(spec_.model.context);
+  if (rows < 1 || rows > available) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("evaluation on ", rows, " rows: the held-out part has ", available));
+  }
+  std::vector<GptStage*> stages;
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  for (const auto& state : ranks_) {
+    if (state->rank.group != 0) continue;
+    stages.push_back(state->stage.get());
+    backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
+  }
+  std::optional<RowLosses> losses;
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    losses = EvaluateRows(stages, backends, rows, spec_.batch_rows / spec_.microbatches,
+                          [this](int64_t row, std::span<int64_t> ids) {
+                            corpus_->HeldOutRow(row, spec_.model.context, ids);
+                          });
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!losses) return std::optional<Evaluation>();
+  const double n = static_cast<double>(rows);
+  const double mean = std::accumulate(losses->mean.begin(), losses->mean.end(), 0.0) / n;
+  double squares = 0;
+  for (double row : losses->mean) squares += (row - mean) * (row - mean);
+  return Evaluation{.loss = mean,
+                    .tokens = rows * spec_.model.context,
+                    .block_se = rows > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
+}
+
+absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  absl::Status sent = Guarded([&] {
+    for (auto& state : ranks_) {
+      busy_ = state.get();
+      state->pipeline->FinishSends();
+    }
+    return absl::OkStatus();
+  });
+  if (!sent.ok()) return sent;
+  return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
+}
+
+absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  absl::StatusOr<int64_t> step;
+  // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    step = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!step.ok()) return step.status();
+  step_ = *step;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
+                                                         std::vector<LocalRank> ranks,
+                                                         std::shared_ptr<const Corpus> corpus,
+                                                         std::function<absl::Duration()> now) {
+  if (absl::Status status = CheckTrainSpec(spec, *corpus); !status.ok()) return status;
+  if (absl::Status status = CheckLocalRanks(spec, ranks); !status.ok()) return status;
+  auto trainer = std::make_unique<PipelineTrainer>(spec, std::move(corpus), std::move(now));
+  if (absl::Status status = trainer->Start(ranks); !status.ok()) return status;
+  return trainer;
+}
+
+}  // namespace longhaul

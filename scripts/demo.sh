@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The main job on built-in data: what this machine can do, a shaped run against its prediction and
+# against the same run in one process, a campaign that prices a boundary crossing, the report.
+# Goes on where an earlier call was stopped. Usage: scripts/demo.sh [results folder]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+results=${1:-results/demo}
+longhaul=build/longhaul
+shaped=experiments/specs/shaped.toml
+mkdir -p "$results"
+
+title() { printf '\n== %s\n' "$*"; }
+
+# A part that ended well is not run again; its log says what it printed.
+part() {  # name, command...
+  local name=$1; shift
+  if [ -e "$results/$name.done" ]; then
+    echo "$name: done before, see $results/$name.log"
+    return
+  fi
+  "$@" 2>&1 | tee "$results/$name.log"
+  touch "$results/$name.done"
+}
+
+title "(a) this machine"
+$longhaul doctor
+
+if $longhaul doctor --lab >"$results/lab.log" 2>&1; then
+  title "(b) PP-Group DiLoCo, 2 groups x 2 stages on continental-us: uncompressed"
+  part shaped-none $longhaul run $shaped --results "$results/shaped" \
+    --arm none --set boundary.forward=none --set boundary.backward=none
+  title "(b) the same with 4-bit activations and 8-bit gradients"
+  part shaped-int4 $longhaul run $shaped --results "$results/shaped" --arm default-pair
+  title "(b) the same in one process, without any network: are the bits equal?"
+  part loopback-int4 $longhaul run $shaped --results "$results/shaped" --arm one-process \
+    --set net.transport=loopback
+  $longhaul compare "$results/shaped" default-pair one-process
+else
+  title "(b) left out: this machine cannot shape links"
+  cat "$results/lab.log"
+fi
+
+title "(c) what does a crossing cost? 8-block byte GPT, S = 2, 4, 8, three paired seeds"
+$longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved
+
+title "(d) reports"
+$longhaul report "$results/smoke"
+[ ! -e "$results/shaped/longhaul.sqlite" ] || $longhaul report "$results/shaped"

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs ctest in a build folder, then names every skipped test with its reason, then repeats ctest's
+# own closing lines. A test that fails is tried once more, and ctest's list shows both tries: links
+# and deadlines are measured in real time, and a neighbour on the machine can starve one.
+# Usage: scripts/run_tests.sh BUILD [ctest options]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=${1:?usage: scripts/run_tests.sh BUILD [ctest options]}
+shift
+log=$build/ctest-output.log
+ctest --test-dir "$build" --output-on-failure --timeout 300 --repeat until-pass:2 -j "$(nproc)" "$@" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+
+echo
+echo "Skipped, with reasons:"
+python3 scripts/skipped.py "$build/Testing/Temporary/LastTest.log"
+echo
+sed -n '/^[0-9]*% tests passed/,$p' "$log"
+exit "$status"

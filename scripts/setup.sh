@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what longhaul needs; safe to run again, quick when nothing is missing.
+#   scripts/setup.sh [build|test]      test: also what only the tests use
+# Environment: TORCH_PYTHON=/path/to/python uses the torch that interpreter has and downloads none.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/versions.env
+purpose=${1:-build}
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+packages_of() { sed -e 's/#.*//' -e '/^\s*$/d' "$1"; }
+is_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+command -v apt-get >/dev/null || fail "this is not Debian or Ubuntu (no apt-get): install the \
+equivalents of scripts/packages.txt by hand, then 'make build'"
+
+install_packages() {  # file, required|optional
+  local missing=() name
+  for name in $(packages_of "$1"); do is_installed "$name" || missing+=("$name"); done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      as_root=(sudo)
+    elif [ "$2" = optional ]; then
+      echo "setup: not installed (no root, no password-less sudo): ${missing[*]}"; return 0
+    else
+      fail "packages are missing and this is neither root nor has sudo without a password. Run:
+  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}"
+    fi
+  fi
+  echo "setup: installing ${missing[*]}"
+  local log; log=$(mktemp)
+  local get=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get)
+  "${get[@]}" update -qq >"$log" 2>&1 || { cat "$log"; fail "'apt-get update' failed"; }
+  if ! "${get[@]}" install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
+    [ "$2" = optional ] || { tail -20 "$log"; fail "'apt-get install' failed (log above)"; }
+    # One package that the distribution lacks must not cost us the others.
+    for name in "${missing[@]}"; do
+      "${get[@]}" install -y --no-install-recommends "$name" >"$log" 2>&1 ||
+        echo "setup: $name is not to be had here; the tests that use it will say so and skip"
+    done
+  fi
+  rm -f "$log"
+}
+
+install_packages scripts/packages.txt required
+if [ "$purpose" = test ]; then install_packages scripts/packages-test.txt optional; fi
+
+torch_of() {  # prints the version of the torch that interpreter $1 has, without importing it
+  "$1" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null
+}
+
+if [ -n "${TORCH_PYTHON:-}" ]; then
+  version=$(torch_of "$TORCH_PYTHON") || fail "TORCH_PYTHON=$TORCH_PYTHON has no torch"
+  case $version in
+    2.11.*|2.12.*|2.13.*|2.14.*) echo "setup: torch $version of $TORCH_PYTHON" ;;
+    *) fail "torch $version of $TORCH_PYTHON: supported are 2.11 to 2.14" ;;
+  esac
+  exit 0
+fi
+
+stamp=.venv/longhaul-versions.env
+if ! cmp -s scripts/versions.env "$stamp"; then
+  [ -x .venv/bin/python ] || python3 -m venv .venv ||
+    fail "'python3 -m venv .venv' failed: is the venv module of $(command -v python3) there?"
+  # pip's own settings (index, proxy, find-links) apply; docs/install.md says how to get the small
+  # CPU build of torch.
+  .venv/bin/python -m pip install --quiet "torch==$TORCH_VERSION" "numpy==$NUMPY_VERSION" \
+    "matplotlib==$MATPLOTLIB_VERSION" || fail "pip could not install torch $TORCH_VERSION and
+matplotlib $MATPLOTLIB_VERSION into .venv; or name a Python that has torch: make TORCH_PYTHON=..."
+  cp scripts/versions.env "$stamp"
+fi
+echo "setup: torch $(torch_of .venv/bin/python) in .venv; nothing is missing"

@@ -1,0 +1,211 @@
+// Every operation over every element type, between threads over loopback, against what ATen
+// computes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "tests/backend/ranks.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kRanks = 3;
+
+class Conformance : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::ScalarType dtype() const { return GetParam(); }
+
+  // Rank's input: small integers, exact in every dtype and under every reduction of three ranks.
+  at::Tensor Input(int rank, at::IntArrayRef sizes = {2, 3}) const {
+    const int64_t n = c10::multiply_integers(sizes);
+    return at::arange(1 + rank, 1 + rank + n, at::kLong).remainder(4).view(sizes).to(dtype());
+  }
+  bool floating() const { return at::isFloatingType(dtype()); }
+  bool complex() const { return at::isComplexType(dtype()); }
+};
+
+TEST_P(Conformance, SendReachesItsReceiverInOrder) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    const int next = (rank + 1) % kRanks, previous = (rank + kRanks - 1) % kRanks;
+    std::vector<at::Tensor> first = {Input(rank)}, second = {Input(rank + 7, {4})};
+    std::vector<at::Tensor> got_first = {at::zeros({2, 3}, dtype())};
+    std::vector<at::Tensor> got_second = {at::zeros({4}, dtype())};
+    const auto sent_first = pg.send(first, next, 0), sent_second = pg.send(second, next, 0);
+    const auto received = pg.recv(got_first, previous, 0);
+    received->wait();
+    EXPECT_EQ(received->sourceRank(), previous);
+    pg.recv(got_second, previous, 0)->wait();
+    sent_first->wait();
+    sent_second->wait();
+    EXPECT_TRUE(at::equal(got_first[0], Input(previous)));
+    EXPECT_TRUE(at::equal(got_second[0], Input(previous + 7, {4})));
+  });
+}
+
+TEST_P(Conformance, RecvFromAnyRankNamesTheSource) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    if (rank != 0) {
+      std::vector<at::Tensor> x = {Input(rank)};
+      pg.send(x, 0, 5)->wait();
+      return;
+    }
+    std::vector<bool> seen(kRanks);
+    for (int i = 1; i < kRanks; ++i) {
+      std::vector<at::Tensor> x = {at::zeros({2, 3}, dtype())};
+      const auto work = pg.recvAnysource(x, 5);
+      work->wait();
+      EXPECT_TRUE(at::equal(x[0], Input(work->sourceRank())));
+      seen[work->sourceRank()] = true;
+    }
+    EXPECT_THAT(seen, testing::ElementsAre(false, true, true));
+  });
+}
+
+TEST_P(Conformance, BroadcastGivesAllRanksTheRootsValues) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    for (int root = 0; root < kRanks; ++root) {
+      std::vector<at::Tensor> x = {Input(rank)};
+      pg.broadcast(x, {.rootRank = root})->wait();
+      EXPECT_TRUE(at::equal(x[0], Input(root)));
+    }
+  });
+}
+
+// What the reduction of all ranks' inputs must be.
+at::Tensor Reduced(c10d::ReduceOp::RedOpType op, std::vector<at::Tensor> inputs) {
+  at::Tensor x = inputs[0].clone();
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    switch (op) {
+      case c10d::ReduceOp::SUM:
+      case c10d::ReduceOp::AVG:
+        x = x + inputs[i];
+        break;
+      case c10d::ReduceOp::PRODUCT:
+        x = x * inputs[i];
+        break;
+      case c10d::ReduceOp::MIN:
+        x = at::minimum(x, inputs[i]);
+        break;
+      case c10d::ReduceOp::MAX:
+        x = at::maximum(x, inputs[i]);
+        break;
+      case c10d::ReduceOp::BAND:
+        x = x & inputs[i];
+        break;
+      case c10d::ReduceOp::BOR:
+        x = x | inputs[i];
+        break;
+      default:
+        x = x ^ inputs[i];
+        break;
+    }
+  }
+  if (op == c10d::ReduceOp::AVG) x = x / static_cast<double>(inputs.size());
+  return x.to(inputs[0].scalar_type());
+}
+
+TEST_P(Conformance, AllReduceOfEveryReductionOfTheDtype) {
+  using R = c10d::ReduceOp;
+  std::vector<R::RedOpType> reductions = {R::SUM, R::PRODUCT, R::MIN, R::MAX};
+  if (complex()) reductions = {R::SUM, R::PRODUCT};
+  if (floating() || complex()) reductions.push_back(R::AVG);
+  if (!floating() && !complex()) reductions.insert(reductions.end(), {R::BAND, R::BOR, R::BXOR});
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < kRanks; ++rank) inputs.push_back(Input(rank));
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    for (const R::RedOpType reduction : reductions) {
+      std::vector<at::Tensor> x = {inputs[rank].clone()};
+      pg.allreduce(x, {.reduceOp = reduction})->wait();
+      EXPECT_TRUE(at::allclose(x[0].to(at::kComplexDouble),
+                               Reduced(reduction, inputs).to(at::kComplexDouble)))
+          << "reduction " << int{reduction} << ": " << x[0] << Reduced(reduction, inputs);
+    }
+  });
+}
+
+TEST_P(Conformance, AllReduceCoalescedReducesEachTensor) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  const auto max = [&](auto input) {
+    return at::maximum(at::maximum(input(0), input(1)), input(2));
+  };
+  if (complex()) GTEST_SKIP() << "complex numbers have no maximum";
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = {Input(rank), Input(rank + 1, {5})};
+    c10d::AllreduceCoalescedOptions opts;
+    opts.reduceOp = c10d::ReduceOp::MAX;
+    pg.allreduce_coalesced(x, opts)->wait();
+    EXPECT_TRUE(at::equal(x[0], max([&](int r) { return Input(r); })));
+    EXPECT_TRUE(at::equal(x[1], max([&](int r) { return Input(r + 1, {5}); })));
+  });
+}
+
+TEST_P(Conformance, AllGatherInRankOrder) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> in = {Input(rank)};
+    std::vector<std::vector<at::Tensor>> out(1);
+    for (int r = 0; r < kRanks; ++r) out[0].push_back(at::zeros({2, 3}, dtype()));
+    pg.allgather(out, in, {})->wait();
+    at::Tensor flat = at::zeros({kRanks * 2, 3}, dtype());
+    pg._allgather_base(flat, in[0], {})->wait();
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_TRUE(at::equal(out[0][r], Input(r)));
+      EXPECT_TRUE(at::equal(flat.narrow(0, 2 * r, 2), Input(r)));
+    }
+  });
+}
+
+TEST_P(Conformance, AllGatherIntoSeveralTensorsIsOneWork) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> in = {Input(rank, {2}), Input(rank, {3})};
+    std::vector<at::Tensor> out = {at::zeros({kRanks * 2}, dtype()),
+                                   at::zeros({kRanks * 3}, dtype())};
+    const auto work = pg.allgather_into_tensor_coalesced(out, in, {});
+    work->wait();
+    EXPECT_EQ(work->getFuture()->value().toTensorVector().size(), 2);
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_TRUE(at::equal(out[0].narrow(0, 2 * r, 2), Input(r, {2})));
+      EXPECT_TRUE(at::equal(out[1].narrow(0, 3 * r, 3), Input(r, {3})));
+    }
+  });
+}
+
+TEST_P(Conformance, EmptyTensorsPassEveryOperation) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = {at::empty({0}, dtype())}, got = {at::empty({0, 2}, dtype())};
+    const auto sent = pg.send(x, (rank + 1) % kRanks, 0);
+    pg.recv(got, (rank + kRanks - 1) % kRanks, 0)->wait();
+    sent->wait();
+    pg.broadcast(x, {})->wait();
+    pg.allreduce(x, {})->wait();
+    at::Tensor out = at::empty({0}, dtype());
+    pg._allgather_base(out, x[0], {})->wait();
+  });
+}
+
+TEST_P(Conformance, GroupOfOneRankIsItself) {
+  const LocalGroup group = LoopbackGroup(1);
+  std::vector<at::Tensor> x = {Input(0)};
+  group[0]->broadcast(x, {})->wait();
+  group[0]->allreduce(x, {})->wait();
+  at::Tensor out = at::zeros({2, 3}, dtype());
+  group[0]->_allgather_base(out, x[0], {})->wait();
+  group[0]->barrier({})->wait();
+  EXPECT_TRUE(at::equal(out, Input(0)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Conformance,
+                         testing::Values(at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,
+                                         at::kChar, at::kByte, at::kShort, at::kInt, at::kLong,
+                                         at::kBool, at::kComplexFloat, at::kComplexDouble),
+                         [](const auto& dtype) { return std::string(c10::toString(dtype.param)); });
+
+}  // namespace
+}  // namespace longhaul

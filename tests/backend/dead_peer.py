@@ -1,0 +1,47 @@
+"""One of two processes is killed: the other's operations fail, naming it, instead of hanging.
+
+Not under torchrun, which ends the survivor for the other's death."""
+
+import datetime
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import launch
+
+
+def worker():
+    import torch
+    import torch.distributed as dist
+
+    rank, _ = launch.init(peer_deadline=datetime.timedelta(seconds=10))
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    x = torch.zeros(4)
+    launch.expect_error(dist.DistNetworkError, ["recv", "rank 1"], lambda: dist.recv(x, 1))
+    launch.expect_error(dist.DistNetworkError, ["rank 1"], lambda: dist.all_reduce(x))
+    dist.destroy_process_group()
+    print("the survivor was told", flush=True)
+
+
+def start_two():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0])],
+                         env={**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),
+                              "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                              "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
+        for rank in range(2)]
+    codes = [process.wait(timeout=200) for process in processes]
+    assert codes == [0, -signal.SIGKILL], codes
+
+
+if "LOCAL_RANK" in os.environ:
+    worker()
+else:
+    start_two()

@@ -1,0 +1,155 @@
+"""Two processes over UCX: every operation through torch.distributed's own functions, and the wire."""
+
+import torch
+import torch.distributed as dist
+from torch.testing import assert_close
+
+import launch
+import longhaul
+
+
+def point_to_point(rank):
+    x = torch.arange(6, dtype=torch.float64).view(2, 3)
+    if rank == 0:
+        dist.send(x, 1)
+        dist.send(x.int(), 1, tag=3)
+    else:
+        tagged, first = torch.zeros(2, 3, dtype=torch.int32), torch.zeros(2, 3, dtype=torch.float64)
+        dist.recv(tagged, 0, tag=3)  # matched by tag, not by arrival
+        assert dist.recv(first) == 0  # from any rank
+        assert_close(first, x, rtol=0, atol=0)
+        assert_close(tagged, x.int())
+
+
+def both_directions_at_once(rank):
+    sent = [torch.full((100_000,), 10.0 * rank + i) for i in range(5)]
+    received = [torch.zeros(100_000) for _ in sent]
+    operations = [dist.P2POp(dist.isend, x, 1 - rank) for x in sent]
+    operations += [dist.P2POp(dist.irecv, x, 1 - rank) for x in received]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    for i, x in enumerate(received):
+        assert_close(x, torch.full((100_000,), 10.0 * (1 - rank) + i))
+
+
+def collectives(rank):
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        x = torch.full((1000, 3), rank + 1, dtype=dtype)
+        assert dist.all_reduce(x) is None
+        assert_close(x, torch.full((1000, 3), 3, dtype=dtype))
+        x = torch.full((7,), rank + 5, dtype=dtype)
+        dist.broadcast(x, src=1)
+        assert_close(x, torch.full((7,), 6, dtype=dtype))
+        gathered = [torch.zeros(2, dtype=dtype) for _ in range(2)]
+        dist.all_gather(gathered, torch.full((2,), rank + 1, dtype=dtype))
+        assert_close(torch.cat(gathered), torch.tensor([1, 1, 2, 2], dtype=dtype))
+        flat = torch.zeros(4, dtype=dtype)
+        dist.all_gather_into_tensor(flat, torch.full((2,), rank + 1, dtype=dtype))
+        assert_close(flat, torch.cat(gathered))
+    dist.barrier()
+
+
+def objects(rank):
+    said = [{"rank": rank, "words": "x" * (100 * rank)}]
+    everyone = [None, None]
+    dist.all_gather_object(everyone, said[0])
+    assert [o["rank"] for o in everyone] == [0, 1] and len(everyone[1]["words"]) == 100
+    dist.broadcast_object_list(said, src=1)
+    assert said[0]["rank"] == 1
+
+
+def futures(rank):
+    """Python callbacks, on work whose tensors and handle nobody else keeps."""
+    doubled = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(
+        lambda f: f.value()[0] * 2)
+    assert_close(doubled.wait(), torch.full((4,), 4.0))
+    dist.isend(torch.ones(50_000), 1 - rank)
+    got = torch.zeros(50_000)
+    dist.irecv(got, 1 - rank).wait()
+    assert_close(got, torch.ones(50_000))
+
+
+def functional_collectives(rank):
+    import torch.distributed._functional_collectives as functional
+
+    x = functional.all_reduce(torch.full((3,), rank + 1.0), "sum", dist.group.WORLD)
+    assert_close(x + 0, torch.full((3,), 3.0))
+
+
+def missing_operations(rank):
+    x = torch.zeros(4)
+    launch.expect_error(NotImplementedError, ["gather", "longhaul", "use all_gather"],
+                        lambda: dist.gather(x, [x, x] if rank == 0 else None))
+    launch.expect_error(NotImplementedError, ["all_to_all"],
+                        lambda: dist.all_to_all_single(x, x))
+
+
+def errors_leave_the_group_usable(rank):
+    if rank == 0:
+        dist.send(torch.zeros(3, dtype=torch.int64), 1)
+    else:
+        launch.expect_error(ValueError, ["i64", "f32"], lambda: dist.recv(torch.zeros(4), 0))
+    collectives(rank)
+
+
+def subgroup_of_one_backend_object(rank):
+    group = dist.new_group([0, 1], backend="longhaul")
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert_close(x, torch.full((3,), 2.0))
+    dist.destroy_process_group(group)
+
+
+def codec_on_the_wire(rank):
+    group = dist.new_group([0, 1], backend="longhaul", pg_options=longhaul.Options(
+        forward="int4-b64-h64", backward="int8-b64", seed=7))
+    torch.manual_seed(0)
+    x = torch.randn(128, 256)
+    for _ in range(3):
+        got = torch.zeros_like(x)
+        if rank == 0:
+            dist.send(x, 1, group=group)
+            dist.recv(got, 1, group=group)
+        else:
+            dist.recv(got, 0, group=group)
+            dist.send(x, 0, group=group)
+        error = (got - x).square().sum() / x.square().sum()
+        assert 0 < error < (0.02 if rank == 1 else 1e-3), error
+    exact = torch.arange(10_000)  # integers are never encoded
+    dist.all_reduce(exact, group=group)
+    assert_close(exact, 2 * torch.arange(10_000))
+
+    bits, codec = (4, "int4-b64-h64") if rank == 0 else (8, "int8-b64")
+    sent = [c for c in longhaul.crossings(group) if c.sent and c.codec == codec]
+    assert len(sent) == 1 and sent[0].peer == 1 - rank, longhaul.crossings(group)
+    assert sent[0].tensors == 3 and sent[0].elements == 3 * x.numel()
+    assert sent[0].payload_bytes == 3 * launch.frame_bytes(x.numel(), bits), sent
+    assert sent[0].bits_per_element < bits + 0.27
+    # Headers of ours: a message costs a few hundred bytes at most, not a copy of the tensor.
+    assert sent[0].payload_bytes < sent[0].message_bytes < sent[0].payload_bytes + 3 * 1024
+    received = [c for c in longhaul.crossings(group) if not c.sent and c.tensors]
+    assert sum(c.payload_bytes for c in received) == 3 * launch.frame_bytes(x.numel(), 12 - bits)
+    assert longhaul.traffic(group).sent_bytes >= sent[0].message_bytes
+    print(f"rank {rank}: {codec}: {sent[0].bits_per_element:.4f} bits per element over "
+          f"{longhaul.transport(group)}", flush=True)
+
+
+def options_must_agree(rank):
+    launch.expect_error(ValueError, ["options differ"], lambda: dist.new_group(
+        [0, 1], backend="longhaul",
+        pg_options=longhaul.Options(forward="none" if rank else "int8-b64")))
+
+
+def worker():
+    rank, _ = launch.init()
+    assert "tcp" in longhaul.transport(), longhaul.transport()
+    for check in (point_to_point, both_directions_at_once, collectives, objects, futures,
+                  functional_collectives, missing_operations, errors_leave_the_group_usable,
+                  subgroup_of_one_backend_object, codec_on_the_wire, options_must_agree):
+        check(rank)
+        print(f"rank {rank}: ok {check.__name__}", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+launch.main(worker)

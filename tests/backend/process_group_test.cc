@@ -1,0 +1,369 @@
+#include "plugin/backend/process_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "compressors/catalog.h"
+#include "plugin/backend/rendezvous.h"
+#include "tests/backend/ranks.h"
+
+namespace longhaul {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::vector<at::Tensor> One(at::Tensor x) { return {std::move(x)}; }
+
+// The text of the E that `act` throws.
+template <typename E>
+std::string Thrown(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& e) {
+    return e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    return c10::str("another exception: ", e.what());
+  }
+  return "no exception";
+}
+
+void OptIn(ProcessGroupLonghaul::Options& options) {
+  options.codecs = {.forward = "int4-b64-h64", .backward = "int8-b64", .by_tag = {{9, "none"}}};
+}
+
+// Bytes of the frame of that codec for x, by the codec itself.
+int64_t FrameBytes(const std::string& codec_name, const at::Tensor& x) {
+  const auto codec = *MakeCodec(codec_name);
+  const Shape shape{static_cast<uint64_t>(x.size(0)), static_cast<uint64_t>(x.size(1))};
+  std::vector<std::byte> frame(codec->MaxFrameBytes(shape, DType::kF32));
+  return static_cast<int64_t>(
+      *codec->Encode({x.data_ptr(), DType::kF32, shape}, 1, nullptr, frame));
+}
+
+// Sends x from rank `from` to rank `to` of a group of two; returns what arrived.
+at::Tensor Passed(const LocalGroup& group, int from, int to, const at::Tensor& x, int tag = 0) {
+  std::vector<at::Tensor> sent = {x}, got = {at::zeros_like(x)};
+  const auto work = group[from]->send(sent, to, tag);
+  group[to]->recv(got, from, tag)->wait();
+  work->wait();
+  return got[0];
+}
+
+CrossingCounters SentBy(const LocalGroup& group, int rank) {
+  for (const CrossingCounters& c : group[rank]->group().counters()) {
+    if (c.sent) return c;
+  }
+  return {.peer = -1, .sent = true, .codec = "nothing sent", .encode = {}, .decode = {}};
+}
+
+TEST(CodecPolicy, ForwardToHigherRanksBackwardToLower) {
+  const LocalGroup group = LoopbackGroup(2, OptIn);
+  const at::Tensor x = at::randn({64, 256});
+  const at::Tensor up = Passed(group, 0, 1, x), down = Passed(group, 1, 0, x);
+  EXPECT_FALSE(at::equal(up, x));
+  EXPECT_FALSE(at::equal(down, x));
+  EXPECT_TRUE(at::allclose(up, x, /*rtol=*/0, /*atol=*/1.0));
+  EXPECT_TRUE(at::allclose(down, x, /*rtol=*/0, /*atol=*/0.05));
+  EXPECT_EQ(SentBy(group, 0).codec, "int4-b64-h64");
+  EXPECT_EQ(SentBy(group, 0).payload_bytes, FrameBytes("int4-b64-h64", x));
+  EXPECT_EQ(SentBy(group, 0).elements, x.numel());
+  EXPECT_EQ(SentBy(group, 1).codec, "int8-b64");
+  EXPECT_EQ(SentBy(group, 1).payload_bytes, FrameBytes("int8-b64", x));
+}
+
+TEST(CodecPolicy, TagsWinOverTheDirection) {
+  const LocalGroup group = LoopbackGroup(2, OptIn);
+  const at::Tensor x = at::randn({64, 256});
+  EXPECT_TRUE(at::equal(Passed(group, 0, 1, x, /*tag=*/9), x));
+}
+
+TEST(CodecPolicy, IntegersSmallTensorsAndCollectivesStayExact) {
+  const LocalGroup group = LoopbackGroup(2, OptIn);
+  const at::Tensor integers = at::arange(100000, at::kLong), small = at::randn({10, 10});
+  EXPECT_TRUE(at::equal(Passed(group, 0, 1, integers), integers));
+  EXPECT_TRUE(at::equal(Passed(group, 0, 1, small), small));
+  const at::Tensor x = at::randn({64, 256});
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> copy = One(rank == 0 ? x.clone() : at::zeros_like(x));
+    pg.broadcast(copy, {})->wait();
+    EXPECT_TRUE(at::equal(copy[0], x));
+    pg.allreduce(copy, {})->wait();
+    EXPECT_TRUE(at::equal(copy[0], x + x));
+  });
+}
+
+TEST(CodecPolicy, GroupThatDidNotOptInIsExact) {
+  const LocalGroup group = LoopbackGroup(2);
+  const at::Tensor x = at::randn({64, 256});
+  EXPECT_TRUE(at::equal(Passed(group, 0, 1, x), x));
+  EXPECT_EQ(SentBy(group, 0).payload_bytes, 4 * x.numel());
+}
+
+TEST(PointToPoint, SendsGoOutBeforeAnyReceiveAndMatchInOrder) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int i = 0; i < 20; ++i) {
+    for (const int from : {0, 1}) {
+      std::vector<at::Tensor> x = One(at::full({1000}, i, at::kInt));
+      works.push_back(group[from]->send(x, 1 - from, 0));
+    }
+  }
+  for (int i = 0; i < 20; ++i) {
+    for (const int to : {0, 1}) {
+      std::vector<at::Tensor> x = One(at::zeros({1000}, at::kInt));
+      group[to]->recv(x, 1 - to, 0)->wait();
+      EXPECT_EQ(x[0][999].item<int>(), i);
+    }
+  }
+  for (const auto& work : works) work->wait();
+}
+
+TEST(PointToPoint, GroupsOfTheSameNodesDoNotMix) {
+  const auto nodes = MakeLoopbackNodes(2);
+  ProcessGroupLonghaul::Options options;
+  options.group_name = "a";
+  const LocalGroup a = MakeLocalGroup(nodes, options);
+  options.group_name = "b";
+  const LocalGroup b = MakeLocalGroup(nodes, options);
+  std::vector<at::Tensor> one = One(at::ones({4})), two = One(at::full({4}, 2.0f));
+  a[0]->send(one, 1, 0);
+  EXPECT_TRUE(at::equal(Passed(b, 0, 1, two[0]), two[0]));
+  std::vector<at::Tensor> got = One(at::zeros({4}));
+  a[1]->recv(got, 0, 0)->wait();
+  EXPECT_TRUE(at::equal(got[0], one[0]));
+}
+
+TEST(PointToPoint, StridedTargetIsFilled) {
+  const LocalGroup group = LoopbackGroup(2);
+  const at::Tensor x = at::randn({8, 8}), whole = at::zeros({8, 16});
+  std::vector<at::Tensor> sent = One(x), got = One(whole.narrow(1, 4, 8));
+  group[0]->send(sent, 1, 0);
+  group[1]->recv(got, 0, 0)->wait();
+  EXPECT_TRUE(at::equal(whole.narrow(1, 4, 8), x));
+  EXPECT_EQ(at::count_nonzero(whole).item<int64_t>(), at::count_nonzero(x).item<int64_t>());
+}
+
+TEST(PointToPoint, MismatchNamesBothSidesAndLeavesTheChannelUsable) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> longs = One(at::zeros({3}, at::kLong)), floats = One(at::zeros({4}));
+  group[0]->send(longs, 1, 0);
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->recv(floats, 0, 0)->wait(); }),
+              AllOf(HasSubstr("recv (group 'test' rank 1"), HasSubstr("i64"), HasSubstr("f32")));
+  EXPECT_EQ(group[1]->getError(), c10d::ErrorType::SUCCESS);
+  EXPECT_TRUE(at::equal(Passed(group, 0, 1, at::ones({5})), at::ones({5})));
+}
+
+TEST(PointToPoint, PeerMustBeAnotherRank) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->send(x, 1, 0); }),
+              HasSubstr("send (group 'test' rank 1): peer 1 is not another rank of a group of 2"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->recv(x, 2, 0); }), HasSubstr("peer 2"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->broadcast(x, {.rootRank = 2}); }),
+              HasSubstr("root 2"));
+}
+
+TEST(Collectives, FutureOfAllReduceHoldsTheCallersMemory) {
+  const LocalGroup group = LoopbackGroup(2);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = One(at::full({4}, rank + 1.0f));
+    const auto future = pg.allreduce(x, {})->getFuture();
+    future->waitAndThrow();
+    const std::vector<at::Tensor> value = future->value().toTensorVector();
+    ASSERT_EQ(value.size(), 1);
+    EXPECT_EQ(value[0].data_ptr(), x[0].data_ptr());
+    EXPECT_TRUE(at::equal(x[0], at::full({4}, 3.0f)));
+  });
+}
+
+TEST(Collectives, ShapesThatDoNotFitAreRefused) {
+  const LocalGroup group = LoopbackGroup(2);
+  at::Tensor in = at::zeros({4}), out = at::zeros({7});
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->_allgather_base(out, in, {}); }),
+              AllOf(HasSubstr("2 times the input's 4 elements"), HasSubstr("saw 7")));
+  std::vector<std::vector<at::Tensor>> lists = {{at::zeros({4}), at::zeros({5})}};
+  std::vector<at::Tensor> inputs = {in};
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->allgather(lists, inputs, {}); }),
+              HasSubstr("outputs must be like the input"));
+}
+
+TEST(Collectives, AreCounted) {
+  const LocalGroup group = LoopbackGroup(2);
+  OnAllRanks(group, [&](int, ProcessGroupLonghaul& pg) {
+    pg.setSequenceNumberForGroup();
+    pg.barrier({})->wait();
+    std::vector<at::Tensor> x = One(at::zeros({4}));
+    pg.allreduce(x, {})->wait();
+    EXPECT_EQ(pg.getSequenceNumberForGroup(), 2);
+  });
+}
+
+TEST(Unsupported, NamesTheOperationAndWhatToUse) {
+  const LocalGroup group = LoopbackGroup(2);
+  ProcessGroupLonghaul& pg = *group[0];
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  std::vector<std::vector<at::Tensor>> lists = {x};
+  std::vector<int64_t> splits;
+  const auto refusal = [](const std::function<void()>& act) {
+    return Thrown<c10::NotImplementedError>(act);
+  };
+  EXPECT_THAT(refusal([&] { pg.gather(lists, x, {}); }),
+              HasSubstr("gather is not supported by the backend longhaul; use all_gather"));
+  EXPECT_THAT(refusal([&] { pg.reduce(x, {}); }), HasSubstr("reduce is not supported"));
+  EXPECT_THAT(refusal([&] { pg.scatter(x, lists, {}); }), HasSubstr("scatter"));
+  EXPECT_THAT(refusal([&] { pg.reduce_scatter(x, lists, {}); }), HasSubstr("reduce_scatter"));
+  EXPECT_THAT(refusal([&] { pg.alltoall(x, x, {}); }), HasSubstr("all_to_all"));
+  EXPECT_THAT(refusal([&] { pg.alltoall_base(x[0], x[0], splits, splits, {}); }),
+              HasSubstr("all_to_all_single"));
+  EXPECT_THAT(refusal([&] { pg.monitoredBarrier({}, true); }), HasSubstr("monitored_barrier"));
+  EXPECT_THAT(refusal([&] { pg.allreduce(x, {.reduceOp = c10d::makePreMulSum<double>(2.0)}); }),
+              HasSubstr("PREMUL_SUM is not supported; multiply first and use SUM"));
+}
+
+TEST(Life, TimeoutOfTheGroupEndsAnOperation) {
+  const LocalGroup group = LoopbackGroup(2);
+  group[1]->setTimeout(milliseconds(50));
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { group[1]->recv(x, 0, 3)->wait(); }),
+              AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr("recv (group 'test' rank 1")));
+  EXPECT_EQ(group[1]->getError(), c10d::ErrorType::TIMEOUT);
+  EXPECT_EQ(group[0]->getError(), c10d::ErrorType::SUCCESS);
+}
+
+TEST(Life, AbortEndsWhatIsOutstandingAndWhatComesLater) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  const auto work = group[1]->recv(x, 0, 0);
+  group[1]->abort();
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { work->wait(); }), HasSubstr("ABORTED"));
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { group[1]->recv(x, 0, 0)->wait(); }),
+              HasSubstr("ABORTED"));
+  EXPECT_EQ(group[1]->getError(), c10d::ErrorType::COMM_ERROR);
+}
+
+TEST(Life, WhatWasSentArrivesAfterTheSenderHasLeft) {
+  LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::ones({4})), got = One(at::zeros({4}));
+  group[0]->send(x, 1, 0)->wait();
+  group[0]->shutdown();
+  group[1]->recv(got, 0, 0)->wait();
+  EXPECT_TRUE(at::equal(got[0], x[0]));
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { group[0]->send(x, 1, 0); }),
+              HasSubstr("group 'test' rank 0: it was shut down"));
+  group[0]->shutdown();
+}
+
+TEST(Life, AbortReachesTheOtherRanks) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  const auto work = group[1]->recv(x, 0, 0);
+  group[0]->abort();
+  EXPECT_THAT(Thrown<c10::DistBackendError>([&] { work->wait(); }), HasSubstr("rank 0 aborted"));
+}
+
+TEST(Life, DestroyedGroupEndsItsWork) {
+  LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
+  const auto work = group[1]->recv(x, 0, 0);
+  group[1].reset();  // the one it waits in, not the peer it waits for
+  EXPECT_THROW(work->wait(), c10::DistBackendError);
+}
+
+// Makes a group of `ranks` through a store, each rank on its own thread and node.
+LocalGroup GroupByStore(
+    int ranks,
+    const std::function<void(int, ProcessGroupLonghaul::Options&)>& configure = [](int, auto&) {}) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto nodes = MakeLoopbackNodes(ranks);
+  LocalGroup group(ranks);
+  std::vector<std::thread> threads;
+  std::vector<std::exception_ptr> thrown(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        auto options = c10::make_intrusive<ProcessGroupLonghaul::Options>();
+        options->node = nodes[rank];
+        options->group_name = "default_pg";
+        options->timeout = std::chrono::seconds(20);
+        configure(rank, *options);
+        group[rank] =
+            c10::make_intrusive<ProcessGroupLonghaul>(store, rank, ranks, std::move(options));
+      } catch (...) {
+        thrown[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (thrown[ranks - 1]) std::rethrow_exception(thrown[ranks - 1]);
+  return group;
+}
+
+TEST(Rendezvous, RanksFindEachOtherThroughTheStore) {
+  const LocalGroup group = GroupByStore(3);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = One(at::full({2}, rank, at::kInt));
+    pg.allreduce(x, {})->wait();
+    EXPECT_EQ(x[0][0].item<int>(), 3);
+  });
+}
+
+TEST(Rendezvous, DifferentCodecsOnTwoRanksAreRefused) {
+  EXPECT_THAT(Thrown<c10::ValueError>([] {
+                GroupByStore(2, [](int rank, ProcessGroupLonghaul::Options& options) {
+                  if (rank == 1) OptIn(options);
+                });
+              }),
+              AllOf(HasSubstr("options differ"), HasSubstr("forward=none"),
+                    HasSubstr("forward=int4-b64-h64")));
+}
+
+TEST(Rendezvous, FailureOfOneRankReachesTheOthersInItsOwnWords) {
+  c10d::HashStore store;
+  Rendezvous failing(store, 0, 2, std::chrono::seconds(20));
+  Rendezvous healthy(store, 1, 2, std::chrono::seconds(20));
+  EXPECT_EQ(
+      failing.Exchange(absl::FailedPreconditionError("no interface net7"), "").status().code(),
+      absl::StatusCode::kFailedPrecondition);
+  const absl::Status status = healthy.Exchange(std::string("here"), "").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 0 failed"), HasSubstr("no interface net7")));
+}
+
+TEST(Rendezvous, RankThatDoesNotShowUpIsNamed) {
+  c10d::HashStore store;
+  Rendezvous alone(store, 0, 2, milliseconds(50));
+  const absl::Status status = alone.Exchange(std::string("here"), "").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of 2 did not show up"));
+}
+
+TEST(Split, GivesAGroupOfTheNamedRanksWithTheParentsOptions) {
+  const LocalGroup group =
+      GroupByStore(3, [](int, ProcessGroupLonghaul::Options& options) { OptIn(options); });
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const at::Tensor x = at::randn({64, 256});
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    auto options = pg.getBackendOptions();
+    options->group_name = "half";
+    const auto half = pg.split(store, {0, 2}, options);
+    if (rank == 1) {
+      EXPECT_EQ(half, nullptr);
+      return;
+    }
+    EXPECT_EQ(half->getSize(), 2);
+    EXPECT_EQ(half->getRank(), rank == 0 ? 0 : 1);
+    std::vector<at::Tensor> tensor = One(rank == 0 ? x : at::zeros_like(x));
+    (rank == 0 ? half->send(tensor, 1, 0) : half->recv(tensor, 0, 0))->wait();
+    EXPECT_EQ(at::equal(tensor[0], x), rank == 0) << "the forward codec is on in the split group";
+  });
+}
+
+}  // namespace
+}  // namespace longhaul

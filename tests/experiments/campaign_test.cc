@@ -1,0 +1,124 @@
+#include "experiments/spec/campaign.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/experiments/specs.h"
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr char kCampaignToml[] = R"([campaign]
+name = "demo"
+question = "What does a crossing cost?"
+seeds = [1, 2, 3]
+d0_tokens = 400_000
+budgets = [0.5, 0.65, 0.8, 1.0, 1.1]
+control_budgets = [0.9]
+[[arm]]
+name = "s2"
+stages = 2
+forward = "int4-b64-h64"
+backward = "int8-b64"
+[[arm]]
+name = "s4"
+stages = 4
+forward = "int4-b64-h64"
+backward = "int8-b64"
+train.lr = 2e-3
+[model]
+kind = "gpt"
+blocks = 8
+width = 64
+heads = 4
+context = 128
+vocab = 256
+[data]
+source = "headers"
+[train]
+batch_rows = 16
+microbatches = 4
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+[net]
+transport = "loopback"
+[eval]
+rows = 64
+)";
+
+absl::StatusOr<CampaignSpec> Read(const std::string& text) {
+  absl::StatusOr<TomlValue> root = ParseToml(text, "demo.toml");
+  if (!root.ok()) return root.status();
+  return ReadCampaign(*root, TestNames());
+}
+
+std::string Replaced(std::string_view from, std::string_view to) {
+  std::string text = kCampaignToml;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string Error(const std::string& text) {
+  const absl::StatusOr<CampaignSpec> campaign = Read(text);
+  EXPECT_EQ(campaign.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(campaign.status().message());
+}
+
+TEST(Campaign, ExpandsSeedBySeedToReferencesControlsAndArms) {
+  const absl::StatusOr<CampaignSpec> c = Read(kCampaignToml);
+  ASSERT_TRUE(c.ok()) << c.status();
+  ASSERT_THAT(c->runs, SizeIs(3 * (5 + 1 + 2)));
+  EXPECT_THAT(c->arms, ElementsAre("s2", "s4"));
+  std::vector<std::string> first;
+  for (size_t i = 0; i < 8; ++i) {
+    first.push_back(c->runs[i].arm);
+    EXPECT_EQ(c->runs[i].seed, 1);
+    EXPECT_EQ(c->runs[i].spec.seed, 1);
+  }
+  EXPECT_THAT(first, ElementsAre("reference@0.5", "reference@0.65", "reference@0.8", "reference@1",
+                                 "reference@1.1", "control@0.9", "s2", "s4"));
+  EXPECT_EQ(c->runs[0].role, Role::kReference);
+  EXPECT_EQ(c->runs[0].spec.train.tokens, 200'000);
+  EXPECT_EQ(c->runs[0].spec.schedule.stages, 1);
+  EXPECT_EQ(c->runs[0].spec.boundary.forward, "none");
+  EXPECT_EQ(c->runs[5].role, Role::kControl);
+  EXPECT_EQ(c->runs[5].spec.train.tokens, 360'000);
+  EXPECT_EQ(c->runs[7].spec.schedule.stages, 4);
+  EXPECT_EQ(c->runs[7].spec.train.lr, 2e-3);
+  EXPECT_EQ(c->runs[6].spec.train.lr, 3e-3);
+  EXPECT_EQ(c->runs[8].seed, 2);
+  EXPECT_EQ(c->primary, "s4");
+}
+
+TEST(Campaign, PlanChangesWithTheArmsAndNotWithTheReading) {
+  const std::string plan = PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}});
+  EXPECT_EQ(PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}}), plan);
+  EXPECT_NE(PlanText(*Read(kCampaignToml), {{"held_out_sha256", "01"}}), plan);
+  EXPECT_NE(PlanText(*Read(Replaced("lr = 2e-3", "lr = 1e-3")), {{"held_out_sha256", "00"}}), plan);
+  EXPECT_TRUE(ParseToml(plan, "plan").ok()) << plan;
+}
+
+TEST(Campaign, MistakesAreNamedWithTheirLine) {
+  EXPECT_THAT(Error(Replaced("name = \"s4\"", "name = \"s2\"")),
+              HasSubstr("demo.toml:13: two arms are named 's2'"));
+  EXPECT_THAT(Error(Replaced("stages = 4", "stage = 4")),
+              HasSubstr("demo.toml:15: unknown key 'arm.stage'"));
+  EXPECT_THAT(Error(Replaced("stages = 4", "stages = 3")),
+              HasSubstr("demo.toml:15: 'schedule.stages' = 3 does not divide model.blocks = 8"));
+  EXPECT_THAT(Error(Replaced("1.0, 1.1", "1.1")), HasSubstr("demo.toml:6: 'campaign.budgets'"));
+  EXPECT_THAT(Error(Replaced("[1, 2, 3]", "[1, 1]")), HasSubstr("demo.toml:4: 'campaign.seeds'"));
+  EXPECT_THAT(Error(Replaced("lr = 3e-3", "lr = 3e-3\nsteps = 3")),
+              HasSubstr("'train.steps' is set by campaign.d0_tokens"));
+  EXPECT_THAT(Error(Replaced("seeds =", "primary = \"x\"\nseeds =")),
+              HasSubstr("demo.toml:4: 'campaign.primary' names no arm: 'x'; known: s2, s4"));
+  EXPECT_THAT(Error(kRunToml), HasSubstr("use `longhaul run`"));
+}
+
+}  // namespace
+}  // namespace longhaul

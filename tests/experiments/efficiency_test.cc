@@ -1,0 +1,224 @@
+#include "experiments/estimates/efficiency.h"
+
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+// Losses drawn from a known truth: L = E + b x^-beta, seed effects, noise of each run.
+struct World {
+  double floor = 2.0, slope = 0.37, beta = kBeta;
+  double seed_effect = 0, noise = 0;
+  std::vector<double> budgets = {0.5, 0.65, 0.8, 1.0, 1.1};
+  double Loss(double budget) const { return floor + slope / beta * std::pow(budget, -beta); }
+};
+
+struct Sample {
+  std::vector<ReferenceRun> reference;
+  std::vector<std::map<int64_t, double>> arms;  // one per eta asked for
+};
+
+Sample Draw(const World& w, int seeds, const std::vector<double>& etas, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  Sample out;
+  out.arms.resize(etas.size());
+  for (int64_t seed = 1; seed <= seeds; ++seed) {
+    const double common = w.seed_effect * normal(random);
+    for (const double budget : w.budgets) {
+      out.reference.push_back({seed, budget, w.Loss(budget) + common + w.noise * normal(random)});
+    }
+    for (size_t i = 0; i < etas.size(); ++i) {
+      out.arms[i][seed] = w.Loss(etas[i]) + common + w.noise * normal(random);
+    }
+  }
+  return out;
+}
+
+Sample Exact(const std::vector<double>& etas, int seeds = 3) {
+  std::mt19937_64 random(1);
+  return Draw(World{}, seeds, etas, random);
+}
+
+TEST(ReferenceCurve, ExactLossesGiveBackTheirLaw) {
+  const absl::StatusOr<ReferenceCurve> curve = FitReference(Exact({}).reference);
+  ASSERT_TRUE(curve.ok()) << curve.status();
+  EXPECT_NEAR(curve->slope_nat, 0.37, 1e-12);
+  EXPECT_NEAR(curve->floor_nat, 2.0, 1e-12);
+  EXPECT_NEAR(curve->LossAt(0.7), World{}.Loss(0.7), 1e-12);
+  EXPECT_NEAR(curve->slope_se_nat, 0, 1e-12);
+  EXPECT_EQ(curve->smallest_budget, 0.5);
+  // The choice of beta moves s by a few per cent, in opposite directions.
+  EXPECT_NEAR(curve->slope_at_beta_low / 0.37, 1.0, 0.06);
+  EXPECT_NEAR(curve->slope_at_beta_high / 0.37, 1.0, 0.06);
+  EXPECT_LT((curve->slope_at_beta_low - 0.37) * (curve->slope_at_beta_high - 0.37), 0);
+}
+
+// On the six-budget grid with independent runs se(s) = 1.4 sigma / sqrt(n).
+TEST(ReferenceCurve, StandardErrorOfTheSlopeOnTheSixBudgetGrid) {
+  World w{.noise = 0.003};
+  w.budgets = {0.5, 0.65, 0.8, 0.9, 1.0, 1.1};
+  std::mt19937_64 random(5);
+  constexpr int kSeeds = 5, kWorlds = 4000;
+  double squares = 0;
+  for (int i = 0; i < kWorlds; ++i) {
+    const double slope = FitReference(Draw(w, kSeeds, {}, random).reference)->slope_nat;
+    squares += (slope - w.slope) * (slope - w.slope);
+  }
+  EXPECT_NEAR(std::sqrt(squares / kWorlds), 1.37 * w.noise / std::sqrt(kSeeds), 0.00005);
+}
+
+TEST(ReferenceCurve, ASeedWithoutItsD0RunDoesNotCount) {
+  Sample s = Exact({}, 2);
+  std::erase_if(s.reference, [](const ReferenceRun& r) { return r.seed == 2 && r.budget == 1.0; });
+  EXPECT_EQ(FitReference(s.reference)->d0_loss_by_seed.size(), 1u);
+  std::erase_if(s.reference, [](const ReferenceRun& r) { return r.seed == 1 && r.budget == 1.0; });
+  EXPECT_EQ(FitReference(s.reference).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ReferenceCurve, LossThatRisesWithTokensIsRefused) {
+  std::vector<ReferenceRun> runs = {{1, 0.5, 2.0}, {1, 1.0, 2.5}};
+  EXPECT_EQ(FitReference(runs).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(EstimateArm, ExactLossesGiveBackTheirEta) {
+  for (const double truth : {0.6, 0.8, 0.9, 0.97, 1.0}) {
+    const Sample s = Exact({truth});
+    const Efficiency e = *EstimateArm(*FitReference(s.reference), s.arms[0], 6);
+    // The local form errs by the fraction beta |ln eta| / 2.
+    const double bound = e.exact ? 1e-9 : kBeta / 2 * std::pow(std::log(truth), 2) * 1.1;
+    EXPECT_NEAR(e.ln_eta.value, std::log(truth), bound + 1e-9) << truth;
+    EXPECT_EQ(e.exact, truth < 0.91) << truth;
+    EXPECT_NEAR(e.q->value, std::pow(e.eta.value, 1.0 / 6), 1e-12);
+  }
+}
+
+TEST(EstimateArm, NothingIsSaidBelowTheSmallestBudget) {
+  const Sample s = Exact({0.3});
+  const Efficiency e = *EstimateArm(*FitReference(s.reference), s.arms[0], 2);
+  EXPECT_TRUE(e.value_is_bound);
+  EXPECT_NEAR(e.eta.value, 0.5, 1e-12);
+  EXPECT_NEAR(e.q->value, std::sqrt(0.5), 1e-12);
+}
+
+TEST(EstimateArm, OneSeedHasNoInterval) {
+  const Sample s = Exact({0.9}, 1);
+  const Efficiency e = *EstimateArm(*FitReference(s.reference), s.arms[0], 2);
+  EXPECT_EQ(e.seeds, 1);
+  EXPECT_FALSE(e.eta.interval.has_value());
+  EXPECT_FALSE(e.q->interval.has_value());
+  EXPECT_FALSE(e.equivalent.has_value());
+  EXPECT_EQ(AgainstAssumed(*e.q), Verdict::kNoInterval);
+}
+
+TEST(EstimateArm, PairsBySeedOnly) {
+  Sample s = Exact({0.9});
+  s.arms[0][17] = 99;  // no reference of that seed
+  EXPECT_EQ(EstimateArm(*FitReference(s.reference), s.arms[0], 2)->seeds, 3);
+  EXPECT_FALSE(EstimateArm(*FitReference(s.reference), {{17, 2.0}}, 2).ok());
+}
+
+// The delta interval written out by hand: d = {0.01, 0.02, 0.03}, slopes all 0.4.
+TEST(EstimateArm, TIntervalOfTheClosedForm) {
+  ReferenceCurve curve{.slope_nat = 0.4, .smallest_budget = 0.5};
+  for (int64_t seed : {1, 2, 3}) {
+    curve.slope_by_seed[seed] = 0.4;
+    curve.d0_loss_by_seed[seed] = 3.0;
+  }
+  curve.slope_at_beta_low = curve.slope_at_beta_high = 0.4;
+  const Efficiency e = *EstimateArm(curve, {{1, 3.01}, {2, 3.02}, {3, 3.03}}, 2);
+  const double half = 4.302653 * 0.01 / std::sqrt(3.0) / 0.4;
+  ASSERT_TRUE(e.ln_eta.interval);
+  EXPECT_EQ(e.ln_eta.interval->method, "t");
+  EXPECT_NEAR(e.ln_eta.value, -0.05, 1e-12);
+  EXPECT_NEAR(e.ln_eta.interval->low, -0.05 - half, 1e-7);
+  EXPECT_NEAR(e.ln_eta.interval->high, -0.05 + half, 1e-7);
+  EXPECT_NEAR(e.q->interval->low, std::exp((-0.05 - half) / 2), 1e-7);
+  EXPECT_FALSE(*e.equivalent);
+}
+
+// How often the 95 % interval holds the truth, over worlds drawn with it.
+double Coverage(const World& w, int seeds, double truth, int worlds) {
+  std::mt19937_64 random(7);
+  int hits = 0;
+  for (int i = 0; i < worlds; ++i) {
+    const Sample s = Draw(w, seeds, {truth}, random);
+    const Efficiency e = *EstimateArm(*FitReference(s.reference), s.arms[0], 6);
+    hits += e.ln_eta.interval && e.ln_eta.interval->low <= std::log(truth) &&
+            std::log(truth) <= e.ln_eta.interval->high;
+  }
+  return static_cast<double>(hits) / worlds;
+}
+
+TEST(EstimateArm, IntervalHoldsTheTruthAsOftenAsItSays) {
+  const World quiet{.seed_effect = 0.008, .noise = 0.006};
+  EXPECT_NEAR(Coverage(quiet, 3, 0.95, 3000), 0.95, 0.02);
+  EXPECT_NEAR(Coverage(quiet, 5, 0.85, 3000), 0.95, 0.02);
+  // Slope less than five standard errors from 0: Fieller.
+  const World loud{.seed_effect = 0.01, .noise = 0.06};
+  EXPECT_NEAR(Coverage(loud, 5, 1.0, 3000), 0.95, 0.03);
+}
+
+TEST(EstimateArm, BootstrapFromEightSeeds) {
+  const World w{.seed_effect = 0.008, .noise = 0.006};
+  std::mt19937_64 random(3);
+  const Sample s = Draw(w, 8, {0.95}, random);
+  const Efficiency e = *EstimateArm(*FitReference(s.reference), s.arms[0], 2);
+  EXPECT_EQ(e.ln_eta.interval->method, "bca");
+  EXPECT_NEAR(Coverage(w, 10, 0.95, 60), 0.93, 0.09);
+}
+
+TEST(EstimateJoint, ExactLossesGiveBackQAtEveryDepth) {
+  const double a = 0.012;
+  const std::vector<int64_t> crossings = {2, 6, 14};
+  const Sample s = Exact({std::exp(-2 * a), std::exp(-6 * a), std::exp(-14 * a)});
+  std::vector<DepthPoint> arms;
+  for (size_t i = 0; i < 3; ++i) arms.push_back({crossings[i], s.arms[i]});
+  const absl::StatusOr<JointEstimate> joint = EstimateJoint(*FitReference(s.reference), arms);
+  ASSERT_TRUE(joint.ok()) << joint.status();
+  EXPECT_NEAR(joint->a.value, a, 1e-9);
+  EXPECT_NEAR(joint->q.value, std::exp(-a), 1e-9);
+  EXPECT_NEAR(joint->q.interval->high - joint->q.interval->low, 0, 1e-9);
+}
+
+TEST(EstimateJoint, StandardErrorOfTheClosedFormAndItsCoverage) {
+  const World w{.seed_effect = 0.01, .noise = 0.004};
+  const double a = -std::log(kAssumedQ);
+  std::mt19937_64 random(11);
+  constexpr int kSeeds = 5, kWorlds = 3000;
+  double squares = 0;
+  int hits = 0;
+  for (int i = 0; i < kWorlds; ++i) {
+    const Sample s =
+        Draw(w, kSeeds, {std::exp(-2 * a), std::exp(-6 * a), std::exp(-14 * a)}, random);
+    const JointEstimate joint =
+        *EstimateJoint(*FitReference(s.reference),
+                       std::vector<DepthPoint>{{2, s.arms[0]}, {6, s.arms[1]}, {14, s.arms[2]}});
+    squares += (joint.a.value - a) * (joint.a.value - a);
+    hits += joint.a.interval->low <= a && a <= joint.a.interval->high;
+  }
+  // sigma^2 (1 - rho) = noise^2; the sum of squares of K = {0, 2, 6, 14} is 115.
+  const double closed = w.noise / (w.slope * std::sqrt(kSeeds * 115.0));
+  EXPECT_NEAR(std::sqrt(squares / kWorlds) / closed, 1.0, 0.12);
+  EXPECT_NEAR(static_cast<double>(hits) / kWorlds, 0.95, 0.02);
+}
+
+TEST(AgainstAssumed, ReadsTheIntervalAndNotTheValue) {
+  const auto verdict = [](double low, double high) {
+    return AgainstAssumed({0.99, Interval{low, high, 0.95, "t"}});
+  };
+  EXPECT_EQ(verdict(0.98, 0.994), Verdict::kBelow);
+  EXPECT_EQ(verdict(0.996, 0.999), Verdict::kAbove);
+  EXPECT_EQ(verdict(0.98, 0.999), Verdict::kNotResolved);
+}
+
+TEST(RatioOfMeans, UnboundedFiellerGivesNoInterval) {
+  const std::vector<double> y = {1, 1.1, 0.9}, x = {1, -1, 0.2};
+  EXPECT_FALSE(RatioOfMeans(y, x, 0.95).interval.has_value());
+}
+
+}  // namespace
+}  // namespace longhaul

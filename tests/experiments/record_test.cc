@@ -1,0 +1,276 @@
+#include "experiments/record/record.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::Pair;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+
+class RecordTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "record_" + std::to_string(getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Record OpenToWrite() {
+    absl::StatusOr<Record> record = Record::Open(folder_, Record::Mode::kWrite);
+    EXPECT_TRUE(record.ok()) << record.status();
+    return *std::move(record);
+  }
+  static int64_t Campaign(Record& record, const std::string& plan = "plan") {
+    return *record.BeginExperiment({.kind = ExperimentKind::kCampaign,
+                                    .name = "c",
+                                    .question = "?",
+                                    .plan_text = plan,
+                                    .d0_tokens = 400'000});
+  }
+  static RunRow Run(int64_t experiment, const std::string& arm, int64_t seed) {
+    RunRow run;
+    run.experiment_id = experiment;
+    run.arm = arm;
+    run.role = Role::kArm;
+    run.seed = seed;
+    run.host = "here";
+    run.facts = {{"parameters", "436352"}};
+    return run;
+  }
+  static StepRow Step(int64_t step, double loss) {
+    return {.step = step,
+            .group_index = 0,
+            .stage = 1,
+            .loss_nat = loss,
+            .tokens = 2048,
+            .wall_s = 0.5,
+            .forward_s = 0.1,
+            .backward_s = 0.2,
+            .optimizer_s = 0.05,
+            .wait_s = 0.1,
+            .outer_s = 0,
+            .parameter_hash = 0xfedcba9876543210u};
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RecordTest, RowsComeBackAsTheyWent) {
+  Record record = OpenToWrite();
+  const int64_t experiment = Campaign(record);
+  const int64_t run = *record.BeginRun(Run(experiment, "s2", 7));
+  ASSERT_TRUE(record.AddSteps(run, std::vector{Step(1, 5.5), Step(2, 5.25)}).ok());
+  const LinkRow link{.phase = LinkPhase::kBefore,
+                     .src_node = 0,
+                     .dst_node = 1,
+                     .nominal_rate_bit_per_s = 200e6,
+                     .nominal_rtt_s = 0.06,
+                     .rtt_median_s = 0.0601,
+                     .ok = false,
+                     .why = "slow"};
+  ASSERT_TRUE(record.AddLinks(run, {&link, 1}).ok());
+  const CrossingRow crossing{.src_rank = 0,
+                             .dst_rank = 1,
+                             .direction = Direction::kForward,
+                             .codec = "int8-b64",
+                             .tensors = 8,
+                             .elements = 1024,
+                             .predicted_wire_bytes = 1200,
+                             .payload_bytes = 1100,
+                             .message_bytes = 1150,
+                             .kernel_tx_bytes = 1201,
+                             .nmse_mean = 1e-3,
+                             .payload_hash = 42};
+  ASSERT_TRUE(record.AddCrossings(run, {&crossing, 1}).ok());
+  ASSERT_TRUE(record
+                  .AddEvaluation(run, {.step = 2,
+                                       .codec = EvalCodec::kOff,
+                                       .loss_nat = 2.5,
+                                       .standard_error_nat = 0.01,
+                                       .tokens = 8192})
+                  .ok());
+  ASSERT_TRUE(record.AddFacts(run, {{"transport", "loopback"}}).ok());
+  ASSERT_TRUE(record.FinishRun(run, RunStatus::kOk, "").ok());
+
+  const absl::StatusOr<Record> reader = Record::Open(folder_, Record::Mode::kRead);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const std::vector<RunRow> runs = *reader->Runs(experiment);
+  ASSERT_THAT(runs, SizeIs(1));
+  EXPECT_EQ(runs[0].arm, "s2");
+  EXPECT_EQ(runs[0].status, RunStatus::kOk);
+  EXPECT_NE(runs[0].finished_utc, "");
+  EXPECT_THAT(runs[0].facts,
+              UnorderedElementsAre(Pair("parameters", "436352"), Pair("transport", "loopback")));
+  const std::vector<StepRow> steps = *reader->Steps(run);
+  ASSERT_THAT(steps, SizeIs(2));
+  EXPECT_EQ(steps[1].loss_nat, 5.25);
+  EXPECT_EQ(steps[1].parameter_hash, 0xfedcba9876543210u);
+  const std::vector<LinkRow> links = *reader->Links(run);
+  ASSERT_THAT(links, SizeIs(1));
+  EXPECT_EQ(links[0].rtt_median_s, 0.0601);
+  EXPECT_EQ(links[0].goodput_bit_per_s, std::nullopt);
+  EXPECT_FALSE(links[0].ok);
+  const std::vector<CrossingRow> crossings = *reader->Crossings(run);
+  ASSERT_THAT(crossings, SizeIs(1));
+  EXPECT_EQ(crossings[0].kernel_tx_bytes, 1201);
+  EXPECT_EQ(crossings[0].kernel_rx_bytes, std::nullopt);
+  EXPECT_EQ(crossings[0].payload_hash, 42u);
+  EXPECT_EQ((*reader->Evaluations(run))[0].codec, EvalCodec::kOff);
+  EXPECT_THAT((*reader->Experiments())[0].plan_sha256, SizeIs(64));
+}
+
+TEST_F(RecordTest, NanLossStaysVisible) {
+  Record record = OpenToWrite();
+  const int64_t run = *record.BeginRun(Run(Campaign(record), "s2", 1));
+  const std::vector<StepRow> steps = {Step(1, std::nan("")),
+                                      Step(2, std::numeric_limits<double>::infinity())};
+  ASSERT_TRUE(record.AddSteps(run, steps).ok());
+  const std::vector<StepRow> back = *record.Steps(run);
+  ASSERT_TRUE(back[0].loss_nat.has_value());
+  EXPECT_TRUE(std::isnan(*back[0].loss_nat));
+  EXPECT_TRUE(std::isinf(*back[1].loss_nat));
+}
+
+TEST_F(RecordTest, SamePlanGoesOnAndAnotherPlanIsAnotherExperiment) {
+  int64_t first;
+  {
+    Record record = OpenToWrite();
+    first = Campaign(record, "a");
+  }
+  Record record = OpenToWrite();
+  EXPECT_EQ(Campaign(record, "a"), first);
+  EXPECT_NE(Campaign(record, "b"), first);
+}
+
+TEST_F(RecordTest, FinishedNamesWhatNeedsNoFurtherRun) {
+  Record record = OpenToWrite();
+  const int64_t e = Campaign(record);
+  ASSERT_TRUE(record.FinishRun(*record.BeginRun(Run(e, "a", 1)), RunStatus::kOk, "").ok());
+  ASSERT_TRUE(record.FinishRun(*record.BeginRun(Run(e, "a", 2)), RunStatus::kFailed, "x").ok());
+  ASSERT_TRUE(record.FinishRun(*record.BeginRun(Run(e, "b", 1)), RunStatus::kDiverged, "n").ok());
+  ASSERT_TRUE(record.BeginRun(Run(e, "b", 2)).ok());
+  EXPECT_THAT(*record.Finished(e), UnorderedElementsAre(Pair("a", 1), Pair("b", 1)));
+}
+
+TEST_F(RecordTest, StatusIsHonestAboutKilledWriters) {
+  Record record = OpenToWrite();
+  const int64_t experiment = Campaign(record);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    absl::StatusOr<Record> mine = Record::Open(folder_, Record::Mode::kWrite);
+    const int64_t run = mine.ok() ? mine->BeginRun(Run(experiment, "s2", 1)).value_or(-1) : -1;
+    const std::vector<StepRow> steps = {Step(1, 5.0)};
+    if (run < 0 || !mine->AddSteps(run, steps).ok()) _exit(1);
+    if (write(pipes[1], &run, sizeof run) != sizeof run) _exit(2);
+    while (true) pause();
+  }
+  int64_t run = 0;
+  ASSERT_EQ(read(pipes[0], &run, sizeof run), static_cast<ssize_t>(sizeof run));
+  EXPECT_EQ((*record.Runs(experiment))[0].status, RunStatus::kRunning);
+  EXPECT_EQ(*record.SettleDeadRuns(), 0);
+  EXPECT_EQ(record.ResumeRun(run).code(), absl::StatusCode::kFailedPrecondition);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const absl::StatusOr<Record> reader = Record::Open(folder_, Record::Mode::kRead);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ((*reader->Runs(experiment))[0].status, RunStatus::kDied);
+  EXPECT_THAT((*reader->Runs(experiment))[0].reason, HasSubstr(std::to_string(child)));
+  EXPECT_THAT(*reader->Steps(run), SizeIs(1));
+  EXPECT_EQ(*record.SettleDeadRuns(), 1);
+  EXPECT_EQ((*record.Runs(experiment))[0].status, RunStatus::kInterrupted);
+  ASSERT_TRUE(record.ResumeRun(run).ok());
+  EXPECT_EQ((*record.Runs(experiment))[0].status, RunStatus::kRunning);
+  EXPECT_TRUE(record.FinishRun(run, RunStatus::kOk, "").ok());
+  EXPECT_FALSE(record.ResumeRun(run).ok());
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
+TEST_F(RecordTest, ManyProcessesAppendAtOnce) {
+  constexpr int kWriters = 4, kRuns = 10;
+  std::vector<pid_t> children;
+  for (int w = 0; w < kWriters; ++w) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    absl::StatusOr<Record> mine = Record::Open(folder_, Record::Mode::kWrite);
+    if (!mine.ok()) _exit(1);
+    const int64_t experiment = Campaign(*mine);
+    for (int r = 0; r < kRuns; ++r) {
+      const absl::StatusOr<int64_t> run = mine->BeginRun(Run(experiment, "a", w * kRuns + r));
+      const std::vector<StepRow> steps = {Step(1, 5.0), Step(2, 4.0)};
+      if (!run.ok() || !mine->AddSteps(*run, steps).ok()) _exit(2);
+      if (!mine->FinishRun(*run, RunStatus::kOk, "").ok()) _exit(3);
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  Record record = OpenToWrite();
+  EXPECT_THAT(*record.Experiments(), SizeIs(1));
+  EXPECT_THAT(*record.Finished(1), SizeIs(kWriters * kRuns));
+}
+
+TEST_F(RecordTest, FinishedRunCannotFinishAgain) {
+  Record record = OpenToWrite();
+  const int64_t run = *record.BeginRun(Run(Campaign(record), "a", 1));
+  EXPECT_FALSE(record.FinishRun(run, RunStatus::kRunning, "").ok());
+  EXPECT_TRUE(record.FinishRun(run, RunStatus::kInvalid, "link").ok());
+  EXPECT_EQ(record.FinishRun(run, RunStatus::kOk, "").code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RecordTest, DiskFullIsOneClearStatus) {
+  std::filesystem::create_directories(folder_);
+  Record record = OpenToWrite();
+  const int64_t run = *record.BeginRun(Run(Campaign(record), "a", 1));
+  // The page limit stands in for a full disk: SQLite takes the same path for both.
+  ASSERT_TRUE(record.Rows("PRAGMA max_page_count = 1").ok());
+  std::vector<StepRow> steps;
+  for (int64_t i = 1; i <= 20'000; ++i) steps.push_back(Step(i, 5.0));
+  const absl::Status status = record.AddSteps(run, steps);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("longhaul.sqlite"));
+  EXPECT_THAT(*record.Steps(run), SizeIs(0));  // all or nothing
+}
+
+TEST_F(RecordTest, WhatIsNoRecordIsRefused) {
+  EXPECT_EQ(Record::Open(folder_, Record::Mode::kRead).status().code(),
+            absl::StatusCode::kNotFound);
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/longhaul.sqlite") << std::string(4096, 'x');
+  EXPECT_EQ(Record::Open(folder_, Record::Mode::kWrite).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_F(RecordTest, NewerSchemaIsRefused) {
+  { OpenToWrite(); }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ + "/longhaul.sqlite").c_str(), &db), SQLITE_OK);
+  sqlite3_exec(db, "PRAGMA user_version = 99", nullptr, nullptr, nullptr);
+  sqlite3_close(db);
+  for (const Record::Mode mode : {Record::Mode::kRead, Record::Mode::kWrite}) {
+    EXPECT_EQ(Record::Open(folder_, mode).status().code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul

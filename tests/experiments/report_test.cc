@@ -1,0 +1,146 @@
+#include "experiments/report/report.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/report/html.h"
+#include "experiments/report/plots.h"
+#include "tests/experiments/synthetic_record.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ReportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "report_" + std::to_string(getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Fill() {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    WriteSyntheticCampaign(record, {});
+    WriteSyntheticShapedRuns(record, 1.04);
+  }
+  std::string Report(const ReportOptions& options) {
+    const Record record = *Record::Open(folder_, Record::Mode::kRead);
+    const absl::StatusOr<std::string> index = WriteReport(record, options);
+    EXPECT_TRUE(index.ok()) << index.status();
+    return index.ok() ? Slurp(*index) : "";
+  }
+  static std::string Slurp(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  // Of the interpreter that the figures' test may use; "" when there is none with matplotlib.
+  static std::string Python() {
+    for (const std::string python : {LONGHAUL_TEST_PYTHON, "python3"}) {
+      if (!python.empty() &&
+          std::system((python + " -c 'import matplotlib' >/dev/null 2>&1").c_str()) == 0) {
+        return python;
+      }
+    }
+    return "";
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ReportTest, SaysFirstWhatWasResolvable) {
+  Fill();
+  const std::string page = Report({});
+  const size_t first = page.find("invisible in this design");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_LT(first, page.find("<section>"));
+}
+
+TEST_F(ReportTest, HasEveryTableAndFetchesNothing) {
+  Fill();
+  const std::string page = Report({});
+  for (const char* part :
+       {"Arms", "Control: is a known loss recovered?", "Bytes three ways", "Links", "Runs",
+        "Resolved specs", "Step time, measured against predicted",
+        "The plan, hashed before the first run", "s8", "default-pair"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  for (const char* fetch : {"<script", "<link", "src=\"http", "@import", "url(http"}) {
+    EXPECT_THAT(page, Not(HasSubstr(fetch)));
+  }
+}
+
+TEST_F(ReportTest, WritesCsvBesideIt) {
+  Fill();
+  Report({});
+  for (const char* file :
+       {"tables/steps.csv", "tables/runs.csv", "tables/crossings.csv", "1-smoke/arms.csv",
+        "1-smoke/calibration.json", "2-shaped/step_times.csv"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/report/" + file)) << file;
+  }
+  EXPECT_THAT(Slurp(folder_ + "/report/1-smoke/arms.csv"),
+              HasSubstr("s8,arm,int4-b64-h64,int8-b64,8,14,3,off,"));
+}
+
+TEST_F(ReportTest, WithoutMatplotlibItSaysSoAndKeepsItsTables) {
+  Fill();
+  for (const std::string python : {"", "/nonexistent/python", "/bin/false"}) {
+    const std::string page = Report({.python = python, .out = ""});
+    EXPECT_THAT(page, HasSubstr("No figures: ")) << python;
+    EXPECT_THAT(page, HasSubstr("<table>"));
+    EXPECT_THAT(page, Not(HasSubstr("<figure>")));
+  }
+}
+
+TEST_F(ReportTest, FiguresAreInlined) {
+  const std::string python = Python();
+  if (python.empty()) GTEST_SKIP() << "no Python with matplotlib";
+  Fill();
+  const std::string page = Report({.python = python, .out = ""});
+  EXPECT_THAT(page, Not(HasSubstr("No figures")));
+  size_t figures = 0;
+  for (size_t at = 0; (at = page.find("<figure><svg", at)) != std::string::npos; ++at) ++figures;
+  EXPECT_EQ(figures, 4u);
+}
+
+TEST_F(ReportTest, UnfinishedCampaignIsReportedAsFarAsItGot) {
+  {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    const int64_t e = *record.BeginExperiment({.kind = ExperimentKind::kCampaign,
+                                               .name = "young",
+                                               .question = "is <it> & \"quoted\"?",
+                                               .plan_text = "p"});
+    RunRow run;
+    run.experiment_id = e;
+    run.arm = "s2";
+    ASSERT_TRUE(record.BeginRun(run).ok());
+  }
+  const std::string page = Report({});
+  EXPECT_THAT(page, HasSubstr("is &lt;it&gt; &amp; &quot;quoted&quot;?"));
+  EXPECT_THAT(page, HasSubstr(">died</span>"));
+  EXPECT_THAT(page, HasSubstr("Nothing can be said yet"));
+}
+
+TEST_F(ReportTest, EmptyRecordStillGivesAPage) {
+  { Record record = *Record::Open(folder_, Record::Mode::kWrite); }
+  EXPECT_THAT(Report({}), HasSubstr("0 experiments"));
+}
+
+TEST(Html, EscapesAndQuotes) {
+  EXPECT_EQ(HtmlEscape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
+  EXPECT_EQ(Csv({{"a", "b,c"}, {"d\"e", "f\ng"}}), "a,\"b,c\"\n\"d\"\"e\",\"f\ng\"\n");
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// A catalogue of three codecs and two profiles, as messages list them.
+inline SpecNames TestNames() {
+  const auto one_of = [](std::string_view kind, std::vector<std::string> known) {
+    return [kind = std::string(kind), known](std::string_view name) -> absl::Status {
+      std::string list;
+      for (const std::string& k : known) {
+        if (k == name) return absl::OkStatus();
+        list += (list.empty() ? "" : ", ") + k;
+      }
+      return absl::NotFoundError("unknown " + kind + " '" + std::string(name) +
+                                 "'; known: " + list);
+    };
+  };
+  return {.codec = one_of("codec", {"none", "int8-b64", "int4-b64-h64"}),
+          .profile = one_of("profile", {"regional", "continental-us"})};
+}
+
+inline constexpr char kRunToml[] = R"(seed = 1
+[model]
+kind = "gpt"
+blocks = 8
+width = 64
+heads = 4
+context = 128
+vocab = 256
+[data]
+source = "headers"
+[train]
+tokens = 400000
+batch_rows = 16
+microbatches = 4
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "int4-b64-h64"
+backward = "int8-b64"
+[net]
+transport = "ucx"
+profile = "continental-us"
+[eval]
+rows = 64
+)";
+
+}  // namespace longhaul

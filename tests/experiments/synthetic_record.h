@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/record/record.h"
+#include "experiments/spec/campaign.h"
+
+namespace longhaul {
+
+// Writes a record as a campaign and shaped runs would, with losses and times from known laws, so
+// that what comes out of the analysis and the report can be compared with what went in.
+struct SyntheticWorld {
+  double slope_nat = 0.37;
+  double q = 0.99;  // true, per crossing
+  double seed_effect_nat = 0.012;
+  double noise_nat = 0.004;
+  double codec_on_extra_nat = 0.01;
+  int seeds = 3;
+};
+
+// The smoke campaign (budgets 0.5 .. 1.1, control 0.9, arms s2, s4, s8). Returns its experiment.
+int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& world,
+                               const std::string& name = "smoke");
+
+// Two shaped runs (none, default-pair) of 2 groups x 2 stages and one in one process; wall times
+// are P2's own times `disturbance`. Returns the experiment.
+int64_t WriteSyntheticShapedRuns(Record& record, double disturbance);
+
+}  // namespace longhaul

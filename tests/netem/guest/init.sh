@@ -1,0 +1,26 @@
+#!/bin/sh
+# First process of the User Mode Linux guest: see run_guest.sh. Must never return.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+for folder in /run /tmp /dev/shm; do
+  mkdir -p "$folder" 2>/dev/null
+  mount -t tmpfs tmpfs "$folder"
+done
+mkdir /run/results
+mount -t hostfs none /run/results -o "$results" || halt -f -p
+
+modules=/usr/lib/uml/modules/$(uname -r)/kernel
+for module in net/sched/sch_netem net/sched/sch_htb net/sched/cls_u32 net/ipv4/tcp_bbr \
+  drivers/net/veth drivers/net/tun; do
+  insmod "$modules/$module.ko" || echo "guest: no module $module"
+done
+
+# LONGHAUL_GUEST: one CPU, so medians are judged instead of tails (docs/netem.md).
+LONGHAUL_GUEST=1 xargs -0 -a /run/results/command env >/run/results/output 2>&1
+status=$?
+# xargs turns any failure of its command into 123.
+[ "$status" = 123 ] && status=1
+echo "$status" >/run/results/verdict
+sync
+halt -f -p

@@ -1,0 +1,216 @@
+// The link model on synthetic time: every figure is worked out by hand.
+#include "netem/link_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "netem/impairment.h"
+#include "netem/tap_network.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kFrame = 1250;  // 1 ms at 10 Mbit/s
+constexpr StageSpec kTenMbit{Mbit(10), 5 * kMs, 10 * kFrame};
+
+TEST(LinkStage, IdleLinkTakesTransmissionPlusDelay) {
+  LinkStage stage(kTenMbit);
+  EXPECT_EQ(stage.Admit(100 * kMs, kFrame), 106 * kMs);
+}
+
+TEST(LinkStage, BackToBackFramesLeaveOneTransmissionApart) {
+  LinkStage stage(kTenMbit);
+  EXPECT_EQ(stage.Admit(0, kFrame), 6 * kMs);
+  EXPECT_EQ(stage.Admit(0, kFrame), 7 * kMs);
+  EXPECT_EQ(stage.Admit(kMs / 2, kFrame), 8 * kMs);
+}
+
+TEST(LinkStage, IdleTimeIsNotSavedUp) {
+  LinkStage stage(kTenMbit);
+  stage.Admit(0, kFrame);
+  EXPECT_EQ(stage.Admit(50 * kMs, kFrame), 56 * kMs);
+}
+
+TEST(LinkStage, DelayOnlyStagePassesFramesTogether) {
+  LinkStage stage({std::nullopt, 5 * kMs, 10 * kFrame});
+  EXPECT_EQ(stage.Admit(0, kFrame), 5 * kMs);
+  EXPECT_EQ(stage.Admit(0, kFrame), 5 * kMs);
+}
+
+TEST(LinkStage, LimitCountsDelayLineAndQueueTogether) {
+  LinkStage stage(kTenMbit);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(stage.Admit(0, kFrame).has_value());
+  EXPECT_EQ(stage.HeldBytes(0), 10 * kFrame);
+  EXPECT_FALSE(stage.Admit(0, kFrame).has_value());
+  EXPECT_FALSE(stage.Admit(6 * kMs - 1, kFrame).has_value()) << "the first has not left yet";
+  EXPECT_EQ(stage.Admit(6 * kMs, kFrame), 16 * kMs);
+  EXPECT_FALSE(stage.Admit(6 * kMs, 1).has_value());
+}
+
+TEST(LinkStage, DroppedFrameTakesNoTime) {
+  LinkStage stage({Mbit(10), 0, 2 * kFrame});
+  stage.Admit(0, kFrame);
+  stage.Admit(0, kFrame);
+  EXPECT_FALSE(stage.Admit(0, kFrame).has_value());
+  EXPECT_EQ(stage.Admit(kMs, kFrame), 3 * kMs);
+}
+
+TEST(LinkStage, RateIsExactOverAMillionFrames) {
+  LinkStage stage({Mbit(95.7), 0, int64_t{1} << 50});
+  int64_t due = 0;
+  for (int i = 0; i < 1'000'000; ++i) due = *stage.Admit(0, 1514);
+  EXPECT_NEAR(static_cast<double>(due), 1e6 * 1514 * 8 / 95.7e6 * 1e9, 1000);
+}
+
+TEST(LinkStage, JitterReordersWithoutARateAndNeverWithOne) {
+  LinkStage rated(kTenMbit);
+  EXPECT_EQ(rated.Admit(0, kFrame, 4 * kMs), 10 * kMs);
+  EXPECT_EQ(rated.Admit(0, kFrame, -4 * kMs), 11 * kMs);
+  LinkStage delay_only({std::nullopt, 5 * kMs, 10 * kFrame});
+  EXPECT_EQ(delay_only.Admit(0, kFrame, 4 * kMs), 9 * kMs);
+  EXPECT_EQ(delay_only.Admit(0, kFrame, -9 * kMs), 0) << "a delay is never below 0";
+  EXPECT_EQ(delay_only.HeldBytes(0), kFrame);
+  EXPECT_EQ(delay_only.HeldBytes(9 * kMs), 0);
+}
+
+TEST(LinkStage, ChangeSparesWhatIsInside) {
+  LinkStage stage(kTenMbit);
+  EXPECT_EQ(stage.Admit(0, kFrame), 6 * kMs);
+  stage.Change({Mbit(1), 5 * kMs, 10 * kFrame});
+  EXPECT_EQ(stage.HeldBytes(0), kFrame);
+  EXPECT_EQ(stage.Admit(0, kFrame), 16 * kMs);
+}
+
+TEST(Impairment, SameSeedAndPathDrawTheSame) {
+  const ImpairmentSpec spec{.loss_prob = 0.3, .jitter_ns = kMs};
+  Impairment a(spec, 7, 0, 1), b(spec, 7, 0, 1), other_seed(spec, 8, 0, 1), back(spec, 7, 1, 0);
+  int differs_by_seed = 0, differs_by_path = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto fate = a.Next(), same = b.Next();
+    EXPECT_EQ(fate.lost, same.lost);
+    EXPECT_EQ(fate.jitter_ns, same.jitter_ns);
+    differs_by_seed += fate.jitter_ns != other_seed.Next().jitter_ns;
+    differs_by_path += fate.jitter_ns != back.Next().jitter_ns;
+  }
+  EXPECT_GT(differs_by_seed, 990);
+  EXPECT_GT(differs_by_path, 990);
+}
+
+TEST(Impairment, LossAndJitterHaveTheirNominalMoments) {
+  constexpr int kDraws = 400'000;
+  Impairment impairment({.loss_prob = 0.01, .jitter_ns = 2 * kMs}, 1, 0, 1);
+  double lost = 0, sum = 0, squares = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const auto fate = impairment.Next();
+    lost += fate.lost;
+    sum += static_cast<double>(fate.jitter_ns);
+    squares += static_cast<double>(fate.jitter_ns) * static_cast<double>(fate.jitter_ns);
+  }
+  // Four standard errors each; the draws are fixed, so this cannot flicker.
+  EXPECT_NEAR(lost / kDraws, 0.01, 4 * std::sqrt(0.01 * 0.99 / kDraws));
+  EXPECT_NEAR(sum / kDraws, 0, 4 * 2 * kMs / std::sqrt(kDraws));
+  EXPECT_NEAR(std::sqrt(squares / kDraws), 2 * kMs, 4 * 2 * kMs / std::sqrt(2.0 * kDraws));
+}
+
+// Three nodes; access lines of 10 Mbit/s up and 5 down; paths of 10 ms without a rate of their own.
+Topology Star() {
+  Topology topology{.profile = "star", .nodes = {}, .paths = {}};
+  for (const char* name : {"a", "b", "c"}) {
+    topology.nodes.push_back({name, AccessSpec{.up = Mbit(10), .down = Mbit(5)}});
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      if (i != j && !(i == 1 && j == 0)) {
+        topology.paths.push_back({.from = i,
+                                  .to = j,
+                                  .rate = std::nullopt,
+                                  .delay = absl::Milliseconds(10),
+                                  .jitter = absl::ZeroDuration()});
+      }
+    }
+  }
+  return topology;
+}
+
+struct Delivered {
+  uint32_t handle;
+  int to;
+  int64_t due_ns;
+  bool operator==(const Delivered&) const = default;
+};
+std::vector<Delivered> Drain(TapNetwork& network) {
+  std::vector<Delivered> all;
+  while (auto due = network.next_due_ns()) {
+    if (auto output = network.Next(*due); output && output->delivered) {
+      all.push_back({output->handle, output->to, output->due_ns});
+    }
+  }
+  return all;
+}
+
+TEST(TapNetwork, FrameCrossesUplinkPathAndDownlink) {
+  TapNetwork network(Star(), 1);
+  EXPECT_TRUE(network.Arrive(0, 0, 1, /*handle=*/9, kFrame, 1));
+  // 1 ms up, 10 ms path, 2 ms down.
+  EXPECT_EQ(Drain(network), (std::vector<Delivered>{{9, 1, 13 * kMs}}));
+  EXPECT_EQ(network.counters(0, 1)->packets, 1);
+  EXPECT_EQ(network.counters(0, 1)->bytes, kFrame);
+}
+
+TEST(TapNetwork, UplinkIsSharedByDestinationsAndDownlinkBySources) {
+  TapNetwork network(Star(), 1);
+  EXPECT_TRUE(network.Arrive(0, 0, 1, 1, kFrame, 1));  // at c's or b's door 11 ms
+  EXPECT_TRUE(network.Arrive(0, 0, 2, 2, kFrame, 1));  // 12 ms: behind frame 1 in the uplink
+  EXPECT_TRUE(network.Arrive(0, 1, 2, 3, kFrame, 1));  // 11 ms, so it enters c's downlink first
+  EXPECT_EQ(Drain(network),
+            (std::vector<Delivered>{{1, 1, 13 * kMs}, {3, 2, 13 * kMs}, {2, 2, 15 * kMs}}));
+}
+
+TEST(TapNetwork, PairWithoutAPathDropsAndCounts) {
+  TapNetwork network(Star(), 1);
+  EXPECT_FALSE(network.Arrive(0, 1, 0, 1, kFrame, 1));
+  EXPECT_FALSE(network.Arrive(0, 0, 99, 1, kFrame, 1));
+  EXPECT_FALSE(network.Arrive(0, 0, -1, 1, kFrame, 1));
+  EXPECT_EQ(network.unroutable_drops(), 3);
+  EXPECT_EQ(network.counters(1, 0), nullptr);
+  EXPECT_FALSE(network.next_due_ns().has_value());
+}
+
+TEST(TapNetwork, FullDownlinkHandsTheHandleBackUndelivered) {
+  Topology topology = Star();
+  topology.nodes[1].access->down = Mbit(0.01);  // 64 packets of 1514 bytes, each 1.2 s long
+  TapNetwork network(topology, 1);
+  int64_t accepted = 0;
+  for (uint32_t i = 0; i < 70; ++i) accepted += network.Arrive(i * 2 * kMs, 0, 1, i, 1514, 1);
+  EXPECT_EQ(accepted, 70);
+  EXPECT_EQ(Drain(network).size(), 64u);
+  EXPECT_EQ(network.counters(0, 1)->drops_queue, 6);
+}
+
+TEST(TapNetwork, LossIsCountedApartFromTailDrops) {
+  Topology topology = Star();
+  topology.paths[0].loss_prob = 0.5;
+  TapNetwork network(topology, 1);
+  int64_t passed = 0;
+  for (uint32_t i = 0; i < 1000; ++i) passed += network.Arrive(i * 2 * kMs, 0, 1, i, kFrame, 1);
+  EXPECT_EQ(network.counters(0, 1)->drops_loss, 1000 - passed);
+  EXPECT_EQ(network.counters(0, 1)->drops_queue, 0);
+  EXPECT_NEAR(static_cast<double>(passed), 500, 80);
+}
+
+TEST(NeedsMtuFrames, WhereAWholeTsoFrameWouldHurt) {
+  const auto needs = [](std::string_view profile, double loss) {
+    Topology topology = *UniformTopology(profile, 2);
+    topology.paths[0].loss_prob = loss;
+    return NeedsMtuFrames(topology, 0);
+  };
+  EXPECT_FALSE(needs("regional", 0));
+  EXPECT_FALSE(needs("transpacific", 0));
+  EXPECT_TRUE(needs("global", 0));
+  EXPECT_TRUE(needs("regional", 1e-6));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,168 @@
+#include "tests/netem/traffic.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "netem/netns.h"
+#include "netem/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kTimeoutMs = 20'000;
+
+sockaddr_in AddressOf(const std::string& ip, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = inet_addr(ip.c_str());
+  return address;
+}
+
+absl::StatusOr<Fd> BoundTo(const Emulator& emulator, int node, int type, sockaddr_in& address) {
+  auto fd = OpenSocketIn(emulator.node_netns_fd(node), AF_INET, type, 0);
+  if (!fd.ok()) return fd;
+  address = AddressOf(NodeAddress(node), 0);
+  socklen_t size = sizeof address;
+  if (bind(fd->get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    return ErrnoStatus("test: bind", errno);
+  }
+  getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return fd;
+}
+
+bool Readable(const Fd& fd, int timeout_ms) {
+  pollfd ready{fd.get(), POLLIN, 0};
+  return poll(&ready, 1, timeout_ms) > 0;
+}
+
+// Counts datagrams until `quiet_ms` pass without one.
+int64_t CountDatagrams(const Fd& fd, int quiet_ms) {
+  int64_t count = 0;
+  while (Readable(fd, quiet_ms)) {
+    while (recv(fd.get(), nullptr, 0, MSG_TRUNC | MSG_DONTWAIT) >= 0) ++count;
+  }
+  return count;
+}
+
+// True when all `bytes` came.
+bool ReceiveAll(const Fd& fd, int64_t bytes) {
+  while (bytes > 0) {
+    if (!Readable(fd, kTimeoutMs)) return false;
+    const ssize_t got = recv(fd.get(), nullptr, static_cast<size_t>(bytes), MSG_TRUNC);
+    if (got <= 0) return false;
+    bytes -= got;
+  }
+  return true;
+}
+
+bool SendAll(const Fd& fd, const std::vector<char>& bytes) {
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t n = send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    sent += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> SendDatagrams(const Emulator& emulator, int from, int to, int64_t count,
+                                      BitsPerSecond rate) {
+  sockaddr_in own, address;
+  auto sender = BoundTo(emulator, from, SOCK_DGRAM, own);
+  auto receiver = BoundTo(emulator, to, SOCK_DGRAM, address);
+  if (!sender.ok()) return sender.status();
+  if (!receiver.ok()) return receiver.status();
+  const int buffer_bytes = 64 << 20;
+  setsockopt(receiver->get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
+  const int mtu = emulator.topology().mtu;
+  std::thread sending([&] {
+    const std::vector<char> payload(static_cast<size_t>(mtu) - 28, 'x');
+    const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
+    const absl::Time start = absl::Now();
+    for (int64_t i = 0; i < count; ++i) {
+      const absl::Duration early =
+          absl::Seconds(frame_s * static_cast<double>(i)) - (absl::Now() - start);
+      if (early > absl::Milliseconds(1)) absl::SleepFor(early);
+      sendto(sender->get(), payload.data(), payload.size(), 0,
+             reinterpret_cast<sockaddr*>(&address), sizeof address);
+    }
+  });
+  const int64_t arrived = CountDatagrams(*receiver, 1500);
+  sending.join();
+  return arrived;
+}
+
+absl::StatusOr<absl::Duration> MessageTime(const Emulator& emulator, int from, int to,
+                                           int64_t bytes, int rounds,
+                                           const std::string& congestion_control) {
+  sockaddr_in own, address;
+  auto sender = BoundTo(emulator, from, SOCK_STREAM, own);
+  auto listener = BoundTo(emulator, to, SOCK_STREAM, address);
+  if (!sender.ok()) return sender.status();
+  if (!listener.ok()) return listener.status();
+  if (setsockopt(sender->get(), IPPROTO_TCP, TCP_CONGESTION, congestion_control.data(),
+                 congestion_control.size()) != 0) {
+    return ErrnoStatus("test: choose " + congestion_control, errno);
+  }
+  listen(listener->get(), 1);
+  if (connect(sender->get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    return ErrnoStatus("test: connect", errno);
+  }
+  const Fd receiver(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const int on = 1;
+  setsockopt(sender->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  constexpr int kWarmUpRounds = 2;
+  std::atomic<bool> failed = false;
+  std::thread replying([&] {
+    for (int i = 0; i < rounds + kWarmUpRounds && !failed; ++i) {
+      failed = !ReceiveAll(receiver, bytes) || send(receiver.get(), "x", 1, MSG_NOSIGNAL) != 1;
+    }
+  });
+  const std::vector<char> message(static_cast<size_t>(bytes), 'x');
+  absl::Duration best = absl::InfiniteDuration();
+  for (int i = 0; i < rounds + kWarmUpRounds && !failed; ++i) {
+    absl::SleepFor(absl::Milliseconds(500));
+    const absl::Time start = absl::Now();
+    if (!SendAll(*sender, message) || !ReceiveAll(*sender, 1)) failed = true;
+    if (i >= kWarmUpRounds) best = std::min(best, absl::Now() - start);
+  }
+  if (failed) shutdown(sender->get(), SHUT_RDWR);
+  replying.join();
+  if (failed) return absl::InternalError("test: a message was not answered");
+  return best;
+}
+
+absl::Status SendSpoofed(const Emulator& emulator, int from, int to, const std::string& source) {
+  auto fd = OpenSocketIn(emulator.node_netns_fd(from), AF_INET, SOCK_RAW, IPPROTO_RAW);
+  if (!fd.ok()) return fd.status();
+  char packet[28] = {};
+  iphdr ip{};
+  ip.version = 4;
+  ip.ihl = 5;
+  ip.ttl = 64;
+  ip.protocol = IPPROTO_UDP;
+  ip.saddr = inet_addr(source.c_str());
+  ip.daddr = inet_addr(NodeAddress(to).c_str());
+  memcpy(packet, &ip, sizeof ip);
+  const sockaddr_in address = AddressOf(NodeAddress(to), 0);
+  if (sendto(fd->get(), packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&address),
+             sizeof address) < 0) {
+    return ErrnoStatus("test: send a spoofed packet", errno);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,223 @@
+// Which tensors of a group are encoded, with what, and what is counted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compressors/catalog.h"
+#include "plugin/core/packet.h"
+#include "tests/plugin/transport_cases.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+class Policy : public testing::TestWithParam<TransportKind> {};
+
+void UseCodecs(GroupOptions& options) {
+  options.codecs.forward = "int4-b64-h64";
+  options.codecs.backward = "int8-b64";
+  options.codecs.by_tag = {{9, "bf16"}};
+  options.seed = 5;
+  options.nmse_every = 1;
+}
+
+CrossingCounters Row(const Group& group, int peer, bool sent) {
+  for (const CrossingCounters& row : group.counters()) {
+    if (row.peer == peer && row.sent == sent) return row;
+  }
+  ADD_FAILURE() << "no row";
+  return {};
+}
+
+void Cross(Group& from, Group& to, const WireTensor& x, const WireTensor& y, int tag) {
+  Outcome send, recv;
+  to.Recv(y, from.options().rank, tag, recv.done());
+  from.Send(x, to.options().rank, tag, send.done());
+  ASSERT_EQ(send.Wait(), absl::OkStatus());
+  ASSERT_EQ(recv.Wait(), absl::OkStatus());
+}
+
+// What the codec itself makes of it.
+size_t EncodedBytes(const std::string& codec, Shape shape, std::vector<float>& values) {
+  const auto made = MakeCodec(codec).value();
+  std::vector<std::byte> frame(made->MaxFrameBytes(shape, DType::kF32));
+  return made->Encode({values.data(), DType::kF32, shape}, 1, nullptr, frame).value();
+}
+
+TEST_P(Policy, EachDirectionAndTagHasItsCodecAndItsBytes) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> x = Noise(64 * 4096, 1), y(x.size());
+  const Shape shape{64, 4096};
+  const std::vector<int64_t> dims = {8, 8, 4096};
+  const WireTensor in{x.data(), ElementType::kF32, dims}, out{y.data(), ElementType::kF32, dims};
+
+  Cross(*group[0], *group[1], in, out, 0);
+  EXPECT_NE(x, y);
+  const auto forward = static_cast<int64_t>(EncodedBytes("int4-b64-h64", shape, x));
+  CrossingCounters sent = Row(*group[0], 1, true);
+  EXPECT_EQ(sent.codec, "int4-b64-h64");
+  EXPECT_EQ(sent.payload_bytes, forward);
+  EXPECT_EQ(sent.message_bytes, forward + static_cast<int64_t>(kPacketHeaderBytes));
+  EXPECT_EQ(sent.elements, 64 * 4096);
+  EXPECT_EQ(sent.tensors, 1);
+  EXPECT_EQ(sent.nmse_samples, 1);
+  EXPECT_GT(sent.nmse_sum, 0.0);
+  EXPECT_LT(sent.nmse_sum, 0.05);
+  EXPECT_GT(sent.encode, absl::ZeroDuration());
+  const CrossingCounters received = Row(*group[1], 0, false);
+  EXPECT_EQ(received.payload_bytes, forward);
+  EXPECT_EQ(received.payload_hash, sent.payload_hash);
+  EXPECT_GT(received.decode, absl::ZeroDuration());
+
+  Cross(*group[1], *group[0], in, out, 0);
+  EXPECT_EQ(Row(*group[1], 0, true).codec, "int8-b64");
+  EXPECT_EQ(Row(*group[1], 0, true).payload_bytes,
+            static_cast<int64_t>(EncodedBytes("int8-b64", shape, x)));
+  Cross(*group[0], *group[1], in, out, 9);
+  EXPECT_EQ(Row(*group[0], 1, true).codec, "bf16");
+}
+
+TEST_P(Policy, IntegersSmallTensorsAndCollectivesStayLossless) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> small = Noise(4095, 1), small_out(4095);
+  Cross(*group[0], *group[1], F32(small), F32(small_out), 0);
+  EXPECT_EQ(small, small_out);
+  std::vector<int64_t> ints(100000), ints_out(100000);
+  for (size_t i = 0; i < ints.size(); ++i) ints[i] = static_cast<int64_t>(i * 7919);
+  Cross(*group[0], *group[1], Tensor1D(ints, ElementType::kI64),
+        Tensor1D(ints_out, ElementType::kI64), 0);
+  EXPECT_EQ(ints, ints_out);
+  EXPECT_EQ(Row(*group[0], 1, true).codec, "none");
+  std::vector<float> root = Noise(100000, 2), copy(100000);
+  Outcome a, b;
+  group[0]->Broadcast(F32(root), 0, a.done());
+  group[1]->Broadcast(F32(copy), 0, b.done());
+  ASSERT_EQ(a.Wait(), absl::OkStatus());
+  ASSERT_EQ(b.Wait(), absl::OkStatus());
+  EXPECT_EQ(root, copy);
+  EXPECT_GT(Row(*group[0], 1, true).collective_bytes, 400000);
+}
+
+TEST_P(Policy, ALossyFrameOnALosslessGroupIsAnError) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", [](GroupOptions& options) {
+    if (options.rank == 0) options.codecs.forward = "int8-b64";
+  });
+  std::vector<float> x = Noise(5000, 1), y(5000, 3.0f);
+  const std::vector<float> untouched = y;
+  Outcome send, recv, next_send, next_recv;
+  group[1]->Recv(F32(y), 0, 0, recv.done());
+  group[0]->Send(F32(x), 1, 0, send.done());
+  const absl::Status status = recv.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("int8-b64"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lossless"));
+  EXPECT_EQ(y, untouched);
+}
+
+TEST_P(Policy, AnUnencodableTensorFailsOnBothSidesAndTheChannelGoesOn) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> bad = Noise(5000, 1), good = bad, y(5000);
+  bad[77] = std::numeric_limits<float>::quiet_NaN();
+  Outcome send, recv;
+  group[1]->Recv(F32(y), 0, 0, recv.done());
+  group[0]->Send(F32(bad), 1, 0, send.done());
+  EXPECT_EQ(send.Wait().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status status = recv.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 gave it up"));
+  Cross(*group[0], *group[1], F32(good), F32(y), 0);
+}
+
+// Bigger than one packet once encoded: put together, then decoded.
+TEST_P(Policy, BigFramesDecodeLikeSmallOnes) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> x = Noise(1024 * 2048, 1), y(x.size()), expected(x.size());
+  const std::vector<int64_t> dims = {1024, 2048};
+  Cross(*group[0], *group[1], {x.data(), ElementType::kF32, dims},
+        {y.data(), ElementType::kF32, dims}, 0);
+  const auto codec = MakeCodec("int4-b64-h64").value();
+  const Shape shape{1024, 2048};
+  std::vector<std::byte> frame(codec->MaxFrameBytes(shape, DType::kF32));
+  const size_t bytes = codec->Encode({x.data(), DType::kF32, shape}, 1, nullptr, frame).value();
+  ASSERT_GT(bytes, size_t{256} << 10);
+  ASSERT_EQ(codec->Decode({frame.data(), bytes}, nullptr, {expected.data(), DType::kF32, shape}),
+            absl::OkStatus());
+  EXPECT_EQ(y, expected);
+}
+
+TEST_P(Policy, SavedStateGoesOnWithTheSameBytes) {
+  const auto use_feedback = [](GroupOptions& options) {
+    options.codecs.forward = "int4-b64-h64+ef";
+    options.ef_slots = 2;
+    options.seed = 11;
+  };
+  const auto run = [&](const std::vector<std::shared_ptr<Group>>& group, int from, int to) {
+    std::vector<float> y(8192);
+    for (int step = from; step < to; ++step) {
+      std::vector<float> x = Noise(8192, static_cast<uint64_t>(step));
+      Cross(*group[0], *group[1], F32(x), F32(y), 3);
+    }
+    return y;
+  };
+  const Cluster cluster(GetParam(), 2);
+  const auto whole = cluster.MakeGroup("whole", use_feedback);
+  run(whole, 0, 4);
+  std::string saved[2];
+  for (size_t r = 0; r < 2; ++r) saved[r] = whole[r]->SaveState().value();
+  const std::vector<float> expected = run(whole, 4, 7);
+
+  const auto resumed = cluster.MakeGroup("resumed", use_feedback);
+  const auto fresh = cluster.MakeGroup("fresh", use_feedback);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(resumed[r]->LoadState(saved[r]), absl::OkStatus());
+  EXPECT_EQ(run(resumed, 4, 7), expected);
+  EXPECT_NE(run(fresh, 4, 7), expected) << "the residuals must matter, or this tests nothing";
+
+  saved[0][saved[0].size() / 2] ^= 1;
+  const auto damaged = cluster.MakeGroup("damaged", use_feedback);
+  EXPECT_EQ(damaged[0]->LoadState(saved[0]).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(damaged[0]->LoadState(saved[1]).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(Policy, AnUnknownCodecIsNotFound) {
+  const Cluster cluster(GetParam(), 1);
+  GroupOptions options{.name = "x", .rank = 0, .size = 1};
+  options.codecs.forward = "int4-b65";
+  EXPECT_EQ(Group::Create(cluster.nodes[0], options, cluster.addresses()).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Policy, testing::ValuesIn(AllTransports()), TransportName);
+
+TEST(PolicyAcrossTransports, LoopbackAndUcxCarryTheSamePayloadBytes) {
+  std::vector<uint64_t> hashes;
+  std::vector<std::vector<float>> results;
+  for (const TransportKind kind : AllTransports()) {
+    const Cluster cluster(kind, 2);
+    const auto group = cluster.MakeGroup("pp", UseCodecs);
+    std::vector<float> y(1 << 17);
+    std::vector<Outcome> outcomes(2 * 6);
+    std::vector<std::vector<float>> sent;
+    for (size_t i = 0; i < 6; ++i) sent.push_back(Noise(i % 2 == 0 ? 1 << 17 : 5000, i));
+    std::vector<std::vector<float>> got(6);
+    for (size_t i = 0; i < 6; ++i) {
+      got[i].resize(sent[i].size());
+      group[0]->Send(F32(sent[i]), 1, static_cast<int>(i % 3), outcomes[2 * i].done());
+      group[1]->Recv(F32(got[i]), 0, static_cast<int>(i % 3), outcomes[2 * i + 1].done());
+    }
+    for (const Outcome& outcome : outcomes) ASSERT_EQ(outcome.Wait(), absl::OkStatus());
+    hashes.push_back(Row(*group[0], 1, true).payload_hash);
+    EXPECT_EQ(Row(*group[1], 0, false).payload_hash, hashes.back());
+    results.push_back(got[4]);
+  }
+  EXPECT_NE(hashes[0], 0u);
+  for (const uint64_t hash : hashes) EXPECT_EQ(hash, hashes[0]);
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
+}  // namespace
+}  // namespace longhaul

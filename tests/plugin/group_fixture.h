@@ -1,0 +1,62 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugin/core/group.h"
+#include "plugin/core/node.h"
+
+namespace longhaul {
+
+// The result of one asynchronous operation; counts how often its callback ran.
+class Outcome {
+ public:
+  Outcome() : state_(std::make_shared<State>()) {}
+  Group::Done done() const;
+  Group::DoneFrom done_from() const;
+  absl::Status Wait(absl::Duration limit = absl::Seconds(60)) const;
+  bool finished() const { return calls() > 0; }
+  int calls() const;
+  int source() const;
+
+ private:
+  struct State {
+    std::mutex mu;
+    std::condition_variable changed;
+    int calls = 0;
+    int source = -2;
+    absl::Status status;
+  };
+  std::shared_ptr<State> state_;
+};
+
+// `size` nodes of this process over one transport, and groups among them.
+class Cluster {
+ public:
+  Cluster(TransportKind kind, int size, std::function<void(NodeOptions&)> adjust = {});
+  ~Cluster();
+
+  // One group over all nodes; `adjust` sees each rank's options.
+  std::vector<std::shared_ptr<Group>> MakeGroup(
+      const std::string& name, std::function<void(GroupOptions&)> adjust = {}) const;
+
+  std::vector<std::string> addresses() const;
+  std::vector<std::shared_ptr<Node>> nodes;
+};
+
+NodeOptions OptionsFor(TransportKind kind);
+
+template <typename T>
+WireTensor Tensor1D(std::vector<T>& values, ElementType type) {
+  return {.values = values.data(), .type = type, .dims = {static_cast<int64_t>(values.size())}};
+}
+inline WireTensor F32(std::vector<float>& values) { return Tensor1D(values, ElementType::kF32); }
+
+// The same values on every platform.
+std::vector<float> Noise(size_t count, uint64_t seed);
+
+}  // namespace longhaul

@@ -1,0 +1,166 @@
+// What only the ucx transport has: processes, silence, waiting without work, refused settings.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/plugin/child.h"
+#include "tests/plugin/group_fixture.h"
+#include "tests/plugin/hex.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr absl::Duration kPeerDeadline = absl::Seconds(2);
+// How long a verdict may take on a busy machine: far below UCX's own 25 s, far above the deadline.
+constexpr absl::Duration kVerdict = absl::Seconds(15);
+
+// Rank 0 here, rank 1 in a process of its own.
+class TwoProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    NodeOptions options{.transport = TransportKind::kUcx, .interface = "lo"};
+    options.peer_deadline = kPeerDeadline;
+    node = Node::Create(options).value();
+    const std::string there = child.Ask("open lo 2000");
+    ASSERT_THAT(there, testing::Not(HasSubstr("error")));
+    const std::string here = ToHex(node->address());
+    child.Tell("join 1 " + here + " " + there);
+    group = Group::Create(node, GroupOptions{.name = "test", .rank = 0, .size = 2},
+                          {FromHex(here), FromHex(there)})
+                .value();
+    ASSERT_EQ(child.Answer(), "ok");
+  }
+
+  Child child;
+  std::shared_ptr<Node> node;
+  std::shared_ptr<Group> group;
+};
+
+TEST_F(TwoProcesses, BulkCrossesBothWays) {
+  std::vector<float> x = Noise(4 << 20, 1), y(4 << 20);
+  Outcome send, recv;
+  child.Tell("recv 4194304");
+  group->Send(F32(x), 1, 0, send.done());
+  EXPECT_EQ(send.Wait(), absl::OkStatus());
+  EXPECT_EQ(child.Answer(), "ok");
+  child.Tell("send 4194304");
+  group->Recv(F32(y), 1, 0, recv.done());
+  EXPECT_EQ(recv.Wait(), absl::OkStatus());
+  EXPECT_EQ(child.Answer(), "ok");
+  EXPECT_EQ(x, y);
+  EXPECT_THAT(node->description(), StartsWith("ucx tcp/lo"));
+  EXPECT_THAT(node->description(), HasSubstr("cross lo"));
+  EXPECT_EQ(node->traffic().refused_messages, 0);
+}
+
+TEST_F(TwoProcesses, AKilledPeerEndsTransfersOfBothDirections) {
+  std::vector<float> in(4 << 20), out(4 << 20);
+  Outcome first, second, send, later;
+  ASSERT_EQ(child.Ask("flood 4194304"), "ok");
+  group->Recv(F32(in), 1, 0, first.done());
+  ASSERT_EQ(first.Wait(), absl::OkStatus());
+  group->Recv(F32(in), 1, 0, second.done());
+  group->Send(F32(out), 1, 1, send.done());  // never received there
+  child.Kill();
+  const absl::Status received = second.Wait(kVerdict);
+  EXPECT_EQ(received.code(), absl::StatusCode::kUnavailable) << received;
+  EXPECT_THAT(std::string(received.message()), HasSubstr("rank 1"));
+  EXPECT_THAT(std::string(received.message()), HasSubstr("last byte seen"));
+  EXPECT_EQ(send.Wait(kVerdict).code(), absl::StatusCode::kUnavailable);
+  group->Send(F32(out), 1, 0, later.done());
+  EXPECT_EQ(later.Wait(kVerdict).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(second.calls() + send.calls() + later.calls(), 3);
+}
+
+TEST_F(TwoProcesses, ASilentPeerIsDeadAfterItsDeadline) {
+  std::vector<float> x(10);
+  Outcome recv;
+  child.Signal(SIGSTOP);
+  group->Recv(F32(x), 1, 0, recv.done());
+  const absl::Status status = recv.Wait(kVerdict);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("silent for the deadline of 2s"));
+}
+
+TEST_F(TwoProcesses, HeartbeatsKeepAnIdlePeerAlive) {
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(2 * kPeerDeadline));
+  std::vector<float> x = Noise(10, 1);
+  Outcome send;
+  child.Tell("recv 10");
+  group->Send(F32(x), 1, 0, send.done());
+  EXPECT_EQ(send.Wait(), absl::OkStatus());
+  EXPECT_EQ(child.Answer(), "ok");
+}
+
+TEST_F(TwoProcesses, WaitingUsesNoCpu) {
+  std::vector<float> x(10);
+  Outcome recv;
+  group->Recv(F32(x), 1, 0, recv.done());
+  const auto cpu = [] {
+    rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  };
+  const absl::Duration before = cpu();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  // A busy progress thread would use a second; CPU time does not depend on other processes.
+  EXPECT_LT(cpu() - before, absl::Milliseconds(50));
+  EXPECT_FALSE(recv.finished());
+}
+
+TEST(UcxOptions, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {
+  const auto node =
+      Node::Create(NodeOptions{.transport = TransportKind::kUcx, .interface = "nosuch0"});
+  EXPECT_EQ(node.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(node.status().message()), HasSubstr("no interface 'nosuch0'"));
+  EXPECT_THAT(std::string(node.status().message()), HasSubstr("lo"));
+}
+
+TEST(UcxOptions, SettingsFromTheEnvironmentAreRefusedByName) {
+  ::setenv("UCX_TLS", "sm", 1);
+  NodeOptions options{.transport = TransportKind::kUcx, .interface = "lo"};
+  const auto node = Node::Create(options);
+  EXPECT_EQ(node.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(node.status().message()), HasSubstr("UCX_TLS"));
+  options.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
+  EXPECT_TRUE(Node::Create(options).ok());
+  ::unsetenv("UCX_TLS");
+}
+
+TEST(UcxOptions, SignalHandlersAreLeftAlone) {
+  const auto node = Node::Create(NodeOptions{.transport = TransportKind::kUcx, .interface = "lo"});
+  ASSERT_TRUE(node.ok()) << node.status();
+  for (const int number : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) {
+    struct sigaction action = {};
+    ASSERT_EQ(::sigaction(number, nullptr, &action), 0);
+    Dl_info where = {};
+    if (::dladdr(reinterpret_cast<void*>(action.sa_handler), &where) == 0) continue;  // no handler
+    EXPECT_THAT(where.dli_fname, testing::Not(HasSubstr("libuc"))) << number;
+  }
+}
+
+TEST(UcxOptions, ARankThatDoesNotAnswerIsNamedByCreate) {
+  NodeOptions options{.transport = TransportKind::kUcx, .interface = "lo"};
+  options.peer_deadline = absl::Seconds(1);
+  const auto node = Node::Create(options).value();
+  std::string gone;
+  {
+    Child child;
+    gone = FromHex(child.Ask("open lo 1000"));
+  }
+  const auto group = Group::Create(node, GroupOptions{.name = "test", .rank = 0, .size = 2},
+                                   {node->address(), gone});
+  EXPECT_FALSE(group.ok());
+  EXPECT_THAT(std::string(group.status().message()), HasSubstr("rank 1"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,172 @@
+#include "pp_group/corpus.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pp_group/corpus_files.h"
+#include "pp_group/row_order.h"
+#include "pp_group/sha256.h"
+
+namespace longhaul {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class CorpusTest : public testing::Test {
+ protected:
+  CorpusTest() : folder_(testing::TempDir() + "/corpus_" + std::to_string(getpid())) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~CorpusTest() override { fs::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const std::string& content) {
+    const std::string path = folder_ + "/" + name;
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  static std::string Ids(const std::vector<uint16_t>& ids) {
+    return {reinterpret_cast<const char*>(ids.data()), 2 * ids.size()};
+  }
+  static std::string Header(int32_t magic, int32_t version, int32_t count) {
+    std::vector<int32_t> header(256, 0);
+    header[0] = magic, header[1] = version, header[2] = count;
+    return {reinterpret_cast<const char*>(header.data()), 1024};
+  }
+  static std::vector<uint16_t> Counting(size_t count) {
+    std::vector<uint16_t> ids(count);
+    std::iota(ids.begin(), ids.end(), uint16_t{0});
+    return ids;
+  }
+  std::string folder_;
+};
+
+TEST_F(CorpusTest, EveryWindowIsReadOncePerEpochInAnOrderOfItsOwn) {
+  const auto corpus = Corpus::Open("tokens:" + Write("a.bin", Ids(Counting(6400))), 6400);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_EQ((*corpus)->train_tokens(), 6300);
+  EXPECT_EQ((*corpus)->held_out_tokens(), 100);
+  constexpr int64_t kContext = 10;
+  const int64_t rows = (*corpus)->train_rows(kContext);
+  EXPECT_EQ(rows, 629);
+  std::vector<std::vector<int64_t>> epochs(3);
+  std::vector<int64_t> row(kContext + 1);
+  for (int64_t i = 0; i < 2 * rows; ++i) {
+    (*corpus)->TrainRow(/*seed=*/1, i, kContext, row);
+    for (int64_t j = 0; j <= kContext; ++j) ASSERT_EQ(row[j], row[0] + j);
+    epochs[i / rows].push_back(row[0]);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    (*corpus)->TrainRow(/*seed=*/2, i, kContext, row);
+    epochs[2].push_back(row[0]);
+  }
+  for (const auto& epoch : epochs) {
+    EXPECT_EQ(std::set(epoch.begin(), epoch.end()).size(), static_cast<size_t>(rows));
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[0], epochs[2]);
+}
+
+TEST_F(CorpusTest, HeldOutTokensAreNeverTrainedOn) {
+  const auto corpus = Corpus::Open("tokens:" + Write("a.bin", Ids(Counting(6400))), 6400);
+  std::vector<int64_t> row(11);
+  std::set<int64_t> seen;
+  for (int64_t i = 0; i < (*corpus)->held_out_rows(10); ++i) {
+    (*corpus)->HeldOutRow(i, 10, row);
+    EXPECT_GE(row.front(), 6300);
+    seen.insert(row.front());
+  }
+  EXPECT_EQ(seen.size(), 9u);
+}
+
+TEST_F(CorpusTest, TokenFilesWithAndWithoutHeaderAreTheSameCorpus) {
+  const std::vector<uint16_t> ids = Counting(1000);
+  const auto bare = Corpus::Open("tokens:" + Write("bare.bin", Ids(ids)), 1000);
+  const auto headed =
+      Corpus::Open("tokens:" + Write("headed.bin", Header(20240520, 1, 1000) + Ids(ids)), 1000);
+  ASSERT_TRUE(headed.ok()) << headed.status();
+  EXPECT_EQ((*headed)->train_hash(), (*bare)->train_hash());
+  EXPECT_EQ((*headed)->held_out_hash(), (*bare)->held_out_hash());
+  EXPECT_NE((*headed)->train_hash(), (*headed)->held_out_hash());
+}
+
+TEST_F(CorpusTest, BadSourcesAreRefusedWithWhatWasSeen) {
+  const auto refusal = [&](const std::string& source, int64_t vocab = 256) {
+    const auto corpus = Corpus::Open(source, vocab);
+    EXPECT_FALSE(corpus.ok()) << source;
+    return corpus.status().ToString();
+  };
+  const std::vector<uint16_t> ids = Counting(1000);
+  EXPECT_THAT(refusal("pile:x"), HasSubstr("text:PATH, tokens:PATH or headers:DIR"));
+  EXPECT_THAT(refusal("text:/nowhere/x"), HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(refusal("headers:/nowhere"), HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(refusal("text:" + folder_), HasSubstr("no such file"));
+  EXPECT_THAT(refusal("text:" + Write("short", "abc")), HasSubstr("too few"));
+  EXPECT_THAT(refusal("text:" + Write("t", std::string(999, 'a')), 100), HasSubstr("vocab of 256"));
+  EXPECT_THAT(refusal("tokens:" + Write("b", Ids(ids)), 500), HasSubstr("id 999 at token 999"));
+  EXPECT_THAT(refusal("tokens:" + Write("odd", Ids(ids) + "x"), 1000),
+              HasSubstr("no whole uint16"));
+  EXPECT_THAT(refusal("tokens:" + Write("lie", Header(20240520, 1, 999) + Ids(ids)), 1000),
+              HasSubstr("the file holds 1000"));
+  EXPECT_THAT(refusal("tokens:" + Write("v2", Header(20240520, 2, 1000) + Ids(ids)), 1000),
+              HasSubstr("version 2"));
+}
+
+TEST_F(CorpusTest, HeadersAreReadInPathOrderAndHeldOutByWholeFiles) {
+  std::string train, held_out;
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = absl::StrCat("d", i % 7, "/f", i, ".h");
+    Write(name, absl::StrCat("int ", name, ";\n"));
+  }
+  Write("d0/ignored.txt", "not a header");
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+    if (entry.path().extension() == ".h") {
+      names.insert(entry.path().lexically_relative(folder_).string());
+    }
+  }
+  for (const std::string& name : names) {
+    absl::StrAppend(IsHeldOut(name) ? &held_out : &train, "int ", name, ";\n");
+  }
+  const auto tokens = ReadHeaders(folder_);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_EQ(std::string(tokens->train.begin(), tokens->train.end()), train);
+  EXPECT_EQ(std::string(tokens->held_out.begin(), tokens->held_out.end()), held_out);
+  EXPECT_GT(held_out.size(), 0u);
+  EXPECT_GT(train.size(), 10 * held_out.size());
+}
+
+TEST(Permute, IsABijectionForEverySizeAndKey) {
+  for (uint64_t size : {1u, 2u, 3u, 15u, 16u, 17u, 1000u}) {
+    for (uint64_t key : {0u, 1u, 99u}) {
+      std::set<uint64_t> images;
+      for (uint64_t i = 0; i < size; ++i) images.insert(Permute(i, size, key));
+      EXPECT_EQ(images.size(), size);
+      EXPECT_EQ(*images.rbegin(), size - 1);
+    }
+  }
+}
+
+TEST(Sha256, KnownAnswers) {
+  const auto hex = [](const std::string& text) {
+    return Sha256Hex(std::as_bytes(std::span(text)));
+  };
+  EXPECT_EQ(hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(hex(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+}  // namespace
+}  // namespace longhaul

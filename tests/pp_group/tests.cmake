@@ -1,0 +1,28 @@
+add_library(pp_group_testing STATIC pp_group/memory_backend.cc pp_group/training.cc)
+target_include_directories(pp_group_testing PUBLIC ${PROJECT_SOURCE_DIR})
+target_link_libraries(pp_group_testing PUBLIC longhaul::pp_group longhaul::compressors
+  PRIVATE longhaul_flags GTest::gtest)
+target_compile_definitions(pp_group_testing PRIVATE
+  LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
+
+longhaul_test(pp_group/corpus_test.cc LIBS longhaul::pp_group LABELS cpu)
+longhaul_test(pp_group/schedule_test.cc LIBS longhaul::pp_group LABELS cpu)
+longhaul_test(pp_group/kernels_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc
+  LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/trainer_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
+
+# Torch's headers are compiled once for the tests that see them.
+target_precompile_headers(pp_group_trainer_test PRIVATE
+  <ATen/ATen.h> <torch/csrc/distributed/c10d/Backend.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+foreach(test kernels stage checkpoint diloco_golden)
+  target_precompile_headers(pp_group_${test}_test REUSE_FROM pp_group_trainer_test)
+endforeach()
+
+if(LONGHAUL_BENCHMARKS)
+  add_executable(pp_group_bench ${PROJECT_SOURCE_DIR}/bench/pp_group_bench.cc)
+  target_link_libraries(pp_group_bench PRIVATE longhaul_flags pp_group_testing)
+endif()

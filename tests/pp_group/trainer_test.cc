@@ -1,0 +1,201 @@
+#include "pp_group/trainer.h"
+
+#include <cmath>
+#include <future>
+
+#include <ATen/Parallel.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pp_group/schedule.h"
+#include "tests/pp_group/training.h"
+
+namespace longhaul {
+namespace {
+
+TEST(Trainer, LossFallsOnStructuredText) {
+  TrainSpec spec = SmallSpec(/*stages=*/2, /*groups=*/1);
+  spec.steps = 60;
+  const History history = RunAll(spec);
+  ASSERT_EQ(history.losses.size(), 60u);
+  EXPECT_NEAR(history.losses.front(), std::log(256.0), 0.1);
+  EXPECT_LT(history.losses.back(), 2.6);
+}
+
+class EveryDepth : public testing::TestWithParam<int> {};
+
+TEST_P(EveryDepth, GivesTheLossesOfTheUnsplitModelBitForBit) {
+  const History whole = RunAll(SmallSpec(1, 1));
+  const History split = RunAll(SmallSpec(GetParam(), 1));
+  ASSERT_EQ(whole.losses.size(), 12u);
+  EXPECT_EQ(split.losses, whole.losses);
+}
+
+TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepAndOnlyThen) {
+  const TrainSpec spec = SmallSpec(GetParam(), 2);
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  for (int64_t step = 1; step <= spec.steps; ++step) {
+    const auto reports = trainer->Step();
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    ASSERT_EQ(reports->size(), static_cast<size_t>(2 * spec.stages));
+    const bool due = step % 5 == 0 || step == spec.steps;
+    for (int s = 0; s < spec.stages; ++s) {
+      const StepReport &a = (*reports)[s], &b = (*reports)[spec.stages + s];
+      EXPECT_EQ(a.outer_synced, due);
+      EXPECT_EQ(a.parameter_hash == b.parameter_hash, due) << "step " << step << " stage " << s;
+      EXPECT_EQ(a.outer_bytes_sent > 0, due);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, EveryDepth, testing::Values(1, 2, 4, 8));
+
+class EverySchedule : public testing::TestWithParam<std::string> {};
+
+TEST_P(EverySchedule, GivesEqualBits) {
+  TrainSpec spec = SmallSpec(4, 2);
+  const History reference = RunAll(spec);
+  spec.schedule = GetParam();
+  const History history = RunAll(spec);
+  EXPECT_EQ(history.losses, reference.losses);
+  EXPECT_EQ(history.hashes, reference.hashes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(ScheduleNames()), [](auto& info) {
+  return info.param == "1f1b" ? std::string("OneForwardOneBackward") : info.param;
+});
+
+TEST(Trainer, OneThreadPerRankGivesTheBitsOfOneThreadForAll) {
+  const TrainSpec spec = SmallSpec(4, 2);
+  const History together = RunAll(spec);
+  const auto corpus = SmallCorpus();
+  std::vector<std::future<History>> runs;
+  for (const LocalRank& rank : MemoryRanks(spec)) {
+    runs.push_back(std::async(std::launch::async, [&spec, &corpus, rank] {
+      at::set_num_threads(1);
+      History history;
+      auto trainer = Trainer::Create(spec, {rank}, corpus, TestClock);
+      EXPECT_TRUE(trainer.ok()) << trainer.status();
+      if (trainer.ok()) RunSteps(**trainer, spec.steps, &history);
+      return history;
+    }));
+  }
+  for (size_t rank = 0; rank < runs.size(); ++rank) {
+    const History apart = runs[rank].get();
+    ASSERT_EQ(apart.hashes.size(), together.hashes.size());
+    for (size_t step = 0; step < apart.hashes.size(); ++step) {
+      EXPECT_EQ(apart.hashes[step][0], together.hashes[step][rank]) << "step " << step + 1;
+    }
+    for (size_t i = 0; i < apart.losses.size(); ++i) {
+      const size_t group = rank / spec.stages;
+      EXPECT_EQ(apart.losses[i], together.losses[2 * i + group]);
+    }
+  }
+}
+
+TEST(Trainer, AnotherSeedIsAnotherRun) {
+  TrainSpec spec = SmallSpec(1, 1);
+  const History one = RunAll(spec);
+  spec.seed = 8;
+  EXPECT_NE(RunAll(spec).losses, one.losses);
+}
+
+TEST(Trainer, EvaluationIsTheSameForEveryDepthAndChangesNothing) {
+  std::vector<double> losses;
+  for (int stages : {1, 4}) {
+    const TrainSpec spec = SmallSpec(stages, 1);
+    const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+    History history;
+    RunSteps(*trainer, 6, &history);
+    for (BoundaryCodec codec : {BoundaryCodec::kOff, BoundaryCodec::kOn}) {
+      const auto evaluation = trainer->Evaluate(codec, /*rows=*/11);
+      ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+      ASSERT_TRUE(evaluation->has_value());
+      EXPECT_EQ((*evaluation)->tokens, 11 * 32);
+      EXPECT_GT((*evaluation)->block_se, 0);
+      losses.push_back((*evaluation)->loss);
+    }
+    RunSteps(*trainer, 6, &history);
+    EXPECT_EQ(history.losses, RunAll(spec).losses);
+  }
+  EXPECT_THAT(losses, testing::Each(losses.front()));
+  EXPECT_LT(losses.front(), std::log(256.0));
+}
+
+TEST(Trainer, EvaluationBeyondTheHeldOutPartIsAnError) {
+  const std::unique_ptr<Trainer> trainer = NewTrainer(SmallSpec(1, 1));
+  const int64_t rows = SmallCorpus()->held_out_rows(32);
+  EXPECT_TRUE(trainer->Evaluate(BoundaryCodec::kOff, rows).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(trainer->Evaluate(BoundaryCodec::kOff, rows + 1).status()));
+}
+
+TEST(Trainer, DivergedTrainingReportsNan) {
+  TrainSpec spec = SmallSpec(2, 2);
+  spec.inner.lr = 1e30;
+  spec.inner.warmup_steps = 0;
+  const History history = RunAll(spec);
+  ASSERT_EQ(history.losses.size(), 24u);
+  EXPECT_TRUE(std::isfinite(history.losses.front()));
+  EXPECT_TRUE(std::isnan(history.losses.back()));
+}
+
+TEST(Trainer, DeadNeighbourIsUnavailableAndSaysWhere) {
+  const TrainSpec spec = SmallSpec(2, 1);
+  std::vector<LocalRank> ranks = MemoryRanks(spec);
+  auto trainer = Trainer::Create(spec, {ranks[0]}, SmallCorpus(), TestClock);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  static_cast<MemoryBackend&>(*ranks[1].boundary).Die();
+  const absl::Status status = (*trainer)->Step().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("step 1, group 0, stage 0"));
+  EXPECT_TRUE(absl::IsFailedPrecondition((*trainer)->Step().status()));
+}
+
+TEST(Trainer, OneGroupAloneTakesOuterStepsToo) {
+  TrainSpec spec = SmallSpec(2, 1);
+  const History without = RunAll(spec);
+  spec.outer.inner_steps = 4;
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  for (int64_t step = 1; step <= spec.steps; ++step) {
+    const auto reports = trainer->Step();
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    EXPECT_EQ(reports->back().outer_synced, step % 4 == 0);
+    EXPECT_EQ(reports->back().outer_bytes_sent, 0);
+    EXPECT_EQ(*reports->back().loss == without.losses[step - 1], step <= 4) << "step " << step;
+  }
+}
+
+TEST(Trainer, StepsEndWithTheRun) {
+  TrainSpec spec = SmallSpec(1, 1);
+  spec.steps = 2;
+  spec.inner.warmup_steps = 0;
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  History history;
+  RunSteps(*trainer, 2, &history);
+  EXPECT_TRUE(absl::IsFailedPrecondition(trainer->Step().status()));
+}
+
+TEST(Trainer, BadSpecsAreRefusedByName) {
+  const auto refusal = [](auto change) {
+    TrainSpec spec = SmallSpec(2, 1);
+    change(&spec);
+    const auto trainer = Trainer::Create(spec, MemoryRanks(spec), SmallCorpus(), TestClock);
+    return std::string(trainer.status().message());
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->stages = 3; }), HasSubstr("3 stages do not divide 8"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->microbatches = 3; }), HasSubstr("3 micro-batches"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->schedule = "zb"; }), HasSubstr("gpipe, 1f1b"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->model.heads = 5; }), HasSubstr("5 heads"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->groups = 2; }), HasSubstr("inner_steps"));
+  EXPECT_THAT(refusal([](TrainSpec* s) {
+                s->outer.inner_steps = 2;
+                s->outer.codec = "int5";
+              }),
+              HasSubstr("int5"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->model.vocab = 300; }), HasSubstr("vocab 300"));
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->inner.lr = 0; }), HasSubstr("lr"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,96 @@
+#include "tests/pp_group/training.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <ATen/Parallel.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "compressors/noise.h"
+#include "gtest/gtest.h"
+
+namespace longhaul {
+
+TrainSpec SmallSpec(int stages, int groups) {
+  return {.model = {.blocks = 8, .width = 32, .heads = 2, .context = 32, .vocab = 256},
+          .stages = stages,
+          .groups = groups,
+          .schedule = "1f1b",
+          .microbatches = 4,
+          .batch_rows = 8,
+          .steps = 12,
+          .inner = {.lr = 3e-3, .warmup_steps = 3},
+          .outer = {.inner_steps = groups > 1 ? 5 : 0},
+          .seed = 7};
+}
+
+std::shared_ptr<const Corpus> SmallCorpus() {
+  static const std::shared_ptr<const Corpus> corpus = [] {
+    const std::string path = absl::StrCat(testing::TempDir(), "/pp_group_corpus_", getpid());
+    std::ofstream file(path, std::ios::binary);
+    const char* words[] = {"stage", "boundary", "crossing", "codec", "link", "outer", "inner"};
+    for (uint64_t i = 0; i < 30000; ++i) {
+      file << words[SplitMix64(i) % 7] << (SplitMix64(i + 1) % 5 == 0 ? ".\n" : " ");
+    }
+    file.close();
+    auto opened = Corpus::Open("text:" + path, 256);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    std::filesystem::remove(path);
+    return *opened;
+  }();
+  return corpus;
+}
+
+std::vector<LocalRank> MemoryRanks(const TrainSpec& spec) {
+  std::vector<LocalRank> ranks;
+  for (int g = 0; g < spec.groups; ++g) {
+    const auto boundary = NewMemoryGroup(spec.stages), plain = NewMemoryGroup(spec.stages);
+    for (int s = 0; s < spec.stages; ++s) {
+      ranks.push_back({g, s, boundary[s], plain[s], nullptr});
+    }
+  }
+  if (spec.groups == 1) return ranks;
+  for (int s = 0; s < spec.stages; ++s) {
+    const auto peers = NewMemoryGroup(spec.groups);
+    for (int g = 0; g < spec.groups; ++g) ranks[g * spec.stages + s].outer = peers[g];
+  }
+  return ranks;
+}
+
+absl::Duration TestClock() { return absl::Now() - absl::UnixEpoch(); }
+
+std::unique_ptr<Trainer> NewTrainer(const TrainSpec& spec) {
+  at::set_num_threads(1);  // tests run side by side: spinning helper threads only cost time
+  auto trainer = Trainer::Create(spec, MemoryRanks(spec), SmallCorpus(), TestClock);
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  return trainer.ok() ? *std::move(trainer) : nullptr;
+}
+
+void RunSteps(Trainer& trainer, int64_t steps, History* history) {
+  for (int64_t i = 0; i < steps; ++i) {
+    const auto reports = trainer.Step();
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    std::vector<uint64_t> hashes;
+    for (const StepReport& report : *reports) {
+      if (report.loss) history->losses.push_back(*report.loss);
+      hashes.push_back(report.parameter_hash);
+    }
+    history->hashes.push_back(hashes);
+  }
+}
+
+std::string GoldenPath(const std::string& name) {
+  return absl::StrCat(LONGHAUL_GOLDEN_DIRECTORY, "/", name);
+}
+
+History RunAll(const TrainSpec& spec) {
+  History history;
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  if (trainer != nullptr) RunSteps(*trainer, spec.steps, &history);
+  return history;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,129 @@
+#include "tests/runs/command_line.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace longhaul {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+CommandResult Finish(pid_t pid, const std::string& output_file, Clock::time_point start) {
+  CommandResult result;
+  int status = 0;
+  waitpid(pid, &status, 0);
+  result.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
+  if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  result.output = ReadFile(output_file);
+  return result;
+}
+
+}  // namespace
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+pid_t StartLonghaul(const std::vector<std::string>& arguments, const std::string& output_file) {
+  std::vector<char*> argv = {const_cast<char*>(LONGHAUL_BINARY)};
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, output_file.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t pid = -1;
+  posix_spawn(&pid, LONGHAUL_BINARY, &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return pid;
+}
+
+CommandResult WaitFor(pid_t pid, const std::string& output_file) {
+  return Finish(pid, output_file, Clock::now());
+}
+
+CommandResult RunLonghaul(const std::vector<std::string>& arguments) {
+  ScratchFolder scratch;
+  const std::string output = scratch.path() + "/output";
+  const auto start = Clock::now();
+  return Finish(StartLonghaul(arguments, output), output, start);
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "longhaul-test-XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string ScratchFolder::File(const std::string& name, const std::string& text) const {
+  const std::string path = path_ + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string TinySpec() {
+  return R"(seed = 1
+[model]
+kind = "gpt"
+blocks = 4
+width = 32
+heads = 2
+context = 32
+vocab = 256
+[data]
+source = "headers"
+[train]
+steps = 6
+batch_rows = 4
+microbatches = 2
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "int4-b64-h64"
+backward = "int8-b64"
+[outer]
+groups = 1
+inner_steps = 0
+[net]
+transport = "loopback"
+profile = "regional"
+[eval]
+rows = 8
+)";
+}
+
+std::string WhyNoLab() {
+  const CommandResult doctor = RunLonghaul({"doctor", "--lab"});
+  return doctor.exit_status == 0 ? "" : doctor.output;
+}
+
+std::vector<pid_t> ProcessesWith(const std::string& text) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0 || pid == getpid()) continue;
+    if (ReadFile(entry.path() / "cmdline").find(text) != std::string::npos) found.push_back(pid);
+  }
+  return found;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+// What a command did: everything it printed on both streams, and how it ended.
+struct CommandResult {
+  int exit_status = -1;  // -1: ended by a signal
+  int signal = 0;
+  std::string output;
+  double wall_s = 0;
+};
+
+// Runs build/longhaul with these arguments to its end.
+CommandResult RunLonghaul(const std::vector<std::string>& arguments);
+
+// Starts it with its output in `output_file`; the caller waits.
+pid_t StartLonghaul(const std::vector<std::string>& arguments, const std::string& output_file);
+CommandResult WaitFor(pid_t pid, const std::string& output_file);
+
+// A folder that is removed with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  std::string path() const { return path_; }
+  std::string File(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+// A small run: 2 stages, 1 group, a few seconds over loopback. `extra` lines are appended.
+std::string TinySpec();
+
+// Empty when this machine can shape links (root or user namespaces, tun or netem); else the reason.
+std::string WhyNoLab();
+
+// Processes whose command line contains `text`, other than this one.
+std::vector<pid_t> ProcessesWith(const std::string& text);
+
+std::string ReadFile(const std::string& path);
+
+}  // namespace longhaul

@@ -1,0 +1,117 @@
+// What is killed, cut or full ends in a clear line and leaves nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+constexpr char kLong[] = "train.steps=2000";
+
+// Sleeps until `condition` holds; false after 60 s.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 600; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(100ms);
+  }
+  return false;
+}
+
+class Faults : public testing::Test {
+ protected:
+  // The results folder's path is in every process of the run: it tells them from others.
+  std::vector<std::string> Arguments(const std::vector<std::string>& sets) const {
+    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+                                          "--results", scratch_.path() + "/results"};
+    for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
+    return arguments;
+  }
+  std::string output_file() const { return scratch_.path() + "/output"; }
+  bool Trains() const { return ReadFile(output_file()).find("step ") != std::string::npos; }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(Faults, NanLossIsRecordedAsDiverged) {
+  const CommandResult result =
+      RunLonghaul(Arguments({"train.lr=1e18", "train.clip_norm=1e30", "train.steps=30"}));
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("diverged"));
+}
+
+TEST_F(Faults, InterruptEndsWithinTwoSeconds) {
+  const pid_t pid = StartLonghaul(Arguments({kLong}), output_file());
+  ASSERT_TRUE(Eventually([&] { return Trains(); })) << ReadFile(output_file());
+  kill(pid, SIGINT);
+  const CommandResult result = WaitFor(pid, output_file());
+  EXPECT_EQ(result.exit_status, 130) << result.output;
+  EXPECT_LT(result.wall_s, 2.0);
+  EXPECT_TRUE(Eventually([&] { return ProcessesWith(scratch_.path()).empty(); }));
+}
+
+TEST_F(Faults, ResumedRunRepeatsTheBitsOfAnUninterruptedOne) {
+  const std::vector<std::string> sets = {"train.steps=400", "checkpoint.every_steps=5"};
+  std::vector<std::string> named = Arguments(sets);
+  named.insert(named.end(), {"--arm", "whole"});
+  const CommandResult whole = RunLonghaul(named);
+  ASSERT_EQ(whole.exit_status, 0) << whole.output;
+  const pid_t pid = StartLonghaul(Arguments(sets), output_file());
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  kill(pid, SIGKILL);
+  ASSERT_EQ(WaitFor(pid, output_file()).signal, SIGKILL) << "it had ended before it was killed";
+  std::vector<std::string> again = Arguments(sets);
+  again.push_back("--resume");
+  const CommandResult resumed = RunLonghaul(again);
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.output;
+  const CommandResult same =
+      RunLonghaul({"compare", scratch_.path() + "/results", "whole", "last"});
+  EXPECT_EQ(same.exit_status, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+}
+
+TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
+  const std::vector<std::string> sets = {"train.steps=11", "checkpoint.every_steps=5"};
+  ASSERT_EQ(RunLonghaul(Arguments(sets)).exit_status, 0);
+  int truncated = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(scratch_.path() + "/results/checkpoints")) {
+    if (!entry.is_regular_file()) continue;
+    std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) / 2);
+    ++truncated;
+  }
+  ASSERT_GT(truncated, 0);
+  std::vector<std::string> again = Arguments(sets);
+  again.push_back("--resume");
+  const CommandResult result = RunLonghaul(again);
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("checkpoint"));
+}
+
+TEST_F(Faults, FullDiskIsOneClearLine) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to mount a small tmpfs";
+  const std::string results = scratch_.path() + "/results";
+  std::filesystem::create_directory(results);
+  if (mount("small", results.c_str(), "tmpfs", 0, "size=256k") != 0) {
+    GTEST_SKIP() << "this sandbox forbids mounting a tmpfs";
+  }
+  const CommandResult result = RunLonghaul(Arguments({"train.steps=3000"}));
+  umount2(results.c_str(), MNT_DETACH);
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("disk is full"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,96 @@
+// Runs over shaped links: equality with the in-process run, and what happens when parts are killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+template <typename Condition>
+bool Eventually(Condition condition, int seconds) {
+  for (int i = 0; i < 10 * seconds; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(100ms);
+  }
+  return false;
+}
+
+class Shaped : public testing::Test {
+ protected:
+  void SetUp() override {
+    static const std::string why = WhyNoLab();
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+  std::vector<std::string> Arguments(std::vector<std::string> sets) const {
+    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+                                          "--results", results()};
+    // What is tested here hangs on no link's figures, and a busy machine may bend them.
+    sets.insert(sets.begin(), {"outer.groups=2", "outer.inner_steps=3", "outer.codec=int4-b64+ef",
+                               "net.out_of_bounds=flag"});
+    for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
+    return arguments;
+  }
+  std::string results() const { return scratch_.path() + "/results"; }
+  std::string output_file() const { return scratch_.path() + "/output"; }
+  ScratchFolder scratch_;
+};
+
+TEST_F(Shaped, TwoRatesAndOneProcessGiveTheSameBits) {
+  const CommandResult loopback = RunLonghaul(Arguments({}));
+  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
+  for (const char* profile : {"continental-us", "transpacific"}) {
+    const CommandResult shaped =
+        RunLonghaul(Arguments({"net.transport=ucx", std::string("net.profile=") + profile}));
+    if (shaped.exit_status != 0) {
+      ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
+    }
+    const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+    EXPECT_EQ(same.exit_status, 0) << same.output;
+    EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  }
+}
+
+TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
+  const pid_t pid = StartLonghaul(
+      Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+      << ReadFile(output_file());
+  // Workers read their spec from a descriptor; their parent is the lab of this command.
+  std::vector<pid_t> workers;
+  for (const pid_t p : ProcessesWith("--events-fd")) workers.push_back(p);
+  ASSERT_GE(workers.size(), 4u);
+  kill(workers.back(), SIGKILL);
+  const CommandResult result = WaitFor(pid, output_file());
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_LT(result.wall_s, 30.0);  // the deadline of 5 s, the lab's grace of 10, a busy machine
+  EXPECT_THAT(result.output, HasSubstr("killed by signal 9"));
+  EXPECT_THAT(result.output, testing::ContainsRegex("rank [0-3] after step [0-9]+"));
+  EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
+}
+
+TEST_F(Shaped, KilledCommandLeavesNothing) {
+  const pid_t pid =
+      StartLonghaul(Arguments({"net.transport=ucx", "train.steps=5000"}), output_file());
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+      << ReadFile(output_file());
+  ASSERT_FALSE(ProcessesWith("--events-fd").empty());
+  kill(pid, SIGKILL);
+  WaitFor(pid, output_file());
+  EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
+  EXPECT_EQ(ReadFile("/proc/mounts").find("longhaul"), std::string::npos);
+  EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace longhaul
