@@ -9,6 +9,8 @@
 #include "compressors/block_kernels.h"
 #include "compressors/codec_frame.h"
 #include "compressors/convert.h"
+#include "compressors/stochastic.h"
+#include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
@@ -35,32 +37,44 @@ struct Layout {
   size_t scales_end, zeros_at, zeros_end, codes_at, frame_bytes;
 };
 
-class BlockCodec final : public Codec {
- public:
-  BlockCodec(std::string_view name, uint16_t id, BlockScheme scheme, Isa isa)
-      : name_(name), id_(id), scheme_(scheme), isa_(isa), kernels_(BlockKernels(isa)) {}
+uint16_t FlagIf(bool stochastic) { return stochastic ? uint16_t{kFlagStochastic} : uint16_t{0}; }
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return id_; }
+enum class Rounding { kNearest, kStochastic };
+
+class BlockCodec final : public CatalogCodec {
+ public:
+  BlockCodec(std::string_view name, uint16_t id, BlockScheme scheme, Isa isa, Rounding rounding)
+      : CatalogCodec(name, id, isa),
+        scheme_(scheme),
+        rounding_(rounding),
+        kernels_(BlockKernels(isa)) {}
+
+  std::shared_ptr<const Codec> Stochastic(std::string_view name) const {
+    if (!CanRoundStochastically(scheme_)) return nullptr;
+    return std::make_shared<BlockCodec>(name, id_, scheme_, isa_, Rounding::kStochastic);
+  }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return Layout(scheme_, shape).frame_bytes;
   }
-  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
+  bool stochastic() const { return rounding_ == Rounding::kStochastic; }
+  BlockFault EncodeStochastic(const Layout& layout, ConstTensor x, uint64_t seed,
+                              std::byte* frame) const;
   BlockFault EncodeRow(const Layout& layout, const std::byte* row, DType dtype,
                        BlockSections out) const;
-  bool DecodeRow(const Layout& layout, ConstBlockSections in, DType dtype, std::byte* row) const;
+  bool DecodeRow(const Layout& layout, ConstBlockSections in, DType dtype, std::byte* row,
+                 size_t first, const uint64_t* seed) const;
   BlockFault EncodeRows(const Layout& layout, ConstTensor x, std::byte* frame) const;
-  bool DecodeRows(const Layout& layout, const std::byte* frame, Tensor x) const;
+  bool DecodeRows(const Layout& layout, const std::byte* frame, Tensor x,
+                  const uint64_t* seed) const;
   absl::Status FaultStatus(BlockFault fault) const;
 
-  const std::string name_;
-  const uint16_t id_;
   const BlockScheme scheme_;
-  const Isa isa_;
+  const Rounding rounding_;
   const BlockKernelTable& kernels_;
 };
 
@@ -92,14 +106,16 @@ BlockFault BlockCodec::EncodeRow(const Layout& l, const std::byte* row, DType dt
   return BlockFault::kNone;
 }
 
-bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype,
-                           std::byte* row) const {
+// `first` is the row's first element; `seed` that of a stochastically rounded frame, else null.
+bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype, std::byte* row,
+                           size_t first, const uint64_t* seed) const {
   const DecodeBlocksFn decode = kernels_.decode[SchemeIndex(scheme_)];
   const size_t block = scheme_.block, whole = l.full * block;
-  if (dtype == DType::kF32 && !decode(in, l.full, row)) return false;
+  const bool straight = dtype == DType::kF32 && seed == nullptr;
+  if (straight && !decode(in, l.full, row)) return false;
   const ConvertFn narrow = Converter(isa_, DType::kF32, dtype);
-  std::byte values[4 * kPiece];
-  for (size_t at = dtype == DType::kF32 ? whole : 0; at < l.cols;) {
+  alignas(float) std::byte values[4 * kPiece];
+  for (size_t at = straight ? whole : 0; at < l.cols;) {
     const size_t c = std::min(kPiece, at < whole ? whole - at : l.tail);
     const size_t b = at / block;
     const ConstBlockSections from = {in.scales + ScaleBytes(scheme_) * b,
@@ -108,6 +124,9 @@ bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype,
     const bool good = at < whole ? decode(from, c / block, values)
                                  : DecodeBlockReference(scheme_, from, c, values);
     if (!good) return false;
+    if (seed != nullptr) {
+      FinishStochasticDecode(scheme_, *seed, first + at, reinterpret_cast<float*>(values), c);
+    }
     narrow(values, c, row + at * BytesPerElement(dtype));
     at += c;
   }
@@ -129,17 +148,39 @@ BlockFault BlockCodec::EncodeRows(const Layout& l, ConstTensor x, std::byte* fra
   return BlockFault::kNone;
 }
 
-bool BlockCodec::DecodeRows(const Layout& l, const std::byte* frame, Tensor x) const {
+bool BlockCodec::DecodeRows(const Layout& l, const std::byte* frame, Tensor x,
+                            const uint64_t* seed) const {
   auto* row = static_cast<std::byte*>(x.values);
   ConstBlockSections in = {frame + kFrameHeaderBytes, frame + l.zeros_at, frame + l.codes_at};
   for (size_t r = 0; r < l.rows; ++r) {
-    if (!DecodeRow(l, in, x.dtype, row)) return false;
+    if (!DecodeRow(l, in, x.dtype, row, r * l.cols, seed)) return false;
     row += l.cols * BytesPerElement(x.dtype);
     in.scales += ScaleBytes(scheme_) * l.row_blocks;
     in.zeros += ZeroBytes(scheme_) * l.row_blocks;
     in.codes += l.row_code_bytes;
   }
   return true;
+}
+
+BlockFault BlockCodec::EncodeStochastic(const Layout& l, ConstTensor x, uint64_t seed,
+                                        std::byte* frame) const {
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto block = static_cast<size_t>(scheme_.block);
+  BlockSections out = {frame + kFrameHeaderBytes, frame + l.zeros_at, frame + l.codes_at};
+  float values[kMaxBlock];
+  for (size_t r = 0; r < l.rows; ++r) {
+    for (size_t at = 0; at < l.cols; at += block) {
+      const size_t c = std::min(block, l.cols - at), first = r * l.cols + at;
+      reader.Read(first, c, values);
+      const BlockFault fault = EncodeBlockStochastic(scheme_, loops, seed, first, values, c, out);
+      if (fault != BlockFault::kNone) return fault;
+      out.scales += ScaleBytes(scheme_);
+      out.zeros += ZeroBytes(scheme_);
+      out.codes += PackedBytes(c, scheme_.bits);
+    }
+  }
+  return BlockFault::kNone;
 }
 
 absl::Status BlockCodec::FaultStatus(BlockFault fault) const {
@@ -153,28 +194,31 @@ absl::Status BlockCodec::FaultStatus(BlockFault fault) const {
   return absl::InvalidArgumentError(fmt::format("{}: max - min of a block is beyond fp32", name_));
 }
 
-absl::StatusOr<size_t> BlockCodec::Encode(ConstTensor x, uint64_t, CodecState*,
+absl::StatusOr<size_t> BlockCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                           std::span<std::byte> frame) const {
   const Layout layout(scheme_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  if (BlockFault fault = EncodeRows(layout, x, frame.data()); fault != BlockFault::kNone) {
-    return FaultStatus(fault);
-  }
+  const BlockFault fault = stochastic() ? EncodeStochastic(layout, x, seed, frame.data())
+                                        : EncodeRows(layout, x, frame.data());
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
   std::memset(frame.data() + layout.scales_end, 0, layout.zeros_at - layout.scales_end);
   std::memset(frame.data() + layout.zeros_end, 0, layout.codes_at - layout.zeros_end);
   SealFrame({.codec = id_,
              .dtype = x.dtype,
+             .flags = FlagIf(stochastic()),
              .block = static_cast<uint32_t>(scheme_.block),
              .param0 = static_cast<uint32_t>(scheme_.bits),
              .shape = x.shape,
+             .seed = stochastic() ? seed : 0,
              .payload_bytes = bytes - kFrameHeaderBytes},
             frame.first(bytes));
   return bytes;
 }
 
 absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const absl::StatusOr<FrameHeader> header = OpenFrame(name_, id_, frame, x.shape);
+  const absl::StatusOr<FrameHeader> header =
+      OpenFrame(name_, id_, frame, x.shape, FlagIf(CanRoundStochastically(scheme_)));
   if (!header.ok()) return header.status();
   const Layout layout(scheme_, x.shape);
   if (header->block != static_cast<uint32_t>(scheme_.block) ||
@@ -183,7 +227,8 @@ absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, T
                                            frame.size(), header->block, header->param0,
                                            ToString(x.shape)));
   }
-  if (!DecodeRows(layout, frame.data(), x)) {
+  const uint64_t* seed = (header->flags & kFlagStochastic) != 0 ? &header->seed : nullptr;
+  if (!DecodeRows(layout, frame.data(), x, seed)) {
     return absl::DataLossError(
         fmt::format("{}: a scale, zero point or code is not a finite number", name_));
   }
@@ -194,7 +239,12 @@ absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, T
 
 std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, BlockScheme scheme,
                                            Isa isa) {
-  return std::make_shared<BlockCodec>(name, id, scheme, isa);
+  return std::make_shared<BlockCodec>(name, id, scheme, isa, Rounding::kNearest);
+}
+
+std::shared_ptr<const Codec> WithStochasticRounding(const Codec& codec, std::string_view name) {
+  const auto* block = dynamic_cast<const BlockCodec*>(&codec);
+  return block == nullptr ? nullptr : block->Stochastic(name);
 }
 
 }  // namespace longhaul

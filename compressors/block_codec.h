@@ -20,4 +20,8 @@ namespace longhaul {
 std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, BlockScheme scheme,
                                            Isa isa);
 
+// The same codec with stochastic rounding (stochastic.h); nullptr when it is no block codec or its
+// grid has no stochastic form. Every block codec decodes both.
+std::shared_ptr<const Codec> WithStochasticRounding(const Codec& codec, std::string_view name);
+
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 
 #include "compressors/codec_frame.h"
 #include "compressors/convert.h"
+#include "compressors/scratch.h"
 
 namespace longhaul {
 namespace {
@@ -57,9 +58,7 @@ class Residual final : public CodecState {
   const Shape shape_;
 
  public:
-  std::vector<float> values;   // e, [n]
-  std::vector<float> scratch;  // x + e while encoding
-  std::vector<float> decoded;  // what the receiver will see
+  std::vector<float> values;  // e, [n]
 };
 
 class ErrorFeedbackCodec final : public Codec {
@@ -112,23 +111,21 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
         residual == nullptr ? "none" : residual->codec() + " " + ToString(residual->shape())));
   }
   const size_t n = x.shape.elements();
-  residual->scratch.resize(n);
-  residual->decoded.resize(n);
-  float* sum = residual->scratch.data();
+  float* sum = Scratch<float, ScratchUse::kSum>(n).data();
   AddResidual(x, residual->values.data(), sum);
 
   const absl::StatusOr<size_t> bytes =
       inner_->Encode({sum, DType::kF32, x.shape}, seed, nullptr, frame);
   if (!bytes.ok()) return bytes;
-  float* decoded = residual->decoded.data();
+  float* decoded = Scratch<float, ScratchUse::kDecoded>(n).data();
   if (absl::Status s =
           inner_->Decode(frame.first(*bytes), nullptr, {decoded, DType::kF32, x.shape});
       !s.ok()) {
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
   }
-  for (size_t i = 0; i < n; ++i) decoded[i] = sum[i] - decoded[i];
-  residual->values.swap(residual->decoded);
+  float* e = residual->values.data();
+  for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
   AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
   return bytes;
 }

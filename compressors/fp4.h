@@ -21,4 +21,15 @@ inline std::shared_ptr<const Codec> NewE3m0BlockCodec(std::string_view name, uin
   return NewBlockCodec(name, id, {4, Grid::kE3M0}, isa);
 }
 
+// `nvfp4` (NVIDIA's format): tensor scale t = max|x| / (448 * 6), fp32; blocks of 16 of a row with
+// scale c = E4M3((block's max|x| / 6) / t); elements E2M1(x / (c t)), RNE, saturating. Below 2^-126
+// t and c t are 0, and so is what they scale. 4.5 + 32/n bits per element, two passes.
+// Payload: t f32, c [blocks] u8, codes: a row's codes in one bit string of ceil(4 cols / 8) bytes.
+std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa);
+
+// `e3m0`: e3m0-b64 with one scale for the whole tensor, as Streaming DiLoCo may have it (the paper
+// does not say). 4 + 16/n bits per element, two passes.
+// Payload: s bf16, codes in one bit string.
+std::shared_ptr<const Codec> NewE3m0TensorCodec(std::string_view name, uint16_t id, Isa isa);
+
 }  // namespace longhaul

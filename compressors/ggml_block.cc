@@ -3,59 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "compressors/codec_frame.h"
-#include "compressors/convert.h"
-#include "compressors/small_floats.h"
+#include "compressors/ggml_loops.h"
+#include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
 
 constexpr size_t kBlock = 32;
+constexpr size_t kPiece = 4096;  // elements: 16 KiB as fp32
 
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
-// Round half away from zero, |x| < 2^31, exact (no libm).
-int RoundAway(float x) {
-  const int whole = static_cast<int>(x);
-  const float rest = x - static_cast<float>(whole);
-  return whole + (rest >= 0.5f) - (rest <= -0.5f);
-}
+// A tensor whose rows are whole blocks is one long row.
+Shape RowsOf(Shape shape) { return shape.cols % kBlock == 0 ? Shape{1, shape.elements()} : shape; }
 
-// 1/d as ggml has it, and 0 where that would be Inf: its fp16 scale is 0 there.
-float Inverse(float d) {
-  const float inverse = d != 0 ? 1.0f / d : 0.0f;
-  return std::isinf(inverse) ? 0.0f : inverse;
-}
-
-// x: [c] -> one block; the signed element of largest magnitude is m.
-void EncodeQ8(const float* x, size_t c, float m, std::byte* out) {
-  const float d = std::fabs(m) / 127;
-  const float inverse = Inverse(d);
+// x: [c], c < 32, a row's short block; the rule of the full ones.
+bool EncodeTail(int bits, const float* x, size_t c, std::byte* out) {
+  float m = 0;
+  for (size_t i = 0; i < c; ++i) m = (BitsOf(x[i]) & kAbsMask) > (BitsOf(m) & kAbsMask) ? x[i] : m;
+  const float d = bits == 8 ? FromBits(BitsOf(m) & kAbsMask) / 127.0f : m / -8.0f;
+  if (BeyondFp16(d)) return false;
+  const float inverse = GgmlInverse(d);
   const uint16_t wire = F32ToF16Clamped(d);
   std::memcpy(out, &wire, 2);
-  for (size_t i = 0; i < c; ++i) out[2 + i] = static_cast<std::byte>(RoundAway(x[i] * inverse));
-}
-
-void EncodeQ4(const float* x, size_t c, float m, std::byte* out) {
-  const float d = m / -8;
-  const float inverse = Inverse(d);
-  const uint16_t wire = F32ToF16Clamped(d);
-  std::memcpy(out, &wire, 2);
-  const size_t half = (c + 1) / 2;
-  const auto code = [&](size_t i) -> unsigned {
-    if (i >= c) return 0;
-    return static_cast<unsigned>(std::min(15, static_cast<int>(x[i] * inverse + 8.5f)));
-  };
-  for (size_t j = 0; j < half; ++j) {
-    out[2 + j] = static_cast<std::byte>(code(j) | code(j + half) << 4);
+  if (bits == 8) {
+    for (size_t i = 0; i < c; ++i) out[2 + i] = static_cast<std::byte>(RoundAway(x[i] * inverse));
+    return true;
   }
+  const size_t half = (c + 1) / 2;
+  for (size_t j = 0; j < half; ++j) {
+    const int high = j + half < c ? Q4Code(x[j + half], inverse) : 0;
+    out[2 + j] = static_cast<std::byte>(Q4Code(x[j], inverse) | high << 4);
+  }
+  return true;
 }
 
-// One block -> x: [c]; false when its scale is Inf or NaN.
-bool DecodeBlock(int bits, const std::byte* in, size_t c, float* x) {
+bool DecodeTail(int bits, const std::byte* in, size_t c, float* x) {
   uint16_t wire;
   std::memcpy(&wire, in, 2);
   if ((wire & 0x7C00) == 0x7C00) return false;
@@ -101,22 +87,24 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const ConvertFn widen = Converter(isa_, x.dtype, DType::kF32);
-  const auto* in = static_cast<const std::byte*>(x.values);
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto encode = bits_ == 8 ? loops.encode_q8 : loops.encode_q4;
+  const auto [rows, cols] = RowsOf(x.shape);
+  const size_t whole = cols - cols % kBlock;
   std::byte* out = frame.data() + kFrameHeaderBytes;
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
-      float values[kBlock];
-      if (!widen(in, c, reinterpret_cast<std::byte*>(values))) return NotFiniteError(name_);
-      float m = 0;
-      for (size_t i = 0; i < c; ++i) m = std::fabs(values[i]) > std::fabs(m) ? values[i] : m;
-      if (std::fabs(m) / (bits_ == 8 ? 127 : 8) >= 65520.0f) {
+  float values[kPiece];
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t at = 0; at < cols;) {
+      const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
+      if (!reader.Read(r * cols + at, c, values)) return NotFiniteError(name_);
+      const bool good =
+          at < whole ? encode(values, c / kBlock, out) : EncodeTail(bits_, values, c, out);
+      if (!good) {
         return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
       }
-      (bits_ == 8 ? EncodeQ8 : EncodeQ4)(values, c, m, out);
-      in += c * BytesPerElement(x.dtype);
-      out += BlockBytes(bits_, c);
+      out += at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      at += c;
     }
   }
   SealFrame({.codec = id_,
@@ -138,19 +126,22 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
-  const ConvertFn narrow = Converter(isa_, DType::kF32, x.dtype);
+  const NarrowWriter writer(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto decode = bits_ == 8 ? loops.decode_q8 : loops.decode_q4;
+  const auto [rows, cols] = RowsOf(x.shape);
+  const size_t whole = cols - cols % kBlock;
   const std::byte* in = frame.data() + kFrameHeaderBytes;
-  auto* out = static_cast<std::byte*>(x.values);
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
-      float values[kBlock];
-      if (!DecodeBlock(bits_, in, c, values)) {
-        return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
-      }
-      narrow(reinterpret_cast<const std::byte*>(values), c, out);
-      in += BlockBytes(bits_, c);
-      out += c * BytesPerElement(x.dtype);
+  float values[kPiece];
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t at = 0; at < cols;) {
+      const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
+      const bool good =
+          at < whole ? decode(in, c / kBlock, values) : DecodeTail(bits_, in, c, values);
+      if (!good) return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
+      writer.Write(values, r * cols + at, c);
+      in += at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      at += c;
     }
   }
   return absl::OkStatus();

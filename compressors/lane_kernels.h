@@ -177,6 +177,7 @@ BlockFault EncodeBlocksOn(const std::byte* x, size_t blocks, BlockSections out) 
     } else if (blocks - b == kPerGroup) {
       std::byte codes[kBytes + kCodeSlack];
       fault = EncodeGroup<L, kScheme>(x, {out.scales, out.zeros, codes});
+      if (fault != BlockFault::kNone) return fault;
       __builtin_memcpy(out.codes, codes, kBytes);
     } else {
       return ScalarBlockKernels().encode[SchemeIndex(kScheme)](x, blocks - b, out);

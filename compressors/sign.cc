@@ -7,14 +7,15 @@
 #include <cstring>
 
 #include "compressors/codec_frame.h"
-#include "compressors/convert.h"
+#include "compressors/loop_kernels.h"
 #include "compressors/small_floats.h"
-#include "compressors/tree_sum.h"
+#include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
 
 constexpr size_t kBlock = 256;
+constexpr size_t kPiece = 16 * kBlock;  // elements widened at once: 16 KiB
 enum class Kind { kMean, kRms, kTwoLevel };
 
 struct Levels {
@@ -22,20 +23,20 @@ struct Levels {
 };
 
 // What the two signs of a block stand for, before rounding.
-Levels BlockLevels(Kind kind, const float* x, size_t c) {
+Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c) {
   const auto n = static_cast<float>(c);
   if (kind == Kind::kMean) {
-    const float s = ChunkSum(c, [x](size_t i) { return std::fabs(x[i]); }) / n;
+    const float s = loops.sum_abs(x, c) / n;
     return {-s, s};
   }
   if (kind == Kind::kRms) {
-    const float s = std::sqrt(ChunkSum(c, [x](size_t i) { return x[i] * x[i]; }) / n);
+    const float s = std::sqrt(loops.sum_squares(x, c, 0) / n);
     return {-s, s};
   }
   size_t below = 0;
   for (size_t i = 0; i < c; ++i) below += x[i] < 0;
-  const float low = ChunkSum(c, [x](size_t i) { return x[i] < 0 ? x[i] : 0.0f; });
-  const float high = ChunkSum(c, [x](size_t i) { return x[i] < 0 ? 0.0f : x[i]; });
+  const float low = loops.sum_negative(x, c);
+  const float high = loops.sum_positive(x, c);
   return {below == 0 ? 0.0f : low / static_cast<float>(below),
           below == c ? 0.0f : high / static_cast<float>(c - below)};
 }
@@ -57,6 +58,12 @@ struct Layout {
         frame_bytes(bits_at + shape.rows * row_bytes) {}
   size_t row_blocks, row_bytes, high_at, bits_at, frame_bytes;
 };
+
+// The bytes between the sections.
+void ZeroGaps(const Layout& layout, std::byte* frame) {
+  if (layout.high_at > kFrameHeaderBytes) std::memset(frame + layout.high_at - 8, 0, 8);
+  std::memset(frame + layout.bits_at - 8, 0, 8);
+}
 
 class SignCodec final : public Codec {
  public:
@@ -84,28 +91,29 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const Layout layout(kind_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const ConvertFn widen = Converter(isa_, x.dtype, DType::kF32);
-  const auto* in = static_cast<const std::byte*>(x.values);
-  std::memset(frame.data() + kFrameHeaderBytes, 0, bytes - kFrameHeaderBytes);
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
   std::byte* low_at = frame.data() + kFrameHeaderBytes;
   std::byte* high_at = frame.data() + layout.high_at;
   std::byte* out = frame.data() + layout.bits_at;
+  ZeroGaps(layout, frame.data());
+  float values[kPiece];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
-      float values[kBlock];
-      if (!widen(in, c, reinterpret_cast<std::byte*>(values))) return NotFiniteError(name_);
-      const Levels levels = BlockLevels(kind_, values, c);
+      const float* block = values + at % kPiece;
+      if (at % kPiece == 0 &&
+          !reader.Read(r * x.shape.cols + at, std::min(kPiece, x.shape.cols - at), values)) {
+        return NotFiniteError(name_);
+      }
+      const Levels levels = BlockLevels(kind_, loops, block, c);
       const uint16_t low = Wire(levels.low), high = Wire(levels.high);
       if (!IsFinite(low) || !IsFinite(high)) {
         return absl::InvalidArgumentError(fmt::format("{}: a block's sum is beyond fp32", name_));
       }
       if (kind_ == Kind::kTwoLevel) std::memcpy(low_at, &low, 2);
       std::memcpy(high_at, &high, 2);
-      for (size_t i = 0; i < c; ++i) {
-        out[i / 8] |= static_cast<std::byte>((values[i] >= 0 ? 1 : 0) << (i % 8));
-      }
-      in += c * BytesPerElement(x.dtype);
+      loops.sign_bits(block, c, out);
       out += (c + 7) / 8;
     }
   }
@@ -127,11 +135,12 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
-  const ConvertFn narrow = Converter(isa_, DType::kF32, x.dtype);
+  const NarrowWriter writer(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::byte* low_at = frame.data() + kFrameHeaderBytes;
   const std::byte* high_at = frame.data() + layout.high_at;
   const std::byte* in = frame.data() + layout.bits_at;
-  auto* out = static_cast<std::byte*>(x.values);
+  float values[kPiece];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
@@ -142,14 +151,13 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       if (!IsFinite(low) || !IsFinite(high)) {
         return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
       }
-      const float level[2] = {Bf16ToF32(low), Bf16ToF32(high)};
-      float values[kBlock];
-      for (size_t i = 0; i < c; ++i) {
-        values[i] = level[static_cast<unsigned>(in[i / 8]) >> (i % 8) & 1];
-      }
-      narrow(reinterpret_cast<const std::byte*>(values), c, out);
+      loops.expand_signs(in, c, Bf16ToF32(low), Bf16ToF32(high), values + at % kPiece);
       in += (c + 7) / 8;
-      out += c * BytesPerElement(x.dtype);
+      const size_t end = at + c;
+      if (end % kPiece == 0 || end == x.shape.cols) {
+        const size_t held = end - at / kPiece * kPiece;
+        writer.Write(values, r * x.shape.cols + end - held, held);
+      }
     }
   }
   return absl::OkStatus();

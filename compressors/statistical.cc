@@ -8,9 +8,9 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/codec_frame.h"
-#include "compressors/convert.h"
-#include "compressors/small_floats.h"
+#include "compressors/loop_kernels.h"
 #include "compressors/tree_sum.h"
+#include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
@@ -36,20 +36,6 @@ struct Layout {
   size_t tables, elements, table_bytes, code_bytes, codes_at, frame_bytes;
 };
 
-// One table's elements, widened chunk by chunk into a buffer of the caller.
-struct Elements {
-  const std::byte* in;
-  DType dtype;
-  size_t n;
-  ConvertFn widen;
-  size_t chunks() const { return (n + kSumChunk - 1) / kSumChunk; }
-  // Answers the chunk's length, 0 when it holds NaN or Inf.
-  size_t Widen(size_t chunk, float* values) const {
-    const size_t at = chunk * kSumChunk, c = std::min(kSumChunk, n - at);
-    return widen(in + at * BytesPerElement(dtype), c, reinterpret_cast<std::byte*>(values)) ? c : 0;
-  }
-};
-
 enum class Fault { kNone, kNotFinite, kRange };
 
 class StatCodec final : public Codec {
@@ -67,7 +53,8 @@ class StatCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  Fault EncodeTable(const Elements& elements, Table& table, std::byte* codes) const;
+  Fault EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
+                    std::byte* codes) const;
 
   const std::string name_;
   const uint16_t id_;
@@ -83,44 +70,70 @@ float Step(double squares, size_t n, int bins) {
   return step >= 0x1p-126f && step < INFINITY ? step : 1.0f;
 }
 
-Fault StatCodec::EncodeTable(const Elements& elements, Table& table, std::byte* codes) const {
+// Sums and counts of the bins. Four of them take turns, so that neighbours in one bin do not wait
+// for each other; the order of additions is part of the format's arithmetic.
+struct Bins {
+  explicit Bins(int bins) {
+    for (int t = 0; t < 4; ++t) {
+      std::fill_n(total[t], bins, 0.0);
+      std::fill_n(count[t], bins, uint64_t{0});
+    }
+  }
+
+  void Add(const uint8_t* q, const float* x, float mu, size_t c) {
+    for (size_t i = 0; i < c; ++i) {
+      total[i % 4][q[i]] += x[i] - mu;
+      ++count[i % 4][q[i]];
+    }
+  }
+  // Mean of x - mu in bin b, 0 if empty.
+  float Mean(size_t b) const {
+    uint64_t members = 0;
+    double sum = 0;
+    for (int t = 0; t < 4; ++t) {
+      members += count[t][b];
+      sum += total[t][b];
+    }
+    return members == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(members));
+  }
+
+  double total[4][kMaxBins];
+  uint64_t count[4][kMaxBins];
+};
+
+// Elements [first, first + n) -> mean, table and codes, chunk by chunk of the summing order.
+Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
+                             std::byte* codes) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
   const int bins = 1 << bits_;
   float x[kSumChunk];
   double sum = 0, squares = 0;
-  for (size_t chunk = 0; chunk < elements.chunks(); ++chunk) {
-    const size_t c = elements.Widen(chunk, x);
-    if (c == 0) return Fault::kNotFinite;
-    sum += ChunkSum(c, [&x](size_t i) { return x[i]; });
+  for (size_t at = 0; at < n; at += kSumChunk) {
+    const size_t c = std::min(kSumChunk, n - at);
+    if (!reader.Read(first + at, c, x)) return Fault::kNotFinite;
+    sum += loops.sum(x, c);
   }
-  const auto mu = static_cast<float>(sum / static_cast<double>(elements.n));
+  const auto mu = static_cast<float>(sum / static_cast<double>(n));
   table.mu = mu;
-  for (size_t chunk = 0; chunk < elements.chunks(); ++chunk) {
-    const size_t c = elements.Widen(chunk, x);
-    squares += ChunkSum(c, [&x, mu](size_t i) { return (x[i] - mu) * (x[i] - mu); });
+  for (size_t at = 0; at < n; at += kSumChunk) {
+    const size_t c = std::min(kSumChunk, n - at);
+    reader.Read(first + at, c, x);
+    squares += loops.sum_squares(x, c, mu);
   }
   if (!std::isfinite(mu) || !std::isfinite(squares)) return Fault::kRange;
 
-  const float inverse = 1.0f / Step(squares, elements.n, bins);
-  const float middle = static_cast<float>(bins) / 2, top = static_cast<float>(bins - 1);
-  double total[kMaxBins] = {};
-  uint64_t count[kMaxBins] = {};
-  for (size_t chunk = 0; chunk < elements.chunks(); ++chunk) {
-    const size_t c = elements.Widen(chunk, x);
+  const float inverse = 1.0f / Step(squares, n, bins);
+  Bins sums(bins);
+  for (size_t at = 0; at < n; at += kSumChunk) {
+    const size_t c = std::min(kSumChunk, n - at);
     uint8_t q[kSumChunk];
-    for (size_t i = 0; i < c; ++i) {
-      const float at = (x[i] - mu) * inverse + middle;
-      q[i] = static_cast<uint8_t>(RoundToInt(at < 0 ? 0.0f : at > top ? top : at));
-      total[q[i]] += x[i] - mu;
-      ++count[q[i]];
-    }
-    const size_t bytes = PackedBytes(c, bits_);
-    PackBits({q, c}, bits_, {codes, bytes});
-    codes += bytes;
+    reader.Read(first + at, c, x);
+    loops.affine_codes(x, c, mu, inverse, static_cast<float>(bins) / 2,
+                       static_cast<float>(bins - 1), q);
+    sums.Add(q, x, mu, c);
+    PackBits({q, c}, bits_, {codes + PackedBytes(at, bits_), PackedBytes(c, bits_)});
   }
-  for (int b = 0; b < bins; ++b) {
-    table.offset[b] =
-        count[b] == 0 ? 0.0f : static_cast<float>(total[b] / static_cast<double>(count[b]));
-  }
+  for (size_t b = 0; b < static_cast<size_t>(bins); ++b) table.offset[b] = sums.Mean(b);
   return Fault::kNone;
 }
 
@@ -129,12 +142,11 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const Layout layout(bits_, scope_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  Elements elements = {static_cast<const std::byte*>(x.values), x.dtype, layout.elements,
-                       Converter(isa_, x.dtype, DType::kF32)};
+  const WideReader reader(x, isa_);
   for (size_t t = 0; t < layout.tables; ++t) {
     Table table;
-    const Fault fault =
-        EncodeTable(elements, table, frame.data() + layout.codes_at + t * layout.code_bytes);
+    const Fault fault = EncodeTable(reader, t * layout.elements, layout.elements, table,
+                                    frame.data() + layout.codes_at + t * layout.code_bytes);
     if (fault == Fault::kNotFinite) return NotFiniteError(name_);
     if (fault == Fault::kRange) {
       return absl::InvalidArgumentError(fmt::format("{}: a sum is beyond fp32", name_));
@@ -142,7 +154,6 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
     std::byte* at = frame.data() + kFrameHeaderBytes + t * layout.table_bytes;
     std::memcpy(at, &table.mu, 4);
     std::memcpy(at + 4, table.offset, layout.table_bytes - 4);
-    elements.in += layout.elements * BytesPerElement(x.dtype);
   }
   const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
   std::memset(frame.data() + tables_end, 0, layout.codes_at - tables_end);
@@ -164,9 +175,8 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,
                                            frame.size(), header->param0, ToString(x.shape)));
   }
-  const ConvertFn narrow = Converter(isa_, DType::kF32, x.dtype);
+  const NarrowWriter writer(x, isa_);
   const std::byte* codes = frame.data() + layout.codes_at;
-  auto* out = static_cast<std::byte*>(x.values);
   for (size_t t = 0; t < layout.tables; ++t) {
     const std::byte* at = frame.data() + kFrameHeaderBytes + t * layout.table_bytes;
     Table table;
@@ -186,9 +196,8 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       const size_t bytes = PackedBytes(c, bits_);
       UnpackBits({codes, bytes}, bits_, {q, c});
       for (size_t i = 0; i < c; ++i) values[i] = value[q[i]];
-      narrow(reinterpret_cast<const std::byte*>(values), c, out);
+      writer.Write(values, t * layout.elements + first, c);
       codes += bytes;
-      out += c * BytesPerElement(x.dtype);
     }
   }
   return absl::OkStatus();

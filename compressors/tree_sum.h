@@ -1,8 +1,8 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
+
+#include "compressors/small_floats.h"
 
 namespace longhaul {
 
@@ -13,10 +13,15 @@ constexpr size_t kSumChunk = 4096;
 constexpr size_t kSumLanes = 32;
 
 // One chunk: the sum of term(0) .. term(c - 1), c <= kSumChunk. term answers fp32, already rounded.
+// Inlined, because it is also compiled for other instruction sets.
 template <typename Term>
-float ChunkSum(size_t c, Term term) {
-  std::array<float, kSumLanes> lane = {};
-  for (size_t i = 0; i < c; ++i) lane[i % kSumLanes] += term(i);
+LONGHAUL_INLINE float ChunkSum(size_t c, Term term) {
+  float lane[kSumLanes] = {};
+  size_t i = 0;
+  for (; i + kSumLanes <= c; i += kSumLanes) {
+    for (size_t j = 0; j < kSumLanes; ++j) lane[j] += term(i + j);
+  }
+  for (size_t j = 0; i + j < c; ++j) lane[j] += term(i + j);
   for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
     for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
   }

@@ -60,6 +60,17 @@ struct Avx2Lanes {
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm256_max_epi32(a, b); }
 
+  // For loops.h: one bit per lane.
+  LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
+    const U below =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bits)), Abs(_mm256_loadu_ps(x)));
+    return ~static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(below))) & 0xFF;
+  }
+  LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
+    return static_cast<uint32_t>(
+        _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_setzero_ps(), _CMP_GE_OQ)));
+  }
+
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));

@@ -58,6 +58,15 @@ struct Avx512Lanes {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(kAbsMask));
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm512_max_epi32(a, b); }
+  // For loops.h: one bit per lane.
+  LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
+    return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),
+                                   _mm512_set1_epi32(static_cast<int>(bits)));
+  }
+  LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
+    return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_GE_OQ);
+  }
+
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     return static_cast<uint32_t>(_mm512_reduce_max_epi32(x));
   }
