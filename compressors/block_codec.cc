@@ -49,6 +49,7 @@ class BlockCodec final : public CatalogCodec {
         rounding_(rounding),
         kernels_(BlockKernels(isa)) {}
 
+  BlockScheme scheme() const { return scheme_; }
   std::shared_ptr<const Codec> Stochastic(std::string_view name) const {
     if (!CanRoundStochastically(scheme_)) return nullptr;
     return std::make_shared<BlockCodec>(name, id_, scheme_, isa_, Rounding::kStochastic);
@@ -240,6 +241,14 @@ absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, T
 std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, BlockScheme scheme,
                                            Isa isa) {
   return std::make_shared<BlockCodec>(name, id, scheme, isa, Rounding::kNearest);
+}
+
+std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape) {
+  const auto* block = dynamic_cast<const BlockCodec*>(&codec);
+  if (block == nullptr) return std::nullopt;
+  const Layout l(block->scheme(), shape);
+  return BlockSectionBytes{l.scales_end - kFrameHeaderBytes, l.zeros_end - l.zeros_at,
+                           l.frame_bytes - l.codes_at};
 }
 
 std::shared_ptr<const Codec> WithStochasticRounding(const Codec& codec, std::string_view name) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "compressors/block_scheme.h"
@@ -19,6 +20,13 @@ namespace longhaul {
 //   string
 std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, BlockScheme scheme,
                                            Isa isa);
+
+// The sections of a frame of `shape`, in bytes without the gaps.
+struct BlockSectionBytes {
+  size_t scales, zeros, codes;
+};
+// nullopt when `codec` is no block codec.
+std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape);
 
 // The same codec with stochastic rounding (stochastic.h); nullptr when it is no block codec or its
 // grid has no stochastic form. Every block codec decodes both.

@@ -18,6 +18,7 @@
 #include "compressors/mean_std.h"
 #include "compressors/minmax.h"
 #include "compressors/mix34.h"
+#include "compressors/momentum_correction.h"
 #include "compressors/qsgd.h"
 #include "compressors/quantile.h"
 #include "compressors/selection.h"
@@ -88,6 +89,7 @@ constexpr CodecAlias kAliases[] = {
     {"16x", "topk-456of4096+int4-b64+ef"},
     {"16x-randk", "randk-952of4096+int4-b64+ef"},
     {"100x", "topk-64of4096+stat2+ef95"},
+    {"dgc", "topk-4of4096+fp16+mc"},
     {"sparseloco", "topk-64of4096+stat2+ef95"},
     {"onebit-adam", "sign1+ef"},
 };
@@ -95,10 +97,14 @@ constexpr CodecAlias kAliases[] = {
 // Suffixes that wrap any stateless codec.
 struct Wrapper {
   std::string_view suffix;
-  float decay;
+  std::shared_ptr<const Codec> (*wrap)(std::shared_ptr<const Codec> inner, std::string_view name,
+                                       float parameter);
+  float parameter;
 };
 constexpr std::string_view kStochastic = "+sr";  // of block codecs
-constexpr Wrapper kWrappers[] = {{"+ef95", 0.95f}, {"+ef", 1.0f}};
+constexpr Wrapper kWrappers[] = {{"+ef95", NewErrorFeedbackCodec, 0.95f},
+                                 {"+ef", NewErrorFeedbackCodec, 1.0f},
+                                 {"+mc", NewMomentumCorrectionCodec, 0.9f}};
 
 // Levenshtein distance, to name the nearest codecs first.
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -126,7 +132,7 @@ absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   });
   return absl::NotFoundError(fmt::format(
       "codec '{}' {}; known, nearest first: {} (topk and randk take any k of C and any codec for "
-      "their values; each may end in +ef or +ef95, the block codecs in +sr)",
+      "their values; each may end in +ef, +ef95 or +mc, the block codecs in +sr)",
       name, why, fmt::join(known, ", ")));
 }
 
@@ -174,9 +180,9 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
     MadeCodec inner = MakeParts(rest, rest, Gain::kOne, isa);
     if (!inner.ok()) return inner.status();
     if ((*inner)->NewState({1, 1}) != nullptr) {
-      return UnknownCodec(shown, "puts error feedback on a codec that has a state");
+      return UnknownCodec(shown, "puts a state on a codec that has one");
     }
-    return NewErrorFeedbackCodec(*std::move(inner), shown, wrapper.decay);
+    return wrapper.wrap(*std::move(inner), shown, wrapper.parameter);
   }
   if (parts.starts_with("topk-") || parts.starts_with("randk-")) {
     return MakeSelection(parts, shown, gain, isa);

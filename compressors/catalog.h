@@ -16,7 +16,8 @@ namespace longhaul {
 //   a plain name        CodecNames(), e.g. "int8-b64"
 //   a selection         "topk-{k}of{C}+VALUES", "randk-{k}of{C}+VALUES", VALUES a plain name
 //   an alias or preset  Aliases(), e.g. "sparseloco", "16x"
-// and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback).
+// and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback)
+// or "+mc" (momentum correction).
 // NotFound: unknown or ill-formed name; the message says what is wrong with it and lists the known
 // ones, nearest first.
 absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name);
@@ -46,5 +47,9 @@ absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x);
 // The name of the codec that made the frame ("+ef" is not in it: the wire is the same). DataLoss
 // for a frame that is not sound, or of an unknown codec.
 absl::StatusOr<std::string> NameOfFrame(std::span<const std::byte> frame);
+
+// What a frame says of itself, for people: name, header fields, sections and their sizes, one per
+// line. Errors as NameOfFrame.
+absl::StatusOr<std::string> DescribeFrame(std::span<const std::byte> frame);
 
 }  // namespace longhaul

@@ -17,8 +17,9 @@ namespace longhaul {
 //   q4_0   fp16 d = m / -8 with m the signed element of largest magnitude (the first on ties), then
 //          16 bytes, byte j = code j | code (j + 16) << 4, code = min(15, int(x / d + 8.5)),
 //          xhat = (code - 8) d
-// x / d + 8.5 has one rounding, as ggml has it where it is compiled with fused multiply-add, and as
-// the gguf package has it. A row's short block of c has c codes (q8_0) or h = ceil(c / 2) bytes,
+// Every step is rounded to fp32, as in the gguf package's numpy reference (ggml's C differs where
+// it is compiled with fused multiply-add). A row's short block of c has c codes (q8_0) or
+// h = ceil(c / 2) bytes,
 // byte j = code j | code (j + h) << 4 (q4_0). 8.5 and 4.5 bits per element. InvalidArgument when d
 // is beyond fp16.
 std::shared_ptr<const Codec> NewQ8Codec(std::string_view name, uint16_t id, Isa isa);

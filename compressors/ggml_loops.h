@@ -18,11 +18,9 @@ LONGHAUL_INLINE int32_t RoundAway(float x) {
   return whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
 }
 
-// min(15, int(x inverse + 8.5)) with one rounding of the whole, as ggml compiled with fused
-// multiply-add and the gguf package have it: the product of two floats is exact in fp64.
+// min(15, int(x inverse + 8.5)), every step rounded to fp32 as in the gguf package.
 LONGHAUL_INLINE int32_t Q4Code(float x, float inverse) {
-  const double exact = static_cast<double>(x) * static_cast<double>(inverse) + 8.5;
-  const auto code = static_cast<int32_t>(static_cast<float>(exact));
+  const auto code = static_cast<int32_t>(x * inverse + 8.5f);
   return code > 15 ? 15 : code;
 }
 
@@ -104,35 +102,6 @@ bool LoopDecodeQ4(const std::byte* in, size_t blocks, float* x) {
     }
   }
   return true;
-}
-
-template <class L>
-constexpr LoopKernels MakeLoopKernels() {
-  return {.abs_max = LoopAbsMax<L>,
-          .at_least = LoopAtLeast<L>,
-          .sum = LoopSum<L>,
-          .sum_abs = LoopSumAbs<L>,
-          .sum_squares = LoopSumSquares<L>,
-          .sum_negative = LoopSumNegative<L>,
-          .sum_positive = LoopSumPositive<L>,
-          .range = LoopRange<L>,
-          .entropy = LoopEntropy<L>,
-          .sign_bits = LoopSignBits<L>,
-          .expand_signs = LoopExpandSigns<L>,
-          .affine_codes = LoopAffineCodes<L>,
-          .noisy_codes = LoopNoisyCodes<L>,
-          .noisy_signed_codes = LoopNoisySignedCodes<L>,
-          .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
-          .affine_values = LoopAffineValues<L>,
-          .e2m1_codes = LoopMiniCodes<L, MiniFloat::kE2M1>,
-          .e3m0_codes = LoopMiniCodes<L, MiniFloat::kE3M0>,
-          .e2m1_values = LoopMiniValues<L, MiniFloat::kE2M1>,
-          .e3m0_values = LoopMiniValues<L, MiniFloat::kE3M0>,
-          .uniform = LoopUniform<L>,
-          .encode_q8 = LoopEncodeQ8<L>,
-          .encode_q4 = LoopEncodeQ4<L>,
-          .decode_q8 = LoopDecodeQ8<L>,
-          .decode_q4 = LoopDecodeQ4<L>};
 }
 
 }  // namespace longhaul

@@ -1,6 +1,6 @@
 #include "compressors/loop_kernels.h"
 
-#include "compressors/ggml_loops.h"
+#include "compressors/all_loops.h"
 
 namespace longhaul {
 namespace {

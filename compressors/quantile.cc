@@ -24,6 +24,11 @@ void PickQuantiles(std::span<const float> sorted, float* out) {
   for (size_t i = 1; i < kCodes; ++i) out[i - 1] = sorted[i * sorted.size() / kCodes];
 }
 
+// The middle one of each border's neighbours: element number floor((i - 1/2) m) of 255 m.
+void PickMiddles(std::span<const float> sorted, size_t chunks, Borders& borders) {
+  for (size_t i = 0; i < borders.size(); ++i) borders[i] = sorted[(2 * i + 1) * chunks / 2];
+}
+
 // Number of borders not above v; eight halvings without a branch.
 uint8_t CodeOf(const Borders& borders, float v) {
   size_t below = 0;
@@ -57,7 +62,7 @@ bool QuantileCodec::FindBorders(const WideReader& reader, size_t n, Borders& bor
     PickQuantiles(sorted.first(c), picked.data() + chunk * (kCodes - 1));
   }
   std::sort(picked.begin(), picked.end());
-  PickQuantiles(picked, borders.data());
+  PickMiddles(picked, chunks, borders);
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include "compressors/hadamard.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/scratch.h"
+#include "compressors/tah_layout.h"
 #include "compressors/wide.h"
 
 namespace longhaul {
@@ -20,33 +21,6 @@ namespace {
 
 constexpr uint8_t kNotRotated = 0xFF;
 constexpr size_t kMaxTile = 64;
-
-struct Tiles {
-  Tiles(Shape shape, size_t tile)
-      : cols(shape.cols),
-        tile(tile),
-        per_row((cols + tile - 1) / tile),
-        count(shape.rows * per_row) {}
-  size_t first(size_t t) const { return t / per_row * cols + t % per_row * tile; }
-  size_t length(size_t t) const { return std::min(tile, cols - t % per_row * tile); }
-  size_t wide_per_row() const { return (8 * per_row + 5) / 10; }
-  size_t map_bytes() const { return AlignUp8((count + 7) / 8); }
-  size_t cols, tile, per_row, count;
-};
-
-// What the two maps decide: where every section begins.
-struct Layout {
-  Layout(const Tiles& tiles, size_t rotated, size_t narrow_bytes, size_t wide_bytes)
-      : rotated_at(kFrameHeaderBytes + tiles.map_bytes()),
-        pivots_at(rotated_at + tiles.map_bytes()),
-        pivot_bytes((rotated * static_cast<size_t>(std::bit_width(tiles.tile - 1)) + 7) / 8),
-        scales_at(pivots_at + AlignUp8(pivot_bytes)),
-        zeros_at(scales_at + AlignUp8(2 * tiles.count)),
-        codes_at{zeros_at + AlignUp8(2 * tiles.count),
-                 zeros_at + AlignUp8(2 * tiles.count) + narrow_bytes},
-        frame_bytes(codes_at[1] + wide_bytes) {}
-  size_t rotated_at, pivots_at, pivot_bytes, scales_at, zeros_at, codes_at[2], frame_bytes;
-};
 
 bool Bit(const std::byte* map, size_t t) {
   return (static_cast<unsigned>(map[t / 8]) >> (t % 8) & 1) != 0;
@@ -66,16 +40,16 @@ class TahCodec final : public CatalogCodec {
   TahCodec(std::string_view name, uint16_t id, Isa isa, size_t tile)
       : CatalogCodec(name, id, isa), tile_(tile) {}
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    const Tiles tiles(shape, tile_);
-    return Layout(tiles, tiles.count, 0, tiles.count * tile_ / 2).frame_bytes;
+    const TahTiles tiles(shape, tile_);
+    return TahLayout(tiles, tiles.count, 0, tiles.count * tile_ / 2).frame_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  bool MakePlan(const WideReader& reader, const Tiles& tiles, Plan& plan) const;
-  bool ReadPlan(const Tiles& tiles, std::span<const std::byte> frame, Plan& plan) const;
+  bool MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& plan) const;
+  bool ReadPlan(const TahTiles& tiles, std::span<const std::byte> frame, Plan& plan) const;
   bool EncodeTile(float* x, size_t c, uint8_t pivot, bool wide, std::byte* scale, std::byte* zero,
                   std::byte* codes) const;
 
@@ -101,7 +75,7 @@ uint8_t PivotOf(const float* x, size_t c) {
 }
 
 // False when x holds NaN or Inf.
-bool TahCodec::MakePlan(const WideReader& reader, const Tiles& tiles, Plan& plan) const {
+bool TahCodec::MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& plan) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   // Entropy as ordered bits (it is never negative beyond rounding) above the inverted tile number.
   const auto keys = Scratch<uint64_t, ScratchUse::kWork>(tiles.per_row);
@@ -157,14 +131,14 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), kFrameHeaderBytes); !s.ok()) {
     return s;
   }
-  const Tiles tiles(x.shape, tile_);
+  const TahTiles tiles(x.shape, tile_);
   if (tiles.per_row > UINT32_MAX) return RangeError(name_, "the number of tiles");
   Plan plan = {.wide = Scratch<std::byte, ScratchUse::kCodes>(tiles.map_bytes()),
                .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   std::fill(plan.wide.begin(), plan.wide.end(), std::byte{0});
   const WideReader reader(x, isa_);
   if (!MakePlan(reader, tiles, plan)) return NotFiniteError(name_);
-  const Layout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
+  const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), l.frame_bytes); !s.ok()) {
     return s;
   }
@@ -200,7 +174,7 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 // The maps and pivots of a frame; false when they do not fit the tiles.
-bool TahCodec::ReadPlan(const Tiles& tiles, std::span<const std::byte> frame, Plan& plan) const {
+bool TahCodec::ReadPlan(const TahTiles& tiles, std::span<const std::byte> frame, Plan& plan) const {
   const size_t maps_end = kFrameHeaderBytes + 2 * tiles.map_bytes();
   if (frame.size() < maps_end) return false;
   const std::byte* wide = frame.data() + kFrameHeaderBytes;
@@ -215,7 +189,7 @@ bool TahCodec::ReadPlan(const Tiles& tiles, std::span<const std::byte> frame, Pl
     }
     if (wide_here != tiles.wide_per_row()) return false;
   }
-  const Layout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
+  const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
   if (frame.size() != l.frame_bytes) return false;
   BitReader pivots(frame.subspan(l.pivots_at, l.pivot_bytes));
   for (size_t t = 0; t < tiles.count; ++t) {
@@ -231,13 +205,13 @@ bool TahCodec::ReadPlan(const Tiles& tiles, std::span<const std::byte> frame, Pl
 absl::Status TahCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
-  const Tiles tiles(x.shape, tile_);
+  const TahTiles tiles(x.shape, tile_);
   Plan plan = {.wide = {}, .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   if (header->block != tile_ || header->param0 != 4 || header->param1 != 512 ||
       !ReadPlan(tiles, frame, plan)) {
     return Corrupt("bytes, maps or fields do not fit the shape");
   }
-  const Layout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
+  const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
   const NarrowWriter writer(x, isa_);
   const std::byte* codes[2] = {frame.data() + l.codes_at[0], frame.data() + l.codes_at[1]};
   constexpr BlockScheme kScheme = {4, Grid::kAffine};

@@ -1,7 +1,7 @@
 #include "compressors/loop_kernels.h"
 
+#include "compressors/all_loops.h"
 #include "compressors/avx512/lanes.h"
-#include "compressors/ggml_loops.h"
 
 namespace longhaul {
 

@@ -38,8 +38,8 @@ TEST(Catalog, IllFormedNamesSayWhatIsWrong) {
       {"fp8-e4m3-g16+sr", "stochastically"},
       {"sign1+sr", "stochastically"},
       {"topk-64of4096+fp16+sr", "stochastically"},
-      {"int4-b64+ef+ef95", "has a state"},
-      {"16x+ef", "has a state"},
+      {"int4-b64+ef+ef95", "on a codec that has one"},
+      {"16x+ef", "on a codec that has one"},
       {"int4-b64+ef+sr", "stochastically"}};
   for (const auto& [name, why] : cases) {
     const auto codec = MakeCodec(name);

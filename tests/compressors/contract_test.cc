@@ -73,6 +73,7 @@ const std::map<std::string, Bits> kCatalogueBits = {
     {"topk-410of4096+int4-b64", {410.0 / 4096 * (4.25 + 4.76), 576, 300}},
     {"topk-3of7+none", {3.0 / 7 * 32 + 1, 576, 300}},  // the bit map wins
     {"topk-1024of4096+stat2", {(2 + 3.29) / 4, 576 + 160, 300}},
+    {"topk-4of4096+fp16", {(16 + 11.5) / 1024, 576, 300}},
     {"topk-64of4096+stat2", {(2 + 7.53) / 64, 576 + 160, 300}},
     {"topk-456of4096+int4-b64", {0.990, 576, 300}},
     {"randk-952of4096+fp16", {952.0 / 4096 * 16, 576, 300}},
@@ -104,7 +105,7 @@ class CodecContract : public testing::TestWithParam<std::string> {
   // Without the suffixes that do not change the layout.
   std::string Plain() const {
     std::string name = Parts();
-    for (const char* suffix : {"+ef95", "+ef", "+sr"}) {
+    for (const char* suffix : {"+ef95", "+ef", "+mc", "+sr"}) {
       if (name.ends_with(suffix)) name.resize(name.size() - std::strlen(suffix));
     }
     return name;
