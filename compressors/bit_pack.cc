@@ -1,33 +1,57 @@
 #include "compressors/bit_pack.h"
 
+#include <cstring>
+
 namespace longhaul {
+namespace {
+
+// Eight codes of k bits, one per byte -> the low 8k bits; and back.
+uint64_t Squeeze(uint64_t w, int k) {
+  w = (w & 0x00FF00FF00FF00FF) | (w >> 8 & 0x00FF00FF00FF00FF) << k;
+  w = (w & 0x0000FFFF0000FFFF) | (w >> 16 & 0x0000FFFF0000FFFF) << 2 * k;
+  return (w & 0x00000000FFFFFFFF) | w >> 32 << 4 * k;
+}
+uint64_t Spread(uint64_t w, int k) {
+  const auto low = [](int bits) { return (uint64_t{1} << bits) - 1; };
+  w = (w & low(4 * k)) | (w >> 4 * k & low(4 * k)) << 32;
+  const uint64_t two = low(2 * k) * 0x0000000100000001;
+  w = (w & two) | (w >> 2 * k & two) << 16;
+  const uint64_t one = low(k) * 0x0001000100010001;
+  return (w & one) | (w >> k & one) << 8;
+}
+
+}  // namespace
 
 void PackBits(std::span<const uint8_t> codes, int bits, std::span<std::byte> out) {
-  uint32_t window = 0;  // bits not yet written, LSB first
-  int held = 0;
-  size_t at = 0;
-  for (uint8_t code : codes) {
-    window |= uint32_t{code} << held;
-    held += bits;
-    for (; held >= 8; held -= 8, window >>= 8) out[at++] = static_cast<std::byte>(window);
+  const auto step = static_cast<size_t>(bits);
+  size_t i = 0, at = 0;
+  for (; i + 8 <= codes.size(); i += 8, at += step) {
+    uint64_t word;
+    std::memcpy(&word, codes.data() + i, 8);
+    word = Squeeze(word, bits);
+    std::memcpy(out.data() + at, &word, step);
   }
-  if (held > 0) out[at] = static_cast<std::byte>(window);
+  if (i == codes.size()) return;
+  uint64_t word = 0;
+  std::memcpy(&word, codes.data() + i, codes.size() - i);
+  word = Squeeze(word, bits);
+  std::memcpy(out.data() + at, &word, PackedBytes(codes.size() - i, bits));
 }
 
 void UnpackBits(std::span<const std::byte> in, int bits, std::span<uint8_t> codes) {
-  const uint32_t mask = (1u << bits) - 1;
-  uint32_t window = 0;
-  int held = 0;
-  size_t at = 0;
-  for (uint8_t& code : codes) {
-    if (held < bits) {
-      window |= static_cast<uint32_t>(in[at++]) << held;
-      held += 8;
-    }
-    code = static_cast<uint8_t>(window & mask);
-    window >>= bits;
-    held -= bits;
+  const auto step = static_cast<size_t>(bits);
+  size_t i = 0, at = 0;
+  for (; i + 8 <= codes.size(); i += 8, at += step) {
+    uint64_t word = 0;
+    std::memcpy(&word, in.data() + at, step);
+    word = Spread(word, bits);
+    std::memcpy(codes.data() + i, &word, 8);
   }
+  if (i == codes.size()) return;
+  uint64_t word = 0;
+  std::memcpy(&word, in.data() + at, PackedBytes(codes.size() - i, bits));
+  word = Spread(word, bits);
+  std::memcpy(codes.data() + i, &word, codes.size() - i);
 }
 
 }  // namespace longhaul

@@ -4,33 +4,36 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/block_kernels.h"
-#include "compressors/convert.h"
 #include "compressors/hadamard.h"
 
 namespace longhaul {
 namespace {
 
 bool Rotates(BlockScheme scheme, size_t c) {
-  return scheme.rotation == Rotation::kHadamard64 && c == kBlock;
+  return scheme.rotation == Rotation::kHadamard && c == static_cast<size_t>(scheme.block);
 }
 
 float Clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
 
 // x: [c] -> q: [c], as stored.
-WireScale QuantizeSymmetric(BlockScheme scheme, std::span<const float> x, uint32_t max_bits,
-                            uint8_t* q) {
-  const float top = static_cast<float>(Levels(scheme));
-  const WireScale s = SymmetricScale(max_bits, Levels(scheme));
+WireScale QuantizeAbsMax(BlockScheme scheme, std::span<const float> x, uint32_t max_bits,
+                         uint8_t* q) {
+  const float top = TopValue(scheme);
+  const WireScale s = AbsMaxScale(scheme, max_bits);
   for (size_t i = 0; i < x.size(); ++i) {
-    q[i] =
-        static_cast<uint8_t>(RoundToInt(Clamp(x[i] * s.inverse, -top, top)) + CodeOffset(scheme));
+    if (!IsMini(scheme.grid)) {
+      q[i] =
+          static_cast<uint8_t>(RoundToInt(Clamp(x[i] * s.inverse, -top, top)) + CodeOffset(scheme));
+    } else {
+      q[i] = s.value == 0 ? uint8_t{0} : F32ToMini(x[i] * s.inverse, MiniOf(scheme.grid));
+    }
   }
   return s;
 }
 
 WireScale QuantizeAffine(BlockScheme scheme, std::span<const float> x, float z, float max,
                          uint8_t* q) {
-  const float top = static_cast<float>(Levels(scheme));
+  const float top = TopValue(scheme);
   const WireScale s = AffineScale(z, max, Levels(scheme));
   for (size_t i = 0; i < x.size(); ++i) {
     q[i] = static_cast<uint8_t>(RoundToInt(Clamp((x[i] - z) * s.inverse, 0, top)));
@@ -38,56 +41,64 @@ WireScale QuantizeAffine(BlockScheme scheme, std::span<const float> x, float z, 
   return s;
 }
 
-template <BlockScheme kScheme, DType kType>
+// Code -> xhat; false for a code that stands for no number.
+bool Dequantize(BlockScheme scheme, uint8_t code, float s, float z, float& x) {
+  if (IsMini(scheme.grid)) {
+    const MiniFormat f = FormatOf(MiniOf(scheme.grid));
+    x = MiniToF32(code, MiniOf(scheme.grid)) * s;
+    return (code & ((1u << (f.bits - 1)) - 1)) <= f.max_code;
+  }
+  const float q = static_cast<float>(code - CodeOffset(scheme));
+  x = scheme.grid == Grid::kSymmetric ? q * s : z + q * s;
+  return true;
+}
+
+template <BlockScheme kScheme>
 BlockFault EncodeBlocks(const std::byte* x, size_t blocks, BlockSections out) {
   for (size_t b = 0; b < blocks; ++b) {
-    const BlockFault fault = EncodeBlockReference(kScheme, x, kType, kBlock, out);
+    const BlockFault fault = EncodeBlockReference(kScheme, x, kScheme.block, out);
     if (fault != BlockFault::kNone) return fault;
-    x += kBlock * BytesPerElement(kType);
-    out.scales += 2;
-    if (kScheme.grid == Grid::kAffine) out.zeros += 2;
-    out.codes += 8 * kScheme.bits;
+    x += 4 * kScheme.block;
+    out.scales += ScaleBytes(kScheme);
+    out.zeros += ZeroBytes(kScheme);
+    out.codes += CodeBytes(kScheme);
   }
   return BlockFault::kNone;
 }
 
-template <BlockScheme kScheme, DType kType>
+template <BlockScheme kScheme>
 bool DecodeBlocks(ConstBlockSections in, size_t blocks, std::byte* x) {
   for (size_t b = 0; b < blocks; ++b) {
-    if (!DecodeBlockReference(kScheme, in, kBlock, kType, x)) return false;
-    x += kBlock * BytesPerElement(kType);
-    in.scales += 2;
-    if (kScheme.grid == Grid::kAffine) in.zeros += 2;
-    in.codes += 8 * kScheme.bits;
+    if (!DecodeBlockReference(kScheme, in, kScheme.block, x)) return false;
+    x += 4 * kScheme.block;
+    in.scales += ScaleBytes(kScheme);
+    in.zeros += ZeroBytes(kScheme);
+    in.codes += CodeBytes(kScheme);
   }
   return true;
 }
 
 template <size_t... kIndex>
 constexpr BlockKernelTable MakeTable(std::index_sequence<kIndex...>) {
-  using enum DType;
-  return {{{{EncodeBlocks<kBlockSchemes[kIndex], kF32>, EncodeBlocks<kBlockSchemes[kIndex], kBF16>,
-             EncodeBlocks<kBlockSchemes[kIndex], kF16>}...}},
-          {{{DecodeBlocks<kBlockSchemes[kIndex], kF32>, DecodeBlocks<kBlockSchemes[kIndex], kBF16>,
-             DecodeBlocks<kBlockSchemes[kIndex], kF16>}...}}};
+  return {{EncodeBlocks<kBlockSchemes[kIndex]>...}, {DecodeBlocks<kBlockSchemes[kIndex]>...}};
 }
 
 }  // namespace
 
-BlockFault EncodeBlockReference(BlockScheme scheme, const std::byte* bytes, DType dtype, size_t c,
+BlockFault EncodeBlockReference(BlockScheme scheme, const std::byte* bytes, size_t c,
                                 BlockSections out) {
-  float values[kBlock];
+  float values[kMaxBlock];
   const std::span<float> x(values, c);
-  for (size_t i = 0; i < c; ++i) x[i] = LoadElement(bytes, dtype, i);
+  std::memcpy(values, bytes, 4 * c);
   if (Rotates(scheme, c)) Hadamard(x);
   uint32_t max_bits = 0;
   for (float v : x) max_bits = std::max(max_bits, BitsOf(v) & kAbsMask);
   if (max_bits >= kInfBits) return BlockFault::kNotFinite;
 
-  uint8_t q[kBlock];
+  uint8_t q[kMaxBlock];
   WireScale s;
-  if (scheme.grid == Grid::kSymmetric) {
-    s = QuantizeSymmetric(scheme, x, max_bits, q);
+  if (scheme.grid != Grid::kAffine) {
+    s = QuantizeAbsMax(scheme, x, max_bits, q);
   } else {
     float min = x[0], max = x[0];
     for (float v : x) {
@@ -100,28 +111,24 @@ BlockFault EncodeBlockReference(BlockScheme scheme, const std::byte* bytes, DTyp
     s = QuantizeAffine(scheme, x, z, max, q);
     std::memcpy(out.zeros, &wire_z, 2);
   }
-  std::memcpy(out.scales, &s.wire, 2);
+  WriteScale(scheme, s, out.scales);
   PackBits({q, c}, scheme.bits, {out.codes, PackedBytes(c, scheme.bits)});
   return BlockFault::kNone;
 }
 
-bool DecodeBlockReference(BlockScheme scheme, ConstBlockSections in, size_t c, DType dtype,
-                          std::byte* bytes) {
-  uint16_t wire_s, wire_z = 0;
-  std::memcpy(&wire_s, in.scales, 2);
-  if (scheme.grid == Grid::kAffine) std::memcpy(&wire_z, in.zeros, 2);
-  if ((wire_s & 0x7F80) == 0x7F80 || (wire_z & 0x7F80) == 0x7F80) return false;
-  const float s = Bf16ToF32(wire_s), z = Bf16ToF32(wire_z);
+bool DecodeBlockReference(BlockScheme scheme, ConstBlockSections in, size_t c, std::byte* bytes) {
+  float s, z = 0;
+  if (!ReadScale(scheme, in.scales, s)) return false;
+  if (scheme.grid == Grid::kAffine && !ReadScale(scheme, in.zeros, z)) return false;
 
-  uint8_t q[kBlock];
+  uint8_t q[kMaxBlock];
   UnpackBits({in.codes, PackedBytes(c, scheme.bits)}, scheme.bits, {q, c});
-  float x[kBlock];
+  float x[kMaxBlock];
   for (size_t i = 0; i < c; ++i) {
-    const float code = static_cast<float>(q[i] - CodeOffset(scheme));
-    x[i] = scheme.grid == Grid::kSymmetric ? code * s : z + code * s;
+    if (!Dequantize(scheme, q[i], s, z, x[i])) return false;
   }
   if (Rotates(scheme, c)) Hadamard({x, c});
-  for (size_t i = 0; i < c; ++i) StoreElement(x[i], bytes, dtype, i);
+  std::memcpy(bytes, x, 4 * c);
   return true;
 }
 

@@ -5,11 +5,26 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compressors/block_codec.h"
 #include "compressors/cast.h"
+#include "compressors/dynamic_map.h"
 #include "compressors/error_feedback.h"
+#include "compressors/fp4.h"
+#include "compressors/fp8.h"
 #include "compressors/frame.h"
+#include "compressors/gact.h"
+#include "compressors/ggml_block.h"
 #include "compressors/int_block.h"
+#include "compressors/mean_std.h"
 #include "compressors/minmax.h"
+#include "compressors/mix34.h"
+#include "compressors/momentum_correction.h"
+#include "compressors/qsgd.h"
+#include "compressors/quantile.h"
+#include "compressors/selection.h"
+#include "compressors/sign.h"
+#include "compressors/statistical.h"
+#include "compressors/tah.h"
 
 namespace longhaul {
 namespace {
@@ -25,9 +40,18 @@ constexpr Entry kCodecs[] = {
     {"none", 0x01, NewIdentityCodec},
     {"bf16", 0x02, NewBf16Codec},
     {"fp16", 0x03, NewFp16Codec},
-    {"int8-b64", 0x20, NewIntBlockCodec<8, Rotation::kNone>},
-    {"int4-b64", 0x30, NewIntBlockCodec<4, Rotation::kNone>},
-    {"int4-b64-h64", 0x31, NewIntBlockCodec<4, Rotation::kHadamard64>},
+    {"fp16-meanstd", 0x04, NewMeanStdCodec},
+    {"fp8-e4m3-g16", 0x10, NewFp8Codec<Grid::kE4M3, 16>},
+    {"fp8-e4m3-g128", 0x11, NewFp8Codec<Grid::kE4M3, 128>},
+    {"fp8-e5m2-g16", 0x12, NewFp8Codec<Grid::kE5M2, 16>},
+    {"int8-b64", 0x20, NewIntBlockCodec<8>},
+    {"int8-b4096", 0x21, NewIntBlockCodec<8, Rotation::kNone, 4096>},
+    {"q8_0", 0x22, NewQ8Codec},
+    {"dyn8-b4096", 0x23, NewDynamicMapCodec},
+    {"quantile8", 0x24, NewQuantileCodec},
+    {"int4-b64", 0x30, NewIntBlockCodec<4>},
+    {"int4-b64-h64", 0x31, NewIntBlockCodec<4, Rotation::kHadamard>},
+    {"q4_0", 0x32, NewQ4Codec},
     {"minmax2-b64", 0x42, NewMinMaxCodec<2>},
     {"minmax3-b64", 0x43, NewMinMaxCodec<3>},
     {"minmax4-b64", 0x44, NewMinMaxCodec<4>},
@@ -35,14 +59,52 @@ constexpr Entry kCodecs[] = {
     {"minmax6-b64", 0x46, NewMinMaxCodec<6>},
     {"minmax7-b64", 0x47, NewMinMaxCodec<7>},
     {"minmax8-b64", 0x48, NewMinMaxCodec<8>},
+    {"minmax4-b64-h64", 0x4c, NewMinMaxCodec<4, Rotation::kHadamard>},
+    {"mix34-b64", 0x4f, NewMixedMinMaxCodec},
+    {"mxfp4", 0x50, NewMxFp4Codec<Rotation::kNone>},
+    {"mxfp4-h32", 0x51, NewMxFp4Codec<Rotation::kHadamard>},
+    {"nvfp4", 0x52, NewNvFp4Codec},
+    {"e3m0", 0x53, NewE3m0TensorCodec},
+    {"e3m0-b64", 0x54, NewE3m0BlockCodec},
+    {"tah4-g64", 0x60, NewTahCodec<64>},
+    {"tah4-g32", 0x61, NewTahCodec<32>},
+    {"gact4-g256", 0x6c, NewGactCodec},
+    {"stat2", 0x80, NewStatCodec<2>},
+    {"stat4", 0x81, NewStatCodec<4>},
+    {"stat8", 0x82, NewStatCodec<8>},
+    {"stat2-rows", 0x84, NewStatRowsCodec<2>},
+    {"stat4-rows", 0x85, NewStatRowsCodec<4>},
+    {"stat8-rows", 0x86, NewStatRowsCodec<8>},
+    {"sign1", 0x88, NewSignMeanCodec},
+    {"sign1-2level", 0x89, NewSignTwoLevelCodec},
+    {"sign1-rms", 0x8a, NewSignRmsCodec},
+    {"qsgd4", 0x8c, NewQsgdCodec<4>},
+    {"qsgd8", 0x8d, NewQsgdCodec<8>},
+};
+
+// Composed names; each presents itself under its own name, the wire is that of its parts.
+constexpr CodecAlias kAliases[] = {
+    {"2x", "minmax7-b64"},
+    {"4x", "mix34-b64"},
+    {"16x", "topk-456of4096+int4-b64+ef"},
+    {"16x-randk", "randk-952of4096+int4-b64+ef"},
+    {"100x", "topk-64of4096+stat2+ef95"},
+    {"dgc", "topk-4of4096+fp16+mc"},
+    {"sparseloco", "topk-64of4096+stat2+ef95"},
+    {"onebit-adam", "sign1+ef"},
 };
 
 // Suffixes that wrap any stateless codec.
 struct Wrapper {
   std::string_view suffix;
-  float decay;
+  std::shared_ptr<const Codec> (*wrap)(std::shared_ptr<const Codec> inner, std::string_view name,
+                                       float parameter);
+  float parameter;
 };
-constexpr Wrapper kWrappers[] = {{"+ef95", 0.95f}, {"+ef", 1.0f}};
+constexpr std::string_view kStochastic = "+sr";  // of block codecs
+constexpr Wrapper kWrappers[] = {{"+ef95", NewErrorFeedbackCodec, 0.95f},
+                                 {"+ef", NewErrorFeedbackCodec, 1.0f},
+                                 {"+mc", NewMomentumCorrectionCodec, 0.9f}};
 
 // Levenshtein distance, to name the nearest codecs first.
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -60,37 +122,96 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-absl::Status UnknownCodec(std::string_view name) {
+absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   std::vector<std::string> known = CodecNames();
+  for (const CodecAlias& alias : kAliases) known.emplace_back(alias.name);
+  known.emplace_back("topk-64of4096+stat2");
+  known.emplace_back("randk-952of4096+int4-b64");
   std::stable_sort(known.begin(), known.end(), [name](const auto& a, const auto& b) {
     return EditDistance(name, a) < EditDistance(name, b);
   });
-  return absl::NotFoundError(
-      fmt::format("codec '{}' is unknown; known, nearest first: {} (each may end in +ef or +ef95)",
-                  name, fmt::join(known, ", ")));
+  return absl::NotFoundError(fmt::format(
+      "codec '{}' {}; known, nearest first: {} (topk and randk take any k of C and any codec for "
+      "their values; each may end in +ef, +ef95 or +mc, the block codecs in +sr)",
+      name, why, fmt::join(known, ", ")));
+}
+
+using MadeCodec = absl::StatusOr<std::shared_ptr<const Codec>>;
+
+const Entry* FindEntry(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kCodecs), std::end(kCodecs),
+                                   [name](const Entry& entry) { return entry.name == name; });
+  return found == std::end(kCodecs) ? nullptr : found;
+}
+const Entry* FindEntry(uint16_t id) {
+  const auto* found = std::find_if(std::begin(kCodecs), std::end(kCodecs),
+                                   [id](const Entry& entry) { return entry.id == id; });
+  return found == std::end(kCodecs) ? nullptr : found;
+}
+
+// "topk-64of4096+fp16": `parts` begins like a selection.
+MadeCodec MakeSelection(std::string_view parts, std::string_view shown, Gain gain, Isa isa) {
+  const size_t plus = parts.find('+');
+  const auto spec = ParseSelection(parts.substr(0, plus));
+  if (!spec) return UnknownCodec(shown, "wants k of C with 1 <= k <= C and 2 <= C <= 65536");
+  const Entry* values =
+      plus == std::string_view::npos ? nullptr : FindEntry(parts.substr(plus + 1));
+  if (values == nullptr) return UnknownCodec(shown, "needs a plain codec for its values");
+  return NewSelectionCodec(shown, *spec, gain, values->make(values->name, values->id, isa), isa);
+}
+
+// `shown` is what the codec calls itself.
+MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, Isa isa) {
+  if (const Entry* entry = FindEntry(parts)) return entry->make(shown, entry->id, isa);
+  for (const CodecAlias& alias : kAliases) {
+    if (alias.name == parts) return MakeParts(alias.parts, shown, gain, isa);
+  }
+  if (parts.ends_with(kStochastic)) {
+    const std::string_view rest = parts.substr(0, parts.size() - kStochastic.size());
+    MadeCodec inner = MakeParts(rest, rest, gain, isa);
+    if (!inner.ok()) return inner.status();
+    auto rounded = WithStochasticRounding(**inner, shown);
+    if (rounded == nullptr) return UnknownCodec(shown, "cannot round stochastically");
+    return rounded;
+  }
+  for (const Wrapper& wrapper : kWrappers) {
+    if (!parts.ends_with(wrapper.suffix)) continue;
+    const std::string_view rest = parts.substr(0, parts.size() - wrapper.suffix.size());
+    MadeCodec inner = MakeParts(rest, rest, Gain::kOne, isa);
+    if (!inner.ok()) return inner.status();
+    if ((*inner)->NewState({1, 1}) != nullptr) {
+      return UnknownCodec(shown, "puts a state on a codec that has one");
+    }
+    return wrapper.wrap(*std::move(inner), shown, wrapper.parameter);
+  }
+  if (parts.starts_with("topk-") || parts.starts_with("randk-")) {
+    return MakeSelection(parts, shown, gain, isa);
+  }
+  return UnknownCodec(shown, "is unknown");
+}
+
+// The codec that made the frame, by its header alone; nullptr when there is none.
+std::shared_ptr<const Codec> CodecOf(const FrameHeader& header) {
+  if (const auto spec = SelectionOf(header)) {
+    const Entry* values = FindEntry(header.value_codec);
+    if (values == nullptr) return nullptr;
+    return NewSelectionCodec(fmt::format("{}+{}", ToString(*spec), values->name), *spec, Gain::kOne,
+                             values->make(values->name, values->id, BestIsa()), BestIsa());
+  }
+  const Entry* entry = FindEntry(header.codec);
+  return entry == nullptr ? nullptr : entry->make(entry->name, entry->id, BestIsa());
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name) {
-  return MakeCodec(name, BestIsa());
-}
+MadeCodec MakeCodec(std::string_view name) { return MakeCodec(name, BestIsa()); }
 
-absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name, Isa isa) {
+MadeCodec MakeCodec(std::string_view name, Isa isa) {
   if (!IsaSupported(isa)) {
     return absl::FailedPreconditionError(
         fmt::format("codec '{}': this CPU has no {}", name, IsaName(isa)));
   }
-  for (const Entry& entry : kCodecs) {
-    if (entry.name == name) return entry.make(entry.name, entry.id, isa);
-  }
-  for (const Wrapper& wrapper : kWrappers) {
-    if (!name.ends_with(wrapper.suffix)) continue;
-    const auto inner = MakeCodec(name.substr(0, name.size() - wrapper.suffix.size()), isa);
-    if (!inner.ok() || (*inner)->NewState({1, 1}) != nullptr) break;
-    return NewErrorFeedbackCodec(*inner, name, wrapper.decay);
-  }
-  return UnknownCodec(name);
+  return MakeParts(name, name, Gain::kUnbiased, isa);
 }
 
 std::vector<std::string> CodecNames() {
@@ -99,14 +220,35 @@ std::vector<std::string> CodecNames() {
   return names;
 }
 
-absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x) {
-  const uint16_t id = PeekCodecId(frame);
-  for (const Entry& entry : kCodecs) {
-    if (entry.id != id) continue;
-    return entry.make(entry.name, entry.id, BestIsa())->Decode(frame, nullptr, x);
+std::span<const CodecAlias> CodecAliases() { return kAliases; }
+
+size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
+  if (id == kTopKId || id == kRandKId) {
+    // Every element kept in fp32 with an index of 16 bits; two headers, a table of the values.
+    return 2 * kFrameHeaderBytes + 4096 + 6 * shape.elements() + 8 * shape.rows;
   }
+  const Entry* entry = FindEntry(id);
+  return entry == nullptr ? 0
+                          : entry->make(entry->name, id, BestIsa())->MaxFrameBytes(shape, dtype);
+}
+
+absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x) {
+  // Peeked fields decide who decodes; whether they are true is for that codec to check.
+  if (const auto codec = CodecOf(PeekHeader(frame))) return codec->Decode(frame, nullptr, x);
   if (const auto header = ParseFrame(frame); !header.ok()) return header.status();
-  return absl::DataLossError(fmt::format("frame of codec 0x{:02x}, which no codec here has", id));
+  return absl::DataLossError(
+      fmt::format("frame of codec 0x{:02x}, which no codec here has", PeekHeader(frame).codec));
+}
+
+absl::StatusOr<std::string> NameOfFrame(std::span<const std::byte> frame) {
+  const auto header = ParseFrame(frame);
+  if (!header.ok()) return header.status();
+  const auto codec = CodecOf(*header);
+  if (codec == nullptr) {
+    return absl::DataLossError(
+        fmt::format("frame of codec 0x{:02x}, which no codec here has", header->codec));
+  }
+  return std::string(codec->name());
 }
 
 }  // namespace longhaul

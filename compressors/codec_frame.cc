@@ -52,6 +52,14 @@ absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
   return header;
 }
 
+absl::Status CatalogCodec::Corrupt(std::string_view what) const {
+  return absl::DataLossError(fmt::format("{}: {}", name_, what));
+}
+
+absl::Status RangeError(std::string_view name, std::string_view what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {} is beyond fp32", name, what));
+}
+
 absl::Status NotFiniteError(std::string_view name) {
   return absl::InvalidArgumentError(fmt::format("{}: NaN or Inf in the tensor", name));
 }

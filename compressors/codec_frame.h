@@ -8,9 +8,26 @@
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
 #include "compressors/frame.h"
+#include "compressors/isa.h"
 
 // What every codec checks before it looks at values or payload. `name` opens each message.
 namespace longhaul {
+
+// A codec of the catalogue: what it is called there, and whose kernels it uses.
+class CatalogCodec : public Codec {
+ public:
+  CatalogCodec(std::string_view name, uint16_t id, Isa isa) : name_(name), id_(id), isa_(isa) {}
+  std::string_view name() const override { return name_; }
+  uint16_t id() const override { return id_; }
+
+ protected:
+  // A frame that is sound but not what this codec writes.
+  absl::Status Corrupt(std::string_view what) const;
+
+  const std::string name_;
+  const uint16_t id_;
+  const Isa isa_;
+};
 
 // InvalidArgument: x empty or too large to count, or `frame_bytes` below `needed_bytes`.
 absl::Status CheckEncodeArguments(std::string_view name, ConstTensor x, size_t frame_bytes,
@@ -23,6 +40,8 @@ absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
                                       uint16_t allowed_flags = 0);
 
 absl::Status NotFiniteError(std::string_view name);
+// `what` ("a sum") is a finite number in no type that the codec has.
+absl::Status RangeError(std::string_view name, std::string_view what);
 
 // "[3, 64]"
 std::string ToString(Shape shape);

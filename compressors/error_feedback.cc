@@ -3,64 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string>
-#include <vector>
 
-#include "compressors/codec_frame.h"
+#include "compressors/accumulators.h"
 #include "compressors/convert.h"
+#include "compressors/frame.h"
+#include "compressors/scratch.h"
 
 namespace longhaul {
 namespace {
-
-class Residual final : public CodecState {
- public:
-  Residual(Shape shape, std::string codec)
-      : codec_(std::move(codec)), shape_(shape), values(shape.elements()) {}
-
-  Shape shape() const override { return shape_; }
-  void Reset() override { std::fill(values.begin(), values.end(), 0.0f); }
-
-  // rows, cols, then the residual.
-  size_t bytes() const override { return 16 + 4 * values.size(); }
-  void Save(std::span<std::byte> out) const override {
-    const uint64_t key[2] = {shape_.rows, shape_.cols};
-    std::memcpy(out.data(), key, 16);
-    std::memcpy(out.data() + 16, values.data(), 4 * values.size());
-  }
-  absl::Status Load(std::span<const std::byte> in) override {
-    if (in.size() != bytes()) {
-      return absl::DataLossError(
-          fmt::format("{}: saved state of {} bytes, want {}", codec_, in.size(), bytes()));
-    }
-    uint64_t key[2];
-    std::memcpy(key, in.data(), 16);
-    if (key[0] != shape_.rows || key[1] != shape_.cols) {
-      return absl::DataLossError(fmt::format("{}: saved state of shape [{}, {}], want {}", codec_,
-                                             key[0], key[1], ToString(shape_)));
-    }
-    const std::byte* saved = in.data() + 16;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!std::isfinite(LoadElement(saved, DType::kF32, i))) {
-        return absl::DataLossError(fmt::format("{}: saved state holds NaN or Inf", codec_));
-      }
-    }
-    std::memcpy(values.data(), saved, 4 * values.size());
-    return absl::OkStatus();
-  }
-
-  const std::string& codec() const { return codec_; }
-
- private:
-  const std::string codec_;
-  const Shape shape_;
-
- public:
-  std::vector<float> values;   // e, [n]
-  std::vector<float> scratch;  // x + e while encoding
-  std::vector<float> decoded;  // what the receiver will see
-};
 
 class ErrorFeedbackCodec final : public Codec {
  public:
@@ -73,7 +24,7 @@ class ErrorFeedbackCodec final : public Codec {
     return inner_->MaxFrameBytes(shape, DType::kF32);  // x + e is fp32
   }
   std::unique_ptr<CodecState> NewState(Shape shape) const override {
-    return std::make_unique<Residual>(shape, name_);
+    return std::make_unique<Accumulators>(shape, name_, 1);
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                 std::span<std::byte> frame) const override;
@@ -105,30 +56,24 @@ void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) 
 
 absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
                                                   std::span<std::byte> frame) const {
-  auto* residual = dynamic_cast<Residual*>(state);
-  if (residual == nullptr || residual->codec() != name_ || !(residual->shape() == x.shape)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: needs its own state for shape {}, got {}", name_, ToString(x.shape),
-        residual == nullptr ? "none" : residual->codec() + " " + ToString(residual->shape())));
-  }
+  const absl::StatusOr<Accumulators*> residual = AccumulatorsOf(state, name_, x.shape);
+  if (!residual.ok()) return residual.status();
+  float* e = (*residual)->tensor(0);
   const size_t n = x.shape.elements();
-  residual->scratch.resize(n);
-  residual->decoded.resize(n);
-  float* sum = residual->scratch.data();
-  AddResidual(x, residual->values.data(), sum);
+  float* sum = Scratch<float, ScratchUse::kSum>(n).data();
+  AddResidual(x, e, sum);
 
   const absl::StatusOr<size_t> bytes =
       inner_->Encode({sum, DType::kF32, x.shape}, seed, nullptr, frame);
   if (!bytes.ok()) return bytes;
-  float* decoded = residual->decoded.data();
+  float* decoded = Scratch<float, ScratchUse::kDecoded>(n).data();
   if (absl::Status s =
           inner_->Decode(frame.first(*bytes), nullptr, {decoded, DType::kF32, x.shape});
       !s.ok()) {
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
   }
-  for (size_t i = 0; i < n; ++i) decoded[i] = sum[i] - decoded[i];
-  residual->values.swap(residual->decoded);
+  for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
   AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
   return bytes;
 }

@@ -11,6 +11,7 @@ namespace longhaul {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'L', 'H', 'C', '1'};
+constexpr size_t kDTypeAt = 9;
 constexpr size_t kFlagsAt = 10;
 constexpr size_t kCrcAt = 56;
 
@@ -62,8 +63,7 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
   if (Get<std::array<char, 4>>(frame, 0) != kMagic) {
     return absl::DataLossError("frame: does not start with LHC1");
   }
-  FrameHeader h;
-  h.payload_bytes = Get<uint64_t>(frame, 48);
+  const FrameHeader h = PeekHeader(frame);
   if (h.payload_bytes != frame.size() - kFrameHeaderBytes) {
     return absl::DataLossError(fmt::format("frame: {} payload bytes announced, {} present",
                                            h.payload_bytes, frame.size() - kFrameHeaderBytes));
@@ -72,20 +72,10 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
   if (const uint32_t want = CrcOf(frame); crc != want) {
     return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
   }
-  h.codec = Get<uint16_t>(frame, 4);
-  h.value_codec = Get<uint16_t>(frame, 6);
-  h.version = Get<uint8_t>(frame, 8);
-  const uint8_t dtype = Get<uint8_t>(frame, 9);
-  h.flags = Get<uint16_t>(frame, kFlagsAt);
-  h.block = Get<uint32_t>(frame, 12);
-  h.param0 = Get<uint32_t>(frame, 16);
-  h.param1 = Get<uint32_t>(frame, 20);
-  h.shape = {Get<uint64_t>(frame, 24), Get<uint64_t>(frame, 32)};
-  h.seed = Get<uint64_t>(frame, 40);
+  const uint8_t dtype = Get<uint8_t>(frame, kDTypeAt);
   if (dtype > static_cast<uint8_t>(DType::kF16) || Get<uint32_t>(frame, 60) != 0) {
     return absl::DataLossError(fmt::format("frame: dtype {} or a reserved field unknown", dtype));
   }
-  h.dtype = static_cast<DType>(dtype);
   return h;
 }
 
@@ -94,8 +84,19 @@ void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {
   Put(frame, kCrcAt, CrcOf(frame));
 }
 
-uint16_t PeekCodecId(std::span<const std::byte> frame) {
-  return frame.size() < kFrameHeaderBytes ? 0 : Get<uint16_t>(frame, 4);
+FrameHeader PeekHeader(std::span<const std::byte> frame) {
+  if (frame.size() < kFrameHeaderBytes) return {};
+  return {.codec = Get<uint16_t>(frame, 4),
+          .value_codec = Get<uint16_t>(frame, 6),
+          .version = Get<uint8_t>(frame, 8),
+          .dtype = static_cast<DType>(Get<uint8_t>(frame, kDTypeAt)),
+          .flags = Get<uint16_t>(frame, kFlagsAt),
+          .block = Get<uint32_t>(frame, 12),
+          .param0 = Get<uint32_t>(frame, 16),
+          .param1 = Get<uint32_t>(frame, 20),
+          .shape = {Get<uint64_t>(frame, 24), Get<uint64_t>(frame, 32)},
+          .seed = Get<uint64_t>(frame, 40),
+          .payload_bytes = Get<uint64_t>(frame, 48)};
 }
 
 }  // namespace longhaul

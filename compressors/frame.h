@@ -75,7 +75,8 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame);
 // Sets flag bits in a sealed frame and renews its CRC.
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame);
 
-// The codec id of what may be a frame, before any check; 0 when too short to hold one.
-uint16_t PeekCodecId(std::span<const std::byte> frame);
+// The fields of what may be a frame, before any check: trust none of them. All zero when it is too
+// short to be one.
+FrameHeader PeekHeader(std::span<const std::byte> frame);
 
 }  // namespace longhaul

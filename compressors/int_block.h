@@ -10,9 +10,10 @@ namespace longhaul {
 //
 // -h64 multiplies every full block by H64/8 first and undoes it after decoding: an outlier's energy
 // spreads over its block, so heavy tails cost no more than Gaussian noise, at no extra bits.
-template <int kBits, Rotation kRotation>
+// `int8-b4096` is int8 with blocks of 4096: 8.004 bits per element.
+template <int kBits, Rotation kRotation = Rotation::kNone, int kBlock = 64>
 std::shared_ptr<const Codec> NewIntBlockCodec(std::string_view name, uint16_t id, Isa isa) {
-  return NewBlockCodec(name, id, {kBits, Grid::kSymmetric, kRotation}, isa);
+  return NewBlockCodec(name, id, {kBits, Grid::kSymmetric, kRotation, kBlock}, isa);
 }
 
 }  // namespace longhaul

@@ -8,6 +8,7 @@ namespace longhaul {
 // s = bf16((max - z) / (2^k - 1)), q = clamp(rne((x - z) / s), 0, 2^k - 1), xhat = z + q s.
 // k + 0.5 bits per element; layout in block_codec.h. Error per element at most s/2 plus the
 // roundings of z and s (2^-9 of each). InvalidArgument when max - min of a block is beyond fp32.
+// `minmax4-b64-h64` rotates every full block by H64/8 first, as int_block.h says.
 template <int kBits, Rotation kRotation = Rotation::kNone>
 std::shared_ptr<const Codec> NewMinMaxCodec(std::string_view name, uint16_t id, Isa isa) {
   return NewBlockCodec(name, id, {kBits, Grid::kAffine, kRotation}, isa);

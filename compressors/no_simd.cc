@@ -2,11 +2,14 @@
 #include "compressors/block_kernels.h"
 #include "compressors/convert.h"
 #include "compressors/crc32c.h"
+#include "compressors/loop_kernels.h"
 
 namespace longhaul {
 
 const BlockKernelTable& Avx2BlockKernels() { return ScalarBlockKernels(); }
 const BlockKernelTable& Avx512BlockKernels() { return ScalarBlockKernels(); }
+const LoopKernels& Avx2LoopKernels() { return ScalarLoopKernels(); }
+const LoopKernels& Avx512LoopKernels() { return ScalarLoopKernels(); }
 const ConvertTable& Avx2Converters() { return ScalarConverters(); }
 const ConvertTable& Avx512Converters() { return ScalarConverters(); }
 uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {

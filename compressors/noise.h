@@ -25,9 +25,37 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<u
 // 0).
 uint32_t NoiseWord(uint64_t key, NoisePurpose purpose, uint64_t i);
 
+// NoiseWord(key, purpose, first), then of first + 1, ...; one Philox call per four words.
+class NoiseStream {
+ public:
+  NoiseStream(uint64_t key, NoisePurpose purpose, uint64_t first)
+      : key_(key), purpose_(purpose), at_(first) {
+    if (at_ % 4 != 0) words_ = Quad();
+  }
+  uint32_t Next() {
+    if (at_ % 4 == 0) words_ = Quad();
+    return words_[at_++ % 4];
+  }
+
+ private:
+  std::array<uint32_t, 4> Quad() const {
+    const uint64_t quad = at_ / 4;
+    return Philox4x32({static_cast<uint32_t>(quad), static_cast<uint32_t>(quad >> 32),
+                       static_cast<uint32_t>(purpose_), 0},
+                      {static_cast<uint32_t>(key_), static_cast<uint32_t>(key_ >> 32)});
+  }
+  const uint64_t key_;
+  const NoisePurpose purpose_;
+  uint64_t at_;
+  std::array<uint32_t, 4> words_ = {};
+};
+
+// A word as a uniform draw in [0, 1) with 24 bits.
+constexpr float UniformOf(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
 // Uniform in [0, 1) with 24 bits.
 inline float NoiseUniform(uint64_t key, NoisePurpose purpose, uint64_t i) {
-  return static_cast<float>(NoiseWord(key, purpose, i) >> 8) * 0x1p-24f;
+  return UniformOf(NoiseWord(key, purpose, i));
 }
 
 uint64_t SplitMix64(uint64_t x);

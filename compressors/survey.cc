@@ -71,12 +71,56 @@ absl::StatusOr<std::vector<CodecSurvey>> SurveyCodecs(const SurveyOptions& optio
     inputs[static_cast<size_t>(d)] = DrawReference(d, options.elements, options.seed);
   }
   std::vector<CodecSurvey> surveys;
-  for (const std::string& name : options.names.empty() ? CodecNames() : options.names) {
+  std::vector<std::string> names = options.names;
+  if (names.empty()) {
+    names = CodecNames();
+    for (const CodecAlias& alias : CodecAliases()) names.emplace_back(alias.name);
+  }
+  for (const std::string& name : names) {
     auto survey = SurveyOne(options, name, inputs);
     if (!survey.ok()) return survey.status();
     surveys.push_back(*std::move(survey));
   }
   return surveys;
+}
+
+absl::Status SortSurvey(std::string_view column, std::vector<CodecSurvey>& surveys) {
+  const auto by = [&surveys](auto key) {
+    std::stable_sort(surveys.begin(), surveys.end(),
+                     [key](const auto& a, const auto& b) { return key(a) < key(b); });
+    return absl::OkStatus();
+  };
+  using S = const CodecSurvey&;
+  if (column == "name") return by([](S s) { return s.name; });
+  if (column == "id") return by([](S s) { return s.id; });
+  if (column == "bits") return by([](S s) { return s.bits_per_element; });
+  if (column == "error") return by([](S s) { return s.nmse[0]; });
+  if (column == "outlier") return by([](S s) { return s.nmse[3]; });
+  if (column == "encode") return by([](S s) { return -s.encode_gb_s; });
+  if (column == "decode") return by([](S s) { return -s.decode_gb_s; });
+  return absl::InvalidArgumentError(fmt::format(
+      "cannot sort by '{}'; columns: name, id, bits, error, outlier, encode, decode", column));
+}
+
+std::string SurveyJson(const std::vector<CodecSurvey>& surveys, Isa isa) {
+  const auto speed = [](double gb_s) {
+    return gb_s > 0 ? fmt::format("{:.4g}", gb_s) : std::string("null");
+  };
+  std::string text = "[";
+  for (const CodecSurvey& s : surveys) {
+    text += fmt::format(
+        "{}\n  {{\"name\": \"{}\", \"id\": {}, \"bits_per_element\": {:.6g}, \"ratio_bf16\": "
+        "{:.6g}, "
+        "\"nmse\": {{",
+        text.size() > 1 ? "," : "", s.name, s.id, s.bits_per_element, s.ratio_bf16);
+    for (Distribution d : kDistributions) {
+      text += fmt::format("{}\"{}\": {:.6g}", d == kDistributions[0] ? "" : ", ",
+                          DistributionName(d), s.nmse[static_cast<size_t>(d)]);
+    }
+    text += fmt::format("}}, \"isa\": \"{}\", \"encode_gb_per_s\": {}, \"decode_gb_per_s\": {}}}",
+                        IsaName(isa), speed(s.encode_gb_s), speed(s.decode_gb_s));
+  }
+  return text + "\n]\n";
 }
 
 std::string FormatSurvey(const std::vector<CodecSurvey>& surveys, Isa isa) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,7 +24,7 @@ struct CodecSurvey {
 };
 
 struct SurveyOptions {
-  std::vector<std::string> names;  // empty: the whole catalogue
+  std::vector<std::string> names;  // empty: the whole catalogue and its aliases
   size_t elements = size_t{1} << 20;
   Isa isa = BestIsa();
   // A monotonic clock in seconds, which this folder may not have itself; empty: no speeds.
@@ -35,6 +36,13 @@ struct SurveyOptions {
 // Encodes and decodes the four reference distributions with each codec; about 0.1 s per codec at
 // the default size. NotFound for an unknown name, FailedPrecondition for an Isa that the CPU lacks.
 absl::StatusOr<std::vector<CodecSurvey>> SurveyCodecs(const SurveyOptions& options);
+
+// Orders by one column: "name", "id", "bits", "error" (Gaussian), "outlier" (error with outliers),
+// "encode", "decode"; speeds fastest first, the rest smallest first. InvalidArgument for another.
+absl::Status SortSurvey(std::string_view column, std::vector<CodecSurvey>& surveys);
+
+// An array of objects, keys as in CodecSurvey with their units; speeds are null without a clock.
+std::string SurveyJson(const std::vector<CodecSurvey>& surveys, Isa isa);
 
 // The text table of `longhaul codecs`: one line per codec under a heading, and the instruction set.
 std::string FormatSurvey(const std::vector<CodecSurvey>& surveys, Isa isa);

@@ -44,6 +44,7 @@ struct Avx2Lanes {
     }
   }
 
+  LONGHAUL_INLINE static U Zero() { return _mm256_setzero_si256(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm256_set1_ps(x); }
   LONGHAUL_INLINE static F Add(F a, F b) { return _mm256_add_ps(a, b); }
   LONGHAUL_INLINE static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
@@ -58,6 +59,17 @@ struct Avx2Lanes {
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(kAbsMask));
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm256_max_epi32(a, b); }
+
+  // For loops.h: one bit per lane.
+  LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
+    const U below =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bits)), Abs(_mm256_loadu_ps(x)));
+    return ~static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(below))) & 0xFF;
+  }
+  LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
+    return static_cast<uint32_t>(
+        _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_setzero_ps(), _CMP_GE_OQ)));
+  }
 
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
@@ -81,24 +93,69 @@ struct Avx2Lanes {
   LONGHAUL_INLINE static F Butterfly(F x, F swapped, F minus) {
     return Add(swapped, _mm256_xor_ps(x, minus));
   }
-  LONGHAUL_INLINE static void Hadamard64(F* v) {
+  template <int n>
+  LONGHAUL_INLINE static void Hadamard(F* v) {
     const F odd = _mm256_setr_ps(0, -0.0f, 0, -0.0f, 0, -0.0f, 0, -0.0f);
     const F upper2 = _mm256_setr_ps(0, 0, -0.0f, -0.0f, 0, 0, -0.0f, -0.0f);
     const F upper4 = _mm256_setr_ps(0, 0, 0, 0, -0.0f, -0.0f, -0.0f, -0.0f);
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < n / 8; ++i) {
       v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0xB1), odd);
       v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0x4E), upper2);
       v[i] = Butterfly(v[i], _mm256_permute2f128_ps(v[i], v[i], 1), upper4);
     }
-    for (int h = 1; h < 8; h *= 2) {
-      for (int i = 0; i < 8; ++i) {
+    for (int h = 1; h < n / 8; h *= 2) {
+      for (int i = 0; i < n / 8; ++i) {
         if (i & h) continue;
         const F a = v[i], b = v[i + h];
         v[i] = Add(a, b);
         v[i + h] = Sub(a, b);
       }
     }
-    for (int i = 0; i < 8; ++i) v[i] = Mul(v[i], Splat(0.125f));
+    constexpr float norm = 1.0f / __builtin_sqrtf(n);
+    for (int i = 0; i < n / 8; ++i) v[i] = Mul(v[i], Splat(norm));
+  }
+
+  // As F32ToMini and MiniToF32.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static U ToMini(F x) {
+    constexpr MiniFormat f = FormatOf(kType);
+    constexpr int cut = 23 - f.mantissa;
+    constexpr float magic = PowerOfTwo(24 - f.bias - f.mantissa);
+    const F abs = _mm256_min_ps(_mm256_castsi256_ps(Abs(x)), Splat(f.max));
+    const U a = _mm256_castps_si256(abs);
+    const U subnormal = _mm256_sub_epi32(_mm256_castps_si256(Add(abs, Splat(magic))),
+                                         _mm256_castps_si256(Splat(magic)));
+    const U even = _mm256_and_si256(_mm256_srli_epi32(a, cut), _mm256_set1_epi32(1));
+    const U up =
+        _mm256_add_epi32(_mm256_add_epi32(a, _mm256_set1_epi32((1 << (cut - 1)) - 1)), even);
+    const U normal = _mm256_sub_epi32(_mm256_srli_epi32(up, cut),
+                                      _mm256_set1_epi32((127 - f.bias) << f.mantissa));
+    const F small = _mm256_cmp_ps(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
+    const U code = _mm256_blendv_epi8(normal, subnormal, _mm256_castps_si256(small));
+    const U sign = _mm256_slli_epi32(_mm256_srli_epi32(_mm256_castps_si256(x), 31), f.bits - 1);
+    return _mm256_or_si256(code, sign);
+  }
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static F FromMini(U code) {
+    constexpr MiniFormat f = FormatOf(kType);
+    const U sign = _mm256_slli_epi32(_mm256_srli_epi32(code, f.bits - 1), 31);
+    if constexpr (f.bits == 4) {
+      const F table = _mm256_setr_ps(MiniToF32(0, kType), MiniToF32(1, kType), MiniToF32(2, kType),
+                                     MiniToF32(3, kType), MiniToF32(4, kType), MiniToF32(5, kType),
+                                     MiniToF32(6, kType), MiniToF32(7, kType));
+      return _mm256_or_ps(_mm256_permutevar8x32_ps(table, code), _mm256_castsi256_ps(sign));
+    }
+    const U mag = Magnitude<kType>(code);
+    const U normal = _mm256_add_epi32(_mm256_slli_epi32(mag, 23 - f.mantissa),
+                                      _mm256_set1_epi32((127 - f.bias) << 23));
+    const F subnormal = Mul(_mm256_cvtepi32_ps(mag), Splat(PowerOfTwo(1 - f.bias - f.mantissa)));
+    const U small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << f.mantissa), mag);
+    const U bits = _mm256_blendv_epi8(normal, _mm256_castps_si256(subnormal), small);
+    return _mm256_castsi256_ps(_mm256_or_si256(bits, sign));
+  }
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static U Magnitude(U code) {
+    return _mm256_and_si256(code, _mm256_set1_epi32((1 << (FormatOf(kType).bits - 1)) - 1));
   }
 
   // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.

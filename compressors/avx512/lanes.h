@@ -43,6 +43,7 @@ struct Avx512Lanes {
     }
   }
 
+  LONGHAUL_INLINE static U Zero() { return _mm512_setzero_si512(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm512_set1_ps(x); }
   LONGHAUL_INLINE static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   LONGHAUL_INLINE static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -57,6 +58,15 @@ struct Avx512Lanes {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(kAbsMask));
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm512_max_epi32(a, b); }
+  // For loops.h: one bit per lane.
+  LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
+    return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),
+                                   _mm512_set1_epi32(static_cast<int>(bits)));
+  }
+  LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
+    return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_GE_OQ);
+  }
+
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     return static_cast<uint32_t>(_mm512_reduce_max_epi32(x));
   }
@@ -70,22 +80,61 @@ struct Avx512Lanes {
     const U flip = _mm512_maskz_set1_epi32(static_cast<__mmask16>(kMinus), INT32_MIN);
     return Add(swapped, _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), flip)));
   }
-  LONGHAUL_INLINE static void Hadamard64(F* v) {
-    for (int i = 0; i < 4; ++i) {
+  template <int n>
+  LONGHAUL_INLINE static void Hadamard(F* v) {
+    for (int i = 0; i < n / 16; ++i) {
       v[i] = Butterfly<0xAAAA>(v[i], _mm512_permute_ps(v[i], 0xB1));
       v[i] = Butterfly<0xCCCC>(v[i], _mm512_permute_ps(v[i], 0x4E));
       v[i] = Butterfly<0xF0F0>(v[i], _mm512_shuffle_f32x4(v[i], v[i], 0xB1));
       v[i] = Butterfly<0xFF00>(v[i], _mm512_shuffle_f32x4(v[i], v[i], 0x4E));
     }
-    for (int h = 1; h < 4; h *= 2) {
-      for (int i = 0; i < 4; ++i) {
+    for (int h = 1; h < n / 16; h *= 2) {
+      for (int i = 0; i < n / 16; ++i) {
         if (i & h) continue;
         const F a = v[i], b = v[i + h];
         v[i] = Add(a, b);
         v[i + h] = Sub(a, b);
       }
     }
-    for (int i = 0; i < 4; ++i) v[i] = Mul(v[i], Splat(0.125f));
+    constexpr float norm = 1.0f / __builtin_sqrtf(n);
+    for (int i = 0; i < n / 16; ++i) v[i] = Mul(v[i], Splat(norm));
+  }
+
+  // As F32ToMini and MiniToF32.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static U ToMini(F x) {
+    constexpr MiniFormat f = FormatOf(kType);
+    constexpr int cut = 23 - f.mantissa;
+    constexpr float magic = PowerOfTwo(24 - f.bias - f.mantissa);
+    const F abs = _mm512_min_ps(_mm512_castsi512_ps(Abs(x)), Splat(f.max));
+    const U a = _mm512_castps_si512(abs);
+    const U subnormal = _mm512_sub_epi32(_mm512_castps_si512(Add(abs, Splat(magic))),
+                                         _mm512_castps_si512(Splat(magic)));
+    const U even = _mm512_and_si512(_mm512_srli_epi32(a, cut), _mm512_set1_epi32(1));
+    const U up =
+        _mm512_add_epi32(_mm512_add_epi32(a, _mm512_set1_epi32((1 << (cut - 1)) - 1)), even);
+    const U normal = _mm512_sub_epi32(_mm512_srli_epi32(up, cut),
+                                      _mm512_set1_epi32((127 - f.bias) << f.mantissa));
+    const __mmask16 small = _mm512_cmp_ps_mask(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
+    const U code = _mm512_mask_mov_epi32(normal, small, subnormal);
+    const U sign = _mm512_slli_epi32(_mm512_srli_epi32(_mm512_castps_si512(x), 31), f.bits - 1);
+    return _mm512_or_si512(code, sign);
+  }
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static F FromMini(U code) {
+    constexpr MiniFormat f = FormatOf(kType);
+    const U sign = _mm512_slli_epi32(_mm512_srli_epi32(code, f.bits - 1), 31);
+    const U mag = Magnitude<kType>(code);
+    const U normal = _mm512_add_epi32(_mm512_slli_epi32(mag, 23 - f.mantissa),
+                                      _mm512_set1_epi32((127 - f.bias) << 23));
+    const F subnormal = Mul(_mm512_cvtepi32_ps(mag), Splat(PowerOfTwo(1 - f.bias - f.mantissa)));
+    const __mmask16 small = _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(1 << f.mantissa), mag);
+    const U bits = _mm512_mask_mov_epi32(normal, small, _mm512_castps_si512(subnormal));
+    return _mm512_castsi512_ps(_mm512_or_si512(bits, sign));
+  }
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static U Magnitude(U code) {
+    return _mm512_and_si512(code, _mm512_set1_epi32((1 << (FormatOf(kType).bits - 1)) - 1));
   }
 
   // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.

@@ -1,5 +1,10 @@
 #include <fmt/format.h>
 
+#include <fstream>
+#include <iterator>
+
+#include "compressors/catalog.h"
+#include "compressors/frame.h"
 #include "compressors/survey.h"
 #include "experiments/command/command.h"
 #include "plugin/core/clock.h"
@@ -7,25 +12,156 @@
 namespace longhaul {
 namespace {
 
-absl::Status PrintCatalogue(const std::vector<std::string>& names) {
+struct CatalogueOptions {
+  std::vector<std::string> names;
+  std::string sort;
+  double max_bits = 32, max_error = 1e300;
+  bool json = false;
+};
+
+absl::Status PrintCatalogue(const CatalogueOptions& wanted) {
   SurveyOptions options;
-  options.names = names;
+  options.names = wanted.names;
   options.now_s = [] { return absl::ToDoubleSeconds(MonotonicClock().Now()); };
   absl::StatusOr<std::vector<CodecSurvey>> surveys = SurveyCodecs(options);
   if (!surveys.ok()) return surveys.status();
-  fmt::print("{}", FormatSurvey(*surveys, options.isa));
+  std::erase_if(*surveys, [&](const CodecSurvey& s) {
+    return s.bits_per_element > wanted.max_bits || s.nmse[0] > wanted.max_error;
+  });
+  if (!wanted.sort.empty()) {
+    if (absl::Status s = SortSurvey(wanted.sort, *surveys); !s.ok()) return s;
+  }
+  fmt::print("{}",
+             wanted.json ? SurveyJson(*surveys, options.isa) : FormatSurvey(*surveys, options.isa));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::byte>> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(fmt::format("cannot read {}", path));
+  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto view = std::as_bytes(std::span(bytes));
+  return std::vector<std::byte>(view.begin(), view.end());
+}
+
+absl::Status WriteFile(const std::string& path, std::span<const std::byte> bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) return absl::UnavailableError(fmt::format("cannot write {}", path));
+  return absl::OkStatus();
+}
+
+struct FileOptions {
+  std::string codec, in, out;
+  DType dtype = DType::kF32;
+  uint64_t rows = 0, cols = 0, seed = 1;
+};
+
+absl::Status EncodeFile(const FileOptions& o) {
+  const auto codec = MakeCodec(o.codec);
+  if (!codec.ok()) return codec.status();
+  const auto values = ReadFile(o.in);
+  if (!values.ok()) return values.status();
+  const Shape shape = {o.rows, o.cols};
+  uint64_t elements = 0;
+  if (__builtin_mul_overflow(o.rows, o.cols, &elements) ||
+      elements != values->size() / BytesPerElement(o.dtype) ||
+      values->size() % BytesPerElement(o.dtype) != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} bytes are not {} x {} elements of {} bytes", o.in, values->size(),
+                    o.rows, o.cols, BytesPerElement(o.dtype)));
+  }
+  std::vector<std::byte> frame((*codec)->MaxFrameBytes(shape, o.dtype));
+  const auto state = (*codec)->NewState(shape);
+  const auto bytes = (*codec)->Encode({values->data(), o.dtype, shape}, o.seed, state.get(), frame);
+  if (!bytes.ok()) return bytes.status();
+  return WriteFile(o.out, std::span(frame).first(*bytes));
+}
+
+absl::Status DecodeFile(const FileOptions& o) {
+  const auto frame = ReadFile(o.in);
+  if (!frame.ok()) return frame.status();
+  const auto header = ParseFrame(*frame);
+  if (!header.ok()) return header.status();
+  // Every codec writes a byte or more per 2^16 elements; a shape beyond that is a lie.
+  uint64_t elements = 0;
+  if (__builtin_mul_overflow(header->shape.rows, header->shape.cols, &elements) ||
+      elements >> 16 > frame->size()) {
+    return absl::DataLossError(fmt::format("{}: {} bytes for a tensor of {} x {}", o.in,
+                                           frame->size(), header->shape.rows, header->shape.cols));
+  }
+  std::vector<std::byte> values(elements * BytesPerElement(o.dtype));
+  if (absl::Status s = DecodeFrame(*frame, {values.data(), o.dtype, header->shape}); !s.ok()) {
+    return s;
+  }
+  return WriteFile(o.out, values);
+}
+
+absl::Status InspectFile(const FileOptions& o) {
+  const auto frame = ReadFile(o.in);
+  if (!frame.ok()) return frame.status();
+  const auto text = DescribeFrame(*frame);
+  if (!text.ok()) return text.status();
+  fmt::print("{}", *text);
+  return absl::OkStatus();
+}
+
+void AddDType(CLI::App* command, FileOptions& o) {
+  command
+      ->add_option("--dtype", o.dtype, "of the raw little-endian values: f32 (default), bf16, fp16")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, DType>{
+              {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
+          CLI::ignore_case));
+}
+
+// encode, decode, inspect: raw files of values and files of one frame.
+void AddFileCommands(CLI::App* codecs, int* exit_status) {
+  auto o = std::make_shared<FileOptions>();
+  const auto run = [o, exit_status](CLI::App* command, absl::Status (*work)(const FileOptions&)) {
+    command->callback([o, exit_status, work] {
+      const absl::Status status = work(*o);
+      *exit_status = status.ok() ? 0 : Fail(status);
+    });
+  };
+  CLI::App* encode = codecs->add_subcommand("encode", "one tensor of raw values to one frame");
+  encode->add_option("name", o->codec, "the codec")->required();
+  encode->add_option("in", o->in, "raw little-endian values, row by row")->required();
+  encode->add_option("frame", o->out, "the frame to write")->required();
+  encode->add_option("--rows", o->rows, "rows of the tensor")->required();
+  encode->add_option("--cols", o->cols, "columns of the tensor")->required();
+  encode->add_option("--seed", o->seed, "of the noise, where the codec draws any (default 1)");
+  AddDType(encode, *o);
+  run(encode, EncodeFile);
+  CLI::App* decode = codecs->add_subcommand("decode", "one frame to raw values");
+  decode->add_option("frame", o->in, "the frame")->required();
+  decode->add_option("out", o->out, "raw little-endian values to write")->required();
+  AddDType(decode, *o);
+  run(decode, DecodeFile);
+  CLI::App* inspect = codecs->add_subcommand("inspect", "header fields, sections and sizes");
+  inspect->add_option("frame", o->in, "the frame")->required();
+  run(inspect, InspectFile);
 }
 
 }  // namespace
 
 void AddCodecsCommand(CLI::App& app, int* exit_status) {
-  auto names = std::make_shared<std::vector<std::string>>();
+  auto wanted = std::make_shared<CatalogueOptions>();
   CLI::App* command = app.add_subcommand(
       "codecs", "the catalogue: measured bits per element, error and speed on this machine");
-  command->add_option("names", *names, "only these codecs (default: all)");
-  command->callback([names, exit_status] {
-    const absl::Status status = PrintCatalogue(*names);
+  command->add_option("names", wanted->names, "only these codecs (default: all)");
+  command->add_option("--sort", wanted->sort,
+                      "name, id, bits, error, outlier, encode or decode (default: by id)");
+  command->add_option("--max-bits", wanted->max_bits, "only up to these bits per element");
+  command->add_option("--max-error", wanted->max_error,
+                      "only up to this squared error relative to a Gaussian's energy");
+  command->add_flag("--json", wanted->json, "for programs");
+  AddFileCommands(command, exit_status);
+  command->callback([wanted, command, exit_status] {
+    if (!command->get_subcommands().empty()) return;  // it has spoken already
+    const absl::Status status = PrintCatalogue(*wanted);
     *exit_status = status.ok() ? 0 : Fail(status);
   });
 }

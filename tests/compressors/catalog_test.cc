@@ -25,12 +25,93 @@ TEST(Catalog, UnknownNamesListTheKnownOnesNearestFirst) {
               HasSubstr("nearest first: int4-b64,"));
 }
 
+TEST(Catalog, IllFormedNamesSayWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"topk-0of4096+fp16", "k of C"},
+      {"topk-5of4+fp16", "k of C"},
+      {"topk-064of4096+fp16", "k of C"},
+      {"topk-64of65537+fp16", "k of C"},
+      {"randk-of+fp16", "k of C"},
+      {"topk-64of4096", "codec for its values"},
+      {"topk-64of4096+fp17", "for its values"},
+      {"topk-64of4096+topk-2of4+fp16", "its values"},
+      {"fp8-e4m3-g16+sr", "stochastically"},
+      {"sign1+sr", "stochastically"},
+      {"topk-64of4096+fp16+sr", "stochastically"},
+      {"int4-b64+ef+ef95", "on a codec that has one"},
+      {"16x+ef", "on a codec that has one"},
+      {"int4-b64+ef+sr", "stochastically"}};
+  for (const auto& [name, why] : cases) {
+    const auto codec = MakeCodec(name);
+    ASSERT_TRUE(absl::IsNotFound(codec.status())) << name << codec.status();
+    EXPECT_THAT(std::string(codec.status().message()), HasSubstr(why)) << name;
+    EXPECT_THAT(std::string(codec.status().message()), HasSubstr("nearest first")) << name;
+  }
+}
+
+TEST(Catalog, AliasesSendTheBytesOfTheirParts) {
+  const OwnedTensor x(Draw(Distribution::kLaplace, 10'000, 3), {1, 10'000});
+  for (const CodecAlias& alias : CodecAliases()) {
+    const auto named = *MakeCodec(alias.name);
+    EXPECT_EQ(named->name(), alias.name);
+    EXPECT_EQ(*EncodeToFrame(*named, x.view(), 5),
+              *EncodeToFrame(**MakeCodec(alias.parts), x.view(), 5));
+  }
+}
+
+// Never below the ratio that the name promises, header and alignment included, against bf16.
+TEST(Catalog, PresetsKeepTheirRatio) {
+  for (size_t n : {size_t{131'072}, size_t{1'000'003}}) {
+    const OwnedTensor x(Draw(Distribution::kGaussian, n, 3), {1, n});
+    for (const auto& [name, ratio] : {std::pair<const char*, double>{"2x", 2},
+                                      {"4x", 4},
+                                      {"16x", 16},
+                                      {"16x-randk", 16},
+                                      {"100x", 100}}) {
+      const auto frame = *EncodeToFrame(**MakeCodec(name), x.view());
+      EXPECT_GE(2.0 * static_cast<double>(n) / static_cast<double>(frame.size()), ratio) << name;
+    }
+  }
+}
+
+TEST(Catalog, FramesTellTheirCodec) {
+  const OwnedTensor x(Draw(Distribution::kGaussian, 500, 3), {2, 250});
+  for (const std::string& name : CodecNames()) {
+    EXPECT_EQ(*NameOfFrame(*EncodeToFrame(**MakeCodec(name), x.view())), name);
+  }
+  EXPECT_EQ(*NameOfFrame(*EncodeToFrame(**MakeCodec("sparseloco"), x.view())),
+            "topk-64of4096+stat2");
+}
+
+TEST(Catalog, BoundsOfAnIdHoldForEveryCodecThatHasIt) {
+  for (const std::string& name : TestedNames()) {
+    const auto codec = *MakeCodec(name);
+    for (Shape shape : {Shape{1, 1}, Shape{7, 300}, Shape{1, 20'000}}) {
+      EXPECT_LE(codec->MaxFrameBytes(shape, DType::kF32),
+                MaxFrameBytesOf(codec->id(), shape, DType::kF32))
+          << name;
+    }
+  }
+  EXPECT_EQ(MaxFrameBytesOf(0x7777, {1, 1}, DType::kF32), 0u);
+}
+
 TEST(Catalog, IdsAreFixedForEver) {
   const std::map<std::string, uint16_t> ids = {
-      {"none", 0x01},        {"bf16", 0x02},         {"fp16", 0x03},        {"int8-b64", 0x20},
-      {"int4-b64", 0x30},    {"int4-b64-h64", 0x31}, {"minmax2-b64", 0x42}, {"minmax3-b64", 0x43},
-      {"minmax4-b64", 0x44}, {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46}, {"minmax7-b64", 0x47},
-      {"minmax8-b64", 0x48}};
+      {"none", 0x01},         {"bf16", 0x02},         {"fp16", 0x03},
+      {"int8-b64", 0x20},     {"int4-b64", 0x30},     {"int4-b64-h64", 0x31},
+      {"minmax2-b64", 0x42},  {"minmax3-b64", 0x43},  {"minmax4-b64", 0x44},
+      {"minmax5-b64", 0x45},  {"minmax6-b64", 0x46},  {"minmax7-b64", 0x47},
+      {"minmax8-b64", 0x48},  {"fp8-e4m3-g16", 0x10}, {"fp8-e4m3-g128", 0x11},
+      {"fp8-e5m2-g16", 0x12}, {"int8-b4096", 0x21},   {"minmax4-b64-h64", 0x4c},
+      {"mxfp4", 0x50},        {"mxfp4-h32", 0x51},    {"e3m0-b64", 0x54},
+      {"q8_0", 0x22},         {"q4_0", 0x32},         {"stat2", 0x80},
+      {"stat4", 0x81},        {"stat8", 0x82},        {"stat2-rows", 0x84},
+      {"stat4-rows", 0x85},   {"stat8-rows", 0x86},   {"sign1", 0x88},
+      {"sign1-2level", 0x89}, {"sign1-rms", 0x8a},    {"fp16-meanstd", 0x04},
+      {"dyn8-b4096", 0x23},   {"quantile8", 0x24},    {"mix34-b64", 0x4f},
+      {"nvfp4", 0x52},        {"e3m0", 0x53},         {"tah4-g64", 0x60},
+      {"tah4-g32", 0x61},     {"gact4-g256", 0x6c},   {"qsgd4", 0x8c},
+      {"qsgd8", 0x8d}};
   std::set<uint16_t> seen;
   for (const std::string& name : CodecNames()) {
     ASSERT_TRUE(ids.contains(name)) << name;

@@ -18,12 +18,66 @@ using ::testing::HasSubstr;
 constexpr size_t kSizes[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 1'000'003};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// Bits per element of an fp32 tensor without the frame header, as codecs.md states them.
-const std::map<std::string, double> kCatalogueBits = {
-    {"none", 32},         {"bf16", 16},           {"fp16", 16},         {"int8-b64", 8.25},
-    {"int4-b64", 4.25},   {"int4-b64-h64", 4.25}, {"minmax2-b64", 2.5}, {"minmax3-b64", 3.5},
-    {"minmax4-b64", 4.5}, {"minmax5-b64", 5.5},   {"minmax6-b64", 6.5}, {"minmax7-b64", 7.5},
-    {"minmax8-b64", 8.5},
+// Bits of an fp32 tensor of one row without the frame header, as the specification states them.
+struct Bits {
+  double per_element;
+  double per_tensor = 0;
+  double slack = 2 * 7 * 8 + 40;  // two gaps between sections, and a short last block
+};
+const std::map<std::string, Bits> kCatalogueBits = {
+    {"none", {32}},
+    {"bf16", {16}},
+    {"fp16", {16}},
+    {"fp16-meanstd", {16, 64}},
+    {"fp8-e4m3-g16", {9}},
+    {"fp8-e4m3-g128", {8.125}},
+    {"fp8-e5m2-g16", {9}},
+    {"int8-b64", {8.25}},
+    {"int8-b4096", {8 + 16.0 / 4096}},
+    {"q8_0", {8.5}},
+    {"dyn8-b4096", {8 + 32.0 / 4096}},
+    {"quantile8", {8, 8192}},
+    {"int4-b64", {4.25}},
+    {"int4-b64-h64", {4.25}},
+    {"q4_0", {4.5}},
+    {"minmax2-b64", {2.5}},
+    {"minmax3-b64", {3.5}},
+    {"minmax4-b64", {4.5}},
+    {"minmax5-b64", {5.5}},
+    {"minmax6-b64", {6.5}},
+    {"minmax7-b64", {7.5}},
+    {"minmax8-b64", {8.5}},
+    {"minmax4-b64-h64", {4.5}},
+    {"mix34-b64", {3.0 + 30.0 / 64 + 0.5 + 1.0 / 64, 0, 300}},
+    {"mxfp4", {4.25}},
+    {"mxfp4-h32", {4.25}},
+    {"nvfp4", {4.5, 64}},
+    {"e3m0", {4, 64}},
+    {"e3m0-b64", {4.25}},
+    {"tah4-g64", {3.8 + 34.0 / 64, 0, 500}},  // and 6/64 for each tile that is rotated
+    {"tah4-g32", {3.8 + 34.0 / 32, 0, 500}},
+    {"gact4-g256", {4.25}},
+    {"stat2", {2, 32 * 5}},
+    {"stat4", {4, 32 * 17}},
+    {"stat8", {8, 32 * 257}},
+    {"stat2-rows", {2, 32 * 5}},
+    {"stat4-rows", {4, 32 * 17}},
+    {"stat8-rows", {8, 32 * 257}},
+    {"sign1", {1.0625}},
+    {"sign1-2level", {1.125}},
+    {"sign1-rms", {1.0625}},
+    {"qsgd4", {4.0625}},
+    {"qsgd8", {8 + 32.0 / 8192}},
+    // Sparse: values and indices of the kept, and 576 bits for the lengths and the inner header.
+    {"topk-64of4096+fp16", {(16 + 7.53) / 64, 576, 300}},
+    {"topk-410of4096+int4-b64", {410.0 / 4096 * (4.25 + 4.76), 576, 300}},
+    {"topk-3of7+none", {3.0 / 7 * 32 + 1, 576, 300}},  // the bit map wins
+    {"topk-1024of4096+stat2", {(2 + 3.29) / 4, 576 + 160, 300}},
+    {"topk-4of4096+fp16", {(16 + 11.5) / 1024, 576, 300}},
+    {"topk-64of4096+stat2", {(2 + 7.53) / 64, 576 + 160, 300}},
+    {"topk-456of4096+int4-b64", {0.990, 576, 300}},
+    {"randk-952of4096+fp16", {952.0 / 4096 * 16, 576, 300}},
+    {"randk-952of4096+int4-b64", {952.0 / 4096 * 4.25, 576, 300}},
 };
 
 class CodecContract : public testing::TestWithParam<std::string> {
@@ -46,6 +100,39 @@ class CodecContract : public testing::TestWithParam<std::string> {
     const absl::Status s = codec_->Decode(frame, state.get(), y.mutable_view());
     EXPECT_TRUE(s.ok()) << s;
     return y.floats();
+  }
+  std::string Parts() const { return PartsOf(GetParam()); }
+  // Without the suffixes that do not change the layout.
+  std::string Plain() const {
+    std::string name = Parts();
+    for (const char* suffix : {"+ef95", "+ef", "+mc", "+sr"}) {
+      if (name.ends_with(suffix)) name.resize(name.size() - std::strlen(suffix));
+    }
+    return name;
+  }
+  bool Sparse() const { return Plain().starts_with("topk-") || Plain().starts_with("randk-"); }
+  bool Noisy() const {
+    return Plain().starts_with("qsgd") || Plain().starts_with("gact") ||
+           Plain().starts_with("randk-") || Parts().find("+sr") != std::string::npos;
+  }
+  // One scale, table or choice of widths for the whole tensor.
+  bool WholeTensor() const {
+    const std::string name = Plain();
+    return name == "stat2" || name == "stat4" || name == "stat8" || name == "quantile8" ||
+           name == "nvfp4" || name == "e3m0" || name == "mix34-b64" ||
+           (Sparse() && !name.ends_with("+fp16") && !name.ends_with("+none"));
+  }
+  // Relative error of a constant tensor; infinite where it is left to chance.
+  double ConstantTolerance() const {
+    if (Noisy()) return std::numeric_limits<double>::infinity();
+    // A rotated constant is one spike: the rounding of s shifts all other elements alike.
+    if (Plain() == "minmax4-b64-h64") return 0.15;
+    return Plain().starts_with("mxfp4") ? 0.26 : 0.01;  // E2M1 below a scale that is a power of two
+  }
+  // Values or scales are fp16, so that tiny ones vanish and huge ones are clamped or refused.
+  bool Fp16Range() const {
+    const std::string name = Plain();
+    return name == "fp16" || name == "q8_0" || name == "q4_0" || name.ends_with("+fp16");
   }
   std::shared_ptr<const Codec> codec_;
 };
@@ -76,14 +163,16 @@ TEST_P(CodecContract, EverySizeAndDTypeRoundTripsWithinItsBits) {
 }
 
 TEST_P(CodecContract, MeasuredBitsAreThoseOfTheTable) {
-  const auto row = kCatalogueBits.find(GetParam().substr(0, GetParam().find('+')));
+  const auto row = kCatalogueBits.find(Plain());
   ASSERT_NE(row, kCatalogueBits.end()) << "add the codec's bits to kCatalogueBits";
   for (size_t n : {size_t{64}, size_t{4096}, size_t{1'000'003}}) {
     const OwnedTensor x(Draw(Distribution::kGaussian, n, 7), {1, n});
     const double payload_bits = 8.0 * static_cast<double>(Encode(x.view()).size() - 64);
-    // Sections start 8-byte aligned (at most two gaps), and the last block may be short.
-    EXPECT_LE(payload_bits, row->second * static_cast<double>(n) + 2 * 7 * 8 + 40) << n;
-    EXPECT_GE(payload_bits, row->second * static_cast<double>(n)) << n;
+    const double want = row->second.per_element * static_cast<double>(n) + row->second.per_tensor;
+    EXPECT_LE(payload_bits, want * 1.002 + row->second.slack) << n;
+    if (n > 5000 || row->second.slack < 300) {
+      EXPECT_GE(payload_bits, want * 0.995) << n;
+    }
   }
 }
 
@@ -93,6 +182,7 @@ TEST_P(CodecContract, RowsHaveBlocksOfTheirOwn) {
     const auto frame = Encode(x.view());
     ASSERT_LE(frame.size(), codec_->MaxFrameBytes(shape, DType::kF32));
     const std::vector<float> all = Decode(frame, shape);
+    if (WholeTensor() || Noisy()) continue;  // noise is drawn by the element's number
     for (size_t r = 0; r < shape.rows; ++r) {
       const Shape one = {1, shape.cols};
       const ConstTensor row = {x.bytes.data() + 4 * r * shape.cols, DType::kF32, one};
@@ -111,14 +201,20 @@ TEST_P(CodecContract, ZerosAndConstantsSurvive) {
       }
     }
     for (float value : {1.0f, -3.14159f, 1e-20f, 1e30f}) {
+      if (Fp16Range() && value > 4) continue;
       const OwnedTensor x(std::vector<float>(n, value), {1, n});
-      if (GetParam().starts_with("fp16") && std::fabs(value) != 1 && std::fabs(value) > 4) continue;
-      for (float y : Decode(Encode(x.view()), {1, n})) {
-        if (GetParam().starts_with("fp16") && std::fabs(value) < 1e-9f) {
-          ASSERT_EQ(y, 0.0f);
-        } else {
-          ASSERT_NEAR(y, value, std::fabs(value) * 0.01) << n;
-        }
+      const auto frame = EncodeToFrame(*codec_, x.view());
+      if (!frame.ok() && value > 1e18f) {  // a sum of squares beyond fp32
+        ASSERT_THAT(std::string(frame.status().message()), HasSubstr("beyond fp32"));
+        continue;
+      }
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      for (float y : Decode(*frame, {1, n})) {
+        const bool vanishes = Fp16Range() && std::fabs(value) < 1e-9f;
+        if (Sparse() && y == 0.0f) continue;
+        ASSERT_NEAR(y, vanishes ? 0.0f : value,
+                    vanishes ? 0.0 : std::fabs(value) * ConstantTolerance())
+            << n;
       }
     }
   }
@@ -126,11 +222,11 @@ TEST_P(CodecContract, ZerosAndConstantsSurvive) {
 
 TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
   const size_t n = 130;
-  for (float scale : {1e-45f, 1e-40f, 1.2e-38f, 1e-37f, 1e38f, 3.4e38f}) {
+  for (float scale : {1e-45f, 1e-40f, 1.2e-38f, 1e-37f, 1e30f, 1e38f, 3.4e38f}) {
     std::vector<float> values = Draw(Distribution::kGaussian, n, 5);
     for (float& v : values) v = scale * std::fmin(1.0f, std::fmax(-1.0f, v));
     const auto frame = EncodeToFrame(*codec_, OwnedTensor(values, {1, n}).view());
-    if (!frame.ok() && scale >= 1e38f) {  // a range or a rotation beyond fp32 is told, not sent
+    if (!frame.ok() && scale >= 1e30f) {  // a range, sum or rotation out of range is told, not sent
       EXPECT_TRUE(absl::IsInvalidArgument(frame.status())) << frame.status();
       continue;
     }
@@ -138,8 +234,14 @@ TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
     for (float y : Decode(*frame, {1, n})) ASSERT_TRUE(std::isfinite(y)) << scale;
   }
   const OwnedTensor constant(std::vector<float>(63, 1e38f), {1, 63});  // short: never rotated
-  for (float y : Decode(Encode(constant.view()), {1, 63})) {
-    ASSERT_NEAR(y, GetParam().starts_with("fp16") ? 65504.0f : 1e38f, 1e36f);
+  const auto frame = EncodeToFrame(*codec_, constant.view());
+  if (!frame.ok()) {
+    EXPECT_THAT(std::string(frame.status().message()), HasSubstr("beyond fp"));
+    return;
+  }
+  for (float y : Decode(*frame, {1, 63})) {
+    if (Sparse() && y == 0.0f) continue;
+    ASSERT_NEAR(y, Fp16Range() ? 65504.0f : 1e38f, 1e38 * ConstantTolerance());
   }
 }
 
@@ -271,14 +373,7 @@ TEST_P(CodecContract, UnalignedBuffersWork) {
   ASSERT_TRUE(codec_->Decode(out, nullptr, {values.data() + 1, DType::kF32, shape}).ok());
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names = CodecNames();
-  for (const char* name : {"none+ef", "int8-b64+ef", "int4-b64-h64+ef", "minmax2-b64+ef95"}) {
-    names.emplace_back(name);
-  }
-  return names;
-}
-INSTANTIATE_TEST_SUITE_P(Catalog, CodecContract, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Catalog, CodecContract, testing::ValuesIn(TestedNames()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "compressors/bit_pack.h"
 #include "compressors/crc32c.h"
 #include "compressors/hadamard.h"
+#include "compressors/mini_floats.h"
 #include "compressors/noise.h"
 #include "compressors/small_floats.h"
 
@@ -165,6 +166,43 @@ TEST(SmallFloats, RoundToIntTiesToEven) {
   EXPECT_EQ(RoundToInt(-2.5f), -2);
   EXPECT_EQ(RoundToInt(-127.49f), -127);
   EXPECT_EQ(RoundToInt(254.5f), 254);
+}
+
+// Value of a magnitude code, by the formats' definition.
+double MiniValue(uint32_t code, const MiniFormat& f) {
+  const uint32_t mantissa = code & ((1u << f.mantissa) - 1), exponent = code >> f.mantissa;
+  if (exponent == 0) return std::ldexp(mantissa, 1 - f.bias - f.mantissa);
+  return std::ldexp(mantissa + (1u << f.mantissa),
+                    static_cast<int>(exponent) - f.bias - f.mantissa);
+}
+
+TEST(MiniFloats, EveryCodeAndEveryTie) {
+  using enum MiniFloat;
+  for (MiniFloat type : {kE4M3, kE5M2, kE2M1, kE3M0}) {
+    const MiniFormat f = FormatOf(type);
+    const uint8_t sign = static_cast<uint8_t>(1 << (f.bits - 1));
+    EXPECT_EQ(MiniToF32(static_cast<uint8_t>(f.max_code), type), f.max);
+    for (uint32_t code = 0; code <= f.max_code; ++code) {
+      const auto c = static_cast<uint8_t>(code);
+      const float x = MiniToF32(c, type);
+      ASSERT_EQ(x, MiniValue(code, f));
+      ASSERT_EQ(MiniToF32(c | sign, type), -x);
+      ASSERT_EQ(F32ToMini(x, type), c);
+      ASSERT_EQ(F32ToMini(-x, type), c | sign);
+      if (code == f.max_code) continue;
+      const float tie = (x + MiniToF32(c + 1, type)) / 2;  // exact in fp32
+      ASSERT_EQ(F32ToMini(tie, type), (code + 1) & ~1u) << tie;
+      ASSERT_EQ(F32ToMini(std::nextafter(tie, 1e9f), type), code + 1);
+      ASSERT_EQ(F32ToMini(-std::nextafter(tie, 0.0f), type), code | sign);
+    }
+    EXPECT_EQ(F32ToMini(1e38f, type), f.max_code);
+    EXPECT_EQ(F32ToMini(1e-45f, type), 0);
+  }
+  const float e2m1[] = {0, .5, 1, 1.5, 2, 3, 4, 6}, e3m0[] = {0, .25, .5, 1, 2, 4, 8, 16};
+  for (uint8_t code = 0; code < 8; ++code) {
+    EXPECT_EQ(MiniToF32(code, kE2M1), e2m1[code]);
+    EXPECT_EQ(MiniToF32(code, kE3M0), e3m0[code]);
+  }
 }
 
 }  // namespace

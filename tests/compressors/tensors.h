@@ -36,6 +36,43 @@ struct OwnedTensor {
   Shape shape;
 };
 
+// The names that the suites run over: the catalogue, its aliases, and compositions that stand for
+// the ways to compose.
+inline std::vector<std::string> ComposedNames() {
+  std::vector<std::string> names = {"topk-64of4096+fp16",
+                                    "topk-410of4096+int4-b64",
+                                    "topk-3of7+none",
+                                    "topk-1024of4096+stat2",
+                                    "randk-952of4096+fp16+ef",
+                                    "int8-b64+sr",
+                                    "int4-b64-h64+sr",
+                                    "minmax3-b64+sr",
+                                    "mxfp4+sr",
+                                    "mxfp4-h32+sr",
+                                    "none+ef",
+                                    "int8-b64+ef",
+                                    "int4-b64-h64+ef",
+                                    "minmax2-b64+ef95",
+                                    "stat2+ef95",
+                                    "sign1+ef",
+                                    "int4-b64+sr+ef"};
+  for (const CodecAlias& alias : CodecAliases()) names.emplace_back(alias.name);
+  return names;
+}
+inline std::vector<std::string> TestedNames() {
+  std::vector<std::string> names = CodecNames();
+  for (std::string& name : ComposedNames()) names.push_back(std::move(name));
+  return names;
+}
+
+// An alias's parts, or the name itself.
+inline std::string PartsOf(const std::string& name) {
+  for (const CodecAlias& alias : CodecAliases()) {
+    if (alias.name == name) return std::string(alias.parts);
+  }
+  return name;
+}
+
 // One frame, cut to its length; a codec's state is made where it wants one and none is given.
 inline absl::StatusOr<std::vector<std::byte>> EncodeToFrame(const Codec& codec, ConstTensor x,
                                                             uint64_t seed = 1,

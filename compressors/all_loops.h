@@ -1,0 +1,38 @@
+#pragma once
+
+#include "compressors/ggml_loops.h"
+#include "compressors/noise_loops.h"
+
+namespace longhaul {
+
+// The table of one instruction set.
+template <class L>
+constexpr LoopKernels MakeLoopKernels() {
+  return {.abs_max = LoopAbsMax<L>,
+          .at_least = LoopAtLeast<L>,
+          .sum = LoopSum<L>,
+          .sum_abs = LoopSumAbs<L>,
+          .sum_squares = LoopSumSquares<L>,
+          .sum_negative = LoopSumNegative<L>,
+          .sum_positive = LoopSumPositive<L>,
+          .range = LoopRange<L>,
+          .entropy = LoopEntropy<L>,
+          .sign_bits = LoopSignBits<L>,
+          .expand_signs = LoopExpandSigns<L>,
+          .affine_codes = LoopAffineCodes<L>,
+          .noisy_codes = LoopNoisyCodes<L>,
+          .noisy_signed_codes = LoopNoisySignedCodes<L>,
+          .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
+          .affine_values = LoopAffineValues<L>,
+          .e2m1_codes = LoopMiniCodes<L, MiniFloat::kE2M1>,
+          .e3m0_codes = LoopMiniCodes<L, MiniFloat::kE3M0>,
+          .e2m1_values = LoopMiniValues<L, MiniFloat::kE2M1>,
+          .e3m0_values = LoopMiniValues<L, MiniFloat::kE3M0>,
+          .uniform = LoopUniform<L>,
+          .encode_q8 = LoopEncodeQ8<L>,
+          .encode_q4 = LoopEncodeQ4<L>,
+          .decode_q8 = LoopDecodeQ8<L>,
+          .decode_q4 = LoopDecodeQ4<L>};
+}
+
+}  // namespace longhaul

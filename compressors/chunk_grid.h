@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "compressors/codec.h"
+
+namespace longhaul {
+
+// How a tensor falls into chunks of C elements along each row, with k kept of each; a row's short
+// chunk of c keeps max(1, (2kc + C) / (2C)). Chunks are counted in row order. A plain value, so
+// that nothing is allocated for a shape.
+struct ChunkGrid {
+  ChunkGrid(Shape shape, size_t chunk, size_t kept)
+      : rows(shape.rows),
+        full(shape.cols / chunk),
+        chunk(chunk),
+        kept(kept),
+        tail(shape.cols % chunk),
+        tail_kept(tail == 0 ? 0 : std::max<size_t>(1, (2 * kept * tail + chunk) / (2 * chunk))) {}
+
+  size_t row_chunks() const { return full + (tail != 0); }
+  size_t chunks() const { return rows * row_chunks(); }
+  size_t elements() const { return rows * (full * chunk + tail); }
+  size_t total_kept() const { return rows * (full * kept + tail_kept); }
+
+  // Calls visit(length, kept) for every chunk in order until one answers false.
+  template <typename Visit>
+  bool ForEach(Visit visit) const {
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t j = 0; j < full; ++j) {
+        if (!visit(chunk, kept)) return false;
+      }
+      if (tail != 0 && !visit(tail, tail_kept)) return false;
+    }
+    return true;
+  }
+
+  size_t rows, full, chunk, kept, tail, tail_kept;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,228 @@
+// FP4 with a scale for the whole tensor; the block forms are schemes of block_codec.cc.
+#include "compressors/fp4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compressors/bit_pack.h"
+#include "compressors/codec_frame.h"
+#include "compressors/loop_kernels.h"
+#include "compressors/wide.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kPiece = 4096;  // elements widened at once
+constexpr float kSmallestNormal = 0x1p-126f;
+
+// The tensor's largest |x|, Inf when it is not finite.
+float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
+  float values[kPiece];
+  uint32_t top = 0;
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    if (!reader.Read(at, c, values)) return INFINITY;
+    top = std::max(top, loops.abs_max(values, c));
+  }
+  return FromBits(top);
+}
+
+constexpr size_t kNvBlock = 16;
+
+struct NvLayout {
+  explicit NvLayout(Shape shape)
+      : row_blocks((shape.cols + kNvBlock - 1) / kNvBlock),
+        row_bytes(PackedBytes(shape.cols, 4)),
+        codes_at(kFrameHeaderBytes + 8 + AlignUp8(shape.rows * row_blocks)),
+        frame_bytes(codes_at + shape.rows * row_bytes) {}
+  size_t row_blocks, row_bytes, codes_at, frame_bytes;
+};
+
+// No encoder writes a larger t (with room for its rounding).
+constexpr float kMostT = 0x1.fffffep127f / (448.0f * 6.0f) * 1.000001f;
+
+// What a block's elements are multiples of; 0 when too small, rounded down where six times it would
+// overflow.
+float NvScale(std::byte code, float t) {
+  const float s = MiniToF32(static_cast<uint8_t>(code), MiniFloat::kE4M3) * t;
+  if (s < kSmallestNormal) return 0.0f;
+  return std::isfinite(6.0f * s) ? s : std::nextafter(s, 0.0f);
+}
+
+class NvFp4Codec final : public CatalogCodec {
+ public:
+  using CatalogCodec::CatalogCodec;
+  size_t MaxFrameBytes(Shape shape, DType) const override { return NvLayout(shape).frame_bytes; }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  void EncodePiece(const float* x, size_t n, float t, std::byte* scales, uint8_t* q) const;
+};
+
+// n elements of a row, from a block's start.
+void NvFp4Codec::EncodePiece(const float* x, size_t n, float t, std::byte* scales,
+                             uint8_t* q) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  for (size_t at = 0; at < n; at += kNvBlock) {
+    const size_t c = std::min(kNvBlock, n - at);
+    const float max = FromBits(loops.abs_max(x + at, c));
+    std::byte& code = scales[at / kNvBlock];
+    code = static_cast<std::byte>(t == 0 ? 0 : F32ToMini(max / 6.0f / t, MiniFloat::kE4M3));
+    const float s = NvScale(code, t);
+    if (s == 0) {
+      code = std::byte{0};
+      std::fill_n(q + at, c, uint8_t{0});
+    } else {
+      loops.e2m1_codes(x + at, c, 1.0f / s, q + at);
+    }
+  }
+}
+
+absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
+                                          std::span<std::byte> frame) const {
+  const NvLayout layout(x.shape);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
+    return s;
+  }
+  const WideReader reader(x, isa_);
+  const float max = TensorMax(reader, LoopKernelsOf(isa_), x.shape.elements());
+  if (!std::isfinite(max)) return NotFiniteError(name_);
+  const float quotient = max / (448.0f * 6.0f);
+  const float t = quotient < kSmallestNormal ? 0.0f : quotient;
+  std::memset(frame.data() + layout.codes_at - 8, 0, 8);
+  std::memset(frame.data() + kFrameHeaderBytes, 0, 8);
+  std::memcpy(frame.data() + kFrameHeaderBytes, &t, 4);
+  std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
+  std::byte* codes = frame.data() + layout.codes_at;
+  float values[kPiece];
+  uint8_t q[kPiece];
+  for (size_t r = 0; r < x.shape.rows; ++r) {
+    for (size_t at = 0; at < x.shape.cols; at += kPiece) {
+      const size_t c = std::min(kPiece, x.shape.cols - at);
+      reader.Read(r * x.shape.cols + at, c, values);
+      EncodePiece(values, c, t, scales + r * layout.row_blocks + at / kNvBlock, q);
+      PackBits({q, c}, 4, {codes + r * layout.row_bytes + at / 2, PackedBytes(c, 4)});
+    }
+  }
+  SealFrame({.codec = id_,
+             .dtype = x.dtype,
+             .block = kNvBlock,
+             .param0 = 4,
+             .shape = x.shape,
+             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
+            frame.first(layout.frame_bytes));
+  return layout.frame_bytes;
+}
+
+absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  if (!header.ok()) return header.status();
+  const NvLayout layout(x.shape);
+  if (frame.size() != layout.frame_bytes || header->block != kNvBlock || header->param0 != 4) {
+    return Corrupt("bytes or fields do not fit the shape");
+  }
+  float t;
+  std::memcpy(&t, frame.data() + kFrameHeaderBytes, 4);
+  if (!(t >= 0 && t <= kMostT)) {
+    return Corrupt("the tensor's scale is no number that an encoder writes");
+  }
+  const NarrowWriter writer(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
+  const std::byte* codes = frame.data() + layout.codes_at;
+  float values[kPiece];
+  uint8_t q[kPiece];
+  for (size_t r = 0; r < x.shape.rows; ++r) {
+    for (size_t at = 0; at < x.shape.cols; at += kPiece) {
+      const size_t c = std::min(kPiece, x.shape.cols - at);
+      UnpackBits({codes + r * layout.row_bytes + at / 2, PackedBytes(c, 4)}, 4, {q, c});
+      for (size_t b = 0; b < c; b += kNvBlock) {
+        const std::byte code = scales[r * layout.row_blocks + (at + b) / kNvBlock];
+        if (static_cast<unsigned>(code) > 0x7E) return Corrupt("a block's scale is no number");
+        loops.e2m1_values(q + b, std::min(kNvBlock, c - b), NvScale(code, t), values + b);
+      }
+      writer.Write(values, r * x.shape.cols + at, c);
+    }
+  }
+  return absl::OkStatus();
+}
+
+class E3m0TensorCodec final : public CatalogCodec {
+ public:
+  using CatalogCodec::CatalogCodec;
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return kCodesAt + PackedBytes(shape.elements(), 4);
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  static constexpr BlockScheme kScheme = {4, Grid::kE3M0};
+  static constexpr size_t kCodesAt = kFrameHeaderBytes + 8;
+};
+
+absl::StatusOr<size_t> E3m0TensorCodec::Encode(ConstTensor x, uint64_t, CodecState*,
+                                               std::span<std::byte> frame) const {
+  const size_t bytes = MaxFrameBytes(x.shape, x.dtype), n = x.shape.elements();
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const float max = TensorMax(reader, loops, n);
+  if (!std::isfinite(max)) return NotFiniteError(name_);
+  const WireScale s = AbsMaxScale(kScheme, BitsOf(max));
+  std::memset(frame.data() + kFrameHeaderBytes, 0, 8);
+  WriteScale(kScheme, s, frame.data() + kFrameHeaderBytes);
+  float values[kPiece];
+  uint8_t q[kPiece];
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    reader.Read(at, c, values);
+    loops.e3m0_codes(values, c, s.inverse, q);
+    if (s.value == 0) std::fill_n(q, c, uint8_t{0});
+    PackBits({q, c}, 4, {frame.data() + kCodesAt + at / 2, PackedBytes(c, 4)});
+  }
+  SealFrame({.codec = id_,
+             .dtype = x.dtype,
+             .param0 = 4,
+             .shape = x.shape,
+             .payload_bytes = bytes - kFrameHeaderBytes},
+            frame.first(bytes));
+  return bytes;
+}
+
+absl::Status E3m0TensorCodec::Decode(std::span<const std::byte> frame, CodecState*,
+                                     Tensor x) const {
+  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  if (!header.ok()) return header.status();
+  const size_t n = x.shape.elements();
+  float s;
+  if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != 0 ||
+      header->param0 != 4 || !ReadScale(kScheme, frame.data() + kFrameHeaderBytes, s)) {
+    return Corrupt("bytes, scale or fields do not fit the shape");
+  }
+  const NarrowWriter writer(x, isa_);
+  float values[kPiece];
+  uint8_t q[kPiece];
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    UnpackBits({frame.data() + kCodesAt + at / 2, PackedBytes(c, 4)}, 4, {q, c});
+    LoopKernelsOf(isa_).e3m0_values(q, c, s, values);
+    writer.Write(values, at, c);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa) {
+  return std::make_shared<NvFp4Codec>(name, id, isa);
+}
+std::shared_ptr<const Codec> NewE3m0TensorCodec(std::string_view name, uint16_t id, Isa isa) {
+  return std::make_shared<E3m0TensorCodec>(name, id, isa);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,192 @@
+#include "compressors/index_coding.h"
+
+#include <bit>
+#include <cstring>
+
+#include "compressors/bit_stream.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kChunksPerOffset = 16;
+constexpr uint32_t kMaxRice = 15;
+
+int FixedBits(const ChunkGrid& grid) { return static_cast<int>(std::bit_width(grid.chunk - 1)); }
+
+size_t OffsetBytes(const ChunkGrid& grid) {
+  return 4 * ((grid.chunks() + kChunksPerOffset - 1) / kChunksPerOffset);
+}
+
+// Calls visit(gap) for every index of every chunk.
+template <typename Visit>
+void ForEachGap(const ChunkGrid& grid, std::span<const uint32_t> indices, Visit visit) {
+  size_t at = 0;
+  grid.ForEach([&](size_t, size_t kept) {
+    uint32_t next = 0;  // the smallest index that may come
+    for (size_t i = 0; i < kept; ++i, ++at) {
+      visit(indices[at] - next);
+      next = indices[at] + 1;
+    }
+    return true;
+  });
+}
+
+void WriteFixed(const ChunkGrid& grid, std::span<const uint32_t> indices, std::byte* out) {
+  BitWriter bits(out);
+  for (uint32_t index : indices) bits.Put(index, FixedBits(grid));
+  bits.Finish();
+}
+
+void WriteRice(uint32_t rice, const ChunkGrid& grid, std::span<const uint32_t> indices,
+               std::byte* out) {
+  BitWriter bits(out + OffsetBytes(grid));
+  const uint32_t low_mask = (uint32_t{1} << rice) - 1;
+  size_t at = 0, chunk = 0;
+  grid.ForEach([&](size_t, size_t kept) {
+    if (chunk % kChunksPerOffset == 0) {
+      const auto offset = static_cast<uint32_t>(bits.at());
+      std::memcpy(out + 4 * (chunk / kChunksPerOffset), &offset, 4);
+    }
+    ++chunk;
+    uint32_t next = 0;
+    for (size_t i = 0; i < kept; ++i, ++at) {
+      const uint32_t gap = indices[at] - next;
+      bits.Ones(gap >> rice);
+      bits.Put((gap & low_mask) << 1, static_cast<int>(rice) + 1);  // the zero, then the low bits
+      next = indices[at] + 1;
+    }
+    return true;
+  });
+  bits.Finish();
+}
+
+void WriteBitmap(const ChunkGrid& grid, std::span<const uint32_t> indices, std::byte* out) {
+  BitWriter bits(out);
+  size_t at = 0;
+  grid.ForEach([&](size_t length, size_t kept) {
+    uint32_t next = 0;
+    for (size_t i = 0; i < kept; ++i, ++at) {
+      bits.Zeros(indices[at] - next);
+      bits.Put(1, 1);
+      next = indices[at] + 1;
+    }
+    bits.Zeros(static_cast<uint32_t>(length) - next);
+    return true;
+  });
+  bits.Finish();
+}
+
+bool ReadFixed(const ChunkGrid& grid, std::span<const std::byte> in, std::span<uint32_t> indices) {
+  BitReader bits(in);
+  size_t at = 0;
+  const bool good = grid.ForEach([&](size_t length, size_t kept) {
+    uint32_t next = 0;
+    for (size_t i = 0; i < kept; ++i) {
+      uint32_t index;
+      if (!bits.Get(FixedBits(grid), index) || index < next || index >= length) return false;
+      next = index + 1;
+      indices[at++] = index;
+    }
+    return true;
+  });
+  return good && bits.AtEnd();
+}
+
+bool ReadRice(uint32_t rice, const ChunkGrid& grid, std::span<const std::byte> in,
+              std::span<uint32_t> indices) {
+  const size_t table = OffsetBytes(grid);
+  if (rice > kMaxRice || in.size() < table) return false;
+  BitReader bits(in.subspan(table));
+  size_t at = 0, chunk = 0;
+  const bool good = grid.ForEach([&](size_t length, size_t kept) {
+    if (chunk % kChunksPerOffset == 0) {
+      uint32_t offset;
+      std::memcpy(&offset, in.data() + 4 * (chunk / kChunksPerOffset), 4);
+      if (offset != bits.at()) return false;
+    }
+    ++chunk;
+    uint64_t next = 0;
+    for (size_t i = 0; i < kept; ++i) {
+      uint64_t high;
+      uint32_t low;
+      if (!bits.Unary(length >> rice, high) || !bits.Get(static_cast<int>(rice), low)) return false;
+      next += (high << rice) + low;
+      if (next >= length) return false;
+      indices[at++] = static_cast<uint32_t>(next++);
+    }
+    return true;
+  });
+  return good && bits.AtEnd();
+}
+
+bool ReadBitmap(const ChunkGrid& grid, std::span<const std::byte> in, std::span<uint32_t> indices) {
+  if (in.size() != (grid.elements() + 7) / 8) return false;
+  BitReader bits(in);
+  size_t at = 0;
+  const bool good = grid.ForEach([&](size_t length, size_t kept) {
+    size_t found = 0;
+    for (size_t first = 0; first < length; first += 32) {
+      uint32_t word;
+      const size_t c = length - first < 32 ? length - first : 32;
+      if (!bits.Get(static_cast<int>(c), word)) return false;
+      for (; word != 0; word &= word - 1) {
+        if (found++ == kept) return false;
+        indices[at++] =
+            static_cast<uint32_t>(first) + static_cast<uint32_t>(std::countr_zero(word));
+      }
+    }
+    return found == kept;
+  });
+  return good && bits.AtEnd();
+}
+
+}  // namespace
+
+IndexPlan PlanIndices(const ChunkGrid& grid, std::span<const uint32_t> indices) {
+  IndexPlan best = {IndexCoding::kFixed, 0,
+                    (indices.size() * static_cast<size_t>(FixedBits(grid)) + 7) / 8};
+  // Bits of Rice with every r at once: one pass over the gaps.
+  uint64_t rice_bits[kMaxRice + 1] = {};
+  ForEachGap(grid, indices, [&rice_bits](uint32_t gap) {
+    for (uint32_t r = 0; r <= kMaxRice; ++r) rice_bits[r] += (gap >> r) + 1 + r;
+  });
+  uint32_t rice = 0;
+  for (uint32_t r = 1; r <= kMaxRice; ++r) {
+    if (rice_bits[r] < rice_bits[rice]) rice = r;
+  }
+  const size_t rice_bytes = OffsetBytes(grid) + (rice_bits[rice] + 7) / 8;
+  if (rice_bits[rice] <= UINT32_MAX && rice_bytes < best.bytes) {  // offsets are u32
+    best = {IndexCoding::kRice, rice, rice_bytes};
+  }
+  if (const size_t bytes = (grid.elements() + 7) / 8; bytes < best.bytes) {
+    best = {IndexCoding::kBitmap, 0, bytes};
+  }
+  return best;
+}
+
+void WriteIndices(const IndexPlan& plan, const ChunkGrid& grid, std::span<const uint32_t> indices,
+                  std::byte* out) {
+  switch (plan.coding) {
+    case IndexCoding::kFixed:
+      return WriteFixed(grid, indices, out);
+    case IndexCoding::kRice:
+      return WriteRice(plan.rice, grid, indices, out);
+    case IndexCoding::kBitmap:
+      return WriteBitmap(grid, indices, out);
+  }
+}
+
+bool ReadIndices(IndexCoding coding, uint32_t rice, const ChunkGrid& grid,
+                 std::span<const std::byte> in, std::span<uint32_t> indices) {
+  switch (coding) {
+    case IndexCoding::kFixed:
+      return ReadFixed(grid, in, indices);
+    case IndexCoding::kRice:
+      return ReadRice(rice, grid, in, indices);
+    case IndexCoding::kBitmap:
+      return ReadBitmap(grid, in, indices);
+  }
+  return false;
+}
+
+}  // namespace longhaul

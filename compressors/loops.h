@@ -1,0 +1,182 @@
+#pragma once
+
+#include "compressors/loop_kernels.h"
+#include "compressors/mini_floats.h"
+#include "compressors/tree_sum.h"
+
+// The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
+// including file is compiled for, so no copy can reach another one; nothing here may call a
+// function that is not inlined by force. The compiler vectorises the loops; what it does not find
+// by itself (masks) is asked of L: kWidth, AtLeastMask(x, bits), NotNegativeMask(x).
+namespace longhaul {
+
+template <class L>
+uint32_t LoopAbsMax(const float* x, size_t n) {
+  uint32_t lane[32] = {};
+  size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    for (size_t j = 0; j < 32; ++j) {
+      const uint32_t abs = BitsOf(x[i + j]) & kAbsMask;
+      lane[j] = abs > lane[j] ? abs : lane[j];
+    }
+  }
+  uint32_t top = 0;
+  for (; i < n; ++i) {
+    const uint32_t abs = BitsOf(x[i]) & kAbsMask;
+    top = abs > top ? abs : top;
+  }
+  for (size_t j = 0; j < 32; ++j) top = lane[j] > top ? lane[j] : top;
+  return top;
+}
+
+template <class L>
+void LoopAtLeast(const float* x, size_t n, uint32_t bits, uint64_t* mask) {
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    uint64_t word = 0;
+    for (size_t j = 0; j < 64; j += L::kWidth) {
+      word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
+    }
+    mask[i / 64] = word;
+  }
+  if (i == n) return;
+  uint64_t word = 0;
+  for (size_t j = 0; i + j < n; ++j) {
+    word |= uint64_t{(BitsOf(x[i + j]) & kAbsMask) >= bits} << j;
+  }
+  mask[i / 64] = word;
+}
+
+template <class L>
+float LoopSum(const float* x, size_t n) {
+  return ChunkSum(
+      n, [x](size_t i) __attribute__((always_inline)) { return x[i]; });
+}
+template <class L>
+LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
+  return ChunkSum(
+      n, [x](size_t i)
+             __attribute__((always_inline)) { return FromBits(BitsOf(x[i]) & kAbsMask); });
+}
+template <class L>
+float LoopSumSquares(const float* x, size_t n, float mu) {
+  return ChunkSum(
+      n, [ x, mu ](size_t i) __attribute__((always_inline)) { return (x[i] - mu) * (x[i] - mu); });
+}
+template <class L>
+float LoopSumNegative(const float* x, size_t n) {
+  return ChunkSum(
+      n, [x](size_t i) __attribute__((always_inline)) { return x[i] < 0 ? x[i] : 0.0f; });
+}
+
+template <class L>
+float LoopSumPositive(const float* x, size_t n) {
+  return ChunkSum(
+      n, [x](size_t i) __attribute__((always_inline)) { return x[i] < 0 ? 0.0f : x[i]; });
+}
+
+template <class L>
+void LoopRange(const float* x, size_t n, float* min, float* max) {
+  float low[16], high[16];
+  for (size_t j = 0; j < 16; ++j) low[j] = high[j] = x[0];
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (size_t j = 0; j < 16; ++j) {
+      low[j] = x[i + j] < low[j] ? x[i + j] : low[j];
+      high[j] = x[i + j] > high[j] ? x[i + j] : high[j];
+    }
+  }
+  for (; i < n; ++i) {
+    low[0] = x[i] < low[0] ? x[i] : low[0];
+    high[0] = x[i] > high[0] ? x[i] : high[0];
+  }
+  for (size_t j = 1; j < 16; ++j) {
+    low[0] = low[j] < low[0] ? low[j] : low[0];
+    high[0] = high[j] > high[0] ? high[j] : high[0];
+  }
+  *min = low[0];
+  *max = high[0];
+}
+
+// p log2 p for p in [0, 1]. log2 of the mantissa m in [1, 2) by the series of atanh at
+// (m - 1) / (m + 1) <= 1/3, whose next term is below 2e-6.
+LONGHAUL_INLINE float PLog2P(float p) {
+  const uint32_t bits = BitsOf(p);
+  const float m = FromBits((bits & 0x007FFFFF) | 0x3F800000);
+  const float t = (m - 1.0f) / (m + 1.0f);
+  const float t2 = t * t;
+  float series = 1.0f / 9 * t2 + 1.0f / 7;
+  series = series * t2 + 1.0f / 5;
+  series = series * t2 + 1.0f / 3;
+  series = series * t2 + 1.0f;
+  const auto exponent = static_cast<float>(static_cast<int32_t>(bits >> 23) - 127);
+  const float log2 = series * t * 2.88539008f + exponent;
+  return p < 0x1p-126f ? 0.0f : p * log2;
+}
+
+template <class L>
+float LoopEntropy(const float* x, size_t n) {
+  const float total = LoopSumAbs<L>(x, n) + 1e-30f;
+  return -ChunkSum(
+      n, [ x, total ](size_t i) __attribute__((always_inline)) {
+        return PLog2P(FromBits(BitsOf(x[i]) & kAbsMask) / total);
+      });
+}
+
+template <class L>
+void LoopSignBits(const float* x, size_t n, std::byte* bits) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    uint16_t word = 0;
+    for (size_t j = 0; j < 16; j += L::kWidth) {
+      word = static_cast<uint16_t>(word | L::NotNegativeMask(x + i + j) << j);
+    }
+    __builtin_memcpy(bits + i / 8, &word, 2);
+  }
+  for (; i < n; i += 8) {
+    unsigned word = 0;
+    for (size_t j = 0; j < 8 && i + j < n; ++j) word |= (x[i + j] >= 0 ? 1u : 0u) << j;
+    bits[i / 8] = static_cast<std::byte>(word);
+  }
+}
+
+template <class L>
+void LoopExpandSigns(const std::byte* bits, size_t n, float low, float high, float* x) {
+  const uint32_t a = BitsOf(low), b = BitsOf(high);
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const auto byte = static_cast<uint32_t>(bits[i / 8]);
+    for (size_t j = 0; j < 8; ++j) x[i + j] = FromBits((byte >> j & 1) != 0 ? b : a);
+  }
+  for (; i < n; ++i) x[i] = static_cast<uint32_t>(bits[i / 8]) >> (i % 8) & 1 ? high : low;
+}
+
+template <class L>
+void LoopAffineCodes(const float* x, size_t n, float z, float inverse, float offset, float top,
+                     uint8_t* q) {
+  for (size_t i = 0; i < n; ++i) {
+    const float at = (x[i] - z) * inverse + offset;
+    const float low = at < 0 ? 0.0f : at;
+    q[i] = static_cast<uint8_t>(RoundToInt(low > top ? top : low));
+  }
+}
+
+template <class L>
+void LoopAffineValues(const uint8_t* q, size_t n, float z, float s, float* x) {
+  for (size_t i = 0; i < n; ++i) {
+    const float step = static_cast<float>(static_cast<int32_t>(q[i])) * s;
+    x[i] = z + step;
+  }
+}
+
+template <class L, MiniFloat kType>
+void LoopMiniCodes(const float* x, size_t n, float inverse, uint8_t* q) {
+  for (size_t i = 0; i < n; ++i) q[i] = F32ToMini(x[i] * inverse, kType);
+}
+
+template <class L, MiniFloat kType>
+void LoopMiniValues(const uint8_t* q, size_t n, float s, float* x) {
+  for (size_t i = 0; i < n; ++i) x[i] = MiniToF32(q[i], kType) * s;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "compressors/loops.h"
+
+// The loops that draw noise or round with it, compiled per instruction set as loops.h says.
+namespace longhaul {
+
+template <class L>
+void LoopNoisyCodes(const float* x, const float* u, size_t n, float z, float inverse, float top,
+                    uint8_t* q) {
+  for (size_t i = 0; i < n; ++i) {
+    const float at = (x[i] - z) * inverse + u[i];
+    const float low = at < 0 ? 0.0f : at;
+    q[i] =
+        static_cast<uint8_t>(static_cast<int32_t>(low > top ? top : low));  // floor: not negative
+  }
+}
+
+template <class L>
+void LoopNoisySignedCodes(const float* x, const float* u, size_t n, float inverse, float top,
+                          float offset, uint8_t* q) {
+  for (size_t i = 0; i < n; ++i) {
+    const float at = x[i] * inverse + u[i];
+    const float low = at < -top ? -top : at;
+    const float in = low > top ? top : low;
+    const auto cut = static_cast<int32_t>(in);  // towards zero
+    const int32_t floor = cut - (static_cast<float>(cut) > in ? 1 : 0);
+    q[i] = static_cast<uint8_t>(floor + static_cast<int32_t>(offset));
+  }
+}
+
+template <class L>
+void LoopNoisyE2m1Codes(const float* x, const float* u, size_t n, float inverse, uint8_t* q) {
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = BitsOf(x[i] * inverse);
+    const float abs = FromBits(bits & kAbsMask) < 6.0f ? FromBits(bits & kAbsMask) : 6.0f;
+    // Below 1 in steps of 1/2; above, noise below the one bit of mantissa, which carries by itself.
+    const auto small = static_cast<uint32_t>(static_cast<int32_t>(abs * 2.0f + u[i]));
+    const auto noise = static_cast<uint32_t>(static_cast<int32_t>(u[i] * 0x1p22f));
+    const uint32_t large = ((BitsOf(abs) + noise) >> 22) - (126u << 1);
+    const uint32_t code = abs < 1.0f ? small : large;
+    q[i] = static_cast<uint8_t>((code > 7 ? 7 : code) | (bits >> 31) << 3);
+  }
+}
+
+// Philox4x32-10 of `kCounters` consecutive counters -> their words, element by element.
+template <class L>
+LONGHAUL_INLINE void LoopPhilox(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
+  constexpr int kCounters = 16;
+  uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
+  for (int j = 0; j < kCounters; ++j) {
+    c0[j] = static_cast<uint32_t>(quad + static_cast<uint64_t>(j));
+    c1[j] = static_cast<uint32_t>((quad + static_cast<uint64_t>(j)) >> 32);
+    c2[j] = purpose;
+    c3[j] = 0;
+  }
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int j = 0; j < kCounters; ++j) {
+      const uint64_t p0 = uint64_t{0xD2511F53} * c0[j], p1 = uint64_t{0xCD9E8D57} * c2[j];
+      c0[j] = static_cast<uint32_t>(p1 >> 32) ^ c1[j] ^ k0;
+      c1[j] = static_cast<uint32_t>(p1);
+      c2[j] = static_cast<uint32_t>(p0 >> 32) ^ c3[j] ^ k1;
+      c3[j] = static_cast<uint32_t>(p0);
+    }
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  for (int j = 0; j < kCounters; ++j) {
+    u[4 * j] = static_cast<float>(static_cast<int32_t>(c0[j] >> 8)) * 0x1p-24f;
+    u[4 * j + 1] = static_cast<float>(static_cast<int32_t>(c1[j] >> 8)) * 0x1p-24f;
+    u[4 * j + 2] = static_cast<float>(static_cast<int32_t>(c2[j] >> 8)) * 0x1p-24f;
+    u[4 * j + 3] = static_cast<float>(static_cast<int32_t>(c3[j] >> 8)) * 0x1p-24f;
+  }
+}
+
+template <class L>
+void LoopUniform(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u) {
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) LoopPhilox<L>(key, purpose, (first + i) / 4, u + i);
+  if (i == n) return;
+  float rest[64];
+  LoopPhilox<L>(key, purpose, (first + i) / 4, rest);
+  __builtin_memcpy(u + i, rest, 4 * (n - i));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,166 @@
+#include "compressors/qsgd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compressors/bit_pack.h"
+#include "compressors/codec_frame.h"
+#include "compressors/loop_kernels.h"
+#include "compressors/noise.h"
+#include "compressors/small_floats.h"
+#include "compressors/tree_sum.h"
+#include "compressors/wide.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kMaxBucket = 8192;
+
+struct Layout {
+  Layout(int bits, size_t bucket, Shape shape)
+      : buckets(shape.rows * ((shape.cols + bucket - 1) / bucket)),
+        codes_at(kFrameHeaderBytes + AlignUp8(4 * buckets)),
+        frame_bytes(codes_at + shape.rows * (shape.cols / bucket * PackedBytes(bucket, bits) +
+                                             PackedBytes(shape.cols % bucket, bits))) {}
+  size_t buckets, codes_at, frame_bytes;
+};
+
+// v / s, rounded down where s steps would otherwise overflow.
+float StepOf(float norm, float levels) {
+  const float step = norm / levels;
+  return std::isfinite(step * levels) ? step : std::nextafter(step, 0.0f);
+}
+
+class QsgdCodec final : public CatalogCodec {
+ public:
+  QsgdCodec(std::string_view name, uint16_t id, Isa isa, int bits)
+      : CatalogCodec(name, id, isa),
+        bits_(bits),
+        bucket_(bits == 4 ? 512 : kMaxBucket),
+        levels_(static_cast<float>((1 << (bits - 1)) - 1)) {}
+
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return Layout(bits_, bucket_, shape).frame_bytes;
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  float Norm(const float* x, size_t c) const;
+
+  const int bits_;
+  const size_t bucket_;
+  const float levels_;
+};
+
+// The bucket's v; 0 where the step would be too small, Inf where the norm is beyond fp32.
+float QsgdCodec::Norm(const float* x, size_t c) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  float norm;
+  if (bits_ == 4) {
+    norm = FromBits(loops.abs_max(x, c));
+  } else {
+    double squares = 0;
+    for (size_t at = 0; at < c; at += kSumChunk) {
+      squares += loops.sum_squares(x + at, std::min(kSumChunk, c - at), 0);
+    }
+    norm = static_cast<float>(std::sqrt(squares));
+  }
+  return norm / levels_ < 0x1p-126f ? 0.0f : norm;
+}
+
+absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
+                                         std::span<std::byte> frame) const {
+  const Layout layout(bits_, bucket_, x.shape);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
+    return s;
+  }
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto sign_shift = bits_ - 1;
+  std::memset(frame.data() + layout.codes_at - 8, 0, 8);
+  std::byte* norm_at = frame.data() + kFrameHeaderBytes;
+  std::byte* out = frame.data() + layout.codes_at;
+  float values[kMaxBucket], u[kMaxBucket + 8];
+  uint8_t q[kMaxBucket];
+  for (size_t r = 0; r < x.shape.rows; ++r) {
+    for (size_t at = 0; at < x.shape.cols; at += bucket_, norm_at += 4) {
+      const size_t c = std::min(bucket_, x.shape.cols - at), first = r * x.shape.cols + at;
+      if (!reader.Read(first, c, values)) return NotFiniteError(name_);
+      const float norm = Norm(values, c);
+      if (!std::isfinite(norm)) return RangeError(name_, "a norm");
+      std::memcpy(norm_at, &norm, 4);
+      // Noise is drawn by the element's number, in whole groups of four.
+      const size_t skip = first % 4;
+      loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip,
+                    u);
+      const float inverse = norm == 0 ? 0.0f : 1.0f / StepOf(norm, levels_);
+      uint8_t sign[kMaxBucket];
+      for (size_t i = 0; i < c; ++i) {
+        sign[i] = static_cast<uint8_t>(BitsOf(values[i]) >> 31 << sign_shift);
+        values[i] = FromBits(BitsOf(values[i]) & kAbsMask);
+      }
+      loops.noisy_codes(values, u + skip, c, 0, inverse, norm == 0 ? 0.0f : levels_, q);
+      for (size_t i = 0; i < c; ++i) q[i] |= sign[i];
+      PackBits({q, c}, bits_, {out, PackedBytes(c, bits_)});
+      out += PackedBytes(c, bits_);
+    }
+  }
+  SealFrame({.codec = id_,
+             .dtype = x.dtype,
+             .flags = kFlagStochastic,
+             .block = static_cast<uint32_t>(bucket_),
+             .param0 = static_cast<uint32_t>(bits_),
+             .shape = x.shape,
+             .seed = seed,
+             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
+            frame.first(layout.frame_bytes));
+  return layout.frame_bytes;
+}
+
+absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
+  if (!header.ok()) return header.status();
+  const Layout layout(bits_, bucket_, x.shape);
+  if (frame.size() != layout.frame_bytes || header->block != bucket_ ||
+      header->param0 != static_cast<uint32_t>(bits_)) {
+    return Corrupt("bytes or fields do not fit the shape");
+  }
+  const NarrowWriter writer(x, isa_);
+  const auto mask = static_cast<uint8_t>((1 << (bits_ - 1)) - 1);
+  const std::byte* norm_at = frame.data() + kFrameHeaderBytes;
+  const std::byte* in = frame.data() + layout.codes_at;
+  float values[kMaxBucket];
+  uint8_t q[kMaxBucket];
+  for (size_t r = 0; r < x.shape.rows; ++r) {
+    for (size_t at = 0; at < x.shape.cols; at += bucket_, norm_at += 4) {
+      const size_t c = std::min(bucket_, x.shape.cols - at);
+      float norm;
+      std::memcpy(&norm, norm_at, 4);
+      if (!std::isfinite(norm)) return Corrupt("a norm is Inf or NaN");
+      const float step = StepOf(norm, levels_);
+      UnpackBits({in, PackedBytes(c, bits_)}, bits_, {q, c});
+      for (size_t i = 0; i < c; ++i) {
+        const float size = static_cast<float>(static_cast<int>(q[i] & mask)) * step;
+        values[i] =
+            FromBits(BitsOf(size) ^ static_cast<uint32_t>(q[i] & ~mask & 0xFF) << (32 - bits_));
+      }
+      writer.Write(values, r * x.shape.cols + at, c);
+      in += PackedBytes(c, bits_);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+template <int kBits>
+std::shared_ptr<const Codec> NewQsgdCodec(std::string_view name, uint16_t id, Isa isa) {
+  return std::make_shared<QsgdCodec>(name, id, isa, kBits);
+}
+template std::shared_ptr<const Codec> NewQsgdCodec<4>(std::string_view, uint16_t, Isa);
+template std::shared_ptr<const Codec> NewQsgdCodec<8>(std::string_view, uint16_t, Isa);
+
+}  // namespace longhaul

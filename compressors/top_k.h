@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "compressors/loop_kernels.h"
+
+namespace longhaul {
+
+// Finds the k largest magnitudes of one chunk after the other. Exact: ties go to the lowest index,
+// and what earlier chunks taught only decides the speed.
+class TopKSelector {
+ public:
+  explicit TopKSelector(const LoopKernels& loops) : loops_(loops) {}
+
+  // x: [n] finite, n <= 65536; indices: [k], 1 <= k <= n, sorted on return.
+  void Select(std::span<const float> x, std::span<uint32_t> indices);
+
+ private:
+  size_t Survivors(std::span<const float> x, uint32_t bits);
+
+  const LoopKernels& loops_;
+  uint32_t guess_ = 0;  // bits of a magnitude that a little more than k elements reached so far
+};
+
+}  // namespace longhaul
