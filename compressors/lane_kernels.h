@@ -198,11 +198,13 @@ bool DecodeBlocksOn(ConstBlockSections in, size_t blocks, std::byte* x) {
   constexpr size_t kBuffered = kScheme.bits == 8 ? 0 : (kCodeSlack + kBytes - 1) / kBytes;
   for (size_t b = 0; b < blocks; ++b) {
     ConstBlockSections from = in;
-    std::byte codes[kBuffered == 0 ? 1 : kBytes + kCodeSlack];
-    if (blocks - b <= kBuffered) {
-      __builtin_memcpy(codes, in.codes, kBytes);
-      __builtin_memset(codes + kBytes, 0, kCodeSlack);
-      from.codes = codes;
+    [[maybe_unused]] std::byte codes[kBuffered == 0 ? 1 : kBytes + kCodeSlack];
+    if constexpr (kBuffered > 0) {
+      if (blocks - b <= kBuffered) {
+        __builtin_memcpy(codes, in.codes, kBytes);
+        __builtin_memset(codes + kBytes, 0, kCodeSlack);
+        from.codes = codes;
+      }
     }
     if (!DecodeBlock<L, kScheme>(from, x)) return false;
     x += kScheme.block * sizeof(float);

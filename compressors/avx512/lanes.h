@@ -96,7 +96,7 @@ struct Avx512Lanes {
         v[i + h] = Sub(a, b);
       }
     }
-    constexpr float norm = 1.0f / __builtin_sqrtf(n);
+    const float norm = 1.0f / __builtin_sqrtf(n);
     for (int i = 0; i < n / 16; ++i) v[i] = Mul(v[i], Splat(norm));
   }
 

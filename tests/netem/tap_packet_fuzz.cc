@@ -37,7 +37,7 @@ class Run {
   void Send(int port, std::span<const uint8_t> bytes) {
     // A read of the device: the vnet header is always there, the rest is what came.
     std::vector<std::byte> frame(std::max(bytes.size(), kVnetHeaderBytes + kEthernetHeaderBytes));
-    memcpy(frame.data(), bytes.data(), bytes.size());
+    std::ranges::transform(bytes, frame.begin(), [](uint8_t b) { return std::byte{b}; });
     const auto facts = ParseFrame(frame, frame.size());
     if (!facts) {
       network_.CountUnroutable();
