@@ -41,7 +41,10 @@ absl::StatusOr<Fd> BoundSocket(const Emulator& emulator, int node, int type, soc
 
 void WidenReceiveBuffer(const Fd& fd) {
   const int buffer_bytes = 64 << 20;
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
+  // Without root up to net.core.rmem_max only.
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0) {
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
+  }
 }
 
 absl::StatusOr<const PathSpec*> ProbedPath(const Emulator& emulator, int from, int to) {

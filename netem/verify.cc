@@ -19,7 +19,7 @@ constexpr absl::Duration kPingInterval = absl::Milliseconds(10);
 // What probes may load the machine with at a time; more and they would disturb one another.
 constexpr BitsPerSecond kProbeBudget = Gbit(1);
 constexpr double kInitialWindowPackets = 10;
-constexpr BitsPerSecond kUnlimitedPathRate = Mbit(100);  // of a loss probe where nothing limits
+constexpr BitsPerSecond kFastestLossProbe = Mbit(50);
 
 void InParallel(size_t count, const std::function<void(size_t)>& work) {
   std::vector<std::thread> threads;
@@ -112,8 +112,8 @@ class Verification {
   void MeasureLoss(size_t i) {
     const PathSpec& path = *paths_[i];
     if (!errors_[i].ok()) return;
-    const BitsPerSecond nominal = NominalRate(topology_, path).value_or(kUnlimitedPathRate);
-    const BitsPerSecond rate{std::min(nominal, kProbeBudget).value / 2};
+    const BitsPerSecond nominal = NominalRate(topology_, path).value_or(kFastestLossProbe);
+    const BitsPerSecond rate = std::min(BitsPerSecond{nominal.value / 2}, kFastestLossProbe);
     const auto in_a_second =
         static_cast<int64_t>(rate.value / (8 * static_cast<double>(FrameBytes(topology_.mtu))));
     auto sample = ProbeLoss(emulator_, path.from, path.to,

@@ -44,13 +44,17 @@ void PrintTable(const nlohmann::json& answer) {
   std::string complaints;
   for (const auto& path : answer.at("paths")) {
     const bool ok = path.value("in_bounds", false);
-    table.Add({PathText(path), Rtt(path), P99(path), Goodput(path), Loss(path), ok ? "ok" : "OUT"});
+    const bool tail_ok = path.value("tail_in_bounds", true);
+    table.Add({PathText(path), Rtt(path), P99(path), Goodput(path), Loss(path),
+               !ok       ? "OUT"
+               : tail_ok ? "ok"
+                         : "ok, tail late"});
     if (!ok) complaints += path.value("why", "") + "\n";
   }
   fmt::print("{}{}", table.Text(), complaints);
   fmt::print(
       "measured of nominal; bounds: median RTT max({:g} ms, {:g} %), goodput {:g} %, loss 3 "
-      "standard errors; emulator {}, scheduling {}\n",
+      "standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",
       answer.value("rtt_tolerance_ms", 0.0), 100 * answer.value("rtt_tolerance_share", 0.0),
       100 * answer.value("rate_tolerance_share", 0.0), answer.value("emulator", ""),
       answer.value("scheduling", ""));

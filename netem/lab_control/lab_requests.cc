@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr absl::Duration kTailBound = absl::Milliseconds(1);
+
 double Ms(absl::Duration time) { return absl::ToDoubleMilliseconds(time); }
 
 json Milliseconds(const RttSample& rtt) {
@@ -44,7 +46,13 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict) {
   json result = Figures(topology, *FindPath(topology, verdict.from, verdict.to));
   result["in_bounds"] = verdict.ok;
   result["why"] = verdict.why;
-  if (verdict.rtt.sent > 0) result["rtt"] = Milliseconds(verdict.rtt);
+  if (verdict.rtt.sent > 0) {
+    result["rtt"] = Milliseconds(verdict.rtt);
+    const PathSpec* back = FindPath(topology, verdict.to, verdict.from);
+    const absl::Duration jitter = FindPath(topology, verdict.from, verdict.to)->jitter +
+                                  (back == nullptr ? absl::ZeroDuration() : back->jitter);
+    result["tail_in_bounds"] = verdict.rtt.p99 <= verdict.rtt.nominal + kTailBound + 3 * jitter;
+  }
   if (verdict.rate) {
     result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
                          {"mbit", InMbit(verdict.rate->goodput)},
