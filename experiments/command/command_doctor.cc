@@ -71,7 +71,7 @@ int Examine(bool quick) {
   const std::vector<MachineCheck> checks = CheckMachine(found);
   fmt::print("this machine\n");
   for (const MachineCheck& check : checks) {
-    PrintRow(check.subject, (check.ok ? "" : "MISSING: ") + check.found);
+    PrintRow(check.subject, check.found + (check.ok ? "" : "   <- see below"));
   }
   if (found.lab && (found.netem || found.tap) && !quick) MeasureLinks(found);
   fmt::print("\nlinks will be shaped by: {}\n", found.best);
