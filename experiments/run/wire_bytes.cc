@@ -1,23 +1,32 @@
 #include "experiments/run/wire_bytes.h"
 
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "compressors/catalog.h"
+#include "compressors/reference_tensors.h"
 #include "plugin/core/packet.h"
 #include "pp_group/gpt_layout.h"
 
 namespace longhaul {
 namespace {
 
-// Bytes of one message of this codec and shape, our packet header included. Block codecs have
-// frames of one size only, so the upper bound is the size.
+// Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
+// Most codecs have frames of one size; entropy-coded indices depend a little on the values.
 std::optional<double> MessageBytes(const std::string& codec, Shape shape) {
   if (codec == "none") {
     return static_cast<double>(kPacketHeaderBytes + shape.elements() * sizeof(float));
   }
   absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
   if (!made.ok()) return std::nullopt;
-  return static_cast<double>(kPacketHeaderBytes + (*made)->MaxFrameBytes(shape, DType::kF32));
+  const std::vector<float> x = DrawReference(Distribution::kGaussian, shape.elements(), /*seed=*/1);
+  std::vector<std::byte> frame((*made)->MaxFrameBytes(shape, DType::kF32));
+  const std::unique_ptr<CodecState> state = (*made)->NewState(shape);
+  const absl::StatusOr<size_t> bytes =
+      (*made)->Encode({x.data(), DType::kF32, shape}, /*seed=*/1, state.get(), frame);
+  if (!bytes.ok()) return std::nullopt;
+  return static_cast<double>(kPacketHeaderBytes + *bytes);
 }
 
 uint64_t StageElements(const RunSpec& spec, int64_t stage) {

@@ -75,10 +75,7 @@ std::string CodecNameOf(uint16_t id) {
   return codec == nullptr ? fmt::format("codec {:#x}", id) : std::string(codec->name());
 }
 
-size_t MaxFrameBytes(uint16_t id, const Tensor& x) {
-  const std::shared_ptr<const Codec> codec = CodecOf(id);
-  return codec == nullptr ? 0 : codec->MaxFrameBytes(x.shape, x.dtype);
-}
+size_t MaxFrameBytes(uint16_t id, const Tensor& x) { return MaxFrameBytesOf(id, x.shape, x.dtype); }
 
 Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {
   Shape shape{.rows = 1, .cols = header.elements};

@@ -78,6 +78,29 @@ TEST_P(Policy, EachDirectionAndTagHasItsCodecAndItsBytes) {
   EXPECT_EQ(Row(*group[0], 1, true).codec, "bf16");
 }
 
+TEST_P(Policy, SparseAndVariableFramesCrossToo) {
+  const Cluster cluster(GetParam(), 2);
+  for (const char* name : {"topk-64of4096+int4-b64", "randk-64of4096+bf16", "tah4-g64", "stat4",
+                           "sign1", "fp8-e4m3-g16", "mxfp4-h32"}) {
+    const auto group =
+        cluster.MakeGroup(name, [&](GroupOptions& options) { options.codecs.forward = name; });
+    std::vector<float> x = Noise(32 * 1024, 1), y(x.size());
+    const std::vector<int64_t> dims = {32, 1024};
+    Cross(*group[0], *group[1], {x.data(), ElementType::kF32, dims},
+          {y.data(), ElementType::kF32, dims}, 0);
+    const CrossingCounters row = Row(*group[0], 1, true);
+    EXPECT_GT(row.payload_bytes, 0) << name;
+    EXPECT_LT(row.payload_bytes, static_cast<int64_t>(x.size() * sizeof(float) / 2)) << name;
+    double error = 0, power = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      error += (x[i] - y[i]) * (x[i] - y[i]);
+      power += x[i] * x[i];
+    }
+    EXPECT_GT(error, 0) << name;
+    EXPECT_LT(error, power) << name;
+  }
+}
+
 TEST_P(Policy, IntegersSmallTensorsAndCollectivesStayLossless) {
   const Cluster cluster(GetParam(), 2);
   const auto group = cluster.MakeGroup("pp", UseCodecs);
