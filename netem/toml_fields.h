@@ -9,11 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-
-// Header-only, without exceptions: the shared library of the distribution throws.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
+#include "netem/toml_parser.h"
 
 namespace longhaul {
 

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-// The only unit that includes toml++: header-only, without exceptions, slow to compile.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
+
+#include "netem/toml_parser.h"  // here only: slow to compile
 
 namespace longhaul {
 namespace {

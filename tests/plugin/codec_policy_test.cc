@@ -97,7 +97,7 @@ TEST_P(Policy, SparseAndVariableFramesCrossToo) {
       power += x[i] * x[i];
     }
     EXPECT_GT(error, 0) << name;
-    EXPECT_LT(error, power) << name;
+    EXPECT_LT(error, 64 * power) << name;  // randk scales what it keeps by d / k
   }
 }
 
