@@ -21,11 +21,13 @@ def skips(log):
                 if run:
                     case, reason = run.group(1), []
                 elif case and re.match(r"\[  SKIPPED \] ", line):
-                    text = " ".join(r for r in reason if r and not r.endswith("Skipped"))
+                    text = " ".join(r for r in reason if r)
                     yield f"{name}: {case}", text or "no reason given"
                     case = None
                 elif case and re.match(r"\[       OK \]|\[  FAILED  \]", line):
                     case = None
+                elif case and line.endswith(": Skipped"):
+                    reason = []  # what stands before is the test's own output
                 elif case:
                     reason.append(line.strip())
         whole = re.search(r"(?m)^skipped: (.*)$", block)
