@@ -21,111 +21,13 @@
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/scheduling.h"
+#include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 #include "tests/netem/traffic.h"
 #include "tests/netem/wake_control.h"
 
 namespace longhaul {
 namespace {
-
-constexpr int kAttempts = 6;
-constexpr int kJudgedAttempts = 3;
-
-bool InGuest() { return getenv("LONGHAUL_GUEST") != nullptr; }
-bool Long() {
-  const char* form = getenv("LONGHAUL_LINKS");
-  return form != nullptr && std::string(form) == "long";
-}
-
-// The guest has one CPU and timers with a tail of up to 25 ms: there the median is judged, at 1 ms,
-// and rates at 2 %. One CPU runs sender, router and receiver and so carries about 0.6 Gbit/s, of
-// which other work on the host takes its share: faster profiles are judged at kGuestRate there.
-constexpr BitsPerSecond kGuestRate = Mbit(200);
-double RttBoundMs(double nominal_ms) { return std::max(InGuest() ? 1.0 : 0.5, 0.005 * nominal_ms); }
-double RateShare() { return InGuest() ? 0.02 : 0.005; }
-
-Topology ForThisMachine(Topology topology) {
-  for (PathSpec& path : topology.paths) {
-    if (InGuest() && path.rate && *path.rate > kGuestRate) {
-      printf("  %.0f Mbit/s is more than the guest carries: judged at %.0f\n", InMbit(*path.rate),
-             InMbit(kGuestRate));
-      path.rate = kGuestRate;
-    }
-  }
-  return topology;
-}
-Topology Pair(const char* profile) { return ForThisMachine(*UniformTopology(profile, 2)); }
-
-// Prints one measurement; true when it is within the bounds.
-bool Judge(const char* what, double nominal, double measured, double low, double high) {
-  const bool ok = measured >= low && measured <= high;
-  printf("  %-22s nominal %10.4f  measured %10.4f  bounds %10.4f .. %10.4f  %s\n", what, nominal,
-         measured, low, high, ok ? "ok" : "OUT");
-  return ok;
-}
-bool Near(const char* what, double nominal, double measured, double bound) {
-  return Judge(what, nominal, measured, nominal - bound, nominal + bound);
-}
-
-// `measure` returns whether all was in bounds, `can_judge` whether the machine let it be so.
-template <typename Measure>
-void ExpectInBounds(bool (*can_judge)(const Oversleep&), const Measure& measure) {
-  int judged = 0;
-  Oversleep last;
-  for (int attempt = 0; attempt < kAttempts && judged < kJudgedAttempts; ++attempt) {
-    WakeControl control;
-    if (measure() || testing::Test::HasFatalFailure()) return;
-    last = control.Stop();
-    const bool counts = can_judge(last);
-    judged += counts ? 1 : 0;
-    printf("  %s: %s\n", counts ? "judged" : "not judged", last.ToText().c_str());
-  }
-  if (judged == kJudgedAttempts) {
-    ADD_FAILURE() << "out of bounds in " << judged << " attempts on a machine that could judge";
-  } else {
-    SkipFromLab("this machine could not judge: " + last.ToText());
-  }
-}
-
-bool RttInBounds(const Emulator& emulator, int from, int to) {
-  auto rtt = ProbeRtt(emulator, from, to, /*count=*/100, absl::Milliseconds(10));
-  if (!rtt.ok()) {
-    ADD_FAILURE() << rtt.status();
-    return false;
-  }
-  EXPECT_EQ(rtt->received, rtt->sent);
-  const double nominal = absl::ToDoubleMilliseconds(rtt->nominal);
-  const double p99 = absl::ToDoubleMilliseconds(rtt->p99);
-  if (InGuest()) {
-    printf("  p99 %.4f ms, not judged in the guest\n", p99);
-    return Near("median RTT, ms", nominal, absl::ToDoubleMilliseconds(rtt->median),
-                RttBoundMs(nominal));
-  }
-  const bool mean_ok =
-      Near("mean RTT, ms", nominal, absl::ToDoubleMilliseconds(rtt->mean), RttBoundMs(nominal));
-  return Judge("p99 RTT, ms", nominal, p99, 0, nominal + 1) && mean_ok;
-}
-
-bool RateInBounds(const Emulator& emulator, int from, int to, const std::string& control,
-                  double low_share, double high_share) {
-  const PathSpec& path = *FindPath(emulator.topology(), from, to);
-  const absl::Duration rtt = NominalRtt(emulator.topology(), path);
-  const absl::Duration warm_up = std::max(absl::Seconds(Long() ? 5 : 3), 45 * rtt);
-  const absl::Duration cpu_before = emulator.cpu_time();
-  const absl::Time start = absl::Now();
-  auto rate = ProbeRate(emulator, from, to, warm_up, absl::Seconds(Long() ? 20 : 5), control);
-  if (emulator.kind() == EmulatorKind::kTap) {
-    printf("  the emulator used %.0f %% of a core\n",
-           100 * absl::FDivDuration(emulator.cpu_time() - cpu_before, absl::Now() - start));
-  }
-  if (!rate.ok()) {
-    ADD_FAILURE() << rate.status();
-    return false;
-  }
-  const double nominal = InMbit(rate->nominal_goodput);
-  return Judge((control + ", Mbit/s").c_str(), nominal, InMbit(rate->goodput),
-               nominal * (1 - low_share), nominal * (1 + high_share));
-}
 
 class OnProfile : public testing::TestWithParam<std::tuple<EmulatorKind, const char*>> {
  protected:

@@ -9,7 +9,7 @@ longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul
 longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
-  netem/wake_control.cc
+  netem/wake_control.cc netem/judgement.cc
   LIBS longhaul::netem LABELS root TIMEOUT 900)
 
 # The same suite on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
