@@ -53,16 +53,20 @@ function(longhaul_headers name)
   target_precompile_headers(longhaul_headers_${name} PRIVATE ${A_UNPARSED_ARGUMENTS})
 endfunction()
 
-# longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name]): static library
-# longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
+# longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name] [JOIN n]): static
+# library longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
+# JOIN: n files are compiled as one unit, for those that spend their time in the same templates.
 function(longhaul_library name)
-  cmake_parse_arguments(A "" "HEADERS" "SRCS;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(A "" "HEADERS;JOIN" "SRCS;PUBLIC;PRIVATE" ${ARGN})
   add_library(longhaul_${name} STATIC ${A_SRCS})
   add_library(longhaul::${name} ALIAS longhaul_${name})
   target_include_directories(longhaul_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(longhaul_${name} PUBLIC ${A_PUBLIC} PRIVATE longhaul_flags ${A_PRIVATE})
   if(A_HEADERS)
     target_precompile_headers(longhaul_${name} REUSE_FROM longhaul_headers_${A_HEADERS})
+  endif()
+  if(A_JOIN AND LONGHAUL_JOIN)
+    set_target_properties(longhaul_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${A_JOIN})
   endif()
 endfunction()
 

@@ -15,9 +15,12 @@ namespace longhaul {
 absl::Status NameNodes(const Topology& topology) {
   const std::string path = "/run/hosts";  // /run is the lab's own
   std::ofstream file(path);
-  file << "127.0.0.1 localhost\n";
+  file << "127.0.0.1 localhost\n::1 localhost\n";
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
-    file << NodeAddress(static_cast<int>(i)) << ' ' << topology.nodes[i].name << '\n';
+    const std::string& name = topology.nodes[i].name;
+    const std::string address = NodeAddress(static_cast<int>(i));
+    // The second form is how a program that listens on IPv6 sees an IPv4 peer.
+    file << address << ' ' << name << "\n::ffff:" << address << ' ' << name << '\n';
   }
   if (!file.flush()) return ErrnoStatus("lab: write " + path, errno);
   if (mount(path.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) {

@@ -26,7 +26,7 @@ part() {  # name, command...
 }
 
 title "(a) this machine"
-$longhaul doctor --quick
+$longhaul doctor --brief
 
 if $longhaul doctor --lab >"$results/lab.log" 2>&1; then
   title "(b) PP-Group DiLoCo, 2 groups x 2 stages on continental-us: uncompressed"

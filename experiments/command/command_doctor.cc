@@ -84,6 +84,34 @@ int Examine(bool quick) {
   return 0;
 }
 
+// Five lines; the whole list tells what to do about each thing.
+int Summarize() {
+  const Capabilities capabilities = ProbeCapabilities();
+  const std::vector<MachineCheck> checks = CheckMachine(capabilities);
+  const auto found = [&](std::string_view subject) -> std::string {
+    for (const MachineCheck& check : checks) {
+      if (check.subject == subject) return check.found;
+    }
+    return "not asked";
+  };
+  std::vector<std::string> to_do;
+  for (const MachineCheck& check : checks) {
+    if (!check.ok) to_do.push_back(check.subject);
+  }
+  PrintRow("machine",
+           fmt::format("{}, {} cores, {}", found("kernel"), found("cores"), found("processor")));
+  PrintRow("links", fmt::format("{}; private lab {}, {}", capabilities.best, found("private lab"),
+                                found("real-time scheduling")));
+  PrintRow("network", fmt::format("UCX {}; congestion controls {}", found("UCX"),
+                                  found("congestion controls")));
+  PrintRow("training", fmt::format("torch {}, figures by {}, GPU {}", found("torch"),
+                                   found("figures"), found("GPU")));
+  PrintRow("could be better",
+           to_do.empty() ? "nothing"
+                         : fmt::format("{} ('longhaul doctor' tells how)", fmt::join(to_do, ", ")));
+  return 0;
+}
+
 // For scripts: status 0 when links can be shaped here; else one line that says why not.
 int LabOnly() {
   const MachineCheck lab = CheckLab();
@@ -95,13 +123,16 @@ int LabOnly() {
 
 void AddDoctorCommand(CLI::App& app, int* exit_status) {
   auto lab_only = std::make_shared<bool>(false);
+  auto brief = std::make_shared<bool>(false);
   auto quick = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
       "doctor", "what this machine can do, and what to do about what is missing");
   command->add_flag("--lab", *lab_only, "only whether links can be shaped; exit status 1 if not");
+  command->add_flag("--brief", *brief, "five lines, nothing measured");
   command->add_flag("--quick", *quick, "without measuring what links it can carry");
-  command->callback(
-      [lab_only, quick, exit_status] { *exit_status = *lab_only ? LabOnly() : Examine(*quick); });
+  command->callback([lab_only, brief, quick, exit_status] {
+    *exit_status = *lab_only ? LabOnly() : *brief ? Summarize() : Examine(*quick);
+  });
 }
 
 }  // namespace longhaul
