@@ -30,12 +30,11 @@ test:
 	@scripts/build.sh all
 	@scripts/run_tests.sh build
 
-# Every link acceptance test on both emulators: tap here, the kernel's netem in the guest.
+# Every link suite in its long form: tap here, the kernel's netem here where it is and in the guest.
 test-links:
 	@scripts/setup.sh test
-	@scripts/build.sh netem_acceptance_test
-	build/tests/netem_acceptance_test
-	tests/netem/guest/run_guest.sh build/tests/netem_acceptance_test '--gtest_filter=*netem*'
+	@scripts/build.sh link_suites
+	@tests/netem/run_links.sh build/tests
 
 bench: setup
 	@scripts/bench.sh

@@ -16,7 +16,7 @@ int NodeOfAddress(uint32_t address);
 
 // Every device has a chosen MAC, so that neighbours are known without asking: an ARP exchange would
 // pass the shaped link and cost a round trip. "02:00:00:KK:II:II", KK one of these.
-enum class MacKind : uint8_t { kNode = 1, kLan = 2, kWan = 3, kCore = 4 };
+enum class MacKind : uint8_t { kNode = 1, kLan = 2, kWan = 3, kCore = 4, kSwitch = 5 };
 using Mac = std::array<uint8_t, 6>;
 Mac MacOf(MacKind kind, int node);
 std::string ToString(const Mac& mac);

@@ -1,35 +1,23 @@
 #include "netem/netem_emulator.h"
 
 #include <fmt/format.h>
-#include <linux/pkt_sched.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "netem/access_lines.h"
 #include "netem/addressing.h"
+#include "netem/netem_routers.h"
 #include "netem/netlink.h"
 #include "netem/netns.h"
 #include "netem/node_setup.h"
-#include "netem/posix.h"
-#include "netem/queue_limits.h"
 #include "netem/traffic_control.h"
 
 namespace longhaul {
 namespace {
-
-// No node's name starts with '@', so these never clash.
-constexpr char kCoreName[] = "@core";
-std::string SiteName(const NodeSpec& node) { return "@" + node.name; }
-std::string CoreDevice(int node) { return fmt::format("c{}", node); }
-std::string MacText(MacKind kind, int node) { return ToString(MacOf(kind, node)); }
-
-NetemSpec PathLeaf(const Topology& topology, const PathSpec& path) {
-  return {.rate = path.rate,
-          .delay_ns = absl::ToInt64Nanoseconds(path.delay),
-          .impairment = ImpairmentOf(path),
-          .limit_packets = PathLimitPackets(topology, path)};
-}
 
 class NetemEmulator : public Emulator {
  public:
@@ -52,162 +40,172 @@ class NetemEmulator : public Emulator {
   absl::Status Build();
 
  private:
-  absl::Status BuildNode(int node);
-  absl::Status BuildSite(int node);
-  absl::Status BuildCorePort(const Netlink& netlink, int node);
+  absl::Status BuildPort(const Port& port);
+  absl::StatusOr<VethEnd> BuildSiteOf(const Port& port, const VethEnd& core);
+  absl::Status BuildNode(int node, MacKind next_hop);
+
+  // Where a path's leaf is, or (for kDefaultSlot) the class that drops.
+  struct Place {
+    int netns_fd;
+    std::string device;
+    int slot;
+  };
+  const Port& PortTo(int node) const;
+  Place PlaceOf(const PathSpec& path) const;
+  NetemSpec Leaf(const Topology& topology, const PathSpec& path) const;
   absl::Status ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf);
-  absl::StatusOr<QueueCounters> CoreCounters(int to, int slot) const;
+  absl::StatusOr<QueueCounters> CountersAt(const Place& place) const;
 
   Topology topology_;
   EmulatorOptions options_;
   NetNamespace core_;
+  std::vector<Port> ports_;
   std::vector<NetNamespace> nodes_;
-  std::vector<NetNamespace> sites_;  // only of nodes with an access line
+  std::vector<NetNamespace> sites_;       // only of ports with an access line
+  std::set<std::pair<int, int>> down_;    // paths in an outage
+  std::map<int, NetNamespace> switches_;  // by the first node of a port that has one
 };
 
-absl::Status NetemEmulator::BuildNode(int node) {
-  const NodeSpec& spec = topology_.nodes[node];
-  auto space = NetNamespace::Create(spec.name);
-  if (!space.ok()) return space.status();
-  const int node_fd = space->fd();
-  nodes_.push_back(*std::move(space));
-  auto netlink = Netlink::Open();
-  if (!netlink.ok()) return netlink.status();
-  VethEnd own{node_fd, kNodeDevice, MacText(MacKind::kNode, node)};
-  VethEnd core{core_.fd(), CoreDevice(node), MacText(MacKind::kCore, node)};
-  MacKind next_hop = MacKind::kCore;
-  if (spec.access) {
-    auto site = NetNamespace::Create(SiteName(spec));
-    if (!site.ok()) return site.status();
-    const int site_fd = site->fd();
-    sites_.push_back(*std::move(site));
-    next_hop = MacKind::kLan;
-    const VethEnd lan{site_fd, "lan", MacText(MacKind::kLan, node)};
-    const VethEnd wan{site_fd, "wan", MacText(MacKind::kWan, node)};
-    auto s = netlink->CreateVeth(own, lan, topology_.mtu);
-    if (s.ok()) s = netlink->CreateVeth(wan, core, topology_.mtu);
-    if (s.ok()) s = InNamespace(site_fd, [&] { return BuildSite(node); });
-    if (!s.ok()) return s;
-  } else if (auto s = netlink->CreateVeth(own, core, topology_.mtu); !s.ok()) {
-    return s;
-  }
-  return InNamespace(node_fd, [&] {
+absl::Status NetemEmulator::BuildNode(int node, MacKind next_hop) {
+  return InNamespace(nodes_[node].fd(), [&] {
     if (auto s = OffloadsOff(kNodeDevice); !s.ok()) return s;
     return PrepareNode(node, MacText(next_hop, node), options_);
   });
 }
 
-absl::Status NetemEmulator::BuildSite(int node) {
-  auto s = PrepareNamespace();
-  if (s.ok()) s = WriteFile("/proc/sys/net/ipv4/ip_forward", "1");
-  if (!s.ok()) return s;
+// The site's router and, where nodes share it, the switch before it. Returns the end that the
+// node of a site without a switch is to be connected to.
+absl::StatusOr<VethEnd> NetemEmulator::BuildSiteOf(const Port& port, const VethEnd& core) {
+  auto site = NetNamespace::Create(SiteSpaceName(topology_, port));
+  if (!site.ok()) return site.status();
+  const int site_fd = site->fd();
+  sites_.push_back(*std::move(site));
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
-  const AccessSpec& access = *topology_.nodes[node].access;
-  for (const auto& [device, rate] : {std::pair{"lan", access.down}, std::pair{"wan", access.up}}) {
-    auto index = netlink->DeviceIndex(device);
-    if (!index.ok()) return index.status();
-    s = OffloadsOff(device);
-    if (s.ok()) s = netlink->SetUp(device);
-    if (s.ok()) {
-      s = ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),
-                       {.rate = rate, .limit_packets = AccessLimitPackets(topology_, node, rate)});
-    }
-    if (!s.ok()) return s;
-  }
-  const std::string address = NodeAddress(node);
-  s = netlink->AddNeighbour("lan", address, MacText(MacKind::kNode, node));
-  if (s.ok()) s = netlink->AddRoute(address + "/32", "lan", "");
-  if (s.ok()) s = netlink->AddNeighbour("wan", kGatewayAddress, MacText(MacKind::kCore, node));
-  if (s.ok()) s = netlink->AddRoute("0.0.0.0/0", "wan", kGatewayAddress);
-  return s;
+  const VethEnd lan{site_fd, kLan, MacText(MacKind::kLan, port.first)};
+  const VethEnd wan{site_fd, kWan, MacText(MacKind::kWan, port.first)};
+  if (auto s = netlink->CreateVeth(wan, core, topology_.mtu); !s.ok()) return s;
+  if (!port.shared) return lan;
+  auto joint = NetNamespace::Create(SwitchSpaceName(topology_, port));
+  if (!joint.ok()) return joint.status();
+  const int fd = joint->fd();
+  switches_.emplace(port.first, *std::move(joint));
+  const VethEnd up{fd, kSwitchUp, MacText(MacKind::kSwitch, port.first)};
+  if (auto s = netlink->CreateVeth(up, lan, topology_.mtu); !s.ok()) return s;
+  return lan;
 }
 
-absl::Status NetemEmulator::BuildCorePort(const Netlink& netlink, int node) {
-  const std::string device = CoreDevice(node);
-  const std::string address = NodeAddress(node);
-  const MacKind next = topology_.nodes[node].access ? MacKind::kWan : MacKind::kNode;
-  auto index = netlink.DeviceIndex(device);
-  if (!index.ok()) return index.status();
-  auto s = OffloadsOff(device);
-  if (s.ok()) s = netlink.SetUp(device);
-  if (s.ok()) s = netlink.AddNeighbour(device, address, MacText(next, node));
-  if (s.ok()) s = netlink.AddRoute(address + "/32", device, "");
-  if (s.ok()) s = AddClassifier(netlink, *index, topology_.mtu);
-  for (const PathSpec& path : topology_.paths) {
-    if (!s.ok()) break;
-    if (path.to != node) continue;
-    s = AddSource(netlink, *index, topology_.mtu, path.from, NodeAddressValue(path.from),
-                  PathLeaf(topology_, path));
+absl::Status NetemEmulator::BuildPort(const Port& port) {
+  const VethEnd core{core_.fd(), CoreDevice(port), MacText(MacKind::kCore, port.first)};
+  VethEnd far = core;
+  MacKind next_hop = MacKind::kCore;
+  if (port.access != nullptr) {
+    auto lan = BuildSiteOf(port, core);
+    if (!lan.ok()) return lan.status();
+    far = *lan;
+    next_hop = MacKind::kLan;
   }
-  return s;
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  for (int node : port.nodes) {
+    if (port.shared) {
+      far = {switches_.at(port.first).fd(), SwitchDevice(node), MacText(MacKind::kLan, node)};
+    }
+    const VethEnd own{nodes_[node].fd(), kNodeDevice, MacText(MacKind::kNode, node)};
+    if (auto s = netlink->CreateVeth(own, far, topology_.mtu); !s.ok()) return s;
+    if (auto s = BuildNode(node, next_hop); !s.ok()) return s;
+  }
+  if (port.access == nullptr) return absl::OkStatus();
+  auto s = InNamespace(sites_.back().fd(), [&] { return BuildSite(topology_, port); });
+  if (!s.ok() || !port.shared) return s;
+  return InNamespace(switches_.at(port.first).fd(), [&] { return BuildSwitch(topology_, port); });
 }
 
 absl::Status NetemEmulator::Build() {
-  const int n = static_cast<int>(topology_.nodes.size());
-  for (int i = 0; i < n; ++i) {
-    if (auto s = BuildNode(i); !s.ok()) {
-      return absl::Status(
-          s.code(), fmt::format("node {}: {}", topology_.nodes[i].name, std::string(s.message())));
+  for (const NodeSpec& node : topology_.nodes) {
+    auto space = NetNamespace::Create(node.name);
+    if (!space.ok()) return space.status();
+    nodes_.push_back(*std::move(space));
+  }
+  ports_ = PortsOf(topology_);
+  for (const Port& port : ports_) {
+    if (auto s = BuildPort(port); !s.ok()) {
+      return absl::Status(s.code(), fmt::format("node {}: {}", topology_.nodes[port.first].name,
+                                                std::string(s.message())));
     }
   }
-  return InNamespace(core_.fd(), [&] {
-    auto s = PrepareNamespace();
-    if (s.ok()) s = WriteFile("/proc/sys/net/ipv4/ip_forward", "1");
-    if (!s.ok()) return s;
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    for (int i = 0; i < n; ++i) {
-      if (s = BuildCorePort(*netlink, i); !s.ok()) break;
-    }
-    return s;
+  return InNamespace(core_.fd(), [&] { return BuildCore(topology_, ports_); });
+}
+
+const Port& NetemEmulator::PortTo(int node) const {
+  return *std::find_if(ports_.begin(), ports_.end(), [&](const Port& port) {
+    return std::binary_search(port.nodes.begin(), port.nodes.end(), node);
   });
 }
 
-absl::StatusOr<QueueCounters> NetemEmulator::CoreCounters(int to, int slot) const {
+NetemEmulator::Place NetemEmulator::PlaceOf(const PathSpec& path) const {
+  const Port& port = PortTo(path.to);
+  if (InOneSite(topology_, path.from, path.to)) {
+    return {switches_.at(port.first).fd(), SwitchDevice(path.to), path.from};
+  }
+  return {core_.fd(), CoreDevice(port), LeafSlot(topology_, port, path)};
+}
+
+absl::StatusOr<QueueCounters> NetemEmulator::CountersAt(const Place& place) const {
   absl::StatusOr<QueueCounters> result = QueueCounters{};
-  auto s = InNamespace(core_.fd(), [&] {
+  auto s = InNamespace(place.netns_fd, [&] {
     auto netlink = Netlink::Open();
     if (!netlink.ok()) return netlink.status();
-    auto index = netlink->DeviceIndex(CoreDevice(to));
+    auto index = netlink->DeviceIndex(place.device);
     if (!index.ok()) return index.status();
-    result = ReadCounters(*netlink, *index, LeafHandle(slot));
+    result = ReadCounters(*netlink, *index, LeafHandle(place.slot));
     return result.status();
   });
   if (!s.ok()) return s;
   return result;
 }
 
+NetemSpec NetemEmulator::Leaf(const Topology& topology, const PathSpec& path) const {
+  NetemSpec leaf = PathLeaf(topology, path);
+  if (down_.contains({path.from, path.to})) leaf.impairment = {.loss_prob = 1};
+  return leaf;
+}
+
 absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf) {
-  return InNamespace(core_.fd(), [&] {
+  const Place place = PlaceOf(path);
+  return InNamespace(place.netns_fd, [&] {
     auto netlink = Netlink::Open();
     if (!netlink.ok()) return netlink.status();
-    auto index = netlink->DeviceIndex(CoreDevice(path.to));
+    auto index = netlink->DeviceIndex(place.device);
     if (!index.ok()) return index.status();
-    return ReplaceNetem(*netlink, *index, LeafParent(path.from), LeafHandle(path.from), leaf);
+    return ReplaceNetem(*netlink, *index, LeafParent(place.slot), LeafHandle(place.slot), leaf);
   });
 }
 
 absl::Status NetemEmulator::ChangePath(const PathSpec& path) {
   auto changed = WithPath(topology_, path);
   if (!changed.ok()) return changed.status();
-  if (auto s = ReplaceLeaf(path, PathLeaf(*changed, path)); !s.ok()) return s;
-  topology_ = *std::move(changed);
+  if (auto s = ReplaceLeaf(path, Leaf(*changed, path)); !s.ok()) return s;
+  // Figures of paths alone: ports_ points into the sites and nodes, which stay.
+  topology_.paths = std::move(changed->paths);
   return absl::OkStatus();
 }
 
 absl::Status NetemEmulator::SetCarrier(int from, int to, Carrier carrier) {
   const PathSpec* path = FindPath(topology_, from, to);
   if (path == nullptr) return NoPath(from, to);
-  NetemSpec leaf = PathLeaf(topology_, *path);
-  if (carrier == Carrier::kDown) leaf.impairment = {.loss_prob = 1};
-  return ReplaceLeaf(*path, leaf);
+  if (carrier == Carrier::kDown) {
+    down_.insert({from, to});
+  } else {
+    down_.erase({from, to});
+  }
+  return ReplaceLeaf(*path, Leaf(topology_, *path));
 }
 
 absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   const PathSpec* path = FindPath(topology_, from, to);
   if (path == nullptr) return NoPath(from, to);
-  auto leaf = CoreCounters(to, from);
+  auto leaf = CountersAt(PlaceOf(*path));
   if (!leaf.ok()) return leaf.status();
   PathCounters counters{leaf->packets, leaf->bytes, 0, 0, leaf->backlog_bytes};
   (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
@@ -216,28 +214,47 @@ absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
 
 absl::StatusOr<int64_t> NetemEmulator::unroutable_drops() const {
   int64_t drops = 0;
-  for (size_t i = 0; i < topology_.nodes.size(); ++i) {
-    auto leaf = CoreCounters(static_cast<int>(i), kDefaultSlot);
-    if (!leaf.ok()) return leaf.status();
-    drops += leaf->drops;
+  const auto add = [&](const Place& place) {
+    auto leaf = CountersAt(place);
+    if (leaf.ok()) drops += leaf->drops;
+    return leaf.status();
+  };
+  for (const Port& port : ports_) {
+    if (auto s = add({core_.fd(), CoreDevice(port), kDefaultSlot}); !s.ok()) return s;
+    if (!port.shared) continue;
+    for (int node : port.nodes) {
+      auto s = add({switches_.at(port.first).fd(), SwitchDevice(node), kDefaultSlot});
+      if (!s.ok()) return s;
+    }
   }
   return drops;
 }
 
 absl::Status NetemEmulator::health() const {
-  return InNamespace(core_.fd(), [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    for (size_t i = 0; i < topology_.nodes.size(); ++i) {
-      auto index = netlink->DeviceIndex(CoreDevice(static_cast<int>(i)));
-      if (!index.ok()) {
-        return absl::UnavailableError(fmt::format("netem: the link of node {} is gone: {}",
-                                                  topology_.nodes[i].name,
-                                                  std::string(index.status().message())));
+  // In the namespace of `netns_fd`, the devices of `nodes`.
+  const auto check = [&](int netns_fd, const std::vector<std::pair<std::string, int>>& devices) {
+    return InNamespace(netns_fd, [&] {
+      auto netlink = Netlink::Open();
+      if (!netlink.ok()) return netlink.status();
+      for (const auto& [device, node] : devices) {
+        if (auto index = netlink->DeviceIndex(device); !index.ok()) {
+          return absl::UnavailableError(fmt::format("netem: the link of node {} is gone: {}",
+                                                    topology_.nodes[node].name,
+                                                    std::string(index.status().message())));
+        }
       }
-    }
-    return absl::OkStatus();
-  });
+      return absl::OkStatus();
+    });
+  };
+  std::vector<std::pair<std::string, int>> in_core;
+  for (const Port& port : ports_) {
+    in_core.emplace_back(CoreDevice(port), port.first);
+    if (!port.shared) continue;
+    std::vector<std::pair<std::string, int>> in_switch;
+    for (int node : port.nodes) in_switch.emplace_back(SwitchDevice(node), node);
+    if (auto s = check(switches_.at(port.first).fd(), in_switch); !s.ok()) return s;
+  }
+  return check(core_.fd(), in_core);
 }
 
 }  // namespace
@@ -249,30 +266,6 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildNetemEmulator(const Topology& top
   auto emulator = std::make_unique<NetemEmulator>(topology, options, *std::move(core));
   if (auto s = emulator->Build(); !s.ok()) return s;
   return emulator;
-}
-
-absl::StatusOr<EmulatorKind> ProbeEmulatorKind() {
-  // In a namespace of its own, which takes the scratch device with it.
-  auto scratch = NetNamespace::Create(fmt::format("@probe-{}", getpid()));
-  if (!scratch.ok()) return scratch.status();
-  absl::Status tried;
-  auto s = InNamespace(scratch->fd(), [&] {
-    auto netlink = Netlink::Open();
-    if (!netlink.ok()) return netlink.status();
-    auto made = netlink->CreateVeth({scratch->fd(), "probe0", MacText(MacKind::kNode, 0)},
-                                    {scratch->fd(), "probe1", MacText(MacKind::kNode, 1)}, 1500);
-    if (!made.ok()) return made;
-    auto index = netlink->DeviceIndex("probe0");
-    if (!index.ok()) return index.status();
-    tried = ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),
-                         {.rate = Mbit(100), .delay_ns = 1, .limit_packets = 100});
-    return absl::OkStatus();
-  });
-  if (!s.ok()) return s;
-  if (tried.ok()) return EmulatorKind::kNetem;
-  if (absl::IsNotFound(tried)) return EmulatorKind::kTap;
-  return absl::Status(tried.code(), fmt::format("probing for netem on a scratch device: {}",
-                                                std::string(tried.message())));
 }
 
 }  // namespace longhaul

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "netem/access_lines.h"
 #include "netem/probe.h"
 #include "netem/probe_sockets.h"
 #include "netem/queue_limits.h"
@@ -143,8 +144,8 @@ RateSample Judge(BitsPerSecond nominal, const Received& received, std::string ho
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path) {
   std::optional<BitsPerSecond> least = path.rate;
   const auto consider = [&](BitsPerSecond rate) { least = least ? std::min(*least, rate) : rate; };
-  if (const auto& access = topology.nodes[path.from].access; access) consider(access->up);
-  if (const auto& access = topology.nodes[path.to].access; access) consider(access->down);
+  if (const AccessSpec* line = UplinkOf(topology, path); line != nullptr) consider(line->up);
+  if (const AccessSpec* line = DownlinkOf(topology, path); line != nullptr) consider(line->down);
   return least;
 }
 

@@ -17,6 +17,7 @@
 #include <span>
 #include <utility>
 
+#include "netem/access_lines.h"
 #include "netem/addressing.h"
 #include "netem/netns.h"
 #include "netem/probe.h"
@@ -140,11 +141,11 @@ absl::Duration AddTransmission(const std::optional<BitsPerSecond>& rate, int fra
 
 absl::Duration OneWay(const Topology& topology, const PathSpec& path, int frame_bytes) {
   absl::Duration time = path.delay + AddTransmission(path.rate, frame_bytes);
-  if (const auto& access = topology.nodes[path.from].access; access) {
-    time += AddTransmission(access->up, frame_bytes);
+  if (const AccessSpec* line = UplinkOf(topology, path); line != nullptr) {
+    time += AddTransmission(line->up, frame_bytes);
   }
-  if (const auto& access = topology.nodes[path.to].access; access) {
-    time += AddTransmission(access->down, frame_bytes);
+  if (const AccessSpec* line = DownlinkOf(topology, path); line != nullptr) {
+    time += AddTransmission(line->down, frame_bytes);
   }
   return time;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "netem/access_lines.h"
+
 namespace longhaul {
 namespace {
 
@@ -48,12 +50,16 @@ int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, i
 int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate) {
   absl::Duration rtt = absl::ZeroDuration();
   double depth_bdp = 0;
+  const auto is_behind = [&](int end) {
+    return end == node || InOneSite(topology, end, node);  // and so of the same line
+  };
   for (const PathSpec& path : topology.paths) {
-    if (path.from != node && path.to != node) continue;
+    if (is_behind(path.from) == is_behind(path.to)) continue;
     rtt = std::max(rtt, NominalRtt(topology, path));
     depth_bdp = std::max(depth_bdp, path.queue_bdp);
   }
-  const auto& access = topology.nodes[node].access;
+  const auto& site = topology.nodes[node].site;
+  const auto& access = site ? topology.sites[*site].access : topology.nodes[node].access;
   if (access && access->queue) {
     return static_cast<int64_t>(
         std::ceil(QueueDepthAsked(*access->queue, rate, rtt, topology.mtu)));
@@ -70,8 +76,8 @@ int64_t PathLimitPackets(const Topology& topology, const PathSpec& path) {
                              : QueueDepthInBdp(*path.rate, rtt, path.queue_bdp, topology.mtu);
     return static_cast<int64_t>(std::ceil(Packets(*path.rate, held, topology.mtu) + queue));
   }
-  const auto& access = topology.nodes[path.from].access;
-  if (!access) return kUnlimitedPackets;
+  const AccessSpec* access = UplinkOf(topology, path);
+  if (access == nullptr) return kUnlimitedPackets;
   return 2 * static_cast<int64_t>(std::ceil(Packets(access->up, held, topology.mtu))) + 64;
 }
 

@@ -18,8 +18,9 @@ double TcpPayloadShare(int mtu);
 // depth in bandwidth-delay products.
 int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu);
 
-// The limit of node `node`'s uplink or downlink: its own queue where it has one, else QueuePackets
-// with the largest round-trip time of any path that the node uses, and the deepest of their queues.
+// The limit of the uplink or downlink that `node` is behind: its own queue where it has one, else
+// QueuePackets with the largest round-trip time of any path that crosses the line, and the deepest
+// of their queues. A node behind no line: as if it had one.
 int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate);
 
 // The limit of a path's leaf. It covers the delay line AND the queue, because netem counts both:

@@ -100,9 +100,10 @@ absl::Status CheckRates(const Topology& topology, const TapCeiling& ceiling) {
     const BitsPerSecond most = cut ? ceiling.mtu_frames : ceiling.tso;
     if (*rate <= most) continue;
     return absl::FailedPreconditionError(fmt::format(
-        "path {} > {}: {:.0f} Mbit/s is more than this machine carries with the tap emulator "
+        "{}path {} > {}: {:.0f} Mbit/s is more than this machine carries with the tap emulator "
         "({:.0f} Mbit/s measured{}); choose a slower profile or a kernel with sch_netem, or run "
         "'longhaul doctor' again if the machine was busy then",
+        path.line > 0 ? fmt::format("{}:{}: ", topology.profile, path.line) : "",
         topology.nodes[path.from].name, topology.nodes[path.to].name, InMbit(*rate), InMbit(most),
         cut ? ", frames cut to the MTU for loss or a slow line" : ""));
   }

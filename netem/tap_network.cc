@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "netem/access_lines.h"
 #include "netem/queue_limits.h"
 
 namespace longhaul {
@@ -10,7 +11,7 @@ namespace {
 constexpr BitsPerSecond kSlow = Mbit(50);  // a 64 kB frame takes 10 ms here
 constexpr int64_t kShortQueuePackets = 128;
 
-StageSpec Access(const Topology& topology, int node, BitsPerSecond rate) {
+StageSpec AccessStage(const Topology& topology, int node, BitsPerSecond rate) {
   return {rate, 0, AccessLimitPackets(topology, node, rate) * FrameBytes(topology.mtu)};
 }
 
@@ -24,21 +25,26 @@ StageSpec PathStage(const Topology& topology, const PathSpec& path) {
 TapNetwork::TapNetwork(const Topology& topology, uint64_t seed)
     : num_nodes_(static_cast<int>(topology.nodes.size())),
       path_of_pair_(topology.nodes.size() * topology.nodes.size(), -1) {
-  for (int i = 0; i < num_nodes_; ++i) {
-    Node node;
-    if (const auto& access = topology.nodes[i].access; access) {
-      node.uplink.emplace(Access(topology, i, access->up));
-      node.downlink.emplace(Access(topology, i, access->down));
+  std::vector<int> place(LineCount(topology), -1);  // of a line in lines_
+  const auto place_of = [&](const AccessSpec* access, int node) {
+    if (access == nullptr) return -1;
+    int& at = place[*LineOf(topology, node)];
+    if (at < 0) {
+      at = static_cast<int>(lines_.size());
+      lines_.push_back({LinkStage(AccessStage(topology, node, access->up)),
+                        LinkStage(AccessStage(topology, node, access->down))});
     }
-    nodes_.push_back(std::move(node));
-  }
+    return at;
+  };
   for (const PathSpec& path : topology.paths) {
     path_of_pair_[path.from * num_nodes_ + path.to] = static_cast<int>(paths_.size());
     paths_.push_back({path.from,
                       path.to,
                       LinkStage(PathStage(topology, path)),
                       Impairment(ImpairmentOf(path), seed, path.from, path.to),
-                      {}});
+                      {},
+                      place_of(UplinkOf(topology, path), path.from),
+                      place_of(DownlinkOf(topology, path), path.to)});
   }
 }
 
@@ -56,8 +62,8 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
   }
   Path& path = paths_[index];
   int64_t at_path_ns = now_ns;
-  if (auto& uplink = nodes_[from].uplink; uplink) {
-    const auto left = uplink->Admit(now_ns, wire_bytes);
+  if (path.uplink >= 0) {
+    const auto left = lines_[path.uplink].up.Admit(now_ns, wire_bytes);
     if (!left) {
       path.counters.drops_queue += segments;
       return false;
@@ -74,7 +80,7 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
     path.counters.drops_queue += segments;
     return false;
   }
-  const bool no_downlink = !nodes_[to].downlink;
+  const bool no_downlink = path.downlink < 0;
   path.counters.held_bytes += wire_bytes;
   events_.push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
   return true;
@@ -92,7 +98,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
       return Output{event.handle, path.to, true, event.due_ns};
     }
     // Sources share the downlink, so frames enter it in the order in which their paths end.
-    const auto left = nodes_[path.to].downlink->Admit(event.due_ns, event.wire_bytes);
+    const auto left = lines_[path.downlink].down.Admit(event.due_ns, event.wire_bytes);
     if (!left) {
       path.counters.held_bytes -= event.wire_bytes;
       path.counters.drops_queue += event.segments;
@@ -133,14 +139,14 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
   const auto slow_access = [&](int i, BitsPerSecond rate) {
     return slow(rate, AccessLimitPackets(topology, i, rate));
   };
-  const auto& own = topology.nodes[node].access;
-  if (own && slow_access(node, own->up)) return true;
   return std::any_of(topology.paths.begin(), topology.paths.end(), [&](const PathSpec& path) {
     if (path.from != node) return false;
-    const auto& far = topology.nodes[path.to].access;
+    const AccessSpec* up = UplinkOf(topology, path);
+    const AccessSpec* down = DownlinkOf(topology, path);
     return MeanLoss(path) > 0 ||
            (path.rate && slow(*path.rate, PathLimitPackets(topology, path))) ||
-           (far && slow_access(path.to, far->down));
+           (up != nullptr && slow_access(node, up->up)) ||
+           (down != nullptr && slow_access(path.to, down->down));
   });
 }
 

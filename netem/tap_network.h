@@ -55,6 +55,7 @@ class TapNetwork {
     LinkStage stage;
     Impairment impairment;
     PathCounters counters;
+    int uplink, downlink;  // of lines_; -1: it crosses none
     Carrier carrier = Carrier::kUp;
   };
   struct Event {
@@ -69,13 +70,13 @@ class TapNetwork {
       return due_ns != other.due_ns ? due_ns > other.due_ns : order > other.order;
     }
   };
-  struct Node {
-    std::optional<LinkStage> uplink, downlink;
+  struct AccessLine {
+    LinkStage up, down;
   };
   int PathIndex(int from, int to) const;
 
   int num_nodes_;
-  std::vector<Node> nodes_;
+  std::vector<AccessLine> lines_;
   std::vector<Path> paths_;
   std::vector<int> path_of_pair_;  // [num_nodes * num_nodes], -1: none
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

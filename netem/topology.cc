@@ -7,49 +7,27 @@
 #include <string>
 #include <utility>
 
+#include "netem/access_lines.h"
 #include "netem/queue_limits.h"
 
 namespace longhaul {
 namespace {
 
 constexpr int kMaxNodes = 10000;
-constexpr size_t kMaxNameBytes = 48;  // a file name under /run/netns, and readable in a table
-constexpr int kMinMtu = 576;          // the least an IPv4 host must take
-constexpr int kMaxMtu = 65000;        // a TAP frame must fit one 64 KiB read
+constexpr int kMinMtu = 576;    // the least an IPv4 host must take
+constexpr int kMaxMtu = 65000;  // a TAP frame must fit one 64 KiB read
 
 absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(message); }
 
 // Outside of these a figure is a slip of the pen, and products of them would leave 64 bits.
-constexpr BitsPerSecond kMinRate = Mbit(0.001);
-constexpr BitsPerSecond kMaxRate = Gbit(1000);
 constexpr absl::Duration kMaxTime = absl::Hours(1);
 constexpr double kMaxQueueBdp = 1e6;
 constexpr int64_t kMaxLimitPackets = 1 << 30;  // netem keeps 32 bits
-
-absl::Status CheckRate(const std::string& where, BitsPerSecond rate) {
-  if (rate >= kMinRate && rate <= kMaxRate) return absl::OkStatus();
-  return Invalid(fmt::format("{} is {} Mbit/s: want more than 0 ({} to {})", where, InMbit(rate),
-                             InMbit(kMinRate), InMbit(kMaxRate)));
-}
 
 absl::Status CheckTime(const std::string& where, absl::Duration time) {
   if (time >= absl::ZeroDuration() && time <= kMaxTime) return absl::OkStatus();
   return Invalid(
       fmt::format("{} is {}: want 0 to an hour", where, std::string(absl::FormatDuration(time))));
-}
-
-absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth>& queue) {
-  if (!queue) return absl::OkStatus();
-  using Unit = QueueDepth::Unit;
-  const double least = queue->unit == Unit::kPackets ? 1 : 0;
-  const double most = queue->unit == Unit::kBdp     ? kMaxQueueBdp
-                      : queue->unit == Unit::kBytes ? 1e12
-                                                    : 1e9;
-  if (queue->amount > 0 && queue->amount >= least && queue->amount <= most) {
-    return absl::OkStatus();
-  }
-  return Invalid(fmt::format("{}: queue is {}: want at least one packet, at most {:g}", where,
-                             queue->amount, most));
 }
 
 absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
@@ -67,25 +45,11 @@ absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
   return absl::OkStatus();
 }
 
-absl::Status CheckNode(const NodeSpec& node, int index, std::set<std::string>& names) {
+absl::Status CheckNode(const NodeSpec& node, int index, int mtu, std::set<std::string>& names) {
   const std::string where = fmt::format("node {} '{}'", index, node.name);
-  if (node.name.empty() || node.name.size() > kMaxNameBytes) {
-    return Invalid(
-        fmt::format("{}: name of {} bytes: want 1 to {}", where, node.name.size(), kMaxNameBytes));
-  }
-  for (char c : node.name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_' || c == '.';
-    if (!plain || node.name[0] == '.' || node.name[0] == '-') {
-      return Invalid(
-          fmt::format("{}: want letters, digits, '-', '_' and '.', not '-' or '.' first", where));
-    }
-  }
+  if (auto s = CheckName(where, node.name); !s.ok()) return s;
   if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
-  if (!node.access) return absl::OkStatus();
-  if (auto s = CheckRate(where + ": access.up", node.access->up); !s.ok()) return s;
-  if (auto s = CheckQueue(where + ": access", node.access->queue); !s.ok()) return s;
-  return CheckRate(where + ": access.down", node.access->down);
+  return node.access ? CheckAccess(where, *node.access, mtu) : absl::OkStatus();
 }
 
 absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
@@ -112,7 +76,7 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
   }
-  if (auto s = CheckQueue(where, path.queue); !s.ok()) return s;
+  if (auto s = CheckQueue(where, path.queue, path.rate, topology.mtu); !s.ok()) return s;
   if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
   const int64_t limit = PathLimitPackets(topology, path);
   if (limit <= kMaxLimitPackets) return absl::OkStatus();
@@ -132,9 +96,10 @@ absl::Status Validate(const Topology& topology) {
   }
   std::set<std::string> names;
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
-    auto s = CheckNode(topology.nodes[i], static_cast<int>(i), names);
+    auto s = CheckNode(topology.nodes[i], static_cast<int>(i), topology.mtu, names);
     if (!s.ok()) return s;
   }
+  if (auto s = CheckSites(topology); !s.ok()) return s;
   std::set<std::pair<int, int>> pairs;
   for (const PathSpec& path : topology.paths) {
     if (auto s = CheckPath(topology, path); !s.ok()) return s;

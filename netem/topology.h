@@ -47,9 +47,10 @@ struct PathSpec {
   JitterShape jitter_shape = JitterShape::kNormal;
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
   std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
+  int line = 0;                                        // of the file it was read from; 0: none
 };
 
-// A node's shared access line; both directions are drop-tail queues with a rate and no delay.
+// An access line that paths share; both directions are drop-tail queues with a rate and no delay.
 struct AccessSpec {
   BitsPerSecond up;
   BitsPerSecond down;
@@ -57,8 +58,16 @@ struct AccessSpec {
 };
 
 struct NodeSpec {
-  std::string name;                  // unique; also the namespace's name
-  std::optional<AccessSpec> access;  // nullopt: unlimited
+  std::string name;                        // unique; also the namespace's name
+  std::optional<AccessSpec> access;        // of its own; nullopt: unlimited, or its site's
+  std::optional<int> site = std::nullopt;  // index into Topology::sites; then no line of its own
+};
+
+// Nodes behind one access line. Between them lies a LAN: their paths to each other do not cross the
+// line, and have no figures but those they are given.
+struct SiteSpec {
+  std::string name;  // unique among sites
+  AccessSpec access;
 };
 
 // What a lab is made of. Node i has the address NodeAddress(i) on its one interface, "net0".
@@ -67,6 +76,7 @@ struct Topology {
   std::vector<NodeSpec> nodes;
   std::vector<PathSpec> paths;  // every ordered pair that may talk
   int mtu = 1500;
+  std::vector<SiteSpec> sites = {};
 };
 
 // InvalidArgument naming the field: rates <= 0, negative or NaN delays, loss outside [0, 1), names

@@ -10,8 +10,10 @@
 #include <sstream>
 #include <utility>
 
+#include "netem/access_lines.h"
 #include "netem/rtt_matrix.h"
-#include "netem/toml_fields.h"
+#include "netem/toml_figures.h"
+#include "netem/toml_text.h"
 
 namespace longhaul {
 namespace {
@@ -20,18 +22,19 @@ namespace {
 // memory.
 constexpr int kMaxFileNodes = 256;
 
-class Reader : private TomlFields {
+class Reader : private TomlFigures {
  public:
   Reader(std::string where, std::string folder)
-      : TomlFields(std::move(where)), folder_(std::move(folder)) {}
+      : TomlFigures(std::move(where)), folder_(std::move(folder)) {}
 
   absl::StatusOr<Topology> Read(const toml::table& root) {
     topology_.profile = where_;
-    Only(root, {"mtu", "node", "group", "between", "matrix", "path"});
+    Only(root, {"mtu", "site", "node", "group", "between", "matrix", "path"});
     if (const auto mtu = Number(root, "mtu")) {
       if (!(*mtu >= 0 && *mtu <= 1e6)) Fail(*root.get("mtu"), "'mtu' is no number of bytes");
       if (status_.ok()) topology_.mtu = static_cast<int>(*mtu);
     }
+    ForEach(root, "site", [&](const toml::table& t) { ReadSite(t); });
     ForEach(root, "node", [&](const toml::table& t) { ReadNode(t); });
     ForEach(root, "group", [&](const toml::table& t) { ReadGroup(t); });
     if (topology_.nodes.size() > kMaxFileNodes) {
@@ -40,6 +43,7 @@ class Reader : private TomlFields {
     }
     if (!status_.ok()) return status_;
     if (const toml::table* t = Table(root, "between")) ReadBetween(*t);
+    LinkSites();
     ForEach(root, "group", [&](const toml::table& t) { LinkGroup(t); });
     if (const toml::table* t = Table(root, "matrix")) ReadMatrix(*t);
     ForEach(root, "path", [&](const toml::table& t) { ReadPath(t); });
@@ -57,41 +61,47 @@ class Reader : private TomlFields {
     if (!index_.emplace(name, static_cast<int>(topology_.nodes.size())).second) {
       Fail(t, fmt::format("node '{}' is given twice", name));
     }
-    lines_.emplace_back(fmt::format("'{}'", name), t.source().begin.line);
+    const int index = static_cast<int>(topology_.nodes.size());
+    lines_.emplace_back(fmt::format("node {} '{}'", index, name), t.source().begin.line);
     topology_.nodes.push_back({name, std::nullopt});
-    return static_cast<int>(topology_.nodes.size()) - 1;
+    return index;
+  }
+
+  void ReadSite(const toml::table& t) {
+    Only(t, kAccessKeys);
+    const std::string name = RequiredText(t, "name");
+    const auto access = Access(t);
+    if (!access) Fail(t, fmt::format("site '{}' needs up_mbit and down_mbit", name));
+    const int index = static_cast<int>(topology_.sites.size());
+    if (!sites_.emplace(name, index).second) Fail(t, fmt::format("site '{}' is given twice", name));
+    lines_.emplace_back(fmt::format("site '{}'", name), t.source().begin.line);
+    topology_.sites.push_back({name, access.value_or(AccessSpec{})});
+  }
+
+  // What a node or a group says of its way out.
+  void ReadWayOut(const toml::table& t, const std::vector<int>& nodes) {
+    const auto access = Access(t);
+    const auto name = Text(t, "site");
+    const auto site = sites_.find(name.value_or(""));
+    if (name && site == sites_.end()) Fail(*t.get("site"), fmt::format("no site '{}'", *name));
+    if (name && access) Fail(t, "has an access line of its own and a site's");
+    for (int node : nodes) {
+      topology_.nodes[node].access = access;
+      if (site != sites_.end()) topology_.nodes[node].site = site->second;
+    }
   }
 
   void ReadNode(const toml::table& t) {
-    Only(t, {"name", "up_mbit", "down_mbit", "access_queue_packets", "access_queue_ms",
-             "access_queue_bytes", "access_queue_bdp"});
-    NodeSpec& node = topology_.nodes[AddNode(t, RequiredText(t, "name"))];
-    const auto up = Number(t, "up_mbit"), down = Number(t, "down_mbit");
-    if (up.has_value() != down.has_value()) {
-      Fail(t, "an access line needs both up_mbit and down_mbit");
-    }
-    const auto queue = Queue(t, "access_queue");
-    if (queue && !up) Fail(t, "an access queue needs up_mbit and down_mbit");
-    if (up && down) node.access = AccessSpec{Mbit(*up), Mbit(*down), queue};
-  }
-
-  std::optional<QueueDepth> Queue(const toml::table& t, const std::string& prefix) {
-    using Unit = QueueDepth::Unit;
-    std::optional<QueueDepth> queue;
-    for (const auto& [unit, suffix] : {std::pair{Unit::kPackets, "_packets"},
-                                       {Unit::kMilliseconds, "_ms"},
-                                       {Unit::kBytes, "_bytes"},
-                                       {Unit::kBdp, "_bdp"}}) {
-      const auto amount = Number(t, prefix + suffix);
-      if (!amount) continue;
-      if (queue) Fail(t, fmt::format("{} is given in two units", prefix));
-      queue = QueueDepth{unit, *amount};
-    }
-    return queue;
+    std::set<std::string_view> keys = kAccessKeys;
+    keys.insert("site");
+    Only(t, keys);
+    ReadWayOut(t, {AddNode(t, RequiredText(t, "name"))});
   }
 
   void ReadGroup(const toml::table& t) {
-    Only(t, {"name", "nodes", "inside", "up_mbit", "down_mbit"});
+    std::set<std::string_view> keys = kAccessKeys;
+    keys.insert({"nodes", "inside", "site"});
+    Only(t, keys);
     const std::string name = RequiredText(t, "name");
     const auto count = Number(t, "nodes");
     if (!count || !(*count >= 1 && *count <= kMaxFileNodes) || *count != static_cast<int>(*count)) {
@@ -99,71 +109,17 @@ class Reader : private TomlFields {
            fmt::format("group '{}': 'nodes' is no whole number from 1 to {}", name, kMaxFileNodes));
       return;
     }
-    const auto up = Number(t, "up_mbit"), down = Number(t, "down_mbit");
-    if (up.has_value() != down.has_value()) {
-      Fail(t, "an access line needs both up_mbit and down_mbit");
-    }
+    std::vector<int>& members = groups_[name];
     for (int i = 0; i < static_cast<int>(*count); ++i) {
-      const int node = AddNode(t, fmt::format("{}-{}", name, i));
-      groups_[name].push_back(node);
-      if (up && down) topology_.nodes[node].access = AccessSpec{Mbit(*up), Mbit(*down)};
+      members.push_back(AddNode(t, fmt::format("{}-{}", name, i)));
     }
-  }
-
-  // A path with a profile's figures and what the table says instead.
-  PathSpec Figures(const toml::table& t, std::string_view profile_key) {
-    PathSpec path{.from = 0,
-                  .to = 0,
-                  .rate = std::nullopt,
-                  .delay = absl::ZeroDuration(),
-                  .jitter = absl::ZeroDuration()};
-    const auto profile = Text(t, profile_key);
-    if (profile) {
-      auto known = UniformTopology(*profile, 2);
-      if (!known.ok()) {
-        Fail(*t.get(profile_key), std::string(known.status().message()));
-        return path;
-      }
-      path = known->paths[0];
-    }
-    if (const auto rate = Number(t, "rate_mbit")) {
-      path.rate = *rate == 0 ? std::nullopt : std::optional(Mbit(*rate));
-    }
-    const auto rtt = Number(t, "rtt_ms"), delay = Number(t, "delay_ms");
-    if (rtt && delay) Fail(t, "rtt_ms and delay_ms are both given; a delay is half an RTT");
-    if (rtt) path.delay = absl::Milliseconds(*rtt) / 2;
-    if (delay) path.delay = absl::Milliseconds(*delay);
-    if (!profile && !rtt && !delay && profile_key == "profile") {
-      Fail(t, "a path needs a profile, rtt_ms or delay_ms");
-    }
-    ReadImpairment(t, path);
-    path.queue = Queue(t, "queue");
-    return path;
-  }
-
-  void ReadImpairment(const toml::table& t, PathSpec& path) {
-    if (const auto jitter = Number(t, "jitter_ms")) path.jitter = absl::Milliseconds(*jitter);
-    if (const auto shape = Text(t, "jitter_shape")) {
-      if (*shape != "normal" && *shape != "uniform") {
-        Fail(*t.get("jitter_shape"), "jitter_shape is \"normal\" or \"uniform\"");
-      }
-      path.jitter_shape = *shape == "uniform" ? JitterShape::kUniform : JitterShape::kNormal;
-    }
-    if (const auto loss = Number(t, "loss")) path.loss_prob = *loss;
-    const toml::node* burst = t.get("burst_loss");
-    if (burst == nullptr) return;
-    const toml::array* values = burst->as_array();
-    if (values == nullptr || values->size() != 4 || !values->is_homogeneous<double>()) {
-      Fail(*burst, "burst_loss wants four numbers with a point: [0.01, 0.3, 1.0, 0.0]");
-      return;
-    }
-    const auto at = [&](size_t i) { return values->get(i)->value<double>().value_or(0); };
-    path.burst_loss = BurstLoss{at(0), at(1), at(2), at(3)};
+    ReadWayOut(t, members);
   }
 
   void Link(const toml::table& t, int from, int to, PathSpec path) {
     path.from = from;
     path.to = to;
+    path.line = static_cast<int>(t.source().begin.line);
     paths_[{from, to}] = path;
     lines_.emplace_back(
         fmt::format("path {} > {}:", topology_.nodes[from].name, topology_.nodes[to].name),
@@ -177,6 +133,21 @@ class Reader : private TomlFields {
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < n; ++j) {
         if (i != j) Link(t, i, j, path);
+      }
+    }
+  }
+
+  // The LAN between nodes of one site: nothing but what [[group]] inside, [matrix] or [[path]] say.
+  void LinkSites() {
+    const int n = static_cast<int>(topology_.nodes.size());
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < n; ++j) {
+        if (i == j || !InOneSite(topology_, i, j)) continue;
+        paths_[{i, j}] = {.from = i,
+                          .to = j,
+                          .rate = std::nullopt,
+                          .delay = absl::ZeroDuration(),
+                          .jitter = absl::ZeroDuration()};
       }
     }
   }
@@ -197,25 +168,31 @@ class Reader : private TomlFields {
     const std::string file = folder_ + "/" + RequiredText(t, "csv");
     auto matrix = ReadRttMatrix(file);
     if (!matrix.ok()) {
+      // Its own file and line, where it has them.
+      if (absl::IsInvalidArgument(matrix.status()) && status_.ok()) status_ = matrix.status();
       Fail(t, std::string(matrix.status().message()));
       return;
     }
-    const double rate = Number(t, "rate_mbit").value_or(0);
+    PathSpec path{.from = 0,
+                  .to = 0,
+                  .rate = std::nullopt,
+                  .delay = absl::ZeroDuration(),
+                  .jitter = absl::ZeroDuration()};
+    ReadRate(t, path);
     for (size_t i = 0; i < matrix->names.size(); ++i) {
       for (size_t j = 0; j < matrix->names.size(); ++j) {
         if (i == j) continue;
         const auto from = index_.find(matrix->names[i]), to = index_.find(matrix->names[j]);
         if (from == index_.end() || to == index_.end()) {
-          Fail(t, fmt::format("{}: '{}' is no node of this file", file,
-                              matrix->names[from == index_.end() ? i : j]));
+          if (status_.ok()) {
+            status_ = absl::InvalidArgumentError(
+                fmt::format("{}:1: '{}' is no node of {}", file,
+                            matrix->names[from == index_.end() ? i : j], where_));
+          }
           return;
         }
-        Link(t, from->second, to->second,
-             {.from = 0,
-              .to = 0,
-              .rate = rate == 0 ? std::nullopt : std::optional(Mbit(rate)),
-              .delay = absl::Milliseconds(matrix->rtt_ms[i][j]) / 2,
-              .jitter = absl::ZeroDuration()});
+        path.delay = absl::Milliseconds(matrix->rtt_ms[i][j]) / 2;
+        Link(t, from->second, to->second, path);
       }
     }
   }
@@ -251,12 +228,9 @@ class Reader : private TomlFields {
     return line;
   }
 
-  inline static const std::set<std::string_view> kFigureKeys = {
-      "profile", "rate_mbit",  "rtt_ms",   "delay_ms",    "jitter_ms", "jitter_shape",
-      "loss",    "burst_loss", "queue_ms", "queue_bytes", "queue_bdp", "queue_packets"};
-
   const std::string folder_;
   Topology topology_;
+  std::map<std::string, int> sites_;
   std::map<std::string, int> index_;
   std::map<std::string, std::vector<int>> groups_;
   std::map<std::pair<int, int>, PathSpec> paths_;
@@ -264,34 +238,11 @@ class Reader : private TomlFields {
   std::vector<std::pair<std::string, long>> lines_;
 };
 
-// Names and keys are ASCII, and toml++ 3.3 has undefined behaviour where it looks for white space
-// among other characters (a fuzzer's finding). A line that is a comment may hold any, up to a quote
-// (which could end a string of several lines).
-absl::Status CheckAscii(std::string_view text, const std::string& where) {
-  int line = 1;
-  bool blank = true, comment = false;
-  for (const char c : text) {
-    if (c == '\n') {
-      ++line;
-      blank = true;
-      comment = false;
-    } else if (static_cast<unsigned char>(c) >= 0x80 && !comment) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}:{}: a character that is not ASCII; only lines that are comments may have those",
-          where, line));
-    } else {
-      comment = (comment || (blank && c == '#')) && c != '"' && c != '\'';
-      blank = blank && (c == ' ' || c == '\t');
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string& where,
                                        const std::string& folder) {
-  if (absl::Status s = CheckAscii(text, where); !s.ok()) return s;
+  if (absl::Status s = CheckTomlText(text, where); !s.ok()) return s;
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     return absl::InvalidArgumentError(fmt::format("{}:{}: {}", where,

@@ -17,10 +17,13 @@ namespace longhaul {
 //   up_mbit = 100                       # access line; both or none
 //   down_mbit = 200
 //   access_queue_packets = 500          # or _ms, _bytes, _bdp
+//   [[site]]                            # an access line that several nodes are behind
+//   name = "rome"                       # with up_mbit and down_mbit, as a node
 //   [[group]]                           # nodes eu-0 .. eu-3, linked to one another by "inside"
 //   name = "eu"
 //   nodes = 4
 //   inside = "regional"
+//   site = "rome"                       # of a group or a node; among its nodes lies a LAN
 //   [between]                           # every pair that nothing else names
 //   profile = "continental-us"
 //   [matrix]                            # round-trip times in ms: first row and column are nodes
@@ -31,7 +34,7 @@ namespace longhaul {
 //   to = "eu-0"
 //   both = true
 //   profile = "transatlantic"           # then what differs from it:
-//   rate_mbit = 50                      # 0: no rate of its own, only access lines
+//   rate_mbit = 50                      # or "none": only the access lines
 //   rtt_ms = 80                         # or delay_ms, one way
 //   jitter_ms = 1
 //   jitter_shape = "uniform"            # or "normal"
@@ -39,7 +42,8 @@ namespace longhaul {
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
 //   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
 //
-// The more special wins: path before matrix before inside before between.
+// The more special wins: path before matrix before inside before a
+// site's LAN before between.
 absl::StatusOr<Topology> ReadTopology(const std::string& path);
 
 // The same from text; `where` stands in messages, `folder` is where a csv is looked for.

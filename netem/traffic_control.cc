@@ -31,6 +31,7 @@ constexpr uint32_t kHtbHandle = TC_H_MAKE(1u << 16, 0);
 constexpr uint16_t kLeafMajorBase = 0x100;
 constexpr size_t kMessageBytes = 1 << 15;  // the jitter table is 8 KiB of it
 constexpr int kSourceOffset = 12;          // of the source address in an IPv4 header
+constexpr int kDestinationOffset = 16;
 
 // netem reads a table as draws of a distribution, 8192 standing for the jitter that was asked for.
 constexpr int kEntries = 4096;
@@ -94,12 +95,15 @@ absl::Status AddClass(const Netlink& netlink, int ifindex, int mtu, uint32_t han
   return absl::OkStatus();
 }
 
-absl::Status AddFilter(const Netlink& netlink, int ifindex, uint32_t source, uint32_t classid) {
+absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow, uint32_t classid) {
   const Filter filter(rtnl_cls_alloc());
   if (auto s = Describe(TC_CAST(filter.get()), ifindex, kHtbHandle, "u32"); !s.ok()) return s;
   rtnl_cls_set_prio(filter.get(), 1);
   rtnl_cls_set_protocol(filter.get(), ETH_P_IP);
-  rtnl_u32_add_key_uint32(filter.get(), source, 0xffffffff, kSourceOffset, 0);
+  rtnl_u32_add_key_uint32(filter.get(), flow.source, 0xffffffff, kSourceOffset, 0);
+  if (flow.destination) {
+    rtnl_u32_add_key_uint32(filter.get(), *flow.destination, 0xffffffff, kDestinationOffset, 0);
+  }
   rtnl_u32_set_classid(filter.get(), classid);
   rtnl_u32_set_cls_terminal(filter.get());
   const int e = rtnl_cls_add(netlink.socket(), filter.get(), NLM_F_CREATE);
@@ -185,11 +189,19 @@ absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {
                       {.rate = std::nullopt, .impairment = {.loss_prob = 1}, .limit_packets = 1});
 }
 
-absl::Status AddSource(const Netlink& netlink, int ifindex, int mtu, int slot, uint32_t source,
-                       const NetemSpec& spec) {
-  if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(slot)); !s.ok()) return s;
-  if (auto s = AddFilter(netlink, ifindex, source, LeafParent(slot)); !s.ok()) return s;
+absl::Status AddFlow(const Netlink& netlink, int ifindex, int mtu, int slot, const FlowKey& flow,
+                     const NetemSpec& spec) {
+  if (auto s = AddPassage(netlink, ifindex, mtu, slot, {flow}); !s.ok()) return s;
   return ReplaceNetem(netlink, ifindex, LeafParent(slot), LeafHandle(slot), spec);
+}
+
+absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
+                        const std::vector<FlowKey>& flows) {
+  if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(slot)); !s.ok()) return s;
+  for (const FlowKey& flow : flows) {
+    if (auto s = AddFilter(netlink, ifindex, flow, LeafParent(slot)); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, uint32_t handle) {

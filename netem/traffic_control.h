@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,14 +25,23 @@ struct NetemSpec {
 absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
                           const NetemSpec& spec);
 
-// HTB 1: as a classifier by source address only, at a rate nobody reaches. Its default class 1:1
+// HTB 1: as a classifier by address only, at a rate nobody reaches. Its default class 1:1
 // drops everything: without one HTB would send unclassified frames on unshaped.
 absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu);
 
-// Class for frames of `source` (IPv4, host byte order), with a netem leaf whose handle is
-// LeafHandle(slot).
-absl::Status AddSource(const Netlink& netlink, int ifindex, int mtu, int slot, uint32_t source,
-                       const NetemSpec& spec);
+// Frames by their IPv4 addresses, in host byte order.
+struct FlowKey {
+  uint32_t source;
+  std::optional<uint32_t> destination;  // nullopt: any
+};
+
+// Class for the frames of a flow, with a netem leaf whose handle is LeafHandle(slot).
+absl::Status AddFlow(const Netlink& netlink, int ifindex, int mtu, int slot, const FlowKey& flow,
+                     const NetemSpec& spec);
+
+// One class for all of these flows, which nothing holds back.
+absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
+                        const std::vector<FlowKey>& flows);
 
 uint32_t LeafHandle(int slot);
 uint32_t LeafParent(int slot);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "netem/access_lines.h"
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/scheduling.h"
@@ -149,7 +150,10 @@ class Verification {
     std::set<std::string> lines = {
         fmt::format("{} {}", std::min(path.from, path.to), std::max(path.from, path.to))};
     for (int node : {path.from, path.to}) {
-      if (topology_.nodes[node].access) lines.insert(fmt::format("access {}", node));
+      const auto line = LineOf(topology_, node);
+      if (line && !InOneSite(topology_, path.from, path.to)) {
+        lines.insert(fmt::format("access {}", *line));
+      }
     }
     return lines;
   }

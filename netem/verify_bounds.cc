@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "netem/access_lines.h"
+
 namespace longhaul {
 namespace {
 
 // Of the nominal goodput under overload. Loss comes after the uplink and before every other rate:
 // it thins what a narrow uplink lets through, but a later bottleneck stays full.
 double ShareThatArrives(const Topology& topology, const PathSpec& path) {
-  const auto& access = topology.nodes[path.from].access;
-  const bool uplink_is_least = access && access->up <= *NominalRate(topology, path);
+  const AccessSpec* line = UplinkOf(topology, path);
+  const bool uplink_is_least = line != nullptr && line->up <= *NominalRate(topology, path);
   const double offered = uplink_is_least ? 1 : kUdpOverload;
   return std::min(1.0, offered * (1 - MeanLoss(path)));
 }

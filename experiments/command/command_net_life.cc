@@ -92,10 +92,12 @@ absl::Status ListLab(const std::string& lab, bool only_nodes) {
       fmt::print("{}\n", node.value("name", ""));
       continue;
     }
-    fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""),
-               node.contains("up_mbit") ? fmt::format(" up {}, down {}", RateText(node["up_mbit"]),
-                                                      RateText(node["down_mbit"]))
-                                        : "");
+    std::string line;
+    if (node.contains("up_mbit")) {
+      line = fmt::format(" up {}, down {}", RateText(node["up_mbit"]), RateText(node["down_mbit"]));
+    }
+    if (node.contains("site")) line += fmt::format(", shared by site {}", node.value("site", ""));
+    fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""), line);
   }
   if (only_nodes) return absl::OkStatus();
   TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "limit, packets"});

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "netem/access_lines.h"
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 
@@ -107,10 +108,11 @@ json LabRequests::Info() const {
   json nodes = json::array();
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     json node = {{"name", topology.nodes[i].name}, {"address", NodeAddress(static_cast<int>(i))}};
-    if (const auto& access = topology.nodes[i].access) {
-      node["up_mbit"] = InMbit(access->up);
-      node["down_mbit"] = InMbit(access->down);
+    if (const AccessSpec* line = LineBefore(topology, static_cast<int>(i)); line != nullptr) {
+      node["up_mbit"] = InMbit(line->up);
+      node["down_mbit"] = InMbit(line->down);
     }
+    if (const auto& site = topology.nodes[i].site) node["site"] = topology.sites[*site].name;
     nodes.push_back(std::move(node));
   }
   json paths = json::array();

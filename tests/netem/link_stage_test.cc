@@ -196,6 +196,25 @@ TEST(TapNetwork, UplinkIsSharedByDestinationsAndDownlinkBySources) {
             (std::vector<Delivered>{{1, 1, 13 * kMs}, {3, 2, 13 * kMs}, {2, 2, 15 * kMs}}));
 }
 
+TEST(TapNetwork, NodesOfASiteShareItsLineAndHaveALan) {
+  Topology topology = Star();
+  topology.sites = {{"site", AccessSpec{.up = Mbit(10), .down = Mbit(5)}}};
+  for (int node : {0, 1}) {
+    topology.nodes[node].access.reset();
+    topology.nodes[node].site = 0;
+  }
+  TapNetwork network(topology, 1);
+  EXPECT_TRUE(network.Arrive(0, 0, 1, 1, kFrame, 1));  // LAN: the path's 10 ms alone
+  EXPECT_TRUE(network.Arrive(0, 0, 2, 2, kFrame, 1));  // 1 ms up, 10, 2 ms down
+  EXPECT_TRUE(network.Arrive(0, 1, 2, 3, kFrame, 1));  // behind it in the line and the downlink
+  EXPECT_EQ(Drain(network),
+            (std::vector<Delivered>{{1, 1, 10 * kMs}, {2, 2, 13 * kMs}, {3, 2, 15 * kMs}}));
+  // Into the site: one downlink for both.
+  EXPECT_TRUE(network.Arrive(100 * kMs, 2, 0, 4, kFrame, 1));
+  EXPECT_TRUE(network.Arrive(100 * kMs, 2, 1, 5, kFrame, 1));
+  EXPECT_EQ(Drain(network), (std::vector<Delivered>{{4, 0, 113 * kMs}, {5, 1, 115 * kMs}}));
+}
+
 TEST(TapNetwork, PairWithoutAPathDropsAndCounts) {
   TapNetwork network(Star(), 1);
   EXPECT_FALSE(network.Arrive(0, 1, 0, 1, kFrame, 1));

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "netem/tap_ceiling.h"
 #include "tests/netem/lab_harness.h"
 #include "tests/netem/shell_command.h"
 
@@ -23,7 +24,7 @@ class NetCommand : public testing::Test {
     if (const std::string why = WhyNot(EmulatorKind::kTap); !why.empty()) GTEST_SKIP() << why;
     ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
     made_ = true;
   }
   void TearDown() override {
@@ -106,6 +107,92 @@ TEST_F(NetCommand, BadInputIsOneLineAndBuildsNothing) {
     EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
   }
   EXPECT_THAT(Run("net up " + file).text, HasSubstr("bad.toml:1: "));
+}
+
+struct BadFile {
+  const char* name;
+  std::string text;
+  const char* says;
+};
+
+std::string Path(const std::string& figures) {
+  return "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[between]\n" + figures;
+}
+
+TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
+  Write("odd.csv", "rtt,a,b\na,,1\n");
+  Write("word.csv", "rtt,a,b\na,,far\nb,1,\n");
+  Write("whom.csv", "rtt,a,c\na,,1\nc,1,\n");
+  const std::string nodes = "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n";
+  for (const BadFile& bad : {
+           BadFile{"rate-0", Path("rtt_ms = 1\nrate_mbit = 0\n"),
+                   "rate-0.toml:7: 'rate_mbit' is 0"},
+           {"rate-nan", Path("rtt_ms = 1\nrate_mbit = nan\n"),
+            "rate-nan.toml:5: path a > b: rate is"},
+           {"delay", Path("delay_ms = -1\n"), "delay.toml:5: path a > b: delay is -1ms"},
+           {"delay-nan", Path("delay_ms = nan\n"), "delay-nan.toml:"},
+           {"jitter", Path("rtt_ms = 1\njitter_ms = -2\n"), "jitter.toml:5: path a > b: jitter"},
+           {"loss", Path("rtt_ms = 1\nloss = 1.0\n"), "loss.toml:5: path a > b: loss is 1"},
+           {"loss-less", Path("rtt_ms = 1\nloss = -0.1\n"),
+            "loss-less.toml:5: path a > b: loss is"},
+           {"queue", Path("rtt_ms = 1\nqueue_packets = 0\n"),
+            "queue.toml:5: path a > b: queue is 0"},
+           {"bytes", Path("rtt_ms = 1\nqueue_bytes = 40\n"),
+            "bytes.toml:5: path a > b: queue is 40"},
+           {"node", nodes + "[[path]]\nfrom = 'a'\nto = 'x'\nrtt_ms = 1\n",
+            "node.toml:5: 'to': no node"},
+           {"site", nodes + "[[node]]\nname = 'c'\nsite = 'x'\n", "site.toml:7: no site 'x'"},
+           {"twice", nodes + "[[node]]\nname = 'a'\n", "twice.toml:5: node 'a' is given twice"},
+           {"long", "[[node]]\nname = '" + std::string(60, 'n') + "'\n", "long.toml:1: node 0"},
+           {"square", nodes + "[matrix]\ncsv = 'odd.csv'\n", "odd.csv:2: not square"},
+           {"word", nodes + "[matrix]\ncsv = 'word.csv'\n", "word.csv:2: 'far' is no round-trip"},
+           {"whom", nodes + "[matrix]\ncsv = 'whom.csv'\n", "whom.csv:1: 'c' is no node"},
+           {"gone", nodes + "[matrix]\ncsv = 'gone.csv'\n", "gone.toml:5: "},
+       }) {
+    const std::string file = Write(bad.name + std::string(".toml"), bad.text);
+    const ShellResult result = Run("net up " + file + " --emulator tap");
+    EXPECT_EQ(result.status, 1) << bad.name << "\n" << result.text;
+    EXPECT_THAT(result.text, HasSubstr(bad.says));
+    EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
+  }
+  EXPECT_THAT(Run("net list").text, StartsWith("no lab is up"));
+}
+
+TEST_F(NetCommand, RateAboveWhatDoctorMeasuredIsRefusedWithItsLine) {
+  TapCeiling ceiling{Mbit(300), Mbit(200), 1, 1};
+  ASSERT_TRUE(StoreTapCeiling(ceiling).ok());
+  const std::string file = Write("fast.toml", Path("profile = 'regional'\n"));
+  const ShellResult result = Run("net up " + file + " --emulator tap");
+  EXPECT_EQ(result.status, 1) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("fast.toml:5: path a > b: 1000 Mbit/s is more than this"));
+  EXPECT_THAT(result.text, HasSubstr("300 Mbit/s measured"));
+  EXPECT_THAT(Run("net list").text, StartsWith("no lab is up"));
+}
+
+TEST_F(NetCommand, NodesOfASiteShareItsLine) {
+  const std::string file = Write("shared.toml", R"(
+[[site]]
+name = "paris"
+up_mbit = 20
+down_mbit = 40
+[[group]]
+name = "p"
+nodes = 2
+site = "paris"
+[[node]]
+name = "far"
+[between]
+rtt_ms = 20
+)");
+  const ShellResult up = Run("net up " + file + " --emulator tap");
+  ASSERT_EQ(up.status, 0) << up.text;
+  EXPECT_THAT(Run("net list shared").text,
+              HasSubstr("up 20 Mbit/s, down 40 Mbit/s, shared by site paris"));
+  const ShellResult probe = Run("net probe shared --quick --json --pings 5");
+  EXPECT_THAT(probe.text, HasSubstr("\"from\": \"p-0\""));
+  EXPECT_THAT(Run("net stats shared").text, HasSubstr("p-0 > p-1"));
+  EXPECT_EQ(Run("net exec shared/p-0 -- ping -c 1 -W 2 p-1 >/dev/null").status, 0);
+  EXPECT_EQ(Run("net exec shared/p-0 -- ping -c 1 -W 2 far >/dev/null").status, 0);
 }
 
 }  // namespace

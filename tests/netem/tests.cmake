@@ -1,4 +1,5 @@
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/toml_text_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
@@ -6,21 +7,37 @@ longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
+  netem/wake_control.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
+  netem/wake_control.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
   netem/wake_control.cc netem/judgement.cc
   LIBS longhaul::netem LABELS root TIMEOUT 900)
 
-# The same suite on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
+longhaul_test(netem/site_test.cc SRCS netem/lab_harness.cc netem/traffic.cc netem/wake_control.cc
+  netem/judgement.cc
+  LIBS longhaul::netem LABELS root TIMEOUT 300)
+
+# What `make test-links` runs.
+add_custom_target(link_suites DEPENDS netem_acceptance_test netem_site_test netem_scale_test
+  netem_faults_test)
+
+# The same suites on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
 # what does not hang on the one CPU of the guest being free at every moment; `make test-links` runs
 # all of it.
-add_test(NAME netem_guest_acceptance
-  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/netem/guest/run_guest.sh
-    $<TARGET_FILE:netem_acceptance_test> --gtest_filter=*OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
-set_tests_properties(netem_guest_acceptance PROPERTIES LABELS guest TIMEOUT 900
-  SKIP_RETURN_CODE 77)
-
+function(longhaul_guest_test suite filter)
+  add_test(NAME netem_guest_${suite}
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/netem/guest/run_guest.sh
+      $<TARGET_FILE:netem_${suite}_test> --gtest_filter=${filter})
+  set_tests_properties(netem_guest_${suite} PROPERTIES LABELS guest TIMEOUT 900
+    SKIP_RETURN_CODE 77 RUN_SERIAL ON)
+endfunction()
+longhaul_guest_test(acceptance
+  *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
+longhaul_guest_test(site *netem)
+longhaul_guest_test(faults *netem)
+longhaul_guest_test(scale *SixtyFour*netem)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul::lab_control
@@ -47,4 +64,4 @@ set_tests_properties(netem_net_command_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=
 
 # Measurements of time: nothing else of ours beside them.
 set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test
-  netem_scale_test netem_doctor_command_test netem_guest_acceptance PROPERTIES RUN_SERIAL ON)
+  netem_site_test netem_scale_test netem_doctor_command_test PROPERTIES RUN_SERIAL ON)

@@ -33,7 +33,7 @@ profile = "continental-us"
 from = "hub"
 to = "eu-1"
 profile = "transatlantic"
-rate_mbit = 0
+rate_mbit = "none"
 jitter_ms = 1.5
 jitter_shape = "uniform"
 burst_loss = [0.01, 0.25, 1.0, 0.0]
@@ -55,6 +55,39 @@ queue_packets = 300
   EXPECT_EQ(special.jitter_shape, JitterShape::kUniform);
   EXPECT_EQ(special.burst_loss->to_good, 0.25);
   EXPECT_EQ(special.queue->unit, QueueDepth::Unit::kPackets);
+}
+
+TEST(TopologyFile, NodesOfASiteShareItsLineAndHaveALan) {
+  auto topology = Parse(R"(
+[[site]]
+name = "paris"   # caf\u00e9
+up_mbit = 100
+down_mbit = 200
+access_queue_packets = 500
+[[group]]
+name = "p"
+nodes = 2
+site = "paris"
+[[group]]
+name = "q"
+nodes = 2
+site = "paris"
+inside = "regional"
+[[node]]
+name = "far"
+[between]
+rtt_ms = 80
+)");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  ASSERT_EQ(topology->sites.size(), 1u);
+  EXPECT_EQ(InMbit(topology->sites[0].access.down), 200);
+  EXPECT_EQ(topology->sites[0].access.queue->amount, 500);
+  const int far = 0, p0 = 1, p1 = 2, q0 = 3, q1 = 4;
+  for (int node : {p0, p1, q0, q1}) EXPECT_EQ(topology->nodes[node].site, 0);
+  EXPECT_EQ(FindPath(*topology, p0, p1)->delay, absl::ZeroDuration());
+  EXPECT_EQ(FindPath(*topology, p0, q1)->delay, absl::ZeroDuration()) << "a LAN, not between";
+  EXPECT_EQ(FindPath(*topology, q0, q1)->delay, absl::Milliseconds(10)) << "inside wins";
+  EXPECT_EQ(FindPath(*topology, p0, far)->delay, absl::Milliseconds(40));
 }
 
 struct Bad {
@@ -95,6 +128,54 @@ INSTANTIATE_TEST_SUITE_P(
             "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
             "loss=2\n",
             "t.toml:5: ", "loss is 2"},
+        Bad{"NanDelay",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\ndelay_ms=nan\n",
+            "t.toml:5: ", "delay is"},
+        Bad{"NanLoss",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
+            "loss=nan\n",
+            "t.toml:5: ", "loss is nan"},
+        Bad{"LossOfOne", "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nloss=1.0\n",
+            "t.toml:5: ", "loss is 1: want a probability in [0, 1)"},
+        Bad{"RateOfZero",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nrate_mbit=0\n",
+            "t.toml:7: ", "'rate_mbit' is 0"},
+        Bad{"NegativeRate",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nrate_mbit=-5\n",
+            "t.toml:5: ", "rate is -5 Mbit/s"},
+        Bad{"RateOfZeroUp", "[[node]]\nname='a'\nup_mbit=0\ndown_mbit=1\n",
+            "t.toml:1: ", "access.up is 0"},
+        Bad{"QueueBelowAPacket",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nqueue_bytes=100\n",
+            "t.toml:5: ", "at least one packet (1514 bytes)"},
+        Bad{"AccessQueueBelowAPacket",
+            "[[node]]\nname='a'\nup_mbit=1\ndown_mbit=1\naccess_queue_packets=0.5\n",
+            "t.toml:1: ", "at least one packet"},
+        Bad{"LongName",
+            "[[node]]\nname='a'\n[[node]]\nname='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+            "aaaaaaaaaaaaaaaa'\n",
+            "t.toml:3: ", "name of 56 bytes: want 1 to 48"},
+        Bad{"UnknownSite", "[[node]]\nname='a'\nsite='x'\n", "t.toml:3: ", "no site 'x'"},
+        Bad{"SiteTwice",
+            "[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n[[site]]\nname='s'\nup_mbit=1\ndown_mbit="
+            "1\n"
+            "[[node]]\nname='a'\nsite='s'\n",
+            "t.toml:5: ", "site 's' is given twice"},
+        Bad{"SiteWithoutALine", "[[site]]\nname='s'\n[[node]]\nname='a'\nsite='s'\n",
+            "t.toml:1: ", "site 's' needs up_mbit and down_mbit"},
+        Bad{"SiteWithoutNodes", "[[node]]\nname='a'\n[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n",
+            "t.toml:3: ", "site 's': no node"},
+        Bad{"SiteAndLine",
+            "[[site]]\nname='s'\nup_mbit=1\ndown_mbit=1\n[[node]]\nname='a'\nsite='s'\n"
+            "up_mbit=1\ndown_mbit=1\n",
+            "t.toml:5: ", "of its own and a site's"},
+        Bad{"PathTwice",
+            "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nboth=true\nrtt_ms="
+            "1\n"
+            "[[path]]\nfrom='b'\nto='a'\nrtt_ms=1\n",
+            "t.toml:10: ", "given twice"},
+        Bad{"NotAscii", "[[node]]\nname='a'\nn\xc3\xa4me='b'\n", "t.toml:3: ", "not ASCII"},
+        Bad{"NotAsciiInAName", "[[node]]\nname='\xc3\xa4'\n", "t.toml:1: ", "letters, digits"},
         Bad{"NoNodes", "mtu=1500\n", "t.toml:1: ", "no nodes"}),
     [](const auto& test) { return test.param.name; });
 

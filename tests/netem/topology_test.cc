@@ -85,6 +85,23 @@ TEST(QueueLimits, AccessLineUsesTheLongestRoundTripOfItsPaths) {
             QueuePackets(Mbit(100), absl::Milliseconds(132.5), 1, 1500));
 }
 
+TEST(QueueLimits, LineOfASiteServesThePathsOfAllItsNodesButNotItsLan) {
+  Topology topology = *UniformTopology("continental-us", 4);
+  topology.sites = {{"paris", {.up = Mbit(100), .down = Mbit(50)}}};
+  topology.nodes[0].site = topology.nodes[1].site = 0;
+  for (PathSpec& path : topology.paths) {
+    path.rate.reset();
+    if (path.from == 1 && path.to == 3) path.delay = absl::Milliseconds(100);
+    if (path.from == 0 && path.to == 1) path.delay = absl::Milliseconds(500);
+  }
+  ASSERT_TRUE(Validate(topology).ok()) << Validate(topology);
+  EXPECT_EQ(AccessLimitPackets(topology, 0, Mbit(100)),
+            QueuePackets(Mbit(100), absl::Milliseconds(132.5), 1, 1500));
+  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 0, 1)), kUnlimitedPackets);
+  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 0, 2)), 2 * 269 + 64);
+  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 2, 0)), kUnlimitedPackets);
+}
+
 TEST(QueueLimits, QueueMayBeAskedForInOtherWords) {
   using Unit = QueueDepth::Unit;
   Topology topology = Pair();
@@ -141,6 +158,7 @@ TEST_P(BrokenTopology, IsInvalidArgumentThatNamesTheField) {
   EXPECT_THAT(std::string(s.message()), HasSubstr(GetParam().says));
 }
 
+const AccessSpec kLine{.up = Mbit(10), .down = Mbit(10)};
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 INSTANTIATE_TEST_SUITE_P(
     All, BrokenTopology,
@@ -177,6 +195,53 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"BurstProbabilityAboveOne",
                [](Topology& t) { t.paths[0].burst_loss = BurstLoss{.to_bad = 1.5}; },
                "1.5 is no probability"},
+        Broken{"QueueBelowOneFrameInBytes",
+               [](Topology& t) {
+                 t.paths[0].queue = QueueDepth{QueueDepth::Unit::kBytes, 1513};
+               },
+               "at least one packet (1514 bytes)"},
+        Broken{"QueueBelowOneFrameInMilliseconds",
+               [](Topology& t) {
+                 t.paths[0].queue = QueueDepth{QueueDepth::Unit::kMilliseconds, 0.12};
+               },
+               "at least one packet (0.1211 ms)"},
+        Broken{"NanQueue",
+               [](Topology& t) {
+                 t.paths[0].queue = QueueDepth{QueueDepth::Unit::kBdp, kNan};
+               },
+               "queue is nan"},
+        Broken{"SiteThatIsNotThere", [](Topology& t) { t.nodes[1].site = 3; }, "no site 3"},
+        Broken{"SiteWithoutNodes",
+               [](Topology& t) {
+                 t.sites = {{"paris", kLine}};
+               },
+               "site 'paris': no node"},
+        Broken{"SiteTwice",
+               [](Topology& t) {
+                 t.sites = {{"paris", kLine}, {"paris", kLine}};
+                 t.nodes[0].site = 0;
+                 t.nodes[1].site = 1;
+               },
+               "site 'paris': the name is given twice"},
+        Broken{"SiteAndLineOfItsOwn",
+               [](Topology& t) {
+                 t.sites = {{"paris", kLine}};
+                 t.nodes[0].site = 0;
+                 t.nodes[0].access = kLine;
+               },
+               "of its own and a site's"},
+        Broken{"SiteWithoutRate",
+               [](Topology& t) {
+                 t.sites = {{"paris", {.up = Mbit(10), .down = Mbit(kNan)}}};
+                 t.nodes[0].site = 0;
+               },
+               "site 'paris': access.down is nan"},
+        Broken{"LongSiteName",
+               [](Topology& t) {
+                 t.sites = {{std::string(49, 'x'), kLine}};
+                 t.nodes[0].site = 0;
+               },
+               "49 bytes"},
         Broken{"ZeroUplink",
                [](Topology& t) { t.nodes[0].access = AccessSpec{.up = Mbit(0), .down = Mbit(1)}; },
                "access.up"}),
