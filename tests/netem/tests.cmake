@@ -47,7 +47,6 @@ longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
 # The commands that need no torch, as programs of their own, so that every build tests them.
 foreach(command net doctor)
   add_executable(${command}_command netem/${command}_command_main.cc)
-  target_precompile_headers(${command}_command REUSE_FROM longhaul_headers_command)
   target_include_directories(${command}_command PRIVATE ${PROJECT_SOURCE_DIR})
   longhaul_test(netem/${command}_command_test.cc SRCS netem/lab_harness.cc netem/shell_command.cc
     LIBS longhaul::netem LABELS root)
