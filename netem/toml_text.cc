@@ -17,7 +17,9 @@ constexpr size_t kMostQuotes = 5;  // two of its own at its end and the fence
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {
-    if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) at_ = kByteOrderMark.size();
+    if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
+      at_ = start_ = kByteOrderMark.size();
+    }
   }
 
   // The place of the first character outside ASCII that toml++ would look at; npos: none.
@@ -25,9 +27,15 @@ class Scanner {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (IsForeign(c)) return at_;
-      if (c == '#') {
+      if (lost_) {
+        ++at_;
+      } else if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else if (c == '"' || c == '\'') {
+        if (!MayOpen()) {
+          lost_ = true;
+          continue;
+        }
         SkipString(c);
         if (foreign_ != std::string_view::npos) return foreign_;
       } else {
@@ -39,6 +47,13 @@ class Scanner {
 
  private:
   static bool IsForeign(char c) { return static_cast<unsigned char>(c) >= 0x80; }
+
+  // Elsewhere a quote is a part of a key after a dot or, in a text that breaks the grammar, of a
+  // number, which toml++ reads on to its end before it complains.
+  bool MayOpen() const {
+    return at_ == start_ ||
+           std::string_view(" \t\r\n=[{,").find(text_[at_ - 1]) != std::string_view::npos;
+  }
 
   size_t Quotes(char quote) const {
     size_t end = at_;
@@ -84,7 +99,8 @@ class Scanner {
   }
 
   std::string_view text_;
-  size_t at_ = 0;
+  size_t start_ = 0, at_ = 0;
+  bool lost_ = false;  // what follows a quote that may not open a string is not understood here
   size_t foreign_ = std::string_view::npos;
 };
 
@@ -94,10 +110,10 @@ absl::Status CheckTomlText(std::string_view text, const std::string& where) {
   const size_t at = Scanner(text).Find();
   if (at == std::string_view::npos) return absl::OkStatus();
   const auto line = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n') + 1;
-  return absl::InvalidArgumentError(
-      fmt::format("{}:{}: a character that is not ASCII outside of strings and comments (or right "
-                  "after a backslash)",
-                  where, line));
+  return absl::InvalidArgumentError(fmt::format(
+      "{}:{}: a character that is not ASCII outside of strings, quoted keys and comments "
+      "(or right after a backslash, or after a dot and a quote)",
+      where, line));
 }
 
 }  // namespace longhaul

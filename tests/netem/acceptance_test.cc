@@ -73,7 +73,7 @@ TEST_P(OnEmulator, BbrComesWithinFivePercent) {
 TEST_P(OnEmulator, UdpOverloadGetsTheWholeRate) {
   WithEmulator(GetParam(), Pair("worst-case"), [](Emulator& emulator) {
     ExpectInBounds(CanJudgeRate, [&] {
-      auto rate = ProbeUdpRate(emulator, 0, 1, absl::Seconds(1), absl::Seconds(Long() ? 20 : 5));
+      auto rate = ProbeUdpRate(emulator, 0, 1, absl::Seconds(1), MeasureFor());
       EXPECT_TRUE(rate.ok()) << rate.status();
       const double nominal = InMbit(rate->nominal_goodput);
       return Near("udp, Mbit/s", nominal, InMbit(rate->goodput), 0.003 * nominal);
@@ -132,9 +132,11 @@ TEST_P(OnEmulator, LoadedQueueIsAsManyMillisecondsAsAsked) {
   ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kMilliseconds, 30}, 30);
 }
 TEST_P(OnEmulator, LoadedQueueIsAsManyBytesAsAsked) {
+  if (!Long()) GTEST_SKIP() << "in the long form: make test-links";
   ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kBytes, 1e6}, 80);
 }
 TEST_P(OnEmulator, LoadedQueueIsAsManyPacketsAsAsked) {
+  if (!Long()) GTEST_SKIP() << "in the long form: make test-links";
   ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kPackets, 400}, 400 * 1514 * 8 / 1e5);
 }
 
@@ -182,8 +184,8 @@ TEST_P(OnEmulator, UplinkIsSharedByAllDestinations) {
     ExpectInBounds(CanJudgeRate, [&] {
       absl::StatusOr<RateSample> one = RateSample{}, two = RateSample{};
       std::thread other(
-          [&] { two = ProbeRate(emulator, 0, 2, absl::Seconds(3), absl::Seconds(5), "cubic"); });
-      one = ProbeRate(emulator, 0, 1, absl::Seconds(3), absl::Seconds(5), "cubic");
+          [&] { two = ProbeRate(emulator, 0, 2, absl::Seconds(3), MeasureFor(), "cubic"); });
+      one = ProbeRate(emulator, 0, 1, absl::Seconds(3), MeasureFor(), "cubic");
       other.join();
       EXPECT_TRUE(one.ok() && two.ok());
       const double nominal = InMbit(one->nominal_goodput);

@@ -28,6 +28,8 @@ bool Long() {
   return form != nullptr && std::string(form) == "long";
 }
 
+absl::Duration MeasureFor() { return absl::Seconds(Long() ? 20 : 3); }
+
 double RttBoundMs(double nominal_ms) { return std::max(InGuest() ? 1.0 : 0.5, 0.005 * nominal_ms); }
 double RateShare() { return InGuest() ? 0.02 : 0.005; }
 
@@ -94,10 +96,10 @@ bool RateInBounds(const Emulator& emulator, int from, int to, const std::string&
                   double low_share, double high_share) {
   const PathSpec& path = *FindPath(emulator.topology(), from, to);
   const absl::Duration rtt = NominalRtt(emulator.topology(), path);
-  const absl::Duration warm_up = std::max(absl::Seconds(Long() ? 5 : 3), 45 * rtt);
+  const absl::Duration warm_up = std::max(absl::Seconds(Long() ? 5 : 3), (Long() ? 45 : 25) * rtt);
   const absl::Duration cpu_before = emulator.cpu_time();
   const absl::Time start = absl::Now();
-  auto rate = ProbeRate(emulator, from, to, warm_up, absl::Seconds(Long() ? 20 : 5), control);
+  auto rate = ProbeRate(emulator, from, to, warm_up, MeasureFor(), control);
   if (emulator.kind() == EmulatorKind::kTap) {
     printf("  the emulator used %.0f %% of a core\n",
            100 * absl::FDivDuration(emulator.cpu_time() - cpu_before, absl::Now() - start));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "netem/emulator.h"
 #include "tests/netem/wake_control.h"
 
@@ -11,7 +12,8 @@ namespace longhaul {
 // How the acceptance suite measures and judges; acceptance_test.cc says what.
 
 bool InGuest();
-bool Long();  // LONGHAUL_LINKS=long
+bool Long();                  // LONGHAUL_LINKS=long
+absl::Duration MeasureFor();  // of a rate, after its warm-up
 
 double RttBoundMs(double nominal_ms);
 double RateShare();  // share of the nominal rate that a rate may be off

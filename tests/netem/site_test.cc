@@ -71,7 +71,7 @@ TEST_P(Sites, LanIsFasterThanTheLine) {
 bool ShareLine(const Emulator& emulator, const char* what, bool out) {
   const auto flow = [&](int inside, int outside) {
     return ProbeRate(emulator, out ? inside : outside, out ? outside : inside, absl::Seconds(3),
-                     absl::Seconds(Long() ? 20 : 5), "cubic");
+                     MeasureFor(), "cubic");
   };
   absl::StatusOr<RateSample> one = RateSample{}, two = RateSample{};
   std::thread other([&] { two = flow(kB, kD); });

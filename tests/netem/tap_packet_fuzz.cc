@@ -15,11 +15,13 @@
 namespace longhaul {
 namespace {
 
-constexpr int kNodes = 3;
+constexpr int kNodes = 5;  // 3 and 4 behind one line
 
 Topology Links() {
   Topology topology = *UniformTopology("worst-case", kNodes);
   topology.nodes[1].access = AccessSpec{.up = Mbit(5), .down = Mbit(1)};
+  topology.sites = {{"site", AccessSpec{.up = Mbit(4), .down = Mbit(2)}}};
+  topology.nodes[3].site = topology.nodes[4].site = 0;
   topology.paths[0].jitter = absl::Milliseconds(20);
   topology.paths[0].loss_prob = 0.2;
   topology.paths[1].rate.reset();

@@ -41,6 +41,9 @@ INSTANTIATE_TEST_SUITE_P(
                          "\xef\xbb\xbf"
                          "a = 1\n",
                          0},
+                    Text{"InAnArray", "a = ['\xc3\xa9',\"\xc3\xa9\", {b='\xc3\xa9'}]\n", 0},
+                    Text{"InANumber", "a = 1.\"\xc3\xa9\"\n", 1},
+                    Text{"QuotedKeyAfterADot", "a.\"x \" = \xc3\xa9 \"\n", 1},
                     Text{"BareKey", "\ncaf\xc3\xa9 = 1\n", 2}, Text{"Value", "a = \xc3\xa9\n", 1},
                     Text{"AfterAString", "a = \"\xc3\xa9\"\xc3\xa9\n", 1},
                     Text{"AfterAnEmptyString", "a = \"\"\xc3\xa9\n", 1},
