@@ -1,6 +1,8 @@
 # The commands of longhaul. All are idempotent; `make demo` and `make test` call what they need.
 #   make demo      install what is missing, build, run the main job on built-in data, open the report's path
 #   make test      install, build and run every test this machine can run; says what it skipped and why
+#   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
+#   make gpu-test  the same, then their tests and their benchmark on this machine's GPU
 #   make setup | build | test-links | bench | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
@@ -14,7 +16,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-links bench sanitize format format-check clean
+.PHONY: setup build demo test test-links bench cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -38,6 +40,13 @@ test-links:
 
 bench: setup
 	@scripts/bench.sh
+
+cuda:
+	@scripts/setup.sh test
+	@scripts/cuda.sh build
+gpu-test:
+	@scripts/setup.sh test
+	@scripts/cuda.sh test
 
 sanitize:
 	@scripts/setup.sh test

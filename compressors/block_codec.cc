@@ -50,6 +50,7 @@ class BlockCodec final : public CatalogCodec {
         kernels_(BlockKernels(isa)) {}
 
   BlockScheme scheme() const { return scheme_; }
+  bool stochastic() const { return rounding_ == Rounding::kStochastic; }
   std::shared_ptr<const Codec> Stochastic(std::string_view name) const {
     if (!CanRoundStochastically(scheme_)) return nullptr;
     return std::make_shared<BlockCodec>(name, id_, scheme_, isa_, Rounding::kStochastic);
@@ -62,7 +63,6 @@ class BlockCodec final : public CatalogCodec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  bool stochastic() const { return rounding_ == Rounding::kStochastic; }
   BlockFault EncodeStochastic(const Layout& layout, ConstTensor x, uint64_t seed,
                               std::byte* frame) const;
   BlockFault EncodeRow(const Layout& layout, const std::byte* row, DType dtype,
@@ -249,6 +249,12 @@ std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape) {
   const Layout l(block->scheme(), shape);
   return BlockSectionBytes{l.scales_end - kFrameHeaderBytes, l.zeros_end - l.zeros_at,
                            l.frame_bytes - l.codes_at};
+}
+
+std::optional<BlockCodecForm> BlockFormOf(const Codec& codec) {
+  const auto* block = dynamic_cast<const BlockCodec*>(&codec);
+  if (block == nullptr) return std::nullopt;
+  return BlockCodecForm{block->scheme(), block->stochastic()};
 }
 
 std::shared_ptr<const Codec> WithStochasticRounding(const Codec& codec, std::string_view name) {

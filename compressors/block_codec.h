@@ -28,6 +28,13 @@ struct BlockSectionBytes {
 // nullopt when `codec` is no block codec.
 std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape);
 
+// What a block codec does, for those who do the same elsewhere; nullopt when it is none.
+struct BlockCodecForm {
+  BlockScheme scheme;
+  bool stochastic;
+};
+std::optional<BlockCodecForm> BlockFormOf(const Codec& codec);
+
 // The same codec with stochastic rounding (stochastic.h); nullptr when it is no block codec or its
 // grid has no stochastic form. Every block codec decodes both.
 std::shared_ptr<const Codec> WithStochasticRounding(const Codec& codec, std::string_view name);

@@ -41,6 +41,7 @@ class SelectionCodec final : public Codec {
 
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return TopK() ? kTopKId : kRandKId; }
+  SelectionForm form() const { return {spec_, gain_, values_}; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     const size_t kept = GridOf(shape).total_kept();
     // Fixed-width indices of at most 16 bits are an upper bound of the three codings.
@@ -218,6 +219,12 @@ std::optional<SelectionSpec> SelectionOf(const FrameHeader& header) {
   const SelectionSpec spec = {header.codec == kTopKId ? Selection::kTopK : Selection::kRandK,
                               header.param0, header.block};
   return InRange(spec) ? std::optional(spec) : std::nullopt;
+}
+
+std::optional<SelectionForm> SelectionFormOf(const Codec& codec) {
+  const auto* selection = dynamic_cast<const SelectionCodec*>(&codec);
+  if (selection == nullptr) return std::nullopt;
+  return selection->form();
 }
 
 std::shared_ptr<const Codec> NewSelectionCodec(std::string_view name, SelectionSpec spec, Gain gain,

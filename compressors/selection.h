@@ -36,6 +36,15 @@ std::string ToString(const SelectionSpec& spec);
 // What a frame of either id says of itself; nothing when its numbers are out of range.
 std::optional<SelectionSpec> SelectionOf(const FrameHeader& header);
 
+// What a selection codec is made of, for those who do the same elsewhere; nullopt when `codec` is
+// none.
+struct SelectionForm {
+  SelectionSpec spec;
+  Gain gain;
+  std::shared_ptr<const Codec> values;
+};
+std::optional<SelectionForm> SelectionFormOf(const Codec& codec);
+
 // `topk-{k}of{C}+VALUES`, `randk-{k}of{C}+VALUES`: chunks of C run along each row; a row's short
 // chunk of c keeps max(1, (2kc + C) / (2C)). The kept values of all chunks, in index order, are one
 // tensor [1, K] for the value codec, which must be stateless. Decodes to zeros elsewhere. TopK is

@@ -6,10 +6,15 @@
 // kernels give the same bits for every input, NaN included.
 //
 // Everything here is forced inline, because it is also compiled into the AVX2 and AVX-512 files: an
-// out-of-line copy made there could be the one that the linker keeps for all.
+// out-of-line copy made there could be the one that the linker keeps for all. CUDA takes the same
+// functions.
 namespace longhaul {
 
+#ifdef __CUDACC__
+#define LONGHAUL_INLINE __host__ __device__ __forceinline__
+#else
 #define LONGHAUL_INLINE [[gnu::always_inline]] inline
+#endif
 
 LONGHAUL_INLINE uint32_t BitsOf(float x) { return __builtin_bit_cast(uint32_t, x); }
 LONGHAUL_INLINE float FromBits(uint32_t u) { return __builtin_bit_cast(float, u); }

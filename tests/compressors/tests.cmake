@@ -3,5 +3,18 @@ foreach(name golden_test contract_test isa_test nmse_test error_feedback_test ca
   longhaul_test(compressors/${name}.cc LIBS longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
 endforeach()
 
+# The CUDA kernels' text on the host: no GPU, no nvcc.
+longhaul_test(compressors/cuda_host_test.cc SRCS compressors/cuda_host_device.cc
+              LIBS longhaul::device_codecs fmt::fmt LABELS cpu TIMEOUT 600)
+# The same codecs on a GPU; skips where there is none.
+if(LONGHAUL_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  longhaul_test(compressors/cuda_gpu_test.cc SRCS compressors/cuda_device_memory.cc
+                LIBS longhaul::cuda fmt::fmt LABELS gpu TIMEOUT 600)
+  set_target_properties(compressors_cuda_gpu_test PROPERTIES LINKER_LANGUAGE CXX)
+else()
+  longhaul_count_test(compressors/cuda_gpu_test.cc)
+endif()
+
 # Hostile bytes against every decoder.
 longhaul_fuzzer(compressors/decoder_fuzz.cc LIBS longhaul::compressors)

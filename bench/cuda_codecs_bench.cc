@@ -1,0 +1,209 @@
+// Encode and decode speed of the codecs on a GPU, tensor and frame in device memory: what the
+// kernels take, by events on their stream; the last column has the copy to the host in it. Beside
+// them, in the same run, what the memory does: a device-to-device copy (read + write) is taken as
+// the bandwidth.
+//
+//   GB/s    of the tensor's bytes
+//   share   (bytes of the tensor + bytes of the frame) per second, over the bandwidth
+//
+// Usage: cuda_codecs_bench [--check] [name-part]. --check: fails when int4-b64 of 64 Mi bf16
+// elements stays below 70 % of the bandwidth in either direction. Exit 77 where there is no GPU.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "compressors/convert.h"
+#include "compressors/cuda/cuda_codec.h"
+#include "compressors/reference_tensors.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kElements = size_t{64} << 20;
+constexpr int kRepeats = 20;
+constexpr double kBar = 0.7;
+
+void Must(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  fmt::print(stderr, "cuda_codecs_bench: {}\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+void Must(const absl::Status& status) {
+  if (status.ok()) return;
+  fmt::print(stderr, "cuda_codecs_bench: {}\n", std::string(status.message()));
+  std::exit(1);
+}
+
+// Where it is set, the first thing that a codec enqueues records it anew: what the host does before
+// (checking a frame's CRC) is then no part of the time.
+cudaEvent_t late_start = nullptr;
+
+// The median of several timed runs, after two that are not.
+double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
+  cudaEvent_t start, stop;
+  Must(cudaEventCreate(&start));
+  Must(cudaEventCreate(&stop));
+  std::vector<float> ms;
+  for (int i = 0; i < kRepeats + 2; ++i) {
+    Must(cudaEventRecord(start, stream));
+    late_start = start;
+    enqueue();
+    late_start = nullptr;
+    Must(cudaEventRecord(stop, stream));
+    Must(cudaEventSynchronize(stop));
+    float took;
+    Must(cudaEventElapsedTime(&took, start, stop));
+    if (i >= 2) ms.push_back(took);
+  }
+  std::nth_element(ms.begin(), ms.begin() + kRepeats / 2, ms.end());
+  Must(cudaEventDestroy(start));
+  Must(cudaEventDestroy(stop));
+  return ms[kRepeats / 2] * 1e-3;
+}
+
+// CudaDevice() with copies that do nothing, so that the kernels' time is seen by itself.
+int TimedFill(void* device, int byte, size_t bytes, CudaStream stream) {
+  if (late_start != nullptr) Must(cudaEventRecord(late_start, stream));
+  late_start = nullptr;
+  return CudaDevice().fill(device, byte, bytes, stream);
+}
+int NoCopy(const void*, void*, size_t, CudaStream) { return 0; }
+const DeviceApi& KernelsOnly() {
+  static const DeviceApi api = [] {
+    DeviceApi quiet = CudaDevice();
+    quiet.fill = TimedFill;
+    quiet.to_host = NoCopy;
+    quiet.to_device = NoCopy;
+    return quiet;
+  }();
+  return api;
+}
+
+struct Memory {
+  explicit Memory(size_t bytes) { Must(cudaMalloc(&at, bytes)); }
+  ~Memory() { cudaFree(at); }
+  Memory(const Memory&) = delete;
+  std::byte* bytes() const { return static_cast<std::byte*>(at); }
+  void* at = nullptr;
+};
+struct PinnedMemory {
+  explicit PinnedMemory(size_t bytes) { Must(cudaMallocHost(&at, bytes)); }
+  ~PinnedMemory() { cudaFreeHost(at); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  std::byte* bytes() const { return static_cast<std::byte*>(at); }
+  void* at = nullptr;
+};
+
+// Bytes per second, a copied byte counted twice.
+double Bandwidth(cudaStream_t stream) {
+  const size_t bytes = 4 * kElements;
+  const Memory from(bytes), to(bytes);
+  Must(cudaMemset(from.at, 1, bytes));
+  return 2.0 * static_cast<double>(bytes) / Seconds(stream, [&] {
+           Must(cudaMemcpyAsync(to.at, from.at, bytes, cudaMemcpyDeviceToDevice, stream));
+         });
+}
+
+// kElements of `dtype` on the device.
+void Fill(const Memory& x, DType dtype) {
+  static const std::vector<float> drawn =
+      DrawReference(Distribution::kGaussian, size_t{1} << 20, 1);
+  std::vector<std::byte> piece(drawn.size() * BytesPerElement(dtype));
+  for (size_t i = 0; i < drawn.size(); ++i) StoreElement(drawn[i], piece.data(), dtype, i);
+  for (size_t at = 0; at < kElements * BytesPerElement(dtype); at += piece.size()) {
+    Must(cudaMemcpy(x.bytes() + at, piece.data(), piece.size(), cudaMemcpyHostToDevice));
+  }
+}
+
+struct Shares {
+  double encode, decode;
+};
+
+// One line of the table.
+Shares Measure(const std::string& name, DType dtype, double bandwidth, cudaStream_t stream) {
+  const auto whole = *MakeDeviceCodec(name, CudaDevice());
+  const auto kernels = *MakeDeviceCodec(name, KernelsOnly());
+  const Shape shape = {kElements / 4096, 4096};
+  const SlotBytes needs = whole->Needs(shape, dtype);
+  const Memory x(kElements * BytesPerElement(dtype)), device(needs.device);
+  const PinnedMemory host(needs.host), frame(needs.host);
+  const DeviceSlot slot = {host.bytes(), needs.host, device.bytes(), needs.device};
+  Fill(x, dtype);
+  const ConstTensor tensor = {x.at, dtype, shape};
+  const double encode_s =
+      Seconds(stream, [&] { Must(kernels->EnqueueEncode(tensor, 1, slot, stream)); });
+  const double to_host_s =
+      Seconds(stream, [&] { Must(whole->EnqueueEncode(tensor, 1, slot, stream)); });
+  const auto bytes = whole->FinishEncode(tensor, 1, slot);
+  Must(bytes.status());
+  std::memcpy(frame.at, host.at, *bytes);
+  const std::span<const std::byte> sealed(frame.bytes(), *bytes);
+  const Tensor out = {x.at, dtype, shape};
+  Must(whole->EnqueueDecode(sealed, slot, out, stream));  // the payload stays on the device
+  Must(cudaStreamSynchronize(stream));
+  const double decode_s =
+      Seconds(stream, [&] { Must(kernels->EnqueueDecode(sealed, slot, out, stream)); });
+  const double tensor_bytes = static_cast<double>(kElements * BytesPerElement(dtype));
+  const double moved = tensor_bytes + static_cast<double>(*bytes);
+  const Shares shares = {moved / encode_s / bandwidth, moved / decode_s / bandwidth};
+  fmt::print("{:<26} {:<5} {:6.3f} {:9.1f} {:6.1f}% {:9.1f} {:6.1f}% {:11.1f}\n", name,
+             dtype == DType::kF32 ? "f32" : "bf16", 8.0 * static_cast<double>(*bytes) / kElements,
+             1e-9 * tensor_bytes / encode_s, 100 * shares.encode, 1e-9 * tensor_bytes / decode_s,
+             100 * shares.decode, 1e-9 * tensor_bytes / to_host_s);
+  std::fflush(stdout);
+  return shares;
+}
+
+int Run(std::string_view part, bool check) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+    fmt::print("skipped: no GPU\n");
+    return 77;
+  }
+  cudaDeviceProp properties;
+  Must(cudaGetDeviceProperties(&properties, 0));
+  cudaStream_t stream;
+  Must(cudaStreamCreate(&stream));
+  const double bandwidth = Bandwidth(stream);
+  fmt::print("{}; {} Mi elements; device-to-device copy moves {:.0f} GB/s\n", properties.name,
+             kElements >> 20, 1e-9 * bandwidth);
+  fmt::print("{:<26} {:<5} {:>6} {:>9} {:>7} {:>9} {:>7} {:>11}\n", "codec", "dtype", "bits",
+             "enc GB/s", "share", "dec GB/s", "share", "enc to host");
+  std::vector<std::string> names = DeviceCodecNames();
+  for (const char* more : {"int4-b64+sr", "topk-64of4096+fp16", "randk-952of4096+int4-b64"}) {
+    names.emplace_back(more);
+  }
+  bool met = true;
+  for (const std::string& name : names) {
+    if (name.find(part) == std::string::npos) continue;
+    for (DType dtype : {DType::kBF16, DType::kF32}) {
+      const Shares shares = Measure(name, dtype, bandwidth, stream);
+      if (name == "int4-b64" && dtype == DType::kBF16) {
+        met = std::min(shares.encode, shares.decode) >= kBar;
+      }
+    }
+  }
+  Must(cudaStreamDestroy(stream));
+  if (!met) fmt::print("int4-b64 of bf16 is below {:.0f} % of the bandwidth\n", 100 * kBar);
+  return check && !met ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace longhaul
+
+int main(int argc, char** argv) {
+  bool check = false;
+  std::string_view part;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--check") {
+      check = true;
+    } else {
+      part = argv[i];
+    }
+  }
+  return longhaul::Run(part, check);
+}

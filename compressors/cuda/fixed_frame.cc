@@ -1,0 +1,59 @@
+#include "compressors/cuda/fixed_frame.h"
+
+#include "compressors/codec_frame.h"
+#include "compressors/cuda/slot.h"
+
+namespace longhaul {
+
+SlotBytes FixedFrameCodec::Needs(Shape shape, DType dtype) const {
+  const size_t frame = host_->MaxFrameBytes(shape, dtype);
+  return {frame, AlignUp256(frame) + ScratchBytes(shape)};
+}
+
+absl::Status FixedFrameCodec::EncodeFault(uint64_t) const { return NotFiniteError(name()); }
+
+absl::Status FixedFrameCodec::EnqueueEncode(ConstTensor x, uint64_t seed, const DeviceSlot& slot,
+                                            CudaStream stream) const {
+  if (absl::Status s = CheckEncodeArguments(name(), x, 0, 0); !s.ok()) return s;
+  if (absl::Status s = CheckSlot(name(), Needs(x.shape, x.dtype), slot); !s.ok()) return s;
+  const size_t bytes = host_->MaxFrameBytes(x.shape, x.dtype);
+  const Work work = {slot.device, slot.device + AlignUp256(bytes), stream};
+  int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
+  if (error == 0) error = LaunchEncode(x, seed, work);
+  if (error == 0) error = device_.to_host(slot.device, slot.host, bytes, stream);
+  return DeviceStatus(name(), device_, error);
+}
+
+absl::StatusOr<size_t> FixedFrameCodec::FinishEncode(ConstTensor x, uint64_t seed,
+                                                     const DeviceSlot& slot) const {
+  if (const uint64_t fault = ReportedFault(slot.host); fault != kNoFault) {
+    return EncodeFault(fault & 3);
+  }
+  const size_t bytes = host_->MaxFrameBytes(x.shape, x.dtype);
+  Seal(x, seed, {slot.host, bytes});
+  return bytes;
+}
+
+absl::Status FixedFrameCodec::EnqueueDecode(std::span<const std::byte> frame,
+                                            const DeviceSlot& slot, Tensor x,
+                                            CudaStream stream) const {
+  const absl::StatusOr<FrameHeader> header = Open(frame, x);
+  if (!header.ok()) return header.status();
+  const SlotBytes needs = {kFrameHeaderBytes, AlignUp256(frame.size()) + ScratchBytes(x.shape)};
+  if (absl::Status s = CheckSlot(name(), needs, slot); !s.ok()) return s;
+  const Work work = {slot.device, slot.device + AlignUp256(frame.size()), stream};
+  int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
+  if (error == 0) {
+    error = device_.to_device(frame.data() + kFrameHeaderBytes, slot.device + kFrameHeaderBytes,
+                              frame.size() - kFrameHeaderBytes, stream);
+  }
+  if (error == 0) error = LaunchDecode(*header, x, work);
+  if (error == 0) error = device_.to_host(slot.device, slot.host, sizeof(DeviceReport), stream);
+  return DeviceStatus(name(), device_, error);
+}
+
+absl::Status FixedFrameCodec::FinishDecode(const DeviceSlot& slot) const {
+  return ReportedFault(slot.host) == kNoFault ? absl::OkStatus() : DecodeFault();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <array>
+
+#include "compressors/cuda/device.h"
+
+namespace longhaul {
+
+// Tables of a tensor (one, or one per row) and the sections of its frame, in device memory.
+struct StatRun {
+  std::byte* x;  // [tables, elements]
+  uint64_t tables;
+  uint64_t elements;  // of one table
+  std::byte* heads;   // [tables] of mu f32 and an offset f32 per bin
+  std::byte* codes;   // [tables] of code_bytes
+  uint64_t code_bytes;
+  float* totals;   // encode: [tables][chunks of 4096], sums of tree_sum.h
+  float* inverse;  // encode: [tables], one over the bins' width
+  DeviceReport* report;
+};
+using StatLaunch = int (*)(const StatRun&, CudaStream);
+using StatTable = std::array<std::array<StatLaunch, 3>, 3>;  // [log2 bits - 1][dtype]
+struct StatLaunchers {
+  StatTable encode, decode;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "compressors/cuda/launch_kernel.h"
+#include "compressors/cuda/stat_kernels.h"
+
+namespace longhaul {
+
+// Sum, mean; squares, width; codes; table.
+template <class Launcher, int kBits, DType kType>
+int EncodeStat(const StatRun& run, CudaStream stream) {
+  constexpr int kBins = 1 << kBits;
+  using enum StatTerm;
+  int error = Launcher::Launch(StatSumKernel<kValue, kBins, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kValue, kBins>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatSumKernel<kSquare, kBins, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kSquare, kBins>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatBinsKernel<kBits, kType>{run}, stream);
+  return error;
+}
+
+template <class Launcher, int kBits>
+constexpr std::array<StatLaunch, 3> StatEncodeRow() {
+  return {EncodeStat<Launcher, kBits, DType::kF32>, EncodeStat<Launcher, kBits, DType::kBF16>,
+          EncodeStat<Launcher, kBits, DType::kF16>};
+}
+template <class Launcher, int kBits>
+constexpr std::array<StatLaunch, 3> StatDecodeRow() {
+  return {LaunchKernel<Launcher, DecodeStatKernel<kBits, DType::kF32>, StatRun>,
+          LaunchKernel<Launcher, DecodeStatKernel<kBits, DType::kBF16>, StatRun>,
+          LaunchKernel<Launcher, DecodeStatKernel<kBits, DType::kF16>, StatRun>};
+}
+template <class Launcher>
+constexpr StatLaunchers MakeStatLaunchers() {
+  return {
+      {StatEncodeRow<Launcher, 2>(), StatEncodeRow<Launcher, 4>(), StatEncodeRow<Launcher, 8>()},
+      {StatDecodeRow<Launcher, 2>(), StatDecodeRow<Launcher, 4>(), StatDecodeRow<Launcher, 8>()}};
+}
+
+}  // namespace longhaul

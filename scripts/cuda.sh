@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the codecs' GPU kernels, their test and their benchmark in build/cuda; `test` also runs both
+# on this machine's GPU. The benchmark's table is also in build/cuda/bench/.
+# Usage: scripts/cuda.sh build|test
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/local/cuda/bin
+command -v nvcc >/dev/null || { echo "cuda: nvcc is missing: install the CUDA toolkit, 12.4 or later"; exit 1; }
+mkdir -p build/cuda
+cmake -S . -B build/cuda -G Ninja -DCMAKE_BUILD_TYPE=Release -DLONGHAUL_TORCH=OFF -DLONGHAUL_CUDA=ON \
+  >build/cuda/configure.log 2>&1 || { cat build/cuda/configure.log; exit 1; }
+cmake --build build/cuda --target compressors_cuda_host_test compressors_cuda_gpu_test cuda_codecs_bench
+[ "${1:-}" = build ] && exit 0
+ctest --test-dir build/cuda --output-on-failure -R '^compressors_cuda_'
+python3 scripts/skipped.py build/cuda/Testing/Temporary/LastTest.log
+status=0
+build/cuda/bench/cuda_codecs_bench --check | tee build/cuda/bench/cuda_codecs_bench.txt || status=$?
+[ "$status" = 77 ] && status=0
+exit "$status"

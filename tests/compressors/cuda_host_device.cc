@@ -1,0 +1,43 @@
+// Every kernel's text, compiled for the host.
+#include "compressors/cuda/block_tables.h"
+#include "compressors/cuda/cast_tables.h"
+#include "compressors/cuda/scaled_fp4_tables.h"
+#include "compressors/cuda/selection_tables.h"
+#include "compressors/cuda/sign_tables.h"
+#include "compressors/cuda/stat_tables.h"
+#include "compressors/cuda/tah_tables.h"
+#include "tests/compressors/cuda_host_team.h"
+
+namespace longhaul {
+namespace {
+
+int Fill(void* device, int byte, size_t bytes, CudaStream) {
+  std::memset(device, byte, bytes);
+  return 0;
+}
+int Copy(const void* from, void* to, size_t bytes, CudaStream) {
+  std::memcpy(to, from, bytes);
+  return 0;
+}
+
+}  // namespace
+
+const DeviceApi& HostDevice() {
+  static constexpr BlockLaunchers kBlocks = {
+      MakeEncodeTable<HostLauncher, Rounding::kNearest>(AllBlockSchemes()),
+      MakeEncodeTable<HostLauncher, Rounding::kStochastic>(AllBlockSchemes()),
+      MakeDecodeTable<HostLauncher>(AllBlockSchemes())};
+  static constexpr CastLaunchers kCasts = MakeCastLaunchers<HostLauncher>();
+  static constexpr SignLaunchers kSigns = MakeSignLaunchers<HostLauncher>();
+  static constexpr ScaledFp4Launchers kScaledFp4 = MakeScaledFp4Launchers<HostLauncher>();
+  static constexpr SelectionLaunchers kSelection = MakeSelectionLaunchers<HostLauncher>();
+  static constexpr StatLaunchers kStats = MakeStatLaunchers<HostLauncher>();
+  static constexpr TahLaunchers kTah = MakeTahLaunchers<HostLauncher>();
+  static constexpr DeviceApi kApi = {
+      Fill,        Copy,    Copy,    [](int number) { return std::to_string(number); },
+      &kBlocks,    &kCasts, &kSigns, &kScaledFp4,
+      &kSelection, &kStats, &kTah};
+  return kApi;
+}
+
+}  // namespace longhaul
