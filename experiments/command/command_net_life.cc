@@ -50,7 +50,7 @@ absl::Status PrintUp(const UpOptions& options) {
     fmt::print(
         "next: longhaul net exec {}/{} -- ping -c 3 {};  longhaul net probe {};  "
         "longhaul net down {}\n",
-        *lab, nodes[0].value("name", ""), nodes[1].value("address", ""), *lab, *lab);
+        *lab, nodes[0].value("name", ""), nodes[1].value("name", ""), *lab, *lab);
   }
   return absl::OkStatus();
 }

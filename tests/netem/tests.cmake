@@ -34,8 +34,8 @@ function(longhaul_guest_test suite filter)
     SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
 longhaul_guest_test(acceptance
-  *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem:-*Cubic*worst_case)
-longhaul_guest_test(site *netem)
+  *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
+longhaul_guest_test(site *LanIsWithout*netem:*Uplink*netem:*EachPath*netem:*Deleted*netem)
 longhaul_guest_test(faults *netem)
 longhaul_guest_test(scale *SixtyFour*netem)
 
