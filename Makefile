@@ -1,7 +1,7 @@
 # The commands of longhaul. All are idempotent; `make demo` and `make test` call what they need.
 #   make demo      install what is missing, build, run the main job on built-in data, open the report's path
 #   make test      install, build and run every test this machine can run; says what it skipped and why
-#   make setup | build | test-links | bench | sanitize | format | format-check | clean
+#   make setup | build | test-links | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,7 +14,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-links bench sanitize format format-check clean
+.PHONY: setup build demo test test-links bench bench-codecs sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -39,6 +39,10 @@ test-links:
 
 bench: setup
 	@scripts/bench.sh
+
+# The codecs beside other implementations, which go into build/bench; judges the bars.
+bench-codecs: setup
+	@scripts/bench_codecs.sh
 
 sanitize:
 	@scripts/setup.sh test
