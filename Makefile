@@ -3,7 +3,7 @@
 #   make test      install, build and run every test this machine can run; says what it skipped and why
 #   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
 #   make gpu-test  the same, then their tests and their benchmark on this machine's GPU
-#   make setup | build | test-links | bench | sanitize | format | format-check | clean
+#   make setup | build | test-links | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +16,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-links bench cuda gpu-test sanitize format format-check clean
+.PHONY: setup build demo test test-links bench bench-codecs cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -40,6 +40,10 @@ test-links:
 
 bench: setup
 	@scripts/bench.sh
+
+# The codecs beside other implementations, which go into build/bench; judges the bars.
+bench-codecs: setup
+	@scripts/bench_codecs.sh
 
 cuda:
 	@scripts/setup.sh test

@@ -1,142 +1,242 @@
-// Encode and decode speed of every codec in GB/s of fp32 input, one thread, in cache and in memory,
-// beside memcpy and plain reading in the same run:
-//   of_read   share of this run's read bandwidth
-//   of_limit  share of what that bandwidth allows, read / (1 + bits per element / 32)
-// Only ratios of one run mean anything; absolute figures change with the machine and its
-// neighbours.
-#include <benchmark/benchmark.h>
-
+// Encode and decode speed of every codec in GB/s of fp32 input, one thread and two, in the L2 cache
+// and in memory, against what the memory allows in the same run:
+//   limit   read bandwidth / (passes + bits per element / 32); `passes` is how often the algorithm
+//           must read the tensor: once, or more where a figure of the whole tensor comes first
+// Every codec is timed in rounds, each beside reading, copying and (with --ggml) ggml's C, so that
+// what the machine's other users do hits all alike; the figures are medians over the rounds.
+// Only ratios of one run mean anything.
+//
+// Usage: codecs_bench [--filter PART] [--only "NAME NAME"] [--json FILE] [--ggml LIBRARY]
+//                     [--rounds N] [--isa NAME] [--place L2|DRAM|DRAM2] [--clock cpu]
 #include <algorithm>
-#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "bench/codec_timing.h"
 #include "compressors/catalog.h"
+#include "compressors/codec_threads.h"
 
 namespace longhaul {
 namespace {
 
-constexpr size_t kInCache = size_t{32} << 10;   // elements: 128 KiB
-constexpr size_t kInMemory = size_t{16} << 20;  // 64 MiB
+struct Options {
+  std::string filter, only, json, ggml;  // empty: all, all, nowhere, none
+  std::string place;                     // empty: all
+  Clock clock = Clock::kWall;
+  int rounds = 9;
+  Isa isa = BestIsa();
+};
 
-const std::vector<float>& Input() {
-  static const std::vector<float> x = [] {
-    std::vector<float> drawn(kInMemory);
-    std::mt19937 rng(1);
-    std::normal_distribution<float> normal;
-    for (float& v : drawn) v = normal(rng);
-    return drawn;
-  }();
+struct Place {
+  const char* name;
+  size_t elements;
+  size_t threads;
+};
+// 128 KiB of fp32 in a cache of 512 KiB or more; 64 MiB, twice the last cache of the machine that
+// the documented figures are of.
+constexpr Place kPlaces[] = {
+    {"L2", size_t{32} << 10, 1}, {"DRAM", size_t{16} << 20, 1}, {"DRAM", size_t{16} << 20, 2}};
+
+std::vector<float> Gaussian(size_t n) {
+  std::vector<float> x(n);
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  for (float& v : x) v = normal(rng);
   return x;
 }
 
-// Integers, because the compiler may then vectorise as it likes.
-uint64_t ReadAll(const float* x, size_t n) {
-  constexpr size_t kLanes = 16;
-  uint64_t words[kLanes] = {};
-  for (size_t i = 0; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    uint64_t w[kLanes];
-    std::memcpy(w, x + i, sizeof(w));
-    for (size_t j = 0; j < kLanes; ++j) words[j] ^= w[j];
+struct Row {
+  std::string name;
+  Place place;
+  double bits;  // per element, of the frame
+  double passes;
+  Timing encode, decode;
+};
+
+// How often encoding must see the whole tensor.
+double PassesOf(std::string_view name) {
+  if (name.starts_with("stat") && !name.ends_with("-rows")) return 3;  // mean, deviation, codes
+  for (std::string_view two : {"nvfp4", "e3m0", "mix34-b64", "quantile8", "4x"}) {
+    if (name == two) return 2;
   }
-  uint64_t sum = 0;
-  for (uint64_t w : words) sum ^= w;
-  return sum;
+  return 1;
 }
 
-// The best of several passes, GB/s, measured once per size.
-double ReadBandwidth(size_t n) {
-  double best = 0;
-  const size_t passes = std::max<size_t>(1, kInMemory / n);
-  for (int repeat = 0; repeat < 7; ++repeat) {
-    const auto start = std::chrono::steady_clock::now();
-    for (size_t i = 0; i < passes; ++i) benchmark::DoNotOptimize(ReadAll(Input().data(), n));
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 4e-9 * static_cast<double>(n * passes) / took.count());
+// A codec's tensors, made once per place.
+class Bench {
+ public:
+  Bench(const Options& options, const Place& place)
+      : options_(options), place_(place), x_(Gaussian(place.elements)), y_(place.elements) {}
+
+  const Row* Codec(std::string_view name, std::vector<Row>& rows);
+  void Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows);
+  Row References();
+
+ private:
+  void Read() const {
+    const Slices slices(place_.elements, size_t{64} << 10);
+    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
+      ReadAll(x_.data() + slices.first(i), slices.last(i) - slices.first(i));
+    });
   }
-  return best;
-}
-double CachedReadBandwidth(size_t n) {
-  static const double in_cache = ReadBandwidth(kInCache);
-  static const double in_memory = ReadBandwidth(kInMemory);
-  return n == kInCache ? in_cache : in_memory;
-}
-
-void Report(benchmark::State& state, size_t n, double bits) {
-  const double bytes = 4.0 * static_cast<double>(n) * static_cast<double>(state.iterations());
-  const double read = CachedReadBandwidth(n) * 1e9;
-  using benchmark::Counter;
-  state.counters["GB/s"] = Counter(bytes * 1e-9, Counter::kIsRate);
-  state.counters["of_read"] = Counter(bytes / read, Counter::kIsRate);
-  state.counters["of_limit"] = Counter(bytes / read * (1 + bits / 32), Counter::kIsRate);
-}
-
-void Read(benchmark::State& state, size_t n) {
-  for (auto _ : state) benchmark::DoNotOptimize(ReadAll(Input().data(), n));
-  Report(state, n, 0);
-}
-
-void Memcpy(benchmark::State& state, size_t n) {
-  std::vector<float> out(n);
-  for (auto _ : state) {
-    std::memcpy(out.data(), Input().data(), 4 * n);
-    benchmark::ClobberMemory();
+  void Copy() {
+    const Slices slices(place_.elements, size_t{64} << 10);
+    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
+      std::memcpy(y_.data() + slices.first(i), x_.data() + slices.first(i),
+                  4 * (slices.last(i) - slices.first(i)));
+    });
   }
-  Report(state, n, 32);
+
+  const Options& options_;
+  const Place& place_;
+  const std::vector<float> x_;
+  std::vector<float> y_;
+};
+
+const Row* Bench::Codec(std::string_view name, std::vector<Row>& rows) {
+  const auto codec = MakeCodec(name, options_.isa);
+  if (!codec.ok()) return nullptr;
+  const Shape shape = {place_.elements / 4096, 4096};
+  const auto state = (*codec)->NewState(shape);
+  std::vector<std::byte> frame((*codec)->MaxFrameBytes(shape, DType::kF32));
+  const ConstTensor x = {x_.data(), DType::kF32, shape};
+  const auto bytes = (*codec)->Encode(x, 1, state.get(), frame);
+  if (!bytes.ok()) return nullptr;
+  bool good = true;
+  const auto encode = [&] { good &= (*codec)->Encode(x, 1, state.get(), frame).ok(); };
+  // What Encode wrote last is what Decode reads: a state changes the frame.
+  const auto decode = [&] {
+    const uint64_t payload = PayloadBytes(frame);
+    good &=
+        (*codec)
+            ->Decode(std::span(frame).first(64 + payload), nullptr, {y_.data(), DType::kF32, shape})
+            .ok();
+  };
+  const double bits = 8 * static_cast<double>(*bytes - 64) / static_cast<double>(place_.elements);
+  auto times = TimeRounds(
+      options_.rounds, place_.elements, [&] { Read(); }, {encode, decode}, options_.clock);
+  if (!good) return nullptr;
+  rows.push_back({std::string(name), place_, bits, PassesOf(name), times[0], times[1]});
+  return &rows.back();
 }
 
-enum class Way { kEncode, kDecode };
-
-void Run(benchmark::State& state, const std::string& name, Isa isa, Way way, size_t n) {
-  const auto codec = *MakeCodec(name, isa);
-  const Shape shape = {1, n};
-  const ConstTensor x = {Input().data(), DType::kF32, shape};
-  const auto codec_state = codec->NewState(shape);
-  std::vector<std::byte> frame(codec->MaxFrameBytes(shape, DType::kF32));
-  const size_t bytes = *codec->Encode(x, 1, codec_state.get(), frame);
-  std::vector<float> y(n);
-  for (auto _ : state) {
-    const bool ok =
-        way == Way::kEncode
-            ? codec->Encode(x, 1, codec_state.get(), frame).ok()
-            : codec->Decode(std::span(frame).first(bytes), nullptr, {y.data(), DType::kF32, shape})
-                  .ok();
-    if (!ok) state.SkipWithError("the codec refuses");
-    benchmark::ClobberMemory();
+void Bench::Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows) {
+  std::vector<std::byte> out(5 * place_.elements);
+  const auto k = static_cast<int64_t>(place_.elements);
+  for (const GgmlFormat& format : ggml.formats) {
+    auto times = TimeRounds(
+        options_.rounds, place_.elements, [&] { Read(); },
+        {[&] { format.encode(x_.data(), out.data(), k); },
+         [&] { format.decode(out.data(), y_.data(), k); }},
+        options_.clock);
+    rows.push_back({format.name, place_, format.bits, 1, times[0], times[1]});
   }
-  Report(state, n, 8.0 * static_cast<double>(bytes) / static_cast<double>(n));
 }
 
-void RegisterAll() {
-  CachedReadBandwidth(kInCache);  // now, not inside the first benchmark
-  CachedReadBandwidth(kInMemory);
+// Reading and copying as a row: "encode" reads, "decode" copies.
+Row Bench::References() {
+  auto times = TimeRounds(
+      options_.rounds, place_.elements, [&] { Read(); }, {[&] { Read(); }, [&] { Copy(); }},
+      options_.clock);
+  return {"read, memcpy", place_, 0, 1, times[0], times[1]};
+}
+
+std::vector<std::string> Names(const Options& options) {
   std::vector<std::string> names = CodecNames();
-  names.emplace_back("int4-b64-h64+ef");
-  for (size_t n : {kInCache, kInMemory}) {
-    const std::string where = n == kInCache ? "/cache" : "/memory";
-    benchmark::RegisterBenchmark(("read" + where).c_str(), Read, n);
-    benchmark::RegisterBenchmark(("memcpy" + where).c_str(), Memcpy, n);
-    for (const std::string& name : names) {
-      for (Isa isa : AllIsas()) {
-        if (!IsaSupported(isa) || (isa == Isa::kScalar && n == kInMemory)) continue;
-        const std::string tag = where + "/" + std::string(IsaName(isa));
-        benchmark::RegisterBenchmark((name + "/encode" + tag).c_str(), Run, name, isa, Way::kEncode,
-                                     n);
-        benchmark::RegisterBenchmark((name + "/decode" + tag).c_str(), Run, name, isa, Way::kDecode,
-                                     n);
+  for (const CodecAlias& alias : CodecAliases()) names.emplace_back(alias.name);
+  for (const char* name : {"int4-b64-h64+ef", "int8-b64+sr", "int4-b64+sr", "mxfp4-h32+sr",
+                           "topk-64of4096+none", "topk-410of4096+fp16", "randk-410of4096+fp16"}) {
+    names.emplace_back(name);
+  }
+  const std::string only = " " + options.only + " ";
+  std::erase_if(names, [&](const std::string& name) {
+    return name.find(options.filter) == std::string::npos ||
+           (!options.only.empty() && only.find(" " + name + " ") == std::string::npos);
+  });
+  return names;
+}
+
+double LimitShare(const Row& row, const Timing& timing, double passes) {
+  return timing.of_read * (passes + row.bits / 32);
+}
+
+void Print(const Row& row) {
+  std::printf("%-24s %5s %zuT %7.3f bits  encode %6.2f GB/s %4.0f %%  decode %6.2f GB/s %4.0f %%\n",
+              row.name.c_str(), row.place.name, row.place.threads, row.bits, row.encode.gb_per_s,
+              100 * LimitShare(row, row.encode, row.passes), row.decode.gb_per_s,
+              100 * LimitShare(row, row.decode, 1));
+  std::fflush(stdout);
+}
+
+void WriteJson(const Options& options, const std::vector<Row>& rows) {
+  std::ofstream out(options.json);
+  out << "{\"isa\": \"" << IsaName(options.isa) << "\", \"rows\": [\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    char line[512];
+    std::snprintf(line, sizeof(line),
+                  "  {\"name\": \"%s\", \"place\": \"%s\", \"threads\": %zu, \"elements\": %zu, "
+                  "\"bits\": %.4f, \"passes\": %.0f, \"encode_gb_s\": %.4f, \"decode_gb_s\": %.4f, "
+                  "\"encode_of_limit\": %.4f, \"decode_of_limit\": %.4f}",
+                  row.name.c_str(), row.place.name, row.place.threads, row.place.elements, row.bits,
+                  row.passes, row.encode.gb_per_s, row.decode.gb_per_s,
+                  LimitShare(row, row.encode, row.passes), LimitShare(row, row.decode, 1));
+    out << line << (i + 1 < rows.size() ? ",\n" : "\n");
+  }
+  out << "]}\n";
+}
+
+int RunAll(const Options& options) {
+  const GgmlLibrary ggml = LoadGgml(options.ggml);
+  std::vector<Row> rows;
+  for (const Place& place : kPlaces) {
+    const std::string key = place.name + std::string(place.threads > 1 ? "2" : "");
+    if (!options.place.empty() && options.place != key) continue;
+    CodecThreads::Process().SetCount(place.threads);
+    Bench bench(options, place);
+    Print(rows.emplace_back(bench.References()));
+    for (const std::string& name : Names(options)) {
+      if (const Row* row = bench.Codec(name, rows)) {
+        Print(*row);
+      } else {
+        std::fprintf(stderr, "codecs_bench: %s refuses\n", name.c_str());
+        return 1;
       }
     }
+    if (place.threads > 1) continue;
+    const size_t before = rows.size();
+    bench.Ggml(ggml, rows);
+    for (size_t i = before; i < rows.size(); ++i) Print(rows[i]);
   }
+  if (!options.json.empty()) WriteJson(options, rows);
+  return 0;
 }
 
 }  // namespace
 }  // namespace longhaul
 
 int main(int argc, char** argv) {
-  longhaul::RegisterAll();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  longhaul::Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view key = argv[i];
+    const char* value = argv[i + 1];
+    if (key == "--filter") options.filter = value;
+    if (key == "--only") options.only = value;
+    if (key == "--json") options.json = value;
+    if (key == "--ggml") options.ggml = value;
+    if (key == "--rounds") options.rounds = std::max(1, std::atoi(value));
+    if (key == "--place") options.place = value;
+    if (key == "--clock" && std::string_view(value) == "cpu") options.clock = longhaul::Clock::kCpu;
+    if (key == "--isa") {
+      for (longhaul::Isa isa : longhaul::AllIsas()) {
+        if (longhaul::IsaName(isa) == value) options.isa = isa;
+      }
+    }
+  }
+  return longhaul::RunAll(options);
 }

@@ -1,6 +1,8 @@
 #include "compressors/bit_pack.h"
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 namespace longhaul {
 namespace {
@@ -20,38 +22,58 @@ uint64_t Spread(uint64_t w, int k) {
   return (w & one) | (w >> k & one) << 8;
 }
 
-}  // namespace
-
-void PackBits(std::span<const uint8_t> codes, int bits, std::span<std::byte> out) {
-  const auto step = static_cast<size_t>(bits);
-  size_t i = 0, at = 0;
-  for (; i + 8 <= codes.size(); i += 8, at += step) {
+// The width is a constant inside, so that a group of eight codes is a few instructions.
+template <int kBits>
+void Pack(std::span<const uint8_t> codes, std::byte* out) {
+  size_t i = 0;
+  for (; i + 8 <= codes.size(); i += 8, out += kBits) {
     uint64_t word;
     std::memcpy(&word, codes.data() + i, 8);
-    word = Squeeze(word, bits);
-    std::memcpy(out.data() + at, &word, step);
+    word = Squeeze(word, kBits);
+    std::memcpy(out, &word, kBits);
   }
   if (i == codes.size()) return;
   uint64_t word = 0;
   std::memcpy(&word, codes.data() + i, codes.size() - i);
-  word = Squeeze(word, bits);
-  std::memcpy(out.data() + at, &word, PackedBytes(codes.size() - i, bits));
+  word = Squeeze(word, kBits);
+  std::memcpy(out, &word, PackedBytes(codes.size() - i, kBits));
 }
 
-void UnpackBits(std::span<const std::byte> in, int bits, std::span<uint8_t> codes) {
-  const auto step = static_cast<size_t>(bits);
-  size_t i = 0, at = 0;
-  for (; i + 8 <= codes.size(); i += 8, at += step) {
+template <int kBits>
+void Unpack(const std::byte* in, std::span<uint8_t> codes) {
+  size_t i = 0;
+  for (; i + 8 <= codes.size(); i += 8, in += kBits) {
     uint64_t word = 0;
-    std::memcpy(&word, in.data() + at, step);
-    word = Spread(word, bits);
+    std::memcpy(&word, in, kBits);
+    word = Spread(word, kBits);
     std::memcpy(codes.data() + i, &word, 8);
   }
   if (i == codes.size()) return;
   uint64_t word = 0;
-  std::memcpy(&word, in.data() + at, PackedBytes(codes.size() - i, bits));
-  word = Spread(word, bits);
+  std::memcpy(&word, in, PackedBytes(codes.size() - i, kBits));
+  word = Spread(word, kBits);
   std::memcpy(codes.data() + i, &word, codes.size() - i);
+}
+
+template <size_t... kIndex>
+constexpr auto Packers(std::index_sequence<kIndex...>) {
+  return std::array{Pack<static_cast<int>(kIndex) + 1>...};
+}
+template <size_t... kIndex>
+constexpr auto Unpackers(std::index_sequence<kIndex...>) {
+  return std::array{Unpack<static_cast<int>(kIndex) + 1>...};
+}
+
+}  // namespace
+
+void PackBits(std::span<const uint8_t> codes, int bits, std::span<std::byte> out) {
+  static constexpr auto pack = Packers(std::make_index_sequence<8>());
+  pack[static_cast<size_t>(bits - 1)](codes, out.data());
+}
+
+void UnpackBits(std::span<const std::byte> in, int bits, std::span<uint8_t> codes) {
+  static constexpr auto unpack = Unpackers(std::make_index_sequence<8>());
+  unpack[static_cast<size_t>(bits - 1)](in.data(), codes);
 }
 
 }  // namespace longhaul

@@ -8,6 +8,7 @@
 #include "compressors/bit_pack.h"
 #include "compressors/block_kernels.h"
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/convert.h"
 #include "compressors/stochastic.h"
 #include "compressors/wide.h"
@@ -35,6 +36,35 @@ struct Layout {
   }
   size_t rows, cols, full, tail, row_blocks, row_code_bytes;
   size_t scales_end, zeros_at, zeros_end, codes_at, frame_bytes;
+};
+
+// Blocks [first, last) of a row, the short one included.
+struct BlockRange {
+  size_t first, last;
+};
+
+// How threads share a tensor: its rows, or the blocks of the only one.
+struct Shares {
+  // 256 KiB of fp32: a thread that wakes for less costs more than it saves.
+  static constexpr size_t kLeast = size_t{64} << 10;
+  Shares(const Layout& l, BlockScheme scheme)
+      : by_row(l.rows > 1),
+        row_blocks(l.row_blocks),
+        slices(by_row ? l.rows : l.row_blocks,
+               kLeast / (by_row ? l.cols : static_cast<size_t>(scheme.block))) {}
+  // Calls visit(row, blocks) for what belongs to one slice until it answers false.
+  template <typename Visit>
+  bool ForEach(size_t slice, Visit visit) const {
+    const size_t first = slices.first(slice), last = slices.last(slice);
+    if (!by_row) return visit(0, BlockRange{first, last});
+    for (size_t r = first; r < last; ++r) {
+      if (!visit(r, BlockRange{0, row_blocks})) return false;
+    }
+    return true;
+  }
+  bool by_row;
+  size_t row_blocks;
+  Slices slices;
 };
 
 uint16_t FlagIf(bool stochastic) { return stochastic ? uint16_t{kFlagStochastic} : uint16_t{0}; }
@@ -65,10 +95,10 @@ class BlockCodec final : public CatalogCodec {
  private:
   BlockFault EncodeStochastic(const Layout& layout, ConstTensor x, uint64_t seed,
                               std::byte* frame) const;
-  BlockFault EncodeRow(const Layout& layout, const std::byte* row, DType dtype,
+  BlockFault EncodeRow(const Layout& layout, const std::byte* row, DType dtype, BlockRange blocks,
                        BlockSections out) const;
   bool DecodeRow(const Layout& layout, ConstBlockSections in, DType dtype, std::byte* row,
-                 size_t first, const uint64_t* seed) const;
+                 BlockRange blocks, size_t first, const uint64_t* seed) const;
   BlockFault EncodeRows(const Layout& layout, ConstTensor x, std::byte* frame) const;
   bool DecodeRows(const Layout& layout, const std::byte* frame, Tensor x,
                   const uint64_t* seed) const;
@@ -82,25 +112,32 @@ class BlockCodec final : public CatalogCodec {
 // Elements of one piece: 16 KiB as fp32, a multiple of every block.
 constexpr size_t kPiece = kMaxBlock;
 
-// One row: full blocks piece by piece, then the short one. `row` holds cols elements of `dtype`.
+// Some blocks of a row: full ones piece by piece, then the short one. `row` holds cols elements of
+// `dtype`, `out` is where the row's sections begin.
 BlockFault BlockCodec::EncodeRow(const Layout& l, const std::byte* row, DType dtype,
-                                 BlockSections out) const {
+                                 BlockRange blocks, BlockSections out) const {
   const EncodeBlocksFn encode = kernels_.encode[SchemeIndex(scheme_)];
   const size_t block = scheme_.block, whole = l.full * block;
-  if (dtype == DType::kF32) {
-    if (BlockFault fault = encode(row, l.full, out); fault != BlockFault::kNone) return fault;
+  const size_t end = std::min(blocks.last * block, l.cols);
+  const auto sections = [&](size_t b) {
+    return BlockSections{out.scales + ScaleBytes(scheme_) * b, out.zeros + ZeroBytes(scheme_) * b,
+                         out.codes + CodeBytes(scheme_) * b};
+  };
+  size_t at = blocks.first * block;
+  if (dtype == DType::kF32 && at < whole) {
+    const size_t straight = std::min(blocks.last, l.full) - blocks.first;
+    const BlockFault fault = encode(row + 4 * at, straight, sections(blocks.first));
+    if (fault != BlockFault::kNone) return fault;
+    at += straight * block;
   }
   const ConvertFn widen = Converter(isa_, dtype, DType::kF32);
   std::byte values[4 * kPiece];
-  for (size_t at = dtype == DType::kF32 ? whole : 0; at < l.cols;) {
-    const size_t c = std::min(kPiece, at < whole ? whole - at : l.tail);
+  while (at < end) {
+    const size_t c = std::min(kPiece, at < whole ? std::min(whole, end) - at : l.tail);
     widen(row + at * BytesPerElement(dtype), c, values);
-    const size_t b = at / block;  // blocks before this piece
-    const BlockSections to = {out.scales + ScaleBytes(scheme_) * b,
-                              out.zeros + ZeroBytes(scheme_) * b,
-                              out.codes + CodeBytes(scheme_) * b};
-    const BlockFault fault =
-        at < whole ? encode(values, c / block, to) : EncodeBlockReference(scheme_, values, c, to);
+    const BlockFault fault = at < whole
+                                 ? encode(values, c / block, sections(at / block))
+                                 : EncodeBlockReference(scheme_, values, c, sections(at / block));
     if (fault != BlockFault::kNone) return fault;
     at += c;
   }
@@ -109,24 +146,30 @@ BlockFault BlockCodec::EncodeRow(const Layout& l, const std::byte* row, DType dt
 
 // `first` is the row's first element; `seed` that of a stochastically rounded frame, else null.
 bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype, std::byte* row,
-                           size_t first, const uint64_t* seed) const {
+                           BlockRange blocks, size_t first, const uint64_t* seed) const {
   const DecodeBlocksFn decode = kernels_.decode[SchemeIndex(scheme_)];
   const size_t block = scheme_.block, whole = l.full * block;
-  const bool straight = dtype == DType::kF32 && seed == nullptr;
-  if (straight && !decode(in, l.full, row)) return false;
+  const size_t end = std::min(blocks.last * block, l.cols);
+  const auto sections = [&](size_t b) {
+    return ConstBlockSections{in.scales + ScaleBytes(scheme_) * b,
+                              in.zeros + ZeroBytes(scheme_) * b, in.codes + CodeBytes(scheme_) * b};
+  };
+  size_t at = blocks.first * block;
+  if (dtype == DType::kF32 && seed == nullptr && at < whole) {
+    const size_t straight = std::min(blocks.last, l.full) - blocks.first;
+    if (!decode(sections(blocks.first), straight, row + 4 * at)) return false;
+    at += straight * block;
+  }
   const ConvertFn narrow = Converter(isa_, DType::kF32, dtype);
   alignas(float) std::byte values[4 * kPiece];
-  for (size_t at = straight ? whole : 0; at < l.cols;) {
-    const size_t c = std::min(kPiece, at < whole ? whole - at : l.tail);
-    const size_t b = at / block;
-    const ConstBlockSections from = {in.scales + ScaleBytes(scheme_) * b,
-                                     in.zeros + ZeroBytes(scheme_) * b,
-                                     in.codes + CodeBytes(scheme_) * b};
-    const bool good = at < whole ? decode(from, c / block, values)
-                                 : DecodeBlockReference(scheme_, from, c, values);
+  while (at < end) {
+    const size_t c = std::min(kPiece, at < whole ? std::min(whole, end) - at : l.tail);
+    const bool good = at < whole ? decode(sections(at / block), c / block, values)
+                                 : DecodeBlockReference(scheme_, sections(at / block), c, values);
     if (!good) return false;
     if (seed != nullptr) {
-      FinishStochasticDecode(scheme_, *seed, first + at, reinterpret_cast<float*>(values), c);
+      FinishStochasticDecode(scheme_, LoopKernelsOf(isa_), *seed, first + at,
+                             reinterpret_cast<float*>(values), c);
     }
     narrow(values, c, row + at * BytesPerElement(dtype));
     at += c;
@@ -135,32 +178,41 @@ bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype, 
 }
 
 BlockFault BlockCodec::EncodeRows(const Layout& l, ConstTensor x, std::byte* frame) const {
-  const auto* row = static_cast<const std::byte*>(x.values);
-  BlockSections out = {frame + kFrameHeaderBytes, frame + l.zeros_at, frame + l.codes_at};
-  for (size_t r = 0; r < l.rows; ++r) {
-    if (BlockFault fault = EncodeRow(l, row, x.dtype, out); fault != BlockFault::kNone) {
-      return fault;
-    }
-    row += l.cols * BytesPerElement(x.dtype);
-    out.scales += ScaleBytes(scheme_) * l.row_blocks;
-    out.zeros += ZeroBytes(scheme_) * l.row_blocks;
-    out.codes += l.row_code_bytes;
+  const auto* values = static_cast<const std::byte*>(x.values);
+  const Shares shares(l, scheme_);
+  BlockFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
+    shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
+      const BlockSections out = {frame + kFrameHeaderBytes + ScaleBytes(scheme_) * l.row_blocks * r,
+                                 frame + l.zeros_at + ZeroBytes(scheme_) * l.row_blocks * r,
+                                 frame + l.codes_at + l.row_code_bytes * r};
+      faults[slice] =
+          EncodeRow(l, values + r * l.cols * BytesPerElement(x.dtype), x.dtype, blocks, out);
+      return faults[slice] == BlockFault::kNone;
+    });
+  });
+  for (BlockFault fault : faults) {  // the first one in the tensor
+    if (fault != BlockFault::kNone) return fault;
   }
   return BlockFault::kNone;
 }
 
 bool BlockCodec::DecodeRows(const Layout& l, const std::byte* frame, Tensor x,
                             const uint64_t* seed) const {
-  auto* row = static_cast<std::byte*>(x.values);
-  ConstBlockSections in = {frame + kFrameHeaderBytes, frame + l.zeros_at, frame + l.codes_at};
-  for (size_t r = 0; r < l.rows; ++r) {
-    if (!DecodeRow(l, in, x.dtype, row, r * l.cols, seed)) return false;
-    row += l.cols * BytesPerElement(x.dtype);
-    in.scales += ScaleBytes(scheme_) * l.row_blocks;
-    in.zeros += ZeroBytes(scheme_) * l.row_blocks;
-    in.codes += l.row_code_bytes;
-  }
-  return true;
+  auto* values = static_cast<std::byte*>(x.values);
+  const Shares shares(l, scheme_);
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
+    bad[slice] = !shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
+      const ConstBlockSections in = {
+          frame + kFrameHeaderBytes + ScaleBytes(scheme_) * l.row_blocks * r,
+          frame + l.zeros_at + ZeroBytes(scheme_) * l.row_blocks * r,
+          frame + l.codes_at + l.row_code_bytes * r};
+      return DecodeRow(l, in, x.dtype, values + r * l.cols * BytesPerElement(x.dtype), blocks,
+                       r * l.cols, seed);
+    });
+  });
+  return std::find(std::begin(bad), std::end(bad), true) == std::end(bad);
 }
 
 BlockFault BlockCodec::EncodeStochastic(const Layout& l, ConstTensor x, uint64_t seed,
@@ -168,18 +220,27 @@ BlockFault BlockCodec::EncodeStochastic(const Layout& l, ConstTensor x, uint64_t
   const WideReader reader(x, isa_);
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const auto block = static_cast<size_t>(scheme_.block);
-  BlockSections out = {frame + kFrameHeaderBytes, frame + l.zeros_at, frame + l.codes_at};
-  float values[kMaxBlock];
-  for (size_t r = 0; r < l.rows; ++r) {
-    for (size_t at = 0; at < l.cols; at += block) {
-      const size_t c = std::min(block, l.cols - at), first = r * l.cols + at;
-      reader.Read(first, c, values);
-      const BlockFault fault = EncodeBlockStochastic(scheme_, loops, seed, first, values, c, out);
-      if (fault != BlockFault::kNone) return fault;
-      out.scales += ScaleBytes(scheme_);
-      out.zeros += ZeroBytes(scheme_);
-      out.codes += PackedBytes(c, scheme_.bits);
-    }
+  const Shares shares(l, scheme_);
+  BlockFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
+    float values[kMaxBlock];
+    shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
+      for (size_t b = blocks.first; b < blocks.last; ++b) {
+        const size_t at = b * block, c = std::min(block, l.cols - at), first = r * l.cols + at;
+        const size_t before = l.row_blocks * r + b;
+        const BlockSections out = {
+            frame + kFrameHeaderBytes + ScaleBytes(scheme_) * before,
+            frame + l.zeros_at + ZeroBytes(scheme_) * before,
+            frame + l.codes_at + l.row_code_bytes * r + CodeBytes(scheme_) * b};
+        reader.Read(first, c, values);
+        faults[slice] = EncodeBlockStochastic(scheme_, loops, seed, first, values, c, out);
+        if (faults[slice] != BlockFault::kNone) return false;
+      }
+      return true;
+    });
+  });
+  for (BlockFault fault : faults) {  // the first one in the tensor
+    if (fault != BlockFault::kNone) return fault;
   }
   return BlockFault::kNone;
 }

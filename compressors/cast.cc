@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/convert.h"
 
 namespace longhaul {
@@ -28,9 +30,8 @@ class CastCodec final : public Codec {
                                 std::span<std::byte> frame) const override {
     const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
     if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-    const ConvertFn convert = Converter(isa_, x.dtype, wire_.value_or(x.dtype));
-    if (!convert(static_cast<const std::byte*>(x.values), x.shape.elements(),
-                 frame.data() + kFrameHeaderBytes)) {
+    if (!ConvertAll(x.dtype, static_cast<const std::byte*>(x.values), wire_.value_or(x.dtype),
+                    frame.data() + kFrameHeaderBytes, x.shape.elements())) {
       return NotFiniteError(name_);
     }
     SealFrame({.codec = id_,
@@ -48,12 +49,25 @@ class CastCodec final : public Codec {
       return absl::DataLossError(
           fmt::format("{}: {} bytes for shape {}", name_, frame.size(), ToString(x.shape)));
     }
-    Converter(isa_, wire_.value_or(header->dtype), x.dtype)(
-        frame.data() + kFrameHeaderBytes, x.shape.elements(), static_cast<std::byte*>(x.values));
+    ConvertAll(wire_.value_or(header->dtype), frame.data() + kFrameHeaderBytes, x.dtype,
+               static_cast<std::byte*>(x.values), x.shape.elements());
     return absl::OkStatus();
   }
 
  private:
+  // On all threads of the pool; answers whether all of `in` was finite.
+  bool ConvertAll(DType from, const std::byte* in, DType to, std::byte* out, size_t n) const {
+    const ConvertFn convert = Converter(isa_, from, to);
+    const Slices slices(n, size_t{64} << 10);
+    bool infinite[Slices::kMost] = {};
+    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
+      const size_t at = slices.first(i);
+      infinite[i] = !convert(in + at * BytesPerElement(from), slices.last(i) - at,
+                             out + at * BytesPerElement(to));
+    });
+    return std::find(std::begin(infinite), std::end(infinite), true) == std::end(infinite);
+  }
+
   const std::string name_;
   const uint16_t id_;
   const Isa isa_;

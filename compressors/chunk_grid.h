@@ -24,6 +24,17 @@ struct ChunkGrid {
   size_t elements() const { return rows * (full * chunk + tail); }
   size_t total_kept() const { return rows * (full * kept + tail_kept); }
 
+  // One chunk: where it begins in the tensor and in the list of what is kept.
+  struct Chunk {
+    size_t first, length;
+    size_t kept_at, kept;
+  };
+  Chunk at(size_t number) const {
+    const size_t r = number / row_chunks(), j = number % row_chunks();
+    return {r * (full * chunk + tail) + j * chunk, j < full ? chunk : tail,
+            r * (full * kept + tail_kept) + j * kept, j < full ? kept : tail_kept};
+  }
+
   // Calls visit(length, kept) for every chunk in order until one answers false.
   template <typename Visit>
   bool ForEach(Visit visit) const {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "compressors/codec_threads.h"
+
 namespace longhaul {
 namespace {
 
@@ -24,6 +26,31 @@ constexpr Tables MakeTables() {
 }
 constexpr Tables kTables = MakeTables();
 
+// a b mod P, polynomials over GF(2) with the coefficient of x^0 in bit 31.
+uint32_t Multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a >> 31) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? 0x82F63B78u : 0u);
+  }
+  return product;
+}
+
+// x^(8 bytes) mod P: what appending so many zero bytes multiplies a CRC with.
+uint32_t ShiftBy(size_t bytes) {
+  uint32_t power = 0x80000000u >> 8, shift = 0x80000000u;  // x^8, 1
+  for (; bytes != 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) shift = Multiply(shift, power);
+    power = Multiply(power, power);
+  }
+  return shift;
+}
+
+uint32_t OnOneThread(std::span<const std::byte> bytes, uint32_t crc) {
+  static const bool fast = Crc32cSse42Supported();
+  return fast ? Crc32cSse42(bytes, crc) : Crc32cTable(bytes, crc);
+}
+
 }  // namespace
 
 uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc) {
@@ -44,8 +71,21 @@ uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc) {
 }
 
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
-  static const bool fast = Crc32cSse42Supported();
-  return fast ? Crc32cSse42(bytes, crc) : Crc32cTable(bytes, crc);
+  constexpr size_t kLeast = size_t{512} << 10;  // bytes worth another thread
+  const Slices slices(bytes.size(), kLeast);
+  CodecThreads& threads = CodecThreads::Process();
+  if (slices.count() < 2 || threads.count() < 2) return OnOneThread(bytes, crc);
+  uint32_t sums[Slices::kMost];
+  threads.Run(slices.count(), [&](size_t i) {
+    const size_t first = slices.first(i);
+    sums[i] = OnOneThread(bytes.subspan(first, slices.last(i) - first), i == 0 ? crc : 0);
+  });
+  const uint32_t shift = ShiftBy(slices.length);
+  for (size_t i = 1; i < slices.count(); ++i) {
+    const size_t length = slices.last(i) - slices.first(i);
+    sums[i] ^= Multiply(sums[i - 1], length == slices.length ? shift : ShiftBy(length));
+  }
+  return sums[slices.count() - 1];
 }
 
 }  // namespace longhaul

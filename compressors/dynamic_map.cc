@@ -108,12 +108,13 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, scale_at += 4) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
-      if (!reader.Read(r * x.shape.cols + at, c, values)) return NotFiniteError(name_);
-      float s = FromBits(LoopKernelsOf(isa_).abs_max(values, c));
+      const float* block = reader.View(r * x.shape.cols + at, c, values);
+      if (block == nullptr) return NotFiniteError(name_);
+      float s = FromBits(LoopKernelsOf(isa_).abs_max(block, c));
       if (s < 0x1p-126f) s = 0;
       std::memcpy(scale_at, &s, 4);
       // A quotient, not a product with 1/s, which would be a denormal for the largest scales.
-      for (size_t i = 0; i < c; ++i) values[i] = s == 0 ? 0.0f : values[i] / s;
+      for (size_t i = 0; i < c; ++i) values[i] = s == 0 ? 0.0f : block[i] / s;
       for (size_t i = 0; i < c; ++i) *q++ = finder.Find(values[i]);
     }
   }
@@ -147,8 +148,9 @@ absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecStat
       if (!std::isfinite(s)) return Corrupt("a scale is Inf or NaN");
       float scaled[256];
       for (size_t v = 0; v < 256; ++v) scaled[v] = Finder().value(static_cast<uint8_t>(v)) * s;
-      for (size_t i = 0; i < c; ++i) values[i] = scaled[*q++];
-      writer.Write(values, r * x.shape.cols + at, c);
+      float* target = writer.Target(r * x.shape.cols + at, values);
+      for (size_t i = 0; i < c; ++i) target[i] = scaled[*q++];
+      writer.Done(target, r * x.shape.cols + at, c);
     }
   }
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "compressors/convert.h"
 #include "compressors/frame.h"
 #include "compressors/scratch.h"
+#include "compressors/selection.h"
 
 namespace longhaul {
 namespace {
@@ -16,7 +17,10 @@ namespace {
 class ErrorFeedbackCodec final : public Codec {
  public:
   ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, std::string_view name, float decay)
-      : inner_(std::move(inner)), name_(name), decay_(decay) {}
+      : inner_(std::move(inner)),
+        sparse_(dynamic_cast<const ResidualEncoder*>(inner_.get())),
+        name_(name),
+        decay_(decay) {}
 
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return inner_->id(); }
@@ -36,6 +40,7 @@ class ErrorFeedbackCodec final : public Codec {
   void AddResidual(ConstTensor x, const float* e, float* sum) const;
 
   const std::shared_ptr<const Codec> inner_;
+  const ResidualEncoder* const sparse_;  // of inner_; null: it is dense
   const std::string name_;
   const float decay_;
 };
@@ -59,6 +64,11 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
   const absl::StatusOr<Accumulators*> residual = AccumulatorsOf(state, name_, x.shape);
   if (!residual.ok()) return residual.status();
   float* e = (*residual)->tensor(0);
+  if (sparse_ != nullptr) {
+    const absl::StatusOr<size_t> bytes = sparse_->EncodeResidual(x, decay_, e, seed, frame);
+    if (bytes.ok()) AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
+    return bytes;
+  }
   const size_t n = x.shape.elements();
   float* sum = Scratch<float, ScratchUse::kSum>(n).data();
   AddResidual(x, e, sum);

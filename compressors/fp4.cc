@@ -7,6 +7,7 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/codec_frame.h"
+#include "compressors/fp4_kernels.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/wide.h"
 
@@ -22,13 +23,10 @@ float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
   uint32_t top = 0;
   for (size_t at = 0; at < n; at += kPiece) {
     const size_t c = std::min(kPiece, n - at);
-    if (!reader.Read(at, c, values)) return INFINITY;
-    top = std::max(top, loops.abs_max(values, c));
+    top = std::max(top, loops.abs_max(reader.Peek(at, c, values), c));
   }
-  return FromBits(top);
+  return top < kInfBits ? FromBits(top) : INFINITY;
 }
-
-constexpr size_t kNvBlock = 16;
 
 struct NvLayout {
   explicit NvLayout(Shape shape)
@@ -41,14 +39,6 @@ struct NvLayout {
 
 // No encoder writes a larger t (with room for its rounding).
 constexpr float kMostT = 0x1.fffffep127f / (448.0f * 6.0f) * 1.000001f;
-
-// What a block's elements are multiples of; 0 when too small, rounded down where six times it would
-// overflow.
-float NvScale(std::byte code, float t) {
-  const float s = MiniToF32(static_cast<uint8_t>(code), MiniFloat::kE4M3) * t;
-  if (s < kSmallestNormal) return 0.0f;
-  return std::isfinite(6.0f * s) ? s : std::nextafter(s, 0.0f);
-}
 
 class NvFp4Codec final : public CatalogCodec {
  public:
@@ -67,11 +57,11 @@ void NvFp4Codec::EncodePiece(const float* x, size_t n, float t, std::byte* scale
                              uint8_t* q) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   for (size_t at = 0; at < n; at += kNvBlock) {
-    const size_t c = std::min(kNvBlock, n - at);
+    const size_t c = std::min(size_t{kNvBlock}, n - at);
     const float max = FromBits(loops.abs_max(x + at, c));
     std::byte& code = scales[at / kNvBlock];
     code = static_cast<std::byte>(t == 0 ? 0 : F32ToMini(max / 6.0f / t, MiniFloat::kE4M3));
-    const float s = NvScale(code, t);
+    const float s = NvScale(static_cast<uint8_t>(code), t);
     if (s == 0) {
       code = std::byte{0};
       std::fill_n(q + at, c, uint8_t{0});
@@ -97,14 +87,23 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
   std::memcpy(frame.data() + kFrameHeaderBytes, &t, 4);
   std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   std::byte* codes = frame.data() + layout.codes_at;
-  float values[kPiece];
+  const Fp4Kernels* kernels = t == 0 ? nullptr : Fp4KernelsOf(isa_);
+  float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kPiece) {
       const size_t c = std::min(kPiece, x.shape.cols - at);
-      reader.Read(r * x.shape.cols + at, c, values);
-      EncodePiece(values, c, t, scales + r * layout.row_blocks + at / kNvBlock, q);
-      PackBits({q, c}, 4, {codes + r * layout.row_bytes + at / 2, PackedBytes(c, 4)});
+      const float* values = reader.Peek(r * x.shape.cols + at, c, buffer);
+      std::byte* scales_at = scales + r * layout.row_blocks + at / kNvBlock;
+      std::byte* codes_at = codes + r * layout.row_bytes + at / 2;
+      const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group;
+      if (whole > 0) {
+        kernels->encode_nv(reinterpret_cast<const std::byte*>(values), whole / kFp4Group, t,
+                           scales_at, codes_at);
+      }
+      const size_t rest = c - whole;
+      EncodePiece(values + whole, rest, t, scales_at + whole / kNvBlock, q);
+      PackBits({q, rest}, 4, {codes_at + whole / 2, PackedBytes(rest, 4)});
     }
   }
   SealFrame({.codec = id_,
@@ -133,18 +132,29 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   const std::byte* codes = frame.data() + layout.codes_at;
-  float values[kPiece];
+  const Fp4Kernels* kernels = Fp4KernelsOf(isa_);
+  float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kPiece) {
       const size_t c = std::min(kPiece, x.shape.cols - at);
-      UnpackBits({codes + r * layout.row_bytes + at / 2, PackedBytes(c, 4)}, 4, {q, c});
-      for (size_t b = 0; b < c; b += kNvBlock) {
-        const std::byte code = scales[r * layout.row_blocks + (at + b) / kNvBlock];
-        if (static_cast<unsigned>(code) > 0x7E) return Corrupt("a block's scale is no number");
-        loops.e2m1_values(q + b, std::min(kNvBlock, c - b), NvScale(code, t), values + b);
+      float* values = writer.Target(r * x.shape.cols + at, buffer);
+      const std::byte* scales_at = scales + r * layout.row_blocks + at / kNvBlock;
+      const std::byte* codes_at = codes + r * layout.row_bytes + at / 2;
+      const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group;
+      if (whole > 0 && !kernels->decode_nv(scales_at, codes_at, whole / kFp4Group, t,
+                                           reinterpret_cast<std::byte*>(values))) {
+        return Corrupt("a block's scale is no number");
       }
-      writer.Write(values, r * x.shape.cols + at, c);
+      const size_t rest = c - whole;
+      UnpackBits({codes_at + whole / 2, PackedBytes(rest, 4)}, 4, {q, rest});
+      for (size_t b = 0; b < rest; b += kNvBlock) {
+        const auto code = static_cast<uint8_t>(scales_at[(whole + b) / kNvBlock]);
+        if (code > 0x7E) return Corrupt("a block's scale is no number");
+        loops.e2m1_values(q + b, std::min(size_t{kNvBlock}, rest - b), NvScale(code, t),
+                          values + whole + b);
+      }
+      writer.Done(values, r * x.shape.cols + at, c);
     }
   }
   return absl::OkStatus();
@@ -176,14 +186,21 @@ absl::StatusOr<size_t> E3m0TensorCodec::Encode(ConstTensor x, uint64_t, CodecSta
   const WireScale s = AbsMaxScale(kScheme, BitsOf(max));
   std::memset(frame.data() + kFrameHeaderBytes, 0, 8);
   WriteScale(kScheme, s, frame.data() + kFrameHeaderBytes);
-  float values[kPiece];
+  const Fp4Kernels* kernels = s.value == 0 ? nullptr : Fp4KernelsOf(isa_);
+  float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t at = 0; at < n; at += kPiece) {
     const size_t c = std::min(kPiece, n - at);
-    reader.Read(at, c, values);
-    loops.e3m0_codes(values, c, s.inverse, q);
-    if (s.value == 0) std::fill_n(q, c, uint8_t{0});
-    PackBits({q, c}, 4, {frame.data() + kCodesAt + at / 2, PackedBytes(c, 4)});
+    const float* values = reader.Peek(at, c, buffer);
+    std::byte* codes = frame.data() + kCodesAt + at / 2;
+    const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group, rest = c - whole;
+    if (whole > 0) {
+      kernels->encode_e3m0(reinterpret_cast<const std::byte*>(values), whole / kFp4Group, s.inverse,
+                           codes);
+    }
+    loops.e3m0_codes(values + whole, rest, s.inverse, q);
+    if (s.value == 0) std::fill_n(q, rest, uint8_t{0});
+    PackBits({q, rest}, 4, {codes + whole / 2, PackedBytes(rest, 4)});
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
@@ -205,18 +222,31 @@ absl::Status E3m0TensorCodec::Decode(std::span<const std::byte> frame, CodecStat
     return Corrupt("bytes, scale or fields do not fit the shape");
   }
   const NarrowWriter writer(x, isa_);
-  float values[kPiece];
+  const Fp4Kernels* kernels = Fp4KernelsOf(isa_);
+  float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t at = 0; at < n; at += kPiece) {
     const size_t c = std::min(kPiece, n - at);
-    UnpackBits({frame.data() + kCodesAt + at / 2, PackedBytes(c, 4)}, 4, {q, c});
-    LoopKernelsOf(isa_).e3m0_values(q, c, s, values);
-    writer.Write(values, at, c);
+    float* values = writer.Target(at, buffer);
+    const std::byte* codes = frame.data() + kCodesAt + at / 2;
+    const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group, rest = c - whole;
+    if (whole > 0) {
+      kernels->decode_e3m0(codes, whole / kFp4Group, s, reinterpret_cast<std::byte*>(values));
+    }
+    UnpackBits({codes + whole / 2, PackedBytes(rest, 4)}, 4, {q, rest});
+    LoopKernelsOf(isa_).e3m0_values(q, rest, s, values + whole);
+    writer.Done(values, at, c);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+const Fp4Kernels* Fp4KernelsOf(Isa isa) {
+  return isa == Isa::kAvx512 ? &Avx512Fp4Kernels()
+         : isa == Isa::kAvx2 ? &Avx2Fp4Kernels()
+                             : nullptr;
+}
 
 std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa) {
   return std::make_shared<NvFp4Codec>(name, id, isa);

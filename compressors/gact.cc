@@ -61,9 +61,10 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kGroup, zero_at += 4, scale_at += 4) {
       const size_t c = std::min(kGroup, x.shape.cols - at), first = r * x.shape.cols + at;
-      if (!reader.Read(first, c, values)) return NotFiniteError(name_);
+      const float* group = reader.View(first, c, values);
+      if (group == nullptr) return NotFiniteError(name_);
       float z, max;
-      loops.range(values, c, &z, &max);
+      loops.range(group, c, &z, &max);
       z += 0.0f;  // +0 for -0, which compare alike
       const float s = ScaleOf(z, max);
       if (!std::isfinite(s)) return RangeError(name_, "max - min of a group");
@@ -72,7 +73,7 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
       const size_t skip = first % 4;  // noise is drawn in whole groups of four
       loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip,
                     u);
-      loops.noisy_codes(values, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
+      loops.noisy_codes(group, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
       PackBits({q, c}, kBits, {out, PackedBytes(c, kBits)});
       out += PackedBytes(c, kBits);
     }
@@ -110,8 +111,9 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       std::memcpy(&s, scale_at, 4);
       if (!std::isfinite(z) || !std::isfinite(s)) return Corrupt("a scale is Inf or NaN");
       UnpackBits({in, PackedBytes(c, kBits)}, kBits, {q, c});
-      LoopKernelsOf(isa_).affine_values(q, c, z, s, values);
-      writer.Write(values, r * x.shape.cols + at, c);
+      float* target = writer.Target(r * x.shape.cols + at, values);
+      LoopKernelsOf(isa_).affine_values(q, c, z, s, target);
+      writer.Done(target, r * x.shape.cols + at, c);
       in += PackedBytes(c, kBits);
     }
   }

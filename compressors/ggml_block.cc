@@ -97,9 +97,10 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   for (size_t r = 0; r < rows; ++r) {
     for (size_t at = 0; at < cols;) {
       const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
-      if (!reader.Read(r * cols + at, c, values)) return NotFiniteError(name_);
+      const float* piece = reader.View(r * cols + at, c, values);
+      if (piece == nullptr) return NotFiniteError(name_);
       const bool good =
-          at < whole ? encode(values, c / kBlock, out) : EncodeTail(bits_, values, c, out);
+          at < whole ? encode(piece, c / kBlock, out) : EncodeTail(bits_, piece, c, out);
       if (!good) {
         return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
       }
@@ -136,10 +137,11 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   for (size_t r = 0; r < rows; ++r) {
     for (size_t at = 0; at < cols;) {
       const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
+      float* target = writer.Target(r * cols + at, values);
       const bool good =
-          at < whole ? decode(in, c / kBlock, values) : DecodeTail(bits_, in, c, values);
+          at < whole ? decode(in, c / kBlock, target) : DecodeTail(bits_, in, c, target);
       if (!good) return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
-      writer.Write(values, r * cols + at, c);
+      writer.Done(target, r * cols + at, c);
       in += at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
       at += c;
     }

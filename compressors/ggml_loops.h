@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compressors/codec.h"
 #include "compressors/loops.h"
 
 // ggml's full blocks of 32 (ggml_block.h), compiled per instruction set as loops.h says.
@@ -27,8 +28,103 @@ LONGHAUL_INLINE int32_t Q4Code(float x, float inverse) {
 // Finite, but fp16 of it is not.
 LONGHAUL_INLINE bool BeyondFp16(float d) { return FromBits(BitsOf(d) & kAbsMask) >= 65520.0f; }
 
+// As GgmlInverse, lane by lane.
+template <class L>
+LONGHAUL_INLINE typename L::F GgmlInverses(typename L::F d) {
+  const typename L::U inverse = L::Bits(L::Div(L::Splat(1.0f), d));
+  const typename L::U size = L::Abs(L::FromBits(inverse));
+  return L::FromBits(L::SubBits(inverse, L::KeepAtLeast(inverse, size, kInfBits)));
+}
+
+// L::kWidth blocks at once: their scales fill one vector. False when one is beyond fp16.
+template <class L>
+LONGHAUL_INLINE bool EncodeQ8Batch(const float* x, std::byte* out) {
+  using F = typename L::F;
+  using U = typename L::U;
+  constexpr size_t w = L::kWidth, n = 32 / w;
+  const auto* bytes = reinterpret_cast<const std::byte*>(x);
+  U top[w];
+  for (size_t b = 0; b < w; ++b) {
+    top[b] = L::Abs(L::template Load<DType::kF32>(bytes + 128 * b));
+    for (size_t i = 1; i < n; ++i) {
+      top[b] =
+          L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i)));
+    }
+  }
+  const F d = L::Div(L::FromBits(L::AcrossMaxBits(top)), L::Splat(127.0f));
+  if (L::MaxAcross(L::Bits(d)) >= BitsOf(65520.0f)) return false;
+  alignas(64) std::byte wire[2 * w], inverse[4 * w];
+  L::template Store<DType::kF16>(d, wire);
+  L::template Store<DType::kF32>(GgmlInverses<L>(d), inverse);
+  for (size_t b = 0; b < w; ++b, out += 34) {
+    float scale;
+    __builtin_memcpy(&scale, inverse + 4 * b, 4);
+    const F by = L::Splat(scale);
+    U q[n];
+    for (size_t i = 0; i < n; ++i) {
+      // Half away from zero: the sum with the float below 0.5 reaches the next integer from 0.5 on.
+      const F v = L::Mul(L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i), by);
+      const U half = L::Or(L::And(L::Bits(v), L::SplatBits(0x80000000)), L::SplatBits(0x3EFFFFFF));
+      q[i] = L::Truncate(L::Add(v, L::FromBits(half)));
+    }
+    __builtin_memcpy(out, wire + 2 * b, 2);
+    L::StoreSigned32(q, out + 2);
+  }
+  return true;
+}
+
+template <class L>
+LONGHAUL_INLINE bool EncodeQ4Batch(const float* x, std::byte* out) {
+  using F = typename L::F;
+  using U = typename L::U;
+  constexpr size_t w = L::kWidth, n = 32 / w;
+  const auto* bytes = reinterpret_cast<const std::byte*>(x);
+  U top[w];
+  for (size_t b = 0; b < w; ++b) {
+    top[b] = L::Abs(L::template Load<DType::kF32>(bytes + 128 * b));
+    for (size_t i = 1; i < n; ++i) {
+      top[b] =
+          L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i)));
+    }
+  }
+  alignas(64) uint32_t largest[w];  // with its sign: that of the first element so large
+  const U max_bits = L::AcrossMaxBits(top);
+  L::template Store<DType::kF32>(L::FromBits(max_bits), reinterpret_cast<std::byte*>(largest));
+  for (size_t b = 0; b < w; ++b) {
+    uint32_t mask = 0;
+    for (size_t i = 0; i < n; ++i) mask |= L::AtLeastMask(x + 32 * b + w * i, largest[b]) << w * i;
+    const uint32_t sign = BitsOf(x[32 * b + static_cast<size_t>(__builtin_ctz(mask))]) & ~kAbsMask;
+    largest[b] |= largest[b] == 0 ? 0 : sign;
+  }
+  const F m = L::template Load<DType::kF32>(reinterpret_cast<const std::byte*>(largest));
+  const F d = L::Div(m, L::Splat(-8.0f));
+  if (L::MaxAcross(L::Abs(d)) >= BitsOf(65520.0f)) return false;
+  alignas(64) std::byte wire[2 * w], inverse[4 * w];
+  L::template Store<DType::kF16>(d, wire);
+  L::template Store<DType::kF32>(GgmlInverses<L>(d), inverse);
+  for (size_t b = 0; b < w; ++b, out += 18) {
+    float scale;
+    __builtin_memcpy(&scale, inverse + 4 * b, 4);
+    U q[n];
+    for (size_t i = 0; i < n; ++i) {
+      const F v = L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i);
+      q[i] = L::Truncate(L::Add(L::Mul(v, L::Splat(scale)), L::Splat(8.5f)));
+    }
+    __builtin_memcpy(out, wire + 2 * b, 2);
+    L::StoreHalvesOf32(q, out + 2);
+  }
+  return true;
+}
+
 template <class L>
 bool LoopEncodeQ8(const float* x, size_t blocks, std::byte* out) {
+  if constexpr (L::kWidth > 1) {
+    for (; blocks >= L::kWidth; blocks -= L::kWidth) {
+      if (!EncodeQ8Batch<L>(x, out)) return false;
+      x += 32 * L::kWidth;
+      out += 34 * L::kWidth;
+    }
+  }
   for (size_t b = 0; b < blocks; ++b, x += 32, out += 34) {
     uint32_t top[8] = {};
     for (size_t i = 0; i < 32; i += 8) {
@@ -54,6 +150,13 @@ bool LoopEncodeQ8(const float* x, size_t blocks, std::byte* out) {
 
 template <class L>
 bool LoopEncodeQ4(const float* x, size_t blocks, std::byte* out) {
+  if constexpr (L::kWidth > 1) {
+    for (; blocks >= L::kWidth; blocks -= L::kWidth) {
+      if (!EncodeQ4Batch<L>(x, out)) return false;
+      x += 32 * L::kWidth;
+      out += 18 * L::kWidth;
+    }
+  }
   for (size_t b = 0; b < blocks; ++b, x += 32, out += 18) {
     float m = 0;  // the signed element of largest magnitude, the first on ties
     for (size_t i = 0; i < 32; ++i) {
@@ -80,9 +183,17 @@ bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
     __builtin_memcpy(&wire, in, 2);
     if ((wire & 0x7C00) == 0x7C00) return false;
     const float d = F16ToF32(wire);
-    int8_t q[32];
-    __builtin_memcpy(q, in + 2, 32);
-    for (size_t i = 0; i < 32; ++i) x[i] = static_cast<float>(static_cast<int32_t>(q[i])) * d;
+    if constexpr (L::kWidth > 1) {
+      for (size_t i = 0; i < 32; i += L::kWidth) {
+        L::template Store<DType::kF32>(
+            L::Mul(L::ToFloat(L::LoadSigned(in + 2 + i), 0), L::Splat(d)),
+            reinterpret_cast<std::byte*>(x + i));
+      }
+    } else {
+      int8_t q[32];
+      __builtin_memcpy(q, in + 2, 32);
+      for (size_t i = 0; i < 32; ++i) x[i] = static_cast<float>(static_cast<int32_t>(q[i])) * d;
+    }
   }
   return true;
 }
@@ -94,6 +205,17 @@ bool LoopDecodeQ4(const std::byte* in, size_t blocks, float* x) {
     __builtin_memcpy(&wire, in, 2);
     if ((wire & 0x7C00) == 0x7C00) return false;
     const float d = F16ToF32(wire);
+    if constexpr (L::kWidth > 1) {
+      for (size_t j = 0; j < 16; j += L::kWidth) {
+        const typename L::U q = L::LoadUnsigned(in + 2 + j);
+        const typename L::U low = L::And(q, L::SplatBits(15)), high = L::template ShiftRight<4>(q);
+        L::template Store<DType::kF32>(L::Mul(L::ToFloat(low, 8), L::Splat(d)),
+                                       reinterpret_cast<std::byte*>(x + j));
+        L::template Store<DType::kF32>(L::Mul(L::ToFloat(high, 8), L::Splat(d)),
+                                       reinterpret_cast<std::byte*>(x + j + 16));
+      }
+      continue;
+    }
     uint8_t q[16];
     __builtin_memcpy(q, in + 2, 16);
     for (size_t j = 0; j < 16; ++j) {

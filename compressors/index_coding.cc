@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "compressors/bit_stream.h"
 
@@ -147,9 +148,22 @@ IndexPlan PlanIndices(const ChunkGrid& grid, std::span<const uint32_t> indices) 
                     (indices.size() * static_cast<size_t>(FixedBits(grid)) + 7) / 8};
   // Bits of Rice with every r at once: one pass over the gaps.
   uint64_t rice_bits[kMaxRice + 1] = {};
-  ForEachGap(grid, indices, [&rice_bits](uint32_t gap) {
-    for (uint32_t r = 0; r <= kMaxRice; ++r) rice_bits[r] += (gap >> r) + 1 + r;
+  for (uint32_t r = 0; r <= kMaxRice; ++r) rice_bits[r] = (uint64_t{1} + r) * indices.size();
+  uint32_t gaps[256];  // a few at a time, so that one shift does for several
+  size_t held = 0;
+  const auto add = [&] {
+    for (uint32_t r = 0; r <= kMaxRice; ++r) {
+      uint32_t sum = 0;  // 256 gaps below 2^16
+      for (size_t i = 0; i < held; ++i) sum += gaps[i] >> r;
+      rice_bits[r] += sum;
+    }
+    held = 0;
+  };
+  ForEachGap(grid, indices, [&](uint32_t gap) {
+    gaps[held++] = gap;
+    if (held == std::size(gaps)) add();
   });
+  add();
   uint32_t rice = 0;
   for (uint32_t r = 1; r <= kMaxRice; ++r) {
     if (rice_bits[r] < rice_bits[rice]) rice = r;

@@ -10,7 +10,7 @@ namespace longhaul {
 // bit-identical on all of them; only the speed differs.
 enum class Isa : uint8_t {
   kScalar = 0,  // plain loops, the reference
-  kAvx2 = 1,    // AVX2 + F16C
+  kAvx2 = 1,    // AVX2 + F16C + FMA
   kAvx512 = 2,  // AVX-512 F, BW, DQ, VL
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compressors/codec.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/mini_floats.h"
 #include "compressors/tree_sum.h"
@@ -14,6 +15,16 @@ template <class L>
 uint32_t LoopAbsMax(const float* x, size_t n) {
   uint32_t lane[32] = {};
   size_t i = 0;
+  if constexpr (L::kWidth > 1) {
+    typename L::U top[4] = {L::Zero(), L::Zero(), L::Zero(), L::Zero()};
+    for (; i + 4 * L::kWidth <= n; i += 4 * L::kWidth) {
+      for (size_t k = 0; k < 4; ++k) {
+        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        top[k] = L::MaxBits(top[k], L::Abs(L::template Load<DType::kF32>(at)));
+      }
+    }
+    lane[0] = L::MaxAcross(L::MaxBits(L::MaxBits(top[0], top[1]), L::MaxBits(top[2], top[3])));
+  }
   for (; i + 32 <= n; i += 32) {
     for (size_t j = 0; j < 32; ++j) {
       const uint32_t abs = BitsOf(x[i + j]) & kAbsMask;
@@ -47,32 +58,94 @@ void LoopAtLeast(const float* x, size_t n, uint32_t bits, uint64_t* mask) {
   mask[i / 64] = word;
 }
 
-template <class L>
-float LoopSum(const float* x, size_t n) {
-  return ChunkSum(
-      n, [x](size_t i) __attribute__((always_inline)) { return x[i]; });
-}
-template <class L>
-LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
-  return ChunkSum(
-      n, [x](size_t i)
-             __attribute__((always_inline)) { return FromBits(BitsOf(x[i]) & kAbsMask); });
-}
-template <class L>
-float LoopSumSquares(const float* x, size_t n, float mu) {
-  return ChunkSum(
-      n, [ x, mu ](size_t i) __attribute__((always_inline)) { return (x[i] - mu) * (x[i] - mu); });
-}
-template <class L>
-float LoopSumNegative(const float* x, size_t n) {
-  return ChunkSum(
-      n, [x](size_t i) __attribute__((always_inline)) { return x[i] < 0 ? x[i] : 0.0f; });
+// Terms of the sums below, of one element or of a vector of them; L's F is float for one lane.
+struct PlainTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return x;
+  }
+};
+struct AbsTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return FromBits(BitsOf(x) & kAbsMask); }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::FromBits(L::Abs(x));
+  }
+};
+struct SquareTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return (x - mu) * (x - mu); }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    const typename L::F d = L::Sub(x, L::Splat(mu));
+    return L::Mul(d, d);
+  }
+  float mu;
+};
+// Elements below 0, or all others. +0 stands for those left out.
+struct NegativeTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? x : 0.0f; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::Min(x, L::Splat(0.0f));
+  }
+};
+struct PositiveTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? 0.0f : x; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::Max(x, L::Splat(0.0f));
+  }
+};
+
+// As ChunkSum: lane j of the 32 stands in vector j / kWidth.
+template <class L, class Term>
+LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
+  if constexpr (L::kWidth == 1) {
+    return ChunkSum(
+        c, [ x, term ](size_t i) __attribute__((always_inline)) { return term(x[i]); });
+  } else {
+    constexpr size_t kVectors = kSumLanes / L::kWidth;
+    typename L::F sum[kVectors];
+    for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
+    size_t i = 0;
+    for (; i + kSumLanes <= c; i += kSumLanes) {
+      for (size_t k = 0; k < kVectors; ++k) {
+        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        sum[k] = L::Add(sum[k], term.template Of<L>(L::template Load<DType::kF32>(at)));
+      }
+    }
+    alignas(64) float lane[kSumLanes];
+    for (size_t k = 0; k < kVectors; ++k) {
+      L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));
+    }
+    for (size_t j = 0; i + j < c; ++j) lane[j] += term(x[i + j]);
+    for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
+      for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
+    }
+    return lane[0];
+  }
 }
 
 template <class L>
+float LoopSum(const float* x, size_t n) {
+  return LaneSum<L>(x, n, PlainTerm());
+}
+template <class L>
+LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
+  return LaneSum<L>(x, n, AbsTerm());
+}
+template <class L>
+float LoopSumSquares(const float* x, size_t n, float mu) {
+  return LaneSum<L>(x, n, SquareTerm{mu});
+}
+template <class L>
+float LoopSumNegative(const float* x, size_t n) {
+  return LaneSum<L>(x, n, NegativeTerm());
+}
+template <class L>
 float LoopSumPositive(const float* x, size_t n) {
-  return ChunkSum(
-      n, [x](size_t i) __attribute__((always_inline)) { return x[i] < 0 ? 0.0f : x[i]; });
+  return LaneSum<L>(x, n, PositiveTerm());
 }
 
 template <class L>
@@ -144,6 +217,13 @@ template <class L>
 void LoopExpandSigns(const std::byte* bits, size_t n, float low, float high, float* x) {
   const uint32_t a = BitsOf(low), b = BitsOf(high);
   size_t i = 0;
+  if constexpr (L::kWidth > 1) {
+    const typename L::F lows = L::Splat(low), highs = L::Splat(high);
+    for (; i + L::kWidth <= n; i += L::kWidth) {
+      L::template Store<DType::kF32>(L::Select(bits + i / 8, lows, highs),
+                                     reinterpret_cast<std::byte*>(x + i));
+    }
+  }
   for (; i + 8 <= n; i += 8) {
     const auto byte = static_cast<uint32_t>(bits[i / 8]);
     for (size_t j = 0; j < 8; ++j) x[i + j] = FromBits((byte >> j & 1) != 0 ? b : a);

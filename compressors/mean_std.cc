@@ -42,18 +42,18 @@ class MeanStdCodec final : public CatalogCodec {
 absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t first,
                                               size_t n) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
-  float x[kSumChunk];
+  float buffer[kSumChunk];
   double sum = 0, squares = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    if (!reader.Read(first + at, c, x)) return NotFiniteError(name_);
+    const float* x = reader.View(first + at, c, buffer);
+    if (x == nullptr) return NotFiniteError(name_);
     sum += loops.sum(x, c);
   }
   const auto mean = static_cast<float>(sum / static_cast<double>(n));
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    reader.Read(first + at, c, x);
-    squares += loops.sum_squares(x, c, mean);
+    squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mean);
   }
   if (!std::isfinite(mean) || !std::isfinite(squares)) return RangeError(name_, "a sum");
   const auto std = static_cast<float>(std::sqrt(squares / static_cast<double>(n)));
@@ -82,8 +82,8 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
     float values[kSumChunk];
     for (size_t at = 0; at < cols; at += kSumChunk) {
       const size_t c = std::min(kSumChunk, cols - at);
-      reader.Read(r * cols + at, c, values);
-      for (size_t i = 0; i < c; ++i) values[i] = (values[i] - mean) * inverse;
+      const float* x_at = reader.Peek(r * cols + at, c, values);
+      for (size_t i = 0; i < c; ++i) values[i] = (x_at[i] - mean) * inverse;
       narrow(reinterpret_cast<const std::byte*>(values), c, out);
       out += 2 * c;
     }

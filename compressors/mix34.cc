@@ -58,6 +58,55 @@ bool CodeBytesOf(const Blocks& blocks, const std::byte* widths, size_t bytes[2])
   return wide == blocks.wide;
 }
 
+// Blocks of one width wait until there are enough for the kernels, which work on many at once.
+class Gatherer {
+ public:
+  // out: where the codes of three bits go, and those of four.
+  Gatherer(const BlockKernelTable& kernels, std::byte* scales, std::byte* zeros, std::byte* out[2])
+      : kernels_(kernels), scales_(scales), zeros_(zeros), out_{out[0], out[1]} {}
+
+  // Block b, x: [c]. False when a range is beyond fp32.
+  bool Add(bool wide, size_t b, const float* x, size_t c) {
+    Waiting& w = waiting_[wide];
+    if (c < kBlock) {  // a row's short block: the codes before it come first
+      if (!Flush(wide)) return false;
+      const BlockSections to = {scales_ + 2 * b, zeros_ + 2 * b, out_[wide]};
+      out_[wide] += PackedBytes(c, kSchemes[wide].bits);
+      return EncodeBlockReference(kSchemes[wide], reinterpret_cast<const std::byte*>(x), c, to) ==
+             BlockFault::kNone;
+    }
+    std::memcpy(w.values + w.count * kBlock, x, 4 * kBlock);
+    w.block[w.count++] = b;
+    return w.count < kMost || Flush(wide);
+  }
+  bool Flush(bool wide) {
+    Waiting& w = waiting_[wide];
+    std::byte scales[2 * kMost], zeros[2 * kMost];
+    const BlockFault fault = kernels_.encode[SchemeIndex(kSchemes[wide])](
+        reinterpret_cast<const std::byte*>(w.values), w.count, {scales, zeros, out_[wide]});
+    for (size_t i = 0; i < w.count; ++i) {
+      std::memcpy(scales_ + 2 * w.block[i], scales + 2 * i, 2);
+      std::memcpy(zeros_ + 2 * w.block[i], zeros + 2 * i, 2);
+    }
+    out_[wide] += w.count * CodeBytes(kSchemes[wide]);
+    w.count = 0;
+    return fault == BlockFault::kNone;
+  }
+
+ private:
+  static constexpr size_t kMost = 33;  // two batches and one block more, which lets all be whole
+  struct Waiting {
+    float values[kMost * kBlock];
+    size_t block[kMost];
+    size_t count = 0;
+  };
+  const BlockKernelTable& kernels_;
+  std::byte* const scales_;
+  std::byte* const zeros_;
+  std::byte* out_[2];
+  Waiting waiting_[2];
+};
+
 class MixedMinMaxCodec final : public CatalogCodec {
  public:
   using CatalogCodec::CatalogCodec;
@@ -83,8 +132,9 @@ absl::Status MixedMinMaxCodec::ChooseWidths(const WideReader& reader, const Bloc
   const auto keys = Scratch<uint64_t, ScratchUse::kWork>(blocks.count);
   for (size_t b = 0; b < blocks.count; ++b) {
     float values[kBlock], min, max;
-    if (!reader.Read(blocks.first(b), blocks.length(b), values)) return NotFiniteError(name_);
-    LoopKernelsOf(isa_).range(values, blocks.length(b), &min, &max);
+    const float* block = reader.View(blocks.first(b), blocks.length(b), values);
+    if (block == nullptr) return NotFiniteError(name_);
+    LoopKernelsOf(isa_).range(block, blocks.length(b), &min, &max);
     const float range = max - min;
     if (!std::isfinite(range)) return RangeError(name_, "max - min of a block");
     keys[b] = uint64_t{BitsOf(range) & kAbsMask} << 32 | (UINT32_MAX - static_cast<uint32_t>(b));
@@ -121,19 +171,18 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   std::byte* out[2] = {frame.data() + layout.codes_at,
                        frame.data() + layout.codes_at + code_bytes[0]};
-  const BlockKernelTable& kernels = BlockKernels(isa_);
+  Gatherer gatherer(BlockKernels(isa_), frame.data() + layout.scales_at,
+                    frame.data() + layout.zeros_at, out);
   for (size_t b = 0; b < blocks.count; ++b) {
-    const bool wide = IsWide(map.data(), b);
+    float buffer[kBlock];
     const size_t c = blocks.length(b);
-    const BlockSections to = {frame.data() + layout.scales_at + 2 * b,
-                              frame.data() + layout.zeros_at + 2 * b, out[wide]};
-    float values[kBlock];
-    reader.Read(blocks.first(b), c, values);
-    const auto* in = reinterpret_cast<const std::byte*>(values);
-    const BlockFault fault = c == kBlock ? kernels.encode[SchemeIndex(kSchemes[wide])](in, 1, to)
-                                         : EncodeBlockReference(kSchemes[wide], in, c, to);
-    if (fault != BlockFault::kNone) return RangeError(name_, "max - min of a block");
-    out[wide] += PackedBytes(c, kSchemes[wide].bits);
+    const float* block = reader.Peek(blocks.first(b), c, buffer);
+    if (!gatherer.Add(IsWide(map.data(), b), b, block, c)) {
+      return RangeError(name_, "max - min of a block");
+    }
+  }
+  if (!gatherer.Flush(0) || !gatherer.Flush(1)) {
+    return RangeError(name_, "max - min of a block");
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,

@@ -2,12 +2,16 @@
 #include "compressors/block_kernels.h"
 #include "compressors/convert.h"
 #include "compressors/crc32c.h"
+#include "compressors/fp4_kernels.h"
 #include "compressors/loop_kernels.h"
 
 namespace longhaul {
 
 const BlockKernelTable& Avx2BlockKernels() { return ScalarBlockKernels(); }
 const BlockKernelTable& Avx512BlockKernels() { return ScalarBlockKernels(); }
+// Never asked for.
+const Fp4Kernels& Avx2Fp4Kernels() { __builtin_unreachable(); }
+const Fp4Kernels& Avx512Fp4Kernels() { __builtin_unreachable(); }
 const LoopKernels& Avx2LoopKernels() { return ScalarLoopKernels(); }
 const LoopKernels& Avx512LoopKernels() { return ScalarLoopKernels(); }
 const ConvertTable& Avx2Converters() { return ScalarConverters(); }

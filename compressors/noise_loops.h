@@ -74,13 +74,45 @@ LONGHAUL_INLINE void LoopPhilox(uint64_t key, uint32_t purpose, uint64_t quad, f
   }
 }
 
+// The same for 2 L::kWidth words, with every 32-bit word in the lower half of a 64-bit lane: a
+// product of two lower halves leaves both of its words where the next round wants them.
+template <class L>
+LONGHAUL_INLINE void LanePhilox(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
+  using U = typename L::U;
+  const U counters = L::Counters(quad);
+  U c[4] = {counters, L::UpperHalf(counters), L::SplatBits(purpose), L::Zero()};
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  const U m0 = L::SplatBits(0xD2511F53), m1 = L::SplatBits(0xCD9E8D57);
+  for (int round = 0; round < 10; ++round) {
+    const U p0 = L::MulLow(c[0], m0), p1 = L::MulLow(c[2], m1);
+    c[0] = L::Xor(L::Xor(L::UpperHalf(p1), c[1]), L::SplatBits(k0));
+    c[1] = p1;
+    c[2] = L::Xor(L::Xor(L::UpperHalf(p0), c[3]), L::SplatBits(k1));
+    c[3] = p0;
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  L::StoreUniform(c, u);
+}
+
+template <class L>
+LONGHAUL_INLINE void Draw64(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
+  if constexpr (L::kWidth > 1) {
+    for (size_t i = 0; i < 64; i += 2 * L::kWidth) {
+      LanePhilox<L>(key, purpose, quad + i / 4, u + i);
+    }
+  } else {
+    LoopPhilox<L>(key, purpose, quad, u);
+  }
+}
+
 template <class L>
 void LoopUniform(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u) {
   size_t i = 0;
-  for (; i + 64 <= n; i += 64) LoopPhilox<L>(key, purpose, (first + i) / 4, u + i);
+  for (; i + 64 <= n; i += 64) Draw64<L>(key, purpose, (first + i) / 4, u + i);
   if (i == n) return;
   float rest[64];
-  LoopPhilox<L>(key, purpose, (first + i) / 4, rest);
+  Draw64<L>(key, purpose, (first + i) / 4, rest);
   __builtin_memcpy(u + i, rest, 4 * (n - i));
 }
 

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/convert.h"
 #include "compressors/index_coding.h"
 #include "compressors/noise.h"
@@ -16,6 +18,7 @@
 namespace longhaul {
 namespace {
 
+constexpr size_t kSharedElements = size_t{64} << 10;         // that are worth another thread
 constexpr std::string_view kPrefix[] = {"topk-", "randk-"};  // by Selection
 
 bool InRange(const SelectionSpec& spec) {
@@ -33,7 +36,19 @@ void ForEachWindow(size_t length, size_t k, NoiseStream& words, Visit visit) {
   }
 }
 
-class SelectionCodec final : public Codec {
+// sum = x + decay e, which may be `sum` itself. [n]
+void AddScaled(const float* x, float decay, const float* e, size_t n, float* sum) {
+  for (size_t i = 0; i < n; ++i) sum[i] = x[i] + decay * e[i];
+}
+
+// What is encoded: x, or x + decay e.
+struct Source {
+  ConstTensor x;
+  float decay = 0;
+  const float* e = nullptr;  // null: x alone
+};
+
+class SelectionCodec final : public Codec, public ResidualEncoder {
  public:
   SelectionCodec(std::string_view name, SelectionSpec spec, Gain gain,
                  std::shared_ptr<const Codec> values, Isa isa)
@@ -50,15 +65,24 @@ class SelectionCodec final : public Codec {
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
+  absl::StatusOr<size_t> EncodeResidual(ConstTensor x, float decay, float* e, uint64_t seed,
+                                        std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
   bool TopK() const { return spec_.selection == Selection::kTopK; }
   ChunkGrid GridOf(Shape shape) const { return {shape, spec_.chunk, spec_.kept}; }
-  bool Select(ConstTensor x, uint64_t seed, const ChunkGrid& grid, std::span<uint32_t> indices,
-              std::span<float> values) const;
+  bool Select(const Source& source, uint64_t seed, const ChunkGrid& grid,
+              std::span<uint32_t> indices, std::span<float> values) const;
+  bool SelectChunks(const Source& source, uint64_t seed, const ChunkGrid& grid, size_t first,
+                    size_t last, std::span<uint32_t> indices, std::span<float> values) const;
+  absl::StatusOr<size_t> EncodeSource(const Source& source, uint64_t seed,
+                                      std::span<std::byte> frame) const;
   bool FindIndices(const FrameHeader& header, const ChunkGrid& grid,
                    std::span<const std::byte> coded, std::span<uint32_t> indices) const;
+  absl::Status DecodeKept(const FrameHeader& header, std::span<const std::byte> frame,
+                          const ChunkGrid& grid, std::span<uint32_t> kept,
+                          std::span<float> values) const;
   absl::Status Corrupt(std::string_view what) const {
     return absl::DataLossError(fmt::format("{}: {}", name_, what));
   }
@@ -70,39 +94,61 @@ class SelectionCodec final : public Codec {
   const Isa isa_;
 };
 
-// False when x holds NaN or Inf.
-bool SelectionCodec::Select(ConstTensor x, uint64_t seed, const ChunkGrid& grid,
-                            std::span<uint32_t> indices, std::span<float> values) const {
-  const WideReader reader(x, isa_);
-  const std::span<float> chunk = Scratch<float, ScratchUse::kWide>(spec_.chunk);
+// Chunks [first, last). False when NaN or Inf is among them.
+bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const ChunkGrid& grid,
+                                  size_t first, size_t last, std::span<uint32_t> indices,
+                                  std::span<float> values) const {
+  const WideReader reader(source.x, isa_);
+  const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
   TopKSelector top(LoopKernelsOf(isa_));
-  size_t at = 0, first = 0, number = 0;
-  return grid.ForEach([&](size_t length, size_t kept) {
-    if (!reader.Read(first, length, chunk.data())) return false;
+  for (size_t number = first; number < last; ++number) {
+    const ChunkGrid::Chunk c = grid.at(number);
+    const float* x = reader.Peek(c.first, c.length, buffer.data());
+    if (source.e != nullptr) {
+      AddScaled(x, source.decay, source.e + c.first, c.length, buffer.data());
+      x = buffer.data();
+    }
     if (TopK()) {
-      top.Select(chunk.first(length), indices.subspan(at, kept));
-      for (size_t i = 0; i < kept; ++i, ++at) values[at] = chunk[indices[at]];
+      const std::span<uint32_t> kept = indices.subspan(c.kept_at, c.kept);
+      if (!top.Select({x, c.length}, kept)) return false;
+      for (size_t i = 0; i < c.kept; ++i) values[c.kept_at + i] = x[kept[i]];
     } else {
+      if (LoopKernelsOf(isa_).abs_max(x, c.length) >= kInfBits) return false;
       NoiseStream words(seed, NoisePurpose::kIndexChoice, uint64_t{number} * spec_.kept);
-      ForEachWindow(length, kept, words, [&](uint32_t index, size_t window) {
+      size_t at = c.kept_at;
+      ForEachWindow(c.length, c.kept, words, [&](uint32_t index, size_t window) {
         const float gain = gain_ == Gain::kUnbiased ? static_cast<float>(window) : 1.0f;
-        values[at++] = gain * chunk[index];
+        values[at++] = gain * x[index];
       });
     }
-    first += length;
-    ++number;
-    return true;
+  }
+  return true;
+}
+
+bool SelectionCodec::Select(const Source& source, uint64_t seed, const ChunkGrid& grid,
+                            std::span<uint32_t> indices, std::span<float> values) const {
+  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t i) {
+    bad[i] = !SelectChunks(source, seed, grid, slices.first(i), slices.last(i), indices, values);
   });
+  return std::find(std::begin(bad), std::end(bad), true) == std::end(bad);
 }
 
 absl::StatusOr<size_t> SelectionCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                               std::span<std::byte> frame) const {
+  return EncodeSource({x}, seed, frame);
+}
+
+absl::StatusOr<size_t> SelectionCodec::EncodeSource(const Source& source, uint64_t seed,
+                                                    std::span<std::byte> frame) const {
+  const ConstTensor x = source.x;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
   const ChunkGrid grid = GridOf(x.shape);
   const Shape value_shape = {1, grid.total_kept()};
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(TopK() ? value_shape.cols : 0);
   const auto values = Scratch<float, ScratchUse::kKept>(value_shape.cols);
-  if (!Select(x, seed, grid, indices, values)) return NotFiniteError(name_);
+  if (!Select(source, seed, grid, indices, values)) return NotFiniteError(name_);
 
   const IndexPlan plan = TopK() ? PlanIndices(grid, indices) : IndexPlan();
   const size_t indices_at = kFrameHeaderBytes + 8;
@@ -119,7 +165,7 @@ absl::StatusOr<size_t> SelectionCodec::Encode(ConstTensor x, uint64_t seed, Code
   const size_t bytes = values_at + *value_bytes;
   SealFrame({.codec = id(),
              .value_codec = values_->id(),
-             .dtype = x.dtype,
+             .dtype = source.e == nullptr ? x.dtype : DType::kF32,
              .flags = static_cast<uint16_t>(TopK() ? static_cast<int>(plan.coding) << 8 : 0),
              .block = spec_.chunk,
              .param0 = spec_.kept,
@@ -147,6 +193,54 @@ bool SelectionCodec::FindIndices(const FrameHeader& header, const ChunkGrid& gri
   });
 }
 
+absl::StatusOr<size_t> SelectionCodec::EncodeResidual(ConstTensor x, float decay, float* e,
+                                                      uint64_t seed,
+                                                      std::span<std::byte> frame) const {
+  const absl::StatusOr<size_t> bytes = EncodeSource({x, decay, e}, seed, frame);
+  if (!bytes.ok()) return bytes;
+  const ChunkGrid grid = GridOf(x.shape);
+  const auto kept = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
+  const auto decoded = Scratch<float, ScratchUse::kKept>(kept.size());
+  const absl::Status own =
+      DecodeKept(*ParseFrame(frame.first(*bytes)), frame.first(*bytes), grid, kept, decoded);
+  if (!own.ok()) {
+    return absl::InternalError(
+        fmt::format("{}: own frame does not decode: {}", name_, std::string(own.message())));
+  }
+  // The sum once more: it was never kept.
+  const WideReader reader(x, isa_);
+  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
+    for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
+      const ChunkGrid::Chunk c = grid.at(number);
+      float* left = e + c.first;
+      AddScaled(reader.Peek(c.first, c.length, buffer.data()), decay, left, c.length, left);
+      for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) left[kept[i]] -= decoded[i];
+    }
+  });
+  return bytes;
+}
+
+// Indices and values of a frame whose header is this codec's. kept, values: [total_kept].
+absl::Status SelectionCodec::DecodeKept(const FrameHeader& header, std::span<const std::byte> frame,
+                                        const ChunkGrid& grid, std::span<uint32_t> kept,
+                                        std::span<float> values) const {
+  if (frame.size() < kFrameHeaderBytes + 8) return Corrupt("no room for its indices");
+  uint64_t index_bytes;
+  std::memcpy(&index_bytes, frame.data() + kFrameHeaderBytes, 8);
+  const std::span<const std::byte> rest = frame.subspan(kFrameHeaderBytes + 8);
+  if (index_bytes > rest.size() || AlignUp8(index_bytes) > rest.size()) {
+    return Corrupt("its indices are longer than the frame");
+  }
+  if (!FindIndices(header, grid, rest.first(index_bytes), kept)) {
+    return Corrupt("its indices do not fit their chunks");
+  }
+  const absl::Status inner = values_->Decode(rest.subspan(AlignUp8(index_bytes)), nullptr,
+                                             {values.data(), DType::kF32, {1, values.size()}});
+  return inner.ok() ? inner : Corrupt(std::string(inner.message()));
+}
+
 absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id(), frame, x.shape, kFlagIndexMask);
   if (!header.ok()) return header.status();
@@ -156,30 +250,22 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
                                                   name_, header->param0, header->block,
                                                   header->value_codec));
   }
-  if (frame.size() < kFrameHeaderBytes + 8) return Corrupt("no room for its indices");
-  uint64_t index_bytes;
-  std::memcpy(&index_bytes, frame.data() + kFrameHeaderBytes, 8);
-  const std::span<const std::byte> rest = frame.subspan(kFrameHeaderBytes + 8);
-  if (index_bytes > rest.size() || AlignUp8(index_bytes) > rest.size()) {
-    return Corrupt("its indices are longer than the frame");
-  }
   const ChunkGrid grid = GridOf(x.shape);
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
-  if (!FindIndices(*header, grid, rest.first(index_bytes), indices)) {
-    return Corrupt("its indices do not fit their chunks");
-  }
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());
-  const absl::Status inner = values_->Decode(rest.subspan(AlignUp8(index_bytes)), nullptr,
-                                             {values.data(), DType::kF32, {1, values.size()}});
-  if (!inner.ok()) return Corrupt(std::string(inner.message()));
+  if (absl::Status s = DecodeKept(*header, frame, grid, indices, values); !s.ok()) return s;
 
   auto* out = static_cast<std::byte*>(x.values);
-  std::memset(out, 0, x.shape.elements() * BytesPerElement(x.dtype));
-  size_t at = 0;
-  grid.ForEach([&](size_t length, size_t kept) {
-    for (size_t i = 0; i < kept; ++i, ++at) StoreElement(values[at], out, x.dtype, indices[at]);
-    out += length * BytesPerElement(x.dtype);
-    return true;
+  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
+      const ChunkGrid::Chunk c = grid.at(number);
+      std::byte* at = out + c.first * BytesPerElement(x.dtype);
+      std::memset(at, 0, c.length * BytesPerElement(x.dtype));
+      for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) {
+        StoreElement(values[i], at, x.dtype, indices[i]);
+      }
+    }
   });
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -23,7 +24,9 @@ struct Levels {
 };
 
 // What the two signs of a block stand for, before rounding.
-Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c) {
+// bits: the signs of x, as on the wire.
+Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
+                   const std::byte* bits) {
   const auto n = static_cast<float>(c);
   if (kind == Kind::kMean) {
     const float s = loops.sum_abs(x, c) / n;
@@ -33,8 +36,10 @@ Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c
     const float s = std::sqrt(loops.sum_squares(x, c, 0) / n);
     return {-s, s};
   }
-  size_t below = 0;
-  for (size_t i = 0; i < c; ++i) below += x[i] < 0;
+  size_t below = c;
+  for (size_t i = 0; i < (c + 7) / 8; ++i) {
+    below -= static_cast<size_t>(std::popcount(static_cast<uint8_t>(bits[i])));
+  }
   const float low = loops.sum_negative(x, c);
   const float high = loops.sum_positive(x, c);
   return {below == 0 ? 0.0f : low / static_cast<float>(below),
@@ -98,22 +103,23 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   std::byte* out = frame.data() + layout.bits_at;
   ZeroGaps(layout, frame.data());
   float values[kPiece];
+  const float* piece = values;
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
-      const float* block = values + at % kPiece;
-      if (at % kPiece == 0 &&
-          !reader.Read(r * x.shape.cols + at, std::min(kPiece, x.shape.cols - at), values)) {
-        return NotFiniteError(name_);
+      if (at % kPiece == 0) {
+        piece = reader.View(r * x.shape.cols + at, std::min(kPiece, x.shape.cols - at), values);
+        if (piece == nullptr) return NotFiniteError(name_);
       }
-      const Levels levels = BlockLevels(kind_, loops, block, c);
+      const float* block = piece + at % kPiece;
+      loops.sign_bits(block, c, out);
+      const Levels levels = BlockLevels(kind_, loops, block, c, out);
       const uint16_t low = Wire(levels.low), high = Wire(levels.high);
       if (!IsFinite(low) || !IsFinite(high)) {
         return absl::InvalidArgumentError(fmt::format("{}: a block's sum is beyond fp32", name_));
       }
       if (kind_ == Kind::kTwoLevel) std::memcpy(low_at, &low, 2);
       std::memcpy(high_at, &high, 2);
-      loops.sign_bits(block, c, out);
       out += (c + 7) / 8;
     }
   }
@@ -140,7 +146,7 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const std::byte* low_at = frame.data() + kFrameHeaderBytes;
   const std::byte* high_at = frame.data() + layout.high_at;
   const std::byte* in = frame.data() + layout.bits_at;
-  float values[kPiece];
+  float values[kBlock];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
@@ -151,13 +157,11 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       if (!IsFinite(low) || !IsFinite(high)) {
         return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
       }
-      loops.expand_signs(in, c, Bf16ToF32(low), Bf16ToF32(high), values + at % kPiece);
+      const size_t first = r * x.shape.cols + at;
+      float* target = writer.Target(first, values);
+      loops.expand_signs(in, c, Bf16ToF32(low), Bf16ToF32(high), target);
+      writer.Done(target, first, c);
       in += (c + 7) / 8;
-      const size_t end = at + c;
-      if (end % kPiece == 0 || end == x.shape.cols) {
-        const size_t held = end - at / kPiece * kPiece;
-        writer.Write(values, r * x.shape.cols + end - held, held);
-      }
     }
   }
   return absl::OkStatus();

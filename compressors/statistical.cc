@@ -72,33 +72,39 @@ float Step(double squares, size_t n, int bins) {
 
 // Sums and counts of the bins. Four of them take turns, so that neighbours in one bin do not wait
 // for each other; the order of additions is part of the format's arithmetic.
-struct Bins {
+class Bins {
+ public:
   explicit Bins(int bins) {
-    for (int t = 0; t < 4; ++t) {
-      std::fill_n(total[t], bins, 0.0);
-      std::fill_n(count[t], bins, uint64_t{0});
-    }
+    for (auto& turn : turns_) std::fill_n(turn, bins, Bin());
   }
 
   void Add(const uint8_t* q, const float* x, float mu, size_t c) {
-    for (size_t i = 0; i < c; ++i) {
-      total[i % 4][q[i]] += x[i] - mu;
-      ++count[i % 4][q[i]];
+    size_t i = 0;
+    for (; i + 4 <= c; i += 4) {
+      for (size_t t = 0; t < 4; ++t) turns_[t][q[i + t]].Add(x[i + t] - mu);
     }
+    for (; i < c; ++i) turns_[i % 4][q[i]].Add(x[i] - mu);
   }
   // Mean of x - mu in bin b, 0 if empty.
   float Mean(size_t b) const {
-    uint64_t members = 0;
-    double sum = 0;
-    for (int t = 0; t < 4; ++t) {
-      members += count[t][b];
-      sum += total[t][b];
+    Bin all;
+    for (const auto& turn : turns_) {
+      all.count += turn[b].count;
+      all.total += turn[b].total;
     }
-    return members == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(members));
+    return all.count == 0 ? 0.0f : static_cast<float>(all.total / static_cast<double>(all.count));
   }
 
-  double total[4][kMaxBins];
-  uint64_t count[4][kMaxBins];
+ private:
+  struct Bin {
+    void Add(float x) {
+      total += x;
+      ++count;
+    }
+    double total = 0;
+    uint64_t count = 0;
+  };
+  Bin turns_[4][kMaxBins];
 };
 
 // Elements [first, first + n) -> mean, table and codes, chunk by chunk of the summing order.
@@ -106,19 +112,19 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
                              std::byte* codes) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const int bins = 1 << bits_;
-  float x[kSumChunk];
+  float buffer[kSumChunk];
   double sum = 0, squares = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    if (!reader.Read(first + at, c, x)) return Fault::kNotFinite;
+    const float* x = reader.View(first + at, c, buffer);
+    if (x == nullptr) return Fault::kNotFinite;
     sum += loops.sum(x, c);
   }
   const auto mu = static_cast<float>(sum / static_cast<double>(n));
   table.mu = mu;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    reader.Read(first + at, c, x);
-    squares += loops.sum_squares(x, c, mu);
+    squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mu);
   }
   if (!std::isfinite(mu) || !std::isfinite(squares)) return Fault::kRange;
 
@@ -127,7 +133,7 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
     uint8_t q[kSumChunk];
-    reader.Read(first + at, c, x);
+    const float* x = reader.Peek(first + at, c, buffer);
     loops.affine_codes(x, c, mu, inverse, static_cast<float>(bins) / 2,
                        static_cast<float>(bins - 1), q);
     sums.Add(q, x, mu, c);
@@ -192,11 +198,12 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     for (size_t first = 0; first < layout.elements; first += kSumChunk) {
       const size_t c = std::min(kSumChunk, layout.elements - first);
       uint8_t q[kSumChunk];
-      float values[kSumChunk];
+      float buffer[kSumChunk];
+      float* values = writer.Target(t * layout.elements + first, buffer);
       const size_t bytes = PackedBytes(c, bits_);
       UnpackBits({codes, bytes}, bits_, {q, c});
       for (size_t i = 0; i < c; ++i) values[i] = value[q[i]];
-      writer.Write(values, t * layout.elements + first, c);
+      writer.Done(values, t * layout.elements + first, c);
       codes += bytes;
     }
   }

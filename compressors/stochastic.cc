@@ -13,9 +13,14 @@ namespace {
 
 constexpr float kWiden = 4.0f / 3.0f;  // of the scale of E2M1
 
-void FlipSigns(uint64_t seed, uint64_t first, float* x, size_t n) {
-  NoiseStream words(seed, NoisePurpose::kSignFlips, first);
-  for (size_t i = 0; i < n; ++i) x[i] = FromBits(BitsOf(x[i]) ^ (words.Next() & 0x80000000));
+// A draw of at least 1/2 is a word with its upper bit set.
+void FlipSigns(const LoopKernels& loops, uint64_t seed, uint64_t first, float* x, size_t n) {
+  float u[kMaxBlock + 4];
+  const size_t skip = first % 4;  // noise is drawn in whole groups of four
+  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), first - skip, n + skip, u);
+  for (size_t i = 0; i < n; ++i) {
+    x[i] = FromBits(BitsOf(x[i]) ^ (u[skip + i] >= 0.5f ? 0x80000000u : 0u));
+  }
 }
 
 }  // namespace
@@ -27,7 +32,7 @@ bool CanRoundStochastically(BlockScheme scheme) {
 BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
                                  uint64_t first, float* x, size_t c, BlockSections out) {
   if (scheme.rotation == Rotation::kHadamard) {
-    if (scheme.grid == Grid::kE2M1) FlipSigns(seed, first, x, c);
+    if (scheme.grid == Grid::kE2M1) FlipSigns(loops, seed, first, x, c);
     if (c == static_cast<size_t>(scheme.block)) Hadamard({x, c});
   }
   const uint32_t max_bits = loops.abs_max(x, c);
@@ -63,13 +68,14 @@ BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, u
   return BlockFault::kNone;
 }
 
-void FinishStochasticDecode(BlockScheme scheme, uint64_t seed, uint64_t first, float* x, size_t n) {
+void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+                            uint64_t first, float* x, size_t n) {
   if (scheme.grid != Grid::kE2M1) return;
   for (size_t i = 0; i < n; ++i) {  // the top of the widened grid may lie just above fp32
     const float most = std::numeric_limits<float>::max();
     x[i] = std::clamp(x[i] * kWiden, -most, most);
   }
-  if (scheme.rotation == Rotation::kHadamard) FlipSigns(seed, first, x, n);
+  if (scheme.rotation == Rotation::kHadamard) FlipSigns(loops, seed, first, x, n);
 }
 
 }  // namespace longhaul

@@ -22,6 +22,8 @@ BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, u
                                  uint64_t first, float* x, size_t c, BlockSections out);
 
 // What decoding the plain scheme leaves to do; nothing for integer grids. x: [n] of dtype fp32.
-void FinishStochasticDecode(BlockScheme scheme, uint64_t seed, uint64_t first, float* x, size_t n);
+// n <= kMaxBlock.
+void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+                            uint64_t first, float* x, size_t n);
 
 }  // namespace longhaul

@@ -13,13 +13,14 @@ class TopKSelector {
  public:
   explicit TopKSelector(const LoopKernels& loops) : loops_(loops) {}
 
-  // x: [n] finite, n <= 65536; indices: [k], 1 <= k <= n, sorted on return.
-  void Select(std::span<const float> x, std::span<uint32_t> indices);
+  // x: [n], n <= 65536; indices: [k], 1 <= k <= n, sorted on return. False: NaN or Inf is in x.
+  bool Select(std::span<const float> x, std::span<uint32_t> indices);
 
  private:
   size_t Survivors(std::span<const float> x, uint32_t bits);
 
   const LoopKernels& loops_;
+  uint32_t margin_ = 1u << 20;  // from one chunk's k-th magnitude down to the next one's guess
   uint32_t guess_ = 0;  // bits of a magnitude that a little more than k elements reached so far
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "compressors/convert.h"
+#include "compressors/loop_kernels.h"
+#include "compressors/small_floats.h"
 
 namespace longhaul {
 
@@ -10,17 +12,33 @@ class WideReader {
   WideReader(ConstTensor x, Isa isa)
       : bytes_(static_cast<const std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
-        widen_(Converter(isa, x.dtype, DType::kF32)) {}
+        dtype_(x.dtype),
+        widen_(Converter(isa, x.dtype, DType::kF32)),
+        abs_max_(LoopKernelsOf(isa).abs_max) {}
 
   // Elements [at, at + n) in row order; false when NaN or Inf is among them.
   bool Read(size_t at, size_t n, float* out) const {
     return widen_(bytes_ + at * element_bytes_, n, reinterpret_cast<std::byte*>(out));
   }
+  // The same, but fp32 stays where it is; `buffer` has room for the others. nullptr: NaN or Inf.
+  const float* View(size_t at, size_t n, float* buffer) const {
+    if (dtype_ != DType::kF32) return Read(at, n, buffer) ? buffer : nullptr;
+    const float* x = Peek(at, n, buffer);
+    return abs_max_(x, n) < kInfBits ? x : nullptr;
+  }
+  // As View of elements that are known to be finite, or whose user finds out.
+  const float* Peek(size_t at, size_t n, float* buffer) const {
+    if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(bytes_ + at * element_bytes_);
+    Read(at, n, buffer);
+    return buffer;
+  }
 
  private:
   const std::byte* bytes_;
   size_t element_bytes_;
+  DType dtype_;
   ConvertFn widen_;
+  uint32_t (*abs_max_)(const float* x, size_t n);
 };
 
 // A tensor written from fp32, rounded to its dtype.
@@ -29,15 +47,26 @@ class NarrowWriter {
   NarrowWriter(Tensor x, Isa isa)
       : bytes_(static_cast<std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
+        dtype_(x.dtype),
         narrow_(Converter(isa, DType::kF32, x.dtype)) {}
 
   void Write(const float* values, size_t at, size_t n) const {
     narrow_(reinterpret_cast<const std::byte*>(values), n, bytes_ + at * element_bytes_);
   }
+  // Where elements from `at` on are to be computed: in their place when that is fp32, else in
+  // `buffer`. Done writes them from there.
+  float* Target(size_t at, float* buffer) const {
+    if (dtype_ != DType::kF32) return buffer;
+    return reinterpret_cast<float*>(bytes_ + at * element_bytes_);
+  }
+  void Done(const float* target, size_t at, size_t n) const {
+    if (dtype_ != DType::kF32) Write(target, at, n);
+  }
 
  private:
   std::byte* bytes_;
   size_t element_bytes_;
+  DType dtype_;
   ConvertFn narrow_;
 };
 

@@ -60,6 +60,94 @@ struct Avx2Lanes {
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm256_max_epi32(a, b); }
 
+  LONGHAUL_INLINE static U Bits(F x) { return _mm256_castps_si256(x); }
+  LONGHAUL_INLINE static F FromBits(U x) { return _mm256_castsi256_ps(x); }
+  LONGHAUL_INLINE static U SplatBits(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
+  LONGHAUL_INLINE static U And(U a, U b) { return _mm256_and_si256(a, b); }
+  LONGHAUL_INLINE static U Or(U a, U b) { return _mm256_or_si256(a, b); }
+  LONGHAUL_INLINE static U AddBits(U a, U b) { return _mm256_add_epi32(a, b); }
+  LONGHAUL_INLINE static U SubBits(U a, U b) { return _mm256_sub_epi32(a, b); }
+  template <int n>
+  LONGHAUL_INLINE static U ShiftRight(U x) {
+    return _mm256_srli_epi32(x, n);
+  }
+  template <int n>
+  LONGHAUL_INLINE static U ShiftLeft(U x) {
+    return _mm256_slli_epi32(x, n);
+  }
+  LONGHAUL_INLINE static F Div(F a, F b) { return _mm256_div_ps(a, b); }
+  // x where key >= least, both below 2^31; else 0.
+  LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
+    return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
+  }
+  // Lane b: the greatest (least) of the lanes of v[b].
+  LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
+    F f[8];
+    for (int b = 0; b < 8; ++b) f[b] = FromBits(v[b]);
+    return Bits(Across<TakeMaxBits>(f));
+  }
+  LONGHAUL_INLINE static F AcrossMin(const F* v) { return Across<TakeMin>(v); }
+  LONGHAUL_INLINE static F AcrossMax(const F* v) { return Across<TakeMax>(v); }
+  // The low 16 (8) bits of every lane.
+  LONGHAUL_INLINE static void StoreHalves(U x, std::byte* out) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), Halves(x));
+  }
+  LONGHAUL_INLINE static void StoreBytes(U x, std::byte* out) {
+    const __m128i halves = Halves(x);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(halves, halves));
+  }
+
+  // Lane j is high where bit j is set.
+  LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {
+    const U bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const U set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(*bits)), bit);
+    return _mm256_blendv_ps(low, high, FromBits(_mm256_cmpeq_epi32(set, bit)));
+  }
+  LONGHAUL_INLINE static U Truncate(F x) { return _mm256_cvttps_epi32(x); }
+  // One byte per lane.
+  LONGHAUL_INLINE static U LoadSigned(const std::byte* p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  LONGHAUL_INLINE static U LoadUnsigned(const std::byte* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  // 32 integers as signed bytes.
+  LONGHAUL_INLINE static void StoreSigned32(const U* q, std::byte* out) {
+    StoreWhole(
+        InOrder(_mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]))),
+        out);
+  }
+  // 32 codes up to 15 (larger ones become 15): byte j = code j | code (j + 16) << 4.
+  LONGHAUL_INLINE static void StoreHalvesOf32(const U* q, std::byte* out) {
+    const U codes = InOrder(_mm256_min_epu8(
+        _mm256_packus_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3])),
+        _mm256_set1_epi8(15)));
+    const __m128i high = _mm_slli_epi16(_mm256_extracti128_si256(codes, 1), 4);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                     _mm_or_si128(_mm256_castsi256_si128(codes), high));
+  }
+
+  // Philox on words in the lower halves of 64-bit lanes; the upper halves are anything.
+  LONGHAUL_INLINE static U Counters(uint64_t first) {
+    return _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(first)),
+                            _mm256_setr_epi64x(0, 1, 2, 3));
+  }
+  LONGHAUL_INLINE static U MulLow(U a, U b) { return _mm256_mul_epu32(a, b); }
+  LONGHAUL_INLINE static U UpperHalf(U x) { return _mm256_srli_epi64(x, 32); }
+  LONGHAUL_INLINE static U Xor(U a, U b) { return _mm256_xor_si256(a, b); }
+  // The words of four counters as draws in [0, 1), counter by counter.
+  LONGHAUL_INLINE static void StoreUniform(const U* c, float* u) {
+    const U a = _mm256_blend_epi32(c[0], _mm256_slli_epi64(c[1], 32), 0xAA);
+    const U b = _mm256_blend_epi32(c[2], _mm256_slli_epi64(c[3], 32), 0xAA);
+    const U even = _mm256_unpacklo_epi64(a, b), odd = _mm256_unpackhi_epi64(a, b);
+    const U words[2] = {_mm256_permute2x128_si256(even, odd, 0x20),
+                        _mm256_permute2x128_si256(even, odd, 0x31)};
+    for (int i = 0; i < 2; ++i) {
+      _mm256_storeu_ps(u + 8 * i,
+                       Mul(_mm256_cvtepi32_ps(ShiftRight<8>(words[i])), Splat(0x1p-24f)));
+    }
+  }
+
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     const U below =
@@ -88,16 +176,17 @@ struct Avx2Lanes {
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
   }
 
-  // One butterfly stage inside a vector: `swapped` holds the partners, `minus` flips the signs of
-  // the lanes that get a - b.
-  LONGHAUL_INLINE static F Butterfly(F x, F swapped, F minus) {
-    return Add(swapped, _mm256_xor_ps(x, minus));
+  // One butterfly stage inside a vector: `swapped` holds the partners, `signs` is -1 in the lanes
+  // that get a - b and 1 in the others. The product is exact, so fusing it rounds once, as an
+  // addition does.
+  LONGHAUL_INLINE static F Butterfly(F x, F swapped, F signs) {
+    return _mm256_fmadd_ps(x, signs, swapped);
   }
   template <int n>
   LONGHAUL_INLINE static void Hadamard(F* v) {
-    const F odd = _mm256_setr_ps(0, -0.0f, 0, -0.0f, 0, -0.0f, 0, -0.0f);
-    const F upper2 = _mm256_setr_ps(0, 0, -0.0f, -0.0f, 0, 0, -0.0f, -0.0f);
-    const F upper4 = _mm256_setr_ps(0, 0, 0, 0, -0.0f, -0.0f, -0.0f, -0.0f);
+    const F odd = _mm256_setr_ps(1, -1, 1, -1, 1, -1, 1, -1);
+    const F upper2 = _mm256_setr_ps(1, 1, -1, -1, 1, 1, -1, -1);
+    const F upper4 = _mm256_setr_ps(1, 1, 1, 1, -1, -1, -1, -1);
     for (int i = 0; i < n / 8; ++i) {
       v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0xB1), odd);
       v[i] = Butterfly(v[i], _mm256_permute_ps(v[i], 0x4E), upper2);
@@ -115,26 +204,22 @@ struct Avx2Lanes {
     for (int i = 0; i < n / 8; ++i) v[i] = Mul(v[i], Splat(norm));
   }
 
-  // As F32ToMini and MiniToF32.
+  // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
   template <MiniFloat kType>
-  LONGHAUL_INLINE static U ToMini(F x) {
+  LONGHAUL_INLINE static U ToPowers(F x) {
     constexpr MiniFormat f = FormatOf(kType);
-    constexpr int cut = 23 - f.mantissa;
-    constexpr float magic = PowerOfTwo(24 - f.bias - f.mantissa);
-    const F abs = _mm256_min_ps(_mm256_castsi256_ps(Abs(x)), Splat(f.max));
-    const U a = _mm256_castps_si256(abs);
-    const U subnormal = _mm256_sub_epi32(_mm256_castps_si256(Add(abs, Splat(magic))),
-                                         _mm256_castps_si256(Splat(magic)));
-    const U even = _mm256_and_si256(_mm256_srli_epi32(a, cut), _mm256_set1_epi32(1));
-    const U up =
-        _mm256_add_epi32(_mm256_add_epi32(a, _mm256_set1_epi32((1 << (cut - 1)) - 1)), even);
-    const U normal = _mm256_sub_epi32(_mm256_srli_epi32(up, cut),
-                                      _mm256_set1_epi32((127 - f.bias) << f.mantissa));
+    static_assert(f.mantissa == 0);
+    constexpr float magic = PowerOfTwo(24 - f.bias);
+    const F abs = _mm256_min_ps(FromBits(Abs(x)), Splat(f.max));
+    const U a = Bits(abs);
+    const U subnormal = SubBits(Bits(Add(abs, Splat(magic))), Bits(Splat(magic)));
+    const U even = And(ShiftRight<23>(a), SplatBits(1));
+    const U up = AddBits(AddBits(a, SplatBits((1 << 22) - 1)), even);
+    const U normal = SubBits(ShiftRight<23>(up), SplatBits(127 - f.bias));
     const F small = _mm256_cmp_ps(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
-    const U code = _mm256_blendv_epi8(normal, subnormal, _mm256_castps_si256(small));
-    const U sign = _mm256_slli_epi32(_mm256_srli_epi32(_mm256_castps_si256(x), 31), f.bits - 1);
-    return _mm256_or_si256(code, sign);
+    return _mm256_blendv_epi8(normal, subnormal, Bits(small));
   }
+  // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {
     constexpr MiniFormat f = FormatOf(kType);
@@ -200,6 +285,35 @@ struct Avx2Lanes {
   }
 
  private:
+  struct TakeMin {
+    LONGHAUL_INLINE static F Of(F a, F b) { return Min(a, b); }
+  };
+  struct TakeMax {
+    LONGHAUL_INLINE static F Of(F a, F b) { return Max(a, b); }
+  };
+  struct TakeMaxBits {
+    LONGHAUL_INLINE static F Of(F a, F b) { return FromBits(MaxBits(Bits(a), Bits(b))); }
+  };
+  // A transposition that takes as it goes: 4 + 2 + 1 steps for eight vectors.
+  template <class Take>
+  LONGHAUL_INLINE static F Across(const F* v) {
+    F two[4], four[2];
+    for (int i = 0; i < 4; ++i) {
+      two[i] = Take::Of(_mm256_unpacklo_ps(v[2 * i], v[2 * i + 1]),
+                        _mm256_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const __m256d a = _mm256_castps_pd(two[2 * i]), b = _mm256_castps_pd(two[2 * i + 1]);
+      four[i] = Take::Of(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)),
+                         _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+    }
+    return Take::Of(_mm256_permute2f128_ps(four[0], four[1], 0x20),
+                    _mm256_permute2f128_ps(four[0], four[1], 0x31));
+  }
+  LONGHAUL_INLINE static __m128i Halves(U x) {
+    return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  }
+
   // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
   template <int k>
   static constexpr int At(int j) {
@@ -239,6 +353,10 @@ struct Avx2Lanes {
       codes = _mm256_min_epu8(_mm256_packus_epi16(low, high),
                               _mm256_set1_epi8(static_cast<char>(Levels(kScheme))));
     }
+    return InOrder(codes);
+  }
+  // Packing works inside 128-bit lanes: word 2i + l of the codes stands at 4l + i.
+  LONGHAUL_INLINE static U InOrder(U codes) {
     return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   }
   // 32 codes -> 16 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.

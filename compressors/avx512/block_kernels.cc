@@ -1,6 +1,7 @@
 #include "compressors/block_kernels.h"
 
 #include "compressors/avx512/lanes.h"
+#include "compressors/lane_fp4.h"
 #include "compressors/lane_kernels.h"
 
 namespace longhaul {
@@ -9,6 +10,11 @@ const BlockKernelTable& Avx512BlockKernels() {
   static constexpr BlockKernelTable table =
       MakeBlockKernels<Avx512Lanes>(std::make_index_sequence<kBlockSchemes.size()>());
   return table;
+}
+
+const Fp4Kernels& Avx512Fp4Kernels() {
+  static constexpr Fp4Kernels kernels = MakeFp4Kernels<Avx512Lanes>();
+  return kernels;
 }
 
 }  // namespace longhaul

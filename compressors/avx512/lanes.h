@@ -58,6 +58,92 @@ struct Avx512Lanes {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(kAbsMask));
   }
   LONGHAUL_INLINE static U MaxBits(U a, U b) { return _mm512_max_epi32(a, b); }
+
+  LONGHAUL_INLINE static U Bits(F x) { return _mm512_castps_si512(x); }
+  LONGHAUL_INLINE static F FromBits(U x) { return _mm512_castsi512_ps(x); }
+  LONGHAUL_INLINE static U SplatBits(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  LONGHAUL_INLINE static U And(U a, U b) { return _mm512_and_si512(a, b); }
+  LONGHAUL_INLINE static U Or(U a, U b) { return _mm512_or_si512(a, b); }
+  LONGHAUL_INLINE static U AddBits(U a, U b) { return _mm512_add_epi32(a, b); }
+  LONGHAUL_INLINE static U SubBits(U a, U b) { return _mm512_sub_epi32(a, b); }
+  template <int n>
+  LONGHAUL_INLINE static U ShiftRight(U x) {
+    return _mm512_srli_epi32(x, n);
+  }
+  template <int n>
+  LONGHAUL_INLINE static U ShiftLeft(U x) {
+    return _mm512_slli_epi32(x, n);
+  }
+  LONGHAUL_INLINE static F Div(F a, F b) { return _mm512_div_ps(a, b); }
+  // x where key >= least, both below 2^31; else 0.
+  LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
+    return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
+  }
+  // Lane b: the greatest (least) of the lanes of v[b].
+  LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
+    F f[16];
+    for (int b = 0; b < 16; ++b) f[b] = FromBits(v[b]);
+    return Bits(Across<TakeMaxBits>(f));
+  }
+  LONGHAUL_INLINE static F AcrossMin(const F* v) { return Across<TakeMin>(v); }
+  LONGHAUL_INLINE static F AcrossMax(const F* v) { return Across<TakeMax>(v); }
+  // The low 16 (8) bits of every lane.
+  LONGHAUL_INLINE static void StoreHalves(U x, std::byte* out) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(x));
+  }
+  LONGHAUL_INLINE static void StoreBytes(U x, std::byte* out) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(x));
+  }
+  // Lane j is high where bit j is set.
+  LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {
+    uint16_t mask;
+    __builtin_memcpy(&mask, bits, 2);
+    return _mm512_mask_mov_ps(low, mask, high);
+  }
+  LONGHAUL_INLINE static U Truncate(F x) { return _mm512_cvttps_epi32(x); }
+  // One byte per lane.
+  LONGHAUL_INLINE static U LoadSigned(const std::byte* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  LONGHAUL_INLINE static U LoadUnsigned(const std::byte* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  // 32 integers as signed bytes.
+  LONGHAUL_INLINE static void StoreSigned32(const U* q, std::byte* out) {
+    for (int i = 0; i < 2; ++i) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 * i), _mm512_cvtsepi32_epi8(q[i]));
+    }
+  }
+  // 32 codes up to 15 (larger ones become 15): byte j = code j | code (j + 16) << 4.
+  LONGHAUL_INLINE static void StoreHalvesOf32(const U* q, std::byte* out) {
+    const U top = SplatBits(15);
+    const U codes = _mm512_or_si512(_mm512_min_epi32(q[0], top),
+                                    _mm512_slli_epi32(_mm512_min_epi32(q[1], top), 4));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(codes));
+  }
+
+  // Philox on words in the lower halves of 64-bit lanes; the upper halves are anything.
+  LONGHAUL_INLINE static U Counters(uint64_t first) {
+    return _mm512_add_epi64(_mm512_set1_epi64(static_cast<long long>(first)),
+                            _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  LONGHAUL_INLINE static U MulLow(U a, U b) { return _mm512_mul_epu32(a, b); }
+  LONGHAUL_INLINE static U UpperHalf(U x) { return _mm512_srli_epi64(x, 32); }
+  LONGHAUL_INLINE static U Xor(U a, U b) { return _mm512_xor_si512(a, b); }
+  // The words of eight counters as draws in [0, 1), counter by counter.
+  LONGHAUL_INLINE static void StoreUniform(const U* c, float* u) {
+    const U a = _mm512_mask_mov_epi32(c[0], 0xAAAA, _mm512_slli_epi64(c[1], 32));
+    const U b = _mm512_mask_mov_epi32(c[2], 0xAAAA, _mm512_slli_epi64(c[3], 32));
+    const U first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    const U second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    const U words[2] = {_mm512_permutex2var_epi64(a, first, b),
+                        _mm512_permutex2var_epi64(a, second, b)};
+    for (int i = 0; i < 2; ++i) {
+      _mm512_storeu_ps(u + 16 * i,
+                       Mul(_mm512_cvtepi32_ps(ShiftRight<8>(words[i])), Splat(0x1p-24f)));
+    }
+  }
+
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),
@@ -100,26 +186,22 @@ struct Avx512Lanes {
     for (int i = 0; i < n / 16; ++i) v[i] = Mul(v[i], Splat(norm));
   }
 
-  // As F32ToMini and MiniToF32.
+  // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
   template <MiniFloat kType>
-  LONGHAUL_INLINE static U ToMini(F x) {
+  LONGHAUL_INLINE static U ToPowers(F x) {
     constexpr MiniFormat f = FormatOf(kType);
-    constexpr int cut = 23 - f.mantissa;
-    constexpr float magic = PowerOfTwo(24 - f.bias - f.mantissa);
-    const F abs = _mm512_min_ps(_mm512_castsi512_ps(Abs(x)), Splat(f.max));
-    const U a = _mm512_castps_si512(abs);
-    const U subnormal = _mm512_sub_epi32(_mm512_castps_si512(Add(abs, Splat(magic))),
-                                         _mm512_castps_si512(Splat(magic)));
-    const U even = _mm512_and_si512(_mm512_srli_epi32(a, cut), _mm512_set1_epi32(1));
-    const U up =
-        _mm512_add_epi32(_mm512_add_epi32(a, _mm512_set1_epi32((1 << (cut - 1)) - 1)), even);
-    const U normal = _mm512_sub_epi32(_mm512_srli_epi32(up, cut),
-                                      _mm512_set1_epi32((127 - f.bias) << f.mantissa));
+    static_assert(f.mantissa == 0);
+    constexpr float magic = PowerOfTwo(24 - f.bias);
+    const F abs = _mm512_min_ps(FromBits(Abs(x)), Splat(f.max));
+    const U a = Bits(abs);
+    const U subnormal = SubBits(Bits(Add(abs, Splat(magic))), Bits(Splat(magic)));
+    const U even = And(ShiftRight<23>(a), SplatBits(1));
+    const U up = AddBits(AddBits(a, SplatBits((1 << 22) - 1)), even);
+    const U normal = SubBits(ShiftRight<23>(up), SplatBits(127 - f.bias));
     const __mmask16 small = _mm512_cmp_ps_mask(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
-    const U code = _mm512_mask_mov_epi32(normal, small, subnormal);
-    const U sign = _mm512_slli_epi32(_mm512_srli_epi32(_mm512_castps_si512(x), 31), f.bits - 1);
-    return _mm512_or_si512(code, sign);
+    return _mm512_mask_mov_epi32(normal, small, subnormal);
   }
+  // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {
     constexpr MiniFormat f = FormatOf(kType);
@@ -175,6 +257,36 @@ struct Avx512Lanes {
   }
 
  private:
+  struct TakeMin {
+    LONGHAUL_INLINE static F Of(F a, F b) { return Min(a, b); }
+  };
+  struct TakeMax {
+    LONGHAUL_INLINE static F Of(F a, F b) { return Max(a, b); }
+  };
+  struct TakeMaxBits {
+    LONGHAUL_INLINE static F Of(F a, F b) { return FromBits(MaxBits(Bits(a), Bits(b))); }
+  };
+  // A transposition that takes as it goes: 8 + 4 + 2 + 1 steps for sixteen vectors.
+  template <class Take>
+  LONGHAUL_INLINE static F Across(const F* v) {
+    F two[8], four[4], eight[2];
+    for (int i = 0; i < 8; ++i) {
+      two[i] = Take::Of(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),
+                        _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    }
+    for (int i = 0; i < 4; ++i) {
+      const __m512d a = _mm512_castps_pd(two[2 * i]), b = _mm512_castps_pd(two[2 * i + 1]);
+      four[i] = Take::Of(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    for (int i = 0; i < 2; ++i) {
+      eight[i] = Take::Of(_mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0x88),
+                          _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0xDD));
+    }
+    return Take::Of(_mm512_shuffle_f32x4(eight[0], eight[1], 0x88),
+                    _mm512_shuffle_f32x4(eight[0], eight[1], 0xDD));
+  }
+
   // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
   template <int k>
   static constexpr int At(int j) {

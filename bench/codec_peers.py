@@ -1,0 +1,158 @@
+"""Other implementations of what the codecs do, timed in this process on one thread: torch, torchao,
+bitsandbytes and FBGEMM. Every row is GB/s of fp32 input, the median over rounds; each round also
+times torch's copy of the same tensor."""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+ELEMENTS = {"L2": 32 << 10, "DRAM": 16 << 20}
+SHORTEST_SAMPLE_S = 2e-3
+
+
+def seconds(work, times):
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - start) / times
+
+
+def rate(work, elements, rounds):
+    work()
+    times = 1
+    while seconds(work, times) * times < SHORTEST_SAMPLE_S:
+        times *= 2
+    return 4e-9 * elements / statistics.median(seconds(work, times) for _ in range(rounds))
+
+
+def torch_rows(x):
+    """Composed tensor operations: what one writes without kernels."""
+    blocks = x.view(-1, 64)
+
+    def int4():
+        scale = blocks.abs().amax(1, keepdim=True) / 7
+        q = torch.round(blocks / scale).clamp_(-7, 7).add_(8).to(torch.uint8)
+        return q[:, ::2] | q[:, 1::2] << 4, scale.to(torch.bfloat16)
+
+    def minmax4():
+        low, high = torch.aminmax(blocks, dim=1, keepdim=True)
+        scale = (high - low) / 15
+        q = torch.round((blocks - low) / scale).to(torch.uint8)
+        return q[:, ::2] | q[:, 1::2] << 4, scale, low
+
+    codes, scale = int4()
+
+    def int4_decode():
+        q = torch.stack((codes & 15, codes >> 4), 2).view(-1, 64)
+        return (q.float() - 8) * scale.float()
+
+    chunks = x.view(-1, 4096)
+    yield "torch copy", 32, lambda: x.clone(), None
+    yield "torch composed int4 b64", 4.25, int4, int4_decode
+    yield "torch composed minmax4 b64", 4.5, minmax4, None
+    yield "torch to bf16", 16, lambda: x.to(torch.bfloat16), None
+    yield "torch.topk 64 of 4096", None, lambda: torch.topk(chunks.abs(), 64, dim=1), None
+    yield ("torch.topk whole tensor n/64", None,
+           lambda: torch.topk(x.abs(), x.numel() // 64, sorted=False), None)
+
+
+def fbgemm_rows(x):
+    """FBGEMM's rows: scale and zero per row, in the torch wheel."""
+    ops = torch.ops.quantized
+    for bits, pack, unpack in ((4, ops.embedding_bag_4bit_prepack, ops.embedding_bag_4bit_unpack),
+                               (8, ops.embedding_bag_byte_prepack, ops.embedding_bag_byte_unpack)):
+        for width in (64, 256, 4096):
+            rows = x.view(-1, width)
+            packed = pack(rows)
+            yield (f"FBGEMM {bits}-bit rows of {width} (torch)", bits + (32 if bits == 4 else 64) / width,
+                   lambda rows=rows, pack=pack: pack(rows),
+                   lambda packed=packed, unpack=unpack: unpack(packed))
+
+
+def fbgemm_cpu_rows(x):
+    import fbgemm_gpu  # noqa: F401
+    ops = torch.ops.fbgemm
+    for bits in (4, 8):
+        rows = x.view(-1, 64)
+        if bits == 4:
+            packed = ops.FloatToFusedNBitRowwiseQuantizedSBHalf(rows, 4)
+            yield ("fbgemm-gpu-cpu 4-bit rows of 64", 4.5,
+                   lambda: ops.FloatToFusedNBitRowwiseQuantizedSBHalf(rows, 4),
+                   lambda: ops.FusedNBitRowwiseQuantizedSBHalfToFloat(packed, 4))
+        else:
+            packed8 = ops.FloatToFused8BitRowwiseQuantized(rows)
+            yield ("fbgemm-gpu-cpu 8-bit rows of 64", 9,
+                   lambda: ops.FloatToFused8BitRowwiseQuantized(rows),
+                   lambda: ops.Fused8BitRowwiseQuantizedToFloat(packed8))
+
+
+def torchao_rows(x):
+    from torchao.quantization.quant_primitives import (MappingType, choose_qparams_affine,
+                                                       dequantize_affine, quantize_affine)
+    rows = x.view(-1, 64)
+    for bits in (4, 8):
+        top = 2 ** (bits - 1) - 1
+
+        def encode(top=top):
+            scale, zero = choose_qparams_affine(rows, MappingType.SYMMETRIC, (1, 64), torch.int8,
+                                                -top, top)
+            return quantize_affine(rows, (1, 64), scale, zero, torch.int8, -top, top), scale, zero
+
+        q, scale, zero = encode()
+        yield (f"torchao int{bits} groups of 64", bits, encode,
+               lambda q=q, scale=scale, zero=zero, top=top: dequantize_affine(
+                   q, (1, 64), scale, zero, torch.int8, -top, top))
+
+
+def bitsandbytes_rows(x):
+    import bitsandbytes.functional as F
+    q, state = F.quantize_blockwise(x, blocksize=4096)
+    yield ("bitsandbytes 8-bit blocks of 4096", 8.008, lambda: F.quantize_blockwise(x, blocksize=4096),
+           lambda: F.dequantize_blockwise(q, state))
+    q4, state4 = F.quantize_4bit(x, blocksize=64, quant_type="nf4")
+    yield ("bitsandbytes nf4 blocks of 64", 4.5,
+           lambda: F.quantize_4bit(x, blocksize=64, quant_type="nf4"),
+           lambda: F.dequantize_4bit(q4, state4))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--missing", required=True)
+    parser.add_argument("--json", required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    missing = [line.strip() for line in open(arguments.missing, encoding="utf-8")]
+    rows = []
+    for place, elements in ELEMENTS.items():
+        x = torch.randn(elements, generator=torch.Generator().manual_seed(1))
+        for family in (torch_rows, fbgemm_rows, fbgemm_cpu_rows, torchao_rows, bitsandbytes_rows):
+            try:
+                for name, bits, encode, decode in family(x):
+                    # Slow peers are timed fewer times: a second per figure is enough.
+                    rounds = arguments.rounds
+                    if seconds(encode, 1) > 0.3:
+                        rounds = min(rounds, 3)
+                    row = {"name": name, "place": place, "threads": 1, "bits": bits,
+                           "encode_gb_s": rate(encode, elements, rounds)}
+                    if decode is not None:
+                        row["decode_gb_s"] = rate(decode, elements, rounds)
+                    rows.append(row)
+                    print(f"{name:40} {place:5} {row['encode_gb_s']:7.2f} "
+                          f"{row.get('decode_gb_s', float('nan')):7.2f} GB/s", flush=True)
+            except Exception as error:  # a peer that fails is named, the others go on
+                missing.append(f"{family.__name__.removesuffix('_rows')} ({place}): "
+                               f"{type(error).__name__}: {str(error).splitlines()[0][:160]}")
+                print(missing[-1], file=sys.stderr)
+    versions = {"torch": torch.__version__}
+    with open(arguments.json, "w", encoding="utf-8") as out:
+        json.dump({"versions": versions, "missing": missing, "rows": rows}, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()
