@@ -98,7 +98,7 @@ struct EncodeBlocksKernel {
     high = FromBits(kInfBits | 0x80000000);
     LONGHAUL_UNROLL
     for (int e = 0; e < kPerThread; ++e) {
-      if (e >= count) break;
+      if (e >= count) continue;
       low = v.x[e] < low ? v.x[e] : low;
       high = v.x[e] > high ? v.x[e] : high;
     }

@@ -1,6 +1,7 @@
 #include "compressors/cuda/cast_tables.h"
 #include "compressors/cuda/cuda_tables.h"
 #include "compressors/cuda/launch.cuh"
+#include "compressors/cuda/low_rank_tables.h"
 #include "compressors/cuda/scaled_fp4_tables.h"
 #include "compressors/cuda/selection_tables.h"
 #include "compressors/cuda/sign_tables.h"
@@ -32,8 +33,9 @@ const DeviceApi& CudaDevice() {
   static const SelectionLaunchers selection = MakeSelectionLaunchers<CudaLauncher>();
   static const StatLaunchers stats = MakeStatLaunchers<CudaLauncher>();
   static const TahLaunchers tah = MakeTahLaunchers<CudaLauncher>();
+  static const LowRankLaunchers low_rank = MakeLowRankLaunchers<CudaLauncher>();
   static const DeviceApi api = {Fill,   ToHost,      ToDevice,   Error,  &blocks, &casts,
-                                &signs, &scaled_fp4, &selection, &stats, &tah};
+                                &signs, &scaled_fp4, &selection, &stats, &tah,    &low_rank};
   return api;
 }
 

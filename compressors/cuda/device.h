@@ -20,6 +20,7 @@ struct ScaledFp4Launchers;
 struct SelectionLaunchers;
 struct StatLaunchers;
 struct TahLaunchers;
+struct LowRankLaunchers;
 
 // Everything that a codec asks of a device: a GPU, or the host that stands in for one in tests.
 // Each call but `error` enqueues on a stream and answers 0 or an error number.
@@ -35,6 +36,7 @@ struct DeviceApi {
   const SelectionLaunchers* selection;
   const StatLaunchers* stats;
   const TahLaunchers* tah;
+  const LowRankLaunchers* low_rank;
 };
 
 // The GPU's; in the library that only a build with CUDA has.

@@ -101,7 +101,7 @@ template <class Team, DType kType>
 LONGHAUL_TEXT void StoreSome(const RawEight<kType>& raw, int count, std::byte* p) {
   LONGHAUL_UNROLL
   for (int e = 0; e < kPerThread; ++e) {
-    if (e >= count) break;
+    if (e >= count) continue;  // not break: the loop must unroll, or raw leaves the registers
     if constexpr (kType == DType::kF32) {
       Team::Store(raw.quad[e / 4].word[e % 4], p + 4 * e);
     } else {

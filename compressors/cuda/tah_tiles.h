@@ -111,7 +111,7 @@ struct EncodeTahKernel {
       high[t] = FromBits(kInfBits | 0x80000000);
       LONGHAUL_UNROLL
       for (int e = 0; e < kPerThread; ++e) {
-        if (e >= count) break;
+        if (e >= count) continue;
         low[t] = v[t].x[e] < low[t] ? v[t].x[e] : low[t];
         high[t] = v[t].x[e] > high[t] ? v[t].x[e] : high[t];
       }

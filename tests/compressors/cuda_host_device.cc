@@ -1,6 +1,7 @@
 // Every kernel's text, compiled for the host.
 #include "compressors/cuda/block_tables.h"
 #include "compressors/cuda/cast_tables.h"
+#include "compressors/cuda/low_rank_tables.h"
 #include "compressors/cuda/scaled_fp4_tables.h"
 #include "compressors/cuda/selection_tables.h"
 #include "compressors/cuda/sign_tables.h"
@@ -33,10 +34,11 @@ const DeviceApi& HostDevice() {
   static constexpr SelectionLaunchers kSelection = MakeSelectionLaunchers<HostLauncher>();
   static constexpr StatLaunchers kStats = MakeStatLaunchers<HostLauncher>();
   static constexpr TahLaunchers kTah = MakeTahLaunchers<HostLauncher>();
+  static constexpr LowRankLaunchers kLowRank = MakeLowRankLaunchers<HostLauncher>();
   static constexpr DeviceApi kApi = {
       Fill,        Copy,    Copy,    [](int number) { return std::to_string(number); },
       &kBlocks,    &kCasts, &kSigns, &kScaledFp4,
-      &kSelection, &kStats, &kTah};
+      &kSelection, &kStats, &kTah,   &kLowRank};
   return kApi;
 }
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "compressors/cuda/launch_kernel.h"
+#include "compressors/cuda/low_rank_kernels.h"
+
+namespace longhaul {
+
+template <class Launcher>
+constexpr LowRankLaunchers MakeLowRankLaunchers() {
+  return {LaunchKernel<Launcher, ProjectKernel, LowRankRun>,
+          LaunchKernel<Launcher, ProjectBackKernel, LowRankRun>,
+          LaunchKernel<Launcher, OrthogonalizeKernel, LowRankRun>,
+          {LaunchKernel<Launcher, ReconstructKernel<DType::kF32>, LowRankRun>,
+           LaunchKernel<Launcher, ReconstructKernel<DType::kBF16>, LowRankRun>,
+           LaunchKernel<Launcher, ReconstructKernel<DType::kF16>, LowRankRun>}};
+}
+
+}  // namespace longhaul
