@@ -36,7 +36,6 @@ std::string ToString(const SelectionSpec& spec);
 // What a frame of either id says of itself; nothing when its numbers are out of range.
 std::optional<SelectionSpec> SelectionOf(const FrameHeader& header);
 
-<<<<<<< HEAD
 // What a selection codec is made of, for those who do the same elsewhere; nullopt when `codec` is
 // none.
 struct SelectionForm {
@@ -45,7 +44,7 @@ struct SelectionForm {
   std::shared_ptr<const Codec> values;
 };
 std::optional<SelectionForm> SelectionFormOf(const Codec& codec);
-=======
+
 // What error feedback asks of a sparse codec beside Codec: sum = x + decay e is formed chunk by
 // chunk where it is looked at, never as a whole, and what the frame leaves over differs from it
 // only at the kept elements.
@@ -57,7 +56,6 @@ class ResidualEncoder {
   virtual absl::StatusOr<size_t> EncodeResidual(ConstTensor x, float decay, float* e, uint64_t seed,
                                                 std::span<std::byte> frame) const = 0;
 };
->>>>>>> codec-speed
 
 // `topk-{k}of{C}+VALUES`, `randk-{k}of{C}+VALUES`: chunks of C run along each row; a row's short
 // chunk of c keeps max(1, (2kc + C) / (2C)). The kept values of all chunks, in index order, are one
