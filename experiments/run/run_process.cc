@@ -112,11 +112,12 @@ absl::Status RunProcess::Finish() {
     return absl::UnavailableError(*failure_);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  // A lab ends with 128 + the signal that ended the process with its links.
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
   return absl::UnavailableError(
-      WIFSIGNALED(status)
-          ? fmt::format("the run's process was killed by signal {}", WTERMSIG(status))
-          : fmt::format("the run's process ended with status {} and gave no reason",
-                        WEXITSTATUS(status)));
+      signal > 0 ? fmt::format("the run's process was killed by signal {}", signal)
+                 : fmt::format("the run's process ended with status {} and gave no reason",
+                               WEXITSTATUS(status)));
 }
 
 void RunProcess::Kill() {

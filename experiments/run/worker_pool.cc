@@ -152,6 +152,8 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
     // Without its links no worker gets anywhere: end now, and say what broke.
     if (failed.ok() && clock.Now() >= health_at) {
       failed = emulator_.health();
+      // At once, before the workers tell what follows from it.
+      if (!failed.ok()) sink_.EmitFailure(-1, 0, failed);
       health_at = clock.Now() + kHealthInterval;
     }
     if (running_.empty()) return first.ok() ? failed : first;
