@@ -218,8 +218,11 @@ absl::Status DeviceTahCodec::EnqueueDecode(std::span<const std::byte> frame, con
     return Corrupt("bytes, maps or fields do not fit the shape");
   }
   const TahRun run = RunOf(tiles, x.shape, static_cast<std::byte*>(x.values), slot.device);
-  std::memset(slot.host, 0xFF, sizeof(DeviceReport));
-  int error = device_.to_device(slot.host, slot.device, staged, stream);
+  constexpr size_t kReport = sizeof(DeviceReport);
+  int error = device_.fill(slot.device, 0xFF, kReport, stream);
+  if (error == 0) {
+    error = device_.to_device(slot.host + kReport, slot.device + kReport, staged - kReport, stream);
+  }
   if (error == 0) error = Launcher(device_.tah->decode, x.dtype)(run, stream);
   if (error == 0) error = device_.to_host(slot.device, slot.host, sizeof(DeviceReport), stream);
   return DeviceStatus(name(), device_, error);
