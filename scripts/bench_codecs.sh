@@ -36,9 +36,20 @@ if [ ! -e "$ggml" ]; then
        "llama-cpp-python==$LLAMA_CPP_VERSION" >"$out/pip.log" 2>&1; then
     tar -xzf "$out"/ggml/*.tar.gz -C "$out/ggml" --strip-components=1 --wildcards '*/vendor/llama.cpp/ggml/*'
     src=$out/ggml/vendor/llama.cpp/ggml
+    # Tables that ggml's start-up code fills, which is not compiled here.
+    cat >"$out/ggml/tables.c" <<'TABLES'
+#include <immintrin.h>
+#include <math.h>
+float ggml_table_f32_f16[1 << 16], ggml_table_f32_e8m0_half[1 << 8];
+float ggml_table_f32_ue4m3[1 << 8];  // of a format that is not measured
+__attribute__((constructor)) static void fill(void) {
+  for (int i = 0; i < 1 << 16; ++i) ggml_table_f32_f16[i] = _cvtsh_ss((unsigned short)i);
+  for (int i = 0; i < 1 << 8; ++i) ggml_table_f32_e8m0_half[i] = ldexpf(1, i - 128);
+}
+TABLES
     cc -shared -fPIC -O3 -march=native -DNDEBUG -DGGML_VERSION='""' -DGGML_COMMIT='""' \
        -I"$src/include" -I"$src/src" -I"$src/src/ggml-cpu" -o "$ggml" "$src/src/ggml-quants.c" \
-       "$src/src/ggml-cpu/quants.c" "$src/src/ggml-cpu/arch/x86/quants.c" >"$out/ggml.log" 2>&1 ||
+       "$src/src/ggml-cpu/quants.c" "$src/src/ggml-cpu/arch/x86/quants.c" "$out/ggml/tables.c" -lm >"$out/ggml.log" 2>&1 ||
       echo "ggml: its C does not compile: $(grep -m1 error "$out/ggml.log")" >>"$out/missing.txt"
     rm -rf "$out/ggml"
   else
