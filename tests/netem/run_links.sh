@@ -24,7 +24,7 @@ suite() {  # where name command...
     77) verdict=skipped ;;
     *) verdict=FAILED failed=1 ;;
   esac
-  summary+=("$(printf '%-12s %-16s %-8s %4d s  %3d results in bounds, %d out, %d tests skipped' "$name" \
+  summary+=("$(printf '%-12s %-16s %-8s %4d s  %3d results in bounds, %d attempts out, %d tests skipped' "$name" \
     "$where" "$verdict" $((SECONDS - start)) "$(grep -c ' ok$' "$log")" "$(grep -c ' OUT$' "$log")" \
     "$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) test.*/\1/p' "$log" | head -n 1 | grep . || echo 0)")")
 }
