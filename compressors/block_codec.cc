@@ -7,8 +7,8 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/block_kernels.h"
+#include "compressors/block_layout.h"
 #include "compressors/codec_frame.h"
-#include "compressors/codec_threads.h"
 #include "compressors/convert.h"
 #include "compressors/stochastic.h"
 #include "compressors/wide.h"
@@ -16,56 +16,7 @@
 namespace longhaul {
 namespace {
 
-// How a tensor falls into blocks, and where the sections lie in its frame.
-struct Layout {
-  Layout(BlockScheme scheme, Shape shape) : rows(shape.rows), cols(shape.cols) {
-    const size_t block = scheme.block;
-    if (cols % block == 0) {  // no short blocks: one long row
-      cols *= rows;
-      rows = 1;
-    }
-    full = cols / block;
-    tail = cols % block;
-    row_blocks = full + (tail != 0);
-    row_code_bytes = full * CodeBytes(scheme) + PackedBytes(tail, scheme.bits);
-    scales_end = kFrameHeaderBytes + ScaleBytes(scheme) * rows * row_blocks;
-    zeros_at = AlignUp8(scales_end);
-    zeros_end = zeros_at + ZeroBytes(scheme) * rows * row_blocks;
-    codes_at = AlignUp8(zeros_end);
-    frame_bytes = codes_at + rows * row_code_bytes;
-  }
-  size_t rows, cols, full, tail, row_blocks, row_code_bytes;
-  size_t scales_end, zeros_at, zeros_end, codes_at, frame_bytes;
-};
-
-// Blocks [first, last) of a row, the short one included.
-struct BlockRange {
-  size_t first, last;
-};
-
-// How threads share a tensor: its rows, or the blocks of the only one.
-struct Shares {
-  // 256 KiB of fp32: a thread that wakes for less costs more than it saves.
-  static constexpr size_t kLeast = size_t{64} << 10;
-  Shares(const Layout& l, BlockScheme scheme)
-      : by_row(l.rows > 1),
-        row_blocks(l.row_blocks),
-        slices(by_row ? l.rows : l.row_blocks,
-               kLeast / (by_row ? l.cols : static_cast<size_t>(scheme.block))) {}
-  // Calls visit(row, blocks) for what belongs to one slice until it answers false.
-  template <typename Visit>
-  bool ForEach(size_t slice, Visit visit) const {
-    const size_t first = slices.first(slice), last = slices.last(slice);
-    if (!by_row) return visit(0, BlockRange{first, last});
-    for (size_t r = first; r < last; ++r) {
-      if (!visit(r, BlockRange{0, row_blocks})) return false;
-    }
-    return true;
-  }
-  bool by_row;
-  size_t row_blocks;
-  Slices slices;
-};
+using Layout = BlockLayout;
 
 uint16_t FlagIf(bool stochastic) { return stochastic ? uint16_t{kFlagStochastic} : uint16_t{0}; }
 
@@ -179,7 +130,7 @@ bool BlockCodec::DecodeRow(const Layout& l, ConstBlockSections in, DType dtype, 
 
 BlockFault BlockCodec::EncodeRows(const Layout& l, ConstTensor x, std::byte* frame) const {
   const auto* values = static_cast<const std::byte*>(x.values);
-  const Shares shares(l, scheme_);
+  const BlockShares shares(l, scheme_);
   BlockFault faults[Slices::kMost] = {};
   CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
     shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
@@ -200,7 +151,7 @@ BlockFault BlockCodec::EncodeRows(const Layout& l, ConstTensor x, std::byte* fra
 bool BlockCodec::DecodeRows(const Layout& l, const std::byte* frame, Tensor x,
                             const uint64_t* seed) const {
   auto* values = static_cast<std::byte*>(x.values);
-  const Shares shares(l, scheme_);
+  const BlockShares shares(l, scheme_);
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
     bad[slice] = !shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
@@ -220,7 +171,7 @@ BlockFault BlockCodec::EncodeStochastic(const Layout& l, ConstTensor x, uint64_t
   const WideReader reader(x, isa_);
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const auto block = static_cast<size_t>(scheme_.block);
-  const Shares shares(l, scheme_);
+  const BlockShares shares(l, scheme_);
   BlockFault faults[Slices::kMost] = {};
   CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
     float values[kMaxBlock];

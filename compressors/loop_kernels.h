@@ -13,8 +13,8 @@ namespace longhaul {
 struct LoopKernels {
   // Largest |x| as bits.
   uint32_t (*abs_max)(const float* x, size_t n);
-  // Bit i % 64 of mask[i / 64] = |x[i]| as bits >= `bits`; spare bits are zero.
-  void (*at_least)(const float* x, size_t n, uint32_t bits, uint64_t* mask);
+  // Bit i % 64 of mask[i / 64] = |x[i]| as bits >= `bits`; spare bits are zero. Answers how many.
+  size_t (*at_least)(const float* x, size_t n, uint32_t bits, uint64_t* mask);
   // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2, and of the
   // elements below 0, or of the others.
   float (*sum)(const float* x, size_t n);
@@ -26,8 +26,9 @@ struct LoopKernels {
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.
   float (*entropy)(const float* x, size_t n);
-  // Bit i % 8 of bits[i / 8] = x[i] >= 0 (-0 too); spare bits are zero. And back: two levels.
-  void (*sign_bits)(const float* x, size_t n, std::byte* bits);
+  // Bit i % 8 of bits[i / 8] = x[i] >= 0 (-0 too); spare bits are zero. Answers how many. And back:
+  // two levels.
+  size_t (*sign_bits)(const float* x, size_t n, std::byte* bits);
   void (*expand_signs)(const std::byte* bits, size_t n, float low, float high, float* x);
   // q = clamp(rne((x - z) inverse + offset), 0, top), top <= 255.
   void (*affine_codes)(const float* x, size_t n, float z, float inverse, float offset, float top,

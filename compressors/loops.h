@@ -3,7 +3,7 @@
 #include "compressors/codec.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/mini_floats.h"
-#include "compressors/tree_sum.h"
+#include "compressors/sum_loops.h"
 
 // The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
 // including file is compiled for, so no copy can reach another one; nothing here may call a
@@ -41,111 +41,23 @@ uint32_t LoopAbsMax(const float* x, size_t n) {
 }
 
 template <class L>
-void LoopAtLeast(const float* x, size_t n, uint32_t bits, uint64_t* mask) {
-  size_t i = 0;
+size_t LoopAtLeast(const float* x, size_t n, uint32_t bits, uint64_t* mask) {
+  size_t i = 0, count = 0;
   for (; i + 64 <= n; i += 64) {
     uint64_t word = 0;
     for (size_t j = 0; j < 64; j += L::kWidth) {
       word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
     }
     mask[i / 64] = word;
+    count += static_cast<size_t>(__builtin_popcountll(word));
   }
-  if (i == n) return;
+  if (i == n) return count;
   uint64_t word = 0;
   for (size_t j = 0; i + j < n; ++j) {
     word |= uint64_t{(BitsOf(x[i + j]) & kAbsMask) >= bits} << j;
   }
   mask[i / 64] = word;
-}
-
-// Terms of the sums below, of one element or of a vector of them; L's F is float for one lane.
-struct PlainTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return x; }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return x;
-  }
-};
-struct AbsTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return FromBits(BitsOf(x) & kAbsMask); }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return L::FromBits(L::Abs(x));
-  }
-};
-struct SquareTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return (x - mu) * (x - mu); }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    const typename L::F d = L::Sub(x, L::Splat(mu));
-    return L::Mul(d, d);
-  }
-  float mu;
-};
-// Elements below 0, or all others. +0 stands for those left out.
-struct NegativeTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? x : 0.0f; }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return L::Min(x, L::Splat(0.0f));
-  }
-};
-struct PositiveTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? 0.0f : x; }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return L::Max(x, L::Splat(0.0f));
-  }
-};
-
-// As ChunkSum: lane j of the 32 stands in vector j / kWidth.
-template <class L, class Term>
-LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
-  if constexpr (L::kWidth == 1) {
-    return ChunkSum(
-        c, [ x, term ](size_t i) __attribute__((always_inline)) { return term(x[i]); });
-  } else {
-    constexpr size_t kVectors = kSumLanes / L::kWidth;
-    typename L::F sum[kVectors];
-    for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
-    size_t i = 0;
-    for (; i + kSumLanes <= c; i += kSumLanes) {
-      for (size_t k = 0; k < kVectors; ++k) {
-        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        sum[k] = L::Add(sum[k], term.template Of<L>(L::template Load<DType::kF32>(at)));
-      }
-    }
-    alignas(64) float lane[kSumLanes];
-    for (size_t k = 0; k < kVectors; ++k) {
-      L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));
-    }
-    for (size_t j = 0; i + j < c; ++j) lane[j] += term(x[i + j]);
-    for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
-      for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
-    }
-    return lane[0];
-  }
-}
-
-template <class L>
-float LoopSum(const float* x, size_t n) {
-  return LaneSum<L>(x, n, PlainTerm());
-}
-template <class L>
-LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
-  return LaneSum<L>(x, n, AbsTerm());
-}
-template <class L>
-float LoopSumSquares(const float* x, size_t n, float mu) {
-  return LaneSum<L>(x, n, SquareTerm{mu});
-}
-template <class L>
-float LoopSumNegative(const float* x, size_t n) {
-  return LaneSum<L>(x, n, NegativeTerm());
-}
-template <class L>
-float LoopSumPositive(const float* x, size_t n) {
-  return LaneSum<L>(x, n, PositiveTerm());
+  return count + static_cast<size_t>(__builtin_popcountll(word));
 }
 
 template <class L>
@@ -197,20 +109,23 @@ float LoopEntropy(const float* x, size_t n) {
 }
 
 template <class L>
-void LoopSignBits(const float* x, size_t n, std::byte* bits) {
-  size_t i = 0;
+size_t LoopSignBits(const float* x, size_t n, std::byte* bits) {
+  size_t i = 0, count = 0;
   for (; i + 16 <= n; i += 16) {
     uint16_t word = 0;
     for (size_t j = 0; j < 16; j += L::kWidth) {
       word = static_cast<uint16_t>(word | L::NotNegativeMask(x + i + j) << j);
     }
     __builtin_memcpy(bits + i / 8, &word, 2);
+    count += static_cast<size_t>(__builtin_popcount(word));
   }
   for (; i < n; i += 8) {
     unsigned word = 0;
     for (size_t j = 0; j < 8 && i + j < n; ++j) word |= (x[i + j] >= 0 ? 1u : 0u) << j;
     bits[i / 8] = static_cast<std::byte>(word);
+    count += static_cast<size_t>(__builtin_popcount(word));
   }
+  return count;
 }
 
 template <class L>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -24,9 +23,9 @@ struct Levels {
 };
 
 // What the two signs of a block stand for, before rounding.
-// bits: the signs of x, as on the wire.
+// not_below: how many of x are not below 0.
 Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
-                   const std::byte* bits) {
+                   size_t not_below) {
   const auto n = static_cast<float>(c);
   if (kind == Kind::kMean) {
     const float s = loops.sum_abs(x, c) / n;
@@ -36,10 +35,7 @@ Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c
     const float s = std::sqrt(loops.sum_squares(x, c, 0) / n);
     return {-s, s};
   }
-  size_t below = c;
-  for (size_t i = 0; i < (c + 7) / 8; ++i) {
-    below -= static_cast<size_t>(std::popcount(static_cast<uint8_t>(bits[i])));
-  }
+  const size_t below = c - not_below;
   const float low = loops.sum_negative(x, c);
   const float high = loops.sum_positive(x, c);
   return {below == 0 ? 0.0f : low / static_cast<float>(below),
@@ -112,8 +108,8 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
         if (piece == nullptr) return NotFiniteError(name_);
       }
       const float* block = piece + at % kPiece;
-      loops.sign_bits(block, c, out);
-      const Levels levels = BlockLevels(kind_, loops, block, c, out);
+      const size_t not_below = loops.sign_bits(block, c, out);
+      const Levels levels = BlockLevels(kind_, loops, block, c, not_below);
       const uint16_t low = Wire(levels.low), high = Wire(levels.high);
       if (!IsFinite(low) || !IsFinite(high)) {
         return absl::InvalidArgumentError(fmt::format("{}: a block's sum is beyond fp32", name_));

@@ -19,12 +19,7 @@ constexpr uint32_t kLeastMargin = 1u << 18, kMostMargin = 2u << 20;
 // Fills this thread's mask; answers how many elements reach `bits`.
 size_t TopKSelector::Survivors(std::span<const float> x, uint32_t bits) {
   const std::span<uint64_t> mask = Scratch<uint64_t, ScratchUse::kWork>(kMaxChunk / 64);
-  loops_.at_least(x.data(), x.size(), bits, mask.data());
-  size_t count = 0;
-  for (size_t w = 0; w < (x.size() + 63) / 64; ++w) {
-    count += static_cast<size_t>(std::popcount(mask[w]));
-  }
-  return count;
+  return loops_.at_least(x.data(), x.size(), bits, mask.data());
 }
 
 bool TopKSelector::Select(std::span<const float> x, std::span<uint32_t> indices) {

@@ -1,0 +1,100 @@
+#pragma once
+
+#include "compressors/codec.h"
+#include "compressors/small_floats.h"
+#include "compressors/tree_sum.h"
+
+// The sums of loop_kernels.h in the order of tree_sum.h, over lanes as loops.h says.
+namespace longhaul {
+
+// Terms of the sums below, of one element or of a vector of them; L's F is float for one lane.
+struct PlainTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return x;
+  }
+};
+struct AbsTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return FromBits(BitsOf(x) & kAbsMask); }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::FromBits(L::Abs(x));
+  }
+};
+struct SquareTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return (x - mu) * (x - mu); }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    const typename L::F d = L::Sub(x, L::Splat(mu));
+    return L::Mul(d, d);
+  }
+  float mu;
+};
+// Elements below 0, or all others. +0 stands for those left out.
+struct NegativeTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? x : 0.0f; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::Min(x, L::Splat(0.0f));
+  }
+};
+struct PositiveTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? 0.0f : x; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::Max(x, L::Splat(0.0f));
+  }
+};
+
+// As ChunkSum: lane j of the 32 stands in vector j / kWidth.
+template <class L, class Term>
+LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
+  if constexpr (L::kWidth == 1) {
+    return ChunkSum(
+        c, [ x, term ](size_t i) __attribute__((always_inline)) { return term(x[i]); });
+  } else {
+    constexpr size_t kVectors = kSumLanes / L::kWidth;
+    typename L::F sum[kVectors];
+    for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
+    size_t i = 0;
+    for (; i + kSumLanes <= c; i += kSumLanes) {
+      for (size_t k = 0; k < kVectors; ++k) {
+        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        sum[k] = L::Add(sum[k], term.template Of<L>(L::template Load<DType::kF32>(at)));
+      }
+    }
+    alignas(64) float lane[kSumLanes];
+    for (size_t k = 0; k < kVectors; ++k) {
+      L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));
+    }
+    for (size_t j = 0; i + j < c; ++j) lane[j] += term(x[i + j]);
+    for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
+      for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
+    }
+    return lane[0];
+  }
+}
+
+template <class L>
+float LoopSum(const float* x, size_t n) {
+  return LaneSum<L>(x, n, PlainTerm());
+}
+template <class L>
+LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
+  return LaneSum<L>(x, n, AbsTerm());
+}
+template <class L>
+float LoopSumSquares(const float* x, size_t n, float mu) {
+  return LaneSum<L>(x, n, SquareTerm{mu});
+}
+template <class L>
+float LoopSumNegative(const float* x, size_t n) {
+  return LaneSum<L>(x, n, NegativeTerm());
+}
+template <class L>
+float LoopSumPositive(const float* x, size_t n) {
+  return LaneSum<L>(x, n, PositiveTerm());
+}
+
+}  // namespace longhaul
