@@ -13,7 +13,6 @@
 #include "netem/access_lines.h"
 #include "netem/rtt_matrix.h"
 #include "netem/toml_figures.h"
-#include "netem/toml_text.h"
 
 namespace longhaul {
 namespace {
@@ -242,7 +241,6 @@ class Reader : private TomlFigures {
 
 absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string& where,
                                        const std::string& folder) {
-  if (absl::Status s = CheckTomlText(text, where); !s.ok()) return s;
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     return absl::InvalidArgumentError(fmt::format("{}:{}: {}", where,

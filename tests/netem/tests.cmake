@@ -1,5 +1,4 @@
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
-longhaul_test(netem/toml_text_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
