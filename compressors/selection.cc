@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstring>
 
 #include "compressors/codec_frame.h"
@@ -10,6 +9,7 @@
 #include "compressors/index_coding.h"
 #include "compressors/noise.h"
 #include "compressors/scratch.h"
+#include "compressors/spelling.h"
 #include "compressors/top_k.h"
 #include "compressors/wide.h"
 
@@ -99,6 +99,9 @@ absl::StatusOr<size_t> SelectionCodec::Encode(ConstTensor x, uint64_t seed, Code
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
   const ChunkGrid grid = GridOf(x.shape);
   const Shape value_shape = {1, grid.total_kept()};
+  // Before anything is read or taken: the values alone need that much.
+  const size_t least = kFrameHeaderBytes + 8 + values_->MaxFrameBytes(value_shape, DType::kF32);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(TopK() ? value_shape.cols : 0);
   const auto values = Scratch<float, ScratchUse::kKept>(value_shape.cols);
   if (!Select(x, seed, grid, indices, values)) return NotFiniteError(name_);
@@ -163,6 +166,8 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
     return Corrupt("its indices are longer than the frame");
   }
   const ChunkGrid grid = GridOf(x.shape);
+  // Before memory is taken for them: an index takes a bit or more, and so do values but cocktail's.
+  if (grid.total_kept() / 64 > frame.size()) return Corrupt("bytes do not fit the shape");
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   if (!FindIndices(*header, grid, rest.first(index_bytes), indices)) {
     return Corrupt("its indices do not fit their chunks");
@@ -181,14 +186,6 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
     return true;
   });
   return absl::OkStatus();
-}
-
-std::optional<uint32_t> ParseNumber(std::string_view text) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  if (text.front() == '0') return std::nullopt;  // one spelling per codec
-  return value;
 }
 
 }  // namespace
