@@ -11,8 +11,11 @@
 
 namespace longhaul {
 
-Accumulators::Accumulators(Shape shape, std::string codec, size_t count)
-    : codec_(std::move(codec)), shape_(shape), values_(count * shape.elements()) {}
+Accumulators::Accumulators(Shape shape, std::string codec, size_t count, size_t extra)
+    : codec_(std::move(codec)),
+      shape_(shape),
+      extra_(extra),
+      values_(count * shape.elements() + extra) {}
 
 void Accumulators::Reset() { std::fill(values_.begin(), values_.end(), 0.0f); }
 

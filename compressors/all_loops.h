@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compressors/ggml_loops.h"
+#include "compressors/matrix_loops.h"
 #include "compressors/noise_loops.h"
 
 namespace longhaul {
@@ -32,7 +33,10 @@ constexpr LoopKernels MakeLoopKernels() {
           .encode_q8 = LoopEncodeQ8<L>,
           .encode_q4 = LoopEncodeQ4<L>,
           .decode_q8 = LoopDecodeQ8<L>,
-          .decode_q4 = LoopDecodeQ4<L>};
+          .decode_q4 = LoopDecodeQ4<L>,
+          .dot = LoopDot<L>,
+          .add_scaled = LoopAddScaled<L>,
+          .multiply64 = LoopMultiply64<L>};
 }
 
 }  // namespace longhaul

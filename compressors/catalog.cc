@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "compressors/aqsgd.h"
 #include "compressors/block_codec.h"
 #include "compressors/cast.h"
+#include "compressors/cocktail.h"
+#include "compressors/demo.h"
+#include "compressors/diloco_x.h"
 #include "compressors/dynamic_map.h"
+#include "compressors/ef21.h"
 #include "compressors/error_feedback.h"
 #include "compressors/fp4.h"
 #include "compressors/fp8.h"
@@ -15,15 +19,20 @@
 #include "compressors/gact.h"
 #include "compressors/ggml_block.h"
 #include "compressors/int_block.h"
+#include "compressors/low_rank.h"
 #include "compressors/mean_std.h"
 #include "compressors/minmax.h"
 #include "compressors/mix34.h"
 #include "compressors/momentum_correction.h"
+#include "compressors/powersgd.h"
 #include "compressors/qsgd.h"
 #include "compressors/quantile.h"
+#include "compressors/saturate.h"
 #include "compressors/selection.h"
 #include "compressors/sign.h"
+#include "compressors/spelling.h"
 #include "compressors/statistical.h"
+#include "compressors/subspace.h"
 #include "compressors/tah.h"
 
 namespace longhaul {
@@ -68,6 +77,9 @@ constexpr Entry kCodecs[] = {
     {"e3m0-b64", 0x54, NewE3m0BlockCodec},
     {"tah4-g64", 0x60, NewTahCodec<64>},
     {"tah4-g32", 0x61, NewTahCodec<32>},
+    {"aqsgd2", 0x68, NewAqSgdCodec<2>},
+    {"aqsgd4", 0x69, NewAqSgdCodec<4>},
+    {"aqsgd8", 0x6a, NewAqSgdCodec<8>},
     {"gact4-g256", 0x6c, NewGactCodec},
     {"stat2", 0x80, NewStatCodec<2>},
     {"stat4", 0x81, NewStatCodec<4>},
@@ -80,7 +92,20 @@ constexpr Entry kCodecs[] = {
     {"sign1-rms", 0x8a, NewSignRmsCodec},
     {"qsgd4", 0x8c, NewQsgdCodec<4>},
     {"qsgd8", 0x8d, NewQsgdCodec<8>},
+    {"diloco-x", 0x91, NewDilocoXCodec},
+    {"cocktail", 0xa0, NewCocktailCodec},
+    {"demo-dct", 0xa1, NewDemoCodec},
 };
+
+// Codecs of one number: "powersgd-r4". In their frames it is param0.
+struct Family {
+  std::string_view prefix;
+  uint16_t id;
+  uint32_t most;  // 1 .. most
+  std::shared_ptr<const Codec> (*make)(std::string_view name, uint32_t number, Isa isa);
+};
+constexpr Family kFamilies[] = {{"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec},
+                                {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec}};
 
 // Composed names; each presents itself under its own name, the wire is that of its parts.
 constexpr CodecAlias kAliases[] = {
@@ -94,7 +119,7 @@ constexpr CodecAlias kAliases[] = {
     {"onebit-adam", "sign1+ef"},
 };
 
-// Suffixes that wrap any stateless codec.
+// Suffixes that wrap any stateless codec; "+sat", which must stand last, any codec at all.
 struct Wrapper {
   std::string_view suffix;
   std::shared_ptr<const Codec> (*wrap)(std::shared_ptr<const Codec> inner, std::string_view name,
@@ -102,38 +127,22 @@ struct Wrapper {
   float parameter;
 };
 constexpr std::string_view kStochastic = "+sr";  // of block codecs
+constexpr std::string_view kSaturating = "+sat";
+constexpr std::string_view kEf21 = "+ef21";
 constexpr Wrapper kWrappers[] = {{"+ef95", NewErrorFeedbackCodec, 0.95f},
+                                 {kEf21, NewEf21Codec, 0.0f},
                                  {"+ef", NewErrorFeedbackCodec, 1.0f},
                                  {"+mc", NewMomentumCorrectionCodec, 0.9f}};
-
-// Levenshtein distance, to name the nearest codecs first.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
-}
 
 absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   std::vector<std::string> known = CodecNames();
   for (const CodecAlias& alias : kAliases) known.emplace_back(alias.name);
-  known.emplace_back("topk-64of4096+stat2");
-  known.emplace_back("randk-952of4096+int4-b64");
-  std::stable_sort(known.begin(), known.end(), [name](const auto& a, const auto& b) {
-    return EditDistance(name, a) < EditDistance(name, b);
-  });
+  for (std::string& example : ParametricExamples()) known.push_back(std::move(example));
   return absl::NotFoundError(fmt::format(
       "codec '{}' {}; known, nearest first: {} (topk and randk take any k of C and any codec for "
-      "their values; each may end in +ef, +ef95 or +mc, the block codecs in +sr)",
-      name, why, fmt::join(known, ", ")));
+      "their values, powersgd-r and subspace-k any number; each may end in +ef, +ef95, +ef21 or "
+      "+mc, the block codecs in +sr, all in +sat)",
+      name, why, fmt::join(NearestFirst(name, std::move(known)), ", ")));
 }
 
 using MadeCodec = absl::StatusOr<std::shared_ptr<const Codec>>;
@@ -149,15 +158,40 @@ const Entry* FindEntry(uint16_t id) {
   return found == std::end(kCodecs) ? nullptr : found;
 }
 
+const Family* FindFamily(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                   [name](const Family& family) { return name.starts_with(family.prefix); });
+  return found == std::end(kFamilies) ? nullptr : found;
+}
+
+bool Stateless(const Codec& codec) {
+  return codec.NewState({1, 1}) == nullptr && codec.NewDecoderState({1, 1}) == nullptr;
+}
+
+// The codec of a selection's values; nullptr when this entry cannot be one.
+std::shared_ptr<const Codec> ValueCodec(const Entry* entry, Isa isa) {
+  if (entry == nullptr) return nullptr;
+  auto values = entry->make(entry->name, entry->id, isa);
+  return Stateless(*values) ? values : nullptr;
+}
+
 // "topk-64of4096+fp16": `parts` begins like a selection.
 MadeCodec MakeSelection(std::string_view parts, std::string_view shown, Gain gain, Isa isa) {
   const size_t plus = parts.find('+');
   const auto spec = ParseSelection(parts.substr(0, plus));
   if (!spec) return UnknownCodec(shown, "wants k of C with 1 <= k <= C and 2 <= C <= 65536");
-  const Entry* values =
-      plus == std::string_view::npos ? nullptr : FindEntry(parts.substr(plus + 1));
+  auto values =
+      ValueCodec(plus == std::string_view::npos ? nullptr : FindEntry(parts.substr(plus + 1)), isa);
   if (values == nullptr) return UnknownCodec(shown, "needs a plain codec for its values");
-  return NewSelectionCodec(shown, *spec, gain, values->make(values->name, values->id, isa), isa);
+  return NewSelectionCodec(shown, *spec, gain, std::move(values), isa);
+}
+
+MadeCodec MakeOfFamily(const Family& family, std::string_view parts, std::string_view shown,
+                       Isa isa) {
+  const auto number = ParseNumber(parts.substr(family.prefix.size()));
+  if (number && *number <= family.most) return family.make(shown, *number, isa);
+  return UnknownCodec(shown, fmt::format("wants a number from 1 to {}", family.most));
 }
 
 // `shown` is what the codec calls itself.
@@ -165,6 +199,13 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
   if (const Entry* entry = FindEntry(parts)) return entry->make(shown, entry->id, isa);
   for (const CodecAlias& alias : kAliases) {
     if (alias.name == parts) return MakeParts(alias.parts, shown, gain, isa);
+  }
+  if (parts.ends_with(kSaturating)) {
+    const std::string_view rest = parts.substr(0, parts.size() - kSaturating.size());
+    MadeCodec inner = MakeParts(rest, rest, gain, isa);
+    if (!inner.ok()) return inner.status();
+    if (rest.ends_with(kSaturating)) return UnknownCodec(shown, "has +sat twice");
+    return NewSaturatingCodec(*std::move(inner), shown, 0);
   }
   if (parts.ends_with(kStochastic)) {
     const std::string_view rest = parts.substr(0, parts.size() - kStochastic.size());
@@ -179,27 +220,42 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
     const std::string_view rest = parts.substr(0, parts.size() - wrapper.suffix.size());
     MadeCodec inner = MakeParts(rest, rest, Gain::kOne, isa);
     if (!inner.ok()) return inner.status();
-    if ((*inner)->NewState({1, 1}) != nullptr) {
-      return UnknownCodec(shown, "puts a state on a codec that has one");
-    }
+    if (!Stateless(**inner)) return UnknownCodec(shown, "puts a state on a codec that has one");
+    if (rest.ends_with(kSaturating)) return UnknownCodec(shown, "has +sat before its end");
     return wrapper.wrap(*std::move(inner), shown, wrapper.parameter);
   }
   if (parts.starts_with("topk-") || parts.starts_with("randk-")) {
     return MakeSelection(parts, shown, gain, isa);
   }
+  if (const Family* family = FindFamily(parts)) return MakeOfFamily(*family, parts, shown, isa);
   return UnknownCodec(shown, "is unknown");
 }
 
-// The codec that made the frame, by its header alone; nullptr when there is none.
-std::shared_ptr<const Codec> CodecOf(const FrameHeader& header) {
+// The codec that made the frame, by its header alone, without +ef21; nullptr when there is none.
+std::shared_ptr<const Codec> PlainCodecOf(const FrameHeader& header) {
   if (const auto spec = SelectionOf(header)) {
-    const Entry* values = FindEntry(header.value_codec);
+    auto values = ValueCodec(FindEntry(header.value_codec), BestIsa());
     if (values == nullptr) return nullptr;
-    return NewSelectionCodec(fmt::format("{}+{}", ToString(*spec), values->name), *spec, Gain::kOne,
-                             values->make(values->name, values->id, BestIsa()), BestIsa());
+    const std::string name = fmt::format("{}+{}", ToString(*spec), values->name());
+    return NewSelectionCodec(name, *spec, Gain::kOne, std::move(values), BestIsa());
+  }
+  for (const Family& family : kFamilies) {
+    if (family.id != header.codec || header.param0 > family.most) continue;
+    // A dense frame of powersgd is one of every rank.
+    const uint32_t number = header.param0 == 0 ? family.most : header.param0;
+    return family.make(fmt::format("{}{}", family.prefix, number), number, BestIsa());
   }
   const Entry* entry = FindEntry(header.codec);
   return entry == nullptr ? nullptr : entry->make(entry->name, entry->id, BestIsa());
+}
+
+std::shared_ptr<const Codec> CodecOf(const FrameHeader& header) {
+  auto plain = PlainCodecOf(header);
+  if (plain == nullptr || (header.flags & (kFlagFirstVisit | kFlagDifference)) == 0) return plain;
+  if (plain->NewDecoderState({1, 1}) != nullptr) return plain;  // aqsgd: the marks are its own
+  if (!Stateless(*plain)) return nullptr;
+  const std::string name = fmt::format("{}{}", plain->name(), kEf21);
+  return NewEf21Codec(std::move(plain), name, 0);
 }
 
 }  // namespace
@@ -222,33 +278,47 @@ std::vector<std::string> CodecNames() {
 
 std::span<const CodecAlias> CodecAliases() { return kAliases; }
 
+std::vector<std::string> ParametricExamples() {
+  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4", "subspace-k160"};
+}
+
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
   if (id == kTopKId || id == kRandKId) {
     // Every element kept in fp32 with an index of 16 bits; two headers, a table of the values.
     return 2 * kFrameHeaderBytes + 4096 + 6 * shape.elements() + 8 * shape.rows;
   }
+  if (id == kPowerSgdId) return kFrameHeaderBytes + 4 * shape.elements();  // dense
+  if (id == kSubspaceId) {
+    return kFrameHeaderBytes + AlignUp8(2 * shape.rows) +
+           2 * shape.rows * std::min<size_t>(kMaxSubspace, shape.cols);
+  }
   const Entry* entry = FindEntry(id);
-  return entry == nullptr ? 0
-                          : entry->make(entry->name, id, BestIsa())->MaxFrameBytes(shape, dtype);
+  if (entry == nullptr) return 0;
+  const auto codec = entry->make(entry->name, id, BestIsa());
+  // What a wrapper encodes is fp32, whatever the tensor was.
+  return std::max(codec->MaxFrameBytes(shape, dtype), codec->MaxFrameBytes(shape, DType::kF32));
 }
 
-absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x) {
+absl::StatusOr<std::shared_ptr<const Codec>> CodecOfFrame(std::span<const std::byte> frame) {
   // Peeked fields decide who decodes; whether they are true is for that codec to check.
-  if (const auto codec = CodecOf(PeekHeader(frame))) return codec->Decode(frame, nullptr, x);
+  if (auto codec = CodecOf(PeekHeader(frame))) return codec;
   if (const auto header = ParseFrame(frame); !header.ok()) return header.status();
   return absl::DataLossError(
       fmt::format("frame of codec 0x{:02x}, which no codec here has", PeekHeader(frame).codec));
 }
 
-absl::StatusOr<std::string> NameOfFrame(std::span<const std::byte> frame) {
-  const auto header = ParseFrame(frame);
-  if (!header.ok()) return header.status();
-  const auto codec = CodecOf(*header);
-  if (codec == nullptr) {
-    return absl::DataLossError(
-        fmt::format("frame of codec 0x{:02x}, which no codec here has", header->codec));
-  }
-  return std::string(codec->name());
+absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x) {
+  const auto codec = CodecOfFrame(frame);
+  return codec.ok() ? (*codec)->Decode(frame, nullptr, x) : codec.status();
 }
+
+absl::StatusOr<std::string> NameOfFrame(std::span<const std::byte> frame) {
+  if (const auto header = ParseFrame(frame); !header.ok()) return header.status();
+  const auto codec = CodecOfFrame(frame);
+  if (!codec.ok()) return codec.status();
+  return std::string((*codec)->name());
+}
+
+bool DecodingNeedsState(const Codec& codec) { return codec.NewDecoderState({1, 1}) != nullptr; }
 
 }  // namespace longhaul

@@ -15,9 +15,11 @@ namespace longhaul {
 // The codec of that name; cheap, stateless, shareable. A name is one of
 //   a plain name        CodecNames(), e.g. "int8-b64"
 //   a selection         "topk-{k}of{C}+VALUES", "randk-{k}of{C}+VALUES", VALUES a plain name
+//   a family's          "powersgd-r{r}", "subspace-k{k}"
 //   an alias or preset  Aliases(), e.g. "sparseloco", "16x"
-// and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback)
-// or "+mc" (momentum correction).
+// and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback),
+// "+ef21" (a state at both ends) or "+mc" (momentum correction), and, last of all, in "+sat" (NaN
+// and Inf are replaced instead of refused).
 // NotFound: unknown or ill-formed name; the message says what is wrong with it and lists the known
 // ones, nearest first.
 absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name);
@@ -28,6 +30,9 @@ absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name, Is
 
 // Every plain name of the catalogue, in its order (no "+" compositions).
 std::vector<std::string> CodecNames();
+
+// One name of every family that takes numbers, to list it by.
+std::vector<std::string> ParametricExamples();
 
 // Names that stand for others.
 struct CodecAlias {
@@ -40,9 +45,17 @@ std::span<const CodecAlias> CodecAliases();
 // whoever must bound a length before it sees the frame; 0 for an unknown id.
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype);
 
-// Decodes a frame of any stateless-to-decode codec: the frame says which. Errors as Codec::Decode;
-// DataLoss when the id is unknown. Thread safe.
+// Decodes a frame without a state: the frame says of which codec. Errors as Codec::Decode, among
+// them InvalidArgument for a difference, which FrameReceiver is for; DataLoss when the id is
+// unknown. Thread safe.
 absl::Status DecodeFrame(std::span<const std::byte> frame, Tensor x);
+
+// The codec that a frame says it is of; nothing of the frame is checked but that there is one.
+absl::StatusOr<std::shared_ptr<const Codec>> CodecOfFrame(std::span<const std::byte> frame);
+
+// Whether the receiving end must keep a state for this codec (aqsgd*, +ef21). Who decodes one
+// sender's frames without keeping one must refuse such a codec.
+bool DecodingNeedsState(const Codec& codec);
 
 // The name of the codec that made the frame ("+ef" is not in it: the wire is the same). DataLoss
 // for a frame that is not sound, or of an unknown codec.

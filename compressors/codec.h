@@ -37,8 +37,9 @@ struct Tensor {
   operator ConstTensor() const { return {values, dtype, shape}; }
 };
 
-// What a stateful codec keeps between calls (the residual of error feedback, ...). Keyed by its
-// owner: one state per tensor or boundary, direction and micro-batch slot; never shared.
+// What one end of a stateful codec keeps between calls (the residual of error feedback, the tensor
+// that a receiver adds differences to, ...). Keyed by its owner: one state per tensor or boundary,
+// direction and micro-batch slot, and per end; never shared.
 class CodecState {
  public:
   virtual ~CodecState() = default;
@@ -67,8 +68,11 @@ class Codec {
   // Upper bound on the bytes of one frame of this shape and source dtype, header included.
   virtual size_t MaxFrameBytes(Shape shape, DType dtype) const = 0;
 
-  // nullptr: stateless, Encode and Decode take nullptr.
+  // What Encode wants; nullptr: nothing.
   virtual std::unique_ptr<CodecState> NewState(Shape) const { return nullptr; }
+
+  // What Decode wants; nullptr (almost all codecs): nothing, frames decode in any order.
+  virtual std::unique_ptr<CodecState> NewDecoderState(Shape) const { return nullptr; }
 
   // x: [rows, cols] f32, bf16 or f16, finite. Writes one frame and returns its bytes. On error
   // nothing beyond `frame` is touched and `state` is unchanged.
@@ -79,7 +83,10 @@ class Codec {
 
   // Fills x from one frame (all of `frame`). x.dtype may differ from the source dtype.
   // DataLoss: truncated, bad checksum, impossible field. InvalidArgument: a frame of another codec
-  // or shape. On error x holds unspecified values but nothing beyond it is touched.
+  // or shape, a state that is missing or another tensor's. FailedPrecondition: the frame was made
+  // for a state that this one is not (a frame was lost; Reset at the sender makes them agree
+  // again). On error `state` is unchanged, x holds unspecified values and nothing beyond it is
+  // touched.
   virtual absl::Status Decode(std::span<const std::byte> frame, CodecState* state,
                               Tensor x) const = 0;
 };

@@ -44,7 +44,12 @@ absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
       elements == 0) {
     return absl::DataLossError(fmt::format("{}: shape {} in a frame", name, ToString(shape)));
   }
-  const uint16_t known = allowed_flags | kFlagErrorFeedback;
+  constexpr uint16_t kMarks = kFlagFirstVisit | kFlagDifference;
+  if ((header->flags & kMarks & ~allowed_flags) != 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: frame for a receiver with a state (+ef21), which this codec has not", name));
+  }
+  const uint16_t known = allowed_flags | kFlagErrorFeedback | kFlagSaturated;
   if (header->version != 1 || (header->flags & ~known) != 0) {
     return absl::DataLossError(fmt::format("{}: version {} or flags 0x{:04x} unknown", name,
                                            header->version, header->flags));

@@ -34,7 +34,8 @@ absl::Status CheckEncodeArguments(std::string_view name, ConstTensor x, size_t f
                                   size_t needed_bytes);
 
 // ParseFrame, then: InvalidArgument for another codec or another shape than x's, DataLoss for a
-// version or flag outside `allowed_flags`. kFlagErrorFeedback is always allowed.
+// version or flag outside `allowed_flags`. kFlagErrorFeedback and kFlagSaturated are always
+// allowed; a frame for a decoder with a state is InvalidArgument where it is not.
 absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
                                       std::span<const std::byte> frame, Shape shape,
                                       uint16_t allowed_flags = 0);

@@ -23,6 +23,7 @@ std::string FlagNames(uint16_t flags) {
   add(kFlagFp16Scales, "fp16 scales");
   add(kFlagErrorFeedback, "error feedback");
   add(kFlagFirstVisit, "first visit");
+  add(kFlagDifference, "difference");
   return text.empty() ? "none" : text;
 }
 
@@ -61,11 +62,12 @@ absl::StatusOr<std::string> DescribeFrame(std::span<const std::byte> frame) {
              "block       {}\n"
              "parameters  {}, {}\n"
              "seed        {:#018x}\n"
+             "state       {:08x}\n"
              "header      {} bytes\n"
              "payload     {} bytes, {:.4g} bits per element, {:.4g} x against bf16\n",
              *name, h.codec, h.value_codec, h.version, h.shape.rows, h.shape.cols,
              kDTypeNames[static_cast<size_t>(h.dtype)], FlagNames(h.flags), h.block, h.param0,
-             h.param1, h.seed, kFrameHeaderBytes, h.payload_bytes,
+             h.param1, h.seed, h.state, kFrameHeaderBytes, h.payload_bytes,
              8 * static_cast<double>(h.payload_bytes) / elements,
              2 * elements / static_cast<double>(h.payload_bytes)) +
          Sections(h, frame, *name);

@@ -14,6 +14,7 @@ constexpr std::array<char, 4> kMagic = {'L', 'H', 'C', '1'};
 constexpr size_t kDTypeAt = 9;
 constexpr size_t kFlagsAt = 10;
 constexpr size_t kCrcAt = 56;
+constexpr size_t kStateAt = 60;
 
 template <typename T>
 void Put(std::span<std::byte> frame, size_t at, T value) {
@@ -51,7 +52,7 @@ void SealFrame(const FrameHeader& h, std::span<std::byte> frame) {
   Put(frame, 32, h.shape.cols);
   Put(frame, 40, h.seed);
   Put(frame, 48, h.payload_bytes);
-  Put<uint32_t>(frame, 60, 0);
+  Put(frame, kStateAt, h.state);
   Put(frame, kCrcAt, CrcOf(frame));
 }
 
@@ -73,14 +74,24 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
     return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
   }
   const uint8_t dtype = Get<uint8_t>(frame, kDTypeAt);
-  if (dtype > static_cast<uint8_t>(DType::kF16) || Get<uint32_t>(frame, 60) != 0) {
-    return absl::DataLossError(fmt::format("frame: dtype {} or a reserved field unknown", dtype));
+  if (dtype > static_cast<uint8_t>(DType::kF16) ||
+      (h.state != 0 && (h.flags & kFlagDifference) == 0)) {
+    return absl::DataLossError(
+        fmt::format("frame: dtype {} unknown, or a state without a difference", dtype));
   }
   return h;
 }
 
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {
   Put<uint16_t>(frame, kFlagsAt, Get<uint16_t>(frame, kFlagsAt) | flags);
+  Put(frame, kCrcAt, CrcOf(frame));
+}
+
+void MarkFrame(uint16_t flags, uint32_t state, std::span<std::byte> frame) {
+  constexpr uint16_t kMarks = kFlagFirstVisit | kFlagDifference;
+  const uint16_t others = Get<uint16_t>(frame, kFlagsAt) & static_cast<uint16_t>(~kMarks);
+  Put<uint16_t>(frame, kFlagsAt, others | (flags & kMarks));
+  Put(frame, kStateAt, state);
   Put(frame, kCrcAt, CrcOf(frame));
 }
 
@@ -96,7 +107,8 @@ FrameHeader PeekHeader(std::span<const std::byte> frame) {
           .param1 = Get<uint32_t>(frame, 20),
           .shape = {Get<uint64_t>(frame, 24), Get<uint64_t>(frame, 32)},
           .seed = Get<uint64_t>(frame, 40),
-          .payload_bytes = Get<uint64_t>(frame, 48)};
+          .payload_bytes = Get<uint64_t>(frame, 48),
+          .state = Get<uint32_t>(frame, kStateAt)};
 }
 
 }  // namespace longhaul

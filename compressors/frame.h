@@ -27,7 +27,8 @@
 //    40  u64   seed           noise key; 0 from codecs that draw no noise
 //    48  u64   payload_bytes
 //    56  u32   crc            CRC32C of the frame with this field zero
-//    60  u32   reserved       0
+//    60  u32   state          tag of the state that the decoder must be in; 0 without
+//                           kFlagDifference
 namespace longhaul {
 
 static_assert(std::endian::native == std::endian::little,
@@ -41,7 +42,8 @@ enum FrameFlag : uint16_t {
   kFlagSaturated = 1 << 1,      // Inf or NaN was replaced
   kFlagFp16Scales = 1 << 2,     // scales are fp16, not bf16
   kFlagErrorFeedback = 1 << 3,  // the sender added its residual
-  kFlagFirstVisit = 1 << 4,     // AQ-SGD: values, not a difference
+  kFlagFirstVisit = 1 << 4,     // values, which replace the decoder's state (aqsgd*, +ef21)
+  kFlagDifference = 1 << 5,     // a difference to the decoder's state (aqsgd*, +ef21)
   kFlagIndexFixed = 1 << 8,     // index coding, two bits: 0 none or shared seed, 1 fixed,
   kFlagIndexRice = 2 << 8,      // 2 Rice,
   kFlagIndexBitmap = 3 << 8,    // 3 bitmap
@@ -60,6 +62,7 @@ struct FrameHeader {
   Shape shape;
   uint64_t seed = 0;
   uint64_t payload_bytes = 0;
+  uint32_t state = 0;
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
@@ -74,6 +77,10 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame);
 
 // Sets flag bits in a sealed frame and renews its CRC.
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame);
+
+// Marks a sealed frame as one for a decoder with a state, or takes the marks off: replaces the
+// flags kFlagFirstVisit and kFlagDifference by those of `flags`, sets `state`, renews the CRC.
+void MarkFrame(uint16_t flags, uint32_t state, std::span<std::byte> frame);
 
 // The fields of what may be a frame, before any check: trust none of them. All zero when it is too
 // short to be one.

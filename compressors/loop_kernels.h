@@ -58,6 +58,11 @@ struct LoopKernels {
   // The inverse; false when a scale is Inf or NaN.
   bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
   bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
+  // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
+  // one after the other, terms in the order of b's rows, those with a zero in a left out.
+  float (*dot)(const float* x, const float* y, size_t n);
+  void (*add_scaled)(const float* x, size_t n, float a, float* y);
+  void (*multiply64)(const float* a, const float* b, float* c);
 };
 
 const LoopKernels& LoopKernelsOf(Isa isa);

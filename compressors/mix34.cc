@@ -158,6 +158,10 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   if (blocks.count > UINT32_MAX) return RangeError(name_, "the number of blocks");
   const WideReader reader(x, isa_);
   const Layout layout(blocks);
+  // Before anything is read: scales and zero points alone take that much.
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.codes_at); !s.ok()) {
+    return s;
+  }
   const auto map = Scratch<std::byte, ScratchUse::kCodes>(AlignUp8((blocks.count + 7) / 8));
   std::fill(map.begin(), map.end(), std::byte{0});
   if (absl::Status s = ChooseWidths(reader, blocks, map.data()); !s.ok()) return s;

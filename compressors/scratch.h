@@ -8,13 +8,14 @@ namespace longhaul {
 
 // What a thread's buffer is for: two uses that may be alive at once have different names.
 enum class ScratchUse : int {
-  kIndices,  // of a sparse codec
-  kKept,     // values of a sparse codec
-  kSum,      // error feedback: x + e
-  kDecoded,  // error feedback: what the receiver will see
-  kWide,     // a tensor as fp32
-  kWork,     // inside one family
-  kCodes,    // inside one family
+  kIndices,    // of a sparse codec
+  kKept,       // values of a sparse codec
+  kSum,        // error feedback: x + e
+  kDecoded,    // error feedback: what the receiver will see
+  kWide,       // a tensor as fp32
+  kWork,       // inside one family
+  kCodes,      // inside one family
+  kSaturated,  // a tensor without its NaN and Inf
 };
 
 // n elements that belong to the calling thread until its next call for the same use and type; their

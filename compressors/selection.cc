@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "compressors/codec_frame.h"
@@ -12,6 +11,7 @@
 #include "compressors/index_coding.h"
 #include "compressors/noise.h"
 #include "compressors/scratch.h"
+#include "compressors/spelling.h"
 #include "compressors/top_k.h"
 #include "compressors/wide.h"
 
@@ -146,6 +146,9 @@ absl::StatusOr<size_t> SelectionCodec::EncodeSource(const Source& source, uint64
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
   const ChunkGrid grid = GridOf(x.shape);
   const Shape value_shape = {1, grid.total_kept()};
+  // Before anything is read or taken: the values alone need that much.
+  const size_t least = kFrameHeaderBytes + 8 + values_->MaxFrameBytes(value_shape, DType::kF32);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(TopK() ? value_shape.cols : 0);
   const auto values = Scratch<float, ScratchUse::kKept>(value_shape.cols);
   if (!Select(source, seed, grid, indices, values)) return NotFiniteError(name_);
@@ -251,6 +254,8 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
                                                   header->value_codec));
   }
   const ChunkGrid grid = GridOf(x.shape);
+  // Before memory is taken for them: an index takes a bit or more, and so do values but cocktail's.
+  if (grid.total_kept() / 64 > frame.size()) return Corrupt("bytes do not fit the shape");
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());
   if (absl::Status s = DecodeKept(*header, frame, grid, indices, values); !s.ok()) return s;
@@ -268,14 +273,6 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
     }
   });
   return absl::OkStatus();
-}
-
-std::optional<uint32_t> ParseNumber(std::string_view text) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  if (text.front() == '0') return std::nullopt;  // one spelling per codec
-  return value;
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct CodecSurvey {
 };
 
 struct SurveyOptions {
-  std::vector<std::string> names;  // empty: the whole catalogue and its aliases
+  std::vector<std::string> names;  // empty: the whole catalogue, one of every family, its aliases
   size_t elements = size_t{1} << 20;
   Isa isa = BestIsa();
   // A monotonic clock in seconds, which this folder may not have itself; empty: no speeds.
@@ -34,7 +34,9 @@ struct SurveyOptions {
 };
 
 // Encodes and decodes the four reference distributions with each codec; about 0.1 s per codec at
-// the default size. NotFound for an unknown name, FailedPrecondition for an Isa that the CPU lacks.
+// the default size. As one row; aqsgd* and +ef21 as 1024 tokens whose difference to zeros is sent;
+// subspace-k as 64 tokens of 1024, projected onto the subspace. NotFound for an unknown name,
+// FailedPrecondition for an Isa that the CPU lacks.
 absl::StatusOr<std::vector<CodecSurvey>> SurveyCodecs(const SurveyOptions& options);
 
 // Orders by one column: "name", "id", "bits", "error" (Gaussian), "outlier" (error with outliers),

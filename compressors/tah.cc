@@ -133,6 +133,9 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   }
   const TahTiles tiles(x.shape, tile_);
   if (tiles.per_row > UINT32_MAX) return RangeError(name_, "the number of tiles");
+  // Before anything is read: scales and zero points alone take that much.
+  const size_t least = kFrameHeaderBytes + 4 * tiles.count;
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
   Plan plan = {.wide = Scratch<std::byte, ScratchUse::kCodes>(tiles.map_bytes()),
                .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   std::fill(plan.wide.begin(), plan.wide.end(), std::byte{0});
@@ -206,6 +209,7 @@ absl::Status TahCodec::Decode(std::span<const std::byte> frame, CodecState*, Ten
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
   const TahTiles tiles(x.shape, tile_);
+  if (frame.size() / 4 < tiles.count) return Corrupt("bytes do not fit the shape");
   Plan plan = {.wide = {}, .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   if (header->block != tile_ || header->param0 != 4 || header->param1 != 512 ||
       !ReadPlan(tiles, frame, plan)) {

@@ -25,11 +25,19 @@ std::span<std::byte> BytesOf(const at::Tensor& x) {
 
 }  // namespace
 
+absl::Status CheckOuterCodec(const Codec& codec) {
+  if (!DecodingNeedsState(codec)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("outer codec '", std::string(codec.name()),
+                   "' keeps a state at the receiving end, which the outer sync has not: use +ef"));
+}
+
 absl::StatusOr<std::unique_ptr<OuterSync>> OuterSync::Create(
     const OuterSpec& spec, int group, int groups, int stage, uint64_t seed, at::Tensor theta,
     c10::intrusive_ptr<c10d::Backend> peers) {
   absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeCodec(spec.codec);
   if (!codec.ok()) return codec.status();
+  if (absl::Status status = CheckOuterCodec(**codec); !status.ok()) return status;
   std::unique_ptr<OuterSync> sync(new OuterSync);
   sync->spec_ = spec;
   sync->group_ = group;

@@ -23,6 +23,10 @@ struct OuterSpec {
   std::string codec = "none";  // of the outer delta, e.g. "int4-b64-h64+ef"
 };
 
+// InvalidArgument for a codec whose frames decode only with a state at the receiving end (+ef21,
+// aqsgd*): a rank decodes the frames of all its peers, and keeps a state for none.
+absl::Status CheckOuterCodec(const Codec& codec);
+
 // Whether an outer step follows inner step `step` (1-based): after every H, and after the last.
 inline bool OuterStepIsDue(const OuterSpec& spec, int64_t step, int64_t steps) {
   return spec.inner_steps > 0 && (step % spec.inner_steps == 0 || step == steps);

@@ -61,7 +61,8 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
   if (!(spec.outer.momentum >= 0 && spec.outer.momentum < 1) || !std::isfinite(spec.outer.lr)) {
     return Bad("outer lr ", spec.outer.lr, ", momentum ", spec.outer.momentum);
   }
-  return MakeCodec(spec.outer.codec).status();
+  const absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeCodec(spec.outer.codec);
+  return codec.ok() ? CheckOuterCodec(**codec) : codec.status();
 }
 
 std::string Exact(double x) {

@@ -5,6 +5,7 @@
 
 #include "compressors/catalog.h"
 #include "compressors/frame.h"
+#include "compressors/saturate.h"
 #include "compressors/survey.h"
 #include "experiments/command/command.h"
 #include "plugin/core/clock.h"
@@ -77,6 +78,9 @@ absl::Status EncodeFile(const FileOptions& o) {
   const auto state = (*codec)->NewState(shape);
   const auto bytes = (*codec)->Encode({values->data(), o.dtype, shape}, o.seed, state.get(), frame);
   if (!bytes.ok()) return bytes.status();
+  if (const uint64_t replaced = SaturatedElements(**codec); replaced > 0) {
+    fmt::print(stderr, "{}: {} NaN or Inf replaced\n", o.in, replaced);
+  }
   return WriteFile(o.out, std::span(frame).first(*bytes));
 }
 

@@ -22,7 +22,7 @@ struct Matcher::Arrival {
   std::vector<KeptBytes> held;
   size_t held_bytes = 0;             // headers included
   std::shared_ptr<Receipt> receipt;  // once matched
-  PooledBuffer assembled;            // a codec frame of several packets
+  PooledBuffer assembled;            // a codec frame of several packets, or to be decoded in order
   absl::Duration decode_time;
   absl::Status failure;  // the rest of the message is taken and thrown away
 };

@@ -6,6 +6,7 @@
 
 #include "compressors/catalog.h"
 #include "compressors/convert.h"
+#include "compressors/mirror.h"
 
 namespace longhaul {
 namespace {
@@ -21,7 +22,9 @@ absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) 
 std::shared_ptr<const Codec> CodecOf(uint16_t id) {
   static const std::map<uint16_t, std::shared_ptr<const Codec>> by_id = [] {
     std::map<uint16_t, std::shared_ptr<const Codec>> made;
-    for (const std::string& name : CodecNames()) {
+    std::vector<std::string> names = CodecNames();
+    for (std::string& name : ParametricExamples()) names.push_back(std::move(name));
+    for (const std::string& name : names) {
       if (auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), *codec);
     }
     return made;
@@ -87,14 +90,19 @@ Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {
 }
 
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
-                                 std::span<std::byte> scratch) {
-  const Tensor decoded{.values = scratch.data(), .dtype = DType::kF32, .shape = x.shape};
-  if (absl::Status s = DecodeFrame(frame, decoded); !s.ok()) return s;
+                                 const CodecState* state, std::span<std::byte> scratch) {
+  ConstTensor decoded{.values = scratch.data(), .dtype = DType::kF32, .shape = x.shape};
+  if (const auto* mirror = dynamic_cast<const Mirror*>(state)) {
+    decoded = {.values = mirror->values(), .dtype = mirror->dtype(), .shape = x.shape};
+  } else if (absl::Status s = DecodeFrame(frame, {scratch.data(), DType::kF32, x.shape}); !s.ok()) {
+    return s;
+  }
+  const auto* received = static_cast<const std::byte*>(decoded.values);
   const auto* source = static_cast<const std::byte*>(x.values);
   double error = 0, power = 0;
   for (uint64_t i = 0; i < x.shape.elements(); ++i) {
     const double value = LoadElement(source, x.dtype, i);
-    const double back = LoadElement(scratch.data(), DType::kF32, i);
+    const double back = LoadElement(received, decoded.dtype, i);
     error += (back - value) * (back - value);
     power += value * value;
   }

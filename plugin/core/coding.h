@@ -43,8 +43,9 @@ size_t MaxFrameBytes(uint16_t id, const Tensor& x);
 // or one row when it described none.
 Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);
 
-// ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element.
+// ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element. `state`
+// is the sender's after encoding: where the receiver adds differences, it holds what that one has.
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,
-                                 std::span<std::byte> scratch);
+                                 const CodecState* state, std::span<std::byte> scratch);
 
 }  // namespace longhaul

@@ -61,8 +61,9 @@ struct GroupOptions {
   CodecPolicy codecs = {};
   uint64_t seed = 0;   // of codec noise; frames get FoldSeed of it, sequence, source, tag
   int nmse_every = 0;  // n > 0: the sender decodes every n-th encoded frame and measures its error
-  // Residuals of "+ef" codecs are kept per peer, tag and slot = sequence modulo ef_slots; set it to
-  // the micro-batches per step, so that micro-batch m of each step meets its own residual.
+  // States of codecs are kept per peer, tag and slot = sequence modulo ef_slots, on both ends; the
+  // same on every rank. Set it to the micro-batches per step, so that micro-batch m of each step
+  // meets its own residual; for aqsgd* to the messages per epoch, so that an example does.
   int ef_slots = 1;
 };
 

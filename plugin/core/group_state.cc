@@ -1,6 +1,7 @@
 // Group::SaveState and LoadState. Layout, little-endian: magic, rank, size; number of send
 // channels, each rank, tag, next sequence, number of slots, each with rows, cols (0, 0: none),
-// bytes, residual; number of receive channels, each rank, tag, next sequence; CRC32C of all before.
+// bytes, residual; number of receive channels, each rank, tag, next sequence, number of slots, each
+// with bytes (0: none), state; CRC32C of all before.
 #include <cstring>
 #include <map>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace longhaul {
 namespace {
 
-constexpr uint32_t kMagic = 0x3153484C;  // "LHS1"
+constexpr uint32_t kMagic = 0x3253484C;  // "LHS2"
 
 uint32_t Checksum(std::string_view text) {
   return Crc32c(std::as_bytes(std::span(text.data(), text.size())));
@@ -25,11 +26,11 @@ class Writer {
   void Put(T value) {
     text_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  void Put(const CodecState& residual) {
-    Put<uint64_t>(residual.bytes());
+  void PutState(const auto& state) {
+    Put<uint64_t>(state.bytes());
     const size_t at = text_.size();
-    text_.resize(at + residual.bytes());
-    residual.Save(std::as_writable_bytes(std::span(text_.data() + at, residual.bytes())));
+    text_.resize(at + state.bytes());
+    state.Save(std::as_writable_bytes(std::span(text_.data() + at, state.bytes())));
   }
   std::string Seal() {
     Put(Checksum(text_));
@@ -75,7 +76,7 @@ void PutChannel(const ChannelKey& key, const Sender::Channel& channel, Writer& o
     const Shape shape = residual == nullptr ? Shape{} : residual->shape();
     out.Put<uint64_t>(shape.rows);
     out.Put<uint64_t>(shape.cols);
-    if (residual != nullptr) out.Put(*residual);
+    if (residual != nullptr) out.PutState(*residual);
   }
 }
 
@@ -95,6 +96,17 @@ bool TakeChannel(Reader& in, const Codec* codec, Sender::Channel& channel) {
     residual = codec->NewState(shape);
     if (residual == nullptr) return false;
     if (!residual->Load(std::as_bytes(std::span(bytes.data(), bytes.size()))).ok()) return false;
+  }
+  return in.ok();
+}
+
+// False: not what WriteState wrote.
+bool TakeReceivers(Reader& in, std::vector<FrameReceiver>& receivers) {
+  for (auto slots = in.Take<uint32_t>(); slots > 0 && in.ok(); --slots) {
+    const std::string_view bytes = in.TakeBytes(in.Take<uint64_t>());
+    if (!in.ok()) return false;
+    const auto saved = std::as_bytes(std::span(bytes.data(), bytes.size()));
+    if (!receivers.emplace_back().Load(saved).ok()) return false;
   }
   return in.ok();
 }
@@ -129,6 +141,9 @@ absl::StatusOr<std::string> GroupCore::WriteState() const {
     out.Put<int32_t>(key.rank);
     out.Put<int32_t>(key.tag);
     out.Put<uint64_t>(next);
+    const std::vector<FrameReceiver>& receivers = matcher_.receivers(key);
+    out.Put(static_cast<uint32_t>(receivers.size()));
+    for (const FrameReceiver& receiver : receivers) out.PutState(receiver);
   }
   return out.Seal();
 }
@@ -172,7 +187,12 @@ absl::Status GroupCore::ReadState(std::string_view checked) {
   for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
     const auto peer = in.Take<int32_t>(), tag = in.Take<int32_t>();
     if (!CheckPeer(peer, "channel from").ok()) return bad("a channel from no rank");
-    matcher_.SetSequence({peer, ChannelSpace::kPointToPoint, tag}, in.Take<uint64_t>());
+    const auto next = in.Take<uint64_t>();
+    std::vector<FrameReceiver> receivers;
+    if (!TakeReceivers(in, receivers)) {
+      return bad(fmt::format("states of rank {}, tag {} that no receiver wrote", peer, tag));
+    }
+    matcher_.Restore({peer, ChannelSpace::kPointToPoint, tag}, next, std::move(receivers));
   }
   return in.ok() && in.empty() ? absl::OkStatus() : bad("length");
 }

@@ -95,7 +95,7 @@ void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pay
     arrival->held_bytes += wire_bytes;
     if (peer.starving()) context_->node->Starving(peer);
   }
-  if (arrival->complete && arrival->receipt != nullptr) Finish(*arrival);
+  if (arrival->complete && arrival->receipt != nullptr) Finish(arrival);
   MatchChannel(key);
 }
 
@@ -153,7 +153,7 @@ void Matcher::MatchChannel(const ChannelKey& key) {
     if (receipt == nullptr) return;
     channel.unmatched.pop_front();
     Bind(*arrival, std::move(receipt));
-    if (arrival->complete) Finish(*arrival);
+    if (arrival->complete) Finish(arrival);
   }
 }
 
@@ -176,7 +176,7 @@ bool Matcher::MatchAny(int tag) {
   std::shared_ptr<Receipt> receipt = any_[tag].front();
   any_[tag].pop_front();
   Bind(*arrival, std::move(receipt));
-  if (arrival->complete) Finish(*arrival);
+  if (arrival->complete) Finish(arrival);
   return true;
 }
 
@@ -196,6 +196,11 @@ absl::Duration Matcher::Expire(absl::Duration now) {
     for (size_t i = 0; i < channel->posted.size(); ++i) {
       check(channel->posted[i], [&, rank = key.rank, sequence = channel->next_sequence + i] {
         return From(rank, sequence);
+      });
+    }
+    for (const std::shared_ptr<Arrival>& arrival : channel->waiting) {
+      check(arrival->receipt, [&] {
+        return fmt::format("{} (whole)", From(arrival->rank, arrival->header.sequence));
       });
     }
     for (const std::shared_ptr<Arrival>& arrival : channel->incomplete) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "compressors/frame_receiver.h"
 #include "plugin/core/group_context.h"
 
 namespace longhaul {
@@ -31,10 +32,12 @@ class Matcher {
   void Forget(const ChannelKey& key);  // a channel that carries nothing more
   size_t outstanding() const { return outstanding_; }
 
-  // Group::SaveState: sequence numbers of point-to-point channels; false when anything waits.
+  // Group::SaveState: false when anything waits; sequence numbers of point-to-point channels and
+  // the states of codecs that keep one at this end, by slot.
   bool quiet() const;
   std::map<ChannelKey, uint64_t> sequences() const;
-  void SetSequence(const ChannelKey& key, uint64_t next);
+  const std::vector<FrameReceiver>& receivers(const ChannelKey& key) const;
+  void Restore(const ChannelKey& key, uint64_t next, std::vector<FrameReceiver> receivers);
 
  private:
   // A posted receive. Without `done` it has failed already and only takes its message away.
@@ -53,6 +56,9 @@ class Matcher {
     std::deque<std::shared_ptr<Receipt>> posted;
     std::deque<std::shared_ptr<Arrival>> unmatched;
     std::vector<std::shared_ptr<Arrival>> incomplete;
+    // Whole frames that are differences to what an earlier one, not yet whole, will leave.
+    std::vector<std::shared_ptr<Arrival>> waiting;
+    std::vector<FrameReceiver> receivers;  // by slot, as the sender's residuals
   };
 
   Channel& ChannelOf(const ChannelKey& key);
@@ -65,9 +71,12 @@ class Matcher {
   bool MatchAny(int tag);
   void Bind(Arrival& arrival, std::shared_ptr<Receipt> receipt);
   void Take(Arrival& arrival, std::span<const std::byte> bytes, uint64_t offset);
-  void Finish(Arrival& arrival);
+  void Finish(const std::shared_ptr<Arrival>& arrival);
   absl::Status Fits(const Arrival& arrival, const Receipt& receipt) const;
   void Decode(Arrival& arrival, std::span<const std::byte> frame);
+  size_t SlotOf(const Arrival& arrival) const;
+  bool MustWait(const Channel& channel, const Arrival& arrival) const;
+  void FinishWaiting(const ChannelKey& key);
   void LetGo(Arrival& arrival);
   void Complete(Receipt& receipt, absl::StatusOr<int> result);
   void Fail(Receipt& receipt, std::string_view from, const absl::Status& why);

@@ -8,9 +8,22 @@
 
 #include "compressors/catalog.h"
 #include "compressors/crc32c.h"
+#include "compressors/frame.h"
 #include "plugin/core/arrival.h"
 
 namespace longhaul {
+namespace {
+
+// Whether a codec frame, or its beginning, is one that a receiver must decode in order.
+bool WantsState(std::span<const std::byte> frame) {
+  return (PeekHeader(frame).flags & (kFlagFirstVisit | kFlagDifference)) != 0;
+}
+
+ChannelKey KeyOf(const auto& arrival) {
+  return {arrival.rank, arrival.header.space, arrival.header.tag};
+}
+
+}  // namespace
 
 void Matcher::Account(Arrival& arrival, const PacketHeader& header,
                       std::span<const std::byte> payload) {
@@ -81,7 +94,7 @@ void Matcher::Take(Arrival& arrival, std::span<const std::byte> bytes, uint64_t 
   if (arrival.header.codec == 0) {
     std::memcpy(static_cast<std::byte*>(arrival.receipt->x.values) + offset, bytes.data(),
                 bytes.size());
-  } else if (bytes.size() == arrival.header.message_bytes) {
+  } else if (bytes.size() == arrival.header.message_bytes && !WantsState(bytes)) {
     Decode(arrival, bytes);
   } else {
     if (offset == 0) {
@@ -93,8 +106,46 @@ void Matcher::Take(Arrival& arrival, std::span<const std::byte> bytes, uint64_t 
 
 void Matcher::Decode(Arrival& arrival, std::span<const std::byte> frame) {
   const absl::Duration start = context_->Now();
-  arrival.failure = DecodeFrame(frame, CodecTensor(arrival.receipt->x, arrival.header));
+  const Tensor x = CodecTensor(arrival.receipt->x, arrival.header);
+  if (WantsState(frame)) {
+    Channel& channel = ChannelOf(KeyOf(arrival));
+    const size_t slot = SlotOf(arrival);
+    if (channel.receivers.size() <= slot) channel.receivers.resize(slot + 1);
+    arrival.failure = channel.receivers[slot].Decode(frame, x);
+  } else {
+    arrival.failure = DecodeFrame(frame, x);
+  }
   arrival.decode_time = context_->Now() - start;
+}
+
+size_t Matcher::SlotOf(const Arrival& arrival) const {
+  return arrival.header.sequence % static_cast<size_t>(std::max(1, context_->options.ef_slots));
+}
+
+// Packets of a channel's messages interleave, so a short message may be whole before a longer one
+// that was sent before it.
+bool Matcher::MustWait(const Channel& channel, const Arrival& arrival) const {
+  const auto earlier = [&](const std::shared_ptr<Arrival>& other) {
+    return other->header.sequence < arrival.header.sequence && SlotOf(*other) == SlotOf(arrival);
+  };
+  return std::any_of(channel.incomplete.begin(), channel.incomplete.end(), earlier) ||
+         std::any_of(channel.waiting.begin(), channel.waiting.end(), earlier);
+}
+
+// Completions may forget the channel, so it is looked up anew each time.
+void Matcher::FinishWaiting(const ChannelKey& key) {
+  for (;;) {
+    const auto found = channels_.find(key);
+    if (found == channels_.end()) return;
+    auto& waiting = found->second->waiting;
+    const auto next = std::find_if(waiting.begin(), waiting.end(), [&](const auto& arrival) {
+      return !MustWait(*found->second, *arrival);
+    });
+    if (next == waiting.end()) return;
+    const std::shared_ptr<Arrival> arrival = *next;
+    waiting.erase(next);
+    Finish(arrival);
+  }
 }
 
 void Matcher::LetGo(Arrival& arrival) {
@@ -103,15 +154,24 @@ void Matcher::LetGo(Arrival& arrival) {
   arrival.peer->Release(std::exchange(arrival.held_bytes, 0));
 }
 
-void Matcher::Finish(Arrival& arrival) {
+void Matcher::Finish(const std::shared_ptr<Arrival>& whole) {
+  Arrival& arrival = *whole;
+  const ChannelKey key = KeyOf(arrival);
   const std::shared_ptr<Receipt> receipt = arrival.receipt;
   if (arrival.failure.ok() && !arrival.assembled.bytes().empty()) {
-    Decode(arrival, arrival.assembled.bytes());
+    Channel& channel = ChannelOf(key);
+    if (WantsState(arrival.assembled.bytes()) && MustWait(channel, arrival)) {
+      channel.waiting.push_back(whole);
+      return;
+    }
+    // A receive that has failed meanwhile has no tensor to decode into any more.
+    if (receipt->done != nullptr) Decode(arrival, arrival.assembled.bytes());
     arrival.assembled = PooledBuffer();
   }
-  if (receipt->done == nullptr) return;
+  if (receipt->done == nullptr) return FinishWaiting(key);
   if (!arrival.failure.ok()) {
-    return Fail(*receipt, From(arrival.rank, arrival.header.sequence), arrival.failure);
+    Fail(*receipt, From(arrival.rank, arrival.header.sequence), arrival.failure);
+    return FinishWaiting(key);
   }
   const PacketHeader& header = arrival.header;
   context_->counters.Count(
@@ -123,6 +183,7 @@ void Matcher::Finish(Arrival& arrival) {
        .codec = header.codec == 0 ? std::string() : CodecNameOf(header.codec),
        .coding = arrival.decode_time});
   Complete(*receipt, arrival.rank);
+  FinishWaiting(key);
 }
 
 void Matcher::Complete(Receipt& receipt, absl::StatusOr<int> result) {
@@ -147,6 +208,7 @@ void Matcher::Fail(Receipt& receipt, std::string_view from, const absl::Status& 
 // Whole messages that nobody has taken yet stay: they did arrive.
 void Matcher::OnPeerGone(int rank) {
   std::vector<std::pair<std::shared_ptr<Receipt>, std::string>> failed;
+  std::vector<ChannelKey> orphaned;
   for (const auto& [key, channel] : channels_) {
     if (key.rank != rank) continue;
     for (size_t i = 0; i < channel->posted.size(); ++i) {
@@ -165,6 +227,7 @@ void Matcher::OnPeerGone(int rank) {
       std::erase(channel->unmatched, arrival);
     }
     channel->incomplete.clear();
+    orphaned.push_back(key);
   }
   const Peer& gone = *context_->peers[static_cast<size_t>(rank)];
   // One that left in good order takes nothing away from the others.
@@ -180,6 +243,7 @@ void Matcher::OnPeerGone(int rank) {
   for (const auto& [receipt, from] : failed) {
     if (receipt->done != nullptr) Fail(*receipt, from, why);
   }
+  for (const ChannelKey& key : orphaned) FinishWaiting(key);  // they did arrive
 }
 
 void Matcher::FailAll(const absl::Status& why) {
@@ -187,6 +251,9 @@ void Matcher::FailAll(const absl::Status& why) {
   for (const auto& [key, channel] : channels_) {
     for (const std::shared_ptr<Receipt>& receipt : channel->posted) {
       failed.emplace_back(receipt, fmt::format("rank {}", key.rank));
+    }
+    for (const std::shared_ptr<Arrival>& arrival : channel->waiting) {
+      failed.emplace_back(arrival->receipt, fmt::format("rank {}", key.rank));
     }
     for (const std::shared_ptr<Arrival>& arrival : channel->incomplete) {
       if (arrival->receipt != nullptr) {
@@ -210,6 +277,10 @@ void Matcher::FailChannel(const ChannelKey& key, const absl::Status& why) {
   if (found == channels_.end()) return;
   std::vector<std::shared_ptr<Receipt>> failed(found->second->posted.begin(),
                                                found->second->posted.end());
+  for (const std::shared_ptr<Arrival>& arrival : found->second->waiting) {
+    failed.push_back(arrival->receipt);
+  }
+  found->second->waiting.clear();
   for (const std::shared_ptr<Arrival>& arrival : found->second->incomplete) {
     if (arrival->receipt == nullptr) continue;
     failed.push_back(arrival->receipt);
@@ -252,7 +323,7 @@ bool Matcher::quiet() const {
   if (outstanding_ > 0) return false;
   return std::all_of(channels_.begin(), channels_.end(), [](const auto& entry) {
     return entry.second->unmatched.empty() && entry.second->incomplete.empty() &&
-           entry.second->posted.empty();
+           entry.second->waiting.empty() && entry.second->posted.empty();
   });
 }
 
@@ -264,8 +335,16 @@ std::map<ChannelKey, uint64_t> Matcher::sequences() const {
   return all;
 }
 
-void Matcher::SetSequence(const ChannelKey& key, uint64_t next) {
-  ChannelOf(key).next_sequence = next;
+const std::vector<FrameReceiver>& Matcher::receivers(const ChannelKey& key) const {
+  static const std::vector<FrameReceiver> kNone;
+  const auto found = channels_.find(key);
+  return found == channels_.end() ? kNone : found->second->receivers;
+}
+
+void Matcher::Restore(const ChannelKey& key, uint64_t next, std::vector<FrameReceiver> receivers) {
+  Channel& channel = ChannelOf(key);
+  channel.next_sequence = next;
+  channel.receivers = std::move(receivers);
 }
 
 }  // namespace longhaul

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "compressors/mirror.h"
 #include "compressors/noise.h"
 
 namespace longhaul {
@@ -75,6 +76,7 @@ void Sender::Send(const WireTensor& x, int dst, ChannelSpace space, int tag, Gro
                                 .codec = name,
                                 .coding = time});
     } else {
+      if (!name.empty()) ForgetMirror(raw->header, dst);
       status = absl::Status(status.code(), fmt::format("{}: {}", Describe(raw->header, dst),
                                                        std::string(status.message())));
     }
@@ -112,16 +114,27 @@ absl::StatusOr<Sender::Encoded> Sender::Encode(const Codec& codec, const WireTen
   encoded.time = context_->Now() - start;
   encoded.codec = codec.name();
   encoded.frame.Shrink(*bytes);
-  SampleNmse(encoded.frame.bytes(), tensor, dst);
+  SampleNmse(encoded.frame.bytes(), tensor, residual.get(), dst);
   return encoded;
 }
 
-void Sender::SampleNmse(std::span<const std::byte> frame, const Tensor& x, int dst) {
+// A frame that may not have arrived: what the receiver holds is no longer known, so the next frame
+// of this slot must be one of values, which the receiver takes whatever it holds.
+void Sender::ForgetMirror(const PacketHeader& header, int dst) {
+  const auto found = channels_.find({dst, header.space, header.tag});
+  if (found == channels_.end() || found->second->residuals.empty()) return;
+  const auto& residuals = found->second->residuals;
+  auto* mirror = dynamic_cast<Mirror*>(residuals[header.sequence % residuals.size()].get());
+  if (mirror != nullptr) mirror->Reset();
+}
+
+void Sender::SampleNmse(std::span<const std::byte> frame, const Tensor& x, const CodecState* state,
+                        int dst) {
   if (context_->options.nmse_every <= 0) return;
   encoded_frames_.resize(context_->peers.size());
   if (encoded_frames_[static_cast<size_t>(dst)]++ % context_->options.nmse_every != 0) return;
   const PooledBuffer scratch = context_->node->pool().Acquire(x.shape.elements() * sizeof(float));
-  const absl::StatusOr<double> nmse = FrameNmse(frame, x, scratch.bytes());
+  const absl::StatusOr<double> nmse = FrameNmse(frame, x, state, scratch.bytes());
   if (nmse.ok()) context_->counters.CountNmse(dst, *nmse);
 }
 

@@ -31,7 +31,7 @@ class Sender {
   struct Channel {
     uint64_t next_sequence = 0;
     uint64_t wanted_below = 0;
-    std::vector<std::unique_ptr<CodecState>> residuals;  // by slot
+    std::vector<std::unique_ptr<CodecState>> residuals;  // states of the codec, by slot
   };
   std::map<ChannelKey, const Channel*> point_to_point() const;
   Channel& ChannelOf(const ChannelKey& key);
@@ -50,7 +50,9 @@ class Sender {
   };
   absl::StatusOr<Encoded> Encode(const Codec& codec, const WireTensor& x,
                                  const PacketHeader& header, int dst, Channel& channel);
-  void SampleNmse(std::span<const std::byte> frame, const Tensor& x, int dst);
+  void SampleNmse(std::span<const std::byte> frame, const Tensor& x, const CodecState* state,
+                  int dst);
+  void ForgetMirror(const PacketHeader& header, int dst);
   std::string Describe(const PacketHeader& header, int dst) const;
 
   GroupContext* const context_;

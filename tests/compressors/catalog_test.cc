@@ -40,7 +40,21 @@ TEST(Catalog, IllFormedNamesSayWhatIsWrong) {
       {"topk-64of4096+fp16+sr", "stochastically"},
       {"int4-b64+ef+ef95", "on a codec that has one"},
       {"16x+ef", "on a codec that has one"},
-      {"int4-b64+ef+sr", "stochastically"}};
+      {"int4-b64+ef+sr", "stochastically"},
+      {"int4-b64+ef21+ef", "on a codec that has one"},
+      {"powersgd-r4+ef", "on a codec that has one"},
+      {"aqsgd4+ef21", "on a codec that has one"},
+      {"demo-dct+ef95", "on a codec that has one"},
+      {"topk-64of4096+aqsgd4", "its values"},
+      {"topk-64of4096+demo-dct", "its values"},
+      {"powersgd-r", "number from 1 to 64"},
+      {"powersgd-r0", "number from 1 to 64"},
+      {"powersgd-r65", "number from 1 to 64"},
+      {"powersgd-r04", "number from 1 to 64"},
+      {"subspace-k1025", "number from 1 to 1024"},
+      {"int4-b64+sat+ef", "before its end"},
+      {"int4-b64+sat+sat", "twice"},
+      {"int4-b64+sat+sr", "stochastically"}};
   for (const auto& [name, why] : cases) {
     const auto codec = MakeCodec(name);
     ASSERT_TRUE(absl::IsNotFound(codec.status())) << name << codec.status();
@@ -81,6 +95,49 @@ TEST(Catalog, FramesTellTheirCodec) {
   }
   EXPECT_EQ(*NameOfFrame(*EncodeToFrame(**MakeCodec("sparseloco"), x.view())),
             "topk-64of4096+stat2");
+  EXPECT_EQ(*NameOfFrame(*EncodeToFrame(**MakeCodec("int4-b64+ef21"), x.view())), "int4-b64+ef21");
+  const OwnedTensor square(Draw(Distribution::kGaussian, 10'000, 3), {100, 100});
+  EXPECT_EQ(*NameOfFrame(*EncodeToFrame(**MakeCodec("powersgd-r3"), square.view())), "powersgd-r3");
+}
+
+// Everything that the specification names, alone and composed.
+TEST(Catalog, EveryNameOfTheSpecificationIsACodec) {
+  for (const char* name : {"sparseloco",
+                           "dgc",
+                           "onebit-adam",
+                           "2x",
+                           "4x",
+                           "16x",
+                           "16x-randk",
+                           "100x",
+                           "int4-b64+ef",
+                           "int4-b64+ef95",
+                           "int4-b64+ef21",
+                           "int4-b64+sr",
+                           "sparseloco+sat",
+                           "powersgd-r1",
+                           "powersgd-r2",
+                           "powersgd-r4",
+                           "diloco-x",
+                           "cocktail",
+                           "demo-dct",
+                           "subspace-k160",
+                           "aqsgd2",
+                           "aqsgd4",
+                           "aqsgd8",
+                           "topk-410of4096+fp16",
+                           "topk-205of4096+int4-b64",
+                           "topk-2048of4096+fp16",
+                           "topk-41of4096+fp16+ef",
+                           "topk-1of4096+fp16",
+                           "topk-205of4096+fp16+ef21",
+                           "sign1-2level+ef",
+                           "mxfp4-h32+sr",
+                           "minmax3-b64"}) {
+    const auto codec = MakeCodec(name);
+    ASSERT_TRUE(codec.ok()) << codec.status();
+    EXPECT_EQ((*codec)->name(), name);
+  }
 }
 
 TEST(Catalog, BoundsOfAnIdHoldForEveryCodecThatHasIt) {
@@ -111,7 +168,11 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"dyn8-b4096", 0x23},   {"quantile8", 0x24},    {"mix34-b64", 0x4f},
       {"nvfp4", 0x52},        {"e3m0", 0x53},         {"tah4-g64", 0x60},
       {"tah4-g32", 0x61},     {"gact4-g256", 0x6c},   {"qsgd4", 0x8c},
-      {"qsgd8", 0x8d}};
+      {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
+      {"aqsgd8", 0x6a},       {"diloco-x", 0x91},     {"cocktail", 0xa0},
+      {"demo-dct", 0xa1}};
+  EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
+  EXPECT_EQ((*MakeCodec("subspace-k160"))->id(), 0xa2);
   std::set<uint16_t> seen;
   for (const std::string& name : CodecNames()) {
     ASSERT_TRUE(ids.contains(name)) << name;

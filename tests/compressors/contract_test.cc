@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "compressors/frame.h"
 #include "tests/compressors/tensors.h"
@@ -56,6 +57,9 @@ const std::map<std::string, Bits> kCatalogueBits = {
     {"e3m0-b64", {4.25}},
     {"tah4-g64", {3.8 + 34.0 / 64, 0, 500}},  // and 6/64 for each tile that is rotated
     {"tah4-g32", {3.8 + 34.0 / 32, 0, 500}},
+    {"aqsgd2", {16}},  // the first visit; mirror_test.cc has the others
+    {"aqsgd4", {16}},
+    {"aqsgd8", {16}},
     {"gact4-g256", {4.25}},
     {"stat2", {2, 32 * 5}},
     {"stat4", {4, 32 * 17}},
@@ -68,6 +72,8 @@ const std::map<std::string, Bits> kCatalogueBits = {
     {"sign1-rms", {1.0625}},
     {"qsgd4", {4.0625}},
     {"qsgd8", {8 + 32.0 / 8192}},
+    {"cocktail", {0.1825}},
+    {"demo-dct", {32.0 / 4096 * (16 + 8.53), 3 * 128, 600}},
     // Sparse: values and indices of the kept, and 576 bits for the lengths and the inner header.
     {"topk-64of4096+fp16", {(16 + 7.53) / 64, 576, 300}},
     {"topk-410of4096+int4-b64", {410.0 / 4096 * (4.25 + 4.76), 576, 300}},
@@ -79,6 +85,24 @@ const std::map<std::string, Bits> kCatalogueBits = {
     {"randk-952of4096+fp16", {952.0 / 4096 * 16, 576, 300}},
     {"randk-952of4096+int4-b64", {952.0 / 4096 * 4.25, 576, 300}},
 };
+
+// Bits of factors of rank r, or of fp32 where those are not less than half of it.
+double LowRankBits(size_t n, size_t rank, double bits) {
+  const auto cols = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+  const size_t rows = (n + cols - 1) / cols;
+  if (n < 4096) return 32.0 * static_cast<double>(n);
+  while ((rows + cols) * 2 * rank >= rows * cols) --rank;
+  return bits * static_cast<double>(rank * (rows + cols));
+}
+
+std::optional<Bits> WantedBits(const std::string& name, size_t n) {
+  if (name == "powersgd-r1") return Bits{0, LowRankBits(n, 1, 32)};
+  if (name == "powersgd-r4") return Bits{0, LowRankBits(n, 4, 32)};
+  // Two frames of its own; a short block at the end of every column.
+  if (name == "diloco-x") return Bits{0, LowRankBits(n, 16, 4.25), n < 5000 ? 4000.0 : 1500.0};
+  const auto row = kCatalogueBits.find(name);
+  return row == kCatalogueBits.end() ? std::nullopt : std::optional(row->second);
+}
 
 class CodecContract : public testing::TestWithParam<std::string> {
  protected:
@@ -96,7 +120,7 @@ class CodecContract : public testing::TestWithParam<std::string> {
   std::vector<float> Decode(std::span<const std::byte> frame, Shape shape,
                             DType dtype = DType::kF32) {
     OwnedTensor y(shape, dtype);
-    const auto state = codec_->NewState(shape);
+    const auto state = codec_->NewDecoderState(shape);
     const absl::Status s = codec_->Decode(frame, state.get(), y.mutable_view());
     EXPECT_TRUE(s.ok()) << s;
     return y.floats();
@@ -105,12 +129,16 @@ class CodecContract : public testing::TestWithParam<std::string> {
   // Without the suffixes that do not change the layout.
   std::string Plain() const {
     std::string name = Parts();
-    for (const char* suffix : {"+ef95", "+ef", "+mc", "+sr"}) {
+    for (const char* suffix : {"+sat", "+ef95", "+ef21", "+ef", "+mc", "+sr"}) {
       if (name.ends_with(suffix)) name.resize(name.size() - std::strlen(suffix));
     }
     return name;
   }
-  bool Sparse() const { return Plain().starts_with("topk-") || Plain().starts_with("randk-"); }
+  bool Sparse() const {
+    return Plain().starts_with("topk-") || Plain().starts_with("randk-") || Plain() == "cocktail";
+  }
+  bool LowRank() const { return Plain().starts_with("powersgd-r") || Plain() == "diloco-x"; }
+  bool Saturates() const { return GetParam().ends_with("+sat"); }
   bool Noisy() const {
     return Plain().starts_with("qsgd") || Plain().starts_with("gact") ||
            Plain().starts_with("randk-") || Parts().find("+sr") != std::string::npos;
@@ -119,20 +147,25 @@ class CodecContract : public testing::TestWithParam<std::string> {
   bool WholeTensor() const {
     const std::string name = Plain();
     return name == "stat2" || name == "stat4" || name == "stat8" || name == "quantile8" ||
-           name == "nvfp4" || name == "e3m0" || name == "mix34-b64" ||
-           (Sparse() && !name.ends_with("+fp16") && !name.ends_with("+none"));
+           name == "nvfp4" || name == "e3m0" || name == "mix34-b64" || name == "demo-dct" ||
+           LowRank() || (Sparse() && !name.ends_with("+fp16") && !name.ends_with("+none"));
   }
   // Relative error of a constant tensor; infinite where it is left to chance.
   double ConstantTolerance() const {
     if (Noisy()) return std::numeric_limits<double>::infinity();
     // A rotated constant is one spike: the rounding of s shifts all other elements alike.
     if (Plain() == "minmax4-b64-h64") return 0.15;
+    // Folded to a square whose last row is short, a constant has rank 2.
+    if (Plain() == "powersgd-r1" || Plain() == "diloco-x") {
+      return std::numeric_limits<double>::infinity();
+    }
     return Plain().starts_with("mxfp4") ? 0.26 : 0.01;  // E2M1 below a scale that is a power of two
   }
   // Values or scales are fp16, so that tiny ones vanish and huge ones are clamped or refused.
   bool Fp16Range() const {
     const std::string name = Plain();
-    return name == "fp16" || name == "q8_0" || name == "q4_0" || name.ends_with("+fp16");
+    return name == "fp16" || name == "q8_0" || name == "q4_0" || name.ends_with("+fp16") ||
+           name.starts_with("aqsgd");
   }
   std::shared_ptr<const Codec> codec_;
 };
@@ -156,21 +189,26 @@ TEST_P(CodecContract, EverySizeAndDTypeRoundTripsWithinItsBits) {
       for (DType to : kDTypes) {
         if (n > 5000 && to != from) continue;
         const double nmse = Nmse(x.floats(), Decode(frame, x.shape, to));
-        ASSERT_LT(nmse, 1.0) << n << " elements";  // better than sending nothing
+        // Better than sending nothing; but one element may lie beside the comb.
+        if (Plain() == "cocktail") {
+          ASSERT_LE(nmse, 1.0) << n << " elements";
+        } else {
+          ASSERT_LT(nmse, 1.0) << n << " elements";
+        }
       }
     }
   }
 }
 
 TEST_P(CodecContract, MeasuredBitsAreThoseOfTheTable) {
-  const auto row = kCatalogueBits.find(Plain());
-  ASSERT_NE(row, kCatalogueBits.end()) << "add the codec's bits to kCatalogueBits";
   for (size_t n : {size_t{64}, size_t{4096}, size_t{1'000'003}}) {
     const OwnedTensor x(Draw(Distribution::kGaussian, n, 7), {1, n});
     const double payload_bits = 8.0 * static_cast<double>(Encode(x.view()).size() - 64);
-    const double want = row->second.per_element * static_cast<double>(n) + row->second.per_tensor;
-    EXPECT_LE(payload_bits, want * 1.002 + row->second.slack) << n;
-    if (n > 5000 || row->second.slack < 300) {
+    const std::optional<Bits> bits = WantedBits(Plain(), n);
+    ASSERT_TRUE(bits) << "add the codec's bits to kCatalogueBits";
+    const double want = bits->per_element * static_cast<double>(n) + bits->per_tensor;
+    EXPECT_LE(payload_bits, want * 1.002 + bits->slack) << n;
+    if (n > 5000 || bits->slack < 300) {
       EXPECT_GE(payload_bits, want * 0.995) << n;
     }
   }
@@ -246,6 +284,7 @@ TEST_P(CodecContract, DenormalsAndHugeValuesStayFinite) {
 }
 
 TEST_P(CodecContract, NaNAndInfAreRejectedWhereverTheyStand) {
+  if (Saturates()) return;  // saturate_test.cc
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (float bad : {std::nanf(""), kInf, -kInf}) {
     for (size_t n : {1, 63, 64, 200}) {

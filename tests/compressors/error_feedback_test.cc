@@ -125,7 +125,7 @@ TEST_P(ErrorFeedback, NeedsItsOwnStateOfThisShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalog, ErrorFeedback, testing::ValuesIn(CodecNames()),
+INSTANTIATE_TEST_SUITE_P(Catalog, ErrorFeedback, testing::ValuesIn(StatelessNames()),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(ErrorFeedbackIdentity, KeepsTheResidualExactlyZero) {

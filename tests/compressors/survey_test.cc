@@ -16,11 +16,14 @@ using ::testing::HasSubstr;
 TEST(Survey, CoversTheCatalogueWithMeasuredBitsAndErrors) {
   const auto surveys = SurveyCodecs({.names = {}, .elements = 1 << 16, .now_s = {}});
   ASSERT_TRUE(surveys.ok()) << surveys.status();
-  ASSERT_EQ(surveys->size(), CodecNames().size() + CodecAliases().size());
+  ASSERT_EQ(surveys->size(),
+            CodecNames().size() + ParametricExamples().size() + CodecAliases().size());
   for (const CodecSurvey& s : *surveys) {
     EXPECT_GT(s.bits_per_element, 0) << s.name;
     EXPECT_DOUBLE_EQ(s.ratio_bf16 * s.bits_per_element, 16);
-    for (double nmse : s.nmse) EXPECT_LT(nmse, 2) << s.name;  // sign1-rms adds energy
+    // sign1-rms adds energy, and randk multiplies what it keeps by the length of its window.
+    const double most = s.name.starts_with("randk-") ? 4096.0 / 952 : 2;
+    for (double nmse : s.nmse) EXPECT_LT(nmse, most) << s.name;
     EXPECT_EQ(s.encode_gb_s, 0) << "no clock, no speed";
   }
 }

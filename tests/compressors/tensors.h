@@ -55,13 +55,31 @@ inline std::vector<std::string> ComposedNames() {
                                     "minmax2-b64+ef95",
                                     "stat2+ef95",
                                     "sign1+ef",
-                                    "int4-b64+sr+ef"};
+                                    "int4-b64+sr+ef",
+                                    "powersgd-r1",
+                                    "powersgd-r4",
+                                    "none+ef21",
+                                    "int4-b64+ef21",
+                                    "topk-64of4096+stat2+ef21",
+                                    "randk-952of4096+fp16+ef21",
+                                    "int4-b64-h64+sat",
+                                    "minmax4-b64+ef21+sat",
+                                    "aqsgd4+sat"};
   for (const CodecAlias& alias : CodecAliases()) names.emplace_back(alias.name);
   return names;
 }
 inline std::vector<std::string> TestedNames() {
   std::vector<std::string> names = CodecNames();
   for (std::string& name : ComposedNames()) names.push_back(std::move(name));
+  return names;
+}
+
+// The names of the catalogue that keep no state, and so may be wrapped.
+inline std::vector<std::string> StatelessNames() {
+  std::vector<std::string> names = CodecNames();
+  std::erase_if(names, [](const std::string& name) {
+    return (*MakeCodec(name))->NewState({1, 1}) != nullptr;
+  });
   return names;
 }
 

@@ -1,4 +1,5 @@
-foreach(name point_to_point_test collectives_test codec_policy_test faults_test flow_test)
+foreach(name point_to_point_test collectives_test codec_policy_test receiver_state_test faults_test
+             flow_test)
   longhaul_test(plugin/${name}.cc SRCS plugin/group_fixture.cc
     LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
 endforeach()
@@ -24,4 +25,4 @@ endforeach()
 longhaul_fuzzer(plugin/packet_fuzz.cc LIBS longhaul::plugin_core longhaul::compressors)
 
 # Deadlines in real time: nothing else of ours beside them.
-set_tests_properties(plugin_faults_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)
+set_tests_properties(plugin_faults_test plugin_receiver_state_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)

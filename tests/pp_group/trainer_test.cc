@@ -193,6 +193,11 @@ TEST(Trainer, BadSpecsAreRefusedByName) {
                 s->outer.codec = "int5";
               }),
               HasSubstr("int5"));
+  EXPECT_THAT(refusal([](TrainSpec* s) {
+                s->outer.inner_steps = 2;
+                s->outer.codec = "int4-b64+ef21";
+              }),
+              HasSubstr("'int4-b64+ef21' keeps a state at the receiving end"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->model.vocab = 300; }), HasSubstr("vocab 300"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->inner.lr = 0; }), HasSubstr("lr"));
 }

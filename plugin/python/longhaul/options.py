@@ -16,8 +16,8 @@ class Options:
     min_elements: smaller tensors stay lossless.
     seed: of the codecs' rounding noise; equal seeds give equal bytes.
     nmse_every: n > 0: the sender decodes every n-th encoded tensor and records its error.
-    ef_slots: how many residuals a codec with error feedback ("+ef") keeps per peer and tag; set it
-        to the micro-batches of a step.
+    ef_slots: how many states a codec that has one ("+ef", "+ef21", "aqsgd4") keeps per peer and
+        tag; the same on every rank. Set it to the micro-batches of a step.
 
     The rest concerns the process, whose groups share one connection to the network; the first
     group decides.

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstring>
+
+#include "compressors/tree_sum.h"
+
+// The loops of matrices; see loops.h. Every output adds its terms in one order, whatever the width
+// of the lanes, so the results are the same bits on every instruction set.
+namespace longhaul {
+
+template <class L>
+float LoopDot(const float* x, const float* y, size_t n) {
+  return ChunkSum(
+      n, [ x, y ](size_t i) __attribute__((always_inline)) { return x[i] * y[i]; });
+}
+
+template <class L>
+void LoopAddScaled(const float* x, size_t n, float a, float* y) {
+  for (size_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+template <class L>
+void LoopMultiply64(const float* a, const float* b, float* c) {
+  for (size_t i = 0; i < 64; ++i) {
+    float row[64] = {};
+    for (size_t k = 0; k < 64; ++k) {
+      const float s = a[64 * i + k];
+      if (s == 0) continue;
+      for (size_t j = 0; j < 64; ++j) row[j] += s * b[64 * k + j];
+    }
+    std::memcpy(c + 64 * i, row, sizeof(row));
+  }
+}
+
+}  // namespace longhaul

@@ -1,0 +1,42 @@
+#include "compressors/spelling.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+namespace longhaul {
+namespace {
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::optional<uint32_t> ParseNumber(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  if (text.front() == '0') return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> NearestFirst(std::string_view name, std::vector<std::string> known) {
+  std::stable_sort(known.begin(), known.end(), [name](const auto& a, const auto& b) {
+    return EditDistance(name, a) < EditDistance(name, b);
+  });
+  return known;
+}
+
+}  // namespace longhaul

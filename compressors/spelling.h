@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+// Decimal digits and nothing else, no leading zero, below 2^32: one spelling per codec.
+std::optional<uint32_t> ParseNumber(std::string_view text);
+
+// `known` with the names nearest to `name` first (Levenshtein distance).
+std::vector<std::string> NearestFirst(std::string_view name, std::vector<std::string> known);
+
+}  // namespace longhaul
