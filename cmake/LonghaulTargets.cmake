@@ -77,8 +77,8 @@ endfunction()
 
 # longhaul_test(folder/name_test.cc... LIBS libs [LABELS labels] [TIMEOUT s] [COMMAND wrapper]):
 # one executable per call, named after the first file; GoogleTest's main. Called from tests/ only.
-# Labels: cpu (runs anywhere), root (needs namespaces and /dev/net/tun), guest (User Mode Linux),
-# gpu, python.
+# Labels: cpu (runs anywhere), root (needs namespaces and /dev/net/tun), physical (measures links,
+# which instrumented code slows down), guest (User Mode Linux), gpu, python.
 function(longhaul_test)
   cmake_parse_arguments(A "" "TIMEOUT;PREFIX" "LIBS;LABELS;SRCS" ${ARGN})
   set(sources ${A_UNPARSED_ARGUMENTS})

@@ -4,7 +4,8 @@ longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
+longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem
+  LABELS root physical)
 longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
   netem/wake_control.cc LIBS longhaul::netem LABELS root)
@@ -12,11 +13,11 @@ longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
   netem/wake_control.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
   netem/wake_control.cc netem/judgement.cc
-  LIBS longhaul::netem LABELS root TIMEOUT 900)
+  LIBS longhaul::netem LABELS root physical TIMEOUT 900)
 
 longhaul_test(netem/site_test.cc SRCS netem/lab_harness.cc netem/traffic.cc netem/wake_control.cc
   netem/judgement.cc
-  LIBS longhaul::netem LABELS root TIMEOUT 300)
+  LIBS longhaul::netem LABELS root physical TIMEOUT 300)
 
 # What `make test-links` runs.
 add_custom_target(link_suites DEPENDS netem_acceptance_test netem_site_test netem_scale_test
