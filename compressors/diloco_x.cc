@@ -144,8 +144,10 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
       energy[j] = LongDot(loops, column, column, view.cols);
       order[j] = j;
     }
-    std::stable_sort(order, order + most,
-                     [&](size_t a, size_t b) { return energy[a] > energy[b]; });
+    // std::stable_sort would allocate.
+    std::sort(order, order + most, [&](size_t a, size_t b) {
+      return energy[a] != energy[b] ? energy[a] > energy[b] : a < b;
+    });
     rank = history.Next(EffectiveRank({energy, most}), most);
     for (size_t j = 0; j < most; ++j) {
       std::copy_n(p.data() + order[j] * view.rows, view.rows, sorted_p.data() + j * view.rows);
@@ -200,9 +202,11 @@ absl::Status DilocoXCodec::Decode(std::span<const std::byte> frame, CodecState*,
   uint64_t p_bytes = 0;
   if (frame.size() == FrameBytes(view, rank)) std::memcpy(&p_bytes, payload.data(), 8);
   if (p_bytes != Int4Bytes(rank, view.rows)) return Corrupt("bytes do not fit the shape");
+  // Room for any rank: it changes between rounds, and nothing is allocated after the first.
   const std::span<float> factors =
-      Scratch<float, ScratchUse::kKept>(rank * (view.rows + view.cols));
-  const std::span<float> p = factors.first(rank * view.rows), q = factors.subspan(p.size());
+      Scratch<float, ScratchUse::kKept>(kMostColumns * (view.rows + view.cols));
+  const std::span<float> p = factors.first(rank * view.rows),
+                         q = factors.subspan(p.size(), rank * view.cols);
   absl::Status inner = int4_->Decode(payload.subspan(8, p_bytes), nullptr,
                                      {p.data(), DType::kF32, {rank, view.rows}});
   if (inner.ok()) {

@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -7,6 +11,7 @@
 #include "experiments/record/sha256.h"
 #include "experiments/run/follow_run.h"
 #include "experiments/spec/known_names.h"
+#include "pp_group/checkpoint.h"
 
 namespace longhaul {
 namespace {
@@ -39,16 +44,49 @@ absl::StatusOr<std::string> CheckpointFolder(const RunSpec& spec, const std::str
   return std::filesystem::absolute(folder).string();
 }
 
+// A run that was killed may have written a checkpoint whose steps never reached the record. Removes
+// it, so that the run goes on from one that the record has caught up with, and no step is missing.
+absl::Status DropUnrecordedCheckpoints(const Record& record, int64_t run, const RunSpec& spec,
+                                       const std::string& folder) {
+  const absl::StatusOr<std::vector<StepRow>> rows = record.Steps(run);
+  if (!rows.ok()) return rows.status();
+  std::map<std::pair<int64_t, int64_t>, int64_t> last;  // by group and stage
+  for (const StepRow& row : *rows) {
+    int64_t& step = last[{row.group_index, row.stage}];
+    step = std::max(step, row.step);
+  }
+  int64_t recorded = std::numeric_limits<int64_t>::max();
+  for (int64_t group = 0; group < spec.outer.groups; ++group) {
+    for (int64_t stage = 0; stage < spec.schedule.stages; ++stage) {
+      recorded = std::min(recorded, last[{group, stage}]);
+    }
+  }
+  for (int64_t group = 0; group < spec.outer.groups; ++group) {
+    for (int64_t stage = 0; stage < spec.schedule.stages; ++stage) {
+      for (int64_t step :
+           CheckpointSteps(folder, static_cast<int>(group), static_cast<int>(stage))) {
+        if (step > recorded)
+          std::filesystem::remove(
+              CheckpointPath(folder, static_cast<int>(group), static_cast<int>(stage), step));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // With --resume: the newest run of this resolved spec that died or was interrupted, taken over.
 // Otherwise a new one.
-absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, bool resume) {
+absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, const RunSpec& spec,
+                                      const std::string& checkpoints, bool resume) {
   if (resume) {
     absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
     if (!runs.ok()) return runs.status();
     for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
       const bool open = run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
       if (!open || run->spec_toml != row.spec_toml) continue;
-      if (absl::Status s = record.ResumeRun(run->id); !s.ok()) return s;
+      absl::Status s = record.ResumeRun(run->id);
+      if (s.ok()) s = DropUnrecordedCheckpoints(record, run->id, spec, checkpoints);
+      if (!s.ok()) return s;
       return run->id;
     }
   }
@@ -71,8 +109,8 @@ absl::Status RunAndRecord(const RunArguments& arguments) {
       record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
   if (!experiment.ok()) return experiment.status();
   const std::string arm = arguments.arm.empty() ? name : arguments.arm;
-  absl::StatusOr<int64_t> run =
-      BeginOrResume(*record, NewRunRow(*spec, *experiment, arm), arguments.resume);
+  absl::StatusOr<int64_t> run = BeginOrResume(*record, NewRunRow(*spec, *experiment, arm), *spec,
+                                              *checkpoints, arguments.resume);
   if (!run.ok()) return run.status();
 
   fmt::print("{}\n", ToToml(*spec));
