@@ -24,8 +24,8 @@ add_custom_target(link_suites DEPENDS netem_acceptance_test netem_site_test nete
   netem_faults_test)
 
 # The same suites on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
-# what does not hang on the one CPU of the guest being free at every moment; `make test-links` runs
-# all of it.
+# what does not hang on the one CPU of the guest being free at every moment (64 sites take it 6 to
+# 12 s, as the host has time for it); `make test-links` runs all of it.
 function(longhaul_guest_test suite filter)
   add_test(NAME netem_guest_${suite}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/netem/guest/run_guest.sh
@@ -37,7 +37,6 @@ longhaul_guest_test(acceptance
   *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
 longhaul_guest_test(site *LanIsWithout*netem:*Uplink*netem:*EachPath*netem:*Deleted*netem)
 longhaul_guest_test(faults *netem)
-longhaul_guest_test(scale *SixtyFour*netem)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul::lab_control

@@ -80,7 +80,9 @@ class LinkFaults : public testing::Test {
   CommandResult Wait() { return WaitFor(run_, output_file()); }
   static void ExpectNothingIsLeft() {
     EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
-    EXPECT_EQ(ReadFile("/proc/mounts").find("longhaul"), std::string::npos);
+    EXPECT_TRUE(Eventually(
+        [] { return ReadFile("/proc/mounts").find("longhaul") == std::string::npos; }, 5))
+        << ReadFile("/proc/mounts");
     EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
   }
 
