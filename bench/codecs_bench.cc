@@ -102,6 +102,8 @@ const Row* Bench::Codec(std::string_view name, std::vector<Row>& rows) {
   const auto codec = MakeCodec(name, options_.isa);
   if (!codec.ok()) return nullptr;
   const Shape shape = {place_.elements / 4096, 4096};
+  // Its frames decode once and in order, which repeated timing of one frame cannot do.
+  if ((*codec)->NewDecoderState(shape) != nullptr) return nullptr;
   const auto state = (*codec)->NewState(shape);
   std::vector<std::byte> frame((*codec)->MaxFrameBytes(shape, DType::kF32));
   const ConstTensor x = {x_.data(), DType::kF32, shape};
@@ -204,8 +206,9 @@ int RunAll(const Options& options) {
       if (const Row* row = bench.Codec(name, rows)) {
         Print(*row);
       } else {
-        std::fprintf(stderr, "codecs_bench: %s refuses\n", name.c_str());
-        return 1;
+        std::fprintf(stderr,
+                     "codecs_bench: %s is not timed: it refuses, or its receiver has a state\n",
+                     name.c_str());
       }
     }
     if (place.threads > 1) continue;
