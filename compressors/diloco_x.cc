@@ -9,7 +9,6 @@
 
 #include "compressors/accumulators.h"
 #include "compressors/codec_frame.h"
-#include "compressors/convert.h"
 #include "compressors/int_block.h"
 #include "compressors/low_rank.h"
 #include "compressors/scratch.h"
@@ -194,10 +193,7 @@ absl::Status DilocoXCodec::Decode(std::span<const std::byte> frame, CodecState*,
   const std::span<const std::byte> payload = frame.subspan(kFrameHeaderBytes);
   if (rank == 0) {
     if (payload.size() != 4 * view.elements) return Corrupt("bytes do not fit the shape");
-    return Converter(isa_, DType::kF32, x.dtype)(payload.data(), view.elements,
-                                                 static_cast<std::byte*>(x.values))
-               ? absl::OkStatus()
-               : Corrupt("NaN or Inf in it");
+    return ReadDense(isa_, payload.data(), x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
   }
   uint64_t p_bytes = 0;
   if (frame.size() == FrameBytes(view, rank)) std::memcpy(&p_bytes, payload.data(), 8);

@@ -36,6 +36,18 @@ LONGHAUL_INLINE typename L::F GgmlInverses(typename L::F d) {
   return L::FromBits(L::SubBits(inverse, L::KeepAtLeast(inverse, size, kInfBits)));
 }
 
+// top[b]: the largest |x| of block b of L::kWidth, lane by lane.
+template <class L>
+LONGHAUL_INLINE void GgmlTops(const std::byte* x, typename L::U* top) {
+  constexpr size_t w = L::kWidth;
+  for (size_t b = 0; b < w; ++b) {
+    top[b] = L::Abs(L::template Load<DType::kF32>(x + 128 * b));
+    for (size_t i = 1; i < 32 / w; ++i) {
+      top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + 128 * b + 4 * w * i)));
+    }
+  }
+}
+
 // L::kWidth blocks at once: their scales fill one vector. False when one is beyond fp16.
 template <class L>
 LONGHAUL_INLINE bool EncodeQ8Batch(const float* x, std::byte* out) {
@@ -44,13 +56,7 @@ LONGHAUL_INLINE bool EncodeQ8Batch(const float* x, std::byte* out) {
   constexpr size_t w = L::kWidth, n = 32 / w;
   const auto* bytes = reinterpret_cast<const std::byte*>(x);
   U top[w];
-  for (size_t b = 0; b < w; ++b) {
-    top[b] = L::Abs(L::template Load<DType::kF32>(bytes + 128 * b));
-    for (size_t i = 1; i < n; ++i) {
-      top[b] =
-          L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i)));
-    }
-  }
+  GgmlTops<L>(bytes, top);
   const F d = L::Div(L::FromBits(L::AcrossMaxBits(top)), L::Splat(127.0f));
   if (L::MaxAcross(L::Bits(d)) >= BitsOf(65520.0f)) return false;
   alignas(64) std::byte wire[2 * w], inverse[4 * w];
@@ -80,13 +86,7 @@ LONGHAUL_INLINE bool EncodeQ4Batch(const float* x, std::byte* out) {
   constexpr size_t w = L::kWidth, n = 32 / w;
   const auto* bytes = reinterpret_cast<const std::byte*>(x);
   U top[w];
-  for (size_t b = 0; b < w; ++b) {
-    top[b] = L::Abs(L::template Load<DType::kF32>(bytes + 128 * b));
-    for (size_t i = 1; i < n; ++i) {
-      top[b] =
-          L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i)));
-    }
-  }
+  GgmlTops<L>(bytes, top);
   alignas(64) uint32_t largest[w];  // with its sign: that of the first element so large
   const U max_bits = L::AcrossMaxBits(top);
   L::template Store<DType::kF32>(L::FromBits(max_bits), reinterpret_cast<std::byte*>(largest));

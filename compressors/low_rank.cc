@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compressors/convert.h"
 #include "compressors/noise.h"
 #include "compressors/scratch.h"
 #include "compressors/small_floats.h"
@@ -130,6 +131,11 @@ bool Reconstruct(const LoopKernels& loops, Isa isa, const LowRankView& view,
     writer.Write(row.data(), i * view.cols, c);
   }
   return true;
+}
+
+bool ReadDense(Isa isa, const std::byte* values, Tensor x) {
+  return Converter(isa, DType::kF32, x.dtype)(values, x.shape.elements(),
+                                              static_cast<std::byte*>(x.values));
 }
 
 bool AddResidual(const LoopKernels& loops, Isa isa, ConstTensor x, const float* e, float* sum,

@@ -51,6 +51,9 @@ double LongDot(const LoopKernels& loops, const float* x, const float* y, size_t 
 bool Reconstruct(const LoopKernels& loops, Isa isa, const LowRankView& view,
                  std::span<const float> p, std::span<const float> q, Tensor x);
 
+// x from fp32, as a tensor without factors is sent; false when one is NaN or Inf.
+bool ReadDense(Isa isa, const std::byte* values, Tensor x);
+
 // sum = x + e; false when x holds NaN or Inf, `finite` false when the sum does.
 bool AddResidual(const LoopKernels& loops, Isa isa, ConstTensor x, const float* e, float* sum,
                  bool& finite);

@@ -6,7 +6,6 @@
 
 #include "compressors/accumulators.h"
 #include "compressors/codec_frame.h"
-#include "compressors/convert.h"
 #include "compressors/low_rank.h"
 #include "compressors/scratch.h"
 #include "compressors/small_floats.h"
@@ -107,10 +106,7 @@ absl::Status PowerSgdCodec::Decode(std::span<const std::byte> frame, CodecState*
   }
   const std::byte* payload = frame.data() + kFrameHeaderBytes;
   if (rank == 0) {
-    return Converter(isa_, DType::kF32, x.dtype)(payload, view.elements,
-                                                 static_cast<std::byte*>(x.values))
-               ? absl::OkStatus()
-               : Corrupt("NaN or Inf in it");
+    return ReadDense(isa_, payload, x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
   }
   const std::span<float> factors =
       Scratch<float, ScratchUse::kKept>(rank * (view.rows + view.cols));
