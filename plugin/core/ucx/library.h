@@ -18,6 +18,7 @@ namespace longhaul {
   X(ucp_context_print_info)         \
   X(ucp_ep_close_nbx)               \
   X(ucp_ep_create)                  \
+  X(ucp_ep_flush_nbx)               \
   X(ucp_ep_print_info)              \
   X(ucp_get_version_string)         \
   X(ucp_init_version)               \

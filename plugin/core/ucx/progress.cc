@@ -8,9 +8,9 @@
 namespace longhaul {
 namespace {
 
-// UCX may hold sends of a connection that it has been told to close; after this long the thread
-// ends without them.
-constexpr absl::Duration kMaxDrainTime = absl::Seconds(10);
+// A peer that no longer reads holds back what was sent to it; after this long the thread ends
+// without it.
+constexpr absl::Duration kMaxDrainTime = absl::Seconds(2);
 
 // A lane that always has work must not keep the other lane, the tasks and the timers waiting.
 constexpr int kBurst = 16;
@@ -42,7 +42,13 @@ void UcxTransport::Run() {
         give_up = options_.clock->Now() + kMaxDrainTime;
         continue;  // tasks that came before Close()
       }
-      if (Drained() || options_.clock->Now() > give_up) return;
+      if (Drained()) return;
+      if (options_.clock->Now() > give_up) {
+        for (const auto& endpoint : endpoints_) {
+          if (!endpoint->closing) Close(*endpoint);  // ends its sends; no progress after it
+        }
+        return;
+      }
       loop_.WakeAt(give_up + absl::Milliseconds(1));
     }
     if (Arm()) loop_.Sleep();
@@ -70,18 +76,45 @@ bool UcxTransport::ReportAndClose() {
       endpoint.cut = true;
     }
     if (!endpoint.cut || endpoint.closing) continue;
-    endpoint.closing = true;
-    ucp_request_param_t param = {};
-    param.op_attr_mask =
-        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    param.cb.send = &OnClosed;
-    param.user_data = &endpoint;
-    const ucs_status_ptr_t request = Ucx().ucp_ep_close_nbx(endpoint.handle, &param);
-    if (request == nullptr || UCS_PTR_IS_ERR(request)) endpoint.handle = nullptr;
+    if (endpoint.flush == Endpoint::Flush::kNone && !endpoint.lost) Flush(endpoint);
+    if (endpoint.flush != Endpoint::Flush::kUnderWay || endpoint.lost) Close(endpoint);
   }
-  std::erase_if(endpoints_, [](const auto& e) { return e->closing && e->handle == nullptr; });
+  std::erase_if(endpoints_, [](const auto& e) {
+    return e->closing && e->handle == nullptr && e->flush != Endpoint::Flush::kUnderWay;
+  });
   return true;
+}
+
+// A connection that works is closed only when nothing of ours is left in it: UCX 1.13.1 crashes
+// when, after a forced close, the peer's goodbye arrives together with room to send the rest
+// (uct_tcp_iface_handle_events: the first frees what the second uses).
+void UcxTransport::Flush(Endpoint& endpoint) {
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = &OnFlushed;
+  param.user_data = &endpoint;
+  const ucs_status_ptr_t request = Ucx().ucp_ep_flush_nbx(endpoint.handle, &param);
+  const bool done = request == nullptr || UCS_PTR_IS_ERR(request);
+  endpoint.flush = done ? Endpoint::Flush::kDone : Endpoint::Flush::kUnderWay;
+}
+
+void UcxTransport::OnFlushed(void* request, ucs_status_t, void* endpoint) {
+  auto* const at = static_cast<Endpoint*>(endpoint);
+  Ucx().ucp_request_free(request);
+  at->flush = Endpoint::Flush::kDone;
+  at->owner->attention_ = true;  // ReportAndClose closes it
+}
+
+void UcxTransport::Close(Endpoint& endpoint) {
+  endpoint.closing = true;
+  ucp_request_param_t param = {};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  param.cb.send = &OnClosed;
+  param.user_data = &endpoint;
+  const ucs_status_ptr_t request = Ucx().ucp_ep_close_nbx(endpoint.handle, &param);
+  if (request == nullptr || UCS_PTR_IS_ERR(request)) endpoint.handle = nullptr;
 }
 
 void UcxTransport::OnClosed(void* request, ucs_status_t, void* endpoint) {

@@ -41,12 +41,14 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   friend class UcxLink;
   // One connection of one lane; lives until its close has completed.
   struct Endpoint {
+    enum class Flush { kNone, kUnderWay, kDone };
     UcxTransport* owner;
     uint64_t node_id;
     ucp_ep_h handle = nullptr;
     bool lost = false;     // reported by UCX, not yet to the sink
     bool cut = false;      // to be closed by the loop
-    bool closing = false;  // the close is under way
+    Flush flush = Flush::kNone;  // before the close
+    bool closing = false;        // the close is under way
   };
   struct LaneState {
     UcxTransport* owner = nullptr;
@@ -63,12 +65,15 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   void Run();
   bool Progress();
   bool ReportAndClose();
+  static void Flush(Endpoint& endpoint);
+  static void Close(Endpoint& endpoint);
   bool Arm();
   bool Drained() const;
 
   static ucs_status_t OnMessage(void* lane, const void* header, size_t header_bytes, void* bytes,
                                 size_t size, const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* packet);
+  static void OnFlushed(void* request, ucs_status_t status, void* endpoint);
   static void OnClosed(void* request, ucs_status_t status, void* endpoint);
   static void OnEndpointError(void* endpoint, ucp_ep_h handle, ucs_status_t status);
 
