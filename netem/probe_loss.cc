@@ -16,7 +16,6 @@
 namespace longhaul {
 namespace {
 
-constexpr int kUdpIpHeaderBytes = 28;
 constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
 void SendEvenly(const Fd& sender, const sockaddr_in& to, int64_t count, BitsPerSecond rate,

@@ -24,7 +24,6 @@ constexpr size_t kChunkBytes = 128 * 1024;
 constexpr size_t kTakeBytes = 1 << 20;
 constexpr absl::Duration kPollSlice = absl::Milliseconds(50);
 constexpr absl::Duration kConnectDeadline = absl::Seconds(5);
-constexpr int kUdpIpHeaderBytes = 28;
 
 absl::Status SetCongestionControl(const Fd& fd, std::string_view name) {
   if (name.empty() ||

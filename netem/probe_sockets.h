@@ -10,6 +10,8 @@
 namespace longhaul {
 
 // What the probes share.
+constexpr int kUdpIpHeaderBytes = 28;
+
 absl::Time MonotonicNow();
 
 // poll() for one of POLLIN, POLLOUT; false on timeout.

@@ -4,6 +4,7 @@
 # Usage: scripts/fuzz.sh [SECONDS | -runs=N] [target]...     default: 20 seconds each, all targets
 # Targets that are links (compressors_decoder_FAMILY_fuzz) share one program; without a target named,
 # each of them gets a fifth of the seconds. Prints the inputs per second of every target.
+# FUZZ_MAX_LEN: the longest input in bytes, 4096 unless set.
 # Exit status 77 where there is no clang with its fuzzer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,6 +40,6 @@ for fuzzer in *_fuzz; do
     own=$share
   fi
   echo "== $fuzzer $own"
-  "./$fuzzer" -max_len=4096 -rss_limit_mb=1024 -print_final_stats=1 -verbosity=0 "$own" 2>&1 |
+  "./$fuzzer" -max_len="${FUZZ_MAX_LEN:-4096}" -rss_limit_mb=1024 -print_final_stats=1 -verbosity=0 "$own" 2>&1 |
     grep -v "^INFO: \|^Done 0 runs" || { echo "$fuzzer: found an input, see above"; exit 1; }
 done

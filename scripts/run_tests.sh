@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs ctest in a build folder, then names every skipped test with its reason, then repeats ctest's
 # own closing lines. A test that fails is tried once more, and ctest's list shows both tries: links
-# and deadlines are measured in real time, and a neighbour on the machine can starve one.
+# and deadlines are measured in real time, and a neighbour on the machine can starve one. Those that
+# passed only then are named.
 # Usage: scripts/run_tests.sh BUILD [ctest options]
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,11 @@ status=${PIPESTATUS[0]}
 echo
 echo "Skipped, with reasons:"
 python3 scripts/skipped.py "$build/Testing/Temporary/LastTest.log"
+echo
+echo "Passed only when tried again:"
+retried=$(sed -nE 's/^.*Test +#[0-9]+: ([^ ]+) \.*\*\*\*(.*[^ ]) +[0-9.]+ sec$/\1 (\2)/p' "$log" | grep -v "(Skipped" | sort -u |
+  while read -r name how; do grep -qF -- " - $name (" "$log" || echo "  $name $how"; done)
+echo "${retried:-  none}"
 echo
 sed -n '/^[0-9]*% tests passed/,$p' "$log"
 exit "$status"

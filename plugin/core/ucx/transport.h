@@ -45,8 +45,8 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
     UcxTransport* owner;
     uint64_t node_id;
     ucp_ep_h handle = nullptr;
-    bool lost = false;     // reported by UCX, not yet to the sink
-    bool cut = false;      // to be closed by the loop
+    bool lost = false;           // reported by UCX, not yet to the sink
+    bool cut = false;            // to be closed by the loop
     Flush flush = Flush::kNone;  // before the close
     bool closing = false;        // the close is under way
   };
