@@ -1,10 +1,17 @@
 #pragma once
 
+#include <cstdint>
+
 #include "compressors/convert.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/small_floats.h"
 
 namespace longhaul {
+
+// Whether floats may be read and written where `values` points; a caller's tensor may lie anywhere.
+inline bool AlignedForFloat(const void* values) {
+  return reinterpret_cast<uintptr_t>(values) % alignof(float) == 0;
+}
 
 // A tensor read as fp32, piece by piece. Not owning.
 class WideReader {
@@ -12,7 +19,7 @@ class WideReader {
   WideReader(ConstTensor x, Isa isa)
       : bytes_(static_cast<const std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
-        dtype_(x.dtype),
+        in_place_(x.dtype == DType::kF32 && AlignedForFloat(x.values)),
         widen_(Converter(isa, x.dtype, DType::kF32)),
         abs_max_(LoopKernelsOf(isa).abs_max) {}
 
@@ -20,15 +27,16 @@ class WideReader {
   bool Read(size_t at, size_t n, float* out) const {
     return widen_(bytes_ + at * element_bytes_, n, reinterpret_cast<std::byte*>(out));
   }
-  // The same, but fp32 stays where it is; `buffer` has room for the others. nullptr: NaN or Inf.
+  // The same, but aligned fp32 stays where it is; `buffer` has room for the others. nullptr: NaN or
+  // Inf.
   const float* View(size_t at, size_t n, float* buffer) const {
-    if (dtype_ != DType::kF32) return Read(at, n, buffer) ? buffer : nullptr;
+    if (!in_place_) return Read(at, n, buffer) ? buffer : nullptr;
     const float* x = Peek(at, n, buffer);
     return abs_max_(x, n) < kInfBits ? x : nullptr;
   }
   // As View of elements that are known to be finite, or whose user finds out.
   const float* Peek(size_t at, size_t n, float* buffer) const {
-    if (dtype_ == DType::kF32) return reinterpret_cast<const float*>(bytes_ + at * element_bytes_);
+    if (in_place_) return reinterpret_cast<const float*>(bytes_ + at * element_bytes_);
     Read(at, n, buffer);
     return buffer;
   }
@@ -36,7 +44,7 @@ class WideReader {
  private:
   const std::byte* bytes_;
   size_t element_bytes_;
-  DType dtype_;
+  bool in_place_;
   ConvertFn widen_;
   uint32_t (*abs_max_)(const float* x, size_t n);
 };
@@ -47,26 +55,26 @@ class NarrowWriter {
   NarrowWriter(Tensor x, Isa isa)
       : bytes_(static_cast<std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
-        dtype_(x.dtype),
+        in_place_(x.dtype == DType::kF32 && AlignedForFloat(x.values)),
         narrow_(Converter(isa, DType::kF32, x.dtype)) {}
 
   void Write(const float* values, size_t at, size_t n) const {
     narrow_(reinterpret_cast<const std::byte*>(values), n, bytes_ + at * element_bytes_);
   }
-  // Where elements from `at` on are to be computed: in their place when that is fp32, else in
-  // `buffer`. Done writes them from there.
+  // Where elements from `at` on are to be computed: in their place when that is aligned fp32, else
+  // in `buffer`. Done writes them from there.
   float* Target(size_t at, float* buffer) const {
-    if (dtype_ != DType::kF32) return buffer;
+    if (!in_place_) return buffer;
     return reinterpret_cast<float*>(bytes_ + at * element_bytes_);
   }
   void Done(const float* target, size_t at, size_t n) const {
-    if (dtype_ != DType::kF32) Write(target, at, n);
+    if (!in_place_) Write(target, at, n);
   }
 
  private:
   std::byte* bytes_;
   size_t element_bytes_;
-  DType dtype_;
+  bool in_place_;
   ConvertFn narrow_;
 };
 

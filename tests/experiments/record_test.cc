@@ -66,6 +66,31 @@ class RecordTest : public testing::Test {
             .parameter_hash = 0xfedcba9876543210u};
   }
 
+  static LinkRow SlowLink() {
+    return {.phase = LinkPhase::kBefore,
+            .src_node = 0,
+            .dst_node = 1,
+            .nominal_rate_bit_per_s = 200e6,
+            .nominal_rtt_s = 0.06,
+            .rtt_median_s = 0.0601,
+            .ok = false,
+            .why = "slow"};
+  }
+  static CrossingRow Crossing() {
+    return {.src_rank = 0,
+            .dst_rank = 1,
+            .direction = Direction::kForward,
+            .codec = "int8-b64",
+            .tensors = 8,
+            .elements = 1024,
+            .predicted_wire_bytes = 1200,
+            .payload_bytes = 1100,
+            .message_bytes = 1150,
+            .kernel_tx_bytes = 1201,
+            .nmse_mean = 1e-3,
+            .payload_hash = 42};
+  }
+
   std::string folder_;
 };
 
@@ -74,28 +99,8 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   const int64_t experiment = Campaign(record);
   const int64_t run = *record.BeginRun(Run(experiment, "s2", 7));
   ASSERT_TRUE(record.AddSteps(run, std::vector{Step(1, 5.5), Step(2, 5.25)}).ok());
-  const LinkRow link{.phase = LinkPhase::kBefore,
-                     .src_node = 0,
-                     .dst_node = 1,
-                     .nominal_rate_bit_per_s = 200e6,
-                     .nominal_rtt_s = 0.06,
-                     .rtt_median_s = 0.0601,
-                     .ok = false,
-                     .why = "slow"};
-  ASSERT_TRUE(record.AddLinks(run, {&link, 1}).ok());
-  const CrossingRow crossing{.src_rank = 0,
-                             .dst_rank = 1,
-                             .direction = Direction::kForward,
-                             .codec = "int8-b64",
-                             .tensors = 8,
-                             .elements = 1024,
-                             .predicted_wire_bytes = 1200,
-                             .payload_bytes = 1100,
-                             .message_bytes = 1150,
-                             .kernel_tx_bytes = 1201,
-                             .nmse_mean = 1e-3,
-                             .payload_hash = 42};
-  ASSERT_TRUE(record.AddCrossings(run, {&crossing, 1}).ok());
+  ASSERT_TRUE(record.AddLinks(run, std::vector{SlowLink()}).ok());
+  ASSERT_TRUE(record.AddCrossings(run, std::vector{Crossing()}).ok());
   ASSERT_TRUE(record
                   .AddEvaluation(run, {.step = 2,
                                        .codec = EvalCodec::kOff,
