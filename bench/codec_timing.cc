@@ -98,12 +98,6 @@ void ReadAll(const float* x, size_t n) {
   sink = sum;
 }
 
-uint64_t PayloadBytes(std::span<const std::byte> frame) {
-  uint64_t bytes;
-  std::memcpy(&bytes, frame.data() + 48, 8);
-  return bytes;
-}
-
 GgmlLibrary LoadGgml(const std::string& path) {
   if (path.empty()) return {};
   void* library = dlopen(path.c_str(), RTLD_LAZY);

@@ -28,9 +28,6 @@ std::vector<Timing> TimeRounds(int rounds, size_t elements, const std::function<
 // Reads every word of x: [n]; as fast as AVX2 or the compiler can.
 void ReadAll(const float* x, size_t n);
 
-// Payload bytes that the header of a frame announces.
-uint64_t PayloadBytes(std::span<const std::byte> frame);
-
 // ggml's row functions out of a shared library (scripts/bench_codecs.sh builds it).
 struct GgmlFormat {
   std::string name;

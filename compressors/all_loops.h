@@ -3,6 +3,8 @@
 #include "compressors/ggml_loops.h"
 #include "compressors/matrix_loops.h"
 #include "compressors/noise_loops.h"
+#include "compressors/stat_loops.h"
+#include "compressors/top_k_loops.h"
 
 namespace longhaul {
 
@@ -10,7 +12,8 @@ namespace longhaul {
 template <class L>
 constexpr LoopKernels MakeLoopKernels() {
   return {.abs_max = LoopAbsMax<L>,
-          .at_least = LoopAtLeast<L>,
+          .survivors = LoopSurvivors<L>,
+          .kth_magnitude = LoopKthMagnitude<L>,
           .sum = LoopSum<L>,
           .sum_abs = LoopSumAbs<L>,
           .sum_squares = LoopSumSquares<L>,
@@ -36,7 +39,11 @@ constexpr LoopKernels MakeLoopKernels() {
           .decode_q4 = LoopDecodeQ4<L>,
           .dot = LoopDot<L>,
           .add_scaled = LoopAddScaled<L>,
-          .multiply64 = LoopMultiply64<L>};
+          .sum_scaled = LoopSumScaled<L>,
+          .multiply64 = LoopMultiply64<L>,
+          .add_to_bins = LoopAddToBins<L>,
+          .table_values = LoopTableValues<L>,
+          .stream = LoopStream<L>};
 }
 
 }  // namespace longhaul

@@ -26,10 +26,18 @@ using EncodeBlocksFn = BlockFault (*)(const std::byte* x, size_t blocks, BlockSe
 // False: a scale, zero point or code is Inf or NaN; x then holds unspecified values.
 using DecodeBlocksFn = bool (*)(ConstBlockSections in, size_t blocks, std::byte* x);
 
+// With stochastic rounding by the draws u [block * blocks] (stochastic.h). Answers how many blocks
+// are done, from the first one: the next one is broken, or does not fill the kernel's vectors. May
+// write kBlockCodeSlack bytes behind the codes.
+using EncodeNoisyBlocksFn = size_t (*)(const std::byte* x, const float* u, size_t blocks,
+                                       BlockSections out);
+constexpr size_t kBlockCodeSlack = 16;
+
 // By SchemeIndex.
 struct BlockKernelTable {
   std::array<EncodeBlocksFn, kBlockSchemes.size()> encode;
   std::array<DecodeBlocksFn, kBlockSchemes.size()> decode;
+  std::array<EncodeNoisyBlocksFn, kBlockSchemes.size()> encode_noisy;  // null: there is none
 };
 
 const BlockKernelTable& BlockKernels(Isa isa);

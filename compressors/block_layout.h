@@ -1,11 +1,18 @@
 #pragma once
 
+#include <algorithm>
+
 #include "compressors/bit_pack.h"
 #include "compressors/block_scheme.h"
 #include "compressors/codec_threads.h"
 #include "compressors/frame.h"
 
 namespace longhaul {
+
+// Where a block's parts begin in a frame.
+struct BlockPlace {
+  size_t scales, zeros, codes;
+};
 
 // How a tensor falls into blocks, and where the sections lie in its frame.
 struct BlockLayout {
@@ -24,6 +31,12 @@ struct BlockLayout {
     zeros_end = zeros_at + ZeroBytes(scheme) * rows * row_blocks;
     codes_at = AlignUp8(zeros_end);
     frame_bytes = codes_at + rows * row_code_bytes;
+  }
+  // Block b of row r, or the end of the row.
+  BlockPlace At(BlockScheme scheme, size_t r, size_t b) const {
+    const size_t before = row_blocks * r + b;
+    return {kFrameHeaderBytes + ScaleBytes(scheme) * before, zeros_at + ZeroBytes(scheme) * before,
+            codes_at + row_code_bytes * r + std::min(CodeBytes(scheme) * b, row_code_bytes)};
   }
   size_t rows, cols, full, tail, row_blocks, row_code_bytes;
   size_t scales_end, zeros_at, zeros_end, codes_at, frame_bytes;

@@ -80,7 +80,7 @@ bool DecodeBlocks(ConstBlockSections in, size_t blocks, std::byte* x) {
 
 template <size_t... kIndex>
 constexpr BlockKernelTable MakeTable(std::index_sequence<kIndex...>) {
-  return {{EncodeBlocks<kBlockSchemes[kIndex]>...}, {DecodeBlocks<kBlockSchemes[kIndex]>...}};
+  return {{EncodeBlocks<kBlockSchemes[kIndex]>...}, {DecodeBlocks<kBlockSchemes[kIndex]>...}, {}};
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "compressors/codec_frame.h"
 #include "compressors/codec_threads.h"
 #include "compressors/convert.h"
+#include "compressors/payload_sum.h"
+#include "compressors/streaming.h"
 
 namespace longhaul {
 namespace {
@@ -30,43 +32,65 @@ class CastCodec final : public Codec {
                                 std::span<std::byte> frame) const override {
     const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
     if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-    if (!ConvertAll(x.dtype, static_cast<const std::byte*>(x.values), wire_.value_or(x.dtype),
-                    frame.data() + kFrameHeaderBytes, x.shape.elements())) {
+    const DType wire = wire_.value_or(x.dtype);
+    Sums sums;
+    if (!ConvertAll(x.dtype, static_cast<const std::byte*>(x.values), wire,
+                    frame.data() + kFrameHeaderBytes, x.shape.elements(), Payload::kOut, sums)) {
       return NotFiniteError(name_);
     }
-    SealFrame({.codec = id_,
-               .dtype = x.dtype,
-               .shape = x.shape,
-               .payload_bytes = bytes - kFrameHeaderBytes},
-              frame.first(bytes));
+    const FrameHeader header = {.codec = id_,
+                                .dtype = x.dtype,
+                                .shape = x.shape,
+                                .payload_bytes = bytes - kFrameHeaderBytes};
+    SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
     return bytes;
   }
 
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override {
-    const absl::StatusOr<FrameHeader> header = OpenFrame(name_, id_, frame, x.shape);
+    const absl::StatusOr<FrameHeader> header = OpenUnsummedFrame(name_, id_, frame, x.shape);
     if (!header.ok()) return header.status();
     if (frame.size() != MaxFrameBytes(x.shape, header->dtype)) {
       return absl::DataLossError(
           fmt::format("{}: {} bytes for shape {}", name_, frame.size(), ToString(x.shape)));
     }
+    Sums sums;
     ConvertAll(wire_.value_or(header->dtype), frame.data() + kFrameHeaderBytes, x.dtype,
-               static_cast<std::byte*>(x.values), x.shape.elements());
-    return absl::OkStatus();
+               static_cast<std::byte*>(x.values), x.shape.elements(), Payload::kIn, sums);
+    return CheckPayloadCrc(frame, sums.Join(frame));
   }
 
  private:
+  using Sums = SlicedSums<1>;
+  enum class Payload { kIn, kOut };  // which side is the frame's
+
   // On all threads of the pool; answers whether all of `in` was finite.
-  bool ConvertAll(DType from, const std::byte* in, DType to, std::byte* out, size_t n) const {
+  bool ConvertAll(DType from, const std::byte* in, DType to, std::byte* out, size_t n,
+                  Payload payload, Sums& sums) const {
+    const size_t in_bytes = BytesPerElement(from), out_bytes = BytesPerElement(to);
+    const size_t wire_bytes = payload == Payload::kIn ? in_bytes : out_bytes;
+    const bool sum = n * wire_bytes >= kSumInPieces, stream = n * out_bytes >= kStreamedBytes;
     const ConvertFn convert = Converter(isa_, from, to);
+    const LoopKernels& loops = LoopKernelsOf(isa_);
     const Slices slices(n, size_t{64} << 10);
     bool infinite[Slices::kMost] = {};
-    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
-      const size_t at = slices.first(i);
-      infinite[i] = !convert(in + at * BytesPerElement(from), slices.last(i) - at,
-                             out + at * BytesPerElement(to));
+    CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+      RunningSum running(kFrameHeaderBytes + slices.first(slice) * wire_bytes);
+      alignas(64) std::byte staged[4 * kPiece];
+      for (size_t at = slices.first(slice); at < slices.last(slice); at += kPiece) {
+        const size_t c = std::min(kPiece, slices.last(slice) - at);
+        const std::byte* read = in + at * in_bytes;
+        std::byte* written = stream ? staged : out + at * out_bytes;
+        if (!convert(read, c, written)) infinite[slice] = true;
+        if (sum) running.Add({payload == Payload::kIn ? read : written, c * wire_bytes});
+        if (stream) loops.stream(staged, c * out_bytes, out + at * out_bytes);
+      }
+      if (stream) FinishStreaming();
+      sums.part(0, slice) = running.part();
     });
     return std::find(std::begin(infinite), std::end(infinite), true) == std::end(infinite);
   }
+
+  static constexpr size_t kPiece = 2048;  // elements in the nearest cache between two steps
 
   const std::string name_;
   const uint16_t id_;

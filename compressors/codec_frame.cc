@@ -26,10 +26,12 @@ absl::Status CheckEncodeArguments(std::string_view name, ConstTensor x, size_t f
   return absl::OkStatus();
 }
 
-absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
-                                      std::span<const std::byte> frame, Shape shape,
-                                      uint16_t allowed_flags) {
-  absl::StatusOr<FrameHeader> header = ParseFrame(frame);
+namespace {
+
+// What OpenFrame checks of a frame that parses.
+absl::StatusOr<FrameHeader> CheckHeader(std::string_view name, uint16_t codec_id,
+                                        absl::StatusOr<FrameHeader> header, Shape shape,
+                                        uint16_t allowed_flags) {
   if (!header.ok()) return header;
   if (header->codec != codec_id) {
     return absl::InvalidArgumentError(
@@ -55,6 +57,23 @@ absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
                                            header->version, header->flags));
   }
   return header;
+}
+
+}  // namespace
+
+absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
+                                      std::span<const std::byte> frame, Shape shape,
+                                      uint16_t allowed_flags) {
+  return CheckHeader(name, codec_id, ParseFrame(frame), shape, allowed_flags);
+}
+
+absl::StatusOr<FrameHeader> OpenUnsummedFrame(std::string_view name, uint16_t codec_id,
+                                              std::span<const std::byte> frame, Shape shape,
+                                              uint16_t allowed_flags) {
+  absl::StatusOr<FrameHeader> header =
+      CheckHeader(name, codec_id, ParseUnsummedFrame(frame), shape, allowed_flags);
+  // What is wrong may be a byte that changed on the way: the checksum speaks first.
+  return header.ok() ? header : OpenFrame(name, codec_id, frame, shape, allowed_flags);
 }
 
 absl::Status CatalogCodec::Corrupt(std::string_view what) const {

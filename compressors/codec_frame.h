@@ -40,6 +40,12 @@ absl::StatusOr<FrameHeader> OpenFrame(std::string_view name, uint16_t codec_id,
                                       std::span<const std::byte> frame, Shape shape,
                                       uint16_t allowed_flags = 0);
 
+// The same but for the checksum of a frame that it answers: the caller sums the payload while it
+// reads it (payload_sum.h), then asks CheckPayloadCrc, and until then vouches for nothing.
+absl::StatusOr<FrameHeader> OpenUnsummedFrame(std::string_view name, uint16_t codec_id,
+                                              std::span<const std::byte> frame, Shape shape,
+                                              uint16_t allowed_flags = 0);
+
 absl::Status NotFiniteError(std::string_view name);
 // `what` ("a sum") is a finite number in no type that the codec has.
 absl::Status RangeError(std::string_view name, std::string_view what);

@@ -27,7 +27,7 @@ constexpr Tables MakeTables() {
 constexpr Tables kTables = MakeTables();
 
 // a b mod P, polynomials over GF(2) with the coefficient of x^0 in bit 31.
-uint32_t Multiply(uint32_t a, uint32_t b) {
+constexpr uint32_t Multiply(uint32_t a, uint32_t b) {
   uint32_t product = 0;
   for (; a != 0; a <<= 1) {
     if ((a >> 31) != 0) product ^= b;
@@ -36,22 +36,34 @@ uint32_t Multiply(uint32_t a, uint32_t b) {
   return product;
 }
 
+// kPowers[i] = x^(8 * 2^i) mod P.
+constexpr std::array<uint32_t, 64> MakePowers() {
+  std::array<uint32_t, 64> powers{};
+  powers[0] = 0x80000000u >> 8;
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = Multiply(powers[i - 1], powers[i - 1]);
+  return powers;
+}
+constexpr std::array<uint32_t, 64> kPowers = MakePowers();
+
 // x^(8 bytes) mod P: what appending so many zero bytes multiplies a CRC with.
 uint32_t ShiftBy(size_t bytes) {
-  uint32_t power = 0x80000000u >> 8, shift = 0x80000000u;  // x^8, 1
-  for (; bytes != 0; bytes >>= 1) {
-    if ((bytes & 1) != 0) shift = Multiply(shift, power);
-    power = Multiply(power, power);
+  uint32_t shift = 0x80000000u;  // 1
+  for (size_t i = 0; bytes >> i != 0; ++i) {
+    if ((bytes >> i & 1) != 0) shift = Multiply(shift, kPowers[i]);
   }
   return shift;
 }
 
-uint32_t OnOneThread(std::span<const std::byte> bytes, uint32_t crc) {
+}  // namespace
+
+uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {
   static const bool fast = Crc32cSse42Supported();
   return fast ? Crc32cSse42(bytes, crc) : Crc32cTable(bytes, crc);
 }
 
-}  // namespace
+uint32_t Crc32cJoin(uint32_t a, uint32_t b, size_t b_bytes) {
+  return Multiply(a, ShiftBy(b_bytes)) ^ b;
+}
 
 uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc) {
   crc = ~crc;
@@ -74,11 +86,11 @@ uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
   constexpr size_t kLeast = size_t{512} << 10;  // bytes worth another thread
   const Slices slices(bytes.size(), kLeast);
   CodecThreads& threads = CodecThreads::Process();
-  if (slices.count() < 2 || threads.count() < 2) return OnOneThread(bytes, crc);
+  if (slices.count() < 2 || threads.count() < 2) return Crc32cAlone(bytes, crc);
   uint32_t sums[Slices::kMost];
   threads.Run(slices.count(), [&](size_t i) {
     const size_t first = slices.first(i);
-    sums[i] = OnOneThread(bytes.subspan(first, slices.last(i) - first), i == 0 ? crc : 0);
+    sums[i] = Crc32cAlone(bytes.subspan(first, slices.last(i) - first), i == 0 ? crc : 0);
   });
   const uint32_t shift = ShiftBy(slices.length);
   for (size_t i = 1; i < slices.count(); ++i) {

@@ -12,6 +12,12 @@ namespace longhaul {
 // `crc` continues an earlier call: Crc32c(b, Crc32c(a)) is the CRC of a followed by b.
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
 
+// The same, never on more than the calling thread: for those that share out work themselves.
+uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc = 0);
+
+// The CRC of a followed by b, from those of both: what threads summed apart is put together.
+uint32_t Crc32cJoin(uint32_t a, uint32_t b, size_t b_bytes);
+
 // The two implementations, for tests; both equal Crc32c bit for bit.
 uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc = 0);
 uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc = 0);

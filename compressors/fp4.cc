@@ -9,12 +9,13 @@
 #include "compressors/codec_frame.h"
 #include "compressors/fp4_kernels.h"
 #include "compressors/loop_kernels.h"
+#include "compressors/payload_sum.h"
 #include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 4096;  // elements widened at once
+constexpr size_t kPiece = 2048;  // elements worked on at once
 constexpr float kSmallestNormal = 0x1p-126f;
 
 // The tensor's largest |x|, Inf when it is not finite.
@@ -88,6 +89,7 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
   std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   std::byte* codes = frame.data() + layout.codes_at;
   const Fp4Kernels* kernels = t == 0 ? nullptr : Fp4KernelsOf(isa_);
+  RunningSum scale_sum(kFrameHeaderBytes + 8), code_sum(layout.codes_at);
   float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t r = 0; r < x.shape.rows; ++r) {
@@ -104,15 +106,19 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
       const size_t rest = c - whole;
       EncodePiece(values + whole, rest, t, scales_at + whole / kNvBlock, q);
       PackBits({q, rest}, 4, {codes_at + whole / 2, PackedBytes(rest, 4)});
+      scale_sum.Add({scales_at, (c + kNvBlock - 1) / kNvBlock});
+      code_sum.Add({codes_at, PackedBytes(c, 4)});
     }
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .block = kNvBlock,
-             .param0 = 4,
-             .shape = x.shape,
-             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
-            frame.first(layout.frame_bytes));
+  const FrameHeader header = {.codec = id_,
+                              .dtype = x.dtype,
+                              .block = kNvBlock,
+                              .param0 = 4,
+                              .shape = x.shape,
+                              .payload_bytes = layout.frame_bytes - kFrameHeaderBytes};
+  const SummedPart parts[] = {scale_sum.part(), code_sum.part()};
+  SealFrame(header, frame.first(layout.frame_bytes),
+            PayloadCrc(frame.first(layout.frame_bytes), parts));
   return layout.frame_bytes;
 }
 
@@ -187,6 +193,7 @@ absl::StatusOr<size_t> E3m0TensorCodec::Encode(ConstTensor x, uint64_t, CodecSta
   std::memset(frame.data() + kFrameHeaderBytes, 0, 8);
   WriteScale(kScheme, s, frame.data() + kFrameHeaderBytes);
   const Fp4Kernels* kernels = s.value == 0 ? nullptr : Fp4KernelsOf(isa_);
+  RunningSum running(kCodesAt);
   float buffer[kPiece];
   uint8_t q[kPiece];
   for (size_t at = 0; at < n; at += kPiece) {
@@ -201,13 +208,14 @@ absl::StatusOr<size_t> E3m0TensorCodec::Encode(ConstTensor x, uint64_t, CodecSta
     loops.e3m0_codes(values + whole, rest, s.inverse, q);
     if (s.value == 0) std::fill_n(q, rest, uint8_t{0});
     PackBits({q, rest}, 4, {codes + whole / 2, PackedBytes(rest, 4)});
+    running.Add({codes, PackedBytes(c, 4)});
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .param0 = 4,
-             .shape = x.shape,
-             .payload_bytes = bytes - kFrameHeaderBytes},
-            frame.first(bytes));
+  const FrameHeader header = {.codec = id_,
+                              .dtype = x.dtype,
+                              .param0 = 4,
+                              .shape = x.shape,
+                              .payload_bytes = bytes - kFrameHeaderBytes};
+  SealFrame(header, frame.first(bytes), PayloadCrc(frame.first(bytes), {&running.part(), 1}));
   return bytes;
 }
 

@@ -28,17 +28,29 @@ T Get(std::span<const std::byte> frame, size_t at) {
   return value;
 }
 
-// CRC of the whole frame, its own field read as zero.
-uint32_t CrcOf(std::span<const std::byte> frame) {
+// CRC of the header, its own field read as zero.
+uint32_t HeaderCrc(std::span<const std::byte> frame) {
   std::array<std::byte, kFrameHeaderBytes> header;
   std::memcpy(header.data(), frame.data(), header.size());
   Put<uint32_t>(header, kCrcAt, 0);
-  return Crc32c(frame.subspan(kFrameHeaderBytes), Crc32c(header));
+  return Crc32c(header);
+}
+
+// Renews the CRC of a sealed frame after a change of its header, which had `before`: the payload
+// need not be read again.
+void RenewCrc(uint32_t before, std::span<std::byte> frame) {
+  const uint32_t change = before ^ HeaderCrc(frame);
+  Put(frame, kCrcAt,
+      Crc32cJoin(change, Get<uint32_t>(frame, kCrcAt), frame.size() - kFrameHeaderBytes));
 }
 
 }  // namespace
 
 void SealFrame(const FrameHeader& h, std::span<std::byte> frame) {
+  SealFrame(h, frame, Crc32c(frame.subspan(kFrameHeaderBytes)));
+}
+
+void SealFrame(const FrameHeader& h, std::span<std::byte> frame, uint32_t payload_crc) {
   Put(frame, 0, kMagic);
   Put(frame, 4, h.codec);
   Put(frame, 6, h.value_codec);
@@ -53,10 +65,24 @@ void SealFrame(const FrameHeader& h, std::span<std::byte> frame) {
   Put(frame, 40, h.seed);
   Put(frame, 48, h.payload_bytes);
   Put(frame, kStateAt, h.state);
-  Put(frame, kCrcAt, CrcOf(frame));
+  Put(frame, kCrcAt, Crc32cJoin(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes));
+}
+
+absl::Status CheckPayloadCrc(std::span<const std::byte> frame, uint32_t payload_crc) {
+  const uint32_t crc = Get<uint32_t>(frame, kCrcAt);
+  const uint32_t want = Crc32cJoin(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes);
+  if (crc == want) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
 }
 
 absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
+  const absl::StatusOr<FrameHeader> header = ParseUnsummedFrame(frame);
+  if (!header.ok()) return header;
+  const absl::Status sum = CheckPayloadCrc(frame, Crc32c(frame.subspan(kFrameHeaderBytes)));
+  return sum.ok() ? header : sum;
+}
+
+absl::StatusOr<FrameHeader> ParseUnsummedFrame(std::span<const std::byte> frame) {
   if (frame.size() < kFrameHeaderBytes) {
     return absl::DataLossError(
         fmt::format("frame: {} bytes, the header alone has {}", frame.size(), kFrameHeaderBytes));
@@ -69,10 +95,6 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
     return absl::DataLossError(fmt::format("frame: {} payload bytes announced, {} present",
                                            h.payload_bytes, frame.size() - kFrameHeaderBytes));
   }
-  const uint32_t crc = Get<uint32_t>(frame, kCrcAt);
-  if (const uint32_t want = CrcOf(frame); crc != want) {
-    return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
-  }
   const uint8_t dtype = Get<uint8_t>(frame, kDTypeAt);
   if (dtype > static_cast<uint8_t>(DType::kF16) ||
       (h.state != 0 && (h.flags & kFlagDifference) == 0)) {
@@ -83,16 +105,18 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame) {
 }
 
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {
+  const uint32_t before = HeaderCrc(frame);
   Put<uint16_t>(frame, kFlagsAt, Get<uint16_t>(frame, kFlagsAt) | flags);
-  Put(frame, kCrcAt, CrcOf(frame));
+  RenewCrc(before, frame);
 }
 
 void MarkFrame(uint16_t flags, uint32_t state, std::span<std::byte> frame) {
   constexpr uint16_t kMarks = kFlagFirstVisit | kFlagDifference;
+  const uint32_t before = HeaderCrc(frame);
   const uint16_t others = Get<uint16_t>(frame, kFlagsAt) & static_cast<uint16_t>(~kMarks);
   Put<uint16_t>(frame, kFlagsAt, others | (flags & kMarks));
   Put(frame, kStateAt, state);
-  Put(frame, kCrcAt, CrcOf(frame));
+  RenewCrc(before, frame);
 }
 
 FrameHeader PeekHeader(std::span<const std::byte> frame) {

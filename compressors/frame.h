@@ -72,8 +72,16 @@ constexpr size_t AlignUp8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 // exactly kFrameHeaderBytes + header.payload_bytes long.
 void SealFrame(const FrameHeader& header, std::span<std::byte> frame);
 
+// The same for a payload whose CRC is known already (payload_sum.h).
+void SealFrame(const FrameHeader& header, std::span<std::byte> frame, uint32_t payload_crc);
+
 // Checks length, magic, CRC and the fields that mean the same for every codec. DataLoss otherwise.
 absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame);
+
+// The same but for the CRC: trust nothing before CheckPayloadCrc, which is given that of the bytes
+// behind the header and answers DataLoss where the frame says another one.
+absl::StatusOr<FrameHeader> ParseUnsummedFrame(std::span<const std::byte> frame);
+absl::Status CheckPayloadCrc(std::span<const std::byte> frame, uint32_t payload_crc);
 
 // Sets flag bits in a sealed frame and renews its CRC.
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame);

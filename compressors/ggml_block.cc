@@ -7,13 +7,14 @@
 
 #include "compressors/codec_frame.h"
 #include "compressors/ggml_loops.h"
+#include "compressors/payload_sum.h"
 #include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
 
 constexpr size_t kBlock = 32;
-constexpr size_t kPiece = 4096;  // elements: 16 KiB as fp32
+constexpr size_t kPiece = 2048;  // elements: 8 KiB as fp32
 
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
@@ -93,34 +94,38 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const auto [rows, cols] = RowsOf(x.shape);
   const size_t whole = cols - cols % kBlock;
   std::byte* out = frame.data() + kFrameHeaderBytes;
+  RunningSum running(kFrameHeaderBytes);
   float values[kPiece];
   for (size_t r = 0; r < rows; ++r) {
     for (size_t at = 0; at < cols;) {
       const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
-      const float* piece = reader.View(r * cols + at, c, values);
-      if (piece == nullptr) return NotFiniteError(name_);
+      const float* piece = reader.Peek(r * cols + at, c, values);
       const bool good =
           at < whole ? encode(piece, c / kBlock, out) : EncodeTail(bits_, piece, c, out);
       if (!good) {
+        if (loops.abs_max(piece, c) >= kInfBits) return NotFiniteError(name_);
         return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
       }
-      out += at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      const size_t bytes_of_piece =
+          at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      running.Add({out, bytes_of_piece});
+      out += bytes_of_piece;
       at += c;
     }
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .flags = kFlagFp16Scales,
-             .block = kBlock,
-             .param0 = static_cast<uint32_t>(bits_),
-             .shape = x.shape,
-             .payload_bytes = bytes - kFrameHeaderBytes},
-            frame.first(bytes));
+  const FrameHeader header = {.codec = id_,
+                              .dtype = x.dtype,
+                              .flags = kFlagFp16Scales,
+                              .block = kBlock,
+                              .param0 = static_cast<uint32_t>(bits_),
+                              .shape = x.shape,
+                              .payload_bytes = bytes - kFrameHeaderBytes};
+  SealFrame(header, frame.first(bytes), running.part().crc);
   return bytes;
 }
 
 absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagFp16Scales);
+  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape, kFlagFp16Scales);
   if (!header.ok()) return header.status();
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != kBlock ||
       header->param0 != static_cast<uint32_t>(bits_) || (header->flags & kFlagFp16Scales) == 0) {
@@ -133,20 +138,29 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const auto [rows, cols] = RowsOf(x.shape);
   const size_t whole = cols - cols % kBlock;
   const std::byte* in = frame.data() + kFrameHeaderBytes;
+  RunningSum running(kFrameHeaderBytes);
   float values[kPiece];
   for (size_t r = 0; r < rows; ++r) {
     for (size_t at = 0; at < cols;) {
       const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
       float* target = writer.Target(r * cols + at, values);
+      const size_t bytes =
+          at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      running.Add({in, bytes});
       const bool good =
           at < whole ? decode(in, c / kBlock, target) : DecodeTail(bits_, in, c, target);
-      if (!good) return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
+      if (!good) {
+        // A byte that changed on the way is told as that.
+        const absl::Status sum = ParseFrame(frame).status();
+        return sum.ok() ? absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_))
+                        : sum;
+      }
       writer.Done(target, r * cols + at, c);
-      in += at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
+      in += bytes;
       at += c;
     }
   }
-  return absl::OkStatus();
+  return CheckPayloadCrc(frame, running.part().crc);
 }
 
 }  // namespace

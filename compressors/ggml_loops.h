@@ -25,8 +25,8 @@ LONGHAUL_INLINE int32_t Q4Code(float x, float inverse) {
   return code > 15 ? 15 : code;
 }
 
-// Finite, but fp16 of it is not.
-LONGHAUL_INLINE bool BeyondFp16(float d) { return FromBits(BitsOf(d) & kAbsMask) >= 65520.0f; }
+// fp16 of d is not finite; NaN and Inf are told apart from large numbers elsewhere.
+LONGHAUL_INLINE bool BeyondFp16(float d) { return (BitsOf(d) & kAbsMask) >= BitsOf(65520.0f); }
 
 // As GgmlInverse, lane by lane.
 template <class L>
@@ -41,6 +41,8 @@ template <class L>
 LONGHAUL_INLINE void GgmlTops(const std::byte* x, typename L::U* top) {
   constexpr size_t w = L::kWidth;
   for (size_t b = 0; b < w; ++b) {
+    PrefetchBehind(x + 128 * b);
+    PrefetchBehind(x + 128 * b + 64);
     top[b] = L::Abs(L::template Load<DType::kF32>(x + 128 * b));
     for (size_t i = 1; i < 32 / w; ++i) {
       top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + 128 * b + 4 * w * i)));
@@ -182,14 +184,14 @@ bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
     uint16_t wire;
     __builtin_memcpy(&wire, in, 2);
     if ((wire & 0x7C00) == 0x7C00) return false;
-    const float d = F16ToF32(wire);
     if constexpr (L::kWidth > 1) {
+      const typename L::F d = L::SplatHalf(wire);
       for (size_t i = 0; i < 32; i += L::kWidth) {
-        L::template Store<DType::kF32>(
-            L::Mul(L::ToFloat(L::LoadSigned(in + 2 + i), 0), L::Splat(d)),
-            reinterpret_cast<std::byte*>(x + i));
+        L::template Store<DType::kF32>(L::Mul(L::ToFloat(L::LoadSigned(in + 2 + i), 0), d),
+                                       reinterpret_cast<std::byte*>(x + i));
       }
     } else {
+      const float d = F16ToF32(wire);
       int8_t q[32];
       __builtin_memcpy(q, in + 2, 32);
       for (size_t i = 0; i < 32; ++i) x[i] = static_cast<float>(static_cast<int32_t>(q[i])) * d;
@@ -204,18 +206,19 @@ bool LoopDecodeQ4(const std::byte* in, size_t blocks, float* x) {
     uint16_t wire;
     __builtin_memcpy(&wire, in, 2);
     if ((wire & 0x7C00) == 0x7C00) return false;
-    const float d = F16ToF32(wire);
     if constexpr (L::kWidth > 1) {
+      const typename L::F d = L::SplatHalf(wire);
       for (size_t j = 0; j < 16; j += L::kWidth) {
         const typename L::U q = L::LoadUnsigned(in + 2 + j);
         const typename L::U low = L::And(q, L::SplatBits(15)), high = L::template ShiftRight<4>(q);
-        L::template Store<DType::kF32>(L::Mul(L::ToFloat(low, 8), L::Splat(d)),
+        L::template Store<DType::kF32>(L::Mul(L::ToFloat(low, 8), d),
                                        reinterpret_cast<std::byte*>(x + j));
-        L::template Store<DType::kF32>(L::Mul(L::ToFloat(high, 8), L::Splat(d)),
+        L::template Store<DType::kF32>(L::Mul(L::ToFloat(high, 8), d),
                                        reinterpret_cast<std::byte*>(x + j + 16));
       }
       continue;
     }
+    const float d = F16ToF32(wire);
     uint8_t q[16];
     __builtin_memcpy(q, in + 2, 16);
     for (size_t j = 0; j < 16; ++j) {

@@ -31,6 +31,7 @@ LONGHAUL_INLINE void EncodeNvBatch(const std::byte* x, float t, std::byte* scale
   constexpr size_t kStep = L::kWidth * sizeof(float);
   U top[L::kWidth];
   for (int b = 0; b < L::kWidth; ++b) {
+    PrefetchBehind(x + b * n * kStep);
     top[b] = L::Abs(L::template Load<DType::kF32>(x + b * n * kStep));
     for (int i = 1; i < n; ++i) {
       top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + (b * n + i) * kStep)));
@@ -41,7 +42,7 @@ LONGHAUL_INLINE void EncodeNvBatch(const std::byte* x, float t, std::byte* scale
   const U s = L::Bits(NvScales<L>(code, t));
   L::StoreBytes(L::KeepAtLeast(code, s, 1), scales);
   const U inverse = L::Bits(L::Div(L::Splat(1.0f), L::FromBits(s)));
-  BatchConstants<L> constants;
+  BatchConstants<L> constants = {};
   L::template Store<DType::kF32>(L::FromBits(L::KeepAtLeast(inverse, s, 1)),
                                  reinterpret_cast<std::byte*>(constants.inverse));
   L::template Store<DType::kF32>(L::FromBits(L::KeepAtLeast(L::SplatBits(0x80000000), s, 1)),
@@ -51,8 +52,8 @@ LONGHAUL_INLINE void EncodeNvBatch(const std::byte* x, float t, std::byte* scale
     U q[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       const int at = c * kVectors + i;
-      q[i] = Quantize<L, kNvElements>(L::template Load<DType::kF32>(x + at * kStep), constants,
-                                      at / n);
+      q[i] = Quantize<L, kNvElements>(L::template Load<DType::kF32>(x + at * kStep),
+                                      OneBlock<L>(constants, c * (kChunk / kNvBlock) + i / n));
     }
     L::template StoreCodes<kNvElements>(q, codes + 32 * c);
   }
@@ -102,6 +103,7 @@ void EncodeE3m0On(const std::byte* x, size_t groups, float inverse, std::byte* c
   for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c, codes += 32) {
     typename L::U q[kVectors];
     for (int i = 0; i < kVectors; ++i, x += L::kWidth * sizeof(float)) {
+      if (i * L::kWidth % 16 == 0) PrefetchBehind(x);
       const typename L::F v = L::template Load<DType::kF32>(x);
       const typename L::U sign = L::And(L::Bits(v), L::SplatBits(0x80000000));
       q[i] = L::Or(ToMini<L, MiniFloat::kE3M0>(L::Mul(v, by)), L::template ShiftRight<28>(sign));

@@ -13,8 +13,8 @@
 //
 // L gives: kWidth; F, U (vectors of kWidth floats, 32-bit integers); Load<DType>, Store<DType>;
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
-// Sub, Mul, Div, Min, Max, Splat, Round, ToFloat; Abs, MaxBits, MaxAcross; KeepAtLeast;
-// AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes; ToPowers, FromMini,
+// Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
+// KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes; ToPowers, FromMini,
 // Magnitude<MiniFloat>; Hadamard<n>; StoreCodes<BlockScheme>, LoadCodes<bits>.
 namespace longhaul {
 
@@ -81,10 +81,20 @@ bool DecodeBlocksOn(ConstBlockSections in, size_t blocks, std::byte* x) {
   return true;
 }
 
+template <class L, BlockScheme kScheme>
+constexpr EncodeNoisyBlocksFn NoisyKernel() {
+  if constexpr (IsMini(kScheme.grid)) {
+    return nullptr;
+  } else {
+    return EncodeNoisyBlocksOn<L, kScheme>;
+  }
+}
+
 template <class L, size_t... kIndex>
 constexpr BlockKernelTable MakeBlockKernels(std::index_sequence<kIndex...>) {
   return {{EncodeBlocksOn<L, kBlockSchemes[kIndex]>...},
-          {DecodeBlocksOn<L, kBlockSchemes[kIndex]>...}};
+          {DecodeBlocksOn<L, kBlockSchemes[kIndex]>...},
+          {NoisyKernel<L, kBlockSchemes[kIndex]>()...}};
 }
 
 template <class L, DType kFrom, DType kTo>

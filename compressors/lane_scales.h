@@ -11,7 +11,8 @@ namespace longhaul {
 
 constexpr int kChunk = 64;            // elements whose codes are packed at once
 constexpr int kLargestInBatch = 128;  // larger blocks are worked on one by one
-constexpr size_t kCodeSlack = 16;     // StoreCodes and LoadCodes may touch so many bytes beyond
+// StoreCodes and LoadCodes may touch so many bytes beyond.
+constexpr size_t kCodeSlack = kBlockCodeSlack;
 
 // The scales of one batch; lane b is block b's.
 template <class L>
@@ -90,19 +91,35 @@ struct BatchConstants {
   alignas(64) float sign[L::kWidth];  // -0 where signs count: a block without scale has none
 };
 
+// The same of one block, in every lane.
+template <class L>
+struct OneBlock {
+  LONGHAUL_INLINE OneBlock(const BatchConstants<L>& constants, int b)
+      : inverse(L::Splat(constants.inverse[b])),
+        zero(L::Splat(constants.zero[b])),
+        sign(L::Splat(constants.sign[b])) {}
+  typename L::F inverse, zero, sign;
+};
+
+// What one batch ranges over; lane b is block b's.
+template <class L>
+struct BatchExtremes {
+  typename L::U max_bits;
+  typename L::F min, max;  // affine grids only
+};
+
 // Extremes of one batch -> scales and zeros as they stand in the frame, and the constants. False:
 // some block holds NaN or Inf, or its range is beyond fp32.
 template <class L, BlockScheme kScheme>
-LONGHAUL_INLINE bool ScaleBatch(const typename L::U* top, const typename L::F* low,
-                                const typename L::F* high, BlockSections out,
+LONGHAUL_INLINE bool ScaleBatch(const BatchExtremes<L>& extremes, BlockSections out,
                                 BatchConstants<L>& constants) {
   using F = typename L::F;
   using U = typename L::U;
-  const U max_bits = L::AcrossMaxBits(top);
+  const U max_bits = extremes.max_bits;
   U broken = max_bits;
   BatchScale<L> scale;
   if constexpr (kScheme.grid == Grid::kAffine) {
-    const F min = L::AcrossMin(low), max = L::AcrossMax(high);
+    const F min = extremes.min, max = extremes.max;
     const U wire_z = AffineZeros<L>(min);
     const F z = L::FromBits(wire_z);
     broken = L::MaxBits(broken, L::Abs(L::Sub(max, min)));
@@ -130,18 +147,28 @@ LONGHAUL_INLINE bool ScaleBatch(const typename L::U* top, const typename L::F* l
   return true;
 }
 
-// One vector of block b -> its codes, as stored but for the clamp, which StoreCodes does.
+// One vector of a block -> its codes, as stored but for the clamp, which StoreCodes does.
 template <class L, BlockScheme kScheme>
-LONGHAUL_INLINE typename L::U Quantize(typename L::F v, const BatchConstants<L>& constants, int b) {
-  const typename L::F inverse = L::Splat(constants.inverse[b]);
+LONGHAUL_INLINE typename L::U Quantize(typename L::F v, const OneBlock<L>& block) {
   if constexpr (kScheme.grid == Grid::kAffine) {
-    return L::Round(L::Mul(L::Sub(v, L::Splat(constants.zero[b])), inverse));
+    return L::Round(L::Mul(L::Sub(v, block.zero), block.inverse));
   } else if constexpr (IsMini(kScheme.grid)) {
-    const typename L::U sign = L::And(L::Bits(v), L::Bits(L::Splat(constants.sign[b])));
-    return L::Or(ToMini<L, MiniOf(kScheme.grid)>(L::Mul(v, inverse)),
+    const typename L::U sign = L::And(L::Bits(v), L::Bits(block.sign));
+    return L::Or(ToMini<L, MiniOf(kScheme.grid)>(L::Mul(v, block.inverse)),
                  L::template ShiftRight<32 - kScheme.bits>(sign));
   } else {
-    return L::Round(L::Mul(v, inverse));
+    return L::Round(L::Mul(v, block.inverse));
+  }
+}
+
+// The same, rounded by the draws u. Clamping an integer before or after rounding down is the same.
+template <class L, BlockScheme kScheme>
+LONGHAUL_INLINE typename L::U QuantizeNoisy(typename L::F v, typename L::F u,
+                                            const OneBlock<L>& block) {
+  if constexpr (kScheme.grid == Grid::kAffine) {
+    return L::Truncate(L::Add(L::Mul(L::Sub(v, block.zero), block.inverse), u));
+  } else {
+    return L::Floor(L::Add(L::Mul(v, block.inverse), u));
   }
 }
 

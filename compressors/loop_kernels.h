@@ -13,8 +13,14 @@ namespace longhaul {
 struct LoopKernels {
   // Largest |x| as bits.
   uint32_t (*abs_max)(const float* x, size_t n);
-  // Bit i % 64 of mask[i / 64] = |x[i]| as bits >= `bits`; spare bits are zero. Answers how many.
-  size_t (*at_least)(const float* x, size_t n, uint32_t bits, uint64_t* mask);
+  // The indices of the elements with |x| as bits >= `bits`, sorted; answers how many. found: room
+  // for n + 4.
+  size_t (*survivors)(const float* x, size_t n, uint32_t bits, uint32_t* found);
+  // magnitudes[i] = |x[found[i]]| as bits, for `count` survivors of `least`, k of them or more;
+  // room for 16 more. Answers a magnitude t >= least that k or more of them reach and fewer than k
+  // exceed, or exactly k; NaN's or Inf's when one is among them.
+  uint32_t (*kth_magnitude)(const float* x, const uint32_t* found, size_t count, size_t k,
+                            uint32_t least, uint32_t* magnitudes);
   // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2, and of the
   // elements below 0, or of the others.
   float (*sum)(const float* x, size_t n);
@@ -62,7 +68,17 @@ struct LoopKernels {
   // one after the other, terms in the order of b's rows, those with a zero in a left out.
   float (*dot)(const float* x, const float* y, size_t n);
   void (*add_scaled)(const float* x, size_t n, float a, float* y);
+  // sum = x + a y, which may be one of both.
+  void (*sum_scaled)(const float* x, float a, const float* y, size_t n, float* sum);
   void (*multiply64)(const float* a, const float* b, float* c);
+  // totals[4 q[i] + i % 4] += x[i] - mu in the order of i, counts[q[i]] += 1; n <= kSumChunk, bins
+  // [4, 256].
+  void (*add_to_bins)(const uint8_t* q, const float* x, float mu, size_t n, size_t bins,
+                      double* totals, uint64_t* counts);
+  // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
+  void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
+  // Copies, whole lines of `to` past the caches (streaming.h).
+  void (*stream)(const std::byte* from, size_t bytes, std::byte* to);
 };
 
 const LoopKernels& LoopKernelsOf(Isa isa);

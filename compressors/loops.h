@@ -3,6 +3,7 @@
 #include "compressors/codec.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/mini_floats.h"
+#include "compressors/prefetch.h"
 #include "compressors/sum_loops.h"
 
 // The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
@@ -20,6 +21,7 @@ uint32_t LoopAbsMax(const float* x, size_t n) {
     for (; i + 4 * L::kWidth <= n; i += 4 * L::kWidth) {
       for (size_t k = 0; k < 4; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
         top[k] = L::MaxBits(top[k], L::Abs(L::template Load<DType::kF32>(at)));
       }
     }
@@ -38,26 +40,6 @@ uint32_t LoopAbsMax(const float* x, size_t n) {
   }
   for (size_t j = 0; j < 32; ++j) top = lane[j] > top ? lane[j] : top;
   return top;
-}
-
-template <class L>
-size_t LoopAtLeast(const float* x, size_t n, uint32_t bits, uint64_t* mask) {
-  size_t i = 0, count = 0;
-  for (; i + 64 <= n; i += 64) {
-    uint64_t word = 0;
-    for (size_t j = 0; j < 64; j += L::kWidth) {
-      word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
-    }
-    mask[i / 64] = word;
-    count += static_cast<size_t>(__builtin_popcountll(word));
-  }
-  if (i == n) return count;
-  uint64_t word = 0;
-  for (size_t j = 0; i + j < n; ++j) {
-    word |= uint64_t{(BitsOf(x[i + j]) & kAbsMask) >= bits} << j;
-  }
-  mask[i / 64] = word;
-  return count + static_cast<size_t>(__builtin_popcountll(word));
 }
 
 template <class L>
@@ -112,6 +94,7 @@ template <class L>
 size_t LoopSignBits(const float* x, size_t n, std::byte* bits) {
   size_t i = 0, count = 0;
   for (; i + 16 <= n; i += 16) {
+    PrefetchBehind(x + i);
     uint16_t word = 0;
     for (size_t j = 0; j < 16; j += L::kWidth) {
       word = static_cast<uint16_t>(word | L::NotNegativeMask(x + i + j) << j);
@@ -172,6 +155,23 @@ void LoopMiniCodes(const float* x, size_t n, float inverse, uint8_t* q) {
 template <class L, MiniFloat kType>
 void LoopMiniValues(const uint8_t* q, size_t n, float s, float* x) {
   for (size_t i = 0; i < n; ++i) x[i] = MiniToF32(q[i], kType) * s;
+}
+
+template <class L>
+void LoopStream(const std::byte* from, size_t bytes, std::byte* to) {
+  if constexpr (L::kWidth > 1) {
+    constexpr size_t kLine = 64;
+    const size_t head = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
+    if (head + kLine <= bytes) {
+      __builtin_memcpy(to, from, head);
+      size_t i = head;
+      for (; i + kLine <= bytes; i += kLine) L::StreamLine(from + i, to + i);
+      from += i;
+      to += i;
+      bytes -= i;
+    }
+  }
+  __builtin_memcpy(to, from, bytes);
 }
 
 }  // namespace longhaul

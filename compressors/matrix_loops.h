@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "compressors/codec.h"
+#include "compressors/prefetch.h"
 #include "compressors/tree_sum.h"
 
 // The loops of matrices; see loops.h. Every output adds its terms in one order, whatever the width
@@ -17,6 +19,26 @@ float LoopDot(const float* x, const float* y, size_t n) {
 template <class L>
 void LoopAddScaled(const float* x, size_t n, float a, float* y) {
   for (size_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+template <class L>
+void LoopSumScaled(const float* x, float a, const float* y, size_t n, float* sum) {
+  size_t i = 0;
+  if constexpr (L::kWidth > 1) {
+    const typename L::F by = L::Splat(a);
+    for (; i + 16 <= n; i += 16) {
+      PrefetchBehind(x + i);
+      PrefetchBehind(y + i);
+      for (size_t j = i; j < i + 16; j += L::kWidth) {
+        const auto* more = reinterpret_cast<const std::byte*>(y + j);
+        const typename L::F v =
+            L::template Load<DType::kF32>(reinterpret_cast<const std::byte*>(x + j));
+        L::template Store<DType::kF32>(L::Add(v, L::Mul(by, L::template Load<DType::kF32>(more))),
+                                       reinterpret_cast<std::byte*>(sum + j));
+      }
+    }
+  }
+  for (; i < n; ++i) sum[i] = x[i] + a * y[i];
 }
 
 template <class L>

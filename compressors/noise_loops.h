@@ -74,46 +74,74 @@ LONGHAUL_INLINE void LoopPhilox(uint64_t key, uint32_t purpose, uint64_t quad, f
   }
 }
 
-// The same for 2 L::kWidth words, with every 32-bit word in the lower half of a 64-bit lane: a
-// product of two lower halves leaves both of its words where the next round wants them.
+// The same with every 32-bit word in the lower half of a 64-bit lane: a product of two lower halves
+// leaves both of its words where the next round wants them. Two vectors of counters take turns,
+// because every round waits for the multiplications of the one before.
 template <class L>
-LONGHAUL_INLINE void LanePhilox(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
+struct LanePhilox {
   using U = typename L::U;
-  const U counters = L::Counters(quad);
-  U c[4] = {counters, L::UpperHalf(counters), L::SplatBits(purpose), L::Zero()};
-  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  const U m0 = L::SplatBits(0xD2511F53), m1 = L::SplatBits(0xCD9E8D57);
-  for (int round = 0; round < 10; ++round) {
-    const U p0 = L::MulLow(c[0], m0), p1 = L::MulLow(c[2], m1);
-    c[0] = L::Xor(L::Xor(L::UpperHalf(p1), c[1]), L::SplatBits(k0));
-    c[1] = p1;
-    c[2] = L::Xor(L::Xor(L::UpperHalf(p0), c[3]), L::SplatBits(k1));
-    c[3] = p0;
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  L::StoreUniform(c, u);
-}
+  static constexpr int kRounds = 10, kVectors = 2;
+  static constexpr size_t kWords = 2 * L::kWidth * kVectors;
 
-template <class L>
-LONGHAUL_INLINE void Draw64(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
-  if constexpr (L::kWidth > 1) {
-    for (size_t i = 0; i < 64; i += 2 * L::kWidth) {
-      LanePhilox<L>(key, purpose, quad + i / 4, u + i);
+  // The third word of a counter is the purpose and the fourth one 0, so half of the first round is
+  // the same for all counters, and goes into the keys.
+  LONGHAUL_INLINE LanePhilox(uint64_t key, uint32_t purpose) {
+    auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+    const uint64_t product = uint64_t{kMultiplier1} * purpose;
+    for (int round = 0; round < kRounds; ++round) {
+      const uint32_t more = round == 0   ? static_cast<uint32_t>(product >> 32)
+                            : round == 1 ? static_cast<uint32_t>(product)
+                                         : 0;
+      keys[2 * round] = L::SplatBits(k0 ^ more);
+      keys[2 * round + 1] = L::SplatBits(k1);
+      k0 += 0x9E3779B9;
+      k1 += 0xBB67AE85;
     }
-  } else {
-    LoopPhilox<L>(key, purpose, quad, u);
   }
-}
+  // The words of kWords / 4 counters from `quad` on as draws.
+  LONGHAUL_INLINE void Draw(uint64_t quad, float* u) const {
+    const U m0 = L::SplatBits(kMultiplier0), m1 = L::SplatBits(kMultiplier1);
+    U c[kVectors][4];
+    for (int v = 0; v < kVectors; ++v) {
+      const U counters = L::Counters(quad + static_cast<uint64_t>(v * L::kWidth / 2));
+      const U p0 = L::MulLow(counters, m0);
+      c[v][0] = L::Xor(L::UpperHalf(counters), keys[0]);
+      c[v][1] = L::Zero();  // that of the first round is in the next one's key
+      c[v][2] = L::Xor(L::UpperHalf(p0), keys[1]);
+      c[v][3] = p0;
+    }
+#pragma GCC unroll 9
+    for (int round = 1; round < kRounds; ++round) {
+      for (int v = 0; v < kVectors; ++v) {
+        const U p0 = L::MulLow(c[v][0], m0), p1 = L::MulLow(c[v][2], m1);
+        c[v][0] = L::Xor(L::Xor(L::UpperHalf(p1), c[v][1]), keys[2 * round]);
+        c[v][1] = p1;
+        c[v][2] = L::Xor(L::Xor(L::UpperHalf(p0), c[v][3]), keys[2 * round + 1]);
+        c[v][3] = p0;
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) L::StoreUniform(c[v], u + v * (2 * L::kWidth));
+  }
+
+  static constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+  U keys[2 * kRounds];
+};
 
 template <class L>
 void LoopUniform(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u) {
   size_t i = 0;
-  for (; i + 64 <= n; i += 64) Draw64<L>(key, purpose, (first + i) / 4, u + i);
-  if (i == n) return;
   float rest[64];
-  Draw64<L>(key, purpose, (first + i) / 4, rest);
-  __builtin_memcpy(u + i, rest, 4 * (n - i));
+  if constexpr (L::kWidth > 1) {
+    const LanePhilox<L> philox(key, purpose);
+    constexpr size_t kWords = LanePhilox<L>::kWords;
+    static_assert(kWords <= 64);
+    for (; i + kWords <= n; i += kWords) philox.Draw((first + i) / 4, u + i);
+    if (i < n) philox.Draw((first + i) / 4, rest);
+  } else {
+    for (; i + 64 <= n; i += 64) LoopPhilox<L>(key, purpose, (first + i) / 4, u + i);
+    if (i < n) LoopPhilox<L>(key, purpose, (first + i) / 4, rest);
+  }
+  if (i < n) __builtin_memcpy(u + i, rest, 4 * (n - i));
 }
 
 }  // namespace longhaul

@@ -36,11 +36,6 @@ void ForEachWindow(size_t length, size_t k, NoiseStream& words, Visit visit) {
   }
 }
 
-// sum = x + decay e, which may be `sum` itself. [n]
-void AddScaled(const float* x, float decay, const float* e, size_t n, float* sum) {
-  for (size_t i = 0; i < n; ++i) sum[i] = x[i] + decay * e[i];
-}
-
 // What is encoded: x, or x + decay e.
 struct Source {
   ConstTensor x;
@@ -81,7 +76,7 @@ class SelectionCodec final : public Codec, public ResidualEncoder {
   bool FindIndices(const FrameHeader& header, const ChunkGrid& grid,
                    std::span<const std::byte> coded, std::span<uint32_t> indices) const;
   absl::Status DecodeKept(const FrameHeader& header, std::span<const std::byte> frame,
-                          const ChunkGrid& grid, std::span<uint32_t> kept,
+                          const ChunkGrid& grid, bool found, std::span<uint32_t> kept,
                           std::span<float> values) const;
   absl::Status Corrupt(std::string_view what) const {
     return absl::DataLossError(fmt::format("{}: {}", name_, what));
@@ -105,7 +100,7 @@ bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const Chu
     const ChunkGrid::Chunk c = grid.at(number);
     const float* x = reader.Peek(c.first, c.length, buffer.data());
     if (source.e != nullptr) {
-      AddScaled(x, source.decay, source.e + c.first, c.length, buffer.data());
+      LoopKernelsOf(isa_).sum_scaled(x, source.decay, source.e + c.first, c.length, buffer.data());
       x = buffer.data();
     }
     if (TopK()) {
@@ -204,8 +199,8 @@ absl::StatusOr<size_t> SelectionCodec::EncodeResidual(ConstTensor x, float decay
   const ChunkGrid grid = GridOf(x.shape);
   const auto kept = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   const auto decoded = Scratch<float, ScratchUse::kKept>(kept.size());
-  const absl::Status own =
-      DecodeKept(*ParseFrame(frame.first(*bytes)), frame.first(*bytes), grid, kept, decoded);
+  const std::span<const std::byte> sent = frame.first(*bytes);  // kept: as EncodeSource left them
+  const absl::Status own = DecodeKept(PeekHeader(sent), sent, grid, TopK(), kept, decoded);
   if (!own.ok()) {
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(own.message())));
@@ -218,16 +213,18 @@ absl::StatusOr<size_t> SelectionCodec::EncodeResidual(ConstTensor x, float decay
     for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
       const ChunkGrid::Chunk c = grid.at(number);
       float* left = e + c.first;
-      AddScaled(reader.Peek(c.first, c.length, buffer.data()), decay, left, c.length, left);
+      LoopKernelsOf(isa_).sum_scaled(reader.Peek(c.first, c.length, buffer.data()), decay, left,
+                                     c.length, left);
       for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) left[kept[i]] -= decoded[i];
     }
   });
   return bytes;
 }
 
-// Indices and values of a frame whose header is this codec's. kept, values: [total_kept].
+// Indices and values of a frame whose header is this codec's; found: `kept` holds the indices
+// already. kept, values: [total_kept].
 absl::Status SelectionCodec::DecodeKept(const FrameHeader& header, std::span<const std::byte> frame,
-                                        const ChunkGrid& grid, std::span<uint32_t> kept,
+                                        const ChunkGrid& grid, bool found, std::span<uint32_t> kept,
                                         std::span<float> values) const {
   if (frame.size() < kFrameHeaderBytes + 8) return Corrupt("no room for its indices");
   uint64_t index_bytes;
@@ -236,7 +233,7 @@ absl::Status SelectionCodec::DecodeKept(const FrameHeader& header, std::span<con
   if (index_bytes > rest.size() || AlignUp8(index_bytes) > rest.size()) {
     return Corrupt("its indices are longer than the frame");
   }
-  if (!FindIndices(header, grid, rest.first(index_bytes), kept)) {
+  if (!found && !FindIndices(header, grid, rest.first(index_bytes), kept)) {
     return Corrupt("its indices do not fit their chunks");
   }
   const absl::Status inner = values_->Decode(rest.subspan(AlignUp8(index_bytes)), nullptr,
@@ -258,18 +255,18 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
   if (grid.total_kept() / 64 > frame.size()) return Corrupt("bytes do not fit the shape");
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());
-  if (absl::Status s = DecodeKept(*header, frame, grid, indices, values); !s.ok()) return s;
+  if (absl::Status s = DecodeKept(*header, frame, grid, false, indices, values); !s.ok()) return s;
 
-  auto* out = static_cast<std::byte*>(x.values);
   const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const NarrowWriter writer(x, isa_);
+    const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
     for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
       const ChunkGrid::Chunk c = grid.at(number);
-      std::byte* at = out + c.first * BytesPerElement(x.dtype);
-      std::memset(at, 0, c.length * BytesPerElement(x.dtype));
-      for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) {
-        StoreElement(values[i], at, x.dtype, indices[i]);
-      }
+      float* chunk = writer.Target(c.first, buffer.data());
+      std::memset(chunk, 0, 4 * c.length);
+      for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) chunk[indices[i]] = values[i];
+      writer.Done(chunk, c.first, c.length);
     }
   });
   return absl::OkStatus();

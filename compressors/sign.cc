@@ -15,14 +15,13 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kBlock = 256;
-constexpr size_t kPiece = 16 * kBlock;  // elements widened at once: 16 KiB
 enum class Kind { kMean, kRms, kTwoLevel };
 
 struct Levels {
   float low, high;
 };
 
-// What the two signs of a block stand for, before rounding.
+// What the two signs of a block stand for, before rounding; not finite where x is not.
 // not_below: how many of x are not below 0.
 Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
                    size_t not_below) {
@@ -38,6 +37,7 @@ Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c
   const size_t below = c - not_below;
   const float low = loops.sum_negative(x, c);
   const float high = loops.sum_positive(x, c);
+  if (loops.abs_max(x, c) >= kInfBits) return {INFINITY, INFINITY};
   return {below == 0 ? 0.0f : low / static_cast<float>(below),
           below == c ? 0.0f : high / static_cast<float>(c - below)};
 }
@@ -98,20 +98,16 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   std::byte* high_at = frame.data() + layout.high_at;
   std::byte* out = frame.data() + layout.bits_at;
   ZeroGaps(layout, frame.data());
-  float values[kPiece];
-  const float* piece = values;
+  float values[kBlock];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
       const size_t c = std::min(kBlock, x.shape.cols - at);
-      if (at % kPiece == 0) {
-        piece = reader.View(r * x.shape.cols + at, std::min(kPiece, x.shape.cols - at), values);
-        if (piece == nullptr) return NotFiniteError(name_);
-      }
-      const float* block = piece + at % kPiece;
+      const float* block = reader.Peek(r * x.shape.cols + at, c, values);
       const size_t not_below = loops.sign_bits(block, c, out);
       const Levels levels = BlockLevels(kind_, loops, block, c, not_below);
       const uint16_t low = Wire(levels.low), high = Wire(levels.high);
       if (!IsFinite(low) || !IsFinite(high)) {
+        if (loops.abs_max(block, c) >= kInfBits) return NotFiniteError(name_);
         return absl::InvalidArgumentError(fmt::format("{}: a block's sum is beyond fp32", name_));
       }
       if (kind_ == Kind::kTwoLevel) std::memcpy(low_at, &low, 2);

@@ -9,6 +9,7 @@
 #include "compressors/bit_pack.h"
 #include "compressors/codec_frame.h"
 #include "compressors/loop_kernels.h"
+#include "compressors/payload_sum.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -53,8 +54,11 @@ class StatCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
+  Fault WhyNotFinite(const WideReader& reader, size_t first, size_t n) const;
   Fault EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                    std::byte* codes) const;
+                    std::byte* codes, RunningSum& running) const;
+  absl::Status DecodeTables(const Layout& layout, std::span<const std::byte> frame, Tensor x,
+                            RunningSum& running) const;
 
   const std::string name_;
   const uint16_t id_;
@@ -70,56 +74,42 @@ float Step(double squares, size_t n, int bins) {
   return step >= 0x1p-126f && step < INFINITY ? step : 1.0f;
 }
 
-// Sums and counts of the bins. Four of them take turns, so that neighbours in one bin do not wait
-// for each other; the order of additions is part of the format's arithmetic.
-class Bins {
- public:
-  explicit Bins(int bins) {
-    for (auto& turn : turns_) std::fill_n(turn, bins, Bin());
-  }
-
-  void Add(const uint8_t* q, const float* x, float mu, size_t c) {
-    size_t i = 0;
-    for (; i + 4 <= c; i += 4) {
-      for (size_t t = 0; t < 4; ++t) turns_[t][q[i + t]].Add(x[i + t] - mu);
-    }
-    for (; i < c; ++i) turns_[i % 4][q[i]].Add(x[i] - mu);
-  }
+// Sums and counts of the bins. Four sums take turns, so that neighbours in one bin do not wait for
+// each other; the order of additions is part of the format's arithmetic.
+struct Bins {
   // Mean of x - mu in bin b, 0 if empty.
   float Mean(size_t b) const {
-    Bin all;
-    for (const auto& turn : turns_) {
-      all.count += turn[b].count;
-      all.total += turn[b].total;
-    }
-    return all.count == 0 ? 0.0f : static_cast<float>(all.total / static_cast<double>(all.count));
-  }
-
- private:
-  struct Bin {
-    void Add(float x) {
-      total += x;
-      ++count;
-    }
     double total = 0;
-    uint64_t count = 0;
-  };
-  Bin turns_[4][kMaxBins];
+    for (size_t turn = 0; turn < 4; ++turn) total += totals[4 * b + turn];
+    return counts[b] == 0 ? 0.0f : static_cast<float>(total / static_cast<double>(counts[b]));
+  }
+  double totals[4 * kMaxBins] = {};
+  uint64_t counts[kMaxBins] = {};
 };
+
+// Of elements whose sum is not finite.
+Fault StatCodec::WhyNotFinite(const WideReader& reader, size_t first, size_t n) const {
+  float buffer[kSumChunk];
+  for (size_t at = 0; at < n; at += kSumChunk) {
+    if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
+      return Fault::kNotFinite;
+    }
+  }
+  return Fault::kRange;
+}
 
 // Elements [first, first + n) -> mean, table and codes, chunk by chunk of the summing order.
 Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                             std::byte* codes) const {
+                             std::byte* codes, RunningSum& running) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const int bins = 1 << bits_;
   float buffer[kSumChunk];
   double sum = 0, squares = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    const float* x = reader.View(first + at, c, buffer);
-    if (x == nullptr) return Fault::kNotFinite;
-    sum += loops.sum(x, c);
+    sum += loops.sum(reader.Peek(first + at, c, buffer), c);
   }
+  if (!std::isfinite(sum)) return WhyNotFinite(reader, first, n);
   const auto mu = static_cast<float>(sum / static_cast<double>(n));
   table.mu = mu;
   for (size_t at = 0; at < n; at += kSumChunk) {
@@ -129,15 +119,17 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
   if (!std::isfinite(mu) || !std::isfinite(squares)) return Fault::kRange;
 
   const float inverse = 1.0f / Step(squares, n, bins);
-  Bins sums(bins);
+  Bins sums;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
     uint8_t q[kSumChunk];
     const float* x = reader.Peek(first + at, c, buffer);
     loops.affine_codes(x, c, mu, inverse, static_cast<float>(bins) / 2,
                        static_cast<float>(bins - 1), q);
-    sums.Add(q, x, mu, c);
-    PackBits({q, c}, bits_, {codes + PackedBytes(at, bits_), PackedBytes(c, bits_)});
+    loops.add_to_bins(q, x, mu, c, static_cast<size_t>(bins), sums.totals, sums.counts);
+    PackBits({q, c}, bits_, {codes, PackedBytes(c, bits_)});
+    running.Add({codes, PackedBytes(c, bits_)});
+    codes += PackedBytes(c, bits_);
   }
   for (size_t b = 0; b < static_cast<size_t>(bins); ++b) table.offset[b] = sums.Mean(b);
   return Fault::kNone;
@@ -149,10 +141,12 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const WideReader reader(x, isa_);
+  RunningSum running(layout.codes_at);
   for (size_t t = 0; t < layout.tables; ++t) {
     Table table;
-    const Fault fault = EncodeTable(reader, t * layout.elements, layout.elements, table,
-                                    frame.data() + layout.codes_at + t * layout.code_bytes);
+    const Fault fault =
+        EncodeTable(reader, t * layout.elements, layout.elements, table,
+                    frame.data() + layout.codes_at + t * layout.code_bytes, running);
     if (fault == Fault::kNotFinite) return NotFiniteError(name_);
     if (fault == Fault::kRange) {
       return absl::InvalidArgumentError(fmt::format("{}: a sum is beyond fp32", name_));
@@ -163,25 +157,19 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   }
   const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
   std::memset(frame.data() + tables_end, 0, layout.codes_at - tables_end);
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .param0 = static_cast<uint32_t>(bits_),
-             .shape = x.shape,
-             .payload_bytes = bytes - kFrameHeaderBytes},
-            frame.first(bytes));
+  const FrameHeader header = {.codec = id_,
+                              .dtype = x.dtype,
+                              .param0 = static_cast<uint32_t>(bits_),
+                              .shape = x.shape,
+                              .payload_bytes = bytes - kFrameHeaderBytes};
+  SealFrame(header, frame.first(bytes), PayloadCrc(frame.first(bytes), {&running.part(), 1}));
   return bytes;
 }
 
-absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
-  if (!header.ok()) return header.status();
-  const Layout layout(bits_, scope_, x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != 0 ||
-      header->param0 != static_cast<uint32_t>(bits_)) {
-    return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,
-                                           frame.size(), header->param0, ToString(x.shape)));
-  }
+absl::Status StatCodec::DecodeTables(const Layout& layout, std::span<const std::byte> frame,
+                                     Tensor x, RunningSum& running) const {
   const NarrowWriter writer(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::byte* codes = frame.data() + layout.codes_at;
   for (size_t t = 0; t < layout.tables; ++t) {
     const std::byte* at = frame.data() + kFrameHeaderBytes + t * layout.table_bytes;
@@ -197,17 +185,34 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     }
     for (size_t first = 0; first < layout.elements; first += kSumChunk) {
       const size_t c = std::min(kSumChunk, layout.elements - first);
-      uint8_t q[kSumChunk];
+      const size_t bytes = PackedBytes(c, bits_);
       float buffer[kSumChunk];
       float* values = writer.Target(t * layout.elements + first, buffer);
-      const size_t bytes = PackedBytes(c, bits_);
-      UnpackBits({codes, bytes}, bits_, {q, c});
-      for (size_t i = 0; i < c; ++i) values[i] = value[q[i]];
+      running.Add({codes, bytes});
+      loops.table_values(codes, bits_, c, value, values);
       writer.Done(values, t * layout.elements + first, c);
       codes += bytes;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
+  if (!header.ok()) return header.status();
+  const Layout layout(bits_, scope_, x.shape);
+  if (frame.size() != layout.frame_bytes || header->block != 0 ||
+      header->param0 != static_cast<uint32_t>(bits_)) {
+    return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,
+                                           frame.size(), header->param0, ToString(x.shape)));
+  }
+  RunningSum running(layout.codes_at);
+  const absl::Status decoded = DecodeTables(layout, frame, x, running);
+  // What is wrong may be a byte that changed on the way: the checksum speaks first.
+  const absl::Status sum = decoded.ok()
+                               ? CheckPayloadCrc(frame, PayloadCrc(frame, {&running.part(), 1}))
+                               : ParseFrame(frame).status();
+  return sum.ok() ? decoded : sum;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compressors/codec.h"
+#include "compressors/prefetch.h"
 #include "compressors/small_floats.h"
 #include "compressors/tree_sum.h"
 
@@ -61,6 +62,7 @@ LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
     for (; i + kSumLanes <= c; i += kSumLanes) {
       for (size_t k = 0; k < kVectors; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
         sum[k] = L::Add(sum[k], term.template Of<L>(L::template Load<DType::kF32>(at)));
       }
     }

@@ -17,8 +17,6 @@ class TopKSelector {
   bool Select(std::span<const float> x, std::span<uint32_t> indices);
 
  private:
-  size_t Survivors(std::span<const float> x, uint32_t bits);
-
   const LoopKernels& loops_;
   uint32_t margin_ = 1u << 20;  // from one chunk's k-th magnitude down to the next one's guess
   uint32_t guess_ = 0;  // bits of a magnitude that a little more than k elements reached so far

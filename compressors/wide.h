@@ -5,6 +5,7 @@
 #include "compressors/convert.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/small_floats.h"
+#include "compressors/streaming.h"
 
 namespace longhaul {
 
@@ -49,20 +50,32 @@ class WideReader {
   uint32_t (*abs_max_)(const float* x, size_t n);
 };
 
-// A tensor written from fp32, rounded to its dtype.
+// A tensor written from fp32, rounded to its dtype; a large one past the caches.
 class NarrowWriter {
  public:
   NarrowWriter(Tensor x, Isa isa)
       : bytes_(static_cast<std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
-        in_place_(x.dtype == DType::kF32 && AlignedForFloat(x.values)),
-        narrow_(Converter(isa, DType::kF32, x.dtype)) {}
+        streams_(x.dtype == DType::kF32 && 4 * x.shape.elements() >= kStreamedBytes),
+        in_place_(x.dtype == DType::kF32 && !streams_ && AlignedForFloat(x.values)),
+        narrow_(Converter(isa, DType::kF32, x.dtype)),
+        stream_(LoopKernelsOf(isa).stream) {}
+  ~NarrowWriter() {
+    if (streams_) FinishStreaming();
+  }
+  NarrowWriter(const NarrowWriter&) = delete;
+  NarrowWriter& operator=(const NarrowWriter&) = delete;
 
   void Write(const float* values, size_t at, size_t n) const {
-    narrow_(reinterpret_cast<const std::byte*>(values), n, bytes_ + at * element_bytes_);
+    const auto* from = reinterpret_cast<const std::byte*>(values);
+    if (streams_) {
+      stream_(from, 4 * n, bytes_ + 4 * at);
+    } else {
+      narrow_(from, n, bytes_ + at * element_bytes_);
+    }
   }
-  // Where elements from `at` on are to be computed: in their place when that is aligned fp32, else
-  // in `buffer`. Done writes them from there.
+  // Where elements from `at` on are to be computed: in their place when that is aligned fp32, small
+  // enough for a cache, else in `buffer`. Done writes them from there.
   float* Target(size_t at, float* buffer) const {
     if (!in_place_) return buffer;
     return reinterpret_cast<float*>(bytes_ + at * element_bytes_);
@@ -74,8 +87,9 @@ class NarrowWriter {
  private:
   std::byte* bytes_;
   size_t element_bytes_;
-  bool in_place_;
+  bool streams_, in_place_;
   ConvertFn narrow_;
+  void (*stream_)(const std::byte* from, size_t bytes, std::byte* to);
 };
 
 }  // namespace longhaul

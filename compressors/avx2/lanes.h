@@ -44,14 +44,27 @@ struct Avx2Lanes {
     }
   }
 
+  // 64 bytes to an aligned line, past the caches.
+  LONGHAUL_INLINE static void StreamLine(const std::byte* from, std::byte* to) {
+    for (int i = 0; i < 2; ++i) {
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to) + i,
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i));
+    }
+  }
+
   LONGHAUL_INLINE static U Zero() { return _mm256_setzero_si256(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm256_set1_ps(x); }
+  // fp16, finite.
+  LONGHAUL_INLINE static F SplatHalf(uint16_t x) {
+    return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(x)));
+  }
   LONGHAUL_INLINE static F Add(F a, F b) { return _mm256_add_ps(a, b); }
   LONGHAUL_INLINE static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
   LONGHAUL_INLINE static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
   LONGHAUL_INLINE static F Min(F a, F b) { return _mm256_min_ps(a, b); }
   LONGHAUL_INLINE static F Max(F a, F b) { return _mm256_max_ps(a, b); }
   LONGHAUL_INLINE static U Round(F x) { return _mm256_cvtps_epi32(x); }
+  LONGHAUL_INLINE static U Floor(F x) { return _mm256_cvtps_epi32(_mm256_floor_ps(x)); }
   LONGHAUL_INLINE static F ToFloat(U code, int offset) {
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(offset)));
   }
@@ -148,6 +161,33 @@ struct Avx2Lanes {
     }
   }
 
+  // Four doubles, for stat_loops.h.
+  using D = __m256d;
+  LONGHAUL_INLINE static D LoadDoubles(const double* p) { return _mm256_loadu_pd(p); }
+  LONGHAUL_INLINE static void StoreDoubles(D x, double* p) { _mm256_storeu_pd(p, x); }
+  LONGHAUL_INLINE static D DoublesOff(const float* x, float mu) {
+    return _mm256_cvtps_pd(_mm_sub_ps(_mm_loadu_ps(x), _mm_set1_ps(mu)));
+  }
+  // sum + x in the lanes whose q is `bin`.
+  LONGHAUL_INLINE static D AddWhere(D sum, D x, const uint8_t* q, size_t bin) {
+    int word;
+    __builtin_memcpy(&word, q, 4);
+    const U in = _mm256_cmpeq_epi64(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(word)),
+                                    _mm256_set1_epi64x(static_cast<long long>(bin)));
+    return _mm256_add_pd(sum, _mm256_and_pd(x, _mm256_castsi256_pd(in)));
+  }
+  // Sixteen values by code.
+  struct Entries {
+    LONGHAUL_INLINE explicit Entries(const float* table)
+        : low(_mm256_loadu_ps(table)), high(_mm256_loadu_ps(table + 8)) {}
+    LONGHAUL_INLINE F Of(U code) const {
+      return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, code),
+                              _mm256_permutevar8x32_ps(high, code),
+                              FromBits(_mm256_slli_epi32(code, 28)));
+    }
+    F low, high;
+  };
+
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     const U below =
@@ -159,6 +199,12 @@ struct Avx2Lanes {
         _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x), _mm256_setzero_ps(), _CMP_GE_OQ)));
   }
 
+  LONGHAUL_INLINE static uint32_t SumAcross(U x) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(s));
+  }
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));

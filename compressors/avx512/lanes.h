@@ -43,14 +43,26 @@ struct Avx512Lanes {
     }
   }
 
+  // 64 bytes to an aligned line, past the caches.
+  LONGHAUL_INLINE static void StreamLine(const std::byte* from, std::byte* to) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
+  }
+
   LONGHAUL_INLINE static U Zero() { return _mm512_setzero_si512(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm512_set1_ps(x); }
+  // fp16, finite.
+  LONGHAUL_INLINE static F SplatHalf(uint16_t x) {
+    return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(x)));
+  }
   LONGHAUL_INLINE static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   LONGHAUL_INLINE static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
   LONGHAUL_INLINE static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
   LONGHAUL_INLINE static F Min(F a, F b) { return _mm512_min_ps(a, b); }
   LONGHAUL_INLINE static F Max(F a, F b) { return _mm512_max_ps(a, b); }
   LONGHAUL_INLINE static U Round(F x) { return _mm512_cvtps_epi32(x); }
+  LONGHAUL_INLINE static U Floor(F x) {
+    return _mm512_cvt_roundps_epi32(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  }
   LONGHAUL_INLINE static F ToFloat(U code, int offset) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(code, _mm512_set1_epi32(offset)));
   }
@@ -144,6 +156,28 @@ struct Avx512Lanes {
     }
   }
 
+  // Four doubles, for stat_loops.h: its sums have four lanes on every processor.
+  using D = __m256d;
+  LONGHAUL_INLINE static D LoadDoubles(const double* p) { return _mm256_loadu_pd(p); }
+  LONGHAUL_INLINE static void StoreDoubles(D x, double* p) { _mm256_storeu_pd(p, x); }
+  LONGHAUL_INLINE static D DoublesOff(const float* x, float mu) {
+    return _mm256_cvtps_pd(_mm_sub_ps(_mm_loadu_ps(x), _mm_set1_ps(mu)));
+  }
+  // sum + x in the lanes whose q is `bin`.
+  LONGHAUL_INLINE static D AddWhere(D sum, D x, const uint8_t* q, size_t bin) {
+    int word;
+    __builtin_memcpy(&word, q, 4);
+    const __mmask8 in = _mm256_cmpeq_epi64_mask(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(word)),
+                                                _mm256_set1_epi64x(static_cast<long long>(bin)));
+    return _mm256_mask_add_pd(sum, in, sum, x);
+  }
+  // Sixteen values by code.
+  struct Entries {
+    LONGHAUL_INLINE explicit Entries(const float* table) : all(_mm512_loadu_ps(table)) {}
+    LONGHAUL_INLINE F Of(U code) const { return _mm512_permutexvar_ps(code, all); }
+    F all;
+  };
+
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),
@@ -153,6 +187,9 @@ struct Avx512Lanes {
     return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_GE_OQ);
   }
 
+  LONGHAUL_INLINE static uint32_t SumAcross(U x) {
+    return static_cast<uint32_t>(_mm512_reduce_add_epi32(x));
+  }
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     return static_cast<uint32_t>(_mm512_reduce_max_epi32(x));
   }

@@ -11,7 +11,8 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 1024;  // bytes; a power of two
+// Bytes of each of the three strings that are summed at once, powers of two.
+constexpr size_t kLong = 1024, kShort = 128;
 using Matrix = std::array<uint32_t, 32>;
 
 constexpr uint32_t Multiply(const Matrix& m, uint32_t v) {
@@ -22,26 +23,31 @@ constexpr uint32_t Multiply(const Matrix& m, uint32_t v) {
   return sum;
 }
 
-constexpr std::array<std::array<uint32_t, 256>, 4> MakeShift() {
+using Shifts = std::array<std::array<uint32_t, 256>, 4>;
+
+// What appending `bytes` zero bytes makes of each byte of a CRC.
+constexpr Shifts MakeShifts(size_t bytes) {
   Matrix m{};
   m[0] = 0x82F63B78;  // one zero bit
   for (size_t i = 1; i < 32; ++i) m[i] = uint32_t{1} << (i - 1);
-  for (size_t bits = 1; bits < 8 * kPiece; bits *= 2) {
+  for (size_t bits = 1; bits < 8 * bytes; bits *= 2) {
     Matrix square{};
     for (size_t i = 0; i < 32; ++i) square[i] = Multiply(m, m[i]);
     m = square;
   }
-  std::array<std::array<uint32_t, 256>, 4> t{};
+  Shifts t{};
   for (size_t byte = 0; byte < 4; ++byte) {
     for (uint32_t b = 0; b < 256; ++b) t[byte][b] = Multiply(m, b << (8 * byte));
   }
   return t;
 }
-constexpr auto kShift = MakeShift();
+template <size_t kBytes>
+constexpr Shifts kShifts = MakeShifts(kBytes);
 
+template <size_t kBytes>
 uint32_t Shift(uint32_t crc) {
-  return kShift[0][crc & 0xFF] ^ kShift[1][(crc >> 8) & 0xFF] ^ kShift[2][(crc >> 16) & 0xFF] ^
-         kShift[3][crc >> 24];
+  const Shifts& t = kShifts<kBytes>;
+  return t[0][crc & 0xFF] ^ t[1][(crc >> 8) & 0xFF] ^ t[2][(crc >> 16) & 0xFF] ^ t[3][crc >> 24];
 }
 
 uint64_t Word(const std::byte* p) {
@@ -50,22 +56,30 @@ uint64_t Word(const std::byte* p) {
   return w;
 }
 
+// Three strings at once, because one instruction waits for the one before it for three cycles.
+template <size_t kBytes>
+uint64_t SumThree(const std::byte*& p, size_t& left, uint64_t c) {
+  for (; left >= 3 * kBytes; left -= 3 * kBytes, p += 3 * kBytes) {
+    uint64_t c1 = 0, c2 = 0;
+    for (size_t i = 0; i < kBytes; i += 8) {
+      c = _mm_crc32_u64(c, Word(p + i));
+      c1 = _mm_crc32_u64(c1, Word(p + kBytes + i));
+      c2 = _mm_crc32_u64(c2, Word(p + 2 * kBytes + i));
+    }
+    c = Shift<kBytes>(static_cast<uint32_t>(c)) ^ c1;
+    c = Shift<kBytes>(static_cast<uint32_t>(c)) ^ c2;
+  }
+  return c;
+}
+
 }  // namespace
 
 uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {
   uint64_t c = static_cast<uint32_t>(~crc);
   const std::byte* p = bytes.data();
   size_t left = bytes.size();
-  for (; left >= 3 * kPiece; left -= 3 * kPiece, p += 3 * kPiece) {
-    uint64_t c1 = 0, c2 = 0;
-    for (size_t i = 0; i < kPiece; i += 8) {
-      c = _mm_crc32_u64(c, Word(p + i));
-      c1 = _mm_crc32_u64(c1, Word(p + kPiece + i));
-      c2 = _mm_crc32_u64(c2, Word(p + 2 * kPiece + i));
-    }
-    c = Shift(static_cast<uint32_t>(c)) ^ c1;
-    c = Shift(static_cast<uint32_t>(c)) ^ c2;
-  }
+  c = SumThree<kLong>(p, left, c);
+  c = SumThree<kShort>(p, left, c);
   for (; left >= 8; left -= 8, p += 8) c = _mm_crc32_u64(c, Word(p));
   for (; left > 0; --left, ++p) {
     c = _mm_crc32_u8(static_cast<uint32_t>(c), static_cast<uint8_t>(*p));

@@ -12,6 +12,7 @@
 #include "compressors/hadamard.h"
 #include "compressors/mini_floats.h"
 #include "compressors/noise.h"
+#include "compressors/payload_sum.h"
 #include "compressors/small_floats.h"
 
 namespace longhaul {
@@ -43,10 +44,41 @@ TEST(Crc32c, TableAndInstructionAgreeAtEveryLengthAndOffset) {
       ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n << " bytes at " << at;
     }
   }
-  for (size_t n : {1023, 1024, 3071, 3072, 3073, 6144, 9217, 19991}) {
+  for (size_t n : {383, 384, 385, 1023, 1024, 3071, 3072, 3073, 3457, 6144, 9217, 19991}) {
     const auto part = std::span<const std::byte>(v).subspan(3, n);
     ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n;
     ASSERT_EQ(Crc32cSse42(part.subspan(n / 3), Crc32cTable(part.first(n / 3))), Crc32cTable(part));
+  }
+}
+
+TEST(Crc32c, JoinsWhatWasSummedApart) {
+  std::mt19937 rng(2);
+  std::vector<std::byte> v(70'001);
+  for (auto& b : v) b = static_cast<std::byte>(rng());
+  for (size_t n : {0, 1, 7, 64, 4096, 69'999, 70'001}) {
+    const auto a = std::span<const std::byte>(v).first(n);
+    const auto b = std::span<const std::byte>(v).subspan(n);
+    EXPECT_EQ(Crc32cJoin(Crc32c(a), Crc32c(b), b.size()), Crc32c(v)) << n;
+    EXPECT_EQ(Crc32cAlone(b, Crc32cAlone(a)), Crc32c(v)) << n;
+  }
+}
+
+TEST(PayloadCrc, SumsWhatLiesBetweenThePartsToo) {
+  std::vector<std::byte> frame(kFrameHeaderBytes + 1000);
+  for (size_t i = 0; i < frame.size(); ++i) frame[i] = static_cast<std::byte>(i * 37);
+  const std::span<const std::byte> payload = std::span(frame).subspan(kFrameHeaderBytes);
+  const auto part = [&](size_t begin, size_t end) {
+    RunningSum sum(begin);
+    sum.Add(std::span(frame).subspan(begin, (end - begin) / 2));
+    sum.Add(std::span(frame).subspan(begin + (end - begin) / 2, end - begin - (end - begin) / 2));
+    return sum.part();
+  };
+  EXPECT_EQ(PayloadCrc(frame, {}), Crc32c(payload));
+  for (const auto& parts :
+       std::vector<std::vector<SummedPart>>{{part(64, 1064)},
+                                            {part(64, 100), part(100, 105), {}, part(105, 1064)},
+                                            {part(70, 100), part(107, 107), part(108, 999)}}) {
+    EXPECT_EQ(PayloadCrc(frame, parts), Crc32c(payload));
   }
 }
 

@@ -76,6 +76,41 @@ TEST_P(IsaTest, EveryMagnitude) {
   }
 }
 
+// Large enough to be written past the caches (streaming.h), the payload too; nothing is aligned.
+TEST_P(IsaTest, LargeTensorsAtAnyAddress) {
+  const auto values = Draw(Distribution::kGaussian, 17 * 1'000'003, 19);
+  struct Case {
+    const char* name;
+    Shape shape;
+  };
+  for (const Case& c : {Case{"none", {1, 4'194'311}}, Case{"bf16", {1, 8'400'007}},
+                        Case{"int8-b64", {17, 1'000'003}}, Case{"minmax3-b64", {1, 4'194'311}},
+                        Case{"q8_0", {1, 4'194'311}}, Case{"sign1", {1, 4'194'311}},
+                        Case{"stat2", {1, 4'194'311}}, Case{"nvfp4", {1, 4'194'311}},
+                        Case{"e3m0", {1, 4'194'311}}, Case{"topk-64of4096+none", {1, 4'194'311}}}) {
+    const auto reference = *MakeCodec(c.name, Isa::kScalar), fast = *MakeCodec(c.name, GetParam());
+    const ConstTensor x = {values.data(), DType::kF32, c.shape};
+    std::vector<std::byte> want(reference->MaxFrameBytes(c.shape, DType::kF32));
+    std::vector<std::byte> got(want.size() + 1);
+    const std::span<std::byte> odd = std::span(got).subspan(1);
+    const auto bytes = reference->Encode(x, 3, nullptr, want);
+    ASSERT_TRUE(bytes.ok()) << c.name;
+    ASSERT_EQ(fast->Encode(x, 3, nullptr, odd), bytes) << c.name;
+    ASSERT_EQ(std::memcmp(want.data(), odd.data(), *bytes), 0) << c.name;
+    std::vector<float> a(c.shape.elements()), b(a.size() + 1);
+    ASSERT_TRUE(
+        reference->Decode(std::span(want).first(*bytes), nullptr, {a.data(), DType::kF32, c.shape})
+            .ok());
+    ASSERT_TRUE(
+        fast->Decode(odd.first(*bytes), nullptr, {b.data() + 1, DType::kF32, c.shape}).ok());
+    ASSERT_EQ(std::memcmp(a.data(), b.data() + 1, 4 * a.size()), 0) << c.name;
+    odd[*bytes / 2] ^= std::byte{1};
+    EXPECT_EQ(fast->Decode(odd.first(*bytes), nullptr, {b.data() + 1, DType::kF32, c.shape}).code(),
+              absl::StatusCode::kDataLoss)
+        << c.name;
+  }
+}
+
 // Values that sit on and beside the boundaries between codes.
 TEST_P(IsaTest, Ties) {
   std::vector<float> values;
