@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -104,20 +106,21 @@ struct Received {
 // Counts what arrives after the warm-up, between two arrivals: so neither the wait for the first
 // byte nor the silence after the last is counted.
 // `take_bytes` per call: TCP throws that many away in the kernel (MSG_TRUNC); UDP, with 0, drops
-// one datagram and tells its length.
+// one datagram and tells its length. `nowhere` is never written; ThreadSanitizer thinks it is.
 Received Count(const Fd& receiver, size_t take_bytes, absl::Duration warm_up,
                absl::Duration measure) {
   const absl::Time start = MonotonicNow();
   std::optional<absl::Time> first;
   absl::Time last = start;
   int64_t bytes = 0;
+  const auto nowhere = std::make_unique_for_overwrite<char[]>(take_bytes);
   for (;;) {
     const absl::Time now = MonotonicNow();
     const absl::Time end = (first ? *first : start + warm_up) + measure;
     if (now >= end) break;
     if (!WaitFor(receiver, POLLIN, std::min(kPollSlice, end - now))) continue;
     for (;;) {
-      const ssize_t got = recv(receiver.get(), nullptr, take_bytes, MSG_TRUNC | MSG_DONTWAIT);
+      const ssize_t got = recv(receiver.get(), nowhere.get(), take_bytes, MSG_TRUNC | MSG_DONTWAIT);
       if (got <= 0) break;
       const absl::Time at = MonotonicNow();
       if (first) {
