@@ -103,6 +103,17 @@ function(longhaul_test)
   longhaul_count_test(${sources})
 endfunction()
 
+# longhaul_test_library(NAME SRCS a.cc... LIBS libs): what several tests of a folder share, compiled
+# once. torch-free.
+function(longhaul_test_library name)
+  cmake_parse_arguments(A "" "" "SRCS;LIBS" ${ARGN})
+  add_library(${name} STATIC ${A_SRCS})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${A_LIBS} PRIVATE longhaul_flags fmt::fmt GTest::gmock
+    GTest::gtest)
+  target_precompile_headers(${name} REUSE_FROM longhaul_headers_test)
+endfunction()
+
 # longhaul_fuzzer(folder/name_fuzz.cc LIBS libs): a libFuzzer target for scripts/fuzz.sh, which builds
 # with clang and -DLONGHAUL_FUZZERS=ON; nothing otherwise.
 function(longhaul_fuzzer source)

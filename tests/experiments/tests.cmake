@@ -1,3 +1,5 @@
+longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
+  SRCS experiments/synthetic_record.cc)
 longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -5,8 +7,7 @@ longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS 
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/campaign_analysis_test.cc SRCS experiments/synthetic_record.cc
-  LIBS longhaul::experiments_data fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/report_test.cc SRCS experiments/synthetic_record.cc
-  LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/campaign_analysis_test.cc
+  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")

@@ -1,23 +1,20 @@
+longhaul_test_library(netem_testing LIBS longhaul::netem
+  SRCS netem/judgement.cc netem/lab_harness.cc netem/shell_command.cc netem/traffic.cc netem/wake_control.cc)
+
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/spawn_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/verify_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem
+longhaul_test(netem/spawn_test.cc LIBS netem_testing LABELS root)
+longhaul_test(netem/verify_test.cc LIBS netem_testing
   LABELS root physical)
-longhaul_test(netem/capabilities_test.cc SRCS netem/lab_harness.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/faults_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
-  netem/wake_control.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/scale_test.cc SRCS netem/lab_harness.cc netem/judgement.cc
-  netem/wake_control.cc LIBS longhaul::netem LABELS root)
-longhaul_test(netem/acceptance_test.cc SRCS netem/lab_harness.cc netem/traffic.cc
-  netem/wake_control.cc netem/judgement.cc
-  LIBS longhaul::netem LABELS root physical TIMEOUT 900)
+longhaul_test(netem/capabilities_test.cc LIBS netem_testing LABELS root)
+longhaul_test(netem/faults_test.cc LIBS netem_testing LABELS root)
+longhaul_test(netem/scale_test.cc LIBS netem_testing LABELS root)
+longhaul_test(netem/acceptance_test.cc LIBS netem_testing LABELS root physical TIMEOUT 900)
 
-longhaul_test(netem/site_test.cc SRCS netem/lab_harness.cc netem/traffic.cc netem/wake_control.cc
-  netem/judgement.cc
-  LIBS longhaul::netem LABELS root physical TIMEOUT 300)
+longhaul_test(netem/site_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 
 # What `make test-links` runs.
 add_custom_target(link_suites DEPENDS netem_acceptance_test netem_site_test netem_scale_test
@@ -39,7 +36,7 @@ longhaul_guest_test(site *LanIsWithout*netem:*Uplink*netem:*EachPath*netem:*Dele
 longhaul_guest_test(faults *netem)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
-longhaul_test(netem/lab_control_test.cc SRCS netem/lab_harness.cc LIBS longhaul::lab_control
+longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
 longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul::lab_control)
 longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
@@ -47,8 +44,7 @@ longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
 foreach(command net doctor)
   add_executable(${command}_command netem/${command}_command_main.cc)
   target_include_directories(${command}_command PRIVATE ${PROJECT_SOURCE_DIR})
-  longhaul_test(netem/${command}_command_test.cc SRCS netem/lab_harness.cc netem/shell_command.cc
-    LIBS longhaul::netem LABELS root)
+  longhaul_test(netem/${command}_command_test.cc LIBS netem_testing LABELS root)
   target_compile_definitions(netem_${command}_command_test PRIVATE
     LONGHAUL_COMMAND="$<TARGET_FILE:${command}_command>")
   add_dependencies(netem_${command}_command_test ${command}_command)

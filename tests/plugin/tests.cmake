@@ -1,18 +1,17 @@
+longhaul_test_library(plugin_testing LIBS longhaul::plugin_core longhaul::compressors
+  SRCS plugin/group_fixture.cc)
 foreach(name point_to_point_test collectives_test codec_policy_test receiver_state_test faults_test
              flow_test)
-  longhaul_test(plugin/${name}.cc SRCS plugin/group_fixture.cc
-    LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
+  longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
 longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
 longhaul_test(plugin/outbox_test.cc LIBS longhaul::plugin_core LABELS cpu)
 
 # One rank as a process of its own, for tests that kill it.
-add_executable(plugin_ucx_peer plugin/ucx_peer.cc plugin/group_fixture.cc)
+add_executable(plugin_ucx_peer plugin/ucx_peer.cc)
 target_include_directories(plugin_ucx_peer PRIVATE ${PROJECT_SOURCE_DIR})
-target_link_libraries(plugin_ucx_peer PRIVATE longhaul_flags longhaul::plugin_core
-  longhaul::compressors)
-longhaul_test(plugin/ucx_test.cc SRCS plugin/group_fixture.cc plugin/child.cc
-  LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
+target_link_libraries(plugin_ucx_peer PRIVATE longhaul_flags plugin_testing)
+longhaul_test(plugin/ucx_test.cc SRCS plugin/child.cc LIBS plugin_testing LABELS cpu)
 longhaul_test(plugin/ucx_namespace_test.cc SRCS plugin/child.cc LIBS longhaul::plugin_core
   LABELS root)
 foreach(target plugin_ucx_test plugin_ucx_namespace_test)

@@ -15,7 +15,8 @@ longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
 
-foreach(test trainer kernels stage checkpoint diloco_golden)
+target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch_test)
+foreach(test backend trainer kernels stage checkpoint diloco_golden)
   target_precompile_headers(pp_group_${test}_test REUSE_FROM longhaul_headers_torch_test)
 endforeach()
 
