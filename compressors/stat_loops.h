@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compressors/block_scheme.h"
 #include "compressors/loops.h"
 
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
@@ -70,6 +71,42 @@ void LoopAddToBins(const uint8_t* q, const float* x, float mu, size_t n, size_t 
   }
 }
 
+// As stat_codes.h.
+template <class L, int kBits>
+LONGHAUL_INLINE size_t CodesOf(const float* x, size_t n, float mu, float inverse, uint8_t* q,
+                               std::byte* packed) {
+  using F = typename L::F;
+  constexpr size_t kCodes = 64, kOverrun = kBits == 2 ? kCodes : 0;  // of StoreCodes
+  const F middle = L::Splat(1 << (kBits - 1)), top = L::Splat((1 << kBits) - 1);
+  size_t i = 0;
+  for (; i + kCodes + kOverrun <= n; i += kCodes) {
+    typename L::U codes[kCodes / L::kWidth];
+    for (size_t j = 0; j < kCodes; j += L::kWidth) {
+      const auto* at = reinterpret_cast<const std::byte*>(x + i + j);
+      if (j % 16 == 0) PrefetchBehind(at);
+      const F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(mu));
+      const F bin = L::Add(L::Mul(off, L::Splat(inverse)), middle);
+      codes[j / L::kWidth] = L::Round(L::Min(L::Max(bin, L::Splat(0)), top));
+    }
+    L::template StoreCodes<BlockScheme{8, Grid::kAffine}>(codes,
+                                                          reinterpret_cast<std::byte*>(q + i));
+    if constexpr (kBits == 8) {
+      __builtin_memcpy(packed + i, q + i, kCodes);
+    } else {
+      L::template StoreCodes<BlockScheme{kBits, Grid::kAffine}>(codes, packed + i * kBits / 8);
+    }
+  }
+  return i;
+}
+
+template <class L>
+size_t LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, uint8_t* q,
+                     std::byte* packed) {
+  if (bits == 2) return CodesOf<L, 2>(x, n, mu, inverse, q, packed);
+  if (bits == 4) return CodesOf<L, 4>(x, n, mu, inverse, q, packed);
+  return CodesOf<L, 8>(x, n, mu, inverse, q, packed);
+}
+
 // Codes whose values fit into vectors. Answers how many are done; the last ones are left, because
 // kCodeSlack bytes are read beyond.
 template <class L, int kBits>
@@ -96,7 +133,9 @@ void LoopTableValues(const std::byte* codes, int bits, size_t n, const float* ta
   }
   const auto b = static_cast<size_t>(bits);
   if (bits == 8) {
-    for (; i < n; ++i) x[i] = table[static_cast<uint8_t>(codes[i])];
+    for (; i + 8 <= n; i += 8) {
+      for (size_t j = i; j < i + 8; ++j) x[j] = table[static_cast<uint8_t>(codes[j])];
+    }
   }
   for (; i < n; ++i) {
     const auto byte = static_cast<size_t>(codes[i * b / 8]);
