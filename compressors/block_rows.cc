@@ -104,7 +104,7 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
   const size_t block = work.scheme.block, whole = work.layout.full * block;
   const size_t row = blocks.row * work.layout.cols, end = blocks.end(work);
   const WideReader reader(x, work.isa);
-  alignas(64) float buffer[kMaxBlock], u[kMaxBlock];
+  alignas(64) float buffer[kMaxBlock], u[kMaxBlock], flips[kBuffered];
   std::byte codes[kMaxBlock + kBlockCodeSlack];
   for (size_t at = blocks.first(work); at < end;) {
     size_t done = 0;  // blocks
@@ -112,7 +112,14 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
         std::min(BufferedElements(work.scheme), (at < whole ? std::min(whole, end) : end) - at);
     if (encode != nullptr && at < whole && (row + at) % 4 == 0) {
       loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kRounding), row + at, c, u);
-      const auto* values = reinterpret_cast<const std::byte*>(reader.Peek(row + at, c, buffer));
+      const float* from = reader.Peek(row + at, c, buffer);
+      if (work.scheme.grid == Grid::kE2M1 && work.scheme.rotation == Rotation::kHadamard) {
+        loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), row + at, c,
+                      flips);
+        loops.flip_signs(from, flips, c, buffer);
+        from = buffer;
+      }
+      const auto* values = reinterpret_cast<const std::byte*>(from);
       done = encode(values, u, c / block, {out.scales, out.zeros, codes});
       std::memcpy(out.codes, codes, done * CodeBytes(work.scheme));
       out = SectionsFrom(work.scheme, out, done);

@@ -16,10 +16,45 @@ namespace {
 constexpr size_t kBlock = 32;
 constexpr size_t kPiece = 2048;  // elements: 8 KiB as fp32
 
+constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
+enum class Fault { kNone, kNotFinite, kRange };
+
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
-// A tensor whose rows are whole blocks is one long row.
-Shape RowsOf(Shape shape) { return shape.cols % kBlock == 0 ? Shape{1, shape.elements()} : shape; }
+// How a tensor falls into blocks; one whose rows are whole blocks is one long row.
+struct Layout {
+  Layout(int bits, Shape shape)
+      : bits(bits),
+        cols(shape.cols % kBlock == 0 ? shape.elements() : shape.cols),
+        rows(shape.cols % kBlock == 0 ? 1 : shape.rows),
+        row_blocks((cols + kBlock - 1) / kBlock),
+        row_bytes(At(cols)) {}
+  // Where element i of a row begins, i a multiple of the block, or the row's end.
+  size_t At(size_t i) const {
+    const size_t tail = i % kBlock;
+    return i / kBlock * BlockBytes(bits, kBlock) + (tail == 0 ? 0 : BlockBytes(bits, tail));
+  }
+  // Where block b begins in a frame.
+  size_t Begin(size_t b) const {
+    return kFrameHeaderBytes + b / row_blocks * row_bytes + At(b % row_blocks * kBlock);
+  }
+  // Calls visit(r, at, c, byte) for the pieces of blocks [first, last), counted along the rows:
+  // whole blocks or a row's short one, and where they lie in the payload. Until one answers false.
+  template <typename Visit>
+  bool ForEachPiece(size_t first, size_t last, Visit visit) const {
+    const size_t whole = cols - cols % kBlock;
+    for (size_t b = first; b < last;) {
+      const size_t r = b / row_blocks, at = b % row_blocks * kBlock;
+      const size_t end = std::min(at + (last - b) * kBlock, cols);
+      const size_t c = at < whole ? std::min({kPiece, whole - at, end - at}) : cols - at;
+      if (!visit(r, at, c, r * row_bytes + At(at))) return false;
+      b += (c + kBlock - 1) / kBlock;
+    }
+    return true;
+  }
+  int bits;
+  size_t cols, rows, row_blocks, row_bytes;
+};
 
 // x: [c], c < 32, a row's short block; the rule of the full ones.
 bool EncodeTail(int bits, const float* x, size_t c, std::byte* out) {
@@ -69,48 +104,65 @@ class GgmlCodec final : public Codec {
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    const size_t tail = shape.cols % kBlock;
-    return kFrameHeaderBytes + shape.rows * (shape.cols / kBlock * BlockBytes(bits_, kBlock) +
-                                             (tail == 0 ? 0 : BlockBytes(bits_, tail)));
+    const Layout layout(bits_, shape);
+    return kFrameHeaderBytes + layout.rows * layout.row_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
+  Fault EncodeBlocks(const Layout& layout, ConstTensor x, size_t first, size_t last,
+                     std::byte* payload, RunningSum& running) const;
+  bool DecodeBlocks(const Layout& layout, const std::byte* payload, size_t first, size_t last,
+                    Tensor x, RunningSum& running) const;
+
   const std::string name_;
   const uint16_t id_;
   const Isa isa_;
   const int bits_;
 };
 
+Fault GgmlCodec::EncodeBlocks(const Layout& layout, ConstTensor x, size_t first, size_t last,
+                              std::byte* payload, RunningSum& running) const {
+  const WideReader reader(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto encode = bits_ == 8 ? loops.encode_q8 : loops.encode_q4;
+  float values[kPiece];
+  Fault fault = Fault::kNone;
+  layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
+    const float* piece = reader.Peek(r * layout.cols + at, c, values);
+    std::byte* out = payload + byte;
+    const bool good =
+        c % kBlock == 0 ? encode(piece, c / kBlock, out) : EncodeTail(bits_, piece, c, out);
+    if (!good) {
+      fault = loops.abs_max(piece, c) >= kInfBits ? Fault::kNotFinite : Fault::kRange;
+      return false;
+    }
+    running.Add({out, layout.At(at + c) - layout.At(at)});
+    return true;
+  });
+  return fault;
+}
+
 absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const WideReader reader(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const auto encode = bits_ == 8 ? loops.encode_q8 : loops.encode_q4;
-  const auto [rows, cols] = RowsOf(x.shape);
-  const size_t whole = cols - cols % kBlock;
-  std::byte* out = frame.data() + kFrameHeaderBytes;
-  RunningSum running(kFrameHeaderBytes);
-  float values[kPiece];
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t at = 0; at < cols;) {
-      const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
-      const float* piece = reader.Peek(r * cols + at, c, values);
-      const bool good =
-          at < whole ? encode(piece, c / kBlock, out) : EncodeTail(bits_, piece, c, out);
-      if (!good) {
-        if (loops.abs_max(piece, c) >= kInfBits) return NotFiniteError(name_);
-        return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
-      }
-      const size_t bytes_of_piece =
-          at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
-      running.Add({out, bytes_of_piece});
-      out += bytes_of_piece;
-      at += c;
+  const Layout layout(bits_, x.shape);
+  const Slices slices(layout.rows * layout.row_blocks, kShared / std::min(kBlock, layout.cols));
+  SlicedSums<1> sums;
+  Fault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    RunningSum running(layout.Begin(slices.first(slice)));
+    faults[slice] = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
+                                 frame.data() + kFrameHeaderBytes, running);
+    sums.part(0, slice) = running.part();
+  });
+  for (const Fault fault : faults) {  // the first one in the tensor
+    if (fault == Fault::kNotFinite) return NotFiniteError(name_);
+    if (fault == Fault::kRange) {
+      return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
     }
   }
   const FrameHeader header = {.codec = id_,
@@ -120,8 +172,26 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                               .param0 = static_cast<uint32_t>(bits_),
                               .shape = x.shape,
                               .payload_bytes = bytes - kFrameHeaderBytes};
-  SealFrame(header, frame.first(bytes), running.part().crc);
+  SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
   return bytes;
+}
+
+// False: a scale is no number.
+bool GgmlCodec::DecodeBlocks(const Layout& layout, const std::byte* payload, size_t first,
+                             size_t last, Tensor x, RunningSum& running) const {
+  const NarrowWriter writer(x, isa_);
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const auto decode = bits_ == 8 ? loops.decode_q8 : loops.decode_q4;
+  float values[kPiece];
+  return layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
+    const std::byte* in = payload + byte;
+    running.Add({in, layout.At(at + c) - layout.At(at)});
+    float* target = writer.Target(r * layout.cols + at, values);
+    const bool good =
+        c % kBlock == 0 ? decode(in, c / kBlock, target) : DecodeTail(bits_, in, c, target);
+    if (good) writer.Done(target, r * layout.cols + at, c);
+    return good;
+  });
 }
 
 absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
@@ -132,35 +202,22 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
-  const NarrowWriter writer(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const auto decode = bits_ == 8 ? loops.decode_q8 : loops.decode_q4;
-  const auto [rows, cols] = RowsOf(x.shape);
-  const size_t whole = cols - cols % kBlock;
-  const std::byte* in = frame.data() + kFrameHeaderBytes;
-  RunningSum running(kFrameHeaderBytes);
-  float values[kPiece];
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t at = 0; at < cols;) {
-      const size_t c = std::min(kPiece, (at < whole ? whole : cols) - at);
-      float* target = writer.Target(r * cols + at, values);
-      const size_t bytes =
-          at < whole ? c / kBlock * BlockBytes(bits_, kBlock) : BlockBytes(bits_, c);
-      running.Add({in, bytes});
-      const bool good =
-          at < whole ? decode(in, c / kBlock, target) : DecodeTail(bits_, in, c, target);
-      if (!good) {
-        // A byte that changed on the way is told as that.
-        const absl::Status sum = ParseFrame(frame).status();
-        return sum.ok() ? absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_))
-                        : sum;
-      }
-      writer.Done(target, r * cols + at, c);
-      in += bytes;
-      at += c;
-    }
+  const Layout layout(bits_, x.shape);
+  const Slices slices(layout.rows * layout.row_blocks, kShared / std::min(kBlock, layout.cols));
+  SlicedSums<1> sums;
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    RunningSum running(layout.Begin(slices.first(slice)));
+    bad[slice] = !DecodeBlocks(layout, frame.data() + kFrameHeaderBytes, slices.first(slice),
+                               slices.last(slice), x, running);
+    sums.part(0, slice) = running.part();
+  });
+  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) {
+    return CheckPayloadCrc(frame, sums.Join(frame));
   }
-  return CheckPayloadCrc(frame, running.part().crc);
+  // A byte that changed on the way is told as that.
+  const absl::Status sum = ParseFrame(frame).status();
+  return sum.ok() ? absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_)) : sum;
 }
 
 }  // namespace

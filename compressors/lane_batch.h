@@ -49,8 +49,8 @@ LONGHAUL_INLINE BatchExtremes<L> ReadExtremes(const std::byte* x,
   }
 }
 
-// A chunk of 64 elements, of block `b` or from there on -> codes. u: the chunk's draws, or null.
-template <class L, BlockScheme kScheme>
+// A chunk of 64 elements, of block `b` or from there on -> codes. u: the chunk's draws, if kNoisy.
+template <class L, BlockScheme kScheme, bool kNoisy>
 LONGHAUL_INLINE void StoreChunk(const std::byte* x, const float* u,
                                 const BatchConstants<L>& constants, int b, std::byte* codes) {
   constexpr int kVectors = kChunk / L::kWidth, n = kScheme.block / L::kWidth;
@@ -59,21 +59,19 @@ LONGHAUL_INLINE void StoreChunk(const std::byte* x, const float* u,
   for (int i = 0; i < kVectors; ++i) {
     const OneBlock<L> block(constants, kScheme.block < kChunk ? b + i / n : b);
     const typename L::F v = L::template Load<DType::kF32>(x + i * kStep);
-    if constexpr (!IsMini(kScheme.grid)) {
-      if (u != nullptr) {
-        const auto* draws = reinterpret_cast<const std::byte*>(u) + i * kStep;
-        q[i] = QuantizeNoisy<L, kScheme>(v, L::template Load<DType::kF32>(draws), block);
-        continue;
-      }
+    if constexpr (kNoisy) {
+      const auto* draws = reinterpret_cast<const std::byte*>(u) + i * kStep;
+      q[i] = QuantizeNoisy<L, kScheme>(v, L::template Load<DType::kF32>(draws), block);
+    } else {
+      q[i] = Quantize<L, kScheme>(v, block);
     }
-    q[i] = Quantize<L, kScheme>(v, block);
   }
   L::template StoreCodes<kScheme>(q, codes);
 }
 
-// `batches` of L::kWidth blocks; u: their draws, or null. Answers how many are done: the next one
+// `batches` of L::kWidth blocks; u: their draws, if kNoisy. Answers how many are done: the next one
 // has NaN or Inf, or its range is beyond fp32.
-template <class L, BlockScheme kScheme>
+template <class L, BlockScheme kScheme, bool kNoisy>
 LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t batches,
                                      BlockSections out) {
   constexpr size_t kElements = size_t{kScheme.block} * L::kWidth;
@@ -83,16 +81,16 @@ LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t 
   BatchConstants<L> constants;
   BatchExtremes<L> next = {L::Zero(), L::Splat(0), L::Splat(0)};
   for (size_t b = 0; b <= batches; ++b) {
-    if (b > 0 && !ScaleBatch<L, kScheme>(next, out, constants)) return b - 1;
+    if (b > 0 && !ScaleBatch<L, kScheme, kNoisy>(next, out, constants)) return b - 1;
     if (b < batches) next = ReadExtremes<L, kScheme>(x + 4 * kElements * b, rotated[b % 2]);
     if (b == 0) continue;
     const std::byte* from = kRotated ? rotated[(b - 1) % 2] : x + 4 * kElements * (b - 1);
     for (int c = 0; c < kChunks; ++c) {
       const int block =
           kScheme.block < kChunk ? c * (kChunk / kScheme.block) : c / (kScheme.block / kChunk);
-      StoreChunk<L, kScheme>(from + c * (4 * kChunk), u, constants, block,
-                             out.codes + c * (8 * kScheme.bits));
-      if (u != nullptr) u += kChunk;
+      StoreChunk<L, kScheme, kNoisy>(from + c * (4 * kChunk), u, constants, block,
+                                     out.codes + c * (8 * kScheme.bits));
+      if constexpr (kNoisy) u += kChunk;
     }
     out.scales += L::kWidth * ScaleBytes(kScheme);
     out.zeros += L::kWidth * ZeroBytes(kScheme);
@@ -101,8 +99,8 @@ LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t 
   return batches;
 }
 
-// One block that is larger than kLargestInBatch; u: its draws, or null.
-template <class L, BlockScheme kScheme>
+// One block that is larger than kLargestInBatch; u: its draws, if kNoisy.
+template <class L, BlockScheme kScheme, bool kNoisy>
 LONGHAUL_INLINE BlockFault EncodeLargeBlock(const std::byte* x, const float* u, BlockSections out) {
   static_assert(kScheme.grid == Grid::kSymmetric && kScheme.rotation == Rotation::kNone);
   constexpr int n = kChunk / L::kWidth;
@@ -125,8 +123,8 @@ LONGHAUL_INLINE BlockFault EncodeLargeBlock(const std::byte* x, const float* u, 
   constants.inverse[0] = s.inverse;
   constants.zero[0] = constants.sign[0] = 0;
   for (int c = 0; c < kScheme.block / kChunk; ++c) {
-    StoreChunk<L, kScheme>(x + c * (4 * kChunk), u == nullptr ? u : u + c * kChunk, constants, 0,
-                           out.codes + c * (8 * kScheme.bits));
+    StoreChunk<L, kScheme, kNoisy>(x + c * (4 * kChunk), kNoisy ? u + c * kChunk : u, constants, 0,
+                                   out.codes + c * (8 * kScheme.bits));
   }
   return BlockFault::kNone;
 }

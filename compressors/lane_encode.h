@@ -96,7 +96,7 @@ template <class L, BlockScheme kScheme>
 BlockFault EncodeBlocksOn(const std::byte* x, size_t blocks, BlockSections out) {
   if constexpr (kScheme.block > kLargestInBatch) {
     for (size_t b = 0; b < blocks; ++b) {
-      const BlockFault fault = EncodeLargeBlock<L, kScheme>(x, nullptr, out);
+      const BlockFault fault = EncodeLargeBlock<L, kScheme, false>(x, nullptr, out);
       if (fault != BlockFault::kNone) return fault;
       x += kScheme.block * sizeof(float);
       out.scales += ScaleBytes(kScheme);
@@ -107,7 +107,7 @@ BlockFault EncodeBlocksOn(const std::byte* x, size_t blocks, BlockSections out) 
     // Codes that are no whole words overrun: then a whole batch must follow.
     constexpr size_t kMore = kScheme.bits == 4 || kScheme.bits == 8 ? 0 : 1;
     const size_t batches = blocks < kMore ? 0 : (blocks - kMore) / L::kWidth;
-    const size_t good = EncodeBatches<L, kScheme>(x, nullptr, batches, out);
+    const size_t good = EncodeBatches<L, kScheme, false>(x, nullptr, batches, out);
     const size_t done = good * L::kWidth;
     x += done * kScheme.block * sizeof(float);
     out.scales += done * ScaleBytes(kScheme);
@@ -125,7 +125,7 @@ template <class L, BlockScheme kScheme>
 size_t EncodeNoisyBlocksOn(const std::byte* x, const float* u, size_t blocks, BlockSections out) {
   if constexpr (kScheme.block > kLargestInBatch) {
     for (size_t b = 0; b < blocks; ++b) {
-      const BlockFault fault = EncodeLargeBlock<L, kScheme>(x, u, out);
+      const BlockFault fault = EncodeLargeBlock<L, kScheme, true>(x, u, out);
       if (fault != BlockFault::kNone) return b;
       x += kScheme.block * sizeof(float);
       u += kScheme.block;
@@ -134,7 +134,7 @@ size_t EncodeNoisyBlocksOn(const std::byte* x, const float* u, size_t blocks, Bl
     }
     return blocks;
   } else {
-    return EncodeBatches<L, kScheme>(x, u, blocks / L::kWidth, out) * L::kWidth;
+    return EncodeBatches<L, kScheme, true>(x, u, blocks / L::kWidth, out) * L::kWidth;
   }
 }
 

@@ -83,7 +83,7 @@ bool DecodeBlocksOn(ConstBlockSections in, size_t blocks, std::byte* x) {
 
 template <class L, BlockScheme kScheme>
 constexpr EncodeNoisyBlocksFn NoisyKernel() {
-  if constexpr (IsMini(kScheme.grid)) {
+  if constexpr (IsMini(kScheme.grid) && kScheme.grid != Grid::kE2M1) {
     return nullptr;
   } else {
     return EncodeNoisyBlocksOn<L, kScheme>;

@@ -53,6 +53,14 @@ LONGHAUL_INLINE BatchScale<L> AbsMaxScales(typename L::U max_bits) {
   }
 }
 
+// The scale of E2M1 with a third more room (stochastic.h), from its E8M0: 1 / (4/3 scale).
+template <class L>
+LONGHAUL_INLINE typename L::F WidenedInverse(typename L::U wire) {
+  const typename L::F scale = L::FromBits(L::template ShiftLeft<23>(wire));
+  const typename L::F inverse = L::Div(L::Splat(1.0f), L::Mul(scale, L::Splat(4.0f / 3.0f)));
+  return L::FromBits(L::KeepAtLeast(L::Bits(inverse), wire, 1));
+}
+
 // As AffineZero.
 template <class L>
 LONGHAUL_INLINE typename L::U AffineZeros(typename L::F min) {
@@ -110,7 +118,7 @@ struct BatchExtremes {
 
 // Extremes of one batch -> scales and zeros as they stand in the frame, and the constants. False:
 // some block holds NaN or Inf, or its range is beyond fp32.
-template <class L, BlockScheme kScheme>
+template <class L, BlockScheme kScheme, bool kNoisy>
 LONGHAUL_INLINE bool ScaleBatch(const BatchExtremes<L>& extremes, BlockSections out,
                                 BatchConstants<L>& constants) {
   using F = typename L::F;
@@ -134,6 +142,9 @@ LONGHAUL_INLINE bool ScaleBatch(const BatchExtremes<L>& extremes, BlockSections 
     scale = AbsMaxScales<L, kScheme>(max_bits);
   }
   if (L::MaxAcross(broken) >= kInfBits) return false;
+  if constexpr (kNoisy && kScheme.grid == Grid::kE2M1) {
+    scale.inverse = WidenedInverse<L>(scale.wire);
+  }
   if constexpr (kScheme.scale == ScaleType::kE8M0) {
     L::StoreBytes(scale.wire, out.scales);
   } else {
@@ -161,12 +172,30 @@ LONGHAUL_INLINE typename L::U Quantize(typename L::F v, const OneBlock<L>& block
   }
 }
 
-// The same, rounded by the draws u. Clamping an integer before or after rounding down is the same.
+// As LoopNoisyE2m1Codes but for the sign.
+template <class L>
+LONGHAUL_INLINE typename L::U ToNoisyE2m1(typename L::F x, typename L::F u) {
+  using U = typename L::U;
+  const typename L::F abs = L::Min(L::FromBits(L::Abs(x)), L::Splat(6.0f));
+  const U small = L::Truncate(L::Add(L::Mul(abs, L::Splat(2.0f)), u));
+  const U noise = L::Truncate(L::Mul(u, L::Splat(0x1p22f)));
+  const U large = L::SubBits(L::template ShiftRight<22>(L::AddBits(L::Bits(abs), noise)),
+                             L::SplatBits(126u << 1));
+  const U code =
+      L::AddBits(small, L::KeepAtLeast(L::SubBits(large, small), L::Bits(abs), 0x3F800000));
+  return L::SubBits(code, L::KeepAtLeast(L::SubBits(code, L::SplatBits(7)), code, 8));
+}
+
+// As Quantize, rounded by the draws u. Clamping an integer before or after rounding down is the
+// same.
 template <class L, BlockScheme kScheme>
 LONGHAUL_INLINE typename L::U QuantizeNoisy(typename L::F v, typename L::F u,
                                             const OneBlock<L>& block) {
   if constexpr (kScheme.grid == Grid::kAffine) {
     return L::Truncate(L::Add(L::Mul(L::Sub(v, block.zero), block.inverse), u));
+  } else if constexpr (kScheme.grid == Grid::kE2M1) {
+    const typename L::U sign = L::And(L::Bits(v), L::Bits(block.sign));
+    return L::Or(ToNoisyE2m1<L>(L::Mul(v, block.inverse), u), L::template ShiftRight<28>(sign));
   } else {
     return L::Floor(L::Add(L::Mul(v, block.inverse), u));
   }

@@ -48,6 +48,9 @@ struct LoopKernels {
   // One of the two E2M1 neighbours of x inverse, the upper one with the probability that makes the
   // expectation right; saturating.
   void (*noisy_e2m1_codes)(const float* x, const float* u, size_t n, float inverse, uint8_t* q);
+  // y = (x - z) inverse, and x = z + y s.
+  void (*standardize)(const float* x, size_t n, float z, float inverse, float* y);
+  void (*restore)(const float* y, size_t n, float z, float s, float* x);
   // x = z + q s.
   void (*affine_values)(const uint8_t* q, size_t n, float z, float s, float* x);
   // q = E2M1 or E3M0 of x inverse (mini_floats.h); and x = value of the code times s.
@@ -55,6 +58,8 @@ struct LoopKernels {
   void (*e3m0_codes)(const float* x, size_t n, float inverse, uint8_t* q);
   void (*e2m1_values)(const uint8_t* q, size_t n, float s, float* x);
   void (*e3m0_values)(const uint8_t* q, size_t n, float s, float* x);
+  // y = -x where u >= 1/2, else x.
+  void (*flip_signs)(const float* x, const float* u, size_t n, float* y);
   // Uniform draws u of elements first .. first + n - 1 (noise.h), first a multiple of 4.
   void (*uniform)(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u);
   // ggml's full blocks of 32: x [32 blocks] -> 34 or 18 bytes per block (ggml_block.h). False when

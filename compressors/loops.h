@@ -140,6 +140,19 @@ void LoopAffineCodes(const float* x, size_t n, float z, float inverse, float off
 }
 
 template <class L>
+void LoopStandardize(const float* x, size_t n, float z, float inverse, float* y) {
+  for (size_t i = 0; i < n; ++i) y[i] = (x[i] - z) * inverse;
+}
+
+template <class L>
+void LoopRestore(const float* y, size_t n, float z, float s, float* x) {
+  for (size_t i = 0; i < n; ++i) {
+    const float step = y[i] * s;
+    x[i] = z + step;
+  }
+}
+
+template <class L>
 void LoopAffineValues(const uint8_t* q, size_t n, float z, float s, float* x) {
   for (size_t i = 0; i < n; ++i) {
     const float step = static_cast<float>(static_cast<int32_t>(q[i])) * s;

@@ -6,6 +6,7 @@
 
 #include "compressors/codec_frame.h"
 #include "compressors/loop_kernels.h"
+#include "compressors/payload_sum.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -46,9 +47,12 @@ absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t f
   double sum = 0, squares = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    const float* x = reader.View(first + at, c, buffer);
-    if (x == nullptr) return NotFiniteError(name_);
-    sum += loops.sum(x, c);
+    sum += loops.sum(reader.Peek(first + at, c, buffer), c);
+  }
+  for (size_t at = 0; !std::isfinite(sum) && at < n; at += kSumChunk) {
+    if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
+      return NotFiniteError(name_);
+    }
   }
   const auto mean = static_cast<float>(sum / static_cast<double>(n));
   for (size_t at = 0; at < n; at += kSumChunk) {
@@ -71,6 +75,7 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
   std::memset(frame.data() + layout.stds_at - 8, 0, 8);
   std::memset(frame.data() + layout.values_at - 8, 0, 8);
   std::byte* out = frame.data() + layout.values_at;
+  RunningSum running(layout.values_at);
   const size_t cols = x.shape.cols;
   for (size_t r = 0; r < x.shape.rows; ++r) {
     const absl::StatusOr<Moments> moments = Measure(reader, r * cols, cols);
@@ -83,17 +88,19 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
     for (size_t at = 0; at < cols; at += kSumChunk) {
       const size_t c = std::min(kSumChunk, cols - at);
       const float* x_at = reader.Peek(r * cols + at, c, values);
-      for (size_t i = 0; i < c; ++i) values[i] = (x_at[i] - mean) * inverse;
+      LoopKernelsOf(isa_).standardize(x_at, c, mean, inverse, values);
       narrow(reinterpret_cast<const std::byte*>(values), c, out);
+      running.Add({out, 2 * c});
       out += 2 * c;
     }
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .param0 = 16,
-             .shape = x.shape,
-             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
-            frame.first(layout.frame_bytes));
+  const std::span<std::byte> whole = frame.first(layout.frame_bytes);
+  const FrameHeader header = {.codec = id_,
+                              .dtype = x.dtype,
+                              .param0 = 16,
+                              .shape = x.shape,
+                              .payload_bytes = layout.frame_bytes - kFrameHeaderBytes};
+  SealFrame(header, whole, PayloadCrc(whole, {&running.part(), 1}));
   return layout.frame_bytes;
 }
 
@@ -117,11 +124,9 @@ absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*,
     for (size_t at = 0; at < cols; at += kSumChunk) {
       const size_t c = std::min(kSumChunk, cols - at);
       if (!widen(in, c, reinterpret_cast<std::byte*>(values))) return Corrupt("a value is Inf");
-      for (size_t i = 0; i < c; ++i) {
-        const float step = values[i] * std;
-        values[i] = mean + step;
-      }
-      writer.Write(values, r * cols + at, c);
+      float* target = writer.Target(r * cols + at, values);
+      LoopKernelsOf(isa_).restore(values, c, mean, std, target);
+      writer.Done(target, r * cols + at, c);
       in += 2 * c;
     }
   }

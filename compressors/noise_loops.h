@@ -43,6 +43,14 @@ void LoopNoisyE2m1Codes(const float* x, const float* u, size_t n, float inverse,
   }
 }
 
+// A draw of at least 1/2 is a word with its upper bit set.
+template <class L>
+void LoopFlipSigns(const float* x, const float* u, size_t n, float* y) {
+  for (size_t i = 0; i < n; ++i) {
+    y[i] = FromBits(BitsOf(x[i]) ^ (u[i] >= 0.5f ? 0x80000000u : 0u));
+  }
+}
+
 // Philox4x32-10 of `kCounters` consecutive counters -> their words, element by element.
 template <class L>
 LONGHAUL_INLINE void LoopPhilox(uint64_t key, uint32_t purpose, uint64_t quad, float* u) {
@@ -110,7 +118,6 @@ struct LanePhilox {
       c[v][2] = L::Xor(L::UpperHalf(p0), keys[1]);
       c[v][3] = p0;
     }
-#pragma GCC unroll 9
     for (int round = 1; round < kRounds; ++round) {
       for (int v = 0; v < kVectors; ++v) {
         const U p0 = L::MulLow(c[v][0], m0), p1 = L::MulLow(c[v][2], m1);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/small_floats.h"
 #include "compressors/wide.h"
@@ -15,7 +16,9 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kBlock = 256;
+constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
 enum class Kind { kMean, kRms, kTwoLevel };
+enum class Fault { kNone, kNotFinite, kRange };
 
 struct Levels {
   float low, high;
@@ -81,39 +84,56 @@ class SignCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
+  Fault EncodeBlock(const Layout& layout, const WideReader& reader, size_t cols, size_t b,
+                    std::byte* frame) const;
+  bool DecodeBlock(const Layout& layout, const std::byte* frame, size_t b,
+                   const NarrowWriter& writer, size_t cols) const;
+
   const std::string name_;
   const uint16_t id_;
   const Isa isa_;
   const Kind kind_;
 };
 
+// Block b of the tensor, counted along the rows.
+Fault SignCodec::EncodeBlock(const Layout& layout, const WideReader& reader, size_t cols, size_t b,
+                             std::byte* frame) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
+  const size_t c = std::min(kBlock, cols - j * kBlock);
+  float values[kBlock];
+  const float* block = reader.Peek(r * cols + j * kBlock, c, values);
+  const size_t not_below =
+      loops.sign_bits(block, c, frame + layout.bits_at + r * layout.row_bytes + j * (kBlock / 8));
+  const Levels levels = BlockLevels(kind_, loops, block, c, not_below);
+  const uint16_t low = Wire(levels.low), high = Wire(levels.high);
+  if (!IsFinite(low) || !IsFinite(high)) {
+    return loops.abs_max(block, c) >= kInfBits ? Fault::kNotFinite : Fault::kRange;
+  }
+  if (kind_ == Kind::kTwoLevel) std::memcpy(frame + kFrameHeaderBytes + 2 * b, &low, 2);
+  std::memcpy(frame + layout.high_at + 2 * b, &high, 2);
+  return Fault::kNone;
+}
+
 absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const Layout layout(kind_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const WideReader reader(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  std::byte* low_at = frame.data() + kFrameHeaderBytes;
-  std::byte* high_at = frame.data() + layout.high_at;
-  std::byte* out = frame.data() + layout.bits_at;
   ZeroGaps(layout, frame.data());
-  float values[kBlock];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
-      const float* block = reader.Peek(r * x.shape.cols + at, c, values);
-      const size_t not_below = loops.sign_bits(block, c, out);
-      const Levels levels = BlockLevels(kind_, loops, block, c, not_below);
-      const uint16_t low = Wire(levels.low), high = Wire(levels.high);
-      if (!IsFinite(low) || !IsFinite(high)) {
-        if (loops.abs_max(block, c) >= kInfBits) return NotFiniteError(name_);
-        return absl::InvalidArgumentError(fmt::format("{}: a block's sum is beyond fp32", name_));
-      }
-      if (kind_ == Kind::kTwoLevel) std::memcpy(low_at, &low, 2);
-      std::memcpy(high_at, &high, 2);
-      out += (c + 7) / 8;
+  const WideReader reader(x, isa_);
+  const Slices slices(x.shape.rows * layout.row_blocks,
+                      kShared / std::min<size_t>(kBlock, x.shape.cols));
+  Fault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
+      faults[slice] = EncodeBlock(layout, reader, x.shape.cols, b, frame.data());
+      if (faults[slice] != Fault::kNone) return;
     }
+  });
+  for (const Fault fault : faults) {  // the first one in the tensor
+    if (fault == Fault::kNotFinite) return NotFiniteError(name_);
+    if (fault == Fault::kRange) return RangeError(name_, "a block's sum");
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
@@ -125,6 +145,24 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   return bytes;
 }
 
+// False: a scale is no number.
+bool SignCodec::DecodeBlock(const Layout& layout, const std::byte* frame, size_t b,
+                            const NarrowWriter& writer, size_t cols) const {
+  const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
+  const size_t first = r * cols + j * kBlock, c = std::min(kBlock, cols - j * kBlock);
+  uint16_t high, low;
+  std::memcpy(&high, frame + layout.high_at + 2 * b, 2);
+  low = high ^ 0x8000;
+  if (kind_ == Kind::kTwoLevel) std::memcpy(&low, frame + kFrameHeaderBytes + 2 * b, 2);
+  if (!IsFinite(low) || !IsFinite(high)) return false;
+  float values[kBlock];
+  float* target = writer.Target(first, values);
+  const std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kBlock / 8);
+  LoopKernelsOf(isa_).expand_signs(bits, c, Bf16ToF32(low), Bf16ToF32(high), target);
+  writer.Done(target, first, c);
+  return true;
+}
+
 absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
@@ -133,30 +171,17 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
-  const NarrowWriter writer(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const std::byte* low_at = frame.data() + kFrameHeaderBytes;
-  const std::byte* high_at = frame.data() + layout.high_at;
-  const std::byte* in = frame.data() + layout.bits_at;
-  float values[kBlock];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock, high_at += 2, low_at += 2) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
-      uint16_t high, low;
-      std::memcpy(&high, high_at, 2);
-      low = high ^ 0x8000;
-      if (kind_ == Kind::kTwoLevel) std::memcpy(&low, low_at, 2);
-      if (!IsFinite(low) || !IsFinite(high)) {
-        return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
-      }
-      const size_t first = r * x.shape.cols + at;
-      float* target = writer.Target(first, values);
-      loops.expand_signs(in, c, Bf16ToF32(low), Bf16ToF32(high), target);
-      writer.Done(target, first, c);
-      in += (c + 7) / 8;
+  const Slices slices(x.shape.rows * layout.row_blocks,
+                      kShared / std::min<size_t>(kBlock, x.shape.cols));
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const NarrowWriter writer(x, isa_);
+    for (size_t b = slices.first(slice); b < slices.last(slice) && !bad[slice]; ++b) {
+      bad[slice] = !DecodeBlock(layout, frame.data(), b, writer, x.shape.cols);
     }
-  }
-  return absl::OkStatus();
+  });
+  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "compressors/codec_frame.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
+#include "compressors/stat_codes.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -119,15 +120,18 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
   if (!std::isfinite(mu) || !std::isfinite(squares)) return Fault::kRange;
 
   const float inverse = 1.0f / Step(squares, n, bins);
+  const StatCodesFn encode = StatCodesOf(isa_);
   Bins sums;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
     uint8_t q[kSumChunk];
     const float* x = reader.Peek(first + at, c, buffer);
-    loops.affine_codes(x, c, mu, inverse, static_cast<float>(bins) / 2,
-                       static_cast<float>(bins - 1), q);
+    const size_t done = encode == nullptr ? 0 : encode(x, c, mu, inverse, bits_, q, codes);
+    loops.affine_codes(x + done, c - done, mu, inverse, static_cast<float>(bins) / 2,
+                       static_cast<float>(bins - 1), q + done);
+    PackBits({q + done, c - done}, bits_,
+             {codes + PackedBytes(done, bits_), PackedBytes(c - done, bits_)});
     loops.add_to_bins(q, x, mu, c, static_cast<size_t>(bins), sums.totals, sums.counts);
-    PackBits({q, c}, bits_, {codes, PackedBytes(c, bits_)});
     running.Add({codes, PackedBytes(c, bits_)});
     codes += PackedBytes(c, bits_);
   }
@@ -216,6 +220,10 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
 }
 
 }  // namespace
+
+StatCodesFn StatCodesOf(Isa isa) {
+  return isa == Isa::kAvx512 ? Avx512StatCodes() : isa == Isa::kAvx2 ? Avx2StatCodes() : nullptr;
+}
 
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa) {

@@ -13,14 +13,11 @@ namespace {
 
 constexpr float kWiden = 4.0f / 3.0f;  // of the scale of E2M1
 
-// A draw of at least 1/2 is a word with its upper bit set.
 void FlipSigns(const LoopKernels& loops, uint64_t seed, uint64_t first, float* x, size_t n) {
   float u[kMaxBlock + 4];
   const size_t skip = first % 4;  // noise is drawn in whole groups of four
   loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), first - skip, n + skip, u);
-  for (size_t i = 0; i < n; ++i) {
-    x[i] = FromBits(BitsOf(x[i]) ^ (u[skip + i] >= 0.5f ? 0x80000000u : 0u));
-  }
+  loops.flip_signs(x, u + skip, n, x);
 }
 
 }  // namespace

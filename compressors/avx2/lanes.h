@@ -176,6 +176,16 @@ struct Avx2Lanes {
                                     _mm256_set1_epi64x(static_cast<long long>(bin)));
     return _mm256_add_pd(sum, _mm256_and_pd(x, _mm256_castsi256_pd(in)));
   }
+  // How often b is among n bytes, a multiple of 32 and at most 32 * 255.
+  LONGHAUL_INLINE static size_t CountBytes(const uint8_t* q, size_t n, uint8_t b) {
+    const U same = _mm256_set1_epi8(static_cast<char>(b));
+    U count = Zero();
+    for (size_t i = 0; i < n; i += 32) {
+      const U v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
+      count = _mm256_sub_epi8(count, _mm256_cmpeq_epi8(v, same));
+    }
+    return SumAcross(_mm256_sad_epu8(count, Zero()));
+  }
   // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table)

@@ -171,6 +171,16 @@ struct Avx512Lanes {
                                                 _mm256_set1_epi64x(static_cast<long long>(bin)));
     return _mm256_mask_add_pd(sum, in, sum, x);
   }
+  // How often b is among n bytes, a multiple of 32.
+  LONGHAUL_INLINE static size_t CountBytes(const uint8_t* q, size_t n, uint8_t b) {
+    const __m256i same = _mm256_set1_epi8(static_cast<char>(b));
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += 32) {
+      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
+      count += static_cast<size_t>(__builtin_popcount(_mm256_cmpeq_epi8_mask(v, same)));
+    }
+    return count;
+  }
   // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table) : all(_mm512_loadu_ps(table)) {}
