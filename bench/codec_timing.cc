@@ -21,14 +21,25 @@ double Now(Clock clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double Seconds(const std::function<void()>& pass, int times, Clock clock) {
-  const double start = Now(clock);
-  for (int i = 0; i < times; ++i) pass();
-  return (Now(clock) - start) / times;
+// Of one of `times` in a row; each on its own where something comes before it.
+double Seconds(const Pass& pass, int times, Clock clock) {
+  if (pass.before == nullptr) {
+    const double start = Now(clock);
+    for (int i = 0; i < times; ++i) pass.work();
+    return (Now(clock) - start) / times;
+  }
+  double total = 0;
+  for (int i = 0; i < times; ++i) {
+    pass.before();
+    const double start = Now(clock);
+    pass.work();
+    total += Now(clock) - start;
+  }
+  return total / times;
 }
 
-int TimesOf(const std::function<void()>& pass, Clock clock) {
-  pass();
+int TimesOf(const Pass& pass, Clock clock) {
+  Seconds(pass, 1, clock);
   int times = 1;
   while (Seconds(pass, times, clock) * times < kShortestSample) times *= 2;
   return times;
@@ -45,13 +56,13 @@ volatile uint64_t sink;
 }  // namespace
 
 std::vector<Timing> TimeRounds(int rounds, size_t elements, const std::function<void()>& read,
-                               const std::vector<std::function<void()>>& passes, Clock clock) {
-  const int read_times = TimesOf(read, clock);
+                               const std::vector<Pass>& passes, Clock clock) {
+  const int read_times = TimesOf({read}, clock);
   std::vector<int> times;
   for (const auto& pass : passes) times.push_back(TimesOf(pass, clock));
   std::vector<std::vector<double>> rates(passes.size()), shares(passes.size());
   for (int round = 0; round < rounds; ++round) {
-    const double read_s = Seconds(read, read_times, clock);
+    const double read_s = Seconds({read}, read_times, clock);
     for (size_t i = 0; i < passes.size(); ++i) {
       const double pass_s = Seconds(passes[i], times[i], clock);
       rates[i].push_back(4e-9 * static_cast<double>(elements) / pass_s);

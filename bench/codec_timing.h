@@ -20,10 +20,16 @@ struct Timing {
 // two kernels apart while the tensor fits into the cache. Not for two threads.
 enum class Clock { kWall, kCpu };
 
+// What is timed, and what comes before each time and is not.
+struct Pass {
+  std::function<void()> work;
+  std::function<void()> before = nullptr;
+};
+
 // In every round: `read`, then each of `passes`, all long enough to be timed. The first round is
 // not counted.
 std::vector<Timing> TimeRounds(int rounds, size_t elements, const std::function<void()>& read,
-                               const std::vector<std::function<void()>>& passes, Clock clock);
+                               const std::vector<Pass>& passes, Clock clock);
 
 // Reads every word of x: [n]; as fast as AVX2 or the compiler can.
 void ReadAll(const float* x, size_t n);

@@ -52,8 +52,14 @@ void WriteRice(uint32_t rice, const ChunkGrid& grid, std::span<const uint32_t> i
     uint32_t next = 0;
     for (size_t i = 0; i < kept; ++i, ++at) {
       const uint32_t gap = indices[at] - next;
-      bits.Ones(gap >> rice);
-      bits.Put((gap & low_mask) << 1, static_cast<int>(rice) + 1);  // the zero, then the low bits
+      const uint32_t ones = gap >> rice, low = gap & low_mask;
+      if (ones < 16) {  // ones, the zero and the low bits at once
+        bits.Put(((uint32_t{1} << ones) - 1) | low << (ones + 1),
+                 static_cast<int>(ones + 1 + rice));
+      } else {
+        bits.Ones(ones);
+        bits.Put(low << 1, static_cast<int>(rice) + 1);
+      }
       next = indices[at] + 1;
     }
     return true;

@@ -15,10 +15,25 @@ constexpr uint32_t kFirstStep = 1u << 21, kLastStep = 1u << 27;
 
 }  // namespace
 
+// Of the first chunk: what a few more than k of its elements reach, by a sample of it.
+uint32_t TopKSelector::FirstGuess(std::span<const float> x, size_t k, uint32_t* found,
+                                  uint32_t* magnitudes) const {
+  constexpr size_t kSample = 256;
+  if (x.size() < 4 * kSample || k > x.size() / 4) return 0;
+  const size_t step = x.size() / kSample;
+  for (size_t i = 0; i < kSample; ++i) found[i] = static_cast<uint32_t>(i * step);
+  const size_t expected =
+      k * kSample / x.size();  // of them are among the k; half as many and 4 more
+  const uint32_t guess =
+      loops_.kth_magnitude(x.data(), found, kSample, expected + expected / 2 + 4, 0, magnitudes);
+  return guess < kInfBits ? guess : 0;
+}
+
 bool TopKSelector::Select(std::span<const float> x, std::span<uint32_t> indices) {
   const size_t k = indices.size();
   uint32_t* found = Scratch<uint32_t, ScratchUse::kWork>(2 * (kMaxChunk + 16)).data();
   uint32_t* magnitudes = found + kMaxChunk + 16;
+  if (guess_ == 0) guess_ = FirstGuess(x, k, found, magnitudes);
   size_t count = loops_.survivors(x.data(), x.size(), guess_, found);
   // Too few: a little lower, then far lower; 0 lets everything pass.
   for (uint32_t step = kFirstStep; count < k; step *= 4) {

@@ -17,6 +17,9 @@ class TopKSelector {
   bool Select(std::span<const float> x, std::span<uint32_t> indices);
 
  private:
+  uint32_t FirstGuess(std::span<const float> x, size_t k, uint32_t* found,
+                      uint32_t* magnitudes) const;
+
   const LoopKernels& loops_;
   uint32_t margin_ = 1u << 20;  // from one chunk's k-th magnitude down to the next one's guess
   uint32_t guess_ = 0;  // bits of a magnitude that a little more than k elements reached so far
