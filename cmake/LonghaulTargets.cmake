@@ -104,7 +104,7 @@ function(longhaul_test)
 endfunction()
 
 # longhaul_test_library(NAME SRCS a.cc... LIBS libs): what several tests of a folder share, compiled
-# once. torch-free.
+# once, with the tests' precompiled headers and so, as those, with -fPIE. torch-free.
 function(longhaul_test_library name)
   cmake_parse_arguments(A "" "" "SRCS;LIBS" ${ARGN})
   add_library(${name} STATIC ${A_SRCS})
@@ -112,6 +112,8 @@ function(longhaul_test_library name)
   target_link_libraries(${name} PUBLIC ${A_LIBS} PRIVATE longhaul_flags fmt::fmt GTest::gmock
     GTest::gtest)
   target_precompile_headers(${name} REUSE_FROM longhaul_headers_test)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIE)
 endfunction()
 
 # longhaul_fuzzer(folder/name_fuzz.cc LIBS libs): a libFuzzer target for scripts/fuzz.sh, which builds

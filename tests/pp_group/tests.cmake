@@ -16,6 +16,8 @@ longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
 
 target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch_test)
+set_target_properties(pp_group_testing PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+target_compile_options(pp_group_testing PRIVATE -fPIE)
 foreach(test backend trainer kernels stage checkpoint diloco_golden)
   target_precompile_headers(pp_group_${test}_test REUSE_FROM longhaul_headers_torch_test)
 endforeach()
