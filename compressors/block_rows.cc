@@ -83,7 +83,7 @@ BlockFault EncodeNearest(const BlockWork& work, ConstTensor x, const Blocks& blo
   const size_t row = blocks.row * work.layout.cols, end = blocks.end(work);
   const WideReader reader(x, work.isa);
   alignas(64) float buffer[kMaxBlock];
-  const size_t most = x.dtype == DType::kF32 ? kPiece : BufferedElements(work.scheme);
+  const size_t most = reader.in_place() ? kPiece : BufferedElements(work.scheme);
   for (size_t at = blocks.first(work); at < end;) {
     const size_t c = std::min(most, at < whole ? std::min(whole, end) - at : end - at);
     const auto* values = reinterpret_cast<const std::byte*>(reader.Peek(row + at, c, buffer));

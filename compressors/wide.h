@@ -28,8 +28,10 @@ class WideReader {
   bool Read(size_t at, size_t n, float* out) const {
     return widen_(bytes_ + at * element_bytes_, n, reinterpret_cast<std::byte*>(out));
   }
-  // The same, but aligned fp32 stays where it is; `buffer` has room for the others. nullptr: NaN or
-  // Inf.
+  // Whether View and Peek answer the tensor's own memory, for as many elements as are asked for.
+  bool in_place() const { return in_place_; }
+  // The same as Read, but aligned fp32 stays where it is; `buffer` has room for the others.
+  // nullptr: NaN or Inf.
   const float* View(size_t at, size_t n, float* buffer) const {
     if (!in_place_) return Read(at, n, buffer) ? buffer : nullptr;
     const float* x = Peek(at, n, buffer);

@@ -314,17 +314,21 @@ TEST_P(CodecContract, BadArgumentsAreRefusedAndTouchNothing) {
 }
 
 TEST_P(CodecContract, UnalignedBuffersWork) {
-  const Shape shape = {3, 77};
-  const OwnedTensor x(Draw(Distribution::kGaussian, shape.elements(), 2), shape);
-  const auto frame = Encode(x.view());
-  std::vector<std::byte> shifted(frame.size() + 1), values(x.bytes.size() + 1);
-  std::memcpy(values.data() + 1, x.bytes.data(), x.bytes.size());
-  auto state = codec_->NewState(shape);
-  const ConstTensor odd = {values.data() + 1, DType::kF32, shape};
-  ASSERT_TRUE(codec_->Encode(odd, 1, state.get(), std::span(shifted).subspan(1)).ok());
-  EXPECT_EQ(std::memcmp(shifted.data() + 1, frame.data(), frame.size()), 0);
-  const auto out = std::span(shifted).subspan(1);
-  ASSERT_TRUE(codec_->Decode(out, nullptr, {values.data() + 1, DType::kF32, shape}).ok());
+  for (const Shape shape : {Shape{3, 77}, Shape{2, 9001}}) {
+    const OwnedTensor x(Draw(Distribution::kGaussian, shape.elements(), 2), shape);
+    const auto frame = Encode(x.view());
+    std::vector<std::byte> shifted(frame.size() + 1), values(x.bytes.size() + 1);
+    std::memcpy(values.data() + 1, x.bytes.data(), x.bytes.size());
+    auto state = codec_->NewState(shape);
+    const ConstTensor odd = {values.data() + 1, DType::kF32, shape};
+    ASSERT_TRUE(codec_->Encode(odd, 1, state.get(), std::span(shifted).subspan(1)).ok());
+    EXPECT_EQ(std::memcmp(shifted.data() + 1, frame.data(), frame.size()), 0);
+    const auto out = std::span(shifted).subspan(1);
+    ASSERT_TRUE(codec_->Decode(out, nullptr, {values.data() + 1, DType::kF32, shape}).ok());
+    std::vector<float> aligned(shape.elements());
+    ASSERT_TRUE(codec_->Decode(frame, nullptr, {aligned.data(), DType::kF32, shape}).ok());
+    EXPECT_EQ(std::memcmp(values.data() + 1, aligned.data(), x.bytes.size()), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, CodecContract, testing::ValuesIn(TestedNames()),
