@@ -26,7 +26,7 @@ if [ -z "$clang" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*,
 fi
 
 mkdir -p build/fuzz
-cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER="${clang/++/}" \
+cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 -DCMAKE_C_COMPILER="${clang/++/}" \
   -DCMAKE_CXX_COMPILER="$clang" -DLONGHAUL_SANITIZER=asan -DLONGHAUL_FUZZERS=ON \
   -DLONGHAUL_TORCH=OFF >build/fuzz/configure.log 2>&1 || { cat build/fuzz/configure.log; exit 1; }
 cmake --build build/fuzz --target fuzzers >build/fuzz/build.log 2>&1 ||
