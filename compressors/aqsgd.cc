@@ -17,8 +17,8 @@
 namespace longhaul {
 namespace {
 
-struct Layout {
-  Layout(int bits, Shape shape)
+struct AqSgdLayout {
+  AqSgdLayout(int bits, Shape shape)
       : first_bytes(kFrameHeaderBytes + 2 * shape.elements()),
         codes_at(kFrameHeaderBytes + AlignUp8(2 * shape.cols)),
         difference_bytes(codes_at + PackedBytes(shape.elements(), bits)) {}
@@ -31,7 +31,7 @@ class AqSgdCodec final : public CatalogCodec {
       : CatalogCodec(name, id, isa), bits_(bits) {}
 
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return Layout(bits_, shape).first_bytes;  // a difference is never longer
+    return AqSgdLayout(bits_, shape).first_bytes;  // a difference is never longer
   }
   std::unique_ptr<CodecState> NewState(Shape shape) const override {
     return std::make_unique<Mirror>(Mirror::Kind::kF16, shape);
@@ -54,7 +54,7 @@ class AqSgdCodec final : public CatalogCodec {
 // Scales and codes of x - m; false when x holds NaN or Inf.
 bool AqSgdCodec::EncodeDifference(ConstTensor x, const std::byte* m, std::byte* frame) const {
   const size_t rows = x.shape.rows, cols = x.shape.cols;
-  const Layout layout(bits_, x.shape);
+  const AqSgdLayout layout(bits_, x.shape);
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::span<float> delta = Scratch<float, ScratchUse::kSum>(rows * cols);
   const std::span<float> old = Scratch<float, ScratchUse::kWide>(cols);
@@ -91,7 +91,7 @@ bool AqSgdCodec::EncodeDifference(ConstTensor x, const std::byte* m, std::byte* 
 void AqSgdCodec::Add(const std::byte* frame, const std::byte* m, Shape shape,
                      std::byte* next) const {
   const size_t cols = shape.cols, n = shape.elements();
-  const Layout layout(bits_, shape);
+  const AqSgdLayout layout(bits_, shape);
   const std::span<uint8_t> q = Scratch<uint8_t, ScratchUse::kCodes>(n);
   UnpackBits({frame + layout.codes_at, PackedBytes(n, bits_)}, bits_, q);
   const int half = 1 << (bits_ - 1);
@@ -127,7 +127,7 @@ void AqSgdCodec::Seal(ConstTensor x, uint16_t flags, uint32_t tag,
 
 absl::StatusOr<size_t> AqSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* state,
                                           std::span<std::byte> frame) const {
-  const Layout layout(bits_, x.shape);
+  const AqSgdLayout layout(bits_, x.shape);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.first_bytes); !s.ok()) {
     return s;
   }
@@ -163,7 +163,7 @@ absl::Status AqSgdCodec::Decode(std::span<const std::byte> frame, CodecState* st
   const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagFirstVisit | kFlagDifference);
   if (!header.ok()) return header.status();
   if (absl::Status s = CheckMirror(name_, header->flags, header->state, *own); !s.ok()) return s;
-  const Layout layout(bits_, x.shape);
+  const AqSgdLayout layout(bits_, x.shape);
   const bool first = (header->flags & kFlagFirstVisit) != 0;
   if (frame.size() != (first ? layout.first_bytes : layout.difference_bytes) ||
       header->param0 != static_cast<uint32_t>(bits_) || header->block != 0) {

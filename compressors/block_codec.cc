@@ -11,8 +11,6 @@
 namespace longhaul {
 namespace {
 
-using Layout = BlockLayout;
-
 uint16_t FlagIf(bool stochastic) { return stochastic ? uint16_t{kFlagStochastic} : uint16_t{0}; }
 
 enum class Rounding { kNearest, kStochastic };
@@ -29,7 +27,7 @@ class BlockCodec final : public CatalogCodec {
     return std::make_shared<BlockCodec>(name, id_, scheme_, isa_, Rounding::kStochastic);
   }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return Layout(scheme_, shape).frame_bytes;
+    return BlockLayout(scheme_, shape).frame_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
@@ -55,7 +53,7 @@ absl::Status BlockCodec::FaultStatus(BlockFault fault) const {
 
 absl::StatusOr<size_t> BlockCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                           std::span<std::byte> frame) const {
-  const Layout layout(scheme_, x.shape);
+  const BlockLayout layout(scheme_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   BlockSums sums;
@@ -80,7 +78,7 @@ absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, T
   const absl::StatusOr<FrameHeader> header =
       OpenUnsummedFrame(name_, id_, frame, x.shape, FlagIf(CanRoundStochastically(scheme_)));
   if (!header.ok()) return header.status();
-  const Layout layout(scheme_, x.shape);
+  const BlockLayout layout(scheme_, x.shape);
   if (header->block != static_cast<uint32_t>(scheme_.block) ||
       header->param0 != static_cast<uint32_t>(scheme_.bits) || frame.size() != layout.frame_bytes) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {}, {} bits for shape {}", name_,
@@ -108,7 +106,7 @@ std::shared_ptr<const Codec> NewBlockCodec(std::string_view name, uint16_t id, B
 std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape) {
   const auto* block = dynamic_cast<const BlockCodec*>(&codec);
   if (block == nullptr) return std::nullopt;
-  const Layout l(block->scheme(), shape);
+  const BlockLayout l(block->scheme(), shape);
   return BlockSectionBytes{l.scales_end - kFrameHeaderBytes, l.zeros_end - l.zeros_at,
                            l.frame_bytes - l.codes_at};
 }

@@ -15,8 +15,8 @@ namespace {
 
 // Elements between two steps; what is not worked on in place lies in buffers of kBuffered, or of
 // one block where blocks are larger.
-constexpr size_t kPiece = 8192, kBuffered = 2048;
-static_assert(kPiece >= kMaxBlock);
+constexpr size_t kRowsPiece = 8192, kBuffered = 2048;
+static_assert(kRowsPiece >= kMaxBlock);
 
 size_t BufferedElements(BlockScheme scheme) {
   return std::max(kBuffered, static_cast<size_t>(scheme.block));
@@ -46,7 +46,7 @@ struct SectionSums {
 // Calls visit(slice, r, blocks) for the pieces of every slice until it answers false for one.
 template <typename Visit>
 bool ForEachPiece(const BlockShares& shares, BlockScheme scheme, size_t slice, Visit visit) {
-  const size_t piece = kPiece / static_cast<size_t>(scheme.block);
+  const size_t piece = kRowsPiece / static_cast<size_t>(scheme.block);
   return shares.ForEach(slice, [&](size_t r, BlockRange blocks) {
     for (size_t b = blocks.first; b < blocks.last; b += piece) {
       if (!visit(r, BlockRange{b, std::min(b + piece, blocks.last)})) return false;
@@ -83,7 +83,7 @@ BlockFault EncodeNearest(const BlockWork& work, ConstTensor x, const Blocks& blo
   const size_t row = blocks.row * work.layout.cols, end = blocks.end(work);
   const WideReader reader(x, work.isa);
   alignas(64) float buffer[kMaxBlock];
-  const size_t most = reader.in_place() ? kPiece : BufferedElements(work.scheme);
+  const size_t most = reader.in_place() ? kRowsPiece : BufferedElements(work.scheme);
   for (size_t at = blocks.first(work); at < end;) {
     const size_t c = std::min(most, at < whole ? std::min(whole, end) - at : end - at);
     const auto* values = reinterpret_cast<const std::byte*>(reader.Peek(row + at, c, buffer));
@@ -150,7 +150,7 @@ bool Decode(const BlockWork& work, ConstBlockSections in, const Blocks& blocks, 
   const size_t end = blocks.end(work), bytes = BytesPerElement(x.dtype);
   std::byte* const row = static_cast<std::byte*>(x.values) + blocks.row * work.layout.cols * bytes;
   const bool straight = x.dtype == DType::kF32 && blocks.seed == nullptr && !stream;
-  const size_t most = straight ? kPiece : BufferedElements(work.scheme);
+  const size_t most = straight ? kRowsPiece : BufferedElements(work.scheme);
   alignas(64) float buffer[kMaxBlock];
   for (size_t at = blocks.first(work); at < end;) {
     const size_t c = std::min(most, at < whole ? std::min(whole, end) - at : end - at);
@@ -183,7 +183,7 @@ BlockFault EncodeBlockRows(const BlockWork& work, ConstTensor x, const uint64_t*
   BlockFault faults[Slices::kMost] = {};
   CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
     std::optional<SectionSums> running;
-    alignas(64) std::byte staged[kPiece];
+    alignas(64) std::byte staged[kRowsPiece];
     ForEachPiece(shares, work.scheme, slice, [&](size_t r, BlockRange range) {
       const BlockPlace at = l.At(work.scheme, r, range.first);
       const BlockPlace end = l.At(work.scheme, r, range.last);

@@ -71,7 +71,7 @@ class CastCodec final : public Codec {
     const bool sum = n * wire_bytes >= kSumInPieces, stream = n * out_bytes >= kStreamedBytes;
     const ConvertFn convert = Converter(isa_, from, to);
     const LoopKernels& loops = LoopKernelsOf(isa_);
-    const Slices slices(n, size_t{64} << 10);
+    const Slices slices(n, kWorthAThread);
     bool infinite[Slices::kMost] = {};
     CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
       RunningSum running(kFrameHeaderBytes + slices.first(slice) * wire_bytes);

@@ -18,17 +18,17 @@ namespace {
 
 constexpr size_t kTooth = 10;  // distance of the comb's elements
 constexpr size_t kChunk = 5120, kKept = 1024;
-constexpr size_t kBlock = 128;
-constexpr BlockScheme kScheme = {4, Grid::kSymmetric, Rotation::kNone, kBlock};
+constexpr size_t kCocktailBlock = 128;
+constexpr BlockScheme kScheme = {4, Grid::kSymmetric, Rotation::kNone, kCocktailBlock};
 
-struct Layout {
-  Layout(Shape shape, size_t offset)
+struct CocktailLayout {
+  CocktailLayout(Shape shape, size_t offset)
       : n(shape.elements()),
         offset(offset),
         comb(n > offset ? (n - offset + kTooth - 1) / kTooth : 0),
         grid({1, comb}, kChunk, kKept),
         kept(comb == 0 ? 0 : grid.total_kept()),
-        blocks((kept + kBlock - 1) / kBlock),
+        blocks((kept + kCocktailBlock - 1) / kCocktailBlock),
         scales_at(kFrameHeaderBytes + AlignUp8((comb + 7) / 8)),
         codes_at(scales_at + AlignUp8(2 * blocks)),
         frame_bytes(codes_at + PackedBytes(kept, 4)) {}
@@ -40,18 +40,21 @@ struct Layout {
 class CocktailCodec final : public CatalogCodec {
  public:
   using CatalogCodec::CatalogCodec;
-  size_t MaxFrameBytes(Shape shape, DType) const override { return Layout(shape, 0).frame_bytes; }
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return CocktailLayout(shape, 0).frame_bytes;
+  }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  bool Gather(ConstTensor x, const Layout& layout, float* comb) const;
-  absl::Status DecodeValues(const Layout& layout, const std::byte* frame, float* values) const;
+  bool Gather(ConstTensor x, const CocktailLayout& layout, float* comb) const;
+  absl::Status DecodeValues(const CocktailLayout& layout, const std::byte* frame,
+                            float* values) const;
 };
 
 // False when x holds NaN or Inf, on the comb or beside it.
-bool CocktailCodec::Gather(ConstTensor x, const Layout& l, float* comb) const {
+bool CocktailCodec::Gather(ConstTensor x, const CocktailLayout& l, float* comb) const {
   constexpr size_t kPiece = 400 * kTooth;
   const WideReader reader(x, isa_);
   float values[kPiece];
@@ -76,7 +79,7 @@ WireScale Quantize(const float* values, size_t c, uint8_t* q) {
 
 absl::StatusOr<size_t> CocktailCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                              std::span<std::byte> frame) const {
-  const Layout layout(x.shape, seed % kTooth);
+  const CocktailLayout layout(x.shape, seed % kTooth);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const std::span<float> comb = Scratch<float, ScratchUse::kWide>(layout.comb);
@@ -99,16 +102,17 @@ absl::StatusOr<size_t> CocktailCodec::Encode(ConstTensor x, uint64_t seed, Codec
                  frame.data() + kFrameHeaderBytes);
   }
   for (size_t b = 0; b < layout.blocks; ++b) {
-    const size_t c = std::min(kBlock, layout.kept - b * kBlock);
-    uint8_t q[kBlock];
-    const WireScale s = Quantize(values.data() + b * kBlock, c, q);
+    const size_t c = std::min(kCocktailBlock, layout.kept - b * kCocktailBlock);
+    uint8_t q[kCocktailBlock];
+    const WireScale s = Quantize(values.data() + b * kCocktailBlock, c, q);
     WriteScale(kScheme, s, frame.data() + layout.scales_at + 2 * b);
-    PackBits({q, c}, 4, {frame.data() + layout.codes_at + b * kBlock / 2, PackedBytes(c, 4)});
+    PackBits({q, c}, 4,
+             {frame.data() + layout.codes_at + b * kCocktailBlock / 2, PackedBytes(c, 4)});
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
              .flags = kFlagIndexBitmap,
-             .block = kBlock,
+             .block = kCocktailBlock,
              .param0 = kTooth,
              .param1 = static_cast<uint32_t>(layout.offset),
              .shape = x.shape,
@@ -118,16 +122,16 @@ absl::StatusOr<size_t> CocktailCodec::Encode(ConstTensor x, uint64_t seed, Codec
   return bytes;
 }
 
-absl::Status CocktailCodec::DecodeValues(const Layout& l, const std::byte* frame,
+absl::Status CocktailCodec::DecodeValues(const CocktailLayout& l, const std::byte* frame,
                                          float* values) const {
   for (size_t b = 0; b < l.blocks; ++b) {
-    const size_t c = std::min(kBlock, l.kept - b * kBlock);
+    const size_t c = std::min(kCocktailBlock, l.kept - b * kCocktailBlock);
     float s;
     if (!ReadScale(kScheme, frame + l.scales_at + 2 * b, s)) return Corrupt("a scale is no number");
-    uint8_t q[kBlock];
-    UnpackBits({frame + l.codes_at + b * kBlock / 2, PackedBytes(c, 4)}, 4, {q, c});
+    uint8_t q[kCocktailBlock];
+    UnpackBits({frame + l.codes_at + b * kCocktailBlock / 2, PackedBytes(c, 4)}, 4, {q, c});
     for (size_t i = 0; i < c; ++i) {
-      values[b * kBlock + i] = static_cast<float>(static_cast<int>(q[i]) - 8) * s;
+      values[b * kCocktailBlock + i] = static_cast<float>(static_cast<int>(q[i]) - 8) * s;
     }
   }
   return absl::OkStatus();
@@ -136,9 +140,9 @@ absl::Status CocktailCodec::DecodeValues(const Layout& l, const std::byte* frame
 absl::Status CocktailCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagIndexMask);
   if (!header.ok()) return header.status();
-  const Layout layout(x.shape, header->seed % kTooth);
-  if (frame.size() != layout.frame_bytes || header->block != kBlock || header->param0 != kTooth ||
-      header->param1 != layout.offset ||
+  const CocktailLayout layout(x.shape, header->seed % kTooth);
+  if (frame.size() != layout.frame_bytes || header->block != kCocktailBlock ||
+      header->param0 != kTooth || header->param1 != layout.offset ||
       (header->flags & kFlagIndexMask) != uint16_t{kFlagIndexBitmap}) {
     return Corrupt("bytes or fields do not fit the shape");
   }

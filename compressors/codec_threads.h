@@ -62,6 +62,9 @@ class CodecThreads {
   std::vector<std::thread> workers_;
 };
 
+// Elements of a tensor that are worth waking another thread for: some tens of microseconds of work.
+inline constexpr size_t kWorthAThread = size_t{64} << 10;
+
 // `total` things that a codec treats one after the other (blocks, chunks, elements), cut into
 // slices of at least `least`; never more than kMost, so that what the slices answer fits on the
 // stack.

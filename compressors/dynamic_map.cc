@@ -13,7 +13,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kBlock = 4096;
+constexpr size_t kMapBlock = 4096;
 
 std::array<float, 256> MakeMap() {
   constexpr double kPower[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
@@ -76,9 +76,9 @@ const CodeFinder& Finder() {
   return finder;
 }
 
-struct Layout {
-  explicit Layout(Shape shape)
-      : blocks(shape.rows * ((shape.cols + kBlock - 1) / kBlock)),
+struct DynamicMapLayout {
+  explicit DynamicMapLayout(Shape shape)
+      : blocks(shape.rows * ((shape.cols + kMapBlock - 1) / kMapBlock)),
         codes_at(kFrameHeaderBytes + AlignUp8(4 * blocks)),
         frame_bytes(codes_at + shape.elements()) {}
   size_t blocks, codes_at, frame_bytes;
@@ -87,7 +87,9 @@ struct Layout {
 class DynamicMapCodec final : public CatalogCodec {
  public:
   using CatalogCodec::CatalogCodec;
-  size_t MaxFrameBytes(Shape shape, DType) const override { return Layout(shape).frame_bytes; }
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return DynamicMapLayout(shape).frame_bytes;
+  }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -95,7 +97,7 @@ class DynamicMapCodec final : public CatalogCodec {
 
 absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                                std::span<std::byte> frame) const {
-  const Layout layout(x.shape);
+  const DynamicMapLayout layout(x.shape);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
@@ -104,10 +106,10 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   std::byte* scale_at = frame.data() + kFrameHeaderBytes;
   auto* q = reinterpret_cast<uint8_t*>(frame.data() + layout.codes_at);
-  float values[kBlock];
+  float values[kMapBlock];
   for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock, scale_at += 4) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
+    for (size_t at = 0; at < x.shape.cols; at += kMapBlock, scale_at += 4) {
+      const size_t c = std::min(kMapBlock, x.shape.cols - at);
       const float* block = reader.View(r * x.shape.cols + at, c, values);
       if (block == nullptr) return NotFiniteError(name_);
       float s = FromBits(LoopKernelsOf(isa_).abs_max(block, c));
@@ -120,7 +122,7 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
-             .block = kBlock,
+             .block = kMapBlock,
              .param0 = 8,
              .shape = x.shape,
              .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
@@ -132,17 +134,17 @@ absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecStat
                                      Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
-  const Layout layout(x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kBlock || header->param0 != 8) {
+  const DynamicMapLayout layout(x.shape);
+  if (frame.size() != layout.frame_bytes || header->block != kMapBlock || header->param0 != 8) {
     return Corrupt("bytes or fields do not fit the shape");
   }
   const NarrowWriter writer(x, isa_);
   const std::byte* scale_at = frame.data() + kFrameHeaderBytes;
   const auto* q = reinterpret_cast<const uint8_t*>(frame.data() + layout.codes_at);
-  float values[kBlock];
+  float values[kMapBlock];
   for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kBlock, scale_at += 4) {
-      const size_t c = std::min(kBlock, x.shape.cols - at);
+    for (size_t at = 0; at < x.shape.cols; at += kMapBlock, scale_at += 4) {
+      const size_t c = std::min(kMapBlock, x.shape.cols - at);
       float s;
       std::memcpy(&s, scale_at, 4);
       if (!std::isfinite(s)) return Corrupt("a scale is Inf or NaN");

@@ -14,8 +14,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 2048;               // elements worked on at once
-constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
+constexpr size_t kE3m0Piece = 2048;  // elements worked on at once
 
 class E3m0TensorCodec final : public CatalogCodec {
  public:
@@ -28,7 +27,7 @@ class E3m0TensorCodec final : public CatalogCodec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  static size_t PiecesOf(size_t n) { return (n + kPiece - 1) / kPiece; }
+  static size_t PiecesOf(size_t n) { return (n + kE3m0Piece - 1) / kE3m0Piece; }
 
   static constexpr BlockScheme kScheme = {4, Grid::kE3M0};
   static constexpr size_t kCodesAt = kFrameHeaderBytes + 8;
@@ -46,14 +45,14 @@ absl::StatusOr<size_t> E3m0TensorCodec::Encode(ConstTensor x, uint64_t, CodecSta
   std::memset(frame.data() + kFrameHeaderBytes, 0, 8);
   WriteScale(kScheme, s, frame.data() + kFrameHeaderBytes);
   const Fp4Kernels* kernels = s.value == 0 ? nullptr : Fp4KernelsOf(isa_);
-  const Slices slices(PiecesOf(n), kShared / kPiece);
+  const Slices slices(PiecesOf(n), kWorthAThread / kE3m0Piece);
   SlicedSums<1> sums;
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    RunningSum running(kCodesAt + slices.first(slice) * (kPiece / 2));
-    float buffer[kPiece];
-    uint8_t q[kPiece];
+    RunningSum running(kCodesAt + slices.first(slice) * (kE3m0Piece / 2));
+    float buffer[kE3m0Piece];
+    uint8_t q[kE3m0Piece];
     for (size_t piece = slices.first(slice); piece < slices.last(slice); ++piece) {
-      const size_t at = piece * kPiece, c = std::min(kPiece, n - at);
+      const size_t at = piece * kE3m0Piece, c = std::min(kE3m0Piece, n - at);
       const float* values = reader.Peek(at, c, buffer);
       std::byte* codes = frame.data() + kCodesAt + at / 2;
       const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group, rest = c - whole;
@@ -88,13 +87,13 @@ absl::Status E3m0TensorCodec::Decode(std::span<const std::byte> frame, CodecStat
     return Corrupt("bytes, scale or fields do not fit the shape");
   }
   const Fp4Kernels* kernels = Fp4KernelsOf(isa_);
-  const Slices slices(PiecesOf(n), kShared / kPiece);
+  const Slices slices(PiecesOf(n), kWorthAThread / kE3m0Piece);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
-    float buffer[kPiece];
-    uint8_t q[kPiece];
+    float buffer[kE3m0Piece];
+    uint8_t q[kE3m0Piece];
     for (size_t piece = slices.first(slice); piece < slices.last(slice); ++piece) {
-      const size_t at = piece * kPiece, c = std::min(kPiece, n - at);
+      const size_t at = piece * kE3m0Piece, c = std::min(kE3m0Piece, n - at);
       float* values = writer.Target(at, buffer);
       const std::byte* codes = frame.data() + kCodesAt + at / 2;
       const size_t whole = kernels == nullptr ? 0 : c - c % kFp4Group, rest = c - whole;

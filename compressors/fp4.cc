@@ -18,8 +18,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 2048;               // elements worked on at once
-constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
+constexpr size_t kFp4Piece = 2048;  // elements worked on at once
 constexpr float kSmallestNormal = 0x1p-126f;
 
 struct NvLayout {
@@ -30,18 +29,20 @@ struct NvLayout {
         frame_bytes(codes_at + shape.rows * row_bytes),
         rows(shape.rows),
         cols(shape.cols),
-        row_pieces((shape.cols + kPiece - 1) / kPiece) {}
-  // Pieces of up to kPiece elements, counted along the rows.
+        row_pieces((shape.cols + kFp4Piece - 1) / kFp4Piece) {}
+  // Pieces of up to kFp4Piece elements, counted along the rows.
   size_t pieces() const { return rows * row_pieces; }
   size_t first(size_t piece) const {
-    return piece / row_pieces * cols + piece % row_pieces * kPiece;
+    return piece / row_pieces * cols + piece % row_pieces * kFp4Piece;
   }
-  size_t length(size_t piece) const { return std::min(kPiece, cols - piece % row_pieces * kPiece); }
+  size_t length(size_t piece) const {
+    return std::min(kFp4Piece, cols - piece % row_pieces * kFp4Piece);
+  }
   size_t ScaleAt(size_t piece) const {
-    return piece / row_pieces * row_blocks + piece % row_pieces * (kPiece / kNvBlock);
+    return piece / row_pieces * row_blocks + piece % row_pieces * (kFp4Piece / kNvBlock);
   }
   size_t CodeAt(size_t piece) const {
-    return piece / row_pieces * row_bytes + piece % row_pieces * (kPiece / 2);
+    return piece / row_pieces * row_bytes + piece % row_pieces * (kFp4Piece / 2);
   }
   size_t row_blocks, row_bytes, codes_at, frame_bytes, rows, cols, row_pieces;
 };
@@ -84,10 +85,10 @@ void NvFp4Codec::EncodeRest(const float* x, size_t n, float t, std::byte* scales
   }
 }
 
-// Elements [first, first + n), n <= kPiece.
+// Elements [first, first + n), n <= kFp4Piece.
 void NvFp4Codec::EncodePiece(const WideReader& reader, size_t first, size_t n, float t,
                              std::byte* scales, std::byte* codes) const {
-  float buffer[kPiece];
+  float buffer[kFp4Piece];
   const float* values = reader.Peek(first, n, buffer);
   const Fp4Kernels* kernels = t == 0 ? nullptr : Fp4KernelsOf(isa_);
   const size_t whole = kernels == nullptr ? 0 : n - n % kFp4Group, rest = n - whole;
@@ -95,7 +96,7 @@ void NvFp4Codec::EncodePiece(const WideReader& reader, size_t first, size_t n, f
     kernels->encode_nv(reinterpret_cast<const std::byte*>(values), whole / kFp4Group, t, scales,
                        codes);
   }
-  uint8_t q[kPiece];
+  uint8_t q[kFp4Piece];
   EncodeRest(values + whole, rest, t, scales + whole / kNvBlock, q);
   PackBits({q, rest}, 4, {codes + whole / 2, PackedBytes(rest, 4)});
 }
@@ -109,7 +110,7 @@ bool NvFp4Codec::DecodePiece(const std::byte* scales, const std::byte* codes, si
                                        reinterpret_cast<std::byte*>(values))) {
     return false;
   }
-  uint8_t q[kPiece];
+  uint8_t q[kFp4Piece];
   UnpackBits({codes + whole / 2, PackedBytes(rest, 4)}, 4, {q, rest});
   for (size_t b = 0; b < rest; b += kNvBlock) {
     const auto code = static_cast<uint8_t>(scales[(whole + b) / kNvBlock]);
@@ -136,7 +137,7 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
   std::memcpy(frame.data() + kFrameHeaderBytes, &t, 4);
   std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   std::byte* codes = frame.data() + layout.codes_at;
-  const Slices slices(layout.pieces(), kShared / std::min(kPiece, layout.cols));
+  const Slices slices(layout.pieces(), kWorthAThread / std::min(kFp4Piece, layout.cols));
   SlicedSums<2> sums;
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     RunningSum scale_sum(kFrameHeaderBytes + 8 + layout.ScaleAt(slices.first(slice)));
@@ -176,11 +177,11 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
   }
   const std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   const std::byte* codes = frame.data() + layout.codes_at;
-  const Slices slices(layout.pieces(), kShared / std::min(kPiece, layout.cols));
+  const Slices slices(layout.pieces(), kWorthAThread / std::min(kFp4Piece, layout.cols));
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
-    float buffer[kPiece];
+    float buffer[kFp4Piece];
     for (size_t piece = slices.first(slice); piece < slices.last(slice); ++piece) {
       float* values = writer.Target(layout.first(piece), buffer);
       bad[slice] |= !DecodePiece(scales + layout.ScaleAt(piece), codes + layout.CodeAt(piece),
@@ -197,12 +198,12 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
 }  // namespace
 
 float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
-  const Slices slices(n, kShared);
+  const Slices slices(n, kWorthAThread);
   uint32_t tops[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    float values[kPiece];
-    for (size_t at = slices.first(slice); at < slices.last(slice); at += kPiece) {
-      const size_t c = std::min(kPiece, slices.last(slice) - at);
+    float values[kFp4Piece];
+    for (size_t at = slices.first(slice); at < slices.last(slice); at += kFp4Piece) {
+      const size_t c = std::min(kFp4Piece, slices.last(slice) - at);
       tops[slice] = std::max(tops[slice], loops.abs_max(reader.Peek(at, c, values), c));
     }
   });

@@ -17,8 +17,8 @@ constexpr size_t kGroup = 256;
 constexpr int kBits = 4;
 constexpr float kTop = 15;
 
-struct Layout {
-  explicit Layout(Shape shape)
+struct GactLayout {
+  explicit GactLayout(Shape shape)
       : groups(shape.rows * ((shape.cols + kGroup - 1) / kGroup)),
         scales_at(kFrameHeaderBytes + AlignUp8(4 * groups)),
         codes_at(scales_at + AlignUp8(4 * groups)),
@@ -37,7 +37,7 @@ float ScaleOf(float z, float max) {
 class GactCodec final : public CatalogCodec {
  public:
   using CatalogCodec::CatalogCodec;
-  size_t MaxFrameBytes(Shape shape, DType) const override { return Layout(shape).frame_bytes; }
+  size_t MaxFrameBytes(Shape shape, DType) const override { return GactLayout(shape).frame_bytes; }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -45,7 +45,7 @@ class GactCodec final : public CatalogCodec {
 
 absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                          std::span<std::byte> frame) const {
-  const Layout layout(x.shape);
+  const GactLayout layout(x.shape);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
@@ -93,7 +93,7 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
 absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
   if (!header.ok()) return header.status();
-  const Layout layout(x.shape);
+  const GactLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kGroup || header->param0 != kBits) {
     return Corrupt("bytes or fields do not fit the shape");
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/ggml_loops.h"
 #include "compressors/payload_sum.h"
 #include "compressors/wide.h"
@@ -13,42 +14,41 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kBlock = 32;
-constexpr size_t kPiece = 2048;  // elements: 8 KiB as fp32
+constexpr size_t kGgmlBlock = 32;
+constexpr size_t kGgmlPiece = 2048;  // elements: 8 KiB as fp32
 
-constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
-enum class Fault { kNone, kNotFinite, kRange };
+enum class GgmlFault { kNone, kNotFinite, kRange };
 
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
 // How a tensor falls into blocks; one whose rows are whole blocks is one long row.
-struct Layout {
-  Layout(int bits, Shape shape)
+struct GgmlLayout {
+  GgmlLayout(int bits, Shape shape)
       : bits(bits),
-        cols(shape.cols % kBlock == 0 ? shape.elements() : shape.cols),
-        rows(shape.cols % kBlock == 0 ? 1 : shape.rows),
-        row_blocks((cols + kBlock - 1) / kBlock),
+        cols(shape.cols % kGgmlBlock == 0 ? shape.elements() : shape.cols),
+        rows(shape.cols % kGgmlBlock == 0 ? 1 : shape.rows),
+        row_blocks((cols + kGgmlBlock - 1) / kGgmlBlock),
         row_bytes(At(cols)) {}
   // Where element i of a row begins, i a multiple of the block, or the row's end.
   size_t At(size_t i) const {
-    const size_t tail = i % kBlock;
-    return i / kBlock * BlockBytes(bits, kBlock) + (tail == 0 ? 0 : BlockBytes(bits, tail));
+    const size_t tail = i % kGgmlBlock;
+    return i / kGgmlBlock * BlockBytes(bits, kGgmlBlock) + (tail == 0 ? 0 : BlockBytes(bits, tail));
   }
   // Where block b begins in a frame.
   size_t Begin(size_t b) const {
-    return kFrameHeaderBytes + b / row_blocks * row_bytes + At(b % row_blocks * kBlock);
+    return kFrameHeaderBytes + b / row_blocks * row_bytes + At(b % row_blocks * kGgmlBlock);
   }
   // Calls visit(r, at, c, byte) for the pieces of blocks [first, last), counted along the rows:
   // whole blocks or a row's short one, and where they lie in the payload. Until one answers false.
   template <typename Visit>
   bool ForEachPiece(size_t first, size_t last, Visit visit) const {
-    const size_t whole = cols - cols % kBlock;
+    const size_t whole = cols - cols % kGgmlBlock;
     for (size_t b = first; b < last;) {
-      const size_t r = b / row_blocks, at = b % row_blocks * kBlock;
-      const size_t end = std::min(at + (last - b) * kBlock, cols);
-      const size_t c = at < whole ? std::min({kPiece, whole - at, end - at}) : cols - at;
+      const size_t r = b / row_blocks, at = b % row_blocks * kGgmlBlock;
+      const size_t end = std::min(at + (last - b) * kGgmlBlock, cols);
+      const size_t c = at < whole ? std::min({kGgmlPiece, whole - at, end - at}) : cols - at;
       if (!visit(r, at, c, r * row_bytes + At(at))) return false;
-      b += (c + kBlock - 1) / kBlock;
+      b += (c + kGgmlBlock - 1) / kGgmlBlock;
     }
     return true;
   }
@@ -104,7 +104,7 @@ class GgmlCodec final : public Codec {
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    const Layout layout(bits_, shape);
+    const GgmlLayout layout(bits_, shape);
     return kFrameHeaderBytes + layout.rows * layout.row_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
@@ -112,9 +112,9 @@ class GgmlCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  Fault EncodeBlocks(const Layout& layout, ConstTensor x, size_t first, size_t last,
-                     std::byte* payload, RunningSum& running) const;
-  bool DecodeBlocks(const Layout& layout, const std::byte* payload, size_t first, size_t last,
+  GgmlFault EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first, size_t last,
+                         std::byte* payload, RunningSum& running) const;
+  bool DecodeBlocks(const GgmlLayout& layout, const std::byte* payload, size_t first, size_t last,
                     Tensor x, RunningSum& running) const;
 
   const std::string name_;
@@ -123,20 +123,20 @@ class GgmlCodec final : public Codec {
   const int bits_;
 };
 
-Fault GgmlCodec::EncodeBlocks(const Layout& layout, ConstTensor x, size_t first, size_t last,
-                              std::byte* payload, RunningSum& running) const {
+GgmlFault GgmlCodec::EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first,
+                                  size_t last, std::byte* payload, RunningSum& running) const {
   const WideReader reader(x, isa_);
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const auto encode = bits_ == 8 ? loops.encode_q8 : loops.encode_q4;
-  float values[kPiece];
-  Fault fault = Fault::kNone;
+  float values[kGgmlPiece];
+  GgmlFault fault = GgmlFault::kNone;
   layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const float* piece = reader.Peek(r * layout.cols + at, c, values);
     std::byte* out = payload + byte;
     const bool good =
-        c % kBlock == 0 ? encode(piece, c / kBlock, out) : EncodeTail(bits_, piece, c, out);
+        c % kGgmlBlock == 0 ? encode(piece, c / kGgmlBlock, out) : EncodeTail(bits_, piece, c, out);
     if (!good) {
-      fault = loops.abs_max(piece, c) >= kInfBits ? Fault::kNotFinite : Fault::kRange;
+      fault = loops.abs_max(piece, c) >= kInfBits ? GgmlFault::kNotFinite : GgmlFault::kRange;
       return false;
     }
     running.Add({out, layout.At(at + c) - layout.At(at)});
@@ -149,26 +149,27 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const Layout layout(bits_, x.shape);
-  const Slices slices(layout.rows * layout.row_blocks, kShared / std::min(kBlock, layout.cols));
+  const GgmlLayout layout(bits_, x.shape);
+  const Slices slices(layout.rows * layout.row_blocks,
+                      kWorthAThread / std::min(kGgmlBlock, layout.cols));
   SlicedSums<1> sums;
-  Fault faults[Slices::kMost] = {};
+  GgmlFault faults[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     RunningSum running(layout.Begin(slices.first(slice)));
     faults[slice] = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
                                  frame.data() + kFrameHeaderBytes, running);
     sums.part(0, slice) = running.part();
   });
-  for (const Fault fault : faults) {  // the first one in the tensor
-    if (fault == Fault::kNotFinite) return NotFiniteError(name_);
-    if (fault == Fault::kRange) {
+  for (const GgmlFault fault : faults) {  // the first one in the tensor
+    if (fault == GgmlFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == GgmlFault::kRange) {
       return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
     }
   }
   const FrameHeader header = {.codec = id_,
                               .dtype = x.dtype,
                               .flags = kFlagFp16Scales,
-                              .block = kBlock,
+                              .block = kGgmlBlock,
                               .param0 = static_cast<uint32_t>(bits_),
                               .shape = x.shape,
                               .payload_bytes = bytes - kFrameHeaderBytes};
@@ -177,18 +178,18 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 // False: a scale is no number.
-bool GgmlCodec::DecodeBlocks(const Layout& layout, const std::byte* payload, size_t first,
+bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload, size_t first,
                              size_t last, Tensor x, RunningSum& running) const {
   const NarrowWriter writer(x, isa_);
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const auto decode = bits_ == 8 ? loops.decode_q8 : loops.decode_q4;
-  float values[kPiece];
+  float values[kGgmlPiece];
   return layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const std::byte* in = payload + byte;
     running.Add({in, layout.At(at + c) - layout.At(at)});
     float* target = writer.Target(r * layout.cols + at, values);
     const bool good =
-        c % kBlock == 0 ? decode(in, c / kBlock, target) : DecodeTail(bits_, in, c, target);
+        c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target) : DecodeTail(bits_, in, c, target);
     if (good) writer.Done(target, r * layout.cols + at, c);
     return good;
   });
@@ -197,13 +198,14 @@ bool GgmlCodec::DecodeBlocks(const Layout& layout, const std::byte* payload, siz
 absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape, kFlagFp16Scales);
   if (!header.ok()) return header.status();
-  if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != kBlock ||
+  if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != kGgmlBlock ||
       header->param0 != static_cast<uint32_t>(bits_) || (header->flags & kFlagFp16Scales) == 0) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
-  const Layout layout(bits_, x.shape);
-  const Slices slices(layout.rows * layout.row_blocks, kShared / std::min(kBlock, layout.cols));
+  const GgmlLayout layout(bits_, x.shape);
+  const Slices slices(layout.rows * layout.row_blocks,
+                      kWorthAThread / std::min(kGgmlBlock, layout.cols));
   SlicedSums<1> sums;
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {

@@ -15,8 +15,8 @@ namespace {
 
 constexpr float kSmallestStd = 0x1p-23f;
 
-struct Layout {
-  explicit Layout(Shape shape)
+struct MeanStdLayout {
+  explicit MeanStdLayout(Shape shape)
       : stds_at(kFrameHeaderBytes + AlignUp8(4 * shape.rows)),
         values_at(stds_at + AlignUp8(4 * shape.rows)),
         frame_bytes(values_at + 2 * shape.elements()) {}
@@ -30,7 +30,9 @@ struct Moments {
 class MeanStdCodec final : public CatalogCodec {
  public:
   using CatalogCodec::CatalogCodec;
-  size_t MaxFrameBytes(Shape shape, DType) const override { return Layout(shape).frame_bytes; }
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return MeanStdLayout(shape).frame_bytes;
+  }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -66,7 +68,7 @@ absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t f
 
 absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                             std::span<std::byte> frame) const {
-  const Layout layout(x.shape);
+  const MeanStdLayout layout(x.shape);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
@@ -107,7 +109,7 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
 absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
-  const Layout layout(x.shape);
+  const MeanStdLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != 0 || header->param0 != 16) {
     return Corrupt("bytes or fields do not fit the shape");
   }

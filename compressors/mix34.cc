@@ -15,23 +15,23 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kBlock = 64;
+constexpr size_t kMix34Block = 64;
 constexpr BlockScheme kSchemes[] = {{3, Grid::kAffine}, {4, Grid::kAffine}};
 
 // Blocks in row order; the last one of a row may be short.
 struct Blocks {
   explicit Blocks(Shape shape)
       : cols(shape.cols),
-        per_row((shape.cols + kBlock - 1) / kBlock),
+        per_row((shape.cols + kMix34Block - 1) / kMix34Block),
         count(shape.rows * per_row),
         wide(30 * count / 64) {}
-  size_t first(size_t b) const { return b / per_row * cols + b % per_row * kBlock; }
-  size_t length(size_t b) const { return std::min(kBlock, cols - b % per_row * kBlock); }
+  size_t first(size_t b) const { return b / per_row * cols + b % per_row * kMix34Block; }
+  size_t length(size_t b) const { return std::min(kMix34Block, cols - b % per_row * kMix34Block); }
   size_t cols, per_row, count, wide;
 };
 
-struct Layout {
-  explicit Layout(const Blocks& blocks)
+struct Mix34Layout {
+  explicit Mix34Layout(const Blocks& blocks)
       : scales_at(kFrameHeaderBytes + AlignUp8((blocks.count + 7) / 8)),
         zeros_at(scales_at + AlignUp8(2 * blocks.count)),
         codes_at(zeros_at + AlignUp8(2 * blocks.count)) {}
@@ -68,14 +68,14 @@ class Gatherer {
   // Block b, x: [c]. False when a range is beyond fp32.
   bool Add(bool wide, size_t b, const float* x, size_t c) {
     Waiting& w = waiting_[wide];
-    if (c < kBlock) {  // a row's short block: the codes before it come first
+    if (c < kMix34Block) {  // a row's short block: the codes before it come first
       if (!Flush(wide)) return false;
       const BlockSections to = {scales_ + 2 * b, zeros_ + 2 * b, out_[wide]};
       out_[wide] += PackedBytes(c, kSchemes[wide].bits);
       return EncodeBlockReference(kSchemes[wide], reinterpret_cast<const std::byte*>(x), c, to) ==
              BlockFault::kNone;
     }
-    std::memcpy(w.values + w.count * kBlock, x, 4 * kBlock);
+    std::memcpy(w.values + w.count * kMix34Block, x, 4 * kMix34Block);
     w.block[w.count++] = b;
     return w.count < kMost || Flush(wide);
   }
@@ -96,7 +96,7 @@ class Gatherer {
  private:
   static constexpr size_t kMost = 33;  // two batches and one block more, which lets all be whole
   struct Waiting {
-    float values[kMost * kBlock];
+    float values[kMost * kMix34Block];
     size_t block[kMost];
     size_t count = 0;
   };
@@ -113,8 +113,8 @@ class MixedMinMaxCodec final : public CatalogCodec {
   // Short blocks may be wide or not: at most all that can be wide are long.
   size_t MaxFrameBytes(Shape shape, DType) const override {
     const Blocks blocks(shape);
-    return Layout(blocks).codes_at + shape.rows * (shape.cols / kBlock * 24) +
-           shape.rows * PackedBytes(shape.cols % kBlock, 3) + 8 * blocks.wide;
+    return Mix34Layout(blocks).codes_at + shape.rows * (shape.cols / kMix34Block * 24) +
+           shape.rows * PackedBytes(shape.cols % kMix34Block, 3) + 8 * blocks.wide;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
@@ -131,7 +131,7 @@ absl::Status MixedMinMaxCodec::ChooseWidths(const WideReader& reader, const Bloc
   // Range as bits above the inverted block number: the largest keys win, ties go to lower blocks.
   const auto keys = Scratch<uint64_t, ScratchUse::kWork>(blocks.count);
   for (size_t b = 0; b < blocks.count; ++b) {
-    float values[kBlock], min, max;
+    float values[kMix34Block], min, max;
     const float* block = reader.View(blocks.first(b), blocks.length(b), values);
     if (block == nullptr) return NotFiniteError(name_);
     LoopKernelsOf(isa_).range(block, blocks.length(b), &min, &max);
@@ -157,7 +157,7 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   const Blocks blocks(x.shape);
   if (blocks.count > UINT32_MAX) return RangeError(name_, "the number of blocks");
   const WideReader reader(x, isa_);
-  const Layout layout(blocks);
+  const Mix34Layout layout(blocks);
   // Before anything is read: scales and zero points alone take that much.
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.codes_at); !s.ok()) {
     return s;
@@ -178,7 +178,7 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   Gatherer gatherer(BlockKernels(isa_), frame.data() + layout.scales_at,
                     frame.data() + layout.zeros_at, out);
   for (size_t b = 0; b < blocks.count; ++b) {
-    float buffer[kBlock];
+    float buffer[kMix34Block];
     const size_t c = blocks.length(b);
     const float* block = reader.Peek(blocks.first(b), c, buffer);
     if (!gatherer.Add(IsWide(map.data(), b), b, block, c)) {
@@ -190,7 +190,7 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
-             .block = kBlock,
+             .block = kMix34Block,
              .param0 = 3,
              .param1 = 4,
              .shape = x.shape,
@@ -204,10 +204,10 @@ absl::Status MixedMinMaxCodec::Decode(std::span<const std::byte> frame, CodecSta
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
   const Blocks blocks(x.shape);
-  const Layout layout(blocks);
+  const Mix34Layout layout(blocks);
   const std::byte* widths = frame.data() + kFrameHeaderBytes;
   size_t code_bytes[2];
-  if (frame.size() < layout.codes_at || header->block != kBlock || header->param0 != 3 ||
+  if (frame.size() < layout.codes_at || header->block != kMix34Block || header->param0 != 3 ||
       header->param1 != 4 || !CodeBytesOf(blocks, widths, code_bytes) ||
       frame.size() != layout.codes_at + code_bytes[0] + code_bytes[1]) {
     return Corrupt("bytes, widths or fields do not fit the shape");
@@ -221,10 +221,10 @@ absl::Status MixedMinMaxCodec::Decode(std::span<const std::byte> frame, CodecSta
     const size_t c = blocks.length(b);
     const ConstBlockSections from = {frame.data() + layout.scales_at + 2 * b,
                                      frame.data() + layout.zeros_at + 2 * b, in[wide]};
-    float values[kBlock];
+    float values[kMix34Block];
     auto* out = reinterpret_cast<std::byte*>(values);
-    const bool good = c == kBlock ? kernels.decode[SchemeIndex(kSchemes[wide])](from, 1, out)
-                                  : DecodeBlockReference(kSchemes[wide], from, c, out);
+    const bool good = c == kMix34Block ? kernels.decode[SchemeIndex(kSchemes[wide])](from, 1, out)
+                                       : DecodeBlockReference(kSchemes[wide], from, c, out);
     if (!good) return Corrupt("a scale or zero point is Inf or NaN");
     writer.Write(values, blocks.first(b), c);
     in[wide] += PackedBytes(c, kSchemes[wide].bits);

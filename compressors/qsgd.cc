@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kMaxBucket = 8192;
 
-struct Layout {
-  Layout(int bits, size_t bucket, Shape shape)
+struct QsgdLayout {
+  QsgdLayout(int bits, size_t bucket, Shape shape)
       : buckets(shape.rows * ((shape.cols + bucket - 1) / bucket)),
         codes_at(kFrameHeaderBytes + AlignUp8(4 * buckets)),
         frame_bytes(codes_at + shape.rows * (shape.cols / bucket * PackedBytes(bucket, bits) +
@@ -41,7 +41,7 @@ class QsgdCodec final : public CatalogCodec {
         levels_(static_cast<float>((1 << (bits - 1)) - 1)) {}
 
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return Layout(bits_, bucket_, shape).frame_bytes;
+    return QsgdLayout(bits_, bucket_, shape).frame_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
@@ -73,7 +73,7 @@ float QsgdCodec::Norm(const float* x, size_t c) const {
 
 absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                          std::span<std::byte> frame) const {
-  const Layout layout(bits_, bucket_, x.shape);
+  const QsgdLayout layout(bits_, bucket_, x.shape);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
@@ -123,7 +123,7 @@ absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
 absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
   if (!header.ok()) return header.status();
-  const Layout layout(bits_, bucket_, x.shape);
+  const QsgdLayout layout(bits_, bucket_, x.shape);
   if (frame.size() != layout.frame_bytes || header->block != bucket_ ||
       header->param0 != static_cast<uint32_t>(bits_)) {
     return Corrupt("bytes or fields do not fit the shape");

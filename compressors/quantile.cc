@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kCodes = 256;
 constexpr size_t kSortedAtOnce = size_t{1} << 17;
-constexpr size_t kPiece = 4096;
+constexpr size_t kQuantilePiece = 4096;
 constexpr size_t kTableEnd = kFrameHeaderBytes + 4 * kCodes;
 
 using Borders = std::array<float, kCodes - 1>;
@@ -76,9 +76,9 @@ absl::StatusOr<size_t> QuantileCodec::Encode(ConstTensor x, uint64_t, CodecState
   double sum[kCodes] = {};
   uint64_t count[kCodes] = {};
   auto* q = reinterpret_cast<uint8_t*>(frame.data() + kTableEnd);
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
-    float values[kPiece];
+  for (size_t at = 0; at < n; at += kQuantilePiece) {
+    const size_t c = std::min(kQuantilePiece, n - at);
+    float values[kQuantilePiece];
     reader.Read(at, c, values);
     for (size_t i = 0; i < c; ++i) {
       const uint8_t code = CodeOf(borders, values[i]);
@@ -116,9 +116,9 @@ absl::Status QuantileCodec::Decode(std::span<const std::byte> frame, CodecState*
   }
   const NarrowWriter writer(x, isa_);
   const auto* q = reinterpret_cast<const uint8_t*>(frame.data() + kTableEnd);
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
-    float values[kPiece];
+  for (size_t at = 0; at < n; at += kQuantilePiece) {
+    const size_t c = std::min(kQuantilePiece, n - at);
+    float values[kQuantilePiece];
     for (size_t i = 0; i < c; ++i) values[i] = table[q[at + i]];
     writer.Write(values, at, c);
   }

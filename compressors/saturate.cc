@@ -14,7 +14,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPiece = 2048;
+constexpr size_t kSaturatePiece = 2048;
 
 float LargestOf(DType dtype) {
   return dtype == DType::kF32    ? std::numeric_limits<float>::max()
@@ -70,9 +70,9 @@ Census Count(ConstTensor x) {
   const LoopKernels& loops = LoopKernelsOf(BestIsa());
   Census census;
   uint32_t top = 0;
-  float values[kPiece];
-  for (size_t at = 0; at < x.shape.elements(); at += kPiece) {
-    const size_t c = std::min(kPiece, x.shape.elements() - at);
+  float values[kSaturatePiece];
+  for (size_t at = 0; at < x.shape.elements(); at += kSaturatePiece) {
+    const size_t c = std::min(kSaturatePiece, x.shape.elements() - at);
     if (reader.Read(at, c, values)) {
       top = std::max(top, loops.abs_max(values, c));
       continue;
@@ -93,9 +93,9 @@ ConstTensor Replaced(ConstTensor x, float top) {
   const auto copy = Scratch<std::byte, ScratchUse::kSaturated>(n * BytesPerElement(x.dtype));
   const WideReader reader(x, BestIsa());
   const NarrowWriter writer({copy.data(), x.dtype, x.shape}, BestIsa());
-  float values[kPiece];
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
+  float values[kSaturatePiece];
+  for (size_t at = 0; at < n; at += kSaturatePiece) {
+    const size_t c = std::min(kSaturatePiece, n - at);
     reader.Read(at, c, values);
     for (size_t i = 0; i < c; ++i) {
       const uint32_t abs = BitsOf(values[i]) & kAbsMask;

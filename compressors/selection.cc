@@ -18,7 +18,6 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kSharedElements = size_t{64} << 10;         // that are worth another thread
 constexpr std::string_view kPrefix[] = {"topk-", "randk-"};  // by Selection
 
 bool InRange(const SelectionSpec& spec) {
@@ -122,7 +121,7 @@ bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const Chu
 
 bool SelectionCodec::Select(const Source& source, uint64_t seed, const ChunkGrid& grid,
                             std::span<uint32_t> indices, std::span<float> values) const {
-  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t i) {
     bad[i] = !SelectChunks(source, seed, grid, slices.first(i), slices.last(i), indices, values);
@@ -207,7 +206,7 @@ absl::StatusOr<size_t> SelectionCodec::EncodeResidual(ConstTensor x, float decay
   }
   // The sum once more: it was never kept.
   const WideReader reader(x, isa_);
-  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
     for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
@@ -257,7 +256,7 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());
   if (absl::Status s = DecodeKept(*header, frame, grid, false, indices, values); !s.ok()) return s;
 
-  const Slices slices(grid.chunks(), kSharedElements / spec_.chunk);
+  const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
     const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);

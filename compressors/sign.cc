@@ -15,19 +15,18 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kBlock = 256;
-constexpr size_t kShared = size_t{64} << 10;  // elements that are worth another thread
+constexpr size_t kSignBlock = 256;
 enum class Kind { kMean, kRms, kTwoLevel };
-enum class Fault { kNone, kNotFinite, kRange };
+enum class SignFault { kNone, kNotFinite, kRange };
 
-struct Levels {
+struct SignLevels {
   float low, high;
 };
 
 // What the two signs of a block stand for, before rounding; not finite where x is not.
 // not_below: how many of x are not below 0.
-Levels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
-                   size_t not_below) {
+SignLevels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
+                       size_t not_below) {
   const auto n = static_cast<float>(c);
   if (kind == Kind::kMean) {
     const float s = loops.sum_abs(x, c) / n;
@@ -52,10 +51,10 @@ uint16_t Wire(float level) {
 }
 bool IsFinite(uint16_t wire) { return (wire & 0x7F80) != 0x7F80; }
 
-struct Layout {
-  Layout(Kind kind, Shape shape)
-      : row_blocks((shape.cols + kBlock - 1) / kBlock),
-        row_bytes(shape.cols / kBlock * (kBlock / 8) + (shape.cols % kBlock + 7) / 8),
+struct SignLayout {
+  SignLayout(Kind kind, Shape shape)
+      : row_blocks((shape.cols + kSignBlock - 1) / kSignBlock),
+        row_bytes(shape.cols / kSignBlock * (kSignBlock / 8) + (shape.cols % kSignBlock + 7) / 8),
         high_at(kFrameHeaderBytes +
                 (kind == Kind::kTwoLevel ? AlignUp8(2 * shape.rows * row_blocks) : 0)),
         bits_at(high_at + AlignUp8(2 * shape.rows * row_blocks)),
@@ -64,7 +63,7 @@ struct Layout {
 };
 
 // The bytes between the sections.
-void ZeroGaps(const Layout& layout, std::byte* frame) {
+void ZeroGaps(const SignLayout& layout, std::byte* frame) {
   if (layout.high_at > kFrameHeaderBytes) std::memset(frame + layout.high_at - 8, 0, 8);
   std::memset(frame + layout.bits_at - 8, 0, 8);
 }
@@ -77,16 +76,16 @@ class SignCodec final : public Codec {
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return Layout(kind_, shape).frame_bytes;
+    return SignLayout(kind_, shape).frame_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  Fault EncodeBlock(const Layout& layout, const WideReader& reader, size_t cols, size_t b,
-                    std::byte* frame) const;
-  bool DecodeBlock(const Layout& layout, const std::byte* frame, size_t b,
+  SignFault EncodeBlock(const SignLayout& layout, const WideReader& reader, size_t cols, size_t b,
+                        std::byte* frame) const;
+  bool DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b,
                    const NarrowWriter& writer, size_t cols) const;
 
   const std::string name_;
@@ -96,48 +95,48 @@ class SignCodec final : public Codec {
 };
 
 // Block b of the tensor, counted along the rows.
-Fault SignCodec::EncodeBlock(const Layout& layout, const WideReader& reader, size_t cols, size_t b,
-                             std::byte* frame) const {
+SignFault SignCodec::EncodeBlock(const SignLayout& layout, const WideReader& reader, size_t cols,
+                                 size_t b, std::byte* frame) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
-  const size_t c = std::min(kBlock, cols - j * kBlock);
-  float values[kBlock];
-  const float* block = reader.Peek(r * cols + j * kBlock, c, values);
-  const size_t not_below =
-      loops.sign_bits(block, c, frame + layout.bits_at + r * layout.row_bytes + j * (kBlock / 8));
-  const Levels levels = BlockLevels(kind_, loops, block, c, not_below);
+  const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
+  float values[kSignBlock];
+  const float* block = reader.Peek(r * cols + j * kSignBlock, c, values);
+  const size_t not_below = loops.sign_bits(
+      block, c, frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8));
+  const SignLevels levels = BlockLevels(kind_, loops, block, c, not_below);
   const uint16_t low = Wire(levels.low), high = Wire(levels.high);
   if (!IsFinite(low) || !IsFinite(high)) {
-    return loops.abs_max(block, c) >= kInfBits ? Fault::kNotFinite : Fault::kRange;
+    return loops.abs_max(block, c) >= kInfBits ? SignFault::kNotFinite : SignFault::kRange;
   }
   if (kind_ == Kind::kTwoLevel) std::memcpy(frame + kFrameHeaderBytes + 2 * b, &low, 2);
   std::memcpy(frame + layout.high_at + 2 * b, &high, 2);
-  return Fault::kNone;
+  return SignFault::kNone;
 }
 
 absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
-  const Layout layout(kind_, x.shape);
+  const SignLayout layout(kind_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   ZeroGaps(layout, frame.data());
   const WideReader reader(x, isa_);
   const Slices slices(x.shape.rows * layout.row_blocks,
-                      kShared / std::min<size_t>(kBlock, x.shape.cols));
-  Fault faults[Slices::kMost] = {};
+                      kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
+  SignFault faults[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
       faults[slice] = EncodeBlock(layout, reader, x.shape.cols, b, frame.data());
-      if (faults[slice] != Fault::kNone) return;
+      if (faults[slice] != SignFault::kNone) return;
     }
   });
-  for (const Fault fault : faults) {  // the first one in the tensor
-    if (fault == Fault::kNotFinite) return NotFiniteError(name_);
-    if (fault == Fault::kRange) return RangeError(name_, "a block's sum");
+  for (const SignFault fault : faults) {  // the first one in the tensor
+    if (fault == SignFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == SignFault::kRange) return RangeError(name_, "a block's sum");
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
-             .block = kBlock,
+             .block = kSignBlock,
              .param0 = 1,
              .shape = x.shape,
              .payload_bytes = bytes - kFrameHeaderBytes},
@@ -146,18 +145,18 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 // False: a scale is no number.
-bool SignCodec::DecodeBlock(const Layout& layout, const std::byte* frame, size_t b,
+bool SignCodec::DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b,
                             const NarrowWriter& writer, size_t cols) const {
   const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
-  const size_t first = r * cols + j * kBlock, c = std::min(kBlock, cols - j * kBlock);
+  const size_t first = r * cols + j * kSignBlock, c = std::min(kSignBlock, cols - j * kSignBlock);
   uint16_t high, low;
   std::memcpy(&high, frame + layout.high_at + 2 * b, 2);
   low = high ^ 0x8000;
   if (kind_ == Kind::kTwoLevel) std::memcpy(&low, frame + kFrameHeaderBytes + 2 * b, 2);
   if (!IsFinite(low) || !IsFinite(high)) return false;
-  float values[kBlock];
+  float values[kSignBlock];
   float* target = writer.Target(first, values);
-  const std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kBlock / 8);
+  const std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8);
   LoopKernelsOf(isa_).expand_signs(bits, c, Bf16ToF32(low), Bf16ToF32(high), target);
   writer.Done(target, first, c);
   return true;
@@ -166,13 +165,13 @@ bool SignCodec::DecodeBlock(const Layout& layout, const std::byte* frame, size_t
 absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
-  const Layout layout(kind_, x.shape);
-  if (frame.size() != layout.frame_bytes || header->block != kBlock || header->param0 != 1) {
+  const SignLayout layout(kind_, x.shape);
+  if (frame.size() != layout.frame_bytes || header->block != kSignBlock || header->param0 != 1) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
   }
   const Slices slices(x.shape.rows * layout.row_blocks,
-                      kShared / std::min<size_t>(kBlock, x.shape.cols));
+                      kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const NarrowWriter writer(x, isa_);

@@ -27,8 +27,8 @@ struct Table {
 
 enum class Scope { kTensor, kRow };
 
-struct Layout {
-  Layout(int bits, Scope scope, Shape shape)
+struct StatLayout {
+  StatLayout(int bits, Scope scope, Shape shape)
       : tables(scope == Scope::kRow ? shape.rows : 1),
         elements(scope == Scope::kRow ? shape.cols : shape.elements()),
         table_bytes(4 * (1 + (size_t{1} << bits))),
@@ -38,7 +38,7 @@ struct Layout {
   size_t tables, elements, table_bytes, code_bytes, codes_at, frame_bytes;
 };
 
-enum class Fault { kNone, kNotFinite, kRange };
+enum class StatFault { kNone, kNotFinite, kRange };
 
 class StatCodec final : public Codec {
  public:
@@ -48,17 +48,17 @@ class StatCodec final : public Codec {
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return Layout(bits_, scope_, shape).frame_bytes;
+    return StatLayout(bits_, scope_, shape).frame_bytes;
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  Fault WhyNotFinite(const WideReader& reader, size_t first, size_t n) const;
-  Fault EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                    std::byte* codes, RunningSum& running) const;
-  absl::Status DecodeTables(const Layout& layout, std::span<const std::byte> frame, Tensor x,
+  StatFault WhyNotFinite(const WideReader& reader, size_t first, size_t n) const;
+  StatFault EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
+                        std::byte* codes, RunningSum& running) const;
+  absl::Status DecodeTables(const StatLayout& layout, std::span<const std::byte> frame, Tensor x,
                             RunningSum& running) const;
 
   const std::string name_;
@@ -89,19 +89,19 @@ struct Bins {
 };
 
 // Of elements whose sum is not finite.
-Fault StatCodec::WhyNotFinite(const WideReader& reader, size_t first, size_t n) const {
+StatFault StatCodec::WhyNotFinite(const WideReader& reader, size_t first, size_t n) const {
   float buffer[kSumChunk];
   for (size_t at = 0; at < n; at += kSumChunk) {
     if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
-      return Fault::kNotFinite;
+      return StatFault::kNotFinite;
     }
   }
-  return Fault::kRange;
+  return StatFault::kRange;
 }
 
 // Elements [first, first + n) -> mean, table and codes, chunk by chunk of the summing order.
-Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                             std::byte* codes, RunningSum& running) const {
+StatFault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
+                                 std::byte* codes, RunningSum& running) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const int bins = 1 << bits_;
   float buffer[kSumChunk];
@@ -117,7 +117,7 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
     const size_t c = std::min(kSumChunk, n - at);
     squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mu);
   }
-  if (!std::isfinite(mu) || !std::isfinite(squares)) return Fault::kRange;
+  if (!std::isfinite(mu) || !std::isfinite(squares)) return StatFault::kRange;
 
   const float inverse = 1.0f / Step(squares, n, bins);
   const StatCodesFn encode = StatCodesOf(isa_);
@@ -136,23 +136,23 @@ Fault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, T
     codes += PackedBytes(c, bits_);
   }
   for (size_t b = 0; b < static_cast<size_t>(bins); ++b) table.offset[b] = sums.Mean(b);
-  return Fault::kNone;
+  return StatFault::kNone;
 }
 
 absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
-  const Layout layout(bits_, scope_, x.shape);
+  const StatLayout layout(bits_, scope_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const WideReader reader(x, isa_);
   RunningSum running(layout.codes_at);
   for (size_t t = 0; t < layout.tables; ++t) {
     Table table;
-    const Fault fault =
+    const StatFault fault =
         EncodeTable(reader, t * layout.elements, layout.elements, table,
                     frame.data() + layout.codes_at + t * layout.code_bytes, running);
-    if (fault == Fault::kNotFinite) return NotFiniteError(name_);
-    if (fault == Fault::kRange) {
+    if (fault == StatFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == StatFault::kRange) {
       return absl::InvalidArgumentError(fmt::format("{}: a sum is beyond fp32", name_));
     }
     std::byte* at = frame.data() + kFrameHeaderBytes + t * layout.table_bytes;
@@ -170,7 +170,7 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   return bytes;
 }
 
-absl::Status StatCodec::DecodeTables(const Layout& layout, std::span<const std::byte> frame,
+absl::Status StatCodec::DecodeTables(const StatLayout& layout, std::span<const std::byte> frame,
                                      Tensor x, RunningSum& running) const {
   const NarrowWriter writer(x, isa_);
   const LoopKernels& loops = LoopKernelsOf(isa_);
@@ -204,7 +204,7 @@ absl::Status StatCodec::DecodeTables(const Layout& layout, std::span<const std::
 absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
-  const Layout layout(bits_, scope_, x.shape);
+  const StatLayout layout(bits_, scope_, x.shape);
   if (frame.size() != layout.frame_bytes || header->block != 0 ||
       header->param0 != static_cast<uint32_t>(bits_)) {
     return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,

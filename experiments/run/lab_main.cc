@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_join.h>
 #include <fmt/format.h>
 
 #include "experiments/run/worker_pool.h"
@@ -80,20 +82,21 @@ void EmitLink(const char* phase, const Topology& topology, const PathVerdict& v,
   sink.Emit(event);
 }
 
-// Aborted when a link is out of bounds.
+// Aborted when links are out of bounds, with the figures of each.
 absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emulator,
                     EventSink& sink) {
   VerifyOptions options;
   options.pairs = UsedPairs(spec);
   absl::StatusOr<std::vector<PathVerdict>> verdicts = VerifyLinks(emulator, options);
   if (!verdicts.ok()) return verdicts.status();
-  std::string bad;
+  std::vector<std::string> bad;
   for (const PathVerdict& v : *verdicts) {
     EmitLink(phase, emulator.topology(), v, sink);
-    if (!v.ok && bad.empty()) bad = fmt::format("link {} > {}: {}", v.from, v.to, v.why);
+    if (!v.ok) bad.push_back(fmt::format("link {} > {}: {}", v.from, v.to, v.why));
   }
   if (bad.empty()) return absl::OkStatus();
-  return absl::AbortedError(fmt::format("{} training, outside its bounds: {}", phase, bad));
+  return absl::AbortedError(
+      fmt::format("{} training, outside its bounds: {}", phase, absl::StrJoin(bad, "; ")));
 }
 
 // What each used path carried between two phases, as the emulator counted it.
@@ -165,6 +168,21 @@ absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventS
                   absl::ToDoubleMilliseconds(after.max), absl::ToDoubleMilliseconds(kStoodStill)));
 }
 
+// OK when all judgements of a trained run are, else every cause in the order it was seen: one must
+// not hide another.
+absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
+  std::vector<std::string> causes;
+  absl::StatusCode code = absl::StatusCode::kOk;
+  for (const absl::Status& s : judgements) {
+    if (s.ok()) continue;
+    if (code == absl::StatusCode::kOk) code = s.code();
+    causes.emplace_back(s.message());
+  }
+  if (causes.empty()) return absl::OkStatus();
+  return absl::Status(code, fmt::format("trained to the end, but its times are no evidence: {}",
+                                        absl::StrJoin(causes, "; ")));
+}
+
 absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, EmulatorKind kind) {
   absl::StatusOr<Topology> topology = UniformTopology(spec.net.profile, RankCount(spec));
   if (!topology.ok()) return topology.status();
@@ -199,13 +217,9 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
   const absl::Duration grace = absl::Seconds(spec.net.peer_deadline_s) + absl::Seconds(5);
   if (absl::Status s = workers.WaitForAll(grace); !s.ok()) return s;
-  absl::Status after = JudgeLateness(untrained, (*emulator)->lateness(), sink);
-  if (absl::Status s = Verify("after", spec, **emulator, sink); !s.ok()) after = s;
-  if (before.ok() && after.ok()) return after;
-  if (!before.ok()) after = before;
-  return absl::Status(after.code(),
-                      fmt::format("trained to the end, but its times are no evidence: {}",
-                                  std::string(after.message())));
+  const absl::Status punctual = JudgeLateness(untrained, (*emulator)->lateness(), sink);
+  const absl::Status after = Verify("after", spec, **emulator, sink);
+  return NoEvidence({before, punctual, after});
 }
 
 }  // namespace
