@@ -3,7 +3,8 @@
 add_library(longhaul_flags INTERFACE)
 target_compile_features(longhaul_flags INTERFACE cxx_std_20)
 # -ffp-contract=off: no compiler may fuse a multiply and an add, so every target rounds alike.
-target_compile_options(longhaul_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off)
+# -fPIC for programs too, so that they can use the libraries' precompiled headers.
+target_compile_options(longhaul_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off -fPIC)
 # GCC 12 sees overruns in its own constexpr std::string (GCC bugs 105329, 105651, 105762).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(longhaul_flags INTERFACE -Wno-array-bounds -Wno-restrict
@@ -43,20 +44,19 @@ if(LONGHAUL_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# longhaul_headers(NAME header... LIBS libs [PROGRAMS]): headers that are parsed once for all
-# libraries (PROGRAMS: executables, which are compiled -fPIE) that say HEADERS NAME or REUSE_FROM
-# longhaul_headers_NAME. A unit still includes what it uses: the sanitizers' builds go without.
+# longhaul_headers(NAME header... LIBS libs): headers that are parsed once for all targets that say
+# HEADERS NAME or REUSE_FROM longhaul_headers_NAME, at any level of optimization. A unit still includes
+# what it uses: the asan preset goes without.
 function(longhaul_headers name)
-  cmake_parse_arguments(A "PROGRAMS" "" "LIBS" ${ARGN})
-  set(source ${PROJECT_SOURCE_DIR}/cmake/headers/headers.cc)
-  if(A_PROGRAMS)
-    add_executable(longhaul_headers_${name} EXCLUDE_FROM_ALL ${source})
-  else()
-    add_library(longhaul_headers_${name} OBJECT EXCLUDE_FROM_ALL ${source})
-  endif()
+  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  add_library(longhaul_headers_${name} OBJECT EXCLUDE_FROM_ALL
+    ${PROJECT_SOURCE_DIR}/cmake/headers/headers.cc)
   target_link_libraries(longhaul_headers_${name} PRIVATE longhaul_flags ${A_LIBS})
   target_precompile_headers(longhaul_headers_${name} PRIVATE ${A_UNPARSED_ARGUMENTS})
 endfunction()
+
+# The tests' own code is compiled in a hurry: what it calls is the libraries' code, with their flags.
+set(LONGHAUL_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # longhaul_library(NAME SRCS a.cc b.cc [PUBLIC libs] [PRIVATE libs] [HEADERS name] [JOIN n]): static
 # library longhaul_NAME, alias longhaul::NAME. PUBLIC is what our headers show, PRIVATE the rest.
@@ -87,9 +87,12 @@ function(longhaul_test)
   string(REGEX REPLACE "\\.cc$" "" target ${target})
   add_executable(${target} ${sources} ${A_SRCS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE ${LONGHAUL_TEST_OPTIONS})
   target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS} GTest::gmock GTest::gtest
     GTest::gtest_main)
-  if(NOT A_LIBS MATCHES "pp_group|plugin_backend")  # those see torch's headers
+  if(A_LIBS MATCHES "pp_group|plugin_backend")
+    target_precompile_headers(${target} REUSE_FROM longhaul_headers_torch)
+  else()
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_test)
     target_link_libraries(${target} PRIVATE fmt::fmt)  # the same FMT_SHARED
   endif()
@@ -104,7 +107,7 @@ function(longhaul_test)
 endfunction()
 
 # longhaul_test_library(NAME SRCS a.cc... LIBS libs): what several tests of a folder share, compiled
-# once, with the tests' precompiled headers and so, as those, with -fPIE. torch-free.
+# once, with the tests' precompiled headers. torch-free.
 function(longhaul_test_library name)
   cmake_parse_arguments(A "" "" "SRCS;LIBS" ${ARGN})
   add_library(${name} STATIC ${A_SRCS})
@@ -112,8 +115,7 @@ function(longhaul_test_library name)
   target_link_libraries(${name} PUBLIC ${A_LIBS} PRIVATE longhaul_flags fmt::fmt GTest::gmock
     GTest::gtest)
   target_precompile_headers(${name} REUSE_FROM longhaul_headers_test)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE -fPIE)
+  target_compile_options(${name} PRIVATE ${LONGHAUL_TEST_OPTIONS})
 endfunction()
 
 # longhaul_fuzzer(folder/name_fuzz.cc LIBS libs): a libFuzzer target for scripts/fuzz.sh, which builds

@@ -1,7 +1,6 @@
 longhaul_test(backend/work_test.cc backend/staging_test.cc backend/conformance_test.cc
   backend/process_group_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
-target_precompile_headers(backend_work_test REUSE_FROM longhaul_headers_torch_test)
 
 # Several processes each, under torchrun, with the package of the build tree.
 function(longhaul_python_test name)

@@ -2,6 +2,8 @@ add_library(pp_group_testing STATIC pp_group/memory_backend.cc pp_group/training
 target_include_directories(pp_group_testing PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(pp_group_testing PUBLIC longhaul::pp_group longhaul::compressors
   PRIVATE longhaul_flags GTest::gtest)
+target_compile_options(pp_group_testing PRIVATE ${LONGHAUL_TEST_OPTIONS})
+target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 
@@ -14,13 +16,6 @@ longhaul_test(pp_group/trainer_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
-
-target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch_test)
-set_target_properties(pp_group_testing PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-target_compile_options(pp_group_testing PRIVATE -fPIE)
-foreach(test backend trainer kernels stage checkpoint diloco_golden)
-  target_precompile_headers(pp_group_${test}_test REUSE_FROM longhaul_headers_torch_test)
-endforeach()
 
 if(LONGHAUL_BENCHMARKS)
   add_executable(pp_group_bench ${PROJECT_SOURCE_DIR}/bench/pp_group_bench.cc)
