@@ -3,13 +3,14 @@
 # own closing lines. A test that fails is tried once more, and ctest's list shows both tries: links
 # and deadlines are measured in real time, and a neighbour on the machine can starve one. Those that
 # passed only then are named.
+# One more at a time than there are cores: many wait for deadlines. Those that measure run alone.
 # Usage: scripts/run_tests.sh BUILD [ctest options]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${1:?usage: scripts/run_tests.sh BUILD [ctest options]}
 shift
 log=$build/ctest-output.log
-ctest --test-dir "$build" --output-on-failure --timeout 300 --repeat until-pass:2 -j "$(nproc)" "$@" 2>&1 | tee "$log"
+ctest --test-dir "$build" --output-on-failure --timeout 300 --repeat until-pass:2 -j $(($(nproc) + 1)) "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 
 echo
