@@ -132,6 +132,7 @@ TEST_P(OnEmulator, LoadedQueueIsOneBandwidthDelayProductByDefault) {
   ExpectLoadedRtt(GetParam(), std::nullopt, packets * 1514 * 8 / 100e6 * 1e3);
 }
 TEST_P(OnEmulator, LoadedQueueIsAsManyMillisecondsAsAsked) {
+  if (!Long()) GTEST_SKIP() << "in the long form: make test-links";
   ExpectLoadedRtt(GetParam(), QueueDepth{QueueDepth::Unit::kMilliseconds, 30}, 30);
 }
 TEST_P(OnEmulator, LoadedQueueIsAsManyBytesAsAsked) {

@@ -32,7 +32,7 @@ function(longhaul_guest_test suite filter)
 endfunction()
 longhaul_guest_test(acceptance
   *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
-longhaul_guest_test(site *LanIsWithout*netem:*Uplink*netem:*EachPath*netem:*Deleted*netem)
+longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem)
 longhaul_guest_test(faults *netem)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
