@@ -65,6 +65,7 @@ TEST_P(Faults, ASendWithoutCreditExpiresAndItsReceiveLearnsWhy) {
   group[0]->Send(F32(small), 1, 0, next_send.done());
   group[1]->Recv(F32(got), 0, 0, next_recv.done());
   ASSERT_EQ(next_recv.Wait(), absl::OkStatus());
+  EXPECT_EQ(next_send.Wait(), absl::OkStatus());  // until then `small` is the node's
   EXPECT_EQ(got, small);
 }
 

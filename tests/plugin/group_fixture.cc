@@ -7,7 +7,12 @@
 
 namespace longhaul {
 
+Outcome::~Outcome() {
+  if (state_->asked) (void)Wait(absl::Seconds(1));
+}
+
 Group::Done Outcome::done() const {
+  state_->asked = true;
   return [state = state_](absl::Status status) {
     const std::lock_guard lock(state->mu);
     ++state->calls;
@@ -17,6 +22,7 @@ Group::Done Outcome::done() const {
 }
 
 Group::DoneFrom Outcome::done_from() const {
+  state_->asked = true;
   return [state = state_](absl::StatusOr<int> from) {
     const std::lock_guard lock(state->mu);
     ++state->calls;

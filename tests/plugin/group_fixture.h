@@ -16,6 +16,11 @@ namespace longhaul {
 class Outcome {
  public:
   Outcome() : state_(std::make_shared<State>()) {}
+  // Waits, a second at most, for what was asked for: until then the tensor, declared before this,
+  // is the node's.
+  ~Outcome();
+  Outcome(const Outcome&) = delete;
+  Outcome& operator=(const Outcome&) = delete;
   Group::Done done() const;
   Group::DoneFrom done_from() const;
   absl::Status Wait(absl::Duration limit = absl::Seconds(60)) const;
@@ -27,6 +32,7 @@ class Outcome {
   struct State {
     std::mutex mu;
     std::condition_variable changed;
+    bool asked = false;
     int calls = 0;
     int source = -2;
     absl::Status status;
