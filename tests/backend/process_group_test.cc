@@ -222,7 +222,9 @@ TEST(Unsupported, NamesTheOperationAndWhatToUse) {
   EXPECT_THAT(refusal([&] { pg.alltoall_base(x[0], x[0], splits, splits, {}); }),
               HasSubstr("all_to_all_single"));
   EXPECT_THAT(refusal([&] { pg.monitoredBarrier({}, true); }), HasSubstr("monitored_barrier"));
-  EXPECT_THAT(refusal([&] { pg.allreduce(x, {.reduceOp = c10d::makePreMulSum<double>(2.0)}); }),
+  c10d::ReduceOp scaled_sum;
+  scaled_sum.op_ = c10d::ReduceOp::PREMUL_SUM;  // torch 2.11 has another name for the function
+  EXPECT_THAT(refusal([&] { pg.allreduce(x, {.reduceOp = scaled_sum}); }),
               HasSubstr("PREMUL_SUM is not supported; multiply first and use SUM"));
 }
 
