@@ -190,6 +190,7 @@ void LoopStandardize(const float* x, size_t n, float z, float inverse, std::byte
   if constexpr (L::kWidth > 1) {
     for (; i + L::kWidth <= n; i += L::kWidth) {
       const auto* at = reinterpret_cast<const std::byte*>(x + i);
+      if (i % 16 == 0) PrefetchNextChunk(at);
       const typename L::F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(z));
       L::template Store<DType::kF16>(L::Mul(off, L::Splat(inverse)), y + 2 * i);
     }

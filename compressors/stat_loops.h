@@ -94,7 +94,7 @@ LONGHAUL_INLINE size_t CodesOf(const float* x, size_t n, float mu, float inverse
     typename L::U codes[kCodes / L::kWidth];
     for (size_t j = 0; j < kCodes; j += L::kWidth) {
       const auto* at = reinterpret_cast<const std::byte*>(x + i + j);
-      if (j % 16 == 0) PrefetchBehind(at);
+      if (j % 16 == 0) PrefetchNextChunk(at);
       const F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(mu));
       const F bin = L::Add(L::Mul(off, L::Splat(inverse)), middle);
       codes[j / L::kWidth] = L::Round(L::Min(L::Max(bin, L::Splat(0)), top));

@@ -200,9 +200,8 @@ struct Avx2Lanes {
 
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
-    const U below =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bits)), Abs(_mm256_loadu_ps(x)));
-    return ~static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(below))) & 0xFF;
+    const U reach = _mm256_cmpgt_epi32(Abs(_mm256_loadu_ps(x)), SplatBits(bits - 1));
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(reach)));
   }
   LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
     return static_cast<uint32_t>(
