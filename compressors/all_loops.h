@@ -17,8 +17,6 @@ constexpr LoopKernels MakeLoopKernels() {
           .sum = LoopSum<L>,
           .sum_abs = LoopSumAbs<L>,
           .sum_squares = LoopSumSquares<L>,
-          .sum_negative = LoopSumNegative<L>,
-          .sum_positive = LoopSumPositive<L>,
           .range = LoopRange<L>,
           .entropy = LoopEntropy<L>,
           .sign_bits = LoopSignBits<L>,
@@ -27,6 +25,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .noisy_codes = LoopNoisyCodes<L>,
           .noisy_signed_codes = LoopNoisySignedCodes<L>,
           .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
+          .sign_sums = LoopSignSums<L>,
           .standardize = LoopStandardize<L>,
           .restore = LoopRestore<L>,
           .affine_values = LoopAffineValues<L>,
@@ -45,6 +44,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .sum_scaled = LoopSumScaled<L>,
           .multiply64 = LoopMultiply64<L>,
           .add_to_bins = LoopAddToBins<L>,
+          .bin_means = LoopBinMeans<L>,
           .table_values = LoopTableValues<L>,
           .stream = LoopStream<L>};
 }

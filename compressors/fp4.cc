@@ -164,35 +164,49 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
 }
 
 absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
   const NvLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kNvBlock || header->param0 != 4) {
     return Corrupt("bytes or fields do not fit the shape");
   }
+  // A byte that changed on the way is told as that.
+  const auto corrupt = [&](std::string_view what) {
+    const absl::Status sum = ParseFrame(frame).status();
+    return sum.ok() ? Corrupt(what) : sum;
+  };
   float t;
   std::memcpy(&t, frame.data() + kFrameHeaderBytes, 4);
   if (!(t >= 0 && t <= kMostT)) {
-    return Corrupt("the tensor's scale is no number that an encoder writes");
+    return corrupt("the tensor's scale is no number that an encoder writes");
   }
   const std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   const std::byte* codes = frame.data() + layout.codes_at;
   const Slices slices(layout.pieces(), kWorthAThread / std::min(kFp4Piece, layout.cols));
+  SlicedSums<2> sums;
   bool bad[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
     float buffer[kFp4Piece];
+    RunningSum scale_sum(kFrameHeaderBytes + 8 + layout.ScaleAt(slices.first(slice)));
+    RunningSum code_sum(layout.codes_at + layout.CodeAt(slices.first(slice)));
     for (size_t piece = slices.first(slice); piece < slices.last(slice); ++piece) {
+      const std::byte* scales_at = scales + layout.ScaleAt(piece);
+      const std::byte* codes_at = codes + layout.CodeAt(piece);
+      const size_t c = layout.length(piece);
+      scale_sum.Add({scales_at, (c + kNvBlock - 1) / kNvBlock});
+      code_sum.Add({codes_at, PackedBytes(c, 4)});
       float* values = writer.Target(layout.first(piece), buffer);
-      bad[slice] |= !DecodePiece(scales + layout.ScaleAt(piece), codes + layout.CodeAt(piece),
-                                 layout.length(piece), t, values);
-      writer.Done(values, layout.first(piece), layout.length(piece));
+      bad[slice] |= !DecodePiece(scales_at, codes_at, c, t, values);
+      writer.Done(values, layout.first(piece), c);
     }
+    sums.part(0, slice) = scale_sum.part();
+    sums.part(1, slice) = code_sum.part();
   });
   if (std::find(std::begin(bad), std::end(bad), true) != std::end(bad)) {
-    return Corrupt("a block's scale is no number");
+    return corrupt("a block's scale is no number");
   }
-  return absl::OkStatus();
+  return CheckPayloadCrc(frame, sums.Join(frame));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ LONGHAUL_INLINE float NvScale(uint8_t code, float t) {
   return (BitsOf(6.0f * s) & kAbsMask) < kInfBits ? s : FromBits(BitsOf(s) - 1);
 }
 
-// x: [256 groups] f32, finite, not aligned; codes: [128 groups]; scales: [16 groups] E4M3.
+// groups > 0. x: [256 groups] f32, finite, not aligned; codes: [128 groups]; scales: [16 groups]
+// E4M3.
 struct Fp4Kernels {
   // t > 0.
   void (*encode_nv)(const std::byte* x, size_t groups, float t, std::byte* scales,

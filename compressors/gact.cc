@@ -6,6 +6,7 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/noise.h"
 #include "compressors/wide.h"
@@ -19,13 +20,26 @@ constexpr float kTop = 15;
 
 struct GactLayout {
   explicit GactLayout(Shape shape)
-      : groups(shape.rows * ((shape.cols + kGroup - 1) / kGroup)),
+      : cols(shape.cols),
+        row_groups((shape.cols + kGroup - 1) / kGroup),
+        row_bytes(shape.cols / kGroup * PackedBytes(kGroup, kBits) +
+                  PackedBytes(shape.cols % kGroup, kBits)),
+        groups(shape.rows * row_groups),
         scales_at(kFrameHeaderBytes + AlignUp8(4 * groups)),
         codes_at(scales_at + AlignUp8(4 * groups)),
-        frame_bytes(codes_at + shape.rows * (shape.cols / kGroup * PackedBytes(kGroup, kBits) +
-                                             PackedBytes(shape.cols % kGroup, kBits))) {}
-  size_t groups, scales_at, codes_at, frame_bytes;
+        frame_bytes(codes_at + shape.rows * row_bytes) {}
+  // Group g of the tensor, counted along the rows: its elements, and where its codes lie.
+  size_t first(size_t g) const { return g / row_groups * cols + g % row_groups * kGroup; }
+  size_t length(size_t g) const { return std::min(kGroup, cols - g % row_groups * kGroup); }
+  size_t CodesOf(size_t g) const {
+    return codes_at + g / row_groups * row_bytes + g % row_groups * PackedBytes(kGroup, kBits);
+  }
+  // How threads share the groups.
+  Slices slices() const { return {groups, kWorthAThread / std::min(kGroup, cols)}; }
+  size_t cols, row_groups, row_bytes, groups, scales_at, codes_at, frame_bytes;
 };
+
+enum class GactFault { kNone, kNotFinite, kRange };
 
 // (max - z) / 15; rounded down where decoding the top code would overflow; Inf when the range does.
 float ScaleOf(float z, float max) {
@@ -41,7 +55,33 @@ class GactCodec final : public CatalogCodec {
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  GactFault EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed, size_t g,
+                        std::byte* frame) const;
 };
+
+GactFault GactCodec::EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed,
+                                 size_t g, std::byte* frame) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const size_t c = layout.length(g), first = layout.first(g);
+  float values[kGroup], u[kGroup + 4];
+  uint8_t q[kGroup];
+  const float* group = reader.View(first, c, values);
+  if (group == nullptr) return GactFault::kNotFinite;
+  float z, max;
+  loops.range(group, c, &z, &max);
+  z += 0.0f;  // +0 for -0, which compare alike
+  const float s = ScaleOf(z, max);
+  if (!std::isfinite(s)) return GactFault::kRange;
+  std::memcpy(frame + kFrameHeaderBytes + 4 * g, &z, 4);
+  std::memcpy(frame + layout.scales_at + 4 * g, &s, 4);
+  const size_t skip = first % 4;  // noise is drawn in whole groups of four
+  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
+  loops.noisy_codes(group, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
+  PackBits({q, c}, kBits, {frame + layout.CodesOf(g), PackedBytes(c, kBits)});
+  return GactFault::kNone;
+}
 
 absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                          std::span<std::byte> frame) const {
@@ -50,33 +90,19 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
     return s;
   }
   const WideReader reader(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   std::memset(frame.data() + layout.scales_at - 8, 0, 8);
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
-  std::byte* zero_at = frame.data() + kFrameHeaderBytes;
-  std::byte* scale_at = frame.data() + layout.scales_at;
-  std::byte* out = frame.data() + layout.codes_at;
-  float values[kGroup], u[kGroup + 4];
-  uint8_t q[kGroup];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kGroup, zero_at += 4, scale_at += 4) {
-      const size_t c = std::min(kGroup, x.shape.cols - at), first = r * x.shape.cols + at;
-      const float* group = reader.View(first, c, values);
-      if (group == nullptr) return NotFiniteError(name_);
-      float z, max;
-      loops.range(group, c, &z, &max);
-      z += 0.0f;  // +0 for -0, which compare alike
-      const float s = ScaleOf(z, max);
-      if (!std::isfinite(s)) return RangeError(name_, "max - min of a group");
-      std::memcpy(zero_at, &z, 4);
-      std::memcpy(scale_at, &s, 4);
-      const size_t skip = first % 4;  // noise is drawn in whole groups of four
-      loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip,
-                    u);
-      loops.noisy_codes(group, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
-      PackBits({q, c}, kBits, {out, PackedBytes(c, kBits)});
-      out += PackedBytes(c, kBits);
+  const Slices slices = layout.slices();
+  GactFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    for (size_t g = slices.first(slice); g < slices.last(slice); ++g) {
+      faults[slice] = EncodeGroup(layout, reader, seed, g, frame.data());
+      if (faults[slice] != GactFault::kNone) return;
     }
+  });
+  for (const GactFault fault : faults) {  // the first one in the tensor
+    if (fault == GactFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == GactFault::kRange) return RangeError(name_, "max - min of a group");
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
@@ -97,27 +123,26 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   if (frame.size() != layout.frame_bytes || header->block != kGroup || header->param0 != kBits) {
     return Corrupt("bytes or fields do not fit the shape");
   }
-  const NarrowWriter writer(x, isa_);
-  const std::byte* zero_at = frame.data() + kFrameHeaderBytes;
-  const std::byte* scale_at = frame.data() + layout.scales_at;
-  const std::byte* in = frame.data() + layout.codes_at;
-  float values[kGroup];
-  uint8_t q[kGroup];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += kGroup, zero_at += 4, scale_at += 4) {
-      const size_t c = std::min(kGroup, x.shape.cols - at);
+  const Slices slices = layout.slices();
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const NarrowWriter writer(x, isa_);
+    float values[kGroup];
+    uint8_t q[kGroup];
+    for (size_t g = slices.first(slice); g < slices.last(slice); ++g) {
+      const size_t c = layout.length(g), first = layout.first(g);
       float z, s;
-      std::memcpy(&z, zero_at, 4);
-      std::memcpy(&s, scale_at, 4);
-      if (!std::isfinite(z) || !std::isfinite(s)) return Corrupt("a scale is Inf or NaN");
-      UnpackBits({in, PackedBytes(c, kBits)}, kBits, {q, c});
-      float* target = writer.Target(r * x.shape.cols + at, values);
+      std::memcpy(&z, frame.data() + kFrameHeaderBytes + 4 * g, 4);
+      std::memcpy(&s, frame.data() + layout.scales_at + 4 * g, 4);
+      bad[slice] |= !std::isfinite(z) || !std::isfinite(s);
+      UnpackBits({frame.data() + layout.CodesOf(g), PackedBytes(c, kBits)}, kBits, {q, c});
+      float* target = writer.Target(first, values);
       LoopKernelsOf(isa_).affine_values(q, c, z, s, target);
-      writer.Done(target, r * x.shape.cols + at, c);
-      in += PackedBytes(c, kBits);
+      writer.Done(target, first, c);
     }
-  }
-  return absl::OkStatus();
+  });
+  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
+  return Corrupt("a scale is Inf or NaN");
 }
 
 }  // namespace

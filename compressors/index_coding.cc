@@ -1,5 +1,7 @@
 #include "compressors/index_coding.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <iterator>
@@ -147,21 +149,19 @@ bool ReadBitmap(const ChunkGrid& grid, std::span<const std::byte> in, std::span<
   return good && bits.AtEnd();
 }
 
-}  // namespace
-
-IndexPlan PlanIndices(const ChunkGrid& grid, std::span<const uint32_t> indices) {
-  IndexPlan best = {IndexCoding::kFixed, 0,
-                    (indices.size() * static_cast<size_t>(FixedBits(grid)) + 7) / 8};
-  // Bits of Rice with every r at once: one pass over the gaps.
-  uint64_t rice_bits[kMaxRice + 1] = {};
-  for (uint32_t r = 0; r <= kMaxRice; ++r) rice_bits[r] = (uint64_t{1} + r) * indices.size();
+// The bits that Rice coding takes with r = first, first + 1, ...: one pass over the gaps.
+constexpr uint32_t kRiceWindow = 4;
+using RiceBits = std::array<uint64_t, kRiceWindow>;
+RiceBits BitsOfRice(const ChunkGrid& grid, std::span<const uint32_t> indices, uint32_t first) {
+  RiceBits bits;
+  for (uint32_t w = 0; w < kRiceWindow; ++w) bits[w] = uint64_t{1 + first + w} * indices.size();
   uint32_t gaps[256];  // a few at a time, so that one shift does for several
   size_t held = 0;
   const auto add = [&] {
-    for (uint32_t r = 0; r <= kMaxRice; ++r) {
+    for (uint32_t w = 0; w < kRiceWindow; ++w) {
       uint32_t sum = 0;  // 256 gaps below 2^16
-      for (size_t i = 0; i < held; ++i) sum += gaps[i] >> r;
-      rice_bits[r] += sum;
+      for (size_t i = 0; i < held; ++i) sum += gaps[i] >> (first + w);
+      bits[w] += sum;
     }
     held = 0;
   };
@@ -170,12 +170,43 @@ IndexPlan PlanIndices(const ChunkGrid& grid, std::span<const uint32_t> indices) 
     if (held == std::size(gaps)) add();
   });
   add();
-  uint32_t rice = 0;
-  for (uint32_t r = 1; r <= kMaxRice; ++r) {
-    if (rice_bits[r] < rice_bits[rice]) rice = r;
+  return bits;
+}
+
+// The r that takes least, the lowest on ties, and its bits. Going from r to r + 1 costs a bit and
+// saves ceil((gap >> r) / 2) bits for every gap, which only falls with r: bits that are least
+// inside a window are least of all. The search begins where the mean gap suggests.
+struct RiceChoice {
+  uint32_t rice;
+  uint64_t bits;
+};
+RiceChoice BestRice(const ChunkGrid& grid, std::span<const uint32_t> indices) {
+  constexpr uint32_t kLastFirst = kMaxRice + 1 - kRiceWindow;
+  const size_t gap = grid.elements() / (indices.size() + 1);
+  const auto guess = static_cast<uint32_t>(std::bit_width(gap));
+  uint32_t first = std::min(guess < 3 ? 0 : guess - 3, kLastFirst);
+  for (;;) {
+    const RiceBits bits = BitsOfRice(grid, indices, first);
+    uint32_t least = 0;
+    for (uint32_t w = 1; w < kRiceWindow; ++w) least = bits[w] < bits[least] ? w : least;
+    if (least == 0 && first > 0) {
+      first -= std::min(first, kRiceWindow - 2);
+    } else if (least == kRiceWindow - 1 && first < kLastFirst) {
+      first = std::min(first + kRiceWindow - 2, kLastFirst);
+    } else {
+      return {first + least, bits[least]};
+    }
   }
-  const size_t rice_bytes = OffsetBytes(grid) + (rice_bits[rice] + 7) / 8;
-  if (rice_bits[rice] <= UINT32_MAX && rice_bytes < best.bytes) {  // offsets are u32
+}
+
+}  // namespace
+
+IndexPlan PlanIndices(const ChunkGrid& grid, std::span<const uint32_t> indices) {
+  IndexPlan best = {IndexCoding::kFixed, 0,
+                    (indices.size() * static_cast<size_t>(FixedBits(grid)) + 7) / 8};
+  const auto [rice, rice_bits] = BestRice(grid, indices);
+  const size_t rice_bytes = OffsetBytes(grid) + (rice_bits + 7) / 8;
+  if (rice_bits <= UINT32_MAX && rice_bytes < best.bytes) {  // offsets are u32
     best = {IndexCoding::kRice, rice, rice_bytes};
   }
   if (const size_t bytes = (grid.elements() + 7) / 8; bytes < best.bytes) {

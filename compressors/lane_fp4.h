@@ -22,34 +22,44 @@ LONGHAUL_INLINE typename L::F NvScales(typename L::U codes, float t) {
   return L::FromBits(L::SubBits(normal, L::KeepAtLeast(L::SplatBits(1), reach, kInfBits)));
 }
 
-// L::kWidth blocks of 16.
+// The largest |x| of each of L::kWidth blocks of 16.
 template <class L>
-LONGHAUL_INLINE void EncodeNvBatch(const std::byte* x, float t, std::byte* scales,
-                                   std::byte* codes) {
-  using U = typename L::U;
+LONGHAUL_INLINE typename L::F NvTops(const std::byte* x) {
   constexpr int n = kNvBlock / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  U top[L::kWidth];
-  for (int b = 0; b < L::kWidth; ++b) {
-    PrefetchBehind(x + b * n * kStep);
-    top[b] = L::Abs(L::template Load<DType::kF32>(x + b * n * kStep));
+  typename L::U top[L::kWidth];
+  for (int b = 0; b < L::kWidth; ++b, x += n * kStep) {
+    PrefetchBehind(x);
+    top[b] = L::Abs(L::template Load<DType::kF32>(x));
     for (int i = 1; i < n; ++i) {
-      top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + (b * n + i) * kStep)));
+      top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + i * kStep)));
     }
   }
-  const typename L::F max = L::FromBits(L::AcrossMaxBits(top));
+  return L::FromBits(L::AcrossMaxBits(top));
+}
+
+// max: what NvTops answers. Writes the blocks' scales.
+template <class L>
+LONGHAUL_INLINE void ScaleNvBatch(typename L::F max, float t, std::byte* scales,
+                                  BatchConstants<L>& constants) {
+  using U = typename L::U;
   const U code = ToMini<L, MiniFloat::kE4M3>(L::Div(L::Div(max, L::Splat(6.0f)), L::Splat(t)));
   const U s = L::Bits(NvScales<L>(code, t));
   L::StoreBytes(L::KeepAtLeast(code, s, 1), scales);
   const U inverse = L::Bits(L::Div(L::Splat(1.0f), L::FromBits(s)));
-  BatchConstants<L> constants = {};
   L::template Store<DType::kF32>(L::FromBits(L::KeepAtLeast(inverse, s, 1)),
                                  reinterpret_cast<std::byte*>(constants.inverse));
   L::template Store<DType::kF32>(L::FromBits(L::KeepAtLeast(L::SplatBits(0x80000000), s, 1)),
                                  reinterpret_cast<std::byte*>(constants.sign));
-  constexpr int kVectors = kChunk / L::kWidth;
+}
+
+template <class L>
+LONGHAUL_INLINE void StoreNvBatch(const std::byte* x, const BatchConstants<L>& constants,
+                                  std::byte* codes) {
+  constexpr int kVectors = kChunk / L::kWidth, n = kNvBlock / L::kWidth;
+  constexpr size_t kStep = L::kWidth * sizeof(float);
   for (int c = 0; c < kNvBlock * L::kWidth / kChunk; ++c) {
-    U q[kVectors];
+    typename L::U q[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       const int at = c * kVectors + i;
       q[i] = Quantize<L, kNvElements>(L::template Load<DType::kF32>(x + at * kStep),
@@ -59,41 +69,57 @@ LONGHAUL_INLINE void EncodeNvBatch(const std::byte* x, float t, std::byte* scale
   }
 }
 
+// The largest elements of a batch are looked for between the scales and the codes of the one
+// before, so that nothing waits for its three divisions.
 template <class L>
 void EncodeNvOn(const std::byte* x, size_t groups, float t, std::byte* scales, std::byte* codes) {
-  constexpr size_t kBatch = L::kWidth;  // blocks
-  for (size_t b = 0; b < groups * kFp4Group / kNvBlock; b += kBatch) {
-    EncodeNvBatch<L>(x + 4 * kNvBlock * b, t, scales + b, codes + kNvBlock / 2 * b);
+  constexpr size_t kBytes = 4 * kNvBlock * L::kWidth;
+  const size_t batches = groups * kFp4Group / (kNvBlock * L::kWidth);
+  BatchConstants<L> constants = {};
+  typename L::F max = NvTops<L>(x);
+  for (size_t b = 0; b < batches; ++b, x += kBytes) {
+    ScaleNvBatch<L>(max, t, scales + b * L::kWidth, constants);
+    if (b + 1 < batches) max = NvTops<L>(x + kBytes);
+    StoreNvBatch<L>(x, constants, codes + b * (kBytes / 8));
   }
 }
 
-// The codes of 64 elements where LoadCodes may read beyond them.
-struct Fp4Chunk {
-  LONGHAUL_INLINE explicit Fp4Chunk(const std::byte* codes) {
-    __builtin_memcpy(bytes, codes, 32);
-    __builtin_memset(bytes + 32, 0, kCodeSlack);
+// Codes whose last 64 lie where LoadCodes may read beyond them.
+struct Fp4Codes {
+  LONGHAUL_INLINE Fp4Codes(const std::byte* codes, size_t chunks) : codes(codes), last(chunks - 1) {
+    __builtin_memcpy(tail, codes + 32 * last, 32);
+    __builtin_memset(tail + 32, 0, kCodeSlack);
   }
-  std::byte bytes[32 + kCodeSlack];
+  LONGHAUL_INLINE const std::byte* Chunk(size_t c) const {
+    return c < last ? codes + 32 * c : tail;
+  }
+  const std::byte* codes;
+  size_t last;
+  std::byte tail[32 + kCodeSlack];
 };
 
 template <class L>
 bool DecodeNvOn(const std::byte* scales, const std::byte* codes, size_t groups, float t,
                 std::byte* x) {
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  unsigned top = 0;
-  for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c, codes += 32) {
-    const Fp4Chunk chunk(codes);
-    for (int b = 0; b < kChunk / kNvBlock; ++b, ++scales) {
-      const auto code = static_cast<uint8_t>(*scales);
-      top = code > top ? code : top;
-      const typename L::F s = L::Splat(NvScale(code, t));
-      for (int i = 0; i < kNvBlock / L::kWidth; ++i, x += kStep) {
-        const typename L::U q = L::template LoadCodes<4>(chunk.bytes + 8 * b + i * L::kWidth / 2);
-        L::template Store<DType::kF32>(L::Mul(L::template FromMini<MiniFloat::kE2M1>(q), s), x);
-      }
+  constexpr size_t kChunkBlocks = kChunk / kNvBlock;
+  const Fp4Codes all(codes, groups * kFp4Group / kChunk);
+  typename L::U top = L::Zero();
+  alignas(64) float s[L::kWidth];
+  for (size_t b = 0; b < groups * kFp4Group / kNvBlock; ++b) {
+    if (b % L::kWidth == 0) {
+      const typename L::U code = L::LoadUnsigned(scales + b);
+      top = L::MaxBits(top, code);
+      L::template Store<DType::kF32>(NvScales<L>(code, t), reinterpret_cast<std::byte*>(s));
+    }
+    const std::byte* from = all.Chunk(b / kChunkBlocks) + 8 * (b % kChunkBlocks);
+    for (int i = 0; i < kNvBlock / L::kWidth; ++i, x += kStep) {
+      const typename L::U q = L::template LoadCodes<4>(from + i * L::kWidth / 2);
+      L::template Store<DType::kF32>(
+          L::Mul(L::template FromMini<MiniFloat::kE2M1>(q), L::Splat(s[b % L::kWidth])), x);
     }
   }
-  return top <= 0x7E;
+  return L::MaxAcross(top) <= 0x7E;
 }
 
 template <class L>
@@ -115,10 +141,10 @@ void EncodeE3m0On(const std::byte* x, size_t groups, float inverse, std::byte* c
 template <class L>
 void DecodeE3m0On(const std::byte* codes, size_t groups, float s, std::byte* x) {
   const typename L::F by = L::Splat(s);
-  for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c, codes += 32) {
-    const Fp4Chunk chunk(codes);
+  const Fp4Codes all(codes, groups * kFp4Group / kChunk);
+  for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c) {
     for (int i = 0; i < kChunk; i += L::kWidth, x += L::kWidth * sizeof(float)) {
-      const typename L::U q = L::template LoadCodes<4>(chunk.bytes + i / 2);
+      const typename L::U q = L::template LoadCodes<4>(all.Chunk(c) + i / 2);
       L::template Store<DType::kF32>(L::Mul(L::template FromMini<MiniFloat::kE3M0>(q), by), x);
     }
   }

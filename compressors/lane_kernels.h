@@ -14,11 +14,23 @@
 // L gives: kWidth; F, U (vectors of kWidth floats, 32-bit integers); Load<DType>, Store<DType>;
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
-// KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes; ToPowers, FromMini,
-// Magnitude<MiniFloat>; Hadamard<n>; StoreCodes<BlockScheme>, LoadCodes<bits>.
+// KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
+// ToPowers, FromMini, LoadMini<MiniFloat>; Hadamard<n>; StoreCodes<BlockScheme>, LoadCodes<bits>.
 namespace longhaul {
 
-// The block's codes -> x, chunk by chunk or, when it was rotated, all at once.
+// Whether no code is beyond the largest of a format of eight bits.
+template <class L, MiniFloat kType>
+LONGHAUL_INLINE bool AllNumbers(const std::byte* codes, size_t n) {
+  uint8_t top = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const auto magnitude = static_cast<uint8_t>(static_cast<uint8_t>(codes[i]) & 0x7F);
+    top = magnitude > top ? magnitude : top;
+  }
+  return top <= FormatOf(kType).max_code;
+}
+
+// The block's codes -> x, chunk by chunk or, when it was rotated, all at once. Codes of eight bits
+// are known to be numbers.
 template <class L, BlockScheme kScheme>
 LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
   float value_s, value_z = 0;
@@ -30,18 +42,17 @@ LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
   constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   constexpr int n = kScheme.block / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  typename L::U top = L::Zero();  // largest code seen, where some are not numbers
   typename L::F v[kRotated ? n : 1];
   for (int i = 0; i < n; ++i) {
-    const typename L::U code =
-        L::template LoadCodes<kScheme.bits>(in.codes + i * L::kWidth * kScheme.bits / 8);
+    const std::byte* codes = in.codes + i * L::kWidth * kScheme.bits / 8;
     typename L::F& value = v[kRotated ? i : 0];
-    if constexpr (IsMini(kScheme.grid)) {
+    if constexpr (IsMini(kScheme.grid) && kScheme.bits == 8) {
+      value = L::Mul(L::template LoadMini<MiniOf(kScheme.grid)>(codes), s);
+    } else if constexpr (IsMini(kScheme.grid)) {
+      const typename L::U code = L::template LoadCodes<kScheme.bits>(codes);
       value = L::Mul(L::template FromMini<MiniOf(kScheme.grid)>(code), s);
-      if constexpr (kScheme.bits == 8) {
-        top = L::MaxBits(top, L::template Magnitude<MiniOf(kScheme.grid)>(code));
-      }
     } else {
+      const typename L::U code = L::template LoadCodes<kScheme.bits>(codes);
       value = L::Mul(L::ToFloat(code, CodeOffset(kScheme)), s);
     }
     if constexpr (kScheme.grid == Grid::kAffine) value = L::Add(z, value);
@@ -51,9 +62,6 @@ LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
     L::template Hadamard<kScheme.block>(v);
     for (int i = 0; i < n; ++i) L::template Store<DType::kF32>(v[i], x + i * kStep);
   }
-  if constexpr (IsMini(kScheme.grid) && kScheme.bits == 8) {
-    return L::MaxAcross(top) <= FormatOf(MiniOf(kScheme.grid)).max_code;
-  }
   return true;
 }
 
@@ -62,6 +70,9 @@ bool DecodeBlocksOn(ConstBlockSections in, size_t blocks, std::byte* x) {
   constexpr size_t kBytes = CodeBytes(kScheme);
   // Whole words of codes are read: the last blocks of a buffer end inside such a word.
   constexpr size_t kBuffered = kScheme.bits == 8 ? 0 : (kCodeSlack + kBytes - 1) / kBytes;
+  if constexpr (IsMini(kScheme.grid) && kScheme.bits == 8) {
+    if (!AllNumbers<L, MiniOf(kScheme.grid)>(in.codes, blocks * kBytes)) return false;
+  }
   for (size_t b = 0; b < blocks; ++b) {
     ConstBlockSections from = in;
     [[maybe_unused]] std::byte codes[kBuffered == 0 ? 1 : kBytes + kCodeSlack];

@@ -7,6 +7,15 @@
 
 namespace longhaul {
 
+// Total and count of some elements of one bin.
+using BinSlot = double __attribute__((vector_size(16)));
+
+// Of a block's elements below 0 and of the others; how many the others are.
+struct SignSums {
+  float negative, positive;
+  size_t not_below;
+};
+
 // Plain loops that several families share, compiled once per instruction set from one source
 // (loops.h) without any licence to reorder or fuse floating-point operations, so all give equal
 // bits. x: finite fp32, aligned as floats.
@@ -21,13 +30,10 @@ struct LoopKernels {
   // exceed, or exactly k; NaN's or Inf's when one is among them.
   uint32_t (*kth_magnitude)(const float* x, const uint32_t* found, size_t count, size_t k,
                             uint32_t least, uint32_t* magnitudes);
-  // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2, and of the
-  // elements below 0, or of the others.
+  // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2.
   float (*sum)(const float* x, size_t n);
   float (*sum_abs)(const float* x, size_t n);
   float (*sum_squares)(const float* x, size_t n, float mu);
-  float (*sum_negative)(const float* x, size_t n);
-  float (*sum_positive)(const float* x, size_t n);
   // Least and largest element. n > 0.
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.
@@ -48,9 +54,12 @@ struct LoopKernels {
   // One of the two E2M1 neighbours of x inverse, the upper one with the probability that makes the
   // expectation right; saturating.
   void (*noisy_e2m1_codes)(const float* x, const float* u, size_t n, float inverse, uint8_t* q);
-  // y = (x - z) inverse, and x = z + y s.
-  void (*standardize)(const float* x, size_t n, float z, float inverse, float* y);
-  void (*restore)(const float* y, size_t n, float z, float s, float* x);
+  // sign_bits, and the sums in the order of tree_sum.h, n <= kSumChunk; Inf when NaN or Inf is
+  // among x.
+  SignSums (*sign_sums)(const float* x, size_t n, std::byte* bits);
+  // y = (x - z) inverse as fp16, clamped; and x = z + y s, false when some y is Inf or NaN.
+  void (*standardize)(const float* x, size_t n, float z, float inverse, std::byte* y);
+  bool (*restore)(const std::byte* y, size_t n, float z, float s, float* x);
   // x = z + q s.
   void (*affine_values)(const uint8_t* q, size_t n, float z, float s, float* x);
   // q = E2M1 or E3M0 of x inverse (mini_floats.h); and x = value of the code times s.
@@ -76,10 +85,12 @@ struct LoopKernels {
   // sum = x + a y, which may be one of both.
   void (*sum_scaled)(const float* x, float a, const float* y, size_t n, float* sum);
   void (*multiply64)(const float* a, const float* b, float* c);
-  // totals[4 q[i] + i % 4] += x[i] - mu in the order of i, counts[q[i]] += 1; n <= kSumChunk, bins
-  // [4, 256].
+  // slots[4 q[i] + i % 4] += {x[i] - mu, 1} in the order of i: four sums per bin take turns, so
+  // that neighbours in one bin do not wait for each other. n <= kSumChunk, bins [4, 256].
   void (*add_to_bins)(const uint8_t* q, const float* x, float mu, size_t n, size_t bins,
-                      double* totals, uint64_t* counts);
+                      BinSlot* slots);
+  // means[b] = the sum of a bin's four totals over that of its counts, 0 if it is empty.
+  void (*bin_means)(const BinSlot* slots, size_t bins, float* means);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
   void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
   // Copies, whole lines of `to` past the caches (streaming.h).

@@ -112,6 +112,51 @@ size_t LoopSignBits(const float* x, size_t n, std::byte* bits) {
 }
 
 template <class L>
+SignSums LoopSignSums(const float* x, size_t n, std::byte* bits) {
+  float negative, positive;
+  size_t count;
+  uint32_t top;
+  if constexpr (L::kWidth == 1) {
+    count = LoopSignBits<L>(x, n, bits);
+    negative = LaneSum<L>(x, n, NegativeTerm());
+    positive = LaneSum<L>(x, n, PositiveTerm());
+    top = LoopAbsMax<L>(x, n);
+  } else {
+    // All four in one reading; what does not fill the lanes is the sums' last step.
+    constexpr size_t kVectors = kSumLanes / L::kWidth;
+    typename L::U tops = L::Zero();
+    SumLanes<L> low, high;
+    const size_t whole = n - n % kSumLanes;
+    count = 0;
+    for (size_t i = 0; i < whole; i += kSumLanes) {
+      uint32_t word = 0;
+      for (size_t k = 0; k < kVectors; ++k) {
+        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        const typename L::F v = L::template Load<DType::kF32>(at);
+        word |= L::NotNegativeMask(x + i + k * L::kWidth) << k * L::kWidth;
+        tops = L::MaxBits(tops, L::Abs(v));
+        low.Add(k, NegativeTerm().template Of<L>(v));
+        high.Add(k, PositiveTerm().template Of<L>(v));
+      }
+      __builtin_memcpy(bits + i / 8, &word, 4);
+      count += static_cast<size_t>(__builtin_popcount(word));
+    }
+    const float* rest = x + whole;
+    count += LoopSignBits<L>(rest, n - whole, bits + whole / 8);
+    negative = low.Total(rest, n - whole, NegativeTerm());
+    positive = high.Total(rest, n - whole, PositiveTerm());
+    top = L::MaxAcross(tops);
+    for (size_t i = 0; i < n - whole; ++i) {
+      top = (BitsOf(rest[i]) & kAbsMask) > top ? BitsOf(rest[i]) & kAbsMask : top;
+    }
+  }
+  const float infinity = FromBits(kInfBits);
+  if (top >= kInfBits) return {infinity, infinity, count};
+  return {negative, positive, count};
+}
+
+template <class L>
 void LoopExpandSigns(const std::byte* bits, size_t n, float low, float high, float* x) {
   const uint32_t a = BitsOf(low), b = BitsOf(high);
   size_t i = 0;
@@ -140,16 +185,45 @@ void LoopAffineCodes(const float* x, size_t n, float z, float inverse, float off
 }
 
 template <class L>
-void LoopStandardize(const float* x, size_t n, float z, float inverse, float* y) {
-  for (size_t i = 0; i < n; ++i) y[i] = (x[i] - z) * inverse;
+void LoopStandardize(const float* x, size_t n, float z, float inverse, std::byte* y) {
+  size_t i = 0;
+  if constexpr (L::kWidth > 1) {
+    for (; i + L::kWidth <= n; i += L::kWidth) {
+      const auto* at = reinterpret_cast<const std::byte*>(x + i);
+      if (i % 16 == 0) PrefetchNextChunk(at);
+      const typename L::F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(z));
+      L::template Store<DType::kF16>(L::Mul(off, L::Splat(inverse)), y + 2 * i);
+    }
+  }
+  for (; i < n; ++i) {
+    const uint16_t half = F32ToF16Clamped((x[i] - z) * inverse);
+    __builtin_memcpy(y + 2 * i, &half, 2);
+  }
 }
 
 template <class L>
-void LoopRestore(const float* y, size_t n, float z, float s, float* x) {
-  for (size_t i = 0; i < n; ++i) {
-    const float step = y[i] * s;
+bool LoopRestore(const std::byte* y, size_t n, float z, float s, float* x) {
+  size_t i = 0;
+  uint32_t top = 0;
+  if constexpr (L::kWidth > 1) {
+    typename L::U tops = L::Zero();
+    for (; i + L::kWidth <= n; i += L::kWidth) {
+      const typename L::F v = L::template Load<DType::kF16>(y + 2 * i);
+      tops = L::MaxBits(tops, L::Abs(v));
+      L::template Store<DType::kF32>(L::Add(L::Splat(z), L::Mul(v, L::Splat(s))),
+                                     reinterpret_cast<std::byte*>(x + i));
+    }
+    top = L::MaxAcross(tops);
+  }
+  for (; i < n; ++i) {
+    uint16_t half;
+    __builtin_memcpy(&half, y + 2 * i, 2);
+    const float v = F16ToF32(half);
+    top = (BitsOf(v) & kAbsMask) > top ? BitsOf(v) & kAbsMask : top;
+    const float step = v * s;
     x[i] = z + step;
   }
+  return top < kInfBits;
 }
 
 template <class L>

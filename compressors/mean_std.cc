@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
+#include "compressors/streaming.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -14,6 +16,7 @@ namespace longhaul {
 namespace {
 
 constexpr float kSmallestStd = 0x1p-23f;
+constexpr size_t kHalvesPiece = 2048;  // elements worked on at once
 
 struct MeanStdLayout {
   explicit MeanStdLayout(Shape shape)
@@ -23,8 +26,11 @@ struct MeanStdLayout {
   size_t stds_at, values_at, frame_bytes;
 };
 
+enum class MomentFault { kNone, kNotFinite, kRange };
+
 struct Moments {
-  float mean, std;
+  float mean = 0, std = 0;
+  MomentFault fault = MomentFault::kNone;
 };
 
 class MeanStdCodec final : public CatalogCodec {
@@ -38,12 +44,15 @@ class MeanStdCodec final : public CatalogCodec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  absl::StatusOr<Moments> Measure(const WideReader& reader, size_t first, size_t n) const;
+  Moments Measure(const WideReader& reader, size_t first, size_t n) const;
+  void EncodeRow(const WideReader& reader, size_t first, size_t n, const Moments& moments,
+                 bool stream, std::byte* out, RunningSum& running) const;
+  bool DecodeRow(const std::byte* in, size_t first, size_t n, const Moments& moments,
+                 const NarrowWriter& writer, RunningSum& running) const;
 };
 
 // Of elements [first, first + n).
-absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t first,
-                                              size_t n) const {
+Moments MeanStdCodec::Measure(const WideReader& reader, size_t first, size_t n) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   float buffer[kSumChunk];
   double sum = 0, squares = 0;
@@ -53,7 +62,7 @@ absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t f
   }
   for (size_t at = 0; !std::isfinite(sum) && at < n; at += kSumChunk) {
     if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
-      return NotFiniteError(name_);
+      return {.fault = MomentFault::kNotFinite};
     }
   }
   const auto mean = static_cast<float>(sum / static_cast<double>(n));
@@ -61,9 +70,25 @@ absl::StatusOr<Moments> MeanStdCodec::Measure(const WideReader& reader, size_t f
     const size_t c = std::min(kSumChunk, n - at);
     squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mean);
   }
-  if (!std::isfinite(mean) || !std::isfinite(squares)) return RangeError(name_, "a sum");
+  if (!std::isfinite(mean) || !std::isfinite(squares)) return {.fault = MomentFault::kRange};
   const auto std = static_cast<float>(std::sqrt(squares / static_cast<double>(n)));
-  return Moments{mean, std::max(std, kSmallestStd)};
+  return {.mean = mean, .std = std::max(std, kSmallestStd)};
+}
+
+void MeanStdCodec::EncodeRow(const WideReader& reader, size_t first, size_t n,
+                             const Moments& moments, bool stream, std::byte* out,
+                             RunningSum& running) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const float inverse = 1.0f / moments.std;
+  float buffer[kHalvesPiece];
+  alignas(64) std::byte staged[2 * kHalvesPiece];
+  for (size_t at = 0; at < n; at += kHalvesPiece, out += 2 * kHalvesPiece) {
+    const size_t c = std::min(kHalvesPiece, n - at);
+    std::byte* halves = stream ? staged : out;
+    loops.standardize(reader.Peek(first + at, c, buffer), c, moments.mean, inverse, halves);
+    running.Add({halves, 2 * c});
+    if (stream) loops.stream(staged, 2 * c, out);
+  }
 }
 
 absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*,
@@ -73,28 +98,30 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
     return s;
   }
   const WideReader reader(x, isa_);
-  const ConvertFn narrow = Converter(isa_, DType::kF32, DType::kF16);
   std::memset(frame.data() + layout.stds_at - 8, 0, 8);
   std::memset(frame.data() + layout.values_at - 8, 0, 8);
-  std::byte* out = frame.data() + layout.values_at;
-  RunningSum running(layout.values_at);
+  const bool stream = layout.frame_bytes >= kStreamedBytes;
   const size_t cols = x.shape.cols;
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    const absl::StatusOr<Moments> moments = Measure(reader, r * cols, cols);
-    if (!moments.ok()) return moments.status();
-    const auto [mean, std] = *moments;
-    std::memcpy(frame.data() + kFrameHeaderBytes + 4 * r, &mean, 4);
-    std::memcpy(frame.data() + layout.stds_at + 4 * r, &std, 4);
-    const float inverse = 1.0f / std;
-    float values[kSumChunk];
-    for (size_t at = 0; at < cols; at += kSumChunk) {
-      const size_t c = std::min(kSumChunk, cols - at);
-      const float* x_at = reader.Peek(r * cols + at, c, values);
-      LoopKernelsOf(isa_).standardize(x_at, c, mean, inverse, values);
-      narrow(reinterpret_cast<const std::byte*>(values), c, out);
-      running.Add({out, 2 * c});
-      out += 2 * c;
+  const Slices slices(x.shape.rows, kWorthAThread / cols);
+  SlicedSums<1> sums;
+  MomentFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
+    for (size_t r = slices.first(slice); r < slices.last(slice); ++r) {
+      const Moments moments = Measure(reader, r * cols, cols);
+      faults[slice] = moments.fault;
+      if (moments.fault != MomentFault::kNone) return;
+      std::memcpy(frame.data() + kFrameHeaderBytes + 4 * r, &moments.mean, 4);
+      std::memcpy(frame.data() + layout.stds_at + 4 * r, &moments.std, 4);
+      EncodeRow(reader, r * cols, cols, moments, stream,
+                frame.data() + layout.values_at + 2 * cols * r, running);
     }
+    if (stream) FinishStreaming();
+    sums.part(0, slice) = running.part();
+  });
+  for (const MomentFault fault : faults) {  // the first one in the tensor
+    if (fault == MomentFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == MomentFault::kRange) return RangeError(name_, "a sum");
   }
   const std::span<std::byte> whole = frame.first(layout.frame_bytes);
   const FrameHeader header = {.codec = id_,
@@ -102,37 +129,54 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
                               .param0 = 16,
                               .shape = x.shape,
                               .payload_bytes = layout.frame_bytes - kFrameHeaderBytes};
-  SealFrame(header, whole, PayloadCrc(whole, {&running.part(), 1}));
+  SealFrame(header, whole, sums.Join(whole));
   return layout.frame_bytes;
 }
 
+// False: a value is Inf or NaN.
+bool MeanStdCodec::DecodeRow(const std::byte* in, size_t first, size_t n, const Moments& moments,
+                             const NarrowWriter& writer, RunningSum& running) const {
+  float buffer[kHalvesPiece];
+  for (size_t at = 0; at < n; at += kHalvesPiece, in += 2 * kHalvesPiece) {
+    const size_t c = std::min(kHalvesPiece, n - at);
+    running.Add({in, 2 * c});
+    float* target = writer.Target(first + at, buffer);
+    if (!LoopKernelsOf(isa_).restore(in, c, moments.mean, moments.std, target)) return false;
+    writer.Done(target, first + at, c);
+  }
+  return true;
+}
+
 absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
   const MeanStdLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != 0 || header->param0 != 16) {
     return Corrupt("bytes or fields do not fit the shape");
   }
-  const NarrowWriter writer(x, isa_);
-  const ConvertFn widen = Converter(isa_, DType::kF16, DType::kF32);
-  const std::byte* in = frame.data() + layout.values_at;
   const size_t cols = x.shape.cols;
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    float mean, std;
-    std::memcpy(&mean, frame.data() + kFrameHeaderBytes + 4 * r, 4);
-    std::memcpy(&std, frame.data() + layout.stds_at + 4 * r, 4);
-    if (!std::isfinite(mean) || !std::isfinite(std)) return Corrupt("a mean or deviation is Inf");
-    float values[kSumChunk];
-    for (size_t at = 0; at < cols; at += kSumChunk) {
-      const size_t c = std::min(kSumChunk, cols - at);
-      if (!widen(in, c, reinterpret_cast<std::byte*>(values))) return Corrupt("a value is Inf");
-      float* target = writer.Target(r * cols + at, values);
-      LoopKernelsOf(isa_).restore(values, c, mean, std, target);
-      writer.Done(target, r * cols + at, c);
-      in += 2 * c;
+  const Slices slices(x.shape.rows, kWorthAThread / cols);
+  SlicedSums<1> sums;
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const NarrowWriter writer(x, isa_);
+    RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
+    for (size_t r = slices.first(slice); r < slices.last(slice) && !bad[slice]; ++r) {
+      Moments moments;
+      std::memcpy(&moments.mean, frame.data() + kFrameHeaderBytes + 4 * r, 4);
+      std::memcpy(&moments.std, frame.data() + layout.stds_at + 4 * r, 4);
+      bad[slice] = !std::isfinite(moments.mean) || !std::isfinite(moments.std) ||
+                   !DecodeRow(frame.data() + layout.values_at + 2 * cols * r, r * cols, cols,
+                              moments, writer, running);
     }
+    sums.part(0, slice) = running.part();
+  });
+  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) {
+    return CheckPayloadCrc(frame, sums.Join(frame));
   }
-  return absl::OkStatus();
+  // A byte that changed on the way is told as that.
+  const absl::Status sum = ParseFrame(frame).status();
+  return sum.ok() ? Corrupt("a mean, deviation or value is Inf or NaN") : sum;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "compressors/bit_pack.h"
 #include "compressors/codec_frame.h"
+#include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/noise.h"
 #include "compressors/small_floats.h"
@@ -19,12 +20,26 @@ constexpr size_t kMaxBucket = 8192;
 
 struct QsgdLayout {
   QsgdLayout(int bits, size_t bucket, Shape shape)
-      : buckets(shape.rows * ((shape.cols + bucket - 1) / bucket)),
+      : cols(shape.cols),
+        bucket(bucket),
+        bucket_bytes(PackedBytes(bucket, bits)),
+        row_buckets((shape.cols + bucket - 1) / bucket),
+        row_bytes(shape.cols / bucket * bucket_bytes + PackedBytes(shape.cols % bucket, bits)),
+        buckets(shape.rows * row_buckets),
         codes_at(kFrameHeaderBytes + AlignUp8(4 * buckets)),
-        frame_bytes(codes_at + shape.rows * (shape.cols / bucket * PackedBytes(bucket, bits) +
-                                             PackedBytes(shape.cols % bucket, bits))) {}
-  size_t buckets, codes_at, frame_bytes;
+        frame_bytes(codes_at + shape.rows * row_bytes) {}
+  // Bucket b of the tensor, counted along the rows: its elements, and where its codes lie.
+  size_t first(size_t b) const { return b / row_buckets * cols + b % row_buckets * bucket; }
+  size_t length(size_t b) const { return std::min(bucket, cols - b % row_buckets * bucket); }
+  size_t CodesOf(size_t b) const {
+    return codes_at + b / row_buckets * row_bytes + b % row_buckets * bucket_bytes;
+  }
+  // How threads share the buckets.
+  Slices slices() const { return {buckets, kWorthAThread / std::min(bucket, cols)}; }
+  size_t cols, bucket, bucket_bytes, row_buckets, row_bytes, buckets, codes_at, frame_bytes;
 };
+
+enum class QsgdFault { kNone, kNotFinite, kRange };
 
 // v / s, rounded down where s steps would otherwise overflow.
 float StepOf(float norm, float levels) {
@@ -49,6 +64,10 @@ class QsgdCodec final : public CatalogCodec {
 
  private:
   float Norm(const float* x, size_t c) const;
+  QsgdFault EncodeBucket(const QsgdLayout& layout, const WideReader& reader, uint64_t seed,
+                         size_t b, std::byte* frame) const;
+  bool DecodeBucket(const QsgdLayout& layout, const std::byte* frame, size_t b,
+                    const NarrowWriter& writer) const;
 
   const int bits_;
   const size_t bucket_;
@@ -71,6 +90,49 @@ float QsgdCodec::Norm(const float* x, size_t c) const {
   return norm / levels_ < 0x1p-126f ? 0.0f : norm;
 }
 
+QsgdFault QsgdCodec::EncodeBucket(const QsgdLayout& layout, const WideReader& reader, uint64_t seed,
+                                  size_t b, std::byte* frame) const {
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const size_t c = layout.length(b), first = layout.first(b);
+  float values[kMaxBucket], u[kMaxBucket + 8];
+  uint8_t q[kMaxBucket], sign[kMaxBucket];
+  if (!reader.Read(first, c, values)) return QsgdFault::kNotFinite;
+  const float norm = Norm(values, c);
+  if (!std::isfinite(norm)) return QsgdFault::kRange;
+  std::memcpy(frame + kFrameHeaderBytes + 4 * b, &norm, 4);
+  // Noise is drawn by the element's number, in whole groups of four.
+  const size_t skip = first % 4;
+  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
+  const float inverse = norm == 0 ? 0.0f : 1.0f / StepOf(norm, levels_);
+  for (size_t i = 0; i < c; ++i) {
+    sign[i] = static_cast<uint8_t>(BitsOf(values[i]) >> 31 << (bits_ - 1));
+    values[i] = FromBits(BitsOf(values[i]) & kAbsMask);
+  }
+  loops.noisy_codes(values, u + skip, c, 0, inverse, norm == 0 ? 0.0f : levels_, q);
+  for (size_t i = 0; i < c; ++i) q[i] |= sign[i];
+  PackBits({q, c}, bits_, {frame + layout.CodesOf(b), PackedBytes(c, bits_)});
+  return QsgdFault::kNone;
+}
+
+// False: the norm is Inf or NaN.
+bool QsgdCodec::DecodeBucket(const QsgdLayout& layout, const std::byte* frame, size_t b,
+                             const NarrowWriter& writer) const {
+  const auto mask = static_cast<uint8_t>((1 << (bits_ - 1)) - 1);
+  const size_t c = layout.length(b);
+  float values[kMaxBucket], norm;
+  uint8_t q[kMaxBucket];
+  std::memcpy(&norm, frame + kFrameHeaderBytes + 4 * b, 4);
+  if (!std::isfinite(norm)) return false;
+  const float step = StepOf(norm, levels_);
+  UnpackBits({frame + layout.CodesOf(b), PackedBytes(c, bits_)}, bits_, {q, c});
+  for (size_t i = 0; i < c; ++i) {
+    const float size = static_cast<float>(static_cast<int>(q[i] & mask)) * step;
+    values[i] = FromBits(BitsOf(size) ^ static_cast<uint32_t>(q[i] & ~mask & 0xFF) << (32 - bits_));
+  }
+  writer.Write(values, layout.first(b), c);
+  return true;
+}
+
 absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
                                          std::span<std::byte> frame) const {
   const QsgdLayout layout(bits_, bucket_, x.shape);
@@ -78,35 +140,18 @@ absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
     return s;
   }
   const WideReader reader(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const auto sign_shift = bits_ - 1;
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
-  std::byte* norm_at = frame.data() + kFrameHeaderBytes;
-  std::byte* out = frame.data() + layout.codes_at;
-  float values[kMaxBucket], u[kMaxBucket + 8];
-  uint8_t q[kMaxBucket];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += bucket_, norm_at += 4) {
-      const size_t c = std::min(bucket_, x.shape.cols - at), first = r * x.shape.cols + at;
-      if (!reader.Read(first, c, values)) return NotFiniteError(name_);
-      const float norm = Norm(values, c);
-      if (!std::isfinite(norm)) return RangeError(name_, "a norm");
-      std::memcpy(norm_at, &norm, 4);
-      // Noise is drawn by the element's number, in whole groups of four.
-      const size_t skip = first % 4;
-      loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip,
-                    u);
-      const float inverse = norm == 0 ? 0.0f : 1.0f / StepOf(norm, levels_);
-      uint8_t sign[kMaxBucket];
-      for (size_t i = 0; i < c; ++i) {
-        sign[i] = static_cast<uint8_t>(BitsOf(values[i]) >> 31 << sign_shift);
-        values[i] = FromBits(BitsOf(values[i]) & kAbsMask);
-      }
-      loops.noisy_codes(values, u + skip, c, 0, inverse, norm == 0 ? 0.0f : levels_, q);
-      for (size_t i = 0; i < c; ++i) q[i] |= sign[i];
-      PackBits({q, c}, bits_, {out, PackedBytes(c, bits_)});
-      out += PackedBytes(c, bits_);
+  const Slices slices = layout.slices();
+  QsgdFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
+      faults[slice] = EncodeBucket(layout, reader, seed, b, frame.data());
+      if (faults[slice] != QsgdFault::kNone) return;
     }
+  });
+  for (const QsgdFault fault : faults) {  // the first one in the tensor
+    if (fault == QsgdFault::kNotFinite) return NotFiniteError(name_);
+    if (fault == QsgdFault::kRange) return RangeError(name_, "a norm");
   }
   SealFrame({.codec = id_,
              .dtype = x.dtype,
@@ -128,30 +173,16 @@ absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       header->param0 != static_cast<uint32_t>(bits_)) {
     return Corrupt("bytes or fields do not fit the shape");
   }
-  const NarrowWriter writer(x, isa_);
-  const auto mask = static_cast<uint8_t>((1 << (bits_ - 1)) - 1);
-  const std::byte* norm_at = frame.data() + kFrameHeaderBytes;
-  const std::byte* in = frame.data() + layout.codes_at;
-  float values[kMaxBucket];
-  uint8_t q[kMaxBucket];
-  for (size_t r = 0; r < x.shape.rows; ++r) {
-    for (size_t at = 0; at < x.shape.cols; at += bucket_, norm_at += 4) {
-      const size_t c = std::min(bucket_, x.shape.cols - at);
-      float norm;
-      std::memcpy(&norm, norm_at, 4);
-      if (!std::isfinite(norm)) return Corrupt("a norm is Inf or NaN");
-      const float step = StepOf(norm, levels_);
-      UnpackBits({in, PackedBytes(c, bits_)}, bits_, {q, c});
-      for (size_t i = 0; i < c; ++i) {
-        const float size = static_cast<float>(static_cast<int>(q[i] & mask)) * step;
-        values[i] =
-            FromBits(BitsOf(size) ^ static_cast<uint32_t>(q[i] & ~mask & 0xFF) << (32 - bits_));
-      }
-      writer.Write(values, r * x.shape.cols + at, c);
-      in += PackedBytes(c, bits_);
+  const Slices slices = layout.slices();
+  bool bad[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const NarrowWriter writer(x, isa_);
+    for (size_t b = slices.first(slice); b < slices.last(slice) && !bad[slice]; ++b) {
+      bad[slice] = !DecodeBucket(layout, frame.data(), b, writer);
     }
-  }
-  return absl::OkStatus();
+  });
+  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
+  return Corrupt("a norm is Inf or NaN");
 }
 
 }  // namespace

@@ -23,25 +23,20 @@ struct SignLevels {
   float low, high;
 };
 
-// What the two signs of a block stand for, before rounding; not finite where x is not.
-// not_below: how many of x are not below 0.
-SignLevels BlockLevels(Kind kind, const LoopKernels& loops, const float* x, size_t c,
-                       size_t not_below) {
+// x [c] -> its signs and what the two of them stand for, before rounding; not finite where x is
+// not.
+SignLevels SplitBlock(Kind kind, const LoopKernels& loops, const float* x, size_t c,
+                      std::byte* bits) {
+  if (kind == Kind::kTwoLevel) {
+    const SignSums sums = loops.sign_sums(x, c, bits);
+    return {sums.negative == 0 ? 0.0f : sums.negative / static_cast<float>(c - sums.not_below),
+            sums.positive == 0 ? 0.0f : sums.positive / static_cast<float>(sums.not_below)};
+  }
+  loops.sign_bits(x, c, bits);
   const auto n = static_cast<float>(c);
-  if (kind == Kind::kMean) {
-    const float s = loops.sum_abs(x, c) / n;
-    return {-s, s};
-  }
-  if (kind == Kind::kRms) {
-    const float s = std::sqrt(loops.sum_squares(x, c, 0) / n);
-    return {-s, s};
-  }
-  const size_t below = c - not_below;
-  const float low = loops.sum_negative(x, c);
-  const float high = loops.sum_positive(x, c);
-  if (loops.abs_max(x, c) >= kInfBits) return {INFINITY, INFINITY};
-  return {below == 0 ? 0.0f : low / static_cast<float>(below),
-          below == c ? 0.0f : high / static_cast<float>(c - below)};
+  const float s =
+      kind == Kind::kMean ? loops.sum_abs(x, c) / n : std::sqrt(loops.sum_squares(x, c, 0) / n);
+  return {-s, s};
 }
 
 // bf16; below its smallest normal +0.
@@ -102,9 +97,8 @@ SignFault SignCodec::EncodeBlock(const SignLayout& layout, const WideReader& rea
   const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
   float values[kSignBlock];
   const float* block = reader.Peek(r * cols + j * kSignBlock, c, values);
-  const size_t not_below = loops.sign_bits(
-      block, c, frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8));
-  const SignLevels levels = BlockLevels(kind_, loops, block, c, not_below);
+  std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8);
+  const SignLevels levels = SplitBlock(kind_, loops, block, c, bits);
   const uint16_t low = Wire(levels.low), high = Wire(levels.high);
   if (!IsFinite(low) || !IsFinite(high)) {
     return loops.abs_max(block, c) >= kInfBits ? SignFault::kNotFinite : SignFault::kRange;

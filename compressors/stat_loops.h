@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compressors/block_scheme.h"
+#include "compressors/lane_scales.h"
 #include "compressors/loops.h"
 
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
@@ -10,9 +11,13 @@ namespace longhaul {
 // of 4, at most 4096.
 template <class L>
 LONGHAUL_INLINE void AddToFourBins(const uint8_t* q, const float* x, float mu, size_t n,
-                                   double* totals, uint64_t* counts) {
-  typename L::D s0 = L::LoadDoubles(totals), s1 = L::LoadDoubles(totals + 4);
-  typename L::D s2 = L::LoadDoubles(totals + 8), s3 = L::LoadDoubles(totals + 12);
+                                   BinSlot* slots) {
+  double totals[4][4];
+  for (size_t b = 0; b < 4; ++b) {
+    for (size_t t = 0; t < 4; ++t) totals[b][t] = slots[4 * b + t][0];
+  }
+  typename L::D s0 = L::LoadDoubles(totals[0]), s1 = L::LoadDoubles(totals[1]);
+  typename L::D s2 = L::LoadDoubles(totals[2]), s3 = L::LoadDoubles(totals[3]);
   for (size_t i = 0; i < n; i += 4) {
     const typename L::D off = L::DoublesOff(x + i, mu);
     s0 = L::AddWhere(s0, off, q + i, 0);
@@ -20,34 +25,35 @@ LONGHAUL_INLINE void AddToFourBins(const uint8_t* q, const float* x, float mu, s
     s2 = L::AddWhere(s2, off, q + i, 2);
     s3 = L::AddWhere(s3, off, q + i, 3);
   }
-  L::StoreDoubles(s0, totals);
-  L::StoreDoubles(s1, totals + 4);
-  L::StoreDoubles(s2, totals + 8);
-  L::StoreDoubles(s3, totals + 12);
+  L::StoreDoubles(s0, totals[0]);
+  L::StoreDoubles(s1, totals[1]);
+  L::StoreDoubles(s2, totals[2]);
+  L::StoreDoubles(s3, totals[3]);
   const size_t whole = n - n % 32;
-  size_t others = 0;
+  size_t counts[4] = {0, 0, 0, whole};
   for (uint8_t b = 0; b < 3; ++b) {
-    const size_t count = L::CountBytes(q, whole, b);
-    counts[b] += count;
-    others += count;
+    counts[b] = L::CountBytes(q, whole, b);
+    counts[3] -= counts[b];
   }
-  counts[3] += whole - others;
   for (size_t i = whole; i < n; ++i) ++counts[q[i]];
+  for (size_t b = 0; b < 4; ++b) {
+    for (size_t t = 0; t < 4; ++t) slots[4 * b + t][0] = totals[b][t];
+    slots[4 * b][1] += static_cast<double>(counts[b]);
+  }
 }
 
+// One addition of two doubles per element: a slot's total and its count.
 template <class L>
 void LoopAddToBins(const uint8_t* q, const float* x, float mu, size_t n, size_t bins,
-                   double* totals, uint64_t* counts) {
+                   BinSlot* slots) {
   size_t i = 0;
   if constexpr (L::kWidth > 1) {
     if (bins == 4) {
       i = n - n % 4;
-      AddToFourBins<L>(q, x, mu, i, totals, counts);
+      AddToFourBins<L>(q, x, mu, i, slots);
     }
   }
-  if (i == n) return;
   constexpr size_t kPiece = 256;
-  uint32_t count[4][256] = {};
   for (; i < n; i += kPiece) {
     const size_t c = n - i < kPiece ? n - i : kPiece, whole = c - c % 4;
     double off[kPiece];
@@ -56,19 +62,24 @@ void LoopAddToBins(const uint8_t* q, const float* x, float mu, size_t n, size_t 
       uint32_t word;  // read once: the compiler must think that bytes change with every sum
       __builtin_memcpy(&word, q + i + j, 4);
       for (size_t t = 0; t < 4; ++t) {
-        const size_t b = word >> (8 * t) & 0xFF;
-        totals[4 * b + t] += off[j + t];
-        ++count[t][b];
+        slots[4 * size_t{word >> (8 * t) & 0xFF} + t] += BinSlot{off[j + t], 1.0};
       }
     }
     for (size_t j = whole; j < c; ++j) {
-      totals[4 * q[i + j] + j % 4] += off[j];
-      ++count[0][q[i + j]];
+      slots[4 * size_t{q[i + j]} + j % 4] += BinSlot{off[j], 1.0};
     }
   }
+}
+
+template <class L>
+void LoopBinMeans(const BinSlot* slots, size_t bins, float* means) {
+  double totals[256], counts[256];
   for (size_t b = 0; b < bins; ++b) {
-    counts[b] += uint64_t{count[0][b]} + count[1][b] + count[2][b] + count[3][b];
+    const BinSlot sum = slots[4 * b] + slots[4 * b + 1] + slots[4 * b + 2] + slots[4 * b + 3];
+    totals[b] = sum[0];
+    counts[b] = sum[1] == 0 ? 1.0 : sum[1];  // an empty bin has the total 0
   }
+  for (size_t b = 0; b < bins; ++b) means[b] = static_cast<float>(totals[b] / counts[b]);
 }
 
 // As stat_codes.h.
@@ -76,14 +87,14 @@ template <class L, int kBits>
 LONGHAUL_INLINE size_t CodesOf(const float* x, size_t n, float mu, float inverse, uint8_t* q,
                                std::byte* packed) {
   using F = typename L::F;
-  constexpr size_t kCodes = 64, kOverrun = kBits == 2 ? kCodes : 0;  // of StoreCodes
+  constexpr size_t kCodes = 64, kBytes = kCodes * kBits / 8;
   const F middle = L::Splat(1 << (kBits - 1)), top = L::Splat((1 << kBits) - 1);
   size_t i = 0;
-  for (; i + kCodes + kOverrun <= n; i += kCodes) {
+  for (; i + kCodes <= n; i += kCodes) {
     typename L::U codes[kCodes / L::kWidth];
     for (size_t j = 0; j < kCodes; j += L::kWidth) {
       const auto* at = reinterpret_cast<const std::byte*>(x + i + j);
-      if (j % 16 == 0) PrefetchBehind(at);
+      if (j % 16 == 0) PrefetchNextChunk(at);
       const F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(mu));
       const F bin = L::Add(L::Mul(off, L::Splat(inverse)), middle);
       codes[j / L::kWidth] = L::Round(L::Min(L::Max(bin, L::Splat(0)), top));
@@ -92,8 +103,12 @@ LONGHAUL_INLINE size_t CodesOf(const float* x, size_t n, float mu, float inverse
                                                           reinterpret_cast<std::byte*>(q + i));
     if constexpr (kBits == 8) {
       __builtin_memcpy(packed + i, q + i, kCodes);
-    } else {
+    } else if constexpr (kBits == 4) {
       L::template StoreCodes<BlockScheme{kBits, Grid::kAffine}>(codes, packed + i * kBits / 8);
+    } else {  // overruns
+      std::byte whole[kBytes + kCodeSlack];
+      L::template StoreCodes<BlockScheme{kBits, Grid::kAffine}>(codes, whole);
+      __builtin_memcpy(packed + i * kBits / 8, whole, kBytes);
     }
   }
   return i;
@@ -111,7 +126,6 @@ size_t LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits
 // kCodeSlack bytes are read beyond.
 template <class L, int kBits>
 LONGHAUL_INLINE size_t LookUpCodes(const std::byte* codes, size_t n, const float* table, float* x) {
-  constexpr size_t kCodeSlack = 16;
   alignas(64) float entries[16];
   for (size_t b = 0; b < 16; ++b) entries[b] = table[b % (size_t{1} << kBits)];
   const typename L::Entries lookup(entries);

@@ -1,6 +1,5 @@
 #include "compressors/stochastic.h"
 
-#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -69,8 +68,9 @@ void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64
                             uint64_t first, float* x, size_t n) {
   if (scheme.grid != Grid::kE2M1) return;
   for (size_t i = 0; i < n; ++i) {  // the top of the widened grid may lie just above fp32
-    const float most = std::numeric_limits<float>::max();
-    x[i] = std::clamp(x[i] * kWiden, -most, most);
+    const float most = std::numeric_limits<float>::max(), wide = x[i] * kWiden;
+    const float low = wide < -most ? -most : wide;
+    x[i] = low > most ? most : low;
   }
   if (scheme.rotation == Rotation::kHadamard) FlipSigns(loops, seed, first, x, n);
 }

@@ -48,33 +48,47 @@ struct PositiveTerm {
   }
 };
 
-// As ChunkSum: lane j of the 32 stands in vector j / kWidth.
+// The lanes of ChunkSum: lane j of the 32 stands in vector j / kWidth.
+template <class L>
+struct SumLanes {
+  static constexpr size_t kVectors = kSumLanes / L::kWidth;
+  LONGHAUL_INLINE SumLanes() {
+    for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
+  }
+  LONGHAUL_INLINE void Add(size_t k, typename L::F term) { sum[k] = L::Add(sum[k], term); }
+  // With the terms of `rest` [c], c < kSumLanes.
+  template <class Term>
+  LONGHAUL_INLINE float Total(const float* rest, size_t c, Term term) const {
+    alignas(64) float lane[kSumLanes];
+    for (size_t k = 0; k < kVectors; ++k) {
+      L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));
+    }
+    for (size_t j = 0; j < c; ++j) lane[j] += term(rest[j]);
+    for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
+      for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
+    }
+    return lane[0];
+  }
+  typename L::F sum[kVectors];
+};
+
+// As ChunkSum.
 template <class L, class Term>
 LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
   if constexpr (L::kWidth == 1) {
     return ChunkSum(
         c, [ x, term ](size_t i) __attribute__((always_inline)) { return term(x[i]); });
   } else {
-    constexpr size_t kVectors = kSumLanes / L::kWidth;
-    typename L::F sum[kVectors];
-    for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
+    SumLanes<L> lanes;
     size_t i = 0;
     for (; i + kSumLanes <= c; i += kSumLanes) {
-      for (size_t k = 0; k < kVectors; ++k) {
+      for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
         if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
-        sum[k] = L::Add(sum[k], term.template Of<L>(L::template Load<DType::kF32>(at)));
+        lanes.Add(k, term.template Of<L>(L::template Load<DType::kF32>(at)));
       }
     }
-    alignas(64) float lane[kSumLanes];
-    for (size_t k = 0; k < kVectors; ++k) {
-      L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));
-    }
-    for (size_t j = 0; i + j < c; ++j) lane[j] += term(x[i + j]);
-    for (size_t h = kSumLanes / 2; h > 0; h /= 2) {
-      for (size_t j = 0; j < h; ++j) lane[j] += lane[j + h];
-    }
-    return lane[0];
+    return lanes.Total(x + i, c - i, term);
   }
 }
 
@@ -90,13 +104,4 @@ template <class L>
 float LoopSumSquares(const float* x, size_t n, float mu) {
   return LaneSum<L>(x, n, SquareTerm{mu});
 }
-template <class L>
-float LoopSumNegative(const float* x, size_t n) {
-  return LaneSum<L>(x, n, NegativeTerm());
-}
-template <class L>
-float LoopSumPositive(const float* x, size_t n) {
-  return LaneSum<L>(x, n, PositiveTerm());
-}
-
 }  // namespace longhaul

@@ -200,9 +200,8 @@ struct Avx2Lanes {
 
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
-    const U below =
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bits)), Abs(_mm256_loadu_ps(x)));
-    return ~static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(below))) & 0xFF;
+    const U reach = _mm256_cmpgt_epi32(Abs(_mm256_loadu_ps(x)), SplatBits(bits - 1));
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(reach)));
   }
   LONGHAUL_INLINE static uint32_t NotNegativeMask(const float* x) {
     return static_cast<uint32_t>(
@@ -293,6 +292,17 @@ struct Avx2Lanes {
     const U small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << f.mantissa), mag);
     const U bits = _mm256_blendv_epi8(normal, _mm256_castps_si256(subnormal), small);
     return _mm256_castsi256_ps(_mm256_or_si256(bits, sign));
+  }
+  // Eight codes of eight bits, as MiniToF32 up to the largest: fp16 has room for both formats,
+  // their subnormals included.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static F LoadMini(const std::byte* p) {
+    constexpr MiniFormat f = FormatOf(kType);
+    const __m128i codes = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m128i shifted = _mm_slli_epi16(codes, 10 - f.mantissa);
+    if constexpr (f.mantissa == 2) return _mm256_cvtph_ps(shifted);
+    const __m128i half = _mm_and_si128(shifted, _mm_set1_epi16(static_cast<int16_t>(0xBFFF)));
+    return Mul(_mm256_cvtph_ps(half), Splat(PowerOfTwo(15 - f.bias)));
   }
   template <MiniFloat kType>
   LONGHAUL_INLINE static U Magnitude(U code) {

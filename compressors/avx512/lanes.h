@@ -261,6 +261,18 @@ struct Avx512Lanes {
     const U bits = _mm512_mask_mov_epi32(normal, small, _mm512_castps_si512(subnormal));
     return _mm512_castsi512_ps(_mm512_or_si512(bits, sign));
   }
+  // Sixteen codes of eight bits, as MiniToF32 up to the largest: fp16 has room for both formats,
+  // their subnormals included.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static F LoadMini(const std::byte* p) {
+    constexpr MiniFormat f = FormatOf(kType);
+    const __m256i codes =
+        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i shifted = _mm256_slli_epi16(codes, 10 - f.mantissa);
+    if constexpr (f.mantissa == 2) return _mm512_cvtph_ps(shifted);
+    const __m256i half = _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xBFFF)));
+    return Mul(_mm512_cvtph_ps(half), Splat(PowerOfTwo(15 - f.bias)));
+  }
   template <MiniFloat kType>
   LONGHAUL_INLINE static U Magnitude(U code) {
     return _mm512_and_si512(code, _mm512_set1_epi32((1 << (FormatOf(kType).bits - 1)) - 1));

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "compressors/prefetch.h"
+
 namespace longhaul {
 namespace {
 
@@ -61,10 +63,13 @@ template <size_t kBytes>
 uint64_t SumThree(const std::byte*& p, size_t& left, uint64_t c) {
   for (; left >= 3 * kBytes; left -= 3 * kBytes, p += 3 * kBytes) {
     uint64_t c1 = 0, c2 = 0;
-    for (size_t i = 0; i < kBytes; i += 8) {
-      c = _mm_crc32_u64(c, Word(p + i));
-      c1 = _mm_crc32_u64(c1, Word(p + kBytes + i));
-      c2 = _mm_crc32_u64(c2, Word(p + 2 * kBytes + i));
+    for (size_t line = 0; line < kBytes; line += 64) {
+      for (size_t s = 0; s < 3; ++s) PrefetchBehind(p + s * kBytes + line);
+      for (size_t i = line; i < line + 64; i += 8) {
+        c = _mm_crc32_u64(c, Word(p + i));
+        c1 = _mm_crc32_u64(c1, Word(p + kBytes + i));
+        c2 = _mm_crc32_u64(c2, Word(p + 2 * kBytes + i));
+      }
     }
     c = Shift<kBytes>(static_cast<uint32_t>(c)) ^ c1;
     c = Shift<kBytes>(static_cast<uint32_t>(c)) ^ c2;
