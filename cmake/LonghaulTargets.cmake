@@ -44,14 +44,16 @@ if(LONGHAUL_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# longhaul_headers(NAME header... LIBS libs): headers that are parsed once for all targets that say
-# HEADERS NAME or REUSE_FROM longhaul_headers_NAME, at any level of optimization. A unit still includes
-# what it uses: the asan preset goes without.
+# longhaul_headers(NAME header... LIBS libs [OPTIONS options]): headers that are parsed once for all
+# targets that say HEADERS NAME or REUSE_FROM longhaul_headers_NAME. OPTIONS: what those compile with;
+# GCC 13 and later want the same of -O1 and -O2 on both sides. A unit still includes what it uses: the
+# asan preset goes without.
 function(longhaul_headers name)
-  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(A "" "" "LIBS;OPTIONS" ${ARGN})
   add_library(longhaul_headers_${name} OBJECT EXCLUDE_FROM_ALL
     ${PROJECT_SOURCE_DIR}/cmake/headers/headers.cc)
   target_link_libraries(longhaul_headers_${name} PRIVATE longhaul_flags ${A_LIBS})
+  target_compile_options(longhaul_headers_${name} PRIVATE ${A_OPTIONS})
   target_precompile_headers(longhaul_headers_${name} PRIVATE ${A_UNPARSED_ARGUMENTS})
 endfunction()
 
@@ -87,12 +89,12 @@ function(longhaul_test)
   string(REGEX REPLACE "\\.cc$" "" target ${target})
   add_executable(${target} ${sources} ${A_SRCS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(${target} PRIVATE ${LONGHAUL_TEST_OPTIONS})
   target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS} GTest::gmock GTest::gtest
     GTest::gtest_main)
   if(A_LIBS MATCHES "pp_group|plugin_backend")
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_torch)
   else()
+    target_compile_options(${target} PRIVATE ${LONGHAUL_TEST_OPTIONS})
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_test)
     target_link_libraries(${target} PRIVATE fmt::fmt)  # the same FMT_SHARED
   endif()

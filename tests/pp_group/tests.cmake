@@ -2,7 +2,6 @@ add_library(pp_group_testing STATIC pp_group/memory_backend.cc pp_group/training
 target_include_directories(pp_group_testing PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(pp_group_testing PUBLIC longhaul::pp_group longhaul::compressors
   PRIVATE longhaul_flags GTest::gtest)
-target_compile_options(pp_group_testing PRIVATE ${LONGHAUL_TEST_OPTIONS})
 target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
