@@ -5,8 +5,9 @@ target_compile_features(longhaul_flags INTERFACE cxx_std_20)
 # -ffp-contract=off: no compiler may fuse a multiply and an add, so every target rounds alike.
 # -fPIC for programs too, so that they can use the libraries' precompiled headers.
 target_compile_options(longhaul_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off -fPIC)
-# GCC 12 sees overruns in its own constexpr std::string (GCC bugs 105329, 105651, 105762).
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+# GCC (12 and 14 were seen to) sees overruns in its own constexpr std::string (GCC bugs 105329, 105651,
+# 105762).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(longhaul_flags INTERFACE -Wno-array-bounds -Wno-restrict
     -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
