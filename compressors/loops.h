@@ -125,7 +125,7 @@ SignSums LoopSignSums(const float* x, size_t n, std::byte* bits) {
     // All four in one reading; what does not fill the lanes is the sums' last step.
     constexpr size_t kVectors = kSumLanes / L::kWidth;
     typename L::U tops = L::Zero();
-    SumLanes<L> low, high;
+    RunningLanes<L> low, high;
     const size_t whole = n - n % kSumLanes;
     count = 0;
     for (size_t i = 0; i < whole; i += kSumLanes) {

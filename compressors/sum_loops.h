@@ -50,9 +50,9 @@ struct PositiveTerm {
 
 // The lanes of ChunkSum: lane j of the 32 stands in vector j / kWidth.
 template <class L>
-struct SumLanes {
+struct RunningLanes {
   static constexpr size_t kVectors = kSumLanes / L::kWidth;
-  LONGHAUL_INLINE SumLanes() {
+  LONGHAUL_INLINE RunningLanes() {
     for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
   }
   LONGHAUL_INLINE void Add(size_t k, typename L::F term) { sum[k] = L::Add(sum[k], term); }
@@ -79,7 +79,7 @@ LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
     return ChunkSum(
         c, [ x, term ](size_t i) __attribute__((always_inline)) { return term(x[i]); });
   } else {
-    SumLanes<L> lanes;
+    RunningLanes<L> lanes;
     size_t i = 0;
     for (; i + kSumLanes <= c; i += kSumLanes) {
       for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
