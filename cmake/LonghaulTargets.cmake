@@ -121,19 +121,21 @@ function(longhaul_test_library name)
   target_compile_options(${name} PRIVATE ${LONGHAUL_TEST_OPTIONS})
 endfunction()
 
-# longhaul_fuzzer(folder/name_fuzz.cc LIBS libs): a libFuzzer target for scripts/fuzz.sh, which builds
-# with clang and -DLONGHAUL_FUZZERS=ON; nothing otherwise.
+# longhaul_fuzzer(folder/name_fuzz.cc [SRCS files] LIBS libs): a libFuzzer target for scripts/fuzz.sh,
+# which builds with clang and -DLONGHAUL_FUZZERS=ON; nothing otherwise. SRCS: what it needs of a library
+# of which it needs little, from the project's root.
 function(longhaul_fuzzer source)
   if(NOT LONGHAUL_FUZZERS)
     return()
   endif()
-  cmake_parse_arguments(A "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(A "" "" "SRCS;LIBS" ${ARGN})
   string(REPLACE "/" "_" target ${source})
   string(REGEX REPLACE "\\.cc$" "" target ${target})
-  add_executable(${target} ${source})
+  list(TRANSFORM A_SRCS PREPEND ${PROJECT_SOURCE_DIR}/)
+  add_executable(${target} ${source} ${A_SRCS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS})
-  target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
+  target_precompile_headers(${target} REUSE_FROM longhaul_headers_base)
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
   add_dependencies(fuzzers ${target})

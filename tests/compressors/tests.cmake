@@ -4,6 +4,28 @@ foreach(name golden_test contract_test isa_test nmse_test error_feedback_test ca
   longhaul_test(compressors/${name}.cc LIBS longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
 endforeach()
 
+# The AVX-512 kernels where there is no AVX-512: compiled for SIMDe, these objects take the place of
+# the library's. ISA tests skip this set on such machines.
+find_file(LONGHAUL_SIMDE simde/x86/avx512.h)
+if(LONGHAUL_SIMDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  add_library(avx512_by_simde OBJECT)
+  foreach(kernels block_kernels convert loop_kernels)
+    target_sources(avx512_by_simde PRIVATE ${PROJECT_SOURCE_DIR}/compressors/avx512/${kernels}.cc)
+  endforeach()
+  target_include_directories(avx512_by_simde PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(avx512_by_simde PRIVATE longhaul_flags)
+  target_compile_options(avx512_by_simde PRIVATE ${LONGHAUL_TEST_OPTIONS} -mavx2 -mf16c -mfma -Wno-psabi
+    -include ${CMAKE_CURRENT_SOURCE_DIR}/compressors/avx512_by_simde.h)
+  longhaul_test(compressors/avx512_by_simde_test.cc compressors/isa_test.cc
+    LIBS avx512_by_simde longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
+  set_tests_properties(compressors_avx512_by_simde_test PROPERTIES ENVIRONMENT GTEST_FILTER=*avx512*)
+else()
+  add_test(NAME compressors_avx512_by_simde_test COMMAND sh -c
+    "echo 'skipped: no SIMDe for this processor here; apt-get install libsimde-dev'; exit 77")
+  set_tests_properties(compressors_avx512_by_simde_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77)
+  longhaul_count_test(compressors/avx512_by_simde_test.cc)
+endif()
+
 # The CUDA kernels' text on the host: no GPU, no nvcc.
 set_source_files_properties(compressors/cuda_host_device.cc PROPERTIES COMPILE_OPTIONS
   "$<$<CONFIG:Release>:-O1>")  # every kernel there is: half the time of -O2

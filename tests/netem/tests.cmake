@@ -38,8 +38,16 @@ longhaul_guest_test(faults *netem)
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
-longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul::lab_control)
-longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul::netem)
+# Hostile topology files and packets: what reads them, without the system calls around it.
+if(LONGHAUL_FUZZERS)
+  set(links access_lines addressing frame frame_pool impairment lab_control/path_change link_stage profiles
+    queue_limits rtt_matrix tap_network topology topology_file)
+  list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
+  longhaul_library(fuzzed_links HEADERS base SRCS ${links}
+    PUBLIC absl::statusor absl::time fmt::fmt)
+endif()
+longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul_fuzzed_links)
+longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul_fuzzed_links)
 # The commands that need no torch, as programs of their own, so that every build tests them.
 foreach(command net doctor)
   add_executable(${command}_command netem/${command}_command_main.cc)

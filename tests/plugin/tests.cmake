@@ -21,7 +21,8 @@ foreach(target plugin_ucx_test plugin_ucx_namespace_test)
 endforeach()
 
 # Hostile bytes against the parsers.
-longhaul_fuzzer(plugin/packet_fuzz.cc LIBS longhaul::plugin_core longhaul::compressors)
+longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/element_type.cc plugin/core/packet.cc
+  LIBS longhaul::compressors absl::any_invocable absl::function_ref absl::time)
 
 # Deadlines in real time: nothing else of ours beside them.
 set_tests_properties(plugin_faults_test plugin_receiver_state_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)
