@@ -1,8 +1,8 @@
 #pragma once
 
-// AVX-512 on any processor: SIMDe computes each intrinsic as Intel's manual defines it. Forced in front
-// of compressors/avx512/*.cc, which are then compiled without -mavx512*. What SIMDe 0.7.4 lacks follows
-// below, by halves of AVX2.
+// AVX-512 on any processor: SIMDe computes each intrinsic as Intel's manual defines it. Forced in
+// front of compressors/avx512/*.cc, which are then compiled without -mavx512*. What SIMDe 0.7.4
+// lacks follows below, by halves of AVX2.
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
 
@@ -130,5 +130,4 @@ inline __m256d MaskAdd(__m256d otherwise, uint8_t mask, __m256d a, __m256d b) {
 #define _mm512_reduce_min_ps(x) \
   longhaul::by_simde::Reduce<float>(x, [](float a, float b) { return std::min(a, b); })
 #define _mm512_stream_si512(to, x) simde_mm512_store_si512(to, x)
-#define _mm256_mask_add_pd(otherwise, mask, a, b) \
-  longhaul::by_simde::MaskAdd(otherwise, mask, a, b)
+#define _mm256_mask_add_pd(otherwise, mask, a, b) longhaul::by_simde::MaskAdd(otherwise, mask, a, b)

@@ -1,5 +1,5 @@
-// isa_test.cc again, in a program whose AVX-512 kernels run by SIMDe: their frames are the reference's
-// also where no machine at hand has AVX-512. In place of compressors/isa.cc:
+// isa_test.cc again, in a program whose AVX-512 kernels run by SIMDe: their frames are the
+// reference's also where no machine at hand has AVX-512. In place of compressors/isa.cc:
 #include "compressors/isa.h"
 
 namespace longhaul {
