@@ -43,8 +43,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .add_scaled = LoopAddScaled<L>,
           .sum_scaled = LoopSumScaled<L>,
           .multiply64 = LoopMultiply64<L>,
-          .add_to_bins = LoopAddToBins<L>,
-          .bin_means = LoopBinMeans<L>,
+          .stat_codes = LoopStatCodes<L>,
           .table_values = LoopTableValues<L>,
           .stream = LoopStream<L>};
 }

@@ -7,8 +7,18 @@
 
 namespace longhaul {
 
-// Total and count of some elements of one bin.
-using BinSlot = double __attribute__((vector_size(16)));
+// What the elements of every bin add up to (stat_units.h), and how many they are.
+struct BinSums {
+  int64_t units[256] = {};
+  uint64_t count[256] = {};
+
+  void Add(const BinSums& other) {
+    for (size_t b = 0; b < 256; ++b) {
+      units[b] += other.units[b];
+      count[b] += other.count[b];
+    }
+  }
+};
 
 // Of a block's elements below 0 and of the others; how many the others are.
 struct SignSums {
@@ -85,12 +95,10 @@ struct LoopKernels {
   // sum = x + a y, which may be one of both.
   void (*sum_scaled)(const float* x, float a, const float* y, size_t n, float* sum);
   void (*multiply64)(const float* a, const float* b, float* c);
-  // slots[4 q[i] + i % 4] += {x[i] - mu, 1} in the order of i: four sums per bin take turns, so
-  // that neighbours in one bin do not wait for each other. n <= kSumChunk, bins [4, 256].
-  void (*add_to_bins)(const uint8_t* q, const float* x, float mu, size_t n, size_t bins,
-                      BinSlot* slots);
-  // means[b] = the sum of a bin's four totals over that of its counts, 0 if it is empty.
-  void (*bin_means)(const BinSlot* slots, size_t bins, float* means);
+  // q = clamp(rne((x - mu) inverse + 2^bits / 2), 0, 2^bits - 1), bits 2, 4 or 8, packed as
+  // bit_pack.h packs them; and every element joins its bin of `sums`. n <= kSumChunk.
+  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
+                     BinSums& sums);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
   void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
   // Copies, whole lines of `to` past the caches (streaming.h).

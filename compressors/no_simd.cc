@@ -4,7 +4,6 @@
 #include "compressors/crc32c.h"
 #include "compressors/fp4_kernels.h"
 #include "compressors/loop_kernels.h"
-#include "compressors/stat_codes.h"
 
 namespace longhaul {
 
@@ -17,8 +16,6 @@ const LoopKernels& Avx2LoopKernels() { return ScalarLoopKernels(); }
 const LoopKernels& Avx512LoopKernels() { return ScalarLoopKernels(); }
 const ConvertTable& Avx2Converters() { return ScalarConverters(); }
 const ConvertTable& Avx512Converters() { return ScalarConverters(); }
-StatCodesFn Avx2StatCodes() { return nullptr; }
-StatCodesFn Avx512StatCodes() { return nullptr; }
 uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {
   return Crc32cTable(bytes, crc);
 }

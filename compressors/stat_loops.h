@@ -3,123 +3,191 @@
 #include "compressors/block_scheme.h"
 #include "compressors/lane_scales.h"
 #include "compressors/loops.h"
+#include "compressors/stat_units.h"
 
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
 namespace longhaul {
 
-// Every bin of four has a vector, one lane per turn; what belongs elsewhere adds 0. n: a multiple
-// of 4, at most 4096.
-template <class L>
-LONGHAUL_INLINE void AddToFourBins(const uint8_t* q, const float* x, float mu, size_t n,
-                                   BinSlot* slots) {
-  double totals[4][4];
-  for (size_t b = 0; b < 4; ++b) {
-    for (size_t t = 0; t < 4; ++t) totals[b][t] = slots[4 * b + t][0];
-  }
-  typename L::D s0 = L::LoadDoubles(totals[0]), s1 = L::LoadDoubles(totals[1]);
-  typename L::D s2 = L::LoadDoubles(totals[2]), s3 = L::LoadDoubles(totals[3]);
-  for (size_t i = 0; i < n; i += 4) {
-    const typename L::D off = L::DoublesOff(x + i, mu);
-    s0 = L::AddWhere(s0, off, q + i, 0);
-    s1 = L::AddWhere(s1, off, q + i, 1);
-    s2 = L::AddWhere(s2, off, q + i, 2);
-    s3 = L::AddWhere(s3, off, q + i, 3);
-  }
-  L::StoreDoubles(s0, totals[0]);
-  L::StoreDoubles(s1, totals[1]);
-  L::StoreDoubles(s2, totals[2]);
-  L::StoreDoubles(s3, totals[3]);
-  const size_t whole = n - n % 32;
-  size_t counts[4] = {0, 0, 0, whole};
-  for (uint8_t b = 0; b < 3; ++b) {
-    counts[b] = L::CountBytes(q, whole, b);
-    counts[3] -= counts[b];
-  }
-  for (size_t i = whole; i < n; ++i) ++counts[q[i]];
-  for (size_t b = 0; b < 4; ++b) {
-    for (size_t t = 0; t < 4; ++t) slots[4 * b + t][0] = totals[b][t];
-    slots[4 * b][1] += static_cast<double>(counts[b]);
+// An element's code; it joins its bin.
+template <int kBits>
+LONGHAUL_INLINE uint32_t StatCode(float x, float mu, float inverse, BinSums& sums) {
+  constexpr float kTop = (1 << kBits) - 1, kMiddle = 1 << (kBits - 1);
+  const float at = (x - mu) * inverse;
+  const float low = at + kMiddle < 0 ? 0.0f : at + kMiddle;
+  const auto q = static_cast<uint32_t>(RoundToInt(low > kTop ? kTop : low));
+  sums.units[q] += RoundToUnits(at);
+  ++sums.count[q];
+  return q;
+}
+
+template <int kBits>
+LONGHAUL_INLINE void PlainStatCodes(const float* x, size_t n, float mu, float inverse,
+                                    std::byte* codes, BinSums& sums) {
+  constexpr size_t kPerByte = 8 / kBits;
+  for (size_t i = 0; i < n; i += kPerByte) {
+    uint32_t byte = 0;
+    for (size_t j = 0; j < kPerByte && i + j < n; ++j) {
+      byte |= StatCode<kBits>(x[i + j], mu, inverse, sums) << (kBits * j);
+    }
+    codes[i / kPerByte] = static_cast<std::byte>(byte);
   }
 }
 
-// One addition of two doubles per element: a slot's total and its count.
-template <class L>
-void LoopAddToBins(const uint8_t* q, const float* x, float mu, size_t n, size_t bins,
-                   BinSlot* slots) {
-  size_t i = 0;
-  if constexpr (L::kWidth > 1) {
-    if (bins == 4) {
-      i = n - n % 4;
-      AddToFourBins<L>(q, x, mu, i, slots);
-    }
-  }
-  constexpr size_t kPiece = 256;
-  for (; i < n; i += kPiece) {
-    const size_t c = n - i < kPiece ? n - i : kPiece, whole = c - c % 4;
-    double off[kPiece];
-    for (size_t j = 0; j < c; ++j) off[j] = x[i + j] - mu;
-    for (size_t j = 0; j < whole; j += 4) {
-      uint32_t word;  // read once: the compiler must think that bytes change with every sum
-      __builtin_memcpy(&word, q + i + j, 4);
-      for (size_t t = 0; t < 4; ++t) {
-        slots[4 * size_t{word >> (8 * t) & 0xFF} + t] += BinSlot{off[j + t], 1.0};
-      }
-    }
-    for (size_t j = whole; j < c; ++j) {
-      slots[4 * size_t{q[i + j]} + j % 4] += BinSlot{off[j], 1.0};
-    }
-  }
-}
-
-template <class L>
-void LoopBinMeans(const BinSlot* slots, size_t bins, float* means) {
-  double totals[256], counts[256];
-  for (size_t b = 0; b < bins; ++b) {
-    const BinSlot sum = slots[4 * b] + slots[4 * b + 1] + slots[4 * b + 2] + slots[4 * b + 3];
-    totals[b] = sum[0];
-    counts[b] = sum[1] == 0 ? 1.0 : sum[1];  // an empty bin has the total 0
-  }
-  for (size_t b = 0; b < bins; ++b) means[b] = static_cast<float>(totals[b] / counts[b]);
-}
-
-// As stat_codes.h.
+// 64 elements: their codes and, if all are below kNearUnits, their units as 32-bit integers.
 template <class L, int kBits>
-LONGHAUL_INLINE size_t CodesOf(const float* x, size_t n, float mu, float inverse, uint8_t* q,
-                               std::byte* packed) {
-  using F = typename L::F;
-  constexpr size_t kCodes = 64, kBytes = kCodes * kBits / 8;
-  const F middle = L::Splat(1 << (kBits - 1)), top = L::Splat((1 << kBits) - 1);
+struct StatGroup {
+  // Two bits: lanes add up 128 elements at most. Others: one sum has place for 4096 of them.
+  static constexpr float kNearUnits = kBits == 2 ? 0x1p23f : 0x1p30f;
+  static constexpr size_t kVectors = kChunk / L::kWidth;
+
+  // False: some element is further away.
+  LONGHAUL_INLINE bool Load(const float* x, float mu, float inverse) {
+    using F = typename L::F;
+    const F middle = L::Splat(1 << (kBits - 1)), top = L::Splat((1 << kBits) - 1);
+    typename L::U farthest = L::Zero();
+    for (size_t k = 0; k < kVectors; ++k) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(x + k * L::kWidth);
+      if (k * L::kWidth % 16 == 0) PrefetchNextChunk(bytes);
+      const F at =
+          L::Mul(L::Sub(L::template Load<DType::kF32>(bytes), L::Splat(mu)), L::Splat(inverse));
+      const F scaled = L::Mul(at, L::Splat(kUnitsPerBin));
+      code[k] = L::Round(L::Min(L::Max(L::Add(at, middle), L::Splat(0)), top));
+      units[k] = L::Round(scaled);
+      farthest = L::MaxBits(farthest, L::Abs(scaled));
+    }
+    return L::MaxAcross(farthest) < BitsOf(kNearUnits);
+  }
+  template <int kPacked>
+  LONGHAUL_INLINE void Store(std::byte* out) const {
+    L::template StoreCodes<BlockScheme{kPacked, Grid::kAffine}>(code, out);
+  }
+
+  typename L::U code[kVectors], units[kVectors];
+};
+
+// Four bins: each of three has a vector to which other bins' elements add 0, and what is left of
+// the sum of all belongs to the first. Counts are those of bits.
+template <class L>
+LONGHAUL_INLINE size_t CodesOfFourBins(const float* x, size_t n, float mu, float inverse,
+                                       std::byte* codes, BinSums& sums) {
+  using U = typename L::U;
+  constexpr uint64_t kLowBits = 0x5555555555555555;
+  constexpr size_t kPiece = 1024;  // 128 additions to each of 8 lanes
   size_t i = 0;
-  for (; i + kCodes <= n; i += kCodes) {
-    typename L::U codes[kCodes / L::kWidth];
-    for (size_t j = 0; j < kCodes; j += L::kWidth) {
-      const auto* at = reinterpret_cast<const std::byte*>(x + i + j);
-      if (j % 16 == 0) PrefetchNextChunk(at);
-      const F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(mu));
-      const F bin = L::Add(L::Mul(off, L::Splat(inverse)), middle);
-      codes[j / L::kWidth] = L::Round(L::Min(L::Max(bin, L::Splat(0)), top));
+  while (i + kChunk <= n) {
+    U total[4] = {L::Zero(), L::Zero(), L::Zero(), L::Zero()};
+    uint64_t low = 0, high = 0, both = 0, seen = 0;
+    const size_t end = i + kPiece < n ? i + kPiece : n;
+    for (; i + kChunk <= end; i += kChunk) {
+      StatGroup<L, 2> group;
+      if (!group.Load(x + i, mu, inverse)) {
+        PlainStatCodes<2>(x + i, kChunk, mu, inverse, codes + i / 4, sums);
+        continue;
+      }
+      for (size_t k = 0; k < group.kVectors; ++k) {
+        total[0] = L::AddBits(total[0], group.units[k]);
+        for (uint32_t b = 1; b < 4; ++b) {
+          total[b] =
+              L::AddBits(total[b], L::KeepEqual(group.units[k], group.code[k], L::SplatBits(b)));
+        }
+      }
+      std::byte packed[kChunk / 4 + kCodeSlack];
+      group.template Store<2>(packed);
+      __builtin_memcpy(codes + i / 4, packed, kChunk / 4);
+      uint64_t word[2];
+      __builtin_memcpy(word, packed, sizeof(word));
+      const uint64_t l = (word[0] & kLowBits) | (word[1] & kLowBits) << 1;
+      const uint64_t h = (word[0] >> 1 & kLowBits) | (word[1] & ~kLowBits);
+      low += static_cast<uint64_t>(__builtin_popcountll(l));
+      high += static_cast<uint64_t>(__builtin_popcountll(h));
+      both += static_cast<uint64_t>(__builtin_popcountll(l & h));
+      seen += kChunk;
     }
-    L::template StoreCodes<BlockScheme{8, Grid::kAffine}>(codes,
-                                                          reinterpret_cast<std::byte*>(q + i));
-    if constexpr (kBits == 8) {
-      __builtin_memcpy(packed + i, q + i, kCodes);
-    } else if constexpr (kBits == 4) {
-      L::template StoreCodes<BlockScheme{kBits, Grid::kAffine}>(codes, packed + i * kBits / 8);
-    } else {  // overruns
-      std::byte whole[kBytes + kCodeSlack];
-      L::template StoreCodes<BlockScheme{kBits, Grid::kAffine}>(codes, whole);
-      __builtin_memcpy(packed + i * kBits / 8, whole, kBytes);
+    int64_t units[4] = {};
+    for (size_t b = 0; b < 4; ++b) {
+      alignas(64) int32_t lane[L::kWidth];
+      L::template Store<DType::kF32>(L::FromBits(total[b]), reinterpret_cast<std::byte*>(lane));
+      for (size_t j = 0; j < L::kWidth; ++j) units[b] += lane[j];
+      sums.units[b] += units[b];
     }
+    sums.units[0] -= units[1] + units[2] + units[3];
+    sums.count[0] += seen - low - high + both;
+    sums.count[1] += low - both;
+    sums.count[2] += high - both;
+    sums.count[3] += both;
   }
   return i;
 }
 
+// Many bins: one addition per element, to one of eight words of its bin, which take turns so that
+// neighbours in one bin do not wait for each other. A word holds a count above a sum of units that
+// are made positive, and has place for kSumChunk of both.
+template <class L, int kBits>
+LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float inverse,
+                                       std::byte* codes, BinSums& sums) {
+  constexpr size_t kBins = size_t{1} << kBits;
+  constexpr size_t kTurns = 8;
+  constexpr int kCountAt = 44;
+  constexpr uint64_t kPositive = uint64_t{1} << 31;
+  alignas(64) uint64_t words[kTurns * kBins] = {};
+  size_t i = 0;
+  for (; i + kChunk <= n; i += kChunk) {
+    StatGroup<L, kBits> group;
+    if (!group.Load(x + i, mu, inverse)) {
+      PlainStatCodes<kBits>(x + i, kChunk, mu, inverse, codes + i * kBits / 8, sums);
+      continue;
+    }
+    alignas(64) int32_t units[kChunk];
+    for (size_t k = 0; k < group.kVectors; ++k) {
+      L::template Store<DType::kF32>(L::FromBits(group.units[k]),
+                                     reinterpret_cast<std::byte*>(units + k * L::kWidth));
+    }
+    std::byte q[kChunk];
+    group.template Store<8>(q);
+    if constexpr (kBits == 8) {
+      __builtin_memcpy(codes + i, q, kChunk);
+    } else {
+      group.template Store<kBits>(codes + i * kBits / 8);
+    }
+    for (size_t j = 0; j < kChunk; j += kTurns) {
+      uint64_t
+          codes_of_turn;  // read once: the compiler must think that bytes change with every sum
+      __builtin_memcpy(&codes_of_turn, q + j, kTurns);
+      for (size_t t = 0; t < kTurns; ++t) {
+        words[t * kBins + (codes_of_turn >> (8 * t) & 0xFF)] +=
+            static_cast<uint64_t>(int64_t{units[j + t]}) + kPositive + (uint64_t{1} << kCountAt);
+      }
+    }
+  }
+  for (size_t b = 0; b < kBins; ++b) {
+    uint64_t word = 0;
+    for (size_t t = 0; t < kTurns; ++t) word += words[t * kBins + b];
+    const uint64_t count = word >> kCountAt;
+    const uint64_t units = (word & ((uint64_t{1} << kCountAt) - 1)) - count * kPositive;
+    sums.units[b] += static_cast<int64_t>(units);
+    sums.count[b] += count;
+  }
+  return i;
+}
+
+template <class L, int kBits>
+LONGHAUL_INLINE void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes,
+                               BinSums& sums) {
+  size_t i = 0;
+  if constexpr (L::kWidth > 1 && kBits == 2) {
+    i = CodesOfFourBins<L>(x, n, mu, inverse, codes, sums);
+  } else if constexpr (L::kWidth > 1) {
+    if (n >= kChunk) i = CodesOfManyBins<L, kBits>(x, n, mu, inverse, codes, sums);
+  }
+  PlainStatCodes<kBits>(x + i, n - i, mu, inverse, codes + i * kBits / 8, sums);
+}
+
 template <class L>
-size_t LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, uint8_t* q,
-                     std::byte* packed) {
-  if (bits == 2) return CodesOf<L, 2>(x, n, mu, inverse, q, packed);
-  if (bits == 4) return CodesOf<L, 4>(x, n, mu, inverse, q, packed);
-  return CodesOf<L, 8>(x, n, mu, inverse, q, packed);
+void LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
+                   BinSums& sums) {
+  if (bits == 2) return StatCodes<L, 2>(x, n, mu, inverse, codes, sums);
+  if (bits == 4) return StatCodes<L, 4>(x, n, mu, inverse, codes, sums);
+  return StatCodes<L, 8>(x, n, mu, inverse, codes, sums);
 }
 
 // Codes whose values fit into vectors. Answers how many are done; the last ones are left, because

@@ -11,7 +11,7 @@
 #include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
-#include "compressors/stat_codes.h"
+#include "compressors/stat_units.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -19,7 +19,6 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kMaxBins = 256;
-constexpr size_t kStatPiece = 1024;  // elements that stay in the nearest cache beside the bins
 
 // One tensor or row: mean, and what every code stands for beside it.
 struct Table {
@@ -62,11 +61,10 @@ class StatCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  StatFault WhyNotFinite(const WideReader& reader, size_t first, size_t n) const;
-  void EncodePiece(std::span<const float> x, float mu, float inverse, BinSlot* slots,
-                   std::byte* codes) const;
-  StatFault EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                        std::byte* codes, RunningSum& running) const;
+  StatFault EncodeTensor(const WideReader& reader, const StatLayout& layout,
+                         std::span<std::byte> frame, SlicedSums<1>& sums) const;
+  StatFault EncodeRows(const WideReader& reader, const StatLayout& layout,
+                       std::span<std::byte> frame, SlicedSums<1>& sums) const;
   bool DecodeTable(const StatLayout& layout, const std::byte* frame, size_t t, ElementRange range,
                    const NarrowWriter& writer, RunningSum& running) const;
 
@@ -78,73 +76,152 @@ class StatCodec final : public Codec {
 };
 
 // The bins' width, 1 where sigma says nothing.
-float Step(double squares, size_t n, int bins) {
+float Step(double squares, size_t n, int bits) {
   const auto sigma = static_cast<float>(std::sqrt(squares / static_cast<double>(n - 1)));
-  const float step = 6 * sigma / static_cast<float>(bins);
+  const float step = 6 * sigma / static_cast<float>(1 << bits);
   return step >= 0x1p-126f && step < INFINITY ? step : 1.0f;
 }
 
-// Of elements whose sum is not finite.
-StatFault StatCodec::WhyNotFinite(const WideReader& reader, size_t first, size_t n) const {
-  float buffer[kSumChunk];
-  for (size_t at = 0; at < n; at += kSumChunk) {
-    if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
-      return StatFault::kNotFinite;
-    }
+// Elements that share a table, by chunks of the summing order.
+class TableEncoder {
+ public:
+  // codes: of the table, in the frame.
+  TableEncoder(const WideReader& reader, ElementRange range, Isa isa, int bits, std::byte* codes)
+      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {}
+
+  size_t elements() const { return range_.last - range_.first; }
+  size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
+
+  float Sum(size_t chunk) const {
+    float buffer[kSumChunk];
+    return loops_.sum(Chunk(chunk, buffer), Length(chunk));
   }
-  return StatFault::kRange;
+  float Squares(size_t chunk) const {
+    float buffer[kSumChunk];
+    return loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu);
+  }
+  void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
+    float buffer[kSumChunk];
+    std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
+    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, codes, bins);
+    running.Add({codes, PackedBytes(Length(chunk), bits_)});
+  }
+
+  // False: not finite.
+  bool SetMean(double sum) {
+    table_.mu = static_cast<float>(sum / static_cast<double>(elements()));
+    return std::isfinite(sum);
+  }
+  bool SetStep(double squares) {
+    inverse_ = 1.0f / Step(squares, elements(), bits_);
+    return std::isfinite(table_.mu) && std::isfinite(squares);
+  }
+  void StoreTable(const BinSums& bins, std::byte* at) {
+    const size_t count = size_t{1} << bits_;
+    for (size_t b = 0; b < count; ++b) {
+      table_.offset[b] = MeanOfBin(bins.units[b], bins.count[b], inverse_);
+    }
+    std::memcpy(at, &table_.mu, 4);
+    std::memcpy(at + 4, table_.offset, 4 * count);
+  }
+  // Why a sum is not finite.
+  StatFault Fault() const {
+    float buffer[kSumChunk];
+    for (size_t chunk = 0; chunk < chunks(); ++chunk) {
+      const size_t at = range_.first + chunk * kSumChunk;
+      if (reader_.View(at, Length(chunk), buffer) == nullptr) return StatFault::kNotFinite;
+    }
+    return StatFault::kRange;
+  }
+
+ private:
+  size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
+  const float* Chunk(size_t chunk, float* buffer) const {
+    return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
+  }
+
+  const WideReader& reader_;
+  const ElementRange range_;
+  const LoopKernels& loops_;
+  const int bits_;
+  std::byte* const codes_;
+  Table table_;
+  float inverse_ = 1;
+};
+
+// One table: threads share its chunks, whose sums wait where the codes will stand.
+StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& layout,
+                                  std::span<std::byte> frame, SlicedSums<1>& sums) const {
+  std::byte* codes = frame.data() + layout.codes_at;
+  TableEncoder encoder(reader, {0, layout.elements}, isa_, bits_, codes);
+  constexpr size_t kMostSlices = 8;  // each has bins of its own
+  const size_t chunks = encoder.chunks();
+  const Slices slices(chunks, std::max(kWorthAThread / kSumChunk, (chunks + 7) / kMostSlices));
+  const auto add_up = [&](auto term) {
+    double total = 0;
+    if (slices.count() == 1) {
+      for (size_t c = 0; c < chunks; ++c) total += term(c);
+      return total;
+    }
+    CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+      for (size_t c = slices.first(slice); c < slices.last(slice); ++c) {
+        const float sum = term(c);
+        std::memcpy(codes + 4 * c, &sum, 4);
+      }
+    });
+    for (size_t c = 0; c < chunks; ++c) {
+      float sum;
+      std::memcpy(&sum, codes + 4 * c, 4);
+      total += sum;
+    }
+    return total;
+  };
+  if (!encoder.SetMean(add_up([&](size_t c) { return encoder.Sum(c); }))) return encoder.Fault();
+  if (!encoder.SetStep(add_up([&](size_t c) { return encoder.Squares(c); }))) {
+    return StatFault::kRange;
+  }
+  BinSums bins[kMostSlices];
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const size_t first = slices.first(slice);
+    RunningSum running(layout.codes_at + PackedBytes(first * kSumChunk, bits_));
+    for (size_t c = first; c < slices.last(slice); ++c) encoder.Codes(c, bins[slice], running);
+    sums.part(0, slice) = running.part();
+  });
+  for (size_t slice = 1; slice < slices.count(); ++slice) bins[0].Add(bins[slice]);
+  encoder.StoreTable(bins[0], frame.data() + kFrameHeaderBytes);
+  return StatFault::kNone;
 }
 
-// x -> codes, and into the bins' sums.
-void StatCodec::EncodePiece(std::span<const float> x, float mu, float inverse, BinSlot* slots,
-                            std::byte* codes) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const StatCodesFn encode = StatCodesOf(isa_);
-  const int bins = 1 << bits_;
-  uint8_t q[kStatPiece];
-  const size_t done =
-      encode == nullptr ? 0 : encode(x.data(), x.size(), mu, inverse, bits_, q, codes);
-  const size_t rest = x.size() - done;
-  loops.affine_codes(x.data() + done, rest, mu, inverse, static_cast<float>(bins) / 2,
-                     static_cast<float>(bins - 1), q + done);
-  PackBits({q + done, rest}, bits_, {codes + PackedBytes(done, bits_), PackedBytes(rest, bits_)});
-  loops.add_to_bins(q, x.data(), mu, x.size(), static_cast<size_t>(bins), slots);
-}
-
-// Elements [first, first + n) -> mean, table and codes, chunk by chunk of the summing order.
-StatFault StatCodec::EncodeTable(const WideReader& reader, size_t first, size_t n, Table& table,
-                                 std::byte* codes, RunningSum& running) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const int bins = 1 << bits_;
-  float buffer[kSumChunk];
-  double sum = 0, squares = 0;
-  for (size_t at = 0; at < n; at += kSumChunk) {
-    const size_t c = std::min(kSumChunk, n - at);
-    sum += loops.sum(reader.Peek(first + at, c, buffer), c);
-  }
-  if (!std::isfinite(sum)) return WhyNotFinite(reader, first, n);
-  const auto mu = static_cast<float>(sum / static_cast<double>(n));
-  table.mu = mu;
-  for (size_t at = 0; at < n; at += kSumChunk) {
-    const size_t c = std::min(kSumChunk, n - at);
-    squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mu);
-  }
-  if (!std::isfinite(mu) || !std::isfinite(squares)) return StatFault::kRange;
-
-  const float inverse = 1.0f / Step(squares, n, bins);
-  alignas(64) BinSlot slots[4 * kMaxBins];
-  std::memset(slots, 0, 4 * sizeof(BinSlot) * static_cast<size_t>(bins));
-  for (size_t at = 0; at < n; at += kSumChunk) {
-    const size_t c = std::min(kSumChunk, n - at);
-    const float* x = reader.Peek(first + at, c, buffer);
-    for (size_t i = 0; i < c; i += kStatPiece) {
-      EncodePiece({x + i, std::min(kStatPiece, c - i)}, mu, inverse, slots,
-                  codes + PackedBytes(i, bits_));
+// A table per row: threads share the rows.
+StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layout,
+                                std::span<std::byte> frame, SlicedSums<1>& sums) const {
+  const Slices slices(layout.tables, kWorthAThread / layout.elements);
+  StatFault faults[Slices::kMost] = {};
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    RunningSum running(layout.codes_at + slices.first(slice) * layout.code_bytes);
+    for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
+      TableEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
+                           frame.data() + layout.codes_at + t * layout.code_bytes);
+      double sum = 0, squares = 0;
+      for (size_t c = 0; c < encoder.chunks(); ++c) sum += encoder.Sum(c);
+      if (!encoder.SetMean(sum)) {
+        faults[slice] = encoder.Fault();
+        return;
+      }
+      for (size_t c = 0; c < encoder.chunks(); ++c) squares += encoder.Squares(c);
+      if (!encoder.SetStep(squares)) {
+        faults[slice] = StatFault::kRange;
+        return;
+      }
+      BinSums bins;
+      for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);
+      encoder.StoreTable(bins, frame.data() + kFrameHeaderBytes + t * layout.table_bytes);
     }
-    running.Add({codes, PackedBytes(c, bits_)});
-    codes += PackedBytes(c, bits_);
+    sums.part(0, slice) = running.part();
+  });
+  for (const StatFault fault : faults) {  // the first one in the tensor
+    if (fault != StatFault::kNone) return fault;
   }
-  loops.bin_means(slots, static_cast<size_t>(bins), table.offset);
   return StatFault::kNone;
 }
 
@@ -154,26 +231,11 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const WideReader reader(x, isa_);
-  const Slices slices(layout.tables, kWorthAThread / layout.elements);
   SlicedSums<1> sums;
-  StatFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    RunningSum running(layout.codes_at + slices.first(slice) * layout.code_bytes);
-    Table table;
-    for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
-      faults[slice] = EncodeTable(reader, t * layout.elements, layout.elements, table,
-                                  frame.data() + layout.codes_at + t * layout.code_bytes, running);
-      if (faults[slice] != StatFault::kNone) return;
-      std::byte* at = frame.data() + kFrameHeaderBytes + t * layout.table_bytes;
-      std::memcpy(at, &table.mu, 4);
-      std::memcpy(at + 4, table.offset, layout.table_bytes - 4);
-    }
-    sums.part(0, slice) = running.part();
-  });
-  for (const StatFault fault : faults) {  // the first one in the tensor
-    if (fault == StatFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == StatFault::kRange) return RangeError(name_, "a sum");
-  }
+  const StatFault fault = scope_ == Scope::kTensor ? EncodeTensor(reader, layout, frame, sums)
+                                                   : EncodeRows(reader, layout, frame, sums);
+  if (fault == StatFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == StatFault::kRange) return RangeError(name_, "a sum");
   const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
   std::memset(frame.data() + tables_end, 0, layout.codes_at - tables_end);
   const FrameHeader header = {.codec = id_,
@@ -250,10 +312,6 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
 }
 
 }  // namespace
-
-StatCodesFn StatCodesOf(Isa isa) {
-  return isa == Isa::kAvx512 ? Avx512StatCodes() : isa == Isa::kAvx2 ? Avx2StatCodes() : nullptr;
-}
 
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa) {

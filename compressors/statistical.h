@@ -16,8 +16,9 @@ namespace longhaul {
 // `stat8-rows`: mu and a table for every row.
 //
 // Payload: per tensor (or row) mu and table, f32 x (1 + 2^k); then the codes of each tensor (or
-// row), ceil(n k / 8) bytes. k bits per element + 32 (2^k + 1) per tensor or row. Sums in the order
-// of tree_sum.h, bins in fp64 by index. InvalidArgument when a sum is beyond fp32.
+// row), ceil(n k / 8) bytes. k bits per element + 32 (2^k + 1) per tensor or row. Sums for mu and
+// sigma in the order of tree_sum.h; a bin's is a whole number of units of step / 2^20
+// (stat_units.h), so its order does not matter. InvalidArgument when a sum is beyond fp32.
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa);
 template <int kBits>

@@ -93,6 +93,10 @@ struct Avx2Lanes {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
   }
+  // x where key == value; else 0.
+  LONGHAUL_INLINE static U KeepEqual(U x, U key, U value) {
+    return _mm256_and_si256(x, _mm256_cmpeq_epi32(key, value));
+  }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
     F f[8];
@@ -161,31 +165,6 @@ struct Avx2Lanes {
     }
   }
 
-  // Four doubles, for stat_loops.h.
-  using D = __m256d;
-  LONGHAUL_INLINE static D LoadDoubles(const double* p) { return _mm256_loadu_pd(p); }
-  LONGHAUL_INLINE static void StoreDoubles(D x, double* p) { _mm256_storeu_pd(p, x); }
-  LONGHAUL_INLINE static D DoublesOff(const float* x, float mu) {
-    return _mm256_cvtps_pd(_mm_sub_ps(_mm_loadu_ps(x), _mm_set1_ps(mu)));
-  }
-  // sum + x in the lanes whose q is `bin`.
-  LONGHAUL_INLINE static D AddWhere(D sum, D x, const uint8_t* q, size_t bin) {
-    int word;
-    __builtin_memcpy(&word, q, 4);
-    const U in = _mm256_cmpeq_epi64(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(word)),
-                                    _mm256_set1_epi64x(static_cast<long long>(bin)));
-    return _mm256_add_pd(sum, _mm256_and_pd(x, _mm256_castsi256_pd(in)));
-  }
-  // How often b is among n bytes, a multiple of 32 and at most 32 * 255.
-  LONGHAUL_INLINE static size_t CountBytes(const uint8_t* q, size_t n, uint8_t b) {
-    const U same = _mm256_set1_epi8(static_cast<char>(b));
-    U count = Zero();
-    for (size_t i = 0; i < n; i += 32) {
-      const U v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
-      count = _mm256_sub_epi8(count, _mm256_cmpeq_epi8(v, same));
-    }
-    return SumAcross(_mm256_sad_epu8(count, Zero()));
-  }
   // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table)
@@ -320,6 +299,11 @@ struct Avx2Lanes {
     } else if constexpr (k == 4) {
       const U nibbles = _mm256_packus_epi16(Pairs<k>(first), Pairs<k>(second));
       StoreWhole(_mm256_permute4x64_epi64(nibbles, 0xD8), out);
+    } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
+      const U words = _mm256_packus_epi32(Fours<k>(first), Fours<k>(second));
+      const U bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words, words),
+                                                  _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(bytes));
     } else {
       StoreEights<k>(Eights<k>(first), out);
       StoreEights<k>(Eights<k>(second), out + 4 * k);
@@ -430,10 +414,15 @@ struct Avx2Lanes {
   LONGHAUL_INLINE static U Pairs(U codes) {
     return _mm256_maddubs_epi16(_mm256_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
   }
+  // 32 codes -> 8 words of 4k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Fours(U codes) {
+    return _mm256_madd_epi16(Pairs<k>(codes), _mm256_set1_epi32(1 | 1 << (2 * k + 16)));
+  }
   // 32 codes -> 4 words of 8k bits.
   template <int k>
   LONGHAUL_INLINE static U Eights(U codes) {
-    const U fours = _mm256_madd_epi16(Pairs<k>(codes), _mm256_set1_epi32(1 | 1 << (2 * k + 16)));
+    const U fours = Fours<k>(codes);
     const U low = _mm256_and_si256(fours, _mm256_set1_epi64x(0xFFFFFFFF));
     return _mm256_or_si256(low, _mm256_slli_epi64(_mm256_srli_epi64(fours, 32), 4 * k));
   }

@@ -2,7 +2,6 @@
 
 #include "compressors/all_loops.h"
 #include "compressors/avx2/lanes.h"
-#include "compressors/stat_codes.h"
 
 namespace longhaul {
 
@@ -10,7 +9,5 @@ const LoopKernels& Avx2LoopKernels() {
   static constexpr LoopKernels kernels = MakeLoopKernels<Avx2Lanes>();
   return kernels;
 }
-
-StatCodesFn Avx2StatCodes() { return LoopStatCodes<Avx2Lanes>; }
 
 }  // namespace longhaul

@@ -91,6 +91,10 @@ struct Avx512Lanes {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
   }
+  // x where key == value; else 0.
+  LONGHAUL_INLINE static U KeepEqual(U x, U key, U value) {
+    return _mm512_maskz_mov_epi32(_mm512_cmpeq_epi32_mask(key, value), x);
+  }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
     F f[16];
@@ -156,31 +160,6 @@ struct Avx512Lanes {
     }
   }
 
-  // Four doubles, for stat_loops.h: its sums have four lanes on every processor.
-  using D = __m256d;
-  LONGHAUL_INLINE static D LoadDoubles(const double* p) { return _mm256_loadu_pd(p); }
-  LONGHAUL_INLINE static void StoreDoubles(D x, double* p) { _mm256_storeu_pd(p, x); }
-  LONGHAUL_INLINE static D DoublesOff(const float* x, float mu) {
-    return _mm256_cvtps_pd(_mm_sub_ps(_mm_loadu_ps(x), _mm_set1_ps(mu)));
-  }
-  // sum + x in the lanes whose q is `bin`.
-  LONGHAUL_INLINE static D AddWhere(D sum, D x, const uint8_t* q, size_t bin) {
-    int word;
-    __builtin_memcpy(&word, q, 4);
-    const __mmask8 in = _mm256_cmpeq_epi64_mask(_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(word)),
-                                                _mm256_set1_epi64x(static_cast<long long>(bin)));
-    return _mm256_mask_add_pd(sum, in, sum, x);
-  }
-  // How often b is among n bytes, a multiple of 32.
-  LONGHAUL_INLINE static size_t CountBytes(const uint8_t* q, size_t n, uint8_t b) {
-    const __m256i same = _mm256_set1_epi8(static_cast<char>(b));
-    size_t count = 0;
-    for (size_t i = 0; i < n; i += 32) {
-      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i));
-      count += static_cast<size_t>(__builtin_popcount(_mm256_cmpeq_epi8_mask(v, same)));
-    }
-    return count;
-  }
   // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table) : all(_mm512_loadu_ps(table)) {}
@@ -287,6 +266,8 @@ struct Avx512Lanes {
       _mm512_storeu_si512(out, codes);
     } else if constexpr (k == 4) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi16_epi8(Pairs<k>(codes)));
+    } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
     } else {
       const U words = Eights<k>(codes);
       StoreTwo<k>(_mm512_extracti32x4_epi32(words, 0), out);
@@ -389,10 +370,15 @@ struct Avx512Lanes {
   LONGHAUL_INLINE static U Pairs(U codes) {
     return _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
   }
+  // 64 codes -> 16 words of 4k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Fours(U codes) {
+    return _mm512_madd_epi16(Pairs<k>(codes), _mm512_set1_epi32(1 | 1 << (2 * k + 16)));
+  }
   // 64 codes -> 8 words of 8k bits.
   template <int k>
   LONGHAUL_INLINE static U Eights(U codes) {
-    const U fours = _mm512_madd_epi16(Pairs<k>(codes), _mm512_set1_epi32(1 | 1 << (2 * k + 16)));
+    const U fours = Fours<k>(codes);
     const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
   }

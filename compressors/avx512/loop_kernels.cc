@@ -2,7 +2,6 @@
 
 #include "compressors/all_loops.h"
 #include "compressors/avx512/lanes.h"
-#include "compressors/stat_codes.h"
 
 namespace longhaul {
 
@@ -10,7 +9,5 @@ const LoopKernels& Avx512LoopKernels() {
   static constexpr LoopKernels kernels = MakeLoopKernels<Avx512Lanes>();
   return kernels;
 }
-
-StatCodesFn Avx512StatCodes() { return LoopStatCodes<Avx512Lanes>; }
 
 }  // namespace longhaul

@@ -22,7 +22,7 @@ class DeviceStatCodec final : public FixedFrameCodec {
 
  protected:
   size_t ScratchBytes(Shape shape) const override {
-    return 4 * Tables(shape) * (Chunks(shape) + 1);
+    return Tables(shape) * (16 * Bins() + 4 * (Chunks(shape) + 1));
   }
   int LaunchEncode(ConstTensor x, uint64_t, const Work& work) const override {
     // The kernels of encoding do not write through x.
@@ -54,19 +54,23 @@ class DeviceStatCodec final : public FixedFrameCodec {
   uint64_t Tables(Shape shape) const { return by_rows_ ? shape.rows : 1; }
   uint64_t Elements(Shape shape) const { return by_rows_ ? shape.cols : shape.elements(); }
   uint64_t Chunks(Shape shape) const { return (Elements(shape) + kSumChunk - 1) / kSumChunk; }
-  size_t TableBytes() const { return 4 * (1 + (size_t{1} << bits_)); }
+  size_t Bins() const { return size_t{1} << bits_; }
+  size_t TableBytes() const { return 4 * (1 + Bins()); }
   StatLaunch Launcher(const StatTable& table, DType dtype) const {
     return table[std::bit_width(static_cast<unsigned>(bits_)) - 2][static_cast<size_t>(dtype)];
   }
   StatRun RunOf(Shape shape, std::byte* x, const Work& work) const {
     const uint64_t tables = Tables(shape);
-    auto* scratch = reinterpret_cast<float*>(work.scratch);
+    auto* sums = reinterpret_cast<uint64_t*>(work.scratch);
+    auto* scratch = reinterpret_cast<float*>(sums + 2 * tables * Bins());
     return {.x = x,
             .tables = tables,
             .elements = Elements(shape),
             .heads = work.frame + kFrameHeaderBytes,
             .codes = work.frame + kFrameHeaderBytes + AlignUp8(tables * TableBytes()),
             .code_bytes = PackedBytes(Elements(shape), bits_),
+            .units = sums,
+            .counts = sums + tables * Bins(),
             .totals = scratch + tables,
             .inverse = scratch,
             .report = work.report()};
@@ -89,7 +93,7 @@ absl::StatusOr<FrameHeader> DeviceStatCodec::Open(std::span<const std::byte> fra
     const std::byte* at = frame.data() + kFrameHeaderBytes + t * TableBytes();
     float mu, offset;
     std::memcpy(&mu, at, 4);
-    for (size_t bin = 0; bin < size_t{1} << bits_; ++bin) {
+    for (size_t bin = 0; bin < Bins(); ++bin) {
       std::memcpy(&offset, at + 4 + 4 * bin, 4);
       if (!std::isfinite(offset + mu)) {
         return absl::DataLossError(fmt::format("{}: a table holds Inf or NaN", name()));

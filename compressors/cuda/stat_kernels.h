@@ -3,12 +3,15 @@
 #include "compressors/cuda/block_arithmetic.h"
 #include "compressors/cuda/code_words.h"
 #include "compressors/cuda/stat_sums.h"
+#include "compressors/stat_units.h"
 
 namespace longhaul {
 
 LONGHAUL_TEXT uint32_t StatCode(float x, float mu, float inverse, int bins) {
   const float top = static_cast<float>(bins - 1), middle = static_cast<float>(bins) / 2;
-  return static_cast<uint32_t>(RoundToInt(ClampTo((x - mu) * inverse + middle, 0.0f, top)));
+  // The mask: kernels run to their end with a mean that is NaN.
+  return static_cast<uint32_t>(RoundToInt(ClampTo((x - mu) * inverse + middle, 0.0f, top))) &
+         static_cast<uint32_t>(bins - 1);
 }
 
 // A warp works on 1024 elements of a table, in both directions; a thread on four times eight.
@@ -83,23 +86,62 @@ struct StatCodesKernel {
   }
 };
 
-// The table of one tensor or row by one team. The order of additions is part of the format's
-// arithmetic: for each bin, four sums take turns over the elements, each in fp64 and one after the
-// other. So a thread owns one of the four sums of one bin and walks along its quarter of the
-// elements; tables work side by side, elements of a table do not.
+// What the elements of a bin add up to: whole numbers, so teams work on all chunks side by side.
 template <int kBits, DType kType>
 struct StatBinsKernel {
   static constexpr int kBins = 1 << kBits;
-  static constexpr int kThreads = 4 * kBins < 64 ? 64 : 4 * kBins;
+  static constexpr int kThreads = 8 * kWarp;
+  static constexpr int kPlaces = kThreads / kWarp * kBins;  // each warp has bins of its own
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-  struct Chunk {
-    float difference[kSumChunk];  // x - mu
-    uint8_t code[kSumChunk];
-  };
   struct Sums {
-    double total[4 * kBins];
-    uint64_t count[4 * kBins];
+    uint64_t units[kPlaces];
+    uint32_t count[kPlaces];
   };
+
+  StatRun run;
+
+  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.tables * StatChunks(run); }
+
+  template <class Team>
+  LONGHAUL_TEXT void operator()(Team& team) const {
+    const uint64_t chunks = StatChunks(run), table = team.index() / chunks;
+    const uint64_t first = (team.index() - table * chunks) * kSumChunk, left = run.elements - first;
+    const int c = static_cast<int>(left < kSumChunk ? left : kSumChunk);
+    const std::byte* x = run.x + (table * run.elements + first) * kElementBytes;
+    const float mu = Team::template Load<float>(StatHead(run, table, kBins));
+    const float inverse = run.inverse[table];
+    typename Team::template Shared<Sums> sums;
+    team.Phase([&](int t) {
+      for (int i = t; i < kPlaces; i += kThreads) sums->units[i] = sums->count[i] = 0;
+    });
+    team.Phase([&](int t) {
+      for (int i = t; i < c; i += kThreads) {
+        const float v = LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes);
+        const int place = t / kWarp * kBins + static_cast<int>(StatCode(v, mu, inverse, kBins));
+        const auto units = static_cast<uint64_t>(RoundToUnits((v - mu) * inverse));
+        Team::Add(&sums->units[place], units);
+        Team::Add(&sums->count[place], 1u);
+      }
+    });
+    team.Phase([&](int t) {
+      for (int bin = t; bin < kBins; bin += kThreads) {
+        uint64_t units = 0, count = 0;
+        for (int place = bin; place < kPlaces; place += kBins) {
+          units += sums->units[place];
+          count += sums->count[place];
+        }
+        if (count == 0) continue;
+        Team::Add(&run.units[table * kBins + static_cast<uint64_t>(bin)], units);
+        Team::Add(&run.counts[table * kBins + static_cast<uint64_t>(bin)], count);
+      }
+    });
+  }
+};
+
+// The tables from the bins' sums, one warp for each.
+template <int kBins>
+struct StatMeansKernel {
+  static constexpr int kThreads = kWarp;
 
   StatRun run;
 
@@ -107,49 +149,14 @@ struct StatBinsKernel {
 
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
-    std::byte* head = StatHead(run, team.index(), kBins);
-    const float mu = Team::template Load<float>(head), inverse = run.inverse[team.index()];
-    const std::byte* x = run.x + team.index() * run.elements * kElementBytes;
-    typename Team::template Shared<Chunk> chunk;
-    typename Team::template Own<double> total;
-    typename Team::template Own<uint64_t> count;
-    team.Each([&](int t) { total[t] = 0, count[t] = 0; });
-    for (uint64_t first = 0; first < run.elements; first += kSumChunk) {
-      const uint64_t left = run.elements - first;
-      const int c = static_cast<int>(left < kSumChunk ? left : kSumChunk);
-      team.Phase([&](int t) {
-        for (int i = t; i < c; i += kThreads) {
-          const float v =
-              LoadOne<Team, kType>(x + (first + static_cast<uint64_t>(i)) * kElementBytes);
-          chunk->difference[i] = v - mu;
-          chunk->code[i] = static_cast<uint8_t>(StatCode(v, mu, inverse, kBins));
-        }
-      });
-      team.Phase([&](int t) {
-        for (int i = t / kBins; i < c && t < 4 * kBins; i += 4) {
-          if (chunk->code[i] != t % kBins) continue;
-          total[t] += static_cast<double>(chunk->difference[i]);
-          ++count[t];
-        }
-      });
-    }
-    typename Team::template Shared<Sums> sums;
-    team.Phase([&](int t) {
-      if (t >= 4 * kBins) return;
-      sums->total[t] = total[t];
-      sums->count[t] = count[t];
-    });
-    team.Phase([&](int t) {
-      if (t >= kBins) return;
-      uint64_t members = 0;
-      double sum = 0;
-      for (int turn = 0; turn < 4; ++turn) {
-        members += sums->count[turn * kBins + t];
-        sum += sums->total[turn * kBins + t];
+    const uint64_t first = team.index() * kBins;
+    std::byte* offsets = StatHead(run, team.index(), kBins) + 4;
+    team.Each([&](int t) {
+      for (int bin = t; bin < kBins; bin += kWarp) {
+        const uint64_t at = first + static_cast<uint64_t>(bin);
+        const auto units = static_cast<int64_t>(run.units[at]);
+        Team::Store(MeanOfBin(units, run.counts[at], run.inverse[team.index()]), offsets + 4 * bin);
       }
-      const float mean =
-          members == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(members));
-      Team::Store(mean, head + 4 + 4 * t);
     });
   }
 };

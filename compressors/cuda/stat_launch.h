@@ -14,8 +14,10 @@ struct StatRun {
   std::byte* heads;   // [tables] of mu f32 and an offset f32 per bin
   std::byte* codes;   // [tables] of code_bytes
   uint64_t code_bytes;
-  float* totals;   // encode: [tables][chunks of 4096], sums of tree_sum.h
-  float* inverse;  // encode: [tables], one over the bins' width
+  uint64_t* units;   // encode: [tables][bins], what a bin's elements add up to (stat_units.h)
+  uint64_t* counts;  // encode: [tables][bins]
+  float* totals;     // encode: [tables][chunks of 4096], sums of tree_sum.h
+  float* inverse;    // encode: [tables], one over the bins' width
   DeviceReport* report;
 };
 using StatLaunch = int (*)(const StatRun&, CudaStream);

@@ -78,7 +78,8 @@ struct StatSumKernel {
   }
 };
 
-// One thread per table adds the chunks' totals in fp64, by index.
+// One thread per table adds the chunks' totals in fp64, by index; after the second sum the bins are
+// emptied.
 template <StatTerm kTerm, int kBins>
 struct StatTotalKernel {
   static constexpr int kThreads = kWarp;
@@ -113,6 +114,9 @@ struct StatTotalKernel {
     const float step = 6 * root / static_cast<float>(kBins);
     const bool usable = step >= 0x1p-126f && step < FromBits(kInfBits);
     run.inverse[table] = 1.0f / (usable ? step : 1.0f);
+    for (uint64_t bin = table * kBins; bin < (table + 1) * kBins; ++bin) {
+      run.units[bin] = run.counts[bin] = 0;
+    }
     const bool finite = (BitsOf(mu) & kAbsMask) < kInfBits && squares - squares == 0;
     if (!finite) {
       Team::Min(&run.report->fault, table << 2 | static_cast<uint64_t>(BlockFault::kRange));

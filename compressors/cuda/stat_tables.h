@@ -5,7 +5,7 @@
 
 namespace longhaul {
 
-// Sum, mean; squares, width; codes; table.
+// Sum, mean; squares, width; codes; bins, table.
 template <class Launcher, int kBits, DType kType>
 int EncodeStat(const StatRun& run, CudaStream stream) {
   constexpr int kBins = 1 << kBits;
@@ -16,6 +16,7 @@ int EncodeStat(const StatRun& run, CudaStream stream) {
   if (error == 0) error = Launcher::Launch(StatTotalKernel<kSquare, kBins>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatBinsKernel<kBits, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatMeansKernel<kBins>{run}, stream);
   return error;
 }
 

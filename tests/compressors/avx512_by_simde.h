@@ -85,18 +85,6 @@ Lane Reduce(const Vector& x, Op op) {
   return result;
 }
 
-inline __m256d MaskAdd(__m256d otherwise, uint8_t mask, __m256d a, __m256d b) {
-  double lanes[2][4];
-  std::memcpy(lanes[0], &otherwise, sizeof(otherwise));
-  __m256d sum = _mm256_add_pd(a, b);
-  std::memcpy(lanes[1], &sum, sizeof(sum));
-  for (int i = 0; i < 4; ++i) {
-    if (mask >> i & 1) lanes[0][i] = lanes[1][i];
-  }
-  std::memcpy(&sum, lanes[0], sizeof(sum));
-  return sum;
-}
-
 }  // namespace longhaul::by_simde
 
 // SIMDe 0.7.4 gives this one the parameters of its masked form.
@@ -106,10 +94,6 @@ inline __m256d MaskAdd(__m256d otherwise, uint8_t mask, __m256d a, __m256d b) {
 // SIMDe has it under its own name only.
 #define _mm512_shuffle_f32x4(a, b, k) simde_mm512_shuffle_f32x4(a, b, k)
 
-#define _mm256_cmpeq_epi8_mask(a, b) \
-  static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)))
-#define _mm256_cmpeq_epi64_mask(a, b) \
-  static_cast<uint8_t>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(a, b))))
 #define _mm512_cvtps_epi32(x) longhaul::by_simde::RoundToInt(x)
 #define _mm512_cvttps_epi32(x) longhaul::by_simde::TruncateToInt(x)
 #define _mm512_cvtepi32_ps(x) longhaul::by_simde::ToFloat(x)
@@ -130,4 +114,3 @@ inline __m256d MaskAdd(__m256d otherwise, uint8_t mask, __m256d a, __m256d b) {
 #define _mm512_reduce_min_ps(x) \
   longhaul::by_simde::Reduce<float>(x, [](float a, float b) { return std::min(a, b); })
 #define _mm512_stream_si512(to, x) simde_mm512_store_si512(to, x)
-#define _mm256_mask_add_pd(otherwise, mask, a, b) longhaul::by_simde::MaskAdd(otherwise, mask, a, b)

@@ -107,6 +107,7 @@ class HostTeam {
     *at += value;
     return before;
   }
+  static void Add(uint64_t* at, uint64_t value) { *at += value; }
 
  private:
   const uint64_t index_;

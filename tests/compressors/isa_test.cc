@@ -111,6 +111,18 @@ TEST_P(IsaTest, LargeTensorsAtAnyAddress) {
   }
 }
 
+// Further from the mean than the statistical codecs' vectors can count.
+TEST_P(IsaTest, ElementsFarFromTheMean) {
+  auto values = Draw(Distribution::kGaussian, (1 << 18) + 3, 31);
+  values[70'000] = 1e6f;
+  values[200'001] = -3e6f;
+  for (const char* name : {"stat2", "stat4", "stat8", "stat2-rows", "stat4-rows", "stat8-rows"}) {
+    const Pair pair = {*MakeCodec(name, Isa::kScalar), *MakeCodec(name, GetParam())};
+    pair.ExpectEqual({values.data(), DType::kF32, {1, values.size()}});
+    pair.ExpectEqual({values.data(), DType::kF32, {4, values.size() / 4}});
+  }
+}
+
 // Values that sit on and beside the boundaries between codes.
 TEST_P(IsaTest, Ties) {
   std::vector<float> values;

@@ -116,5 +116,34 @@ TEST(MlDtypes, E8M0ScalesArePowersOfTwo) {
   EXPECT_EQ(CrcOf(scales), kE8M0ValuesCrc);
 }
 
+// Codes and table against the definition in fp64 (statistical.h).
+TEST(Statistical, TableIsTheMeanOfEachBin) {
+  constexpr size_t kElements = 10'007, kBins = 16;
+  auto x = Draw(Distribution::kStudentT4, kElements, 41);
+  for (float& v : x) v = 3 * v - 100;
+  const auto frame =
+      EncodeToFrame(**MakeCodec("stat4"), {x.data(), DType::kF32, {1, kElements}}, 0);
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  double mean = 0, squares = 0;
+  for (float v : x) mean += v / static_cast<double>(kElements);
+  for (float v : x) squares += (v - mean) * (v - mean);
+  const double sigma = std::sqrt(squares / (kElements - 1)), step = 6 * sigma / kBins;
+  float head[1 + kBins];
+  std::memcpy(head, frame->data() + kFrameHeaderBytes, sizeof(head));
+  EXPECT_NEAR(head[0], mean, 1e-6 * sigma + 1e-7 * std::abs(mean));
+  std::vector<double> total(kBins), count(kBins);
+  const std::byte* codes = frame->data() + kFrameHeaderBytes + 72;  // 17 floats, aligned
+  for (size_t i = 0; i < kElements; ++i) {
+    const auto q = static_cast<size_t>(codes[i / 2]) >> (4 * (i % 2)) & 15;
+    const double at = (x[i] - mean) / step + kBins / 2;
+    ASSERT_NEAR(static_cast<double>(q), std::clamp(at, 0.0, kBins - 1.0), 0.5001) << i;
+    total[q] += x[i] - static_cast<double>(head[0]);
+    ++count[q];
+  }
+  for (size_t b = 0; b < kBins; ++b) {
+    EXPECT_NEAR(head[1 + b], count[b] == 0 ? 0 : total[b] / count[b], 1e-6 * sigma) << b;
+  }
+}
+
 }  // namespace
 }  // namespace longhaul
