@@ -78,20 +78,29 @@ function(longhaul_library name)
   endif()
 endfunction()
 
-# longhaul_test(folder/name_test.cc... LIBS libs [LABELS labels] [TIMEOUT s] [COMMAND wrapper]):
-# one executable per call, named after the first file; GoogleTest's main. Called from tests/ only.
+# longhaul_test(folder/name_test.cc... LIBS libs [SRCS files] [NAME name] [LABELS labels] [TIMEOUT s]):
+# one executable per call, named after the first file where no name is given, its tests compiled as one
+# unit; GoogleTest's main. Called from tests/ only.
 # Labels: cpu (runs anywhere), root (needs namespaces and /dev/net/tun), physical (measures links,
 # which instrumented code slows down), guest (User Mode Linux), gpu, python.
 function(longhaul_test)
-  cmake_parse_arguments(A "" "TIMEOUT;PREFIX" "LIBS;LABELS;SRCS" ${ARGN})
+  cmake_parse_arguments(A "" "TIMEOUT;NAME" "LIBS;LABELS;SRCS" ${ARGN})
   set(sources ${A_UNPARSED_ARGUMENTS})
   list(GET sources 0 first)
-  string(REPLACE "/" "_" target ${first})
-  string(REGEX REPLACE "\\.cc$" "" target ${target})
+  if(A_NAME)
+    set(target ${A_NAME})
+  else()
+    string(REPLACE "/" "_" target ${first})
+    string(REGEX REPLACE "\\.cc$" "" target ${target})
+  endif()
   add_executable(${target} ${sources} ${A_SRCS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE longhaul_flags ${A_LIBS} GTest::gmock GTest::gtest
     GTest::gtest_main)
+  if(LONGHAUL_JOIN)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    set_source_files_properties(${A_SRCS} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   if(A_LIBS MATCHES "pp_group|plugin_backend")
     target_precompile_headers(${target} REUSE_FROM longhaul_headers_torch)
   else()

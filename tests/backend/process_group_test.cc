@@ -10,6 +10,7 @@
 #include "compressors/catalog.h"
 #include "plugin/backend/rendezvous.h"
 #include "tests/backend/ranks.h"
+#include "tests/backend/thrown.h"
 
 namespace longhaul {
 namespace {
@@ -19,19 +20,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::vector<at::Tensor> One(at::Tensor x) { return {std::move(x)}; }
-
-// The text of the E that `act` throws.
-template <typename E>
-std::string Thrown(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const E& e) {
-    return e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    return c10::str("another exception: ", e.what());
-  }
-  return "no exception";
-}
 
 void OptIn(ProcessGroupLonghaul::Options& options) {
   options.codecs = {.forward = "int4-b64-h64", .backward = "int8-b64", .by_tag = {{9, "none"}}};

@@ -7,6 +7,7 @@
 #include <future>
 
 #include "plugin/backend/torch_error.h"
+#include "tests/backend/thrown.h"
 
 namespace longhaul {
 namespace {
@@ -27,19 +28,6 @@ c10::intrusive_ptr<LonghaulWork> NewWork(int parts = 1,
                          .timeout = timeout},
       std::vector<Staging>{Staging::Of(x, Access::kWrite, "recv")}, std::vector<at::Tensor>{x},
       std::vector<at::Tensor>{x}, std::make_shared<Finisher>());
-}
-
-// The text of the exception of type E that `act` throws.
-template <typename E>
-std::string Thrown(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    return c10::str("another exception: ", e.what());
-  }
-  return "no exception";
 }
 
 TEST(TorchError, CodesBecomeTheExceptionsThatCallersExpect) {

@@ -6,14 +6,11 @@ target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 
-longhaul_test(pp_group/corpus_test.cc LIBS longhaul::pp_group LABELS cpu)
-longhaul_test(pp_group/schedule_test.cc LIBS longhaul::pp_group LABELS cpu)
-longhaul_test(pp_group/kernels_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc
+longhaul_test(pp_group/corpus_test.cc pp_group/schedule_test.cc pp_group/kernels_test.cc
+  pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/trainer_test.cc LIBS pp_group_testing LABELS cpu)
-longhaul_test(pp_group/checkpoint_test.cc LIBS pp_group_testing LABELS cpu)
-longhaul_test(pp_group/diloco_golden_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc pp_group/diloco_golden_test.cc
+  NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc LIBS pp_group_testing longhaul::plugin_backend LABELS cpu)
 
 if(LONGHAUL_BENCHMARKS)
