@@ -32,6 +32,7 @@ struct Lateness {
   int64_t frames = 0;       // delivered (a TSO frame counts once)
   int64_t late_frames = 0;  // more than 1 ms late
   absl::Duration max;
+  absl::Duration lead;  // frames may leave so much before their time (wake_lead.h)
 };
 
 // Choices of a run beside its topology; each is recorded (HostFacts).

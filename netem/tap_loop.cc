@@ -94,7 +94,10 @@ void TapLoop::Call(const std::function<void(TapNetwork&)>& work) {
 
 Lateness TapLoop::lateness() {
   Lateness copy;
-  Call([&](TapNetwork&) { copy = lateness_; });
+  Call([&](TapNetwork&) {
+    copy = lateness_;
+    copy.lead = absl::Nanoseconds(lead_.ns());
+  });
   return copy;
 }
 
@@ -132,12 +135,14 @@ void TapLoop::Serve() {
     DeliverDue(NowNs());
     timespec timeout{};
     const auto due_ns = network_.next_due_ns();
-    if (due_ns) {
-      const int64_t wait_ns = std::max<int64_t>(0, *due_ns - NowNs());
-      timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-    }
+    const int64_t asleep_ns = NowNs();
+    const int64_t wait_ns = due_ns ? std::max<int64_t>(0, *due_ns - lead_.ns() - asleep_ns) : 0;
+    if (due_ns) timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
     const int ready = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    due_ns ? &timeout : nullptr, nullptr);
+    const int64_t slept_ns = NowNs() - asleep_ns;
+    if (ready == 0 && wait_ns > 0) lead_.Woke(slept_ns - wait_ns);
+    unseen_ns_ = std::min(slept_ns, lead_.ns());
     for (int i = 0; i < ready; ++i) {
       if (events[i].data.u64 != kWakeToken) {
         ReadPort(static_cast<int>(events[i].data.u64));
@@ -163,7 +168,8 @@ void TapLoop::RunCalls() {
 void TapLoop::ReadPort(int port) {
   for (int i = 0; i < kReadsPerPort && ReadFrame(port); ++i) {
     const auto due_ns = network_.next_due_ns();
-    if (const int64_t now_ns = NowNs(); due_ns && *due_ns <= now_ns) DeliverDue(now_ns);
+    const int64_t now_ns = NowNs();
+    if (due_ns && *due_ns <= now_ns + lead_.ns()) DeliverDue(now_ns);
   }
 }
 
@@ -189,14 +195,16 @@ bool TapLoop::ReadFrame(int port) {
     return true;
   }
   const int to = NodeOfAddress(facts->destination);
-  if (!network_.Arrive(NowNs(), port, to, handle, facts->wire_bytes, facts->segments)) {
+  const int64_t arrived_ns = NowNs() - unseen_ns_;
+  if (!network_.Arrive(arrived_ns, port, to, handle, facts->wire_bytes, facts->segments)) {
     pool_.Give(handle);
   }
   return true;
 }
 
+// A frame that is due within the lead leaves now: after a sleep it would be late.
 void TapLoop::DeliverDue(int64_t now_ns) {
-  while (const auto output = network_.Next(now_ns)) {
+  while (const auto output = network_.Next(now_ns + lead_.ns())) {
     if (output->delivered) {
       const int64_t late_ns = now_ns - output->due_ns;
       ++lateness_.frames;

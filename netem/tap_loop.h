@@ -16,6 +16,7 @@
 #include "netem/frame_pool.h"
 #include "netem/posix.h"
 #include "netem/tap_network.h"
+#include "netem/wake_lead.h"
 
 namespace longhaul {
 
@@ -59,6 +60,10 @@ class TapLoop {
   Fd epoll_;
   Fd wake_;  // eventfd: calls wait, or stop
   std::string scheduling_;
+  WakeLead lead_;  // the loop's thread only
+  // Frames that are read now were there so much earlier: a device wakes the thread as late as a
+  // timer does, but not before it fell asleep.
+  int64_t unseen_ns_ = 0;
   Lateness lateness_;    // the loop's thread only
   absl::Status health_;  // the loop's thread only
 

@@ -160,6 +160,7 @@ absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventS
   EmitFact(sink, "emulator_frames_late_1ms", fmt::format("{}", late));
   EmitFact(sink, "emulator_latest_ms",
            fmt::format("{:.3f}", absl::ToDoubleMilliseconds(after.max)));
+  EmitFact(sink, "emulator_lead_us", fmt::format("{:.0f}", absl::ToDoubleMicroseconds(after.lead)));
   // One in a hundred: the tail is out of its bound.
   EmitFact(sink, "emulator_p99_in_bound", late * 100 <= frames ? "yes" : "no");
   if (after.max <= before.max || after.max < kStoodStill) return absl::OkStatus();

@@ -153,6 +153,7 @@ json LabRequests::Stats() const {
           {"frames", late.frames},
           {"late_frames", late.late_frames},
           {"latest_ms", Ms(late.max)},
+          {"lead_ms", Ms(late.lead)},
           {"health", std::string(emulator_->health().message())},
           {"paths", std::move(paths)}};
 }

@@ -5,6 +5,7 @@ longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/wake_lead_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/verify_test.cc LIBS netem_testing

@@ -1,0 +1,40 @@
+#include "netem/wake_lead.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace longhaul {
+namespace {
+
+TEST(WakeLead, FollowsAConstantLateness) {
+  WakeLead lead;
+  EXPECT_EQ(lead.ns(), 0);
+  for (int i = 0; i < 60; ++i) lead.Woke(60'000);
+  EXPECT_NEAR(static_cast<double>(lead.ns()), 60'000, 2'000);
+  for (int i = 0; i < 60; ++i) lead.Woke(10'000);
+  EXPECT_NEAR(static_cast<double>(lead.ns()), 10'000, 2'000);
+}
+
+TEST(WakeLead, TailDoesNotMoveIt) {
+  WakeLead lead;
+  std::mt19937 rng(7);
+  for (int i = 0; i < 10'000; ++i) {
+    const int64_t late_ns = 50'000 + static_cast<int64_t>(rng() % 10'000);
+    lead.Woke(rng() % 20 == 0 ? late_ns + 5'000'000 : late_ns);
+    if (i < 100) continue;
+    ASSERT_GT(lead.ns(), 40'000);
+    ASSERT_LT(lead.ns(), 65'000);
+  }
+}
+
+TEST(WakeLead, StaysWithinItsBounds) {
+  WakeLead lead;
+  for (int i = 0; i < 1000; ++i) lead.Woke(10'000'000);
+  EXPECT_EQ(lead.ns(), WakeLead::kMostNs);
+  for (int i = 0; i < 1000; ++i) lead.Woke(-10'000);
+  EXPECT_EQ(lead.ns(), 0);
+}
+
+}  // namespace
+}  // namespace longhaul
