@@ -256,10 +256,12 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
   std::memcpy(&table.mu, at, 4);
   std::memcpy(table.offset, at + 4, layout.table_bytes - 4);
   float value[kMaxBins];
+  bool finite = true;
   for (size_t b = 0; b < size_t{1} << bits_; ++b) {
     value[b] = table.offset[b] + table.mu;
-    if (!std::isfinite(value[b])) return false;
+    finite &= (BitsOf(value[b]) & kInfBits) != kInfBits;
   }
+  if (!finite) return false;
   const std::byte* codes =
       frame + layout.codes_at + t * layout.code_bytes + PackedBytes(range.first, bits_);
   constexpr size_t kPiece = 2048;
