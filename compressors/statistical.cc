@@ -11,20 +11,12 @@
 #include "compressors/codec_threads.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
-#include "compressors/stat_units.h"
+#include "compressors/stat_encoder.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
-
-constexpr size_t kMaxBins = 256;
-
-// One tensor or row: mean, and what every code stands for beside it.
-struct Table {
-  float mu = 0;
-  float offset[kMaxBins] = {};
-};
 
 enum class Scope { kTensor, kRow };
 
@@ -38,13 +30,6 @@ struct StatLayout {
         frame_bytes(codes_at + tables * code_bytes) {}
   size_t tables, elements, table_bytes, code_bytes, codes_at, frame_bytes;
 };
-
-// Elements [first, last) of a table's.
-struct ElementRange {
-  size_t first, last;
-};
-
-enum class StatFault { kNone, kNotFinite, kRange };
 
 class StatCodec final : public Codec {
  public:
@@ -65,7 +50,7 @@ class StatCodec final : public Codec {
                          std::span<std::byte> frame, SlicedSums<1>& sums) const;
   StatFault EncodeRows(const WideReader& reader, const StatLayout& layout,
                        std::span<std::byte> frame, SlicedSums<1>& sums) const;
-  bool DecodeTable(const StatLayout& layout, const std::byte* frame, size_t t, ElementRange range,
+  bool DecodeTable(const StatLayout& layout, const std::byte* frame, size_t t, StatRange range,
                    const NarrowWriter& writer, RunningSum& running) const;
 
   const std::string name_;
@@ -75,85 +60,11 @@ class StatCodec final : public Codec {
   const Scope scope_;
 };
 
-// The bins' width, 1 where sigma says nothing.
-float Step(double squares, size_t n, int bits) {
-  const auto sigma = static_cast<float>(std::sqrt(squares / static_cast<double>(n - 1)));
-  const float step = 6 * sigma / static_cast<float>(1 << bits);
-  return step >= 0x1p-126f && step < INFINITY ? step : 1.0f;
-}
-
-// Elements that share a table, by chunks of the summing order.
-class TableEncoder {
- public:
-  // codes: of the table, in the frame.
-  TableEncoder(const WideReader& reader, ElementRange range, Isa isa, int bits, std::byte* codes)
-      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {}
-
-  size_t elements() const { return range_.last - range_.first; }
-  size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
-
-  float Sum(size_t chunk) const {
-    float buffer[kSumChunk];
-    return loops_.sum(Chunk(chunk, buffer), Length(chunk));
-  }
-  float Squares(size_t chunk) const {
-    float buffer[kSumChunk];
-    return loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu);
-  }
-  void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
-    float buffer[kSumChunk];
-    std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
-    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, codes, bins);
-    running.Add({codes, PackedBytes(Length(chunk), bits_)});
-  }
-
-  // False: not finite.
-  bool SetMean(double sum) {
-    table_.mu = static_cast<float>(sum / static_cast<double>(elements()));
-    return std::isfinite(sum);
-  }
-  bool SetStep(double squares) {
-    inverse_ = 1.0f / Step(squares, elements(), bits_);
-    return std::isfinite(table_.mu) && std::isfinite(squares);
-  }
-  void StoreTable(const BinSums& bins, std::byte* at) {
-    const size_t count = size_t{1} << bits_;
-    for (size_t b = 0; b < count; ++b) {
-      table_.offset[b] = MeanOfBin(bins.units[b], bins.count[b], inverse_);
-    }
-    std::memcpy(at, &table_.mu, 4);
-    std::memcpy(at + 4, table_.offset, 4 * count);
-  }
-  // Why a sum is not finite.
-  StatFault Fault() const {
-    float buffer[kSumChunk];
-    for (size_t chunk = 0; chunk < chunks(); ++chunk) {
-      const size_t at = range_.first + chunk * kSumChunk;
-      if (reader_.View(at, Length(chunk), buffer) == nullptr) return StatFault::kNotFinite;
-    }
-    return StatFault::kRange;
-  }
-
- private:
-  size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
-  const float* Chunk(size_t chunk, float* buffer) const {
-    return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
-  }
-
-  const WideReader& reader_;
-  const ElementRange range_;
-  const LoopKernels& loops_;
-  const int bits_;
-  std::byte* const codes_;
-  Table table_;
-  float inverse_ = 1;
-};
-
 // One table: threads share its chunks, whose sums wait where the codes will stand.
 StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& layout,
                                   std::span<std::byte> frame, SlicedSums<1>& sums) const {
   std::byte* codes = frame.data() + layout.codes_at;
-  TableEncoder encoder(reader, {0, layout.elements}, isa_, bits_, codes);
+  StatEncoder encoder(reader, {0, layout.elements}, isa_, bits_, codes);
   constexpr size_t kMostSlices = 8;  // each has bins of its own
   const size_t chunks = encoder.chunks();
   const Slices slices(chunks, std::max(kWorthAThread / kSumChunk, (chunks + 7) / kMostSlices));
@@ -200,8 +111,8 @@ StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layo
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     RunningSum running(layout.codes_at + slices.first(slice) * layout.code_bytes);
     for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
-      TableEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
-                           frame.data() + layout.codes_at + t * layout.code_bytes);
+      StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
+                          frame.data() + layout.codes_at + t * layout.code_bytes);
       double sum = 0, squares = 0;
       for (size_t c = 0; c < encoder.chunks(); ++c) sum += encoder.Sum(c);
       if (!encoder.SetMean(sum)) {
@@ -249,13 +160,13 @@ absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
 
 // first: a multiple of 8, or 0. False: the table is not finite.
 bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, size_t t,
-                            ElementRange range, const NarrowWriter& writer,
+                            StatRange range, const NarrowWriter& writer,
                             RunningSum& running) const {
   const std::byte* at = frame + kFrameHeaderBytes + t * layout.table_bytes;
-  Table table;
+  StatTable table;
   std::memcpy(&table.mu, at, 4);
   std::memcpy(table.offset, at + 4, layout.table_bytes - 4);
-  float value[kMaxBins];
+  float value[kMaxStatBins];
   bool finite = true;
   for (size_t b = 0; b < size_t{1} << bits_; ++b) {
     value[b] = table.offset[b] + table.mu;

@@ -5,10 +5,10 @@
 
 namespace longhaul {
 
-// A thread that sleeps wakes up late, on a given machine by much the same most of the time, and every
-// link would be longer by that. So the emulator sets its timer so much before a frame's time, and takes
-// a frame that woke it for so much older. What is left out is the tail: the lead follows the lower
-// lateness of the last few dozen timers.
+// A thread that sleeps wakes up late, on a given machine by much the same most of the time, and
+// every link would be longer by that. So the emulator sets its timer so much before a frame's time,
+// and takes a frame that woke it for so much older. What is left out is the tail: the lead follows
+// the lower lateness of the last few dozen timers.
 class WakeLead {
  public:
   static constexpr int64_t kMostNs = 100'000;  // no frame leaves earlier than that
