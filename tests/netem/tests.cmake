@@ -32,7 +32,7 @@ function(longhaul_guest_test suite filter)
     SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
 longhaul_guest_test(acceptance
-  *OnProfile*netem*:*LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
+  *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
 longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem)
 longhaul_guest_test(faults *netem)
 
