@@ -17,6 +17,7 @@
 
 #include "netem/host_names.h"
 #include "netem/lab.h"
+#include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/lab_messages.h"
 #include "netem/lab_control/lab_requests.h"
 
@@ -107,12 +108,15 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
 }
 
 // A holder that does not answer is being built for somebody who may have been killed, or ends just
-// now: it gets a moment to be gone.
+// now: it gets a moment to be gone. That it can be connected to says nothing: it listens before it
+// knows whether anybody wants it.
 absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration patience) {
   const absl::Time end = absl::Now() + patience;
   for (;;) {
     const absl::Status s = store.Claim(lab);
-    if (!absl::IsAlreadyExists(s) || store.Connect(lab).ok() || absl::Now() >= end) return s;
+    const absl::Duration left = end - absl::Now();
+    if (!absl::IsAlreadyExists(s) || left <= absl::ZeroDuration()) return s;
+    if (AskLab(store, lab, {{"do", "info"}}, left).ok()) return s;
     absl::SleepFor(absl::Milliseconds(20));
   }
 }
