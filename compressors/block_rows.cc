@@ -16,6 +16,8 @@ namespace {
 // Elements between two steps; what is not worked on in place lies in buffers of kBuffered, or of
 // one block where blocks are larger.
 constexpr size_t kRowsPiece = 8192, kBuffered = 2048;
+// Draws in one go: so long does the memory have for as many elements of the next piece.
+constexpr size_t kDrawn = 256;
 static_assert(kRowsPiece >= kMaxBlock);
 
 size_t BufferedElements(BlockScheme scheme) {
@@ -111,7 +113,12 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
     const size_t c =
         std::min(BufferedElements(work.scheme), (at < whole ? std::min(whole, end) : end) - at);
     if (encode != nullptr && at < whole && (row + at) % 4 == 0) {
-      loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kRounding), row + at, c, u);
+      for (size_t i = 0; i < c; i += kDrawn) {
+        const size_t n = std::min(kDrawn, c - i);
+        reader.Prefetch(row + at + c + i, n);
+        loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kRounding), row + at + i, n,
+                      u + i);
+      }
       const float* from = reader.Peek(row + at, c, buffer);
       if (work.scheme.grid == Grid::kE2M1 && work.scheme.rotation == Rotation::kHadamard) {
         loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), row + at, c,

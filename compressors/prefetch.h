@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "compressors/small_floats.h"
@@ -16,6 +17,12 @@ LONGHAUL_INLINE void PrefetchBehind(const void* x) {
 // so that the first reading of the next one finds it in a cache.
 LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(x) + 4 * 4096));
+}
+
+// Fetches the lines of some memory, which need not be there.
+inline void PrefetchLines(const void* begin, size_t bytes) {
+  const auto at = reinterpret_cast<uintptr_t>(begin);
+  for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(at + i));
 }
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 
 #include "compressors/convert.h"
 #include "compressors/loop_kernels.h"
+#include "compressors/prefetch.h"
 #include "compressors/small_floats.h"
 #include "compressors/streaming.h"
 
@@ -36,6 +37,10 @@ class WideReader {
     if (!in_place_) return Read(at, n, buffer) ? buffer : nullptr;
     const float* x = Peek(at, n, buffer);
     return abs_max_(x, n) < kInfBits ? x : nullptr;
+  }
+  // Fetches elements [at, at + n), which need not exist, to be read soon.
+  void Prefetch(size_t at, size_t n) const {
+    PrefetchLines(bytes_ + at * element_bytes_, n * element_bytes_);
   }
   // As View of elements that are known to be finite, or whose user finds out.
   const float* Peek(size_t at, size_t n, float* buffer) const {
