@@ -11,20 +11,17 @@
 
 #include <cerrno>
 
+#include "netem/netlink_objects.h"
 #include "netem/posix.h"
 
 namespace longhaul {
 namespace {
 
-template <typename T, void (*kPut)(T*)>
-struct Put {
-  void operator()(T* object) const { kPut(object); }
-};
-using Link = std::unique_ptr<rtnl_link, Put<rtnl_link, rtnl_link_put>>;
-using Address = std::unique_ptr<nl_addr, Put<nl_addr, nl_addr_put>>;
-using DeviceAddress = std::unique_ptr<rtnl_addr, Put<rtnl_addr, rtnl_addr_put>>;
-using Neighbour = std::unique_ptr<rtnl_neigh, Put<rtnl_neigh, rtnl_neigh_put>>;
-using Route = std::unique_ptr<rtnl_route, Put<rtnl_route, rtnl_route_put>>;
+using Link = NetlinkObject<rtnl_link, rtnl_link_put>;
+using Address = NetlinkObject<nl_addr, nl_addr_put>;
+using DeviceAddress = NetlinkObject<rtnl_addr, rtnl_addr_put>;
+using Neighbour = NetlinkObject<rtnl_neigh, rtnl_neigh_put>;
+using Route = NetlinkObject<rtnl_route, rtnl_route_put>;
 
 absl::StatusOr<Address> Parse(const std::string& text) {
   nl_addr* address = nullptr;

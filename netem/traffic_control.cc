@@ -18,8 +18,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <vector>
+
+#include "netem/netlink_objects.h"
 
 namespace longhaul {
 namespace {
@@ -62,15 +63,10 @@ const std::vector<int16_t>& UniformTable() {
   return table;
 }
 
-template <typename T, void (*kPut)(T*)>
-struct Put {
-  void operator()(T* object) const { kPut(object); }
-};
-using Link = std::unique_ptr<rtnl_link, Put<rtnl_link, rtnl_link_put>>;
-using Qdisc = std::unique_ptr<rtnl_qdisc, Put<rtnl_qdisc, rtnl_qdisc_put>>;
-using Class = std::unique_ptr<rtnl_class, Put<rtnl_class, rtnl_class_put>>;
-using Filter = std::unique_ptr<rtnl_cls, Put<rtnl_cls, rtnl_cls_put>>;
-using Cache = std::unique_ptr<nl_cache, Put<nl_cache, nl_cache_free>>;
+using Qdisc = NetlinkObject<rtnl_qdisc, rtnl_qdisc_put>;
+using Class = NetlinkObject<rtnl_class, rtnl_class_put>;
+using Filter = NetlinkObject<rtnl_cls, rtnl_cls_put>;
+using Cache = NetlinkObject<nl_cache, nl_cache_free>;
 
 // rtnl_tc_set_kind must come before any setter of that kind.
 absl::Status Describe(rtnl_tc* tc, int ifindex, uint32_t parent, const char* kind) {

@@ -4,6 +4,7 @@
 #include "compressors/cuda/elements.h"
 #include "compressors/cuda/lane_sum.h"
 #include "compressors/cuda/tah_launch.h"
+#include "compressors/cuda/team_scan.h"
 #include "compressors/loops.h"
 
 namespace longhaul {
@@ -113,9 +114,6 @@ struct TahPlanKernel {
 struct TahWidthKernel {
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / kWarp;
-  struct Counts {
-    uint32_t warp[kWarps];
-  };
 
   TahRun run;
 
@@ -140,7 +138,7 @@ struct TahWidthKernel {
       const auto exists = [&](int t) { return first + static_cast<uint64_t>(t) < run.per_row; };
       typename Team::template Own<uint32_t> equal, before;
       team.Each([&](int t) { equal[t] = exists(t) && key_of(t) == threshold ? 1 : 0; });
-      const uint32_t found = Before(team, equal, before);
+      const uint32_t found = SumsBefore<uint32_t, kWarps>(team, equal, before);
       team.Each([&](int t) {
         if (!exists(t)) return;
         const bool kept =
@@ -161,35 +159,7 @@ struct TahWidthKernel {
       }
     });
     typename Team::template Own<uint32_t> before;
-    return Before(team, count, before);
-  }
-
-  // before[t]: the sum of own[0 .. t - 1]; answers the sum of all.
-  template <class Team, class Own>
-  LONGHAUL_TEXT static uint32_t Before(Team& team, const Own& own, Own& before) {
-    typename Team::template Shared<Counts> counts;
-    typename Team::template Own<int> source;
-    auto sum = own;
-    LONGHAUL_UNROLL
-    for (int step = 1; step < kWarp; step *= 2) {
-      team.Each([&](int t) { source[t] = t % kWarp >= step ? t % kWarp - step : 0; });
-      auto lower = team.From(sum, source);
-      team.Each([&](int t) { sum[t] += t % kWarp >= step ? lower[t] : 0; });
-    }
-    team.Phase([&](int t) {
-      if (t % kWarp == kWarp - 1) counts->warp[t / kWarp] = sum[t];
-    });
-    Own all;
-    team.Phase([&](int t) {
-      before[t] = sum[t] - own[t];
-      all[t] = 0;
-      LONGHAUL_UNROLL
-      for (int w = 0; w < kWarps; ++w) {
-        if (w < t / kWarp) before[t] += counts->warp[w];
-        all[t] += counts->warp[w];
-      }
-    });
-    return all[team.thread()];
+    return SumsBefore<uint32_t, kWarps>(team, count, before);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "compressors/cuda/elements.h"
 #include "compressors/cuda/selection_launch.h"
+#include "compressors/cuda/team_scan.h"
 
 namespace longhaul {
 
@@ -35,9 +36,6 @@ struct TopKKernel {
   };
   struct Counts {
     uint32_t warp[kWarps];
-  };
-  struct Totals {
-    uint64_t warp[kWarps];
   };
 
   SelectionRun run;
@@ -123,34 +121,6 @@ struct TopKKernel {
     return count[team.thread()];
   }
 
-  // before[t]: the sum of own[0 .. t - 1]; answers the sum of all.
-  template <class Team, class Own>
-  LONGHAUL_TEXT static uint64_t Scan(Team& team, const Own& own, Own& before) {
-    typename Team::template Shared<Totals> totals;
-    typename Team::template Own<int> source;
-    auto sum = own;
-    LONGHAUL_UNROLL
-    for (int step = 1; step < kWarp; step *= 2) {
-      team.Each([&](int t) { source[t] = t % kWarp >= step ? t % kWarp - step : 0; });
-      auto lower = team.From(sum, source);
-      team.Each([&](int t) { sum[t] += t % kWarp >= step ? lower[t] : 0; });
-    }
-    team.Phase([&](int t) {
-      if (t % kWarp == kWarp - 1) totals->warp[t / kWarp] = sum[t];
-    });
-    typename Team::template Own<uint64_t> all;
-    team.Phase([&](int t) {
-      before[t] = sum[t] - own[t];
-      all[t] = 0;
-      LONGHAUL_UNROLL
-      for (int w = 0; w < kWarps; ++w) {
-        if (w < t / kWarp) before[t] += totals->warp[w];
-        all[t] += totals->warp[w];
-      }
-    });
-    return all[team.thread()];
-  }
-
   // Keeps the keys above the threshold and the first `equal_kept` of those equal to it.
   template <class Team, class Own>
   LONGHAUL_TEXT void Write(Team& team, const ChunkPlace& place, uint32_t tiles, uint32_t threshold,
@@ -168,7 +138,7 @@ struct TopKKernel {
           if (key == threshold) found[t] += 1;
         }
       });
-      const uint64_t total = Scan(team, found, before);
+      const uint64_t total = SumsBefore<uint64_t, kWarps>(team, found, before);
       team.Each([&](int t) {
         uint64_t seen = base + before[t];
         for (int e = 0; e < kPerThread; ++e) {

@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr char kCampaignToml[] = R"([campaign]
+const std::string kCampaignToml = R"([campaign]
 name = "demo"
 question = "What does a crossing cost?"
 seeds = [1, 2, 3]
@@ -30,26 +30,7 @@ stages = 4
 forward = "int4-b64-h64"
 backward = "int8-b64"
 train.lr = 2e-3
-[model]
-kind = "gpt"
-blocks = 8
-width = 64
-heads = 4
-context = 128
-vocab = 256
-[data]
-source = "headers"
-[train]
-batch_rows = 16
-microbatches = 4
-lr = 3e-3
-[schedule]
-kind = "1f1b"
-[net]
-transport = "loopback"
-[eval]
-rows = 64
-)";
+)" + std::string(kArmsToml) + "rows = 64\n";
 
 absl::StatusOr<CampaignSpec> Read(const std::string& text) {
   absl::StatusOr<TomlValue> root = ParseToml(text, "demo.toml");

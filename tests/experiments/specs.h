@@ -23,6 +23,27 @@ inline SpecNames TestNames() {
           .profile = one_of("profile", {"regional", "continental-us"})};
 }
 
+// What every arm of a small campaign shares; "rows = N" of [eval] is to follow.
+inline constexpr char kArmsToml[] = R"([model]
+kind = "gpt"
+blocks = 8
+width = 64
+heads = 4
+context = 128
+vocab = 256
+[data]
+source = "headers"
+[train]
+batch_rows = 16
+microbatches = 4
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+[net]
+transport = "loopback"
+[eval]
+)";
+
 inline constexpr char kRunToml[] = R"(seed = 1
 [model]
 kind = "gpt"

@@ -12,7 +12,7 @@
 namespace longhaul {
 namespace {
 
-constexpr char kCampaignToml[] = R"([campaign]
+const std::string kCampaignToml = R"([campaign]
 name = "smoke"
 question = "What does a crossing cost with int4-b64-h64 forward and int8-b64 backward?"
 seeds = [SEEDS]
@@ -34,26 +34,7 @@ name = "s8"
 stages = 8
 forward = "int4-b64-h64"
 backward = "int8-b64"
-[model]
-kind = "gpt"
-blocks = 8
-width = 64
-heads = 4
-context = 128
-vocab = 256
-[data]
-source = "headers"
-[train]
-batch_rows = 16
-microbatches = 4
-lr = 3e-3
-[schedule]
-kind = "1f1b"
-[net]
-transport = "loopback"
-[eval]
-rows = 2048
-)";
+)" + std::string(kArmsToml) + "rows = 2048\n";
 
 RunRow Row(const RunSpec& spec, int64_t experiment, const std::string& arm) {
   RunRow row;
