@@ -187,8 +187,8 @@ BlockFault EncodeBlockRows(const BlockWork& work, ConstTensor x, const uint64_t*
   const BlockLayout& l = work.layout;
   const bool sum = l.frame_bytes >= kSumInPieces, stream = l.frame_bytes >= kStreamedBytes;
   const BlockShares shares(l, work.scheme);
-  BlockFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
+  return FirstAnswer(shares.slices, [&](size_t slice) {
+    BlockFault fault = BlockFault::kNone;
     std::optional<SectionSums> running;
     alignas(64) std::byte staged[kRowsPiece];
     ForEachPiece(shares, work.scheme, slice, [&](size_t r, BlockRange range) {
@@ -197,9 +197,9 @@ BlockFault EncodeBlockRows(const BlockWork& work, ConstTensor x, const uint64_t*
       const BlockSections out = {frame + at.scales, frame + at.zeros,
                                  stream ? staged : frame + at.codes};
       const Blocks blocks = {r, range, seed};
-      faults[slice] = seed == nullptr ? EncodeNearest(work, x, blocks, out)
-                                      : EncodeStochastic(work, x, blocks, out);
-      if (faults[slice] != BlockFault::kNone) return false;
+      fault = seed == nullptr ? EncodeNearest(work, x, blocks, out)
+                              : EncodeStochastic(work, x, blocks, out);
+      if (fault != BlockFault::kNone) return false;
       if (!running) running.emplace(at);
       if (sum) running->Reach(frame, end, out.codes);
       if (stream) {
@@ -209,11 +209,8 @@ BlockFault EncodeBlockRows(const BlockWork& work, ConstTensor x, const uint64_t*
     });
     if (stream) FinishStreaming();
     if (running) running->PutInto(sums, slice);
+    return fault;
   });
-  for (BlockFault fault : faults) {  // the first one in the tensor
-    if (fault != BlockFault::kNone) return fault;
-  }
-  return BlockFault::kNone;
 }
 
 bool DecodeBlockRows(const BlockWork& work, const std::byte* frame, const uint64_t* seed, Tensor x,
@@ -223,10 +220,9 @@ bool DecodeBlockRows(const BlockWork& work, const std::byte* frame, const uint64
   const bool stream = x.dtype == DType::kF32 && 4 * x.shape.elements() >= kStreamedBytes;
   if (work.scheme.grid != Grid::kE2M1) seed = nullptr;  // integer grids decode as they are
   const BlockShares shares(l, work.scheme);
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(shares.slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(shares.slices, [&](size_t slice) {
     std::optional<SectionSums> running;
-    bad[slice] = !ForEachPiece(shares, work.scheme, slice, [&](size_t r, BlockRange range) {
+    const bool good = ForEachPiece(shares, work.scheme, slice, [&](size_t r, BlockRange range) {
       const BlockPlace at = l.At(work.scheme, r, range.first);
       const BlockPlace end = l.At(work.scheme, r, range.last);
       if (!running) running.emplace(at);
@@ -236,8 +232,9 @@ bool DecodeBlockRows(const BlockWork& work, const std::byte* frame, const uint64
     });
     if (stream) FinishStreaming();
     if (running) running->PutInto(sums, slice);
+    return !good;
   });
-  return std::find(std::begin(bad), std::end(bad), true) == std::end(bad);
+  return !bad;
 }
 
 }  // namespace longhaul

@@ -72,22 +72,23 @@ class CastCodec final : public Codec {
     const ConvertFn convert = Converter(isa_, from, to);
     const LoopKernels& loops = LoopKernelsOf(isa_);
     const Slices slices(n, kWorthAThread);
-    bool infinite[Slices::kMost] = {};
-    CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const bool infinite = FirstAnswer(slices, [&](size_t slice) {
+      bool found = false;
       RunningSum running(kFrameHeaderBytes + slices.first(slice) * wire_bytes);
       alignas(64) std::byte staged[4 * kPiece];
       for (size_t at = slices.first(slice); at < slices.last(slice); at += kPiece) {
         const size_t c = std::min(kPiece, slices.last(slice) - at);
         const std::byte* read = in + at * in_bytes;
         std::byte* written = stream ? staged : out + at * out_bytes;
-        if (!convert(read, c, written)) infinite[slice] = true;
+        if (!convert(read, c, written)) found = true;
         if (sum) running.Add({payload == Payload::kIn ? read : written, c * wire_bytes});
         if (stream) loops.stream(staged, c * out_bytes, out + at * out_bytes);
       }
       if (stream) FinishStreaming();
       sums.part(0, slice) = running.part();
+      return found;
     });
-    return std::find(std::begin(infinite), std::end(infinite), true) == std::end(infinite);
+    return !infinite;
   }
 
   static constexpr size_t kPiece = 2048;  // elements in the nearest cache between two steps

@@ -78,4 +78,18 @@ struct Slices {
   size_t total, length;
 };
 
+// Calls part(slice) for every slice on the process's pool and answers what the first of them, in
+// the tensor's order, said other than Answer{}; Answer{} where none did.
+template <typename Part>
+auto FirstAnswer(const Slices& slices, Part&& part) {
+  using Answer = std::invoke_result_t<Part&, size_t>;
+  Answer answers[Slices::kMost] = {};
+  // Once per slice: the answers share cache lines, for which threads would wait in turn.
+  CodecThreads::Process().Run(slices.count(), [&](size_t i) { answers[i] = part(i); });
+  for (const Answer answer : answers) {
+    if (answer != Answer{}) return answer;
+  }
+  return Answer{};
+}
+
 }  // namespace longhaul

@@ -184,8 +184,8 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
   const std::byte* codes = frame.data() + layout.codes_at;
   const Slices slices(layout.pieces(), kWorthAThread / std::min(kFp4Piece, layout.cols));
   SlicedSums<2> sums;
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
+    bool no_number = false;
     const NarrowWriter writer(x, isa_);
     float buffer[kFp4Piece];
     RunningSum scale_sum(kFrameHeaderBytes + 8 + layout.ScaleAt(slices.first(slice)));
@@ -197,15 +197,14 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
       scale_sum.Add({scales_at, (c + kNvBlock - 1) / kNvBlock});
       code_sum.Add({codes_at, PackedBytes(c, 4)});
       float* values = writer.Target(layout.first(piece), buffer);
-      bad[slice] |= !DecodePiece(scales_at, codes_at, c, t, values);
+      no_number |= !DecodePiece(scales_at, codes_at, c, t, values);
       writer.Done(values, layout.first(piece), c);
     }
     sums.part(0, slice) = scale_sum.part();
     sums.part(1, slice) = code_sum.part();
+    return no_number;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) != std::end(bad)) {
-    return corrupt("a block's scale is no number");
-  }
+  if (bad) return corrupt("a block's scale is no number");
   return CheckPayloadCrc(frame, sums.Join(frame));
 }
 
@@ -216,10 +215,12 @@ float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
   uint32_t tops[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     float values[kFp4Piece];
+    uint32_t top = 0;
     for (size_t at = slices.first(slice); at < slices.last(slice); at += kFp4Piece) {
       const size_t c = std::min(kFp4Piece, slices.last(slice) - at);
-      tops[slice] = std::max(tops[slice], loops.abs_max(reader.Peek(at, c, values), c));
+      top = std::max(top, loops.abs_max(reader.Peek(at, c, values), c));
     }
+    tops[slice] = top;
   });
   const uint32_t top = *std::max_element(std::begin(tops), std::end(tops));
   return top < kInfBits ? FromBits(top) : INFINITY;

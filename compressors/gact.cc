@@ -93,17 +93,15 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
   std::memset(frame.data() + layout.scales_at - 8, 0, 8);
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   const Slices slices = layout.slices();
-  GactFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const GactFault fault = FirstAnswer(slices, [&](size_t slice) {
     for (size_t g = slices.first(slice); g < slices.last(slice); ++g) {
-      faults[slice] = EncodeGroup(layout, reader, seed, g, frame.data());
-      if (faults[slice] != GactFault::kNone) return;
+      const GactFault found = EncodeGroup(layout, reader, seed, g, frame.data());
+      if (found != GactFault::kNone) return found;
     }
+    return GactFault::kNone;
   });
-  for (const GactFault fault : faults) {  // the first one in the tensor
-    if (fault == GactFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == GactFault::kRange) return RangeError(name_, "max - min of a group");
-  }
+  if (fault == GactFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == GactFault::kRange) return RangeError(name_, "max - min of a group");
   SealFrame({.codec = id_,
              .dtype = x.dtype,
              .flags = kFlagStochastic,
@@ -124,8 +122,7 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return Corrupt("bytes or fields do not fit the shape");
   }
   const Slices slices = layout.slices();
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
     float values[kGroup];
     uint8_t q[kGroup];
@@ -134,15 +131,15 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       float z, s;
       std::memcpy(&z, frame.data() + kFrameHeaderBytes + 4 * g, 4);
       std::memcpy(&s, frame.data() + layout.scales_at + 4 * g, 4);
-      bad[slice] |= !std::isfinite(z) || !std::isfinite(s);
+      if (!std::isfinite(z) || !std::isfinite(s)) return true;
       UnpackBits({frame.data() + layout.CodesOf(g), PackedBytes(c, kBits)}, kBits, {q, c});
       float* target = writer.Target(first, values);
       LoopKernelsOf(isa_).affine_values(q, c, z, s, target);
       writer.Done(target, first, c);
     }
+    return false;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
-  return Corrupt("a scale is Inf or NaN");
+  return bad ? Corrupt("a scale is Inf or NaN") : absl::OkStatus();
 }
 
 }  // namespace

@@ -155,18 +155,16 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const Slices slices(layout.rows * layout.row_blocks,
                       kWorthAThread / std::min(kGgmlBlock, layout.cols));
   SlicedSums<1> sums;
-  GgmlFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const GgmlFault fault = FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.Begin(slices.first(slice)));
-    faults[slice] = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
-                                 frame.data() + kFrameHeaderBytes, running);
+    const GgmlFault found = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
+                                         frame.data() + kFrameHeaderBytes, running);
     sums.part(0, slice) = running.part();
+    return found;
   });
-  for (const GgmlFault fault : faults) {  // the first one in the tensor
-    if (fault == GgmlFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == GgmlFault::kRange) {
-      return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
-    }
+  if (fault == GgmlFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == GgmlFault::kRange) {
+    return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
   }
   const FrameHeader header = {.codec = id_,
                               .dtype = x.dtype,
@@ -209,16 +207,14 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const Slices slices(layout.rows * layout.row_blocks,
                       kWorthAThread / std::min(kGgmlBlock, layout.cols));
   SlicedSums<1> sums;
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.Begin(slices.first(slice)));
-    bad[slice] = !DecodeBlocks(layout, frame.data() + kFrameHeaderBytes, slices.first(slice),
-                               slices.last(slice), x, running);
+    const bool good = DecodeBlocks(layout, frame.data() + kFrameHeaderBytes, slices.first(slice),
+                                   slices.last(slice), x, running);
     sums.part(0, slice) = running.part();
+    return !good;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) {
-    return CheckPayloadCrc(frame, sums.Join(frame));
-  }
+  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
   // A byte that changed on the way is told as that.
   const absl::Status sum = ParseFrame(frame).status();
   return sum.ok() ? absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_)) : sum;

@@ -104,13 +104,11 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
   const size_t cols = x.shape.cols;
   const Slices slices(x.shape.rows, kWorthAThread / cols);
   SlicedSums<1> sums;
-  MomentFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const MomentFault fault = FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
     for (size_t r = slices.first(slice); r < slices.last(slice); ++r) {
       const Moments moments = Measure(reader, r * cols, cols);
-      faults[slice] = moments.fault;
-      if (moments.fault != MomentFault::kNone) return;
+      if (moments.fault != MomentFault::kNone) return moments.fault;
       std::memcpy(frame.data() + kFrameHeaderBytes + 4 * r, &moments.mean, 4);
       std::memcpy(frame.data() + layout.stds_at + 4 * r, &moments.std, 4);
       EncodeRow(reader, r * cols, cols, moments, stream,
@@ -118,11 +116,10 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
     }
     if (stream) FinishStreaming();
     sums.part(0, slice) = running.part();
+    return MomentFault::kNone;
   });
-  for (const MomentFault fault : faults) {  // the first one in the tensor
-    if (fault == MomentFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == MomentFault::kRange) return RangeError(name_, "a sum");
-  }
+  if (fault == MomentFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == MomentFault::kRange) return RangeError(name_, "a sum");
   const std::span<std::byte> whole = frame.first(layout.frame_bytes);
   const FrameHeader header = {.codec = id_,
                               .dtype = x.dtype,
@@ -157,23 +154,23 @@ absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*,
   const size_t cols = x.shape.cols;
   const Slices slices(x.shape.rows, kWorthAThread / cols);
   SlicedSums<1> sums;
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
     RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
-    for (size_t r = slices.first(slice); r < slices.last(slice) && !bad[slice]; ++r) {
+    for (size_t r = slices.first(slice); r < slices.last(slice); ++r) {
       Moments moments;
       std::memcpy(&moments.mean, frame.data() + kFrameHeaderBytes + 4 * r, 4);
       std::memcpy(&moments.std, frame.data() + layout.stds_at + 4 * r, 4);
-      bad[slice] = !std::isfinite(moments.mean) || !std::isfinite(moments.std) ||
-                   !DecodeRow(frame.data() + layout.values_at + 2 * cols * r, r * cols, cols,
-                              moments, writer, running);
+      if (!std::isfinite(moments.mean) || !std::isfinite(moments.std) ||
+          !DecodeRow(frame.data() + layout.values_at + 2 * cols * r, r * cols, cols, moments,
+                     writer, running)) {
+        return true;
+      }
     }
     sums.part(0, slice) = running.part();
+    return false;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) {
-    return CheckPayloadCrc(frame, sums.Join(frame));
-  }
+  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
   // A byte that changed on the way is told as that.
   const absl::Status sum = ParseFrame(frame).status();
   return sum.ok() ? Corrupt("a mean, deviation or value is Inf or NaN") : sum;

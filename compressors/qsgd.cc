@@ -142,17 +142,15 @@ absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
   const WideReader reader(x, isa_);
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   const Slices slices = layout.slices();
-  QsgdFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const QsgdFault fault = FirstAnswer(slices, [&](size_t slice) {
     for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
-      faults[slice] = EncodeBucket(layout, reader, seed, b, frame.data());
-      if (faults[slice] != QsgdFault::kNone) return;
+      const QsgdFault found = EncodeBucket(layout, reader, seed, b, frame.data());
+      if (found != QsgdFault::kNone) return found;
     }
+    return QsgdFault::kNone;
   });
-  for (const QsgdFault fault : faults) {  // the first one in the tensor
-    if (fault == QsgdFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == QsgdFault::kRange) return RangeError(name_, "a norm");
-  }
+  if (fault == QsgdFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == QsgdFault::kRange) return RangeError(name_, "a norm");
   SealFrame({.codec = id_,
              .dtype = x.dtype,
              .flags = kFlagStochastic,
@@ -174,15 +172,14 @@ absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     return Corrupt("bytes or fields do not fit the shape");
   }
   const Slices slices = layout.slices();
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
-    for (size_t b = slices.first(slice); b < slices.last(slice) && !bad[slice]; ++b) {
-      bad[slice] = !DecodeBucket(layout, frame.data(), b, writer);
+    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
+      if (!DecodeBucket(layout, frame.data(), b, writer)) return true;
     }
+    return false;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
-  return Corrupt("a norm is Inf or NaN");
+  return bad ? Corrupt("a norm is Inf or NaN") : absl::OkStatus();
 }
 
 }  // namespace

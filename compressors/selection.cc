@@ -122,11 +122,10 @@ bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const Chu
 bool SelectionCodec::Select(const Source& source, uint64_t seed, const ChunkGrid& grid,
                             std::span<uint32_t> indices, std::span<float> values) const {
   const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t i) {
-    bad[i] = !SelectChunks(source, seed, grid, slices.first(i), slices.last(i), indices, values);
+  const bool bad = FirstAnswer(slices, [&](size_t i) {
+    return !SelectChunks(source, seed, grid, slices.first(i), slices.last(i), indices, values);
   });
-  return std::find(std::begin(bad), std::end(bad), true) == std::end(bad);
+  return !bad;
 }
 
 absl::StatusOr<size_t> SelectionCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,

@@ -117,17 +117,15 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const WideReader reader(x, isa_);
   const Slices slices(x.shape.rows * layout.row_blocks,
                       kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
-  SignFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const SignFault fault = FirstAnswer(slices, [&](size_t slice) {
     for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
-      faults[slice] = EncodeBlock(layout, reader, x.shape.cols, b, frame.data());
-      if (faults[slice] != SignFault::kNone) return;
+      const SignFault found = EncodeBlock(layout, reader, x.shape.cols, b, frame.data());
+      if (found != SignFault::kNone) return found;
     }
+    return SignFault::kNone;
   });
-  for (const SignFault fault : faults) {  // the first one in the tensor
-    if (fault == SignFault::kNotFinite) return NotFiniteError(name_);
-    if (fault == SignFault::kRange) return RangeError(name_, "a block's sum");
-  }
+  if (fault == SignFault::kNotFinite) return NotFiniteError(name_);
+  if (fault == SignFault::kRange) return RangeError(name_, "a block's sum");
   SealFrame({.codec = id_,
              .dtype = x.dtype,
              .block = kSignBlock,
@@ -166,15 +164,15 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   }
   const Slices slices(x.shape.rows * layout.row_blocks,
                       kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
-    for (size_t b = slices.first(slice); b < slices.last(slice) && !bad[slice]; ++b) {
-      bad[slice] = !DecodeBlock(layout, frame.data(), b, writer, x.shape.cols);
+    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
+      if (!DecodeBlock(layout, frame.data(), b, writer, x.shape.cols)) return true;
     }
+    return false;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
+  if (bad) return absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_));
+  return absl::OkStatus();
 }
 
 }  // namespace

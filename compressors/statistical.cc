@@ -107,33 +107,23 @@ StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& la
 StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layout,
                                 std::span<std::byte> frame, SlicedSums<1>& sums) const {
   const Slices slices(layout.tables, kWorthAThread / layout.elements);
-  StatFault faults[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  return FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.codes_at + slices.first(slice) * layout.code_bytes);
     for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
       StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
                           frame.data() + layout.codes_at + t * layout.code_bytes);
       double sum = 0, squares = 0;
       for (size_t c = 0; c < encoder.chunks(); ++c) sum += encoder.Sum(c);
-      if (!encoder.SetMean(sum)) {
-        faults[slice] = encoder.Fault();
-        return;
-      }
+      if (!encoder.SetMean(sum)) return encoder.Fault();
       for (size_t c = 0; c < encoder.chunks(); ++c) squares += encoder.Squares(c);
-      if (!encoder.SetStep(squares)) {
-        faults[slice] = StatFault::kRange;
-        return;
-      }
+      if (!encoder.SetStep(squares)) return StatFault::kRange;
       BinSums bins;
       for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);
       encoder.StoreTable(bins, frame.data() + kFrameHeaderBytes + t * layout.table_bytes);
     }
     sums.part(0, slice) = running.part();
+    return StatFault::kNone;
   });
-  for (const StatFault fault : faults) {  // the first one in the tensor
-    if (fault != StatFault::kNone) return fault;
-  }
-  return StatFault::kNone;
 }
 
 absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
@@ -201,24 +191,22 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const size_t step = layout.tables > 1 ? layout.elements : std::min<size_t>(8, layout.elements);
   const Slices slices((x.shape.elements() + step - 1) / step, kWorthAThread / step);
   SlicedSums<1> sums;
-  bool bad[Slices::kMost] = {};
-  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+  const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
     size_t first = slices.first(slice) * step;
     const size_t last = std::min(slices.last(slice) * step, x.shape.elements());
     RunningSum running(layout.codes_at + first / layout.elements * layout.code_bytes +
                        PackedBytes(first % layout.elements, bits_));
-    for (; first < last && !bad[slice];) {
+    while (first < last) {
       const size_t t = first / layout.elements, in_table = first % layout.elements;
       const size_t end = std::min(layout.elements, last - t * layout.elements);
-      bad[slice] = !DecodeTable(layout, frame.data(), t, {in_table, end}, writer, running);
+      if (!DecodeTable(layout, frame.data(), t, {in_table, end}, writer, running)) return true;
       first = t * layout.elements + end;
     }
     sums.part(0, slice) = running.part();
+    return false;
   });
-  if (std::find(std::begin(bad), std::end(bad), true) == std::end(bad)) {
-    return CheckPayloadCrc(frame, sums.Join(frame));
-  }
+  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
   // What is wrong may be a byte that changed on the way: the checksum speaks first.
   const absl::Status sum = ParseFrame(frame).status();
   return sum.ok() ? absl::DataLossError(fmt::format("{}: a table holds Inf or NaN", name_)) : sum;

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Links, OnProfile,
 class OnEmulator : public testing::TestWithParam<EmulatorKind> {};
 
 TEST_P(OnEmulator, BbrComesWithinFivePercent) {
-  WithEmulator(GetParam(), Pair("continental-us"), [](Emulator& emulator) {
+  WithEmulator(GetParam(), Pair("continental-us", Sender::kPaces), [](Emulator& emulator) {
     ExpectInBounds(CanJudgeRate,
                    [&] { return RateInBounds(emulator, 0, 1, "bbr", 0.05, RateShare()); });
   });

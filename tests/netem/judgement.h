@@ -18,9 +18,11 @@ absl::Duration MeasureFor();  // of a rate, after its warm-up
 double RttBoundMs(double nominal_ms);
 double RateShare();  // share of the nominal rate that a rate may be off
 
-// The topology at rates that can be judged here: the guest's one CPU carries less.
-Topology ForThisMachine(Topology topology);
-Topology Pair(const char* profile);
+// The topology at rates that can be judged here: the guest's one CPU carries less, and of a sender
+// that paces its packets (BBR) less still.
+enum class Sender { kBursts, kPaces };
+Topology ForThisMachine(Topology topology, Sender sender = Sender::kBursts);
+Topology Pair(const char* profile, Sender sender = Sender::kBursts);
 
 // Print one measurement; true when it is within the bounds.
 bool Judge(const char* what, double nominal, double measured, double low, double high);
