@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,9 +9,14 @@
 
 // Encoding for lane_kernels.h. L::kWidth blocks are worked on at once: first the extremes of each
 // (two loads per cycle, no waiting), then all their scales in one vector, then the codes. The
-// second reading finds the blocks in the nearest cache. The extremes of a batch are read between
-// the scales and the codes of the one before, so that nothing waits for a division.
+// second reading finds the blocks in the nearest cache. What comes later is fetched where most is
+// computed: with the codes, or with a rotation. The extremes of a batch are read between the scales
+// and the codes of the one before, so that nothing waits for a division.
 namespace longhaul {
+
+// Batches of 512 bytes are fetched as they are read.
+template <BlockScheme kScheme>
+constexpr bool kFetchedWithCodes = kScheme.rotation == Rotation::kNone&& kScheme.block >= 32;
 
 // L::kWidth blocks; `rotated` holds them afterwards, where they are rotated.
 template <class L, BlockScheme kScheme>
@@ -23,7 +29,9 @@ LONGHAUL_INLINE BatchExtremes<L> ReadExtremes(const std::byte* x,
   for (int b = 0; b < L::kWidth; ++b) {
     typename L::F v[n];
     for (int i = 0; i < n; ++i) {
-      if (i * kStep % 64 == 0) PrefetchBehind(x + (b * n + i) * kStep);
+      if (!kFetchedWithCodes<kScheme> && i * kStep % 64 == 0) {
+        PrefetchBehind(x + (b * n + i) * kStep);
+      }
       v[i] = L::template Load<DType::kF32>(x + (b * n + i) * kStep);
     }
     if constexpr (kScheme.rotation == Rotation::kHadamard) {
@@ -77,6 +85,8 @@ LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t 
   constexpr size_t kElements = size_t{kScheme.block} * L::kWidth;
   constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   constexpr int kChunks = static_cast<int>(kElements) / kChunk;
+  // Two batches on; what comes last has time to arrive.
+  constexpr size_t kAhead = std::max<size_t>(4096, 2 * 4 * kElements) + 512;
   alignas(64) std::byte rotated[2][kRotated ? 4 * kElements : 1];
   BatchConstants<L> constants;
   BatchExtremes<L> next = {L::Zero(), L::Splat(0), L::Splat(0)};
@@ -84,8 +94,12 @@ LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t 
     if (b > 0 && !ScaleBatch<L, kScheme, kNoisy>(next, out, constants)) return b - 1;
     if (b < batches) next = ReadExtremes<L, kScheme>(x + 4 * kElements * b, rotated[b % 2]);
     if (b == 0) continue;
-    const std::byte* from = kRotated ? rotated[(b - 1) % 2] : x + 4 * kElements * (b - 1);
+    const std::byte* const coded = x + 4 * kElements * (b - 1);
+    const std::byte* const from = kRotated ? rotated[(b - 1) % 2] : coded;
     for (int c = 0; c < kChunks; ++c) {
+      if (kFetchedWithCodes<kScheme>) {
+        PrefetchLines(coded + c * (4 * kChunk) + kAhead, 4 * kChunk);
+      }
       const int block =
           kScheme.block < kChunk ? c * (kChunk / kScheme.block) : c / (kScheme.block / kChunk);
       StoreChunk<L, kScheme, kNoisy>(from + c * (4 * kChunk), u, constants, block,

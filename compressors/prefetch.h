@@ -20,7 +20,7 @@ LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
 }
 
 // Fetches the lines of some memory, which need not be there.
-inline void PrefetchLines(const void* begin, size_t bytes) {
+LONGHAUL_INLINE void PrefetchLines(const void* begin, size_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(begin);
   for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(at + i));
 }
