@@ -26,6 +26,7 @@ namespace {
 constexpr int kReadsPerPort = 64;  // then the other ports get their turn
 constexpr int64_t kLateNs = 1'000'000;
 constexpr uint64_t kWakeToken = ~uint64_t{0};
+constexpr uint64_t kTimerToken = kWakeToken - 1;
 
 int64_t NowNs() {
   timespec t;
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<TapLoop>> TapLoop::Start(std::vector<Fd> taps,
     watched = watched && watch(loop->taps_[i].get(), i);
   }
   if (!watched) return ErrnoStatus("tap: watch a device with epoll", errno);
+  if (auto s = loop->timers_.Open(loop->epoll_.get(), kTimerToken); !s.ok()) return s;
   // Signals are for the program's own threads, never for this one.
   sigset_t all, before;
   sigfillset(&all);
@@ -129,23 +131,37 @@ void TapLoop::Main() {
   Serve();
 }
 
+// False: something is due, so there is no sleep. A frame that falls due between the two times is
+// taken along with the first, or sets its own later.
+bool TapLoop::SetTimers(int64_t now_ns) {
+  const auto due_ns = network_.next_due_ns();
+  if (!due_ns) return true;
+  if (*due_ns - lead_.ns() <= now_ns) return false;
+  auto second_ns = network_.next_due_after(*due_ns + lead_.ns());
+  if (second_ns) *second_ns -= lead_.ns();
+  const auto set = timers_.Set(*due_ns - lead_.ns(), second_ns, lead_.ns() / 4);
+  if (!set.ok() && health_.ok()) health_ = set;
+  return true;
+}
+
 void TapLoop::Serve() {
   std::array<epoll_event, 64> events;
   for (;;) {
     DeliverDue(NowNs());
-    timespec timeout{};
-    const auto due_ns = network_.next_due_ns();
     const int64_t asleep_ns = NowNs();
-    const int64_t wait_ns = due_ns ? std::max<int64_t>(0, *due_ns - lead_.ns() - asleep_ns) : 0;
-    if (due_ns) timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
-    const int ready = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   due_ns ? &timeout : nullptr, nullptr);
-    const int64_t slept_ns = NowNs() - asleep_ns;
-    if (ready == 0 && wait_ns > 0) lead_.Woke(slept_ns - wait_ns);
-    unseen_ns_ = std::min(slept_ns, lead_.ns());
+    const bool sleeps = SetTimers(asleep_ns);
+    const int ready =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), sleeps ? -1 : 0);
+    const int64_t awake_ns = NowNs();
+    const auto passed_ns = timers_.Passed(awake_ns);
+    unseen_ns_ = std::min(awake_ns - asleep_ns, lead_.ns());
+    bool by_timer = true;
     for (int i = 0; i < ready; ++i) {
-      if (events[i].data.u64 != kWakeToken) {
-        ReadPort(static_cast<int>(events[i].data.u64));
+      const uint64_t token = events[i].data.u64;
+      if (token == kTimerToken) continue;
+      by_timer = false;
+      if (token != kWakeToken) {
+        ReadPort(static_cast<int>(token));
         continue;
       }
       eventfd_t count;
@@ -154,6 +170,7 @@ void TapLoop::Serve() {
       std::lock_guard lock(mu_);
       if (stop_) return;
     }
+    if (by_timer && passed_ns && *passed_ns > asleep_ns) lead_.Woke(awake_ns - *passed_ns);
   }
 }
 

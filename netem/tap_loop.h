@@ -17,6 +17,7 @@
 #include "netem/posix.h"
 #include "netem/tap_network.h"
 #include "netem/wake_lead.h"
+#include "netem/wake_timers.h"
 
 namespace longhaul {
 
@@ -45,6 +46,7 @@ class TapLoop {
   void Main();
   void MakeRealTime();
   void Serve();
+  bool SetTimers(int64_t now_ns);
   void ReadPort(int port);
   bool ReadFrame(int port);
   void DeliverDue(int64_t now_ns);
@@ -60,7 +62,8 @@ class TapLoop {
   Fd epoll_;
   Fd wake_;  // eventfd: calls wait, or stop
   std::string scheduling_;
-  WakeLead lead_;  // the loop's thread only
+  WakeTimers timers_;  // the loop's thread only
+  WakeLead lead_;      // the loop's thread only
   // Frames that are read now were there so much earlier: a device wakes the thread as late as a
   // timer does, but not before it fell asleep.
   int64_t unseen_ns_ = 0;

@@ -1,6 +1,8 @@
 #include "netem/tap_network.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 
 #include "netem/access_lines.h"
 #include "netem/queue_limits.h"
@@ -82,14 +84,13 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
   }
   const bool no_downlink = path.downlink < 0;
   path.counters.held_bytes += wire_bytes;
-  events_.push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
+  Push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
   return true;
 }
 
 std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
-  while (!events_.empty() && events_.top().due_ns <= now_ns) {
-    Event event = events_.top();
-    events_.pop();
+  while (!events_.empty() && events_.front().due_ns <= now_ns) {
+    Event event = Pop();
     Path& path = paths_[event.path];
     if (event.passed_downlink) {
       path.counters.held_bytes -= event.wire_bytes;
@@ -107,14 +108,47 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
     event.due_ns = *left;
     event.order = order_++;
     event.passed_downlink = true;
-    events_.push(event);
+    Push(event);
   }
   return std::nullopt;
 }
 
 std::optional<int64_t> TapNetwork::next_due_ns() const {
   if (events_.empty()) return std::nullopt;
-  return events_.top().due_ns;
+  return events_.front().due_ns;
+}
+
+std::optional<int64_t> TapNetwork::next_due_after(int64_t ns) const {
+  constexpr size_t kMost = 64;
+  std::array<size_t, 2 * kMost + 1> open;  // of the heap: their parents are due by then
+  size_t count = 0, seen = 0;
+  open[count++] = 0;
+  std::optional<int64_t> earliest;
+  while (count > 0) {
+    const size_t at = open[--count];
+    if (at >= events_.size()) continue;
+    const int64_t due_ns = events_[at].due_ns;
+    if (due_ns > ns) {
+      earliest = std::min(earliest.value_or(due_ns), due_ns);
+      continue;
+    }
+    if (++seen > kMost) return std::nullopt;
+    open[count++] = 2 * at + 1;
+    open[count++] = 2 * at + 2;
+  }
+  return earliest;
+}
+
+void TapNetwork::Push(const Event& event) {
+  events_.push_back(event);
+  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+}
+
+TapNetwork::Event TapNetwork::Pop() {
+  std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+  const Event event = events_.back();
+  events_.pop_back();
+  return event;
 }
 
 void TapNetwork::ChangePath(const Topology& topology, const PathSpec& spec) {

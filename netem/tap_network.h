@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <queue>
 #include <vector>
 
 #include "netem/emulator.h"
@@ -37,6 +36,9 @@ class TapNetwork {
 
   // When to call Next() again; nullopt: nothing is on its way.
   std::optional<int64_t> next_due_ns() const;
+  // The earliest of these times that is later than `ns`; nullopt: none is, or finding it takes
+  // long, because much is due before.
+  std::optional<int64_t> next_due_after(int64_t ns) const;
 
   // For frames that arrive from now on; those on their way keep their time. The path must exist;
   // `topology` is the whole with the path changed in it.
@@ -74,12 +76,14 @@ class TapNetwork {
     LinkStage up, down;
   };
   int PathIndex(int from, int to) const;
+  void Push(const Event& event);
+  Event Pop();
 
   int num_nodes_;
   std::vector<AccessLine> lines_;
   std::vector<Path> paths_;
   std::vector<int> path_of_pair_;  // [num_nodes * num_nodes], -1: none
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Event> events_;      // a heap, the next one first
   uint64_t order_ = 0;
   int64_t unroutable_drops_ = 0;
 };

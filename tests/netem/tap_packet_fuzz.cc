@@ -72,6 +72,11 @@ class Run {
       state_[output->handle] = State::kOut;
       --inside_;
     }
+    const auto next_ns = network_.next_due_ns();
+    if (network_.next_due_after(now_ns_) != next_ns) __builtin_trap();
+    if (next_ns && network_.next_due_after(*next_ns).value_or(*next_ns + 1) <= *next_ns) {
+      __builtin_trap();
+    }
   }
 
   // After an hour everything has left.
