@@ -12,7 +12,6 @@
 namespace longhaul {
 namespace {
 
-constexpr int kAttempts = 6;
 constexpr int kJudgedAttempts = 3;
 
 // The guest has one CPU and timers with a tail of up to 25 ms: there the median is judged, at 1 ms,
@@ -62,9 +61,10 @@ bool Near(const char* what, double nominal, double measured, double bound) {
 }
 
 void ExpectInBounds(bool (*can_judge)(const Oversleep&), const std::function<bool()>& measure) {
+  const int attempts = Long() ? 6 : 4;
   int judged = 0;
   Oversleep last;
-  for (int attempt = 0; attempt < kAttempts && judged < kJudgedAttempts; ++attempt) {
+  for (int attempt = 0; attempt < attempts && judged < kJudgedAttempts; ++attempt) {
     WakeControl control;
     if (measure() || testing::Test::HasFatalFailure()) return;
     last = control.Stop();

@@ -29,7 +29,8 @@ bool Judge(const char* what, double nominal, double measured, double low, double
 bool Near(const char* what, double nominal, double measured, double bound);
 
 // `measure` returns whether all was in bounds, `can_judge` whether the machine let it be so. Fails
-// after three measurements that count; skips the test when six were made and fewer count.
+// after three measurements that count; skips the test when six (in the short form four) were made
+// and fewer count.
 void ExpectInBounds(bool (*can_judge)(const Oversleep&), const std::function<bool()>& measure);
 
 // Idle RTT: 100 echoes, mean and p99 (in the guest: the median).
