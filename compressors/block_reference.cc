@@ -53,6 +53,21 @@ bool Dequantize(BlockScheme scheme, uint8_t code, float s, float z, float& x) {
   return true;
 }
 
+// q: [c], the codes of a rotated block -> x: [c].
+void DequantizeRotated(BlockScheme scheme, std::span<const uint8_t> q, float s, float z,
+                       std::span<float> x) {
+  int32_t steps[kMaxBlock];
+  for (size_t i = 0; i < q.size(); ++i) {
+    steps[i] = IsMini(scheme.grid) ? static_cast<int32_t>(2 * MiniToF32(q[i], MiniOf(scheme.grid)))
+                                   : q[i] - CodeOffset(scheme);
+  }
+  HadamardSums({steps, q.size()});
+  for (size_t i = 0; i < q.size(); ++i) {
+    x[i] = static_cast<float>(steps[i]) * UnrotatedStep(scheme) * s;
+  }
+  if (scheme.grid == Grid::kAffine) x[0] += z / HadamardNorm(scheme.block);
+}
+
 template <BlockScheme kScheme>
 BlockFault EncodeBlocks(const std::byte* x, size_t blocks, BlockSections out) {
   for (size_t b = 0; b < blocks; ++b) {
@@ -124,10 +139,13 @@ bool DecodeBlockReference(BlockScheme scheme, ConstBlockSections in, size_t c, s
   uint8_t q[kMaxBlock];
   UnpackBits({in.codes, PackedBytes(c, scheme.bits)}, scheme.bits, {q, c});
   float x[kMaxBlock];
-  for (size_t i = 0; i < c; ++i) {
-    if (!Dequantize(scheme, q[i], s, z, x[i])) return false;
+  if (Rotates(scheme, c)) {
+    DequantizeRotated(scheme, {q, c}, s, z, {x, c});
+  } else {
+    for (size_t i = 0; i < c; ++i) {
+      if (!Dequantize(scheme, q[i], s, z, x[i])) return false;
+    }
   }
-  if (Rotates(scheme, c)) Hadamard({x, c});
   std::memcpy(bytes, x, 4 * c);
   return true;
 }

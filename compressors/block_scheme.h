@@ -84,6 +84,15 @@ constexpr size_t ScaleBytes(BlockScheme s) { return s.scale == ScaleType::kE8M0 
 constexpr size_t ZeroBytes(BlockScheme s) { return s.grid == Grid::kAffine ? 2 : 0; }
 constexpr size_t CodeBytes(BlockScheme s) { return static_cast<size_t>(s.block * s.bits / 8); }
 
+// 1 / sqrt(n), n = 32 or 64, as IEEE division and square root give it.
+constexpr float HadamardNorm(int n) { return n == 64 ? 0.125f : 0x1.6a09e6p-3f; }
+// Rotated blocks are decoded as (H q * UnrotatedStep) * s, q the codes as whole numbers: steps of
+// the grid, halves of one for E2M1. H q is exact in any order. An affine block's first element gets
+// z sqrt(n) more, which is what H makes of z everywhere.
+constexpr float UnrotatedStep(BlockScheme s) {
+  return HadamardNorm(s.block) * (s.grid == Grid::kE2M1 ? 0.5f : 1.0f);
+}
+
 enum class BlockFault : uint8_t { kNone = 0, kNotFinite, kRange };
 
 // A scale as it stands on the wire and what the arithmetic uses.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 namespace longhaul {
@@ -8,5 +9,8 @@ namespace longhaul {
 // H_ij = (-1)^popcount(i & j). Its own inverse. Butterfly stages h = 1, 2, 4, ... and then one
 // multiplication, in this order on every instruction set, so that all round alike.
 void Hadamard(std::span<float> x);
+
+// In place: x <- H x. Whole numbers, so any order of the stages gives the same.
+void HadamardSums(std::span<int32_t> x);
 
 }  // namespace longhaul

@@ -15,7 +15,8 @@
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
 // KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
-// ToPowers, FromMini, LoadMini<MiniFloat>; Hadamard<n>; StoreCodes<BlockScheme>, LoadCodes<bits>.
+// ToPowers, FromMini, LoadMini<MiniFloat>; Hadamard<n>, HadamardOf32; StoreCodes<BlockScheme>,
+// LoadCodes<bits>.
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.
@@ -29,8 +30,51 @@ LONGHAUL_INLINE bool AllNumbers(const std::byte* codes, size_t n) {
   return top <= FormatOf(kType).max_code;
 }
 
-// The block's codes -> x, chunk by chunk or, when it was rotated, all at once. Codes of eight bits
-// are known to be numbers.
+// What each code of four bits counts in a rotated block (block_scheme.h).
+struct CodeSteps {
+  int8_t of[16];
+};
+constexpr CodeSteps StepsOfCodes(BlockScheme scheme) {
+  if (scheme.grid == Grid::kE2M1) {
+    return {{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}};
+  }
+  CodeSteps steps = {};
+  for (int code = 0; code < 16; ++code) {
+    steps.of[code] = static_cast<int8_t>(code - CodeOffset(scheme));
+  }
+  return steps;
+}
+
+// A rotated block's codes -> x.
+template <class L, BlockScheme kScheme>
+LONGHAUL_INLINE void DecodeRotated(const std::byte* codes, float s, float z, std::byte* x) {
+  static_assert(kScheme.bits == 4);
+  constexpr int n = kScheme.block / L::kWidth, kPart = 32 / L::kWidth;
+  static constexpr CodeSteps kSteps = StepsOfCodes(kScheme);
+  typename L::U sums[n];
+  for (int i = 0; i < n / kPart; ++i) {
+    L::HadamardOf32(codes + 16 * i, kSteps.of, sums + i * kPart);
+  }
+  if constexpr (kScheme.block == 64) {
+    for (int i = 0; i < kPart; ++i) {
+      const typename L::U a = sums[i], b = sums[i + kPart];
+      sums[i] = L::AddBits(a, b);
+      sums[i + kPart] = L::SubBits(a, b);
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const typename L::F v = L::Mul(L::ToFloat(sums[i], 0), L::Splat(UnrotatedStep(kScheme)));
+    L::template Store<DType::kF32>(L::Mul(v, L::Splat(s)), x + i * L::kWidth * sizeof(float));
+  }
+  if constexpr (kScheme.grid == Grid::kAffine) {
+    float first;
+    __builtin_memcpy(&first, x, sizeof(first));
+    first += z / HadamardNorm(kScheme.block);
+    __builtin_memcpy(x, &first, sizeof(first));
+  }
+}
+
+// The block's codes -> x. Codes of eight bits are known to be numbers.
 template <class L, BlockScheme kScheme>
 LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
   float value_s, value_z = 0;
@@ -38,14 +82,15 @@ LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
   if constexpr (kScheme.grid == Grid::kAffine) {
     if (!ReadScale(kScheme, in.zeros, value_z)) return false;
   }
+  if constexpr (kScheme.rotation == Rotation::kHadamard) {
+    DecodeRotated<L, kScheme>(in.codes, value_s, value_z, x);
+    return true;
+  }
   const typename L::F s = L::Splat(value_s), z = L::Splat(value_z);
-  constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
-  constexpr int n = kScheme.block / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  typename L::F v[kRotated ? n : 1];
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < kScheme.block / L::kWidth; ++i) {
     const std::byte* codes = in.codes + i * L::kWidth * kScheme.bits / 8;
-    typename L::F& value = v[kRotated ? i : 0];
+    typename L::F value;
     if constexpr (IsMini(kScheme.grid) && kScheme.bits == 8) {
       value = L::Mul(L::template LoadMini<MiniOf(kScheme.grid)>(codes), s);
     } else if constexpr (IsMini(kScheme.grid)) {
@@ -56,11 +101,7 @@ LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
       value = L::Mul(L::ToFloat(code, CodeOffset(kScheme)), s);
     }
     if constexpr (kScheme.grid == Grid::kAffine) value = L::Add(z, value);
-    if constexpr (!kRotated) L::template Store<DType::kF32>(value, x + i * kStep);
-  }
-  if constexpr (kRotated) {
-    L::template Hadamard<kScheme.block>(v);
-    for (int i = 0; i < n; ++i) L::template Store<DType::kF32>(v[i], x + i * kStep);
+    L::template Store<DType::kF32>(value, x + i * kStep);
   }
   return true;
 }

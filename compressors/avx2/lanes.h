@@ -238,6 +238,34 @@ struct Avx2Lanes {
     for (int i = 0; i < n / 8; ++i) v[i] = Mul(v[i], Splat(norm));
   }
 
+  // H q of 32 codes of four bits, q = steps[code], |q| <= 15: three stages in bytes, two in lanes.
+  LONGHAUL_INLINE static void HadamardOf32(const std::byte* codes, const int8_t* steps, U* sums) {
+    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    const __m128i lookup = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps));
+    const __m128i low = _mm_set1_epi8(15);
+    const __m128i even = _mm_shuffle_epi8(lookup, _mm_and_si128(packed, low));
+    const __m128i odd = _mm_shuffle_epi8(lookup, _mm_and_si128(_mm_srli_epi16(packed, 4), low));
+    const __m128i sum = _mm_add_epi8(even, odd), difference = _mm_sub_epi8(even, odd);
+    U q = _mm256_set_m128i(_mm_unpackhi_epi8(sum, difference), _mm_unpacklo_epi8(sum, difference));
+    const U by_two = _mm256_set1_epi32(static_cast<int>(0xFFFF0101));
+    const U by_four = _mm256_set1_epi64x(static_cast<long long>(0xFFFFFFFF01010101));
+    const U pairs_swapped = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(q, 0xB1), 0xB1);
+    q = _mm256_add_epi8(pairs_swapped, _mm256_sign_epi8(q, by_two));
+    q = _mm256_add_epi8(_mm256_shuffle_epi32(q, 0xB1), _mm256_sign_epi8(q, by_four));
+    const __m128i half[2] = {_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)};
+    for (int i = 0; i < 2; ++i) {
+      const U a = _mm256_cvtepi8_epi32(half[i]);
+      const U b = _mm256_cvtepi8_epi32(_mm_srli_si128(half[i], 8));
+      sums[2 * i] = AddBits(a, b);
+      sums[2 * i + 1] = SubBits(a, b);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const U a = sums[i], b = sums[i + 2];
+      sums[i] = AddBits(a, b);
+      sums[i + 2] = SubBits(a, b);
+    }
+  }
+
   // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
   template <MiniFloat kType>
   LONGHAUL_INLINE static U ToPowers(F x) {

@@ -185,12 +185,12 @@ struct Avx512Lanes {
   LONGHAUL_INLINE static float MinAcross(F x) { return _mm512_reduce_min_ps(x); }
   LONGHAUL_INLINE static float MaxFloatAcross(F x) { return _mm512_reduce_max_ps(x); }
 
-  // One butterfly stage inside a vector: `swapped` holds the partners, the lanes of `minus` get
-  // a - b.
+  // One butterfly stage inside a vector: `swapped` holds the partners, the lanes of kMinus get
+  // a - b. The product is exact, so fusing it rounds once, as an addition does.
   template <int kMinus>
   LONGHAUL_INLINE static F Butterfly(F x, F swapped) {
-    const U flip = _mm512_maskz_set1_epi32(static_cast<__mmask16>(kMinus), INT32_MIN);
-    return Add(swapped, _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(x), flip)));
+    const F signs = _mm512_mask_blend_ps(static_cast<__mmask16>(kMinus), Splat(1), Splat(-1));
+    return _mm512_fmadd_ps(x, signs, swapped);
   }
   template <int n>
   LONGHAUL_INLINE static void Hadamard(F* v) {
@@ -210,6 +210,27 @@ struct Avx512Lanes {
     }
     const float norm = 1.0f / __builtin_sqrtf(n);
     for (int i = 0; i < n / 16; ++i) v[i] = Mul(v[i], Splat(norm));
+  }
+
+  // H q of 32 codes of four bits, q = steps[code], |q| <= 15: three stages in bytes, two in lanes.
+  LONGHAUL_INLINE static void HadamardOf32(const std::byte* codes, const int8_t* steps, U* sums) {
+    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    const __m128i lookup = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps));
+    const __m128i low = _mm_set1_epi8(15);
+    const __m128i even = _mm_shuffle_epi8(lookup, _mm_and_si128(packed, low));
+    const __m128i odd = _mm_shuffle_epi8(lookup, _mm_and_si128(_mm_srli_epi16(packed, 4), low));
+    const __m128i sum = _mm_add_epi8(even, odd), difference = _mm_sub_epi8(even, odd);
+    __m256i q =
+        _mm256_set_m128i(_mm_unpackhi_epi8(sum, difference), _mm_unpacklo_epi8(sum, difference));
+    const __m256i by_two = _mm256_set1_epi32(static_cast<int>(0xFFFF0101));
+    const __m256i by_four = _mm256_set1_epi64x(static_cast<long long>(0xFFFFFFFF01010101));
+    const __m256i pairs_swapped = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(q, 0xB1), 0xB1);
+    q = _mm256_add_epi8(pairs_swapped, _mm256_sign_epi8(q, by_two));
+    q = _mm256_add_epi8(_mm256_shuffle_epi32(q, 0xB1), _mm256_sign_epi8(q, by_four));
+    const U a = ByEight(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(q)));
+    const U b = ByEight(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(q, 1)));
+    sums[0] = AddBits(a, b);
+    sums[1] = SubBits(a, b);
   }
 
   // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
@@ -297,6 +318,10 @@ struct Avx512Lanes {
   }
 
  private:
+  LONGHAUL_INLINE static U ByEight(U q) {
+    const U swapped = _mm512_shuffle_i32x4(q, q, 0x4E);
+    return _mm512_mask_sub_epi32(AddBits(q, swapped), 0xFF00, swapped, q);
+  }
   struct TakeMin {
     LONGHAUL_INLINE static F Of(F a, F b) { return Min(a, b); }
   };

@@ -11,9 +11,6 @@ enum class Rounding : uint8_t { kNearest, kStochastic };
 
 constexpr float kWidenE2m1 = 4.0f / 3.0f;  // of a stochastically rounded E2M1 scale
 
-// 1 / sqrt(n), n = 32 or 64, as hadamard.cc computes it.
-constexpr float HadamardNorm(int n) { return n == 64 ? 0.125f : 0x1.6a09e6p-3f; }
-
 constexpr bool HasStochasticForm(BlockScheme s) { return !IsMini(s.grid) || s.grid == Grid::kE2M1; }
 
 LONGHAUL_TEXT float ClampTo(float x, float low, float high) {
@@ -39,9 +36,9 @@ LONGHAUL_TEXT void HadamardInThread(Eight& v) {
   }
 }
 
-// Eight elements per thread, kSize / 8 neighbouring threads: x <- H x / sqrt(kSize).
+// Eight elements per thread, kSize / 8 neighbouring threads: x <- H x.
 template <int kSize, class Team>
-LONGHAUL_TEXT void HadamardAcross(Team& team, typename Team::template Own<Eight>& v) {
+LONGHAUL_TEXT void HadamardSumsAcross(Team& team, typename Team::template Own<Eight>& v) {
   team.Each([&](int t) { HadamardInThread(v[t]); });
   LONGHAUL_UNROLL
   for (int mask = 1; mask < kSize / kPerThread; mask *= 2) {
@@ -54,6 +51,12 @@ LONGHAUL_TEXT void HadamardAcross(Team& team, typename Team::template Own<Eight>
       }
     });
   }
+}
+
+// x <- H x / sqrt(kSize).
+template <int kSize, class Team>
+LONGHAUL_TEXT void HadamardAcross(Team& team, typename Team::template Own<Eight>& v) {
+  HadamardSumsAcross<kSize>(team, v);
   team.Each([&](int t) {
     LONGHAUL_UNROLL
     for (int e = 0; e < kPerThread; ++e) v[t].x[e] *= HadamardNorm(kSize);
@@ -150,6 +153,17 @@ LONGHAUL_TEXT uint64_t PackEight(const Eight& v, int count, const BlockScale& b,
     codes |= static_cast<uint64_t>(e < count ? q : 0) << (kScheme.bits * e);
   }
   return codes;
+}
+
+// What a code of a rotated block counts, in steps of the scale or, E2M1, in halves of one: a whole
+// number, never -0.
+template <BlockScheme kScheme>
+LONGHAUL_TEXT float StepsOf(uint32_t code) {
+  if constexpr (IsMini(kScheme.grid)) {
+    return MiniToF32(static_cast<uint8_t>(code), MiniOf(kScheme.grid)) * 2.0f + 0.0f;
+  } else {
+    return SmallToFloat(code, CodeOffset(kScheme));
+  }
 }
 
 // A code's value; `bad` becomes true for a code that stands for no number.

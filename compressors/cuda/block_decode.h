@@ -43,12 +43,13 @@ struct DecodeBlocksKernel {
   template <class Team, class Codes>
   LONGHAUL_TEXT void Strip(Team& team, const Span& span, int i, const Codes& codes) const {
     typename Team::template Own<Eight> v;
-    team.Each([&](int t) { Values<Team>(span, i, t, codes[t], v[t]); });
+    typename Team::template Own<Scale> scale;
+    team.Each([&](int t) { Values<Team>(span, i, t, codes[t], v[t], scale[t]); });
     if constexpr (kRotated) {
       auto rotated = v;
-      HadamardAcross<kScheme.block>(team, rotated);
+      HadamardSumsAcross<kScheme.block>(team, rotated);
       team.Each([&](int t) {
-        if (span.FullBlock(i, t)) v[t] = rotated[t];
+        if (span.FullBlock(i, t)) Unrotate(span.At(i, t), rotated[t], scale[t], v[t]);
       });
     }
     team.Each([&](int t) {
@@ -65,21 +66,37 @@ struct DecodeBlocksKernel {
     });
   }
 
-  // Thread t's codes -> values, 0 behind the end of the row.
+  struct Scale {
+    float s, z;
+  };
+
+  // Thread t's codes -> values, 0 behind the end of the row; steps in a full block that was
+  // rotated.
   template <class Team>
-  LONGHAUL_TEXT void Values(const Span& span, int i, int t, uint64_t codes, Eight& v) const {
+  LONGHAUL_TEXT void Values(const Span& span, int i, int t, uint64_t codes, Eight& v,
+                            Scale& scale) const {
     const int count = span.Count(i, t);
     v = {};
+    scale = {};
     if (count == 0) return;
     const uint64_t block = span.Block(i, t);
-    float s, z;
-    bool bad = !LoadScale<kScheme, Team>(run, block, s, z);
+    bool bad = !LoadScale<kScheme, Team>(run, block, scale.s, scale.z);
+    const bool rotated = kRotated && span.FullBlock(i, t);
     LONGHAUL_UNROLL
     for (int e = 0; e < kPerThread; ++e) {
       const auto code = static_cast<uint32_t>(codes >> (kScheme.bits * e)) & kCodeMask;
-      if (e < count) v.x[e] = ValueOf<kScheme>(code, s, z, bad);
+      if (e >= count) continue;
+      v.x[e] = rotated ? StepsOf<kScheme>(code) : ValueOf<kScheme>(code, scale.s, scale.z, bad);
     }
     if (bad) Team::Min(&run.report->fault, FaultKey(block, BlockFault::kNotFinite));
+  }
+
+  // The sums of a rotated block -> its values.
+  LONGHAUL_TEXT void Unrotate(uint64_t at, const Eight& sums, const Scale& scale, Eight& v) const {
+    LONGHAUL_UNROLL
+    for (int e = 0; e < kPerThread; ++e) v.x[e] = sums.x[e] * UnrotatedStep(kScheme) * scale.s;
+    const bool first = at % kScheme.block == 0;
+    if (kScheme.grid == Grid::kAffine && first) v.x[0] += scale.z / HadamardNorm(kScheme.block);
   }
 
   // What E2M1's stochastic form leaves to do (stochastic.h).
