@@ -80,8 +80,8 @@ class SignCodec final : public Codec {
  private:
   SignFault EncodeBlock(const SignLayout& layout, const WideReader& reader, size_t cols, size_t b,
                         std::byte* frame) const;
-  bool DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b,
-                   const NarrowWriter& writer, size_t cols) const;
+  bool DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b, size_t cols,
+                   float* x) const;
 
   const std::string name_;
   const uint16_t id_;
@@ -136,21 +136,18 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   return bytes;
 }
 
-// False: a scale is no number.
-bool SignCodec::DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b,
-                            const NarrowWriter& writer, size_t cols) const {
+// False: a scale is no number. x: of the block.
+bool SignCodec::DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b, size_t cols,
+                            float* x) const {
   const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
-  const size_t first = r * cols + j * kSignBlock, c = std::min(kSignBlock, cols - j * kSignBlock);
+  const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
   uint16_t high, low;
   std::memcpy(&high, frame + layout.high_at + 2 * b, 2);
   low = high ^ 0x8000;
   if (kind_ == Kind::kTwoLevel) std::memcpy(&low, frame + kFrameHeaderBytes + 2 * b, 2);
   if (!IsFinite(low) || !IsFinite(high)) return false;
-  float values[kSignBlock];
-  float* target = writer.Target(first, values);
   const std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8);
-  LoopKernelsOf(isa_).expand_signs(bits, c, Bf16ToF32(low), Bf16ToF32(high), target);
-  writer.Done(target, first, c);
+  LoopKernelsOf(isa_).expand_signs(bits, c, Bf16ToF32(low), Bf16ToF32(high), x);
   return true;
 }
 
@@ -164,10 +161,22 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   }
   const Slices slices(x.shape.rows * layout.row_blocks,
                       kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
+  // Several blocks at a time: a line that two of them share should be written once.
+  constexpr size_t kPiece = 8;
+  const auto first_element = [&](size_t b) {
+    return b / layout.row_blocks * x.shape.cols + b % layout.row_blocks * kSignBlock;
+  };
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
     const NarrowWriter writer(x, isa_);
-    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
-      if (!DecodeBlock(layout, frame.data(), b, writer, x.shape.cols)) return true;
+    float values[kPiece * kSignBlock];
+    for (size_t b = slices.first(slice); b < slices.last(slice);) {
+      const size_t end = std::min(b + kPiece, slices.last(slice)), first = first_element(b);
+      float* target = writer.Target(first, values);
+      for (; b < end; ++b) {
+        float* at = target + (first_element(b) - first);
+        if (!DecodeBlock(layout, frame.data(), b, x.shape.cols, at)) return true;
+      }
+      writer.Done(target, first, first_element(end) - first);
     }
     return false;
   });
