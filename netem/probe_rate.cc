@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 128 * 1024;
 constexpr size_t kTakeBytes = 1 << 20;
+constexpr int kDrainCalls = 64;
 constexpr absl::Duration kPollSlice = absl::Milliseconds(50);
 constexpr absl::Duration kConnectDeadline = absl::Seconds(5);
 
@@ -103,34 +105,53 @@ struct Received {
   absl::Duration time;
 };
 
+// No byte waits in the kernel behind one that was lost and is still to come.
+bool InOrder(const Fd& receiver) {
+  uint32_t memory[SK_MEMINFO_VARS] = {};
+  socklen_t size = sizeof memory;
+  return getsockopt(receiver.get(), SOL_SOCKET, SO_MEMINFO, memory, &size) != 0 ||
+         memory[SK_MEMINFO_RMEM_ALLOC] == 0;
+}
+
+// Takes what is there.
+int64_t Drain(const Fd& receiver, size_t take_bytes, char* nowhere) {
+  int64_t bytes = 0;
+  for (int calls = 0; calls < kDrainCalls; ++calls) {
+    const ssize_t got = recv(receiver.get(), nowhere, take_bytes, MSG_TRUNC | MSG_DONTWAIT);
+    if (got <= 0) break;
+    bytes += got;
+  }
+  return bytes;
+}
+
 // Counts what arrives after the warm-up, between two arrivals: so neither the wait for the first
-// byte nor the silence after the last is counted.
+// byte nor the silence after the last is counted. A stream begins and ends while it is in order, or
+// what had arrived behind a hole before would count as arrived when the hole was filled; a quarter
+// of `measure` is waited for such a moment.
 // `take_bytes` per call: TCP throws that many away in the kernel (MSG_TRUNC); UDP, with 0, drops
 // one datagram and tells its length. `nowhere` is never written; ThreadSanitizer thinks it is.
 Received Count(const Fd& receiver, size_t take_bytes, absl::Duration warm_up,
                absl::Duration measure) {
   const absl::Time start = MonotonicNow();
+  const auto nowhere = std::make_unique_for_overwrite<char[]>(take_bytes);
   std::optional<absl::Time> first;
   absl::Time last = start;
   int64_t bytes = 0;
-  const auto nowhere = std::make_unique_for_overwrite<char[]>(take_bytes);
   for (;;) {
-    const absl::Time now = MonotonicNow();
-    const absl::Time end = (first ? *first : start + warm_up) + measure;
-    if (now >= end) break;
-    if (!WaitFor(receiver, POLLIN, std::min(kPollSlice, end - now))) continue;
-    for (;;) {
-      const ssize_t got = recv(receiver.get(), nowhere.get(), take_bytes, MSG_TRUNC | MSG_DONTWAIT);
-      if (got <= 0) break;
-      const absl::Time at = MonotonicNow();
-      if (first) {
-        bytes += got;
-        last = at;
-        if (at >= *first + measure) break;
-      } else if (at >= start + warm_up) {
-        first = last = at;
-      }
+    const absl::Time edge = first ? *first + measure : start + warm_up;
+    const absl::Time latest = edge + measure / 4;
+    if (MonotonicNow() >= (first ? latest : latest + measure)) break;
+    if (!WaitFor(receiver, POLLIN, kPollSlice)) continue;
+    const int64_t got = Drain(receiver, take_bytes, nowhere.get());
+    if (got == 0) continue;
+    const absl::Time at = MonotonicNow();
+    if (first) {
+      bytes += got;
+      last = at;
     }
+    if (at < edge || (take_bytes > 0 && at < latest && !InOrder(receiver))) continue;
+    if (first) break;
+    first = last = at;
   }
   return {bytes, first ? last - *first : absl::ZeroDuration()};
 }
