@@ -206,12 +206,27 @@ LONGHAUL_INLINE size_t LookUpCodes(const std::byte* codes, size_t n, const float
   return i;
 }
 
+// The same of eight bits.
+template <class L>
+LONGHAUL_INLINE size_t LookUpBytes(const std::byte* codes, size_t n, const float* table, float* x) {
+  const typename L::ByteEntries lookup(table);
+  size_t i = 0;
+  for (; i + L::kWidth <= n; i += L::kWidth) {
+    L::template Store<DType::kF32>(lookup.Of(L::LoadUnsigned(codes + i)),
+                                   reinterpret_cast<std::byte*>(x + i));
+  }
+  return i;
+}
+
 template <class L>
 void LoopTableValues(const std::byte* codes, int bits, size_t n, const float* table, float* x) {
   size_t i = 0;
   if constexpr (L::kWidth > 1) {
     if (bits == 2) i = LookUpCodes<L, 2>(codes, n, table, x);
     if (bits == 4) i = LookUpCodes<L, 4>(codes, n, table, x);
+  }
+  if constexpr (requires { typename L::ByteEntries; }) {
+    if (bits == 8) i = LookUpBytes<L>(codes, n, table, x);
   }
   const auto b = static_cast<size_t>(bits);
   if (bits == 8) {

@@ -156,13 +156,11 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
   StatTable table;
   std::memcpy(&table.mu, at, 4);
   std::memcpy(table.offset, at + 4, layout.table_bytes - 4);
+  const size_t bins = size_t{1} << bits_;
   float value[kMaxStatBins];
-  bool finite = true;
-  for (size_t b = 0; b < size_t{1} << bits_; ++b) {
-    value[b] = table.offset[b] + table.mu;
-    finite &= (BitsOf(value[b]) & kInfBits) != kInfBits;
-  }
-  if (!finite) return false;
+  for (size_t b = 0; b < bins; ++b) value[b] = table.offset[b] + table.mu;
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  if (loops.abs_max(value, bins) >= kInfBits) return false;
   const std::byte* codes =
       frame + layout.codes_at + t * layout.code_bytes + PackedBytes(range.first, bits_);
   constexpr size_t kPiece = 2048;
@@ -171,7 +169,7 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
     float buffer[kPiece];
     float* values = writer.Target(t * layout.elements + i, buffer);
     running.Add({codes, bytes});
-    LoopKernelsOf(isa_).table_values(codes, bits_, c, value, values);
+    loops.table_values(codes, bits_, c, value, values);
     writer.Done(values, t * layout.elements + i, c);
     codes += bytes;
   }

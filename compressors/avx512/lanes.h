@@ -167,6 +167,24 @@ struct Avx512Lanes {
     F all;
   };
 
+  // 256 values by code, all of them in registers.
+  struct ByteEntries {
+    LONGHAUL_INLINE explicit ByteEntries(const float* table) {
+      for (int i = 0; i < 16; ++i) part[i] = _mm512_loadu_ps(table + 16 * i);
+    }
+    LONGHAUL_INLINE F Of(U code) const {
+      F of[8];  // by the code's low five bits; its upper three choose
+      for (int i = 0; i < 8; ++i)
+        of[i] = _mm512_permutex2var_ps(part[2 * i], code, part[2 * i + 1]);
+      for (int bit = 5, left = 4; bit < 8; ++bit, left /= 2) {
+        const __mmask16 high = _mm512_test_epi32_mask(code, _mm512_set1_epi32(1 << bit));
+        for (int i = 0; i < left; ++i) of[i] = _mm512_mask_blend_ps(high, of[2 * i], of[2 * i + 1]);
+      }
+      return of[0];
+    }
+    F part[16];
+  };
+
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),

@@ -8,6 +8,7 @@ longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/tap_network_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/wake_lead_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/wake_timers_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/vector_state_test.cc LABELS cpu)
 longhaul_test(netem/lab_test.cc LIBS longhaul::netem LABELS root)
 longhaul_test(netem/spawn_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/verify_test.cc LIBS netem_testing
@@ -37,6 +38,7 @@ longhaul_guest_test(acceptance
   *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
 longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem)
 longhaul_guest_test(faults *netem)
+longhaul_guest_test(vector_state *)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
