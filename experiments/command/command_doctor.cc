@@ -100,8 +100,8 @@ int Summarize() {
   }
   PrintRow("machine",
            fmt::format("{}, {} cores, {}", found("kernel"), found("cores"), found("processor")));
-  PrintRow("links", fmt::format("{}; private lab {}, {}", capabilities.best, found("private lab"),
-                                found("real-time scheduling")));
+  PrintRow("links", fmt::format("{}; private lab {}; real-time scheduling {}", capabilities.best,
+                                found("private lab"), found("real-time scheduling")));
   PrintRow("network", fmt::format("UCX {}; congestion controls {}", found("UCX"),
                                   found("congestion controls")));
   PrintRow("training", fmt::format("torch {}, figures by {}, GPU {}", found("torch"),
