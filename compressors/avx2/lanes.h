@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/block_scheme.h"
+#include "compressors/avx2/byte_hadamard.h"
+#include "compressors/avx2/packing.h"
 
 namespace longhaul {
 
 // Eight lanes of AVX2 + F16C; what each function means is said in lane_kernels.h.
-struct Avx2Lanes {
+struct Avx2Lanes : Avx2Packing {
   static constexpr int kWidth = 8;
   using F = __m256;
   using U = __m256i;
@@ -240,18 +241,7 @@ struct Avx2Lanes {
 
   // H q of 32 codes of four bits, q = steps[code], |q| <= 15: three stages in bytes, two in lanes.
   LONGHAUL_INLINE static void HadamardOf32(const std::byte* codes, const int8_t* steps, U* sums) {
-    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-    const __m128i lookup = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps));
-    const __m128i low = _mm_set1_epi8(15);
-    const __m128i even = _mm_shuffle_epi8(lookup, _mm_and_si128(packed, low));
-    const __m128i odd = _mm_shuffle_epi8(lookup, _mm_and_si128(_mm_srli_epi16(packed, 4), low));
-    const __m128i sum = _mm_add_epi8(even, odd), difference = _mm_sub_epi8(even, odd);
-    U q = _mm256_set_m128i(_mm_unpackhi_epi8(sum, difference), _mm_unpacklo_epi8(sum, difference));
-    const U by_two = _mm256_set1_epi32(static_cast<int>(0xFFFF0101));
-    const U by_four = _mm256_set1_epi64x(static_cast<long long>(0xFFFFFFFF01010101));
-    const U pairs_swapped = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(q, 0xB1), 0xB1);
-    q = _mm256_add_epi8(pairs_swapped, _mm256_sign_epi8(q, by_two));
-    q = _mm256_add_epi8(_mm256_shuffle_epi32(q, 0xB1), _mm256_sign_epi8(q, by_four));
+    const __m256i q = ByteHadamardOf32(codes, steps);
     const __m128i half[2] = {_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)};
     for (int i = 0; i < 2; ++i) {
       const U a = _mm256_cvtepi8_epi32(half[i]);
@@ -316,52 +306,6 @@ struct Avx2Lanes {
     return _mm256_and_si256(code, _mm256_set1_epi32((1 << (FormatOf(kType).bits - 1)) - 1));
   }
 
-  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
-  template <BlockScheme kScheme>
-  LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
-    const U first = Bytes<kScheme>(q), second = Bytes<kScheme>(q + 4);  // codes 0..31, 32..63
-    constexpr int k = kScheme.bits;
-    if constexpr (k == 8) {
-      StoreWhole(first, out);
-      StoreWhole(second, out + 32);
-    } else if constexpr (k == 4) {
-      const U nibbles = _mm256_packus_epi16(Pairs<k>(first), Pairs<k>(second));
-      StoreWhole(_mm256_permute4x64_epi64(nibbles, 0xD8), out);
-    } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
-      const U words = _mm256_packus_epi32(Fours<k>(first), Fours<k>(second));
-      const U bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words, words),
-                                                  _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(bytes));
-    } else {
-      StoreEights<k>(Eights<k>(first), out);
-      StoreEights<k>(Eights<k>(second), out + 4 * k);
-    }
-  }
-
-  // Eight codes from k bytes. Reads up to 6 bytes beyond.
-  template <int k>
-  LONGHAUL_INLINE static U LoadCodes(const std::byte* p) {
-    if constexpr (k == 8) {
-      return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    } else if constexpr (k == 4) {
-      int word;
-      __builtin_memcpy(&word, p, 4);
-      const U shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-      return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(word), shifts),
-                              _mm256_set1_epi32(15));
-    } else {
-      long long word;
-      __builtin_memcpy(&word, p, 8);
-      // Each lane gets the two bytes in which its code lies, then shifts.
-      const U bytes = _mm256_shuffle_epi8(
-          _mm256_set1_epi64x(word), _mm256_setr_epi32(At<k>(0), At<k>(1), At<k>(2), At<k>(3),
-                                                      At<k>(4), At<k>(5), At<k>(6), At<k>(7)));
-      const U shifts = _mm256_setr_epi32(0, k % 8, 2 * k % 8, 3 * k % 8, 4 * k % 8, 5 * k % 8,
-                                         6 * k % 8, 7 * k % 8);
-      return _mm256_and_si256(_mm256_srlv_epi32(bytes, shifts), _mm256_set1_epi32((1 << k) - 1));
-    }
-  }
-
  private:
   struct TakeMin {
     LONGHAUL_INLINE static F Of(F a, F b) { return Min(a, b); }
@@ -392,16 +336,6 @@ struct Avx2Lanes {
     return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
   }
 
-  // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
-  template <int k>
-  static constexpr int At(int j) {
-    return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
-  }
-
-  LONGHAUL_INLINE static void StoreWhole(U x, std::byte* p) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
-  }
-
   // As F32ToBf16Clamped.
   LONGHAUL_INLINE static U Bf16Bits(U u) {
     const U abs = _mm256_and_si256(u, _mm256_set1_epi32(kAbsMask));
@@ -414,52 +348,6 @@ struct Avx2Lanes {
     const U nan = _mm256_cmpgt_epi32(abs, _mm256_set1_epi32(kInfBits));
     return _mm256_blendv_epi8(_mm256_or_si256(rounded, sign),
                               _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-  }
-
-  // Four vectors of 8 -> 32 codes as bytes, in order.
-  template <BlockScheme kScheme>
-  LONGHAUL_INLINE static U Bytes(const U* q) {
-    const U low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
-    U codes;
-    if constexpr (kScheme.grid == Grid::kSymmetric) {
-      const U top = _mm256_set1_epi8(static_cast<char>(Levels(kScheme)));
-      const U bottom = _mm256_set1_epi8(static_cast<char>(-Levels(kScheme)));
-      codes = _mm256_packs_epi16(low, high);
-      codes = _mm256_max_epi8(_mm256_min_epi8(codes, top), bottom);
-      codes = _mm256_add_epi8(codes, _mm256_set1_epi8(static_cast<char>(CodeOffset(kScheme))));
-    } else {
-      codes = _mm256_min_epu8(_mm256_packus_epi16(low, high),
-                              _mm256_set1_epi8(static_cast<char>(Levels(kScheme))));
-    }
-    return InOrder(codes);
-  }
-  // Packing works inside 128-bit lanes: word 2i + l of the codes stands at 4l + i.
-  LONGHAUL_INLINE static U InOrder(U codes) {
-    return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-  }
-  // 32 codes -> 16 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.
-  template <int k>
-  LONGHAUL_INLINE static U Pairs(U codes) {
-    return _mm256_maddubs_epi16(_mm256_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
-  }
-  // 32 codes -> 8 words of 4k bits.
-  template <int k>
-  LONGHAUL_INLINE static U Fours(U codes) {
-    return _mm256_madd_epi16(Pairs<k>(codes), _mm256_set1_epi32(1 | 1 << (2 * k + 16)));
-  }
-  // 32 codes -> 4 words of 8k bits.
-  template <int k>
-  LONGHAUL_INLINE static U Eights(U codes) {
-    const U fours = Fours<k>(codes);
-    const U low = _mm256_and_si256(fours, _mm256_set1_epi64x(0xFFFFFFFF));
-    return _mm256_or_si256(low, _mm256_slli_epi64(_mm256_srli_epi64(fours, 32), 4 * k));
-  }
-  template <int k>
-  LONGHAUL_INLINE static void StoreEights(U words, std::byte* out) {
-    const __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
-    const long long w[4] = {_mm_cvtsi128_si64(low), _mm_extract_epi64(low, 1),
-                            _mm_cvtsi128_si64(high), _mm_extract_epi64(high, 1)};
-    for (int i = 0; i < 4; ++i) __builtin_memcpy(out + i * k, &w[i], 8);
   }
 };
 

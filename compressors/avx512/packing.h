@@ -1,0 +1,105 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "compressors/block_scheme.h"
+
+namespace longhaul {
+
+// Codes to and from bytes, for Avx512Lanes.
+struct Avx512Packing {
+  using U = __m512i;
+
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
+    const U codes = Bytes<kScheme>(q);
+    constexpr int k = kScheme.bits;
+    if constexpr (k == 8) {
+      _mm512_storeu_si512(out, codes);
+    } else if constexpr (k == 4) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi16_epi8(Pairs<k>(codes)));
+    } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
+    } else {
+      const U words = Eights<k>(codes);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 0), out);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
+      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
+    }
+  }
+
+  // Sixteen codes from 2k bytes. Reads up to 12 bytes beyond.
+  template <int k>
+  LONGHAUL_INLINE static U LoadCodes(const std::byte* p) {
+    const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    if constexpr (k == 8) {
+      return _mm512_cvtepu8_epi32(packed);
+    } else {
+      // Each lane gets the two bytes in which its code lies, then shifts.
+      const U at = _mm512_setr_epi32(At<k>(0), At<k>(1), At<k>(2), At<k>(3), At<k>(4), At<k>(5),
+                                     At<k>(6), At<k>(7), At<k>(8), At<k>(9), At<k>(10), At<k>(11),
+                                     At<k>(12), At<k>(13), At<k>(14), At<k>(15));
+      const U shifts = _mm512_setr_epi32(0, k % 8, 2 * k % 8, 3 * k % 8, 4 * k % 8, 5 * k % 8,
+                                         6 * k % 8, 7 * k % 8, 0, k % 8, 2 * k % 8, 3 * k % 8,
+                                         4 * k % 8, 5 * k % 8, 6 * k % 8, 7 * k % 8);
+      const U bytes = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(packed), at);
+      return _mm512_and_si512(_mm512_srlv_epi32(bytes, shifts), _mm512_set1_epi32((1 << k) - 1));
+    }
+  }
+
+ protected:
+  // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
+  template <int k>
+  static constexpr int At(int j) {
+    return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
+  }
+
+  // Four vectors of 16 -> 64 codes as bytes, in order.
+  template <BlockScheme kScheme>
+  LONGHAUL_INLINE static U Bytes(const U* q) {
+    const U low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
+    U codes;
+    if constexpr (kScheme.grid == Grid::kSymmetric) {
+      const U top = _mm512_set1_epi8(static_cast<char>(Levels(kScheme)));
+      const U bottom = _mm512_set1_epi8(static_cast<char>(-Levels(kScheme)));
+      codes = _mm512_packs_epi16(low, high);
+      codes = _mm512_max_epi8(_mm512_min_epi8(codes, top), bottom);
+      codes = _mm512_add_epi8(codes, _mm512_set1_epi8(static_cast<char>(CodeOffset(kScheme))));
+    } else {
+      codes = _mm512_min_epu8(_mm512_packus_epi16(low, high),
+                              _mm512_set1_epi8(static_cast<char>(Levels(kScheme))));
+    }
+    // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
+  }
+  // 64 codes -> 32 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.
+  template <int k>
+  LONGHAUL_INLINE static U Pairs(U codes) {
+    return _mm512_maddubs_epi16(_mm512_set1_epi16(static_cast<int16_t>(1 | 1 << (k + 8))), codes);
+  }
+  // 64 codes -> 16 words of 4k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Fours(U codes) {
+    return _mm512_madd_epi16(Pairs<k>(codes), _mm512_set1_epi32(1 | 1 << (2 * k + 16)));
+  }
+  // 64 codes -> 8 words of 8k bits.
+  template <int k>
+  LONGHAUL_INLINE static U Eights(U codes) {
+    const U fours = Fours<k>(codes);
+    const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
+    return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
+  }
+  template <int k>
+  LONGHAUL_INLINE static void StoreTwo(__m128i words, std::byte* out) {
+    const long long w[2] = {_mm_cvtsi128_si64(words), _mm_extract_epi64(words, 1)};
+    __builtin_memcpy(out, &w[0], 8);
+    __builtin_memcpy(out + k, &w[1], 8);
+  }
+};
+
+}  // namespace longhaul
