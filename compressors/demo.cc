@@ -56,6 +56,8 @@ struct Bands {
 // A tile's place: element (i, j) is at `at` + i * stride + j.
 struct Tile {
   size_t at, stride, height, width;
+  ProductSize along_rows() const { return {height, width, width}; }
+  ProductSize along_columns() const { return {height, height, width}; }
 };
 
 // Calls visit(tile, kept) in order until one answers false.
@@ -117,12 +119,12 @@ bool DemoCodec::Transform(const Bands& bands, const float* delta, std::span<uint
   size_t at = 0;
   for (size_t b = 0; b < bands.count; ++b) {
     const bool good = ForEachTile(bands.bands[b], [&](const Tile& tile, size_t k) {
-      std::memset(tile_values, 0, sizeof(tile_values));
+      std::memset(tile_values, 0, 4 * kSide * tile.height);
       for (size_t i = 0; i < tile.height; ++i) {
         std::memcpy(tile_values + kSide * i, delta + tile.at + i * tile.stride, 4 * tile.width);
       }
-      loops.multiply64(tile_values, DctMatrixOf(tile.width).inverse, half);
-      loops.multiply64(DctMatrixOf(tile.height).forward, half, all);
+      loops.multiply64(tile_values, DctMatrixOf(tile.width).inverse, tile.along_rows(), half);
+      loops.multiply64(DctMatrixOf(tile.height).forward, half, tile.along_columns(), all);
       for (size_t i = 1; i < tile.height && tile.width < kSide; ++i) {
         std::memmove(all + i * tile.width, all + i * kSide, 4 * tile.width);
       }
@@ -237,7 +239,8 @@ bool DemoCodec::ReadBands(const Bands& bands, std::span<const std::byte> frame,
 bool DemoCodec::Inverse(const Tile& tile, const uint32_t* indices, const std::byte* kept,
                         size_t count, const NarrowWriter& writer) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
-  float sparse[kTile] = {}, half[kTile], all[kTile];
+  float sparse[kTile], half[kTile], all[kTile];
+  std::memset(sparse, 0, 4 * kSide * tile.height);
   for (size_t i = 0; i < count; ++i) {
     uint16_t wire;
     std::memcpy(&wire, kept + 2 * i, 2);
@@ -245,8 +248,8 @@ bool DemoCodec::Inverse(const Tile& tile, const uint32_t* indices, const std::by
     const size_t u = indices[i] / tile.width, v = indices[i] % tile.width;
     sparse[kSide * u + v] = Bf16ToF32(wire);
   }
-  loops.multiply64(sparse, DctMatrixOf(tile.width).forward, half);
-  loops.multiply64(DctMatrixOf(tile.height).inverse, half, all);
+  loops.multiply64(sparse, DctMatrixOf(tile.width).forward, tile.along_rows(), half);
+  loops.multiply64(DctMatrixOf(tile.height).inverse, half, tile.along_columns(), all);
   for (size_t i = 0; i < tile.height; ++i) {
     if (loops.abs_max(all + kSide * i, tile.width) >= kInfBits) return false;
     writer.Write(all + kSide * i, tile.at + i * tile.stride, tile.width);

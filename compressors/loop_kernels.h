@@ -26,6 +26,11 @@ struct SignSums {
   size_t not_below;
 };
 
+// Rows, sum and columns of a matrix product, at most 64 each.
+struct ProductSize {
+  size_t rows, inner, columns;
+};
+
 // Plain loops that several families share, compiled once per instruction set from one source
 // (loops.h) without any licence to reorder or fuse floating-point operations, so all give equal
 // bits. x: finite fp32, aligned as floats.
@@ -94,7 +99,10 @@ struct LoopKernels {
   void (*add_scaled)(const float* x, size_t n, float a, float* y);
   // sum = x + a y, which may be one of both.
   void (*sum_scaled)(const float* x, float a, const float* y, size_t n, float* sum);
-  void (*multiply64)(const float* a, const float* b, float* c);
+  // c = a b, matrices with rows of 64 floats, of which `size` are used; b's and c's rows are read
+  // and written up to a multiple of 16. Terms are added in order; rows of zeros in b cost next to
+  // nothing.
+  void (*multiply64)(const float* a, const float* b, ProductSize size, float* c);
   // q = clamp(rne((x - mu) inverse + 2^bits / 2), 0, 2^bits - 1), bits 2, 4 or 8, packed as
   // bit_pack.h packs them; and every element joins its bin of `sums`. n <= kSumChunk.
   void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,

@@ -41,17 +41,30 @@ void LoopSumScaled(const float* x, float a, const float* y, size_t n, float* sum
   for (; i < n; ++i) sum[i] = x[i] + a * y[i];
 }
 
-template <class L>
-void LoopMultiply64(const float* a, const float* b, float* c) {
-  for (size_t i = 0; i < 64; ++i) {
-    float row[64] = {};
-    for (size_t k = 0; k < 64; ++k) {
+// kColumns: of every row, how many are computed.
+template <size_t kColumns>
+LONGHAUL_INLINE void MultiplyColumns(const float* a, const float* b, ProductSize size, float* c) {
+  bool any[64];  // of a row of b: is not all zeros, and so adds something
+  for (size_t k = 0; k < size.inner; ++k) {
+    uint32_t bits = 0;
+    for (size_t j = 0; j < kColumns; ++j) bits |= BitsOf(b[64 * k + j]) << 1;
+    any[k] = bits != 0;
+  }
+  for (size_t i = 0; i < size.rows; ++i) {
+    float row[kColumns] = {};
+    for (size_t k = 0; k < size.inner; ++k) {
       const float s = a[64 * i + k];
-      if (s == 0) continue;
-      for (size_t j = 0; j < 64; ++j) row[j] += s * b[64 * k + j];
+      if (s == 0 || !any[k]) continue;
+      for (size_t j = 0; j < kColumns; ++j) row[j] += s * b[64 * k + j];
     }
     std::memcpy(c + 64 * i, row, sizeof(row));
   }
+}
+
+template <class L>
+void LoopMultiply64(const float* a, const float* b, ProductSize size, float* c) {
+  if (size.columns <= 16) return MultiplyColumns<16>(a, b, size, c);
+  MultiplyColumns<64>(a, b, size, c);
 }
 
 }  // namespace longhaul

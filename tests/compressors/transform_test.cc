@@ -39,10 +39,46 @@ TEST(Dct, IsOrthonormal) {
   std::vector<float> product(64 * 64);
   for (size_t n : {1, 2, 3, 7, 31, 63, 64}) {
     const DctMatrix& d = DctMatrixOf(n);
-    LoopKernelsOf(BestIsa()).multiply64(d.forward, d.inverse, product.data());
+    LoopKernelsOf(BestIsa()).multiply64(d.forward, d.inverse, {64, 64, 64}, product.data());
     for (size_t i = 0; i < 64; ++i) {
       for (size_t j = 0; j < 64; ++j) {
         ASSERT_NEAR(product[64 * i + j], i == j && i < n ? 1 : 0, 1e-6) << n;
+      }
+    }
+  }
+}
+
+// Every term in order, whatever it is.
+std::vector<float> Product(const std::vector<float>& a, const std::vector<float>& b,
+                           ProductSize size) {
+  std::vector<float> c(4096, -7);
+  for (size_t i = 0; i < size.rows; ++i) {
+    for (size_t j = 0; j < size.columns; ++j) {
+      float sum = 0;
+      for (size_t k = 0; k < size.inner; ++k) sum += a[64 * i + k] * b[64 * k + j];
+      c[64 * i + j] = sum;
+    }
+  }
+  return c;
+}
+
+TEST(MatrixLoops, ProductsOfAnySizeAreThoseOfEveryTermInOrder) {
+  auto a = Draw(Distribution::kStudentT4, 4096, 1), b = Draw(Distribution::kLaplace, 4096, 2);
+  for (size_t i = 0; i < 4096; i += 3) a[i] = i % 2 == 0 ? 0.0f : -0.0f;
+  for (size_t k = 5; k < 64; k += 2) {  // whole rows, and rows but for one element
+    for (size_t j = 0; j < 64; ++j) b[64 * k + j] = k % 4 == 1 ? -0.0f : (j == k ? 1.0f : 0.0f);
+  }
+  for (Isa isa : AllIsas()) {
+    if (!IsaSupported(isa)) continue;
+    for (ProductSize size :
+         {ProductSize{1, 1, 1}, {1, 64, 16}, {7, 9, 15}, {64, 64, 17}, {3, 40, 63}, {64, 64, 64}}) {
+      const std::vector<float> want = Product(a, b, size);
+      std::vector<float> c(4096, -7);
+      LoopKernelsOf(isa).multiply64(a.data(), b.data(), size, c.data());
+      for (size_t i = 0; i < 64; ++i) {
+        for (size_t j = 0; j < (i < size.rows ? size.columns : 64); ++j) {
+          ASSERT_EQ(BitsOf(c[64 * i + j]), BitsOf(want[64 * i + j])) << i << " " << j;
+        }
       }
     }
   }
@@ -55,8 +91,8 @@ TEST(MatrixLoops, AllInstructionSetsGiveEqualBits) {
     const LoopKernels& scalar = LoopKernelsOf(Isa::kScalar);
     const LoopKernels& fast = LoopKernelsOf(isa);
     std::vector<float> c(4096), d(4096);
-    scalar.multiply64(a.data(), b.data(), c.data());
-    fast.multiply64(a.data(), b.data(), d.data());
+    scalar.multiply64(a.data(), b.data(), {64, 64, 64}, c.data());
+    fast.multiply64(a.data(), b.data(), {64, 64, 64}, d.data());
     EXPECT_EQ(c, d);
     for (size_t n : {0, 1, 31, 32, 33, 1000, 4096}) {
       EXPECT_EQ(scalar.dot(a.data(), b.data(), n), fast.dot(a.data(), b.data(), n));
