@@ -94,9 +94,9 @@ struct Avx2Lanes : Avx2Packing {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
   }
-  // x where key == value; else 0.
-  LONGHAUL_INLINE static U KeepEqual(U x, U key, U value) {
-    return _mm256_and_si256(x, _mm256_cmpeq_epi32(key, value));
+  // sum, and x more where key == value.
+  LONGHAUL_INLINE static U AddWhereEqual(U sum, U x, U key, U value) {
+    return _mm256_add_epi32(sum, _mm256_and_si256(_mm256_cmpeq_epi32(key, value), x));
   }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {

@@ -92,9 +92,9 @@ struct Avx512Lanes : Avx512Packing {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
   }
-  // x where key == value; else 0.
-  LONGHAUL_INLINE static U KeepEqual(U x, U key, U value) {
-    return _mm512_maskz_mov_epi32(_mm512_cmpeq_epi32_mask(key, value), x);
+  // sum, and x more where key == value.
+  LONGHAUL_INLINE static U AddWhereEqual(U sum, U x, U key, U value) {
+    return _mm512_mask_add_epi32(sum, _mm512_cmpeq_epi32_mask(key, value), sum, x);
   }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
