@@ -2,6 +2,7 @@
 
 #include "compressors/codec.h"
 #include "compressors/loops.h"
+#include "compressors/prefetch.h"
 
 // ggml's full blocks of 32 (ggml_block.h), compiled per instruction set as loops.h says.
 namespace longhaul {
@@ -41,8 +42,6 @@ template <class L>
 LONGHAUL_INLINE void GgmlTops(const std::byte* x, typename L::U* top) {
   constexpr size_t w = L::kWidth;
   for (size_t b = 0; b < w; ++b) {
-    PrefetchBehind(x + 128 * b);
-    PrefetchBehind(x + 128 * b + 64);
     top[b] = L::Abs(L::template Load<DType::kF32>(x + 128 * b));
     for (size_t i = 1; i < 32 / w; ++i) {
       top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + 128 * b + 4 * w * i)));
@@ -68,6 +67,7 @@ LONGHAUL_INLINE bool EncodeQ8Batch(const float* x, std::byte* out) {
     float scale;
     __builtin_memcpy(&scale, inverse + 4 * b, 4);
     const F by = L::Splat(scale);
+    PrefetchLines(bytes + 128 * b + kFetchAhead, 128);
     U q[n];
     for (size_t i = 0; i < n; ++i) {
       // Half away from zero: the sum with the float below 0.5 reaches the next integer from 0.5 on.
@@ -107,6 +107,7 @@ LONGHAUL_INLINE bool EncodeQ4Batch(const float* x, std::byte* out) {
   for (size_t b = 0; b < w; ++b, out += 18) {
     float scale;
     __builtin_memcpy(&scale, inverse + 4 * b, 4);
+    PrefetchLines(bytes + 128 * b + kFetchAhead, 128);
     U q[n];
     for (size_t i = 0; i < n; ++i) {
       const F v = L::template Load<DType::kF32>(bytes + 128 * b + 4 * w * i);

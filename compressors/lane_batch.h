@@ -14,9 +14,8 @@
 // and the codes of the one before, so that nothing waits for a division.
 namespace longhaul {
 
-// Batches of 512 bytes are fetched as they are read.
 template <BlockScheme kScheme>
-constexpr bool kFetchedWithCodes = kScheme.rotation == Rotation::kNone&& kScheme.block >= 32;
+constexpr bool kFetchedWithCodes = kScheme.rotation == Rotation::kNone;
 
 // L::kWidth blocks; `rotated` holds them afterwards, where they are rotated.
 template <class L, BlockScheme kScheme>
@@ -85,8 +84,7 @@ LONGHAUL_INLINE size_t EncodeBatches(const std::byte* x, const float* u, size_t 
   constexpr size_t kElements = size_t{kScheme.block} * L::kWidth;
   constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   constexpr int kChunks = static_cast<int>(kElements) / kChunk;
-  // Two batches on; what comes last has time to arrive.
-  constexpr size_t kAhead = std::max<size_t>(4096, 2 * 4 * kElements) + 512;
+  constexpr size_t kAhead = std::max<size_t>(kFetchAhead, 2 * 4 * kElements) + 512;
   alignas(64) std::byte rotated[2][kRotated ? 4 * kElements : 1];
   BatchConstants<L> constants;
   BatchExtremes<L> next = {L::Zero(), L::Splat(0), L::Splat(0)};

@@ -5,6 +5,7 @@
 
 #include "compressors/fp4_kernels.h"
 #include "compressors/lane_encode.h"
+#include "compressors/prefetch.h"
 
 // FP4 under a scale of the whole tensor (fp4_kernels.h), over lanes as lane_kernels.h says.
 namespace longhaul {
@@ -29,7 +30,6 @@ LONGHAUL_INLINE typename L::F NvTops(const std::byte* x) {
   constexpr size_t kStep = L::kWidth * sizeof(float);
   typename L::U top[L::kWidth];
   for (int b = 0; b < L::kWidth; ++b, x += n * kStep) {
-    PrefetchBehind(x);
     top[b] = L::Abs(L::template Load<DType::kF32>(x));
     for (int i = 1; i < n; ++i) {
       top[b] = L::MaxBits(top[b], L::Abs(L::template Load<DType::kF32>(x + i * kStep)));
@@ -59,6 +59,7 @@ LONGHAUL_INLINE void StoreNvBatch(const std::byte* x, const BatchConstants<L>& c
   constexpr int kVectors = kChunk / L::kWidth, n = kNvBlock / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
   for (int c = 0; c < kNvBlock * L::kWidth / kChunk; ++c) {
+    PrefetchLines(x + c * (4 * kChunk) + kFetchAhead, 4 * kChunk);
     typename L::U q[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       const int at = c * kVectors + i;

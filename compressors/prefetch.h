@@ -7,22 +7,34 @@
 
 namespace longhaul {
 
+// What is fetched from memory goes to the second cache. On its way to the first it would hold, for
+// as long as memory takes to answer, one of the few places that the loads of the present need too:
+// with codes being made, a fifth to a third of the time on Zen 4.
+LONGHAUL_INLINE void PrefetchAt(uintptr_t at) {
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+}
+
 // Fetches what lies a page behind x: loops that read memory do so for every line, because the
 // processor's own prefetching ends with each page.
 LONGHAUL_INLINE void PrefetchBehind(const void* x) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(x) + 4096));
+  PrefetchAt(reinterpret_cast<uintptr_t>(x) + 4096);
 }
 
 // The same a chunk of 4096 floats behind: for the last and longest of several readings of a chunk,
-// so that the first reading of the next one finds it in a cache.
+// so that the first reading of the next one finds it in the first cache.
 LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(x) + 4 * 4096));
 }
 
+// How far before its codes are made an element is fetched, where batches of elements are read
+// twice: behind what the first reading of the next batch has reached, and what comes last has time
+// to arrive.
+constexpr size_t kFetchAhead = 8192;
+
 // Fetches the lines of some memory, which need not be there.
 LONGHAUL_INLINE void PrefetchLines(const void* begin, size_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(begin);
-  for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(at + i));
+  for (size_t i = 0; i < bytes; i += 64) PrefetchAt(at + i);
 }
 
 }  // namespace longhaul
