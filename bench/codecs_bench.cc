@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/codec_timing.h"
+#include "bench/line_aligned.h"
 #include "compressors/catalog.h"
 #include "compressors/codec_threads.h"
 
@@ -44,8 +45,8 @@ struct Place {
 constexpr Place kPlaces[] = {
     {"L2", size_t{32} << 10, 1}, {"DRAM", size_t{16} << 20, 1}, {"DRAM", size_t{16} << 20, 2}};
 
-std::vector<float> Gaussian(size_t n) {
-  std::vector<float> x(n);
+LineAligned<float> Gaussian(size_t n) {
+  LineAligned<float> x(n);
   std::mt19937 rng(1);
   std::normal_distribution<float> normal;
   for (float& v : x) v = normal(rng);
@@ -96,8 +97,8 @@ class Bench {
 
   const Options& options_;
   const Place& place_;
-  const std::vector<float> x_;
-  std::vector<float> y_;
+  const LineAligned<float> x_;
+  LineAligned<float> y_;
 };
 
 // A codec, a sender and a receiver of one tensor.
@@ -120,7 +121,7 @@ struct Ends {
   const ConstTensor x;
   const Tensor y;
   const std::unique_ptr<CodecState> sender, receiver;
-  std::vector<std::byte> frame;
+  LineAligned<std::byte> frame;
   size_t bytes = 0;
 };
 
@@ -148,7 +149,7 @@ const Row* Bench::Codec(std::string_view name, std::vector<Row>& rows) {
 }
 
 void Bench::Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows) {
-  std::vector<std::byte> out(5 * place_.elements);
+  LineAligned<std::byte> out(5 * place_.elements);
   const auto k = static_cast<int64_t>(place_.elements);
   for (const GgmlFormat& format : ggml.formats) {
     auto times = TimeRounds(
