@@ -20,6 +20,10 @@ constexpr size_t kRowsPiece = 8192, kBuffered = 2048;
 constexpr size_t kDrawn = 256;
 static_assert(kRowsPiece >= kMaxBlock);
 
+// Of what is written past the caches, that much is decoded at a time: its stores wait for the
+// memory while the next is decoded.
+constexpr size_t kStreamed = 512;
+
 size_t BufferedElements(BlockScheme scheme) {
   return std::max(kBuffered, static_cast<size_t>(scheme.block));
 }
@@ -157,7 +161,9 @@ bool Decode(const BlockWork& work, ConstBlockSections in, const Blocks& blocks, 
   const size_t end = blocks.end(work), bytes = BytesPerElement(x.dtype);
   std::byte* const row = static_cast<std::byte*>(x.values) + blocks.row * work.layout.cols * bytes;
   const bool straight = x.dtype == DType::kF32 && blocks.seed == nullptr && !stream;
-  const size_t most = straight ? kRowsPiece : BufferedElements(work.scheme);
+  const size_t most = straight ? kRowsPiece
+                      : stream ? std::max(kStreamed, block)
+                               : BufferedElements(work.scheme);
   alignas(64) float buffer[kMaxBlock];
   for (size_t at = blocks.first(work); at < end;) {
     const size_t c = std::min(most, at < whole ? std::min(whole, end) - at : end - at);

@@ -69,15 +69,16 @@ class CastCodec final : public Codec {
     const size_t in_bytes = BytesPerElement(from), out_bytes = BytesPerElement(to);
     const size_t wire_bytes = payload == Payload::kIn ? in_bytes : out_bytes;
     const bool sum = n * wire_bytes >= kSumInPieces, stream = n * out_bytes >= kStreamedBytes;
+    const size_t piece = kPageBytes / in_bytes;
     const ConvertFn convert = Converter(isa_, from, to);
     const LoopKernels& loops = LoopKernelsOf(isa_);
     const Slices slices(n, kWorthAThread);
     const bool infinite = FirstAnswer(slices, [&](size_t slice) {
       bool found = false;
       RunningSum running(kFrameHeaderBytes + slices.first(slice) * wire_bytes);
-      alignas(64) std::byte staged[4 * kPiece];
-      for (size_t at = slices.first(slice); at < slices.last(slice); at += kPiece) {
-        const size_t c = std::min(kPiece, slices.last(slice) - at);
+      alignas(64) std::byte staged[2 * kPageBytes];
+      for (size_t at = slices.first(slice); at < slices.last(slice); at += piece) {
+        const size_t c = std::min(piece, slices.last(slice) - at);
         const std::byte* read = in + at * in_bytes;
         std::byte* written = stream ? staged : out + at * out_bytes;
         if (!convert(read, c, written)) found = true;
@@ -91,7 +92,8 @@ class CastCodec final : public Codec {
     return !infinite;
   }
 
-  static constexpr size_t kPiece = 2048;  // elements in the nearest cache between two steps
+  // Of the input, in the nearest cache between two steps; the output has twice as many at most.
+  static constexpr size_t kPageBytes = 4096;
 
   const std::string name_;
   const uint16_t id_;

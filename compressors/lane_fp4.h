@@ -104,6 +104,8 @@ bool DecodeNvOn(const std::byte* scales, const std::byte* codes, size_t groups, 
                 std::byte* x) {
   constexpr size_t kStep = L::kWidth * sizeof(float);
   constexpr size_t kChunkBlocks = kChunk / kNvBlock;
+  static constexpr FourBitValues kValues = ValuesOf(MiniFloat::kE2M1);
+  const typename L::Entries values(kValues.of);
   const Fp4Codes all(codes, groups * kFp4Group / kChunk);
   typename L::U top = L::Zero();
   alignas(64) float s[L::kWidth];
@@ -116,8 +118,7 @@ bool DecodeNvOn(const std::byte* scales, const std::byte* codes, size_t groups, 
     const std::byte* from = all.Chunk(b / kChunkBlocks) + 8 * (b % kChunkBlocks);
     for (int i = 0; i < kNvBlock / L::kWidth; ++i, x += kStep) {
       const typename L::U q = L::template LoadCodes<4>(from + i * L::kWidth / 2);
-      L::template Store<DType::kF32>(
-          L::Mul(L::template FromMini<MiniFloat::kE2M1>(q), L::Splat(s[b % L::kWidth])), x);
+      L::template Store<DType::kF32>(L::Mul(values.Of(q), L::Splat(s[b % L::kWidth])), x);
     }
   }
   return L::MaxAcross(top) <= 0x7E;
@@ -141,12 +142,14 @@ void EncodeE3m0On(const std::byte* x, size_t groups, float inverse, std::byte* c
 
 template <class L>
 void DecodeE3m0On(const std::byte* codes, size_t groups, float s, std::byte* x) {
+  static constexpr FourBitValues kValues = ValuesOf(MiniFloat::kE3M0);
+  const typename L::Entries values(kValues.of);
   const typename L::F by = L::Splat(s);
   const Fp4Codes all(codes, groups * kFp4Group / kChunk);
   for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c) {
     for (int i = 0; i < kChunk; i += L::kWidth, x += L::kWidth * sizeof(float)) {
       const typename L::U q = L::template LoadCodes<4>(all.Chunk(c) + i / 2);
-      L::template Store<DType::kF32>(L::Mul(L::template FromMini<MiniFloat::kE3M0>(q), by), x);
+      L::template Store<DType::kF32>(L::Mul(values.Of(q), by), x);
     }
   }
 }

@@ -15,8 +15,8 @@
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
 // KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
-// ToPowers, FromMini, LoadMini<MiniFloat>; Hadamard<n>, HadamardOf32; StoreCodes<BlockScheme>,
-// LoadCodes<bits>.
+// ToPowers, FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
+// StoreCodes<BlockScheme>, LoadCodes<bits>.
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.
@@ -95,7 +95,8 @@ LONGHAUL_INLINE bool DecodeBlock(ConstBlockSections in, std::byte* x) {
       value = L::Mul(L::template LoadMini<MiniOf(kScheme.grid)>(codes), s);
     } else if constexpr (IsMini(kScheme.grid)) {
       const typename L::U code = L::template LoadCodes<kScheme.bits>(codes);
-      value = L::Mul(L::template FromMini<MiniOf(kScheme.grid)>(code), s);
+      static constexpr FourBitValues kValues = ValuesOf(MiniOf(kScheme.grid));
+      value = L::Mul(typename L::Entries(kValues.of).Of(code), s);
     } else {
       const typename L::U code = L::template LoadCodes<kScheme.bits>(codes);
       value = L::Mul(L::ToFloat(code, CodeOffset(kScheme)), s);

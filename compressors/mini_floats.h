@@ -59,7 +59,7 @@ LONGHAUL_INLINE uint8_t F32ToMini(float x, MiniFloat type) {
 }
 
 // Exact. Codes above max_code read as if the format went on.
-LONGHAUL_INLINE float MiniToF32(uint8_t code, MiniFloat type) {
+LONGHAUL_INLINE constexpr float MiniToF32(uint8_t code, MiniFloat type) {
   const MiniFormat f = FormatOf(type);
   const uint32_t sign = static_cast<uint32_t>(code >> (f.bits - 1)) << 31;
   const uint32_t mag = code & ((1u << (f.bits - 1)) - 1);
@@ -68,6 +68,16 @@ LONGHAUL_INLINE float MiniToF32(uint8_t code, MiniFloat type) {
   }
   return FromBits(sign |
                   ((mag << (23 - f.mantissa)) + (static_cast<uint32_t>(127 - f.bias) << 23)));
+}
+
+// Every value of a format of four bits, by code.
+struct FourBitValues {
+  float of[16];
+};
+constexpr FourBitValues ValuesOf(MiniFloat type) {
+  FourBitValues values = {};
+  for (uint8_t code = 0; code < 16; ++code) values.of[code] = MiniToF32(code, type);
+  return values;
 }
 
 }  // namespace longhaul

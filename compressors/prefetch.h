@@ -21,8 +21,12 @@ LONGHAUL_INLINE void PrefetchBehind(const void* x) {
 }
 
 // The same a chunk of 4096 floats behind: for the last and longest of several readings of a chunk,
-// so that the first reading of the next one finds it in the first cache.
+// so that the first reading of the next one finds it in a cache; in the first one, where next to
+// nothing is written meanwhile.
 LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
+  PrefetchAt(reinterpret_cast<uintptr_t>(x) + 4 * 4096);
+}
+LONGHAUL_INLINE void PrefetchNextChunkNear(const void* x) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(x) + 4 * 4096));
 }
 

@@ -16,8 +16,8 @@ namespace longhaul {
 #define LONGHAUL_INLINE [[gnu::always_inline]] inline
 #endif
 
-LONGHAUL_INLINE uint32_t BitsOf(float x) { return __builtin_bit_cast(uint32_t, x); }
-LONGHAUL_INLINE float FromBits(uint32_t u) { return __builtin_bit_cast(float, u); }
+LONGHAUL_INLINE constexpr uint32_t BitsOf(float x) { return __builtin_bit_cast(uint32_t, x); }
+LONGHAUL_INLINE constexpr float FromBits(uint32_t u) { return __builtin_bit_cast(float, u); }
 
 // An absolute value's bits at or above this are Inf or NaN.
 constexpr uint32_t kInfBits = 0x7F800000;

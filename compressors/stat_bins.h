@@ -46,7 +46,7 @@ struct StatGroup {
     typename L::U farthest = L::Zero();
     for (size_t k = 0; k < kVectors; ++k) {
       const auto* bytes = reinterpret_cast<const std::byte*>(x + k * L::kWidth);
-      if (k * L::kWidth % 16 == 0) PrefetchNextChunk(bytes);
+      if (k * L::kWidth % 16 == 0) PrefetchNextChunkNear(bytes);
       const F at =
           L::Mul(L::Sub(L::template Load<DType::kF32>(bytes), L::Splat(mu)), L::Splat(inverse));
       const F scaled = L::Mul(at, L::Splat(kUnitsPerBin));
