@@ -1,8 +1,10 @@
 """Other implementations of what the codecs do, timed in this process on one thread: torch, torchao,
 bitsandbytes and FBGEMM. Every row is GB/s of fp32 input, the median over rounds; each round also
-times torch's copy of the same tensor."""
+times one reading of the same tensor (codec_reading.cc), as codecs_bench does, so that rows of both
+can be compared while the memory's speed changes."""
 
 import argparse
+import ctypes
 import json
 import statistics
 import sys
@@ -21,12 +23,20 @@ def seconds(work, times):
     return (time.perf_counter() - start) / times
 
 
-def rate(work, elements, rounds):
+def times_of(work):
     work()
     times = 1
     while seconds(work, times) * times < SHORTEST_SAMPLE_S:
         times *= 2
-    return 4e-9 * elements / statistics.median(seconds(work, times) for _ in range(rounds))
+    return times
+
+
+def rate(work, read, elements, rounds):
+    """GB/s of fp32 input, and the time of one reading / the time of `work`, in the same round."""
+    times, read_times = times_of(work), times_of(read)
+    pairs = [(seconds(read, read_times), seconds(work, times)) for _ in range(rounds)]
+    return (4e-9 * elements / statistics.median(taken for _, taken in pairs),
+            statistics.median(reading / taken for reading, taken in pairs))
 
 
 def torch_rows(x):
@@ -122,15 +132,22 @@ def bitsandbytes_rows(x):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--reading", required=True, help="libcodec_reading.so")
     parser.add_argument("--missing", required=True)
     parser.add_argument("--json", required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     missing = [line.strip() for line in open(arguments.missing, encoding="utf-8")]
+    read_all = ctypes.CDLL(arguments.reading).LonghaulReadAll
+    read_all.argtypes, read_all.restype = (ctypes.c_void_p, ctypes.c_size_t), None
     rows = []
     for place, elements in ELEMENTS.items():
         x = torch.randn(elements, generator=torch.Generator().manual_seed(1))
+
+        def read():
+            read_all(x.data_ptr(), elements)
+
         for family in (torch_rows, fbgemm_rows, fbgemm_cpu_rows, torchao_rows, bitsandbytes_rows):
             try:
                 for name, bits, encode, decode in family(x):
@@ -138,10 +155,11 @@ def main():
                     rounds = arguments.rounds
                     if seconds(encode, 1) > 0.3:
                         rounds = min(rounds, 3)
-                    row = {"name": name, "place": place, "threads": 1, "bits": bits,
-                           "encode_gb_s": rate(encode, elements, rounds)}
+                    row = {"name": name, "place": place, "threads": 1, "bits": bits}
+                    row["encode_gb_s"], row["encode_of_read"] = rate(encode, read, elements, rounds)
                     if decode is not None:
-                        row["decode_gb_s"] = rate(decode, elements, rounds)
+                        row["decode_gb_s"], row["decode_of_read"] = rate(decode, read, elements,
+                                                                         rounds)
                     rows.append(row)
                     print(f"{name:40} {place:5} {row['encode_gb_s']:7.2f} "
                           f"{row.get('decode_gb_s', float('nan')):7.2f} GB/s", flush=True)

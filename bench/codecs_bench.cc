@@ -206,10 +206,12 @@ void WriteJson(const Options& options, const std::vector<Row>& rows) {
     std::snprintf(line, sizeof(line),
                   "  {\"name\": \"%s\", \"place\": \"%s\", \"threads\": %zu, \"elements\": %zu, "
                   "\"bits\": %.4f, \"passes\": %.0f, \"encode_gb_s\": %.4f, \"decode_gb_s\": %.4f, "
+                  "\"encode_of_read\": %.4f, \"decode_of_read\": %.4f, "
                   "\"encode_of_limit\": %.4f, \"decode_of_limit\": %.4f}",
                   row.name.c_str(), row.place.name, row.place.threads, row.place.elements, row.bits,
-                  row.passes, row.encode.gb_per_s, row.decode.gb_per_s,
-                  LimitShare(row, row.encode, row.passes), LimitShare(row, row.decode, 1));
+                  row.passes, row.encode.gb_per_s, row.decode.gb_per_s, row.encode.of_read,
+                  row.decode.of_read, LimitShare(row, row.encode, row.passes),
+                  LimitShare(row, row.decode, 1));
     out << line << (i + 1 < rows.size() ? ",\n" : "\n");
   }
   out << "]}\n";
