@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compressors/codec_threads.h"
+#include "compressors/crc32c_polynomial.h"
 
 namespace longhaul {
 namespace {
@@ -26,21 +27,11 @@ constexpr Tables MakeTables() {
 }
 constexpr Tables kTables = MakeTables();
 
-// a b mod P, polynomials over GF(2) with the coefficient of x^0 in bit 31.
-constexpr uint32_t Multiply(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (; a != 0; a <<= 1) {
-    if ((a >> 31) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? 0x82F63B78u : 0u);
-  }
-  return product;
-}
-
 // kPowers[i] = x^(8 * 2^i) mod P.
 constexpr std::array<uint32_t, 64> MakePowers() {
   std::array<uint32_t, 64> powers{};
   powers[0] = 0x80000000u >> 8;
-  for (size_t i = 1; i < powers.size(); ++i) powers[i] = Multiply(powers[i - 1], powers[i - 1]);
+  for (size_t i = 1; i < powers.size(); ++i) powers[i] = MultiplyModP(powers[i - 1], powers[i - 1]);
   return powers;
 }
 constexpr std::array<uint32_t, 64> kPowers = MakePowers();
@@ -49,7 +40,7 @@ constexpr std::array<uint32_t, 64> kPowers = MakePowers();
 uint32_t ShiftBy(size_t bytes) {
   uint32_t shift = 0x80000000u;  // 1
   for (size_t i = 0; bytes >> i != 0; ++i) {
-    if ((bytes >> i & 1) != 0) shift = Multiply(shift, kPowers[i]);
+    if ((bytes >> i & 1) != 0) shift = MultiplyModP(shift, kPowers[i]);
   }
   return shift;
 }
@@ -57,12 +48,14 @@ uint32_t ShiftBy(size_t bytes) {
 }  // namespace
 
 uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {
-  static const bool fast = Crc32cSse42Supported();
-  return fast ? Crc32cSse42(bytes, crc) : Crc32cTable(bytes, crc);
+  static const auto best = Crc32cVpclmulSupported() ? Crc32cVpclmul
+                           : Crc32cSse42Supported() ? Crc32cSse42
+                                                    : Crc32cTable;
+  return best(bytes, crc);
 }
 
 uint32_t Crc32cJoin(uint32_t a, uint32_t b, size_t b_bytes) {
-  return Multiply(a, ShiftBy(b_bytes)) ^ b;
+  return MultiplyModP(a, ShiftBy(b_bytes)) ^ b;
 }
 
 uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc) {
@@ -95,7 +88,7 @@ uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
   const uint32_t shift = ShiftBy(slices.length);
   for (size_t i = 1; i < slices.count(); ++i) {
     const size_t length = slices.last(i) - slices.first(i);
-    sums[i] ^= Multiply(sums[i - 1], length == slices.length ? shift : ShiftBy(length));
+    sums[i] ^= MultiplyModP(sums[i - 1], length == slices.length ? shift : ShiftBy(length));
   }
   return sums[slices.count() - 1];
 }

@@ -20,5 +20,9 @@ uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {
   return Crc32cTable(bytes, crc);
 }
 bool Crc32cSse42Supported() { return false; }
+uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc) {
+  return Crc32cTable(bytes, crc);
+}
+bool Crc32cVpclmulSupported() { return false; }
 
 }  // namespace longhaul

@@ -33,22 +33,33 @@ TEST(Crc32c, CheckValueOfThePolynomial) {
   EXPECT_EQ(Crc32c(v), 0x46DD794Eu);
 }
 
-TEST(Crc32c, TableAndInstructionAgreeAtEveryLengthAndOffset) {
-  if (!Crc32cSse42Supported()) GTEST_SKIP() << "this CPU has no SSE4.2";
+using Crc = uint32_t (*)(std::span<const std::byte>, uint32_t);
+
+void ExpectTheTables(Crc crc) {
   std::mt19937 rng(1);
   std::vector<std::byte> v(20000);
   for (auto& b : v) b = static_cast<std::byte>(rng());
+  const auto expect_at = [&](size_t at, size_t n) {
+    const auto part = std::span<const std::byte>(v).subspan(at, n);
+    const uint32_t whole = Crc32cTable(part);
+    ASSERT_EQ(crc(part, 0), whole) << n << " bytes at " << at;
+    ASSERT_EQ(crc(part.subspan(n / 3), Crc32cTable(part.first(n / 3))), whole) << n;
+  };
   for (size_t n = 0; n < 40; ++n) {
-    for (size_t at = 0; at < 9; ++at) {
-      const auto part = std::span<const std::byte>(v).subspan(at, n);
-      ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n << " bytes at " << at;
-    }
+    for (size_t at = 0; at < 9; ++at) expect_at(at, n);
   }
-  for (size_t n : {383, 384, 385, 1023, 1024, 3071, 3072, 3073, 3457, 6144, 9217, 19991}) {
-    const auto part = std::span<const std::byte>(v).subspan(3, n);
-    ASSERT_EQ(Crc32cSse42(part), Crc32cTable(part)) << n;
-    ASSERT_EQ(Crc32cSse42(part.subspan(n / 3), Crc32cTable(part.first(n / 3))), Crc32cTable(part));
-  }
+  for (size_t n = 250; n < 1100; ++n) expect_at(n % 67, n);
+  for (size_t n : {3071, 3072, 3073, 3457, 4096, 6144, 9217, 16384, 19991}) expect_at(3, n);
+}
+
+TEST(Crc32c, TableAndInstructionAgreeAtEveryLengthAndOffset) {
+  if (!Crc32cSse42Supported()) GTEST_SKIP() << "this CPU has no SSE4.2";
+  ExpectTheTables(Crc32cSse42);
+}
+
+TEST(Crc32c, TableAndCarrylessMultiplicationAgreeAtEveryLengthAndOffset) {
+  if (!Crc32cVpclmulSupported()) GTEST_SKIP() << "this CPU has no VPCLMULQDQ with AVX-512";
+  ExpectTheTables(Crc32cVpclmul);
 }
 
 TEST(Crc32c, JoinsWhatWasSummedApart) {
