@@ -18,8 +18,8 @@ LONGHAUL_INLINE constexpr uint32_t MultiplyModP(uint32_t a, uint32_t b) {
   return product;
 }
 
-// x^n mod P. Only while compiling: no copy of it may reach a processor that its file is not for.
-consteval uint32_t PowerOfX(size_t n) {
+// x^n mod P.
+LONGHAUL_INLINE constexpr uint32_t PowerOfX(size_t n) {
   uint32_t power = 0x80000000u, square = 0x40000000u;
   for (; n != 0; n >>= 1) {
     if ((n & 1) != 0) power = MultiplyModP(power, square);
