@@ -44,6 +44,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .sum_scaled = LoopSumScaled<L>,
           .multiply64 = LoopMultiply64<L>,
           .stat_codes = LoopStatCodes<L>,
+          .stat_offsets = LoopStatOffsets<L>,
           .table_values = LoopTableValues<L>,
           .stream = LoopStream<L>};
 }

@@ -103,10 +103,12 @@ struct LoopKernels {
   // and written up to a multiple of 16. Terms are added in order; rows of zeros in b cost next to
   // nothing.
   void (*multiply64)(const float* a, const float* b, ProductSize size, float* c);
-  // q = clamp(rne((x - mu) inverse + 2^bits / 2), 0, 2^bits - 1), bits 2, 4 or 8, packed as
-  // bit_pack.h packs them; and every element joins its bin of `sums`. n <= kSumChunk.
+  // The bins of stat_units.h as codes of 2, 4 or 8 bits, packed as bit_pack.h packs them; and
+  // every element joins its bin of `sums`. n <= kSumChunk.
   void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
                      BinSums& sums);
+  // offsets[bin] = the mean of x - mu in it, 0 if it is empty.
+  void (*stat_offsets)(const BinSums& sums, float inverse, int bits, float* offsets);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
   void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
   // Copies, whole lines of `to` past the caches (streaming.h).

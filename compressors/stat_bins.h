@@ -1,24 +1,23 @@
 #pragma once
 
-#include "compressors/block_scheme.h"
-#include "compressors/lane_scales.h"
 #include "compressors/loops.h"
+#include "compressors/prefetch.h"
 #include "compressors/stat_units.h"
+#include "compressors/tree_sum.h"
 
-// How an element gets its code and joins its bin (stat_units.h): one by one, and in ways of its own
-// for four bins and for many over lanes. Units are whole numbers, so all give the same sums.
+// How elements get their codes and join their bins (stat_units.h): one by one, and over lanes in a
+// way of its own for few bins and for many. Units are whole numbers, so all give the same sums.
+// What the first asks of lanes is in avx2/byte_planes.h and avx512/byte_planes.h.
 namespace longhaul {
 
 // An element's code; it joins its bin.
 template <int kBits>
 LONGHAUL_INLINE uint32_t StatCode(float x, float mu, float inverse, BinSums& sums) {
-  constexpr float kTop = (1 << kBits) - 1, kMiddle = 1 << (kBits - 1);
-  const float at = (x - mu) * inverse;
-  const float low = at + kMiddle < 0 ? 0.0f : at + kMiddle;
-  const auto q = static_cast<uint32_t>(RoundToInt(low > kTop ? kTop : low));
-  sums.units[q] += RoundToUnits(at);
-  ++sums.count[q];
-  return q;
+  const float position = StatPosition<kBits>(x, mu, inverse);
+  const uint32_t bin = StatBin<kBits>(position);
+  sums.units[bin] += StatUnits<kBits>(position, bin);
+  ++sums.count[bin];
+  return bin;
 }
 
 template <int kBits>
@@ -34,140 +33,146 @@ LONGHAUL_INLINE void PlainStatCodes(const float* x, size_t n, float mu, float in
   }
 }
 
-// 64 elements: their codes and, if all are near, their units as 32-bit integers.
-template <class L, int kBits>
-struct StatGroup {
-  static constexpr size_t kVectors = kChunk / L::kWidth;
-
-  // False: some element is as far away as this, in units.
-  LONGHAUL_INLINE bool Load(const float* x, float mu, float inverse, float far) {
-    using F = typename L::F;
-    const F middle = L::Splat(1 << (kBits - 1)), top = L::Splat((1 << kBits) - 1);
-    typename L::U farthest = L::Zero();
-    for (size_t k = 0; k < kVectors; ++k) {
-      const auto* bytes = reinterpret_cast<const std::byte*>(x + k * L::kWidth);
-      if (k * L::kWidth % 16 == 0) PrefetchNextChunkNear(bytes);
-      const F at =
-          L::Mul(L::Sub(L::template Load<DType::kF32>(bytes), L::Splat(mu)), L::Splat(inverse));
-      const F scaled = L::Mul(at, L::Splat(kUnitsPerBin));
-      code[k] = L::Round(L::Min(L::Max(L::Add(at, middle), L::Splat(0)), top));
-      units[k] = L::Round(scaled);
-      farthest = L::MaxBits(farthest, L::Abs(scaled));
+// Elements beyond the outermost bins, few of many: over lanes they join their bins by the low bits
+// of their positions alone, and get here what is missing.
+template <int kBits>
+class BeyondTheBins {
+ public:
+  // The elements at first + place(j) for the bits j of `mask`, of which there may be none.
+  LONGHAUL_INLINE void Note(size_t first, uint64_t mask) {
+    groups_[count_] = {mask, first};
+    count_ += mask != 0;
+  }
+  template <class Place>
+  LONGHAUL_INLINE void Join(const float* x, float mu, float inverse, Place place,
+                            BinSums& sums) const {
+    using G = StatGrid<kBits>;
+    for (size_t g = 0; g < count_; ++g) {
+      uint64_t mask = groups_[g].mask;
+      do {
+        const size_t i = groups_[g].first + place(static_cast<size_t>(__builtin_ctzll(mask)));
+        mask &= mask - 1;
+        const float position = StatPosition<kBits>(x[i], mu, inverse);
+        const uint32_t bin = StatBin<kBits>(position);
+        const uint32_t joined = BitsOf(HoldBetween(position, G::kLowest, G::kHighest));
+        sums.units[bin] += StatUnits<kBits>(position, bin) - int64_t{joined & G::kUnitMask};
+      } while (mask != 0);
     }
-    return L::MaxAcross(farthest) < BitsOf(far);
-  }
-  template <int kPacked>
-  LONGHAUL_INLINE void Store(std::byte* out) const {
-    L::template StoreCodes<BlockScheme{kPacked, Grid::kAffine}>(code, out);
   }
 
-  typename L::U code[kVectors], units[kVectors];
+ private:
+  struct Group {
+    uint64_t mask;
+    size_t first;
+  };
+  Group groups_[kSumChunk / 8 + 1];
+  size_t count_ = 0;
 };
 
-// Four bins: each of three has a vector to which other bins' elements add 0, and what is left of
-// the sum of all belongs to the first. Counts are those of bits.
-template <class L>
-LONGHAUL_INLINE size_t CodesOfFourBins(const float* x, size_t n, float mu, float inverse,
-                                       std::byte* codes, BinSums& sums) {
+template <class L, int kBits>
+LONGHAUL_INLINE typename L::F StatPositions(const float* x, float mu, float inverse) {
+  const typename L::F v = L::template Load<DType::kF32>(reinterpret_cast<const std::byte*>(x));
+  return L::Add(L::Mul(L::Sub(v, L::Splat(mu)), L::Splat(inverse)),
+                L::Splat(StatGrid<kBits>::kMean));
+}
+
+// Few bins: codes and units as planes of bytes, in which every bin finds its elements by comparing
+// as many codes at once as a vector has bytes. Answers how many elements are done.
+template <class L, int kBits>
+LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float inverse,
+                                      std::byte* codes, BinSums& sums) {
+  using G = StatGrid<kBits>;
   using U = typename L::U;
-  constexpr uint64_t kLowBits = 0x5555555555555555;
-  constexpr size_t kPiece = 1024;       // 128 additions to each of 8 lanes,
-  constexpr float kFarUnits = 0x1p23f;  // which have place for as many of these
+  constexpr size_t kGroup = 4 * L::kWidth;
+  typename L::Planes planes[kSumChunk / kGroup];
+  BeyondTheBins<kBits> beyond;
   size_t i = 0;
-  while (i + kChunk <= n) {
-    U total[4] = {L::Zero(), L::Zero(), L::Zero(), L::Zero()};
-    uint64_t low = 0, high = 0, both = 0, seen = 0;
-    const size_t end = i + kPiece < n ? i + kPiece : n;
-    for (; i + kChunk <= end; i += kChunk) {
-      StatGroup<L, 2> group;
-      if (!group.Load(x + i, mu, inverse, kFarUnits)) {
-        PlainStatCodes<2>(x + i, kChunk, mu, inverse, codes + i / 4, sums);
-        continue;
-      }
-      for (size_t k = 0; k < group.kVectors; ++k) {
-        total[0] = L::AddBits(total[0], group.units[k]);
-        for (uint32_t b = 1; b < 4; ++b) {
-          total[b] = L::AddWhereEqual(total[b], group.units[k], group.code[k], L::SplatBits(b));
-        }
-      }
-      std::byte packed[kChunk / 4 + kCodeSlack];
-      group.template Store<2>(packed);
-      __builtin_memcpy(codes + i / 4, packed, kChunk / 4);
-      uint64_t word[2];
-      __builtin_memcpy(word, packed, sizeof(word));
-      const uint64_t l = (word[0] & kLowBits) | (word[1] & kLowBits) << 1;
-      const uint64_t h = (word[0] >> 1 & kLowBits) | (word[1] & ~kLowBits);
-      low += static_cast<uint64_t>(__builtin_popcountll(l));
-      high += static_cast<uint64_t>(__builtin_popcountll(h));
-      both += static_cast<uint64_t>(__builtin_popcountll(l & h));
-      seen += kChunk;
+  for (; i + kGroup <= n; i += kGroup) {
+    U positions[4];
+    U other = L::Zero();  // bits in which some position is not one from kLowest to kHighest
+    for (size_t k = 0; k < 4; ++k) {
+      const float* from = x + i + k * L::kWidth;
+      if (k * L::kWidth % 16 == 0) PrefetchNextChunk(from);
+      positions[k] = L::Bits(StatPositions<L, kBits>(from, mu, inverse));
+      other = L::OrXor(other, positions[k], L::SplatBits(BitsOf(G::kLowest)));
     }
-    int64_t units[4] = {};
-    for (size_t b = 0; b < 4; ++b) {
-      alignas(64) int32_t lane[L::kWidth];
-      L::template Store<DType::kF32>(L::FromBits(total[b]), reinterpret_cast<std::byte*>(lane));
-      for (size_t j = 0; j < L::kWidth; ++j) units[b] += lane[j];
-      sums.units[b] += units[b];
+    if (L::AnyBits(other, ~(BitsOf(G::kLowest) ^ BitsOf(G::kHighest)))) [[unlikely]] {
+      for (U& p : positions) {
+        p = L::Bits(L::Min(L::Max(L::FromBits(p), L::Splat(G::kLowest)), L::Splat(G::kHighest)));
+      }
     }
-    sums.units[0] -= units[1] + units[2] + units[3];
-    sums.count[0] += seen - low - high + both;
-    sums.count[1] += low - both;
-    sums.count[2] += high - both;
-    sums.count[3] += both;
+    typename L::Planes& group = planes[i / kGroup];
+    group = L::SplitBytes(positions);
+    constexpr uint32_t kFirst = BitsOf(G::kFirst) >> 16 & 0xFF;
+    const U held = L::HoldBytes(group.high, kFirst, kFirst + G::kBins - 1);
+    beyond.Note(i, L::DifferentBytes(held, group.high));
+    group.high = L::And(held, L::SplatBits((G::kBins - 1) * 0x01010101u));
+    L::template StoreInOrder<kBits>(group.high, codes + i * kBits / 8);
   }
+  constexpr size_t kAtOnce = 4;  // as registers allow
+  for (uint32_t b = 0; b < G::kBins; b += kAtOnce) {
+    using OneBin = typename L::OneBin;
+    OneBin bins[kAtOnce] = {OneBin(b), OneBin(b + 1), OneBin(b + 2), OneBin(b + 3)};
+    for (size_t g = 0; g < i / kGroup; ++g) {
+      const typename L::Planes group = planes[g];
+      for (auto& bin : bins) bin.Join(group);
+    }
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      sums.units[b + j] += bins[j].Units();
+      sums.count[b + j] += bins[j].Count();
+    }
+  }
+  beyond.Join(
+      x, mu, inverse, [](size_t byte) { return L::PlaceOfByte(byte); }, sums);
   return i;
 }
 
-// Many bins: one addition per element, to one of eight words of its bin, which take turns so that
-// neighbours in one bin do not wait for each other. A word holds a count above a sum of units that
-// are made positive, and has place for kSumChunk of both.
+// Many bins: one addition per element, to one of four words of its bin, which take turns so that
+// neighbours in one bin do not wait for each other. A word holds a count above a sum of units, and
+// has place for kSumChunk of both. What lanes do for the next elements runs beside the additions.
 template <class L, int kBits>
 LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float inverse,
                                        std::byte* codes, BinSums& sums) {
-  constexpr size_t kBins = size_t{1} << kBits;
-  constexpr size_t kTurns = 8;
-  constexpr int kCountAt = 44;
-  constexpr uint64_t kPositive = uint64_t{1} << 31;
-  constexpr float kFarUnits = 0x1p30f;
-  alignas(64) uint64_t words[kTurns * kBins] = {};
-  size_t i = 0;
-  for (; i + kChunk <= n; i += kChunk) {
-    StatGroup<L, kBits> group;
-    if (!group.Load(x + i, mu, inverse, kFarUnits)) {
-      PlainStatCodes<kBits>(x + i, kChunk, mu, inverse, codes + i * kBits / 8, sums);
-      continue;
-    }
-    alignas(64) int32_t units[kChunk];
-    for (size_t k = 0; k < group.kVectors; ++k) {
-      L::template Store<DType::kF32>(L::FromBits(group.units[k]),
-                                     reinterpret_cast<std::byte*>(units + k * L::kWidth));
-    }
-    std::byte q[kChunk];
-    group.template Store<8>(q);
-    if constexpr (kBits == 8) {
-      __builtin_memcpy(codes + i, q, kChunk);
-    } else {
-      group.template Store<kBits>(codes + i * kBits / 8);
-    }
-    for (size_t j = 0; j < kChunk; j += kTurns) {
-      uint64_t
-          codes_of_turn;  // read once: the compiler must think that bytes change with every sum
-      __builtin_memcpy(&codes_of_turn, q + j, kTurns);
-      for (size_t t = 0; t < kTurns; ++t) {
-        words[t * kBins + (codes_of_turn >> (8 * t) & 0xFF)] +=
-            static_cast<uint64_t>(int64_t{units[j + t]}) + kPositive + (uint64_t{1} << kCountAt);
+  using G = StatGrid<kBits>;
+  static_assert(kBits == 8);
+  constexpr size_t kTurns = 4, kWidth = L::kWidth;
+  constexpr int kCountAt = 28;
+  constexpr uint32_t kOne = 1u << kCountAt;
+  alignas(64) uint64_t words[kTurns * G::kBins] = {};
+  alignas(64) uint32_t joining[2][kWidth];
+  BeyondTheBins<kBits> beyond;
+  const auto prepare = [&](size_t i) __attribute__((always_inline)) {
+    if (i % 16 == 0) PrefetchNextChunk(x + i);
+    const typename L::F at = StatPositions<L, kBits>(x + i, mu, inverse);
+    const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
+    beyond.Note(i, L::DifferentLanes(at, held));
+    L::StoreBytes(L::template ShiftRight<G::kUnitBits>(L::Bits(held)), codes + i);
+    const typename L::U units = L::And(L::Bits(held), L::SplatBits(G::kUnitMask));
+    L::template Store<DType::kF32>(L::FromBits(L::Or(units, L::SplatBits(kOne))),
+                                   reinterpret_cast<std::byte*>(joining[i / kWidth % 2]));
+  };
+  const size_t end = n / kWidth * kWidth;
+  if (end > 0) prepare(0);
+  for (size_t i = 0; i < end; i += kWidth) {
+    if (i + kWidth < end) prepare(i + kWidth);
+    const uint32_t* units = joining[i / kWidth % 2];
+    for (size_t j = 0; j < kWidth; j += 8) {
+      uint64_t eight;  // read once: the compiler must think that bytes change with every sum
+      __builtin_memcpy(&eight, codes + i + j, 8);
+      for (size_t t = 0; t < 8; ++t) {
+        words[t % kTurns * G::kBins + (eight >> (8 * t) & 0xFF)] += units[j + t];
       }
     }
   }
-  for (size_t b = 0; b < kBins; ++b) {
+  for (size_t b = 0; b < G::kBins; ++b) {
     uint64_t word = 0;
-    for (size_t t = 0; t < kTurns; ++t) word += words[t * kBins + b];
-    const uint64_t count = word >> kCountAt;
-    const uint64_t units = (word & ((uint64_t{1} << kCountAt) - 1)) - count * kPositive;
-    sums.units[b] += static_cast<int64_t>(units);
-    sums.count[b] += count;
+    for (size_t t = 0; t < kTurns; ++t) word += words[t * G::kBins + b];
+    sums.units[b] += static_cast<int64_t>(word & (kOne - 1));
+    sums.count[b] += word >> kCountAt;
   }
-  return i;
+  beyond.Join(
+      x, mu, inverse, [](size_t lane) { return lane; }, sums);
+  return end;
 }
 
 }  // namespace longhaul

@@ -7,7 +7,6 @@
 #include "compressors/bit_pack.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
-#include "compressors/stat_units.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -71,12 +70,9 @@ class StatEncoder {
     return std::isfinite(table_.mu) && std::isfinite(squares);
   }
   void StoreTable(const BinSums& bins, std::byte* at) {
-    const size_t count = size_t{1} << bits_;
-    for (size_t b = 0; b < count; ++b) {
-      table_.offset[b] = MeanOfBin(bins.units[b], bins.count[b], inverse_);
-    }
+    loops_.stat_offsets(bins, inverse_, bits_, table_.offset);
     std::memcpy(at, &table_.mu, 4);
-    std::memcpy(at + 4, table_.offset, 4 * count);
+    std::memcpy(at + 4, table_.offset, size_t{4} << bits_);
   }
   // Why a sum is not finite.
   StatFault Fault() const {

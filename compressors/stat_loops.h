@@ -1,18 +1,21 @@
 #pragma once
 
+#include "compressors/lane_scales.h"
 #include "compressors/stat_bins.h"
 
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
 namespace longhaul {
 
+constexpr size_t kManyElements = 64;  // for which tables of many bins are worth their clearing
+
 template <class L, int kBits>
 LONGHAUL_INLINE void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes,
                                BinSums& sums) {
   size_t i = 0;
-  if constexpr (L::kWidth > 1 && kBits == 2) {
-    i = CodesOfFourBins<L>(x, n, mu, inverse, codes, sums);
+  if constexpr (L::kWidth > 1 && kBits == 8) {
+    if (n >= kManyElements) i = CodesOfManyBins<L, kBits>(x, n, mu, inverse, codes, sums);
   } else if constexpr (L::kWidth > 1) {
-    if (n >= kChunk) i = CodesOfManyBins<L, kBits>(x, n, mu, inverse, codes, sums);
+    i = CodesOfFewBins<L, kBits>(x, n, mu, inverse, codes, sums);
   }
   PlainStatCodes<kBits>(x + i, n - i, mu, inverse, codes + i * kBits / 8, sums);
 }
@@ -23,6 +26,21 @@ void LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, 
   if (bits == 2) return StatCodes<L, 2>(x, n, mu, inverse, codes, sums);
   if (bits == 4) return StatCodes<L, 4>(x, n, mu, inverse, codes, sums);
   return StatCodes<L, 8>(x, n, mu, inverse, codes, sums);
+}
+
+template <int kBits>
+LONGHAUL_INLINE void StatOffsets(const BinSums& sums, float inverse, float* offsets) {
+  const double width = 1.0 / static_cast<double>(inverse);
+  for (int32_t b = 0; b < static_cast<int32_t>(StatGrid<kBits>::kBins); ++b) {
+    offsets[b] = StatOffset<kBits>(b, sums.units[b], sums.count[b], width);
+  }
+}
+
+template <class L>
+void LoopStatOffsets(const BinSums& sums, float inverse, int bits, float* offsets) {
+  if (bits == 2) return StatOffsets<2>(sums, inverse, offsets);
+  if (bits == 4) return StatOffsets<4>(sums, inverse, offsets);
+  return StatOffsets<8>(sums, inverse, offsets);
 }
 
 // Codes whose values fit into vectors. Answers how many are done; the last ones are left, because

@@ -6,12 +6,12 @@
 #include <cstdint>
 
 #include "compressors/avx2/byte_hadamard.h"
-#include "compressors/avx2/packing.h"
+#include "compressors/avx2/byte_planes.h"
 
 namespace longhaul {
 
 // Eight lanes of AVX2 + F16C; what each function means is said in lane_kernels.h.
-struct Avx2Lanes : Avx2Packing {
+struct Avx2Lanes : Avx2BytePlanes {
   static constexpr int kWidth = 8;
   using F = __m256;
   using U = __m256i;
@@ -94,9 +94,17 @@ struct Avx2Lanes : Avx2Packing {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
   }
-  // sum, and x more where key == value.
-  LONGHAUL_INLINE static U AddWhereEqual(U sum, U x, U key, U value) {
-    return _mm256_add_epi32(sum, _mm256_and_si256(_mm256_cmpeq_epi32(key, value), x));
+  // sum | (a ^ b).
+  LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
+    return _mm256_or_si256(sum, _mm256_xor_si256(a, b));
+  }
+  // Whether one of these bits is set in some lane.
+  LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
+    return _mm256_testz_si256(x, SplatBits(bits)) == 0;
+  }
+  // Bit j: lane j of a is not that of b.
+  LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)));
   }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
@@ -111,8 +119,9 @@ struct Avx2Lanes : Avx2Packing {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), Halves(x));
   }
   LONGHAUL_INLINE static void StoreBytes(U x, std::byte* out) {
-    const __m128i halves = Halves(x);
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(halves, halves));
+    const U bytes = _mm256_shuffle_epi8(x, _mm256_set1_epi32(0x0C080400));
+    const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi32(low, high));
   }
 
   // Lane j is high where bit j is set.

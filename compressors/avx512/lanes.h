@@ -6,12 +6,12 @@
 #include <cstdint>
 
 #include "compressors/avx2/byte_hadamard.h"
-#include "compressors/avx512/packing.h"
+#include "compressors/avx512/byte_planes.h"
 
 namespace longhaul {
 
-// Sixteen lanes of AVX-512 F, BW, DQ, VL; what each function means is said in lane_kernels.h.
-struct Avx512Lanes : Avx512Packing {
+// Sixteen lanes of AVX-512 F, BW, DQ, VL, VNNI; what each function means is said in lane_kernels.h.
+struct Avx512Lanes : Avx512BytePlanes {
   static constexpr int kWidth = 16;
   using F = __m512;
   using U = __m512i;
@@ -92,9 +92,17 @@ struct Avx512Lanes : Avx512Packing {
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
   }
-  // sum, and x more where key == value.
-  LONGHAUL_INLINE static U AddWhereEqual(U sum, U x, U key, U value) {
-    return _mm512_mask_add_epi32(sum, _mm512_cmpeq_epi32_mask(key, value), sum, x);
+  // sum | (a ^ b).
+  LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
+    return _mm512_ternarylogic_epi32(sum, a, b, 0xF6);
+  }
+  // Whether one of these bits is set in some lane.
+  LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
+    return _mm512_test_epi32_mask(x, SplatBits(bits)) != 0;
+  }
+  // Bit j: lane j of a is not that of b.
+  LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ);
   }
   // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {

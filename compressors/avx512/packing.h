@@ -73,7 +73,10 @@ struct Avx512Packing {
       codes = _mm512_min_epu8(_mm512_packus_epi16(low, high),
                               _mm512_set1_epi8(static_cast<char>(Levels(kScheme))));
     }
-    // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
+    return InOrder(codes);
+  }
+  // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
+  LONGHAUL_INLINE static U InOrder(U codes) {
     return _mm512_permutexvar_epi32(
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
   }

@@ -7,13 +7,6 @@
 
 namespace longhaul {
 
-LONGHAUL_TEXT uint32_t StatCode(float x, float mu, float inverse, int bins) {
-  const float top = static_cast<float>(bins - 1), middle = static_cast<float>(bins) / 2;
-  // The mask: kernels run to their end with a mean that is NaN.
-  return static_cast<uint32_t>(RoundToInt(ClampTo((x - mu) * inverse + middle, 0.0f, top))) &
-         static_cast<uint32_t>(bins - 1);
-}
-
 // A warp works on 1024 elements of a table, in both directions; a thread on four times eight.
 template <int kBits, DType kType>
 struct StatSpan {
@@ -74,7 +67,8 @@ struct StatCodesKernel {
         codes[t] = 0;
         LONGHAUL_UNROLL
         for (int e = 0; e < kPerThread; ++e) {
-          const uint32_t q = e < count ? StatCode(v.x[e], mu, inverse, 1 << kBits) : 0;
+          const uint32_t q =
+              e < count ? StatBin<kBits>(StatPosition<kBits>(v.x[e], mu, inverse)) : 0;
           codes[t] |= uint64_t{q} << (kBits * e);
         }
         if (!span.whole) {
@@ -117,9 +111,10 @@ struct StatBinsKernel {
     team.Phase([&](int t) {
       for (int i = t; i < c; i += kThreads) {
         const float v = LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes);
-        const int place = t / kWarp * kBins + static_cast<int>(StatCode(v, mu, inverse, kBins));
-        const auto units = static_cast<uint64_t>(RoundToUnits((v - mu) * inverse));
-        Team::Add(&sums->units[place], units);
+        const float position = StatPosition<kBits>(v, mu, inverse);
+        const uint32_t bin = StatBin<kBits>(position);  // of NaN too, if the mean is
+        const int place = t / kWarp * kBins + static_cast<int>(bin);
+        Team::Add(&sums->units[place], static_cast<uint64_t>(StatUnits<kBits>(position, bin)));
         Team::Add(&sums->count[place], 1u);
       }
     });
@@ -139,9 +134,9 @@ struct StatBinsKernel {
 };
 
 // The tables from the bins' sums, one warp for each.
-template <int kBins>
+template <int kBits>
 struct StatMeansKernel {
-  static constexpr int kThreads = kWarp;
+  static constexpr int kThreads = kWarp, kBins = 1 << kBits;
 
   StatRun run;
 
@@ -151,11 +146,12 @@ struct StatMeansKernel {
   LONGHAUL_TEXT void operator()(Team& team) const {
     const uint64_t first = team.index() * kBins;
     std::byte* offsets = StatHead(run, team.index(), kBins) + 4;
+    const double width = 1.0 / static_cast<double>(run.inverse[team.index()]);
     team.Each([&](int t) {
       for (int bin = t; bin < kBins; bin += kWarp) {
         const uint64_t at = first + static_cast<uint64_t>(bin);
         const auto units = static_cast<int64_t>(run.units[at]);
-        Team::Store(MeanOfBin(units, run.counts[at], run.inverse[team.index()]), offsets + 4 * bin);
+        Team::Store(StatOffset<kBits>(bin, units, run.counts[at], width), offsets + 4 * bin);
       }
     });
   }

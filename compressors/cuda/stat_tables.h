@@ -16,7 +16,7 @@ int EncodeStat(const StatRun& run, CudaStream stream) {
   if (error == 0) error = Launcher::Launch(StatTotalKernel<kSquare, kBins>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatBinsKernel<kBits, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatMeansKernel<kBins>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatMeansKernel<kBits>{run}, stream);
   return error;
 }
 

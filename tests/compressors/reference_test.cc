@@ -117,31 +117,49 @@ TEST(MlDtypes, E8M0ScalesArePowersOfTwo) {
 }
 
 // Codes and table against the definition in fp64 (statistical.h).
-TEST(Statistical, TableIsTheMeanOfEachBin) {
-  constexpr size_t kElements = 10'007, kBins = 16;
-  auto x = Draw(Distribution::kStudentT4, kElements, 41);
-  for (float& v : x) v = 3 * v - 100;
+void ExpectMeansOfBins(int bits, std::span<const float> x) {
+  const size_t bins = size_t{1} << bits, n = x.size();
+  const auto elements = static_cast<double>(n);
   const auto frame =
-      EncodeToFrame(**MakeCodec("stat4"), {x.data(), DType::kF32, {1, kElements}}, 0);
+      EncodeToFrame(**MakeCodec("stat" + std::to_string(bits)), {x.data(), DType::kF32, {1, n}}, 0);
   ASSERT_TRUE(frame.ok()) << frame.status();
   double mean = 0, squares = 0;
-  for (float v : x) mean += v / static_cast<double>(kElements);
+  for (float v : x) mean += v / elements;
   for (float v : x) squares += (v - mean) * (v - mean);
-  const double sigma = std::sqrt(squares / (kElements - 1)), step = 6 * sigma / kBins;
-  float head[1 + kBins];
-  std::memcpy(head, frame->data() + kFrameHeaderBytes, sizeof(head));
+  const double sigma = std::sqrt(squares / (elements - 1)), step = 6 * sigma / bins;
+  std::vector<float> head(1 + bins);
+  std::memcpy(head.data(), frame->data() + kFrameHeaderBytes, 4 * head.size());
   EXPECT_NEAR(head[0], mean, 1e-6 * sigma + 1e-7 * std::abs(mean));
-  std::vector<double> total(kBins), count(kBins);
-  const std::byte* codes = frame->data() + kFrameHeaderBytes + 72;  // 17 floats, aligned
-  for (size_t i = 0; i < kElements; ++i) {
-    const auto q = static_cast<size_t>(codes[i / 2]) >> (4 * (i % 2)) & 15;
-    const double at = (x[i] - mean) / step + kBins / 2;
-    ASSERT_NEAR(static_cast<double>(q), std::clamp(at, 0.0, kBins - 1.0), 0.5001) << i;
+  std::vector<double> total(bins), count(bins);
+  const std::byte* codes = frame->data() + kFrameHeaderBytes + (4 * head.size() + 7) / 8 * 8;
+  const double unit = bits == 8 ? 0x1p-15 : 0x1p-16;  // to which positions are rounded
+  for (size_t i = 0; i < n; ++i) {
+    const auto at = i * static_cast<size_t>(bits);
+    const size_t q = static_cast<size_t>(codes[at / 8]) >> (at % 8) & (bins - 1);
+    const double position = (x[i] - mean) / step + bins / 2;
+    const double nearest = std::clamp(position, 0.0, static_cast<double>(bins - 1));
+    ASSERT_NEAR(static_cast<double>(q), nearest, 0.5 + unit + 1e-6 * bins) << i;
     total[q] += x[i] - static_cast<double>(head[0]);
     ++count[q];
   }
-  for (size_t b = 0; b < kBins; ++b) {
-    EXPECT_NEAR(head[1 + b], count[b] == 0 ? 0 : total[b] / count[b], 1e-6 * sigma) << b;
+  for (size_t b = 0; b < bins; ++b) {
+    const double want = count[b] == 0 ? 0 : total[b] / count[b];
+    EXPECT_NEAR(head[1 + b], want, unit / 2 * step + 1e-6 * sigma + 1e-7 * std::abs(want)) << b;
+  }
+}
+
+TEST(Statistical, TableIsTheMeanOfEachBin) {
+  auto x = Draw(Distribution::kStudentT4, 10'007, 41);
+  for (float& v : x) v = 3 * v - 100;
+  for (int bits : {2, 4, 8}) {
+    SCOPED_TRACE(bits);
+    ExpectMeansOfBins(bits, x);
+  }
+  x[70] = 4000;  // so far away that all others share few bins
+  x[9000] = -1000;
+  for (int bits : {2, 4, 8}) {
+    SCOPED_TRACE(bits);
+    ExpectMeansOfBins(bits, x);
   }
 }
 
