@@ -63,7 +63,7 @@ struct Row {
 
 // How often encoding must see the whole tensor.
 double PassesOf(std::string_view name) {
-  if (name.starts_with("stat") && !name.ends_with("-rows")) return 3;  // mean, deviation, codes
+  if (name.starts_with("stat") && !name.ends_with("-rows")) return 2;  // mean and deviation, codes
   for (std::string_view two : {"nvfp4", "e3m0", "mix34-b64", "quantile8", "4x"}) {
     if (name == two) return 2;
   }

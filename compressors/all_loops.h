@@ -17,6 +17,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .sum = LoopSum<L>,
           .sum_abs = LoopSumAbs<L>,
           .sum_squares = LoopSumSquares<L>,
+          .sums_about = LoopSumsAbout<L>,
           .range = LoopRange<L>,
           .entropy = LoopEntropy<L>,
           .sign_bits = LoopSignBits<L>,

@@ -20,6 +20,11 @@ struct BinSums {
   }
 };
 
+// Over a chunk: of x - pivot, and of its square.
+struct PivotSums {
+  float sum, squares;
+};
+
 // Of a block's elements below 0 and of the others; how many the others are.
 struct SignSums {
   float negative, positive;
@@ -49,6 +54,8 @@ struct LoopKernels {
   float (*sum)(const float* x, size_t n);
   float (*sum_abs)(const float* x, size_t n);
   float (*sum_squares)(const float* x, size_t n, float mu);
+  // Those of x - pivot and of its square.
+  PivotSums (*sums_about)(const float* x, size_t n, float pivot);
   // Least and largest element. n > 0.
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.

@@ -7,6 +7,7 @@
 #include "compressors/bit_pack.h"
 #include "compressors/loop_kernels.h"
 #include "compressors/payload_sum.h"
+#include "compressors/stat_moments.h"
 #include "compressors/tree_sum.h"
 #include "compressors/wide.h"
 
@@ -28,30 +29,38 @@ struct StatRange {
 
 enum class StatFault { kNone, kNotFinite, kRange };
 
-// The bins' width, 1 where sigma says nothing.
-inline float StatStep(double squares, size_t n, int bits) {
-  const auto sigma = static_cast<float>(std::sqrt(squares / static_cast<double>(n - 1)));
-  const float step = 6 * sigma / static_cast<float>(1 << bits);
-  return step >= 0x1p-126f && step < INFINITY ? step : 1.0f;
-}
+// Over a whole table: of x - pivot, and of its square.
+struct StatTotals {
+  double sum = 0, squares = 0;
+
+  void Add(PivotSums chunk) {
+    sum += static_cast<double>(chunk.sum);
+    squares += static_cast<double>(chunk.squares);
+  }
+};
 
 // Elements that share a table, by chunks of the summing order.
 class StatEncoder {
  public:
   // codes: of the table, in the frame.
   StatEncoder(const WideReader& reader, StatRange range, Isa isa, int bits, std::byte* codes)
-      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {}
+      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {
+    float buffer[kPivotElements];
+    const size_t n = std::min(kPivotElements, elements());
+    pivot_ = loops_.sum(reader_.Peek(range_.first, n, buffer), n) / static_cast<float>(n);
+  }
 
   size_t elements() const { return range_.last - range_.first; }
   size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
 
-  float Sum(size_t chunk) const {
+  PivotSums Sums(size_t chunk) const {
     float buffer[kSumChunk];
-    return loops_.sum(Chunk(chunk, buffer), Length(chunk));
+    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_);
   }
-  float Squares(size_t chunk) const {
+  // Where the sums do not tell those about the mean.
+  PivotSums SquaresAgain(size_t chunk) const {
     float buffer[kSumChunk];
-    return loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu);
+    return {0, loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
   }
   void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
     float buffer[kSumChunk];
@@ -60,22 +69,26 @@ class StatEncoder {
     running.Add({codes, PackedBytes(Length(chunk), bits_)});
   }
 
-  // False: not finite.
-  bool SetMean(double sum) {
-    table_.mu = static_cast<float>(sum / static_cast<double>(elements()));
-    return std::isfinite(sum);
-  }
-  bool SetStep(double squares) {
-    inverse_ = 1.0f / StatStep(squares, elements(), bits_);
-    return std::isfinite(table_.mu) && std::isfinite(squares);
+  // The mean, and the bins' width from (x - mu)^2: by the sums, or where those do not tell it, by
+  // what `again` adds up of SquaresAgain.
+  template <class Again>
+  StatFault SetMoments(StatTotals totals, Again again) {
+    if (!std::isfinite(totals.sum)) return WhyNotFinite();
+    table_.mu = StatMean(pivot_, totals.sum, elements());
+    double squares = SquaresAboutMean(totals.sum, totals.squares, elements());
+    if (squares < 0) squares = again().squares;
+    if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return StatFault::kRange;
+    inverse_ = StatInverse(squares, elements(), 1 << bits_);
+    return StatFault::kNone;
   }
   void StoreTable(const BinSums& bins, std::byte* at) {
     loops_.stat_offsets(bins, inverse_, bits_, table_.offset);
     std::memcpy(at, &table_.mu, 4);
     std::memcpy(at + 4, table_.offset, size_t{4} << bits_);
   }
-  // Why a sum is not finite.
-  StatFault Fault() const {
+
+ private:
+  StatFault WhyNotFinite() const {
     float buffer[kSumChunk];
     for (size_t chunk = 0; chunk < chunks(); ++chunk) {
       const size_t at = range_.first + chunk * kSumChunk;
@@ -83,8 +96,6 @@ class StatEncoder {
     }
     return StatFault::kRange;
   }
-
- private:
   size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
   const float* Chunk(size_t chunk, float* buffer) const {
     return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
@@ -96,7 +107,7 @@ class StatEncoder {
   const int bits_;
   std::byte* const codes_;
   StatTable table_;
-  float inverse_ = 1;
+  float pivot_ = 0, inverse_ = 1;
 };
 
 }  // namespace longhaul

@@ -69,28 +69,28 @@ StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& la
   const size_t chunks = encoder.chunks();
   const Slices slices(chunks, std::max(kWorthAThread / kSumChunk, (chunks + 7) / kMostSlices));
   const auto add_up = [&](auto term) {
-    double total = 0;
+    StatTotals totals;
     if (slices.count() == 1) {
-      for (size_t c = 0; c < chunks; ++c) total += term(c);
-      return total;
+      for (size_t c = 0; c < chunks; ++c) totals.Add(term(c));
+      return totals;
     }
     CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
       for (size_t c = slices.first(slice); c < slices.last(slice); ++c) {
-        const float sum = term(c);
-        std::memcpy(codes + 4 * c, &sum, 4);
+        const PivotSums sums_of_chunk = term(c);
+        std::memcpy(codes + sizeof(PivotSums) * c, &sums_of_chunk, sizeof(PivotSums));
       }
     });
     for (size_t c = 0; c < chunks; ++c) {
-      float sum;
-      std::memcpy(&sum, codes + 4 * c, 4);
-      total += sum;
+      PivotSums sums_of_chunk;
+      std::memcpy(&sums_of_chunk, codes + sizeof(PivotSums) * c, sizeof(PivotSums));
+      totals.Add(sums_of_chunk);
     }
-    return total;
+    return totals;
   };
-  if (!encoder.SetMean(add_up([&](size_t c) { return encoder.Sum(c); }))) return encoder.Fault();
-  if (!encoder.SetStep(add_up([&](size_t c) { return encoder.Squares(c); }))) {
-    return StatFault::kRange;
-  }
+  const auto totals = add_up([&](size_t c) { return encoder.Sums(c); });
+  const StatFault fault = encoder.SetMoments(
+      totals, [&] { return add_up([&](size_t c) { return encoder.SquaresAgain(c); }); });
+  if (fault != StatFault::kNone) return fault;
   BinSums bins[kMostSlices];
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const size_t first = slices.first(slice);
@@ -112,11 +112,15 @@ StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layo
     for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
       StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
                           frame.data() + layout.codes_at + t * layout.code_bytes);
-      double sum = 0, squares = 0;
-      for (size_t c = 0; c < encoder.chunks(); ++c) sum += encoder.Sum(c);
-      if (!encoder.SetMean(sum)) return encoder.Fault();
-      for (size_t c = 0; c < encoder.chunks(); ++c) squares += encoder.Squares(c);
-      if (!encoder.SetStep(squares)) return StatFault::kRange;
+      const auto add_up = [&](auto term) {
+        StatTotals totals;
+        for (size_t c = 0; c < encoder.chunks(); ++c) totals.Add(term(c));
+        return totals;
+      };
+      const auto totals = add_up([&](size_t c) { return encoder.Sums(c); });
+      const StatFault fault = encoder.SetMoments(
+          totals, [&] { return add_up([&](size_t c) { return encoder.SquaresAgain(c); }); });
+      if (fault != StatFault::kNone) return fault;
       BinSums bins;
       for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);
       encoder.StoreTable(bins, frame.data() + kFrameHeaderBytes + t * layout.table_bytes);

@@ -23,6 +23,14 @@ struct AbsTerm {
     return L::FromBits(L::Abs(x));
   }
 };
+struct AwayTerm {
+  LONGHAUL_INLINE float operator()(float x) const { return x - pivot; }
+  template <class L>
+  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
+    return L::Sub(x, L::Splat(pivot));
+  }
+  float pivot;
+};
 struct SquareTerm {
   LONGHAUL_INLINE float operator()(float x) const { return (x - mu) * (x - mu); }
   template <class L>
@@ -103,5 +111,27 @@ LONGHAUL_INLINE float LoopSumAbs(const float* x, size_t n) {
 template <class L>
 float LoopSumSquares(const float* x, size_t n, float mu) {
   return LaneSum<L>(x, n, SquareTerm{mu});
+}
+
+template <class L>
+PivotSums LoopSumsAbout(const float* x, size_t n, float pivot) {
+  const AwayTerm away = {pivot};
+  const SquareTerm square = {pivot};
+  if constexpr (L::kWidth == 1) {
+    return {LaneSum<L>(x, n, away), LaneSum<L>(x, n, square)};
+  } else {
+    RunningLanes<L> sums, squares;
+    size_t i = 0;
+    for (; i + kSumLanes <= n; i += kSumLanes) {
+      for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
+        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
+        sums.Add(k, d);
+        squares.Add(k, L::Mul(d, d));
+      }
+    }
+    return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
+  }
 }
 }  // namespace longhaul

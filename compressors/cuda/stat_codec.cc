@@ -22,7 +22,7 @@ class DeviceStatCodec final : public FixedFrameCodec {
 
  protected:
   size_t ScratchBytes(Shape shape) const override {
-    return Tables(shape) * (16 * Bins() + 4 * (Chunks(shape) + 1));
+    return Tables(shape) * (16 * Bins() + 4 * (2 * Chunks(shape) + 1));
   }
   int LaunchEncode(ConstTensor x, uint64_t, const Work& work) const override {
     // The kernels of encoding do not write through x.

@@ -16,7 +16,7 @@ struct StatRun {
   uint64_t code_bytes;
   uint64_t* units;   // encode: [tables][bins], what a bin's elements add up to (stat_units.h)
   uint64_t* counts;  // encode: [tables][bins]
-  float* totals;     // encode: [tables][chunks of 4096], sums of tree_sum.h
+  float* totals;     // encode: [tables][chunks of 4096][2], sums of tree_sum.h
   float* inverse;    // encode: [tables], one over the bins' width
   DeviceReport* report;
 };

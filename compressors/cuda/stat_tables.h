@@ -5,15 +5,15 @@
 
 namespace longhaul {
 
-// Sum, mean; squares, width; codes; bins, table.
+// Sums, mean and width; these again of tables that need it; codes; bins, table.
 template <class Launcher, int kBits, DType kType>
 int EncodeStat(const StatRun& run, CudaStream stream) {
   constexpr int kBins = 1 << kBits;
-  using enum StatTerm;
-  int error = Launcher::Launch(StatSumKernel<kValue, kBins, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatTotalKernel<kValue, kBins>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatSumKernel<kSquare, kBins, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatTotalKernel<kSquare, kBins>{run}, stream);
+  using enum StatSums;
+  int error = Launcher::Launch(StatSumKernel<kAboutPivot, kBins, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutPivot, kBins, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatSumKernel<kAboutMean, kBins, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutMean, kBins, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatBinsKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatMeansKernel<kBits>{run}, stream);

@@ -127,6 +127,15 @@ TEST_P(CudaHostTest, ConstantsTiesAndZeros) {
   pair_.ExpectEqual({zeros.data(), DType::kF32, {3, 100}});
 }
 
+// What the statistical codecs measure a second time.
+TEST_P(CudaHostTest, FirstElementsFarFromAllOthers) {
+  auto values = Draw(Distribution::kGaussian, 3 * 5000, 16);
+  for (size_t i = 0; i < 64; ++i) values[i] = values[10'000 + i] = 300;
+  for (Shape shape : {Shape{1, 15'000}, Shape{3, 5000}}) {
+    ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, shape})) << shape.rows;
+  }
+}
+
 TEST_P(CudaHostTest, NaNAndInfAreRefusedInEveryPlace) {
   for (size_t at : {0, 7, 8, 63, 64, 200, 255, 1023, 1024, 1100}) {
     for (uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7F800001u, 0xFFFFFFFFu}) {
