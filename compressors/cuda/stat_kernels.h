@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "compressors/cuda/block_arithmetic.h"
 #include "compressors/cuda/code_words.h"
 #include "compressors/cuda/stat_sums.h"
@@ -7,7 +9,7 @@
 
 namespace longhaul {
 
-// A warp works on 1024 elements of a table, in both directions; a thread on four times eight.
+// Decoding: a warp works on 1024 elements of a table, a thread on four times eight.
 template <int kBits, DType kType>
 struct StatSpan {
   static constexpr int kStrips = 4;
@@ -37,60 +39,22 @@ struct StatSpan {
   bool whole;
 };
 
+// Codes, and what the elements of a bin add up to: whole numbers, so teams work on all chunks side
+// by side.
 template <int kBits, DType kType>
 struct StatCodesKernel {
-  static constexpr int kThreads = kWarp;
-  using Span = StatSpan<kBits, kType>;
-
-  StatRun run;
-
-  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.tables * Span::PerTable(run); }
-
-  template <class Team>
-  LONGHAUL_TEXT void operator()(Team& team) const {
-    const Span span(run, team.index());
-    const float mu = Team::template Load<float>(StatHead(run, span.table, 1 << kBits));
-    const float inverse = run.inverse[span.table];
-    LONGHAUL_UNROLL
-    for (int i = 0; i < Span::kStrips; ++i) {
-      typename Team::template Own<uint64_t> codes;
-      team.Each([&](int t) {
-        RawEight<kType> raw;
-        const int count = span.Count(i, t);
-        if (span.whole) {
-          LoadEight<Team, kType>(span.X(i, t), raw);
-        } else {
-          LoadSome<Team, kType>(span.X(i, t), count, raw);
-        }
-        Eight v;
-        Widen<kType>(raw, v);
-        codes[t] = 0;
-        LONGHAUL_UNROLL
-        for (int e = 0; e < kPerThread; ++e) {
-          const uint32_t q =
-              e < count ? StatBin<kBits>(StatPosition<kBits>(v.x[e], mu, inverse)) : 0;
-          codes[t] |= uint64_t{q} << (kBits * e);
-        }
-        if (!span.whole) {
-          StoreBytes<Team>(codes[t], (count * kBits + 7) / 8, span.Codes(i) + t * kBits);
-        }
-      });
-      if (span.whole) StoreWarpBytes<kBits>(team, codes, span.Codes(i));
-    }
-  }
-};
-
-// What the elements of a bin add up to: whole numbers, so teams work on all chunks side by side.
-template <int kBits, DType kType>
-struct StatBinsKernel {
   static constexpr int kBins = 1 << kBits;
   static constexpr int kThreads = 8 * kWarp;
   static constexpr int kPlaces = kThreads / kWarp * kBins;  // each warp has bins of its own
+  static constexpr int kStep = kThreads * kPerThread;       // elements of the team at a time
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
+  static constexpr int kCountAt = 40;
   struct Sums {
-    uint64_t units[kPlaces];
-    uint32_t count[kPlaces];
+    uint64_t words[kPlaces];  // a count from bit kCountAt on, above a sum of units
   };
+  // The codes of eight elements.
+  using Codes =
+      std::conditional_t<kBits == 2, uint16_t, std::conditional_t<kBits == 4, uint32_t, uint64_t>>;
 
   StatRun run;
 
@@ -100,36 +64,65 @@ struct StatBinsKernel {
   LONGHAUL_TEXT void operator()(Team& team) const {
     const uint64_t chunks = StatChunks(run), table = team.index() / chunks;
     const uint64_t first = (team.index() - table * chunks) * kSumChunk, left = run.elements - first;
-    const int c = static_cast<int>(left < kSumChunk ? left : kSumChunk);
     const std::byte* x = run.x + (table * run.elements + first) * kElementBytes;
+    std::byte* codes = run.codes + table * run.code_bytes + first / kPerThread * kBits;
+    const bool whole = left >= kSumChunk && Aligned(x, 16) && Aligned(codes, 8);
     const float mu = Team::template Load<float>(StatHead(run, table, kBins));
     const float inverse = run.inverse[table];
     typename Team::template Shared<Sums> sums;
     team.Phase([&](int t) {
-      for (int i = t; i < kPlaces; i += kThreads) sums->units[i] = sums->count[i] = 0;
+      for (int i = t; i < kPlaces; i += kThreads) sums->words[i] = 0;
     });
-    team.Phase([&](int t) {
-      for (int i = t; i < c; i += kThreads) {
-        const float v = LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes);
-        const float position = StatPosition<kBits>(v, mu, inverse);
-        const uint32_t bin = StatBin<kBits>(position);  // of NaN too, if the mean is
-        const int place = t / kWarp * kBins + static_cast<int>(bin);
-        Team::Add(&sums->units[place], static_cast<uint64_t>(StatUnits<kBits>(position, bin)));
-        Team::Add(&sums->count[place], 1u);
-      }
-    });
+    for (int i = 0; i < static_cast<int>(kSumChunk) / kStep; ++i) {
+      team.Phase([&](int t) {
+        const int at = i * kStep + t * kPerThread;
+        const std::byte* from = x + static_cast<uint64_t>(at) * kElementBytes;
+        const int count = CountBelow(static_cast<uint64_t>(at), left);
+        RawEight<kType> raw;
+        if (whole) {
+          LoadEight<Team, kType>(from, raw);
+        } else {
+          LoadSome<Team, kType>(from, count, raw);
+        }
+        Eight v;
+        Widen<kType>(raw, v);
+        uint64_t packed = 0;
+        LONGHAUL_UNROLL
+        for (int e = 0; e < kPerThread; ++e) {
+          if (e >= count) continue;
+          const float position = StatPosition<kBits>(v.x[e], mu, inverse);
+          const uint32_t bin = StatBin<kBits>(position);
+          packed |= uint64_t{bin} << (kBits * e);
+          Join<Team>(position, bin, table, &sums->words[t / kWarp * kBins]);
+        }
+        std::byte* to = codes + at / kPerThread * kBits;
+        if (whole) {
+          Team::Store(static_cast<Codes>(packed), to);
+        } else {
+          StoreBytes<Team>(packed, (count * kBits + 7) / 8, to);
+        }
+      });
+    }
     team.Phase([&](int t) {
       for (int bin = t; bin < kBins; bin += kThreads) {
-        uint64_t units = 0, count = 0;
-        for (int place = bin; place < kPlaces; place += kBins) {
-          units += sums->units[place];
-          count += sums->count[place];
-        }
-        if (count == 0) continue;
-        Team::Add(&run.units[table * kBins + static_cast<uint64_t>(bin)], units);
-        Team::Add(&run.counts[table * kBins + static_cast<uint64_t>(bin)], count);
+        uint64_t word = 0;
+        for (int place = bin; place < kPlaces; place += kBins) word += sums->words[place];
+        if (word == 0) continue;
+        const uint64_t at = table * kBins + static_cast<uint64_t>(bin);
+        Team::Add(&run.units[at], word & ((uint64_t{1} << kCountAt) - 1));
+        Team::Add(&run.counts[at], word >> kCountAt);
       }
     });
+  }
+
+  // One addition for an element inside the bins; what those beyond lack goes straight to the table.
+  template <class Team>
+  LONGHAUL_TEXT void Join(float position, uint32_t bin, uint64_t table, uint64_t* words) const {
+    using G = StatGrid<kBits>;
+    const uint64_t inside = BitsOf(HoldBetween(position, G::kLowest, G::kHighest)) & G::kUnitMask;
+    Team::Add(&words[bin], (uint64_t{1} << kCountAt) + inside);
+    const uint64_t missing = static_cast<uint64_t>(StatUnits<kBits>(position, bin)) - inside;
+    if (missing != 0) Team::Add(&run.units[table * kBins + bin], missing);
   }
 };
 

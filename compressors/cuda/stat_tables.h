@@ -5,7 +5,7 @@
 
 namespace longhaul {
 
-// Sums, mean and width; these again of tables that need it; codes; bins, table.
+// Sums, mean and width; these again of tables that need it; codes and bins; table.
 template <class Launcher, int kBits, DType kType>
 int EncodeStat(const StatRun& run, CudaStream stream) {
   constexpr int kBins = 1 << kBits;
@@ -15,7 +15,6 @@ int EncodeStat(const StatRun& run, CudaStream stream) {
   if (error == 0) error = Launcher::Launch(StatSumKernel<kAboutMean, kBins, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutMean, kBins, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatBinsKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatMeansKernel<kBits>{run}, stream);
   return error;
 }
