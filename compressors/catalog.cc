@@ -134,15 +134,17 @@ constexpr Wrapper kWrappers[] = {{"+ef95", NewErrorFeedbackCodec, 0.95f},
                                  {"+ef", NewErrorFeedbackCodec, 1.0f},
                                  {"+mc", NewMomentumCorrectionCodec, 0.9f}};
 
+constexpr size_t kNearest = 6;  // names that an error offers
 absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   std::vector<std::string> known = CodecNames();
   for (const CodecAlias& alias : kAliases) known.emplace_back(alias.name);
   for (std::string& example : ParametricExamples()) known.push_back(std::move(example));
   return absl::NotFoundError(fmt::format(
-      "codec '{}' {}; known, nearest first: {} (topk and randk take any k of C and any codec for "
-      "their values, powersgd-r and subspace-k any number; each may end in +ef, +ef95, +ef21 or "
-      "+mc, the block codecs in +sr, all in +sat)",
-      name, why, fmt::join(NearestFirst(name, std::move(known)), ", ")));
+      "codec '{}' {}; nearest first: {}; `longhaul codecs` lists all (topk and randk take any k of "
+      "C and any codec for their values, powersgd-r and subspace-k any number; each may end in "
+      "+ef, "
+      "+ef95, +ef21 or +mc, the block codecs in +sr, all in +sat)",
+      name, why, fmt::join(Nearest(kNearest, name, std::move(known)), ", ")));
 }
 
 using MadeCodec = absl::StatusOr<std::shared_ptr<const Codec>>;

@@ -20,8 +20,8 @@ namespace longhaul {
 // and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback),
 // "+ef21" (a state at both ends) or "+mc" (momentum correction), and, last of all, in "+sat" (NaN
 // and Inf are replaced instead of refused).
-// NotFound: unknown or ill-formed name; the message says what is wrong with it and lists the known
-// ones, nearest first.
+// NotFound: unknown or ill-formed name; the message says what is wrong with it and names the
+// nearest known ones.
 absl::StatusOr<std::shared_ptr<const Codec>> MakeCodec(std::string_view name);
 
 // The same with kernels of one instruction set, for tests and benchmarks; frames do not differ.

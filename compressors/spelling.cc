@@ -32,10 +32,12 @@ std::optional<uint32_t> ParseNumber(std::string_view text) {
   return value;
 }
 
-std::vector<std::string> NearestFirst(std::string_view name, std::vector<std::string> known) {
+std::vector<std::string> Nearest(size_t count, std::string_view name,
+                                 std::vector<std::string> known) {
   std::stable_sort(known.begin(), known.end(), [name](const auto& a, const auto& b) {
     return EditDistance(name, a) < EditDistance(name, b);
   });
+  known.resize(std::min(known.size(), count));
   return known;
 }
 

@@ -11,7 +11,9 @@ namespace longhaul {
 // Decimal digits and nothing else, no leading zero, below 2^32: one spelling per codec.
 std::optional<uint32_t> ParseNumber(std::string_view text);
 
-// `known` with the names nearest to `name` first (Levenshtein distance).
-std::vector<std::string> NearestFirst(std::string_view name, std::vector<std::string> known);
+// Those of `known` that are nearest to `name` (Levenshtein distance), up to `count`, the nearest
+// first.
+std::vector<std::string> Nearest(size_t count, std::string_view name,
+                                 std::vector<std::string> known);
 
 }  // namespace longhaul
