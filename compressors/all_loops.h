@@ -14,6 +14,7 @@ constexpr LoopKernels MakeLoopKernels() {
   return {.abs_max = LoopAbsMax<L>,
           .survivors = LoopSurvivors<L>,
           .kth_magnitude = LoopKthMagnitude<L>,
+          .keep_at_least = LoopKeepAtLeast<L>,
           .sum = LoopSum<L>,
           .sum_abs = LoopSumAbs<L>,
           .sum_squares = LoopSumSquares<L>,

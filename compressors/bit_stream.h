@@ -23,6 +23,16 @@ class BitWriter {
     window_ >>= 32;
     held_ -= 32;
   }
+  // The same without a branch on what is held, up to 33 bits of value. Writes eight bytes from the
+  // current one on.
+  void PutWide(uint64_t value, uint32_t bits) {
+    window_ |= value << held_;
+    held_ += static_cast<int>(bits);
+    std::memcpy(out_ + bytes_, &window_, 8);
+    bytes_ += static_cast<size_t>(held_) / 8;
+    window_ >>= held_ & ~7;
+    held_ &= 7;
+  }
   void Ones(uint32_t count) {
     for (; count >= 32; count -= 32) Put(UINT32_MAX, 32);
     Put((uint32_t{1} << count) - 1, static_cast<int>(count));
@@ -35,10 +45,11 @@ class BitWriter {
   void Finish() { std::memcpy(out_ + bytes_, &window_, static_cast<size_t>(held_ + 7) / 8); }
 
   uint64_t at() const { return 8 * bytes_ + static_cast<uint64_t>(held_); }
+  size_t bytes() const { return bytes_; }  // written
 
  private:
   std::byte* out_;
-  size_t bytes_ = 0;  // written
+  size_t bytes_ = 0;
   uint64_t window_ = 0;
   int held_ = 0;  // < 32
 };

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "compressors/bit_stream.h"
+#include "compressors/small_floats.h"
 
 namespace longhaul {
 namespace {
@@ -20,30 +21,62 @@ size_t OffsetBytes(const ChunkGrid& grid) {
   return 4 * ((grid.chunks() + kChunksPerOffset - 1) / kChunksPerOffset);
 }
 
-// Calls visit(gap) for every index of every chunk.
-template <typename Visit>
-void ForEachGap(const ChunkGrid& grid, std::span<const uint32_t> indices, Visit visit) {
-  size_t at = 0;
-  grid.ForEach([&](size_t, size_t kept) {
-    uint32_t next = 0;  // the smallest index that may come
-    for (size_t i = 0; i < kept; ++i, ++at) {
-      visit(indices[at] - next);
-      next = indices[at] + 1;
-    }
-    return true;
-  });
-}
-
 void WriteFixed(const ChunkGrid& grid, std::span<const uint32_t> indices, std::byte* out) {
   BitWriter bits(out);
   for (uint32_t index : indices) bits.Put(index, FixedBits(grid));
   bits.Finish();
 }
 
-void WriteRice(uint32_t rice, const ChunkGrid& grid, std::span<const uint32_t> indices,
+// A gap's code: ones, a zero, and the low bits. Only of fewer than 16 ones.
+struct RiceCode {
+  RiceCode(uint32_t gap, uint32_t rice)
+      : ones(gap >> rice),
+        bits(ones + 1 + rice),
+        value(((uint64_t{1} << (ones & 31)) - 1) | uint64_t{gap & ((uint32_t{1} << rice) - 1)}
+                                                       << ((ones + 1) & 31)) {}
+  bool is_short() const { return ones < 16; }
+  uint32_t ones, bits;
+  uint64_t value;
+};
+
+LONGHAUL_INLINE void PutRice(uint32_t gap, uint32_t rice, BitWriter& bits) {
+  const RiceCode code(gap, rice);
+  if (code.is_short()) {
+    bits.Put(static_cast<uint32_t>(code.value), static_cast<int>(code.bits));
+  } else {
+    bits.Ones(code.ones);
+    bits.Put((gap & ((uint32_t{1} << rice) - 1)) << 1, static_cast<int>(rice) + 1);
+  }
+}
+
+// The codes of one chunk's indices. room: bytes that the writer may fill in all.
+void WriteRiceChunk(std::span<const uint32_t> indices, uint32_t rice, size_t room,
+                    BitWriter& writer) {
+  BitWriter bits = writer;  // in registers
+  uint32_t next = 0;        // the smallest index that may come
+  size_t i = 0;
+  for (; i + 2 <= indices.size() && bits.bytes() + 8 <= room; i += 2) {  // two codes at once
+    const uint32_t gap = indices[i] - next, next_gap = indices[i + 1] - indices[i] - 1;
+    const RiceCode first(gap, rice), second(next_gap, rice);
+    if (first.is_short() && second.is_short() && first.bits + second.bits <= 33) {
+      bits.PutWide(first.value | second.value << first.bits, first.bits + second.bits);
+    } else {
+      PutRice(gap, rice, bits);
+      PutRice(next_gap, rice, bits);
+    }
+    next = indices[i + 1] + 1;
+  }
+  for (; i < indices.size(); ++i) {
+    PutRice(indices[i] - next, rice, bits);
+    next = indices[i] + 1;
+  }
+  writer = bits;
+}
+
+void WriteRice(const IndexPlan& plan, const ChunkGrid& grid, std::span<const uint32_t> indices,
                std::byte* out) {
-  BitWriter bits(out + OffsetBytes(grid));
-  const uint32_t low_mask = (uint32_t{1} << rice) - 1;
+  const size_t table = OffsetBytes(grid);
+  BitWriter bits(out + table);
   size_t at = 0, chunk = 0;
   grid.ForEach([&](size_t, size_t kept) {
     if (chunk % kChunksPerOffset == 0) {
@@ -51,19 +84,8 @@ void WriteRice(uint32_t rice, const ChunkGrid& grid, std::span<const uint32_t> i
       std::memcpy(out + 4 * (chunk / kChunksPerOffset), &offset, 4);
     }
     ++chunk;
-    uint32_t next = 0;
-    for (size_t i = 0; i < kept; ++i, ++at) {
-      const uint32_t gap = indices[at] - next;
-      const uint32_t ones = gap >> rice, low = gap & low_mask;
-      if (ones < 16) {  // ones, the zero and the low bits at once
-        bits.Put(((uint32_t{1} << ones) - 1) | low << (ones + 1),
-                 static_cast<int>(ones + 1 + rice));
-      } else {
-        bits.Ones(ones);
-        bits.Put(low << 1, static_cast<int>(rice) + 1);
-      }
-      next = indices[at] + 1;
-    }
+    WriteRiceChunk(indices.subspan(at, kept), plan.rice, plan.bytes - table, bits);
+    at += kept;
     return true;
   });
   bits.Finish();
@@ -155,21 +177,22 @@ using RiceBits = std::array<uint64_t, kRiceWindow>;
 RiceBits BitsOfRice(const ChunkGrid& grid, std::span<const uint32_t> indices, uint32_t first) {
   RiceBits bits;
   for (uint32_t w = 0; w < kRiceWindow; ++w) bits[w] = uint64_t{1 + first + w} * indices.size();
-  uint32_t gaps[256];  // a few at a time, so that one shift does for several
-  size_t held = 0;
-  const auto add = [&] {
-    for (uint32_t w = 0; w < kRiceWindow; ++w) {
-      uint32_t sum = 0;  // 256 gaps below 2^16
-      for (size_t i = 0; i < held; ++i) sum += gaps[i] >> (first + w);
-      bits[w] += sum;
+  size_t at = 0;
+  grid.ForEach([&](size_t, size_t kept) {
+    for (size_t begin = at, end = at + kept; at < end;) {
+      uint32_t gaps[256];  // below 2^16
+      const size_t held = std::min(std::size(gaps), end - at);
+      gaps[0] = at == begin ? indices[at] : indices[at] - indices[at - 1] - 1;
+      for (size_t i = 1; i < held; ++i) gaps[i] = indices[at + i] - indices[at + i - 1] - 1;
+      for (uint32_t w = 0; w < kRiceWindow; ++w) {
+        uint32_t sum = 0;
+        for (size_t i = 0; i < held; ++i) sum += gaps[i] >> (first + w);
+        bits[w] += sum;
+      }
+      at += held;
     }
-    held = 0;
-  };
-  ForEachGap(grid, indices, [&](uint32_t gap) {
-    gaps[held++] = gap;
-    if (held == std::size(gaps)) add();
+    return true;
   });
-  add();
   return bits;
 }
 
@@ -221,7 +244,7 @@ void WriteIndices(const IndexPlan& plan, const ChunkGrid& grid, std::span<const 
     case IndexCoding::kFixed:
       return WriteFixed(grid, indices, out);
     case IndexCoding::kRice:
-      return WriteRice(plan.rice, grid, indices, out);
+      return WriteRice(plan, grid, indices, out);
     case IndexCoding::kBitmap:
       return WriteBitmap(grid, indices, out);
   }

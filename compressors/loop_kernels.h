@@ -46,10 +46,15 @@ struct LoopKernels {
   // for n + 4.
   size_t (*survivors)(const float* x, size_t n, uint32_t bits, uint32_t* found);
   // magnitudes[i] = |x[found[i]]| as bits, for `count` survivors of `least`, k of them or more;
-  // room for 16 more. Answers a magnitude t >= least that k or more of them reach and fewer than k
-  // exceed, or exactly k; NaN's or Inf's when one is among them.
+  // zeros follow up to a multiple of 16. Answers a magnitude t >= least that k or more of them
+  // reach and fewer than k exceed, or exactly k; NaN's or Inf's when one is among them.
   uint32_t (*kth_magnitude)(const float* x, const uint32_t* found, size_t count, size_t k,
                             uint32_t least, uint32_t* magnitudes);
+  // kept = those of found [count] whose magnitudes are `least` > 0 or more, in their order; answers
+  // how many. As many zeros follow the magnitudes as make them a multiple of 16; kept has room for
+  // 16 more than count.
+  size_t (*keep_at_least)(const uint32_t* found, const uint32_t* magnitudes, size_t count,
+                          uint32_t least, uint32_t* kept);
   // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2.
   float (*sum)(const float* x, size_t n);
   float (*sum_abs)(const float* x, size_t n);

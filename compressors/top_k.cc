@@ -8,10 +8,25 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kMaxChunk = 65536;
+constexpr size_t kMaxChunk = 65536, kMostKept = 2048;  // survivors on the stack
 // Steps of the last bit of a magnitude: 2^23 are a factor of two.
 constexpr uint32_t kLeastMargin = 1u << 18, kMostMargin = 2u << 20;
 constexpr uint32_t kFirstStep = 1u << 21, kLastStep = 1u << 27;
+
+// Those above the k-th magnitude, and of those that equal it the first ones. k: of indices.
+void TakeFirstTies(const uint32_t* found, std::span<const uint32_t> magnitudes, uint32_t kth,
+                   std::span<uint32_t> indices) {
+  const size_t k = indices.size();
+  size_t above = 0;
+  for (uint32_t m : magnitudes) above += m > kth;
+  size_t equal = k - above, taken = 0;
+  for (size_t i = 0; taken < k; ++i) {  // without branches on data
+    const bool tie = magnitudes[i] == kth && equal > 0;
+    indices[taken] = found[i];
+    equal -= tie;
+    taken += tie || magnitudes[i] > kth;
+  }
+}
 
 }  // namespace
 
@@ -43,14 +58,12 @@ bool TopKSelector::Select(std::span<const float> x, std::span<uint32_t> indices)
   }
   const uint32_t kth = loops_.kth_magnitude(x.data(), found, count, k, guess_, magnitudes);
   if (kth >= kInfBits) return false;
-  size_t above = 0;
-  for (size_t i = 0; i < count; ++i) above += magnitudes[i] > kth;
-  size_t equal = k - above, taken = 0;  // of the elements at the threshold, the first ones
-  for (size_t i = 0; taken < k; ++i) {  // without branches on data
-    const bool tie = magnitudes[i] == kth && equal > 0;
-    indices[taken] = found[i];
-    equal -= tie;
-    taken += tie || magnitudes[i] > kth;
+  uint32_t kept[kMostKept + 16];
+  if (kth > 0 && count <= kMostKept &&
+      loops_.keep_at_least(found, magnitudes, count, kth, kept) == k) {
+    std::copy_n(kept, k, indices.begin());
+  } else {
+    TakeFirstTies(found, {magnitudes, count}, kth, indices);
   }
   if (count > k + k / 2) margin_ = std::max(margin_ - margin_ / 4, kLeastMargin);
   guess_ = kth > margin_ ? kth - margin_ : 0;

@@ -63,26 +63,58 @@ LONGHAUL_INLINE size_t CountAtLeast(const uint32_t* m, size_t n, uint32_t least)
   }
 }
 
+// The largest of m [n, a multiple of 16], all below 2^31.
+template <class L>
+LONGHAUL_INLINE uint32_t LargestOf(const uint32_t* m, size_t n) {
+  if constexpr (L::kWidth > 1) {
+    typename L::U top = L::Zero();
+    for (size_t i = 0; i < n; i += L::kWidth) {
+      const auto* at = reinterpret_cast<const std::byte*>(m + i);
+      top = L::MaxBits(top, L::Bits(L::template Load<DType::kF32>(at)));
+    }
+    return L::MaxAcross(top);
+  } else {
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; ++i) top = m[i] > top ? m[i] : top;
+    return top;
+  }
+}
+
 template <class L>
 uint32_t LoopKthMagnitude(const float* x, const uint32_t* found, size_t count, size_t k,
                           uint32_t least, uint32_t* magnitudes) {
-  uint32_t largest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    magnitudes[i] = BitsOf(x[found[i]]) & kAbsMask;
-    largest = magnitudes[i] > largest ? magnitudes[i] : largest;
-  }
-  if (largest >= kInfBits || count == k) return largest >= kInfBits ? largest : least;
+  for (size_t i = 0; i < count; ++i) magnitudes[i] = BitsOf(x[found[i]]) & kAbsMask;
   size_t padded = count;
   for (; padded % 16 != 0; ++padded) magnitudes[padded] = 0;
+  const uint32_t largest = LargestOf<L>(magnitudes, padded);
+  if (largest >= kInfBits || count == k) return largest >= kInfBits ? largest : least;
+  // Most survivors lie near `least`, and so does the k-th: steps grow from there.
   uint32_t low = least, high = largest + 1;  // k or more reach low, fewer reach high
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
+  for (uint32_t step = uint32_t{1} << 19; high - low > 1;) {
+    const uint32_t half = (high - low) / 2, middle = low + (half < step ? half : step);
     const size_t reach = CountAtLeast<L>(magnitudes, padded, middle);
     if (reach == k) return middle;
     low = reach > k ? middle : low;
     high = reach > k ? high : middle;
+    step *= step < uint32_t{1} << 30 ? 2 : 1;
   }
   return low;
+}
+
+template <class L>
+size_t LoopKeepAtLeast(const uint32_t* found, const uint32_t* magnitudes, size_t count,
+                       uint32_t least, uint32_t* kept) {
+  size_t n = 0;
+  if constexpr (requires { L::StoreKept(found, magnitudes, least, kept); }) {
+    for (size_t i = 0; i < count; i += L::kWidth)
+      n += L::StoreKept(found + i, magnitudes + i, least, kept + n);
+  } else {
+    for (size_t i = 0; i < count; ++i) {
+      kept[n] = found[i];
+      n += magnitudes[i] >= least;
+    }
+  }
+  return n;
 }
 
 }  // namespace longhaul

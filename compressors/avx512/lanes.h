@@ -100,6 +100,14 @@ struct Avx512Lanes : Avx512BytePlanes {
   LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
     return _mm512_test_epi32_mask(x, SplatBits(bits)) != 0;
   }
+  // The sixteen of x whose keys are `least` > 0 or more, one behind the other; answers how many.
+  // Writes sixteen.
+  LONGHAUL_INLINE static size_t StoreKept(const uint32_t* x, const uint32_t* keys, uint32_t least,
+                                          uint32_t* out) {
+    const __mmask16 kept = _mm512_cmpge_epi32_mask(_mm512_loadu_si512(keys), SplatBits(least));
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(kept, _mm512_loadu_si512(x)));
+    return static_cast<size_t>(__builtin_popcount(kept));
+  }
   // Bit j: lane j of a is not that of b.
   LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ);
