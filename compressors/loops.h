@@ -21,7 +21,7 @@ uint32_t LoopAbsMax(const float* x, size_t n) {
     for (; i + 4 * L::kWidth <= n; i += 4 * L::kWidth) {
       for (size_t k = 0; k < 4; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
         top[k] = L::MaxBits(top[k], L::Abs(L::template Load<DType::kF32>(at)));
       }
     }
@@ -94,7 +94,7 @@ template <class L>
 size_t LoopSignBits(const float* x, size_t n, std::byte* bits) {
   size_t i = 0, count = 0;
   for (; i + 16 <= n; i += 16) {
-    PrefetchBehind(x + i);
+    PrefetchNextPage(x + i);
     uint16_t word = 0;
     for (size_t j = 0; j < 16; j += L::kWidth) {
       word = static_cast<uint16_t>(word | L::NotNegativeMask(x + i + j) << j);
@@ -132,7 +132,7 @@ SignSums LoopSignSums(const float* x, size_t n, std::byte* bits) {
       uint32_t word = 0;
       for (size_t k = 0; k < kVectors; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
         const typename L::F v = L::template Load<DType::kF32>(at);
         word |= L::NotNegativeMask(x + i + k * L::kWidth) << k * L::kWidth;
         tops = L::MaxBits(tops, L::Abs(v));

@@ -14,10 +14,16 @@ LONGHAUL_INLINE void PrefetchAt(uintptr_t at) {
   __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
 }
 
-// Fetches what lies a page behind x: loops that read memory do so for every line, because the
-// processor's own prefetching ends with each page.
+// Fetches what lies a page behind x. Loops that write as they read do so for every line, because
+// the processor's own prefetching ends with each page.
 LONGHAUL_INLINE void PrefetchBehind(const void* x) {
   PrefetchAt(reinterpret_cast<uintptr_t>(x) + 4096);
+}
+// Loops that read and hardly write call this for every line: the first eight of the next page are
+// enough, and on Zen 4 all 64 cost up to a seventh of the time.
+LONGHAUL_INLINE void PrefetchNextPage(const void* x) {
+  const auto at = reinterpret_cast<uintptr_t>(x);
+  if (at % 4096 < 8 * 64) PrefetchAt(at + 4096);
 }
 
 // The same a chunk of 4096 floats behind: for the last and longest of several readings of a chunk,

@@ -92,7 +92,7 @@ LONGHAUL_INLINE float LaneSum(const float* x, size_t c, Term term) {
     for (; i + kSumLanes <= c; i += kSumLanes) {
       for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
         lanes.Add(k, term.template Of<L>(L::template Load<DType::kF32>(at)));
       }
     }
@@ -125,7 +125,7 @@ PivotSums LoopSumsAbout(const float* x, size_t n, float pivot) {
     for (; i + kSumLanes <= n; i += kSumLanes) {
       for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
         const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        if (k * L::kWidth % 16 == 0) PrefetchBehind(at);
+        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
         const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
         sums.Add(k, d);
         squares.Add(k, L::Mul(d, d));
