@@ -12,7 +12,7 @@ namespace longhaul {
 struct Avx2Packing {
   using U = __m256i;
 
-  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 10 bytes beyond.
   template <BlockScheme kScheme>
   LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
     const U first = Bytes<kScheme>(q), second = Bytes<kScheme>(q + 4);  // codes 0..31, 32..63
@@ -107,12 +107,20 @@ struct Avx2Packing {
     const U low = _mm256_and_si256(fours, _mm256_set1_epi64x(0xFFFFFFFF));
     return _mm256_or_si256(low, _mm256_slli_epi64(_mm256_srli_epi64(fours, 32), 4 * k));
   }
+  // The two words of each 128-bit lane, k bytes each, side by side.
   template <int k>
   LONGHAUL_INLINE static void StoreEights(U words, std::byte* out) {
-    const __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
-    const long long w[4] = {_mm_cvtsi128_si64(low), _mm_extract_epi64(low, 1),
-                            _mm_cvtsi128_si64(high), _mm_extract_epi64(high, 1)};
-    for (int i = 0; i < 4; ++i) __builtin_memcpy(out + i * k, &w[i], 8);
+    const __m128i both = _mm_setr_epi8(Side<k>(0), Side<k>(1), Side<k>(2), Side<k>(3), Side<k>(4),
+                                       Side<k>(5), Side<k>(6), Side<k>(7), Side<k>(8), Side<k>(9),
+                                       Side<k>(10), Side<k>(11), Side<k>(12), Side<k>(13), -1, -1);
+    const U packed = _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(both));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(packed));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * k), _mm256_extracti128_si256(packed, 1));
+  }
+  // Shuffle control: byte j of two times k bytes that stand eight apart.
+  template <int k>
+  static constexpr char Side(int j) {
+    return static_cast<char>(j < k ? j : j < 2 * k ? 8 + j - k : -1);
   }
 };
 

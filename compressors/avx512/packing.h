@@ -12,7 +12,7 @@ namespace longhaul {
 struct Avx512Packing {
   using U = __m512i;
 
-  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 6 bytes beyond.
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 10 bytes beyond.
   template <BlockScheme kScheme>
   LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
     const U codes = Bytes<kScheme>(q);
@@ -24,11 +24,16 @@ struct Avx512Packing {
     } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
     } else {
-      const U words = Eights<k>(codes);
-      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 0), out);
-      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
-      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
-      StoreTwo<k>(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
+      // The two words of each 128-bit lane, k bytes each, side by side.
+      const __m128i both =
+          _mm_setr_epi8(Side<k>(0), Side<k>(1), Side<k>(2), Side<k>(3), Side<k>(4), Side<k>(5),
+                        Side<k>(6), Side<k>(7), Side<k>(8), Side<k>(9), Side<k>(10), Side<k>(11),
+                        Side<k>(12), Side<k>(13), -1, -1);
+      const U words = _mm512_shuffle_epi8(Eights<k>(codes), _mm512_broadcast_i32x4(both));
+      StoreLane(_mm512_extracti32x4_epi32(words, 0), out);
+      StoreLane(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
+      StoreLane(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
+      StoreLane(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
     }
   }
 
@@ -97,11 +102,13 @@ struct Avx512Packing {
     const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
   }
+  // Shuffle control: byte j of two times k bytes that stand eight apart.
   template <int k>
-  LONGHAUL_INLINE static void StoreTwo(__m128i words, std::byte* out) {
-    const long long w[2] = {_mm_cvtsi128_si64(words), _mm_extract_epi64(words, 1)};
-    __builtin_memcpy(out, &w[0], 8);
-    __builtin_memcpy(out + k, &w[1], 8);
+  static constexpr char Side(int j) {
+    return static_cast<char>(j < k ? j : j < 2 * k ? 8 + j - k : -1);
+  }
+  LONGHAUL_INLINE static void StoreLane(__m128i x, std::byte* out) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), x);
   }
 };
 
