@@ -23,8 +23,10 @@ LONGHAUL_INLINE BatchExtremes<L> ReadExtremes(const std::byte* x,
                                               [[maybe_unused]] std::byte* rotated) {
   constexpr int n = kScheme.block / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  typename L::U top[L::kWidth];
+  constexpr bool kAffine = kScheme.grid == Grid::kAffine;
+  typename L::U top[kAffine ? 1 : L::kWidth];
   typename L::F low[L::kWidth], high[L::kWidth];
+  typename L::NaNs nans;  // which minimum and maximum lose
   for (int b = 0; b < L::kWidth; ++b) {
     typename L::F v[n];
     for (int i = 0; i < n; ++i) {
@@ -39,20 +41,22 @@ LONGHAUL_INLINE BatchExtremes<L> ReadExtremes(const std::byte* x,
         L::template Store<DType::kF32>(v[i], rotated + (b * n + i) * kStep);
       }
     }
-    top[b] = L::Abs(v[0]);
-    low[b] = high[b] = v[0];
-    for (int i = 1; i < n; ++i) {
-      top[b] = L::MaxBits(top[b], L::Abs(v[i]));
-      if constexpr (kScheme.grid == Grid::kAffine) {
+    if constexpr (kAffine) {
+      low[b] = high[b] = v[0];
+      for (int i = 1; i < n; ++i) {
         low[b] = L::Min(low[b], v[i]);
         high[b] = L::Max(high[b], v[i]);
       }
+      for (int i = 0; i < n; i += 2) nans.Add(v[i], v[i + 1]);
+    } else {
+      top[b] = L::Abs(v[0]);
+      for (int i = 1; i < n; ++i) top[b] = L::MaxBits(top[b], L::Abs(v[i]));
     }
   }
-  if constexpr (kScheme.grid == Grid::kAffine) {
-    return {L::AcrossMaxBits(top), L::AcrossMin(low), L::AcrossMax(high)};
+  if constexpr (kAffine) {
+    return {L::SplatBits(nans.any() ? kInfBits : 0), L::AcrossMin(low), L::AcrossMax(high)};
   } else {
-    return {L::AcrossMaxBits(top), low[0], high[0]};
+    return {L::AcrossMaxBits(top), L::Splat(0), L::Splat(0)};
   }
 }
 

@@ -14,7 +14,7 @@
 // L gives: kWidth; F, U (vectors of kWidth floats, 32-bit integers); Load<DType>, Store<DType>;
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
-// KeepAtLeast; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
+// KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
 // ToPowers, FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
 // StoreCodes<BlockScheme>, LoadCodes<bits>.
 namespace longhaul {

@@ -112,7 +112,7 @@ struct OneBlock {
 // What one batch ranges over; lane b is block b's.
 template <class L>
 struct BatchExtremes {
-  typename L::U max_bits;
+  typename L::U max_bits;  // affine grids: Infinity's bits if NaN is in the batch, else 0
   typename L::F min, max;  // affine grids only
 };
 

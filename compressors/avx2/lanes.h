@@ -102,6 +102,17 @@ struct Avx2Lanes : Avx2BytePlanes {
   LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
     return _mm256_testz_si256(x, SplatBits(bits)) == 0;
   }
+  // Whether NaN has been among many vectors.
+  class NaNs {
+   public:
+    LONGHAUL_INLINE void Add(F a, F b) {
+      seen_ = _mm256_or_ps(seen_, _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
+    }
+    LONGHAUL_INLINE bool any() const { return _mm256_movemask_ps(seen_) != 0; }
+
+   private:
+    F seen_ = _mm256_setzero_ps();
+  };
   // Bit j: lane j of a is not that of b.
   LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)));

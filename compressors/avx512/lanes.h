@@ -108,6 +108,17 @@ struct Avx512Lanes : Avx512BytePlanes {
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(kept, _mm512_loadu_si512(x)));
     return static_cast<size_t>(__builtin_popcount(kept));
   }
+  // Whether NaN has been among many vectors.
+  class NaNs {
+   public:
+    LONGHAUL_INLINE void Add(F a, F b) {
+      seen_ = static_cast<__mmask16>(seen_ | _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q));
+    }
+    LONGHAUL_INLINE bool any() const { return seen_ != 0; }
+
+   private:
+    __mmask16 seen_ = 0;
+  };
   // Bit j: lane j of a is not that of b.
   LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ);
