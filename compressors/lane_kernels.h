@@ -16,7 +16,9 @@
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
 // KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
 // ToPowers, FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
-// StoreCodes<BlockScheme>, LoadCodes<bits>.
+// StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h: AtLeastMask, NotNegativeMask,
+// SumAcross, OrXor, AnyBits, DifferentLanes; Planes and what goes with them (byte_planes.h); and
+// what only some lanes have: ByteEntries, StoreKept.
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.

@@ -9,7 +9,8 @@
 // The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
 // including file is compiled for, so no copy can reach another one; nothing here may call a
 // function that is not inlined by force. The compiler vectorises the loops; what it does not find
-// by itself (masks) is asked of L: kWidth, AtLeastMask(x, bits), NotNegativeMask(x).
+// by itself is asked of L (lane_kernels.h); lanes one wide have AtLeastMask and NotNegativeMask
+// only.
 namespace longhaul {
 
 template <class L>

@@ -26,14 +26,10 @@ LONGHAUL_INLINE void PrefetchNextPage(const void* x) {
   if (at % 4096 < 8 * 64) PrefetchAt(at + 4096);
 }
 
-// The same a chunk of 4096 floats behind: for the last and longest of several readings of a chunk,
-// so that the first reading of the next one finds it in a cache; in the first one, where next to
-// nothing is written meanwhile.
+// What lies a chunk of 4096 floats behind x: for the last and longest of several readings of a chunk,
+// so that the first reading of the next one finds it in a cache.
 LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
   PrefetchAt(reinterpret_cast<uintptr_t>(x) + 4 * 4096);
-}
-LONGHAUL_INLINE void PrefetchNextChunkNear(const void* x) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(x) + 4 * 4096));
 }
 
 // How far before its codes are made an element is fetched, where batches of elements are read
