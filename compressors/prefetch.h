@@ -26,8 +26,8 @@ LONGHAUL_INLINE void PrefetchNextPage(const void* x) {
   if (at % 4096 < 8 * 64) PrefetchAt(at + 4096);
 }
 
-// What lies a chunk of 4096 floats behind x: for the last and longest of several readings of a chunk,
-// so that the first reading of the next one finds it in a cache.
+// What lies a chunk of 4096 floats behind x: for the last and longest of several readings of a
+// chunk, so that the first reading of the next one finds it in a cache.
 LONGHAUL_INLINE void PrefetchNextChunk(const void* x) {
   PrefetchAt(reinterpret_cast<uintptr_t>(x) + 4 * 4096);
 }

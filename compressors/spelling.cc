@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <utility>
 
 namespace longhaul {
 namespace {
 
-size_t EditDistance(std::string_view a, std::string_view b) {
+// Levenshtein's distance of a from the beginning of b that is nearest to it, then from all of b:
+// "int5" is nearer to "int4-b64" than to "none".
+std::pair<size_t, size_t> Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -19,7 +22,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
     }
   }
-  return row[b.size()];
+  return {*std::min_element(row.begin(), row.end()), row[b.size()]};
 }
 
 }  // namespace
@@ -35,7 +38,7 @@ std::optional<uint32_t> ParseNumber(std::string_view text) {
 std::vector<std::string> Nearest(size_t count, std::string_view name,
                                  std::vector<std::string> known) {
   std::stable_sort(known.begin(), known.end(), [name](const auto& a, const auto& b) {
-    return EditDistance(name, a) < EditDistance(name, b);
+    return Distance(name, a) < Distance(name, b);
   });
   known.resize(std::min(known.size(), count));
   return known;

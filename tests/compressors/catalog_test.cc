@@ -22,6 +22,9 @@ TEST(Catalog, UnknownNamesAreAnsweredWithTheNearestKnownOnes) {
       {"+ef", "nearest first: "},
       {"int4-b64+ef+ef", "nearest first: int4-b64"},
       {"sparselocco", "nearest first: sparseloco, "},
+      {"int5", "nearest first: int8-b64, int4-b64, "},
+      {"minmax", "nearest first: minmax2-b64, minmax3-b64, "},
+      {"powersgd", "nearest first: powersgd-r"},
       {"topk-64of4096+stat", "nearest first: topk-64of4096+stat2, "}};
   for (const auto& [name, nearest] : cases) {
     const auto codec = MakeCodec(name);
