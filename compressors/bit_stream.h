@@ -23,8 +23,7 @@ class BitWriter {
     window_ >>= 32;
     held_ -= 32;
   }
-  // The same without a branch on what is held, up to 33 bits of value. Writes eight bytes from the
-  // current one on.
+  // The same without a branch on what is held; writes eight bytes from the current one on.
   void PutWide(uint64_t value, uint32_t bits) {
     window_ |= value << held_;
     held_ += static_cast<int>(bits);

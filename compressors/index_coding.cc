@@ -58,7 +58,7 @@ void WriteRiceChunk(std::span<const uint32_t> indices, uint32_t rice, size_t roo
   for (; i + 2 <= indices.size() && bits.bytes() + 8 <= room; i += 2) {  // two codes at once
     const uint32_t gap = indices[i] - next, next_gap = indices[i + 1] - indices[i] - 1;
     const RiceCode first(gap, rice), second(next_gap, rice);
-    if (first.is_short() && second.is_short() && first.bits + second.bits <= 33) {
+    if (first.is_short() && second.is_short() && first.bits + second.bits <= 32) {
       bits.PutWide(first.value | second.value << first.bits, first.bits + second.bits);
     } else {
       PutRice(gap, rice, bits);
