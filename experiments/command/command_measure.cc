@@ -66,6 +66,20 @@ absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpe
                                             {"eval_hash", (*corpus)->held_out_hash()}};
 }
 
+// Prints what the design can resolve and refuses one that can't, before anything is written.
+absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& results,
+                             bool accept_unresolved) {
+  const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
+  if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
+  const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
+  if (!forecast.ok()) return forecast.status();
+  fmt::print("{}\n", forecast->text);
+  if (forecast->primary_resolvable || accept_unresolved) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
+      "above): add seeds, or say --accept-unresolved");
+}
+
 absl::Status Measure(const MeasureArguments& arguments) {
   absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
@@ -74,6 +88,9 @@ absl::Status Measure(const MeasureArguments& arguments) {
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
+  if (absl::Status s = CheckResolution(*campaign, results, arguments.accept_unresolved); !s.ok()) {
+    return s;
+  }
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   absl::StatusOr<int> settled = record->SettleDeadRuns();
@@ -85,15 +102,6 @@ absl::Status Measure(const MeasureArguments& arguments) {
                                .plan_text = PlanText(*campaign, *frozen),
                                .d0_tokens = campaign->d0_tokens});
   if (!experiment.ok()) return experiment.status();
-
-  absl::StatusOr<ResolutionForecast> forecast = ForecastFor(*campaign, *record);
-  if (!forecast.ok()) return forecast.status();
-  fmt::print("{}\n", forecast->text);
-  if (!forecast->primary_resolvable && !arguments.accept_unresolved) {
-    return absl::FailedPreconditionError(
-        "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
-        "above): add seeds, or say --accept-unresolved");
-  }
   auto finished = record->Finished(*experiment);
   if (!finished.ok()) return finished.status();
   std::vector<PlannedRun> todo;

@@ -99,7 +99,8 @@ struct ResolutionForecast {
   std::string text;
   bool primary_resolvable;  // 0.5 % per crossing in the primary contrast with 80 % power
 };
-absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record& record);
+// record: nullptr where there is none yet.
+absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record);
 
 // Schema calibration/1 for the planner, the activation part; entries without an interval are left
 // out. From the analysis alone.

@@ -36,8 +36,9 @@ absl::StatusOr<std::optional<Noise>> Pilot(const Record& record, const std::stri
 
 }  // namespace
 
-absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record& record) {
-  absl::StatusOr<std::optional<Noise>> pilot = Pilot(record, campaign.name);
+absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record) {
+  absl::StatusOr<std::optional<Noise>> pilot = std::nullopt;
+  if (record != nullptr) pilot = Pilot(*record, campaign.name);
   if (!pilot.ok()) return pilot.status();
   const Noise noise =
       pilot->value_or(Noise{campaign.assumed_sigma_nat, campaign.assumed_rho,

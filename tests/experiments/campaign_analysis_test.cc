@@ -140,11 +140,11 @@ backward = "int8-b64"
   Erase(root, "seed");
   Erase(root, "train.tokens");
   const CampaignSpec campaign = *ReadCampaign(root, TestNames());
-  const ResolutionForecast before = *ForecastFor(campaign, *record_);
+  const ResolutionForecast before = *ForecastFor(campaign, &*record_);
   EXPECT_THAT(before.text, HasSubstr("assumed, no pilot"));
   EXPECT_THAT(before.text, HasSubstr("smoke campaign: 3 seeds"));
   WriteSyntheticCampaign(*record_, {.noise_nat = 1e-4});
-  const ResolutionForecast after = *ForecastFor(campaign, *record_);
+  const ResolutionForecast after = *ForecastFor(campaign, &*record_);
   EXPECT_THAT(after.text, HasSubstr("pilot 'smoke'"));
   EXPECT_TRUE(after.primary_resolvable);
 }

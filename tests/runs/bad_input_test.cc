@@ -67,6 +67,17 @@ TEST(BadInput, UnknownProfileListsTheKnownOnes) {
   EXPECT_THAT(result.output, AllOf(HasSubstr("moon"), HasSubstr("continental-us")));
 }
 
+// The shipped smoke campaign: three seeds, which do not resolve what it asks.
+TEST(BadInput, DesignThatCannotResolveIsRefusedAndLeavesNoRecord) {
+  ScratchFolder scratch;
+  const std::string results = scratch.path() + "/results";
+  const CommandResult result =
+      RunLonghaul({"measure", LONGHAUL_SPECS "/smoke.toml", "--results", results});
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("--accept-unresolved"));
+  EXPECT_FALSE(std::filesystem::exists(results));
+}
+
 TEST(BadInput, MissingFileIsNamed) {
   const CommandResult result = RunLonghaul({"run", "/no/such/spec.toml"});
   EXPECT_EQ(result.exit_status, 1);

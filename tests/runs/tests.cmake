@@ -1,6 +1,7 @@
 # The command as a user meets it: these start build/longhaul.
 longhaul_test_library(runs_testing SRCS runs/command_line.cc)
-target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:longhaul>")
+target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:longhaul>"
+  LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
 add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
   longhaul_test(runs/${name}_test.cc LIBS runs_testing LABELS cpu TIMEOUT 300)
