@@ -104,6 +104,49 @@ absl::StatusOr<size_t> DilocoXCodec::WriteFactors(const LowRankView& view, size_
   return q_at + *q_bytes - kFrameHeaderBytes;
 }
 
+namespace {
+
+// x of n elements as P Q^T: columns of P and Q, and both again, the largest energy first.
+struct Factors {
+  Factors(std::span<float> work, const LowRankView& view, size_t columns)
+      : p(work.first(columns * view.rows)),
+        q(work.subspan(p.size(), columns * view.cols)),
+        sorted_q(work.subspan(p.size() + q.size(), q.size())),
+        sorted_p(work.last(p.size())) {}
+  std::span<float> p, q, sorted_q, sorted_p;
+};
+
+// One step of power iteration from the Q of the call before; answers the rank. scale: what `sum` is
+// multiplied with meanwhile, 0 for zeros.
+size_t Factorize(const LoopKernels& loops, const LowRankView& view, std::span<const float> sum,
+                 float scale, const Factors& f, RankHistory& history) {
+  const size_t most = f.p.size() / view.rows;
+  WarmStart(loops, f.q, view.cols);
+  Project(loops, view, sum.data(), scale, f.q, f.p);
+  Orthogonalize(loops, f.p, view.rows);
+  ProjectBack(loops, view, sum.data(), scale, f.p, f.q);
+  double energy[kMostColumns];
+  size_t order[kMostColumns];
+  for (size_t j = 0; j < most; ++j) {
+    const float* column = f.q.data() + j * view.cols;
+    energy[j] = LongDot(loops, column, column, view.cols);
+    order[j] = j;
+  }
+  // std::stable_sort would allocate.
+  std::sort(order, order + most, [&](size_t a, size_t b) {
+    return energy[a] != energy[b] ? energy[a] > energy[b] : a < b;
+  });
+  for (size_t j = 0; j < most; ++j) {
+    std::copy_n(f.p.data() + order[j] * view.rows, view.rows, f.sorted_p.data() + j * view.rows);
+    const float* column = f.q.data() + order[j] * view.cols;
+    float* to = f.sorted_q.data() + j * view.cols;
+    for (size_t k = 0; k < view.cols; ++k) to[k] = scale == 0 ? 0.0f : column[k] / scale;
+  }
+  return history.Next(EffectiveRank({energy, most}), most);
+}
+
+}  // namespace
+
 absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState* state,
                                             std::span<std::byte> frame) const {
   const size_t room = MaxFrameBytes(x.shape, x.dtype);
@@ -121,44 +164,20 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
 
   const std::span<float> work =
       Scratch<float, ScratchUse::kWork>(most * (view.rows + 2 * view.cols) + most * view.rows);
-  const std::span<float> p = work.first(most * view.rows),
-                         q = work.subspan(p.size(), most * view.cols);
-  const std::span<float> sorted_q = work.subspan(p.size() + q.size(), q.size());
-  const std::span<float> sorted_p = work.last(p.size());
+  const Factors factors(work, view, most);
   RankHistory history((*own)->extra().last(1 + kWindow));
   size_t rank = 0, payload = 4 * n;
   if (most == 0) {
     std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), payload);
   } else {
     const float scale = LowRankScale(loops, sum);
-    std::memcpy(q.data(), (*own)->extra().data(), 4 * q.size());
-    WarmStart(loops, q, view.cols);
-    Project(loops, view, sum.data(), scale, q, p);
-    Orthogonalize(loops, p, view.rows);
-    ProjectBack(loops, view, sum.data(), scale, p, q);
-    double energy[kMostColumns];
-    size_t order[kMostColumns];
-    for (size_t j = 0; j < most; ++j) {
-      const float* column = q.data() + j * view.cols;
-      energy[j] = LongDot(loops, column, column, view.cols);
-      order[j] = j;
-    }
-    // std::stable_sort would allocate.
-    std::sort(order, order + most, [&](size_t a, size_t b) {
-      return energy[a] != energy[b] ? energy[a] > energy[b] : a < b;
-    });
-    rank = history.Next(EffectiveRank({energy, most}), most);
-    for (size_t j = 0; j < most; ++j) {
-      std::copy_n(p.data() + order[j] * view.rows, view.rows, sorted_p.data() + j * view.rows);
-      const float* column = q.data() + order[j] * view.cols;
-      float* to = sorted_q.data() + j * view.cols;
-      for (size_t k = 0; k < view.cols; ++k) to[k] = scale == 0 ? 0.0f : column[k] / scale;
-    }
-    const auto written = WriteFactors(view, rank, sorted_p, sorted_q, frame);
+    std::memcpy(factors.q.data(), (*own)->extra().data(), 4 * factors.q.size());
+    rank = Factorize(loops, view, sum, scale, factors, history);
+    const auto written = WriteFactors(view, rank, factors.sorted_p, factors.sorted_q, frame);
     if (!written.ok()) return written;
     payload = *written;
-    for (float& value : sorted_q) value *= scale;
-    WarmStart(loops, sorted_q, view.cols);  // only the directions matter for the next call
+    for (float& value : factors.sorted_q) value *= scale;
+    WarmStart(loops, factors.sorted_q, view.cols);  // only the directions matter for the next call
   }
   const size_t bytes = kFrameHeaderBytes + payload;
   SealFrame({.codec = id_,
@@ -175,7 +194,7 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
   }
   for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
   if (most > 0) {
-    std::memcpy((*own)->extra().data(), sorted_q.data(), 4 * sorted_q.size());
+    std::memcpy((*own)->extra().data(), factors.sorted_q.data(), 4 * factors.sorted_q.size());
     history.Save((*own)->extra().last(1 + kWindow));
   }
   return bytes;

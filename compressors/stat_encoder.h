@@ -53,15 +53,6 @@ class StatEncoder {
   size_t elements() const { return range_.last - range_.first; }
   size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
 
-  PivotSums Sums(size_t chunk) const {
-    float buffer[kSumChunk];
-    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_);
-  }
-  // Where the sums do not tell those about the mean.
-  PivotSums SquaresAgain(size_t chunk) const {
-    float buffer[kSumChunk];
-    return {0, loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
-  }
   void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
     float buffer[kSumChunk];
     std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
@@ -69,14 +60,21 @@ class StatEncoder {
     running.Add({codes, PackedBytes(Length(chunk), bits_)});
   }
 
-  // The mean, and the bins' width from (x - mu)^2: by the sums, or where those do not tell it, by
-  // what `again` adds up of SquaresAgain.
-  template <class Again>
-  StatFault SetMoments(StatTotals totals, Again again) {
+  template <class Term>
+  StatTotals AddUp(Term term) const {
+    StatTotals totals;
+    for (size_t chunk = 0; chunk < chunks(); ++chunk) totals.Add(term(chunk));
+    return totals;
+  }
+  // The mean, and the bins' width from (x - mu)^2: by the sums, or where those do not tell it, in a
+  // second reading. add_up: AddUp, or what gives the same.
+  template <class Adding>
+  StatFault SetMoments(Adding add_up) {
+    const StatTotals totals = add_up([this](size_t chunk) { return Sums(chunk); });
     if (!std::isfinite(totals.sum)) return WhyNotFinite();
     table_.mu = StatMean(pivot_, totals.sum, elements());
     double squares = SquaresAboutMean(totals.sum, totals.squares, elements());
-    if (squares < 0) squares = again().squares;
+    if (squares < 0) squares = add_up([this](size_t chunk) { return Squares(chunk); }).squares;
     if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return StatFault::kRange;
     inverse_ = StatInverse(squares, elements(), 1 << bits_);
     return StatFault::kNone;
@@ -88,6 +86,14 @@ class StatEncoder {
   }
 
  private:
+  PivotSums Sums(size_t chunk) const {
+    float buffer[kSumChunk];
+    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_);
+  }
+  PivotSums Squares(size_t chunk) const {
+    float buffer[kSumChunk];
+    return {0, loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
+  }
   StatFault WhyNotFinite() const {
     float buffer[kSumChunk];
     for (size_t chunk = 0; chunk < chunks(); ++chunk) {

@@ -69,27 +69,20 @@ StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& la
   const size_t chunks = encoder.chunks();
   const Slices slices(chunks, std::max(kWorthAThread / kSumChunk, (chunks + 7) / kMostSlices));
   const auto add_up = [&](auto term) {
-    StatTotals totals;
-    if (slices.count() == 1) {
-      for (size_t c = 0; c < chunks; ++c) totals.Add(term(c));
-      return totals;
-    }
+    if (slices.count() == 1) return encoder.AddUp(term);
     CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
       for (size_t c = slices.first(slice); c < slices.last(slice); ++c) {
         const PivotSums sums_of_chunk = term(c);
         std::memcpy(codes + sizeof(PivotSums) * c, &sums_of_chunk, sizeof(PivotSums));
       }
     });
-    for (size_t c = 0; c < chunks; ++c) {
+    return encoder.AddUp([&](size_t c) {
       PivotSums sums_of_chunk;
       std::memcpy(&sums_of_chunk, codes + sizeof(PivotSums) * c, sizeof(PivotSums));
-      totals.Add(sums_of_chunk);
-    }
-    return totals;
+      return sums_of_chunk;
+    });
   };
-  const auto totals = add_up([&](size_t c) { return encoder.Sums(c); });
-  const StatFault fault = encoder.SetMoments(
-      totals, [&] { return add_up([&](size_t c) { return encoder.SquaresAgain(c); }); });
+  const StatFault fault = encoder.SetMoments(add_up);
   if (fault != StatFault::kNone) return fault;
   BinSums bins[kMostSlices];
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
@@ -112,14 +105,8 @@ StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layo
     for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
       StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
                           frame.data() + layout.codes_at + t * layout.code_bytes);
-      const auto add_up = [&](auto term) {
-        StatTotals totals;
-        for (size_t c = 0; c < encoder.chunks(); ++c) totals.Add(term(c));
-        return totals;
-      };
-      const auto totals = add_up([&](size_t c) { return encoder.Sums(c); });
-      const StatFault fault = encoder.SetMoments(
-          totals, [&] { return add_up([&](size_t c) { return encoder.SquaresAgain(c); }); });
+      const StatFault fault =
+          encoder.SetMoments([&encoder](auto term) { return encoder.AddUp(term); });
       if (fault != StatFault::kNone) return fault;
       BinSums bins;
       for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);

@@ -5,17 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compressors/avx2/byte_order.h"
 #include "compressors/avx2/packing.h"
 
 namespace longhaul {
 
 // The bytes of 32 integers in planes, and what stat_bins.h does with those, for Avx2Lanes.
 struct Avx2BytePlanes : Avx2Packing {
-  // Byte 0, 1 and 2 of 32 integers. Byte 4d + b is lane d's of vector 0, 2, 1, 3 for b = 0..3.
+  // Byte 0, 1 and 2 of 32 integers. In the order of PlaceInVectors.
   struct Planes {
     U low, middle, high;
   };
-  static constexpr size_t PlaceOfByte(size_t j) { return j / 4 + (j % 2 * 2 + j / 2 % 2) * 8; }
+  static constexpr size_t PlaceOfByte(size_t j) { return PlaceInVectors<8>(j); }
   LONGHAUL_INLINE static Planes SplitBytes(const U* x) {
     const U a = _mm256_blend_epi16(x[0], _mm256_slli_epi32(x[1], 16), 0xAA);
     const U b = _mm256_blend_epi16(x[2], _mm256_slli_epi32(x[3], 16), 0xAA);
@@ -29,8 +30,7 @@ struct Avx2BytePlanes : Avx2Packing {
   // A plane's bytes, each below 2^k, in the order of the integers, packed: 4k bytes.
   template <int k>
   LONGHAUL_INLINE static void StoreInOrder(U plane, std::byte* out) {
-    const U by_vector = _mm256_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15,  //
-                                         0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
+    const U by_vector = _mm256_broadcastsi128_si256(VectorByVector());
     const U codes = InOrder(_mm256_shuffle_epi8(plane, by_vector));
     U words;
     if constexpr (k == 4) {

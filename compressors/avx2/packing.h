@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "compressors/avx2/byte_order.h"
 #include "compressors/block_scheme.h"
 
 namespace longhaul {
@@ -110,17 +111,9 @@ struct Avx2Packing {
   // The two words of each 128-bit lane, k bytes each, side by side.
   template <int k>
   LONGHAUL_INLINE static void StoreEights(U words, std::byte* out) {
-    const __m128i both = _mm_setr_epi8(Side<k>(0), Side<k>(1), Side<k>(2), Side<k>(3), Side<k>(4),
-                                       Side<k>(5), Side<k>(6), Side<k>(7), Side<k>(8), Side<k>(9),
-                                       Side<k>(10), Side<k>(11), Side<k>(12), Side<k>(13), -1, -1);
-    const U packed = _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(both));
+    const U packed = _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(WordsSideBySide<k>()));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(packed));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * k), _mm256_extracti128_si256(packed, 1));
-  }
-  // Shuffle control: byte j of two times k bytes that stand eight apart.
-  template <int k>
-  static constexpr char Side(int j) {
-    return static_cast<char>(j < k ? j : j < 2 * k ? 8 + j - k : -1);
   }
 };
 

@@ -5,17 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compressors/avx2/byte_order.h"
 #include "compressors/avx512/packing.h"
 
 namespace longhaul {
 
 // The bytes of 64 integers in planes, and what stat_bins.h does with those, for Avx512Lanes.
 struct Avx512BytePlanes : Avx512Packing {
-  // Byte 0, 1 and 2 of 64 integers. Byte 4d + b is lane d's of vector 0, 2, 1, 3 for b = 0..3.
+  // Byte 0, 1 and 2 of 64 integers. In the order of PlaceInVectors.
   struct Planes {
     U low, middle, high;
   };
-  static constexpr size_t PlaceOfByte(size_t j) { return j / 4 + (j % 2 * 2 + j / 2 % 2) * 16; }
+  static constexpr size_t PlaceOfByte(size_t j) { return PlaceInVectors<16>(j); }
   LONGHAUL_INLINE static Planes SplitBytes(const U* x) {
     const U lower = _mm512_set1_epi32(0xFFFF), even = _mm512_set1_epi16(0xFF);
     const U a = Choose(lower, x[0], _mm512_slli_epi32(x[1], 16));
@@ -28,8 +29,7 @@ struct Avx512BytePlanes : Avx512Packing {
   // A plane's bytes, each below 2^k, in the order of the integers, packed: 8k bytes.
   template <int k>
   LONGHAUL_INLINE static void StoreInOrder(U plane, std::byte* out) {
-    const U by_vector =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15));
+    const U by_vector = _mm512_broadcast_i32x4(VectorByVector());
     const U codes = InOrder(_mm512_shuffle_epi8(plane, by_vector));
     if constexpr (k == 4) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi16_epi8(Pairs<k>(codes)));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "compressors/avx2/byte_order.h"
 #include "compressors/block_scheme.h"
 
 namespace longhaul {
@@ -25,11 +26,8 @@ struct Avx512Packing {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
     } else {
       // The two words of each 128-bit lane, k bytes each, side by side.
-      const __m128i both =
-          _mm_setr_epi8(Side<k>(0), Side<k>(1), Side<k>(2), Side<k>(3), Side<k>(4), Side<k>(5),
-                        Side<k>(6), Side<k>(7), Side<k>(8), Side<k>(9), Side<k>(10), Side<k>(11),
-                        Side<k>(12), Side<k>(13), -1, -1);
-      const U words = _mm512_shuffle_epi8(Eights<k>(codes), _mm512_broadcast_i32x4(both));
+      const U words =
+          _mm512_shuffle_epi8(Eights<k>(codes), _mm512_broadcast_i32x4(WordsSideBySide<k>()));
       StoreLane(_mm512_extracti32x4_epi32(words, 0), out);
       StoreLane(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
       StoreLane(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
@@ -101,11 +99,6 @@ struct Avx512Packing {
     const U fours = Fours<k>(codes);
     const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
-  }
-  // Shuffle control: byte j of two times k bytes that stand eight apart.
-  template <int k>
-  static constexpr char Side(int j) {
-    return static_cast<char>(j < k ? j : j < 2 * k ? 8 + j - k : -1);
   }
   LONGHAUL_INLINE static void StoreLane(__m128i x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), x);
