@@ -28,7 +28,7 @@ struct Pass {
 
 // In every round: `read`, then each of `passes`, all long enough to be timed. The first round is
 // not counted.
-std::vector<Timing> TimeRounds(int rounds, size_t elements, const std::function<void()>& read,
+std::vector<Timing> TimeRounds(int rounds, size_t elements, const Pass& read,
                                const std::vector<Pass>& passes, Clock clock);
 
 // Reads every word of x: [n]; as fast as AVX2 or the compiler can.
