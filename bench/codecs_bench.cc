@@ -90,13 +90,15 @@ class Bench {
   Row References();
 
  private:
-  // `work` on the next tensor, after `before`.
-  Pass OnNext(std::function<void()> work, std::function<void()> before = nullptr) {
+  // `work` on the next tensor, after `before`; what it writes, `floats` at `out`, is in the cache.
+  Pass OnNext(std::function<void()> work, const void* out, size_t floats,
+              std::function<void()> before = nullptr) {
     if (place_.tensors == 1) return {std::move(work), std::move(before)};
-    return {std::move(work), [this, before = std::move(before)] {
+    return {std::move(work), [this, out, floats, before = std::move(before)] {
               turn_ = (turn_ + 1) % place_.tensors;
               std::memcpy(x_.data(), all_.data() + turn_ * place_.elements, 4 * place_.elements);
               if (before != nullptr) before();
+              ReadAll(static_cast<const float*>(out), floats);
             }};
   }
   void Read() const {
@@ -104,6 +106,9 @@ class Bench {
     CodecThreads::Process().Run(slices.count(), [&](size_t i) {
       ReadAll(x_.data() + slices.first(i), slices.last(i) - slices.first(i));
     });
+  }
+  Pass Reading() {
+    return OnNext([this] { Read(); }, nullptr, 0);
   }
   void Copy() {
     const Slices slices(place_.elements, size_t{64} << 10);
@@ -153,14 +158,16 @@ const Row* Bench::Codec(std::string_view name, std::vector<Row>& rows) {
   Ends ends(**codec, x, y), others(**codec, x, y);
   if (!ends.Encode()) return nullptr;
   bool good = true;
-  const Pass encode = OnNext([&] { good &= ends.Encode(); });
+  const Pass encode =
+      OnNext([&] { good &= ends.Encode(); }, ends.frame.data(), ends.frame.size() / 4);
   Pass decode = {[&] { good &= ends.Decode(); }};
   // Frames of differences decode once and in order.
   if (ends.receiver != nullptr || place_.tensors > 1) {
-    decode = OnNext([&] { good &= others.Decode(); }, [&] { good &= others.Encode(); });
+    decode = OnNext([&] { good &= others.Decode(); }, y_.data(), y_.size(),
+                    [&] { good &= others.Encode(); });
   }
-  auto times = TimeRounds(options_.rounds, place_.elements, OnNext([&] { Read(); }),
-                          {encode, decode}, options_.clock);
+  auto times =
+      TimeRounds(options_.rounds, place_.elements, Reading(), {encode, decode}, options_.clock);
   if (!good) return nullptr;
   const double bits =
       8 * static_cast<double>(ends.bytes - 64) / static_cast<double>(place_.elements);
@@ -174,18 +181,18 @@ void Bench::Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows) {
   for (const GgmlFormat& format : ggml.formats) {
     const auto encode = [&] { format.encode(x_.data(), out.data(), k); };
     Pass decode = {[&] { format.decode(out.data(), y_.data(), k); }};
-    if (place_.tensors > 1) decode = OnNext(decode.work, encode);
-    auto times = TimeRounds(options_.rounds, place_.elements, OnNext([&] { Read(); }),
-                            {OnNext(encode), decode}, options_.clock);
+    if (place_.tensors > 1) decode = OnNext(decode.work, y_.data(), y_.size(), encode);
+    auto times = TimeRounds(options_.rounds, place_.elements, Reading(),
+                            {OnNext(encode, out.data(), place_.elements), decode}, options_.clock);
     rows.push_back({format.name, place_, format.bits, 1, times[0], times[1]});
   }
 }
 
 // Reading and copying as a row: "encode" reads, "decode" copies.
 Row Bench::References() {
-  const Pass read = OnNext([&] { Read(); });
-  auto times = TimeRounds(options_.rounds, place_.elements, read, {read, OnNext([&] { Copy(); })},
-                          options_.clock);
+  auto times =
+      TimeRounds(options_.rounds, place_.elements, Reading(),
+                 {Reading(), OnNext([&] { Copy(); }, y_.data(), y_.size())}, options_.clock);
   return {"read, memcpy", place_, 0, 1, times[0], times[1]};
 }
 
