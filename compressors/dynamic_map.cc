@@ -139,8 +139,9 @@ absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecStat
     return Corrupt("bytes or fields do not fit the shape");
   }
   const NarrowWriter writer(x, isa_);
+  const CodeFinder& finder = Finder();
   const std::byte* scale_at = frame.data() + kFrameHeaderBytes;
-  const auto* q = reinterpret_cast<const uint8_t*>(frame.data() + layout.codes_at);
+  const std::byte* codes = frame.data() + layout.codes_at;
   float values[kMapBlock];
   for (size_t r = 0; r < x.shape.rows; ++r) {
     for (size_t at = 0; at < x.shape.cols; at += kMapBlock, scale_at += 4) {
@@ -149,9 +150,10 @@ absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecStat
       std::memcpy(&s, scale_at, 4);
       if (!std::isfinite(s)) return Corrupt("a scale is Inf or NaN");
       float scaled[256];
-      for (size_t v = 0; v < 256; ++v) scaled[v] = Finder().value(static_cast<uint8_t>(v)) * s;
+      for (size_t v = 0; v < 256; ++v) scaled[v] = finder.value(static_cast<uint8_t>(v)) * s;
       float* target = writer.Target(r * x.shape.cols + at, values);
-      for (size_t i = 0; i < c; ++i) target[i] = scaled[*q++];
+      LoopKernelsOf(isa_).table_values(codes, 8, c, scaled, target);
+      codes += c;
       writer.Done(target, r * x.shape.cols + at, c);
     }
   }

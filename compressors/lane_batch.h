@@ -66,18 +66,23 @@ LONGHAUL_INLINE void StoreChunk(const std::byte* x, const float* u,
                                 const BatchConstants<L>& constants, int b, std::byte* codes) {
   constexpr int kVectors = kChunk / L::kWidth, n = kScheme.block / L::kWidth;
   constexpr size_t kStep = L::kWidth * sizeof(float);
-  typename L::U q[kVectors];
+  CodedChunk<L, kScheme> chunk;
+  typename L::U noisy[kVectors];
   for (int i = 0; i < kVectors; ++i) {
     const OneBlock<L> block(constants, kScheme.block < kChunk ? b + i / n : b);
     const typename L::F v = L::template Load<DType::kF32>(x + i * kStep);
     if constexpr (kNoisy) {
       const auto* draws = reinterpret_cast<const std::byte*>(u) + i * kStep;
-      q[i] = QuantizeNoisy<L, kScheme>(v, L::template Load<DType::kF32>(draws), block);
+      noisy[i] = QuantizeNoisy<L, kScheme>(v, L::template Load<DType::kF32>(draws), block);
     } else {
-      q[i] = Quantize<L, kScheme>(v, block);
+      chunk.Set(i, v, block);
     }
   }
-  L::template StoreCodes<kScheme>(q, codes);
+  if constexpr (kNoisy) {
+    L::template StoreCodes<kScheme>(noisy, codes);
+  } else {
+    chunk.Store(codes);
+  }
 }
 
 // `batches` of L::kWidth blocks; u: their draws, if kNoisy. Answers how many are done: the next one

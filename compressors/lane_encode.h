@@ -64,12 +64,11 @@ BlockFault EncodeGroup(const std::byte* x, BlockSections out) {
   }
   constexpr int kPacked = kChunk / L::kWidth;
   for (int c = 0; c < kVectors / kPacked; ++c) {
-    typename L::U q[kPacked];
+    CodedChunk<L, kScheme> chunk;
     for (int i = 0; i < kPacked; ++i) {
-      const OneBlock<L> block(constants, (c * kPacked + i) / n);
-      q[i] = Quantize<L, kScheme>(v[c * kPacked + i], block);
+      chunk.Set(i, v[c * kPacked + i], OneBlock<L>(constants, (c * kPacked + i) / n));
     }
-    L::template StoreCodes<kScheme>(q, out.codes + c * 8 * kScheme.bits);
+    chunk.Store(out.codes + c * 8 * kScheme.bits);
   }
   return BlockFault::kNone;
 }

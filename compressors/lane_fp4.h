@@ -60,13 +60,13 @@ LONGHAUL_INLINE void StoreNvBatch(const std::byte* x, const BatchConstants<L>& c
   constexpr size_t kStep = L::kWidth * sizeof(float);
   for (int c = 0; c < kNvBlock * L::kWidth / kChunk; ++c) {
     PrefetchLines(x + c * (4 * kChunk) + kFetchAhead, 4 * kChunk);
-    typename L::U q[kVectors];
+    CodedChunk<L, kNvElements> chunk;
     for (int i = 0; i < kVectors; ++i) {
       const int at = c * kVectors + i;
-      q[i] = Quantize<L, kNvElements>(L::template Load<DType::kF32>(x + at * kStep),
-                                      OneBlock<L>(constants, c * (kChunk / kNvBlock) + i / n));
+      chunk.Set(i, L::template Load<DType::kF32>(x + at * kStep),
+                OneBlock<L>(constants, c * (kChunk / kNvBlock) + i / n));
     }
-    L::template StoreCodes<kNvElements>(q, codes + 32 * c);
+    chunk.Store(codes + 32 * c);
   }
 }
 
@@ -129,14 +129,13 @@ void EncodeE3m0On(const std::byte* x, size_t groups, float inverse, std::byte* c
   constexpr int kVectors = kChunk / L::kWidth;
   const typename L::F by = L::Splat(inverse);
   for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c, codes += 32) {
-    typename L::U q[kVectors];
+    CodedChunk<L, kE3m0Elements> chunk;
     for (int i = 0; i < kVectors; ++i, x += L::kWidth * sizeof(float)) {
       if (i * L::kWidth % 16 == 0) PrefetchBehind(x);
       const typename L::F v = L::template Load<DType::kF32>(x);
-      const typename L::U sign = L::And(L::Bits(v), L::SplatBits(0x80000000));
-      q[i] = L::Or(ToMini<L, MiniFloat::kE3M0>(L::Mul(v, by)), L::template ShiftRight<28>(sign));
+      chunk.SetPlace(i, L::Mul(v, by), L::And(L::Bits(v), L::SplatBits(0x80000000)));
     }
-    L::template StoreCodes<kE3m0Elements>(q, codes);
+    chunk.Store(codes);
   }
 }
 

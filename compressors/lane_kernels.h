@@ -15,7 +15,7 @@
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
 // KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
-// ToPowers, FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
+// FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32; StorePlaces<MiniFloat>;
 // StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h: AtLeastMask, NotNegativeMask,
 // SumAcross, OrXor, AnyBits, DifferentLanes; Planes and what goes with them (byte_planes.h); and
 // what only some lanes have: ByteEntries, StoreKept.
@@ -64,9 +64,12 @@ LONGHAUL_INLINE void DecodeRotated(const std::byte* codes, float s, float z, std
       sums[i + kPart] = L::SubBits(a, b);
     }
   }
+  constexpr float kStep = UnrotatedStep(kScheme);
   for (int i = 0; i < n; ++i) {
-    const typename L::F v = L::Mul(L::ToFloat(sums[i], 0), L::Splat(UnrotatedStep(kScheme)));
-    L::template Store<DType::kF32>(L::Mul(v, L::Splat(s)), x + i * L::kWidth * sizeof(float));
+    const typename L::F sum = L::ToFloat(sums[i], 0);
+    const typename L::F v = IsPowerOfTwo(kStep) ? L::Mul(sum, L::Splat(kStep * s))  // both exact
+                                                : L::Mul(L::Mul(sum, L::Splat(kStep)), L::Splat(s));
+    L::template Store<DType::kF32>(v, x + i * L::kWidth * sizeof(float));
   }
   if constexpr (kScheme.grid == Grid::kAffine) {
     float first;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "compressors/block_kernels.h"
+#include "compressors/mini_places.h"
 
 // From the extremes of L::kWidth blocks to their scales, all in one vector, and from there to
 // codes; for lane_encode.h.
@@ -72,12 +73,12 @@ LONGHAUL_INLINE typename L::U AffineZeros(typename L::F min) {
   return L::KeepAtLeast(wire, L::And(wire, L::SplatBits(0x7F800000)), 0x00800000);
 }
 
-// As F32ToMini but for the sign. With a mantissa, adding a power of two rounds to as many bits.
+// As F32ToMini but for the sign: adding a power of two rounds to as many bits as a mantissa has.
 template <class L, MiniFloat kType>
 LONGHAUL_INLINE typename L::U ToMini(typename L::F x) {
   using U = typename L::U;
   constexpr MiniFormat f = FormatOf(kType);
-  if constexpr (f.mantissa == 0) return L::template ToPowers<kType>(x);
+  static_assert(f.mantissa > 0);
   constexpr int cut = 23 - f.mantissa;
   constexpr uint32_t least = static_cast<uint32_t>(128 - f.bias) << 23;  // smallest normal
   const typename L::F abs = L::Min(L::FromBits(L::Abs(x)), L::Splat(f.max));
@@ -158,7 +159,8 @@ LONGHAUL_INLINE bool ScaleBatch(const BatchExtremes<L>& extremes, BlockSections 
   return true;
 }
 
-// One vector of a block -> its codes, as stored but for the clamp, which StoreCodes does.
+// One vector of a block -> its codes, as stored but for the clamp, which StoreCodes does. Not for
+// floats of four bits.
 template <class L, BlockScheme kScheme>
 LONGHAUL_INLINE typename L::U Quantize(typename L::F v, const OneBlock<L>& block) {
   if constexpr (kScheme.grid == Grid::kAffine) {
@@ -171,6 +173,42 @@ LONGHAUL_INLINE typename L::U Quantize(typename L::F v, const OneBlock<L>& block
     return L::Round(L::Mul(v, block.inverse));
   }
 }
+
+// A chunk of values on their way to codes.
+template <class L, BlockScheme kScheme>
+class CodedChunk {
+ public:
+  LONGHAUL_INLINE void Set(int i, typename L::F v, const OneBlock<L>& block) {
+    if constexpr (kByPlace) {
+      SetPlace(i, L::Mul(v, block.inverse), L::And(L::Bits(v), L::Bits(block.sign)));
+    } else {
+      codes_[i] = Quantize<L, kScheme>(v, block);
+    }
+  }
+  // scaled: |v| times the inverse of its scale, of any sign; sign: the bit that counts.
+  LONGHAUL_INLINE void SetPlace(int i, typename L::F scaled, typename L::U sign) {
+    constexpr int kShift = Places::kEdgeShift;
+    const typename L::U abs = L::Abs(scaled);
+    const typename L::U above = L::AddBits(abs, L::SplatBits((1u << kShift) - 1));
+    codes_[i] =
+        L::AddBits(L::template ShiftRight<kShift>(abs), L::template ShiftRight<kShift>(above));
+    signs_[i] = sign;
+  }
+  LONGHAUL_INLINE void Store(std::byte* out) const {
+    if constexpr (kByPlace) {
+      L::template StorePlaces<MiniOf(kScheme.grid)>(codes_, signs_, out);
+    } else {
+      L::template StoreCodes<kScheme>(codes_, out);
+    }
+  }
+
+ private:
+  static constexpr int kVectors = kChunk / L::kWidth;
+  static constexpr bool kByPlace = IsMini(kScheme.grid) && kScheme.bits == 4;
+  using Places = MiniPlaces<kByPlace ? MiniOf(kScheme.grid) : MiniFloat::kE2M1>;
+  typename L::U codes_[kVectors];
+  typename L::U signs_[kByPlace ? kVectors : 1];
+};
 
 // As LoopNoisyE2m1Codes but for the sign.
 template <class L>

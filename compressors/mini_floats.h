@@ -40,8 +40,10 @@ LONGHAUL_INLINE constexpr float PowerOfTwo(int e) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(e + 127) << 23);
 }
 
+constexpr bool IsPowerOfTwo(float x) { return x > 0 && (BitsOf(x) & 0x7FFFFF) == 0; }
+
 // RNE (ties to the even code), saturating. Not for NaN.
-LONGHAUL_INLINE uint8_t F32ToMini(float x, MiniFloat type) {
+LONGHAUL_INLINE constexpr uint8_t F32ToMini(float x, MiniFloat type) {
   const MiniFormat f = FormatOf(type);
   const uint32_t u = BitsOf(x);
   const float abs = FromBits(u & kAbsMask) < f.max ? FromBits(u & kAbsMask) : f.max;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "compressors/codec_frame.h"
+#include "compressors/loop_kernels.h"
 #include "compressors/scratch.h"
 #include "compressors/wide.h"
 
@@ -115,12 +116,13 @@ absl::Status QuantileCodec::Decode(std::span<const std::byte> frame, CodecState*
     if (!std::isfinite(value)) return Corrupt("the table holds Inf or NaN");
   }
   const NarrowWriter writer(x, isa_);
-  const auto* q = reinterpret_cast<const uint8_t*>(frame.data() + kTableEnd);
+  const std::byte* codes = frame.data() + kTableEnd;
   for (size_t at = 0; at < n; at += kQuantilePiece) {
     const size_t c = std::min(kQuantilePiece, n - at);
-    float values[kQuantilePiece];
-    for (size_t i = 0; i < c; ++i) values[i] = table[q[at + i]];
-    writer.Write(values, at, c);
+    float buffer[kQuantilePiece];
+    float* values = writer.Target(at, buffer);
+    LoopKernelsOf(isa_).table_values(codes + at, 8, c, table, values);
+    writer.Done(values, at, c);
   }
   return absl::OkStatus();
 }

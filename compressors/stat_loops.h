@@ -62,12 +62,11 @@ LONGHAUL_INLINE size_t LookUpCodes(const std::byte* codes, size_t n, const float
 // The same of eight bits.
 template <class L>
 LONGHAUL_INLINE size_t LookUpBytes(const std::byte* codes, size_t n, const float* table, float* x) {
-  const typename L::ByteEntries lookup(table);
+  using Entries = typename L::ByteEntries;
+  if (n < Entries::kAtOnce) return 0;
+  const Entries lookup(table);
   size_t i = 0;
-  for (; i + L::kWidth <= n; i += L::kWidth) {
-    L::template Store<DType::kF32>(lookup.Of(L::LoadUnsigned(codes + i)),
-                                   reinterpret_cast<std::byte*>(x + i));
-  }
+  for (; i + Entries::kAtOnce <= n; i += Entries::kAtOnce) lookup.LookUp(codes + i, x + i);
   return i;
 }
 

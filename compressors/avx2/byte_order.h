@@ -19,6 +19,10 @@ constexpr size_t PlaceInVectors(size_t j) {
 LONGHAUL_INLINE __m128i VectorByVector() {
   return _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
 }
+// Shuffle control: the first bytes of four words, then their second bytes, and so on.
+LONGHAUL_INLINE __m128i FourByFour() {
+  return _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+}
 
 // Byte j of two times k bytes that stand eight apart, as a shuffle control.
 template <int k>

@@ -276,21 +276,6 @@ struct Avx2Lanes : Avx2BytePlanes {
     }
   }
 
-  // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
-  template <MiniFloat kType>
-  LONGHAUL_INLINE static U ToPowers(F x) {
-    constexpr MiniFormat f = FormatOf(kType);
-    static_assert(f.mantissa == 0);
-    constexpr float magic = PowerOfTwo(24 - f.bias);
-    const F abs = _mm256_min_ps(FromBits(Abs(x)), Splat(f.max));
-    const U a = Bits(abs);
-    const U subnormal = SubBits(Bits(Add(abs, Splat(magic))), Bits(Splat(magic)));
-    const U even = And(ShiftRight<23>(a), SplatBits(1));
-    const U up = AddBits(AddBits(a, SplatBits((1 << 22) - 1)), even);
-    const U normal = SubBits(ShiftRight<23>(up), SplatBits(127 - f.bias));
-    const F small = _mm256_cmp_ps(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
-    return _mm256_blendv_epi8(normal, subnormal, Bits(small));
-  }
   // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {

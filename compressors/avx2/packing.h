@@ -2,10 +2,12 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstddef>
 
 #include "compressors/avx2/byte_order.h"
 #include "compressors/block_scheme.h"
+#include "compressors/mini_places.h"
 
 namespace longhaul {
 
@@ -33,6 +35,15 @@ struct Avx2Packing {
       StoreEights<k>(Eights<k>(first), out);
       StoreEights<k>(Eights<k>(second), out + 4 * k);
     }
+  }
+
+  // 64 codes of floats of four bits from places (mini_places.h) and sign bits.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static void StorePlaces(const U* places, const U* signs, std::byte* out) {
+    const U first = OfPlaces<kType>(places, signs);
+    const U second = OfPlaces<kType>(places + 4, signs + 4);
+    const U nibbles = _mm256_packus_epi16(Pairs<4>(first), Pairs<4>(second));
+    StoreWhole(_mm256_permute4x64_epi64(nibbles, 0xD8), out);
   }
 
   // Eight codes from k bytes. Reads up to 6 bytes beyond.
@@ -86,6 +97,39 @@ struct Avx2Packing {
                               _mm256_set1_epi8(static_cast<char>(Levels(kScheme))));
     }
     return InOrder(codes);
+  }
+  // The same from places: what each table of sixteen adds to the one before.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static U OfPlaces(const U* places, const U* signs) {
+    static constexpr auto kSteps = StepsOfPlaces<kType>();
+    const U first = _mm256_set1_epi16(static_cast<int16_t>(MiniPlaces<kType>::kFirst));
+    const U low = _mm256_subs_epu16(_mm256_packus_epi32(places[0], places[1]), first);
+    const U high = _mm256_subs_epu16(_mm256_packus_epi32(places[2], places[3]), first);
+    const U last = _mm256_set1_epi8(15);
+    U at = _mm256_packus_epi16(low, high);
+    U codes = _mm256_setzero_si256();
+    for (const auto& steps : kSteps) {
+      const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps.data()));
+      codes = _mm256_add_epi8(codes, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table),
+                                                         _mm256_min_epu8(at, last)));
+      at = _mm256_subs_epu8(at, last);
+    }
+    const U sign = _mm256_packs_epi16(_mm256_packs_epi32(signs[0], signs[1]),
+                                      _mm256_packs_epi32(signs[2], signs[3]));
+    return InOrder(_mm256_or_si256(codes, _mm256_srli_epi16(sign, 4)));
+  }
+  // How much code 15t + j is above code 15t, for t = 0..2; beyond that all are the same.
+  template <MiniFloat kType>
+  static constexpr std::array<std::array<int8_t, 16>, 3> StepsOfPlaces() {
+    constexpr auto kCodes = MiniPlaces<kType>::Codes();
+    static_assert(kCodes[45] == kCodes.back());
+    std::array<std::array<int8_t, 16>, 3> steps = {};
+    for (size_t t = 0; t < 3; ++t) {
+      for (size_t j = 0; j < 16; ++j) {
+        steps[t][j] = static_cast<int8_t>(kCodes[15 * t + j] - kCodes[15 * t]);
+      }
+    }
+    return steps;
   }
   // Packing works inside 128-bit lanes: word 2i + l of the codes stands at 4l + i.
   LONGHAUL_INLINE static U InOrder(U codes) {

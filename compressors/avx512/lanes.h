@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/avx2/byte_hadamard.h"
+#include "compressors/avx512/byte_entries.h"
 #include "compressors/avx512/byte_planes.h"
+#include "compressors/avx512/code_hadamard.h"
 
 namespace longhaul {
 
-// Sixteen lanes of AVX-512 F, BW, DQ, VL, VNNI; what each function means is said in lane_kernels.h.
+// Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI; what each function means is said in
+// lane_kernels.h.
 struct Avx512Lanes : Avx512BytePlanes {
   static constexpr int kWidth = 16;
   using F = __m512;
@@ -195,23 +197,7 @@ struct Avx512Lanes : Avx512BytePlanes {
     F all;
   };
 
-  // 256 values by code, all of them in registers.
-  struct ByteEntries {
-    LONGHAUL_INLINE explicit ByteEntries(const float* table) {
-      for (int i = 0; i < 16; ++i) part[i] = _mm512_loadu_ps(table + 16 * i);
-    }
-    LONGHAUL_INLINE F Of(U code) const {
-      F of[8];  // by the code's low five bits; its upper three choose
-      for (int i = 0; i < 8; ++i)
-        of[i] = _mm512_permutex2var_ps(part[2 * i], code, part[2 * i + 1]);
-      for (int bit = 5, left = 4; bit < 8; ++bit, left /= 2) {
-        const __mmask16 high = _mm512_test_epi32_mask(code, _mm512_set1_epi32(1 << bit));
-        for (int i = 0; i < left; ++i) of[i] = _mm512_mask_blend_ps(high, of[2 * i], of[2 * i + 1]);
-      }
-      return of[0];
-    }
-    F part[16];
-  };
+  using ByteEntries = Avx512ByteEntries;
 
   // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
@@ -258,30 +244,14 @@ struct Avx512Lanes : Avx512BytePlanes {
     for (int i = 0; i < n / 16; ++i) v[i] = Mul(v[i], Splat(norm));
   }
 
-  // H q of 32 codes of four bits, q = steps[code], |q| <= 15: three stages in bytes, two in lanes.
+  // H q of 32 codes of four bits, q = steps[code], |q| <= 15: halves of sixteen first.
   LONGHAUL_INLINE static void HadamardOf32(const std::byte* codes, const int8_t* steps, U* sums) {
-    const __m256i q = ByteHadamardOf32(codes, steps);
-    const U a = ByEight(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(q)));
-    const U b = ByEight(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(q, 1)));
-    sums[0] = AddBits(a, b);
-    sums[1] = SubBits(a, b);
+    U half[2];
+    HadamardOf16s(codes, steps, half);
+    sums[0] = AddBits(half[0], half[1]);
+    sums[1] = SubBits(half[0], half[1]);
   }
 
-  // As F32ToMini but for the sign, formats without mantissa: ties go to the even code.
-  template <MiniFloat kType>
-  LONGHAUL_INLINE static U ToPowers(F x) {
-    constexpr MiniFormat f = FormatOf(kType);
-    static_assert(f.mantissa == 0);
-    constexpr float magic = PowerOfTwo(24 - f.bias);
-    const F abs = _mm512_min_ps(FromBits(Abs(x)), Splat(f.max));
-    const U a = Bits(abs);
-    const U subnormal = SubBits(Bits(Add(abs, Splat(magic))), Bits(Splat(magic)));
-    const U even = And(ShiftRight<23>(a), SplatBits(1));
-    const U up = AddBits(AddBits(a, SplatBits((1 << 22) - 1)), even);
-    const U normal = SubBits(ShiftRight<23>(up), SplatBits(127 - f.bias));
-    const __mmask16 small = _mm512_cmp_ps_mask(abs, Splat(PowerOfTwo(1 - f.bias)), _CMP_LT_OQ);
-    return _mm512_mask_mov_epi32(normal, small, subnormal);
-  }
   // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {
@@ -313,10 +283,6 @@ struct Avx512Lanes : Avx512BytePlanes {
   }
 
  private:
-  LONGHAUL_INLINE static U ByEight(U q) {
-    const U swapped = _mm512_shuffle_i32x4(q, q, 0x4E);
-    return _mm512_mask_sub_epi32(AddBits(q, swapped), 0xFF00, swapped, q);
-  }
   struct TakeMin {
     LONGHAUL_INLINE static F Of(F a, F b) { return Min(a, b); }
   };

@@ -6,8 +6,15 @@
 
 #include "compressors/avx2/byte_order.h"
 #include "compressors/block_scheme.h"
+#include "compressors/mini_places.h"
 
 namespace longhaul {
+
+// Word 4i + j of 32 bits goes to 4j + i.
+LONGHAUL_INLINE __m512i TurnedWords(__m512i x) {
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
+}
 
 // Codes to and from bytes, for Avx512Lanes.
 struct Avx512Packing {
@@ -33,6 +40,22 @@ struct Avx512Packing {
       StoreLane(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
       StoreLane(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
     }
+  }
+
+  // 64 codes of floats of four bits from places (mini_places.h) and sign bits.
+  template <MiniFloat kType>
+  LONGHAUL_INLINE static void StorePlaces(const U* places, const U* signs, std::byte* out) {
+    static constexpr auto kCodes = MiniPlaces<kType>::Codes();
+    const U first = _mm512_set1_epi16(static_cast<int16_t>(MiniPlaces<kType>::kFirst));
+    const U low = _mm512_subs_epu16(_mm512_packus_epi32(places[0], places[1]), first);
+    const U high = _mm512_subs_epu16(_mm512_packus_epi32(places[2], places[3]), first);
+    const U at = _mm512_min_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(63));
+    const U sign = _mm512_packs_epi16(_mm512_packs_epi32(signs[0], signs[1]),
+                                      _mm512_packs_epi32(signs[2], signs[3]));
+    const U codes = _mm512_or_si512(_mm512_permutexvar_epi8(at, _mm512_loadu_si512(kCodes.data())),
+                                    _mm512_srli_epi16(sign, 4));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm512_cvtepi16_epi8(Pairs<4>(InOrder(codes))));
   }
 
   // Sixteen codes from 2k bytes. Reads up to 12 bytes beyond.
@@ -79,10 +102,7 @@ struct Avx512Packing {
     return InOrder(codes);
   }
   // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
-  LONGHAUL_INLINE static U InOrder(U codes) {
-    return _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), codes);
-  }
+  LONGHAUL_INLINE static U InOrder(U codes) { return TurnedWords(codes); }
   // 64 codes -> 32 words of 2k bits. The constant is the unsigned operand: 2^7 fits, codes < 2^7.
   template <int k>
   LONGHAUL_INLINE static U Pairs(U codes) {

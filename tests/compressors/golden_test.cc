@@ -1,6 +1,7 @@
 // Published vectors and closed forms of the ground layer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -11,6 +12,7 @@
 #include "compressors/crc32c.h"
 #include "compressors/hadamard.h"
 #include "compressors/mini_floats.h"
+#include "compressors/mini_places.h"
 #include "compressors/noise.h"
 #include "compressors/payload_sum.h"
 #include "compressors/small_floats.h"
@@ -217,6 +219,27 @@ double MiniValue(uint32_t code, const MiniFormat& f) {
   if (exponent == 0) return std::ldexp(mantissa, 1 - f.bias - f.mantissa);
   return std::ldexp(mantissa + (1u << f.mantissa),
                     static_cast<int>(exponent) - f.bias - f.mantissa);
+}
+
+// Codes by places (mini_places.h), of magnitudes on, between and next to all edges.
+template <MiniFloat kType>
+void ExpectCodesByPlace() {
+  using Places = MiniPlaces<kType>;
+  constexpr auto kCodes = Places::Codes();
+  for (uint32_t upper = 0; upper < kInfBits >> 16; ++upper) {
+    for (uint32_t lower : {0x0000u, 0x0001u, 0x8000u, 0xFFFFu}) {
+      const uint32_t bits = upper << 16 | lower;
+      const uint32_t edge = uint32_t{1} << Places::kEdgeShift;
+      const uint32_t place = bits / edge + (bits + edge - 1) / edge;
+      const uint32_t at = place < Places::kFirst ? 0 : place - Places::kFirst;
+      ASSERT_EQ(kCodes[std::min<size_t>(at, kCodes.size() - 1)], F32ToMini(FromBits(bits), kType))
+          << FromBits(bits);
+    }
+  }
+}
+TEST(MiniFloats, PlacesGiveTheCodes) {
+  ExpectCodesByPlace<MiniFloat::kE2M1>();
+  ExpectCodesByPlace<MiniFloat::kE3M0>();
 }
 
 TEST(MiniFloats, EveryCodeAndEveryTie) {

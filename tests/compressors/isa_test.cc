@@ -143,6 +143,20 @@ TEST_P(IsaTest, Ties) {
   ExpectEqual(OwnedTensor(values, {1, values.size()}).view());
 }
 
+// The same of four-bit floats: scales of 1 for mxfp4 and e3m0-b64, so that ties are seen as such.
+TEST_P(IsaTest, TiesOfSmallFloats) {
+  for (float top : {6.0f, 16.0f}) {
+    std::vector<float> values;
+    for (float tie = 0; tie <= top; tie += 1.0f / 16) {
+      for (float x : {tie, std::nextafter(tie, 1e9f), std::nextafter(tie, -1e9f)}) {
+        values.insert(values.end(), {x, -x});
+      }
+    }
+    for (size_t i = 0; i < values.size(); i += 16) values[i] = top;
+    ExpectEqual(OwnedTensor(values, {1, values.size()}).view());
+  }
+}
+
 TEST_P(IsaTest, ConstantAndNearlyConstantBlocks) {
   std::mt19937 rng(29);
   std::vector<float> values;
