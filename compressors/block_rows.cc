@@ -35,11 +35,11 @@ struct SectionSums {
   // Up to `end`; codes_at: where the codes lie, in the frame or not yet.
   void Reach(const std::byte* frame, BlockPlace end, const std::byte* codes_at) {
     const auto rest = [&](const RunningSum& sum, size_t to) {
-      return std::span(frame + sum.part().end, to - sum.part().end);
+      return std::span(frame + sum.end(), to - sum.end());
     };
     scales.Add(rest(scales, end.scales));
     zeros.Add(rest(zeros, end.zeros));
-    codes.Add({codes_at, end.codes - codes.part().end});
+    codes.Add({codes_at, end.codes - codes.end()});
   }
   void PutInto(BlockSums& sums, size_t slice) const {
     sums.part(0, slice) = scales.part();

@@ -47,6 +47,25 @@ uint32_t ShiftBy(size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+bool Folds() {
+  static const bool folds = Crc32cVpclmulSupported();
+  return folds;
+}
+
+}  // namespace
+
+void Crc32cRun::Add(std::span<const std::byte> bytes) {
+  if (Folds()) {
+    Crc32cFold(bytes, folded_);
+  } else {
+    crc_ = Crc32cAlone(bytes, crc_);
+  }
+}
+
+uint32_t Crc32cRun::value() const { return Folds() ? Crc32cOfFolded(folded_) : crc_; }
+
 uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {
   static const auto best = Crc32cVpclmulSupported() ? Crc32cVpclmul
                            : Crc32cSse42Supported() ? Crc32cSse42

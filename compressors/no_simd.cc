@@ -24,5 +24,7 @@ uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc) {
   return Crc32cTable(bytes, crc);
 }
 bool Crc32cVpclmulSupported() { return false; }
+void Crc32cFold(std::span<const std::byte>, FoldedCrc&) { __builtin_unreachable(); }
+uint32_t Crc32cOfFolded(const FoldedCrc&) { __builtin_unreachable(); }
 
 }  // namespace longhaul

@@ -27,16 +27,18 @@ class RunningSum {
  public:
   RunningSum() = default;
   // begin: in the frame.
-  explicit RunningSum(size_t begin) : part_{begin, begin, 0} {}
+  explicit RunningSum(size_t begin) : begin_(begin), end_(begin) {}
   // `bytes` are those that follow what was summed so far.
   void Add(std::span<const std::byte> bytes) {
-    part_.crc = Crc32cAlone(bytes, part_.crc);
-    part_.end += bytes.size();
+    crc_.Add(bytes);
+    end_ += bytes.size();
   }
-  const SummedPart& part() const { return part_; }
+  size_t end() const { return end_; }
+  SummedPart part() const { return {begin_, end_, crc_.value()}; }
 
  private:
-  SummedPart part_;
+  size_t begin_ = 0, end_ = 0;
+  Crc32cRun crc_;
 };
 
 // The CRC of a frame's payload from those of its parts, in the frame's order; what lies between

@@ -1,8 +1,12 @@
 // CRC32C by carry-less multiplication of four 128-bit lanes at once. Bits that stand `distance` in
-// front of others may be replaced by their product with x^distance mod P, added to those: 256 bytes
-// are folded onto the next 256, and the last of them are summed by the SSE4.2 instruction.
+// front of others may be replaced by their product with x^distance mod P, added to those: a line
+// of 64 bytes is folded onto the fourth after it, and the last ones are summed by the SSE4.2
+// instruction.
 // Source: Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel, 2009.
 #include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "compressors/crc32c.h"
 #include "compressors/crc32c_polynomial.h"
@@ -28,27 +32,76 @@ __m512i Fold(__m512i x, __m512i by, __m512i onto) {
 
 }  // namespace
 
-uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc) {
-  if (bytes.size() < 2 * kStep) return Crc32cSse42(bytes, crc);
-  const std::byte* p = bytes.data();
-  size_t left = bytes.size() - kStep;
-  __m512i x[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) x[v] = _mm512_loadu_si512(p + v * kLine);
-  x[0] = _mm512_xor_si512(x[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~crc))));
-  p += kStep;
-  const __m512i step = MoveBy<8 * kStep>(), line = MoveBy<8 * kLine>();
-  for (; left >= kStep; left -= kStep, p += kStep) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      PrefetchBehind(p + v * kLine);
-      x[v] = Fold(x[v], step, _mm512_loadu_si512(p + v * kLine));
-    }
+namespace {
+
+void FoldLine(const std::byte* p, FoldedCrc& folded) {
+  std::byte* const onto = folded.lines[folded.line_count % kVectors];
+  __m512i line = _mm512_loadu_si512(p);
+  if (folded.line_count == 0) {
+    const __m128i initial = _mm_cvtsi32_si128(static_cast<int>(~folded.initial));
+    line = _mm512_xor_si512(line, _mm512_zextsi128_si512(initial));
   }
-  for (size_t v = 1; v < kVectors; ++v) x[v] = Fold(x[v - 1], line, x[v]);
-  alignas(64) uint64_t words[kLine / 8];
-  _mm512_store_si512(words, x[kVectors - 1]);
+  _mm512_store_si512(onto, Fold(_mm512_load_si512(onto), MoveBy<8 * kStep>(), line));
+  ++folded.line_count;
+}
+
+}  // namespace
+
+void Crc32cFold(std::span<const std::byte> bytes, FoldedCrc& folded) {
+  if (bytes.empty()) return;
+  const std::byte* p = bytes.data();
+  size_t left = bytes.size();
+  if (folded.rest_bytes > 0) {
+    const size_t taken = std::min(left, kLine - folded.rest_bytes);
+    std::memcpy(folded.rest + folded.rest_bytes, p, taken);
+    folded.rest_bytes += taken;
+    p += taken;
+    left -= taken;
+    if (folded.rest_bytes < kLine) return;
+    FoldLine(folded.rest, folded);
+    folded.rest_bytes = 0;
+  }
+  for (; left >= kLine && (folded.line_count == 0 || folded.line_count % kVectors != 0);
+       left -= kLine, p += kLine) {
+    FoldLine(p, folded);
+  }
+  if (left >= kStep) {
+    const __m512i step = MoveBy<8 * kStep>();
+    __m512i x[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) x[v] = _mm512_load_si512(folded.lines[v]);
+    for (; left >= kStep; left -= kStep, p += kStep) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        PrefetchBehind(p + v * kLine);
+        x[v] = Fold(x[v], step, _mm512_loadu_si512(p + v * kLine));
+      }
+    }
+    for (size_t v = 0; v < kVectors; ++v) _mm512_store_si512(folded.lines[v], x[v]);
+  }
+  for (; left >= kLine; left -= kLine, p += kLine) FoldLine(p, folded);
+  std::memcpy(folded.rest, p, left);
+  folded.rest_bytes = left;
+}
+
+uint32_t Crc32cOfFolded(const FoldedCrc& folded) {
+  const std::span<const std::byte> rest(folded.rest, folded.rest_bytes);
+  if (folded.line_count == 0) return Crc32cSse42(rest, folded.initial);
+  __m512i x = _mm512_setzero_si512();  // the oldest of the four first
+  for (size_t v = 0; v < kVectors; ++v) {
+    x = Fold(x, MoveBy<8 * kLine>(),
+             _mm512_load_si512(folded.lines[(folded.line_count + v) % kVectors]));
+  }
+  alignas(kLine) uint64_t words[kLine / 8];
+  _mm512_store_si512(words, x);
   uint64_t c = 0;
   for (uint64_t word : words) c = _mm_crc32_u64(c, word);
-  return Crc32cSse42({p, left}, ~static_cast<uint32_t>(c));
+  return Crc32cSse42(rest, ~static_cast<uint32_t>(c));
+}
+
+uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc) {
+  if (bytes.size() < 2 * kStep) return Crc32cSse42(bytes, crc);
+  FoldedCrc folded = {.initial = crc};
+  Crc32cFold(bytes, folded);
+  return Crc32cOfFolded(folded);
 }
 
 bool Crc32cVpclmulSupported() {

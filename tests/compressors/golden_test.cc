@@ -64,6 +64,28 @@ TEST(Crc32c, TableAndCarrylessMultiplicationAgreeAtEveryLengthAndOffset) {
   ExpectTheTables(Crc32cVpclmul);
 }
 
+TEST(Crc32c, PiecesOfAnyLengthAddUp) {
+  std::mt19937 rng(3);
+  std::vector<std::byte> v(20'000);
+  for (auto& b : v) b = static_cast<std::byte>(rng());
+  for (size_t longest : {1, 7, 64, 65, 200, 300, 2'000, 9'000}) {
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      Crc32cRun run;
+      size_t at = 0;
+      while (at < v.size()) {
+        const size_t n = std::min<size_t>(rng() % (longest + 1), v.size() - at);
+        run.Add(std::span<const std::byte>(v).subspan(at, n));
+        at += n;
+        if (rng() % 16 == 0 || longest > 300) {
+          ASSERT_EQ(run.value(), Crc32cTable(std::span<const std::byte>(v).first(at)))
+              << at << " bytes in pieces of up to " << longest;
+        }
+      }
+      ASSERT_EQ(run.value(), Crc32cTable(v)) << "pieces of up to " << longest;
+    }
+  }
+}
+
 TEST(Crc32c, JoinsWhatWasSummedApart) {
   std::mt19937 rng(2);
   std::vector<std::byte> v(70'001);
