@@ -7,6 +7,7 @@
 
 #include "compressors/codec_frame.h"
 #include "compressors/loop_kernels.h"
+#include "compressors/radix_sort.h"
 #include "compressors/scratch.h"
 #include "compressors/wide.h"
 
@@ -18,23 +19,30 @@ constexpr size_t kSortedAtOnce = size_t{1} << 17;
 constexpr size_t kQuantilePiece = 4096;
 constexpr size_t kTableEnd = kFrameHeaderBytes + 4 * kCodes;
 
-using Borders = std::array<float, kCodes - 1>;
+// As keys of radix_sort.h, which are compared without branches.
+using Borders = std::array<uint32_t, kCodes - 1>;
+
+// -0 becomes 0, which it equals.
+uint32_t ComparedKey(float v) { return OrderedKey(v + 0.0f); }
 
 // Elements number floor(i n / 256), i = 1..255, of n sorted ones.
-void PickQuantiles(std::span<const float> sorted, float* out) {
-  for (size_t i = 1; i < kCodes; ++i) out[i - 1] = sorted[i * sorted.size() / kCodes];
+void PickQuantiles(const RadixSort& sorted, float* out) {
+  for (size_t i = 1; i < kCodes; ++i) out[i - 1] = sorted.Value(i * sorted.count() / kCodes);
 }
 
 // The middle one of each border's neighbours: element number floor((i - 1/2) m) of 255 m.
 void PickMiddles(std::span<const float> sorted, size_t chunks, Borders& borders) {
-  for (size_t i = 0; i < borders.size(); ++i) borders[i] = sorted[(2 * i + 1) * chunks / 2];
+  for (size_t i = 0; i < borders.size(); ++i) {
+    borders[i] = ComparedKey(sorted[(2 * i + 1) * chunks / 2]);
+  }
 }
 
-// Number of borders not above v; eight halvings without a branch.
+// Number of borders not above v, by eight halvings.
 uint8_t CodeOf(const Borders& borders, float v) {
+  const uint32_t key = ComparedKey(v);
   size_t below = 0;
   for (size_t step = kCodes / 2; step > 0; step /= 2) {
-    below += borders[below + step - 1] <= v ? step : 0;
+    below += static_cast<size_t>(borders[below + step - 1] <= key) * step;
   }
   return static_cast<uint8_t>(below);
 }
@@ -54,13 +62,20 @@ class QuantileCodec final : public CatalogCodec {
 
 bool QuantileCodec::FindBorders(const WideReader& reader, size_t n, Borders& borders) const {
   const size_t chunks = (n + kSortedAtOnce - 1) / kSortedAtOnce;
-  const auto sorted = Scratch<float, ScratchUse::kWide>(std::min(n, kSortedAtOnce));
+  const auto keys = Scratch<uint32_t, ScratchUse::kWork>(2 * std::min(n, kSortedAtOnce));
   const auto picked = Scratch<float, ScratchUse::kWork>(chunks * (kCodes - 1));
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    const size_t at = chunk * kSortedAtOnce, c = std::min(kSortedAtOnce, n - at);
-    if (!reader.Read(at, c, sorted.data())) return false;
-    std::sort(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(c));
-    PickQuantiles(sorted.first(c), picked.data() + chunk * (kCodes - 1));
+    const size_t begin = chunk * kSortedAtOnce, end = std::min(begin + kSortedAtOnce, n);
+    RadixSort sorted(keys.first(keys.size() / 2), keys.last(keys.size() / 2));
+    for (size_t at = begin; at < end; at += kQuantilePiece) {
+      const size_t c = std::min(kQuantilePiece, end - at);
+      float buffer[kQuantilePiece];
+      const float* values = reader.View(at, c, buffer);
+      if (values == nullptr) return false;
+      sorted.Add({values, c});
+    }
+    sorted.Sort();
+    PickQuantiles(sorted, picked.data() + chunk * (kCodes - 1));
   }
   std::sort(picked.begin(), picked.end());
   PickMiddles(picked, chunks, borders);
@@ -79,8 +94,8 @@ absl::StatusOr<size_t> QuantileCodec::Encode(ConstTensor x, uint64_t, CodecState
   auto* q = reinterpret_cast<uint8_t*>(frame.data() + kTableEnd);
   for (size_t at = 0; at < n; at += kQuantilePiece) {
     const size_t c = std::min(kQuantilePiece, n - at);
-    float values[kQuantilePiece];
-    reader.Read(at, c, values);
+    float buffer[kQuantilePiece];
+    const float* values = reader.Peek(at, c, buffer);
     for (size_t i = 0; i < c; ++i) {
       const uint8_t code = CodeOf(borders, values[i]);
       q[at + i] = code;
