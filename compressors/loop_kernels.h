@@ -20,6 +20,10 @@ struct BinSums {
   }
 };
 
+// What a reading of x does about what follows x: fetches the begin of each next page, or nothing,
+// where another loop has fetched it.
+enum class Following { kFetched, kToFetch };
+
 // Over a chunk: of x - pivot, and of its square.
 struct PivotSums {
   float sum, squares;
@@ -60,7 +64,7 @@ struct LoopKernels {
   float (*sum_abs)(const float* x, size_t n);
   float (*sum_squares)(const float* x, size_t n, float mu);
   // Those of x - pivot and of its square.
-  PivotSums (*sums_about)(const float* x, size_t n, float pivot);
+  PivotSums (*sums_about)(const float* x, size_t n, float pivot, Following following);
   // Least and largest element. n > 0.
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.

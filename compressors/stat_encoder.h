@@ -88,7 +88,9 @@ class StatEncoder {
  private:
   PivotSums Sums(size_t chunk) const {
     float buffer[kSumChunk];
-    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_);
+    // Where a chunk is all, making its codes has fetched the next one.
+    const Following following = chunks() == 1 ? Following::kFetched : Following::kToFetch;
+    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_, following);
   }
   PivotSums Squares(size_t chunk) const {
     float buffer[kSumChunk];

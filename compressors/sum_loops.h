@@ -113,25 +113,32 @@ float LoopSumSquares(const float* x, size_t n, float mu) {
   return LaneSum<L>(x, n, SquareTerm{mu});
 }
 
-template <class L>
-PivotSums LoopSumsAbout(const float* x, size_t n, float pivot) {
+template <class L, bool kFetch>
+LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot) {
   const AwayTerm away = {pivot};
   const SquareTerm square = {pivot};
-  if constexpr (L::kWidth == 1) {
-    return {LaneSum<L>(x, n, away), LaneSum<L>(x, n, square)};
-  } else {
-    RunningLanes<L> sums, squares;
-    size_t i = 0;
-    for (; i + kSumLanes <= n; i += kSumLanes) {
-      for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
-        const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
-        const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
-        sums.Add(k, d);
-        squares.Add(k, L::Mul(d, d));
-      }
+  RunningLanes<L> sums, squares;
+  size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
+      const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
+      if (kFetch && k * L::kWidth % 16 == 0) PrefetchNextPage(at);
+      const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
+      sums.Add(k, d);
+      squares.Add(k, L::Mul(d, d));
     }
-    return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
+  }
+  return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
+}
+
+template <class L>
+PivotSums LoopSumsAbout(const float* x, size_t n, float pivot, Following following) {
+  if constexpr (L::kWidth == 1) {
+    return {LaneSum<L>(x, n, AwayTerm{pivot}), LaneSum<L>(x, n, SquareTerm{pivot})};
+  } else {
+    return following == Following::kToFetch ? SumsAbout<L, true>(x, n, pivot)
+                                            : SumsAbout<L, false>(x, n, pivot);
   }
 }
+
 }  // namespace longhaul
