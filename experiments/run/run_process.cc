@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "experiments/run/killed_by.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab.h"
@@ -114,10 +116,13 @@ absl::Status RunProcess::Finish() {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   // A lab ends with 128 + the signal that ended the process with its links.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
-  return absl::UnavailableError(
-      signal > 0 ? fmt::format("the run's process was killed by signal {}", signal)
-                 : fmt::format("the run's process ended with status {} and gave no reason",
-                               WEXITSTATUS(status)));
+  int64_t last = 0;
+  for (const auto& [rank, step] : last_step_) last = std::max(last, step);
+  return absl::UnavailableError(fmt::format(
+      "after step {}, the run's process {}; what was measured until then is recorded: run it again",
+      last,
+      signal > 0 ? "was " + KilledBy(signal)
+                 : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }
 
 void RunProcess::Kill() {

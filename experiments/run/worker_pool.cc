@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/run/killed_by.h"
 #include "netem/lab.h"
 #include "plugin/core/clock.h"
 
@@ -36,8 +37,7 @@ absl::StatusOr<int> SpecFile(const RunSpec& spec) {
 
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return fmt::format("the worker was killed by signal {} ({})", WTERMSIG(wait_status),
-                       strsignal(WTERMSIG(wait_status)));
+    return "the worker was " + KilledBy(WTERMSIG(wait_status));
   }
   return fmt::format("the worker ended with status {}", WEXITSTATUS(wait_status));
 }
