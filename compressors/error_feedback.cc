@@ -6,13 +6,29 @@
 #include <string>
 
 #include "compressors/accumulators.h"
-#include "compressors/convert.h"
+#include "compressors/codec_threads.h"
 #include "compressors/frame.h"
+#include "compressors/loop_kernels.h"
 #include "compressors/scratch.h"
 #include "compressors/selection.h"
+#include "compressors/wide.h"
 
 namespace longhaul {
 namespace {
+
+constexpr size_t kPiece = 2048;  // elements that stay in the nearest cache
+
+// Calls visit(at, count) for the pieces of n elements, on the threads that share a tensor.
+template <typename Visit>
+void ForPieces(size_t n, Visit visit) {
+  const Slices slices((n + kPiece - 1) / kPiece, kWorthAThread / kPiece);
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const size_t end = std::min(slices.last(slice) * kPiece, n);
+    for (size_t at = slices.first(slice) * kPiece; at < end; at += kPiece) {
+      visit(at, std::min(kPiece, end - at));
+    }
+  });
+}
 
 class ErrorFeedbackCodec final : public Codec {
  public:
@@ -20,7 +36,8 @@ class ErrorFeedbackCodec final : public Codec {
       : inner_(std::move(inner)),
         sparse_(dynamic_cast<const ResidualEncoder*>(inner_.get())),
         name_(name),
-        decay_(decay) {}
+        decay_(decay),
+        loops_(LoopKernelsOf(BestIsa())) {}
 
   std::string_view name() const override { return name_; }
   uint16_t id() const override { return inner_->id(); }
@@ -43,20 +60,16 @@ class ErrorFeedbackCodec final : public Codec {
   const ResidualEncoder* const sparse_;  // of inner_; null: it is dense
   const std::string name_;
   const float decay_;
+  const LoopKernels& loops_;
 };
 
-// sum = x + decay * e, in pieces that stay in the nearest cache between widening and adding.
+// sum = x + decay * e.
 void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) const {
-  constexpr size_t kPiece = 2048;
-  const ConvertFn widen = Converter(BestIsa(), x.dtype, DType::kF32);
-  const auto* bytes = static_cast<const std::byte*>(x.values);
-  const size_t n = x.shape.elements();
-  for (size_t at = 0; at < n; at += kPiece) {
-    const size_t c = std::min(kPiece, n - at);
-    float values[kPiece];
-    widen(bytes + at * BytesPerElement(x.dtype), c, reinterpret_cast<std::byte*>(values));
-    for (size_t i = 0; i < c; ++i) sum[at + i] = values[i] + decay_ * e[at + i];
-  }
+  const WideReader reader(x, BestIsa());
+  ForPieces(x.shape.elements(), [&](size_t at, size_t c) {
+    float buffer[kPiece];
+    loops_.sum_scaled(reader.Peek(at, c, buffer), decay_, e + at, c, sum + at);
+  });
 }
 
 absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
@@ -83,7 +96,8 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
   }
-  for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
+  ForPieces(
+      n, [&](size_t at, size_t c) { loops_.sum_scaled(sum + at, -1.0f, decoded + at, c, e + at); });
   AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
   return bytes;
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -148,6 +149,27 @@ TEST_F(SharedTensorTest, SameBitsWithAnyNumberOfThreads) {
         ASSERT_EQ(*alone, *shared) << name;
         ASSERT_TRUE(codec->Decode(*alone, nullptr, b.mutable_view()).ok()) << name;
         ASSERT_EQ(a.bytes, b.bytes) << name;
+      }
+    }
+  }
+}
+
+// The third frame carries what the residuals of two were.
+TEST_F(SharedTensorTest, ResidualsAreThoseOfOneThread) {
+  const Shape shape = {301, 997};
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const OwnedTensor x(Draw(Distribution::kStudentT4, shape.elements(), 5), shape, dtype);
+    for (const char* name : {"int4-b64-h64+ef", "stat4-rows+ef95", "topk-64of4096+none+ef"}) {
+      const auto codec = *MakeCodec(name);
+      const auto alone = codec->NewState(shape), shared = codec->NewState(shape);
+      std::vector<std::byte> a(codec->MaxFrameBytes(shape, dtype)), b(a.size());
+      for (int frame = 0; frame < 3; ++frame) {
+        CodecThreads::Process().SetCount(1);
+        const auto bytes = codec->Encode(x.view(), 9, alone.get(), a);
+        ASSERT_TRUE(bytes.ok()) << name << " " << bytes.status();
+        CodecThreads::Process().SetCount(3);
+        ASSERT_EQ(codec->Encode(x.view(), 9, shared.get(), b), bytes) << name;
+        ASSERT_EQ(std::memcmp(a.data(), b.data(), *bytes), 0) << name << ", frame " << frame;
       }
     }
   }
