@@ -2,7 +2,9 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "compressors/avx2/byte_order.h"
 #include "compressors/block_scheme.h"
@@ -20,7 +22,7 @@ LONGHAUL_INLINE __m512i TurnedWords(__m512i x) {
 struct Avx512Packing {
   using U = __m512i;
 
-  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 10 bytes beyond.
+  // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 8 bytes beyond.
   template <BlockScheme kScheme>
   LONGHAUL_INLINE static void StoreCodes(const U* q, std::byte* out) {
     const U codes = Bytes<kScheme>(q);
@@ -32,13 +34,15 @@ struct Avx512Packing {
     } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
     } else {
-      // The two words of each 128-bit lane, k bytes each, side by side.
-      const U words =
-          _mm512_shuffle_epi8(Eights<k>(codes), _mm512_broadcast_i32x4(WordsSideBySide<k>()));
-      StoreLane(_mm512_extracti32x4_epi32(words, 0), out);
-      StoreLane(_mm512_extracti32x4_epi32(words, 1), out + 2 * k);
-      StoreLane(_mm512_extracti32x4_epi32(words, 2), out + 4 * k);
-      StoreLane(_mm512_extracti32x4_epi32(words, 3), out + 6 * k);
+      static constexpr auto kFrom = BytesOfWords<k>();
+      const U bytes = _mm512_maskz_permutexvar_epi8(
+          ~uint64_t{0} >> (64 - 8 * k), _mm512_loadu_si512(kFrom.data()), Eights<k>(codes));
+      if constexpr (k == 7) {
+        _mm512_storeu_si512(out, bytes);
+      } else {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_castsi512_si256(bytes));
+        if constexpr (k > 4) StoreLane(_mm512_extracti32x4_epi32(bytes, 2), out + 32);
+      }
     }
   }
 
@@ -119,6 +123,15 @@ struct Avx512Packing {
     const U fours = Fours<k>(codes);
     const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
+  }
+  // Where each byte comes from when the first k of every 8 are put side by side.
+  template <int k>
+  static constexpr std::array<uint8_t, 64> BytesOfWords() {
+    std::array<uint8_t, 64> from = {};
+    for (int j = 0; j < 8 * k; ++j) {
+      from[static_cast<size_t>(j)] = static_cast<uint8_t>(8 * (j / k) + j % k);
+    }
+    return from;
   }
   LONGHAUL_INLINE static void StoreLane(__m128i x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), x);
