@@ -18,6 +18,30 @@ LONGHAUL_INLINE __m512i TurnedWords(__m512i x) {
       _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
 }
 
+// Byte j comes from byte from[j].
+using ByteSources = std::array<uint8_t, 64>;
+
+// The first of every kWidth bytes of what TurnedWords would make.
+template <int kWidth>
+constexpr ByteSources FirstBytesInOrder() {
+  ByteSources from = {};
+  for (size_t j = 0; j < 64 / kWidth; ++j) {
+    const size_t byte = j * kWidth, word = byte / 4;
+    from[j] = static_cast<uint8_t>(4 * (word % 4 * 4 + word / 4) + byte % 4);
+  }
+  return from;
+}
+
+// Where each byte comes from when the first k of every 8 are put side by side.
+template <int k>
+constexpr ByteSources BytesOfWords() {
+  ByteSources from = {};
+  for (int j = 0; j < 8 * k; ++j) {
+    from[static_cast<size_t>(j)] = static_cast<uint8_t>(8 * (j / k) + j % k);
+  }
+  return from;
+}
+
 // Codes to and from bytes, for Avx512Lanes.
 struct Avx512Packing {
   using U = __m512i;
@@ -28,15 +52,17 @@ struct Avx512Packing {
     const U codes = Bytes<kScheme>(q);
     constexpr int k = kScheme.bits;
     if constexpr (k == 8) {
-      _mm512_storeu_si512(out, codes);
+      _mm512_storeu_si512(out, InOrder(codes));
     } else if constexpr (k == 4) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi16_epi8(Pairs<k>(codes)));
+      StoreNibbles(codes, out);
     } else if constexpr (k == 2) {  // one store, so that what follows may load all of it
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(Fours<k>(codes)));
+      static constexpr auto kFrom = FirstBytesInOrder<4>();
+      StoreLane(_mm512_castsi512_si128(LookUp(kFrom, Fours<k>(codes))), out);
     } else {
       static constexpr auto kFrom = BytesOfWords<k>();
-      const U bytes = _mm512_maskz_permutexvar_epi8(
-          ~uint64_t{0} >> (64 - 8 * k), _mm512_loadu_si512(kFrom.data()), Eights<k>(codes));
+      const U bytes = _mm512_maskz_permutexvar_epi8(~uint64_t{0} >> (64 - 8 * k),
+                                                    _mm512_loadu_si512(kFrom.data()),
+                                                    Eights<k>(InOrder(codes)));
       if constexpr (k == 7) {
         _mm512_storeu_si512(out, bytes);
       } else {
@@ -58,8 +84,7 @@ struct Avx512Packing {
                                       _mm512_packs_epi32(signs[2], signs[3]));
     const U codes = _mm512_or_si512(_mm512_permutexvar_epi8(at, _mm512_loadu_si512(kCodes.data())),
                                     _mm512_srli_epi16(sign, 4));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
-                        _mm512_cvtepi16_epi8(Pairs<4>(InOrder(codes))));
+    StoreNibbles(codes, out);
   }
 
   // Sixteen codes from 2k bytes. Reads up to 12 bytes beyond.
@@ -88,7 +113,7 @@ struct Avx512Packing {
     return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
   }
 
-  // Four vectors of 16 -> 64 codes as bytes, in order.
+  // Four vectors of 16 -> 64 codes as bytes, not in order.
   template <BlockScheme kScheme>
   LONGHAUL_INLINE static U Bytes(const U* q) {
     const U low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
@@ -103,7 +128,7 @@ struct Avx512Packing {
       codes = _mm512_min_epu8(_mm512_packus_epi16(low, high),
                               _mm512_set1_epi8(static_cast<char>(Levels(kScheme))));
     }
-    return InOrder(codes);
+    return codes;
   }
   // Packing works inside 128-bit lanes: word 4i + l of the codes stands at 4l + i.
   LONGHAUL_INLINE static U InOrder(U codes) { return TurnedWords(codes); }
@@ -124,14 +149,14 @@ struct Avx512Packing {
     const U low = _mm512_and_si512(fours, _mm512_set1_epi64(0xFFFFFFFF));
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
   }
-  // Where each byte comes from when the first k of every 8 are put side by side.
-  template <int k>
-  static constexpr std::array<uint8_t, 64> BytesOfWords() {
-    std::array<uint8_t, 64> from = {};
-    for (int j = 0; j < 8 * k; ++j) {
-      from[static_cast<size_t>(j)] = static_cast<uint8_t>(8 * (j / k) + j % k);
-    }
-    return from;
+  LONGHAUL_INLINE static U LookUp(const ByteSources& from, U bytes) {
+    return _mm512_permutexvar_epi8(_mm512_loadu_si512(from.data()), bytes);
+  }
+  // 64 codes of four bits, not in order yet.
+  LONGHAUL_INLINE static void StoreNibbles(U codes, std::byte* out) {
+    static constexpr auto kFrom = FirstBytesInOrder<2>();
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm512_castsi512_si256(LookUp(kFrom, Pairs<4>(codes))));
   }
   LONGHAUL_INLINE static void StoreLane(__m128i x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), x);
