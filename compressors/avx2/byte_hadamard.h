@@ -9,7 +9,7 @@
 
 namespace longhaul {
 
-// The first three butterfly stages of 32 codes of four bits, for AVX2 and AVX-512: in bytes, with
+// The first three butterfly stages of 32 codes of four bits, for Avx2Lanes: in bytes, with
 // q = steps[code] and |q| <= 15.
 LONGHAUL_INLINE __m256i ByteHadamardOf32(const std::byte* codes, const int8_t* steps) {
   const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));

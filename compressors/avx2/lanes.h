@@ -281,12 +281,6 @@ struct Avx2Lanes : Avx2BytePlanes {
   LONGHAUL_INLINE static F FromMini(U code) {
     constexpr MiniFormat f = FormatOf(kType);
     const U sign = _mm256_slli_epi32(_mm256_srli_epi32(code, f.bits - 1), 31);
-    if constexpr (f.bits == 4) {
-      const F table = _mm256_setr_ps(MiniToF32(0, kType), MiniToF32(1, kType), MiniToF32(2, kType),
-                                     MiniToF32(3, kType), MiniToF32(4, kType), MiniToF32(5, kType),
-                                     MiniToF32(6, kType), MiniToF32(7, kType));
-      return _mm256_or_ps(_mm256_permutevar8x32_ps(table, code), _mm256_castsi256_ps(sign));
-    }
     const U mag = Magnitude<kType>(code);
     const U normal = _mm256_add_epi32(_mm256_slli_epi32(mag, 23 - f.mantissa),
                                       _mm256_set1_epi32((127 - f.bias) << 23));

@@ -60,6 +60,13 @@ struct FileOptions {
   uint64_t rows = 0, cols = 0, seed = 1;
 };
 
+// What is wrong with a file, by its name.
+absl::Status WrongWith(const std::string& path, const absl::Status& status, const char* hint = "") {
+  return absl::Status(status.code(),
+                      fmt::format("{}: {}{}", path, std::string(status.message()), hint));
+}
+constexpr char kFrameHint[] = "; a frame is what `longhaul codecs encode` writes";
+
 absl::Status EncodeFile(const FileOptions& o) {
   const auto codec = MakeCodec(o.codec);
   if (!codec.ok()) return codec.status();
@@ -77,7 +84,7 @@ absl::Status EncodeFile(const FileOptions& o) {
   std::vector<std::byte> frame((*codec)->MaxFrameBytes(shape, o.dtype));
   const auto state = (*codec)->NewState(shape);
   const auto bytes = (*codec)->Encode({values->data(), o.dtype, shape}, o.seed, state.get(), frame);
-  if (!bytes.ok()) return bytes.status();
+  if (!bytes.ok()) return WrongWith(o.in, bytes.status());
   if (const uint64_t replaced = SaturatedElements(**codec); replaced > 0) {
     fmt::print(stderr, "{}: {} NaN or Inf replaced\n", o.in, replaced);
   }
@@ -88,7 +95,7 @@ absl::Status DecodeFile(const FileOptions& o) {
   const auto frame = ReadFile(o.in);
   if (!frame.ok()) return frame.status();
   const auto header = ParseFrame(*frame);
-  if (!header.ok()) return header.status();
+  if (!header.ok()) return WrongWith(o.in, header.status(), kFrameHint);
   // Every codec writes a byte or more per 2^16 elements; a shape beyond that is a lie.
   uint64_t elements = 0;
   if (__builtin_mul_overflow(header->shape.rows, header->shape.cols, &elements) ||
@@ -98,7 +105,7 @@ absl::Status DecodeFile(const FileOptions& o) {
   }
   std::vector<std::byte> values(elements * BytesPerElement(o.dtype));
   if (absl::Status s = DecodeFrame(*frame, {values.data(), o.dtype, header->shape}); !s.ok()) {
-    return s;
+    return WrongWith(o.in, s);
   }
   return WriteFile(o.out, values);
 }
@@ -107,7 +114,7 @@ absl::Status InspectFile(const FileOptions& o) {
   const auto frame = ReadFile(o.in);
   if (!frame.ok()) return frame.status();
   const auto text = DescribeFrame(*frame);
-  if (!text.ok()) return text.status();
+  if (!text.ok()) return WrongWith(o.in, text.status(), kFrameHint);
   fmt::print("{}", *text);
   return absl::OkStatus();
 }

@@ -78,6 +78,19 @@ TEST(BadInput, DesignThatCannotResolveIsRefusedAndLeavesNoRecord) {
   EXPECT_FALSE(std::filesystem::exists(results));
 }
 
+TEST(BadInput, FileThatIsNoFrameIsNamed) {
+  for (const char* command : {"inspect", "decode"}) {
+    ScratchFolder scratch;
+    const std::string out = scratch.path() + "/out";
+    std::vector<std::string> arguments = {"codecs", command, LONGHAUL_SPECS "/smoke.toml"};
+    if (std::string_view(command) == "decode") arguments.push_back(out);
+    const CommandResult result = RunLonghaul(arguments);
+    EXPECT_EQ(result.exit_status, 1) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("smoke.toml"), HasSubstr("codecs encode")));
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+}
+
 TEST(BadInput, MissingFileIsNamed) {
   const CommandResult result = RunLonghaul({"run", "/no/such/spec.toml"});
   EXPECT_EQ(result.exit_status, 1);
