@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -24,7 +25,8 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kElements = size_t{64} << 20;
-constexpr int kRepeats = 20;
+constexpr int kRepeats = 20, kFewestRepeats = 5;
+constexpr std::chrono::milliseconds kLongest{500};
 constexpr double kBar = 0.7;
 
 void Must(cudaError_t error) {
@@ -42,13 +44,15 @@ void Must(const absl::Status& status) {
 // (checking a frame's CRC) is then no part of the time.
 cudaEvent_t late_start = nullptr;
 
-// The median of several timed runs, after two that are not.
+// The median of several timed runs, after two that are not; of fewer where the host's part is long.
 double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
   cudaEvent_t start, stop;
   Must(cudaEventCreate(&start));
   Must(cudaEventCreate(&stop));
   std::vector<float> ms;
+  const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kRepeats + 2; ++i) {
+    if (i >= kFewestRepeats + 2 && std::chrono::steady_clock::now() - begin > kLongest) break;
     Must(cudaEventRecord(start, stream));
     late_start = start;
     enqueue();
@@ -59,10 +63,11 @@ double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
     Must(cudaEventElapsedTime(&took, start, stop));
     if (i >= 2) ms.push_back(took);
   }
-  std::nth_element(ms.begin(), ms.begin() + kRepeats / 2, ms.end());
+  const auto middle = ms.begin() + static_cast<ptrdiff_t>(ms.size() / 2);
+  std::nth_element(ms.begin(), middle, ms.end());
   Must(cudaEventDestroy(start));
   Must(cudaEventDestroy(stop));
-  return ms[kRepeats / 2] * 1e-3;
+  return *middle * 1e-3;
 }
 
 // CudaDevice() with copies that do nothing, so that the kernels' time is seen by itself.
