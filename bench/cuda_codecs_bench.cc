@@ -1,7 +1,8 @@
-// Encode and decode speed of the codecs on a GPU, tensor and frame in device memory: what the
-// kernels take, by events on their stream; the last column has the copy to the host in it. Beside
-// them, in the same run, what the memory does: a device-to-device copy (read + write) is taken as
-// the bandwidth.
+// Encode and decode speed of the codecs on a GPU, tensor and frame in device memory: what is
+// enqueued is captured as a graph and replayed, so that the time is the device's alone, over
+// kSets tensors in turn, so that nothing is still in a cache. The last column has the copy to the
+// host in it. Beside them, in the same run and the same way, what the memory does: a
+// device-to-device copy (read + write) is taken as the bandwidth.
 //
 //   GB/s    of the tensor's bytes
 //   share   (bytes of the tensor + bytes of the frame) per second, over the bandwidth
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "compressors/convert.h"
@@ -25,7 +27,7 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kElements = size_t{64} << 20;
-constexpr int kRepeats = 20, kFewestRepeats = 5;
+constexpr int kRepeats = 21, kFewestRepeats = 5, kSets = 4;
 constexpr std::chrono::milliseconds kLongest{500};
 constexpr double kBar = 0.7;
 
@@ -40,11 +42,7 @@ void Must(const absl::Status& status) {
   std::exit(1);
 }
 
-// Where it is set, the first thing that a codec enqueues records it anew: what the host does before
-// (checking a frame's CRC) is then no part of the time.
-cudaEvent_t late_start = nullptr;
-
-// The median of several timed runs, after two that are not; of fewer where the host's part is long.
+// The median of several timed runs, after two that are not; of fewer where one is long.
 double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
   cudaEvent_t start, stop;
   Must(cudaEventCreate(&start));
@@ -54,9 +52,7 @@ double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
   for (int i = 0; i < kRepeats + 2; ++i) {
     if (i >= kFewestRepeats + 2 && std::chrono::steady_clock::now() - begin > kLongest) break;
     Must(cudaEventRecord(start, stream));
-    late_start = start;
     enqueue();
-    late_start = nullptr;
     Must(cudaEventRecord(stop, stream));
     Must(cudaEventSynchronize(stop));
     float took;
@@ -70,17 +66,26 @@ double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
   return *middle * 1e-3;
 }
 
-// CudaDevice() with copies that do nothing, so that the kernels' time is seen by itself.
-int TimedFill(void* device, int byte, size_t bytes, CudaStream stream) {
-  if (late_start != nullptr) Must(cudaEventRecord(late_start, stream));
-  late_start = nullptr;
-  return CudaDevice().fill(device, byte, bytes, stream);
+// What the device takes for enqueue(set), one set after the other, the host not in its way.
+double DeviceSeconds(cudaStream_t stream, const std::function<void(int set)>& enqueue) {
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int set = 0; set < kSets; ++set) enqueue(set);
+  Must(cudaStreamEndCapture(stream, &graph));
+  Must(cudaGraphInstantiate(&replay, graph, 0));
+  const double seconds = Seconds(stream, [&] { Must(cudaGraphLaunch(replay, stream)); });
+  Must(cudaGraphExecDestroy(replay));
+  Must(cudaGraphDestroy(graph));
+  return seconds / kSets;
 }
+
+// CudaDevice() with copies between device and host that do nothing, so that the kernels' time is
+// seen by itself.
 int NoCopy(const void*, void*, size_t, CudaStream) { return 0; }
 const DeviceApi& KernelsOnly() {
   static const DeviceApi api = [] {
     DeviceApi quiet = CudaDevice();
-    quiet.fill = TimedFill;
     quiet.to_host = NoCopy;
     quiet.to_device = NoCopy;
     return quiet;
@@ -108,7 +113,7 @@ double Bandwidth(cudaStream_t stream) {
   const size_t bytes = 4 * kElements;
   const Memory from(bytes), to(bytes);
   Must(cudaMemset(from.at, 1, bytes));
-  return 2.0 * static_cast<double>(bytes) / Seconds(stream, [&] {
+  return 2.0 * static_cast<double>(bytes) / DeviceSeconds(stream, [&](int) {
            Must(cudaMemcpyAsync(to.at, from.at, bytes, cudaMemcpyDeviceToDevice, stream));
          });
 }
@@ -124,6 +129,18 @@ void Fill(const Memory& x, DType dtype) {
   }
 }
 
+// A tensor and the slot that it is encoded into.
+struct Set {
+  Set(DType dtype, const SlotBytes& needs, const PinnedMemory& host)
+      : x(kElements * BytesPerElement(dtype)),
+        device(needs.device),
+        slot{host.bytes(), needs.host, device.bytes(), needs.device} {
+    Fill(x, dtype);
+  }
+  const Memory x, device;
+  const DeviceSlot slot;
+};
+
 struct Shares {
   double encode, decode;
 };
@@ -134,24 +151,32 @@ Shares Measure(const std::string& name, DType dtype, double bandwidth, cudaStrea
   const auto kernels = *MakeDeviceCodec(name, KernelsOnly());
   const Shape shape = {kElements / 4096, 4096};
   const SlotBytes needs = whole->Needs(shape, dtype);
-  const Memory x(kElements * BytesPerElement(dtype)), device(needs.device);
   const PinnedMemory host(needs.host), frame(needs.host);
-  const DeviceSlot slot = {host.bytes(), needs.host, device.bytes(), needs.device};
-  Fill(x, dtype);
-  const ConstTensor tensor = {x.at, dtype, shape};
-  const double encode_s =
-      Seconds(stream, [&] { Must(kernels->EnqueueEncode(tensor, 1, slot, stream)); });
+  std::vector<std::unique_ptr<Set>> sets;
+  for (int i = 0; i < kSets; ++i) sets.push_back(std::make_unique<Set>(dtype, needs, host));
+  const auto tensor = [&](int set) {
+    return ConstTensor{sets[static_cast<size_t>(set)]->x.at, dtype, shape};
+  };
+  const auto slot = [&](int set) { return sets[static_cast<size_t>(set)]->slot; };
+
+  const double encode_s = DeviceSeconds(
+      stream, [&](int set) { Must(kernels->EnqueueEncode(tensor(set), 1, slot(set), stream)); });
   const double to_host_s =
-      Seconds(stream, [&] { Must(whole->EnqueueEncode(tensor, 1, slot, stream)); });
-  const auto bytes = whole->FinishEncode(tensor, 1, slot);
+      Seconds(stream, [&] { Must(whole->EnqueueEncode(tensor(0), 1, slot(0), stream)); });
+  const auto bytes = whole->FinishEncode(tensor(0), 1, slot(0));
   Must(bytes.status());
   std::memcpy(frame.at, host.at, *bytes);
   const std::span<const std::byte> sealed(frame.bytes(), *bytes);
-  const Tensor out = {x.at, dtype, shape};
-  Must(whole->EnqueueDecode(sealed, slot, out, stream));  // the payload stays on the device
-  Must(cudaStreamSynchronize(stream));
-  const double decode_s =
-      Seconds(stream, [&] { Must(kernels->EnqueueDecode(sealed, slot, out, stream)); });
+  const auto out = [&](int set) {
+    return Tensor{sets[static_cast<size_t>(set)]->x.at, dtype, shape};
+  };
+  for (int set = 0; set < kSets; ++set) {  // the payload stays on the device
+    Must(whole->EnqueueDecode(sealed, slot(set), out(set), stream));
+    Must(cudaStreamSynchronize(stream));
+    Must(whole->FinishDecode(slot(set)));
+  }
+  const double decode_s = DeviceSeconds(
+      stream, [&](int set) { Must(kernels->EnqueueDecode(sealed, slot(set), out(set), stream)); });
   const double tensor_bytes = static_cast<double>(kElements * BytesPerElement(dtype));
   const double moved = tensor_bytes + static_cast<double>(*bytes);
   const Shares shares = {moved / encode_s / bandwidth, moved / decode_s / bandwidth};

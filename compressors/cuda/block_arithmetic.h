@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "compressors/block_scheme.h"
 #include "compressors/cuda/philox.h"
 
@@ -13,8 +15,13 @@ constexpr float kWidenE2m1 = 4.0f / 3.0f;  // of a stochastically rounded E2M1 s
 
 constexpr bool HasStochasticForm(BlockScheme s) { return !IsMini(s.grid) || s.grid == Grid::kE2M1; }
 
+// Of zeros either.
 LONGHAUL_TEXT float ClampTo(float x, float low, float high) {
+#ifdef __CUDA_ARCH__
+  return fminf(fmaxf(x, low), high);
+#else
   return x < low ? low : x > high ? high : x;
+#endif
 }
 
 // A small integer as a float without a conversion instruction: exact for code < 2^22.
@@ -44,11 +51,10 @@ LONGHAUL_TEXT void HadamardSumsAcross(Team& team, typename Team::template Own<Ei
   for (int mask = 1; mask < kSize / kPerThread; mask *= 2) {
     auto other = team.Xor(v, mask);
     team.Each([&](int t) {
+      // theirs + mine or theirs - mine in one instruction: the product is exact.
+      const float sign = (t & mask) == 0 ? 1.0f : -1.0f;
       LONGHAUL_UNROLL
-      for (int e = 0; e < kPerThread; ++e) {
-        const float mine = v[t].x[e], theirs = other[t].x[e];
-        v[t].x[e] = (t & mask) == 0 ? mine + theirs : theirs - mine;
-      }
+      for (int e = 0; e < kPerThread; ++e) v[t].x[e] = fmaf(sign, v[t].x[e], other[t].x[e]);
     });
   }
 }
@@ -71,68 +77,123 @@ LONGHAUL_TEXT void FlipSigns(uint64_t seed, uint64_t first, Eight& v) {
   for (int e = 0; e < kPerThread; ++e) v.x[e] = FromBits(BitsOf(v.x[e]) ^ (words[e] & 0x80000000));
 }
 
-// A block's scale, zero point and whether they exist.
+// A block's scale and zero point as they stand on the wire, whether they exist, and what makes
+// codes of elements.
 struct BlockScale {
-  WireScale s;
-  uint16_t wire_z;
-  float z;
+  uint16_t wire, wire_z;
   BlockFault fault;
+  float inverse;  // of what the codes count; 0: all codes are 0
+  float z;
 };
 
-// top: the largest |x| as bits; low, high: least and largest x (affine grids).
+// top: the largest |x| as bits, of all grids but affine ones.
+template <BlockScheme kScheme, Rounding kRounding>
+LONGHAUL_TEXT BlockScale ScaleOf(uint32_t top) {
+  if (top >= kInfBits) return {0, 0, BlockFault::kNotFinite, 0.0f, 0.0f};
+  const WireScale s = AbsMaxScale(kScheme, top);
+  float inverse = s.inverse;
+  if constexpr (kRounding == Rounding::kStochastic && kScheme.grid == Grid::kE2M1) {
+    inverse = s.value == 0 ? 0.0f : 1.0f / (s.value * kWidenE2m1);
+  }
+  return {s.wire, 0, BlockFault::kNone, inverse, 0.0f};
+}
+// The same of an affine grid; low, high: least and largest x, NaN where one is.
 template <BlockScheme kScheme>
-LONGHAUL_TEXT BlockScale ScaleOf(uint32_t top, float low, float high) {
-  BlockScale b = {{0, 0.0f, 0.0f}, 0, 0.0f, BlockFault::kNone};
-  if (top >= kInfBits) {
-    b.fault = BlockFault::kNotFinite;
-    return b;
-  }
-  if constexpr (kScheme.grid == Grid::kAffine) {
-    b.wire_z = AffineZero(low);
-    b.z = Bf16ToF32(b.wire_z);
-    if (AffineOverflows(low, high, b.z)) b.fault = BlockFault::kRange;
-    b.s = AffineScale(b.z, high, Levels(kScheme));
-  } else {
-    b.s = AbsMaxScale(kScheme, top);
-  }
-  return b;
+LONGHAUL_TEXT BlockScale ScaleOf(float low, float high) {
+  if (low - low != 0 || high - high != 0) return {0, 0, BlockFault::kNotFinite, 0.0f, 0.0f};
+  const uint16_t wire_z = AffineZero(low);
+  const float z = Bf16ToF32(wire_z);
+  const bool overflows = AffineOverflows(low, high, z);
+  const WireScale s = AffineScale(z, high, Levels(kScheme));
+  return {s.wire, wire_z, overflows ? BlockFault::kRange : BlockFault::kNone, s.inverse, z};
 }
 
+// What is added to an integer grid's number so that its lowest bits are the code: RNE, as
+// RoundToInt has it.
 template <BlockScheme kScheme>
-LONGHAUL_TEXT uint32_t NearestCode(float x, const BlockScale& b) {
+constexpr float kCodeMagic = 0x1.8p23f + static_cast<float>(CodeOffset(kScheme));
+constexpr uint32_t kMagicBits = 0x4B400000;  // of 0x1.8p23f
+
+// kMagicBits + the code of the nearest number of the grid.
+template <BlockScheme kScheme>
+LONGHAUL_TEXT uint32_t NearestBits(float x, const BlockScale& b) {
   constexpr float kTop = TopValue(kScheme);
-  if constexpr (IsMini(kScheme.grid)) {
-    return b.s.value == 0 ? 0u : F32ToMini(x * b.s.inverse, MiniOf(kScheme.grid));
-  } else if constexpr (kScheme.grid == Grid::kSymmetric) {
-    return static_cast<uint32_t>(RoundToInt(ClampTo(x * b.s.inverse, -kTop, kTop)) +
-                                 CodeOffset(kScheme));
-  } else {
-    return static_cast<uint32_t>(RoundToInt(ClampTo((x - b.z) * b.s.inverse, 0.0f, kTop)));
-  }
+  const float in = kScheme.grid == Grid::kSymmetric ? ClampTo(x * b.inverse, -kTop, kTop)
+                                                    : ClampTo((x - b.z) * b.inverse, 0.0f, kTop);
+  return BitsOf(in + kCodeMagic<kScheme>);
 }
 
-// LoopNoisyCodes, LoopNoisySignedCodes, LoopNoisyE2m1Codes.
+// kMagicBits + the whole number below x, |x| < 2^22, without a conversion instruction.
+LONGHAUL_TEXT uint32_t FloorBits(float x) {
+  const float rounded = x + 0x1.8p23f;
+  return BitsOf(rounded) - (rounded - 0x1.8p23f > x ? 1 : 0);
+}
+
+// kMagicBits + the code of the number below: LoopNoisyCodes, LoopNoisySignedCodes. Where all codes
+// are 0, inverse is 0 and the noise below 1. word: the noise.
 template <BlockScheme kScheme>
-LONGHAUL_TEXT uint32_t NoisyCode(float x, float u, const BlockScale& b) {
-  const float top = b.s.value == 0 ? 0.0f : TopValue(kScheme);
-  if constexpr (kScheme.grid == Grid::kAffine) {
-    return static_cast<uint32_t>(
-        static_cast<int32_t>(ClampTo((x - b.z) * b.s.inverse + u, 0.0f, top)));
-  } else if constexpr (kScheme.grid == Grid::kSymmetric) {
-    const float in = ClampTo(x * b.s.inverse + u, -top, top);
-    const auto cut = static_cast<int32_t>(in);
-    const int32_t floor = cut - (static_cast<float>(cut) > in ? 1 : 0);
-    return static_cast<uint32_t>(floor + CodeOffset(kScheme));
-  } else {
-    if (b.s.value == 0) return 0;
-    const uint32_t bits = BitsOf(x * (1.0f / (b.s.value * kWidenE2m1)));
-    const float abs = FromBits(bits & kAbsMask) < 6.0f ? FromBits(bits & kAbsMask) : 6.0f;
-    const auto small = static_cast<uint32_t>(static_cast<int32_t>(abs * 2.0f + u));
-    const auto noise = static_cast<uint32_t>(static_cast<int32_t>(u * 0x1p22f));
-    const uint32_t large = ((BitsOf(abs) + noise) >> 22) - (126u << 1);
-    const uint32_t code = abs < 1.0f ? small : large;
-    return (code > 7 ? 7 : code) | (bits >> 31) << 3;
+LONGHAUL_TEXT uint32_t NoisyBits(float x, uint32_t word, const BlockScale& b) {
+  constexpr float kTop = TopValue(kScheme);
+  const float u = Uniform(word);
+  const float in = kScheme.grid == Grid::kSymmetric
+                       ? ClampTo(x * b.inverse + u, -kTop, kTop)
+                       : ClampTo((x - b.z) * b.inverse + u, 0.0f, kTop);
+  return FloorBits(in) + static_cast<uint32_t>(CodeOffset(kScheme));
+}
+
+// E2M1's code of x, as F32ToMini has it (equal for every fp32). From 1 on, what is added has a last
+// bit that is worth half of x's power of two, so the sum counts halves; below 1 it counts halves of
+// 1, which are E2M1's subnormal codes.
+LONGHAUL_TEXT uint32_t E2m1Code(float x) {
+  const float abs = ClampTo(FromBits(BitsOf(x) & kAbsMask), 0.0f, 6.0f);
+  const uint32_t power = BitsOf(abs > 1.0f ? abs : 1.0f) & kInfBits;
+  const uint32_t magic = power + (22u << 23);
+  const uint32_t code = BitsOf(abs + FromBits(magic)) - magic + (power >> 22) - (127u << 1);
+  return code | (BitsOf(x) >> 28 & 8);
+}
+
+// The code of a small float. Not where inverse is 0.
+template <BlockScheme kScheme>
+LONGHAUL_TEXT uint32_t NearestMini(float x, const BlockScale& b) {
+  return kScheme.grid == Grid::kE2M1 ? E2m1Code(x * b.inverse)
+                                     : F32ToMini(x * b.inverse, MiniOf(kScheme.grid));
+}
+// LoopNoisyE2m1Codes.
+LONGHAUL_TEXT uint32_t NoisyE2m1(float x, uint32_t word, const BlockScale& b) {
+  const uint32_t bits = BitsOf(x * b.inverse);
+  const float abs = ClampTo(FromBits(bits & kAbsMask), 0.0f, 6.0f);
+  const uint32_t small = FloorBits(abs * 2.0f + Uniform(word)) - kMagicBits;
+  const uint32_t large = ((BitsOf(abs) + (word >> 10)) >> 22) - (126u << 1);
+  const uint32_t code = abs < 1.0f ? small : large;
+  return (code > 7 ? 7 : code) | (bits >> 28 & 8);
+}
+
+// The codes of kMany elements from v[from] on, packed LSB first into a word; those beyond `count`
+// are 0.
+template <BlockScheme kScheme, Rounding kRounding, int kMany>
+LONGHAUL_TEXT uint32_t PackWord(const Eight& v, int from, int count, const BlockScale& b,
+                                const uint32_t (&noise)[kPerThread]) {
+  uint32_t word = 0;
+  LONGHAUL_UNROLL
+  for (int i = 0; i < kMany; ++i) {
+    const int e = from + i;
+    if constexpr (IsMini(kScheme.grid)) {
+      const uint32_t code = kRounding == Rounding::kStochastic ? NoisyE2m1(v.x[e], noise[e], b)
+                                                               : NearestMini<kScheme>(v.x[e], b);
+      word |= (e < count && b.inverse != 0 ? code : 0) << (kScheme.bits * i);
+    } else {
+      const uint32_t bits = kRounding == Rounding::kStochastic
+                                ? NoisyBits<kScheme>(v.x[e], noise[e], b)
+                                : NearestBits<kScheme>(v.x[e], b);
+      // The magic's bits of all elements leave the sum below.
+      word += (e < count ? bits : kMagicBits) << (kScheme.bits * i);
+    }
   }
+  if constexpr (!IsMini(kScheme.grid)) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kMany; ++i) word -= kMagicBits << (kScheme.bits * i);
+  }
+  return word;
 }
 
 // The codes of the first `count` elements, packed LSB first; `first` is x[0]'s element number.
@@ -141,18 +202,35 @@ LONGHAUL_TEXT uint64_t PackEight(const Eight& v, int count, const BlockScale& b,
                                  uint64_t first) {
   uint32_t noise[kPerThread] = {};
   if constexpr (kRounding == Rounding::kStochastic) NoiseOfEight(seed, 0, first, noise);
-  uint64_t codes = 0;
-  LONGHAUL_UNROLL
-  for (int e = 0; e < kPerThread; ++e) {
-    uint32_t q;
-    if constexpr (kRounding == Rounding::kStochastic) {
-      q = NoisyCode<kScheme>(v.x[e], Uniform(noise[e]), b);
-    } else {
-      q = NearestCode<kScheme>(v.x[e], b);
+  if constexpr (kScheme.grid == Grid::kE4M3 || kScheme.grid == Grid::kE5M2) {
+    uint64_t codes = 0;
+    LONGHAUL_UNROLL
+    for (int e = 0; e < kPerThread; e += 2) {
+      const auto pair = MiniPair<MiniOf(kScheme.grid)>(v.x[e] * b.inverse, v.x[e + 1] * b.inverse);
+      codes |= static_cast<uint64_t>(pair) << (8 * e);
     }
-    codes |= static_cast<uint64_t>(e < count ? q : 0) << (kScheme.bits * e);
+    if (b.inverse == 0) return 0;
+    return count < kPerThread ? codes & ((uint64_t{1} << (8 * count)) - 1) : codes;
+  } else if constexpr (kScheme.bits <= 4) {
+    return PackWord<kScheme, kRounding, kPerThread>(v, 0, count, b, noise);
+  } else {
+    constexpr int kHalf = kPerThread / 2;
+    const uint64_t low = PackWord<kScheme, kRounding, kHalf>(v, 0, count, b, noise);
+    const uint64_t high = PackWord<kScheme, kRounding, kHalf>(v, kHalf, count, b, noise);
+    return low | high << (kHalf * kScheme.bits);
   }
-  return codes;
+}
+
+// E2M1's number of a code, as MiniToF32 has it: its exponent and mantissa are those of an fp32
+// that is 2^126 times smaller, denormals included.
+LONGHAUL_TEXT float E2m1Value(uint32_t code) {
+  const auto top = static_cast<int32_t>(code << 28);
+  return FromBits(static_cast<uint32_t>(top >> 6) & 0x81C00000) * 0x1p126f;
+}
+template <BlockScheme kScheme>
+LONGHAUL_TEXT float MiniValue(uint32_t code) {
+  return kScheme.grid == Grid::kE2M1 ? E2m1Value(code)
+                                     : MiniToF32(static_cast<uint8_t>(code), MiniOf(kScheme.grid));
 }
 
 // What a code of a rotated block counts, in steps of the scale or, E2M1, in halves of one: a whole
@@ -160,22 +238,35 @@ LONGHAUL_TEXT uint64_t PackEight(const Eight& v, int count, const BlockScale& b,
 template <BlockScheme kScheme>
 LONGHAUL_TEXT float StepsOf(uint32_t code) {
   if constexpr (IsMini(kScheme.grid)) {
-    return MiniToF32(static_cast<uint8_t>(code), MiniOf(kScheme.grid)) * 2.0f + 0.0f;
+    return MiniValue<kScheme>(code) * 2.0f + 0.0f;
   } else {
     return SmallToFloat(code, CodeOffset(kScheme));
   }
 }
 
-// A code's value; `bad` becomes true for a code that stands for no number.
+// A code's value.
 template <BlockScheme kScheme>
-LONGHAUL_TEXT float ValueOf(uint32_t code, float s, float z, bool& bad) {
+LONGHAUL_TEXT float ValueOf(uint32_t code, float s, float z) {
   if constexpr (IsMini(kScheme.grid)) {
-    constexpr MiniFormat kFormat = FormatOf(MiniOf(kScheme.grid));
-    bad |= (code & ((1u << (kFormat.bits - 1)) - 1)) > kFormat.max_code;
-    return MiniToF32(static_cast<uint8_t>(code), MiniOf(kScheme.grid)) * s;
+    return MiniValue<kScheme>(code) * s;
   } else {
     const float step = SmallToFloat(code, CodeOffset(kScheme)) * s;
     return kScheme.grid == Grid::kSymmetric ? step : z + step;
+  }
+}
+
+// True where one of eight codes stands for no number; only floats of eight bits have such codes.
+template <BlockScheme kScheme>
+LONGHAUL_TEXT bool HasNoNumber(uint64_t codes) {
+  if constexpr (kScheme.grid == Grid::kE4M3 || kScheme.grid == Grid::kE5M2) {
+    constexpr uint32_t kBeyond = 0x7F - FormatOf(MiniOf(kScheme.grid)).max_code;
+    // Adding makes bit 7 of a magnitude beyond the largest.
+    const auto beyond = [](uint32_t four) {
+      return ((four & 0x7F7F7F7F) + kBeyond * 0x01010101) & 0x80808080;
+    };
+    return (beyond(static_cast<uint32_t>(codes)) | beyond(static_cast<uint32_t>(codes >> 32))) != 0;
+  } else {
+    return false;
   }
 }
 

@@ -6,11 +6,11 @@
 
 namespace longhaul {
 
-// Where a warp of the block kernels stands: it works on kStrips strips of one row, that is 512 or
-// 1024 elements, all loads first. A thread has eight neighbouring elements of each strip.
+// Where a warp of the block kernels stands: it works on four strips of one row, 1024 elements, all
+// loads first. A thread has eight neighbouring elements of each strip.
 template <BlockScheme kScheme, DType kType>
 struct BlockSpan {
-  static constexpr int kStrips = kType == DType::kF32 ? 2 : 4;
+  static constexpr int kStrips = 4;
   static constexpr uint64_t kElements = uint64_t{kStrips} * kStrip;
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
 
@@ -20,7 +20,7 @@ struct BlockSpan {
 
   LONGHAUL_TEXT BlockSpan(const BlockRun& run, uint64_t team) : run(run) {
     const uint64_t per_row = PerRow(run);
-    row = run.rows == 1 ? 0 : team / per_row;
+    row = run.rows == 1 ? 0 : Quotient(team, per_row);
     first = (team - row * per_row) * kElements;
     x = run.x + (row * run.cols + first) * kElementBytes;
     codes = run.codes + row * run.row_code_bytes + first / kPerThread * kScheme.bits;
@@ -59,16 +59,19 @@ LONGHAUL_TEXT uint64_t FaultKey(uint64_t block, BlockFault fault) {
   return block << 2 | static_cast<uint64_t>(fault);
 }
 
-// A scale on the wire, and back; false when it is Inf or NaN.
+// A block's scale to its place in the frame, and what is wrong with it to the report.
 template <BlockScheme kScheme, class Team>
 LONGHAUL_TEXT void StoreScale(const BlockRun& run, uint64_t block, const BlockScale& b) {
   if constexpr (kScheme.scale == ScaleType::kE8M0) {
-    Team::Store(static_cast<uint8_t>(b.s.wire), run.scales + block);
+    Team::Store(static_cast<uint8_t>(b.wire), run.scales + block);
   } else {
-    Team::Store(b.s.wire, run.scales + 2 * block);
+    Team::Store(b.wire, run.scales + 2 * block);
   }
   if constexpr (kScheme.grid == Grid::kAffine) Team::Store(b.wire_z, run.zeros + 2 * block);
+  if (b.fault != BlockFault::kNone) Team::Min(&run.report->fault, FaultKey(block, b.fault));
 }
+
+// A scale off the wire; false when it is Inf or NaN.
 template <class Team>
 LONGHAUL_TEXT bool LoadBf16(const std::byte* p, float& value) {
   const auto wire = Team::template Load<uint16_t>(p);

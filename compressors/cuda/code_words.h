@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "compressors/cuda/team.h"
 
 // A warp's codes between registers and memory: every thread holds kBytes bytes (the low ones of a
@@ -9,38 +11,70 @@ namespace longhaul {
 template <int kBytes>
 constexpr uint64_t kLowBytes = kBytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * kBytes % 64)) - 1;
 
-// p: 8-byte aligned, 32 kBytes long.
-template <int kBytes, class Team>
-LONGHAUL_TEXT void StoreWarpBytes(Team& team, const typename Team::template Own<uint64_t>& piece,
-                                  std::byte* p) {
-  if constexpr (kBytes == 4) {
-    team.Each([&](int t) { Team::Store(static_cast<uint32_t>(piece[t]), p + 4 * (t % kWarp)); });
-  } else if constexpr (kBytes == 8) {
-    team.Each([&](int t) { Team::Store(piece[t], p + 8 * (t % kWarp)); });
-  } else {
-    // Word w is made of the pieces of up to kPieces threads, from 8 w / kBytes on.
-    constexpr int kPieces = kBytes <= 3 ? 4 : kBytes == 5 ? 3 : 2;
-    typename Team::template Own<uint64_t> word;
-    typename Team::template Own<int> have, source;
-    team.Each([&](int t) {
-      word[t] = 0;
-      have[t] = -(8 * (t % kWarp) % kBytes);  // bytes of the first piece that are not ours
-    });
+// Four neighbouring threads and four pieces each: thread j gets the j-th piece of all four.
+template <class T, class Team, class Pieces>
+LONGHAUL_TEXT void TransposeFour(Team& team, Pieces& piece) {
+  LONGHAUL_UNROLL
+  for (int mask = 1; mask <= 2; mask *= 2) {
     LONGHAUL_UNROLL
-    for (int i = 0; i < kPieces; ++i) {
+    for (int i = 0; i < 4; ++i) {
+      if ((i & mask) != 0) continue;
+      typename Team::template Own<T> sent;
       team.Each([&](int t) {
-        const int from = 8 * (t % kWarp) / kBytes + i;
-        source[t] = from < kWarp ? from : kWarp - 1;
+        sent[t] = static_cast<T>((t & mask) == 0 ? piece[i | mask][t] : piece[i][t]);
       });
-      auto part = team.From(piece, source);
+      const auto got = team.Xor(sent, mask);
       team.Each([&](int t) {
-        const int at = have[t];
-        if (at < 8) word[t] |= at < 0 ? part[t] >> (-8 * at) : part[t] << (8 * at);
-        have[t] = at + kBytes;
+        if ((t & mask) == 0) {
+          piece[i | mask][t] = got[t];
+        } else {
+          piece[i][t] = got[t];
+        }
       });
     }
+  }
+}
+
+// Four strips' codes, strip i to p + 32 i kBytes; p: 8-byte aligned.
+template <int kBytes, class Team>
+LONGHAUL_TEXT void StoreFourStrips(Team& team, typename Team::template Own<uint64_t> (&piece)[4],
+                                   std::byte* p) {
+  if constexpr (kBytes == 4 || kBytes == 8) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      team.Each([&](int t) {
+        std::byte* at = p + (i * kWarp + t) * kBytes;
+        if constexpr (kBytes == 4) {
+          Team::Store(static_cast<uint32_t>(piece[i][t]), at);
+        } else {
+          Team::Store(piece[i][t], at);
+        }
+      });
+    }
+  } else {
+    // Bytes of four neighbouring threads are kBytes whole words, which one of them writes: each of
+    // the four those of another strip.
+    using Moved = std::conditional_t<(kBytes < 4), uint32_t, uint64_t>;
+    TransposeFour<Moved>(team, piece);
     team.Each([&](int t) {
-      if (t % kWarp < 4 * kBytes) Team::Store(word[t], p + 8 * (t % kWarp));
+      std::byte* at = p + (t % 4) * kWarp * kBytes + t / 4 * 4 * kBytes;
+      uint64_t bits = 0;
+      int held = 0;  // bits of them
+      LONGHAUL_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        // Of a piece that does not fit, the lower part goes with what is held.
+        bits |= piece[i][t] << held;
+        const uint64_t rest = held == 0 ? 0 : piece[i][t] >> (64 - held);
+        held += 8 * kBytes;
+        LONGHAUL_UNROLL
+        for (int w = 0; w < 2; ++w) {
+          if (held < 32) continue;
+          Team::Store(static_cast<uint32_t>(bits), at);
+          at += 4;
+          bits = w == 0 ? bits >> 32 | rest << 32 : bits >> 32;
+          held -= 32;
+        }
+      }
     });
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "compressors/codec.h"
-#include "compressors/cuda/team.h"
+#include "compressors/cuda/float_pairs.h"
 
 // A thread's eight neighbouring elements, between memory and registers.
 namespace longhaul {
@@ -62,16 +62,12 @@ LONGHAUL_TEXT float LoadOne(const std::byte* p) {
 template <DType kType>
 LONGHAUL_TEXT void Widen(const RawEight<kType>& raw, Eight& v) {
   LONGHAUL_UNROLL
-  for (int e = 0; e < kPerThread; ++e) {
+  for (int e = 0; e < kPerThread; e += 2) {
     if constexpr (kType == DType::kF32) {
       v.x[e] = FromBits(raw.quad[e / 4].word[e % 4]);
+      v.x[e + 1] = FromBits(raw.quad[e / 4].word[e % 4 + 1]);
     } else {
-      const uint32_t pair = raw.quad[0].word[e / 2];
-      if constexpr (kType == DType::kBF16) {
-        v.x[e] = FromBits(e % 2 == 0 ? pair << 16 : pair & 0xFFFF0000);
-      } else {
-        v.x[e] = F16ToF32(static_cast<uint16_t>(e % 2 == 0 ? pair & 0xFFFF : pair >> 16));
-      }
+      WidenPair<kType>(raw.quad[0].word[e / 2], v.x[e], v.x[e + 1]);
     }
   }
 }
@@ -80,14 +76,12 @@ LONGHAUL_TEXT void Widen(const RawEight<kType>& raw, Eight& v) {
 template <DType kType>
 LONGHAUL_TEXT void Narrow(const Eight& v, RawEight<kType>& raw) {
   LONGHAUL_UNROLL
-  for (int e = 0; e < kPerThread; ++e) {
+  for (int e = 0; e < kPerThread; e += 2) {
     if constexpr (kType == DType::kF32) {
       raw.quad[e / 4].word[e % 4] = BitsOf(v.x[e]);
+      raw.quad[e / 4].word[e % 4 + 1] = BitsOf(v.x[e + 1]);
     } else {
-      const uint32_t half =
-          kType == DType::kBF16 ? F32ToBf16Clamped(v.x[e]) : F32ToF16Clamped(v.x[e]);
-      uint32_t& word = raw.quad[0].word[e / 2];
-      word = e % 2 == 0 ? half : word | half << 16;
+      raw.quad[0].word[e / 2] = NarrowPair<kType>(v.x[e], v.x[e + 1]);
     }
   }
 }
@@ -110,6 +104,32 @@ LONGHAUL_TEXT void StoreSome(const RawEight<kType>& raw, int count, std::byte* p
   }
 }
 
+// Word by word: what is chosen by an address leaves the registers.
+LONGHAUL_TEXT Quad Choose(bool first, const Quad& a, const Quad& b) {
+  Quad chosen;
+  LONGHAUL_UNROLL
+  for (int w = 0; w < 4; ++w) chosen.word[w] = first ? a.word[w] : b.word[w];
+  return chosen;
+}
+
+// A strip of the warp, `raw` of thread t to p + t times eight elements; p 16-byte aligned. Of fp32
+// every store instruction writes whole sectors of 32 bytes: neighbours exchange halves.
+template <DType kType, class Team, class Raw>
+LONGHAUL_TEXT void StoreStrip(Team& team, const Raw& raw, std::byte* p) {
+  if constexpr (kType == DType::kF32) {
+    typename Team::template Own<Quad> sent;
+    team.Each([&](int t) { sent[t] = Choose(t % 2 == 0, raw[t].quad[1], raw[t].quad[0]); });
+    const auto got = team.Xor(sent, 1);
+    team.Each([&](int t) {
+      std::byte* pair = p + (t & ~1) * 32 + (t & 1) * 16;  // two threads' 64 bytes
+      Team::Store16(Choose(t % 2 == 0, raw[t].quad[0], got[t]), pair);
+      Team::Store16(Choose(t % 2 == 0, got[t], raw[t].quad[1]), pair + 32);
+    });
+  } else {
+    team.Each([&](int t) { Team::Store16(raw[t].quad[0], p + 16 * t); });
+  }
+}
+
 // The largest |x| of eight, as bits: kInfBits and above where NaN or Inf is among them.
 LONGHAUL_TEXT uint32_t MaxBits(const Eight& v) {
   uint32_t top = 0;
@@ -119,6 +139,23 @@ LONGHAUL_TEXT uint32_t MaxBits(const Eight& v) {
     top = abs > top ? abs : top;
   }
   return top;
+}
+
+// The same before they are widened.
+template <DType kType>
+LONGHAUL_TEXT uint32_t MaxBits(const RawEight<kType>& raw) {
+  if constexpr (kType == DType::kF32) {
+    Eight v;
+    Widen<kType>(raw, v);
+    return MaxBits(v);
+  } else {
+    constexpr uint32_t kNoSigns = 0x7FFF7FFF;
+    uint32_t pair = raw.quad[0].word[0] & kNoSigns;
+    LONGHAUL_UNROLL
+    for (int w = 1; w < 4; ++w) pair = MaxOfHalves(pair, raw.quad[0].word[w] & kNoSigns);
+    const uint32_t low = pair & 0xFFFF, high = pair >> 16;
+    return WidenAbsBits<kType>(low > high ? low : high);
+  }
 }
 
 }  // namespace longhaul

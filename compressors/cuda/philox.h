@@ -39,17 +39,25 @@ LONGHAUL_TEXT void NoiseOfEight(uint64_t key, uint32_t purpose, uint64_t first,
                                 uint32_t (&words)[kPerThread]) {
   const NoiseWords a = NoiseQuad(key, purpose, first / 4);
   const NoiseWords b = NoiseQuad(key, purpose, first / 4 + 1);
-  const int skip = static_cast<int>(first % 4);
-  NoiseWords c = {};
-  if (skip != 0) c = NoiseQuad(key, purpose, first / 4 + 2);
   LONGHAUL_UNROLL
-  for (int e = 0; e < kPerThread; ++e) {
-    const int at = skip + e;
-    words[e] = Choose(at < 4 ? a : at < 8 ? b : c, at % 4);
+  for (int e = 0; e < kPerThread; ++e) words[e] = e < 4 ? a.word[e] : b.word[e - 4];
+  const auto skip = static_cast<int>(first % 4);
+  if (skip == 0) return;
+  const NoiseWords c = NoiseQuad(key, purpose, first / 4 + 2);
+  uint32_t more[kPerThread + 4];
+  LONGHAUL_UNROLL
+  for (int e = 0; e < kPerThread + 4; ++e) more[e] = e < kPerThread ? words[e] : c.word[e - 8];
+  LONGHAUL_UNROLL  // constant indices alone: what is indexed otherwise leaves the registers
+      for (int e = 0; e < kPerThread; ++e) {
+    words[e] = skip == 1 ? more[e + 1] : skip == 2 ? more[e + 2] : more[e + 3];
   }
 }
 
-// A word as a uniform draw in [0, 1) with 24 bits.
-LONGHAUL_TEXT float Uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+// A word as a uniform draw in [0, 1) with 24 bits: its upper 24 bits as a float, without a
+// conversion instruction.
+LONGHAUL_TEXT float Uniform(uint32_t word) {
+  const float low = FromBits(0x4B000000 | (word >> 8 & 0x7FFFFF));  // 2^23 + 23 bits
+  return (low - (word >> 31 != 0 ? 0.0f : 0x1p23f)) * 0x1p-24f;
+}
 
 }  // namespace longhaul

@@ -114,19 +114,19 @@ struct EncodeScaledFp4Kernel {
     team.Each([&](int t) {
       const int count = span.Count(i, t);
       if (count == 0) return;
-      BlockScale b = {{0, 0.0f, 0.0f}, 0, 0.0f, BlockFault::kNone};
+      BlockScale b = {0, 0, BlockFault::kNone, 0.0f, 0.0f};
       if constexpr (kForm == ScaledFp4::kNv) {
         const float scale = NvTensorScale(tensor_top);
         uint32_t code = 0;
         if (scale != 0) code = F32ToMini(FromBits(top[t]) / 6.0f / scale, MiniFloat::kE4M3);
-        b.s.value = NvBlockScale(code, scale);
-        b.s.inverse = 1.0f / b.s.value;
-        if (b.s.value == 0) code = 0;
+        const float value = NvBlockScale(code, scale);
+        if (value == 0) code = 0;
+        b.inverse = value == 0 ? 0.0f : 1.0f / value;
         if (t % 2 == 0) {
           Team::Store(static_cast<uint8_t>(code), span.scales + Span::At(i, t) / kNvBlock);
         }
       } else {
-        b.s = AbsMaxScale(kScheme, tensor_top);
+        b.inverse = AbsMaxScale(kScheme, tensor_top).inverse;
       }
       const uint64_t codes = PackEight<kScheme, Rounding::kNearest>(v[t], count, b, 0, 0);
       std::byte* at = span.codes + Span::At(i, t) / 2;
@@ -186,7 +186,7 @@ struct DecodeScaledFp4Kernel {
     Eight v;
     LONGHAUL_UNROLL
     for (int e = 0; e < kPerThread; ++e) {
-      v.x[e] = ValueOf<kScheme>(codes >> (4 * e) & 15, s, 0.0f, bad);
+      v.x[e] = ValueOf<kScheme>(codes >> (4 * e) & 15, s, 0.0f);
     }
     if (bad) Team::Min(&run.report->fault, 0);
     RawEight<kType> raw;

@@ -67,4 +67,10 @@ LONGHAUL_TEXT void Fold(Team& team, T& own, Op op) {
   }
 }
 
+// a / b; b is not 0. A division of 64 bits takes a GPU five times as long as one of 32.
+LONGHAUL_TEXT uint64_t Quotient(uint64_t a, uint64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+  return a / b;
+}
+
 }  // namespace longhaul
