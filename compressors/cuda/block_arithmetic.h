@@ -124,10 +124,7 @@ LONGHAUL_TEXT uint32_t NearestBits(float x, const BlockScale& b) {
 }
 
 // kMagicBits + the whole number below x, |x| < 2^22, without a conversion instruction.
-LONGHAUL_TEXT uint32_t FloorBits(float x) {
-  const float rounded = x + 0x1.8p23f;
-  return BitsOf(rounded) - (rounded - 0x1.8p23f > x ? 1 : 0);
-}
+LONGHAUL_TEXT uint32_t FloorBits(float x) { return BitsOf(SumBelow(x, 0x1.8p23f)); }
 
 // kMagicBits + the code of the number below: LoopNoisyCodes, LoopNoisySignedCodes. Where all codes
 // are 0, inverse is 0 and the noise below 1. word: the noise.
@@ -141,31 +138,42 @@ LONGHAUL_TEXT uint32_t NoisyBits(float x, uint32_t word, const BlockScale& b) {
   return FloorBits(in) + static_cast<uint32_t>(CodeOffset(kScheme));
 }
 
-// E2M1's code of x, as F32ToMini has it (equal for every fp32). From 1 on, what is added has a last
-// bit that is worth half of x's power of two, so the sum counts halves; below 1 it counts halves of
-// 1, which are E2M1's subnormal codes.
-LONGHAUL_TEXT uint32_t E2m1Code(float x) {
-  const float abs = ClampTo(FromBits(BitsOf(x) & kAbsMask), 0.0f, 6.0f);
-  const uint32_t power = BitsOf(abs > 1.0f ? abs : 1.0f) & kInfBits;
-  const uint32_t magic = power + (22u << 23);
-  const uint32_t code = BitsOf(abs + FromBits(magic)) - magic + (power >> 22) - (127u << 1);
-  return code | (BitsOf(x) >> 28 & 8);
+// kE2m1Bits + E2M1's code of x without its sign, as F32ToMini has it (equal for every fp32). What
+// is added has a last bit that is worth half of x's power of two, from 1 on, so the sum counts such
+// halves; below 1 it counts halves of 1, which are E2M1's subnormal codes.
+constexpr uint32_t kE2m1Bits = (22u << 23) + (127u << 1);
+LONGHAUL_TEXT uint32_t E2m1Bits(float x) {
+  const float abs = fminf(fabsf(x), 6.0f);
+  const uint32_t power = BitsOf(fmaxf(abs, 1.0f)) >> 23;
+  const float sum = abs + FromBits((power << 23) + (22u << 23));
+  return BitsOf(sum) - power * ((1u << 23) - 2);
 }
-
-// The code of a small float. Not where inverse is 0.
-template <BlockScheme kScheme>
-LONGHAUL_TEXT uint32_t NearestMini(float x, const BlockScale& b) {
-  return kScheme.grid == Grid::kE2M1 ? E2m1Code(x * b.inverse)
-                                     : F32ToMini(x * b.inverse, MiniOf(kScheme.grid));
-}
-// LoopNoisyE2m1Codes.
-LONGHAUL_TEXT uint32_t NoisyE2m1(float x, uint32_t word, const BlockScale& b) {
-  const uint32_t bits = BitsOf(x * b.inverse);
-  const float abs = ClampTo(FromBits(bits & kAbsMask), 0.0f, 6.0f);
+// kE2m1Bits + LoopNoisyE2m1Codes' code of x, scaled, without its sign.
+LONGHAUL_TEXT uint32_t NoisyE2m1Bits(float x, uint32_t word) {
+  const float abs = fminf(fabsf(x), 6.0f);
   const uint32_t small = FloorBits(abs * 2.0f + Uniform(word)) - kMagicBits;
   const uint32_t large = ((BitsOf(abs) + (word >> 10)) >> 22) - (126u << 1);
   const uint32_t code = abs < 1.0f ? small : large;
-  return (code > 7 ? 7 : code) | (bits >> 28 & 8);
+  return (code > 7 ? 7 : code) + kE2m1Bits;
+}
+
+// What a grid's codes are a sum with, and the sum, of one element; word: noise.
+template <BlockScheme kScheme>
+constexpr uint32_t kBias = kScheme.grid == Grid::kE2M1   ? kE2m1Bits
+                           : kScheme.grid == Grid::kE3M0 ? 0
+                                                         : kMagicBits;
+template <BlockScheme kScheme, Rounding kRounding>
+LONGHAUL_TEXT uint32_t BiasedCode(float x, uint32_t word, const BlockScale& b) {
+  constexpr bool kNoisy = kRounding == Rounding::kStochastic;
+  if constexpr (kScheme.grid == Grid::kE2M1) {
+    const float scaled = x * b.inverse;
+    const uint32_t code = kNoisy ? NoisyE2m1Bits(scaled, word) : E2m1Bits(scaled);
+    return code + (BitsOf(scaled) >> 31 << 3);
+  } else if constexpr (kScheme.grid == Grid::kE3M0) {
+    return F32ToMini(x * b.inverse, MiniFloat::kE3M0);
+  } else {
+    return kNoisy ? NoisyBits<kScheme>(x, word, b) : NearestBits<kScheme>(x, b);
+  }
 }
 
 // The codes of kMany elements from v[from] on, packed LSB first into a word; those beyond `count`
@@ -173,27 +181,15 @@ LONGHAUL_TEXT uint32_t NoisyE2m1(float x, uint32_t word, const BlockScale& b) {
 template <BlockScheme kScheme, Rounding kRounding, int kMany>
 LONGHAUL_TEXT uint32_t PackWord(const Eight& v, int from, int count, const BlockScale& b,
                                 const uint32_t (&noise)[kPerThread]) {
-  uint32_t word = 0;
+  uint32_t word = 0, biases = 0;
   LONGHAUL_UNROLL
   for (int i = 0; i < kMany; ++i) {
-    const int e = from + i;
-    if constexpr (IsMini(kScheme.grid)) {
-      const uint32_t code = kRounding == Rounding::kStochastic ? NoisyE2m1(v.x[e], noise[e], b)
-                                                               : NearestMini<kScheme>(v.x[e], b);
-      word |= (e < count && b.inverse != 0 ? code : 0) << (kScheme.bits * i);
-    } else {
-      const uint32_t bits = kRounding == Rounding::kStochastic
-                                ? NoisyBits<kScheme>(v.x[e], noise[e], b)
-                                : NearestBits<kScheme>(v.x[e], b);
-      // The magic's bits of all elements leave the sum below.
-      word += (e < count ? bits : kMagicBits) << (kScheme.bits * i);
-    }
+    const uint32_t code = BiasedCode<kScheme, kRounding>(v.x[from + i], noise[from + i], b);
+    word += (from + i < count ? code : kBias<kScheme>) << (kScheme.bits * i);
+    biases += kBias<kScheme> << (kScheme.bits * i);  // a constant
   }
-  if constexpr (!IsMini(kScheme.grid)) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < kMany; ++i) word -= kMagicBits << (kScheme.bits * i);
-  }
-  return word;
+  // On a grid of whole numbers an empty block's codes are as they should be.
+  return IsMini(kScheme.grid) && b.inverse == 0 ? 0 : word - biases;
 }
 
 // The codes of the first `count` elements, packed LSB first; `first` is x[0]'s element number.

@@ -14,6 +14,7 @@ template <size_t kIndex, DType kType, Rounding kRounding>
 struct EncodeBlocksKernel {
   static constexpr BlockScheme kScheme = kBlockSchemes[kIndex];
   static constexpr int kThreads = kWarp;
+  static constexpr int kResidentThreads = kRounding == Rounding::kStochastic ? 768 : 1024;
   static constexpr int kBlockThreads = kScheme.block / kPerThread;
   static constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   static constexpr bool kAffine = kScheme.grid == Grid::kAffine;
@@ -197,12 +198,13 @@ struct EncodeBlocksKernel {
   }
 };
 
-// Blocks of 4096: one team of 512 threads holds the whole block in registers, so x is still read
-// once.
+// Blocks of 4096: one team of 256 threads holds the whole block in registers, a thread twice eight
+// neighbouring elements, so x is still read once.
 template <size_t kIndex, DType kType, Rounding kRounding>
 struct EncodeLargeBlocksKernel {
   static constexpr BlockScheme kScheme = kBlockSchemes[kIndex];
-  static constexpr int kThreads = kScheme.block / kPerThread;
+  static constexpr int kEights = 2;
+  static constexpr int kThreads = kScheme.block / kPerThread / kEights;
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
   static_assert(kScheme.grid == Grid::kSymmetric && kScheme.bits == 8 &&
                 kScheme.rotation == Rotation::kNone);
@@ -217,28 +219,55 @@ struct EncodeLargeBlocksKernel {
 
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
-    const uint64_t block = team.index(), row = block / run.row_blocks;
+    const uint64_t block = team.index(), row = Quotient(block, run.row_blocks);
     const uint64_t first = (block - row * run.row_blocks) * kScheme.block;
     const std::byte* x = run.x + (row * run.cols + first) * kElementBytes;
     std::byte* codes = run.codes + row * run.row_code_bytes + first;
     const bool whole = first + kScheme.block <= run.cols && Aligned(x, 16) && Aligned(codes, 8);
-    const auto count = [&](int t) {
-      return CountBelow(first + static_cast<uint64_t>(t * kPerThread), run.cols);
-    };
+    const auto place = [](int i, int t) { return static_cast<uint64_t>(8 * (i * kThreads + t)); };
 
-    typename Team::template Own<Eight> v;
+    typename Team::template Own<RawEight<kType>> raw[kEights];
     typename Team::template Own<uint32_t> top;
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kEights; ++i) {
+      team.Each([&](int t) {
+        const std::byte* at = x + place(i, t) * kElementBytes;
+        if (whole) {
+          LoadEight<Team, kType>(at, raw[i][t]);
+        } else {
+          LoadSome<Team, kType>(at, CountBelow(first + place(i, t), run.cols), raw[i][t]);
+        }
+      });
+    }
     team.Each([&](int t) {
-      RawEight<kType> raw;
-      const std::byte* at = x + static_cast<uint64_t>(t * kPerThread) * kElementBytes;
-      if (whole) {
-        LoadEight<Team, kType>(at, raw);
-      } else {
-        LoadSome<Team, kType>(at, count(t), raw);
-      }
-      Widen<kType>(raw, v[t]);
-      top[t] = MaxBits(raw);
+      const uint32_t a = MaxBits(raw[0][t]), b = MaxBits(raw[1][t]);
+      top[t] = a > b ? a : b;
     });
+    FoldAll(team, top);
+
+    team.Each([&](int t) {
+      const BlockScale b = ScaleOf<kScheme, kRounding>(top[t]);
+      LONGHAUL_UNROLL
+      for (int i = 0; i < kEights; ++i) {
+        Eight v;
+        Widen<kType>(raw[i][t], v);
+        const uint64_t at = place(i, t);
+        const int count = whole ? kPerThread : CountBelow(first + at, run.cols);
+        const uint64_t packed =
+            PackEight<kScheme, kRounding>(v, count, b, run.seed, row * run.cols + first + at);
+        if (whole) {
+          Team::Store(packed, codes + at);
+        } else {
+          StoreBytes<Team>(packed, count, codes + at);
+        }
+      }
+      if (t == 0) StoreScale<kScheme, Team>(run, block, b);
+    });
+  }
+
+  // All threads get the largest.
+  template <class Team, class Tops>
+  LONGHAUL_TEXT static void FoldAll(Team& team, Tops& top) {
     const auto larger = [](uint32_t a, uint32_t b) { return a > b ? a : b; };
     Fold<kWarp>(team, top, larger);
     typename Team::template Shared<WarpTops> shared;
@@ -247,18 +276,6 @@ struct EncodeLargeBlocksKernel {
     });
     team.Phase([&](int t) { top[t] = shared->top[t % (kThreads / kWarp)]; });
     Fold<kThreads / kWarp>(team, top, larger);
-
-    team.Each([&](int t) {
-      const BlockScale b = ScaleOf<kScheme, kRounding>(top[t]);
-      const uint64_t packed = PackEight<kScheme, kRounding>(
-          v[t], count(t), b, run.seed, row * run.cols + first + static_cast<uint64_t>(t) * 8);
-      if (whole) {
-        Team::Store(packed, codes + 8 * t);
-      } else {
-        StoreBytes<Team>(packed, count(t), codes + 8 * t);
-      }
-      if (t == 0) StoreScale<kScheme, Team>(run, block, b);
-    });
   }
 };
 

@@ -23,14 +23,22 @@ struct CastKernel {
     const uint64_t first = team.index() * kElements;
     const std::byte* in = run.in + first * kInBytes;
     std::byte* out = run.out + first * kOutBytes;
-    const bool whole = first + kElements <= run.elements && Aligned(in, 16) && Aligned(out, 16);
+    if (first + kElements <= run.elements && Aligned(in, 16) && Aligned(out, 16)) {
+      Work<true>(team, first, in, out);
+    } else {
+      Work<false>(team, first, in, out);
+    }
+  }
+
+  template <bool kWhole, class Team>
+  LONGHAUL_TEXT void Work(Team& team, uint64_t first, const std::byte* in, std::byte* out) const {
     const auto place = [](int i, int t) { return static_cast<uint64_t>(i * kStrip + 8 * t); };
     typename Team::template Own<RawEight<kFrom>> raw[kStrips];
     LONGHAUL_UNROLL
     for (int i = 0; i < kStrips; ++i) {
       team.Each([&](int t) {
         const uint64_t at = place(i, t);
-        if (whole) {
+        if constexpr (kWhole) {
           LoadEight<Team, kFrom>(in + at * kInBytes, raw[i][t]);
         } else {
           LoadSome<Team, kFrom>(in + at * kInBytes, CountBelow(first + at, run.elements),
@@ -42,25 +50,27 @@ struct CastKernel {
     team.Each([&](int t) { top[t] = 0; });
     LONGHAUL_UNROLL
     for (int i = 0; i < kStrips; ++i) {
+      typename Team::template Own<RawEight<kTo>> converted;
       team.Each([&](int t) {
-        Eight v;
-        Widen<kFrom>(raw[i][t], v);
-        const uint32_t abs = MaxBits(v);
+        const uint32_t abs = MaxBits(raw[i][t]);
         top[t] = abs > top[t] ? abs : top[t];
-        RawEight<kTo> converted;
         if constexpr (kFrom == kTo) {
-          converted = raw[i][t];
+          converted[t] = raw[i][t];
         } else {
-          Narrow<kTo>(v, converted);
-        }
-        const uint64_t at = place(i, t);
-        if (whole) {
-          StoreEight<Team, kTo>(converted, out + at * kOutBytes);
-        } else {
-          StoreSome<Team, kTo>(converted, CountBelow(first + at, run.elements),
-                               out + at * kOutBytes);
+          Eight v;
+          Widen<kFrom>(raw[i][t], v);
+          Narrow<kTo>(v, converted[t]);
         }
       });
+      if constexpr (kWhole) {
+        StoreStrip<kTo>(team, converted, out + place(i, 0) * kOutBytes);
+      } else {
+        team.Each([&](int t) {
+          const uint64_t at = place(i, t);
+          StoreSome<Team, kTo>(converted[t], CountBelow(first + at, run.elements),
+                               out + at * kOutBytes);
+        });
+      }
     }
     team.Each([&](int t) {
       if (top[t] >= kInfBits) Team::Min(&run.report->fault, 0);

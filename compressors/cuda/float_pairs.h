@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "compressors/codec.h"
 #include "compressors/cuda/team.h"
 #include "compressors/mini_floats.h"
@@ -67,6 +69,17 @@ LONGHAUL_TEXT uint32_t MaxOfHalves(uint32_t a, uint32_t b) {
 #else
   const uint32_t low_a = a & 0xFFFF, low_b = b & 0xFFFF, high_a = a >> 16, high_b = b >> 16;
   return (low_a > low_b ? low_a : low_b) | (high_a > high_b ? high_a : high_b) << 16;
+#endif
+}
+
+// a + b rounded down.
+LONGHAUL_TEXT float SumBelow(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fadd_rd(a, b);
+#else
+  const double exact = static_cast<double>(a) + b;  // of what is added here
+  const float sum = static_cast<float>(exact);
+  return sum > exact ? nextafterf(sum, -1e38f) : sum;
 #endif
 }
 

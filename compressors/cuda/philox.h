@@ -53,11 +53,9 @@ LONGHAUL_TEXT void NoiseOfEight(uint64_t key, uint32_t purpose, uint64_t first,
   }
 }
 
-// A word as a uniform draw in [0, 1) with 24 bits: its upper 24 bits as a float, without a
-// conversion instruction.
+// A word as a uniform draw in [0, 1) with 24 bits.
 LONGHAUL_TEXT float Uniform(uint32_t word) {
-  const float low = FromBits(0x4B000000 | (word >> 8 & 0x7FFFFF));  // 2^23 + 23 bits
-  return (low - (word >> 31 != 0 ? 0.0f : 0x1p23f)) * 0x1p-24f;
+  return static_cast<float>(word & 0xFFFFFF00) * 0x1p-32f;
 }
 
 }  // namespace longhaul

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "compressors/cuda/cuda_codec.h"
 #include "compressors/frame.h"
+#include "compressors/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 // What the tests with and without a GPU share: a codec on a device beside the same on the CPU.
@@ -110,5 +113,39 @@ class DevicePair {
   const std::shared_ptr<const DeviceCodec> device_;
   DeviceMemory& memory_;
 };
+
+// Magnitudes from anywhere in the range, signed zeros and denormals among them.
+inline void ExpectAlikeInEveryMagnitude(DevicePair& pair, int tensors, size_t elements) {
+  std::mt19937 rng(23);
+  std::vector<float> values(elements);
+  for (int tensor = 0; tensor < tensors; ++tensor) {
+    const uint32_t top = rng() % 255, spread = 1 + rng() % 40;
+    for (float& v : values) {
+      const uint32_t low = top > spread ? top - spread : 0;
+      const uint32_t exponent = low + rng() % (top - low + 1);
+      const uint32_t sign = tensor % 5 == 0 ? 0 : rng() << 31;
+      v = FromBits(sign | exponent << 23 | (rng() & 0x7FFFFF));
+      if (tensor % 7 == 0 && rng() % 3 == 0) v = FromBits(rng() << 31);
+    }
+    ASSERT_NO_FATAL_FAILURE(pair.ExpectEqual({values.data(), DType::kF32, {1, elements}}))
+        << "tensor " << tensor;
+  }
+}
+
+// Bytes that pass the checksum but that no encoder wrote: refused as on the CPU, or decoded alike.
+inline void ExpectAlikeOfHostilePayloads(DevicePair& pair, Shape shape, int rounds) {
+  const auto values = Draw(Distribution::kGaussian, shape.elements(), 14);
+  const auto frame = *EncodeToFrame(pair.cpu(), OwnedTensor(values, shape).view(), 5);
+  std::mt19937 rng(31);
+  for (int round = 0; round < rounds; ++round) {
+    auto bad = frame;
+    for (int i = 0; i < 1 + round % 5; ++i) {
+      const size_t at = kFrameHeaderBytes + rng() % (bad.size() - kFrameHeaderBytes);
+      bad[at] = round % 2 == 0 ? std::byte{0xFF} : static_cast<std::byte>(rng());
+    }
+    AddFrameFlags(0, bad);  // renews the checksum
+    ASSERT_NO_FATAL_FAILURE(pair.ExpectDecodesAlike(bad, shape, DType::kF32));
+  }
+}
 
 }  // namespace longhaul

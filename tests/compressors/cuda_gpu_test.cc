@@ -60,6 +60,14 @@ TEST_P(CudaGpuTest, NaNIsRefusedAsOnTheCpu) {
   }
 }
 
+// Conversions and roundings that the GPU has instructions for, where the host's text has none.
+TEST_P(CudaGpuTest, EveryMagnitude) { ExpectAlikeInEveryMagnitude(*pair_, 60, size_t{1} << 14); }
+
+TEST_P(CudaGpuTest, HostilePayloads) {
+  ExpectAlikeOfHostilePayloads(*pair_, {3, 500}, 60);
+  ExpectAlikeOfHostilePayloads(*pair_, {2, 4096}, 60);
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs, CudaGpuTest, testing::ValuesIn(DeviceTestNames()),
                          [](const auto& info) { return TestName(info.param); });
 

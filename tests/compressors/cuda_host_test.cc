@@ -96,23 +96,7 @@ TEST_P(CudaHostTest, TensorsThatAreAlignedAsTheirElementsOnly) {
   }
 }
 
-// Magnitudes from anywhere in the range, signed zeros and denormals among them.
-TEST_P(CudaHostTest, EveryMagnitude) {
-  std::mt19937 rng(23);
-  std::vector<float> values(1024);
-  for (int tensor = 0; tensor < 60; ++tensor) {
-    const uint32_t top = rng() % 255, spread = 1 + rng() % 40;
-    for (float& v : values) {
-      const uint32_t low = top > spread ? top - spread : 0;
-      const uint32_t exponent = low + rng() % (top - low + 1);
-      const uint32_t sign = tensor % 5 == 0 ? 0 : rng() << 31;
-      v = FromBits(sign | exponent << 23 | (rng() & 0x7FFFFF));
-      if (tensor % 7 == 0 && rng() % 3 == 0) v = FromBits(rng() << 31);
-    }
-    ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, {1, values.size()}}))
-        << "tensor " << tensor;
-  }
-}
+TEST_P(CudaHostTest, EveryMagnitude) { ExpectAlikeInEveryMagnitude(pair_, 60, 1024); }
 
 TEST_P(CudaHostTest, ConstantsTiesAndZeros) {
   std::vector<float> values;
@@ -147,22 +131,7 @@ TEST_P(CudaHostTest, NaNAndInfAreRefusedInEveryPlace) {
   }
 }
 
-// Bytes that pass the checksum but that no encoder wrote: refused as on the CPU, or decoded alike.
-TEST_P(CudaHostTest, HostilePayloads) {
-  const Shape shape = {3, 500};
-  const auto values = Draw(Distribution::kGaussian, shape.elements(), 14);
-  const auto frame = *EncodeToFrame(pair_.cpu(), OwnedTensor(values, shape).view(), 5);
-  std::mt19937 rng(31);
-  for (int round = 0; round < 60; ++round) {
-    auto bad = frame;
-    for (int i = 0; i < 1 + round % 5; ++i) {
-      const size_t at = kFrameHeaderBytes + rng() % (bad.size() - kFrameHeaderBytes);
-      bad[at] = round % 2 == 0 ? std::byte{0xFF} : static_cast<std::byte>(rng());
-    }
-    AddFrameFlags(0, bad);  // renews the checksum
-    ASSERT_NO_FATAL_FAILURE(pair_.ExpectDecodesAlike(bad, shape, DType::kF32));
-  }
-}
+TEST_P(CudaHostTest, HostilePayloads) { ExpectAlikeOfHostilePayloads(pair_, {3, 500}, 60); }
 
 TEST_P(CudaHostTest, BadArguments) {
   const Shape shape = {2, 100};
