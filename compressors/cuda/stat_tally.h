@@ -153,7 +153,9 @@ LONGHAUL_TEXT void CodePart(const StatChunk& chunk, int part, int t, StatStrips<
       std::conditional_t<kBits == 2, uint16_t, std::conditional_t<kBits == 4, uint32_t, uint64_t>>;
   constexpr int kHere = W::kPart / kStrip;
   uint32_t* mine = &words.word[t % W::kCopies];
-  for (int strip = part * kHere; strip < (part + 1) * kHere; strip += Strips::kStrips) {
+  const int full = (part + 1) * kHere, filled = (chunk.elements + kStrip - 1) / kStrip;
+  const int last = kWhole || filled > full ? full : filled;
+  for (int strip = part * kHere; strip < last; strip += Strips::kStrips) {
     const Strips strips = next;
     next.template Load<kWhole, Team>(chunk, strip + Strips::kStrips, t);
     LONGHAUL_UNROLL
