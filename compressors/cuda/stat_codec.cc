@@ -62,17 +62,18 @@ class DeviceStatCodec final : public FixedFrameCodec {
   StatRun RunOf(Shape shape, std::byte* x, const Work& work) const {
     const uint64_t tables = Tables(shape);
     auto* sums = reinterpret_cast<uint64_t*>(work.scratch);
-    auto* scratch = reinterpret_cast<float*>(sums + 2 * tables * Bins());
+    auto* totals = reinterpret_cast<ChunkTotals*>(sums + 2 * tables * Bins());
     return {.x = x,
             .tables = tables,
             .elements = Elements(shape),
+            .bins = static_cast<int>(Bins()),
             .heads = work.frame + kFrameHeaderBytes,
             .codes = work.frame + kFrameHeaderBytes + AlignUp8(tables * TableBytes()),
             .code_bytes = PackedBytes(Elements(shape), bits_),
             .units = sums,
             .counts = sums + tables * Bins(),
-            .totals = scratch + tables,
-            .inverse = scratch,
+            .totals = totals,
+            .inverse = reinterpret_cast<float*>(totals + tables * Chunks(shape)),
             .report = work.report()};
   }
 

@@ -9,146 +9,203 @@
 #include "compressors/stat_moments.h"
 #include "compressors/tree_sum.h"
 
-// Mean and width of the bins (stat_moments.h), in the order of tree_sum.h.
+// Sums of elements in the order of tree_sum.h, about the mean's estimate or the mean itself
+// (stat_moments.h).
 namespace longhaul {
+
+template <DType kType>
+constexpr uint64_t kStatBytes = kType == DType::kF32 ? 4 : 2;  // of an element
 
 LONGHAUL_HOST_DEVICE inline uint64_t StatChunks(const StatRun& run) {
   return (run.elements + kSumChunk - 1) / kSumChunk;
 }
-LONGHAUL_TEXT std::byte* StatHead(const StatRun& run, uint64_t table, int bins) {
-  return run.heads + table * 4 * (1 + static_cast<uint64_t>(bins));
+LONGHAUL_TEXT std::byte* StatHead(const StatRun& run, uint64_t table) {
+  return run.heads + table * 4 * (1 + static_cast<uint64_t>(run.bins));
+}
+template <class Team>
+LONGHAUL_TEXT void StatReport(const StatRun& run, uint64_t table, BlockFault fault) {
+  Team::Min(&run.report->fault, table << 2 | static_cast<uint64_t>(fault));
 }
 
-// What a warp adds up: x - pivot and its square; or, of tables whose `inverse` is 0 because those
+LONGHAUL_TEXT bool NotFinite(float x) { return (BitsOf(x) & kAbsMask) >= kInfBits; }
+
+// What is added up: x - pivot and its square; or, of tables whose `inverse` is 0 because those
 // sums did not tell it, (x - mu)^2.
 enum class StatSums : uint8_t { kAboutPivot, kAboutMean };
 
-// The mean of a table's first elements, which every warp finds for itself.
-template <class Team, DType kType>
-LONGHAUL_TEXT float StatPivot(Team& team, const StatRun& run, uint64_t table) {
-  constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-  const std::byte* x = run.x + table * run.elements * kElementBytes;
-  const int n = static_cast<int>(run.elements < kPivotElements ? run.elements : kPivotElements);
-  typename Team::template Own<float> lane;
+// The mean of a table's first elements, which every warp finds for itself. x: of thread t's table.
+template <DType kType, class Team>
+LONGHAUL_TEXT void StatPivot(Team& team, uint64_t elements,
+                             const typename Team::template Own<const std::byte*>& x,
+                             typename Team::template Own<float>& pivot) {
+  const int n = static_cast<int>(elements < kPivotElements ? elements : kPivotElements);
   team.Each([&](int t) {
-    lane[t] = 0;
-    for (int i = t; i < n; i += kWarp) {
-      lane[t] += LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes);
+    pivot[t] = 0;
+    for (int i = t % kWarp; i < n; i += kWarp) {
+      pivot[t] += LoadOne<Team, kType>(x[t] + static_cast<uint64_t>(i) * kStatBytes<kType>);
     }
   });
-  SumLanes(team, lane);
-  float pivot = 0;
-  team.Each([&](int t) { pivot = lane[t] / static_cast<float>(n); });
-  return pivot;
+  SumLanes(team, pivot);
+  team.Each([&](int t) { pivot[t] /= static_cast<float>(n); });
 }
 
-// One warp per chunk; thread t is lane t of tree_sum.h.
-template <StatSums kSums, int kBins, DType kType>
+// Elements first, first + step, ...: a warp looks for what made a sum Inf or NaN, if it was not
+// too large a sum.
+template <DType kType, class Team>
+LONGHAUL_TEXT bool AnyNotFinite(const std::byte* x, uint64_t n, uint64_t first, uint64_t step) {
+  bool any = false;
+  for (uint64_t i = first; i < n; i += step) {
+    any |= NotFinite(LoadOne<Team, kType>(x + i * kStatBytes<kType>));
+  }
+  return any;
+}
+
+// One lane of a chunk of c elements, for threads that are the lanes.
+template <DType kType, bool kWhole, class Team>
+LONGHAUL_TEXT void AddLane(const std::byte* x, int c, float centre, int lane, float& sum,
+                           float& squares) {
+  constexpr int kAtOnce = 16;
+  constexpr int kLanes = static_cast<int>(kSumLanes);
+  sum = squares = 0;
+  for (int at = lane; at < (kWhole ? static_cast<int>(kSumChunk) : c); at += kAtOnce * kLanes) {
+    const std::byte* from = x + static_cast<uint64_t>(at) * kStatBytes<kType>;
+    float v[kAtOnce];
+    LONGHAUL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const uint64_t skip = static_cast<uint64_t>(j * kLanes) * kStatBytes<kType>;
+      v[j] = kWhole || at + j * kLanes < c ? LoadOne<Team, kType>(from + skip) : 0.0f;
+    }
+    LONGHAUL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (!kWhole && at + j * kLanes >= c) continue;
+      const float apart = v[j] - centre;
+      sum += apart;
+      squares += apart * apart;
+    }
+  }
+}
+
+// Eight lanes of a chunk of c elements, those from 8 r on, for four threads that are 32 lanes.
+template <DType kType, bool kWhole, class Team>
+LONGHAUL_TEXT void AddEightLanes(const std::byte* x, int c, float centre, int r, Eight& sum,
+                                 Eight& squares) {
+  constexpr int kAtOnce = kType == DType::kF32 ? 4 : 8;
+  constexpr int kLanes = static_cast<int>(kSumLanes);
+  sum = squares = Eight{};
+  for (int at = r * kPerThread; at < (kWhole ? static_cast<int>(kSumChunk) : c);
+       at += kAtOnce * kLanes) {
+    const std::byte* from = x + static_cast<uint64_t>(at) * kStatBytes<kType>;
+    RawEight<kType> raw[kAtOnce];
+    int count[kAtOnce];
+    LONGHAUL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const std::byte* p = from + static_cast<uint64_t>(j * kLanes) * kStatBytes<kType>;
+      const int left = c - at - j * kLanes;
+      count[j] = kWhole || left > kPerThread ? kPerThread : left < 0 ? 0 : left;
+      if (kWhole) {
+        LoadEight<Team, kType>(p, raw[j]);
+      } else {
+        LoadSome<Team, kType>(p, count[j], raw[j]);
+      }
+    }
+    LONGHAUL_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      Eight v;
+      Widen<kType>(raw[j], v);
+      LONGHAUL_UNROLL
+      for (int e = 0; e < kPerThread; ++e) {
+        if (!kWhole && e >= count[j]) continue;
+        const float apart = v.x[e] - centre;
+        sum.x[e] += apart;
+        squares.x[e] += apart * apart;
+      }
+    }
+  }
+}
+
+// Lanes j and j + 16, then 8, are those of threads; 4, 2 and 1 are in each.
+template <class Team>
+LONGHAUL_TEXT void SumEightLanes(Team& team, typename Team::template Own<Eight>& lanes) {
+  LONGHAUL_UNROLL
+  for (int mask = 2; mask > 0; mask /= 2) {
+    auto other = team.Xor(lanes, mask);
+    team.Each([&](int t) {
+      LONGHAUL_UNROLL
+      for (int e = 0; e < kPerThread; ++e) lanes[t].x[e] += other[t].x[e];
+    });
+  }
+  team.Each([&](int t) {
+    float* x = lanes[t].x;
+    for (int e = 0; e < 4; ++e) x[e] += x[e + 4];
+    for (int e = 0; e < 2; ++e) x[e] += x[e + 2];
+    x[0] += x[1];
+  });
+}
+
+// A warp adds up eight chunks of a table at once, four threads each.
+template <StatSums kSums, DType kType>
 struct StatSumKernel {
   static constexpr int kThreads = kWarp;
-  static constexpr int kAtOnce = 8;
-  static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
+  static constexpr int kThreadsPerChunk = static_cast<int>(kSumLanes) / kPerThread;
+  static constexpr uint64_t kChunks = kWarp / kThreadsPerChunk;
 
   StatRun run;
 
-  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.tables * StatChunks(run); }
+  LONGHAUL_HOST_DEVICE uint64_t PerTable() const {
+    return (StatChunks(run) + kChunks - 1) / kChunks;
+  }
+  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.tables * PerTable(); }
 
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
-    const uint64_t chunks = StatChunks(run), table = team.index() / chunks;
+    const uint64_t table = team.index() / PerTable();
     if (kSums == StatSums::kAboutMean && run.inverse[table] != 0) return;
-    const uint64_t first = (team.index() - table * chunks) * kSumChunk;
-    const uint64_t left = run.elements - first;
-    const int c = static_cast<int>(left < kSumChunk ? left : kSumChunk);
-    const std::byte* x = run.x + (table * run.elements + first) * kElementBytes;
-    float centre;
+    const uint64_t chunk = (team.index() - table * PerTable()) * kChunks;
+    const std::byte* x = run.x + table * run.elements * kStatBytes<kType>;
+    typename Team::template Own<float> centre;
     if constexpr (kSums == StatSums::kAboutPivot) {
-      centre = StatPivot<Team, kType>(team, run, table);
+      typename Team::template Own<const std::byte*> first;
+      team.Each([&](int t) { first[t] = x; });
+      StatPivot<kType>(team, run.elements, first, centre);
     } else {
-      centre = Team::template Load<float>(StatHead(run, table, kBins));
+      team.Each([&](int t) { centre[t] = Team::template Load<float>(StatHead(run, table)); });
     }
-    typename Team::template Own<float> sum, squares;
-    typename Team::template Own<bool> bad;
-    team.Each([&](int t) { bad[t] = SumLane<Team>(x, c, centre, t, sum[t], squares[t]); });
-    SumLanes(team, sum);
-    SumLanes(team, squares);
-    const auto any_bad = team.Ballot(bad);
+    const bool whole = (chunk + kChunks) * kSumChunk <= run.elements && Aligned(x, 16);
+    typename Team::template Own<Eight> sum, squares;
     team.Each([&](int t) {
-      if (t != 0) return;
-      run.totals[2 * team.index()] = sum[t];
-      run.totals[2 * team.index() + 1] = squares[t];
-      if (any_bad[t] != 0) {
-        Team::Min(&run.report->fault, table << 2 | static_cast<uint64_t>(BlockFault::kNotFinite));
+      const std::byte* from = x + Chunk(chunk, t) * kSumChunk * kStatBytes<kType>;
+      const int c = Length(Chunk(chunk, t)), r = t % kThreadsPerChunk;
+      if (whole) {
+        AddEightLanes<kType, true, Team>(from, c, centre[t], r, sum[t], squares[t]);
+      } else {
+        AddEightLanes<kType, false, Team>(from, c, centre[t], r, sum[t], squares[t]);
       }
     });
+    SumEightLanes(team, sum);
+    SumEightLanes(team, squares);
+    team.Each([&](int t) { Keep<Team>(x, table, Chunk(chunk, t), t, sum[t], squares[t]); });
   }
 
-  // True where an element is NaN or Inf.
-  template <class Team>
-  LONGHAUL_TEXT static bool SumLane(const std::byte* x, int c, float centre, int t, float& sum,
-                                    float& squares) {
-    bool bad = false;
-    sum = squares = 0;
-    for (int at = t; at < c; at += kAtOnce * kWarp) {
-      float v[kAtOnce];
-      LONGHAUL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int i = at + j * kWarp;
-        v[j] = i < c ? LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes) : 0.0f;
-      }
-      LONGHAUL_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        bad |= (BitsOf(v[j]) & kAbsMask) >= kInfBits;
-        if (at + j * kWarp >= c) continue;
-        sum += v[j] - centre;
-        squares += (v[j] - centre) * (v[j] - centre);
-      }
-    }
-    return bad;
+  LONGHAUL_TEXT static uint64_t Chunk(uint64_t first, int t) {
+    return first + static_cast<uint64_t>(t / kThreadsPerChunk);
   }
-};
-
-// One thread per table adds the chunks' totals in fp64, by index. After the first sums the bins
-// are emptied.
-template <StatSums kSums, int kBins, DType kType>
-struct StatTotalKernel {
-  static constexpr int kThreads = kWarp;
-
-  StatRun run;
-
-  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.tables; }
-
-  template <class Team>
-  LONGHAUL_TEXT void operator()(Team& team) const {
-    const uint64_t table = team.index();
-    float pivot = 0;
-    if constexpr (kSums == StatSums::kAboutPivot) pivot = StatPivot<Team, kType>(team, run, table);
-    team.Each([&](int t) {
-      if (t != 0 || (kSums == StatSums::kAboutMean && run.inverse[table] != 0)) return;
-      const uint64_t chunks = StatChunks(run);
-      double sum = 0, squares = 0;
-      for (uint64_t i = table * chunks; i < (table + 1) * chunks; ++i) {
-        sum += static_cast<double>(run.totals[2 * i]);
-        squares += static_cast<double>(run.totals[2 * i + 1]);
-      }
-      std::byte* head = StatHead(run, table, kBins);
-      if constexpr (kSums == StatSums::kAboutPivot) {
-        Team::Store(StatMean(pivot, sum, run.elements), head);
-        for (uint64_t bin = table * kBins; bin < (table + 1) * kBins; ++bin) {
-          run.units[bin] = run.counts[bin] = 0;
-        }
-        squares = SquaresAboutMean(sum, squares, run.elements);
-      }
-      Finish<Team>(table, Team::template Load<float>(head), squares);
-    });
+  LONGHAUL_TEXT int Length(uint64_t chunk) const {
+    if (chunk * kSumChunk >= run.elements) return 0;
+    const uint64_t left = run.elements - chunk * kSumChunk;
+    return static_cast<int>(left < kSumChunk ? left : kSumChunk);
   }
-
+  // x: of the table.
   template <class Team>
-  LONGHAUL_TEXT void Finish(uint64_t table, float mu, double squares) const {
-    run.inverse[table] = squares < 0 ? 0.0f : StatInverse(squares, run.elements, kBins);
-    const bool finite = (BitsOf(mu) & kAbsMask) < kInfBits && squares - squares == 0;
-    if (!finite) {
-      Team::Min(&run.report->fault, table << 2 | static_cast<uint64_t>(BlockFault::kRange));
+  LONGHAUL_TEXT void Keep(const std::byte* x, uint64_t table, uint64_t chunk, int t,
+                          const Eight& sum, const Eight& squares) const {
+    if (chunk >= StatChunks(run)) return;
+    const auto r = static_cast<uint64_t>(t % kThreadsPerChunk);
+    if (r == 0) run.totals[table * StatChunks(run) + chunk] = {sum.x[0], squares.x[0]};
+    if (!NotFinite(sum.x[0])) return;
+    const std::byte* from = x + chunk * kSumChunk * kStatBytes<kType>;
+    if (AnyNotFinite<kType, Team>(from, static_cast<uint64_t>(Length(chunk)), r,
+                                  kThreadsPerChunk)) {
+      StatReport<Team>(run, table, BlockFault::kNotFinite);
     }
   }
 };

@@ -1,22 +1,33 @@
 #pragma once
 
 #include "compressors/cuda/launch_kernel.h"
+#include "compressors/cuda/stat_decode.h"
 #include "compressors/cuda/stat_kernels.h"
+#include "compressors/cuda/stat_rows.h"
 
 namespace longhaul {
 
 // Sums, mean and width; these again of tables that need it; codes and bins; table.
 template <class Launcher, int kBits, DType kType>
-int EncodeStat(const StatRun& run, CudaStream stream) {
-  constexpr int kBins = 1 << kBits;
+int EncodeLongStat(const StatRun& run, CudaStream stream) {
   using enum StatSums;
-  int error = Launcher::Launch(StatSumKernel<kAboutPivot, kBins, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutPivot, kBins, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatSumKernel<kAboutMean, kBins, kType>{run}, stream);
-  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutMean, kBins, kType>{run}, stream);
+  int error = Launcher::Launch(StatSumKernel<kAboutPivot, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutPivot, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatSumKernel<kAboutMean, kType>{run}, stream);
+  if (error == 0) error = Launcher::Launch(StatTotalKernel<kAboutMean, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatCodesKernel<kBits, kType>{run}, stream);
   if (error == 0) error = Launcher::Launch(StatMeansKernel<kBits>{run}, stream);
   return error;
+}
+
+// Tables have a warp each where these are many enough to fill a GPU for as long as one takes.
+template <class Launcher, int kBits, DType kType>
+int EncodeStat(const StatRun& run, CudaStream stream) {
+  using Rows = StatRowsKernel<kBits, kType>;
+  const uint64_t chunks = StatChunks(run);
+  const bool rows = chunks == 1 || (chunks <= Rows::kMostChunks && run.tables >= 64 * chunks);
+  return rows ? Launcher::Launch(Rows{run}, stream)
+              : EncodeLongStat<Launcher, kBits, kType>(run, stream);
 }
 
 template <class Launcher, int kBits>
