@@ -25,6 +25,8 @@
 //   From(own, source)    every thread gets own of lane source[t] of its warp
 //   Ballot(own)          bit t % 32 = own[t] != 0, over the warp
 //   Load<T>, Store<T>    one T at an address aligned for it; Load16, Store16: a Quad
+//   Reciprocal(x)        one of the two floats around 1 / x, either one; 1 <= x < 2^64
+//   TimesFlushed(a, b)   a b, where a subnormal factor or product counts as a zero of its sign
 //   Min(address, value), Max(address, value), Add(address, value): atomic
 namespace longhaul {
 
@@ -33,10 +35,12 @@ namespace longhaul {
 #define LONGHAUL_TEXT __device__ __forceinline__
 #define LONGHAUL_HOST_DEVICE __host__ __device__
 #define LONGHAUL_UNROLL _Pragma("unroll")
+#define LONGHAUL_ROLLED _Pragma("unroll 1")
 #else
 #define LONGHAUL_TEXT inline
 #define LONGHAUL_HOST_DEVICE
 #define LONGHAUL_UNROLL
+#define LONGHAUL_ROLLED
 #endif
 
 constexpr int kWarp = 32;
