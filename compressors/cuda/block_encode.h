@@ -14,7 +14,6 @@ template <size_t kIndex, DType kType, Rounding kRounding>
 struct EncodeBlocksKernel {
   static constexpr BlockScheme kScheme = kBlockSchemes[kIndex];
   static constexpr int kThreads = kWarp;
-  static constexpr int kResidentThreads = kRounding == Rounding::kStochastic ? 768 : 1024;
   static constexpr int kBlockThreads = kScheme.block / kPerThread;
   static constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   static constexpr bool kAffine = kScheme.grid == Grid::kAffine;

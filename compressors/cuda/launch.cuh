@@ -10,17 +10,8 @@ namespace longhaul {
 template <class Kernel>
 constexpr int kBlockThreads = Kernel::kThreads < 256 ? 256 : Kernel::kThreads;
 
-// Threads that a multiprocessor must have room for: with 1024, each may have 64 registers, with 768
-// 80. Unless a kernel says otherwise, 1024.
 template <class Kernel>
-constexpr int kResidentThreads = 1024;
-template <class Kernel>
-requires(Kernel::kResidentThreads >
-         0) constexpr int kResidentThreads<Kernel> = Kernel::kResidentThreads;
-
-template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads<Kernel>,
-                                  kResidentThreads<Kernel> / kBlockThreads<Kernel>)
+__global__ void __launch_bounds__(kBlockThreads<Kernel>)
     RunTeams(const __grid_constant__ Kernel kernel) {
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   const uint64_t index = uint64_t{blockIdx.x} * kTeams + threadIdx.x / Kernel::kThreads;

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "compressors/cuda/launch_kernel.h"
-#include "compressors/cuda/sign_kernels.h"
+#include "compressors/cuda/sign_decode.h"
+#include "compressors/cuda/sign_encode.h"
 
 namespace longhaul {
 

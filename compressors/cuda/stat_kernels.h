@@ -12,7 +12,6 @@ template <int kBits, DType kType>
 struct StatCodesKernel {
   static constexpr int kBins = 1 << kBits;
   static constexpr int kThreads = 8 * kWarp;
-  static constexpr int kResidentThreads = kBits == 8 ? 768 : 1024;
   static constexpr int kWarps = kThreads / kWarp;
   static_assert(kBins <= kThreads);
   struct Place {

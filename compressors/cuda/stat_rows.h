@@ -11,7 +11,6 @@ template <int kBits, DType kType>
 struct StatRowsKernel {
   static constexpr int kBins = 1 << kBits;
   static constexpr int kThreads = 8 * kWarp;
-  static constexpr int kResidentThreads = kBits == 8 ? 768 : 1024;
   static constexpr int kWarps = kThreads / kWarp;
   static constexpr uint64_t kMostChunks = 16;  // as StatTally has room for
   struct Place {

@@ -146,7 +146,6 @@ LONGHAUL_TEXT void SumEightLanes(Team& team, typename Team::template Own<Eight>&
 template <StatSums kSums, DType kType>
 struct StatSumKernel {
   static constexpr int kThreads = kWarp;
-  static constexpr int kResidentThreads = 768;
   static constexpr int kThreadsPerChunk = static_cast<int>(kSumLanes) / kPerThread;
   static constexpr uint64_t kChunks = kWarp / kThreadsPerChunk;
 

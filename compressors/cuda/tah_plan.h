@@ -1,165 +1,221 @@
 #pragma once
 
 #include "compressors/block_scheme.h"
-#include "compressors/cuda/elements.h"
-#include "compressors/cuda/lane_sum.h"
+#include "compressors/cuda/tah_entropy.h"
 #include "compressors/cuda/tah_launch.h"
-#include "compressors/cuda/team_scan.h"
-#include "compressors/loops.h"
 
 namespace longhaul {
 
-// One warp per tile: its entropy and, if it is full, its pivot. Thread t has elements t and t + 32,
-// so that the threads are the lanes of tree_sum.h.
+// The entropy of each tile and, if it is full, its pivot. A thread has sixteen elements of a tile,
+// four times four neighbours, so that 2 or 4 threads have the tile and half of the additions of
+// tree_sum.h are within a thread: thread k of K has elements 4 (K j + k) + e, j and e from 0 to 3.
 template <int kTile, DType kType>
 struct TahPlanKernel {
   static constexpr int kThreads = kWarp;
-  static constexpr int kSteps = kTile / kWarp;
+  static constexpr int kChunks = 4, kChunk = 4;
+  static constexpr int kTileThreads = kTile / (kChunks * kChunk);
+  static constexpr int kTiles = kWarp / kTileThreads;
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-  struct Lane {
-    float abs[kSteps];
-  };
 
   TahRun run;
 
-  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.rows * run.per_row; }
+  LONGHAUL_HOST_DEVICE uint64_t teams() const {
+    return (run.rows * run.per_row + kTiles - 1) / kTiles;
+  }
+
+  struct Sixteen {
+    float x[kChunks][kChunk];
+  };
 
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
-    const uint64_t tile = team.index(), row = tile / run.per_row;
-    const uint64_t at = (tile - row * run.per_row) * kTile, left = run.cols - at;
-    const int c = left < kTile ? static_cast<int>(left) : kTile;
-    const std::byte* x = run.x + (row * run.cols + at) * kElementBytes;
-    typename Team::template Own<Lane> v;
-    typename Team::template Own<uint32_t> top;
+    const uint64_t first = team.index() * kTiles;
+    const bool whole = run.rows == 1 && (first + kTiles) * kTile <= run.cols &&
+                       Aligned(run.x, kChunk * kElementBytes);
+    typename Team::template Own<Sixteen> v;
+    typename Team::template Own<int> count;  // elements of the tile; 0: there is no such tile
+    team.Each([&](int t) { count[t] = Load<Team>(first, whole, t, v[t]); });
+    StorePivots(team, first, count, v);
+
+    const auto total = Sum(team, v, [](float x) { return fabsf(x); });
     team.Each([&](int t) {
-      top[t] = 0;
+      // NaN and Inf are in the total, but they are not alone in making it infinite.
+      if ((BitsOf(total[t]) & kAbsMask) >= kInfBits) ReportNotFinite<Team>(TileOf(first, t), v[t]);
+      const ShareScale by = ScaleOfShares<Team>(total[t]);
       LONGHAUL_UNROLL
-      for (int j = 0; j < kSteps; ++j) {
-        const int i = kWarp * j + t;
-        float element = 0;
-        if (i < c) element = LoadOne<Team, kType>(x + static_cast<uint64_t>(i) * kElementBytes);
-        const uint32_t abs = BitsOf(element) & kAbsMask;
-        v[t].abs[j] = FromBits(abs);
-        top[t] = abs > top[t] ? abs : top[t];
+      for (int i = 0; i < kChunks * kChunk; ++i) {
+        float& x = v[t].x[i / kChunk][i % kChunk];
+        x = ShareLog2<Team>(ShareOf(fabsf(x), by));
       }
     });
-    Fold<kWarp>(team, top, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
-    const auto entropy = Entropy(team, v, c);
-    const auto pivot = Pivot(team, v, top);
+    const auto sum = Sum(team, v, [](float x) { return x; });
     team.Each([&](int t) {
-      if (t != 0) return;
-      if (top[t] >= kInfBits) {
-        Team::Min(&run.report->fault, tile << 2 | static_cast<uint64_t>(BlockFault::kNotFinite));
-      }
-      run.entropy[tile] = BitsOf(entropy[t] < 0.0f ? 0.0f : entropy[t]);
-      Team::Store(static_cast<uint8_t>(c == kTile ? pivot[t] : kTahNotRotated), run.pivots + tile);
+      if (t % kTileThreads != 0 || count[t] == 0) return;
+      const float entropy = -(sum[t] + 0.0f);  // the sum of -0 alone is 0
+      run.entropy[TileOf(first, t)] = BitsOf(entropy < 0.0f ? 0.0f : entropy);
     });
   }
 
-  // LoopEntropy.
-  template <class Team, class Lanes>
-  LONGHAUL_TEXT static typename Team::template Own<float> Entropy(Team& team, const Lanes& v,
-                                                                  int c) {
-    typename Team::template Own<float> total, sum;
-    team.Each([&](int t) {
-      total[t] = 0;
+  LONGHAUL_TEXT static uint64_t TileOf(uint64_t first, int t) {
+    return first + static_cast<uint64_t>(t / kTileThreads);
+  }
+  // The number of element e of chunk j within the tile.
+  LONGHAUL_TEXT static int ElementOf(int j, int e, int t) {
+    return kChunk * (kTileThreads * j + t % kTileThreads) + e;
+  }
+
+  // Thread t's elements, 0 where there are none; answers how many its tile has.
+  template <class Team>
+  LONGHAUL_TEXT int Load(uint64_t first, bool whole, int t, Sixteen& v) const {
+    RawEight<kType> raw[kChunks / 2];
+    int count = kTile;
+    if (whole) {
+      const std::byte* x = run.x + first * kTile * kElementBytes +
+                           static_cast<uint64_t>(t / kTileThreads * kTile) * kElementBytes;
       LONGHAUL_UNROLL
-      for (int j = 0; j < kSteps; ++j) total[t] += v[t].abs[j];
-    });
-    SumLanes(team, total);
-    team.Each([&](int t) {
-      sum[t] = 0;
-      LONGHAUL_UNROLL
-      for (int j = 0; j < kSteps; ++j) {
-        if (kWarp * j + t < c) sum[t] += PLog2P(v[t].abs[j] / (total[t] + 1e-30f));
+      for (int j = 0; j < kChunks; ++j) {
+        LoadFour<Team>(x + static_cast<uint64_t>(ElementOf(j, 0, t)) * kElementBytes, raw[j / 2],
+                       j % 2);
       }
+    } else {
+      const uint64_t tile = TileOf(first, t), row = run.rows == 1 ? 0 : tile / run.per_row;
+      const uint64_t at = (tile - row * run.per_row) * kTile;
+      const std::byte* x = run.x + (row * run.cols + at) * kElementBytes;
+      const uint64_t left = row < run.rows && at < run.cols ? run.cols - at : 0;
+      count = left < kTile ? static_cast<int>(left) : kTile;
+      LONGHAUL_UNROLL
+      for (int j = 0; j < kChunks; ++j) {
+        const int e = ElementOf(j, 0, t);
+        LoadSomeOfFour<Team>(x + static_cast<uint64_t>(e) * kElementBytes, count - e, raw[j / 2],
+                             j % 2);
+      }
+    }
+    LONGHAUL_UNROLL
+    for (int j = 0; j < kChunks; ++j) {
+      Eight pair;
+      Widen<kType>(raw[j / 2], pair);
+      LONGHAUL_UNROLL
+      for (int e = 0; e < kChunk; ++e) v.x[j][e] = pair.x[j % 2 * kChunk + e];
+    }
+    return count;
+  }
+
+  // Four elements into one half of eight.
+  template <class Team>
+  LONGHAUL_TEXT static void LoadFour(const std::byte* p, RawEight<kType>& raw, int half) {
+    if constexpr (kType == DType::kF32) {
+      raw.quad[half] = Team::Load16(p);
+    } else {
+      const auto four = Team::template Load<uint64_t>(p);
+      raw.quad[0].word[2 * half] = static_cast<uint32_t>(four);
+      raw.quad[0].word[2 * half + 1] = static_cast<uint32_t>(four >> 32);
+    }
+  }
+  // `count`: how many of the four exist, if not negative and not more.
+  template <class Team>
+  LONGHAUL_TEXT static void LoadSomeOfFour(const std::byte* p, int count, RawEight<kType>& raw,
+                                           int half) {
+    RawEight<kType> some;
+    LoadSome<Team, kType>(p, count < kChunk ? count : kChunk, some);
+    if constexpr (kType == DType::kF32) {
+      raw.quad[half] = some.quad[0];
+    } else {
+      raw.quad[0].word[2 * half] = some.quad[0].word[0];
+      raw.quad[0].word[2 * half + 1] = some.quad[0].word[1];
+    }
+  }
+
+  // The sum of a tile's terms in the order of tree_sum.h, to all of its threads. Whenever two
+  // threads would add the same pairs, each adds one half of them.
+  template <class Team, class Term>
+  LONGHAUL_TEXT static typename Team::template Own<float> Sum(
+      Team& team, const typename Team::template Own<Sixteen>& v, Term term) {
+    struct Two {
+      float x[2];
+    };
+    typename Team::template Own<Two> mine, yours;  // of four sums: e odd or even
+    constexpr int kFar = kTileThreads / 2;
+    team.Each([&](int t) {
+      float four[kChunk];
+      LONGHAUL_UNROLL
+      for (int e = 0; e < kChunk; ++e) {
+        four[e] =
+            (term(v[t].x[0][e]) + term(v[t].x[2][e])) + (term(v[t].x[1][e]) + term(v[t].x[3][e]));
+      }
+      const bool odd = (t & kFar) != 0;
+      mine[t] = {{odd ? four[1] : four[0], odd ? four[3] : four[2]}};
+      yours[t] = {{odd ? four[0] : four[1], odd ? four[2] : four[3]}};
     });
-    SumLanes(team, sum);
-    team.Each([&](int t) { sum[t] = -sum[t]; });
+    const auto far = team.Xor(yours, kFar);
+    typename Team::template Own<float> sum, other;
+    team.Each([&](int t) {
+      mine[t].x[0] += far[t].x[0];
+      mine[t].x[1] += far[t].x[1];
+      if constexpr (kTileThreads == 2) sum[t] = mine[t].x[0] + mine[t].x[1];
+    });
+    if constexpr (kTileThreads == 4) {
+      team.Each([&](int t) {
+        sum[t] = (t & 1) != 0 ? mine[t].x[1] : mine[t].x[0];
+        other[t] = (t & 1) != 0 ? mine[t].x[0] : mine[t].x[1];
+      });
+      other = team.Xor(other, 1);
+      team.Each([&](int t) { sum[t] += other[t]; });
+      other = team.Xor(sum, 1);
+      team.Each([&](int t) { sum[t] += other[t]; });
+    }
+    other = team.Xor(sum, kFar);
+    team.Each([&](int t) { sum[t] += other[t]; });
     return sum;
   }
 
-  // The place of the first largest |x| where it is twice the second, else kTahNotRotated.
-  template <class Team, class Lanes, class Bits>
-  LONGHAUL_TEXT static Bits Pivot(Team& team, const Lanes& v, const Bits& top) {
-    Bits place, second;
+  // A full tile is rotated where its largest |x| is twice its second, that is where it is the only
+  // one above its half. So a thread looks for the second only where it alone has any above.
+  template <class Team>
+  LONGHAUL_TEXT void StorePivots(Team& team, uint64_t first,
+                                 const typename Team::template Own<int>& count,
+                                 const typename Team::template Own<Sixteen>& v) const {
+    typename Team::template Own<float> mine, top;
+    typename Team::template Own<uint32_t> above, threads;
     team.Each([&](int t) {
-      place[t] = kTile;
-      for (int j = kSteps - 1; j >= 0; --j) {
-        if (BitsOf(v[t].abs[j]) == top[t]) place[t] = static_cast<uint32_t>(kWarp * j + t);
-      }
-    });
-    Fold<kWarp>(team, place, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
-    team.Each([&](int t) {
-      second[t] = 0;
+      mine[t] = 0;
       LONGHAUL_UNROLL
-      for (int j = 0; j < kSteps; ++j) {
-        const uint32_t bits = BitsOf(v[t].abs[j]);
-        const bool other = static_cast<uint32_t>(kWarp * j + t) != place[t];
-        second[t] = other && bits > second[t] ? bits : second[t];
+      for (int i = 0; i < kChunks * kChunk; ++i) {
+        mine[t] = fmaxf(mine[t], fabsf(v[t].x[i / kChunk][i % kChunk]));
       }
+      top[t] = mine[t];
     });
-    Fold<kWarp>(team, second, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+    Fold<kTileThreads>(team, top, [](float a, float b) { return fmaxf(a, b); });
+    team.Each([&](int t) { above[t] = threads[t] = mine[t] > top[t] * 0.5f ? 1 : 0; });
+    Fold<kTileThreads>(team, threads, [](uint32_t a, uint32_t b) { return a + b; });
     team.Each([&](int t) {
-      const bool rotates = top[t] > 0 && FromBits(top[t]) * 0.5f >= FromBits(second[t]);
-      if (!rotates) place[t] = kTahNotRotated;
+      const bool alone = count[t] == kTile && threads[t] == 1;
+      if (!(alone ? above[t] == 1 : t % kTileThreads == 0 && count[t] > 0)) return;
+      const int pivot = alone ? PivotOf(v[t], top[t], t) : kTahNotRotated;
+      Team::Store(static_cast<uint8_t>(pivot), run.pivots + TileOf(first, t));
     });
-    return place;
   }
-};
 
-// One team per row: the tiles with the largest entropy get four bits, the lower tile first among
-// equals. The threshold is found bit by bit, as in top_k_kernel.h.
-struct TahWidthKernel {
-  static constexpr int kThreads = 256;
-  static constexpr int kWarps = kThreads / kWarp;
-
-  TahRun run;
-
-  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.rows; }
+  LONGHAUL_TEXT static int PivotOf(const Sixteen& v, float top, int t) {
+    int pivot = kTahNotRotated, above = 0;
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kChunks * kChunk; ++i) {
+      const bool here = fabsf(v.x[i / kChunk][i % kChunk]) > top * 0.5f;
+      above += here ? 1 : 0;
+      pivot = here ? ElementOf(i / kChunk, i % kChunk, t) : pivot;
+    }
+    return above == 1 ? pivot : kTahNotRotated;
+  }
 
   template <class Team>
-  LONGHAUL_TEXT void operator()(Team& team) const {
-    const uint32_t* keys = run.entropy + team.index() * run.per_row;
-    std::byte* wide = run.wide + team.index() * run.per_row;
-    uint32_t threshold = 0;  // the largest that enough keys reach
-    for (uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
-      const uint32_t least = threshold | bit;
-      const uint64_t count = CountAll(team, keys, [least](uint32_t key) { return key >= least; });
-      if (count >= run.wide_per_row) threshold = least;
+  LONGHAUL_TEXT void ReportNotFinite(uint64_t tile, const Sixteen& v) const {
+    bool bad = false;
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kChunks * kChunk; ++i) {
+      bad |= (BitsOf(v.x[i / kChunk][i % kChunk]) & kAbsMask) >= kInfBits;
     }
-    const uint64_t above =
-        CountAll(team, keys, [threshold](uint32_t key) { return key > threshold; });
-    const uint64_t equal_kept = run.wide_per_row - above;
-    uint64_t equal_seen = 0;
-    for (uint64_t first = 0; first < run.per_row; first += kThreads) {
-      const auto key_of = [&](int t) { return keys[first + static_cast<uint64_t>(t)]; };
-      const auto exists = [&](int t) { return first + static_cast<uint64_t>(t) < run.per_row; };
-      typename Team::template Own<uint32_t> equal, before;
-      team.Each([&](int t) { equal[t] = exists(t) && key_of(t) == threshold ? 1 : 0; });
-      const uint32_t found = SumsBefore<uint32_t, kWarps>(team, equal, before);
-      team.Each([&](int t) {
-        if (!exists(t)) return;
-        const bool kept =
-            key_of(t) > threshold || (equal[t] != 0 && equal_seen + before[t] < equal_kept);
-        Team::Store(static_cast<uint8_t>(kept), wide + first + t);
-      });
-      equal_seen += found;
+    if (bad) {
+      Team::Min(&run.report->fault, tile << 2 | static_cast<uint64_t>(BlockFault::kNotFinite));
     }
-  }
-
-  template <class Team, class Test>
-  LONGHAUL_TEXT uint64_t CountAll(Team& team, const uint32_t* keys, Test test) const {
-    typename Team::template Own<uint32_t> count;
-    team.Each([&](int t) {
-      count[t] = 0;
-      for (uint64_t i = static_cast<uint64_t>(t); i < run.per_row; i += kThreads) {
-        count[t] += test(keys[i]) ? 1 : 0;
-      }
-    });
-    typename Team::template Own<uint32_t> before;
-    return SumsBefore<uint32_t, kWarps>(team, count, before);
   }
 };
 

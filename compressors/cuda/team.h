@@ -7,7 +7,6 @@
 
 // The language that the CUDA kernels are written in. A kernel is a value with
 //   static constexpr int kThreads    threads of one team: 32 (a warp) or a whole block of them
-//   static constexpr int kResidentThreads    optional: see launch.cuh
 //   uint64_t teams() const           how many teams work, each on its own part
 //   void operator()(Team&) const     what one team does
 // and nvcc compiles its text for the GPU (device_team.cuh), while any host compiler compiles the
@@ -26,6 +25,8 @@
 //   From(own, source)    every thread gets own of lane source[t] of its warp
 //   Ballot(own)          bit t % 32 = own[t] != 0, over the warp
 //   Load<T>, Store<T>    one T at an address aligned for it; Load16, Store16: a Quad
+//   Reciprocal(x)        one of the two floats around 1 / x, either one; 1 <= x < 2^64
+//   TimesFlushed(a, b)   a b, where a subnormal factor or product counts as a zero of its sign
 //   Min(address, value), Max(address, value), Add(address, value): atomic
 namespace longhaul {
 
@@ -34,10 +35,12 @@ namespace longhaul {
 #define LONGHAUL_TEXT __device__ __forceinline__
 #define LONGHAUL_HOST_DEVICE __host__ __device__
 #define LONGHAUL_UNROLL _Pragma("unroll")
+#define LONGHAUL_ROLLED _Pragma("unroll 1")
 #else
 #define LONGHAUL_TEXT inline
 #define LONGHAUL_HOST_DEVICE
 #define LONGHAUL_UNROLL
+#define LONGHAUL_ROLLED
 #endif
 
 constexpr int kWarp = 32;

@@ -30,7 +30,7 @@ endif()
 # The CUDA kernels' text on the host: no GPU, no nvcc.
 set_source_files_properties(compressors/cuda_host_device.cc PROPERTIES COMPILE_OPTIONS
   "$<$<CONFIG:Release>:-O1>")  # every kernel there is: half the time of -O2
-longhaul_test(compressors/cuda_host_test.cc compressors/cuda_low_rank_test.cc
+longhaul_test(compressors/cuda_host_test.cc compressors/cuda_low_rank_test.cc compressors/cuda_tah_entropy_test.cc
               SRCS compressors/cuda_host_device.cc
               LIBS longhaul::device_codecs fmt::fmt LABELS cpu TIMEOUT 600)
 # The same codecs on a GPU; skips where there is none.
