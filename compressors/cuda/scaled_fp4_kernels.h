@@ -133,7 +133,7 @@ struct EncodeScaledFp4Kernel {
     typename Team::template Own<uint32_t> mine, yours;
     Floats inverse;
     team.Each([&](int t) {
-      const uint32_t top0 = TopOf(raw0[t]), top1 = TopOf(raw1[t]);
+      const uint32_t top0 = MaxBits(raw0[t]), top1 = MaxBits(raw1[t]);
       mine[t] = t % 2 == 0 ? top0 : top1;
       yours[t] = t % 2 == 0 ? top1 : top0;
     });
@@ -156,11 +156,6 @@ struct EncodeScaledFp4Kernel {
       inverse0[t] = t % 2 == 0 ? inverse[t] : other_inverse[t];
       inverse1[t] = t % 2 == 0 ? other_inverse[t] : inverse[t];
     });
-  }
-  LONGHAUL_TEXT static uint32_t TopOf(const RawEight<kType>& raw) {
-    Eight v;
-    Widen<kType>(raw, v);
-    return MaxBits(v);
   }
 
   // An element that does not exist was loaded as 0, and 0 has code 0.
@@ -208,10 +203,9 @@ struct DecodeScaledFp4Kernel {
       }
       LONGHAUL_UNROLL
       for (int i = 0; i < Span::kStrips; ++i) {
-        team.Each([&](int t) {
-          const auto raw = Values<Team>(codes[i][t], scale, scales[i][t]);
-          StoreEight<Team, kType>(raw, span.X(i, t));
-        });
+        typename Team::template Own<RawEight<kType>> raw;
+        team.Each([&](int t) { raw[t] = Values<Team>(codes[i][t], scale, scales[i][t]); });
+        StoreStrip<kType>(team, raw, span.X(i, 0));
       }
       return;
     }
