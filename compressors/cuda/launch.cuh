@@ -7,10 +7,20 @@
 namespace longhaul {
 
 template <class Kernel>
-constexpr int kBlockThreads = Kernel::kThreads * kTeamsPerBlock<Kernel::kThreads>;
+constexpr int kBlockThreads = Kernel::kThreads* kTeamsPerBlock<Kernel::kThreads>;
+
+// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers.
+template <class Kernel>
+constexpr int MinBlocks() {
+  if constexpr (requires { Kernel::kMinBlocks; }) {
+    return Kernel::kMinBlocks;
+  } else {
+    return 1;
+  }
+}
 
 template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads<Kernel>)
+__global__ void __launch_bounds__(kBlockThreads<Kernel>, MinBlocks<Kernel>())
     RunTeams(const __grid_constant__ Kernel kernel) {
   constexpr int kTeams = kTeamsPerBlock<Kernel::kThreads>;
   const uint64_t index = uint64_t{blockIdx.x} * kTeams + threadIdx.x / Kernel::kThreads;
