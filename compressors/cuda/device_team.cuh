@@ -6,6 +6,10 @@
 // owes.
 namespace longhaul {
 
+// Teams of one warp share a block; a larger team is a block.
+template <int kThreads>
+constexpr int kTeamsPerBlock = kThreads == kWarp ? 8 : 1;
+
 template <int kThreads>
 class DeviceTeam {
  public:
@@ -15,13 +19,11 @@ class DeviceTeam {
     __device__ T& operator[](int) { return value; }
     __device__ const T& operator[](int) const { return value; }
   };
-  // Teams of one warp share a block, so shared memory is for whole-block teams.
   template <class T>
   struct Shared {
-    static_assert(kThreads > kWarp);
     __device__ Shared() {
-      __shared__ T storage;
-      at = &storage;
+      __shared__ T storage[kTeamsPerBlock<kThreads>];
+      at = &storage[kThreads == kWarp ? threadIdx.x / kWarp : 0];
     }
     __device__ T* operator->() { return at; }
     T* at;
@@ -58,6 +60,15 @@ class DeviceTeam {
   __device__ Own<uint32_t> Ballot(const Own<bool>& own) const {
     return {__ballot_sync(kAll, own.value)};
   }
+  __device__ uint32_t Total(const Own<uint32_t>& own) {
+    return OverWarps(__reduce_add_sync(kAll, own.value),
+                     [](uint32_t a, uint32_t b) { return a + b; });
+  }
+  __device__ uint32_t Largest(const Own<uint32_t>& own) {
+    return OverWarps(__reduce_max_sync(kAll, own.value),
+                     [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+  }
+  __device__ static uint32_t BitCount(uint32_t word) { return static_cast<uint32_t>(__popc(word)); }
 
   template <class T>
   __device__ static T Load(const std::byte* p) {
@@ -111,8 +122,27 @@ class DeviceTeam {
     return moved;
   }
 
+  // One barrier: who comes here again writes to the other place, and nobody gets to the third time
+  // before all have read the first.
+  template <class Op>
+  __device__ uint32_t OverWarps(uint32_t of_warp, Op op) {
+    if constexpr (kThreads == kWarp) {
+      return of_warp;
+    } else {
+      __shared__ uint32_t warps[2][kThreads / kWarp];
+      odd_ = !odd_;
+      if (thread_ % kWarp == 0) warps[odd_][thread_ / kWarp] = of_warp;
+      __syncthreads();
+      uint32_t all = warps[odd_][0];
+      LONGHAUL_UNROLL
+      for (int w = 1; w < kThreads / kWarp; ++w) all = op(all, warps[odd_][w]);
+      return all;
+    }
+  }
+
   const uint64_t index_;
   const int thread_;
+  bool odd_ = false;
 };
 
 }  // namespace longhaul

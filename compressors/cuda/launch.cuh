@@ -6,14 +6,23 @@
 // From a kernel (team.h) to a launch on a stream.
 namespace longhaul {
 
-// Blocks of at least 256 threads; a team of one warp shares its block with seven others.
 template <class Kernel>
-constexpr int kBlockThreads = Kernel::kThreads < 256 ? 256 : Kernel::kThreads;
+constexpr int kBlockThreads = Kernel::kThreads* kTeamsPerBlock<Kernel::kThreads>;
+
+// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers.
+template <class Kernel>
+constexpr int MinBlocks() {
+  if constexpr (requires { Kernel::kMinBlocks; }) {
+    return Kernel::kMinBlocks;
+  } else {
+    return 1;
+  }
+}
 
 template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads<Kernel>)
+__global__ void __launch_bounds__(kBlockThreads<Kernel>, MinBlocks<Kernel>())
     RunTeams(const __grid_constant__ Kernel kernel) {
-  constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
+  constexpr int kTeams = kTeamsPerBlock<Kernel::kThreads>;
   const uint64_t index = uint64_t{blockIdx.x} * kTeams + threadIdx.x / Kernel::kThreads;
   if (kTeams > 1 && index >= kernel.teams()) return;
   DeviceTeam<Kernel::kThreads> team(index);
@@ -23,7 +32,7 @@ __global__ void __launch_bounds__(kBlockThreads<Kernel>)
 struct CudaLauncher {
   template <class Kernel>
   static int Launch(const Kernel& kernel, CudaStream stream) {
-    constexpr uint64_t kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
+    constexpr uint64_t kTeams = kTeamsPerBlock<Kernel::kThreads>;
     const uint64_t blocks = (kernel.teams() + kTeams - 1) / kTeams;
     if (blocks == 0) return cudaSuccess;
     if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;

@@ -9,6 +9,17 @@ struct NoiseWords {
   uint32_t word[4];
 };
 
+// All 64 bits of a product. nvcc makes an addition of zero besides when it has to find that out.
+LONGHAUL_TEXT uint64_t WideProduct(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+  uint64_t product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
+#else
+  return uint64_t{a} * b;
+#endif
+}
+
 // Philox4x32-10 at counter (quad, purpose, 0).
 LONGHAUL_TEXT NoiseWords NoiseQuad(uint64_t key, uint32_t purpose, uint64_t quad) {
   uint32_t c0 = static_cast<uint32_t>(quad), c1 = static_cast<uint32_t>(quad >> 32);
@@ -16,7 +27,7 @@ LONGHAUL_TEXT NoiseWords NoiseQuad(uint64_t key, uint32_t purpose, uint64_t quad
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   LONGHAUL_UNROLL
   for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * c0, p1 = uint64_t{0xCD9E8D57} * c2;
+    const uint64_t p0 = WideProduct(0xD2511F53, c0), p1 = WideProduct(0xCD9E8D57, c2);
     c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
     c1 = static_cast<uint32_t>(p1);
     c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;

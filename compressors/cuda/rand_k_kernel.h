@@ -1,100 +1,182 @@
 #pragma once
 
 #include "compressors/cuda/philox.h"
-#include "compressors/cuda/top_k_kernel.h"
+#include "compressors/cuda/selection_keys.h"
+#include "compressors/cuda/selection_pieces.h"
 
 namespace longhaul {
 
-// One thread per kept element. Which chunk it belongs to follows from its number.
-struct KeptPlace {
-  LONGHAUL_TEXT KeptPlace(const SelectionRun& run, uint64_t kept) {
-    const uint64_t row = kept / run.row_kept, in_row = kept - row * run.row_kept;
-    const uint64_t full = run.cols / run.chunk * run.kept;  // kept of the row's full chunks
-    const uint64_t in_chunks = in_row < full ? in_row / run.kept : run.cols / run.chunk;
-    chunk = row * run.row_chunks + in_chunks;
-    window = static_cast<uint32_t>(in_row - in_chunks * run.kept);
-  }
-  uint64_t chunk;
-  uint32_t window;  // its number within the chunk
+// The draws of four windows, as Philox gives them.
+struct FourDraws {
+  int first;                       // window; below zero where the four begins in an earlier chunk
+  uint32_t inside;                 // bit j: window j is one of those asked for
+  uint32_t element[4], length[4];  // chosen, from the piece's first chunk on; of the window
 };
 
-// The element of a window that the seed chooses, and the window's length.
-struct WindowDraw {
-  LONGHAUL_TEXT WindowDraw(const SelectionRun& run, const KeptPlace& at, const ChunkPlace& chunk) {
-    const uint64_t start = uint64_t{at.window} * chunk.length / chunk.kept;
-    const uint64_t end = (uint64_t{at.window} + 1) * chunk.length / chunk.kept;
-    const uint64_t draw = at.chunk * run.kept + at.window;
-    const uint32_t word = Choose(NoiseQuad(run.seed, 1, draw / 4), static_cast<int>(draw % 4));
-    length = static_cast<uint32_t>(end - start);
-    index = start + (word * (end - start) >> 32);
+// The windows of a piece's chunks, numbered from those of its first chunk on: window w begins at
+// floor(w length / kept), in whichever of the chunks it is. The seed chooses an element of each.
+struct PieceDraws {
+  LONGHAUL_TEXT explicit PieceDraws(const Piece& piece)
+      : piece(piece),
+        first(WindowsUpTo(piece, piece.begin)),
+        last(WindowsUpTo(piece, piece.end)),
+        rest(piece.length - piece.step * piece.kept),
+        skew(static_cast<uint32_t>(piece.draws_at % 4)) {}
+
+  // Windows that begin before `at`, or one less.
+  LONGHAUL_TEXT static uint32_t WindowsUpTo(const Piece& piece, uint32_t at) {
+    if (at == 0) return 0;
+    if (at == piece.chunks * piece.length) return piece.chunks * piece.kept;
+    return at * piece.kept / piece.length;  // pieces are such that this stays below 2^32
   }
-  uint64_t index;  // within the chunk
-  uint32_t length;
+
+  // How many fours have windows first .. end - 1.
+  LONGHAUL_TEXT uint32_t Fours(uint32_t end) const {
+    return (skew + end + 3) / 4 - (skew + first) / 4;
+  }
+
+  // Their numbers from the first chunk's draws on; the number of a four's first window.
+  LONGHAUL_TEXT uint32_t InChunks(uint32_t four) const { return (skew + first) / 4 + four; }
+  LONGHAUL_TEXT int FirstOf(uint32_t four) const {
+    return static_cast<int>(4 * InChunks(four)) - static_cast<int>(skew);
+  }
+  // Whether all four windows are among first .. end - 1.
+  LONGHAUL_TEXT bool AllInside(uint32_t four, uint32_t end) const {
+    const int from = FirstOf(four);
+    return from >= static_cast<int>(first) && from + 4 <= static_cast<int>(end);
+  }
+
+  // kAll: they are, which is nearly always so.
+  template <bool kAll>
+  LONGHAUL_TEXT FourDraws Four(uint64_t seed, uint32_t four, uint32_t end) const {
+    const NoiseWords words = NoiseQuad(seed, 1, piece.draws_at / 4 + InChunks(four));
+    FourDraws draws;
+    draws.first = FirstOf(four);
+    draws.inside = kAll ? 0xF : 0;
+    const bool early = !kAll && draws.first < 0;
+    const uint32_t product = (early ? 0 : static_cast<uint32_t>(draws.first)) * piece.length;
+    uint32_t start = product / piece.kept, over = product - start * piece.kept;
+    LONGHAUL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const bool begun = kAll || draws.first + j >= 0;
+      const uint32_t with_rest = over + rest;
+      const bool longer = with_rest >= piece.kept;
+      const uint32_t length = piece.step + (longer ? 1 : 0);
+      draws.element[j] = start + static_cast<uint32_t>(WideProduct(words.word[j], length) >> 32);
+      draws.length[j] = length;
+      if constexpr (!kAll) {
+        const auto window = static_cast<uint32_t>(draws.first + j);  // below zero: a large number
+        draws.inside |= window >= first && window < end ? 1u << j : 0u;
+      }
+      start += begun ? length : 0;
+      if (begun) over = longer ? with_rest - piece.kept : with_rest;
+    }
+    return draws;
+  }
+
+  Piece piece;
+  uint32_t first, last;  // windows; the last one's successor may be looked at too
+  uint32_t rest;         // what `step` leaves of a chunk
+  uint32_t skew;         // draws of the first four that are of an earlier chunk
 };
 
-// The element of each of k windows [w C / k, (w + 1) C / k) that the seed chooses.
+// The element of each of k windows [w C / k, (w + 1) C / k) that the seed chooses; all elements
+// are looked at, to refuse NaN and Inf anywhere. A team reads its piece, and finds what is chosen
+// in the caches.
 template <DType kType>
 struct RandKKernel {
-  static constexpr int kThreads = kWarp;
+  static constexpr int kThreads = kPieceThreads;
+  static constexpr int kStrips = 4;  // loaded together
+  static constexpr uint32_t kPiece = kStrips * kThreads * kPerThread;
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
+  struct Strips {
+    RawEight<kType> raw[kStrips];
+  };
 
   SelectionRun run;
+  PieceGrid grid{run, kPiece};
 
-  LONGHAUL_HOST_DEVICE uint64_t teams() const {
-    return (run.rows * run.row_kept + kWarp - 1) / kWarp;
-  }
+  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.rows * grid.row_pieces; }
 
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
-    team.Each([&](int t) {
-      const uint64_t kept = team.index() * kWarp + static_cast<uint64_t>(t);
-      if (kept == 0 && *run.top >= kInfBits) Team::Min(&run.report->fault, 0);
-      if (kept >= run.rows * run.row_kept) return;
-      const KeptPlace at(run, kept);
-      const ChunkPlace chunk(run, at.chunk);
-      const WindowDraw draw(run, at, chunk);
-      const float gain = run.unbiased ? static_cast<float>(draw.length) : 1.0f;
-      run.values[kept] =
-          gain * LoadOne<Team, kType>(run.x + (chunk.first + draw.index) * kElementBytes);
-    });
-  }
-};
-
-enum class Indices : uint8_t { kSent, kDrawn };
-
-// Kept values -> their places in x.
-template <Indices kIndices, DType kType>
-struct ScatterKernel {
-  static constexpr int kThreads = kWarp;
-  static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-
-  SelectionRun run;
-
-  LONGHAUL_HOST_DEVICE uint64_t teams() const {
-    return (run.rows * run.row_kept + kWarp - 1) / kWarp;
+    const Piece piece(run, grid, team.index());
+    const std::byte* x = run.x + piece.first * kElementBytes;
+    if (piece.end - piece.begin == kPiece && Aligned(x + piece.begin * kElementBytes, 16)) {
+      Work<true>(team, piece, x);
+    } else {
+      Work<false>(team, piece, x);
+    }
   }
 
-  template <class Team>
-  LONGHAUL_TEXT void operator()(Team& team) const {
+  template <bool kWhole, class Team>
+  LONGHAUL_TEXT void Work(Team& team, const Piece& piece, const std::byte* x) const {
+    const PieceDraws draws(piece);
+    const uint32_t fours = draws.Fours(draws.last);
     team.Each([&](int t) {
-      const uint64_t kept = team.index() * kWarp + static_cast<uint64_t>(t);
-      if (kept >= run.rows * run.row_kept) return;
-      const KeptPlace place(run, kept);
-      const ChunkPlace chunk(run, place.chunk);
-      uint64_t index = 0;
-      if constexpr (kIndices == Indices::kSent) {
-        index = run.indices[kept];
-      } else {
-        index = WindowDraw(run, place, chunk).index;
+      Strips strips;  // on their way while numbers are drawn
+      Load<kWhole, Team>(x, piece, t, strips);
+      for (auto four = static_cast<uint32_t>(t); four < fours; four += kThreads) {
+        if (draws.AllInside(four, draws.last)) {
+          Pick<true, Team>(draws, four, x);
+        } else {
+          Pick<false, Team>(draws, four, x);
+        }
       }
-      std::byte* at = run.x + (chunk.first + index) * kElementBytes;
-      const float value = run.values[kept];
-      if constexpr (kType == DType::kF32) {
-        Team::Store(value, at);
-      } else {
-        Team::Store(kType == DType::kBF16 ? F32ToBf16Clamped(value) : F32ToF16Clamped(value), at);
-      }
+      if (Top(strips) >= kInfMagnitude<kType>) Team::Min(&run.report->fault, 0);
     });
+  }
+
+  template <bool kAll, class Team>
+  LONGHAUL_TEXT void Pick(const PieceDraws& draws, uint32_t four, const std::byte* x) const {
+    const FourDraws drawn = draws.template Four<kAll>(run.seed, four, draws.last);
+    float values[4];
+    LONGHAUL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const bool inside = (drawn.inside >> j & 1) != 0;
+      const uint32_t at = inside ? drawn.element[j] : draws.piece.begin;
+      values[j] = LoadOne<Team, kType>(x + at * kElementBytes);
+    }
+    Quad words;
+    LONGHAUL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const float gain = run.unbiased ? static_cast<float>(drawn.length[j]) : 1.0f;
+      words.word[j] = BitsOf(gain * values[j]);
+    }
+    auto* p = reinterpret_cast<std::byte*>(run.values + draws.piece.kept_at + drawn.first);
+    if (kAll && Aligned(p, 16)) {
+      Team::Store16(words, p);
+      return;
+    }
+    LONGHAUL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      if ((drawn.inside >> j & 1) != 0) Team::Store(words.word[j], p + 4 * j);
+    }
+  }
+
+  template <bool kWhole, class Team>
+  LONGHAUL_TEXT static void Load(const std::byte* x, const Piece& piece, int t, Strips& strips) {
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kStrips; ++i) {
+      const uint32_t at = piece.begin + static_cast<uint32_t>((i * kThreads + t) * kPerThread);
+      const std::byte* p = x + at * kElementBytes;
+      const int count = CountBelow(at, piece.end);
+      if (kWhole || (count == kPerThread && Aligned(p, 16))) {
+        LoadEight<Team, kType>(p, strips.raw[i]);
+      } else {
+        LoadSome<Team, kType>(p, count, strips.raw[i]);
+      }
+    }
+  }
+
+  LONGHAUL_TEXT static uint32_t Top(const Strips& strips) {
+    uint32_t top = 0;
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kStrips; ++i) {
+      const uint32_t here = LargestMagnitude<kType>(strips.raw[i]);
+      top = here > top ? here : top;
+    }
+    return top;
   }
 };
 

@@ -47,13 +47,13 @@ class DeviceSelectionCodec final : public DeviceCodec {
   bool TopK() const { return form_.spec.selection == Selection::kTopK; }
   ChunkGrid GridOf(Shape shape) const { return {shape, form_.spec.chunk, form_.spec.kept}; }
 
-  // Device: report, indices | values | the tensor's maximum | what the value codec needs.
+  // Device: report, indices | values | what the value codec needs.
   // Host, encoding: the frame | report, indices | what the value codec needs; decoding: the value
   // codec's report, then the indices.
   struct Places {
     size_t kept;
     size_t index_bytes;  // on their way, two bytes each
-    size_t device_values, device_top, device_inner, host_report, host_inner;
+    size_t device_values, device_inner, host_report, host_inner;
     SlotBytes inner;
   };
   Places PlacesOf(Shape shape, DType dtype) const {
@@ -62,8 +62,7 @@ class DeviceSelectionCodec final : public DeviceCodec {
     p.index_bytes = TopK() ? 2 * p.kept : 0;
     p.inner = values_->Needs({1, p.kept}, DType::kF32);
     p.device_values = AlignUp256(sizeof(DeviceReport) + p.index_bytes);
-    p.device_top = p.device_values + AlignUp256(4 * p.kept);
-    p.device_inner = p.device_top + 256;
+    p.device_inner = p.device_values + AlignUp256(4 * p.kept);
     p.host_report = AlignUp256(host_->MaxFrameBytes(shape, dtype));
     p.host_inner = p.host_report + AlignUp256(sizeof(DeviceReport) + p.index_bytes);
     return p;
@@ -97,7 +96,6 @@ SelectionRun DeviceSelectionCodec::RunOf(Shape shape, std::byte* x, uint64_t see
           .values = reinterpret_cast<float*>(memory + places.device_values),
           .seed = seed,
           .unbiased = form_.gain == Gain::kUnbiased,
-          .top = reinterpret_cast<uint32_t*>(memory + places.device_top),
           .report = reinterpret_cast<DeviceReport*>(memory)};
 }
 
@@ -111,7 +109,6 @@ absl::Status DeviceSelectionCodec::EnqueueEncode(ConstTensor x, uint64_t seed,
   const SelectionRun run = RunOf(x.shape, values, seed, places, slot.device);
   const SelectionRow& row = TopK() ? device_.selection->top_k : device_.selection->rand_k;
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
-  if (error == 0) error = device_.fill(run.top, 0, sizeof(uint32_t), stream);
   if (error == 0) error = row[static_cast<size_t>(x.dtype)](run, stream);
   if (error == 0) {
     error = device_.to_host(slot.device, slot.host + places.host_report,
@@ -225,8 +222,8 @@ absl::Status DeviceSelectionCodec::EnqueueDecode(std::span<const std::byte> fram
       stream);
   if (!inner.ok()) return Corrupt(std::string(inner.message()));
   const SelectionRow& row = TopK() ? device_.selection->scatter : device_.selection->scatter_drawn;
-  int error = device_.fill(x.values, 0, x.shape.elements() * BytesPerElement(x.dtype), stream);
-  if (error == 0 && TopK()) {
+  int error = 0;
+  if (TopK()) {
     error = device_.to_device(indices, run.indices, places.index_bytes, stream);
   }
   if (error == 0) error = row[static_cast<size_t>(x.dtype)](run, stream);

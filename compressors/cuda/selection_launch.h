@@ -17,17 +17,17 @@ struct SelectionRun {
   float* values;                  // [rows][row_kept]
   uint64_t seed;                  // RandK
   bool unbiased;                  // RandK: values times their window's length
-  uint32_t* top;                  // RandK: 0; kInfBits or more afterwards where x is not finite
   DeviceReport* report;
 };
 using SelectionLaunch = int (*)(const SelectionRun&, CudaStream);
 using SelectionRow = std::array<SelectionLaunch, 3>;  // by dtype
 struct SelectionLaunchers {
-  // x -> indices, sorted within their chunks, and values. One read of x for chunks of up to 4096.
+  // x -> indices, sorted within their chunks, and values. One read of x for chunks of up to 4096,
+  // and for longer ones where k is at most 256 and a sixteenth.
   SelectionRow top_k;
   // x -> values of the elements that the seed chooses; all of x is read, to refuse NaN and Inf.
   SelectionRow rand_k;
-  // values -> x, which is all zeros: by `indices`, or by the seed.
+  // values -> x, zeros elsewhere: by `indices`, or by the seed.
   SelectionRow scatter, scatter_drawn;
 };
 

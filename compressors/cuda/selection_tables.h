@@ -1,32 +1,44 @@
 #pragma once
 
 #include "compressors/cuda/launch_kernel.h"
-#include "compressors/cuda/rand_k_kernel.h"
-#include "compressors/cuda/tensor_max.h"
+#include "compressors/cuda/scatter_kernel.h"
+#include "compressors/cuda/top_k_bounded.h"
 #include "compressors/cuda/top_k_kernel.h"
 
 namespace longhaul {
 
+// By the length of the longest chunk.
 template <class Launcher, DType kType>
-int LaunchRandK(const SelectionRun& run, CudaStream stream) {
-  const TensorMaxRun whole = {run.x, run.rows * run.cols, run.top};
-  const int error = Launcher::Launch(TensorMaxKernel<kType>{whole}, stream);
-  return error != 0 ? error : Launcher::Launch(RandKKernel<kType>{run}, stream);
+int LaunchTopK(const SelectionRun& run, CudaStream stream) {
+  using OfWarp = TopKKernel<kType, kWarp>;
+  const SelectionRun in_one = InOneRow(run);
+  const bool full = run.cols >= run.chunk;
+  const uint32_t length = full ? run.chunk : static_cast<uint32_t>(run.cols);
+  if (BoundedTopKKernel<kType>::Serves(length, full ? run.kept : run.tail_kept)) {
+    return Launcher::Launch(BoundedTopKKernel<kType>{in_one}, stream);
+  }
+  if (length <= OfWarp::kTile) return Launcher::Launch(OfWarp{in_one}, stream);
+  return Launcher::Launch(TopKKernel<kType, 4 * kWarp>{in_one}, stream);
+}
+
+template <class Launcher, class Kernel>
+int LaunchInOneRow(const SelectionRun& run, CudaStream stream) {
+  return Launcher::Launch(Kernel{InOneRow(run)}, stream);
 }
 
 template <class Launcher, Indices kIndices>
 constexpr SelectionRow MakeScatterRow() {
-  return {LaunchKernel<Launcher, ScatterKernel<kIndices, DType::kF32>, SelectionRun>,
-          LaunchKernel<Launcher, ScatterKernel<kIndices, DType::kBF16>, SelectionRun>,
-          LaunchKernel<Launcher, ScatterKernel<kIndices, DType::kF16>, SelectionRun>};
+  return {LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF32>>,
+          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kBF16>>,
+          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF16>>};
 }
 template <class Launcher>
 constexpr SelectionLaunchers MakeSelectionLaunchers() {
-  return {{LaunchKernel<Launcher, TopKKernel<DType::kF32>, SelectionRun>,
-           LaunchKernel<Launcher, TopKKernel<DType::kBF16>, SelectionRun>,
-           LaunchKernel<Launcher, TopKKernel<DType::kF16>, SelectionRun>},
-          {LaunchRandK<Launcher, DType::kF32>, LaunchRandK<Launcher, DType::kBF16>,
-           LaunchRandK<Launcher, DType::kF16>},
+  return {{LaunchTopK<Launcher, DType::kF32>, LaunchTopK<Launcher, DType::kBF16>,
+           LaunchTopK<Launcher, DType::kF16>},
+          {LaunchInOneRow<Launcher, RandKKernel<DType::kF32>>,
+           LaunchInOneRow<Launcher, RandKKernel<DType::kBF16>>,
+           LaunchInOneRow<Launcher, RandKKernel<DType::kF16>>},
           MakeScatterRow<Launcher, Indices::kSent>(),
           MakeScatterRow<Launcher, Indices::kDrawn>()};
 }

@@ -24,6 +24,9 @@
 //   Xor(own, mask)       every thread gets own[t ^ mask], mask < 32
 //   From(own, source)    every thread gets own of lane source[t] of its warp
 //   Ballot(own)          bit t % 32 = own[t] != 0, over the warp
+//   Total(own)           the sum of all threads' uint32_t, alike for all; one barrier in a block
+//   Largest(own)         the maximum, likewise
+//   BitCount(word)       how many bits are set
 //   Load<T>, Store<T>    one T at an address aligned for it; Load16, Store16: a Quad
 //   Reciprocal(x)        one of the two floats around 1 / x, either one; 1 <= x < 2^64
 //   TimesFlushed(a, b)   a b, where a subnormal factor or product counts as a zero of its sign

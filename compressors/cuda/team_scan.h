@@ -12,7 +12,6 @@ struct WarpTotals {
 // before[t]: the sum of own[0 .. t - 1] of the threads of kWarps warps; answers the sum of all.
 template <typename T, int kWarps, class Team, class Own>
 LONGHAUL_TEXT T SumsBefore(Team& team, const Own& own, Own& before) {
-  typename Team::template Shared<WarpTotals<T, kWarps>> totals;
   typename Team::template Own<int> source;
   auto sum = own;
   LONGHAUL_UNROLL
@@ -21,6 +20,14 @@ LONGHAUL_TEXT T SumsBefore(Team& team, const Own& own, Own& before) {
     auto lower = team.From(sum, source);
     team.Each([&](int t) { sum[t] += t % kWarp >= step ? lower[t] : 0; });
   }
+  if constexpr (kWarps == 1) {
+    team.Each([&](int t) {
+      before[t] = sum[t] - own[t];
+      source[t] = kWarp - 1;
+    });
+    return team.From(sum, source)[team.thread()];
+  }
+  typename Team::template Shared<WarpTotals<T, kWarps>> totals;
   team.Phase([&](int t) {
     if (t % kWarp == kWarp - 1) totals->warp[t / kWarp] = sum[t];
   });

@@ -3,6 +3,9 @@
 // (cuda_host_test.cc); this one is about what only a GPU can show: launches, streams, copies, how
 // nvcc rounds.
 #include "tests/compressors/cuda_device_memory.h"
+#include "tests/compressors/cuda_reciprocal.h"
+#include "tests/compressors/cuda_selection_cases.h"
+#include "tests/compressors/cuda_stat_cases.h"
 
 namespace longhaul {
 namespace {
@@ -70,6 +73,36 @@ TEST_P(CudaGpuTest, HostilePayloads) {
 
 INSTANTIATE_TEST_SUITE_P(Codecs, CudaGpuTest, testing::ValuesIn(DeviceTestNames()),
                          [](const auto& info) { return TestName(info.param); });
+
+class CudaGpuStatTest : public CudaGpuTest {};
+TEST_P(CudaGpuStatTest, LongTablesAndManyOfThem) { ExpectLongTablesAndManyOfThem(*pair_); }
+TEST_P(CudaGpuStatTest, CrowdedBins) { ExpectCrowdedBins(*pair_); }
+TEST_P(CudaGpuStatTest, ChunksOfFarApartMagnitudes) { ExpectChunksOfFarApartMagnitudes(*pair_); }
+TEST_P(CudaGpuStatTest, SumsBeyondFp32) { ExpectSumsBeyondFp32(*pair_); }
+
+INSTANTIATE_TEST_SUITE_P(Codecs, CudaGpuStatTest, StatNames(),
+                         [](const auto& info) { return TestName(info.param); });
+
+class CudaGpuSelection : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    gpu_ = Gpu(why);
+    if (gpu_ == nullptr) GTEST_SKIP() << why;
+  }
+  DeviceMemory* gpu_ = nullptr;
+};
+TEST_F(CudaGpuSelection, ManyReachTheBoundOrAreEqual) { ExpectManyReachTheBoundOrAreEqual(*gpu_); }
+TEST_F(CudaGpuSelection, WindowsOfEveryKind) { ExpectWindowsOfEveryKind(*gpu_); }
+TEST_F(CudaGpuSelection, ManyThatAreNotFinite) { ExpectManyThatAreNotFinite(*gpu_); }
+
+TEST(CudaGpu, QuotientsAreRoundedToNearest) {
+  std::string why;
+  if (Gpu(why) == nullptr) GTEST_SKIP() << why;
+  unsigned long long wrong = 1;
+  ASSERT_EQ(CountWrongQuotients(wrong), 0);
+  EXPECT_EQ(wrong, 0u);
+}
 
 }  // namespace
 }  // namespace longhaul

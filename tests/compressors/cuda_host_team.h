@@ -85,6 +85,19 @@ class HostTeam {
     }
     return bits;
   }
+  uint32_t Total(const Own<uint32_t>& own) const {
+    uint32_t sum = 0;
+    for (int t = 0; t < kThreads; ++t) sum += own[t];
+    return sum;
+  }
+  uint32_t Largest(const Own<uint32_t>& own) const {
+    uint32_t most = 0;
+    for (int t = 0; t < kThreads; ++t) most = own[t] > most ? own[t] : most;
+    return most;
+  }
+  static uint32_t BitCount(uint32_t word) {
+    return static_cast<uint32_t>(__builtin_popcount(word));
+  }
 
   template <class T>
   static T Load(const std::byte* p) {

@@ -2,11 +2,14 @@
 // the CPU's codecs, bit for bit. Runs everywhere; no GPU and no nvcc.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <random>
 
 #include "compressors/small_floats.h"
 #include "tests/compressors/cuda_frames.h"
 #include "tests/compressors/cuda_host_team.h"
+#include "tests/compressors/cuda_selection_cases.h"
+#include "tests/compressors/cuda_stat_cases.h"
 
 namespace longhaul {
 namespace {
@@ -157,56 +160,26 @@ TEST_P(CudaHostTest, BadArguments) {
 INSTANTIATE_TEST_SUITE_P(Codecs, CudaHostTest, testing::ValuesIn(DeviceTestNames()),
                          [](const auto& info) { return TestName(info.param); });
 
-// Tables of all lengths and numbers that the statistical codecs' kernels tell apart.
 class CudaHostStatTest : public CudaHostTest {};
+TEST_P(CudaHostStatTest, LongTablesAndManyOfThem) { ExpectLongTablesAndManyOfThem(pair_); }
+TEST_P(CudaHostStatTest, CrowdedBins) { ExpectCrowdedBins(pair_); }
+TEST_P(CudaHostStatTest, ChunksOfFarApartMagnitudes) { ExpectChunksOfFarApartMagnitudes(pair_); }
+TEST_P(CudaHostStatTest, SumsBeyondFp32) { ExpectSumsBeyondFp32(pair_); }
 
-TEST_P(CudaHostStatTest, LongTablesAndManyOfThem) {
-  for (Shape shape : {Shape{1, 16 * 4096 + 77}, Shape{2, 8 * 4096}, Shape{130, 4096 + 40}}) {
-    const auto values = Draw(Distribution::kStudentT4, shape.elements(), 17);
-    for (DType dtype : kDTypes) {
-      ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual(OwnedTensor(values, shape, dtype).view()))
-          << shape.rows << " x " << shape.cols << " of dtype " << int(dtype);
-    }
-  }
-}
-
-// All in one bin, and far outside of all bins.
-TEST_P(CudaHostStatTest, CrowdedBins) {
-  std::vector<float> values(40'000, 2.5f);
-  ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, {1, 40'000}}));
-  ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, {10, 4000}}));
-  values[7] = values[20'000] = -1e30f;
-  values[30'001] = values[30'002] = 3e30f;
-  ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, {1, 40'000}}));
-  ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, {10, 4000}}));
-}
-
-// Where the order in which chunks are added tells in the sum.
-TEST_P(CudaHostStatTest, ChunksOfFarApartMagnitudes) {
-  for (size_t chunks : {3, 20}) {
-    auto values = Draw(Distribution::kGaussian, chunks * 4096, 18);
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] *= i / 4096 % 3 == 0 ? 1e-9f : i / 4096 % 3 == 1 ? 1e9f : 1.0f;
-    }
-    pair_.ExpectEqual({values.data(), DType::kF32, {1, values.size()}});
-  }
-}
-
-// Sums that no fp32 holds are told from elements that are not finite, wherever these are.
-TEST_P(CudaHostStatTest, SumsBeyondFp32) {
-  for (Shape shape : {Shape{1, 4096}, Shape{5, 9000}, Shape{1, 45'000}}) {
-    std::vector<float> values(shape.elements(), 3e38f);
-    values[0] = -3e38f;
-    ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, shape}));
-    values[shape.elements() - 5] = FromBits(kInfBits);
-    ASSERT_NO_FATAL_FAILURE(pair_.ExpectEqual({values.data(), DType::kF32, shape}));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Codecs, CudaHostStatTest,
-                         testing::Values("stat2", "stat4", "stat8", "stat2-rows", "stat4-rows",
-                                         "stat8-rows"),
+INSTANTIATE_TEST_SUITE_P(Codecs, CudaHostStatTest, StatNames(),
                          [](const auto& info) { return TestName(info.param); });
+
+class CudaHostSelection : public testing::Test {
+ protected:
+  void SetUp() override { host_order = HostOrder::kShuffled; }
+  void TearDown() override { host_order = HostOrder::kAscending; }
+  HostMemory memory_;
+};
+TEST_F(CudaHostSelection, ManyReachTheBoundOrAreEqual) {
+  ExpectManyReachTheBoundOrAreEqual(memory_);
+}
+TEST_F(CudaHostSelection, WindowsOfEveryKind) { ExpectWindowsOfEveryKind(memory_); }
+TEST_F(CudaHostSelection, ManyThatAreNotFinite) { ExpectManyThatAreNotFinite(memory_); }
 
 TEST(DeviceCatalog, NamesWithoutKernelsAreNotFound) {
   EXPECT_EQ(MakeDeviceCodec("q4_0", HostDevice()).status().code(), absl::StatusCode::kNotFound);

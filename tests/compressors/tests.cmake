@@ -37,7 +37,7 @@ longhaul_test(compressors/cuda_host_test.cc compressors/cuda_low_rank_test.cc co
 if(LONGHAUL_CUDA)
   find_package(CUDAToolkit REQUIRED)
   longhaul_test(compressors/cuda_gpu_test.cc SRCS compressors/cuda_device_memory.cc
-                LIBS longhaul::cuda fmt::fmt LABELS gpu TIMEOUT 600)
+                LIBS longhaul::cuda longhaul_cuda_reciprocal fmt::fmt LABELS gpu TIMEOUT 600)
   set_target_properties(compressors_cuda_gpu_test PROPERTIES LINKER_LANGUAGE CXX)
 else()
   longhaul_count_test(compressors/cuda_gpu_test.cc)
