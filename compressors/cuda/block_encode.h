@@ -14,6 +14,7 @@ template <size_t kIndex, DType kType, Rounding kRounding>
 struct EncodeBlocksKernel {
   static constexpr BlockScheme kScheme = kBlockSchemes[kIndex];
   static constexpr int kThreads = kWarp;
+  static constexpr int kMinBlocks = kRounding == Rounding::kStochastic ? 3 : 0;
   static constexpr int kBlockThreads = kScheme.block / kPerThread;
   static constexpr bool kRotated = kScheme.rotation == Rotation::kHadamard;
   static constexpr bool kAffine = kScheme.grid == Grid::kAffine;

@@ -112,7 +112,7 @@ LONGHAUL_TEXT Quad Choose(bool first, const Quad& a, const Quad& b) {
   return chosen;
 }
 
-// A strip of the warp, `raw` of thread t to p + t times eight elements; p 16-byte aligned. Of fp32
+// A strip of the team, `raw` of thread t to p + t times eight elements; p 16-byte aligned. Of fp32
 // every store instruction writes whole sectors of 32 bytes: neighbours exchange halves.
 template <DType kType, class Team, class Raw>
 LONGHAUL_TEXT void StoreStrip(Team& team, const Raw& raw, std::byte* p) {

@@ -9,13 +9,14 @@ namespace longhaul {
 template <class Kernel>
 constexpr int kBlockThreads = Kernel::kThreads* kTeamsPerBlock<Kernel::kThreads>;
 
-// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers.
+// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers. 0 leaves
+// it to nvcc; 1 would make it take all it can use, at the price of every other warp.
 template <class Kernel>
 constexpr int MinBlocks() {
   if constexpr (requires { Kernel::kMinBlocks; }) {
     return Kernel::kMinBlocks;
   } else {
-    return 1;
+    return 0;
   }
 }
 

@@ -52,13 +52,23 @@ struct DecodeStatKernel {
       }
       if (t < kBins) place->values[t] = Value<Team>(StatHead(run, table), t);
     });
+    typename Team::template Own<RawEight<kType>> raw[kRounds];
     team.Phase([&](int t) {
-      if (whole) {
-        StoreValues<true, Team>(place->values, loaded[t], t, left, x);
-      } else {
-        StoreValues<false, Team>(place->values, loaded[t], t, left, x);
-      }
+      LONGHAUL_UNROLL
+      for (int i = 0; i < kRounds; ++i) LookUp(place->values, loaded[t].codes[i], raw[i][t]);
     });
+    LONGHAUL_UNROLL
+    for (int i = 0; i < kRounds; ++i) {
+      std::byte* to = x + static_cast<uint64_t>(i) * kRound * kStatBytes<kType>;
+      if (whole) {
+        StoreStrip<kType>(team, raw[i], to);
+      } else {
+        team.Each([&](int t) {
+          StoreSome<Team, kType>(raw[i][t], Count(i, t, left),
+                                 to + static_cast<uint64_t>(t * kPerThread) * kStatBytes<kType>);
+        });
+      }
+    }
   }
 
   template <bool kWhole, class Team>
@@ -72,21 +82,6 @@ struct DecodeStatKernel {
       } else {
         const int bytes = (Count(i, t, left) * kBits + 7) / 8;
         loaded.codes[i] = static_cast<Codes>(LoadBytes<Team>(from, bytes));
-      }
-    }
-  }
-  template <bool kWhole, class Team>
-  LONGHAUL_TEXT static void StoreValues(const uint32_t* values, const Loaded& loaded, int t,
-                                        uint64_t left, std::byte* x) {
-    LONGHAUL_UNROLL
-    for (int i = 0; i < kRounds; ++i) {
-      RawEight<kType> raw;
-      LookUp(values, loaded.codes[i], raw);
-      std::byte* to = x + static_cast<uint64_t>(i * kRound + t * kPerThread) * kStatBytes<kType>;
-      if (kWhole) {
-        StoreEight<Team, kType>(raw, to);
-      } else {
-        StoreSome<Team, kType>(raw, Count(i, t, left), to);
       }
     }
   }

@@ -9,6 +9,7 @@ namespace longhaul {
 template <int kTile, DType kType>
 struct EncodeTahKernel {
   static constexpr int kThreads = kWarp;
+  static constexpr int kMinBlocks = 3;
   using Span = TahSpan<kTile, kType>;
   static constexpr int kStrips = Span::kStrips;
   static constexpr int kTileThreads = Span::kTileThreads;

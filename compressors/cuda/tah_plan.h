@@ -12,6 +12,7 @@ namespace longhaul {
 template <int kTile, DType kType>
 struct TahPlanKernel {
   static constexpr int kThreads = kWarp;
+  static constexpr int kMinBlocks = 3;
   static constexpr int kChunks = 4, kChunk = 4;
   static constexpr int kTileThreads = kTile / (kChunks * kChunk);
   static constexpr int kTiles = kWarp / kTileThreads;

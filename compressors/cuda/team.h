@@ -7,6 +7,7 @@
 
 // The language that the CUDA kernels are written in. A kernel is a value with
 //   static constexpr int kThreads    threads of one team: 32 (a warp) or a whole block of them
+//   static constexpr int kMinBlocks  optional (launch.cuh)
 //   uint64_t teams() const           how many teams work, each on its own part
 //   void operator()(Team&) const     what one team does
 // and nvcc compiles its text for the GPU (device_team.cuh), while any host compiler compiles the
