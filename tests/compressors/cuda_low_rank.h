@@ -52,11 +52,8 @@ class LowRankPair {
             .scale = 0.3f,
             .p = Upload(1, p_),
             .q = Upload(2, q_),
-            .totals = nullptr,
             .x = nullptr,
-            .report = reinterpret_cast<DeviceReport*>(
-                memory.Device(4, sizeof(DeviceReport) + sizeof(float) * (c.rows / 4096 + 1)))};
-    run_.totals = reinterpret_cast<float*>(run_.report + 1);
+            .report = reinterpret_cast<DeviceReport*>(memory.Device(4, sizeof(DeviceReport)))};
   }
 
   void ExpectProjects() {
@@ -99,6 +96,12 @@ class LowRankPair {
       run_.x = memory_.Device(3, view_.elements * BytesPerElement(to));
       EXPECT_NE(Launch(launch().reconstruct[static_cast<size_t>(to)]), kNoFault);
     }
+  }
+  // Q holds it where only elements that are missing would be made of it.
+  void ExpectIgnores(float bad) {
+    q_[q_.size() - 1] = bad;
+    run_.q = Upload(2, q_);
+    for (DType to : kDTypes) ExpectReconstructs(to);
   }
 
  private:

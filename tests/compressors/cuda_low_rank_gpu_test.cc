@@ -46,6 +46,8 @@ TEST_F(CudaLowRankGpuTest, ReconstructReportsWhatIsNotFinite) {
                     std::numeric_limits<float>::quiet_NaN()}) {
     ForEachLowRankCase(*gpu_, {{40, 37, 11, 3, 0}, {37, 520, 0, 2, 0}},
                        [bad](LowRankPair& pair) { pair.ExpectReportsFault(bad); });
+    ForEachLowRankCase(*gpu_, {{1, 37, 11, 3, 0}, {1, 520, 8, 2, 0}, {1, 525, 2, 2, 0}},
+                       [bad](LowRankPair& pair) { pair.ExpectIgnores(bad); });
   }
 }
 

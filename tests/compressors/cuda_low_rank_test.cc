@@ -37,6 +37,8 @@ TEST_P(CudaLowRankTest, ReconstructReportsWhatIsNotFinite) {
                     std::numeric_limits<float>::quiet_NaN()}) {
     ForEachLowRankCase(memory_, {{40, 37, 11, 3, 0}, {37, 520, 0, 2, 0}},
                        [bad](LowRankPair& pair) { pair.ExpectReportsFault(bad); });
+    ForEachLowRankCase(memory_, {{1, 37, 11, 3, 0}, {1, 520, 8, 2, 0}, {1, 525, 2, 2, 0}},
+                       [bad](LowRankPair& pair) { pair.ExpectIgnores(bad); });
   }
 }
 
