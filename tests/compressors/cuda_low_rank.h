@@ -28,9 +28,11 @@ inline std::vector<LowRankCase> LowRankCases() {
     cases.push_back({8500, 36, 11, rank, 0});
     cases.push_back({37, 520, 513, rank, 0});
     cases.push_back({11, 4400, 0, rank, 1});
+    cases.push_back({9, 517, 3, rank, 0});
   }
   cases.push_back({300, 288, 0, 4, 0});
   cases.push_back({300, 288, 0, 4, 4});
+  cases.push_back({300, 289, 0, 4, 0});
   return cases;
 }
 
