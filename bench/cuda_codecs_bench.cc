@@ -7,18 +7,15 @@
 //   GB/s    of the tensor's bytes
 //   share   (bytes of the tensor + bytes of the frame) per second, over the bandwidth
 //
-// Usage: cuda_codecs_bench [--check] [name-part]. --check: fails when int4-b64 of 64 Mi bf16
-// elements stays below 70 % of the bandwidth in either direction. Exit 77 where there is no GPU.
-#include <cuda_runtime_api.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
+// After them PowerSGD's kernels (cuda_low_rank_bench.cc).
+//
+// Usage: cuda_codecs_bench [--check] [name-part, or "low rank"]. --check: fails when int4-b64 of
+// 64 Mi bf16 elements stays below 70 % of the bandwidth in either direction. Exit 77 where there is
+// no GPU.
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <vector>
 
+#include "bench/cuda_timing.h"
 #include "compressors/convert.h"
 #include "compressors/cuda/cuda_codec.h"
 #include "compressors/reference_tensors.h"
@@ -27,57 +24,12 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kElements = size_t{64} << 20;
-constexpr int kRepeats = 21, kFewestRepeats = 5, kSets = 4;
-constexpr std::chrono::milliseconds kLongest{500};
 constexpr double kBar = 0.7;
 
-void Must(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  fmt::print(stderr, "cuda_codecs_bench: {}\n", cudaGetErrorString(error));
-  std::exit(1);
-}
-void Must(const absl::Status& status) {
+void MustBeOk(const absl::Status& status) {
   if (status.ok()) return;
   fmt::print(stderr, "cuda_codecs_bench: {}\n", std::string(status.message()));
   std::exit(1);
-}
-
-// The median of several timed runs, after two that are not; of fewer where one is long.
-double Seconds(cudaStream_t stream, const std::function<void()>& enqueue) {
-  cudaEvent_t start, stop;
-  Must(cudaEventCreate(&start));
-  Must(cudaEventCreate(&stop));
-  std::vector<float> ms;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRepeats + 2; ++i) {
-    if (i >= kFewestRepeats + 2 && std::chrono::steady_clock::now() - begin > kLongest) break;
-    Must(cudaEventRecord(start, stream));
-    enqueue();
-    Must(cudaEventRecord(stop, stream));
-    Must(cudaEventSynchronize(stop));
-    float took;
-    Must(cudaEventElapsedTime(&took, start, stop));
-    if (i >= 2) ms.push_back(took);
-  }
-  const auto middle = ms.begin() + static_cast<ptrdiff_t>(ms.size() / 2);
-  std::nth_element(ms.begin(), middle, ms.end());
-  Must(cudaEventDestroy(start));
-  Must(cudaEventDestroy(stop));
-  return *middle * 1e-3;
-}
-
-// What the device takes for enqueue(set), one set after the other, the host not in its way.
-double DeviceSeconds(cudaStream_t stream, const std::function<void(int set)>& enqueue) {
-  cudaGraph_t graph;
-  cudaGraphExec_t replay;
-  Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int set = 0; set < kSets; ++set) enqueue(set);
-  Must(cudaStreamEndCapture(stream, &graph));
-  Must(cudaGraphInstantiate(&replay, graph, 0));
-  const double seconds = Seconds(stream, [&] { Must(cudaGraphLaunch(replay, stream)); });
-  Must(cudaGraphExecDestroy(replay));
-  Must(cudaGraphDestroy(graph));
-  return seconds / kSets;
 }
 
 // CudaDevice() with copies between device and host that do nothing, so that the kernels' time is
@@ -93,13 +45,6 @@ const DeviceApi& KernelsOnly() {
   return api;
 }
 
-struct Memory {
-  explicit Memory(size_t bytes) { Must(cudaMalloc(&at, bytes)); }
-  ~Memory() { cudaFree(at); }
-  Memory(const Memory&) = delete;
-  std::byte* bytes() const { return static_cast<std::byte*>(at); }
-  void* at = nullptr;
-};
 struct PinnedMemory {
   explicit PinnedMemory(size_t bytes) { Must(cudaMallocHost(&at, bytes)); }
   ~PinnedMemory() { cudaFreeHost(at); }
@@ -159,24 +104,26 @@ Shares Measure(const std::string& name, DType dtype, double bandwidth, cudaStrea
   };
   const auto slot = [&](int set) { return sets[static_cast<size_t>(set)]->slot; };
 
-  const double encode_s = DeviceSeconds(
-      stream, [&](int set) { Must(kernels->EnqueueEncode(tensor(set), 1, slot(set), stream)); });
+  const double encode_s = DeviceSeconds(stream, [&](int set) {
+    MustBeOk(kernels->EnqueueEncode(tensor(set), 1, slot(set), stream));
+  });
   const double to_host_s =
-      Seconds(stream, [&] { Must(whole->EnqueueEncode(tensor(0), 1, slot(0), stream)); });
+      Seconds(stream, [&] { MustBeOk(whole->EnqueueEncode(tensor(0), 1, slot(0), stream)); });
   const auto bytes = whole->FinishEncode(tensor(0), 1, slot(0));
-  Must(bytes.status());
+  MustBeOk(bytes.status());
   std::memcpy(frame.at, host.at, *bytes);
   const std::span<const std::byte> sealed(frame.bytes(), *bytes);
   const auto out = [&](int set) {
     return Tensor{sets[static_cast<size_t>(set)]->x.at, dtype, shape};
   };
   for (int set = 0; set < kSets; ++set) {  // the payload stays on the device
-    Must(whole->EnqueueDecode(sealed, slot(set), out(set), stream));
+    MustBeOk(whole->EnqueueDecode(sealed, slot(set), out(set), stream));
     Must(cudaStreamSynchronize(stream));
-    Must(whole->FinishDecode(slot(set)));
+    MustBeOk(whole->FinishDecode(slot(set)));
   }
-  const double decode_s = DeviceSeconds(
-      stream, [&](int set) { Must(kernels->EnqueueDecode(sealed, slot(set), out(set), stream)); });
+  const double decode_s = DeviceSeconds(stream, [&](int set) {
+    MustBeOk(kernels->EnqueueDecode(sealed, slot(set), out(set), stream));
+  });
   const double tensor_bytes = static_cast<double>(kElements * BytesPerElement(dtype));
   const double moved = tensor_bytes + static_cast<double>(*bytes);
   const Shares shares = {moved / encode_s / bandwidth, moved / decode_s / bandwidth};
@@ -216,6 +163,9 @@ int Run(std::string_view part, bool check) {
         met = std::min(shares.encode, shares.decode) >= kBar;
       }
     }
+  }
+  if (std::string_view("low rank").find(part) != std::string_view::npos) {
+    MeasureLowRank(bandwidth, stream);
   }
   Must(cudaStreamDestroy(stream));
   if (!met) fmt::print("int4-b64 of bf16 is below {:.0f} % of the bandwidth\n", 100 * kBar);

@@ -9,8 +9,8 @@ namespace longhaul {
 template <class Kernel>
 constexpr int kBlockThreads = Kernel::kThreads* kTeamsPerBlock<Kernel::kThreads>;
 
-// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers. 0 leaves
-// it to nvcc; 1 would make it take all it can use, at the price of every other warp.
+// A kernel may say how many blocks shall fit on a multiprocessor, which bounds its registers. 0
+// leaves it to nvcc; 1 would make it take all it can use, at the price of every other warp.
 template <class Kernel>
 constexpr int MinBlocks() {
   if constexpr (requires { Kernel::kMinBlocks; }) {

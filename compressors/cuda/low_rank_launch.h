@@ -15,7 +15,6 @@ struct LowRankRun {
   float scale;  // M is multiplied by it first
   float* p;
   float* q;
-  float* totals;         // orthogonalize: [ceil(rows / 4096)]
   std::byte* x;          // reconstruct: [elements] of the launcher's dtype
   DeviceReport* report;  // reconstruct: fault when an element is not finite
 };

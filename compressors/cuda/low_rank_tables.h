@@ -1,7 +1,10 @@
 #pragma once
 
 #include "compressors/cuda/launch_kernel.h"
-#include "compressors/cuda/low_rank_kernels.h"
+#include "compressors/cuda/low_rank_orthogonalize.h"
+#include "compressors/cuda/low_rank_project.h"
+#include "compressors/cuda/low_rank_project_back.h"
+#include "compressors/cuda/low_rank_reconstruct.h"
 
 namespace longhaul {
 

@@ -66,7 +66,7 @@ class GpuMemory final : public DeviceMemory {
     void* memory = nullptr;
     size_t capacity = 0, size = 0;
   };
-  std::array<Piece, 2> device_;
+  std::array<Piece, kPlaces> device_;
   Piece host_;
   cudaStream_t stream_ = nullptr;
 };

@@ -18,8 +18,9 @@ constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 // of a known value and must keep it.
 class DeviceMemory {
  public:
+  static constexpr int kPlaces = 5;
   virtual ~DeviceMemory() = default;
-  // 256-byte aligned, until the next call for the same place.
+  // 256-byte aligned, until the next call for the same place; place < kPlaces.
   virtual std::byte* Device(int place, size_t bytes) = 0;
   virtual std::byte* Host(size_t bytes) = 0;
   virtual void Upload(const void* from, std::byte* to, size_t bytes) = 0;

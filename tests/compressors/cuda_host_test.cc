@@ -1,58 +1,15 @@
 // The CUDA kernels' own text on the host (cuda_host_team.h): frames and decoded values are those of
 // the CPU's codecs, bit for bit. Runs everywhere; no GPU and no nvcc.
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <random>
 
 #include "compressors/small_floats.h"
 #include "tests/compressors/cuda_frames.h"
-#include "tests/compressors/cuda_host_team.h"
+#include "tests/compressors/cuda_host_memory.h"
 #include "tests/compressors/cuda_selection_cases.h"
 #include "tests/compressors/cuda_stat_cases.h"
 
 namespace longhaul {
 namespace {
-
-class HostMemory final : public DeviceMemory {
- public:
-  std::byte* Device(int place, size_t bytes) override { return device_[place].Make(bytes); }
-  std::byte* Host(size_t bytes) override { return host_.Make(bytes); }
-  void Upload(const void* from, std::byte* to, size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
-  void Download(const std::byte* from, void* to, size_t bytes) override {
-    std::memcpy(to, from, bytes);
-  }
-  void Wait() override {}
-  bool FencesStand() override {
-    return device_[0].Stands() && device_[1].Stands() && host_.Stands();
-  }
-  const DeviceApi& api() override { return HostDevice(); }
-  CudaStream stream() override { return nullptr; }
-
- private:
-  // Memory aligned as a GPU's, and a fence behind it that must keep its value.
-  struct Piece {
-    std::byte* Make(size_t bytes) {
-      size = bytes;
-      memory.assign(bytes + kFence + 256, kMark);
-      begin = memory.data() + (256 - reinterpret_cast<uintptr_t>(memory.data()) % 256);
-      return begin;
-    }
-    bool Stands() const {
-      return begin == nullptr || std::all_of(begin + size, begin + size + kFence,
-                                             [](std::byte b) { return b == kMark; });
-    }
-    static constexpr std::byte kMark{0x5A};
-    static constexpr size_t kFence = 64;
-    std::vector<std::byte> memory;
-    std::byte* begin = nullptr;
-    size_t size = 0;
-  };
-  std::array<Piece, 2> device_;
-  Piece host_;
-};
 
 class CudaHostTest : public testing::TestWithParam<std::string> {
  protected:
