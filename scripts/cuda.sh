@@ -16,4 +16,8 @@ python3 scripts/skipped.py build/cuda/Testing/Temporary/LastTest.log
 status=0
 build/cuda/bench/cuda_codecs_bench --check | tee build/cuda/bench/cuda_codecs_bench.txt || status=$?
 [ "$status" = 77 ] && status=0
+# Beside it what torch makes of the same work, where a torch sees the GPU.
+if peer_python=$(command -v "${TORCH_PYTHON:-python3}") && "$peer_python" -c 'import torch' 2>/dev/null; then
+  "$peer_python" bench/cuda_peers.py | tee build/cuda/bench/cuda_peers.txt || true
+fi
 exit "$status"
