@@ -1,4 +1,4 @@
-longhaul_test(backend/work_test.cc backend/staging_test.cc backend/conformance_test.cc
+longhaul_test(backend/work_test.cc backend/staging_test.cc backend/cuda_tensors_test.cc backend/conformance_test.cc
   backend/process_group_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
 
