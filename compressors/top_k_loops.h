@@ -33,7 +33,7 @@ size_t LoopSurvivors(const float* x, size_t n, uint32_t bits, uint32_t* found) {
   for (; i + 64 <= n; i += 64) {
     uint64_t word = 0;
     for (size_t j = 0; j < 64; j += L::kWidth) {
-      if (j % 16 == 0) PrefetchNextPage(x + i + j);
+      if (j % 16 == 0) PrefetchFar(x + i + j);
       word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
     }
     count = PutPositions<L>(word, static_cast<uint32_t>(i), found, count);
