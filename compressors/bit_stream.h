@@ -23,7 +23,8 @@ class BitWriter {
     window_ >>= 32;
     held_ -= 32;
   }
-  // The same without a branch on what is held; writes eight bytes from the current one on.
+  // The same of any number of bits that fits, without a branch on what is held; writes eight bytes
+  // from the current one on.
   void PutWide(uint64_t value, uint32_t bits) {
     window_ |= value << held_;
     held_ += static_cast<int>(bits);
@@ -32,6 +33,7 @@ class BitWriter {
     window_ >>= held_ & ~7;
     held_ &= 7;
   }
+  bool fits_wide(uint32_t bits) const { return static_cast<uint32_t>(held_) + bits < 64; }
   void Ones(uint32_t count) {
     for (; count >= 32; count -= 32) Put(UINT32_MAX, 32);
     Put((uint32_t{1} << count) - 1, static_cast<int>(count));

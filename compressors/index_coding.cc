@@ -49,22 +49,27 @@ LONGHAUL_INLINE void PutRice(uint32_t gap, uint32_t rice, BitWriter& bits) {
   }
 }
 
-// The codes of one chunk's indices. room: bytes that the writer may fill in all.
-void WriteRiceChunk(std::span<const uint32_t> indices, uint32_t rice, size_t room,
-                    BitWriter& writer) {
+// The codes of one chunk's indices, four at once. room: bytes that the writer may fill in all.
+LONGHAUL_INLINE void PutChunk(std::span<const uint32_t> indices, uint32_t rice, size_t room,
+                              BitWriter& writer) {
   BitWriter bits = writer;  // in registers
   uint32_t next = 0;        // the smallest index that may come
   size_t i = 0;
-  for (; i + 2 <= indices.size() && bits.bytes() + 8 <= room; i += 2) {  // two codes at once
-    const uint32_t gap = indices[i] - next, next_gap = indices[i + 1] - indices[i] - 1;
-    const RiceCode first(gap, rice), second(next_gap, rice);
-    if (first.is_short() && second.is_short() && first.bits + second.bits <= 32) {
-      bits.PutWide(first.value | second.value << first.bits, first.bits + second.bits);
+  for (; i + 4 <= indices.size() && bits.bytes() + 8 <= room; i += 4) {
+    const uint32_t* index = indices.data() + i;
+    const RiceCode a(index[0] - next, rice), b(index[1] - index[0] - 1, rice),
+        c(index[2] - index[1] - 1, rice), d(index[3] - index[2] - 1, rice);
+    const uint32_t ab = a.bits + b.bits, cd = c.bits + d.bits;
+    const bool are_short = (a.ones | b.ones | c.ones | d.ones) < 16;
+    if (are_short && bits.fits_wide(ab + cd)) {
+      bits.PutWide(a.value | b.value << a.bits | (c.value | d.value << c.bits) << ab, ab + cd);
     } else {
-      PutRice(gap, rice, bits);
-      PutRice(next_gap, rice, bits);
+      for (int j = 0; j < 4; ++j) {
+        PutRice(index[j] - next, rice, bits);
+        next = index[j] + 1;
+      }
     }
-    next = indices[i + 1] + 1;
+    next = index[3] + 1;
   }
   for (; i < indices.size(); ++i) {
     PutRice(indices[i] - next, rice, bits);
@@ -73,8 +78,27 @@ void WriteRiceChunk(std::span<const uint32_t> indices, uint32_t rice, size_t roo
   writer = bits;
 }
 
+using PutChunkFunction = void (*)(std::span<const uint32_t>, uint32_t, size_t, BitWriter&);
+void PutChunkAnywhere(std::span<const uint32_t> indices, uint32_t rice, size_t room,
+                      BitWriter& bits) {
+  PutChunk(indices, rice, room, bits);
+}
+#if defined(__x86_64__)
+// Shifts by any register, of which a code has nine: a quarter faster.
+[[gnu::target("bmi,bmi2")]] void PutChunkBmi2(std::span<const uint32_t> indices, uint32_t rice,
+                                              size_t room, BitWriter& bits) {
+  PutChunk(indices, rice, room, bits);
+}
+PutChunkFunction ChoosePutChunk() {
+  return __builtin_cpu_supports("bmi2") ? PutChunkBmi2 : PutChunkAnywhere;
+}
+#else
+PutChunkFunction ChoosePutChunk() { return PutChunkAnywhere; }
+#endif
+
 void WriteRice(const IndexPlan& plan, const ChunkGrid& grid, std::span<const uint32_t> indices,
                std::byte* out) {
+  static const PutChunkFunction put_chunk = ChoosePutChunk();
   const size_t table = OffsetBytes(grid);
   BitWriter bits(out + table);
   size_t at = 0, chunk = 0;
@@ -84,7 +108,7 @@ void WriteRice(const IndexPlan& plan, const ChunkGrid& grid, std::span<const uin
       std::memcpy(out + 4 * (chunk / kChunksPerOffset), &offset, 4);
     }
     ++chunk;
-    WriteRiceChunk(indices.subspan(at, kept), plan.rice, plan.bytes - table, bits);
+    put_chunk(indices.subspan(at, kept), plan.rice, plan.bytes - table, bits);
     at += kept;
     return true;
   });
@@ -174,23 +198,37 @@ bool ReadBitmap(const ChunkGrid& grid, std::span<const std::byte> in, std::span<
 // The bits that Rice coding takes with r = first, first + 1, ...: one pass over the gaps.
 constexpr uint32_t kRiceWindow = 4;
 using RiceBits = std::array<uint64_t, kRiceWindow>;
+// Adds every gap of a chunk, shifted by first, first + 1, ...
+void AddShifted(std::span<const uint32_t> indices, uint32_t first, RiceBits& bits) {
+  using Four [[gnu::vector_size(16)]] = uint32_t;  // compilers of -O2 make none of loops like these
+  const auto load = [](const uint32_t* p) {
+    Four four;
+    std::memcpy(&four, p, sizeof(four));
+    return four;
+  };
+  Four sums[kRiceWindow] = {};  // a chunk's gaps add up to less than 2^16
+  size_t i = 1;
+  for (; i + 4 <= indices.size(); i += 4) {
+    const Four gaps = load(&indices[i]) - load(&indices[i - 1]) - 1;
+    for (uint32_t w = 0; w < kRiceWindow; ++w) sums[w] += gaps >> (first + w);
+  }
+  for (uint32_t w = 0; w < kRiceWindow; ++w) {
+    uint64_t sum = uint64_t{sums[w][0]} + sums[w][1] + sums[w][2] + sums[w][3];
+    sum += indices[0] >> (first + w);
+    for (size_t j = i; j < indices.size(); ++j) {
+      sum += (indices[j] - indices[j - 1] - 1) >> (first + w);
+    }
+    bits[w] += sum;
+  }
+}
+
 RiceBits BitsOfRice(const ChunkGrid& grid, std::span<const uint32_t> indices, uint32_t first) {
   RiceBits bits;
   for (uint32_t w = 0; w < kRiceWindow; ++w) bits[w] = uint64_t{1 + first + w} * indices.size();
   size_t at = 0;
   grid.ForEach([&](size_t, size_t kept) {
-    for (size_t begin = at, end = at + kept; at < end;) {
-      uint32_t gaps[256];  // below 2^16
-      const size_t held = std::min(std::size(gaps), end - at);
-      gaps[0] = at == begin ? indices[at] : indices[at] - indices[at - 1] - 1;
-      for (size_t i = 1; i < held; ++i) gaps[i] = indices[at + i] - indices[at + i - 1] - 1;
-      for (uint32_t w = 0; w < kRiceWindow; ++w) {
-        uint32_t sum = 0;
-        for (size_t i = 0; i < held; ++i) sum += gaps[i] >> (first + w);
-        bits[w] += sum;
-      }
-      at += held;
-    }
+    AddShifted(indices.subspan(at, kept), first, bits);
+    at += kept;
     return true;
   });
   return bits;
