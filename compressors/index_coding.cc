@@ -198,7 +198,7 @@ bool ReadBitmap(const ChunkGrid& grid, std::span<const std::byte> in, std::span<
 // The bits that Rice coding takes with r = first, first + 1, ...: one pass over the gaps.
 constexpr uint32_t kRiceWindow = 4;
 using RiceBits = std::array<uint64_t, kRiceWindow>;
-// Adds every gap of a chunk, shifted by first, first + 1, ...
+// Adds every gap of a chunk, which keeps one element at least, shifted by first, first + 1, ...
 void AddShifted(std::span<const uint32_t> indices, uint32_t first, RiceBits& bits) {
   using Four [[gnu::vector_size(16)]] = uint32_t;  // compilers of -O2 make none of loops like these
   const auto load = [](const uint32_t* p) {
