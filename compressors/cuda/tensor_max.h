@@ -10,8 +10,8 @@ struct TensorMaxRun {
   uint32_t* top;  // the largest |x| as bits goes here, if larger than what stands there
 };
 
-// Whole-tensor pass of the codecs that have a scale for all of it; *top >= kInfBits where NaN or Inf
-// is among them.
+// Whole-tensor pass of the codecs that have a scale for all of it; *top >= kInfBits where NaN or
+// Inf is among them.
 template <DType kType>
 struct TensorMaxKernel {
   static constexpr int kThreads = kWarp;
