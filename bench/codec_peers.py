@@ -1,9 +1,9 @@
 """Other implementations of what the codecs do, timed in this process on one thread: torch, torchao,
 bitsandbytes and FBGEMM. Every row is GB/s of fp32 input, the median over rounds; each round also
 times one reading of the same tensor (codec_reading.cc), as codecs_bench does, so that rows of both
-can be compared while the memory's speed changes. In the cache tensors take turns, as there: a
-processor learns the branches of one that it sees again and again. What decodes does not branch on
-data, and gets the same input every time."""
+can be compared while the memory's speed changes. Tensors take turns, as there: in the cache, because
+a processor learns the branches of one that it sees again and again (what decodes does not branch on
+data, and gets the same input every time); in memory, because part of one stays in the last cache."""
 
 import argparse
 import ctypes
@@ -16,7 +16,7 @@ import time
 import torch
 
 ELEMENTS = {"L2": 32 << 10, "DRAM": 16 << 20}
-TENSORS = {"L2": 64, "DRAM": 1}
+CACHED_TENSORS = 64
 SHORTEST_SAMPLE_S = 2e-3
 
 
@@ -57,6 +57,12 @@ def rate(work, read, before, elements, rounds):
     pairs = [(seconds(read, read_times, before), seconds(work, times, before)) for _ in range(rounds)]
     return (4e-9 * elements / statistics.median(taken for _, taken in pairs),
             statistics.median(reading / taken for reading, taken in pairs))
+
+
+def in_turn(works):
+    """One of `works` per call."""
+    turns = itertools.cycle(works)
+    return lambda: next(turns)()
 
 
 def torch_rows(x):
@@ -164,6 +170,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--reading", required=True, help="libcodec_reading.so")
+    parser.add_argument("--native", required=True, help="what codecs_bench measured: the tensors of its places")
     parser.add_argument("--missing", required=True)
     parser.add_argument("--json", required=True)
     arguments = parser.parse_args()
@@ -172,20 +179,25 @@ def main():
     missing = [line.strip() for line in open(arguments.missing, encoding="utf-8")]
     read_all = ctypes.CDLL(arguments.reading).LonghaulReadAll
     read_all.argtypes, read_all.restype = (ctypes.c_void_p, ctypes.c_size_t), None
+    native = json.load(open(arguments.native, encoding="utf-8"))["rows"]
+    in_memory = next(row["tensors"] for row in native if row["place"] == "DRAM")
     rows = []
     for place, elements in ELEMENTS.items():
-        tensors = torch.randn(TENSORS[place], elements, generator=torch.Generator().manual_seed(1))
-        x = tensors[0].clone()
-        turns = itertools.cycle(tensors)
-
-        def read():
-            read_all(x.data_ptr(), elements)
-
-        before = (lambda: x.copy_(next(turns))) if len(tensors) > 1 else None
+        tensors = torch.randn(CACHED_TENSORS if place == "L2" else 1, elements,
+                              generator=torch.Generator().manual_seed(1))
+        if place == "L2":
+            x, turns = tensors[0].clone(), itertools.cycle(tensors)
+            slots, before = [x], lambda: x.copy_(next(turns))
+        else:
+            slots, before = [tensors[0].clone() for _ in range(in_memory)], None
+        read = in_turn([lambda x=x: read_all(x.data_ptr(), elements) for x in slots])
 
         for family in (torch_rows, fbgemm_rows, fbgemm_cpu_rows, torchao_rows, bitsandbytes_rows):
             try:
-                for name, bits, encode, decode in family(x):
+                for peers in zip(*(family(x) for x in slots)):
+                    name, bits, _, decode = peers[0]
+                    encode = in_turn([peer[2] for peer in peers])
+                    seconds(encode, len(slots))  # what it writes is touched once
                     # Slow peers are timed fewer times: a second per figure is enough.
                     rounds = arguments.rounds
                     if seconds(encode, 1) > 0.3:
@@ -194,6 +206,7 @@ def main():
                     row["encode_gb_s"], row["encode_of_read"] = rate(encode, read, before, elements,
                                                                      rounds)
                     if decode is not None:
+                        decode = in_turn([peer[3] for peer in peers])
                         row["decode_gb_s"], row["decode_of_read"] = rate(decode, read, before,
                                                                          elements, rounds)
                     rows.append(row)

@@ -2,11 +2,12 @@
 // and in memory, against what the memory allows in the same run:
 //   limit   read bandwidth / (passes + bits per element / 32); `passes` is how often the algorithm
 //           must read the tensor: once, or more where a figure of the whole tensor comes first
-// In the cache tensors take turns: of one that it sees again and again a processor learns the
-// branches by heart, which flatters whatever branches on data (torch.topk two- to threefold).
-// Every codec is timed in rounds, each beside reading, copying and (with --ggml) ggml's C, so that
-// what the machine's other users do hits all alike; the figures are medians over the rounds.
-// Only ratios of one run mean anything.
+// Tensors take turns. In the cache, because of one that it sees again and again a processor learns
+// the branches by heart, which flatters whatever branches on data (torch.topk two- to threefold);
+// in memory, because part of one is still in the last cache when its turn comes again. Every codec
+// is timed in rounds, each beside reading, copying and (with --ggml) ggml's C, so that what the
+// machine's other users do hits all alike; the figures are medians over the rounds. Only ratios of
+// one run mean anything.
 //
 // Usage: codecs_bench [--filter PART] [--only "NAME NAME"] [--json FILE] [--ggml LIBRARY]
 //                     [--rounds N] [--isa NAME] [--place L2|DRAM|DRAM2] [--clock cpu]
@@ -39,23 +40,55 @@ struct Options {
 };
 
 struct Place {
-  const char* name;
-  size_t elements;
+  std::string name;
+  size_t elements;  // of a tensor
   size_t threads;
-  size_t tensors;  // that take turns; each is copied in before it is timed
+  size_t tensors;  // that take turns
+  bool cached;     // each tensor is copied in before it is timed
 };
-// 128 KiB of fp32 in a cache of 512 KiB or more; 64 MiB, twice the last cache of the machine that
-// the documented figures are of.
-constexpr Place kPlaces[] = {{"L2", size_t{32} << 10, 1, 64},
-                             {"DRAM", size_t{16} << 20, 1, 1},
-                             {"DRAM", size_t{16} << 20, 2, 1}};
 
-LineAligned<float> Gaussian(size_t n) {
-  LineAligned<float> x(n);
+// Of the core that this runs on, as the kernel lists it: sysconf() counts the caches of a whole
+// socket on some processors.
+size_t LastCacheBytes() {
+  size_t bytes = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+    size_t kib = 0;  // "32768K"
+    if (in >> kib) bytes = std::max(bytes, kib << 10);
+  }
+  return bytes > 0 ? bytes : size_t{32} << 20;
+}
+
+// 128 KiB of fp32 in a cache of 512 KiB or more. In memory tensors of 64 MiB, together at least
+// eight times the last cache: of one of twice the cache that is read again and again, a quarter is
+// still there and reading looks a third faster than memory is. What is written takes turns too.
+std::vector<Place> Places() {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const size_t tensors = std::max<size_t>(2, (8 * LastCacheBytes() + kBytes - 1) / kBytes);
+  return {{"L2", size_t{32} << 10, 1, 64, true},
+          {"DRAM", kBytes / 4, 1, tensors, false},
+          {"DRAM", kBytes / 4, 2, tensors, false}};
+}
+
+// Of all places: to touch fresh memory can take a virtual machine seconds per GiB.
+struct Memory {
+  LineAligned<float> x, in_cache, y;
+  LineAligned<std::byte> frames, other_frames;
+};
+
+template <typename T>
+void Grow(LineAligned<T>& memory, size_t n) {
+  if (memory.size() < n) memory = LineAligned<T>(n);
+}
+
+// `tensors` of n elements to x; in memory all have the same values.
+void DrawGaussian(size_t n, size_t tensors, bool same, LineAligned<float>& x) {
+  Grow(x, n * tensors);
+  const size_t drawn = same ? n : n * tensors;
   std::mt19937 rng(1);
   std::normal_distribution<float> normal;
-  for (float& v : x) v = normal(rng);
-  return x;
+  std::generate_n(x.begin(), drawn, [&] { return normal(rng); });
+  for (size_t i = drawn; i < n * tensors; i += n) std::copy_n(x.data(), n, x.data() + i);
 }
 
 struct Row {
@@ -75,124 +108,169 @@ double PassesOf(std::string_view name) {
   return 1;
 }
 
-// A codec's tensors, made once per place.
+// A place's tensors, and the slots of memory that codecs read and write: one in a cache, as many as
+// there are tensors in memory.
 class Bench {
  public:
-  Bench(const Options& options, const Place& place)
+  Bench(const Options& options, const Place& place, Memory& memory)
       : options_(options),
         place_(place),
-        all_(Gaussian(place.elements * place.tensors)),
-        x_(all_.begin(), all_.begin() + static_cast<ptrdiff_t>(place.elements)),
-        y_(place.elements) {}
+        slots_(place.cached ? 1 : place.tensors),
+        memory_(memory) {
+    DrawGaussian(place.elements, place.tensors, !place.cached, memory.x);
+    Grow(memory.in_cache, place.elements * (place.cached ? 1 : 0));
+    Grow(memory.y, place.elements * slots_);
+  }
 
   const Row* Codec(std::string_view name, std::vector<Row>& rows);
   void Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows);
   Row References();
 
  private:
-  // `work` on the next tensor, after `before`; what it writes, `floats` at `out`, is in the cache.
-  Pass OnNext(std::function<void()> work, const void* out, size_t floats,
-              std::function<void()> before = nullptr) {
-    if (place_.tensors == 1) return {std::move(work), std::move(before)};
-    return {std::move(work), [this, out, floats, before = std::move(before)] {
-              turn_ = (turn_ + 1) % place_.tensors;
-              std::memcpy(x_.data(), all_.data() + turn_ * place_.elements, 4 * place_.elements);
-              if (before != nullptr) before();
-              ReadAll(static_cast<const float*>(out), floats);
+  using Work = std::function<void(size_t slot)>;
+  const float* X(size_t slot) const {
+    return place_.cached ? memory_.in_cache.data() : memory_.x.data() + slot * place_.elements;
+  }
+  float* Y(size_t slot) { return memory_.y.data() + slot * place_.elements; }
+
+  // What a pass writes: `floats` at `at`, in every slot.
+  struct Output {
+    const void* at;
+    size_t floats;
+  };
+  Output Values() const { return {memory_.y.data(), place_.elements}; }
+
+  // `work` on the next tensor, after `before`. In a cache its output is there too.
+  Pass OnNext(Work work, Output out, Work before = nullptr) {
+    if (!place_.cached && before == nullptr) {
+      return {[this, work = std::move(work)] { work(NextTurn()); }};
+    }
+    return {[this, work = std::move(work)] { work(place_.cached ? 0 : turn_); },
+            [this, out, before = std::move(before)] {
+              const size_t turn = NextTurn();
+              if (place_.cached) CopyIn(turn);
+              if (before != nullptr) before(place_.cached ? 0 : turn);
+              if (place_.cached) ReadAll(static_cast<const float*>(out.at), out.floats);
             }};
   }
-  void Read() const {
-    const Slices slices(place_.elements, size_t{64} << 10);
-    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
-      ReadAll(x_.data() + slices.first(i), slices.last(i) - slices.first(i));
-    });
+  void CopyIn(size_t turn) {
+    std::copy_n(memory_.x.data() + turn * place_.elements, place_.elements,
+                memory_.in_cache.data());
   }
+  size_t NextTurn() { return turn_ = (turn_ + 1) % place_.tensors; }
+
   Pass Reading() {
-    return OnNext([this] { Read(); }, nullptr, 0);
+    return OnNext(
+        [this](size_t slot) {
+          InSlices([x = X(slot)](size_t first, size_t n) { ReadAll(x + first, n); });
+        },
+        {});
   }
-  void Copy() {
+  Pass Copying() {
+    return OnNext(
+        [this](size_t slot) {
+          InSlices([x = X(slot), y = Y(slot)](size_t first, size_t n) {
+            std::memcpy(y + first, x + first, 4 * n);
+          });
+        },
+        Values());
+  }
+  template <typename F>
+  void InSlices(const F& work) const {
     const Slices slices(place_.elements, size_t{64} << 10);
-    CodecThreads::Process().Run(slices.count(), [&](size_t i) {
-      std::memcpy(y_.data() + slices.first(i), x_.data() + slices.first(i),
-                  4 * (slices.last(i) - slices.first(i)));
-    });
+    CodecThreads::Process().Run(
+        slices.count(), [&](size_t i) { work(slices.first(i), slices.last(i) - slices.first(i)); });
   }
 
   const Options& options_;
   const Place& place_;
-  const LineAligned<float> all_;
+  const size_t slots_;
+  Memory& memory_;
   size_t turn_ = 0;
-  LineAligned<float> x_, y_;
 };
 
-// A codec, a sender and a receiver of one tensor.
+// A codec, a sender and a receiver, with a frame for every slot in `memory`, which only grows.
 struct Ends {
-  Ends(const Codec& codec, ConstTensor x, Tensor y)
+  Ends(const Codec& codec, Shape shape, size_t slots, LineAligned<std::byte>& memory)
       : codec(codec),
-        x(x),
-        y(y),
-        sender(codec.NewState(x.shape)),
-        receiver(codec.NewDecoderState(x.shape)),
-        frame(codec.MaxFrameBytes(x.shape, x.dtype)) {}
-  bool Encode() {
-    const auto written = codec.Encode(x, 1, sender.get(), frame);
-    bytes = written.value_or(0);
+        shape(shape),
+        sender(codec.NewState(shape)),
+        receiver(codec.NewDecoderState(shape)),
+        room((codec.MaxFrameBytes(shape, DType::kF32) + 63) / 64 * 64),
+        frames(memory),
+        bytes(slots) {
+    Grow(frames, room * slots);
+  }
+  std::span<std::byte> Frame(size_t slot) { return std::span(frames).subspan(slot * room, room); }
+  bool Encode(const float* x, size_t slot) {
+    const auto written = codec.Encode({x, DType::kF32, shape}, 1, sender.get(), Frame(slot));
+    last_bytes = bytes[slot] = written.value_or(0);
     return written.ok();
   }
   // What Encode wrote last: a state changes the frame.
-  bool Decode() { return codec.Decode(std::span(frame).first(bytes), receiver.get(), y).ok(); }
+  bool Decode(size_t slot, float* y) {
+    return codec.Decode(Frame(slot).first(bytes[slot]), receiver.get(), {y, DType::kF32, shape})
+        .ok();
+  }
   const Codec& codec;
-  const ConstTensor x;
-  const Tensor y;
+  const Shape shape;
   const std::unique_ptr<CodecState> sender, receiver;
-  LineAligned<std::byte> frame;
-  size_t bytes = 0;
+  const size_t room;
+  LineAligned<std::byte>& frames;
+  std::vector<size_t> bytes;
+  size_t last_bytes = 0;  // the first frames of a codec with a state may be larger
 };
 
 const Row* Bench::Codec(std::string_view name, std::vector<Row>& rows) {
   const auto codec = MakeCodec(name, options_.isa);
   if (!codec.ok()) return nullptr;
   const Shape shape = {place_.elements / 4096, 4096};
-  const ConstTensor x = {x_.data(), DType::kF32, shape};
-  const Tensor y = {y_.data(), DType::kF32, shape};
-  Ends ends(**codec, x, y), others(**codec, x, y);
-  if (!ends.Encode()) return nullptr;
+  Ends ends(**codec, shape, slots_, memory_.frames);
+  for (size_t slot = 0; slot < slots_; ++slot) {
+    if (place_.cached) CopyIn(0);
+    if (!ends.Encode(X(slot), slot)) return nullptr;
+  }
   bool good = true;
-  const Pass encode =
-      OnNext([&] { good &= ends.Encode(); }, ends.frame.data(), ends.frame.size() / 4);
-  Pass decode = {[&] { good &= ends.Decode(); }};
+  const Pass encode = OnNext([&](size_t slot) { good &= ends.Encode(X(slot), slot); },
+                             {ends.frames.data(), ends.room / 4});
+  Pass decode = OnNext([&](size_t slot) { good &= ends.Decode(slot, Y(slot)); }, Values());
   // Frames of differences decode once and in order.
-  if (ends.receiver != nullptr || place_.tensors > 1) {
-    decode = OnNext([&] { good &= others.Decode(); }, y_.data(), y_.size(),
-                    [&] { good &= others.Encode(); });
+  std::unique_ptr<Ends> others;
+  if (ends.receiver != nullptr || place_.cached) {
+    others = std::make_unique<Ends>(**codec, shape, slots_, memory_.other_frames);
+    decode = OnNext([&](size_t slot) { good &= others->Decode(slot, Y(slot)); }, Values(),
+                    [&](size_t slot) { good &= others->Encode(X(slot), slot); });
   }
   auto times =
       TimeRounds(options_.rounds, place_.elements, Reading(), {encode, decode}, options_.clock);
   if (!good) return nullptr;
   const double bits =
-      8 * static_cast<double>(ends.bytes - 64) / static_cast<double>(place_.elements);
+      8 * static_cast<double>(ends.last_bytes - 64) / static_cast<double>(place_.elements);
   rows.push_back({std::string(name), place_, bits, PassesOf(name), times[0], times[1]});
   return &rows.back();
 }
 
 void Bench::Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows) {
-  LineAligned<std::byte> out(5 * place_.elements);
+  const size_t room = 5 * place_.elements;
+  LineAligned<std::byte>& out = memory_.frames;
+  Grow(out, room * slots_);
   const auto k = static_cast<int64_t>(place_.elements);
   for (const GgmlFormat& format : ggml.formats) {
-    const auto encode = [&] { format.encode(x_.data(), out.data(), k); };
-    Pass decode = {[&] { format.decode(out.data(), y_.data(), k); }};
-    if (place_.tensors > 1) decode = OnNext(decode.work, y_.data(), y_.size(), encode);
+    const Work encode = [&](size_t slot) { format.encode(X(slot), &out[slot * room], k); };
+    const Work decode = [&](size_t slot) { format.decode(&out[slot * room], Y(slot), k); };
+    for (size_t slot = 0; slot < slots_; ++slot) encode(slot);
     auto times = TimeRounds(options_.rounds, place_.elements, Reading(),
-                            {OnNext(encode, out.data(), place_.elements), decode}, options_.clock);
+                            {OnNext(encode, {out.data(), place_.elements}),
+                             OnNext(decode, Values(), place_.cached ? encode : nullptr)},
+                            options_.clock);
     rows.push_back({format.name, place_, format.bits, 1, times[0], times[1]});
   }
 }
 
 // Reading and copying as a row: "encode" reads, "decode" copies.
 Row Bench::References() {
-  auto times =
-      TimeRounds(options_.rounds, place_.elements, Reading(),
-                 {Reading(), OnNext([&] { Copy(); }, y_.data(), y_.size())}, options_.clock);
+  auto times = TimeRounds(options_.rounds, place_.elements, Reading(), {Reading(), Copying()},
+                          options_.clock);
   return {"read, memcpy", place_, 0, 1, times[0], times[1]};
 }
 
@@ -218,9 +296,9 @@ double LimitShare(const Row& row, const Timing& timing, double passes) {
 
 void Print(const Row& row) {
   std::printf("%-24s %5s %zuT %7.3f bits  encode %6.2f GB/s %4.0f %%  decode %6.2f GB/s %4.0f %%\n",
-              row.name.c_str(), row.place.name, row.place.threads, row.bits, row.encode.gb_per_s,
-              100 * LimitShare(row, row.encode, row.passes), row.decode.gb_per_s,
-              100 * LimitShare(row, row.decode, 1));
+              row.name.c_str(), row.place.name.c_str(), row.place.threads, row.bits,
+              row.encode.gb_per_s, 100 * LimitShare(row, row.encode, row.passes),
+              row.decode.gb_per_s, 100 * LimitShare(row, row.decode, 1));
   std::fflush(stdout);
 }
 
@@ -232,12 +310,13 @@ void WriteJson(const Options& options, const std::vector<Row>& rows) {
     char line[512];
     std::snprintf(line, sizeof(line),
                   "  {\"name\": \"%s\", \"place\": \"%s\", \"threads\": %zu, \"elements\": %zu, "
+                  "\"tensors\": %zu, "
                   "\"bits\": %.4f, \"passes\": %.0f, \"encode_gb_s\": %.4f, \"decode_gb_s\": %.4f, "
                   "\"encode_of_read\": %.4f, \"decode_of_read\": %.4f, "
                   "\"encode_of_limit\": %.4f, \"decode_of_limit\": %.4f}",
-                  row.name.c_str(), row.place.name, row.place.threads, row.place.elements, row.bits,
-                  row.passes, row.encode.gb_per_s, row.decode.gb_per_s, row.encode.of_read,
-                  row.decode.of_read, LimitShare(row, row.encode, row.passes),
+                  row.name.c_str(), row.place.name.c_str(), row.place.threads, row.place.elements,
+                  row.place.tensors, row.bits, row.passes, row.encode.gb_per_s, row.decode.gb_per_s,
+                  row.encode.of_read, row.decode.of_read, LimitShare(row, row.encode, row.passes),
                   LimitShare(row, row.decode, 1));
     out << line << (i + 1 < rows.size() ? ",\n" : "\n");
   }
@@ -247,11 +326,12 @@ void WriteJson(const Options& options, const std::vector<Row>& rows) {
 int RunAll(const Options& options) {
   const GgmlLibrary ggml = LoadGgml(options.ggml);
   std::vector<Row> rows;
-  for (const Place& place : kPlaces) {
+  Memory memory;
+  for (const Place& place : Places()) {
     const std::string key = place.name + std::string(place.threads > 1 ? "2" : "");
     if (!options.place.empty() && options.place != key) continue;
     CodecThreads::Process().SetCount(place.threads);
-    Bench bench(options, place);
+    Bench bench(options, place, memory);
     Print(rows.emplace_back(bench.References()));
     for (const std::string& name : Names(options)) {
       if (const Row* row = bench.Codec(name, rows)) {

@@ -111,7 +111,10 @@ print(f"{conditions['cpu']}, {conditions['cores']} cores, {conditions['isa']}, {
       f"torch {conditions['versions'].get('torch', '-')}")
 for key, row in rows.items():
     if key[0] == "read, memcpy":
-        print(f"{key[1]} {key[2]}T: read {row['encode_gb_s']:.1f} GB/s, memcpy {row['decode_gb_s']:.1f} GB/s")
+        size = 4 * row["elements"]
+        size = f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+        print(f"{key[1]} {key[2]}T: read {row['encode_gb_s']:.1f} GB/s, memcpy {row['decode_gb_s']:.1f} GB/s, "
+              f"{row['tensors']} tensors of {size} in turn")
 
 print(f"\n{'GB/s of fp32 input (share of the limit)':42} {'bits':>6}  "
       f"{'L2 enc':>7} {'dec':>6}  {'DRAM enc':>8} {'':>6} {'dec':>6} {'':>6}  {'2T enc':>7} {'dec':>6}")

@@ -62,6 +62,6 @@ fi
 compared='int4-b64 int8-b64 q8_0 minmax4-b64 minmax8-b64 topk-64of4096+none sparseloco'
 "$out/codecs_bench" --rounds "$rounds" --ggml "$ggml" --json "$out/codecs_native.json"
 "$venv/bin/python" bench/codec_peers.py --rounds "$rounds" --missing "$out/missing.txt" \
-  --reading "$out/libcodec_reading.so" --json "$out/codecs_peers.json"
+  --native "$out/codecs_native.json" --reading "$out/libcodec_reading.so" --json "$out/codecs_peers.json"
 "$out/codecs_bench" --rounds "$rounds" --only "$compared" --json "$out/codecs_again.json" >/dev/null
 "$venv/bin/python" bench/codecs_table.py "$out" | tee "$out/codecs.txt"
