@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,8 +10,12 @@ namespace longhaul {
 
 // What the elements of every bin add up to (stat_units.h), and how many they are.
 struct BinSums {
-  int64_t units[256] = {};
-  uint64_t count[256] = {};
+  explicit BinSums(size_t bins = 256) {
+    std::fill_n(units, bins, 0);
+    std::fill_n(count, bins, 0);
+  }
+  int64_t units[256];
+  uint64_t count[256];
 
   void Add(const BinSums& other) {
     for (size_t b = 0; b < 256; ++b) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "compressors/loops.h"
 #include "compressors/prefetch.h"
 #include "compressors/stat_units.h"
@@ -76,7 +78,25 @@ LONGHAUL_INLINE typename L::F StatPositions(const float* x, float mu, float inve
                 L::Splat(StatGrid<kBits>::kMean));
 }
 
-// Few bins: codes and units as planes of bytes, in which every bin finds its elements by comparing
+// Every bin finds its elements among `groups` of planes.
+template <class L, uint32_t kBins>
+LONGHAUL_INLINE void JoinBins(const typename L::Planes* planes, size_t groups, BinSums& sums) {
+  constexpr uint32_t kAtOnce = std::min(kBins, L::kBinsAtOnce);
+  for (uint32_t b = 0; b < kBins; b += kAtOnce) {
+    typename L::OneBin bins[kAtOnce];
+    for (uint32_t j = 0; j < kAtOnce; ++j) bins[j].Choose(b + j);
+    for (size_t g = 0; g < groups; ++g) {
+      const typename L::Planes group = planes[g];
+      for (auto& bin : bins) bin.Join(group);
+    }
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      sums.units[b + j] += bins[j].Units();
+      sums.count[b + j] += bins[j].Count();
+    }
+  }
+}
+
+// Few bins: units and bins as planes of bytes, in which every bin finds its elements by comparing
 // as many codes at once as a vector has bytes. Answers how many elements are done.
 template <class L, int kBits>
 LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float inverse,
@@ -103,31 +123,20 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
     }
     typename L::Planes& group = planes[i / kGroup];
     group = L::SplitBytes(positions);
-    constexpr uint32_t kFirst = BitsOf(G::kFirst) >> 16 & 0xFF;
-    const U held = L::HoldBytes(group.high, kFirst, kFirst + G::kBins - 1);
-    beyond.Note(i, L::DifferentBytes(held, group.high));
-    group.high = L::And(held, L::SplatBits((G::kBins - 1) * 0x01010101u));
-    L::template StoreInOrder<kBits>(group.high, codes + i * kBits / 8);
+    static_assert(G::kUnitBits == 8);
+    constexpr uint32_t kFirst = BitsOf(G::kFirst) >> 8 & 0xFF;
+    const U held = L::HoldBytes(group.bins, kFirst, kFirst + G::kBins - 1);
+    beyond.Note(i, L::DifferentBytes(held, group.bins));
+    group.bins = L::And(held, L::SplatBits((G::kBins - 1) * 0x01010101u));
+    L::template StoreInOrder<kBits>(group.bins, codes + i * kBits / 8);
   }
-  constexpr size_t kAtOnce = 4;  // as registers allow
-  for (uint32_t b = 0; b < G::kBins; b += kAtOnce) {
-    using OneBin = typename L::OneBin;
-    OneBin bins[kAtOnce] = {OneBin(b), OneBin(b + 1), OneBin(b + 2), OneBin(b + 3)};
-    for (size_t g = 0; g < i / kGroup; ++g) {
-      const typename L::Planes group = planes[g];
-      for (auto& bin : bins) bin.Join(group);
-    }
-    for (uint32_t j = 0; j < kAtOnce; ++j) {
-      sums.units[b + j] += bins[j].Units();
-      sums.count[b + j] += bins[j].Count();
-    }
-  }
+  JoinBins<L, G::kBins>(planes, i / kGroup, sums);
   beyond.Join(
       x, mu, inverse, [](size_t byte) { return L::PlaceOfByte(byte); }, sums);
   return i;
 }
 
-// Many bins: one addition per element, to one of four words of its bin, which take turns so that
+// Many bins: one addition per element, to one of two words of its bin, which take turns so that
 // neighbours in one bin do not wait for each other. A word holds a count above a sum of units, and
 // has place for kSumChunk of both. What lanes do for the next elements runs beside the additions.
 template <class L, int kBits>
@@ -135,28 +144,32 @@ LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float
                                        std::byte* codes, BinSums& sums) {
   using G = StatGrid<kBits>;
   static_assert(kBits == 8);
-  constexpr size_t kTurns = 4, kWidth = L::kWidth;
+  constexpr size_t kTurns = 2, kAtOnce = 64;  // a bit each of a mask
   constexpr int kCountAt = 28;
   constexpr uint32_t kOne = 1u << kCountAt;
   alignas(64) uint64_t words[kTurns * G::kBins] = {};
-  alignas(64) uint32_t joining[2][kWidth];
+  alignas(64) uint32_t joining[2][kAtOnce];
   BeyondTheBins<kBits> beyond;
   const auto prepare = [&](size_t i) __attribute__((always_inline)) {
-    if (i % 16 == 0) PrefetchNextChunk(x + i);
-    const typename L::F at = StatPositions<L, kBits>(x + i, mu, inverse);
-    const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
-    beyond.Note(i, L::DifferentLanes(at, held));
-    L::StoreBytes(L::template ShiftRight<G::kUnitBits>(L::Bits(held)), codes + i);
-    const typename L::U units = L::And(L::Bits(held), L::SplatBits(G::kUnitMask));
-    L::template Store<DType::kF32>(L::FromBits(L::Or(units, L::SplatBits(kOne))),
-                                   reinterpret_cast<std::byte*>(joining[i / kWidth % 2]));
+    uint64_t beyond_here = 0;
+    for (size_t k = 0; k < kAtOnce; k += L::kWidth) {
+      if (k % 16 == 0) PrefetchNextChunk(x + i + k);
+      const typename L::F at = StatPositions<L, kBits>(x + i + k, mu, inverse);
+      const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
+      beyond_here |= uint64_t{L::DifferentLanes(at, held)} << k;
+      L::StoreBytes(L::template ShiftRight<G::kUnitBits>(L::Bits(held)), codes + i + k);
+      const typename L::U units = L::And(L::Bits(held), L::SplatBits(G::kUnitMask));
+      L::template Store<DType::kF32>(L::FromBits(L::Or(units, L::SplatBits(kOne))),
+                                     reinterpret_cast<std::byte*>(joining[i / kAtOnce % 2] + k));
+    }
+    beyond.Note(i, beyond_here);
   };
-  const size_t end = n / kWidth * kWidth;
+  const size_t end = n / kAtOnce * kAtOnce;
   if (end > 0) prepare(0);
-  for (size_t i = 0; i < end; i += kWidth) {
-    if (i + kWidth < end) prepare(i + kWidth);
-    const uint32_t* units = joining[i / kWidth % 2];
-    for (size_t j = 0; j < kWidth; j += 8) {
+  for (size_t i = 0; i < end; i += kAtOnce) {
+    if (i + kAtOnce < end) prepare(i + kAtOnce);
+    const uint32_t* units = joining[i / kAtOnce % 2];
+    for (size_t j = 0; j < kAtOnce; j += 8) {
       uint64_t eight;  // read once: the compiler must think that bytes change with every sum
       __builtin_memcpy(&eight, codes + i + j, 8);
       for (size_t t = 0; t < 8; ++t) {

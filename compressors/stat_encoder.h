@@ -19,7 +19,7 @@ constexpr size_t kMaxStatBins = 256;
 // One tensor or row: mean, and what every code stands for beside it.
 struct StatTable {
   float mu = 0;
-  float offset[kMaxStatBins] = {};
+  float offset[kMaxStatBins];
 };
 
 // Elements [first, last) of a table's.

@@ -13,21 +13,26 @@ namespace longhaul {
 template <int kBits>
 struct StatGrid {
   static constexpr uint32_t kBins = 1u << kBits;
-  static constexpr int kUnitBits = kBits == 8 ? 15 : 16;  // units per bin: 2^this
+  // Units per bin: 2^this. With few bins 256 are fine enough by far, and make a byte.
+  static constexpr int kUnitBits = kBits == 8 ? 15 : 8;
   static constexpr uint32_t kUnitMask = (1u << kUnitBits) - 1;
   static constexpr float kUnit = 1.0f / static_cast<float>(1 << kUnitBits);
   // Floats from kLowest to kHighest are a unit apart; the bins begin at kFirst.
-  static constexpr float kLowest = kBits == 8 ? 256.0f : 128.0f;
-  static constexpr float kHighest = 2 * kLowest - kUnit;
-  static constexpr float kFirst = kBits == 8 ? 256.0f : 192.0f;
+  static constexpr float kLowest = 0x1p23f * kUnit;
+  static constexpr float kHighest = kLowest + 256 - kUnit;
+  static constexpr float kFirst = kBits == 8 ? kLowest : kLowest + 128;
   static constexpr float kLast = kFirst + static_cast<float>(kBins) - kUnit;
   // The mean stands in the middle of bin 2^(k-1).
   static constexpr float kMean = kFirst + static_cast<float>(kBins / 2) + 0.5f;
 };
 
+// low, high: above 0, where floats are ordered as their bits are. So there is no branch, which on
+// whether x is above or below a processor would guess wrong half of the time.
 LONGHAUL_INLINE float HoldBetween(float x, float low, float high) {
-  const float above = x < low ? low : x;
-  return above > high ? high : above;
+  const auto bits = static_cast<int32_t>(BitsOf(x)), least = static_cast<int32_t>(BitsOf(low)),
+             most = static_cast<int32_t>(BitsOf(high));
+  const int32_t above = bits < least ? least : bits;
+  return FromBits(static_cast<uint32_t>(above > most ? most : above));
 }
 
 // inverse: 1 / the bins' width.

@@ -108,7 +108,7 @@ StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layo
       const StatFault fault =
           encoder.SetMoments([&encoder](auto term) { return encoder.AddUp(term); });
       if (fault != StatFault::kNone) return fault;
-      BinSums bins;
+      BinSums bins(size_t{1} << bits_);
       for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);
       encoder.StoreTable(bins, frame.data() + kFrameHeaderBytes + t * layout.table_bytes);
     }

@@ -18,7 +18,7 @@ namespace longhaul {
 // Payload: per tensor (or row) mu and table, f32 x (1 + 2^k); then the codes of each tensor (or
 // row), ceil(n k / 8) bytes. k bits per element + 32 (2^k + 1) per tensor or row. Sums for mu and
 // sigma (stat_moments.h) in the order of tree_sum.h; positions, and so a bin's sum, are whole
-// numbers of units of step / 2^16 (2^15 for k = 8, stat_units.h), so its order does not matter.
+// numbers of units of step / 2^8 (2^15 for k = 8, stat_units.h), so its order does not matter.
 // InvalidArgument when a sum is beyond fp32.
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa);

@@ -12,20 +12,17 @@ namespace longhaul {
 
 // The bytes of 32 integers in planes, and what stat_bins.h does with those, for Avx2Lanes.
 struct Avx2BytePlanes : Avx2Packing {
-  // Byte 0, 1 and 2 of 32 integers. In the order of PlaceInVectors.
+  // The lowest two bytes of 32 integers, in the order of PlaceInVectors.
   struct Planes {
-    U low, middle, high;
+    U units, bins;
   };
   static constexpr size_t PlaceOfByte(size_t j) { return PlaceInVectors<8>(j); }
   LONGHAUL_INLINE static Planes SplitBytes(const U* x) {
     const U a = _mm256_blend_epi16(x[0], _mm256_slli_epi32(x[1], 16), 0xAA);
     const U b = _mm256_blend_epi16(x[2], _mm256_slli_epi32(x[3], 16), 0xAA);
-    const U c = _mm256_blend_epi16(_mm256_srli_epi32(x[0], 16), x[1], 0xAA);
-    const U d = _mm256_blend_epi16(_mm256_srli_epi32(x[2], 16), x[3], 0xAA);
     const U even = _mm256_set1_epi16(0xFF);
     return {_mm256_or_si256(_mm256_and_si256(even, a), _mm256_slli_epi16(b, 8)),
-            _mm256_or_si256(_mm256_srli_epi16(a, 8), _mm256_andnot_si256(even, b)),
-            _mm256_or_si256(_mm256_and_si256(even, c), _mm256_slli_epi16(d, 8))};
+            _mm256_or_si256(_mm256_srli_epi16(a, 8), _mm256_andnot_si256(even, b))};
   }
   // A plane's bytes, each below 2^k, in the order of the integers, packed: 4k bytes.
   template <int k>
@@ -57,24 +54,20 @@ struct Avx2BytePlanes : Avx2Packing {
     return static_cast<uint32_t>(~_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)));
   }
 
+  static constexpr uint32_t kBinsAtOnce = 4;  // as registers allow
   // What the elements of one bin add up to, of up to 128 times 32.
   class OneBin {
    public:
-    LONGHAUL_INLINE explicit OneBin(uint32_t bin)
-        : bin_(_mm256_set1_epi8(static_cast<char>(bin))),
-          low_(_mm256_setzero_si256()),
-          middle_(low_),
-          count_(low_) {}
+    LONGHAUL_INLINE void Choose(uint32_t bin) {
+      bin_ = _mm256_set1_epi8(static_cast<char>(bin));
+      units_ = count_ = _mm256_setzero_si256();
+    }
     LONGHAUL_INLINE void Join(const Planes& p) {
-      const U is_mine = _mm256_cmpeq_epi8(p.high, bin_);  // -1: all three sums are negative
-      low_ = _mm256_add_epi16(low_, _mm256_maddubs_epi16(p.low, is_mine));
-      middle_ = _mm256_add_epi16(middle_, _mm256_maddubs_epi16(p.middle, is_mine));
+      const U is_mine = _mm256_cmpeq_epi8(p.bins, bin_);  // -1: both sums are negative
+      units_ = _mm256_add_epi16(units_, _mm256_maddubs_epi16(p.units, is_mine));
       count_ = _mm256_sub_epi8(count_, is_mine);
     }
-    // Of the two lower bytes together.
-    LONGHAUL_INLINE uint32_t Units() const {
-      return Across(_mm256_add_epi32(Pairs(low_), _mm256_slli_epi32(Pairs(middle_), 8)));
-    }
+    LONGHAUL_INLINE uint32_t Units() const { return Across(Pairs(units_)); }
     LONGHAUL_INLINE uint32_t Count() const {
       const U eights = _mm256_sad_epu8(count_, _mm256_setzero_si256());
       return Across(_mm256_add_epi32(eights, _mm256_srli_epi64(eights, 32)));
@@ -93,7 +86,7 @@ struct Avx2BytePlanes : Avx2Packing {
       s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
       return static_cast<uint32_t>(_mm_cvtsi128_si32(s));
     }
-    U bin_, low_, middle_, count_;
+    U bin_, units_, count_;
   };
 };
 

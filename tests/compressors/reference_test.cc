@@ -132,7 +132,7 @@ void ExpectMeansOfBins(int bits, std::span<const float> x) {
   EXPECT_NEAR(head[0], mean, 1e-6 * sigma + 1e-7 * std::abs(mean));
   std::vector<double> total(bins), count(bins);
   const std::byte* codes = frame->data() + kFrameHeaderBytes + (4 * head.size() + 7) / 8 * 8;
-  const double unit = bits == 8 ? 0x1p-15 : 0x1p-16;  // to which positions are rounded
+  const double unit = bits == 8 ? 0x1p-15 : 0x1p-8;  // to which positions are rounded
   for (size_t i = 0; i < n; ++i) {
     const auto at = i * static_cast<size_t>(bits);
     const size_t q = static_cast<size_t>(codes[at / 8]) >> (at % 8) & (bins - 1);
