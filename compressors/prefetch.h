@@ -7,11 +7,17 @@
 
 namespace longhaul {
 
-// What is fetched from memory goes to the second cache. Into the first it costs a fifth to a third
-// of the time on Zen 4 while codes are made, presumably because it then holds, for as long as
-// memory takes to answer, one of the few places that the loads of the present need too.
+// Into which cache, as is best for this processor (prefetch.cc).
+extern const bool fetch_to_first_cache;
+
+// Fetches the line at an address, which need not be there.
 LONGHAUL_INLINE void PrefetchAt(uintptr_t at) {
-  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+  const auto* line = reinterpret_cast<const void*>(at);
+  if (fetch_to_first_cache) {
+    __builtin_prefetch(line, 0, 3);
+  } else {
+    __builtin_prefetch(line, 0, 2);
+  }
 }
 
 // Fetches what lies a page behind x. Loops that write as they read do so for every line, because
