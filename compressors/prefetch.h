@@ -47,8 +47,8 @@ LONGHAUL_INLINE void PrefetchFar(const void* x) {
 
 // How far before its codes are made an element is fetched, where batches of elements are read
 // twice: behind what the first reading of the next batch has reached, and what comes last has time
-// to arrive.
-constexpr size_t kFetchAhead = 8192;
+// to arrive. On Zen 5 4 to 13 % faster than 8 KiB and 3 to 13 % faster than 16 KiB.
+constexpr size_t kFetchAhead = 12288;
 
 // Fetches the lines of some memory, which need not be there.
 LONGHAUL_INLINE void PrefetchLines(const void* begin, size_t bytes) {
