@@ -70,10 +70,13 @@ struct Avx512BytePlanes : Avx512Packing {
     }
 
    private:
-    // The intrinsic makes GCC 12 copy every sum before and after it, half as many instructions
-    // again.
     LONGHAUL_INLINE static void AddDots(U& sum, U a, U b) {
+#if defined(__AVX512VNNI__)
+      // The intrinsic makes GCC 12 copy every sum before and after the addition.
       asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#else  // a test's library of intrinsics
+      sum = _mm512_dpbusd_epi32(sum, a, b);
+#endif
     }
     // 1 at a byte of each sixteen, to be looked up by codes below 16.
     LONGHAUL_INLINE static U OneAt(uint32_t bin) {

@@ -93,6 +93,7 @@ Lane Reduce(const Vector& x, Op op) {
 
 // SIMDe has it under its own name only.
 #define _mm512_shuffle_f32x4(a, b, k) simde_mm512_shuffle_f32x4(a, b, k)
+#define _mm512_shuffle_i64x2(a, b, k) simde_mm512_shuffle_i64x2(a, b, k)
 
 #define _mm512_cvtps_epi32(x) longhaul::by_simde::RoundToInt(x)
 #define _mm512_cvttps_epi32(x) longhaul::by_simde::TruncateToInt(x)
