@@ -11,6 +11,8 @@
 //
 // Usage: codecs_bench [--filter PART] [--only "NAME NAME"] [--json FILE] [--ggml LIBRARY]
 //                     [--rounds N] [--isa NAME] [--place L2|DRAM|DRAM2] [--clock cpu]
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -61,10 +63,14 @@ size_t LastCacheBytes() {
 
 // 128 KiB of fp32 in a cache of 512 KiB or more. In memory tensors of 64 MiB, together at least
 // eight times the last cache: of one of twice the cache that is read again and again, a quarter is
-// still there and reading looks a third faster than memory is. What is written takes turns too.
+// still there and reading looks a third faster than memory is. What is written takes turns too. No
+// more than half of the machine's memory, though: values, outputs and two frames of each.
 std::vector<Place> Places() {
   constexpr size_t kBytes = size_t{64} << 20;
-  const size_t tensors = std::max<size_t>(2, (8 * LastCacheBytes() + kBytes - 1) / kBytes);
+  const size_t wanted = (8 * LastCacheBytes() + kBytes - 1) / kBytes;
+  const size_t memory =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t tensors = std::max<size_t>(2, std::min(wanted, memory / (2 * 4 * kBytes)));
   return {{"L2", size_t{32} << 10, 1, 64, true},
           {"DRAM", kBytes / 4, 1, tensors, false},
           {"DRAM", kBytes / 4, 2, tensors, false}};
