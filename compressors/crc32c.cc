@@ -64,6 +64,12 @@ void Crc32cRun::Add(std::span<const std::byte> bytes) {
   }
 }
 
+FoldedCrc* Crc32cRun::Folded() {
+  const bool whole =
+      folded_.rest_bytes == 0 && folded_.line_count > 0 && folded_.line_count % 4 == 0;
+  return Folds() && whole ? &folded_ : nullptr;
+}
+
 uint32_t Crc32cRun::value() const { return Folds() ? Crc32cOfFolded(folded_) : crc_; }
 
 uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {

@@ -15,9 +15,8 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kGgmlBlock = 32;
-// Elements worked on at once: 12 KiB as fp32, and as 8-bit blocks just above the three strings that
-// crc32c.cc sums best.
-constexpr size_t kGgmlPiece = 3072;
+// Elements worked on at once: 16 KiB as fp32.
+constexpr size_t kGgmlPiece = kFoldedQ8Blocks * kGgmlBlock;
 
 enum class GgmlFault { kNone, kNotFinite, kRange };
 
@@ -186,10 +185,14 @@ bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload,
   float values[kGgmlPiece];
   return layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const std::byte* in = payload + byte;
-    running.Add({in, layout.At(at + c) - layout.At(at)});
+    const size_t bytes = layout.At(at + c) - layout.At(at);
+    const bool may_fold = bits_ == 8 && c == kGgmlPiece && loops.decode_q8_folding != nullptr;
+    FoldedCrc* const folded = may_fold ? running.FoldNext(bytes) : nullptr;
+    if (folded == nullptr) running.Add({in, bytes});
     float* target = writer.Target(r * layout.cols + at, values);
-    const bool good =
-        c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target) : DecodeTail(bits_, in, c, target);
+    const bool good = folded != nullptr     ? loops.decode_q8_folding(in, target, *folded)
+                      : c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target)
+                                            : DecodeTail(bits_, in, c, target);
     if (good) writer.Done(target, r * layout.cols + at, c);
     return good;
   });

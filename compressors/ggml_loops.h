@@ -180,7 +180,7 @@ bool LoopEncodeQ4(const float* x, size_t blocks, std::byte* out) {
 }
 
 template <class L>
-bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
+LONGHAUL_INLINE bool DecodeQ8Blocks(const std::byte* in, size_t blocks, float* x) {
   for (size_t b = 0; b < blocks; ++b, x += 32, in += 34) {
     uint16_t wire;
     __builtin_memcpy(&wire, in, 2);
@@ -199,6 +199,35 @@ bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
     }
   }
   return true;
+}
+
+template <class L>
+bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
+  return DecodeQ8Blocks<L>(in, blocks, x);
+}
+
+// A step of folding for every eight blocks, which are a little longer, and one at the end.
+template <class L>
+bool LoopDecodeQ8Folding(const std::byte* in, float* x, FoldedCrc& folded) {
+  constexpr size_t kTurn = 8, kTurns = kFoldedQ8Blocks / kTurn, kTurnBytes = 34 * kTurn;
+  constexpr size_t kStep = L::Folder::kBytes;
+  static_assert((kTurns + 1) * kStep == kTurns * kTurnBytes);
+  typename L::Folder folder(folded);
+  for (size_t i = 0; i < kTurns; ++i) {
+    folder.Step(in + i * kStep);
+    if (!DecodeQ8Blocks<L>(in + i * kTurnBytes, kTurn, x + i * 32 * kTurn)) return false;
+  }
+  folder.Step(in + kTurns * kStep);
+  folder.Store(kTurns + 1, folded);
+  return true;
+}
+template <class L>
+constexpr auto DecodeQ8Folding() -> bool (*)(const std::byte*, float*, FoldedCrc&) {
+  if constexpr (requires { typename L::Folder; }) {
+    return LoopDecodeQ8Folding<L>;
+  } else {
+    return nullptr;
+  }
 }
 
 template <class L>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compressors/crc32c.h"
 #include "compressors/isa.h"
 
 namespace longhaul {
@@ -24,6 +25,9 @@ struct BinSums {
     }
   }
 };
+
+// Of q8_0: 4352 bytes, 17 times four lines.
+constexpr size_t kFoldedQ8Blocks = 128;
 
 // What a reading of x does about what follows x: fetches the begin of each next page, or nothing,
 // where another loop has fetched it.
@@ -113,6 +117,9 @@ struct LoopKernels {
   bool (*encode_q4)(const float* x, size_t blocks, std::byte* out);
   // The inverse; false when a scale is Inf or NaN.
   bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
+  // The same of kFoldedQ8Blocks, whose bytes are folded on the way: a checksum is bound by its
+  // multiplications, decoding by what the cache takes. Null where lanes cannot.
+  bool (*decode_q8_folding)(const std::byte* in, float* x, FoldedCrc& folded);
   bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
   // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
   // one after the other, terms in the order of b's rows, those with a zero in a left out.

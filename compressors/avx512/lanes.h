@@ -8,6 +8,7 @@
 #include "compressors/avx512/byte_entries.h"
 #include "compressors/avx512/byte_planes.h"
 #include "compressors/avx512/code_hadamard.h"
+#include "compressors/vpclmul/fold_lines.h"
 
 namespace longhaul {
 
@@ -17,6 +18,7 @@ struct Avx512Lanes : Avx512BytePlanes {
   static constexpr int kWidth = 16;
   using F = __m512;
   using U = __m512i;
+  using Folder = LineFolder;
 
   template <DType kType>
   LONGHAUL_INLINE static F Load(const std::byte* p) {

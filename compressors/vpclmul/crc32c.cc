@@ -9,30 +9,12 @@
 #include <cstring>
 
 #include "compressors/crc32c.h"
-#include "compressors/crc32c_polynomial.h"
-#include "compressors/prefetch.h"
+#include "compressors/vpclmul/fold_lines.h"
 
 namespace longhaul {
 namespace {
 
-constexpr size_t kVectors = 4, kLine = 64, kStep = kVectors * kLine;
-
-// What the lower and upper half of every lane are multiplied with to move by so many bits. Of a
-// product of 64 and 32 reflected bits, x^0 stands one place from the end: hence 31 and 33, not 32.
-template <size_t kBits>
-__m512i MoveBy() {
-  constexpr uint32_t kLow = PowerOfX(kBits + 31), kHigh = PowerOfX(kBits - 33);
-  return _mm512_broadcast_i32x4(_mm_set_epi64x(kHigh, kLow));
-}
-
-__m512i Fold(__m512i x, __m512i by, __m512i onto) {
-  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, by, 0x00),
-                                   _mm512_clmulepi64_epi128(x, by, 0x11), onto, 0x96);
-}
-
-}  // namespace
-
-namespace {
+constexpr size_t kVectors = kFoldVectors, kLine = kFoldLine, kStep = kFoldStep;
 
 void FoldLine(const std::byte* p, FoldedCrc& folded) {
   std::byte* const onto = folded.lines[folded.line_count % kVectors];
@@ -66,16 +48,12 @@ void Crc32cFold(std::span<const std::byte> bytes, FoldedCrc& folded) {
     FoldLine(p, folded);
   }
   if (left >= kStep) {
-    const __m512i step = MoveBy<8 * kStep>();
-    __m512i x[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) x[v] = _mm512_load_si512(folded.lines[v]);
-    for (; left >= kStep; left -= kStep, p += kStep) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        PrefetchBehind(p + v * kLine);
-        x[v] = Fold(x[v], step, _mm512_loadu_si512(p + v * kLine));
-      }
-    }
-    for (size_t v = 0; v < kVectors; ++v) _mm512_store_si512(folded.lines[v], x[v]);
+    const size_t steps = left / kStep;
+    LineFolder folder(folded);
+    for (size_t i = 0; i < steps; ++i) folder.Step(p + i * kStep);
+    folder.Store(steps, folded);
+    p += steps * kStep;
+    left -= steps * kStep;
   }
   for (; left >= kLine; left -= kLine, p += kLine) FoldLine(p, folded);
   std::memcpy(folded.rest, p, left);

@@ -5,6 +5,7 @@
 // lacks follows below, by halves of AVX2.
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
+#include <simde/x86/clmul.h>
 
 #include <algorithm>
 #include <cstdint>

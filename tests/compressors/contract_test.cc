@@ -286,6 +286,20 @@ TEST_P(CodecContract, EveryFlippedByteIsDataLoss) {
   }
 }
 
+// Long enough for loops that sum what they read piece by piece.
+TEST_P(CodecContract, FlippedBytesOfALongFrameAreDataLoss) {
+  const Shape shape = {2, 12'384};
+  auto frame =
+      Encode(OwnedTensor(Draw(Distribution::kGaussian, shape.elements(), 6), shape).view());
+  OwnedTensor y(shape, DType::kF32);
+  for (size_t i = kFrameHeaderBytes; i < frame.size(); i += 509) {
+    frame[i] ^= std::byte{0x04};
+    ASSERT_TRUE(absl::IsDataLoss(codec_->Decode(frame, nullptr, y.mutable_view()))) << i;
+    frame[i] ^= std::byte{0x04};
+  }
+  EXPECT_TRUE(DecodeFrame(frame, y.mutable_view()).ok());
+}
+
 TEST_P(CodecContract, ForeignFramesAreInvalidArgument) {
   const Shape shape = {2, 100};
   const OwnedTensor x(Draw(Distribution::kGaussian, 200, 2), shape);
