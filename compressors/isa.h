@@ -11,7 +11,7 @@ namespace longhaul {
 enum class Isa : uint8_t {
   kScalar = 0,  // plain loops, the reference
   kAvx2 = 1,    // AVX2 + F16C + FMA
-  kAvx512 = 2,  // AVX-512 F, BW, DQ, VL, VBMI, VNNI (Ice Lake, Zen 4 and later)
+  kAvx512 = 2,  // AVX-512 F, BW, DQ, VL, VBMI, VNNI, VPCLMULQDQ (Ice Lake, Zen 4 and later)
 };
 
 std::string_view IsaName(Isa isa);  // "scalar", "avx2", "avx512"

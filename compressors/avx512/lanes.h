@@ -12,8 +12,8 @@
 
 namespace longhaul {
 
-// Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI; what each function means is said in
-// lane_kernels.h.
+// Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI, VPCLMULQDQ; what each function means is said
+// in lane_kernels.h.
 struct Avx512Lanes : Avx512BytePlanes {
   static constexpr int kWidth = 16;
   using F = __m512;
