@@ -11,7 +11,9 @@ namespace longhaul {
 // the lower lateness of the last few dozen timers.
 class WakeLead {
  public:
-  static constexpr int64_t kMostNs = 100'000;  // no frame leaves earlier than that
+  // No frame leaves earlier than that, or counts as older: a crossing lasts at most twice as much
+  // less than it should.
+  static constexpr int64_t kMostNs = 100'000;
 
   int64_t ns() const { return ns_; }
 

@@ -7,6 +7,7 @@
 
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
+#include "netem/wake_lead.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 
@@ -23,6 +24,13 @@ Topology Mesh() {
   for (PathSpec& path : topology.paths) path.rate.reset();
   for (NodeSpec& node : topology.nodes) node.access = AccessSpec{.up = Mbit(50), .down = Mbit(50)};
   return topology;
+}
+
+// Of an echo, which crosses twice: tap takes a frame that wakes it for older than it is, and writes
+// one before its time, each by no more than its lead (wake_lead.h).
+absl::Duration MostEarly(EmulatorKind kind) {
+  return kind == EmulatorKind::kTap ? 2 * 2 * absl::Nanoseconds(WakeLead::kMostNs)
+                                    : absl::ZeroDuration();
 }
 
 int64_t Megabytes(const char* file, const std::string& key) {
@@ -51,7 +59,7 @@ TEST_P(Scale, SixtyFourSitesStandWithinTenSecondsAndLeaveNothing) {
       auto rtt = ProbeRtt(**emulator, 0, far, 5, absl::Milliseconds(5));
       ASSERT_TRUE(rtt.ok()) << rtt.status();
       EXPECT_EQ(rtt->received, 5) << far;
-      EXPECT_GE(rtt->min, rtt->nominal) << "nothing is faster than its link";
+      EXPECT_GE(rtt->min, rtt->nominal - MostEarly(GetParam())) << "faster than its link";
     }
     EXPECT_TRUE((*emulator)->health().ok()) << (*emulator)->health();
     const absl::Time end = absl::Now();
