@@ -3,6 +3,7 @@
 #include "compressors/ggml_loops.h"
 #include "compressors/matrix_loops.h"
 #include "compressors/noise_loops.h"
+#include "compressors/sign_loops.h"
 #include "compressors/stat_loops.h"
 #include "compressors/top_k_loops.h"
 
@@ -28,6 +29,7 @@ constexpr LoopKernels MakeLoopKernels() {
           .noisy_signed_codes = LoopNoisySignedCodes<L>,
           .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
           .sign_sums = LoopSignSums<L>,
+          .sign_blocks = LoopSignBlocks<L>,
           .standardize = LoopStandardize<L>,
           .restore = LoopRestore<L>,
           .affine_values = LoopAffineValues<L>,

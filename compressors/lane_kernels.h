@@ -17,8 +17,9 @@
 // KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
 // FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32; StorePlaces<MiniFloat>;
 // StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h: AtLeastMask, NotNegativeMask,
-// SumAcross, OrXor, AnyBits, DifferentLanes; Planes and what goes with them (byte_planes.h); and
-// what only some lanes have: ByteEntries, StoreKept, Folder (vpclmul/fold_lines.h).
+// SumAcross, AddAcross, OrXor, AnyBits, DifferentLanes; Planes and what goes with them
+// (byte_planes.h); and what only some lanes have: ByteEntries, StoreKept, Folder
+// (vpclmul/fold_lines.h).
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.

@@ -38,6 +38,9 @@ struct PivotSums {
   float sum, squares;
 };
 
+constexpr size_t kSignBlock = 256;
+enum class SignTerm { kMagnitude, kSquare };
+
 // Of a block's elements below 0 and of the others; how many the others are.
 struct SignSums {
   float negative, positive;
@@ -97,6 +100,9 @@ struct LoopKernels {
   // sign_bits, and the sums in the order of tree_sum.h, n <= kSumChunk; Inf when NaN or Inf is
   // among x.
   SignSums (*sign_sums)(const float* x, size_t n, std::byte* bits);
+  // x [blocks, kSignBlock]: the bits of sign_bits, and each block's sum of its terms in the order
+  // of tree_sum.h.
+  void (*sign_blocks)(const float* x, size_t blocks, SignTerm term, std::byte* bits, float* sums);
   // y = (x - z) inverse as fp16, clamped; and x = z + y s, false when some y is Inf or NaN.
   void (*standardize)(const float* x, size_t n, float z, float inverse, std::byte* y);
   bool (*restore)(const std::byte* y, size_t n, float z, float s, float* x);

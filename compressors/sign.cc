@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kSignBlock = 256;
+constexpr size_t kAtOnce = 16;  // blocks
 enum class Kind { kMean, kRms, kTwoLevel };
 enum class SignFault { kNone, kNotFinite, kRange };
 
@@ -37,6 +37,25 @@ SignLevels SplitBlock(Kind kind, const LoopKernels& loops, const float* x, size_
   const float s =
       kind == Kind::kMean ? loops.sum_abs(x, c) / n : std::sqrt(loops.sum_squares(x, c, 0) / n);
   return {-s, s};
+}
+
+// The same of a few blocks. x: [blocks, kSignBlock], or less, of one block.
+void SplitBlocks(Kind kind, const LoopKernels& loops, const float* x, size_t blocks, size_t c,
+                 std::byte* bits, SignLevels* levels) {
+  if (kind == Kind::kTwoLevel || c < kSignBlock) {
+    for (size_t b = 0; b < blocks; ++b) {
+      levels[b] = SplitBlock(kind, loops, x + b * kSignBlock, c, bits + b * (kSignBlock / 8));
+    }
+    return;
+  }
+  float sums[kAtOnce];
+  const SignTerm term = kind == Kind::kMean ? SignTerm::kMagnitude : SignTerm::kSquare;
+  loops.sign_blocks(x, blocks, term, bits, sums);
+  for (size_t b = 0; b < blocks; ++b) {
+    const float mean = sums[b] / static_cast<float>(kSignBlock);
+    const float s = kind == Kind::kMean ? mean : std::sqrt(mean);
+    levels[b] = {-s, s};
+  }
 }
 
 // bf16; below its smallest normal +0.
@@ -78,8 +97,8 @@ class SignCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  SignFault EncodeBlock(const SignLayout& layout, const WideReader& reader, size_t cols, size_t b,
-                        std::byte* frame) const;
+  SignFault EncodeBlocks(const SignLayout& layout, const WideReader& reader, size_t cols, size_t b,
+                         size_t count, std::byte* frame) const;
   bool DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b, size_t cols,
                    float* x) const;
 
@@ -89,22 +108,26 @@ class SignCodec final : public Codec {
   const Kind kind_;
 };
 
-// Block b of the tensor, counted along the rows.
-SignFault SignCodec::EncodeBlock(const SignLayout& layout, const WideReader& reader, size_t cols,
-                                 size_t b, std::byte* frame) const {
+// `count` whole blocks of one row, or its last one, from b on, counted along the rows.
+SignFault SignCodec::EncodeBlocks(const SignLayout& layout, const WideReader& reader, size_t cols,
+                                  size_t b, size_t count, std::byte* frame) const {
   const LoopKernels& loops = LoopKernelsOf(isa_);
   const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
   const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
-  float values[kSignBlock];
-  const float* block = reader.Peek(r * cols + j * kSignBlock, c, values);
-  std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8);
-  const SignLevels levels = SplitBlock(kind_, loops, block, c, bits);
-  const uint16_t low = Wire(levels.low), high = Wire(levels.high);
-  if (!IsFinite(low) || !IsFinite(high)) {
-    return loops.abs_max(block, c) >= kInfBits ? SignFault::kNotFinite : SignFault::kRange;
+  float values[kAtOnce * kSignBlock];
+  const float* x = reader.Peek(r * cols + j * kSignBlock, (count - 1) * kSignBlock + c, values);
+  SignLevels levels[kAtOnce];
+  SplitBlocks(kind_, loops, x, count, c,
+              frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8), levels);
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t low = Wire(levels[i].low), high = Wire(levels[i].high);
+    if (!IsFinite(low) || !IsFinite(high)) {
+      return loops.abs_max(x + i * kSignBlock, c) >= kInfBits ? SignFault::kNotFinite
+                                                              : SignFault::kRange;
+    }
+    if (kind_ == Kind::kTwoLevel) std::memcpy(frame + kFrameHeaderBytes + 2 * (b + i), &low, 2);
+    std::memcpy(frame + layout.high_at + 2 * (b + i), &high, 2);
   }
-  if (kind_ == Kind::kTwoLevel) std::memcpy(frame + kFrameHeaderBytes + 2 * b, &low, 2);
-  std::memcpy(frame + layout.high_at + 2 * b, &high, 2);
   return SignFault::kNone;
 }
 
@@ -118,8 +141,11 @@ absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const Slices slices(x.shape.rows * layout.row_blocks,
                       kWorthAThread / std::min<size_t>(kSignBlock, x.shape.cols));
   const SignFault fault = FirstAnswer(slices, [&](size_t slice) {
-    for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
-      const SignFault found = EncodeBlock(layout, reader, x.shape.cols, b, frame.data());
+    for (size_t b = slices.first(slice), count; b < slices.last(slice); b += count) {
+      const size_t whole = x.shape.cols / kSignBlock, in_row = b % layout.row_blocks;
+      const size_t most = std::min(kAtOnce, slices.last(slice) - b);
+      count = in_row < whole ? std::min(most, whole - in_row) : 1;
+      const SignFault found = EncodeBlocks(layout, reader, x.shape.cols, b, count, frame.data());
       if (found != SignFault::kNone) return found;
     }
     return SignFault::kNone;

@@ -64,9 +64,19 @@ struct RunningLanes {
     for (size_t k = 0; k < kVectors; ++k) sum[k] = L::Splat(0.0f);
   }
   LONGHAUL_INLINE void Add(size_t k, typename L::F term) { sum[k] = L::Add(sum[k], term); }
+  // Of terms that fill the lanes evenly.
+  LONGHAUL_INLINE float Total() const {
+    typename L::F half[kVectors];
+    for (size_t k = 0; k < kVectors; ++k) half[k] = sum[k];
+    for (size_t h = kVectors / 2; h > 0; h /= 2) {
+      for (size_t k = 0; k < h; ++k) half[k] = L::Add(half[k], half[k + h]);
+    }
+    return L::AddAcross(half[0]);
+  }
   // With the terms of `rest` [c], c < kSumLanes.
   template <class Term>
   LONGHAUL_INLINE float Total(const float* rest, size_t c, Term term) const {
+    if (c == 0) return Total();
     alignas(64) float lane[kSumLanes];
     for (size_t k = 0; k < kVectors; ++k) {
       L::template Store<DType::kF32>(sum[k], reinterpret_cast<std::byte*>(lane + k * L::kWidth));

@@ -214,6 +214,12 @@ struct Avx2Lanes : Avx2BytePlanes {
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
     return static_cast<uint32_t>(_mm_cvtsi128_si32(s));
   }
+  // Lane j and j + 4, of those sums j and j + 2, then the last two.
+  LONGHAUL_INLINE static float AddAcross(F x) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+  }
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     __m128i m = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));

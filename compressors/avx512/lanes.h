@@ -213,6 +213,14 @@ struct Avx512Lanes : Avx512BytePlanes {
   LONGHAUL_INLINE static uint32_t SumAcross(U x) {
     return static_cast<uint32_t>(_mm512_reduce_add_epi32(x));
   }
+  // Lane j and j + 8, of those sums j and j + 4, and so on.
+  LONGHAUL_INLINE static float AddAcross(F x) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x),
+                                      _mm512_castps512_ps256(_mm512_shuffle_f32x4(x, x, 0xEE)));
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+  }
   LONGHAUL_INLINE static uint32_t MaxAcross(U x) {
     return static_cast<uint32_t>(_mm512_reduce_max_epi32(x));
   }
