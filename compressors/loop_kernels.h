@@ -29,9 +29,9 @@ struct BinSums {
 // Of q8_0: 4352 bytes, 17 times four lines.
 constexpr size_t kFoldedQ8Blocks = 128;
 
-// What a reading of x does about what follows x: fetches the begin of each next page, or nothing,
-// where another loop has fetched it.
-enum class Following { kFetched, kToFetch };
+// The loops that read a chunk before the next one is read at all, and fetch that one meanwhile: one
+// alone; or sums_about and then stat_codes, which share the fetching.
+enum class Readers { kOne, kTwo };
 
 // Over a chunk: of x - pivot, and of its square.
 struct PivotSums {
@@ -76,7 +76,7 @@ struct LoopKernels {
   float (*sum_abs)(const float* x, size_t n);
   float (*sum_squares)(const float* x, size_t n, float mu);
   // Those of x - pivot and of its square.
-  PivotSums (*sums_about)(const float* x, size_t n, float pivot, Following following);
+  PivotSums (*sums_about)(const float* x, size_t n, float pivot, Readers readers);
   // Least and largest element. n > 0.
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.
@@ -139,8 +139,8 @@ struct LoopKernels {
   void (*multiply64)(const float* a, const float* b, ProductSize size, float* c);
   // The bins of stat_units.h as codes of 2, 4 or 8 bits, packed as bit_pack.h packs them; and
   // every element joins its bin of `sums`. n <= kSumChunk.
-  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
-                     BinSums& sums);
+  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, Readers readers,
+                     std::byte* codes, BinSums& sums);
   // offsets[bin] = the mean of x - mu in it, 0 if it is empty.
   void (*stat_offsets)(const BinSums& sums, float inverse, int bits, float* offsets);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.

@@ -11,12 +11,15 @@ namespace longhaul {
 extern const bool fetch_to_first_cache;
 
 // Fetches the line at an address, which need not be there.
+template <bool kToFirst>
+LONGHAUL_INLINE void PrefetchInto(uintptr_t at) {
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, kToFirst ? 3 : 2);
+}
 LONGHAUL_INLINE void PrefetchAt(uintptr_t at) {
-  const auto* line = reinterpret_cast<const void*>(at);
   if (fetch_to_first_cache) {
-    __builtin_prefetch(line, 0, 3);
+    PrefetchInto<true>(at);
   } else {
-    __builtin_prefetch(line, 0, 2);
+    PrefetchInto<false>(at);
   }
 }
 
@@ -31,6 +34,21 @@ LONGHAUL_INLINE void PrefetchNextPage(const void* x) {
   const auto at = reinterpret_cast<uintptr_t>(x);
   if (at % 4096 < 8 * 64) PrefetchAt(at + 4096);
 }
+
+// Fetches line after line, for loops in which even asking into which cache shows.
+template <bool kToFirst>
+class LinesAhead {
+ public:
+  LONGHAUL_INLINE explicit LinesAhead(const void* first)
+      : at_(reinterpret_cast<uintptr_t>(first)) {}
+  LONGHAUL_INLINE void Fetch() {
+    PrefetchInto<kToFirst>(at_);
+    at_ += 64;
+  }
+
+ private:
+  uintptr_t at_;
+};
 
 // What lies a chunk of 4096 floats behind x: for the last and longest of several readings of a
 // chunk, so that the first reading of the next one finds it in a cache.

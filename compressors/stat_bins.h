@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "compressors/loops.h"
 #include "compressors/prefetch.h"
@@ -78,42 +79,51 @@ LONGHAUL_INLINE typename L::F StatPositions(const float* x, float mu, float inve
                 L::Splat(StatGrid<kBits>::kMean));
 }
 
-// Every bin finds its elements among `groups` of planes.
-template <class L, uint32_t kBins>
-LONGHAUL_INLINE void JoinBins(const typename L::Planes* planes, size_t groups, BinSums& sums) {
-  constexpr uint32_t kAtOnce = std::min(kBins, L::kBinsAtOnce);
-  for (uint32_t b = 0; b < kBins; b += kAtOnce) {
-    typename L::OneBin bins[kAtOnce];
-    for (uint32_t j = 0; j < kAtOnce; ++j) bins[j].Choose(b + j);
-    for (size_t g = 0; g < groups; ++g) {
-      const typename L::Planes group = planes[g];
-      for (auto& bin : bins) bin.Join(group);
-    }
-    for (uint32_t j = 0; j < kAtOnce; ++j) {
-      sums.units[b + j] += bins[j].Units();
-      sums.count[b + j] += bins[j].Count();
-    }
+// The bins first + j of every j find their elements among `groups` of planes.
+template <class L, bool kFetch, class Lines, uint32_t... j>
+LONGHAUL_INLINE void JoinBins(const typename L::Planes* planes, size_t groups, uint32_t first,
+                              Lines& ahead, BinSums& sums, std::integer_sequence<uint32_t, j...>) {
+  constexpr size_t kGroup = 4 * L::kWidth;
+  typename L::OneBin bins[sizeof...(j)];
+  (bins[j].Choose(first + j), ...);
+  for (size_t g = 0; g < groups; ++g) {
+    if (kFetch && g * kGroup % 64 == 0) ahead.Fetch();
+    const typename L::Planes group = planes[g];
+    (bins[j].Join(group), ...);
   }
+  ((sums.units[first + j] += bins[j].Units()), ...);
+  ((sums.count[first + j] += bins[j].Count()), ...);
 }
+
+// A chunk's next one is fetched evenly over all that is done to a chunk: memory then works all the
+// time, and at no time stands in the way of what is needed now.
+template <int kBits, Readers kReaders>
+struct FetchPlan {
+  // Quarters of the chunk that are fetched before, with the codes, and while bins find elements.
+  static constexpr size_t kBefore = kReaders == Readers::kTwo ? 1 : 0;
+  static constexpr size_t kInBins = kReaders == Readers::kTwo ? 1 : kBits == 4 ? 2 : 0;
+  static constexpr size_t kWithCodes = 4 - kBefore - kInBins;
+};
 
 // Few bins: units and bins as planes of bytes, in which every bin finds its elements by comparing
 // as many codes at once as a vector has bytes. Answers how many elements are done.
-template <class L, int kBits>
+template <class L, int kBits, Readers kReaders, bool kToFirst>
 LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float inverse,
                                       std::byte* codes, BinSums& sums) {
   using G = StatGrid<kBits>;
   using U = typename L::U;
+  using Fetch = FetchPlan<kBits, kReaders>;
   constexpr size_t kGroup = 4 * L::kWidth;
+  LinesAhead<kToFirst> ahead(x + kSumChunk + n / 4 * Fetch::kBefore);
   typename L::Planes planes[kSumChunk / kGroup];
   BeyondTheBins<kBits> beyond;
   size_t i = 0;
   for (; i + kGroup <= n; i += kGroup) {
     U positions[4];
     U other = L::Zero();  // bits in which some position is not one from kLowest to kHighest
+    for (size_t line = 0; line < kGroup / 64 * Fetch::kWithCodes; ++line) ahead.Fetch();
     for (size_t k = 0; k < 4; ++k) {
-      const float* from = x + i + k * L::kWidth;
-      if (k * L::kWidth % 16 == 0) PrefetchNextChunk(from);
-      positions[k] = L::Bits(StatPositions<L, kBits>(from, mu, inverse));
+      positions[k] = L::Bits(StatPositions<L, kBits>(x + i + k * L::kWidth, mu, inverse));
       other = L::OrXor(other, positions[k], L::SplatBits(BitsOf(G::kLowest)));
     }
     if (L::AnyBits(other, ~(BitsOf(G::kLowest) ^ BitsOf(G::kHighest)))) [[unlikely]] {
@@ -130,7 +140,12 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
     group.bins = L::And(held, L::SplatBits((G::kBins - 1) * 0x01010101u));
     L::template StoreInOrder<kBits>(group.bins, codes + i * kBits / 8);
   }
-  JoinBins<L, G::kBins>(planes, i / kGroup, sums);
+  constexpr uint32_t kAtOnce = std::min(G::kBins, L::kBinsAtOnce);
+  constexpr std::make_integer_sequence<uint32_t, kAtOnce> kThese;
+  JoinBins<L, (Fetch::kInBins > 0)>(planes, i / kGroup, 0, ahead, sums, kThese);
+  for (uint32_t b = kAtOnce; b < G::kBins; b += kAtOnce) {
+    JoinBins<L, (Fetch::kInBins > 1)>(planes, i / kGroup, b, ahead, sums, kThese);
+  }
   beyond.Join(
       x, mu, inverse, [](size_t byte) { return L::PlaceOfByte(byte); }, sums);
   return i;

@@ -56,7 +56,8 @@ class StatEncoder {
   void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
     float buffer[kSumChunk];
     std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
-    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, codes, bins);
+    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, readers(),
+                      codes, bins);
     running.Add({codes, PackedBytes(Length(chunk), bits_)});
   }
 
@@ -88,9 +89,7 @@ class StatEncoder {
  private:
   PivotSums Sums(size_t chunk) const {
     float buffer[kSumChunk];
-    // Where a chunk is all, making its codes has fetched the next one.
-    const Following following = chunks() == 1 ? Following::kFetched : Following::kToFetch;
-    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_, following);
+    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_, readers());
   }
   PivotSums Squares(size_t chunk) const {
     float buffer[kSumChunk];
@@ -104,6 +103,7 @@ class StatEncoder {
     }
     return StatFault::kRange;
   }
+  Readers readers() const { return chunks() == 1 ? Readers::kTwo : Readers::kOne; }
   size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
   const float* Chunk(size_t chunk, float* buffer) const {
     return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);

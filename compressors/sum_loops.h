@@ -123,16 +123,17 @@ float LoopSumSquares(const float* x, size_t n, float mu) {
   return LaneSum<L>(x, n, SquareTerm{mu});
 }
 
-template <class L, bool kFetch>
-LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot) {
+// fetch(i): with every kSumLanes elements.
+template <class L, class Fetch>
+LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot, Fetch fetch) {
   const AwayTerm away = {pivot};
   const SquareTerm square = {pivot};
   RunningLanes<L> sums, squares;
   size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
+    fetch(i);
     for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
       const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-      if (kFetch && k * L::kWidth % 16 == 0) PrefetchNextPage(at);
       const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
       sums.Add(k, d);
       squares.Add(k, L::Mul(d, d));
@@ -141,13 +142,28 @@ LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot) {
   return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
 }
 
+template <class L, bool kToFirst>
+LONGHAUL_INLINE PivotSums SumsOfFirstReader(const float* x, size_t n, float pivot) {
+  LinesAhead<kToFirst> ahead(x + kSumChunk);
+  return SumsAbout<L>(
+      x, n, pivot, [&](size_t i) __attribute__((always_inline)) {
+        if (i % 64 == 0) ahead.Fetch();
+      });
+}
+
 template <class L>
-PivotSums LoopSumsAbout(const float* x, size_t n, float pivot, Following following) {
+PivotSums LoopSumsAbout(const float* x, size_t n, float pivot, Readers readers) {
   if constexpr (L::kWidth == 1) {
     return {LaneSum<L>(x, n, AwayTerm{pivot}), LaneSum<L>(x, n, SquareTerm{pivot})};
+  } else if (readers == Readers::kTwo) {
+    return fetch_to_first_cache ? SumsOfFirstReader<L, true>(x, n, pivot)
+                                : SumsOfFirstReader<L, false>(x, n, pivot);
   } else {
-    return following == Following::kToFetch ? SumsAbout<L, true>(x, n, pivot)
-                                            : SumsAbout<L, false>(x, n, pivot);
+    return SumsAbout<L>(
+        x, n, pivot, [x](size_t i) __attribute__((always_inline)) {
+          PrefetchNextPage(x + i);
+          PrefetchNextPage(x + i + 16);
+        });
   }
 }
 
