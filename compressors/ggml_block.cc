@@ -186,14 +186,20 @@ bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload,
   return layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const std::byte* in = payload + byte;
     const size_t bytes = layout.At(at + c) - layout.At(at);
+    const size_t to = r * layout.cols + at;
+    float* const target = writer.Target(to, values);
     const bool may_fold = bits_ == 8 && c == kGgmlPiece && loops.decode_q8_folding != nullptr;
-    FoldedCrc* const folded = may_fold ? running.FoldNext(bytes) : nullptr;
-    if (folded == nullptr) running.Add({in, bytes});
-    float* target = writer.Target(r * layout.cols + at, values);
-    const bool good = folded != nullptr     ? loops.decode_q8_folding(in, target, *folded)
-                      : c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target)
-                                            : DecodeTail(bits_, in, c, target);
-    if (good) writer.Done(target, r * layout.cols + at, c);
+    if (FoldedCrc* const folded = may_fold ? running.FoldNext(bytes) : nullptr; folded != nullptr) {
+      std::byte* const streamed = writer.Streamed(to);
+      std::byte* const out = streamed != nullptr ? streamed : reinterpret_cast<std::byte*>(target);
+      const bool good = loops.decode_q8_folding(in, out, streamed != nullptr, *folded);
+      if (good && streamed == nullptr) writer.Done(target, to, c);
+      return good;
+    }
+    running.Add({in, bytes});
+    const bool good =
+        c % kGgmlBlock == 0 ? decode(in, c / kGgmlBlock, target) : DecodeTail(bits_, in, c, target);
+    if (good) writer.Done(target, to, c);
     return good;
   });
 }

@@ -206,23 +206,35 @@ bool LoopDecodeQ8(const std::byte* in, size_t blocks, float* x) {
   return DecodeQ8Blocks<L>(in, blocks, x);
 }
 
-// A step of folding for every eight blocks, which are a little longer, and one at the end.
-template <class L>
-bool LoopDecodeQ8Folding(const std::byte* in, float* x, FoldedCrc& folded) {
+// A step of folding for every eight blocks, which are a little longer, and one at the end. What is
+// streamed goes out turn by turn too: memory then takes it while the next ones are decoded.
+template <class L, bool kStreams>
+LONGHAUL_INLINE bool FoldAndDecodeQ8(const std::byte* in, std::byte* x, FoldedCrc& folded) {
   constexpr size_t kTurn = 8, kTurns = kFoldedQ8Blocks / kTurn, kTurnBytes = 34 * kTurn;
-  constexpr size_t kStep = L::Folder::kBytes;
+  constexpr size_t kStep = L::Folder::kBytes, kValueBytes = 4 * 32 * kTurn;
   static_assert((kTurns + 1) * kStep == kTurns * kTurnBytes);
+  alignas(64) float values[32 * kTurn];
   typename L::Folder folder(folded);
-  for (size_t i = 0; i < kTurns; ++i) {
+  for (size_t i = 0; i < kTurns; ++i, x += kValueBytes) {
     folder.Step(in + i * kStep);
-    if (!DecodeQ8Blocks<L>(in + i * kTurnBytes, kTurn, x + i * 32 * kTurn)) return false;
+    const std::byte* from = in + i * kTurnBytes;
+    if (kStreams) PrefetchLines(from + kTurns * kTurnBytes, kTurnBytes);
+    if (!DecodeQ8Blocks<L>(from, kTurn, kStreams ? values : reinterpret_cast<float*>(x))) {
+      return false;
+    }
+    if (kStreams) LoopStream<L>(reinterpret_cast<const std::byte*>(values), kValueBytes, x);
   }
   folder.Step(in + kTurns * kStep);
   folder.Store(kTurns + 1, folded);
   return true;
 }
 template <class L>
-constexpr auto DecodeQ8Folding() -> bool (*)(const std::byte*, float*, FoldedCrc&) {
+bool LoopDecodeQ8Folding(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded) {
+  return streams ? FoldAndDecodeQ8<L, true>(in, x, folded)
+                 : FoldAndDecodeQ8<L, false>(in, x, folded);
+}
+template <class L>
+constexpr auto DecodeQ8Folding() -> bool (*)(const std::byte*, std::byte*, bool, FoldedCrc&) {
   if constexpr (requires { typename L::Folder; }) {
     return LoopDecodeQ8Folding<L>;
   } else {

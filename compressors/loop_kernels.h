@@ -124,8 +124,9 @@ struct LoopKernels {
   // The inverse; false when a scale is Inf or NaN.
   bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
   // The same of kFoldedQ8Blocks, whose bytes are folded on the way: a checksum is bound by its
-  // multiplications, decoding by what the cache takes. Null where lanes cannot.
-  bool (*decode_q8_folding)(const std::byte* in, float* x, FoldedCrc& folded);
+  // multiplications, decoding by what the cache takes. x: streamed, or aligned as floats. Null
+  // where lanes cannot.
+  bool (*decode_q8_folding)(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded);
   bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
   // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
   // one after the other, terms in the order of b's rows, those with a zero in a left out.
