@@ -5,9 +5,9 @@
 // Tensors take turns. In the cache, because of one that it sees again and again a processor learns
 // the branches by heart, which flatters whatever branches on data (torch.topk two- to threefold);
 // in memory, because part of one is still in the last cache when its turn comes again. Every codec
-// is timed in rounds, each beside reading, copying and (with --ggml) ggml's C, so that what the
-// machine's other users do hits all alike; the figures are medians over the rounds. Only ratios of
-// one run mean anything.
+// is timed in rounds, each beside reading, and codecs that ggml has too in turns with its C (with
+// --ggml), so that what the machine's other users do hits all alike; the figures are medians over
+// the rounds. Only ratios of one run mean anything.
 //
 // Usage: codecs_bench [--filter PART] [--only "NAME NAME"] [--json FILE] [--ggml LIBRARY]
 //                     [--rounds N] [--isa NAME] [--place L2|DRAM|DRAM2] [--clock cpu]
@@ -105,6 +105,13 @@ struct Row {
   Timing encode, decode;
 };
 
+// ggml's time / a codec's, medians over the rounds in which both were timed.
+struct Ratio {
+  std::string name, peer;
+  Place place;
+  double encode, decode;
+};
+
 // How often encoding must see the whole tensor.
 double PassesOf(std::string_view name) {
   if (name.starts_with("stat") && !name.ends_with("-rows")) return 2;  // mean and deviation, codes
@@ -130,6 +137,7 @@ class Bench {
 
   const Row* Codec(std::string_view name, std::vector<Row>& rows);
   void Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows);
+  void BesideGgml(std::string_view name, const GgmlFormat& format, std::vector<Ratio>& ratios);
   Row References();
 
  private:
@@ -273,6 +281,36 @@ void Bench::Ggml(const GgmlLibrary& ggml, std::vector<Row>& rows) {
   }
 }
 
+void Bench::BesideGgml(std::string_view name, const GgmlFormat& format,
+                       std::vector<Ratio>& ratios) {
+  const auto codec = MakeCodec(name, options_.isa);
+  if (!codec.ok()) return;
+  const size_t room = 5 * place_.elements;
+  LineAligned<std::byte>& out = memory_.frames;
+  Grow(out, room * slots_);
+  const auto k = static_cast<int64_t>(place_.elements);
+  const Work encode = [&](size_t slot) { format.encode(X(slot), &out[slot * room], k); };
+  const Work decode = [&](size_t slot) { format.decode(&out[slot * room], Y(slot), k); };
+  Ends ends(**codec, {place_.elements / 4096, 4096}, slots_, memory_.other_frames);
+  bool good = true;
+  const Work our_encode = [&](size_t slot) { good &= ends.Encode(X(slot), slot); };
+  const Work our_decode = [&](size_t slot) { good &= ends.Decode(slot, Y(slot)); };
+  for (size_t slot = 0; slot < slots_; ++slot) {
+    encode(slot);
+    our_encode(slot);
+  }
+  const bool cached = place_.cached;
+  const auto encoding =
+      TimeRounds(options_.rounds, place_.elements, OnNext(encode, {out.data(), place_.elements}),
+                 {OnNext(our_encode, {ends.frames.data(), ends.room / 4})}, options_.clock);
+  const auto decoding = TimeRounds(
+      options_.rounds, place_.elements, OnNext(decode, Values(), cached ? encode : nullptr),
+      {OnNext(our_decode, Values(), cached ? our_encode : nullptr)}, options_.clock);
+  if (!good) return;
+  ratios.push_back(
+      {std::string(name), format.name, place_, encoding[0].of_read, decoding[0].of_read});
+}
+
 // Reading and copying as a row: "encode" reads, "decode" copies.
 Row Bench::References() {
   auto times = TimeRounds(options_.rounds, place_.elements, Reading(), {Reading(), Copying()},
@@ -308,7 +346,14 @@ void Print(const Row& row) {
   std::fflush(stdout);
 }
 
-void WriteJson(const Options& options, const std::vector<Row>& rows) {
+void Print(const Ratio& ratio) {
+  std::printf("%s / %s, %s: encode %.2f, decode %.2f times as fast\n", ratio.name.c_str(),
+              ratio.peer.c_str(), ratio.place.name.c_str(), ratio.encode, ratio.decode);
+  std::fflush(stdout);
+}
+
+void WriteJson(const Options& options, const std::vector<Row>& rows,
+               const std::vector<Ratio>& ratios) {
   std::ofstream out(options.json);
   out << "{\"isa\": \"" << IsaName(options.isa) << "\", \"rows\": [\n";
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -326,12 +371,24 @@ void WriteJson(const Options& options, const std::vector<Row>& rows) {
                   LimitShare(row, row.decode, 1));
     out << line << (i + 1 < rows.size() ? ",\n" : "\n");
   }
+  out << "], \"ratios\": [\n";
+  for (size_t i = 0; i < ratios.size(); ++i) {
+    const Ratio& ratio = ratios[i];
+    char line[256];
+    std::snprintf(line, sizeof(line),
+                  "  {\"name\": \"%s\", \"peer\": \"%s\", \"place\": \"%s\", \"encode\": %.4f, "
+                  "\"decode\": %.4f}",
+                  ratio.name.c_str(), ratio.peer.c_str(), ratio.place.name.c_str(), ratio.encode,
+                  ratio.decode);
+    out << line << (i + 1 < ratios.size() ? ",\n" : "\n");
+  }
   out << "]}\n";
 }
 
 int RunAll(const Options& options) {
   const GgmlLibrary ggml = LoadGgml(options.ggml);
   std::vector<Row> rows;
+  std::vector<Ratio> ratios;
   Memory memory;
   for (const Place& place : Places()) {
     const std::string key = place.name + std::string(place.threads > 1 ? "2" : "");
@@ -351,8 +408,14 @@ int RunAll(const Options& options) {
     const size_t before = rows.size();
     bench.Ggml(ggml, rows);
     for (size_t i = before; i < rows.size(); ++i) Print(rows[i]);
+    const size_t no_ratios = ratios.size();
+    for (const GgmlFormat& format : ggml.formats) {
+      if (format.name.starts_with("ggml q8_0")) bench.BesideGgml("q8_0", format, ratios);
+      if (format.name == "ggml q4_0") bench.BesideGgml("int4-b64", format, ratios);
+    }
+    for (size_t i = no_ratios; i < ratios.size(); ++i) Print(ratios[i]);
   }
-  if (!options.json.empty()) WriteJson(options, rows);
+  if (!options.json.empty()) WriteJson(options, rows, ratios);
   return 0;
 }
 
