@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compressors/byte_planes.h"
 #include "compressors/loops.h"
 #include "compressors/prefetch.h"
 #include "compressors/stat_units.h"
@@ -79,20 +80,29 @@ LONGHAUL_INLINE typename L::F StatPositions(const float* x, float mu, float inve
                 L::Splat(StatGrid<kBits>::kMean));
 }
 
-// The bins first + j of every j find their elements among `groups` of planes.
-template <class L, bool kFetch, class Lines, uint32_t... j>
+// Bins find their elements among `groups` of planes: first + j for every j of n, and n more.
+template <class L, class TwoBins, bool kFetch, class Lines, uint32_t... j>
 LONGHAUL_INLINE void JoinBins(const typename L::Planes* planes, size_t groups, uint32_t first,
                               Lines& ahead, BinSums& sums, std::integer_sequence<uint32_t, j...>) {
-  constexpr size_t kGroup = 4 * L::kWidth;
-  typename L::OneBin bins[sizeof...(j)];
-  (bins[j].Choose(first + j), ...);
-  for (size_t g = 0; g < groups; ++g) {
-    if (kFetch && g * kGroup % 64 == 0) ahead.Fetch();
-    const typename L::Planes group = planes[g];
-    (bins[j].Join(group), ...);
+  constexpr uint32_t n = sizeof...(j);
+  constexpr size_t kGroup = 4 * L::kWidth, kMost = TwoBins::kMostGroups;
+  TwoBins pairs[n];
+  (pairs[j].Choose(first + j, first + n + j), ...);
+  for (size_t g = 0; g < groups;) {
+    for (const size_t end = groups - g < kMost ? groups : g + kMost; g < end; ++g) {
+      if (kFetch && g * kGroup % 64 == 0) ahead.Fetch();
+      const typename L::Planes group = planes[g];
+      (pairs[j].Join(group), ...);
+    }
+    (pairs[j].Settle(), ...);
   }
-  ((sums.units[first + j] += bins[j].Units()), ...);
-  ((sums.count[first + j] += bins[j].Count()), ...);
+  const auto add = [&](uint32_t bin, const TwoBinSums& two) __attribute__((always_inline)) {
+    for (uint32_t k = 0; k < 2; ++k) {
+      sums.units[bin + k * n] += two.units[k];
+      sums.count[bin + k * n] += two.count[k];
+    }
+  };
+  (add(first + j, pairs[j].Totals()), ...);
 }
 
 // A chunk's next one is fetched evenly over all that is done to a chunk: memory then works all the
@@ -141,10 +151,11 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
     L::template StoreInOrder<kBits>(group.bins, codes + i * kBits / 8);
   }
   constexpr uint32_t kAtOnce = std::min(G::kBins, L::kBinsAtOnce);
-  constexpr std::make_integer_sequence<uint32_t, kAtOnce> kThese;
-  JoinBins<L, (Fetch::kInBins > 0)>(planes, i / kGroup, 0, ahead, sums, kThese);
+  constexpr std::make_integer_sequence<uint32_t, kAtOnce / 2> kThese;
+  using TwoBins = typename L::template TwoBins<G::kBins>;
+  JoinBins<L, TwoBins, (Fetch::kInBins > 0)>(planes, i / kGroup, 0, ahead, sums, kThese);
   for (uint32_t b = kAtOnce; b < G::kBins; b += kAtOnce) {
-    JoinBins<L, (Fetch::kInBins > 1)>(planes, i / kGroup, b, ahead, sums, kThese);
+    JoinBins<L, TwoBins, (Fetch::kInBins > 1)>(planes, i / kGroup, b, ahead, sums, kThese);
   }
   beyond.Join(
       x, mu, inverse, [](size_t byte) { return L::PlaceOfByte(byte); }, sums);

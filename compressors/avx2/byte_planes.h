@@ -7,6 +7,7 @@
 
 #include "compressors/avx2/byte_order.h"
 #include "compressors/avx2/packing.h"
+#include "compressors/byte_planes.h"
 
 namespace longhaul {
 
@@ -55,7 +56,7 @@ struct Avx2BytePlanes : Avx2Packing {
   }
 
   static constexpr uint32_t kBinsAtOnce = 4;  // as registers allow
-  // What the elements of one bin add up to, of up to 128 times 32.
+  // What the elements of a bin add up to, of up to 128 times 32.
   class OneBin {
    public:
     LONGHAUL_INLINE void Choose(uint32_t bin) {
@@ -88,6 +89,8 @@ struct Avx2BytePlanes : Avx2Packing {
     }
     U bin_, units_, count_;
   };
+  template <uint32_t kBins>
+  using TwoBins = TwoOf<Planes, OneBin>;
 };
 
 }  // namespace longhaul
