@@ -124,6 +124,7 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
   using U = typename L::U;
   using Fetch = FetchPlan<kBits, kReaders>;
   constexpr size_t kGroup = 4 * L::kWidth;
+  static_assert(kGroup * Fetch::kWithCodes % 64 == 0);
   LinesAhead<kToFirst> ahead(x + kSumChunk + n / 4 * Fetch::kBefore);
   typename L::Planes planes[kSumChunk / kGroup];
   BeyondTheBins<kBits> beyond;
@@ -131,7 +132,7 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
   for (; i + kGroup <= n; i += kGroup) {
     U positions[4];
     U other = L::Zero();  // bits in which some position is not one from kLowest to kHighest
-    for (size_t line = 0; line < kGroup / 64 * Fetch::kWithCodes; ++line) ahead.Fetch();
+    for (size_t line = 0; line < kGroup * Fetch::kWithCodes / 64; ++line) ahead.Fetch();
     for (size_t k = 0; k < 4; ++k) {
       positions[k] = L::Bits(StatPositions<L, kBits>(x + i + k * L::kWidth, mu, inverse));
       other = L::OrXor(other, positions[k], L::SplatBits(BitsOf(G::kLowest)));

@@ -48,8 +48,9 @@ class IsaTest : public testing::TestWithParam<Isa> {
 
 TEST_P(IsaTest, DistributionsSizesAndDTypes) {
   for (auto d : {Distribution::kGaussian, Distribution::kStudentT4, Distribution::kOutlier}) {
-    for (Shape shape : {Shape{1, 1}, Shape{1, 63}, Shape{1, 64}, Shape{1, 65}, Shape{1, 4097},
-                        Shape{3, 130}, Shape{17, 192}, Shape{5, 97}, Shape{1, 20'003}}) {
+    for (Shape shape :
+         {Shape{1, 1}, Shape{1, 63}, Shape{1, 64}, Shape{1, 65}, Shape{1, 4097}, Shape{3, 130},
+          Shape{17, 192}, Shape{5, 97}, Shape{3, 5000}, Shape{1, 20'003}}) {
       const auto values = Draw(d, shape.elements(), 11);
       for (DType dtype : kDTypes) ExpectEqual(OwnedTensor(values, shape, dtype).view());
     }
