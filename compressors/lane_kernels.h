@@ -14,12 +14,12 @@
 // L gives: kWidth; F, U (vectors of kWidth floats, 32-bit integers); Load<DType>, Store<DType>;
 // Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
 // Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
-// KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, LoadUnsigned;
-// FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32; StorePlaces<MiniFloat>;
-// StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h: AtLeastMask, NotNegativeMask,
-// SumAcross, AddAcross, OrXor, AnyBits, DifferentLanes; Planes and what goes with them
-// (byte_planes.h); and what only some lanes have: ByteEntries, StoreKept, Folder
-// (vpclmul/fold_lines.h).
+// KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, StoreFirstBytes,
+// LoadUnsigned; FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
+// StorePlaces<MiniFloat>; StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h:
+// AtLeastMask, NotNegativeMask, SumAcross, AddAcross, OrXor, AndOr, AnyBits, DifferentLanes; Planes
+// and what goes with them (byte_planes.h); and what only some lanes have: ByteEntries, StoreKept,
+// Folder (vpclmul/fold_lines.h).
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.

@@ -3,12 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compressors/processor.h"
 #include "compressors/small_floats.h"
 
 namespace longhaul {
-
-// Into which cache, as is best for this processor (prefetch.cc).
-extern const bool fetch_to_first_cache;
 
 // Fetches the line at an address, which need not be there.
 template <bool kToFirst>

@@ -14,6 +14,8 @@
 // What the first asks of lanes is in avx2/byte_planes.h and avx512/byte_planes.h.
 namespace longhaul {
 
+constexpr size_t kManyElements = 64;  // at once; for fewer no table of many bins is cleared
+
 // An element's code; it joins its bin.
 template <int kBits>
 LONGHAUL_INLINE uint32_t StatCode(float x, float mu, float inverse, BinSums& sums) {
@@ -165,42 +167,54 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
 
 // Many bins: one addition per element, to one of two words of its bin, which take turns so that
 // neighbours in one bin do not wait for each other. A word holds a count above a sum of units, and
-// has place for kSumChunk of both. What lanes do for the next elements runs beside the additions.
-template <class L, int kBits>
+// has place for kSumChunk of both. What lanes do for the next `kBatch` elements runs beside the
+// additions; with a whole chunk, before them.
+template <class L, int kBits, size_t kBatch>
 LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float inverse,
                                        std::byte* codes, BinSums& sums) {
   using G = StatGrid<kBits>;
+  using F = typename L::F;
+  using U = typename L::U;
   static_assert(kBits == 8);
-  constexpr size_t kTurns = 2, kAtOnce = 64;  // a bit each of a mask
+  constexpr size_t kTurns = 2, kGroup = 4 * L::kWidth, kBatches = kSumChunk / kBatch < 2 ? 1 : 2;
   constexpr int kCountAt = 28;
   constexpr uint32_t kOne = 1u << kCountAt;
+  static_assert(kManyElements % kGroup == 0 && kBatch % kManyElements == 0);
   alignas(64) uint64_t words[kTurns * G::kBins] = {};
-  alignas(64) uint32_t joining[2][kAtOnce];
+  alignas(64) uint32_t joining[kBatches][kBatch];
   BeyondTheBins<kBits> beyond;
-  const auto prepare = [&](size_t i) __attribute__((always_inline)) {
-    uint64_t beyond_here = 0;
-    for (size_t k = 0; k < kAtOnce; k += L::kWidth) {
-      if (k % 16 == 0) PrefetchNextChunk(x + i + k);
-      const typename L::F at = StatPositions<L, kBits>(x + i + k, mu, inverse);
-      const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
-      beyond_here |= uint64_t{L::DifferentLanes(at, held)} << k;
-      L::StoreBytes(L::template ShiftRight<G::kUnitBits>(L::Bits(held)), codes + i + k);
-      const typename L::U units = L::And(L::Bits(held), L::SplatBits(G::kUnitMask));
-      L::template Store<DType::kF32>(L::FromBits(L::Or(units, L::SplatBits(kOne))),
-                                     reinterpret_cast<std::byte*>(joining[i / kAtOnce % 2] + k));
-    }
-    beyond.Note(i, beyond_here);
+  const size_t end = n / kManyElements * kManyElements;
+  const auto batch_end = [end](size_t first) __attribute__((always_inline)) {
+    return kBatch == kManyElements || first + kBatch < end ? first + kBatch : end;
   };
-  const size_t end = n / kAtOnce * kAtOnce;
+  const auto prepare = [&](size_t first) __attribute__((always_inline)) {
+    uint32_t* to = joining[first / kBatch % kBatches];
+    for (size_t i = first; i < batch_end(first); i += kGroup, to += kGroup) {
+      uint64_t beyond_here = 0;
+      U bins[4];
+      for (size_t k = 0; k < 4; ++k) {
+        const F at = StatPositions<L, kBits>(x + i + k * L::kWidth, mu, inverse);
+        const F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
+        beyond_here |= uint64_t{L::DifferentLanes(at, held)} << k * L::kWidth;
+        bins[k] = L::template ShiftRight<G::kUnitBits>(L::Bits(held));
+        const U one = L::AndOr(L::Bits(held), L::SplatBits(G::kUnitMask), L::SplatBits(kOne));
+        L::template Store<DType::kF32>(L::FromBits(one),
+                                       reinterpret_cast<std::byte*>(to + k * L::kWidth));
+      }
+      L::StoreFirstBytes(bins, codes + i);
+      beyond.Note(i, beyond_here);
+    }
+  };
   if (end > 0) prepare(0);
-  for (size_t i = 0; i < end; i += kAtOnce) {
-    if (i + kAtOnce < end) prepare(i + kAtOnce);
-    const uint32_t* units = joining[i / kAtOnce % 2];
-    for (size_t j = 0; j < kAtOnce; j += 8) {
+  for (size_t first = 0; first < end; first += kBatch) {
+    if (first + kBatch < end) prepare(first + kBatch);
+    const uint32_t* units = joining[first / kBatch % kBatches];
+    for (size_t i = first; i < batch_end(first); i += 8, units += 8) {
+      if (i % 16 == 0) PrefetchNextChunk(x + i);
       uint64_t eight;  // read once: the compiler must think that bytes change with every sum
-      __builtin_memcpy(&eight, codes + i + j, 8);
+      __builtin_memcpy(&eight, codes + i, 8);
       for (size_t t = 0; t < 8; ++t) {
-        words[t % kTurns * G::kBins + (eight >> (8 * t) & 0xFF)] += units[j + t];
+        words[t % kTurns * G::kBins + (eight >> (8 * t) & 0xFF)] += units[t];
       }
     }
   }

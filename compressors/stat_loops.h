@@ -6,13 +6,14 @@
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
 namespace longhaul {
 
-constexpr size_t kManyElements = 64;  // for which tables of many bins are worth their clearing
-
 template <class L, int kBits, Readers kReaders>
 void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes, BinSums& sums) {
   size_t i = 0;
   if constexpr (L::kWidth > 1 && kBits == 8) {
-    if (n >= kManyElements) i = CodesOfManyBins<L, kBits>(x, n, mu, inverse, codes, sums);
+    if (n >= kManyElements) {
+      i = add_apart ? CodesOfManyBins<L, kBits, kSumChunk>(x, n, mu, inverse, codes, sums)
+                    : CodesOfManyBins<L, kBits, kManyElements>(x, n, mu, inverse, codes, sums);
+    }
   } else if constexpr (L::kWidth > 1) {
     i = fetch_to_first_cache
             ? CodesOfFewBins<L, kBits, kReaders, true>(x, n, mu, inverse, codes, sums)

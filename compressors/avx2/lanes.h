@@ -114,6 +114,7 @@ struct Avx2Lanes : Avx2BytePlanes {
     F seen_ = _mm256_setzero_ps();
   };
   // Bit j: lane j of a is not that of b.
+  LONGHAUL_INLINE static U AndOr(U x, U mask, U bits) { return Or(And(x, mask), bits); }
   LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)));
   }
@@ -135,6 +136,14 @@ struct Avx2Lanes : Avx2BytePlanes {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi32(low, high));
   }
 
+  // Byte 0 of every integer of four vectors.
+  LONGHAUL_INLINE static void StoreFirstBytes(const U* x, std::byte* out) {
+    const U byte = SplatBits(0xFF);
+    const U bytes = _mm256_packus_epi16(_mm256_packus_epi32(And(x[0], byte), And(x[1], byte)),
+                                        _mm256_packus_epi32(And(x[2], byte), And(x[3], byte)));
+    const U order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<U*>(out), _mm256_permutevar8x32_epi32(bytes, order));
+  }
   // Lane j is high where bit j is set.
   LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {
     const U bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);

@@ -124,6 +124,9 @@ struct Avx512Lanes : Avx512BytePlanes {
     __mmask16 seen_ = 0;
   };
   // Bit j: lane j of a is not that of b.
+  LONGHAUL_INLINE static U AndOr(U x, U mask, U bits) {
+    return _mm512_ternarylogic_epi32(x, mask, bits, 0xEA);
+  }
   LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ);
   }
@@ -141,6 +144,10 @@ struct Avx512Lanes : Avx512BytePlanes {
   }
   LONGHAUL_INLINE static void StoreBytes(U x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(x));
+  }
+  // Byte 0 of every integer of four vectors.
+  LONGHAUL_INLINE static void StoreFirstBytes(const U* x, std::byte* out) {
+    _mm512_storeu_si512(out, Avx512BytePlanes::SplitBytes(x).units);
   }
   // Lane j is high where bit j is set.
   LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {

@@ -1,4 +1,4 @@
-#include "compressors/prefetch.h"
+#include "compressors/processor.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -33,5 +33,9 @@ bool IsZen5() {
 // answer, one of the few places that the loads of the present need too. What has not been measured
 // gets the second cache.
 const bool fetch_to_first_cache = IsZen5();
+
+// Zen 5 adds a chunk of 4096 to its bins 10 % faster when nothing else is stored meanwhile. Zen 4
+// and a Xeon were measured only with lanes at work beside the additions.
+const bool add_apart = IsZen5();
 
 }  // namespace longhaul
