@@ -37,8 +37,9 @@ LONGHAUL_INLINE void PrefetchNextPage(const void* x) {
 template <bool kToFirst>
 class LinesAhead {
  public:
-  LONGHAUL_INLINE explicit LinesAhead(const void* first)
-      : at_(reinterpret_cast<uintptr_t>(first)) {}
+  // What lies `ahead` floats behind x.
+  LONGHAUL_INLINE LinesAhead(const float* x, size_t ahead)
+      : at_(reinterpret_cast<uintptr_t>(x) + 4 * ahead) {}
   LONGHAUL_INLINE void Fetch() {
     PrefetchInto<kToFirst>(at_);
     at_ += 64;

@@ -127,7 +127,7 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
   using Fetch = FetchPlan<kBits, kReaders>;
   constexpr size_t kGroup = 4 * L::kWidth;
   static_assert(kGroup * Fetch::kWithCodes % 64 == 0);
-  LinesAhead<kToFirst> ahead(x + kSumChunk + n / 4 * Fetch::kBefore);
+  LinesAhead<kToFirst> ahead(x, kSumChunk + n / 4 * Fetch::kBefore);
   typename L::Planes planes[kSumChunk / kGroup];
   BeyondTheBins<kBits> beyond;
   size_t i = 0;
@@ -165,65 +165,83 @@ LONGHAUL_INLINE size_t CodesOfFewBins(const float* x, size_t n, float mu, float 
   return i;
 }
 
-// Many bins: one addition per element, to one of two words of its bin, which take turns so that
-// neighbours in one bin do not wait for each other. A word holds a count above a sum of units, and
-// has place for kSumChunk of both. What lanes do for the next `kBatch` elements runs beside the
+// For every one of many bins two words, which take turns so that neighbours in one bin do not wait
+// for each other. A word holds a count above a sum of units, and has place for kSumChunk of both.
+class BinWords {
+ public:
+  static constexpr int kCountAt = 28;
+  static constexpr uint32_t kOne = 1u << kCountAt;
+
+  // Elements i .. i + 7, their bins and their units with kOne.
+  LONGHAUL_INLINE void AddEight(const std::byte* bins, const uint32_t* units) {
+    uint64_t eight;  // read once: the compiler must think that bytes change with every sum
+    __builtin_memcpy(&eight, bins, 8);
+    for (size_t t = 0; t < 8; ++t) words_[t % 2][eight >> (8 * t) & 0xFF] += units[t];
+  }
+  LONGHAUL_INLINE void AddTo(BinSums& sums) const {
+    for (size_t b = 0; b < 256; ++b) {
+      const uint64_t word = words_[0][b] + words_[1][b];
+      sums.units[b] += static_cast<int64_t>(word & (kOne - 1));
+      sums.count[b] += word >> kCountAt;
+    }
+  }
+
+ private:
+  alignas(64) uint64_t words_[2][256] = {};
+};
+
+// Codes and what BinWords adds for four vectors of elements; answers which are beyond the bins.
+template <class L, int kBits>
+LONGHAUL_INLINE uint64_t PrepareForWords(const float* x, float mu, float inverse, std::byte* codes,
+                                         uint32_t* units) {
+  using G = StatGrid<kBits>;
+  uint64_t beyond = 0;
+  typename L::U bins[4];
+  for (size_t k = 0; k < 4; ++k) {
+    const typename L::F at = StatPositions<L, kBits>(x + k * L::kWidth, mu, inverse);
+    const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
+    beyond |= uint64_t{L::DifferentLanes(at, held)} << k * L::kWidth;
+    bins[k] = L::template ShiftRight<G::kUnitBits>(L::Bits(held));
+    const typename L::U with_one =
+        L::AndOr(L::Bits(held), L::SplatBits(G::kUnitMask), L::SplatBits(BinWords::kOne));
+    L::template Store<DType::kF32>(L::FromBits(with_one),
+                                   reinterpret_cast<std::byte*>(units + k * L::kWidth));
+  }
+  L::StoreFirstBytes(bins, codes);
+  return beyond;
+}
+
+// Many bins: one addition per element. What lanes do for the next `kBatch` elements runs beside the
 // additions; with a whole chunk, before them.
 template <class L, int kBits, size_t kBatch>
 LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float inverse,
                                        std::byte* codes, BinSums& sums) {
-  using G = StatGrid<kBits>;
-  using F = typename L::F;
-  using U = typename L::U;
   static_assert(kBits == 8);
-  constexpr size_t kTurns = 2, kGroup = 4 * L::kWidth, kBatches = kSumChunk / kBatch < 2 ? 1 : 2;
-  constexpr int kCountAt = 28;
-  constexpr uint32_t kOne = 1u << kCountAt;
+  constexpr size_t kGroup = 4 * L::kWidth, kBatches = kBatch < kSumChunk ? 2 : 1;
   static_assert(kManyElements % kGroup == 0 && kBatch % kManyElements == 0);
-  alignas(64) uint64_t words[kTurns * G::kBins] = {};
-  alignas(64) uint32_t joining[kBatches][kBatch];
+  BinWords words;
+  alignas(64) uint32_t units[kBatches][kBatch];
   BeyondTheBins<kBits> beyond;
   const size_t end = n / kManyElements * kManyElements;
   const auto batch_end = [end](size_t first) __attribute__((always_inline)) {
     return kBatch == kManyElements || first + kBatch < end ? first + kBatch : end;
   };
   const auto prepare = [&](size_t first) __attribute__((always_inline)) {
-    uint32_t* to = joining[first / kBatch % kBatches];
+    uint32_t* to = units[first / kBatch % kBatches];
     for (size_t i = first; i < batch_end(first); i += kGroup, to += kGroup) {
-      uint64_t beyond_here = 0;
-      U bins[4];
-      for (size_t k = 0; k < 4; ++k) {
-        const F at = StatPositions<L, kBits>(x + i + k * L::kWidth, mu, inverse);
-        const F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
-        beyond_here |= uint64_t{L::DifferentLanes(at, held)} << k * L::kWidth;
-        bins[k] = L::template ShiftRight<G::kUnitBits>(L::Bits(held));
-        const U one = L::AndOr(L::Bits(held), L::SplatBits(G::kUnitMask), L::SplatBits(kOne));
-        L::template Store<DType::kF32>(L::FromBits(one),
-                                       reinterpret_cast<std::byte*>(to + k * L::kWidth));
-      }
-      L::StoreFirstBytes(bins, codes + i);
-      beyond.Note(i, beyond_here);
+      beyond.Note(i, PrepareForWords<L, kBits>(x + i, mu, inverse, codes + i, to));
     }
   };
   if (end > 0) prepare(0);
   for (size_t first = 0; first < end; first += kBatch) {
     if (first + kBatch < end) prepare(first + kBatch);
-    const uint32_t* units = joining[first / kBatch % kBatches];
-    for (size_t i = first; i < batch_end(first); i += 8, units += 8) {
+    const uint32_t* from = units[first / kBatch % kBatches];
+    for (size_t i = first; i < batch_end(first); i += 8, from += 8) {
       if (i % 16 == 0) PrefetchNextChunk(x + i);
-      uint64_t eight;  // read once: the compiler must think that bytes change with every sum
-      __builtin_memcpy(&eight, codes + i, 8);
-      for (size_t t = 0; t < 8; ++t) {
-        words[t % kTurns * G::kBins + (eight >> (8 * t) & 0xFF)] += units[t];
-      }
+      words.AddEight(codes + i, from);
     }
   }
-  for (size_t b = 0; b < G::kBins; ++b) {
-    uint64_t word = 0;
-    for (size_t t = 0; t < kTurns; ++t) word += words[t * G::kBins + b];
-    sums.units[b] += static_cast<int64_t>(word & (kOne - 1));
-    sums.count[b] += word >> kCountAt;
-  }
+  words.AddTo(sums);
   beyond.Join(
       x, mu, inverse, [](size_t lane) { return lane; }, sums);
   return end;

@@ -144,7 +144,7 @@ LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot, Fetch
 
 template <class L, bool kToFirst>
 LONGHAUL_INLINE PivotSums SumsOfFirstReader(const float* x, size_t n, float pivot) {
-  LinesAhead<kToFirst> ahead(x + kSumChunk);
+  LinesAhead<kToFirst> ahead(x, kSumChunk);
   return SumsAbout<L>(
       x, n, pivot, [&](size_t i) __attribute__((always_inline)) {
         if (i % 64 == 0) ahead.Fetch();
