@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/codec_rows.h"
 #include "bench/codec_timing.h"
 #include "bench/line_aligned.h"
 #include "compressors/catalog.h"
@@ -39,14 +40,6 @@ struct Options {
   Clock clock = Clock::kWall;
   int rounds = 9;
   Isa isa = BestIsa();
-};
-
-struct Place {
-  std::string name;
-  size_t elements;  // of a tensor
-  size_t threads;
-  size_t tensors;  // that take turns
-  bool cached;     // each tensor is copied in before it is timed
 };
 
 // Of the core that this runs on, as the kernel lists it: sysconf() counts the caches of a whole
@@ -95,30 +88,6 @@ void DrawGaussian(size_t n, size_t tensors, bool same, LineAligned<float>& x) {
   std::normal_distribution<float> normal;
   std::generate_n(x.begin(), drawn, [&] { return normal(rng); });
   for (size_t i = drawn; i < n * tensors; i += n) std::copy_n(x.data(), n, x.data() + i);
-}
-
-struct Row {
-  std::string name;
-  Place place;
-  double bits;  // per element, of the frame
-  double passes;
-  Timing encode, decode;
-};
-
-// ggml's time / a codec's, medians over the rounds in which both were timed.
-struct Ratio {
-  std::string name, peer;
-  Place place;
-  double encode, decode;
-};
-
-// How often encoding must see the whole tensor.
-double PassesOf(std::string_view name) {
-  if (name.starts_with("stat") && !name.ends_with("-rows")) return 2;  // mean and deviation, codes
-  for (std::string_view two : {"nvfp4", "e3m0", "mix34-b64", "quantile8", "4x"}) {
-    if (name == two) return 2;
-  }
-  return 1;
 }
 
 // A place's tensors, and the slots of memory that codecs read and write: one in a cache, as many as
@@ -334,57 +303,6 @@ std::vector<std::string> Names(const Options& options) {
   return names;
 }
 
-double LimitShare(const Row& row, const Timing& timing, double passes) {
-  return timing.of_read * (passes + row.bits / 32);
-}
-
-void Print(const Row& row) {
-  std::printf("%-24s %5s %zuT %7.3f bits  encode %6.2f GB/s %4.0f %%  decode %6.2f GB/s %4.0f %%\n",
-              row.name.c_str(), row.place.name.c_str(), row.place.threads, row.bits,
-              row.encode.gb_per_s, 100 * LimitShare(row, row.encode, row.passes),
-              row.decode.gb_per_s, 100 * LimitShare(row, row.decode, 1));
-  std::fflush(stdout);
-}
-
-void Print(const Ratio& ratio) {
-  std::printf("%s / %s, %s: encode %.2f, decode %.2f times as fast\n", ratio.name.c_str(),
-              ratio.peer.c_str(), ratio.place.name.c_str(), ratio.encode, ratio.decode);
-  std::fflush(stdout);
-}
-
-void WriteJson(const Options& options, const std::vector<Row>& rows,
-               const std::vector<Ratio>& ratios) {
-  std::ofstream out(options.json);
-  out << "{\"isa\": \"" << IsaName(options.isa) << "\", \"rows\": [\n";
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    char line[512];
-    std::snprintf(line, sizeof(line),
-                  "  {\"name\": \"%s\", \"place\": \"%s\", \"threads\": %zu, \"elements\": %zu, "
-                  "\"tensors\": %zu, "
-                  "\"bits\": %.4f, \"passes\": %.0f, \"encode_gb_s\": %.4f, \"decode_gb_s\": %.4f, "
-                  "\"encode_of_read\": %.4f, \"decode_of_read\": %.4f, "
-                  "\"encode_of_limit\": %.4f, \"decode_of_limit\": %.4f}",
-                  row.name.c_str(), row.place.name.c_str(), row.place.threads, row.place.elements,
-                  row.place.tensors, row.bits, row.passes, row.encode.gb_per_s, row.decode.gb_per_s,
-                  row.encode.of_read, row.decode.of_read, LimitShare(row, row.encode, row.passes),
-                  LimitShare(row, row.decode, 1));
-    out << line << (i + 1 < rows.size() ? ",\n" : "\n");
-  }
-  out << "], \"ratios\": [\n";
-  for (size_t i = 0; i < ratios.size(); ++i) {
-    const Ratio& ratio = ratios[i];
-    char line[256];
-    std::snprintf(line, sizeof(line),
-                  "  {\"name\": \"%s\", \"peer\": \"%s\", \"place\": \"%s\", \"encode\": %.4f, "
-                  "\"decode\": %.4f}",
-                  ratio.name.c_str(), ratio.peer.c_str(), ratio.place.name.c_str(), ratio.encode,
-                  ratio.decode);
-    out << line << (i + 1 < ratios.size() ? ",\n" : "\n");
-  }
-  out << "]}\n";
-}
-
 int RunAll(const Options& options) {
   const GgmlLibrary ggml = LoadGgml(options.ggml);
   std::vector<Row> rows;
@@ -415,7 +333,7 @@ int RunAll(const Options& options) {
     }
     for (size_t i = no_ratios; i < ratios.size(); ++i) Print(ratios[i]);
   }
-  if (!options.json.empty()) WriteJson(options, rows, ratios);
+  if (!options.json.empty()) WriteJson(options.json, options.isa, rows, ratios);
   return 0;
 }
 
