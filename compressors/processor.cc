@@ -32,10 +32,10 @@ bool IsZen5() {
 // way while codes are made, presumably because a line then holds, for as long as memory takes to
 // answer, one of the few places that the loads of the present need too. What has not been measured
 // gets the second cache.
-const bool fetch_to_first_cache = IsZen5();
+bool fetch_to_first_cache = IsZen5();
 
 // Zen 5 adds a chunk of 4096 to its bins 10 % faster when nothing else is stored meanwhile. Zen 4
 // and a Xeon were measured only with lanes at work beside the additions.
-const bool add_apart = IsZen5();
+bool add_apart = IsZen5();
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "compressors/processor.h"
 #include "compressors/small_floats.h"
 #include "tests/compressors/tensors.h"
 
@@ -127,6 +128,18 @@ TEST_P(IsaTest, ElementsFarFromTheMean) {
       pair.ExpectEqual({x.data(), DType::kF32, {4, x.size() / 4}});
     }
   }
+}
+
+// What is chosen by the processor's kind, which is one on every machine: the other way too.
+TEST_P(IsaTest, AsIfOnAnotherProcessor) {
+  const auto values = Draw(Distribution::kStudentT4, 4 * 10'001, 37);
+  const bool first = fetch_to_first_cache, apart = add_apart;
+  fetch_to_first_cache = !first;
+  add_apart = !apart;
+  ExpectEqual({values.data(), DType::kF32, {4, 10'001}});
+  ExpectEqual({values.data(), DType::kF32, {9, 4096}});
+  fetch_to_first_cache = first;
+  add_apart = apart;
 }
 
 // Values that sit on and beside the boundaries between codes.
