@@ -59,7 +59,7 @@ struct LoopKernels {
   // Largest |x| as bits.
   uint32_t (*abs_max)(const float* x, size_t n);
   // The indices of the elements with |x| as bits >= `bits`, sorted; answers how many. found: room
-  // for n + 4.
+  // for n + 16.
   size_t (*survivors)(const float* x, size_t n, uint32_t bits, uint32_t* found);
   // magnitudes[i] = |x[found[i]]| as bits, for `count` survivors of `least`, k of them or more;
   // zeros follow up to a multiple of 16. Answers a magnitude t >= least that k or more of them

@@ -172,11 +172,17 @@ class BinWords {
   static constexpr int kCountAt = 28;
   static constexpr uint32_t kOne = 1u << kCountAt;
 
-  // Elements i .. i + 7, their bins and their units with kOne.
+  // Elements i .. i + 7, their bins and their units with kOne. kAtOnce: one load for eight bins;
+  // else one for each, as the compiler must think that every sum may change them.
+  template <bool kAtOnce>
   LONGHAUL_INLINE void AddEight(const std::byte* bins, const uint32_t* units) {
-    uint64_t eight;  // read once: the compiler must think that bytes change with every sum
-    __builtin_memcpy(&eight, bins, 8);
-    for (size_t t = 0; t < 8; ++t) words_[t % 2][eight >> (8 * t) & 0xFF] += units[t];
+    if constexpr (kAtOnce) {
+      uint64_t eight;
+      __builtin_memcpy(&eight, bins, 8);
+      for (size_t t = 0; t < 8; ++t) words_[t % 2][eight >> (8 * t) & 0xFF] += units[t];
+    } else {
+      for (size_t t = 0; t < 8; ++t) words_[t % 2][static_cast<size_t>(bins[t])] += units[t];
+    }
   }
   LONGHAUL_INLINE void AddTo(BinSums& sums) const {
     for (size_t b = 0; b < 256; ++b) {
@@ -190,17 +196,23 @@ class BinWords {
   alignas(64) uint64_t words_[2][256] = {};
 };
 
-// Codes and what BinWords adds for four vectors of elements; answers which are beyond the bins.
 template <class L, int kBits>
-LONGHAUL_INLINE uint64_t PrepareForWords(const float* x, float mu, float inverse, std::byte* codes,
-                                         uint32_t* units) {
+LONGHAUL_INLINE typename L::F HeldInBins(typename L::F position) {
   using G = StatGrid<kBits>;
-  uint64_t beyond = 0;
-  typename L::U bins[4];
+  return L::Min(L::Max(position, L::Splat(G::kFirst)), L::Splat(G::kLast));
+}
+
+// Codes and what BinWords adds for four vectors of elements; answers whether one is beyond the
+// bins.
+template <class L, int kBits>
+LONGHAUL_INLINE bool PrepareForWords(const float* x, float mu, float inverse, std::byte* codes,
+                                     uint32_t* units) {
+  using G = StatGrid<kBits>;
+  typename L::U bins[4], moved = L::Zero();
   for (size_t k = 0; k < 4; ++k) {
     const typename L::F at = StatPositions<L, kBits>(x + k * L::kWidth, mu, inverse);
-    const typename L::F held = L::Min(L::Max(at, L::Splat(G::kFirst)), L::Splat(G::kLast));
-    beyond |= uint64_t{L::DifferentLanes(at, held)} << k * L::kWidth;
+    const typename L::F held = HeldInBins<L, kBits>(at);
+    moved = L::OrXor(moved, L::Bits(at), L::Bits(held));
     bins[k] = L::template ShiftRight<G::kUnitBits>(L::Bits(held));
     const typename L::U with_one =
         L::AndOr(L::Bits(held), L::SplatBits(G::kUnitMask), L::SplatBits(BinWords::kOne));
@@ -208,23 +220,56 @@ LONGHAUL_INLINE uint64_t PrepareForWords(const float* x, float mu, float inverse
                                    reinterpret_cast<std::byte*>(units + k * L::kWidth));
   }
   L::StoreFirstBytes(bins, codes);
-  return beyond;
+  return L::AnyBits(moved, ~uint32_t{0});
 }
 
-// Many bins: one addition per element. What lanes do for the next `kBatch` elements runs beside the
-// additions; with a whole chunk, before them.
-template <class L, int kBits, size_t kBatch>
+// The groups of four vectors in which elements are beyond the bins.
+template <class L, int kBits>
+class GroupsBeyond {
+ public:
+  static constexpr size_t kGroup = 4 * L::kWidth;
+
+  LONGHAUL_INLINE void Note(size_t first, bool some) {
+    first_[count_] = first;
+    count_ += some;
+  }
+  LONGHAUL_INLINE void Join(const float* x, float mu, float inverse, BinSums& sums) const {
+    BeyondTheBins<kBits> beyond;
+    for (size_t g = 0; g < count_; ++g) {
+      uint64_t mask = 0;
+      for (size_t k = 0; k < 4; ++k) {
+        const typename L::F at =
+            StatPositions<L, kBits>(x + first_[g] + k * L::kWidth, mu, inverse);
+        mask |= uint64_t{L::DifferentLanes(at, HeldInBins<L, kBits>(at))} << k * L::kWidth;
+      }
+      beyond.Note(first_[g], mask);
+    }
+    beyond.Join(
+        x, mu, inverse, [](size_t lane) { return lane; }, sums);
+  }
+
+ private:
+  size_t first_[kSumChunk / kGroup + 1];
+  size_t count_ = 0;
+};
+
+// Many bins: one addition per element. What lanes do for the next kManyElements runs beside the
+// additions; or for a whole chunk, before them.
+template <class L, int kBits, bool kApart>
 LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float inverse,
                                        std::byte* codes, BinSums& sums) {
   static_assert(kBits == 8);
-  constexpr size_t kGroup = 4 * L::kWidth, kBatches = kBatch < kSumChunk ? 2 : 1;
+  using Beyond = GroupsBeyond<L, kBits>;
+  constexpr size_t kGroup = Beyond::kGroup, kBatch = kApart ? kSumChunk : kManyElements;
+  constexpr size_t kBatches = kApart ? 1 : 2;
   static_assert(kManyElements % kGroup == 0 && kBatch % kManyElements == 0);
   BinWords words;
   alignas(64) uint32_t units[kBatches][kBatch];
-  BeyondTheBins<kBits> beyond;
+  Beyond beyond;
+  LinesAhead<kApart> ahead(x, kSumChunk);
   const size_t end = n / kManyElements * kManyElements;
   const auto batch_end = [end](size_t first) __attribute__((always_inline)) {
-    return kBatch == kManyElements || first + kBatch < end ? first + kBatch : end;
+    return kApart ? end : first + kBatch;
   };
   const auto prepare = [&](size_t first) __attribute__((always_inline)) {
     uint32_t* to = units[first / kBatch % kBatches];
@@ -237,13 +282,12 @@ LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float
     if (first + kBatch < end) prepare(first + kBatch);
     const uint32_t* from = units[first / kBatch % kBatches];
     for (size_t i = first; i < batch_end(first); i += 8, from += 8) {
-      if (i % 16 == 0) PrefetchNextChunk(x + i);
-      words.AddEight(codes + i, from);
+      if (i % 16 == 0) ahead.Fetch();
+      words.template AddEight<kApart>(codes + i, from);
     }
   }
   words.AddTo(sums);
-  beyond.Join(
-      x, mu, inverse, [](size_t lane) { return lane; }, sums);
+  beyond.Join(x, mu, inverse, sums);
   return end;
 }
 

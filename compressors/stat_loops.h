@@ -11,8 +11,8 @@ void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* cod
   size_t i = 0;
   if constexpr (L::kWidth > 1 && kBits == 8) {
     if (n >= kManyElements) {
-      i = add_apart ? CodesOfManyBins<L, kBits, kSumChunk>(x, n, mu, inverse, codes, sums)
-                    : CodesOfManyBins<L, kBits, kManyElements>(x, n, mu, inverse, codes, sums);
+      i = add_apart ? CodesOfManyBins<L, kBits, true>(x, n, mu, inverse, codes, sums)
+                    : CodesOfManyBins<L, kBits, false>(x, n, mu, inverse, codes, sums);
     }
   } else if constexpr (L::kWidth > 1) {
     i = fetch_to_first_cache

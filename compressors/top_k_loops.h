@@ -30,6 +30,12 @@ LONGHAUL_INLINE size_t PutPositions(uint64_t word, uint32_t base, uint32_t* foun
 template <class L>
 size_t LoopSurvivors(const float* x, size_t n, uint32_t bits, uint32_t* found) {
   size_t i = 0, count = 0;
+  if constexpr (requires { L::StoreReaching(x, bits, 0u, found); }) {
+    for (; i + L::kWidth <= n; i += L::kWidth) {
+      PrefetchFar(x + i);
+      count += L::StoreReaching(x + i, bits, static_cast<uint32_t>(i), found + count);
+    }
+  }
   for (; i + 64 <= n; i += 64) {
     uint64_t word = 0;
     for (size_t j = 0; j < 64; j += L::kWidth) {

@@ -112,6 +112,15 @@ struct Avx512Lanes : Avx512BytePlanes {
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(kept, _mm512_loadu_si512(x)));
     return static_cast<size_t>(__builtin_popcount(kept));
   }
+  // `first` and what follows it, of those of the sixteen of x whose magnitudes' bits are `least` or
+  // more; answers how many. Writes sixteen. Without a branch: a wrong guess would wait for memory.
+  LONGHAUL_INLINE static size_t StoreReaching(const float* x, uint32_t least, uint32_t first,
+                                              uint32_t* out) {
+    const auto reach = static_cast<__mmask16>(AtLeastMask(x, least));
+    const U number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(reach, AddBits(number, SplatBits(first))));
+    return static_cast<size_t>(__builtin_popcount(reach));
+  }
   // Whether NaN has been among many vectors.
   class NaNs {
    public:
