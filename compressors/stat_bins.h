@@ -266,7 +266,6 @@ LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float
   BinWords words;
   alignas(64) uint32_t units[kBatches][kBatch];
   Beyond beyond;
-  LinesAhead<kApart> ahead(x, kSumChunk);
   const size_t end = n / kManyElements * kManyElements;
   const auto batch_end = [end](size_t first) __attribute__((always_inline)) {
     return kApart ? end : first + kBatch;
@@ -282,7 +281,7 @@ LONGHAUL_INLINE size_t CodesOfManyBins(const float* x, size_t n, float mu, float
     if (first + kBatch < end) prepare(first + kBatch);
     const uint32_t* from = units[first / kBatch % kBatches];
     for (size_t i = first; i < batch_end(first); i += 8, from += 8) {
-      if (i % 16 == 0) ahead.Fetch();
+      if (i % 16 == 0) PrefetchNextChunk(x + i);
       words.template AddEight<kApart>(codes + i, from);
     }
   }

@@ -35,14 +35,15 @@ size_t LoopSurvivors(const float* x, size_t n, uint32_t bits, uint32_t* found) {
       PrefetchFar(x + i);
       count += L::StoreReaching(x + i, bits, static_cast<uint32_t>(i), found + count);
     }
-  }
-  for (; i + 64 <= n; i += 64) {
-    uint64_t word = 0;
-    for (size_t j = 0; j < 64; j += L::kWidth) {
-      if (j % 16 == 0) PrefetchFar(x + i + j);
-      word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
+  } else {
+    for (; i + 64 <= n; i += 64) {
+      uint64_t word = 0;
+      for (size_t j = 0; j < 64; j += L::kWidth) {
+        if (j % 16 == 0) PrefetchFar(x + i + j);
+        word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
+      }
+      count = PutPositions<L>(word, static_cast<uint32_t>(i), found, count);
     }
-    count = PutPositions<L>(word, static_cast<uint32_t>(i), found, count);
   }
   uint64_t word = 0;
   for (size_t j = 0; i + j < n; ++j) {
