@@ -9,6 +9,12 @@ for folder in /run /tmp /dev/shm; do
 done
 mkdir /run/results
 mount -t hostfs none /run/results -o "$results" || halt -f -p
+# What the mounts above hide and the program needs; a folder inside one mounted before is there.
+while IFS= read -r folder; do
+  [ -d "$folder" ] && continue
+  mkdir -p "$folder" && mount -t hostfs none "$folder" -o "ro,$folder" ||
+    echo "guest: cannot show $folder" >>/run/results/output
+done </run/results/folders
 
 modules=/usr/lib/uml/modules/$(uname -r)/kernel
 for module in net/sched/sch_netem net/sched/sch_htb net/sched/cls_u32 net/ipv4/tcp_bbr \
@@ -17,7 +23,7 @@ for module in net/sched/sch_netem net/sched/sch_htb net/sched/cls_u32 net/ipv4/t
 done
 
 # LONGHAUL_GUEST: one CPU, so medians are judged instead of tails (docs/netem.md).
-LONGHAUL_GUEST=1 xargs -0 -a /run/results/command env >/run/results/output 2>&1
+LONGHAUL_GUEST=1 xargs -0 -a /run/results/command env >>/run/results/output 2>&1
 status=$?
 # xargs turns any failure of its command into 123.
 [ "$status" = 123 ] && status=1

@@ -19,6 +19,17 @@ trap 'rm -rf "$results"' EXIT
 # The command line of a kernel takes no blanks in a value: the program's words travel in a file.
 printf '%s\0' "$@" >"$results/command"
 mkdir "$results/uml"
+# The guest has a /tmp, /run and /dev/shm of its own: from the host's it sees the checkout, the
+# programs among the words, and the libraries they load.
+folders_needed() {
+  (cd "$here/../../.." && pwd -P)
+  for word in "$@"; do
+    [ -f "$word" ] && [ -x "$word" ] || continue
+    dirname "$(realpath "$word")"
+    ldd "$word" 2>/dev/null | grep -o '/[^ ]*' | xargs -r -n 1 dirname
+  done
+}
+folders_needed "$@" | grep -E '^/(tmp|run|dev/shm)/' | sort -u >"$results/folders"
 
 # The guest's memory is a file in TMPDIR: on a tmpfs it is as fast as memory.
 [ -w /dev/shm ] && export TMPDIR=/dev/shm
