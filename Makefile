@@ -3,6 +3,7 @@
 #   make test      install, build and run every test this machine can run; says what it skipped and why
 #   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
 #   make gpu-test  the same, then their tests and their benchmark on this machine's GPU
+#   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make setup | build | test-links | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
@@ -16,7 +17,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-links bench bench-codecs cuda gpu-test sanitize format format-check clean
+.PHONY: setup build demo test test-links test-mutations bench bench-codecs cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -37,6 +38,11 @@ test-links:
 	@scripts/setup.sh test
 	@scripts/build.sh link_suites
 	@tests/netem/run_links.sh build/tests
+
+# ONLY=REGEX: only the faults whose file's name matches. What was seen is kept in build/mutations.
+test-mutations:
+	@scripts/setup.sh test
+	@scripts/mutations.py --only '$(ONLY)' --table build/mutations/table.md
 
 bench: setup
 	@scripts/bench.sh
