@@ -2,47 +2,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "pp_group/schedule.h"
 
 namespace longhaul {
 namespace {
-
-struct Action {
-  bool forward;
-  int microbatch;
-};
-
-// What stage s of S does in one step, in order. The same orders as pp_group/schedule.h, which needs
-// LibTorch's build; a test of the whole program holds the two together.
-std::vector<Action> StageProgram(std::string_view schedule, int s, int stages, int microbatches) {
-  const int warm_up = schedule == "gpipe" ? microbatches : std::min(stages - 1 - s, microbatches);
-  std::vector<Action> program;
-  int forwards = 0, backwards = 0;
-  while (forwards < warm_up) program.push_back({true, forwards++});
-  while (backwards < microbatches) {
-    if (forwards < microbatches) program.push_back({true, forwards++});
-    program.push_back({false, backwards++});
-  }
-  return program;
-}
 
 constexpr double kNotYet = -1;
 
 class Recursion {
  public:
-  explicit Recursion(const Pipeline& p)
+  Recursion(const Pipeline& p, std::vector<Program> programs)
       : p_(p),
         stages_(static_cast<int>(p.stages.size())),
+        programs_(std::move(programs)),
         clock_(p.stages.size(), 0),
         next_(p.stages.size(), 0),
         forward_free_(p.forward.size(), 0),
-        backward_free_(p.backward.size(), 0) {
-    for (int s = 0; s < stages_; ++s) {
-      programs_.push_back(StageProgram(p.schedule, s, stages_, p.microbatches));
-    }
-  }
+        backward_free_(p.backward.size(), 0) {}
 
-  // Ends of one more step on every stage.
-  const std::vector<double>& Step() {
+  // Ends of one more step on every stage. InvalidArgument: a stage waits for what nobody sends.
+  absl::StatusOr<std::vector<double>> Step() {
     const std::vector<double> none(static_cast<size_t>(p_.microbatches), kNotYet);
     arrived_forward_.assign(p_.stages.size(), none);
     arrived_backward_.assign(p_.stages.size(), none);
@@ -57,25 +41,32 @@ class Recursion {
         }
       }
     }
-    for (int s = 0; s < stages_; ++s) clock_[s] += p_.stages[s].optimizer_s;
+    for (int s = 0; s < stages_; ++s) {
+      if (next_[s] < programs_[s].size()) {
+        return absl::InvalidArgumentError(fmt::format(
+            "schedule '{}' gets stuck before {}", p_.schedule, ToString(programs_[s][next_[s]])));
+      }
+      clock_[s] += p_.stages[s].optimizer_s;
+    }
     return clock_;
   }
 
  private:
   bool Run(int s, Action action) {
+    const bool forward = action.op == Op::kForward;
     const StageCost& cost = p_.stages[s];
-    const bool has_input = action.forward ? s > 0 : s + 1 < stages_;
-    const double arrived = !has_input       ? 0
-                           : action.forward ? arrived_forward_[s][action.microbatch]
-                                            : arrived_backward_[s][action.microbatch];
+    const bool has_input = forward ? s > 0 : s + 1 < stages_;
+    const double arrived = !has_input ? 0
+                           : forward  ? arrived_forward_[s][action.microbatch]
+                                      : arrived_backward_[s][action.microbatch];
     if (arrived == kNotYet) return false;
     const double ready = has_input ? arrived + cost.decode_s : 0;
-    clock_[s] = std::max(clock_[s], ready) + (action.forward ? cost.forward_s : cost.backward_s);
-    if (action.forward && s + 1 < stages_) {
+    clock_[s] = std::max(clock_[s], ready) + (forward ? cost.forward_s : cost.backward_s);
+    if (forward && s + 1 < stages_) {
       clock_[s] += cost.encode_s;
       arrived_forward_[s + 1][action.microbatch] = Send(p_.forward[s], forward_free_[s], clock_[s]);
     }
-    if (!action.forward && s > 0) {
+    if (!forward && s > 0) {
       clock_[s] += cost.encode_s;
       arrived_backward_[s - 1][action.microbatch] =
           Send(p_.backward[s - 1], backward_free_[s - 1], clock_[s]);
@@ -91,7 +82,7 @@ class Recursion {
 
   const Pipeline& p_;
   const int stages_;
-  std::vector<std::vector<Action>> programs_;
+  const std::vector<Program> programs_;
   std::vector<double> clock_;
   std::vector<size_t> next_;
   std::vector<double> forward_free_, backward_free_;
@@ -100,12 +91,17 @@ class Recursion {
 
 }  // namespace
 
-double PredictStepSeconds(const Pipeline& pipeline) {
+absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline) {
   constexpr int kFill = 4, kPeriods = 4;
-  Recursion recursion(pipeline);
+  absl::StatusOr<Schedule> schedule = FindSchedule(pipeline.schedule);
+  if (!schedule.ok()) return schedule.status();
+  Recursion recursion(pipeline, Programs(*schedule, static_cast<int>(pipeline.stages.size()),
+                                         pipeline.microbatches));
   double filled = 0, end = 0;
   for (int step = 0; step < kFill + kPeriods; ++step) {
-    end = recursion.Step()[0];
+    absl::StatusOr<std::vector<double>> ends = recursion.Step();
+    if (!ends.ok()) return ends.status();
+    end = ends->front();
     if (step + 1 == kFill) filled = end;
   }
   return (end - filled) / kPeriods;

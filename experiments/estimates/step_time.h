@@ -3,6 +3,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace longhaul {
 
 // Predicted step times of a pipeline. Pure arithmetic: no clock, no network. Letters: S stages, M
@@ -25,7 +27,7 @@ struct BoundaryLink {
 };
 
 struct Pipeline {
-  std::string_view schedule;           // "gpipe" or "1f1b"
+  std::string_view schedule;           // a name of pp_group's ScheduleNames()
   int microbatches;                    // M
   std::vector<StageCost> stages;       // S
   std::vector<BoundaryLink> forward;   // S - 1: s -> s + 1
@@ -37,8 +39,9 @@ constexpr double kWireFactor = 1514.0 / 1448.0;
 
 // P2, event recursion: an action starts when its stage is free and its input has arrived; a link is
 // busy for 8 kappa b / R per message, which arrives one delay after that. Consecutive steps follow
-// without a barrier, so the answer is the period of the steady state.
-double PredictStepSeconds(const Pipeline& pipeline);
+// without a barrier, so the answer is the period of the steady state. The orders of actions are
+// pp_group/schedule.h's own. InvalidArgument: an unknown schedule, or one whose stages get stuck.
+absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline);
 
 // P1, the planning simulator's serial slots: (M + S - 1) (t_c + (t_x + RTT) (1 + 0.05 log2 S)) with
 // the slowest stage and boundary, communication inside every slot. Reported, never accepted.

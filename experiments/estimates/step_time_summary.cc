@@ -197,7 +197,13 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   const std::optional<Pipeline> pipeline = MeasuredPipeline(
       spec, MeasuredCosts(steady, out.stages, out.microbatches), *links, *crossings);
   if (!pipeline) return out;
-  out.p2_s = PredictStepSeconds(*pipeline);
+  absl::StatusOr<double> p2_s = PredictStepSeconds(*pipeline);
+  if (!p2_s.ok()) {
+    // The record of another version keeps its measured times; the reason is shown beside them.
+    out.note = "no prediction: " + std::string(p2_s.status().message());
+    return out;
+  }
+  out.p2_s = *p2_s;
   out.p1_s = SerialSlotSeconds(*pipeline);
   std::vector<double> residuals;
   for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));

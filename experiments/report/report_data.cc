@@ -30,7 +30,7 @@ std::string Slug(const ExperimentRow& row) {
 // A record may hold names that this program's catalogues no longer have.
 SpecNames AnyNames() {
   const auto any = [](std::string_view) { return absl::OkStatus(); };
-  return {.codec = any, .profile = any};
+  return {.codec = any, .profile = any, .schedule = any};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "compressors/catalog.h"
 #include "netem/topology.h"
+#include "pp_group/schedule.h"
 
 namespace longhaul {
 namespace {
@@ -21,7 +22,8 @@ absl::Status KnownProfile(std::string_view name) {
 
 SpecNames CatalogNames() {
   return {.codec = [](std::string_view name) { return MakeCodec(name).status(); },
-          .profile = KnownProfile};
+          .profile = KnownProfile,
+          .schedule = [](std::string_view name) { return FindSchedule(name).status(); }};
 }
 
 }  // namespace longhaul

@@ -92,11 +92,12 @@ absl::Status ReadTrain(const TomlValue& root, RunSpec::Train& train) {
   return r.Finish();
 }
 
-absl::Status ReadSchedule(const TomlValue& root, RunSpec::Schedule& schedule, int64_t blocks) {
+absl::Status ReadSchedule(const TomlValue& root, RunSpec::Schedule& schedule, int64_t blocks,
+                          const SpecNames& names) {
   TableReader r(root, "schedule");
   r.Require("kind", &schedule.kind);
   r.Require("stages", &schedule.stages);
-  r.OneOf("kind", schedule.kind, {"gpipe", "1f1b"});
+  CheckName(r, "kind", schedule.kind, names.schedule);
   r.Check(schedule.stages >= 1, "stages", "must be at least 1");
   if (schedule.stages >= 1) {
     r.Check(blocks % schedule.stages == 0, "stages",
@@ -199,7 +200,8 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadModel(root, spec.model); !s.ok()) return s;
   if (absl::Status s = ReadSource(root, spec.data, spec.model.vocab); !s.ok()) return s;
   if (absl::Status s = ReadTrain(root, spec.train); !s.ok()) return s;
-  if (absl::Status s = ReadSchedule(root, spec.schedule, spec.model.blocks); !s.ok()) return s;
+  if (absl::Status s = ReadSchedule(root, spec.schedule, spec.model.blocks, names); !s.ok())
+    return s;
   if (absl::Status s = ReadBoundary(root, spec.boundary, names); !s.ok()) return s;
   if (absl::Status s = ReadOuter(root, spec.outer, names); !s.ok()) return s;
   if (absl::Status s = ReadNet(root, spec.net, names); !s.ok()) return s;

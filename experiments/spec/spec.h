@@ -96,6 +96,7 @@ struct RunSpec {
 struct SpecNames {
   std::function<absl::Status(std::string_view)> codec;
   std::function<absl::Status(std::string_view)> profile;
+  std::function<absl::Status(std::string_view)> schedule;
 };
 
 // Tokens of one inner step over all groups: B * T * G.

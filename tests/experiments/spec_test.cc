@@ -100,7 +100,8 @@ TEST(Spec, UnknownNamesListTheKnownOnes) {
   EXPECT_THAT(Error(kRunToml, {"net.profile=mars"}),
               HasSubstr("--set net.profile=mars: 'net.profile': unknown profile 'mars'"));
   EXPECT_EQ(Error(Replaced("1f1b", "zb-h1")),
-            "demo.toml:17: 'schedule.kind' is 'zb-h1'; known: gpipe, 1f1b");
+            "demo.toml:17: 'schedule.kind': unknown schedule 'zb-h1'; known: gpipe, 1f1b, zigzag");
+  EXPECT_TRUE(Read(Replaced("\"1f1b\"", "\"zigzag\"")).ok());
 }
 
 TEST(Spec, WhatCannotBeRunIsRefusedAtItsLine) {

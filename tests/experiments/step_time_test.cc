@@ -3,7 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "pp_group/schedule.h"
 
 namespace longhaul {
 namespace {
@@ -24,7 +27,16 @@ BoundaryLink Busy(double busy_s, double delay_s) {
 
 TEST(PredictStep, OneStageIsItsComputeAndOptimizer) {
   const Pipeline p = Make("1f1b", 1, 4, {.forward_s = 1, .backward_s = 2, .optimizer_s = 0.5}, {});
-  EXPECT_DOUBLE_EQ(PredictStepSeconds(p), 4 * 3 + 0.5);
+  EXPECT_DOUBLE_EQ(*PredictStepSeconds(p), 4 * 3 + 0.5);
+}
+
+TEST(PredictStep, KnowsEveryScheduleOfTheTableAndNoOther) {
+  for (const std::string& name : ScheduleNames()) {
+    EXPECT_TRUE(PredictStepSeconds(Make(name, 2, 4, {.forward_s = 1}, {1, kInfinity, 0})).ok());
+  }
+  const auto unknown = PredictStepSeconds(Make("1f1", 2, 4, {.forward_s = 1}, {1, kInfinity, 0}));
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.status().message()), testing::HasSubstr("known: gpipe, 1f1b"));
 }
 
 // Without links both schedules have the textbook bubble: (M + S - 1) (F + B).
@@ -34,7 +46,7 @@ TEST(PredictStep, FreeLinksGiveTheTextbookBubble) {
     for (const int stages : {2, 3, 4, 8}) {
       for (const int microbatches : {1, 4, 8}) {
         const Pipeline p = Make(schedule, stages, microbatches, cost, {1, kInfinity, 0});
-        EXPECT_NEAR(PredictStepSeconds(p), (microbatches + stages - 1) * 3.0, 1e-9)
+        EXPECT_NEAR(*PredictStepSeconds(p), (microbatches + stages - 1) * 3.0, 1e-9)
             << schedule << " S=" << stages << " M=" << microbatches;
       }
     }
@@ -46,7 +58,7 @@ TEST(PredictStep, OneMicrobatchIsTheSumAlongItsPath) {
   const StageCost cost{
       .forward_s = 1, .backward_s = 2, .encode_s = 0.1, .decode_s = 0.2, .optimizer_s = 0.3};
   const Pipeline p = Make("1f1b", 2, 1, cost, Busy(0.5, 4));
-  EXPECT_NEAR(PredictStepSeconds(p),
+  EXPECT_NEAR(*PredictStepSeconds(p),
               1 + 0.1 + 0.5 + 4 + 0.2 + 1 + 2 + 0.1 + 0.5 + 4 + 0.2 + 2 + 0.3, 1e-9);
 }
 
@@ -56,7 +68,7 @@ TEST(PredictStep, OneMicrobatchIsTheSumAlongItsPath) {
 // stage 0: B0 32-33, B1 35-36.
 TEST(PredictStep, GPipeByHandWithABusyLink) {
   const Pipeline p = Make("gpipe", 2, 2, {.forward_s = 1, .backward_s = 1}, Busy(3, 10));
-  EXPECT_NEAR(PredictStepSeconds(p), 36, 1e-9);
+  EXPECT_NEAR(*PredictStepSeconds(p), 36, 1e-9);
 }
 
 // 1F1B, S = 2, M = 2, the same costs.
@@ -64,19 +76,19 @@ TEST(PredictStep, GPipeByHandWithABusyLink) {
 // wire 16-19, 19-22; arrive 29, 32. stage 0: B0 29-30, B1 32-33.
 TEST(PredictStep, OneForwardOneBackwardByHandWithABusyLink) {
   const Pipeline p = Make("1f1b", 2, 2, {.forward_s = 1, .backward_s = 1}, Busy(3, 10));
-  EXPECT_NEAR(PredictStepSeconds(p), 33, 1e-9);
+  EXPECT_NEAR(*PredictStepSeconds(p), 33, 1e-9);
 }
 
 // The wire is the bottleneck: M messages each way follow each other, the fill is one of each.
 TEST(PredictStep, SaturatedLinkTakesItsBusyTime) {
   const Pipeline p = Make("gpipe", 2, 8, {.forward_s = 0.01, .backward_s = 0.01}, Busy(5, 1));
   // forward wire 0.01 + 8*5, delay, F, then backwards one by one behind it, delay, B.
-  EXPECT_NEAR(PredictStepSeconds(p), 0.01 + 40 + 1 + 0.02 + 40 + 1 + 0.01, 1e-9);
+  EXPECT_NEAR(*PredictStepSeconds(p), 0.01 + 40 + 1 + 0.02 + 40 + 1 + 0.01, 1e-9);
 }
 
 TEST(PredictStep, KappaCountsTheHeadersOfEveryPacket) {
   Pipeline p = Make("gpipe", 2, 1, {}, {.message_bytes = 1448e3, .rate_bit_per_s = 8e6});
-  EXPECT_NEAR(PredictStepSeconds(p), 2 * 1.514, 1e-9);
+  EXPECT_NEAR(*PredictStepSeconds(p), 2 * 1.514, 1e-9);
   EXPECT_NEAR(MessageSeconds(p.forward[0]), 1.514, 1e-12);
 }
 

@@ -146,7 +146,7 @@ void AddShapedRun(Record& record, int64_t experiment, const RunSpec& spec, const
                         100e6, 0.0325};
   };
   const Pipeline pipeline{"1f1b", 4, {cost, cost}, {link(crossings[0])}, {link(crossings[1])}};
-  const double wall = shaped ? PredictStepSeconds(pipeline) * disturbance : 0.2;
+  const double wall = shaped ? *PredictStepSeconds(pipeline) * disturbance : 0.2;
   std::mt19937_64 random(3);
   std::normal_distribution<double> jitter(0, 0.01);
   std::vector<StepRow> steps;
