@@ -133,12 +133,14 @@ TEST(Impairment, BurstsHaveTheirMeanLossAndLength) {
 
 TEST(Impairment, UniformJitterStaysWithinItsHalfWidth) {
   Impairment impairment({.jitter_ns = kMs, .jitter_shape = JitterShape::kUniform}, 1, 0, 1);
-  double squares = 0;
+  double sum = 0, squares = 0;
   for (int i = 0; i < 100'000; ++i) {
     const int64_t jitter_ns = impairment.Next().jitter_ns;
     EXPECT_LE(std::abs(jitter_ns), kMs);
+    sum += static_cast<double>(jitter_ns);
     squares += static_cast<double>(jitter_ns) * static_cast<double>(jitter_ns);
   }
+  EXPECT_NEAR(sum / 100'000, 0, 0.01 * kMs) << "as much later as earlier";
   EXPECT_NEAR(std::sqrt(squares / 100'000), kMs / std::sqrt(3), 0.01 * kMs);
 }
 

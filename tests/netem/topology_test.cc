@@ -120,6 +120,8 @@ TEST(MeanLoss, OfBurstsIsTheShareOfTheBadState) {
   PathSpec path = Pair().paths[0];
   path.burst_loss = BurstLoss{.to_bad = 0.01, .to_good = 0.24, .loss_bad = 0.5};
   EXPECT_DOUBLE_EQ(MeanLoss(path), 0.04 * 0.5);
+  path.burst_loss->loss_good = 0.1;
+  EXPECT_DOUBLE_EQ(MeanLoss(path), 0.04 * 0.5 + 0.96 * 0.1);
   path.burst_loss.reset();
   path.loss_prob = 0.25;
   EXPECT_DOUBLE_EQ(MeanLoss(path), 0.25);
