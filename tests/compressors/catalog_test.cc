@@ -219,6 +219,17 @@ TEST(Frame, HeaderBytesAreThoseOfTheSpecification) {
   for (size_t i = 0; i < 11; ++i) EXPECT_EQ(static_cast<uint8_t>(frame[64 + i]), payload[i]) << i;
 }
 
+TEST(Frame, BytesAfterThePayloadAreDataLossEvenWhenTheSumIsRight) {
+  auto frame = *EncodeToFrame(**MakeCodec("none"), OwnedTensor({1, 2}, {1, 2}).view(), /*seed=*/0);
+  const FrameHeader header = *ParseFrame(frame);
+  for (int extra : {1, 8}) {
+    auto longer = frame;
+    longer.resize(frame.size() + extra);
+    SealFrame(header, longer);
+    EXPECT_TRUE(absl::IsDataLoss(ParseFrame(longer).status())) << extra;
+  }
+}
+
 class LyingFrame : public testing::Test {
  protected:
   // The frame of a small tensor with its header changed and the CRC right again.

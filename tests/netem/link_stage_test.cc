@@ -88,16 +88,19 @@ TEST(LinkStage, ChangeSparesWhatIsInside) {
 TEST(Impairment, SameSeedAndPathDrawTheSame) {
   const ImpairmentSpec spec{.loss_prob = 0.3, .jitter_ns = kMs};
   Impairment a(spec, 7, 0, 1), b(spec, 7, 0, 1), other_seed(spec, 8, 0, 1), back(spec, 7, 1, 0);
-  int differs_by_seed = 0, differs_by_path = 0;
+  Impairment to_another(spec, 7, 0, 2);
+  int differs_by_seed = 0, differs_by_path = 0, differs_by_end = 0;
   for (int i = 0; i < 1000; ++i) {
     const auto fate = a.Next(), same = b.Next();
     EXPECT_EQ(fate.lost, same.lost);
     EXPECT_EQ(fate.jitter_ns, same.jitter_ns);
     differs_by_seed += fate.jitter_ns != other_seed.Next().jitter_ns;
     differs_by_path += fate.jitter_ns != back.Next().jitter_ns;
+    differs_by_end += fate.jitter_ns != to_another.Next().jitter_ns;
   }
   EXPECT_GT(differs_by_seed, 990);
   EXPECT_GT(differs_by_path, 990);
+  EXPECT_GT(differs_by_end, 990);
 }
 
 TEST(Impairment, LossAndJitterHaveTheirNominalMoments) {
