@@ -5,24 +5,14 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
-#include <random>
 
 #include <fmt/format.h>
 
+#include "experiments/estimates/median_interval.h"
 #include "experiments/estimates/step_time.h"
-#include "experiments/estimates/text_table.h"
 
 namespace longhaul {
 namespace {
-
-double Median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  const size_t half = x.size() / 2;
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half), x.end());
-  if (x.size() % 2 == 1) return x[half];
-  return 0.5 *
-         (x[half] + *std::max_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half)));
-}
 
 // Steps in order, each with the rows of all workers; the first tenth and outer steps left out.
 std::vector<std::vector<const StepRow*>> SteadySteps(const std::vector<StepRow>& rows) {
@@ -113,25 +103,6 @@ std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, std::vector<StageC
   return p;
 }
 
-// 95 % interval of the median residual: blocks of 10 steps drawn with replacement.
-std::optional<Interval> BlockBootstrap(const std::vector<double>& residuals) {
-  constexpr size_t kBlock = 10, kFewest = 30;
-  constexpr int kDraws = 2000;
-  if (residuals.size() < kFewest) return std::nullopt;
-  std::mt19937_64 random(20260301);
-  std::vector<double> medians;
-  for (int draw = 0; draw < kDraws; ++draw) {
-    std::vector<double> sample;
-    while (sample.size() < residuals.size()) {
-      const size_t start = random() % (residuals.size() - kBlock + 1);
-      for (size_t i = 0; i < kBlock; ++i) sample.push_back(residuals[start + i]);
-    }
-    medians.push_back(Median(std::move(sample)));
-  }
-  std::sort(medians.begin(), medians.end());
-  return Interval{medians[kDraws / 40], medians[kDraws - 1 - kDraws / 40], 0.95, "block bootstrap"};
-}
-
 void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
               const std::vector<CrossingRow>& crossings, StepTime& out) {
   std::vector<double> outer;
@@ -180,7 +151,7 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.microbatches = spec.train.microbatches;
   out.note = Note(run, spec);
   const auto steady = SteadySteps(*steps);
-  if (steady.empty()) return out;
+  if (steady.empty()) return out;  // measured_steps = 0: too few steps
   std::vector<double> walls, utilisation;
   for (const auto& workers : steady) {
     walls.push_back(MeanOf(workers, [](const StepRow& r) { return r.wall_s; }));
@@ -189,9 +160,9 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
                [](const StepRow& r) { return r.forward_s + r.backward_s + r.optimizer_s; }) /
         walls.back());
   }
-  out.measured_s = Median(walls);
+  out.measured_s = MedianOfSteps(walls);
   out.measured_steps = static_cast<int64_t>(steady.size());
-  out.compute_utilisation = Median(utilisation);
+  out.compute_utilisation = MedianOfSteps(utilisation);
   if (spec.net.transport == "loopback") return out;
   AddOuter(*steps, *links, *crossings, out);
   const std::optional<Pipeline> pipeline = MeasuredPipeline(
@@ -207,57 +178,8 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.p1_s = SerialSlotSeconds(*pipeline);
   std::vector<double> residuals;
   for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));
-  out.residual = {Median(residuals), BlockBootstrap(residuals)};
+  out.residual = MedianOfSteps(residuals);
   return out;
-}
-
-std::string_view ResidualVerdict(const StepTime& t) {
-  if (std::abs(t.residual.value) < kAcceptedResidual) return "within 0.10";
-  return t.note.empty() ? "beyond 0.10" : "not judged: P2 gives every worker a core";
-}
-
-absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
-                                            const RunSpec& spec) {
-  absl::StatusOr<RunRow> row = record.Run(run);
-  if (!row.ok()) return row.status();
-  absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
-  if (!t.ok()) return t.status();
-  std::string text =
-      fmt::format("\nstep time: measured {:.4f} s (median of {} steady steps), CU {:.0f} %",
-                  t->measured_s, t->measured_steps, 100 * t->compute_utilisation);
-  if (t->p2_s) {
-    text += fmt::format(
-        "\n  predicted by events (P2) {:.4f} s: ln(measured/P2) = {:+.3f}, {}"
-        "\n  predicted by serial slots (P1) {:.4f} s, for comparison",
-        *t->p2_s, t->residual.value, ResidualVerdict(*t), *t->p1_s);
-  } else {
-    text += "\n  no prediction: one process, no links";
-  }
-  if (t->outer_measured_s) {
-    text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
-    if (t->outer_predicted_s) {
-      text += fmt::format(", predicted {:.4f} s (its largest message on an idle link)",
-                          *t->outer_predicted_s);
-    }
-  }
-  if (!t->note.empty()) text += "\n  " + t->note;
-  absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
-  if (!crossings.ok()) return crossings.status();
-  if (crossings->empty()) return text + "\n";
-  TextTable table({"ranks", "direction", "codec", "tensors", "bits/element", "payload B", "sent B",
-                   "predicted on wire B", "counted by kernel B"});
-  const auto maybe = [](const std::optional<int64_t>& x) {
-    return x ? fmt::format("{}", *x) : std::string("-");
-  };
-  for (const CrossingRow& c : *crossings) {
-    table.Add({fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
-               c.codec, fmt::format("{}", c.tensors),
-               fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
-                                         std::max<double>(1, static_cast<double>(c.elements))),
-               fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
-               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes)});
-  }
-  return text + "\n\n" + table.Text();
 }
 
 }  // namespace longhaul

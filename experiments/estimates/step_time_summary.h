@@ -19,12 +19,13 @@ struct StepTime {
   std::string arm, profile, schedule;
   int64_t stages = 1, groups = 1, microbatches = 1;
   // Median over the steady inner steps (no outer sync, the first tenth left out) of the mean wall
-  // time of all workers; 0 steps: the run has none.
-  double measured_s = 0;
+  // time of all workers. No step is steady in a run that was too short: measured_steps is 0 then,
+  // and nothing else here says anything. Intervals: MedianOfSteps (median_interval.h).
+  Measured measured_s;
   int64_t measured_steps = 0;
   std::optional<double> p2_s, p1_s;  // nullopt: one process or no links, nothing to predict
-  Measured residual;                 // ln(measured / P2); interval: block bootstrap, 30 steps up
-  double compute_utilisation = 0;    // forward + backward + optimizer over wall, mean of workers
+  Measured residual;                 // ln(measured / P2)
+  Measured compute_utilisation;      // forward + backward + optimizer over wall, mean of workers
   // Per outer step, mean over workers: measured, and 8 kappa b / R + RTT/2 of the largest message.
   std::optional<double> outer_measured_s, outer_predicted_s;
   // "timing disturbed": workers outnumber the cores, so compute times hold waiting for a core.

@@ -167,9 +167,28 @@ CsvRows JointCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
-  CsvRows rows = {{"run", "arm", "profile", "schedule", "stages", "groups", "microbatches", "steps",
-                   "measured_s", "p2_s", "p1_s", "residual", "residual_low", "residual_high",
-                   "compute_utilisation", "outer_measured_s", "outer_predicted_s", "note"}};
+  CsvRows rows = {{"run",
+                   "arm",
+                   "profile",
+                   "schedule",
+                   "stages",
+                   "groups",
+                   "microbatches",
+                   "steps",
+                   "measured_s",
+                   "measured_low_s",
+                   "measured_high_s",
+                   "p2_s",
+                   "p1_s",
+                   "residual",
+                   "residual_low",
+                   "residual_high",
+                   "compute_utilisation",
+                   "compute_utilisation_low",
+                   "compute_utilisation_high",
+                   "outer_measured_s",
+                   "outer_predicted_s",
+                   "note"}};
   for (const StepTime& t : times) {
     std::vector<std::string> row = {fmt::format("{}", t.run),
                                     t.arm,
@@ -178,16 +197,16 @@ CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
                                     fmt::format("{}", t.stages),
                                     fmt::format("{}", t.groups),
                                     fmt::format("{}", t.microbatches),
-                                    fmt::format("{}", t.measured_steps),
-                                    Number(t.measured_s),
-                                    Number(t.p2_s),
-                                    Number(t.p1_s)};
+                                    fmt::format("{}", t.measured_steps)};
+    Append(row, t.measured_s);
+    row.push_back(Number(t.p2_s));
+    row.push_back(Number(t.p1_s));
     if (t.p2_s) {
       Append(row, t.residual);
     } else {
       row.resize(row.size() + 3);
     }
-    row.push_back(Number(t.compute_utilisation));
+    Append(row, t.compute_utilisation);
     row.push_back(Number(t.outer_measured_s));
     row.push_back(Number(t.outer_predicted_s));
     row.push_back(t.note);

@@ -27,12 +27,12 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
     }
     rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
                     fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
-                    fmt::format("{}", t.measured_steps), Seconds(t.measured_s), Seconds(t.p2_s),
-                    t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"), verdict,
-                    Seconds(t.p1_s), fmt::format("{:.0f} %", 100 * t.compute_utilisation)});
+                    fmt::format("{}", t.measured_steps), IntervalCell(t.measured_s, 4),
+                    Seconds(t.p2_s), t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"),
+                    verdict, Seconds(t.p1_s), IntervalCell(t.compute_utilisation, 2)});
   }
   std::string out = HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s",
-                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute"},
+                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute<br>share"},
                               rows);
   for (const StepTime& t : times) {
     if (t.note.empty()) continue;

@@ -7,6 +7,8 @@ longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS 
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
+  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)

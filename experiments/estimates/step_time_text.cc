@@ -1,0 +1,87 @@
+// What a run's step time says, in words: the end of `run`.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/text_table.h"
+
+namespace longhaul {
+namespace {
+
+// "0.1234 s [0.1229, 0.1240] (median of 48 steady steps)"
+std::string MeasuredText(const StepTime& t) {
+  if (t.measured_steps == 0) {
+    return "too few steps (the first tenth and those with an outer synchronisation do not count)";
+  }
+  std::string text = fmt::format("measured {:.4f} s", t.measured_s.value);
+  if (const auto& i = t.measured_s.interval)
+    text += fmt::format(" [{:.4f}, {:.4f}]", i->low, i->high);
+  text += fmt::format(" (median of {} steady step{}{}), CU {:.0f} %", t.measured_steps,
+                      t.measured_steps == 1 ? "" : "s",
+                      t.measured_s.interval ? ", 95 %" : ": too few steps for an interval",
+                      100 * t.compute_utilisation.value);
+  if (const auto& i = t.compute_utilisation.interval) {
+    text += fmt::format(" [{:.0f}, {:.0f}]", 100 * i->low, 100 * i->high);
+  }
+  return text;
+}
+
+std::string PredictionText(const StepTime& t) {
+  if (t.measured_steps == 0) return "";
+  if (!t.p2_s) return t.note.empty() ? "\n  no prediction: one process, no links" : "";
+  std::string text = fmt::format("\n  predicted by events (P2) {:.4f} s: ln(measured/P2) = {:+.3f}",
+                                 *t.p2_s, t.residual.value);
+  if (const auto& i = t.residual.interval)
+    text += fmt::format(" [{:+.3f}, {:+.3f}]", i->low, i->high);
+  return text + fmt::format(", {}\n  predicted by serial slots (P1) {:.4f} s, for comparison",
+                            ResidualVerdict(t), *t.p1_s);
+}
+
+std::string BytesTable(const std::vector<CrossingRow>& crossings) {
+  TextTable table({"ranks", "direction", "codec", "tensors", "bits/element", "payload B", "sent B",
+                   "predicted on wire B", "counted by kernel B"});
+  const auto maybe = [](const std::optional<int64_t>& x) {
+    return x ? fmt::format("{}", *x) : std::string("-");
+  };
+  for (const CrossingRow& c : crossings) {
+    table.Add({fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
+               c.codec, fmt::format("{}", c.tensors),
+               fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
+                                         std::max<double>(1, static_cast<double>(c.elements))),
+               fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
+               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes)});
+  }
+  return table.Text();
+}
+
+}  // namespace
+
+std::string_view ResidualVerdict(const StepTime& t) {
+  if (std::abs(t.residual.value) < kAcceptedResidual) return "within 0.10";
+  return t.note.empty() ? "beyond 0.10" : "not judged: P2 gives every worker a core";
+}
+
+absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
+                                            const RunSpec& spec) {
+  absl::StatusOr<RunRow> row = record.Run(run);
+  if (!row.ok()) return row.status();
+  absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
+  if (!t.ok()) return t.status();
+  std::string text = "\nstep time: " + MeasuredText(*t) + PredictionText(*t);
+  if (t->outer_measured_s) {
+    text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
+    if (t->outer_predicted_s) {
+      text += fmt::format(", predicted {:.4f} s (its largest message on an idle link)",
+                          *t->outer_predicted_s);
+    }
+  }
+  if (!t->note.empty()) text += "\n  " + t->note;
+  absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
+  if (!crossings.ok()) return crossings.status();
+  return text + (crossings->empty() ? "\n" : "\n\n" + BytesTable(*crossings));
+}
+
+}  // namespace longhaul
