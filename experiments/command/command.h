@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -11,13 +12,19 @@ namespace longhaul {
 // One file per subcommand. Each Add registers its options and a callback that sets *exit_status:
 // 0 done; 1 failed, one clear line on stderr; 2 usage; 130 interrupted.
 void AddDoctorCommand(CLI::App& app, int* exit_status);
-void AddNetCommand(CLI::App& app, int* exit_status);
+void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddWorkerCommand(CLI::App& app, int* exit_status);
+
+// Parses a command line and runs what it asks for; returns main's status. The words of a program to
+// run (`net exec LAB/NODE [--] CMD...`) are its own, whatever they look like: they go to *program,
+// unseen by the parser.
+int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
+                   const int* exit_status);
 
 // "longhaul: <message>" on stderr; returns 1 (130 for Cancelled).
 int Fail(const absl::Status& status);

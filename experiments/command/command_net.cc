@@ -22,14 +22,14 @@ std::string PathText(const nlohmann::json& path) {
   return fmt::format("{} > {}", path.value("from", "?"), path.value("to", "?"));
 }
 
-void AddNetCommand(CLI::App& app, int* exit_status) {
+void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
   CLI::App* net = app.add_subcommand(
       "net",
       "labs of shaped links for any program: programs run in nodes, each a network "
       "namespace with one interface, net0");
   net->require_subcommand(1);
   AddNetLifeCommands(*net, exit_status);
-  AddNetNodeCommands(*net, exit_status);
+  AddNetNodeCommands(*net, program, exit_status);
   AddNetProbeCommand(*net, exit_status);
   AddNetStatsCommand(*net, exit_status);
 }

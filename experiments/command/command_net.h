@@ -13,7 +13,8 @@ namespace longhaul {
 
 // The parts of `longhaul net`, one file each.
 void AddNetLifeCommands(CLI::App& net, int* exit_status);  // up, list, set, down
-void AddNetNodeCommands(CLI::App& net, int* exit_status);  // exec, shell, capture
+// exec, shell, capture; *program: what exec runs
+void AddNetNodeCommands(CLI::App& net, const std::vector<std::string>* program, int* exit_status);
 void AddNetProbeCommand(CLI::App& net, int* exit_status);  // probe
 void AddNetStatsCommand(CLI::App& net, int* exit_status);  // stats
 

@@ -90,18 +90,14 @@ void AddCapture(CLI::App& net, int* exit_status) {
 
 }  // namespace
 
-void AddNetNodeCommands(CLI::App& net, int* exit_status) {
+void AddNetNodeCommands(CLI::App& net, const std::vector<std::string>* program, int* exit_status) {
   auto where = std::make_shared<std::string>();
-  auto argv = std::make_shared<std::vector<std::string>>();
   CLI::App* exec = net.add_subcommand("exec", "run a program in a node: exec LAB/NODE -- CMD...");
-  exec->add_option("node", *where, "LAB/NODE")->required();
-  exec->add_option("command", *argv, "the program and its arguments, after --");
-  exec->prefix_command();  // without the --, from the first option on
-  exec->callback([exec, where, argv, exit_status] {
-    const std::vector<std::string> rest = exec->remaining();
-    argv->insert(argv->end(), rest.begin(), rest.end());
-    *exit_status = argv->empty() ? Fail(absl::InvalidArgumentError("exec LAB/NODE -- CMD: no CMD"))
-                                 : Exec(*where, *argv);
+  exec->add_option("node", *where, "LAB/NODE, then the program and its arguments")->required();
+  exec->callback([where, program, exit_status] {
+    *exit_status = program->empty()
+                       ? Fail(absl::InvalidArgumentError("exec LAB/NODE -- CMD: no CMD"))
+                       : Exec(*where, *program);
   });
 
   auto shell_where = std::make_shared<std::string>();

@@ -7,19 +7,14 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", LONGHAUL_VERSION);
   int exit_status = 0;
+  std::vector<std::string> program;
   longhaul::AddDoctorCommand(app, &exit_status);
-  longhaul::AddNetCommand(app, &exit_status);
+  longhaul::AddNetCommand(app, &program, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddWorkerCommand(app, &exit_status);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    const int status = app.exit(e);
-    return status == 0 ? 0 : 2;
-  }
-  return exit_status;
+  return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
 }

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "netem/lab.h"
@@ -50,6 +51,7 @@ absl::Status EnterUserNamespace(const Fd& space) {
 
 struct Program {
   std::vector<char*> argv;
+  sigset_t mask;  // of signals blocked, as the program is to find it
   std::string folder;
   int netns_fd;
   int parent_alive_fd;  // closed in the parent only by its death
@@ -68,6 +70,7 @@ struct Failure {
   const char* step = EnterNode(program.netns_fd);
   if (step == nullptr) {
     if (chdir(program.folder.c_str()) != 0 && chdir("/") != 0) _exit(126);
+    sigprocmask(SIG_SETMASK, &program.mask, nullptr);
     execvp(program.argv[0], program.argv.data());
     step = "exec";
   }
@@ -76,15 +79,38 @@ struct Failure {
   _exit(127);
 }
 
+// Waited for by WaitForChild, so blocked from before the child is there.
+sigset_t SignalsOfExec() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+// Passes on what another process sends us. What a terminal sends goes to its whole foreground
+// group: the program has it already, and decides what it means.
 int WaitForChild(pid_t child) {
-  // The terminal's signals go to the whole foreground group: the program decides what they mean.
-  signal(SIGINT, SIG_IGN);
-  signal(SIGQUIT, SIG_IGN);
+  const sigset_t signals = SignalsOfExec();
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  for (;;) {
+    if (waitpid(child, &status, WNOHANG) == child) break;
+    siginfo_t info{};
+    const int signal = sigwaitinfo(&signals, &info);
+    if (signal > 0 && signal != SIGCHLD && info.si_code <= 0) kill(child, signal);
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
+
+// In a PID namespace whose first process is dead no process can begin.
+bool LabHasEnded() {
+  const pid_t probe = fork();
+  if (probe == 0) _exit(0);
+  if (probe > 0) waitpid(probe, nullptr, 0);
+  return probe < 0;
+}
+
+// As a shell's, where a program cannot be started.
+int StatusOfFailure(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
 
 }  // namespace
 
@@ -115,6 +141,8 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
   if (setns((*spaces)[kPid].get(), CLONE_NEWPID) != 0) {
     return ErrnoStatus("enter the lab's PID namespace", errno);
   }
+  const sigset_t signals = SignalsOfExec();
+  sigprocmask(SIG_BLOCK, &signals, &program.mask);
   const pid_t child = fork();
   if (child == 0) {
     close(alive[1]);
@@ -126,10 +154,17 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
   const ssize_t failed = read(report[0], &failure, sizeof failure);
   if (failed == sizeof failure) {
     waitpid(child, nullptr, 0);
-    return ErrnoStatus(fmt::format("{} in {}/{}: {}", argv[0], lab, node, failure.step),
-                       failure.error);
+    const absl::Status why = ErrnoStatus(
+        fmt::format("{} in {}/{}: {}", argv[0], lab, node, failure.step), failure.error);
+    if (failure.step != std::string_view("exec")) return why;
+    fmt::print(stderr, "longhaul: {}\n", std::string(why.message()));
+    return StatusOfFailure(failure.error);
   }
-  return WaitForChild(child);
+  const int status = WaitForChild(child);
+  if (status == 128 + SIGKILL && LabHasEnded()) {
+    fmt::print(stderr, "longhaul: lab '{}' has ended, and {} in {} with it\n", lab, argv[0], node);
+  }
+  return status;
 }
 
 absl::Status EnterNodeNetwork(const LabStore& store, const std::string& lab,

@@ -7,11 +7,7 @@ int main(int argc, char** argv) {
   CLI::App app{"longhaul net"};
   app.require_subcommand(1);
   int exit_status = 0;
-  longhaul::AddNetCommand(app, &exit_status);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_status;
+  std::vector<std::string> program;
+  longhaul::AddNetCommand(app, &program, &exit_status);
+  return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
 }

@@ -92,6 +92,40 @@ profile = "transatlantic"
   EXPECT_EQ(Run("net list two-sites --nodes").text, "eu-0\neu-1\nus-0\nus-1\n");
 }
 
+TEST_F(NetCommand, WordsOfAProgramAreItsOwn) {
+  ASSERT_EQ(Run("net up colocated --name demo --emulator tap").status, 0);
+  const std::string show = R"(sh -c 'for w; do printf "<%s>" "$w"; done' x )";
+  EXPECT_EQ(Run("net exec demo/a -- " + show + R"(-4 --help -- "" "c d" -- --set)").text,
+            "<-4><--help><--><><c d><--><--set>");
+  EXPECT_EQ(Run("net exec demo/a " + show + R"(--version -- "")").text, "<--version><--><>");
+  EXPECT_THAT(Run("net exec demo/a -- ip -4 addr show net0").text, HasSubstr("inet 10."));
+  EXPECT_EQ(Run("net exec demo/a --").status, 1);
+  EXPECT_EQ(Run("net exec --help").status, 0);
+}
+
+TEST_F(NetCommand, ExecEndsAsAShellDoes) {
+  ASSERT_EQ(Run("net up colocated --name demo --emulator tap").status, 0);
+  const ShellResult missing = Run("net exec demo/a -- no-such-program");
+  EXPECT_EQ(missing.status, 127);
+  EXPECT_THAT(missing.text, HasSubstr("no-such-program in demo/a: exec: No such file"));
+  EXPECT_EQ(Run("net exec demo/a -- /").status, 126);
+  EXPECT_EQ(Run("net exec demo/a -- sh -c 'kill -9 $$'").status, 137);
+  for (const std::string signal : {"TERM", "HUP", "QUIT"}) {
+    // --foreground: the signal goes to longhaul alone.
+    const ShellResult told =
+        RunShell("timeout --foreground --preserve-status -s " + signal +
+                 " 1 " LONGHAUL_COMMAND " net exec demo/a -- sh -c 'trap \"echo had " + signal +
+                 "; exit 9\" " + signal + "; for i in $(seq 100); do sleep 0.05; done'");
+    EXPECT_EQ(told.text, "had " + signal + "\n");
+    EXPECT_EQ(told.status, 9);
+  }
+  const ShellResult ended = RunShell("(" LONGHAUL_COMMAND
+                                     " net exec demo/a -- sleep 60; echo $?) & "
+                                     "sleep 1; " LONGHAUL_COMMAND " net down demo; wait");
+  EXPECT_THAT(ended.text, HasSubstr("lab 'demo' has ended, and sleep in a with it"));
+  EXPECT_THAT(ended.text, HasSubstr("137\n"));
+}
+
 TEST_F(NetCommand, BadInputIsOneLineAndBuildsNothing) {
   const std::string file = Write("bad.toml", "[[node]]\nname = 'a'\nup_mbit = -1\ndown_mbit = 1\n");
   for (const std::string& arguments :
