@@ -1,51 +1,104 @@
 #include "plugin/backend/finisher.h"
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 namespace longhaul {
+namespace {
 
-struct Finisher::Queue {
-  std::mutex mu;
+thread_local int lane_of_this_task = -1;  // -1: no task, or a copy
+
+}  // namespace
+
+// One thread has the turn and runs a task; another, if there is need, waits for the turn to end or
+// to grow old.
+struct Finisher::Lane : std::enable_shared_from_this<Finisher::Lane> {
+  using Clock = std::chrono::steady_clock;
+  std::mutex mu;  // guards all below
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
-  bool started = false;
+  int threads = 0, waiting = 0;
+  uint64_t turn = 0;  // number of the last one that began
+  bool taken = false;
+  Clock::time_point old_at;  // when the turn that is taken may be passed
   bool stopping = false;
 
-  void Run() {
+  void EnsureWaiter(int number) {
+    if (waiting > 0 || threads == kMaxThreads) return;
+    ++threads;
+    ++waiting;
+    std::thread([self = shared_from_this(), number] { self->Run(number); }).detach();
+  }
+
+  // True: a task may be taken. False: there will be none.
+  bool AwaitTurn(std::unique_lock<std::mutex>& lock) {
+    while (tasks.empty() || (taken && Clock::now() < old_at)) {
+      if (!tasks.empty()) {
+        changed.wait_until(lock, old_at);
+      } else if (stopping) {
+        return false;
+      } else {
+        changed.wait(lock);
+      }
+    }
+    return true;
+  }
+
+  void Run(int number) {
+    lane_of_this_task = number;
     std::unique_lock<std::mutex> lock(mu);
-    while (true) {
-      changed.wait(lock, [this] { return stopping || !tasks.empty(); });
-      if (tasks.empty()) return;
+    while (AwaitTurn(lock)) {
       std::function<void()> task = std::move(tasks.front());
       tasks.pop_front();
+      const uint64_t mine = ++turn;
+      taken = true;
+      old_at = Clock::now() + kPatience;
+      --waiting;
+      if (!tasks.empty()) EnsureWaiter(number);
       lock.unlock();
       task();
       task = nullptr;  // what it held goes before the lock is taken again
       lock.lock();
+      if (turn != mine && waiting > 0) {  // passed: the lane has another thread
+        --threads;
+        return;
+      }
+      ++waiting;
+      if (turn == mine) taken = false;
+      changed.notify_all();
     }
+    --waiting;
+    --threads;
   }
 };
 
-Finisher::Finisher() : queue_(std::make_shared<Queue>()) {}
+Finisher::Finisher() = default;
 
 Finisher::~Finisher() {
-  std::lock_guard<std::mutex> lock(queue_->mu);
-  queue_->stopping = true;
-  queue_->changed.notify_all();
+  for (const auto& [number, lane] : lanes_) {
+    const std::lock_guard<std::mutex> lock(lane->mu);
+    lane->stopping = true;
+    lane->changed.notify_all();
+  }
 }
 
-void Finisher::Post(std::function<void()> task) {
-  std::lock_guard<std::mutex> lock(queue_->mu);
-  queue_->tasks.push_back(std::move(task));
-  if (!queue_->started) {
-    queue_->started = true;
-    std::thread([queue = queue_] { queue->Run(); }).detach();
+int Finisher::LaneHere() { return lane_of_this_task + 1; }
+
+void Finisher::Post(int number, std::function<void()> task) {
+  std::shared_ptr<Lane> lane;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    std::shared_ptr<Lane>& found = lanes_[number];
+    if (found == nullptr) found = std::make_shared<Lane>();
+    lane = found;
   }
-  queue_->changed.notify_one();
+  const std::lock_guard<std::mutex> lock(lane->mu);
+  lane->tasks.push_back(std::move(task));
+  lane->EnsureWaiter(number);
+  lane->changed.notify_all();
 }
 
 }  // namespace longhaul

@@ -47,7 +47,7 @@ void LonghaulWork::Complete(absl::Status status) {
   }
   if (!status.ok()) return Finish(ExceptionOf(Named(status)));
   if (!copy_back) return Finish(nullptr);
-  finisher_->Post([self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this)] {
+  finisher_->PostCopy([self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this)] {
     try {
       for (const Staging& staging : self->stagings_) staging.CopyBack();
     } catch (...) {
@@ -75,7 +75,7 @@ void LonghaulWork::Finish(std::exception_ptr exception) {
     settled_ = true;
   }
   finisher_->Post(
-      [self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this)] { self->Settle(); });
+      lane_, [self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this)] { self->Settle(); });
 }
 
 // Runs the Future's callbacks.

@@ -65,6 +65,7 @@ class LonghaulWork : public c10d::Work {
   std::vector<Staging> stagings_;
   std::vector<at::Tensor> outputs_;
   const std::shared_ptr<Finisher> finisher_;
+  const int lane_ = Finisher::LaneHere();
   // Guarded by Work::mutex_ from here on.
   int parts_left_;
   absl::Status status_;

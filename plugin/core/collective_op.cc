@@ -6,8 +6,9 @@
 
 namespace longhaul {
 
-void Collectives::Op::Begin(int tag) {
+void Collectives::Op::Begin(int tag, absl::Status failed_before) {
   tag_ = tag;
+  failure_ = std::move(failed_before);
   Advance();
 }
 
@@ -64,9 +65,8 @@ void Collectives::Op::Fail(absl::Status why, Tell tell) {
 }
 
 void Collectives::Op::RunDone() {
-  const Group::Done done = std::exchange(done_, nullptr);
-  if (failure_.ok()) return done(absl::OkStatus());
-  done(absl::Status(
+  if (failure_.ok()) return done_(absl::OkStatus());
+  done_(absl::Status(
       failure_.code(),
       fmt::format("{} (collective {}) on rank {} of group '{}': {}", name_, tag_, rank(),
                   owner_->context_->options.name, std::string(failure_.message()))));

@@ -16,7 +16,7 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
       : owner_(owner), name_(std::move(name)), done_(std::move(done)) {}
   virtual ~Op() = default;
 
-  void Begin(int tag);
+  void Begin(int tag, absl::Status failed_before);  // on another rank
   enum class Tell { kOthers, kNobody };
   void Fail(absl::Status why, Tell tell);
 
@@ -39,7 +39,7 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
 
   Collectives* const owner_;
   const std::string name_;
-  Group::Done done_;
+  Once<absl::Status> done_;
   int tag_ = 0;
   int phase_ = 0;
   int steps_ = 0;

@@ -150,11 +150,8 @@ Collectives::~Collectives() = default;
 void Collectives::Start(std::shared_ptr<Op> op) {
   const int tag = next_tag_++;
   active_.emplace(tag, op);
-  op->Begin(tag);
-  const auto failed = failed_early_.find(tag);
-  if (failed == failed_early_.end()) return;
-  op->Fail(absl::AbortedError(failed->second), Op::Tell::kNobody);
-  failed_early_.erase(tag);
+  const auto failed = failed_early_.extract(tag);
+  op->Begin(tag, failed.empty() ? absl::OkStatus() : absl::AbortedError(failed.mapped()));
 }
 
 void Collectives::Finish(Op& op) {

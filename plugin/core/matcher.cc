@@ -184,7 +184,7 @@ absl::Duration Matcher::Expire(absl::Duration now) {
   absl::Duration next = absl::InfiniteDuration();
   std::vector<std::pair<std::shared_ptr<Receipt>, std::string>> overdue;
   const auto check = [&](const std::shared_ptr<Receipt>& receipt, auto&& from) {
-    if (receipt->done == nullptr) return false;
+    if (!receipt->done) return false;
     if (receipt->deadline > now) {
       next = std::min(next, receipt->deadline);
       return false;

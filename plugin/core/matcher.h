@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compressors/frame_receiver.h"
 #include "plugin/core/group_context.h"
+#include "plugin/core/once.h"
 
 namespace longhaul {
 
@@ -47,7 +48,7 @@ class Matcher {
     int tag;
     uint64_t stamp;  // order of posting
     absl::Duration deadline;
-    Group::DoneFrom done;
+    Once<absl::StatusOr<int>> done;
   };
   struct Arrival;  // a message, whole or in part
   struct Channel {

@@ -67,7 +67,7 @@ void Matcher::Bind(Arrival& arrival, std::shared_ptr<Receipt> receipt) {
 }
 
 absl::Status Matcher::Fits(const Arrival& arrival, const Receipt& receipt) const {
-  if (receipt.done == nullptr) return absl::AbortedError("its receive had failed");
+  if (!receipt.done) return absl::AbortedError("its receive had failed");
   const PacketHeader& header = arrival.header;
   if (header.type != receipt.x.type ||
       header.elements != static_cast<uint64_t>(receipt.x.elements())) {
@@ -165,10 +165,10 @@ void Matcher::Finish(const std::shared_ptr<Arrival>& whole) {
       return;
     }
     // A receive that has failed meanwhile has no tensor to decode into any more.
-    if (receipt->done != nullptr) Decode(arrival, arrival.assembled.bytes());
+    if (receipt->done) Decode(arrival, arrival.assembled.bytes());
     arrival.assembled = PooledBuffer();
   }
-  if (receipt->done == nullptr) return FinishWaiting(key);
+  if (!receipt->done) return FinishWaiting(key);
   if (!arrival.failure.ok()) {
     Fail(*receipt, From(arrival.rank, arrival.header.sequence), arrival.failure);
     return FinishWaiting(key);
@@ -187,9 +187,9 @@ void Matcher::Finish(const std::shared_ptr<Arrival>& whole) {
 }
 
 void Matcher::Complete(Receipt& receipt, absl::StatusOr<int> result) {
+  if (!receipt.done) return;  // failing one receive of a collective fails its others
   --outstanding_;
-  const Group::DoneFrom done = std::exchange(receipt.done, nullptr);
-  done(std::move(result));
+  receipt.done(std::move(result));
 }
 
 std::string Matcher::From(int rank, uint64_t sequence) const {
@@ -240,9 +240,7 @@ void Matcher::OnPeerGone(int rank) {
     receipts.clear();
   }
   const absl::Status why = gone.why();
-  for (const auto& [receipt, from] : failed) {
-    if (receipt->done != nullptr) Fail(*receipt, from, why);
-  }
+  for (const auto& [receipt, from] : failed) Fail(*receipt, from, why);
   for (const ChannelKey& key : orphaned) FinishWaiting(key);  // they did arrive
 }
 
@@ -267,9 +265,7 @@ void Matcher::FailAll(const absl::Status& why) {
     for (const auto& receipt : receipts) failed.emplace_back(receipt, "any rank");
   }
   any_.clear();
-  for (const auto& [receipt, from] : failed) {
-    if (receipt->done != nullptr) Fail(*receipt, from, why);
-  }
+  for (const auto& [receipt, from] : failed) Fail(*receipt, from, why);
 }
 
 void Matcher::FailChannel(const ChannelKey& key, const absl::Status& why) {
@@ -286,9 +282,7 @@ void Matcher::FailChannel(const ChannelKey& key, const absl::Status& why) {
     failed.push_back(arrival->receipt);
     arrival->failure = why;
   }
-  for (const std::shared_ptr<Receipt>& receipt : failed) {
-    if (receipt->done != nullptr) Complete(*receipt, why);
-  }
+  for (const std::shared_ptr<Receipt>& receipt : failed) Complete(*receipt, why);
 }
 
 void Matcher::OnStarving(int rank) {

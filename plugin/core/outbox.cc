@@ -24,10 +24,7 @@ size_t Outbox::packets_of(size_t payload_bytes) const {
 }
 
 void Outbox::Submit(std::shared_ptr<OutMessage> message) {
-  if (!failure_.ok()) {
-    if (message->done) message->done(failure_);
-    return;
-  }
+  if (!failure_.ok()) return message->done(failure_);
   exempt_ += message->exempt;
   fresh_.push_back(std::move(message));
   Pump();
@@ -196,10 +193,9 @@ void Outbox::OnPacketDone(OutPacket* out, absl::Status status) {
 }
 
 void Outbox::FinishIfDone(const std::shared_ptr<OutMessage>& message) {
-  if (!message->all_sent || message->in_flight > 0 || !message->done) return;
-  const auto done = std::exchange(message->done, nullptr);
+  if (!message->all_sent || message->in_flight > 0) return;
   message->encoded = PooledBuffer();
-  done(message->failure);
+  message->done(message->failure);
 }
 
 }  // namespace longhaul

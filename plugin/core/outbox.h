@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "plugin/core/buffer_pool.h"
+#include "plugin/core/once.h"
 #include "plugin/core/transport.h"
 
 namespace longhaul {
@@ -20,10 +21,10 @@ struct TrafficCounters {
 
 // One message on its way to a peer.
 struct OutMessage {
-  PacketHeader header;                     // offset, payload_bytes, payload_crc are set per packet
-  std::span<const std::byte> payload;      // lives until `done` has run
-  PooledBuffer encoded;                    // holds the payload when it is a codec frame
-  std::function<void(absl::Status)> done;  // exactly once, on the strand; may be empty
+  PacketHeader header;                 // offset, payload_bytes, payload_crc are set per packet
+  std::span<const std::byte> payload;  // lives until `done` has run
+  PooledBuffer encoded;                // holds the payload when it is a codec frame
+  Once<absl::Status> done;             // on the strand; may be empty
 
   // The outbox's own.
   size_t sent_bytes = 0;  // of the payload

@@ -5,7 +5,6 @@ Not under torchrun, which ends the survivor for the other's death."""
 import datetime
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -23,14 +22,13 @@ def worker():
     x = torch.zeros(4)
     launch.expect_error(dist.DistNetworkError, ["recv", "rank 1"], lambda: dist.recv(x, 1))
     launch.expect_error(dist.DistNetworkError, ["rank 1"], lambda: dist.all_reduce(x))
+    launch.expect_error(dist.DistNetworkError, ["send", "rank 1"], lambda: dist.send(x, 1))
     dist.destroy_process_group()
     print("the survivor was told", flush=True)
 
 
 def start_two():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = launch.free_port()
     processes = [
         subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0])],
                          env={**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import socket
 import sys
 
 SKIPPED = 77
@@ -30,6 +31,12 @@ def main(worker, ranks=2):
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone",
                               f"--nproc-per-node={ranks}", os.path.abspath(sys.argv[0])])
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def init(**options):

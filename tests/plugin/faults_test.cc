@@ -105,6 +105,41 @@ TEST_P(Faults, AnAbortedNodeIsADeadPeer) {
   EXPECT_EQ(own.Wait().code(), absl::StatusCode::kAborted);
 }
 
+TEST_P(Faults, WhatIsSentToADeadPeerEndsOnceAlsoWhenTheGroupCloses) {
+  Cluster cluster(GetParam(), 2);
+  auto group = cluster.MakeGroup("survivor");
+  std::vector<float> x = Noise(10, 1), y(10);
+  Outcome sent, sums[2], told;
+  group[0]->Recv(F32(y), 1, 1, told.done());
+  cluster.nodes[1]->Abort(absl::AbortedError("power cut"));
+  ASSERT_EQ(told.Wait().code(), absl::StatusCode::kUnavailable);
+  group[0]->Send(F32(x), 1, 0, sent.done());
+  for (const Outcome& sum : sums) group[0]->AllReduce(F32(y), ReduceOp::kSum, sum.done());
+  EXPECT_EQ(sent.Wait().code(), absl::StatusCode::kUnavailable);
+  group.clear();
+  cluster.nodes.clear();
+  EXPECT_EQ(sent.calls(), 1);
+  for (const Outcome& sum : sums) {
+    EXPECT_FALSE(sum.Wait().ok());
+    EXPECT_EQ(sum.calls(), 1);
+  }
+}
+
+TEST_P(Faults, ALostPeerEndsTheOperationsOfEveryGroupItIsIn) {
+  Cluster cluster(GetParam(), 3);
+  const auto first = cluster.MakeGroup("first"), second = cluster.MakeGroup("second");
+  std::vector<float> a(10), b(10), c(10);
+  Outcome outcomes[3];
+  first[0]->Recv(F32(a), 1, 0, outcomes[0].done());
+  second[0]->Recv(F32(b), 1, 0, outcomes[1].done());
+  second[2]->Recv(F32(c), 1, 0, outcomes[2].done());
+  cluster.nodes[1]->Abort(absl::AbortedError("power cut"));
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.Wait(absl::Seconds(20)).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(outcome.calls(), 1);
+  }
+}
+
 TEST_P(Faults, ALeavingNodeDeliversWhatItSentAndSaysGoodbye) {
   Cluster cluster(GetParam(), 2);
   auto group = cluster.MakeGroup("leaving");

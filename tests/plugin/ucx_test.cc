@@ -83,11 +83,37 @@ TEST_F(TwoProcesses, AKilledPeerEndsTransfersOfBothDirections) {
 TEST_F(TwoProcesses, ASilentPeerIsDeadAfterItsDeadline) {
   std::vector<float> x(10);
   Outcome recv;
+  child.Tell("recv 10");
   child.Signal(SIGSTOP);
+  const absl::Duration stopped = MonotonicClock().Now();
   group->Recv(F32(x), 1, 0, recv.done());
   const absl::Status status = recv.Wait(kVerdict);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("silent for the deadline of 2s"));
+  EXPECT_LT(MonotonicClock().Now() - stopped, kPeerDeadline + absl::Seconds(3));
+  child.Signal(SIGCONT);  // too late: it is told so, and does not wait for ever
+  EXPECT_THAT(child.Answer(), HasSubstr("error: UNAVAILABLE"));
+}
+
+TEST_F(TwoProcesses, AStoppedPeerThatGoesOnWithinTheDeadlineHeals) {
+  std::vector<float> in(4 << 20), out = Noise(4 << 20, 1);
+  Outcome first, second, send;
+  child.Tell("recv 4194304");
+  group->Send(F32(out), 1, 0, send.done());
+  child.Signal(SIGSTOP);  // with bulk on its way
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(kPeerDeadline / 2));
+  child.Signal(SIGCONT);
+  EXPECT_EQ(send.Wait(), absl::OkStatus());
+  EXPECT_EQ(child.Answer(), "ok");
+  ASSERT_EQ(child.Ask("flood 4194304"), "ok");
+  group->Recv(F32(in), 1, 0, first.done());
+  child.Signal(SIGSTOP);
+  group->Recv(F32(in), 1, 0, second.done());
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(kPeerDeadline / 2));
+  child.Signal(SIGCONT);
+  EXPECT_EQ(first.Wait(), absl::OkStatus());
+  EXPECT_EQ(second.Wait(), absl::OkStatus());
+  EXPECT_EQ(in, Noise(4 << 20, 1));
 }
 
 TEST_F(TwoProcesses, HeartbeatsKeepAnIdlePeerAlive) {
