@@ -1,12 +1,14 @@
 #include "experiments/spec/campaign.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 
 namespace longhaul {
@@ -17,8 +19,17 @@ bool Distinct(const std::vector<T>& values) {
   return std::set<T>(values.begin(), values.end()).size() == values.size();
 }
 
-bool AllPositive(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+// What a campaign may say; its base and arms are run specs with the bounds of their keys.
+constexpr size_t kMaxRuns = 4096, kMaxArms = 256, kNameBytes = 64, kQuestionBytes = 1024;
+constexpr double kLeastBudget = 1e-6, kMostBudget = 1000;  // fractions of D0
+constexpr double kLeastNat = 1e-9, kMostNat = 1e3;
+
+// Every value in its range and none twice, so that a NaN is no value.
+template <typename T>
+void CheckList(TableReader& r, const std::string& key, const std::vector<T>& values, T least,
+               T most) {
+  for (const T value : values) r.Within(key, value, least, most, "each");
+  if (r.status().ok()) r.Check(Distinct(values), key, "holds a value twice");
 }
 
 absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
@@ -33,19 +44,20 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Allow("assumed_sigma_nat", &c.assumed_sigma_nat);
   r.Allow("assumed_rho", &c.assumed_rho);
   r.Allow("assumed_slope_nat", &c.assumed_slope_nat);
-  r.Check(!c.name.empty() && c.name.find('/') == std::string::npos, "name",
-          "must not be empty or hold a '/'");
-  r.Check(!c.seeds.empty() && Distinct(c.seeds), "seeds", "must be at least one, none twice");
-  r.Check(c.d0_tokens >= 1, "d0_tokens", "must be at least 1");
-  r.Check(AllPositive(c.budgets) && Distinct(c.budgets) && c.budgets.size() >= 2, "budgets",
-          "must be at least two distinct fractions above 0");
+  r.Line("name", c.name, kNameBytes);
+  r.Check(c.name.find('/') == std::string::npos, "name", "must not hold a '/'");
+  r.Line("question", c.question, kQuestionBytes);
+  r.Check(!c.seeds.empty(), "seeds", "must be at least one");
+  CheckList<int64_t>(r, "seeds", c.seeds, 0, std::numeric_limits<int64_t>::max());
+  r.Within("d0_tokens", c.d0_tokens, 1, kMaxTokens, "tokens");
+  CheckList(r, "budgets", c.budgets, kLeastBudget, kMostBudget);
+  CheckList(r, "control_budgets", c.control_budgets, kLeastBudget, kMostBudget);
+  r.Check(c.budgets.size() >= 2, "budgets", "must be at least two distinct fractions");
   r.Check(std::count(c.budgets.begin(), c.budgets.end(), 1.0) == 1, "budgets",
           "must contain 1.0: arms are compared with the reference at D0");
-  r.Check(AllPositive(c.control_budgets) && Distinct(c.control_budgets), "control_budgets",
-          "must be distinct fractions above 0");
-  r.Check(c.assumed_sigma_nat > 0, "assumed_sigma_nat", "must be above 0");
-  r.Check(c.assumed_rho >= 0 && c.assumed_rho < 1, "assumed_rho", "must lie in [0, 1)");
-  r.Check(c.assumed_slope_nat > 0, "assumed_slope_nat", "must be above 0");
+  r.Within("assumed_sigma_nat", c.assumed_sigma_nat, kLeastNat, kMostNat, "nat");
+  r.Within("assumed_rho", c.assumed_rho, 0, 0.999999);
+  r.Within("assumed_slope_nat", c.assumed_slope_nat, kLeastNat, kMostNat, "nat");
   return r.Finish();
 }
 
@@ -84,8 +96,8 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, s
                           "boundary", "outer", "net", "eval", "checkpoint", "limits"}) {
     r.Skip(key);
   }
-  r.Check(!name->empty() && name->find('@') == std::string::npos, "name",
-          "must not be empty or hold an '@'");
+  r.Line("name", *name, kNameBytes);
+  r.Check(name->find('@') == std::string::npos, "name", "must not hold an '@'");
   if (absl::Status s = r.Finish(); !s.ok()) return s;
   TomlValue over = arm;
   Erase(over, "name");
@@ -136,6 +148,12 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
   if (list == nullptr || list->empty()) {
     return absl::InvalidArgumentError(root.where + ": a campaign needs at least one [[arm]]");
   }
+  const size_t runs = (parts.size() + list->size()) * c.seeds.size();
+  if (list->size() > kMaxArms || runs > kMaxRuns) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} arms and {} budgets at {} seeds; want at most {} arms and {} runs",
+        list->front().where, list->size(), parts.size(), c.seeds.size(), kMaxArms, kMaxRuns));
+  }
   for (const TomlValue& arm : *list) {
     Part part{{}, Role::kArm, 1, {}};
     absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, &part.arm);
@@ -155,9 +173,9 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
 absl::Status ChoosePrimary(const TomlValue& root, CampaignSpec& c) {
   if (!c.primary.empty()) {
     if (std::count(c.arms.begin(), c.arms.end(), c.primary) != 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        fmt::format("{}: 'campaign.primary' names no arm: '{}'; known: {}",
-                    Find(root, "campaign.primary")->where, c.primary, fmt::join(c.arms, ", ")));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: 'campaign.primary' names no arm: '{}'; known: {}",
+        Find(root, "campaign.primary")->where, Shown(c.primary), fmt::join(c.arms, ", ")));
   }
   c.primary = c.arms.front();
   for (const PlannedRun& run : c.runs) {
@@ -182,12 +200,18 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames
   if (absl::Status s = ReadCampaignTable(root, c); !s.ok()) return s;
   absl::StatusOr<std::vector<Part>> parts = Parts(root, c);
   if (!parts.ok()) return parts.status();
+  std::vector<RunSpec> specs;
+  for (const Part& part : *parts) {
+    absl::StatusOr<RunSpec> spec =
+        Resolve(part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, names);
+    if (!spec.ok()) return spec.status();
+    specs.push_back(*std::move(spec));
+  }
   for (const int64_t seed : c.seeds) {
-    for (const Part& part : *parts) {
-      absl::StatusOr<RunSpec> spec =
-          Resolve(part.tree, seed, part.budget_fraction * c.d0_tokens, names);
-      if (!spec.ok()) return spec.status();
-      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, *std::move(spec)});
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const Part& part = (*parts)[i];
+      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i]});
+      c.runs.back().spec.seed = seed;
     }
   }
   for (const Part& part : *parts) {

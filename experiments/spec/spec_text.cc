@@ -1,91 +1,31 @@
-// RunSpec -> TOML. Beside the reader in spec.cc; the round trip is tested key by key.
+// RunSpec -> TOML, key by key of the table in spec_keys.cc.
 #include <fmt/format.h>
 
 #include "experiments/spec/spec.h"
+#include "experiments/spec/spec_keys.h"
 
 namespace longhaul {
 namespace {
 
-class Printer {
- public:
-  void Table(std::string_view name) { text_ += fmt::format("\n[{}]\n", name); }
-  void Key(std::string_view key, bool v) { text_ += fmt::format("{} = {}\n", key, v); }
-  void Key(std::string_view key, int64_t v) { text_ += fmt::format("{} = {}\n", key, v); }
-  void Key(std::string_view key, double v) {
-    text_ += fmt::format("{} = {}\n", key, TomlNumber(v));
-  }
-  void Key(std::string_view key, const std::string& v) {
-    text_ += fmt::format("{} = {}\n", key, TomlQuote(v));
-  }
-  std::string text() && { return std::move(text_); }
-
- private:
-  std::string text_;
-};
-
-void PrintTrain(Printer& p, const RunSpec::Train& train) {
-  p.Table("train");
-  if (train.tokens) p.Key("tokens", *train.tokens);
-  if (train.steps) p.Key("steps", *train.steps);
-  p.Key("batch_rows", train.batch_rows);
-  p.Key("microbatches", train.microbatches);
-  p.Key("lr", train.lr);
-  p.Key("min_lr_fraction", train.min_lr_fraction);
-  p.Key("warmup_steps", train.warmup_steps);
-  p.Key("beta1", train.beta1);
-  p.Key("beta2", train.beta2);
-  p.Key("eps", train.eps);
-  p.Key("weight_decay", train.weight_decay);
-  p.Key("clip_norm", train.clip_norm);
-}
-
-void PrintNet(Printer& p, const RunSpec::Net& net) {
-  p.Table("net");
-  p.Key("transport", net.transport);
-  if (!net.profile.empty()) p.Key("profile", net.profile);
-  p.Key("emulator", net.emulator);
-  p.Key("congestion_control", net.congestion_control);
-  p.Key("slow_start_after_idle", net.slow_start_after_idle);
-  p.Key("peer_deadline_s", net.peer_deadline_s);
-  p.Key("out_of_bounds", net.out_of_bounds);
-}
+std::string Text(bool v) { return fmt::format("{}", v); }
+std::string Text(int64_t v) { return fmt::format("{}", v); }
+std::string Text(double v) { return TomlNumber(v); }
+// No key takes an empty text, so an empty one was not given.
+std::string Text(const std::string& v) { return v.empty() ? "" : TomlQuote(v); }
+std::string Text(const std::optional<int64_t>& v) { return v ? Text(*v) : ""; }
 
 }  // namespace
 
 std::string ToToml(const RunSpec& spec) {
-  Printer p;
-  p.Key("seed", spec.seed);
-  p.Table("model");
-  p.Key("kind", spec.model.kind);
-  p.Key("blocks", spec.model.blocks);
-  p.Key("width", spec.model.width);
-  p.Key("heads", spec.model.heads);
-  p.Key("context", spec.model.context);
-  p.Key("vocab", spec.model.vocab);
-  p.Table("data");
-  p.Key("source", spec.data.source);
-  PrintTrain(p, spec.train);
-  p.Table("schedule");
-  p.Key("kind", spec.schedule.kind);
-  p.Key("stages", spec.schedule.stages);
-  p.Table("boundary");
-  p.Key("forward", spec.boundary.forward);
-  p.Key("backward", spec.boundary.backward);
-  p.Key("nmse_every", spec.boundary.nmse_every);
-  p.Table("outer");
-  p.Key("groups", spec.outer.groups);
-  p.Key("inner_steps", spec.outer.inner_steps);
-  p.Key("lr", spec.outer.lr);
-  p.Key("momentum", spec.outer.momentum);
-  p.Key("codec", spec.outer.codec);
-  PrintNet(p, spec.net);
-  p.Table("eval");
-  p.Key("rows", spec.eval.rows);
-  p.Table("checkpoint");
-  p.Key("every_steps", spec.checkpoint.every_steps);
-  p.Table("limits");
-  p.Key("threads", spec.limits.threads);
-  return std::move(p).text();
+  RunSpec copy = spec;  // a key's field is found in a spec that may be written
+  std::string text;
+  std::string_view table;
+  for (const SpecKey& key : SpecKeys()) {
+    if (key.table != table) text += fmt::format("\n[{}]\n", table = key.table);
+    const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);
+    if (!value.empty()) text += fmt::format("{} = {}\n", key.name, value);
+  }
+  return text;
 }
 
 }  // namespace longhaul

@@ -1,11 +1,20 @@
 #include "experiments/spec/table_reader.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace longhaul {
+
+std::string RangeText(int64_t least, int64_t most) {
+  if (most == std::numeric_limits<int64_t>::max()) return fmt::format("{} or more", least);
+  return fmt::format("{} to {}", least, most);
+}
+
+std::string RangeText(double least, double most) { return fmt::format("{} to {}", least, most); }
 
 TableReader::TableReader(const TomlValue& root, std::string path)
     : TableReader(path.empty() ? &root : Find(root, path), path, root.where) {}
@@ -44,12 +53,35 @@ void TableReader::WrongType(const std::string& key, const TomlValue& value, std:
   Fail(key, fmt::format("is {}, want {}", KindName(value), want));
 }
 
+void TableReader::Within(const std::string& key, int64_t value, int64_t least, int64_t most,
+                         std::string_view unit) {
+  if (value >= least && value <= most) return;
+  Fail(key, fmt::format("is {}; want {}{}{}", value, RangeText(least, most),
+                        unit.empty() ? "" : " ", unit));
+}
+
+void TableReader::Within(const std::string& key, double value, double least, double most,
+                         std::string_view unit) {
+  if (value >= least && value <= most) return;
+  Fail(key, fmt::format("is {}; want {}{}{}", value, RangeText(least, most),
+                        unit.empty() ? "" : " ", unit));
+}
+
+void TableReader::Line(const std::string& key, const std::string& value, size_t most) {
+  const bool printable = std::none_of(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (!value.empty() && value.size() <= most && printable) return;
+  Fail(key, fmt::format("is '{}' of {} bytes; want 1 to {} without control characters",
+                        Shown(value), value.size(), most));
+}
+
 void TableReader::OneOf(const std::string& key, const std::string& value,
                         const std::vector<std::string_view>& known) {
   for (const std::string_view name : known) {
     if (value == name) return;
   }
-  Fail(key, fmt::format("is '{}'; known: {}", value, fmt::join(known, ", ")));
+  Fail(key, fmt::format("is '{}'; known: {}", Shown(value), fmt::join(known, ", ")));
 }
 
 const TomlValue* TableReader::Lookup(const std::string& key, bool required) {
@@ -139,7 +171,7 @@ absl::Status TableReader::Finish() {
     for (const auto& [key, value] : *table_) {
       if (known_.contains(key)) continue;
       return absl::InvalidArgumentError(fmt::format("{}: unknown key '{}'; known: {}", value.where,
-                                                    Full(key), fmt::join(known_, ", ")));
+                                                    Shown(Full(key)), fmt::join(known_, ", ")));
     }
   }
   return error_;

@@ -12,6 +12,10 @@
 
 namespace longhaul {
 
+// "1 to 64", "0 or more": a range as messages and the docs give it, ends included.
+std::string RangeText(int64_t least, int64_t most);
+std::string RangeText(double least, double most);
+
 // Reads the keys of one table into fields and remembers which keys it was asked for, so that
 // Finish() can name the unknown ones. The first error wins, but an unknown key beats a missing one:
 // a typo is both. Borrows the tree.
@@ -49,9 +53,19 @@ class TableReader {
   void Check(bool condition, const std::string& key, std::string_view message) {
     if (!condition) Fail(key, message);
   }
+  // Fails with the value and what is allowed unless it lies in least..most, ends included; NaN
+  // lies nowhere. `unit` stands behind the range.
+  void Within(const std::string& key, int64_t value, int64_t least, int64_t most,
+              std::string_view unit = "");
+  void Within(const std::string& key, double value, double least, double most,
+              std::string_view unit = "");
+  // Fails unless `value` has 1 to `most` bytes and no control character.
+  void Line(const std::string& key, const std::string& value, size_t most);
   void OneOf(const std::string& key, const std::string& value,
              const std::vector<std::string_view>& known);
 
+  // The first error so far; Finish() also tells unknown keys.
+  const absl::Status& status() const { return error_; }
   absl::Status Finish();
 
  private:

@@ -1,14 +1,15 @@
 #include "experiments/spec/toml_tree.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "experiments/spec/toml_limits.h"
 #include "netem/toml_parser.h"  // here only: slow to compile
 
 namespace longhaul {
@@ -60,13 +61,13 @@ absl::StatusOr<TomlValue> Convert(const toml::node& node, std::string_view origi
   return out;
 }
 
-// Splits "a.b.c". An empty part makes the whole invalid.
+// Splits "a.b.c". An empty part makes the whole invalid, and so do too many.
 std::optional<std::vector<std::string>> SplitPath(std::string_view path) {
   std::vector<std::string> parts;
   while (true) {
     const size_t dot = path.find('.');
     parts.emplace_back(path.substr(0, dot));
-    if (parts.back().empty()) return std::nullopt;
+    if (parts.back().empty() || parts.size() > kMaxKeyParts) return std::nullopt;
     if (dot == std::string_view::npos) return parts;
     path.remove_prefix(dot + 1);
   }
@@ -81,11 +82,12 @@ std::string_view Trim(std::string_view text) {
 }  // namespace
 
 absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin) {
+  if (absl::Status s = CheckTomlLimits(text, origin); !s.ok()) return s;
   const toml::parse_result result = toml::parse(text);
   if (!result) {
     const toml::parse_error& error = result.error();
-    return absl::InvalidArgumentError(
-        fmt::format("{}:{}: {}", origin, error.source().begin.line, error.description()));
+    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", origin, error.source().begin.line,
+                                                  Shown(error.description(), 300)));
   }
   absl::StatusOr<TomlValue> root = Convert(result.table(), origin);
   if (root.ok()) root->where = origin;  // the whole file has no line
@@ -93,23 +95,28 @@ absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view orig
 }
 
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
+                                                             &std::fclose);
+  std::string text(kMaxTomlBytes + 1, '\0');  // a byte more than may be: enough to refuse it
+  size_t size = 0;
+  if (file != nullptr) size = std::fread(text.data(), 1, text.size(), file.get());
+  if (file == nullptr || std::ferror(file.get()) != 0) {
     return absl::NotFoundError(fmt::format("read {}: {}", path, std::strerror(errno)));
   }
-  return ParseToml(text.str(), path);
+  return ParseToml(std::string_view(text).substr(0, size), path);
 }
 
 absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf) {
   const std::optional<std::vector<std::string>> parts = SplitPath(path);
-  if (!parts) return absl::InvalidArgumentError(fmt::format("'{}' is not a key a.b", path));
+  if (!parts)
+    return absl::InvalidArgumentError(fmt::format("{}: '{}' is not a key a.b of at most {} parts",
+                                                  leaf.where, Shown(path), kMaxKeyParts));
   TomlValue* at = &root;
   for (const std::string& part : *parts) {
     Table* table = std::get_if<Table>(&at->value);
     if (table == nullptr) {
       return absl::InvalidArgumentError(fmt::format("{}: '{}' goes through {}, which is no table",
-                                                    leaf.where, path, KindName(*at)));
+                                                    leaf.where, Shown(path), KindName(*at)));
     }
     at = &table->try_emplace(part, TomlValue{Table{}, leaf.where}).first->second;
   }
@@ -118,7 +125,7 @@ absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf) {
 }
 
 absl::Status SetByPath(TomlValue& root, std::string_view assignment) {
-  const std::string where = fmt::format("--set {}", assignment);
+  const std::string where = fmt::format("--set {}", Shown(assignment));
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos) {
     return absl::InvalidArgumentError(where + ": want key.key=value");
@@ -173,6 +180,24 @@ void Erase(TomlValue& root, std::string_view path) {
   if (Table* table = std::get_if<Table>(&const_cast<TomlValue*>(parent)->value)) {
     table->erase(leaf);
   }
+}
+
+std::string Shown(std::string_view text, size_t most) {
+  const bool cut = text.size() > most;
+  if (cut) {
+    size_t end = most - 3;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8
+    text = text.substr(0, end);
+  }
+  std::string out;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return cut ? out + "..." : out;
 }
 
 std::string_view KindName(const TomlValue& value) {

@@ -22,16 +22,17 @@ struct TomlValue {
   std::string where;  // "demo.toml:12", or the override's own text: "--set a.b=c"
 };
 
-// InvalidArgument "demo.toml:3: ..." on a syntax error. Dates and times are refused: no key of ours
-// takes one. `origin` is what stands before the line number in messages.
+// InvalidArgument "demo.toml:3: ..." on a syntax error or a text beyond toml_limits.h. Dates and
+// times are refused: no key of ours takes one. `origin` is what stands before the line number in
+// messages.
 absl::StatusOr<TomlValue> ParseToml(std::string_view text, std::string_view origin);
 
-// ParseToml of a file. NotFound with the path and the reason.
+// ParseToml of a file. NotFound with the path and the reason. Reads no more than a spec may have.
 absl::StatusOr<TomlValue> ReadTomlFile(const std::string& path);
 
 // "a.b=c": sets the leaf a.b of `root`, making tables on the way. c is read as TOML; what is not
-// TOML is a string, so codec=int4-b64-h64 needs no quotes. InvalidArgument: no '=', empty key, or a
-// path through something that is no table.
+// TOML is a string, so codec=int4-b64-h64 needs no quotes. InvalidArgument: no '=', empty key, a
+// key of too many parts, or a path through something that is no table.
 absl::Status SetByPath(TomlValue& root, std::string_view assignment);
 absl::Status SetByPath(TomlValue& root, std::string_view path, TomlValue leaf);
 
@@ -43,6 +44,9 @@ const TomlValue* Find(const TomlValue& root, std::string_view path);
 
 // Removes the leaf at "a.b" if it is there.
 void Erase(TomlValue& root, std::string_view path);
+
+// Text of a user as a message quotes it: one line, at most `most` bytes, its end cut by "...".
+std::string Shown(std::string_view text, size_t most = 80);
 
 // "a table", "a string", "an integer", ...: for messages.
 std::string_view KindName(const TomlValue& value);

@@ -59,7 +59,7 @@ TEST(Spec, TokensBecomeWholeStepsOverAllGroups) {
 
 TEST(Spec, ResolvedTextReadsBackToItself) {
   const absl::StatusOr<RunSpec> spec =
-      Read(kRunToml, {"train.eps=1e-300", "train.clip_norm=inf", "train.lr=0.1", "outer.groups=3",
+      Read(kRunToml, {"train.eps=1e-30", "train.clip_norm=inf", "train.lr=0.1", "outer.groups=3",
                       "outer.inner_steps=7", "outer.codec=int8-b64", "net.emulator=tap",
                       "data.source=text:/a \"b\"\\c", "checkpoint.every_steps=5"});
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -67,7 +67,7 @@ TEST(Spec, ResolvedTextReadsBackToItself) {
   const absl::StatusOr<RunSpec> again = Read(text);
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;
   EXPECT_EQ(ToToml(*again), text);
-  EXPECT_EQ(again->train.eps, 1e-300);
+  EXPECT_EQ(again->train.eps, 1e-30);
   EXPECT_EQ(again->data.source, "text:/a \"b\"\\c");
   EXPECT_EQ(again->outer.groups, 3);
 }
@@ -112,9 +112,10 @@ TEST(Spec, WhatCannotBeRunIsRefusedAtItsLine) {
   EXPECT_THAT(Error(kRunToml, {"train.steps=5"}), HasSubstr("exactly one of"));
   EXPECT_THAT(Error(kRunToml, {"outer.groups=2"}), HasSubstr("'outer.inner_steps' must be"));
   EXPECT_THAT(Error(kRunToml, {"outer.inner_steps=2"}), HasSubstr("'outer.codec' is missing"));
-  EXPECT_THAT(Error(kRunToml, {"train.lr=nan"}), HasSubstr("'train.lr' must be above 0"));
+  EXPECT_THAT(Error(kRunToml, {"train.lr=nan"}),
+              HasSubstr("'train.lr' is nan; want 1e-30 to 1e+30"));
   EXPECT_THAT(Error(kRunToml, {"model.heads=5"}), HasSubstr("does not divide model.width"));
-  EXPECT_THAT(Error(kRunToml, {"seed=-1"}), HasSubstr("'seed' must not be negative"));
+  EXPECT_THAT(Error(kRunToml, {"seed=-1"}), HasSubstr("'seed' is -1; want 0 or more"));
   EXPECT_THAT(Error(kRunToml, {"data.source=web"}), HasSubstr("known: headers, text:PATH"));
   EXPECT_THAT(Error(Replaced("profile = \"continental-us\"\n", "")),
               HasSubstr("'net.profile' is missing (needed with"));

@@ -1,6 +1,7 @@
 longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
   SRCS experiments/synthetic_record.cc)
 longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)

@@ -1,0 +1,90 @@
+#include "experiments/spec/spec_keys.h"
+
+#include <limits>
+
+namespace longhaul {
+namespace {
+
+constexpr bool kMust = true, kMay = false;
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMany = 1'000'000'000;
+// Figures of the optimizers become float32: what it carries with digits to spare.
+constexpr double kTiny = 1e-30, kHuge = 1e30, kOff = std::numeric_limits<double>::infinity();
+constexpr double kBelowOne = 0.999999;
+constexpr size_t kPathBytes = 1024, kNameBytes = 64;
+constexpr Known kCodec{&SpecNames::codec}, kProfile{&SpecNames::profile},
+    kSchedule{&SpecNames::schedule};
+
+// The field of a spec that a key fills.
+#define FIELD(name) [](RunSpec& s) { return &s.name; }
+
+const SpecKey kKeys[] = {
+    {"", "seed", kMust, Whole{0, kAny}, "", FIELD(seed)},
+
+    {"model", "kind", kMust, OneOf{{"gpt"}}, "", FIELD(model.kind)},
+    {"model", "blocks", kMust, Whole{1, 1024}, "", FIELD(model.blocks)},
+    {"model", "width", kMust, Whole{1, 65536}, "", FIELD(model.width)},
+    {"model", "heads", kMust, Whole{1, 1024}, "", FIELD(model.heads)},
+    {"model", "context", kMust, Whole{1, 1 << 20}, "tokens", FIELD(model.context)},
+    {"model", "vocab", kMust, Whole{2, 65536}, "ids (uint16)", FIELD(model.vocab)},
+
+    {"data", "source", kMust, Line{kPathBytes}, "", FIELD(data.source)},
+
+    {"train", "tokens", kMay, Whole{1, kMaxTokens}, "tokens", FIELD(train.tokens)},
+    {"train", "steps", kMay, Whole{1, kMany}, "steps", FIELD(train.steps)},
+    {"train", "batch_rows", kMust, Whole{1, 1 << 20}, "rows", FIELD(train.batch_rows)},
+    {"train", "microbatches", kMust, Whole{1, 65536}, "", FIELD(train.microbatches)},
+    {"train", "lr", kMust, Real{kTiny, kHuge}, "", FIELD(train.lr)},
+    {"train", "min_lr_fraction", kMay, Real{0, 1}, "", FIELD(train.min_lr_fraction)},
+    {"train", "warmup_steps", kMay, Whole{0, kMany}, "steps", FIELD(train.warmup_steps)},
+    {"train", "beta1", kMay, Real{0, kBelowOne}, "", FIELD(train.beta1)},
+    {"train", "beta2", kMay, Real{0, kBelowOne}, "", FIELD(train.beta2)},
+    {"train", "eps", kMay, Real{kTiny, 1}, "", FIELD(train.eps)},
+    {"train", "weight_decay", kMay, Real{0, kHuge}, "", FIELD(train.weight_decay)},
+    {"train", "clip_norm", kMay, Real{kTiny, kOff}, "(inf: off)", FIELD(train.clip_norm)},
+
+    {"schedule", "kind", kMust, kSchedule, "", FIELD(schedule.kind)},
+    {"schedule", "stages", kMust, Whole{1, kMaxRanks}, "", FIELD(schedule.stages)},
+
+    {"boundary", "forward", kMust, kCodec, "", FIELD(boundary.forward)},
+    {"boundary", "backward", kMust, kCodec, "", FIELD(boundary.backward)},
+    {"boundary", "nmse_every", kMay, Whole{0, 1'000'000}, "frames", FIELD(boundary.nmse_every)},
+
+    {"outer", "groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.groups)},
+    {"outer", "inner_steps", kMay, Whole{0, kMany}, "steps", FIELD(outer.inner_steps)},
+    {"outer", "lr", kMay, Real{kTiny, kHuge}, "", FIELD(outer.lr)},
+    {"outer", "momentum", kMay, Real{0, kBelowOne}, "", FIELD(outer.momentum)},
+    {"outer", "codec", kMay, kCodec, "", FIELD(outer.codec)},
+
+    {"net", "transport", kMust, OneOf{{"loopback", "ucx"}}, "", FIELD(net.transport)},
+    {"net", "profile", kMay, kProfile, "", FIELD(net.profile)},
+    {"net", "emulator", kMay, OneOf{{"auto", "netem", "tap"}}, "", FIELD(net.emulator)},
+    {"net", "congestion_control", kMay, Line{kNameBytes}, "", FIELD(net.congestion_control)},
+    {"net", "slow_start_after_idle", kMay, Flag{}, "", FIELD(net.slow_start_after_idle)},
+    {"net", "peer_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(net.peer_deadline_s)},
+    {"net", "out_of_bounds", kMay, OneOf{{"stop", "flag"}}, "", FIELD(net.out_of_bounds)},
+
+    {"eval", "rows", kMust, Whole{1, kMany}, "rows", FIELD(eval.rows)},
+
+    {"checkpoint", "every_steps", kMay, Whole{0, kMany}, "steps", FIELD(checkpoint.every_steps)},
+
+    {"limits", "threads", kMay, Whole{1, 256}, "per worker", FIELD(limits.threads)},
+};
+
+#undef FIELD
+
+}  // namespace
+
+std::span<const SpecKey> SpecKeys() { return kKeys; }
+
+std::vector<std::string_view> SpecTables() {
+  std::vector<std::string_view> tables;
+  for (const SpecKey& key : kKeys) {
+    if (!key.table.empty() && (tables.empty() || tables.back() != key.table)) {
+      tables.push_back(key.table);
+    }
+  }
+  return tables;
+}
+
+}  // namespace longhaul

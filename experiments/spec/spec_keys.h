@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// What the value of a key may be; both ends of a range are allowed.
+struct Flag {};
+struct Whole {
+  int64_t least, most;
+};
+struct Real {
+  double least, most;
+};
+struct Line {  // text without control characters
+  size_t most_bytes;
+};
+struct OneOf {
+  std::vector<std::string_view> names;
+};
+struct Known {  // a name of a catalogue
+  std::function<absl::Status(std::string_view)> SpecNames::*names;
+};
+using Domain = std::variant<Flag, Whole, Real, Line, OneOf, Known>;
+
+// One key of a run spec: the reader, its bounds, the printer and the table in docs/experiments.md
+// follow from it. What it means stands at its field in spec.h, and there is its default.
+struct SpecKey {
+  std::string_view table;  // "": the top level
+  std::string_view name;
+  bool required;
+  Domain domain;
+  std::string_view unit;  // as messages say it; may be empty
+  template <typename T>
+  using Get = T* (*)(RunSpec&);
+  std::variant<Get<bool>, Get<int64_t>, Get<double>, Get<std::string>, Get<std::optional<int64_t>>>
+      field;
+};
+
+// All keys, table by table, in the order in which a resolved spec prints them.
+std::span<const SpecKey> SpecKeys();
+std::vector<std::string_view> SpecTables();  // without the top level
+
+// What a product of keys may be at most, whatever the keys are by themselves.
+inline constexpr int64_t kMaxRanks = 1024;                    // S x G
+inline constexpr int64_t kMaxActions = 1 << 20;               // S x M of a schedule
+inline constexpr int64_t kMaxTokens = 1'000'000'000'000'000;  // of a run, all groups together
+
+}  // namespace longhaul
