@@ -16,6 +16,7 @@ void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* 
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
+void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddWorkerCommand(CLI::App& app, int* exit_status);

@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/report/result_json.h"
+#include "experiments/run/pace.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
@@ -22,31 +25,37 @@ struct MeasureArguments {
   std::string results;
   int jobs = 0;
   bool accept_unresolved = false;
+  OutputOptions output;
 };
 
-// One line, rewritten in place on a terminal: how much is done and how long the rest will take at
-// the pace so far.
+// One line, rewritten in place on a terminal: how much is done and, once there is a pace, how long
+// the rest will take at it.
 class ProgressLine {
  public:
+  explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
+    pace_.See(MonotonicClock().Now(), 0);
+  }
   void Show(const CampaignProgress& p) {
     const absl::Duration now = MonotonicClock().Now();
     const bool last = p.done == p.runs;
     if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
     last_ = now;
-    const double elapsed = absl::ToDoubleSeconds(now - start_);
-    const double pace = static_cast<double>(p.tokens_done) / elapsed;
-    const double left = pace > 0 ? static_cast<double>(p.tokens - p.tokens_done) / pace : 0;
-    fmt::print(
-        "{}  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens, {:.0f} tokens/s, about "
-        "{:.0f} s left   {}",
-        terminal_ ? "\r" : "", p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6, pace,
-        left, terminal_ && !last ? "" : "\n");
-    std::fflush(stdout);
+    pace_.See(now, static_cast<double>(p.tokens_done));
+    std::string text = fmt::format("  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens",
+                                   p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6);
+    if (const auto pace = pace_.per_second()) {
+      text += fmt::format(", {:.0f} tokens/s", *pace);
+      const absl::Duration left = *pace_.Left(static_cast<double>(p.tokens));
+      if (!last) text += fmt::format(", about {} left", RoughTime(left));
+    }
+    fmt::print(out_, "{}{:<90}{}", terminal_ ? "\r" : "", text, terminal_ && !last ? "" : "\n");
+    std::fflush(out_);
   }
 
  private:
-  const bool terminal_ = isatty(STDOUT_FILENO) == 1;
-  const absl::Duration start_ = MonotonicClock().Now();
+  std::FILE* const out_;
+  const bool terminal_;
+  Pace pace_;
   absl::Duration last_ = -absl::InfiniteDuration();
 };
 
@@ -68,19 +77,21 @@ absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpe
 
 // Prints what the design can resolve and refuses one that can't, before anything is written.
 absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& results,
-                             bool accept_unresolved) {
+                             bool accept_unresolved, CommandOutput& out) {
   const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
   if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
   const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
   if (!forecast.ok()) return forecast.status();
-  fmt::print("{}\n", forecast->text);
-  if (forecast->primary_resolvable || accept_unresolved) return absl::OkStatus();
+  const bool refused = !forecast->primary_resolvable && !accept_unresolved;
+  // The error below points at it.
+  fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}\n", forecast->text);
+  if (!refused) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
       "above): add seeds, or say --accept-unresolved");
 }
 
-absl::Status Measure(const MeasureArguments& arguments) {
+absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
   if (!campaign.ok()) return campaign.status();
@@ -88,7 +99,8 @@ absl::Status Measure(const MeasureArguments& arguments) {
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
-  if (absl::Status s = CheckResolution(*campaign, results, arguments.accept_unresolved); !s.ok()) {
+  if (absl::Status s = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
+      !s.ok()) {
     return s;
   }
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
@@ -110,18 +122,17 @@ absl::Status Measure(const MeasureArguments& arguments) {
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int jobs = arguments.jobs > 0 ? arguments.jobs : std::max(1, cores);
-  fmt::print("{} runs, {} done before; {} at a time\n", campaign->runs.size(),
+  fmt::print(out.progress(), "{} runs, {} done before; {} at a time\n", campaign->runs.size(),
              campaign->runs.size() - todo.size(), jobs);
-  std::fflush(stdout);
+  std::fflush(out.progress());
   CancelSignal cancel;
-  ProgressLine line;
-  if (absl::Status s = RunAll(*record, *experiment, todo, jobs, cancel,
-                              [&](const CampaignProgress& p) { line.Show(p); });
-      !s.ok()) {
-    return s;
-  }
-  absl::StatusOr<std::string> table = AnalyseCampaign(*record, *experiment);
-  if (!table.ok()) return table.status();
+  ProgressLine line(out.progress());
+  absl::Status outcome = RunAll(*record, *experiment, todo, jobs, cancel,
+                                [&](const CampaignProgress& p) { line.Show(p); });
+  absl::StatusOr<std::string> table =
+      outcome.ok() ? AnalyseCampaign(*record, *experiment) : outcome;
+  if (out.json()) out.Document(CampaignJson(*record, *experiment, table.status()));
+  if (out.json() || !table.ok()) return table.status();
   fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
              results);
   return absl::OkStatus();
@@ -143,9 +154,10 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--accept-unresolved", arguments->accept_unresolved,
                     "run a design whose forecast says it cannot resolve 0.5 % per crossing");
+  AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
-    const absl::Status status = Measure(*arguments);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    CommandOutput out(arguments->output);
+    *exit_status = out.Finish("longhaul.measure/1", Measure(*arguments, out));
   });
 }
 

@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/record/sha256.h"
+#include "experiments/report/listing.h"
+#include "experiments/report/result_json.h"
 #include "experiments/run/follow_run.h"
 #include "experiments/spec/known_names.h"
 #include "pp_group/checkpoint.h"
@@ -22,6 +25,7 @@ struct RunArguments {
   std::string results;
   std::string arm;
   bool resume = false;
+  OutputOptions output;
 };
 
 // One folder per resolved spec, so that a run finds its own checkpoints and no other's. A run that
@@ -93,7 +97,20 @@ absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, const R
   return record.BeginRun(row);
 }
 
-absl::Status RunAndRecord(const RunArguments& arguments) {
+// What stands at the end: the summary, one line with --quiet, a document with --json. Returns
+// `outcome` unless what was recorded can't be read.
+absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
+                        const absl::Status& outcome, CommandOutput& out) {
+  if (out.json()) out.Document(RunJson(record, run, outcome));
+  if (out.json() || !outcome.ok()) return outcome;
+  absl::StatusOr<std::string> text =
+      out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
+  if (!text.ok()) return text.status();
+  fmt::print("{}", *text);
+  return absl::OkStatus();
+}
+
+absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
   if (!spec.ok()) return spec.status();
   const std::string name = std::filesystem::path(arguments.spec).stem();
@@ -113,17 +130,13 @@ absl::Status RunAndRecord(const RunArguments& arguments) {
                                               *checkpoints, arguments.resume);
   if (!run.ok()) return run.status();
 
-  fmt::print("{}\n", ToToml(*spec));
-  fmt::print("run {} of {}/{}\n", *run, results, kRecordFile);
-  std::fflush(stdout);
+  fmt::print(out.progress(), "{}\nrun {} of {}/{}\n", ToToml(*spec), *run, results, kRecordFile);
+  std::fflush(out.progress());
   CancelSignal cancel;
   RunRecorder recorder(*record, *run, *spec);
-  RunView view(*spec, stdout, MonotonicClock());
-  if (absl::Status s = FollowRun(*spec, *checkpoints, cancel, recorder, view); !s.ok()) return s;
-  absl::StatusOr<std::string> summary = StepTimeSummary(*record, *run, *spec);
-  if (!summary.ok()) return summary.status();
-  fmt::print("{}", *summary);
-  return absl::OkStatus();
+  RunView view(*spec, out.progress(), MonotonicClock());
+  const absl::Status outcome = FollowRun(*spec, *checkpoints, cancel, recorder, view);
+  return ShowResult(*record, *run, *spec, outcome, out);
 }
 
 }  // namespace
@@ -141,9 +154,10 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
                       "name of this configuration in the record (default: the spec's)");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same resolved spec");
+  AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
-    const absl::Status status = RunAndRecord(*arguments);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    CommandOutput out(arguments->output);
+    *exit_status = out.Finish("longhaul.run/1", RunAndRecord(*arguments, out));
   });
 }
 

@@ -28,7 +28,8 @@ absl::Status ErrnoStatus(const char* what) {
 [[noreturn]] void InProcessMain(const RunSpec& spec, const std::string& checkpoint_directory,
                                 int events_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the command died before the line above
+  if (getppid() != parent) _exit(1);   // the command died before the line above
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the command's alone
   signal(SIGINT, SIG_IGN);
   FdEventSink sink(events_fd);
   _exit(RunInProcess(spec, checkpoint_directory, sink).ok() ? 0 : 1);
@@ -46,6 +47,7 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
   absl::StatusOr<LabProcess> lab = StartLab(
       [&] {
         signal(SIGINT, SIG_IGN);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
         return LabMain(spec, checkpoint_directory, events_fd);
       },
       {events_fd});

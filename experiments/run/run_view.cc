@@ -61,18 +61,16 @@ void RunView::SeeStep(const nlohmann::json& event) {
       loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : std::string("not a number");
   const int64_t step = event.value("step", int64_t{0});
   const absl::Duration now = clock_.Now();
-  if (!first_at_) {
-    first_at_ = now;
-    first_ = step;
-  }
+  pace_.See(now, static_cast<double>(step));
   if (now - last_line_ < absl::Seconds(1) && step != steps_) return;
   last_line_ = now;
   std::string losses;
   for (const auto& [group, text] : loss_) losses += (losses.empty() ? "" : ", ") + text;
   std::string text = fmt::format("  step {}/{}  loss {}", step, steps_, losses);
-  if (step > first_) {
-    text += fmt::format("  {:.3f} s/step", absl::ToDoubleSeconds(now - *first_at_) /
-                                               static_cast<double>(step - first_));
+  if (const auto pace = pace_.per_second()) {
+    text += fmt::format("  {:.3f} s/step", 1 / *pace);
+    const absl::Duration left = *pace_.Left(static_cast<double>(steps_));
+    if (step < steps_) text += fmt::format("  about {} of training left", RoughTime(left));
   }
   if (terminal_) {
     fmt::print(out_, "\r{:<90}", text);

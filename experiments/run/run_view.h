@@ -3,20 +3,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/time/time.h"
+#include "experiments/run/pace.h"
 #include "experiments/spec/spec.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
 
 // What a person sees of one run while it runs: facts and links as they are told, then one line of
-// progress a second (rewritten in place on a terminal). Prints only what events said.
+// progress a second (rewritten in place on a terminal): step, loss and, from the second step on,
+// the time per step and about how long training will take. Prints only what events said.
 class RunView {
  public:
   RunView(const RunSpec& spec, std::FILE* out, const Clock& clock);
@@ -32,9 +33,7 @@ class RunView {
   std::FILE* const out_;
   const bool terminal_;
   const Clock& clock_;
-  // When the first step ended; the steps after it are what a time per step is taken from.
-  std::optional<absl::Duration> first_at_;
-  int64_t first_ = 0;
+  Pace pace_;  // in steps, from the end of the first one on
   absl::Duration last_line_ = -absl::InfiniteDuration();
   bool in_progress_line_ = false;
   std::map<int, std::string> loss_;  // by group

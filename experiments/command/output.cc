@@ -1,0 +1,32 @@
+#include "experiments/command/output.h"
+
+#include "experiments/command/command.h"
+#include "experiments/report/result_json.h"
+
+namespace longhaul {
+
+void AddOutputOptions(CLI::App& command, OutputOptions& options) {
+  command.add_flag("--json", options.json,
+                   "one JSON document on stdout (docs/experiments.md); progress goes to stderr");
+  command.add_flag("--quiet", options.quiet, "no progress: errors and the last lines alone");
+}
+
+CommandOutput::CommandOutput(const OutputOptions& options)
+    : options_(options),
+      nowhere_(options.quiet ? std::fopen("/dev/null", "we") : nullptr),
+      progress_(nowhere_       ? nowhere_.get()
+                : options.json ? stderr
+                               : stdout) {}
+
+void CommandOutput::Document(const std::string& json) {
+  documented_ = true;
+  std::fputs(json.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+int CommandOutput::Finish(const std::string& schema, const absl::Status& status) {
+  if (options_.json && !documented_) Document(ErrorJson(schema, status));
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace longhaul

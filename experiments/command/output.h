@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/status/status.h"
+
+namespace longhaul {
+
+struct OutputOptions {
+  bool json = false;   // one JSON document on stdout and nothing else there
+  bool quiet = false;  // no progress: errors and the last lines alone
+};
+// --json and --quiet.
+void AddOutputOptions(CLI::App& command, OutputOptions& options);
+
+// Where a command's words go. Progress: stdout; stderr with --json, so that stdout holds one
+// document; nowhere with --quiet. Results: stdout.
+class CommandOutput {
+ public:
+  explicit CommandOutput(const OutputOptions& options);
+  bool json() const { return options_.json; }
+  bool quiet() const { return options_.quiet; }
+  std::FILE* progress() const { return progress_; }
+  // Prints the document that --json promises. Once.
+  void Document(const std::string& json);
+  // At the end of the command: with --json and no document yet, prints one of schema and error.
+  // Returns the exit status; an error is told on stderr either way.
+  int Finish(const std::string& schema, const absl::Status& status);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  const OutputOptions options_;
+  std::unique_ptr<std::FILE, Close> nowhere_;
+  std::FILE* progress_;
+  bool documented_ = false;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,195 @@
+#include "experiments/report/listing.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+namespace {
+
+// What the table of steps says of each run of the record, in one pass over it.
+struct StepsOfRun {
+  int64_t steps = 0;
+  std::optional<double> tokens_per_s, last_loss_nat;
+};
+
+constexpr char kStepsQuery[] =
+    "WITH by_step AS ("
+    "  SELECT s.run_id AS run_id, s.step AS step,"
+    "    SUM(CASE WHEN s.stage = r.stages - 1 THEN s.tokens ELSE 0 END) AS tokens,"
+    "    SUM(s.stage = r.stages - 1) AS last_stages, r.groups AS groups,"
+    "    MAX(s.wall_s) AS wall_s,"
+    // A loss that is not finite is kept as a text, which AVG would take for 0.
+    "    CASE WHEN SUM(typeof(s.loss_nat) = 'text') > 0 THEN 'nan' ELSE AVG(s.loss_nat) END"
+    "      AS loss_nat"
+    "  FROM steps s JOIN runs r ON r.id = s.run_id GROUP BY s.run_id, s.step) "
+    "SELECT run_id, COUNT(*), SUM(tokens), SUM(wall_s), loss_nat, MAX(step) "
+    "FROM by_step WHERE last_stages = groups GROUP BY run_id";
+
+absl::StatusOr<std::map<int64_t, StepsOfRun>> StepsByRun(const Record& record) {
+  const auto rows = record.Rows(kStepsQuery);
+  if (!rows.ok()) return rows.status();
+  std::map<int64_t, StepsOfRun> by_run;
+  for (size_t i = 1; i < rows->size(); ++i) {
+    const std::vector<std::string>& row = (*rows)[i];
+    StepsOfRun& steps = by_run[std::atoll(row[0].c_str())];
+    steps.steps = std::atoll(row[1].c_str());
+    const double wall_s = std::atof(row[3].c_str());
+    if (wall_s > 0) steps.tokens_per_s = std::atof(row[2].c_str()) / wall_s;
+    if (!row[4].empty()) steps.last_loss_nat = std::atof(row[4].c_str());
+  }
+  return by_run;
+}
+
+std::optional<int64_t> Integer(const TomlValue& spec, const char* path) {
+  const TomlValue* found = Find(spec, path);
+  const int64_t* value = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+// From the keys that every version has had, so that one it does not know costs nothing.
+std::optional<int64_t> StepsPlanned(const RunRow& run) {
+  const absl::StatusOr<TomlValue> spec = ParseToml(run.spec_toml, "record");
+  if (!spec.ok()) return std::nullopt;
+  if (const auto steps = Integer(*spec, "train.steps")) return steps;
+  const auto rows = Integer(*spec, "train.batch_rows"), context = Integer(*spec, "model.context");
+  if (!rows || !context || *rows <= 0 || *context <= 0 || run.groups <= 0) return std::nullopt;
+  return run.train_tokens / (*rows * *context * run.groups);
+}
+
+// Arms times seeds of the plan that was written down before the first run.
+int64_t PlannedRuns(const ExperimentRow& row) {
+  const absl::StatusOr<TomlValue> plan = ParseToml(row.plan_text, "plan");
+  if (!plan.ok()) return 0;
+  const auto size = [&](const char* path) -> int64_t {
+    const TomlValue* found = Find(*plan, path);
+    const auto* list = found == nullptr ? nullptr : std::get_if<TomlValue::Array>(&found->value);
+    return list == nullptr ? 0 : static_cast<int64_t>(list->size());
+  };
+  return size("plan.seeds") * size("arm");
+}
+
+absl::StatusOr<ListedRun> ListRun(const Record& record, const RunRow& row,
+                                  const std::map<int64_t, StepsOfRun>& steps) {
+  ListedRun out{.row = row};
+  out.steps_planned = StepsPlanned(row);
+  if (const auto found = steps.find(row.id); found != steps.end()) {
+    out.steps_done = found->second.steps;
+    out.tokens_per_s = found->second.tokens_per_s;
+    out.train_loss_nat = found->second.last_loss_nat;
+  }
+  absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(row.id);
+  if (!evaluations.ok()) return evaluations.status();
+  for (const EvaluationRow& e : *evaluations) {  // in the order of steps
+    const bool newer = !out.held_out || e.step > out.held_out->step;
+    if (newer || e.codec == EvalCodec::kOff) out.held_out = e;
+  }
+  return out;
+}
+
+absl::StatusOr<ListedExperiment> List(const Record& record, const ExperimentRow& row,
+                                      const std::map<int64_t, StepsOfRun>& steps) {
+  ListedExperiment out{.row = row};
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.id);
+  if (!runs.ok()) return runs.status();
+  for (const RunRow& run : *runs) {
+    absl::StatusOr<ListedRun> listed = ListRun(record, run, steps);
+    if (!listed.ok()) return listed.status();
+    out.runs.push_back(*std::move(listed));
+  }
+  if (row.kind == ExperimentKind::kCampaign) out.planned = PlannedRuns(row);
+  absl::StatusOr<std::set<std::pair<std::string, int64_t>>> ended = record.Finished(row.id);
+  if (!ended.ok()) return ended.status();
+  out.ended = static_cast<int64_t>(ended->size());
+  absl::StatusOr<std::vector<EstimateRow>> estimates = record.Estimates(row.id);
+  if (!estimates.ok()) return estimates.status();
+  out.estimates = *std::move(estimates);
+  return out;
+}
+
+ListedRecord ListFolder(const std::string& folder) {
+  ListedRecord out{.folder = folder, .error = "", .experiments = {}};
+  const absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kRead);
+  if (!record.ok()) {
+    out.error = std::string(record.status().message());
+    if (absl::IsFailedPrecondition(record.status())) {
+      out.error += "; the longhaul that wrote it can read it";
+    }
+    return out;
+  }
+  absl::StatusOr<ListedRecord> listed = ListRecord(*record);
+  if (listed.ok()) return *std::move(listed);
+  out.error = std::string(listed.status().message());
+  return out;
+}
+
+}  // namespace
+
+std::string ListedExperiment::state() const {
+  const bool running = std::any_of(runs.begin(), runs.end(), [](const ListedRun& r) {
+    return r.row.status == RunStatus::kRunning;
+  });
+  if (running) return "running";
+  if (row.kind == ExperimentKind::kCampaign) {
+    return planned > 0 && ended >= planned ? "complete" : "incomplete";
+  }
+  const bool open = std::any_of(runs.begin(), runs.end(), [](const ListedRun& r) {
+    return r.row.status == RunStatus::kDied || r.row.status == RunStatus::kInterrupted;
+  });
+  return open || runs.empty() ? "incomplete" : "complete";
+}
+
+absl::StatusOr<ListedExperiment> ListExperiment(const Record& record, const ExperimentRow& row) {
+  const auto steps = StepsByRun(record);
+  if (!steps.ok()) return steps.status();
+  return List(record, row, *steps);
+}
+
+absl::StatusOr<ListedRecord> ListRecord(const Record& record) {
+  ListedRecord out{.folder = record.folder(), .error = "", .experiments = {}};
+  const auto steps = StepsByRun(record);
+  if (!steps.ok()) return steps.status();
+  absl::StatusOr<std::vector<ExperimentRow>> rows = record.Experiments();
+  if (!rows.ok()) return rows.status();
+  for (const ExperimentRow& row : *rows) {
+    absl::StatusOr<ListedExperiment> experiment = List(record, row, *steps);
+    if (!experiment.ok()) return experiment.status();
+    out.experiments.push_back(*std::move(experiment));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<ListedRecord>> ListRecordsBelow(const std::string& folder) {
+  namespace fs = std::filesystem;
+  constexpr int kLevels = 3;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    return absl::NotFoundError(fmt::format(
+        "list '{}': no such folder; `longhaul run` and `longhaul measure` write records into "
+        "results/NAME, or where --results says",
+        folder));
+  }
+  if (fs::exists(folder + "/" + kRecordFile, error)) return std::vector{ListFolder(folder)};
+  std::vector<std::string> found;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  if (error) {
+    return absl::PermissionDeniedError(fmt::format("list '{}': {}", folder, error.message()));
+  }
+  for (const fs::recursive_directory_iterator end; at != end; at.increment(error)) {
+    if (at.depth() >= kLevels) at.disable_recursion_pending();
+    if (at->path().filename() == kRecordFile) found.push_back(at->path().parent_path().string());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<ListedRecord> records;
+  for (const std::string& one : found) records.push_back(ListFolder(one));
+  return records;
+}
+
+}  // namespace longhaul

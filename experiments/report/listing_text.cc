@@ -1,0 +1,122 @@
+// A listing for a terminal.
+#include <fmt/format.h>
+
+#include "absl/time/time.h"
+#include "experiments/estimates/text_table.h"
+#include "experiments/report/listing.h"
+
+namespace longhaul {
+namespace {
+
+// "2026-03-01 12:34:56"
+std::string Day(const std::string& utc) {
+  if (utc.size() < 19) return "-";
+  return utc.substr(0, 10) + " " + utc.substr(11, 8);
+}
+
+std::string Took(const RunRow& row) {
+  absl::Time begun, finished;
+  std::string ignored;
+  if (!absl::ParseTime(absl::RFC3339_full, row.begun_utc, &begun, &ignored) ||
+      !absl::ParseTime(absl::RFC3339_full, row.finished_utc, &finished, &ignored)) {
+    return "-";
+  }
+  return fmt::format("{:.1f} s", absl::ToDoubleSeconds(finished - begun));
+}
+
+std::string LossCell(const ListedRun& run) {
+  if (run.held_out) {
+    return fmt::format("{:.4f} +-{:.4f}", run.held_out->loss_nat, run.held_out->standard_error_nat);
+  }
+  if (run.train_loss_nat) return fmt::format("training {:.4f}", *run.train_loss_nat);
+  return "-";
+}
+
+std::string StepsCell(const ListedRun& run) {
+  if (!run.steps_planned) return fmt::format("{}", run.steps_done);
+  return fmt::format("{}/{}", run.steps_done, *run.steps_planned);
+}
+
+std::string RunsTable(const ListedExperiment& e) {
+  TextTable table({"run", "state", "arm", "seed", "G x S", "steps", "held-out loss, nat",
+                   "tokens/s", "begun (UTC)", "took"});
+  for (const ListedRun& run : e.runs) {
+    const RunRow& r = run.row;
+    table.Add({fmt::format("{}", r.id), std::string(ToString(r.status)), r.arm,
+               fmt::format("{}", r.seed), fmt::format("{} x {}", r.groups, r.stages),
+               StepsCell(run), LossCell(run),
+               run.tokens_per_s ? fmt::format("{:.0f}", *run.tokens_per_s) : "-", Day(r.begun_utc),
+               Took(r)});
+  }
+  return table.Text();
+}
+
+// Why a run did not end well, a line each.
+std::string Reasons(const ListedExperiment& e) {
+  std::string text;
+  for (const ListedRun& run : e.runs) {
+    if (run.row.reason.empty()) continue;
+    text += fmt::format("run {} {}: {}\n", run.row.id, ToString(run.row.status), run.row.reason);
+  }
+  return text;
+}
+
+std::string EstimateLines(const ListedExperiment& e) {
+  std::string text;
+  for (const EstimateRow& x : e.estimates) {
+    if (x.quantity != "q" || x.evaluation != "off" || !x.value) continue;
+    text += fmt::format("q of {}, codec off: {:.4f}", x.arm, *x.value);
+    text += x.low && x.high ? fmt::format(" [{:.4f}, {:.4f}]", *x.low, *x.high)
+                            : std::string(" [no interval]");
+    text += x.note.empty() ? "\n" : fmt::format("  ({})\n", x.note);
+  }
+  return text;
+}
+
+std::string ExperimentText(const ListedExperiment& e) {
+  const bool campaign = e.row.kind == ExperimentKind::kCampaign;
+  std::string text = fmt::format("\n{} {} '{}': {}", campaign ? "campaign" : "experiment", e.row.id,
+                                 e.row.name, e.state());
+  if (campaign) text += fmt::format(", {} of {} runs ended", e.ended, e.planned);
+  text += fmt::format("; begun {} UTC\n", Day(e.row.begun_utc));
+  if (!e.row.question.empty()) text += fmt::format("  {}\n", e.row.question);
+  if (e.runs.empty()) return text + "no run yet\n";
+  return text + RunsTable(e) + Reasons(e) + EstimateLines(e);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunLine(const Record& record, int64_t run) {
+  const absl::StatusOr<RunRow> row = record.Run(run);
+  if (!row.ok()) return row.status();
+  const auto e = ListExperiment(record, {.id = row->experiment_id});
+  if (!e.ok()) return e.status();
+  std::string text =
+      fmt::format("run {} of {}/{}: {}", run, record.folder(), kRecordFile, ToString(row->status));
+  for (const ListedRun& listed : e->runs) {
+    if (listed.row.id != run) continue;
+    text += ", " + StepsCell(listed) + " steps";
+    if (listed.held_out) text += fmt::format(", held-out loss {} nat", LossCell(listed));
+    if (listed.tokens_per_s) text += fmt::format(", {:.0f} tokens/s", *listed.tokens_per_s);
+  }
+  return text + "\n";
+}
+
+std::string ListingText(std::span<const ListedRecord> records, const std::string& folder) {
+  if (records.empty()) {
+    return fmt::format("no record in '{}' or below: `longhaul run SPEC.toml` writes one\n", folder);
+  }
+  std::string text;
+  for (const ListedRecord& record : records) {
+    text += fmt::format("{}{}/{}\n", text.empty() ? "" : "\n", record.folder, kRecordFile);
+    if (!record.error.empty()) {
+      text += fmt::format("  cannot be read: {}\n", record.error);
+      continue;
+    }
+    if (record.experiments.empty()) text += "nothing recorded yet\n";
+    for (const ListedExperiment& e : record.experiments) text += ExperimentText(e);
+  }
+  return text;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,122 @@
+// --json puts one document on stdout and nothing else there, --quiet drops what is progress; `list`
+// sees what they wrote.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/record/record.h"
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class Output : public testing::Test {
+ protected:
+  // Through a shell, which keeps the two streams apart.
+  CommandResult Stdout(const std::string& arguments) {
+    return RunProgram(
+        {"/bin/sh", "-c", LONGHAUL_BINARY " " + arguments + " 2>" + scratch_.path() + "/stderr"});
+  }
+  std::string Stderr() { return ReadFile(scratch_.path() + "/stderr"); }
+  std::string Spec() { return scratch_.File("tiny.toml", TinySpec()); }
+  // 2 budgets and 1 arm, one seed: three runs of a few steps.
+  std::string Campaign() {
+    std::string base = TinySpec();
+    for (const std::string line : {"seed = 1\n", "steps = 6\n", "stages = 2\n"}) {
+      base.erase(base.find(line), line.size());
+    }
+    const size_t boundary = base.find("[boundary]"), outer = base.find("[outer]");
+    base.erase(boundary, outer - boundary);
+    return scratch_.File("campaign.toml",
+                         "[campaign]\nname = \"c\"\nquestion = \"?\"\nseeds = [1]\n"
+                         "d0_tokens = 4096\nbudgets = [0.5, 1.0]\n[[arm]]\nname = \"s2\"\n"
+                         "stages = 2\nforward = \"int8-b64\"\nbackward = \"int8-b64\"\n" +
+                             base);
+  }
+  const std::string& results() const { return results_; }
+
+  ScratchFolder scratch_;
+  const std::string results_ = scratch_.path() + "/results";
+};
+
+TEST_F(Output, JsonOfARunIsOneDocumentThatAgreesWithTheRecord) {
+  const CommandResult run = Stdout("run " + Spec() + " --json --results " + results());
+  ASSERT_EQ(run.exit_status, 0) << Stderr();
+  const json document = json::parse(run.output);  // throws where anything else is there
+  EXPECT_EQ(document["schema"], "longhaul.run/1");
+  EXPECT_TRUE(document["error"].is_null());
+  EXPECT_EQ(document["status"], "ok");
+  EXPECT_EQ(document["steps_done"], 6);
+  const Record record = *Record::Open(results(), Record::Mode::kRead);
+  const std::vector<EvaluationRow> rows = *record.Evaluations(document["run"]);
+  ASSERT_EQ(document["evaluations"].size(), rows.size());
+  EXPECT_EQ(document["evaluations"][0]["loss_nat"], rows[0].loss_nat);
+  EXPECT_EQ(document["crossings"].size(), record.Crossings(document["run"])->size());
+  EXPECT_GT(document["tokens_per_s"], 0);
+  EXPECT_THAT(Stderr(), HasSubstr("step 6/6"));
+}
+
+TEST_F(Output, JsonOfWhatFailedBeforeItBeganIsADocumentToo) {
+  const CommandResult run = Stdout("run " + scratch_.path() + "/none.toml --json");
+  EXPECT_EQ(run.exit_status, 1);
+  const json document = json::parse(run.output);
+  EXPECT_THAT(std::string(document["error"]), HasSubstr("none.toml"));
+  EXPECT_THAT(Stderr(), StartsWith("longhaul: "));
+}
+
+TEST_F(Output, QuietJsonSaysNothingOnStderr) {
+  const CommandResult run = Stdout("run " + Spec() + " --json --quiet --results " + results());
+  EXPECT_EQ(run.exit_status, 0);
+  EXPECT_EQ(json::parse(run.output)["status"], "ok");
+  EXPECT_EQ(Stderr(), "");
+}
+
+TEST_F(Output, AQuietRunIsOneLine) {
+  const CommandResult run = Stdout("run " + Spec() + " --quiet --results " + results());
+  EXPECT_EQ(run.exit_status, 0);
+  EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;
+  EXPECT_THAT(run.output, AllOf(StartsWith("run 1 of "), HasSubstr("ok, 6/6 steps")));
+  EXPECT_EQ(Stderr(), "");
+}
+
+TEST_F(Output, MeasureQuietThenJsonThenList) {
+  const std::string measure =
+      "measure " + Campaign() + " --accept-unresolved --results " + results();
+  const CommandResult quiet = Stdout(measure + " --quiet");
+  ASSERT_EQ(quiet.exit_status, 0) << Stderr();
+  EXPECT_EQ(Stderr(), "");
+  EXPECT_THAT(quiet.output, AllOf(HasSubstr("report: longhaul report"), Not(HasSubstr("left"))));
+  const CommandResult again = Stdout(measure + " --json");  // nothing is left to run
+  ASSERT_EQ(again.exit_status, 0) << Stderr();
+  const json document = json::parse(again.output);
+  EXPECT_EQ(document["schema"], "longhaul.measure/1");
+  EXPECT_EQ(document["state"], "complete");
+  EXPECT_EQ(document["runs"].size(), 3u);
+  const CommandResult list = Stdout("list " + scratch_.path() + " --json");
+  ASSERT_EQ(list.exit_status, 0) << Stderr();
+  const json listed = json::parse(list.output);
+  EXPECT_EQ(listed["records"][0]["folder"], results());
+  EXPECT_EQ(listed["records"][0]["experiments"][0]["runs"], document["runs"]);
+}
+
+TEST_F(Output, ListOfAMissingFolderIsOneLine) {
+  const CommandResult list = Stdout("list " + scratch_.path() + "/none");
+  EXPECT_EQ(list.exit_status, 1);
+  EXPECT_EQ(list.output, "");
+  const std::string error = Stderr();
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
+  EXPECT_THAT(error, AllOf(StartsWith("longhaul: list '"), HasSubstr("no such folder")));
+  EXPECT_EQ(Stdout("list " + scratch_.path()).exit_status, 0);
+}
+
+}  // namespace
+}  // namespace longhaul
