@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 
-#include "experiments/run/killed_by.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab.h"
@@ -123,7 +122,7 @@ absl::Status RunProcess::Finish() {
   return absl::UnavailableError(fmt::format(
       "after step {}, the run's process {}; what was measured until then is recorded: run it again",
       last,
-      signal > 0 ? "was " + KilledBy(signal)
+      signal > 0 ? "was " + killed_by_.Text(signal)
                  : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }
 

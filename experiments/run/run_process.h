@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "experiments/run/killed_by.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 
@@ -45,6 +46,7 @@ class RunProcess {
 
   pid_t pid_;  // 0: waited for
   EventReader reader_;
+  const KilledBy killed_by_;
   std::map<int, int64_t> last_step_;  // by rank
   std::optional<std::string> failure_;
   bool diverged_ = false;

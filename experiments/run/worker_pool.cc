@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 
-#include "experiments/run/killed_by.h"
 #include "netem/lab.h"
 #include "plugin/core/clock.h"
 
@@ -35,9 +34,9 @@ absl::StatusOr<int> SpecFile(const RunSpec& spec) {
   return fd;
 }
 
-std::string HowItEnded(int wait_status) {
+std::string HowItEnded(int wait_status, const KilledBy& killed_by) {
   if (WIFSIGNALED(wait_status)) {
-    return "the worker was " + KilledBy(WTERMSIG(wait_status));
+    return "the worker was " + killed_by.Text(WTERMSIG(wait_status));
   }
   return fmt::format("the worker ended with status {}", WEXITSTATUS(wait_status));
 }
@@ -118,7 +117,7 @@ absl::Status WorkerPool::Reap() {
     const int rank = it->second;
     running_.erase(it);
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
-    const std::string how = HowItEnded(wait_status);
+    const std::string how = HowItEnded(wait_status, killed_by_);
     sink_.Emit({{"event", "exited"},
                 {"rank", rank},
                 {"message", how},

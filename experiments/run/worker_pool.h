@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "experiments/run/killed_by.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
@@ -40,6 +41,7 @@ class WorkerPool {
   const Emulator& emulator_;
   FdEventSink& sink_;
   const int events_fd_;
+  const KilledBy killed_by_;
   PhaseGates gates_;
   int child_signal_fd_;
   std::map<pid_t, int> running_;  // rank by pid

@@ -21,6 +21,8 @@ TEST(Doctor, NamesEverythingAndEndsWithWhatShapesTheLinks) {
         "UCX", "libtorrent", "GPU", "links will be shaped by: "}) {
     EXPECT_THAT(doctor.text, HasSubstr(subject));
   }
+  // Promises nothing that is not built.
+  EXPECT_THAT(doctor.text, HasSubstr("nothing uses it yet"));
 }
 
 TEST(Doctor, LabOnlyIsOneLineAndAStatus) {
