@@ -42,11 +42,36 @@ tr:last-child td { border-bottom: 0; }
 .ci { color: var(--soft); font-size: .8rem; white-space: nowrap; } .nb { white-space: nowrap; }
 figure { margin: 1.2rem 0 1.8rem; max-width: 60rem; } figure svg { width: 100%; height: auto; display: block; }
 figcaption { margin-top: .3rem; }
+th { cursor: pointer; } th:hover { color: var(--ink); }
+th[aria-sort="ascending"]::after { content: " \25b4"; }
+th[aria-sort="descending"]::after { content: " \25be"; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); font-size: .92rem; }
 pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem;
   overflow-x: auto; font: .8rem/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 @media print { body { background: none; } section { break-inside: avoid-page; border: 0; padding: 0; } }
 )css";
+
+// A click on a column's head sorts the table by it: by numbers where cells start with them (behind
+// signs such as <=), else by words; what is "-" stays at the end. Without scripts the page loses
+// only that.
+constexpr char kSort[] = R"js(
+const key = (row, c) => {
+  const text = row.cells[c] ? row.cells[c].innerText.trim() : "";
+  const number = /^[^\w+.-]*([-+]?[0-9.]+(e[-+]?[0-9]+)?)/i.exec(text);
+  return { empty: text === "" || text === "-", number: number ? parseFloat(number[1]) : NaN, text };
+};
+const compare = (a, b) => isNaN(a.number) || isNaN(b.number)
+  ? a.text.localeCompare(b.text) : a.number - b.number || a.text.localeCompare(b.text);
+for (const th of document.querySelectorAll("th")) th.addEventListener("click", () => {
+  const down = th.getAttribute("aria-sort") === "ascending";
+  for (const other of th.parentNode.cells) other.removeAttribute("aria-sort");
+  th.setAttribute("aria-sort", down ? "descending" : "ascending");
+  const body = th.closest("table").tBodies[0];
+  const rows = [...body.rows].map(row => [key(row, th.cellIndex), row]);
+  rows.sort(([a], [b]) => a.empty - b.empty || (down ? compare(b, a) : compare(a, b)));
+  body.append(...rows.map(([, row]) => row));
+});
+)js";
 
 bool LooksNumeric(const std::string& cell) {
   return !cell.empty() && std::string_view("0123456789+-.").find(cell[0]) != std::string_view::npos;
@@ -81,8 +106,9 @@ std::string HtmlPage(std::string_view title, std::string_view body) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>{}</style></head>\n<body><main>\n{}\n</main></body></html>\n",
-      HtmlEscape(title), kStyle, body);
+      "<title>{}</title>\n<style>{}</style></head>\n<body><main>\n{}\n</main>\n<script>{}</"
+      "script></body></html>\n",
+      HtmlEscape(title), kStyle, body, kSort);
 }
 
 std::string HtmlTable(const std::vector<std::string>& header,

@@ -8,7 +8,8 @@ namespace longhaul {
 
 std::string HtmlEscape(std::string_view text);
 
-// One page: head, styles, `body`. Nothing is fetched from anywhere.
+// One page: head, styles, `body`, and the few lines that sort tables. Nothing is fetched from
+// anywhere.
 std::string HtmlPage(std::string_view title, std::string_view body);
 
 // A table of already escaped cells. Cells that look like numbers are set to the right.

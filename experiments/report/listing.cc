@@ -66,14 +66,18 @@ std::optional<int64_t> StepsPlanned(const RunRow& run) {
 
 // Arms times seeds of the plan that was written down before the first run.
 int64_t PlannedRuns(const ExperimentRow& row) {
-  const absl::StatusOr<TomlValue> plan = ParseToml(row.plan_text, "plan");
+  // Its arms hold whole specs, together more than a parser of specs takes; names in it are quoted,
+  // so a line of its own is a header.
+  constexpr char kArm[] = "\n[[arm]]\n";
+  const size_t first_arm = row.plan_text.find(kArm);
+  const absl::StatusOr<TomlValue> plan = ParseToml(row.plan_text.substr(0, first_arm), "plan");
   if (!plan.ok()) return 0;
-  const auto size = [&](const char* path) -> int64_t {
-    const TomlValue* found = Find(*plan, path);
-    const auto* list = found == nullptr ? nullptr : std::get_if<TomlValue::Array>(&found->value);
-    return list == nullptr ? 0 : static_cast<int64_t>(list->size());
-  };
-  return size("plan.seeds") * size("arm");
+  int64_t arms = 0;
+  for (size_t at = first_arm; at != std::string::npos; at = row.plan_text.find(kArm, at + 1))
+    ++arms;
+  const TomlValue* found = Find(*plan, "plan.seeds");
+  const auto* seeds = found == nullptr ? nullptr : std::get_if<TomlValue::Array>(&found->value);
+  return seeds == nullptr ? 0 : arms * static_cast<int64_t>(seeds->size());
 }
 
 absl::StatusOr<ListedRun> ListRun(const Record& record, const RunRow& row,

@@ -10,6 +10,7 @@
 #include "experiments/record/utc.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
+#include "experiments/report/report_curves.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {
@@ -45,22 +46,33 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
   return absl::OkStatus();
 }
 
-absl::Status WriteExperimentFiles(const ReportedExperiment& e, const std::string& folder) {
+// What plots.py draws.
+constexpr const char* kFigures[] = {"reference", "residuals", "depth",
+                                    "forest",    "training",  "step_times"};
+
+absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment& e,
+                                  const std::string& folder) {
   if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  const absl::StatusOr<CsvRows> training = TrainingCsv(record, e);
+  if (!training.ok()) return training.status();
   std::vector<std::pair<std::string, std::string>> files = {
-      {"step_times.csv", Csv(StepTimesCsv(e.step_times))}};
+      {"step_times.csv", Csv(StepTimesCsv(e.step_times))}, {"training.csv", Csv(*training)}};
   if (e.campaign) {
     files.emplace_back("curve.csv", Csv(CurveCsv(*e.campaign)));
     files.emplace_back("losses.csv", Csv(LossesCsv(*e.campaign)));
     files.emplace_back("arms.csv", Csv(ArmsCsv(*e.campaign)));
     files.emplace_back("joint.csv", Csv(JointCsv(*e.campaign)));
+    files.emplace_back("residuals.csv", Csv(ResidualsCsv(*e.campaign)));
+    const auto wire = ArmsOnTheWire(record, *e.campaign);
+    if (!wire.ok()) return wire.status();
+    files.emplace_back("wire.csv", Csv(WireCsv(*wire)));
     files.emplace_back("calibration.json", CalibrationJson(*e.campaign));
   }
   for (const auto& [name, text] : files) {
     if (absl::Status s = WriteFile(folder + "/" + name, text); !s.ok()) return s;
   }
   // A figure of an earlier report must not pass for one of this record.
-  for (const char* figure : {"reference", "depth", "forest", "step_times"}) {
+  for (const char* figure : kFigures) {
     std::error_code ignored;
     std::filesystem::remove(fmt::format("{}/{}.svg", folder, figure), ignored);
   }
@@ -70,7 +82,7 @@ absl::Status WriteExperimentFiles(const ReportedExperiment& e, const std::string
 // From "<svg" on: what stands before it is an XML prologue that HTML does not take.
 Figures ReadFigures(const std::string& folder) {
   Figures figures;
-  for (const char* name : {"reference", "depth", "forest", "step_times"}) {
+  for (const char* name : kFigures) {
     std::ifstream file(fmt::format("{}/{}.svg", folder, name));
     std::stringstream text;
     if (!file || !(text << file.rdbuf())) continue;
@@ -109,7 +121,7 @@ absl::StatusOr<std::string> WriteReport(const Record& record, const ReportOption
     if (!e.ok()) return e.status();
     if (e->runs.empty()) continue;
     folders.push_back(out + "/" + e->folder);
-    if (absl::Status s = WriteExperimentFiles(*e, folders.back()); !s.ok()) return s;
+    if (absl::Status s = WriteExperimentFiles(record, *e, folders.back()); !s.ok()) return s;
     experiments.push_back(*std::move(e));
   }
   std::string figures_note;

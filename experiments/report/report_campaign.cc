@@ -161,7 +161,8 @@ std::string PlannerTable(const CampaignAnalysis& a) {
 
 }  // namespace
 
-std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
+std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
+                         const Figures& figures) {
   const std::string conditions = HtmlEscape(a.Conditions());
   std::string out = fmt::format("<p class=\"conditions\">{}</p>\n", conditions);
   out += Cards(a);
@@ -180,6 +181,7 @@ std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
                  "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit "
                  "over depths below. Lines at 1 and at the assumed 0.995. " +
                      conditions + ".");
+  out += wire;
   out +=
       FigureHtml(figures, "depth",
                  "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
@@ -190,6 +192,18 @@ std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures) {
                  "Reference curve: final held-out loss of every uncompressed run against its token "
                  "budget, the fit, and where each arm's mean loss reads off, codec off. " +
                      conditions + ".");
+  out += FigureHtml(
+      figures, "residuals",
+      "Residuals of the reference curve. Left: loss of each uncompressed run less the fit, one "
+      "line per seed; what is common to a line is that seed's luck and cancels in paired "
+      "differences. Right: the same less each seed's mean; a trend over budgets would be a "
+      "misfit of the curve's shape. Crosses: controls, not fitted. " +
+          conditions + ".");
+  out += FigureHtml(figures, "training",
+                    "Training loss along the runs at D0 (above), and its difference to the "
+                    "reference of the same seed at the same tokens (below): mean over seeds, band "
+                    "from the lowest to the highest seed. " +
+                        conditions + ".");
   out += PlannerTable(a);
   out += ControlsTable(a);
   if (a.curve) {

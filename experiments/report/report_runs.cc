@@ -226,7 +226,13 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
   if (!figures_note.empty()) {
     out += fmt::format("<p class=\"note open\">No figures: {}</p>\n", HtmlEscape(figures_note));
   }
-  if (e.campaign) out += CampaignPart(*e.campaign, figures);
+  if (e.campaign) {
+    const absl::StatusOr<std::string> wire = WirePart(record, *e.campaign);
+    if (!wire.ok()) return wire.status();
+    out += CampaignPart(*e.campaign, *wire, figures);
+  } else {
+    out += FigureHtml(figures, "training", "Training loss along each run.");
+  }
   absl::StatusOr<std::string> timing = TimingPart(record, e, figures);
   if (!timing.ok()) return timing.status();
   return out + *timing + RunsPart(e) + "</section>\n";

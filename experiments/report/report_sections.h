@@ -18,7 +18,10 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
                                               const std::string& figures_note);
 
 // The parts, in report_campaign.cc and report_runs.cc.
-std::string CampaignPart(const CampaignAnalysis& a, const Figures& figures);
+// Rows of the table of what arms change and send; see report_wire.cc.
+absl::StatusOr<std::string> WirePart(const Record& record, const CampaignAnalysis& a);
+std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
+                         const Figures& figures);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);

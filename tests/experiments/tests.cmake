@@ -14,5 +14,5 @@ longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
-longhaul_test(experiments/listing_test.cc
+longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)

@@ -89,9 +89,8 @@ class PeerDeadline : public testing::Test {
 
   PeerDeadline() { group[0]->Recv(F32(y), 1, 0, recv.done()); }
 
-  RiggedCluster cluster{2, Heartbeat::kOn, [](NodeOptions& options) {
-                          options.peer_deadline = kDeadline;
-                        }};
+  RiggedCluster cluster{2, Heartbeat::kOn,
+                        [](NodeOptions& options) { options.peer_deadline = kDeadline; }};
   std::vector<std::shared_ptr<Group>> group = cluster.MakeGroup("watched");
   std::vector<float> x = Noise(10, 1), y = std::vector<float>(10);
   Outcome recv, send;

@@ -133,10 +133,9 @@ TEST(Noise, OfEveryFrameIsThatOfItsSeedSequenceSourceAndTag) {
           ASSERT_EQ(recv.Wait(), absl::OkStatus());
           const Shape shape{.rows = 1, .cols = x.size()};
           std::vector<std::byte> frame(codec->MaxFrameBytes(shape, DType::kF32));
-          const uint64_t noise = FoldSeed({seed, sequence, static_cast<uint64_t>(source),
-                                           static_cast<uint64_t>(tag)});
-          const auto bytes =
-              codec->Encode({x.data(), DType::kF32, shape}, noise, nullptr, frame);
+          const uint64_t noise =
+              FoldSeed({seed, sequence, static_cast<uint64_t>(source), static_cast<uint64_t>(tag)});
+          const auto bytes = codec->Encode({x.data(), DType::kF32, shape}, noise, nullptr, frame);
           ASSERT_TRUE(bytes.ok()) << bytes.status();
           frame.resize(*bytes);
           ASSERT_TRUE(DecodeFrame(frame, {want.data(), DType::kF32, shape}).ok());

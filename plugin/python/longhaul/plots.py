@@ -3,8 +3,8 @@
     python plots.py FOLDER...
 
 Each FOLDER is one experiment of a report: it holds curve.csv, losses.csv, arms.csv and joint.csv (a
-campaign) and step_times.csv. Figures whose data are there are written beside them as SVG:
-reference, depth, forest, step_times. Needs matplotlib and nothing else; imports no torch.
+campaign, with residuals.csv), training.csv and step_times.csv. Figures whose data are there are
+written beside them as SVG: reference, residuals, depth, forest, training, step_times. Needs matplotlib and nothing else; imports no torch.
 """
 
 import csv
@@ -225,6 +225,127 @@ def forest(folder):
     save(figure, folder, "forest")
 
 
+def residuals(folder):
+    """How far the uncompressed runs lie from the fit: as they are, and less each seed's mean."""
+    rows = read(folder, "residuals")
+    if not rows:
+        return
+    figure, panels = plt.subplots(1, 2, figsize=(8.2, 3.5), sharey=True)
+    seeds = sorted({row["seed"] for row in rows}, key=int)
+    fitted = [row for row in rows if row["role"] == "reference"]
+    for axes, key in zip(panels, ("residual_nat", "within_seed_nat")):
+        axes.axhline(0, color=INK, lw=1)
+        for i, seed in enumerate(seeds):
+            colour = COLOURS[i % len(COLOURS)]
+            mine = sorted((float(row["budget"]), float(row[key])) for row in fitted
+                          if row["seed"] == seed)
+            # More seeds than colours are not told apart, and need no names.
+            axes.plot([x for x, _ in mine], [y for _, y in mine], "o-", ms=4, lw=0.9, mfc="none",
+                      color=colour, alpha=0.9, label=f"seed {seed}" if len(seeds) <= 6 else None)
+            axes.plot([float(row["budget"]) for row in rows
+                       if row["role"] == "control" and row["seed"] == seed],
+                      [float(row[key]) for row in rows
+                       if row["role"] == "control" and row["seed"] == seed], "x", ms=6, color=colour)
+        budgets = sorted({float(row["budget"]) for row in fitted})
+        axes.set_xscale("log")
+        axes.set_xticks(budgets, [f"{budget:.2g}" for budget in budgets])
+        axes.minorticks_off()
+        axes.set_xlabel("token budget D / D0 (log scale)")
+    for budget in budgets:
+        values = [float(row["within_seed_nat"]) for row in fitted if float(row["budget"]) == budget]
+        panels[1].plot([budget], [sum(values) / len(values)], "_", ms=22, mew=2.2, color=INK)
+    panels[0].set_ylabel("loss less the fit, nat per token")
+    panels[0].set_title("as they are", fontsize=10, loc="left")
+    panels[1].set_title("less the mean of each seed; bar: mean", fontsize=10, loc="left")
+    if len(seeds) <= 6:
+        panels[0].legend(fontsize=9)
+    figure.tight_layout()
+    save(figure, folder, "residuals")
+
+
+def curves_of(rows):
+    """{arm: {seed: ([tokens], [loss])}}, arms in their order; the last run of an arm and seed."""
+    by_run = {}
+    for row in rows:
+        by_run.setdefault((row["arm"], row["seed"], row["run"]), []).append(
+            (float(row["tokens"]), float(row["loss_nat"])))
+    arms = {}
+    for (arm, seed, _), points in by_run.items():
+        arms.setdefault(arm, {})[seed] = ([x for x, _ in points], [y for _, y in points])
+    return arms
+
+
+def at(xs, ys, x):
+    """ys over xs, linear between its points."""
+    for i in range(1, len(xs)):
+        if x <= xs[i]:
+            share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+            return ys[i - 1] + min(1, max(0, share)) * (ys[i] - ys[i - 1])
+    return ys[-1]
+
+
+def band(axes, seeds, colour, label, style):
+    """Mean over seeds as far as all of them go, and the range they span."""
+    end = min(xs[-1] for xs, _ in seeds.values())
+    grid = [x for x in next(iter(seeds.values()))[0] if x <= end]
+    values = [[at(xs, ys, x) for xs, ys in seeds.values()] for x in grid]
+    axes.plot([x / 1e6 for x in grid], [sum(v) / len(v) for v in values], color=colour, lw=1.6,
+              ls=style, label=label)
+    if len(seeds) > 1:
+        axes.fill_between([x / 1e6 for x in grid], [min(v) for v in values],
+                          [max(v) for v in values], color=colour, alpha=0.15, lw=0)
+
+
+def smoothed(ys, width=9):
+    """Mean over up to `width` neighbouring points."""
+    half = width // 2
+    return [sum(ys[max(0, i - half):i + half + 1]) / len(ys[max(0, i - half):i + half + 1])
+            for i in range(len(ys))]
+
+
+def training(folder):
+    """Training loss along the runs at D0, and its paired difference to the reference at D0."""
+    rows = read(folder, "training")
+    shown = [row for row in rows if row["role"] in ("arm", "single")
+             or (row["role"] == "reference" and row["arm"] == "reference@1")]
+    if not shown:
+        return
+    arms = curves_of(shown)
+    reference = arms.get("reference@1")
+    others = [arm for arm in arms if arm != "reference@1"]
+    below = reference is not None and bool(others)
+    figure, panels = plt.subplots(2 if below else 1, 1, figsize=(8.2, 6.2 if below else 3.9),
+                                  sharex=True, squeeze=False)
+    top = panels[0][0]
+    if reference is not None:
+        band(top, reference, INK, "reference, no codec", "-")
+    for i, arm in enumerate(others):
+        colour = COLOURS[i % len(COLOURS)]
+        style = ("-", "--", ":")[i // len(COLOURS) % 3]
+        band(top, arms[arm], colour, arm, style)
+        if not below:
+            continue
+        paired = {}
+        for seed in arms[arm].keys() & reference.keys():
+            xs, ys = arms[arm][seed]
+            base_xs, base_ys = reference[seed]
+            inside = [j for j, x in enumerate(xs) if x <= base_xs[-1]]
+            if inside:
+                apart = [ys[j] - at(base_xs, base_ys, xs[j]) for j in inside]
+                paired[seed] = ([xs[j] for j in inside], smoothed(apart))
+        if paired:
+            band(panels[1][0], paired, colour, arm, style)
+    top.set_ylabel("training loss, nat per token\n(axis does not start at 0)")
+    top.legend(fontsize=9, ncols=1 + (len(arms) > 6))
+    if below:
+        panels[1][0].axhline(0, color=INK, lw=1)
+        panels[1][0].set_ylabel("difference to the reference,\nnat per token (smoothed)")
+    panels[-1][0].set_xlabel("tokens trained, millions")
+    figure.align_ylabels()
+    figure.tight_layout()
+    save(figure, folder, "training")
+
+
 def step_times(folder):
     """Figure 7: measured against predicted step time per link profile, with the 10 % band."""
     rows = [row for row in read(folder, "step_times") if row["p2_s"]]
@@ -259,7 +380,7 @@ def step_times(folder):
 
 def main(folders):
     for folder in folders:
-        for draw in (reference, depth, forest, step_times):
+        for draw in (reference, residuals, depth, forest, training, step_times):
             draw(folder)
 
 

@@ -1,0 +1,211 @@
+#include "experiments/report/report_curves.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kMostPoints = 200;
+
+struct CurvePoint {
+  double tokens, loss_nat;
+};
+
+absl::StatusOr<std::map<int64_t, std::vector<CurvePoint>>> LossesByRun(const Record& record) {
+  const auto rows = record.Rows(
+      "SELECT run_id, AVG(loss_nat), SUM(tokens) FROM steps WHERE typeof(loss_nat) = 'real' "
+      "GROUP BY run_id, step ORDER BY run_id, step");
+  if (!rows.ok()) return rows.status();
+  std::map<int64_t, std::vector<CurvePoint>> by_run;
+  for (size_t i = 1; i < rows->size(); ++i) {
+    const std::vector<std::string>& row = (*rows)[i];
+    std::vector<CurvePoint>& curve = by_run[std::atoll(row[0].c_str())];
+    const double before = curve.empty() ? 0 : curve.back().tokens;
+    curve.push_back({before + std::atof(row[2].c_str()), std::atof(row[1].c_str())});
+  }
+  return by_run;
+}
+
+void AppendCurve(const RunRow& run, const std::vector<CurvePoint>& curve, CsvRows& rows) {
+  const size_t bin = (curve.size() + kMostPoints - 1) / kMostPoints;
+  for (size_t start = 0; start < curve.size(); start += bin) {
+    const size_t end = std::min(start + bin, curve.size());
+    double sum = 0;
+    for (size_t i = start; i < end; ++i) sum += curve[i].loss_nat;
+    rows.push_back({fmt::format("{}", run.id), run.arm, std::string(ToString(run.role)),
+                    fmt::format("{}", run.seed), fmt::format("{}", curve[end - 1].tokens),
+                    fmt::format("{}", sum / static_cast<double>(end - start)),
+                    fmt::format("{}", end - start)});
+  }
+}
+
+const ArmResult* ReferenceArm(const CampaignAnalysis& a) {
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference && arm.budget_fraction == 1) return &arm;
+  }
+  return nullptr;
+}
+
+// "train.lr" -> "0.003", from the lines of a resolved spec.
+std::map<std::string, std::string> Leaves(const std::string& toml) {
+  std::map<std::string, std::string> leaves;
+  std::string table;
+  for (size_t at = 0; at < toml.size();) {
+    const size_t end = std::min(toml.find('\n', at), toml.size());
+    const std::string line = toml.substr(at, end - at);
+    at = end + 1;
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('[') && line.ends_with(']')) {
+      table = line.substr(1, line.size() - 2) + ".";
+    } else if (equals != std::string::npos) {
+      std::string value = line.substr(equals + 3);
+      if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
+        value = value.substr(1, value.size() - 2);
+      }
+      leaves[table + line.substr(0, equals)] = value;
+    }
+  }
+  return leaves;
+}
+
+// All crossings of one direction of an arm, together.
+class DirectionSum {
+ public:
+  void Add(const CrossingRow& c) {
+    bytes_ += static_cast<double>(c.payload_bytes);
+    elements_ += static_cast<double>(c.elements);
+    if (c.nmse_samples == 0 || !c.nmse_mean) return;
+    samples_ += static_cast<double>(c.nmse_samples);
+    nmse_ += static_cast<double>(c.nmse_samples) * *c.nmse_mean;
+    if (c.nmse_max) most_ = std::max(most_.value_or(0), *c.nmse_max);
+  }
+  ArmOnTheWire::Direction Result() const {
+    ArmOnTheWire::Direction out;
+    if (elements_ > 0) out.bits_per_element = 8 * bytes_ / elements_;
+    if (samples_ > 0) out.nmse_mean = nmse_ / samples_;
+    out.nmse_max = most_;
+    return out;
+  }
+
+ private:
+  double bytes_ = 0, elements_ = 0, samples_ = 0, nmse_ = 0;
+  std::optional<double> most_;
+};
+
+}  // namespace
+
+absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperiment& e) {
+  const auto curves = LossesByRun(record);
+  if (!curves.ok()) return curves.status();
+  std::set<int64_t> counted;
+  if (e.campaign) {
+    for (const ArmResult& arm : e.campaign->arms) {
+      for (const Outcome& outcome : arm.outcomes) counted.insert(outcome.run.id);
+    }
+  }
+  CsvRows rows = {{"run", "arm", "role", "seed", "tokens", "loss_nat", "steps"}};
+  for (const RunRow& run : e.runs) {
+    const auto curve = curves->find(run.id);
+    if (curve == curves->end() || (e.campaign && !counted.contains(run.id))) continue;
+    AppendCurve(run, curve->second, rows);
+  }
+  return rows;
+}
+
+CsvRows ResidualsCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {{"arm", "role", "seed", "budget", "loss_nat", "fitted_nat", "residual_nat",
+                   "within_seed_nat"}};
+  if (!a.curve) return rows;
+  std::map<int64_t, std::vector<double>> of_seed;
+  for (const ArmResult& arm : a.arms) {
+    for (const Outcome& o : arm.outcomes) {
+      if (arm.role != Role::kReference || !o.loss_off) continue;
+      of_seed[o.run.seed].push_back(*o.loss_off - a.curve->LossAt(arm.trained_fraction));
+    }
+  }
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kReference && arm.role != Role::kControl) continue;
+    for (const Outcome& o : arm.outcomes) {
+      if (!o.loss_off || !of_seed.contains(o.run.seed)) continue;
+      const double fitted = a.curve->LossAt(arm.trained_fraction), residual = *o.loss_off - fitted;
+      rows.push_back({arm.arm, std::string(ToString(arm.role)), fmt::format("{}", o.run.seed),
+                      fmt::format("{}", arm.trained_fraction), fmt::format("{}", *o.loss_off),
+                      fmt::format("{}", fitted), fmt::format("{}", residual),
+                      fmt::format("{}", residual - Mean(of_seed.at(o.run.seed)))});
+    }
+  }
+  return rows;
+}
+
+std::vector<std::string> SpecChanges(const std::string& from_toml, const std::string& to_toml) {
+  std::map<std::string, std::string> from = Leaves(from_toml), to = Leaves(to_toml);
+  std::set<std::string> keys;
+  for (const auto* leaves : {&from, &to}) {
+    for (const auto& [key, value] : *leaves) keys.insert(key);
+  }
+  for (const char* key : {"seed", "train.tokens", "train.steps"}) keys.erase(key);
+  const auto value = [](const std::map<std::string, std::string>& leaves, const std::string& key) {
+    const auto found = leaves.find(key);
+    return found == leaves.end() ? std::string("-") : found->second;
+  };
+  std::vector<std::string> changes;
+  for (const std::string& key : keys) {
+    const std::string was = value(from, key), is = value(to, key);
+    if (was != is) changes.push_back(fmt::format("{}: {} > {}", key, was, is));
+  }
+  return changes;
+}
+
+absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
+                                                        const CampaignAnalysis& a) {
+  const ArmResult* reference = ReferenceArm(a);
+  std::vector<ArmOnTheWire> out;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kArm) continue;
+    ArmOnTheWire row{.arm = arm.arm, .changes = {}, .forward = {}, .backward = {}};
+    if (reference != nullptr) {
+      row.changes = SpecChanges(reference->outcomes.front().run.spec_toml,
+                                arm.outcomes.front().run.spec_toml);
+    }
+    DirectionSum forward, backward;
+    for (const Outcome& o : arm.outcomes) {
+      const auto crossings = record.Crossings(o.run.id);
+      if (!crossings.ok()) return crossings.status();
+      for (const CrossingRow& c : *crossings) {
+        if (c.direction == Direction::kForward) forward.Add(c);
+        if (c.direction == Direction::kBackward) backward.Add(c);
+      }
+    }
+    row.forward = forward.Result();
+    row.backward = backward.Result();
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms) {
+  const auto maybe = [](const std::optional<double>& x) {
+    return x ? fmt::format("{}", *x) : std::string();
+  };
+  CsvRows rows = {{"arm", "changes", "forward_bits_per_element", "forward_nmse_mean",
+                   "forward_nmse_max", "backward_bits_per_element", "backward_nmse_mean",
+                   "backward_nmse_max"}};
+  for (const ArmOnTheWire& arm : arms) {
+    std::vector<std::string> row = {arm.arm, fmt::format("{}", fmt::join(arm.changes, "; "))};
+    for (const ArmOnTheWire::Direction* d : {&arm.forward, &arm.backward}) {
+      row.push_back(d->bits_per_element > 0 ? fmt::format("{}", d->bits_per_element) : "");
+      row.push_back(maybe(d->nmse_mean));
+      row.push_back(maybe(d->nmse_max));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace longhaul
