@@ -44,14 +44,14 @@ absl::Status StatusOfCurrentException(const std::string& where) {
   }
 }
 
-WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer) {
+WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer, int tag) {
   std::vector<at::Tensor> tensors{tensor};
-  return backend.send(tensors, peer, /*tag=*/0);
+  return backend.send(tensors, peer, tag);
 }
 
-WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer) {
+WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer, int tag) {
   std::vector<at::Tensor> tensors{tensor};
-  return backend.recv(tensors, peer, /*tag=*/0);
+  return backend.recv(tensors, peer, tag);
 }
 
 void WaitAndReset(WorkPtr* work) {

@@ -34,10 +34,14 @@ absl::Status StatusFromTorch(const std::string& where, F f) {
   }
 }
 
-// One tensor to or from one rank of `backend`, FIFO per peer (tag 0 everywhere).
+// One tensor to or from one rank of `backend`, FIFO per peer and tag.
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer);
-WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer);
+constexpr int kTrainingTag = 0;
+constexpr int kEvaluationTag = 1;
+WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,
+                   int tag = kTrainingTag);
+WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,
+                      int tag = kTrainingTag);
 
 // Waits if there is something to wait for, then forgets it. Throws what the operation failed with.
 void WaitAndReset(WorkPtr* work);

@@ -131,15 +131,19 @@ std::vector<std::byte> Serialize(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-absl::StatusOr<std::span<const std::byte>> Checkpoint::Section(const std::string& name,
-                                                               size_t bytes) const {
+absl::StatusOr<std::span<const std::byte>> Checkpoint::Section(const std::string& name) const {
   for (const auto& [section, content] : sections) {
-    if (section != name) continue;
-    if (content.size() == bytes) return std::span<const std::byte>(content);
-    return absl::DataLossError(absl::StrCat("checkpoint section '", name, "': ", content.size(),
-                                            " bytes, expected ", bytes));
+    if (section == name) return std::span<const std::byte>(content);
   }
   return absl::DataLossError(absl::StrCat("checkpoint has no section '", name, "'"));
+}
+
+absl::StatusOr<std::span<const std::byte>> Checkpoint::Section(const std::string& name,
+                                                               size_t bytes) const {
+  const auto content = Section(name);
+  if (!content.ok() || content->size() == bytes) return content;
+  return absl::DataLossError(absl::StrCat("checkpoint section '", name, "': ", content->size(),
+                                          " bytes, expected ", bytes));
 }
 
 std::string CheckpointPath(const std::string& directory, int group, int stage, int64_t step) {

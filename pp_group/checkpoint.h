@@ -23,6 +23,7 @@ struct Checkpoint {
   std::vector<std::pair<std::string, std::vector<std::byte>>> sections;
 
   // DataLoss: no such section, or not `bytes` long.
+  absl::StatusOr<std::span<const std::byte>> Section(const std::string& name) const;
   absl::StatusOr<std::span<const std::byte>> Section(const std::string& name, size_t bytes) const;
 };
 

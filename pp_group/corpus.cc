@@ -7,7 +7,6 @@
 #include "compressors/noise.h"
 #include "pp_group/corpus_files.h"
 #include "pp_group/row_order.h"
-#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {
@@ -20,8 +19,8 @@ class TokenCorpus : public Corpus {
   TokenCorpus(CorpusTokens tokens, int64_t vocab) : tokens_(std::move(tokens)), vocab_(vocab) {}
 
   int64_t vocab() const override { return vocab_; }
-  int64_t train_tokens() const override { return static_cast<int64_t>(tokens_.train.size()); }
-  int64_t held_out_tokens() const override { return static_cast<int64_t>(tokens_.held_out.size()); }
+  int64_t train_tokens() const override { return tokens_.train.size(); }
+  int64_t held_out_tokens() const override { return tokens_.held_out.size(); }
   std::string train_hash() const override {
     std::call_once(hash_once_, [this] { Hash(); });
     return train_hash_;
@@ -37,21 +36,18 @@ class TokenCorpus : public Corpus {
     const uint64_t key = FoldSeed({seed, static_cast<uint64_t>(epoch)});
     const uint64_t window =
         Permute(static_cast<uint64_t>(index % rows), static_cast<uint64_t>(rows), key);
-    Copy(tokens_.train, static_cast<int64_t>(window) * context, row);
+    tokens_.train.Copy(static_cast<int64_t>(window) * context, row);
   }
   void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const override {
     const uint64_t window = Permute(static_cast<uint64_t>(index),
                                     static_cast<uint64_t>(held_out_rows(context)), kHeldOutOrder);
-    Copy(tokens_.held_out, static_cast<int64_t>(window) * context, row);
+    tokens_.held_out.Copy(static_cast<int64_t>(window) * context, row);
   }
 
  private:
-  static void Copy(const std::vector<uint16_t>& tokens, int64_t from, std::span<int64_t> row) {
-    for (size_t i = 0; i < row.size(); ++i) row[i] = tokens[static_cast<size_t>(from) + i];
-  }
   void Hash() const {
-    train_hash_ = Sha256Hex(std::as_bytes(std::span(tokens_.train)));
-    held_out_hash_ = Sha256Hex(std::as_bytes(std::span(tokens_.held_out)));
+    train_hash_ = tokens_.train.Hash();
+    held_out_hash_ = tokens_.held_out.Hash();
   }
 
   CorpusTokens tokens_;

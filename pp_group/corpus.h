@@ -10,7 +10,8 @@
 
 namespace longhaul {
 
-// Tokens to train on and to hold out; immutable, thread safe. A window of `context` T is T + 1
+// Tokens to train on and to hold out; immutable, thread safe; files are mapped, not read into this
+// process's memory, and must not change while a corpus is open. A window of `context` T is T + 1
 // consecutive tokens (inputs and their successors); windows start every T tokens, so each token is
 // predicted once per epoch. The held-out part is fixed by the data alone and never trained on.
 class Corpus {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -14,41 +13,47 @@ namespace {
 
 constexpr size_t kHeldOutFraction = 64;
 constexpr uint64_t kHeldOutFiles = 32;
-constexpr size_t kHeadersLimitBytes = size_t{64} << 20;
+constexpr int64_t kHeadersLimitBytes = int64_t{64} << 20;
 
 // A token file of the GPT trainers: 256 int32, of which the first three say what follows.
 constexpr size_t kTokenHeaderBytes = 256 * sizeof(int32_t);
 constexpr int32_t kTokenMagic = 20240520;
 constexpr int32_t kTokenVersion = 1;
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return absl::NotFoundError(absl::StrCat("corpus ", path, ": no such file"));
-  }
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return absl::NotFoundError(absl::StrCat("corpus ", path, ": cannot be opened"));
-  std::string content(static_cast<size_t>(file.tellg()), '\0');
-  file.seekg(0);
-  if (!file.read(content.data(), static_cast<std::streamsize>(content.size()))) {
-    return absl::DataLossError(absl::StrCat("corpus ", path, ": read failed"));
-  }
-  return content;
+using FilePtr = std::shared_ptr<const MappedFile>;
+using Width = MappedTokens::Width;
+
+// The ids from byte `begin` of the file on: most to train on, the last to hold out.
+CorpusTokens SplitAtEnd(const FilePtr& file, size_t begin, Width width) {
+  const size_t bytes = static_cast<size_t>(width);
+  const size_t count = (file->bytes().size() - begin) / bytes;
+  const size_t train = count - count / kHeldOutFraction;
+  CorpusTokens tokens;
+  tokens.train.Append(file, begin, static_cast<int64_t>(train), width);
+  tokens.held_out.Append(file, begin + train * bytes, static_cast<int64_t>(count - train), width);
+  return tokens;
 }
 
-void Append(const std::string& bytes, std::vector<uint16_t>* tokens) {
-  for (char c : bytes) tokens->push_back(static_cast<unsigned char>(c));
-}
-
-CorpusTokens SplitAtEnd(std::vector<uint16_t> tokens) {
-  const size_t train = tokens.size() - tokens.size() / kHeldOutFraction;
-  std::vector<uint16_t> held_out(tokens.begin() + static_cast<ptrdiff_t>(train), tokens.end());
-  tokens.resize(train);
-  return {std::move(tokens), std::move(held_out)};
+absl::Status CheckIds(const std::string& path, const CorpusTokens& tokens, int64_t vocab) {
+  int64_t first = 0;
+  absl::Status status;
+  const auto check = [&](std::span<const uint16_t> ids) {
+    const auto bad =
+        std::find_if(ids.begin(), ids.end(), [vocab](uint16_t id) { return id >= vocab; });
+    if (bad != ids.end() && status.ok()) {
+      status = absl::InvalidArgumentError(absl::StrCat("corpus ", path, ": id ", *bad, " at token ",
+                                                       first + (bad - ids.begin()),
+                                                       ", but vocab is ", vocab));
+    }
+    first += static_cast<int64_t>(ids.size());
+  };
+  tokens.train.Visit(check);
+  tokens.held_out.Visit(check);
+  return status;
 }
 
 // Bytes before the first id; 0 for a bare file.
-absl::StatusOr<size_t> TokenHeader(const std::string& path, const std::string& content) {
+absl::StatusOr<size_t> TokenHeader(const std::string& path, std::span<const std::byte> content) {
   int32_t header[3];
   if (content.size() < kTokenHeaderBytes) return 0;
   std::memcpy(header, content.data(), sizeof header);
@@ -65,31 +70,24 @@ absl::StatusOr<size_t> TokenHeader(const std::string& path, const std::string& c
 }  // namespace
 
 absl::StatusOr<CorpusTokens> ReadText(const std::string& path) {
-  absl::StatusOr<std::string> content = ReadFile(path);
-  if (!content.ok()) return content.status();
-  std::vector<uint16_t> tokens;
-  Append(*content, &tokens);
-  return SplitAtEnd(std::move(tokens));
+  const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
+  if (!file.ok()) return file.status();
+  return SplitAtEnd(*file, /*begin=*/0, Width::kByte);
 }
 
 absl::StatusOr<CorpusTokens> ReadTokens(const std::string& path, int64_t vocab) {
-  absl::StatusOr<std::string> content = ReadFile(path);
-  if (!content.ok()) return content.status();
-  absl::StatusOr<size_t> header = TokenHeader(path, *content);
+  const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
+  if (!file.ok()) return file.status();
+  const std::span<const std::byte> content = (*file)->bytes();
+  const absl::StatusOr<size_t> header = TokenHeader(path, content);
   if (!header.ok()) return header.status();
-  if ((content->size() - *header) % sizeof(uint16_t) != 0) {
+  if ((content.size() - *header) % sizeof(uint16_t) != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("corpus ", path, ": ", content->size(), " bytes are no whole uint16 ids"));
+        absl::StrCat("corpus ", path, ": ", content.size(), " bytes are no whole uint16 ids"));
   }
-  std::vector<uint16_t> tokens((content->size() - *header) / sizeof(uint16_t));
-  std::memcpy(tokens.data(), content->data() + *header, tokens.size() * sizeof(uint16_t));
-  const auto highest = std::max_element(tokens.begin(), tokens.end());
-  if (highest != tokens.end() && *highest >= vocab) {
-    return absl::InvalidArgumentError(absl::StrCat("corpus ", path, ": id ", *highest, " at token ",
-                                                   highest - tokens.begin(), ", but vocab is ",
-                                                   vocab));
-  }
-  return SplitAtEnd(std::move(tokens));
+  CorpusTokens tokens = SplitAtEnd(*file, *header, Width::kUint16);
+  if (absl::Status status = CheckIds(path, tokens, vocab); !status.ok()) return status;
+  return tokens;
 }
 
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {
@@ -108,10 +106,12 @@ absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {
   std::sort(paths.begin(), paths.end());
   CorpusTokens tokens;
   for (const std::string& path : paths) {
-    absl::StatusOr<std::string> content = ReadFile(absl::StrCat(directory, "/", path));
-    if (!content.ok()) return content.status();
-    if (tokens.train.size() + tokens.held_out.size() + content->size() > kHeadersLimitBytes) break;
-    Append(*content, IsHeldOut(path) ? &tokens.held_out : &tokens.train);
+    absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", absl::StrCat(directory, "/", path));
+    if (!file.ok()) return file.status();
+    const auto bytes = static_cast<int64_t>((*file)->bytes().size());
+    if (tokens.train.size() + tokens.held_out.size() + bytes > kHeadersLimitBytes) break;
+    (IsHeldOut(path) ? tokens.held_out : tokens.train)
+        .Append(*std::move(file), /*begin=*/0, bytes, Width::kByte);
   }
   return tokens;
 }

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "pp_group/mapped_tokens.h"
 
 namespace longhaul {
 
 // The tokens of one source, split. Bytes become ids 0..255.
 struct CorpusTokens {
-  std::vector<uint16_t> train, held_out;
+  MappedTokens train, held_out;
 };
 
 // What Corpus::Open reads; its errors.

@@ -1,6 +1,7 @@
 #include "pp_group/executor.h"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -41,6 +42,31 @@ void OrDiverged(const at::Tensor& tensor, F operation) {
     throw;
   }
 }
+
+// The tensors of an evaluation that are on their way: a few, however many rows there are, so that
+// a fast stage does not fill its memory before a slow link.
+class SendWindow {
+ public:
+  void Send(c10d::Backend& backend, const at::Tensor& tensor, int peer) {
+    if (sends_.size() == kSends) WaitForOldest();
+    OrDiverged(tensor, [&] {
+      sends_.emplace_back(SendTensor(backend, tensor, peer, kEvaluationTag), tensor);
+      // A refusal is known at once, and the receiver learns of it: say first what it was.
+      if (sends_.back().first->isCompleted()) WaitAndReset(&sends_.back().first);
+    });
+  }
+  void Finish() {
+    while (!sends_.empty()) WaitForOldest();
+  }
+
+ private:
+  static constexpr size_t kSends = 4;
+  void WaitForOldest() {
+    WaitAndReset(&sends_.front().first);
+    sends_.pop_front();
+  }
+  std::deque<std::pair<WorkPtr, at::Tensor>> sends_;
+};
 
 }  // namespace
 
@@ -164,7 +190,7 @@ std::optional<RowLosses> EvaluateRows(
   if (stages.empty()) return std::nullopt;
   const GptSpec& spec = stages.front()->spec();
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
-  std::vector<std::pair<WorkPtr, at::Tensor>> sends;  // kept until they are done
+  SendWindow sends;
   std::optional<RowLosses> result;
   std::vector<int64_t> ids, tokens, targets;
   for (int64_t begin = 0; begin < rows; begin += batch) {
@@ -176,16 +202,16 @@ std::optional<RowLosses> EvaluateRows(
     SplitRows(ids, spec.context, &tokens, &targets);
     for (size_t s = 0; s < stages.size(); ++s) {
       const StageLayout& layout = stages[s]->layout();
-      if (!kept[s] || begin + count == rows) kept[s] = stages[s]->NewActivations(count);
+      if (!kept[s] || count < batch) kept[s] = stages[s]->NewActivations(count);
       at::Tensor x, y;
       if (!layout.first()) {
         x = NewTensor(n, spec.width);
-        ReceiveTensor(*backends[s], x, layout.stage - 1)->wait();
+        ReceiveTensor(*backends[s], x, layout.stage - 1, kEvaluationTag)->wait();
       }
       if (!layout.last()) y = NewTensor(n, spec.width);
       stages[s]->Forward(tokens, x, y, kept[s].get());
       if (!layout.last()) {
-        sends.emplace_back(SendTensor(*backends[s], y, layout.stage + 1), y);
+        sends.Send(*backends[s], y, layout.stage + 1);
         continue;
       }
       std::vector<double> losses(n);
@@ -197,7 +223,7 @@ std::optional<RowLosses> EvaluateRows(
       }
     }
   }
-  for (auto& send : sends) WaitAndReset(&send.first);
+  sends.Finish();
   return result;
 }
 

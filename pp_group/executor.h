@@ -85,7 +85,8 @@ struct RowLosses {
 };
 
 // Forward passes of `rows` rows over `backend` for the local stages of one group, `batch` rows at a
-// time. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last stage is local.
+// time, on kEvaluationTag. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last
+// stage is local. Memory does not grow with `rows` but for the losses.
 std::optional<RowLosses> EvaluateRows(std::span<GptStage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
                                       int64_t rows, int64_t batch,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compressors/catalog.h"
 #include "compressors/noise.h"
+#include "compressors/saved_state.h"
 #include "pp_group/kernels/kernels.h"
 
 namespace longhaul {
@@ -56,6 +57,23 @@ absl::StatusOr<std::unique_ptr<OuterSync>> OuterSync::Create(
   sync->lengths_.resize(groups);
   sync->received_.resize(groups);
   return sync;
+}
+
+std::vector<std::byte> OuterSync::SaveCodecState() const {
+  if (state_ == nullptr) return {};
+  return SaveState(*codec_, *state_);
+}
+
+absl::StatusOr<std::unique_ptr<CodecState>> OuterSync::ParseCodecState(
+    std::span<const std::byte> saved) const {
+  if (saved.empty() && state_ == nullptr) return std::unique_ptr<CodecState>();
+  const absl::StatusOr<SavedState> parsed = ParseSavedState(saved);
+  if (!parsed.ok()) return parsed.status();
+  if (const Shape own = WholeOf(delta_).shape; !(parsed->shape == own)) {
+    return absl::InvalidArgumentError(absl::StrCat("saved state of ", parsed->shape.elements(),
+                                                   " elements, this stage has ", own.elements()));
+  }
+  return RestoreState(*codec_, *parsed);
 }
 
 absl::Status OuterSync::Begin(int64_t step) {

@@ -62,7 +62,12 @@ class OuterSync {
   // For checkpoints. [N] f32 each.
   const at::Tensor& theta_start() const { return theta_start_; }
   const at::Tensor& momentum() const { return momentum_; }
-  CodecState* codec_state() { return state_.get(); }  // nullptr: stateless
+  // The codec's state as in compressors/saved_state.h; empty: it keeps none.
+  std::vector<std::byte> SaveCodecState() const;
+  // DataLoss, InvalidArgument: not what SaveCodecState writes for this codec and [N].
+  absl::StatusOr<std::unique_ptr<CodecState>> ParseCodecState(
+      std::span<const std::byte> saved) const;
+  void SetCodecState(std::unique_ptr<CodecState> state) { state_ = std::move(state); }
 
  private:
   OuterSync() = default;

@@ -25,10 +25,8 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const RankState& state
   return tensors;
 }
 
-CodecState* CodecStateOf(const RankState& state) {
-  return state.outer == nullptr ? nullptr : state.outer->codec_state();
-}
 constexpr char kCodecSection[] = "outer.codec_state";
+constexpr char kChannelSection[] = "boundary.channels";
 
 // One round of the agreement: allgather of one int64 per rank, all local ranks posted before any
 // is waited for.
@@ -55,7 +53,8 @@ void SmallestOver(std::span<const std::unique_ptr<RankState>> ranks, BackendOf b
   }
 }
 
-Checkpoint CheckpointOf(const RankState& state, int64_t step, const std::string& spec) {
+absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
+                                        const std::string& spec) {
   Checkpoint checkpoint{.step = step,
                         .group = state.rank.group,
                         .stage = state.rank.stage,
@@ -65,34 +64,66 @@ Checkpoint CheckpointOf(const RankState& state, int64_t step, const std::string&
     const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
     checkpoint.sections.emplace_back(name, std::vector<std::byte>(bytes, bytes + tensor.nbytes()));
   }
-  if (CodecState* codec = CodecStateOf(state); codec != nullptr) {
-    std::vector<std::byte> bytes(codec->bytes());
-    codec->Save(bytes);
-    checkpoint.sections.emplace_back(kCodecSection, std::move(bytes));
+  if (state.outer != nullptr) {
+    checkpoint.sections.emplace_back(kCodecSection, state.outer->SaveCodecState());
+  }
+  if (state.rank.boundary_state != nullptr) {
+    const absl::StatusOr<std::string> channels = state.rank.boundary_state->Save();
+    if (!channels.ok()) return channels.status();
+    const auto bytes = std::as_bytes(std::span(*channels));
+    checkpoint.sections.emplace_back(kChannelSection,
+                                     std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
   return checkpoint;
 }
 
-absl::Status CanRestore(const Checkpoint& checkpoint, const RankState& state) {
+// A checkpoint whose every section has been checked against the rank that it is for.
+struct Loaded {
+  Checkpoint checkpoint;
+  std::unique_ptr<CodecState> outer_codec;
+  std::string_view channels;  // in `checkpoint`
+};
+
+absl::Status InSection(const char* section, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("checkpoint section '", section,
+                                                  "': ", std::string(status.message())));
+}
+
+absl::Status CheckSections(const RankState& state, Loaded* loaded) {
+  const Checkpoint& checkpoint = loaded->checkpoint;
   for (const auto& [name, tensor] : TensorsOf(state)) {
     if (absl::Status status = checkpoint.Section(name, tensor.nbytes()).status(); !status.ok()) {
       return status;
     }
   }
-  if (CodecState* codec = CodecStateOf(state); codec != nullptr) {
-    return checkpoint.Section(kCodecSection, codec->bytes()).status();
+  if (state.outer != nullptr) {
+    const auto saved = checkpoint.Section(kCodecSection);
+    if (!saved.ok()) return saved.status();
+    auto codec = state.outer->ParseCodecState(*saved);
+    if (!codec.ok()) return InSection(kCodecSection, codec.status());
+    loaded->outer_codec = *std::move(codec);
   }
-  return absl::OkStatus();
+  if (state.rank.boundary_state == nullptr) {
+    if (!checkpoint.Section(kChannelSection).ok()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint section '", kChannelSection,
+                     "' holds what boundary channels remember, and this run's have no memory"));
+  }
+  const auto channels = checkpoint.Section(kChannelSection);
+  if (!channels.ok()) return channels.status();
+  loaded->channels = {reinterpret_cast<const char*>(channels->data()), channels->size()};
+  const absl::Status status = state.rank.boundary_state->Check(loaded->channels);
+  return status.ok() ? status : InSection(kChannelSection, status);
 }
 
-absl::Status Restore(const Checkpoint& checkpoint, const RankState& state) {
-  if (CodecState* codec = CodecStateOf(state); codec != nullptr) {
-    const auto bytes = checkpoint.Section(kCodecSection, codec->bytes());
-    if (!bytes.ok()) return bytes.status();
-    if (absl::Status status = codec->Load(*bytes); !status.ok()) return status;
+absl::Status Restore(Loaded loaded, const RankState& state) {
+  if (state.rank.boundary_state != nullptr) {
+    const absl::Status status = state.rank.boundary_state->Load(loaded.channels);
+    if (!status.ok()) return InSection(kChannelSection, status);
   }
+  if (state.outer != nullptr) state.outer->SetCodecState(std::move(loaded.outer_codec));
   for (const auto& [name, tensor] : TensorsOf(state)) {
-    const auto bytes = checkpoint.Section(name, tensor.nbytes());
+    const auto bytes = loaded.checkpoint.Section(name, tensor.nbytes());
     if (!bytes.ok()) return bytes.status();
     std::memcpy(tensor.data_ptr(), bytes->data(), bytes->size());
   }
@@ -115,8 +146,8 @@ int64_t AgreeOnSmallest(std::span<const std::unique_ptr<RankState>> ranks,
 }
 
 // Reads and checks the file of one rank; changes nothing.
-absl::StatusOr<Checkpoint> ReadFor(const std::string& directory, int64_t step,
-                                   const std::string& spec, const RankState& state) {
+absl::StatusOr<std::unique_ptr<Loaded>> ReadFor(const std::string& directory, int64_t step,
+                                                const std::string& spec, const RankState& state) {
   const std::string path = CheckpointPath(directory, state.rank.group, state.rank.stage, step);
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(path);
   if (!checkpoint.ok()) return checkpoint.status();
@@ -130,8 +161,12 @@ absl::StatusOr<Checkpoint> ReadFor(const std::string& directory, int64_t step,
                                             " of group ", checkpoint->group, ", stage ",
                                             checkpoint->stage, ": renamed?"));
   }
-  if (absl::Status status = CanRestore(*checkpoint, state); !status.ok()) return status;
-  return checkpoint;
+  auto loaded = std::make_unique<Loaded>();
+  loaded->checkpoint = *std::move(checkpoint);
+  if (absl::Status status = CheckSections(state, loaded.get()); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat(path, ": ", std::string(status.message())));
+  }
+  return loaded;
 }
 
 }  // namespace
@@ -139,8 +174,9 @@ absl::StatusOr<Checkpoint> ReadFor(const std::string& directory, int64_t step,
 absl::Status SaveRanks(std::span<const std::unique_ptr<RankState>> ranks,
                        const std::string& directory, int64_t step, const std::string& spec) {
   for (const auto& state : ranks) {
-    absl::Status status = WriteCheckpoint(directory, CheckpointOf(*state, step, spec));
-    if (!status.ok()) return status;
+    const absl::StatusOr<Checkpoint> checkpoint = CheckpointOf(*state, step, spec);
+    if (!checkpoint.ok()) return checkpoint.status();
+    if (absl::Status s = WriteCheckpoint(directory, *checkpoint); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -158,15 +194,15 @@ absl::StatusOr<int64_t> LoadRanks(std::span<const std::unique_ptr<RankState>> ra
     return absl::NotFoundError(
         absl::StrCat("checkpoint directory ", directory, ": not every rank has a checkpoint"));
   }
-  std::vector<Checkpoint> checkpoints;
+  std::vector<std::unique_ptr<Loaded>> checkpoints;
   absl::Status own;
   for (const auto& state : ranks) {
-    absl::StatusOr<Checkpoint> checkpoint = ReadFor(directory, step, spec, *state);
-    if (!checkpoint.ok()) {
-      own = checkpoint.status();
+    absl::StatusOr<std::unique_ptr<Loaded>> loaded = ReadFor(directory, step, spec, *state);
+    if (!loaded.ok()) {
+      own = loaded.status();
       break;
     }
-    checkpoints.push_back(*std::move(checkpoint));
+    checkpoints.push_back(*std::move(loaded));
   }
   // All or none: a rank that cannot load stops the others before anything has changed.
   const bool all = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), own.ok())) == 1;
@@ -175,8 +211,15 @@ absl::StatusOr<int64_t> LoadRanks(std::span<const std::unique_ptr<RankState>> ra
     return absl::DataLossError(
         absl::StrCat("checkpoint of step ", step, ": another rank cannot load its file"));
   }
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (absl::Status status = Restore(checkpoints[i], *ranks[i]); !status.ok()) return status;
+  for (size_t i = 0; i < ranks.size() && own.ok(); ++i) {
+    own = Restore(std::move(*checkpoints[i]), *ranks[i]);
+  }
+  // Nobody sends before everybody's channels know which message comes next.
+  const bool restored = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), own.ok())) == 1;
+  if (!own.ok()) return own;
+  if (!restored) {
+    return absl::InternalError(
+        absl::StrCat("checkpoint of step ", step, ": another rank failed to take it over"));
   }
   return step;
 }

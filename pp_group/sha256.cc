@@ -1,14 +1,15 @@
 #include "pp_group/sha256.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/escaping.h"
 
 namespace longhaul {
 namespace {
+
+constexpr size_t kBlock = 64;  // bytes
 
 // First 32 bits of the fractional parts of the cube roots of the first 64 primes.
 constexpr std::array<uint32_t, 64> kRound = {
@@ -49,26 +50,43 @@ void Compress(const std::byte* block, std::array<uint32_t, 8>* state) {
 
 }  // namespace
 
-std::string Sha256Hex(std::span<const std::byte> bytes) {
-  std::array<uint32_t, 8> state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  const uint64_t bits = bytes.size() * 8;
-  size_t at = 0;
-  for (; at + 64 <= bytes.size(); at += 64) Compress(bytes.data() + at, &state);
-  // The tail, a one bit, zeros, and the length in bits: one block or two.
-  std::array<std::byte, 128> tail{};
-  const size_t rest = bytes.size() - at;
-  if (rest > 0) std::memcpy(tail.data(), bytes.data() + at, rest);
-  tail[rest] = std::byte{0x80};
-  const size_t blocks = rest + 1 + 8 <= 64 ? 1 : 2;
-  const uint64_t length = __builtin_bswap64(bits);
-  std::memcpy(tail.data() + 64 * blocks - 8, &length, sizeof length);
-  for (size_t i = 0; i < blocks; ++i) Compress(tail.data() + 64 * i, &state);
+void Sha256::Add(std::span<const std::byte> bytes) {
+  bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    if (rest_bytes_ == 0 && bytes.size() >= kBlock) {
+      Compress(bytes.data(), &state_);
+      bytes = bytes.subspan(kBlock);
+      continue;
+    }
+    const size_t taken = std::min(kBlock - rest_bytes_, bytes.size());
+    std::memcpy(rest_.data() + rest_bytes_, bytes.data(), taken);
+    rest_bytes_ += taken;
+    bytes = bytes.subspan(taken);
+    if (rest_bytes_ < kBlock) continue;
+    Compress(rest_.data(), &state_);
+    rest_bytes_ = 0;
+  }
+}
+
+std::string Sha256::Hex() {
+  // The rest, a one bit, zeros, and the length in bits: one block or two.
+  std::fill(rest_.begin() + rest_bytes_, rest_.end(), std::byte{0});
+  rest_[rest_bytes_] = std::byte{0x80};
+  const size_t blocks = rest_bytes_ + 1 + 8 <= kBlock ? 1 : 2;
+  const uint64_t length = __builtin_bswap64(bytes_ * 8);
+  std::memcpy(rest_.data() + kBlock * blocks - 8, &length, sizeof length);
+  for (size_t i = 0; i < blocks; ++i) Compress(rest_.data() + kBlock * i, &state_);
   std::string digest;
-  for (uint32_t word : state) {
+  for (uint32_t word : state_) {
     for (int shift = 24; shift >= 0; shift -= 8) digest.push_back(static_cast<char>(word >> shift));
   }
   return absl::BytesToHexString(digest);
+}
+
+std::string Sha256Hex(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.Add(bytes);
+  return hash.Hex();
 }
 
 }  // namespace longhaul

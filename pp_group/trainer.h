@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pp_group/adamw.h"
+#include "pp_group/channel_state.h"
 #include "pp_group/corpus.h"
 #include "pp_group/gpt_layout.h"
 #include "pp_group/outer_sync.h"
@@ -44,6 +45,8 @@ struct LocalRank {
   c10::intrusive_ptr<c10d::Backend> boundary;
   c10::intrusive_ptr<c10d::Backend> plain;
   c10::intrusive_ptr<c10d::Backend> outer;  // null when G == 1
+  // Of `boundary`; null: it keeps nothing between messages. Goes into checkpoints.
+  std::shared_ptr<ChannelState> boundary_state = nullptr;
 };
 
 // Of one local rank and one inner step. The durations add up to less than `wall`: the rest is the
@@ -99,24 +102,21 @@ class Trainer {
   // Held-out loss of the current (after an outer step: averaged) parameters of group 0, forward
   // passes only; every rank of group 0 must call it. nullopt where the last stage of group 0 is
   // not local. `rows`: how many rows of the held-out part, from the start of its fixed order.
-  // Changes no parameter. kOn goes through `boundary`: codecs with state or with drawn noise
-  // advance it, so evaluate with kOn at the same steps in runs that are to be compared.
+  // Changes nothing of the training: its tensors have a tag of their own, and with it channels of
+  // their own, so codecs with state or drawn noise move on for evaluations only.
   virtual absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) = 0;
 
   virtual int64_t step() const = 0;  // finished inner steps
 
   // One file per local rank and step (checkpoint.h), CRC32C inside, the newest two are kept. Holds
-  // parameters, AdamW moments, the outer step's start, momentum and error-feedback state.
-  // Not in it: state of the boundary codecs, which lives in the backend's channels. A resumed run
-  // is bit-identical if those codecs are stateless and draw no noise (all plain catalogue names),
-  // or if the caller keeps the channels' state beside the checkpoint: when this returns on every
-  // rank, nothing is in flight on the boundary groups.
+  // parameters, AdamW moments, the outer step's start, momentum and codec state, and what
+  // LocalRank::boundary_state saves: a resumed run is bit-identical to one that was never stopped.
   virtual absl::Status SaveCheckpoint(const std::string& directory) = 0;
 
   // Takes what SaveCheckpoint wrote for the same spec and corpus. All S*G ranks call it together:
   // they agree (over `plain` and `outer`) on the newest step that every one of them has. NotFound:
-  // some rank has none. DataLoss: truncated or corrupt; InvalidArgument: of another run. On any
-  // error nothing has changed.
+  // some rank has none. DataLoss: truncated or corrupt; InvalidArgument: of another run or another
+  // boundary codec. On any error nothing has changed.
   virtual absl::Status LoadCheckpoint(const std::string& directory) = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compressors/isa.h"
 #include "compressors/noise.h"
+#include "experiments/train/boundary_state.h"
 
 namespace longhaul {
 
@@ -90,7 +91,8 @@ LocalRank ToLocalRank(const LocalTelemetry& rank) {
           .stage = rank.stage,
           .boundary = rank.boundary,
           .plain = rank.plain,
-          .outer = rank.outer};
+          .outer = rank.outer,
+          .boundary_state = StateOfGroup(rank.boundary)};
 }
 
 }  // namespace longhaul

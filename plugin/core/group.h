@@ -128,10 +128,16 @@ class Group {
   virtual std::vector<CrossingCounters> counters() const = 0;
 
   // What a resumed run needs to go on with the same bytes: sequence numbers of all point-to-point
-  // channels and residuals of "+ef" codecs. Save on every rank at one moment when nothing is
-  // outstanding (else FailedPrecondition); load before the first operation, with equal options.
-  // They wait for the progress thread: never call them from a callback.
+  // channels (which key codec noise), states of codecs at both ends, which frames were sampled for
+  // NMSE. Save when none of this rank's operations is outstanding (else FailedPrecondition), at the
+  // same point of every rank's program; messages that no receive has been posted for are not in it.
+  // Load before the first operation (else FailedPrecondition), on every rank before any sends.
+  // InvalidArgument: saved with another rank, size, codec policy, ef_slots or seed, naming both.
+  // DataLoss: truncated or corrupt. On error nothing has changed. CheckState answers the errors in
+  // the state itself and changes nothing.
+  // Save and load wait for the progress thread: never call them from a callback.
   virtual absl::StatusOr<std::string> SaveState() = 0;
+  virtual absl::Status CheckState(std::string_view state) const = 0;
   virtual absl::Status LoadState(std::string_view state) = 0;
 
   // Outstanding operations fail with `why`, later ones at once; the other ranks' too, with Aborted

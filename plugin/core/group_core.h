@@ -6,6 +6,7 @@
 
 #include "plugin/core/collectives.h"
 #include "plugin/core/group_context.h"
+#include "plugin/core/group_state.h"
 #include "plugin/core/matcher.h"
 #include "plugin/core/sender.h"
 
@@ -36,6 +37,7 @@ class GroupCore final : public Group,
   void SetTimeout(absl::Duration timeout) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
   absl::StatusOr<std::string> SaveState() override;
+  absl::Status CheckState(std::string_view state) const override;
   absl::Status LoadState(std::string_view state) override;
   void Abort(absl::Status why) override;
 
@@ -55,8 +57,8 @@ class GroupCore final : public Group,
   absl::Status CheckPeer(int rank, std::string_view what) const;
   int RankOf(const Peer& peer) const;
   void FailAll(absl::Status why);
-  absl::StatusOr<std::string> WriteState() const;    // on the strand, like the next
-  absl::Status ReadState(std::string_view checked);  // without its checksum
+  absl::StatusOr<std::string> WriteState() const;  // on the strand, like the next
+  absl::Status TakeOver(GroupState state);
 
   const GroupOptions options_;
   GroupContext context_;

@@ -1,23 +1,42 @@
-// Group::SaveState and LoadState. Layout, little-endian: magic, rank, size; number of send
-// channels, each rank, tag, next sequence, number of slots, each with rows, cols (0, 0: none),
-// bytes, residual; number of receive channels, each rank, tag, next sequence, number of slots, each
-// with bytes (0: none), state; CRC32C of all before.
+// Group::SaveState, CheckState and LoadState. Layout, little-endian: magic, rank, size; what keys
+// the bytes on the wire (text); number of ranks, for each the frames encoded for it; number of send
+// channels, each rank, tag, next sequence, number of slots, each with bytes (0: none) and a saved
+// state (saved_state.h); number of receive channels, each rank, tag, next sequence, number of
+// slots, each with bytes (0: none) and a receiver's state; CRC32C of all before. Text is its length
+// and its bytes.
+#include "plugin/core/group_state.h"
+
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "compressors/crc32c.h"
+#include "compressors/saved_state.h"
 #include "plugin/core/group_core.h"
 
 namespace longhaul {
 namespace {
 
-constexpr uint32_t kMagic = 0x3253484C;  // "LHS2"
+constexpr uint32_t kMagic = 0x3353484C;  // "LHS3"
 
 uint32_t Checksum(std::string_view text) {
   return Crc32c(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::span<const std::byte> BytesOf(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Two groups for which this is equal make equal bytes of equal tensors, given equal states.
+std::string KeyOf(const GroupOptions& options) {
+  std::string text =
+      fmt::format("forward={} backward={}", options.codecs.forward, options.codecs.backward);
+  for (const auto& [tag, codec] : options.codecs.by_tag) {
+    text += fmt::format(" tag{}={}", tag, codec);
+  }
+  return text + fmt::format(" min_elements={} ef_slots={} seed={:#x}", options.codecs.min_elements,
+                            options.ef_slots, options.seed);
 }
 
 class Writer {
@@ -26,11 +45,12 @@ class Writer {
   void Put(T value) {
     text_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  void PutState(const auto& state) {
-    Put<uint64_t>(state.bytes());
-    const size_t at = text_.size();
-    text_.resize(at + state.bytes());
-    state.Save(std::as_writable_bytes(std::span(text_.data() + at, state.bytes())));
+  void PutText(std::string_view text) {
+    Put<uint64_t>(text.size());
+    text_.append(text);
+  }
+  void PutState(std::span<const std::byte> state) {
+    PutText({reinterpret_cast<const char*>(state.data()), state.size()});
   }
   std::string Seal() {
     Put(Checksum(text_));
@@ -52,6 +72,11 @@ class Reader {
     if (ok_) std::memcpy(&value, bytes.data(), sizeof(value));
     return value;
   }
+  std::string_view TakeText() { return TakeBytes(Take<uint64_t>()); }
+  bool ok() const { return ok_; }
+  bool empty() const { return text_.empty(); }
+
+ private:
   std::string_view TakeBytes(uint64_t size) {
     ok_ = ok_ && size <= text_.size();
     if (!ok_) return {};
@@ -59,59 +84,116 @@ class Reader {
     text_.remove_prefix(size);
     return bytes;
   }
-  bool ok() const { return ok_; }
-  bool empty() const { return text_.empty(); }
 
- private:
   std::string_view text_;
   bool ok_ = true;
 };
 
-void PutChannel(const ChannelKey& key, const Sender::Channel& channel, Writer& out) {
+void PutChannelHead(const ChannelKey& key, uint64_t next_sequence, size_t slots, Writer& out) {
   out.Put<int32_t>(key.rank);
   out.Put<int32_t>(key.tag);
-  out.Put<uint64_t>(channel.next_sequence);
-  out.Put(static_cast<uint32_t>(channel.residuals.size()));
-  for (const std::unique_ptr<CodecState>& residual : channel.residuals) {
-    const Shape shape = residual == nullptr ? Shape{} : residual->shape();
-    out.Put<uint64_t>(shape.rows);
-    out.Put<uint64_t>(shape.cols);
-    if (residual != nullptr) out.PutState(*residual);
-  }
+  out.Put<uint64_t>(next_sequence);
+  out.Put(static_cast<uint32_t>(slots));
 }
 
-// The rest of a channel after its rank and tag. False: not what PutChannel wrote for this codec.
-bool TakeChannel(Reader& in, const Codec* codec, Sender::Channel& channel) {
+absl::Status TakeSlots(Reader& in, int slots,
+                       absl::FunctionRef<absl::Status(std::string_view)> take) {
+  const auto count = in.Take<uint32_t>();
+  if (count > static_cast<uint32_t>(slots)) {
+    return absl::DataLossError(fmt::format("{} slots, at most {} are possible", count, slots));
+  }
+  for (uint32_t i = 0; i < count && in.ok(); ++i) {
+    if (absl::Status s = take(in.TakeText()); !s.ok()) return s;
+  }
+  return in.ok() ? absl::OkStatus() : absl::DataLossError("truncated");
+}
+
+absl::Status TakeSender(Reader& in, int slots, const Codec* codec, Sender::Channel& channel) {
   channel.next_sequence = in.Take<uint64_t>();
-  for (auto slots = in.Take<uint32_t>(); slots > 0 && in.ok(); --slots) {
-    std::unique_ptr<CodecState>& residual = channel.residuals.emplace_back();
-    Shape shape{.rows = in.Take<uint64_t>(), .cols = 0};
-    shape.cols = in.Take<uint64_t>();
-    if (shape == Shape{}) continue;
-    const std::string_view bytes = in.TakeBytes(in.Take<uint64_t>());
-    uint64_t elements = 0;
-    const bool possible = !__builtin_mul_overflow(shape.rows, shape.cols, &elements) &&
-                          elements <= bytes.size();  // before memory is taken for it
-    if (codec == nullptr || !in.ok() || !possible) return false;
-    residual = codec->NewState(shape);
-    if (residual == nullptr) return false;
-    if (!residual->Load(std::as_bytes(std::span(bytes.data(), bytes.size()))).ok()) return false;
-  }
-  return in.ok();
+  return TakeSlots(in, slots, [&](std::string_view bytes) -> absl::Status {
+    std::unique_ptr<CodecState>& state = channel.residuals.emplace_back();
+    if (bytes.empty()) return absl::OkStatus();
+    if (codec == nullptr) return absl::DataLossError("a codec's state for a channel without codec");
+    const absl::StatusOr<SavedState> saved = ParseSavedState(BytesOf(bytes));
+    if (!saved.ok()) return saved.status();
+    absl::StatusOr<std::unique_ptr<CodecState>> restored = RestoreState(*codec, *saved);
+    if (restored.ok()) state = *std::move(restored);
+    return restored.status();
+  });
 }
 
-// False: not what WriteState wrote.
-bool TakeReceivers(Reader& in, std::vector<FrameReceiver>& receivers) {
-  for (auto slots = in.Take<uint32_t>(); slots > 0 && in.ok(); --slots) {
-    const std::string_view bytes = in.TakeBytes(in.Take<uint64_t>());
-    if (!in.ok()) return false;
-    const auto saved = std::as_bytes(std::span(bytes.data(), bytes.size()));
-    if (!receivers.emplace_back().Load(saved).ok()) return false;
+absl::Status TakeReceiver(Reader& in, int slots, GroupState::Receiver& receiver) {
+  receiver.next_sequence = in.Take<uint64_t>();
+  return TakeSlots(in, slots, [&](std::string_view bytes) {
+    return receiver.slots.emplace_back().Load(BytesOf(bytes));
+  });
+}
+
+// The three lists behind the head.
+absl::Status TakeLists(Reader& in, const GroupOptions& options, const CodingTable& coding,
+                       GroupState& state) {
+  const auto peer_of = [&](int rank) {
+    return rank >= 0 && rank < options.size && rank != options.rank;
+  };
+  const auto at = [](const absl::Status& s, std::string_view way, int rank, int tag) {
+    return absl::Status(s.code(), fmt::format("channel {} rank {}, tag {}: {}", way, rank, tag,
+                                              std::string(s.message())));
+  };
+  const auto ranks = in.Take<uint32_t>();
+  if (ranks > static_cast<uint32_t>(options.size)) return absl::DataLossError("too many ranks");
+  for (uint32_t i = 0; i < ranks; ++i) state.encoded_frames.push_back(in.Take<int64_t>());
+  for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
+    const auto rank = in.Take<int32_t>(), tag = in.Take<int32_t>();
+    if (!peer_of(rank)) return absl::DataLossError(fmt::format("a channel to rank {}", rank));
+    Sender::Channel& channel = state.senders[{rank, ChannelSpace::kPointToPoint, tag}];
+    const absl::Status s = TakeSender(in, options.ef_slots, coding.Named(rank, tag), channel);
+    if (!s.ok()) return at(s, "to", rank, tag);
   }
-  return in.ok();
+  for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
+    const auto rank = in.Take<int32_t>(), tag = in.Take<int32_t>();
+    if (!peer_of(rank)) return absl::DataLossError(fmt::format("a channel from rank {}", rank));
+    GroupState::Receiver& receiver = state.receivers[{rank, ChannelSpace::kPointToPoint, tag}];
+    const absl::Status s = TakeReceiver(in, options.ef_slots, receiver);
+    if (!s.ok()) return at(s, "from", rank, tag);
+  }
+  return in.ok() && in.empty() ? absl::OkStatus() : absl::DataLossError("truncated or too long");
+}
+
+absl::StatusOr<GroupState> Parse(std::string_view saved, const GroupOptions& options,
+                                 const CodingTable& coding) {
+  if (saved.size() < sizeof(uint32_t)) return absl::DataLossError("truncated");
+  Reader tail(saved.substr(saved.size() - sizeof(uint32_t)));
+  saved.remove_suffix(sizeof(uint32_t));
+  if (tail.Take<uint32_t>() != Checksum(saved)) {
+    return absl::DataLossError("truncated or corrupt (checksum)");
+  }
+  Reader in(saved);
+  if (in.Take<uint32_t>() != kMagic) return absl::DataLossError("not a group's state");
+  const auto rank = in.Take<int32_t>(), size = in.Take<int32_t>();
+  if (rank != options.rank || size != options.size) {
+    return absl::InvalidArgumentError(fmt::format("of rank {} of {}, this is rank {} of {}", rank,
+                                                  size, options.rank, options.size));
+  }
+  const std::string key(in.TakeText());
+  if (key != KeyOf(options)) {
+    return absl::InvalidArgumentError(
+        fmt::format("of a group with {}; this one has {}", key, KeyOf(options)));
+  }
+  GroupState state;
+  if (absl::Status s = TakeLists(in, options, coding, state); !s.ok()) return s;
+  return state;
 }
 
 }  // namespace
+
+absl::StatusOr<GroupState> ParseGroupState(std::string_view saved, const GroupOptions& options,
+                                           const CodingTable& coding) {
+  absl::StatusOr<GroupState> state = Parse(saved, options, coding);
+  if (state.ok()) return state;
+  return absl::Status(state.status().code(),
+                      fmt::format("group '{}': saved state: {}", options.name,
+                                  std::string(state.status().message())));
+}
 
 absl::StatusOr<std::string> GroupCore::SaveState() {
   auto saved = std::make_shared<absl::StatusOr<std::string>>();
@@ -132,69 +214,57 @@ absl::StatusOr<std::string> GroupCore::WriteState() const {
   out.Put(kMagic);
   out.Put<int32_t>(options_.rank);
   out.Put<int32_t>(options_.size);
+  out.PutText(KeyOf(options_));
+  out.Put(static_cast<uint32_t>(sender_.encoded_frames().size()));
+  for (const int64_t frames : sender_.encoded_frames()) out.Put(frames);
   const auto channels = sender_.point_to_point();
   out.Put(static_cast<uint32_t>(channels.size()));
-  for (const auto& [key, channel] : channels) PutChannel(key, *channel, out);
+  for (const auto& [key, channel] : channels) {
+    PutChannelHead(key, channel->next_sequence, channel->residuals.size(), out);
+    const Codec* codec = context_.coding.Named(key.rank, key.tag);
+    for (const std::unique_ptr<CodecState>& state : channel->residuals) {
+      if (state == nullptr) {
+        out.PutState({});
+      } else {
+        out.PutState(longhaul::SaveState(*codec, *state));
+      }
+    }
+  }
   const auto sequences = matcher_.sequences();
   out.Put(static_cast<uint32_t>(sequences.size()));
   for (const auto& [key, next] : sequences) {
-    out.Put<int32_t>(key.rank);
-    out.Put<int32_t>(key.tag);
-    out.Put<uint64_t>(next);
     const std::vector<FrameReceiver>& receivers = matcher_.receivers(key);
-    out.Put(static_cast<uint32_t>(receivers.size()));
-    for (const FrameReceiver& receiver : receivers) out.PutState(receiver);
+    PutChannelHead(key, next, receivers.size(), out);
+    for (const FrameReceiver& receiver : receivers) {
+      std::vector<std::byte> state(receiver.bytes());
+      receiver.Save(state);
+      out.PutState(state);
+    }
   }
   return out.Seal();
 }
 
-absl::Status GroupCore::LoadState(std::string_view state) {
-  const auto bad = [this](std::string_view what) {
-    return absl::DataLossError(fmt::format("group '{}': saved state: {}", options_.name, what));
-  };
-  if (state.size() < sizeof(uint32_t)) return bad("too short");
-  Reader tail(state.substr(state.size() - sizeof(uint32_t)));
-  state.remove_suffix(sizeof(uint32_t));
-  if (tail.Take<uint32_t>() != Checksum(state)) return bad("checksum");
-  return RunAndWait([this, text = std::string(state)] { return ReadState(text); });
+absl::Status GroupCore::CheckState(std::string_view state) const {
+  return ParseGroupState(state, options_, context_.coding).status();
 }
 
-absl::Status GroupCore::ReadState(std::string_view checked) {
-  const auto bad = [this](std::string_view what) {
-    return absl::DataLossError(fmt::format("group '{}': saved state: {}", options_.name, what));
-  };
+absl::Status GroupCore::LoadState(std::string_view state) {
+  absl::StatusOr<GroupState> parsed = ParseGroupState(state, options_, context_.coding);
+  if (!parsed.ok()) return parsed.status();
+  return RunAndWait([this, &parsed] { return TakeOver(*std::move(parsed)); });
+}
+
+absl::Status GroupCore::TakeOver(GroupState state) {
   if (!sender_.point_to_point().empty() || !matcher_.sequences().empty()) {
     return absl::FailedPreconditionError(
         fmt::format("group '{}': load after the first operation", options_.name));
   }
-  Reader in(checked);
-  if (in.Take<uint32_t>() != kMagic) return bad("magic");
-  const auto rank = in.Take<int32_t>(), size = in.Take<int32_t>();
-  if (rank != options_.rank || size != options_.size) {
-    return absl::InvalidArgumentError(
-        fmt::format("group '{}': the saved state is of rank {} of {}, this is rank {} of {}",
-                    options_.name, rank, size, options_.rank, options_.size));
+  sender_.set_encoded_frames(std::move(state.encoded_frames));
+  for (auto& [key, channel] : state.senders) sender_.ChannelOf(key) = std::move(channel);
+  for (auto& [key, receiver] : state.receivers) {
+    matcher_.Restore(key, receiver.next_sequence, std::move(receiver.slots));
   }
-  for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
-    const auto peer = in.Take<int32_t>(), tag = in.Take<int32_t>();
-    if (!CheckPeer(peer, "channel to").ok()) return bad("a channel to no rank");
-    Sender::Channel& channel = sender_.ChannelOf({peer, ChannelSpace::kPointToPoint, tag});
-    if (!TakeChannel(in, context_.coding.Named(peer, tag), channel)) {
-      return bad(
-          fmt::format("residuals for rank {}, tag {} that its codec did not write", peer, tag));
-    }
-  }
-  for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
-    const auto peer = in.Take<int32_t>(), tag = in.Take<int32_t>();
-    if (!CheckPeer(peer, "channel from").ok()) return bad("a channel from no rank");
-    const auto next = in.Take<uint64_t>();
-    std::vector<FrameReceiver> receivers;
-    if (!TakeReceivers(in, receivers)) {
-      return bad(fmt::format("states of rank {}, tag {} that no receiver wrote", peer, tag));
-    }
-    matcher_.Restore({peer, ChannelSpace::kPointToPoint, tag}, next, std::move(receivers));
-  }
-  return in.ok() && in.empty() ? absl::OkStatus() : bad("length");
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul

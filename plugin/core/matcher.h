@@ -33,8 +33,9 @@ class Matcher {
   void Forget(const ChannelKey& key);  // a channel that carries nothing more
   size_t outstanding() const { return outstanding_; }
 
-  // Group::SaveState: false when anything waits; sequence numbers of point-to-point channels and
-  // the states of codecs that keep one at this end, by slot.
+  // Group::SaveState: false when a receive waits; of point-to-point channels, the number of the
+  // first message that no receive has taken, and the states of codecs that keep one at this end, by
+  // slot.
   bool quiet() const;
   std::map<ChannelKey, uint64_t> sequences() const;
   const std::vector<FrameReceiver>& receivers(const ChannelKey& key) const;

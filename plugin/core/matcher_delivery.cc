@@ -316,15 +316,20 @@ void Matcher::Forget(const ChannelKey& key) {
 bool Matcher::quiet() const {
   if (outstanding_ > 0) return false;
   return std::all_of(channels_.begin(), channels_.end(), [](const auto& entry) {
-    return entry.second->unmatched.empty() && entry.second->incomplete.empty() &&
-           entry.second->waiting.empty() && entry.second->posted.empty();
+    const auto taken = [](const std::shared_ptr<Arrival>& arrival) {
+      return arrival->receipt != nullptr;
+    };
+    const Channel& channel = *entry.second;
+    return channel.posted.empty() && channel.waiting.empty() &&
+           std::none_of(channel.incomplete.begin(), channel.incomplete.end(), taken);
   });
 }
 
 std::map<ChannelKey, uint64_t> Matcher::sequences() const {
   std::map<ChannelKey, uint64_t> all;
   for (const auto& [key, channel] : channels_) {
-    if (key.space == ChannelSpace::kPointToPoint) all.emplace(key, channel->next_sequence);
+    if (key.space != ChannelSpace::kPointToPoint) continue;
+    all.emplace(key, channel->next_sequence - channel->unmatched.size());
   }
   return all;
 }

@@ -35,6 +35,9 @@ class Sender {
   };
   std::map<ChannelKey, const Channel*> point_to_point() const;
   Channel& ChannelOf(const ChannelKey& key);
+  // How many frames were encoded for each rank: every n-th is sampled.
+  const std::vector<int64_t>& encoded_frames() const { return encoded_frames_; }
+  void set_encoded_frames(std::vector<int64_t> frames) { encoded_frames_ = std::move(frames); }
 
  private:
   void Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why);

@@ -169,6 +169,95 @@ TEST_P(ReceiverState, SavedStatesGoOnAtBothEnds) {
   EXPECT_EQ(run(resumed, 5, 8), expected);
 }
 
+// A neighbour that has saved goes on at once: what it sends next belongs to after this rank's save.
+TEST_P(ReceiverState, AMessageThatCameEarlyIsNotPartOfWhatIsSaved) {
+  const Cluster cluster(GetParam(), 2);
+  for (const char* codec : {"int4-b64+ef21", "int4-b64+sr", "none"}) {
+    const std::string name = codec;
+    std::vector<float> x[3], y(128 * 64), expected[3];
+    for (uint64_t i = 0; i < 3; ++i) x[i] = Noise(y.size(), i);
+    std::string saved[2];
+    {
+      const auto whole = cluster.MakeGroup(name, With(codec, 1));
+      ASSERT_EQ(Cross(*whole[0], *whole[1], x[0], y), absl::OkStatus());
+      saved[0] = whole[0]->SaveState().value();
+      Outcome send;
+      whole[0]->Send(Tokens(x[1]), 1, 0, send.done());
+      ASSERT_EQ(send.Wait(), absl::OkStatus());
+      // Behind another tag's message it has surely come.
+      std::vector<float> small(1, 1.0f);
+      Outcome flush, flushed;
+      whole[1]->Recv(F32(small), 0, 9, flushed.done());
+      whole[0]->Send(F32(small), 1, 9, flush.done());
+      ASSERT_EQ(flushed.Wait(), absl::OkStatus());
+      const auto early = whole[1]->SaveState();
+      ASSERT_TRUE(early.ok()) << early.status();
+      saved[1] = *early;
+      Outcome recv;
+      whole[1]->Recv(Tokens(y), 0, 0, recv.done());
+      ASSERT_EQ(recv.Wait(), absl::OkStatus());
+      expected[1] = y;
+      ASSERT_EQ(Cross(*whole[0], *whole[1], x[2], y), absl::OkStatus());
+      expected[2] = y;
+    }
+    const auto resumed = cluster.MakeGroup(name + " resumed", With(codec, 1));
+    // The flush is not in what the sender saved: the receiver's channel of that tag is left alone.
+    for (size_t r = 0; r < 2; ++r) ASSERT_EQ(resumed[r]->LoadState(saved[r]), absl::OkStatus());
+    for (size_t i : {1, 2}) {
+      ASSERT_EQ(Cross(*resumed[0], *resumed[1], x[i], y), absl::OkStatus()) << codec;
+      EXPECT_EQ(y, expected[i]) << codec << " message " << i;
+    }
+  }
+}
+
+TEST_P(ReceiverState, AStateThatDoesNotFitIsRefusedByNameAndChangesNothing) {
+  const Cluster cluster(GetParam(), 2);
+  std::vector<float> x = Noise(128 * 64, 1), y(x.size()), expected(x.size());
+  const auto group = cluster.MakeGroup("one", With("int4-b64+ef21", 2));
+  ASSERT_EQ(Cross(*group[0], *group[1], x, expected), absl::OkStatus());
+  const std::string saved = group[0]->SaveState().value();
+  const auto refused = [&](const char* codec, int slots, std::string state) {
+    const auto fresh = cluster.MakeGroup(codec + std::to_string(slots), With(codec, slots));
+    const absl::Status status = fresh[0]->LoadState(state);
+    EXPECT_EQ(fresh[0]->CheckState(state), status);
+    EXPECT_EQ(Cross(*fresh[0], *fresh[1], x, y),
+              absl::OkStatus());  // it starts from the first message
+    return status;
+  };
+  const absl::Status codec = refused("int8-b64+ef21", 2, saved);
+  EXPECT_EQ(codec.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(codec.message()), testing::AllOf(HasSubstr("forward=int4-b64+ef21"),
+                                                           HasSubstr("forward=int8-b64+ef21")));
+  const absl::Status slots = refused("int4-b64+ef21", 1, saved);
+  EXPECT_THAT(std::string(slots.message()),
+              testing::AllOf(HasSubstr("ef_slots=2"), HasSubstr("ef_slots=1")));
+  for (size_t bytes : {size_t{0}, size_t{3}, size_t{40}, saved.size() / 2, saved.size() - 1}) {
+    EXPECT_EQ(refused("int4-b64+ef21", 2, saved.substr(0, bytes)).code(),
+              absl::StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(y, expected);
+  EXPECT_EQ(group[0]->LoadState(saved).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(ReceiverState, SamplingForNmseGoesOnWhereItWas) {
+  const Cluster cluster(GetParam(), 2);
+  const auto every_third = [&](GroupOptions& options) {
+    With("int4-b64", 1)(options);
+    options.nmse_every = 3;
+  };
+  std::vector<float> x = Noise(128 * 64, 1), y(x.size());
+  const auto group = cluster.MakeGroup("a", every_third);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(Cross(*group[0], *group[1], x, y), absl::OkStatus());
+  const auto resumed = cluster.MakeGroup("b", every_third);
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_EQ(resumed[r]->LoadState(group[r]->SaveState().value()), absl::OkStatus());
+  }
+  // Of messages 0, 1 | 2, 3, 4 the 0th and the 3rd.
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Cross(*resumed[0], *resumed[1], x, y), absl::OkStatus());
+  EXPECT_EQ(Row(*group[0], 1, true).nmse_samples, 1);
+  EXPECT_EQ(Row(*resumed[0], 1, true).nmse_samples, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, ReceiverState, testing::ValuesIn(AllTransports()),
                          TransportName);
 

@@ -1,5 +1,6 @@
 #include "pp_group/corpus.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -109,10 +110,14 @@ TEST_F(CorpusTest, BadSourcesAreRefusedWithWhatWasSeen) {
   EXPECT_THAT(refusal("pile:x"), HasSubstr("text:PATH, tokens:PATH or headers:DIR"));
   EXPECT_THAT(refusal("text:/nowhere/x"), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(refusal("headers:/nowhere"), HasSubstr("NOT_FOUND"));
-  EXPECT_THAT(refusal("text:" + folder_), HasSubstr("no such file"));
+  EXPECT_THAT(refusal("text:/nowhere/x"), HasSubstr("No such file"));
+  EXPECT_THAT(refusal("text:" + folder_), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal("text:" + Write("empty", "")), HasSubstr("0 tokens to train on"));
+  ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal("text:" + folder_ + "/pipe"), HasSubstr("not a regular file"));
   EXPECT_THAT(refusal("text:" + Write("short", "abc")), HasSubstr("too few"));
   EXPECT_THAT(refusal("text:" + Write("t", std::string(999, 'a')), 100), HasSubstr("vocab of 256"));
-  EXPECT_THAT(refusal("tokens:" + Write("b", Ids(ids)), 500), HasSubstr("id 999 at token 999"));
+  EXPECT_THAT(refusal("tokens:" + Write("b", Ids(ids)), 500), HasSubstr("id 500 at token 500"));
   EXPECT_THAT(refusal("tokens:" + Write("odd", Ids(ids) + "x"), 1000),
               HasSubstr("no whole uint16"));
   EXPECT_THAT(refusal("tokens:" + Write("lie", Header(20240520, 1, 999) + Ids(ids)), 1000),
@@ -139,10 +144,46 @@ TEST_F(CorpusTest, HeadersAreReadInPathOrderAndHeldOutByWholeFiles) {
   }
   const auto tokens = ReadHeaders(folder_);
   ASSERT_TRUE(tokens.ok()) << tokens.status();
-  EXPECT_EQ(std::string(tokens->train.begin(), tokens->train.end()), train);
-  EXPECT_EQ(std::string(tokens->held_out.begin(), tokens->held_out.end()), held_out);
+  const auto text = [](const MappedTokens& part) {
+    std::string all;
+    part.Visit([&](std::span<const uint16_t> ids) { all.append(ids.begin(), ids.end()); });
+    return all;
+  };
+  EXPECT_EQ(text(tokens->train), train);
+  EXPECT_EQ(text(tokens->held_out), held_out);
+  // Rows go on from one file into the next.
+  for (const auto& [part, whole] :
+       {std::pair{&tokens->train, &train}, {&tokens->held_out, &held_out}}) {
+    for (int64_t first = 0; first + 40 <= part->size(); ++first) {
+      std::vector<int64_t> row(40);
+      part->Copy(first, row);
+      ASSERT_EQ(std::string(row.begin(), row.end()), whole->substr(first, 40));
+    }
+  }
   EXPECT_GT(held_out.size(), 0u);
   EXPECT_GT(train.size(), 10 * held_out.size());
+}
+
+// Of this process: what it alone holds in memory.
+int64_t OwnBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
+  }
+  return -1;
+}
+
+TEST_F(CorpusTest, FilesAreMappedNotRead) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  const std::string path = Write("big", std::string(kBytes, 'a'));
+  const int64_t before = OwnBytes();
+  ASSERT_GT(before, 0);
+  for (const std::string kind : {"text:", "tokens:"}) {
+    const auto corpus = Corpus::Open(kind + path, 65536);
+    ASSERT_TRUE(corpus.ok()) << corpus.status();
+    EXPECT_EQ((*corpus)->train_hash().size(), 64u);
+    EXPECT_LT(OwnBytes() - before, kBytes / 8) << kind;
+  }
 }
 
 TEST(Permute, IsABijectionForEverySizeAndKey) {

@@ -1,0 +1,59 @@
+#include "pp_group/mapped_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "pp_group/sha256.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int64_t kVisited = 4096;  // ids at a time
+
+}  // namespace
+
+void MappedTokens::Append(std::shared_ptr<const MappedFile> file, size_t begin, int64_t count,
+                          Width width) {
+  if (count == 0) return;
+  const std::byte* ids = file->bytes().data() + begin;
+  pieces_.push_back({std::move(file), ids, width, size(), size() + count});
+}
+
+uint16_t MappedTokens::Id(const Piece& piece, int64_t at) {
+  const int64_t index = at - piece.begin;
+  if (piece.width == Width::kByte) return static_cast<uint16_t>(piece.ids[index]);
+  uint16_t id;
+  std::memcpy(&id, piece.ids + 2 * index, sizeof id);
+  return id;
+}
+
+void MappedTokens::Copy(int64_t first, std::span<int64_t> ids) const {
+  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), first,
+                                [](int64_t at, const Piece& p) { return at < p.end; });
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t at = first + static_cast<int64_t>(i);
+    if (at == piece->end) ++piece;
+    ids[i] = Id(*piece, at);
+  }
+}
+
+void MappedTokens::Visit(const std::function<void(std::span<const uint16_t>)>& visit) const {
+  std::vector<uint16_t> ids;
+  for (const Piece& piece : pieces_) {
+    for (int64_t at = piece.begin; at < piece.end; at += kVisited) {
+      ids.resize(static_cast<size_t>(std::min(kVisited, piece.end - at)));
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = Id(piece, at + static_cast<int64_t>(i));
+      visit(ids);
+    }
+    piece.file->Release();
+  }
+}
+
+std::string MappedTokens::Hash() const {
+  Sha256 hash;
+  Visit([&](std::span<const uint16_t> ids) { hash.Add(std::as_bytes(ids)); });
+  return hash.Hex();
+}
+
+}  // namespace longhaul
