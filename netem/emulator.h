@@ -42,6 +42,9 @@ struct EmulatorOptions {
   uint64_t seed = 1;                  // of the tap emulator's loss and jitter; netem has none
 };
 
+// How long a call waits for the emulating thread, which answers between two frames.
+inline constexpr absl::Duration kAnswerDeadline = absl::Seconds(1);
+
 // The links of one topology, built in the caller's network and mount namespaces: call it inside a
 // private lab (lab.h) or as root. One interface, two implementations, one acceptance suite.
 // Destruction removes everything that was built. Thread safety: none; one owner.
@@ -76,7 +79,8 @@ class Emulator {
   virtual Lateness lateness() const = 0;
 
   // OK while the links work. Otherwise what broke: a device deleted, a namespace gone, the
-  // emulating thread ended by an error.
+  // emulating thread ended by an error. DeadlineExceeded: the emulating thread has not answered for
+  // kAnswerDeadline; counters() say so too, lateness() and cpu_time() are zero then.
   virtual absl::Status health() const = 0;
 };
 

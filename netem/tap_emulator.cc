@@ -40,29 +40,33 @@ class TapEmulator : public Emulator {
 
   absl::StatusOr<PathCounters> counters(int from, int to) const override {
     absl::StatusOr<PathCounters> result = NoPath(from, to);
-    loop_->Call([&](TapNetwork& network) {
+    const absl::Status asked = loop_->Call([&](TapNetwork& network) {
       if (const PathCounters* counters = network.counters(from, to)) result = *counters;
     });
+    if (!asked.ok()) return asked;
     return result;
   }
 
   absl::Status ChangePath(const PathSpec& path) override {
     auto changed = WithPath(topology_, path);
     if (!changed.ok()) return changed.status();
+    const absl::Status asked =
+        loop_->Call([&](TapNetwork& network) { network.ChangePath(*changed, path); });
+    if (!asked.ok()) return asked;
     topology_ = *std::move(changed);
-    loop_->Call([&](TapNetwork& network) { network.ChangePath(topology_, path); });
     return SetTapFrames(loop_->tap_fd(path.from), FramesOf(topology_, path.from));
   }
 
   absl::Status SetCarrier(int from, int to, Carrier carrier) override {
     if (FindPath(topology_, from, to) == nullptr) return NoPath(from, to);
-    loop_->Call([&](TapNetwork& network) { network.SetCarrier(from, to, carrier); });
-    return absl::OkStatus();
+    return loop_->Call([&](TapNetwork& network) { network.SetCarrier(from, to, carrier); });
   }
 
   absl::StatusOr<int64_t> unroutable_drops() const override {
     int64_t drops = 0;
-    loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); });
+    const absl::Status asked =
+        loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); });
+    if (!asked.ok()) return asked;
     return drops;
   }
 

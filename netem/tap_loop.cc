@@ -86,33 +86,40 @@ TapLoop::~TapLoop() {
   thread_.join();
 }
 
-void TapLoop::Call(const std::function<void(TapNetwork&)>& work) {
+absl::Status TapLoop::Call(const std::function<void(TapNetwork&)>& work) {
   std::unique_lock lock(mu_);
-  calls_.push_back(&work);
-  const uint64_t mine = ++calls_posted_;
+  PostedCall mine{work};
+  calls_.push_back(&mine);
   eventfd_write(wake_.get(), 1);
-  changed_.wait(lock, [&] { return calls_done_ >= mine; });
+  if (changed_.wait_for(lock, absl::ToChronoNanoseconds(kAnswerDeadline),
+                        [&] { return mine.done; })) {
+    return absl::OkStatus();
+  }
+  std::erase(calls_, &mine);
+  return absl::DeadlineExceededError(fmt::format(
+      "tap: the emulator's thread has not answered for {}", absl::FormatDuration(kAnswerDeadline)));
 }
 
 Lateness TapLoop::lateness() {
   Lateness copy;
-  Call([&](TapNetwork&) {
+  const absl::Status asked = Call([&](TapNetwork&) {
     copy = lateness_;
     copy.lead = absl::Nanoseconds(lead_.ns());
   });
-  return copy;
+  return asked.ok() ? copy : Lateness{};
 }
 
 absl::Duration TapLoop::cpu_time() {
   timespec used{};
-  Call([&](TapNetwork&) { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used); });
-  return absl::DurationFromTimespec(used);
+  const absl::Status asked =
+      Call([&](TapNetwork&) { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used); });
+  return asked.ok() ? absl::DurationFromTimespec(used) : absl::ZeroDuration();
 }
 
 absl::Status TapLoop::health() {
   absl::Status copy;
-  Call([&](TapNetwork&) { copy = health_; });
-  return copy;
+  const absl::Status asked = Call([&](TapNetwork&) { copy = health_; });
+  return asked.ok() ? copy : asked;
 }
 
 void TapLoop::MakeRealTime() {
@@ -176,8 +183,10 @@ void TapLoop::Serve() {
 
 void TapLoop::RunCalls() {
   std::lock_guard lock(mu_);
-  for (const auto* call : calls_) (*call)(network_);
-  calls_done_ += calls_.size();
+  for (PostedCall* call : calls_) {
+    call->work(network_);
+    call->done = true;
+  }
   calls_.clear();
   changed_.notify_all();
 }

@@ -32,8 +32,9 @@ class TapLoop {
                                                         TapNetwork network, int mtu);
   ~TapLoop();
 
-  // Runs `work` on the loop's thread between two frames and waits for it.
-  void Call(const std::function<void(TapNetwork&)>& work);
+  // Runs `work` on the loop's thread between two frames and waits for it. DeadlineExceeded: the
+  // thread did not get to it within kAnswerDeadline, and never will.
+  absl::Status Call(const std::function<void(TapNetwork&)>& work);
 
   int tap_fd(int node) const { return taps_[node].get(); }
   std::string_view scheduling() const { return scheduling_; }
@@ -72,11 +73,13 @@ class TapLoop {
 
   std::mutex mu_;
   std::condition_variable changed_;
-  std::vector<const std::function<void(TapNetwork&)>*> calls_;  // guarded by mu_
-  uint64_t calls_done_ = 0;                                     // guarded by mu_
-  uint64_t calls_posted_ = 0;                                   // guarded by mu_
-  bool started_ = false;                                        // guarded by mu_
-  bool stop_ = false;                                           // guarded by mu_
+  struct PostedCall {
+    const std::function<void(TapNetwork&)>& work;
+    bool done = false;
+  };
+  std::vector<PostedCall*> calls_;  // guarded by mu_, as what they point to
+  bool started_ = false;            // guarded by mu_
+  bool stop_ = false;               // guarded by mu_
   std::thread thread_;
 };
 

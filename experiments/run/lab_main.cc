@@ -1,6 +1,7 @@
 #include "experiments/run/lab_main.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -12,6 +13,7 @@
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
 
+#include "experiments/run/command_watch.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "netem/emulator.h"
@@ -217,7 +219,10 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
                      [&meter](const std::string& phase) { meter.OnPhase(phase); });
   if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
   const absl::Duration grace = absl::Seconds(spec.net.peer_deadline_s) + absl::Seconds(5);
-  if (absl::Status s = workers.WaitForAll(grace); !s.ok()) return s;
+  const absl::Status trained = workers.WaitForAll(grace);
+  // An emulator whose thread stands still would be waited for without end.
+  if (absl::IsDeadlineExceeded(trained)) _exit(1);
+  if (!trained.ok()) return trained;
   const absl::Status punctual = JudgeLateness(untrained, (*emulator)->lateness(), sink);
   const absl::Status after = Verify("after", spec, **emulator, sink);
   return NoEvidence({before, punctual, after});
@@ -225,12 +230,14 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
 
 }  // namespace
 
-int LabMain(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd) {
+int LabMain(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
+            int command_stat_fd) {
   // Before any thread exists, so that all inherit it: WorkerPool waits for the signal.
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, nullptr);
+  const CommandWatch command(command_stat_fd, absl::Seconds(spec.net.peer_deadline_s));
   FdEventSink sink(events_fd);
   const absl::Status status = Run(spec, checkpoint_directory, events_fd, sink);
   if (!status.ok()) sink.EmitFailure(-1, 0, status);

@@ -1,23 +1,33 @@
 #include "experiments/run/run_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "experiments/run/command_watch.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab.h"
+#include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
+
+// What the kernel may need to take a lab apart on a busy machine.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(5);
 
 absl::Status ErrnoStatus(const char* what) {
   return absl::InternalError(fmt::format("{}: {}", what, strerror(errno)));
@@ -43,13 +53,15 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
     if (child < 0) return ErrnoStatus("fork the run's process");
     return child;
   }
+  // By our /proc, which the lab cannot see.
+  const Fd own_stat(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
   absl::StatusOr<LabProcess> lab = StartLab(
       [&] {
         signal(SIGINT, SIG_IGN);
         dup2(STDERR_FILENO, STDOUT_FILENO);
-        return LabMain(spec, checkpoint_directory, events_fd);
+        return LabMain(spec, checkpoint_directory, events_fd, own_stat.get());
       },
-      {events_fd});
+      {events_fd, own_stat.get()});
   if (!lab.ok()) return lab.status();
   return lab->pid;
 }
@@ -66,7 +78,32 @@ absl::StatusOr<std::unique_ptr<RunProcess>> RunProcess::Start(
     close(events[0]);
     return pid.status();
   }
-  return std::unique_ptr<RunProcess>(new RunProcess(*pid, events[0]));
+  std::unique_ptr<RunProcess> run(new RunProcess(spec, *pid, events[0]));
+  if (absl::Status s = run->Watch(); !s.ok()) return s;
+  return run;
+}
+
+RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
+    : pid_(pid),
+      reader_(events_fd),
+      stages_(spec.schedule.stages),
+      deadline_(absl::Seconds(spec.net.peer_deadline_s)),
+      watch_(pid,
+             spec.net.transport == "loopback" ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
+             LookInterval(deadline_)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {}
+
+absl::Status RunProcess::Watch() {
+  fcntl(reader_.fd(), F_SETFL, O_NONBLOCK);
+  const timespec interval = absl::ToTimespec(LookInterval(deadline_));
+  const itimerspec every{interval, interval};
+  bool watched = timerfd_settime(timer_.get(), 0, &every, nullptr) == 0;
+  for (const int fd : {reader_.fd(), timer_.get()}) {
+    epoll_event event{EPOLLIN, {.fd = fd}};
+    watched = watched && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+  return watched ? absl::OkStatus() : ErrnoStatus("watch a run's events and processes");
 }
 
 RunProcess::~RunProcess() {
@@ -76,22 +113,70 @@ RunProcess::~RunProcess() {
 
 absl::StatusOr<EventReader::More> RunProcess::Read(
     const std::function<void(const nlohmann::json&)>& handle) {
-  return reader_.Read([&](const nlohmann::json& event) {
-    See(event);
-    handle(event);
-  });
+  epoll_event ready[2];
+  const int count = epoll_wait(epoll_.get(), ready, 2, -1);
+  EventReader::More more = EventReader::More::kYes;
+  for (int i = 0; i < count; ++i) {
+    if (ready[i].data.fd == timer_.get()) {
+      uint64_t looks = 0;
+      if (read(timer_.get(), &looks, sizeof looks) > 0) Look();
+      continue;
+    }
+    absl::StatusOr<EventReader::More> read = reader_.Read([&](const nlohmann::json& event) {
+      See(event);
+      handle(event);
+    });
+    if (!read.ok()) return read;
+    more = *read;
+  }
+  return more;
+}
+
+// A peer that says first what followed from a standstill does not hide it: from then on a process
+// that stands still is the cause at once.
+void RunProcess::Look() {
+  const std::optional<LabWatch::Finding> found = watch_.Look(MonotonicClock().Now());
+  if (!found || stood_still_) return;
+  if (found->lasted < (failure_ || ended_ ? LookInterval(deadline_) : deadline_)) return;
+  stood_still_ = true;
+  failure_ = Describe(*found) + (failure_ ? "; before that, " + *failure_ : "");
+  diverged_ = invalid_ = false;
+  kill(pid_, SIGKILL);  // the kernel takes the rest, stopped or not
+}
+
+std::string RunProcess::Describe(const LabWatch::Finding& found) {
+  const std::string who = found.rank < 0 ? found.who
+                                         : fmt::format("rank {} (group {} stage {})", found.rank,
+                                                       found.rank / stages_, found.rank % stages_);
+  return fmt::format(
+      "{} stood still since step {}: process {} is {} (state {}) for {:.1f} s, deadline {:g} s "
+      "(net.peer_deadline_s)",
+      who, found.rank < 0 ? LastStep() : last_step_[found.rank], found.pid,
+      found.state == 't' ? "held by a debugger" : "stopped", found.state,
+      absl::ToDoubleSeconds(found.lasted), absl::ToDoubleSeconds(deadline_));
+}
+
+int64_t RunProcess::LastStep() const {
+  int64_t last = 0;
+  for (const auto& [rank, step] : last_step_) last = std::max(last, step);
+  return last;
 }
 
 void RunProcess::See(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "step") last_step_[event.value("rank", -1)] = event.value("step", int64_t{0});
-  if (kind == "failed" && !failure_) {
+  if (kind == "failed" && !failure_ && !event.value("stood_still", false)) {
     failure_ = Describe(event);
     diverged_ = event.value("diverged", false);
     invalid_ = event.value("invalid", false);
   }
+  if (kind == "failed" && event.value("stood_still", false) && !stood_still_) {
+    failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
+    stood_still_ = true;
+    diverged_ = invalid_ = false;
+  }
   // A killed worker is the cause of what its peers report, whichever came first.
-  if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_) {
+  if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_ && !stood_still_) {
     failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
     killed_by_signal_ = true;
   }
@@ -99,16 +184,51 @@ void RunProcess::See(const nlohmann::json& event) {
 
 std::string RunProcess::Describe(const nlohmann::json& event) {
   const int rank = event.value("rank", -1);
-  const std::string where = rank < 0 ? std::string("the lab")
-                                     : fmt::format("rank {} after step {}", rank, last_step_[rank]);
+  const std::string where = rank >= 0 ? fmt::format("rank {} after step {}", rank, last_step_[rank])
+                            : LastStep() > 0 ? fmt::format("the lab after step {}", LastStep())
+                                             : std::string("the lab");
   return fmt::format("{}: {}", where, event.value("message", "no reason given"));
 }
 
-absl::Status RunProcess::Finish() {
-  int status = 0;
-  while (pid_ > 0 && waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+// A process on the way that is stopped keeps the others from ending, so they are looked at; one
+// whose thread a debugger holds cannot even be killed. nullopt: it had to be, or is left behind so.
+std::optional<int> RunProcess::Wait(absl::Duration at_most) {
+  const absl::Duration interval = std::min(LookInterval(deadline_), at_most);
+  const timespec pause = absl::ToTimespec(interval);
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd gone{process.get(), POLLIN, 0};
+  const absl::Duration end = MonotonicClock().Now() + at_most;
+  while (ppoll(&gone, process.ok() ? 1 : 0, &pause, nullptr) <= 0) {
+    if (MonotonicClock().Now() >= end) {
+      kill(pid_, SIGKILL);
+      return std::nullopt;
+    }
+    Look();
   }
-  pid_ = 0;
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+absl::Status RunProcess::Finish() {
+  ended_ = true;
+  const std::optional<int> ended = Wait(deadline_ + kTimeToEnd);
+  const pid_t pid = std::exchange(pid_, 0);
+  if (!ended && !failure_) {
+    failure_ = fmt::format(
+        "after step {}, the run's process {} had nothing more to say and did not "
+        "end within {:g} s",
+        LastStep(), pid, absl::ToDoubleSeconds(deadline_ + kTimeToEnd));
+  }
+  const int status = ended.value_or(0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitCommandStoodStill && !stood_still_) {
+    return absl::UnavailableError(fmt::format(
+        "this command itself stood still since step {}: process {} was stopped for longer than the "
+        "deadline of {:g} s (net.peer_deadline_s), so the lab ended the run; what was measured "
+        "until then is recorded: run it again",
+        LastStep(), getpid(), absl::ToDoubleSeconds(deadline_)));
+  }
   if (failure_) {
     if (diverged_) return absl::OutOfRangeError(*failure_);
     if (invalid_) return absl::FailedPreconditionError(*failure_);
@@ -117,11 +237,9 @@ absl::Status RunProcess::Finish() {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   // A lab ends with 128 + the signal that ended the process with its links.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
-  int64_t last = 0;
-  for (const auto& [rank, step] : last_step_) last = std::max(last, step);
   return absl::UnavailableError(fmt::format(
       "after step {}, the run's process {}; what was measured until then is recorded: run it again",
-      last,
+      LastStep(),
       signal > 0 ? "was " + killed_by_.Text(signal)
                  : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }
@@ -129,8 +247,8 @@ absl::Status RunProcess::Finish() {
 void RunProcess::Kill() {
   if (pid_ <= 0) return;
   kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  stood_still_ = true;  // nobody is asked any more
+  (void)Wait(kTimeToEnd);
   pid_ = 0;
 }
 

@@ -10,14 +10,18 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/run/killed_by.h"
+#include "experiments/run/lab_watch.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
+#include "netem/posix.h"
 
 namespace longhaul {
 
 // One run in processes of its own, followed through its events: a forked child for a run over
 // loopback, a private lab with S x G workers over shaped links for ucx. Kill() or the destructor
-// ends it and everything it started, and so does the death of the calling process.
+// ends it and everything it started, and so does the death of the calling process. What stands
+// still (a worker, the emulator, any process of the lab) for net.peer_deadline_s ends it too, with
+// the rank, the step and the process as the reason; a caller that stands still, likewise.
 // Thread safety: none. Start from the main thread, while no other thread exists.
 class RunProcess {
  public:
@@ -27,8 +31,9 @@ class RunProcess {
   RunProcess(const RunProcess&) = delete;
   RunProcess& operator=(const RunProcess&) = delete;
 
-  // To poll; readable when there are events or the run is over.
-  int events_fd() const { return reader_.fd(); }
+  // To poll; readable when there are events, when it is time to look at the processes, or when the
+  // run is over. Call Read() then.
+  int events_fd() const { return epoll_.get(); }
 
   // Reads the events that are there. kEnd: the run is over, call Finish().
   absl::StatusOr<EventReader::More> Read(const std::function<void(const nlohmann::json&)>& handle);
@@ -40,13 +45,24 @@ class RunProcess {
   void Kill();
 
  private:
-  RunProcess(pid_t pid, int events_fd) : pid_(pid), reader_(events_fd) {}
+  RunProcess(const RunSpec& spec, pid_t pid, int events_fd);
+  absl::Status Watch();
+  std::optional<int> Wait(absl::Duration at_most);  // the wait status
   void See(const nlohmann::json& event);
+  void Look();
   std::string Describe(const nlohmann::json& event);
+  std::string Describe(const LabWatch::Finding& finding);
+  int64_t LastStep() const;  // of any rank
 
   pid_t pid_;  // 0: waited for
   EventReader reader_;
   const KilledBy killed_by_;
+  const int64_t stages_;
+  const absl::Duration deadline_;
+  LabWatch watch_;
+  Fd epoll_, timer_;
+  bool stood_still_ = false;
+  bool ended_ = false;                // it has nothing more to say
   std::map<int, int64_t> last_step_;  // by rank
   std::optional<std::string> failure_;
   bool diverged_ = false;

@@ -49,7 +49,8 @@ WorkerPool::WorkerPool(const RunSpec& spec, const Emulator& emulator, FdEventSin
       emulator_(emulator),
       sink_(sink),
       events_fd_(events_fd),
-      gates_(std::move(on_phase)) {
+      gates_(std::move(on_phase)),
+      emulator_watch_(kHealthInterval + kAnswerDeadline) {
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -117,6 +118,7 @@ absl::Status WorkerPool::Reap() {
     const int rank = it->second;
     running_.erase(it);
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
+    if (killed_ && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) continue;
     const std::string how = HowItEnded(wait_status, killed_by_);
     sink_.Emit({{"event", "exited"},
                 {"rank", rank},
@@ -141,6 +143,27 @@ void WorkerPool::Sleep(absl::Duration at_most) {
   }
 }
 
+// An emulator that does not answer is given the time that a silent peer is given; none where
+// workers have lost each other already, which follows from it.
+absl::Status WorkerPool::CheckLinks(Patience patience) {
+  absl::Status health = emulator_.health();
+  emulator_watch_.Look(MonotonicClock().Now());
+  emulator_watch_.Saw(0, absl::IsDeadlineExceeded(health));
+  const auto still = emulator_watch_.Longest();
+  if (still) {
+    const absl::Duration deadline = absl::Seconds(spec_.net.peer_deadline_s);
+    const absl::Duration silent = still->lasted + kAnswerDeadline;
+    if (patience == Patience::kDeadline && silent < deadline) return absl::OkStatus();
+    health = absl::DeadlineExceededError(fmt::format(
+        "the emulator stood still: its thread has not answered for {:.1f} s, deadline {:g} s "
+        "(net.peer_deadline_s)",
+        absl::ToDoubleSeconds(silent), spec_.net.peer_deadline_s));
+  }
+  // At once, before the workers tell what follows from it.
+  if (!health.ok()) sink_.EmitFailure(-1, 0, health);
+  return health;
+}
+
 absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
   absl::Status first;
   absl::Duration kill_at = absl::InfiniteDuration();
@@ -150,20 +173,23 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
     absl::Status failed = Reap();
     // Without its links no worker gets anywhere: end now, and say what broke.
     if (failed.ok() && clock.Now() >= health_at) {
-      failed = emulator_.health();
-      // At once, before the workers tell what follows from it.
-      if (!failed.ok()) sink_.EmitFailure(-1, 0, failed);
+      failed = CheckLinks(Patience::kDeadline);
       health_at = clock.Now() + kHealthInterval;
     }
     if (running_.empty()) return first.ok() ? failed : first;
     if (!failed.ok() && first.ok()) {
+      if (!absl::IsDeadlineExceeded(failed)) {
+        if (absl::Status s = CheckLinks(Patience::kNone); !s.ok()) failed = s;
+      }
       first = failed;
-      kill_at = clock.Now() + grace;
+      const bool stuck = absl::IsDeadlineExceeded(failed);
+      kill_at = clock.Now() + (stuck ? absl::ZeroDuration() : grace);
       health_at = absl::InfiniteDuration();
       gates_.OpenAll();
     }
     if (clock.Now() >= kill_at) {
       for (const auto& [pid, rank] : running_) kill(pid, SIGKILL);
+      killed_ = true;
       kill_at = absl::InfiniteDuration();
     }
     Sleep(std::min(kill_at, health_at) - clock.Now());

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "experiments/run/killed_by.h"
+#include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
@@ -30,11 +31,15 @@ class WorkerPool {
 
   // Until every worker has ended. After the first that fails the others get `grace` to notice and
   // end by themselves, then they are killed. Unavailable: the first failure, with its rank.
+  // DeadlineExceeded: the emulator's thread stood still for net.peer_deadline_s; nothing that asks
+  // it may be called any more, its destructor included.
   absl::Status WaitForAll(absl::Duration grace);
 
  private:
   absl::Status Start(int rank, const std::string& checkpoint_directory);
   absl::Status Reap();  // everything that has ended; the first failure
+  enum class Patience { kDeadline, kNone };
+  absl::Status CheckLinks(Patience patience);
   void Sleep(absl::Duration at_most);
 
   const RunSpec& spec_;
@@ -44,6 +49,8 @@ class WorkerPool {
   const KilledBy killed_by_;
   PhaseGates gates_;
   int child_signal_fd_;
+  StandstillWatch emulator_watch_;
+  bool killed_ = false;           // those that did not end by themselves
   std::map<pid_t, int> running_;  // rank by pid
 };
 

@@ -41,6 +41,7 @@ void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failur
         {"step", step},
         {"diverged", absl::IsOutOfRange(failure)},
         {"invalid", absl::IsAborted(failure)},
+        {"stood_still", rank < 0 && absl::IsDeadlineExceeded(failure)},
         {"message", std::string(failure.message()).substr(0, 2000)}});
 }
 

@@ -24,6 +24,8 @@ namespace longhaul {
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
 //   evaluation  codec ("on", "off"), loss, tokens, se
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
+//               stood_still                             (of the links: the cause of all other
+//               failures)
 //   exited      rank, status | signal                   (a worker process ended)
 //   finished    rank                                    (this rank did all it should)
 class EventSink {
@@ -40,7 +42,7 @@ class FdEventSink : public EventSink {
   void Emit(const nlohmann::json& event) override;
   // Emits "failed" for the first failure of this process and nothing for those it drags along.
   // `rank` -1: not a rank's failure; `step`: finished steps. OutOfRange: diverged; Aborted:
-  // invalid, the links were out of bounds.
+  // invalid, the links were out of bounds; DeadlineExceeded without a rank: the links stood still.
   void EmitFailure(int rank, int64_t step, const absl::Status& failure);
   const absl::Status& status() const { return status_; }
 

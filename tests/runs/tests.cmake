@@ -9,9 +9,12 @@ endforeach()
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
+longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
+longhaul_test(runs/standstill_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
-set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test PROPERTIES
+set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
+  runs_standstill_faults_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace longhaul {
+
+// How often to look for what stands still, so that a deadline is missed by an eighth at most.
+absl::Duration LookInterval(absl::Duration deadline);
+
+// Who has stood still, and for how long, from looks at regular intervals. Pure: time is given.
+// A look that comes late says that the watcher itself was stopped, perhaps together with what it
+// watches (Ctrl-Z): nobody is blamed for the time that it missed.
+class StandstillWatch {
+ public:
+  explicit StandstillWatch(absl::Duration interval) : interval_(interval) {}
+
+  void Look(absl::Duration now);        // begins a look; `now` on one monotonic clock
+  void Saw(int64_t who, bool is_still);  // in this look; who is not seen in a look is forgotten
+
+  struct Standstill {
+    int64_t who;
+    absl::Duration lasted;  // from the first look that saw it still to the latest
+  };
+  // Of those seen still in the latest look, the one that stopped first.
+  std::optional<Standstill> Longest() const;
+
+ private:
+  struct Still {
+    absl::Duration since;
+    uint64_t look;
+  };
+  const absl::Duration interval_;
+  std::optional<absl::Duration> now_;
+  uint64_t look_ = 0;
+  std::map<int64_t, Still> still_;
+};
+
+}  // namespace longhaul
