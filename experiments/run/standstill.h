@@ -18,7 +18,7 @@ class StandstillWatch {
  public:
   explicit StandstillWatch(absl::Duration interval) : interval_(interval) {}
 
-  void Look(absl::Duration now);        // begins a look; `now` on one monotonic clock
+  void Look(absl::Duration now);         // begins a look; `now` on one monotonic clock
   void Saw(int64_t who, bool is_still);  // in this look; who is not seen in a look is forgotten
 
   struct Standstill {

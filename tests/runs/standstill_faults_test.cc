@@ -79,7 +79,8 @@ class Standstill : public testing::Test {
     EXPECT_EQ(result.exit_status, 1) << result.output;
     EXPECT_LT(result.wall_s, kWithinS);
     EXPECT_THAT(result.output, ContainsRegex(regex));
-    for (const pid_t worker : workers_) EXPECT_TRUE(Eventually([&] { return !IsAlive(worker); }, 5));
+    for (const pid_t worker : workers_)
+      EXPECT_TRUE(Eventually([&] { return !IsAlive(worker); }, 5));
   }
 
   static std::string Stopped(pid_t pid) {
@@ -142,8 +143,9 @@ TEST_F(Standstill, OfTheEmulatorsThreadEndsTheRun) {
     while (waitpid(thread, &status, __WALL) == thread && WIFSTOPPED(status)) {
     }
   });
-  ExpectTheRunEndsWith("the lab after step [0-9]+: the emulator stood still: its thread has not "
-                       "answered for [0-9.]+ s, deadline 3 s");
+  ExpectTheRunEndsWith(
+      "the lab after step [0-9]+: the emulator stood still: its thread has not "
+      "answered for [0-9.]+ s, deadline 3 s");
   reaper.join();
 }
 
@@ -162,7 +164,7 @@ TEST_F(Standstill, OfTheCommandItselfEndsItsLab) {
       RunLonghaul({"report", scratch_.path() + "/results", "--out", scratch_.path() + "/page"});
   EXPECT_EQ(exported.exit_status, 0) << exported.output;
   EXPECT_THAT(ReadFile(scratch_.path() + "/page/tables/runs.csv"),
-              HasSubstr("failed,this command itself stood still"));
+              HasSubstr("failed,\"this command itself stood still"));
 }
 
 // Stopped and let go together, as Ctrl-Z and fg do it: the run goes on.
