@@ -55,6 +55,7 @@ TEST_P(LonelyCollective, ExpiresOnceOnEveryRankAndTheNextOneWorks) {
     EXPECT_EQ(second[rank].Wait(), absl::OkStatus());
     EXPECT_EQ(first[rank].calls(), 1);
     EXPECT_EQ(second[rank].calls(), 1);
+    EXPECT_TRUE(group[rank]->SaveState().ok()) << "nothing is outstanding";
   }
 }
 
