@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "compressors/bit_pack.h"
+#include "compressors/catalog.h"
 #include "compressors/crc32c.h"
+#include "compressors/frame.h"
 #include "compressors/hadamard.h"
 #include "compressors/mini_floats.h"
 #include "compressors/mini_places.h"
@@ -290,6 +292,36 @@ TEST(MiniFloats, EveryCodeAndEveryTie) {
   for (uint8_t code = 0; code < 8; ++code) {
     EXPECT_EQ(MiniToF32(code, kE2M1), e2m1[code]);
     EXPECT_EQ(MiniToF32(code, kE3M0), e3m0[code]);
+  }
+}
+
+// The rule of docs/codecs.md in numpy: s = bf16(max|x| / top), q = rne(x * (1 / s)), both in
+// float32. 31/109 divided by 7 or by 127 is no bf16, and two codes of int4 and 24 of int8 would be
+// others under the scale before it was rounded.
+TEST(IntBlocks, PinnedBytesWhereTheScaleIsNotExact) {
+  float x[64];
+  for (int i = 0; i < 64; ++i) x[i] = static_cast<float>(i * 37 % 64 - 31) / 109.0f;
+  const std::pair<const char*, const char*> pinned[] = {
+      {"int4-b64",
+       "2c3d00000000000091b3e6284a6c8eb3d5f7395b8da2c4e6285a7d9fb3d5174a6c8ea2c4f6395b7d"},
+      {"int8-b64",
+       "173b00000000000005982cc054e87c11a438cc60f3881cb044d86cff9428bc50e4780da034c85cef8418ac40d4"
+       "68fb9024b84ce074099c30c458ec8014a83cd064f78c20b448dc70"}};
+  for (const auto& [name, bytes] : pinned) {
+    for (const Isa isa : AllIsas()) {
+      if (!IsaSupported(isa)) continue;
+      const auto codec = *MakeCodec(name, isa);
+      std::vector<std::byte> frame(codec->MaxFrameBytes({1, 64}, DType::kF32));
+      const auto size = codec->Encode({x, DType::kF32, {1, 64}}, 1, nullptr, frame);
+      ASSERT_TRUE(size.ok()) << size.status();
+      std::string hex;
+      for (size_t i = kFrameHeaderBytes; i < *size; ++i) {
+        constexpr char kDigits[] = "0123456789abcdef";
+        hex += {kDigits[static_cast<unsigned>(frame[i]) / 16],
+                kDigits[static_cast<unsigned>(frame[i]) % 16]};
+      }
+      EXPECT_EQ(hex, bytes) << name << " " << IsaName(isa);
+    }
   }
 }
 

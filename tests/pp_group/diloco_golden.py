@@ -3,10 +3,11 @@
 Ten DiLoCo rounds of two groups on a small GPT: a plain nn.Module with autograd, torch.optim.AdamW
 inside, torch.optim.SGD with Nesterov momentum outside, clip_grad_norm_ per block. Initial weights and
 the order of the data are computed here from the documented formulas (Philox, SplitMix64, Feistel),
-so nothing of pp_group is used.
+so nothing of pp_group is used. Once with exact outer deltas, once with deltas that cross in blocks
+of 4 bits with error feedback.
 
-Usage: diloco_golden.py            compares with the file, exit status 1 if they differ
-       diloco_golden.py --rewrite  rewrites it
+Usage: diloco_golden.py            compares with the files, exit status 1 if they differ
+       diloco_golden.py --rewrite  rewrites them
 """
 
 import copy
@@ -23,7 +24,7 @@ STEPS = ROUNDS * INNER
 LR, MIN_LR, WARMUP, DECAY, CLIP, SEED = 1e-2, 0.1, 4, 0.1, 0.5, 11
 OUTER_LR, OUTER_MOMENTUM = 0.7, 0.9
 CORPUS_TOKENS = 20000
-GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "diloco.txt"
+FOLDER = pathlib.Path(__file__).parent.parent / "golden"
 MASK64 = (1 << 64) - 1
 
 
@@ -140,7 +141,30 @@ def rate(step):
     return LR * (MIN_LR + (1 - MIN_LR) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def train():
+def int4_b64(x):
+    """x as a receiver has it after blocks of 64 in 4 bits: s = bf16(max / 7), q = rne(x / s)."""
+    flat = x.flatten()
+    blocks = F.pad(flat, (0, -len(flat) % 64)).view(-1, 64)
+    s = (blocks.abs().amax(dim=1, keepdim=True) / 7).bfloat16().float()
+    inverse = torch.where(s == 0, torch.zeros_like(s), 1 / s)
+    codes = (blocks * inverse).clamp(-7, 7).round()
+    return (codes * s).flatten()[: len(flat)].view(x.shape)
+
+
+class ErrorFeedback:
+    """Sends x + e through `codec` and keeps in e what that loses."""
+
+    def __init__(self, codec):
+        self.codec, self.residual = codec, 0.0
+
+    def __call__(self, x):
+        wanted = x + self.residual
+        sent = self.codec(wanted)
+        self.residual = wanted - sent
+        return sent
+
+
+def train(new_codec):
     torch.set_num_threads(1)
     tokens = [(splitmix64(i // 3) + i % 3) % VOCAB for i in range(CORPUS_TOKENS)]
     start = Gpt()
@@ -152,6 +176,7 @@ def train():
         vectors = [p for p in model.parameters() if p.dim() == 1]
         parts = [{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0}]
         inner.append(torch.optim.AdamW(parts, lr=LR, betas=(0.9, 0.95), eps=1e-8))
+    codecs = [[new_codec() for _ in start.parameters()] for _ in range(GROUPS)]
     lines = []
     for step in range(STEPS):
         for g, (model, optimizer) in enumerate(zip(groups, inner)):
@@ -167,8 +192,11 @@ def train():
         if (step + 1) % INNER:
             continue
         with torch.no_grad():
-            for p, *replicas in zip(start.parameters(), *(m.parameters() for m in groups)):
-                p.grad = sum(p - replica for replica in replicas) / GROUPS
+            for i, (p, *replicas) in enumerate(
+                zip(start.parameters(), *(m.parameters() for m in groups))
+            ):
+                deltas = [codecs[g][i](p - replica) for g, replica in enumerate(replicas)]
+                p.grad = sum(deltas) / GROUPS
             outer.step()
             for model in groups:
                 for p, replica in zip(start.parameters(), model.parameters()):
@@ -176,16 +204,25 @@ def train():
     return "".join(line + "\n" for line in lines)
 
 
+RUNS = {
+    "diloco.txt": lambda: lambda x: x,
+    "diloco_int4_ef.txt": lambda: ErrorFeedback(int4_b64),
+}
+
+
 def main():
-    text = train()
-    if "--rewrite" in sys.argv[1:]:
-        GOLDEN.write_text(text)
-        return 0
-    worst = 0.0
-    for ours, kept in zip(text.splitlines(), GOLDEN.read_text().splitlines(), strict=True):
-        worst = max(worst, abs(float(ours.split()[2]) - float(kept.split()[2])))
-    print(f"largest difference from {GOLDEN}: {worst:.2e} nat")
-    return worst > 1e-4
+    failed = False
+    for name, new_codec in RUNS.items():
+        text, golden = train(new_codec), FOLDER / name
+        if "--rewrite" in sys.argv[1:]:
+            golden.write_text(text)
+            continue
+        worst = 0.0
+        for ours, kept in zip(text.splitlines(), golden.read_text().splitlines(), strict=True):
+            worst = max(worst, abs(float(ours.split()[2]) - float(kept.split()[2])))
+        print(f"largest difference from {golden}: {worst:.2e} nat")
+        failed |= worst > 1e-4
+    return failed
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// Ten DiLoCo rounds against PyTorch: tests/golden/diloco.txt, made by diloco_golden.py --rewrite.
+// Ten DiLoCo rounds against PyTorch: the files that diloco_golden.py --rewrite makes, with exact
+// outer deltas and with ones in 4 bits with error feedback.
 
 #include <unistd.h>
 
@@ -42,14 +43,19 @@ std::shared_ptr<const Corpus> GoldenCorpus() {
   return *corpus;
 }
 
-class Golden : public testing::TestWithParam<int> {};
+struct Case {
+  int stages;
+  std::string codec, file;
+};
+class Golden : public testing::TestWithParam<Case> {};
 
 TEST_P(Golden, TenDiLoCoRoundsAreThoseOfPyTorch) {
   at::set_num_threads(1);
-  const TrainSpec spec = GoldenSpec(GetParam());
+  TrainSpec spec = GoldenSpec(GetParam().stages);
+  spec.outer.codec = GetParam().codec;
   auto trainer = Trainer::Create(spec, MemoryRanks(spec), GoldenCorpus(), TestClock);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
-  std::ifstream golden(GoldenPath("diloco.txt"));
+  std::ifstream golden(GoldenPath(GetParam().file));
   int64_t compared = 0, step = 0;
   int group = 0;
   double loss = 0, first = 0;
@@ -70,7 +76,11 @@ TEST_P(Golden, TenDiLoCoRoundsAreThoseOfPyTorch) {
   EXPECT_LT(loss, first - 0.1) << "the golden run learns nothing: it would hide a broken optimizer";
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, Golden, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Stages, Golden,
+                         testing::Values(Case{1, "none", "diloco.txt"},
+                                         Case{2, "none", "diloco.txt"},
+                                         Case{1, "int4-b64+ef", "diloco_int4_ef.txt"},
+                                         Case{2, "int4-b64+ef", "diloco_int4_ef.txt"}));
 
 }  // namespace
 }  // namespace longhaul

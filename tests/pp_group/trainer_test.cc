@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/schedule.h"
+#include "tests/pp_group/autograd_gpt.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {
@@ -45,6 +46,27 @@ TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepAndOnlyThen) {
       EXPECT_EQ(a.parameter_hash == b.parameter_hash, due) << "step " << step << " stage " << s;
       EXPECT_EQ(a.outer_bytes_sent > 0, due);
     }
+  }
+}
+
+// Every rank decodes every frame, its own too: what a lossy codec does to a delta, it does to all.
+TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepWhateverTheOuterCodecLoses) {
+  for (const char* codec : {"int4-b64-h64+ef", "q4_0", "int4-b64+sr", "topk-64of4096+none+ef"}) {
+    TrainSpec spec = SmallSpec(GetParam(), 2);
+    spec.outer.codec = codec;
+    const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+    int syncs = 0;
+    for (int64_t step = 1; step <= spec.steps; ++step) {
+      const auto reports = trainer->Step();
+      ASSERT_TRUE(reports.ok()) << reports.status();
+      if (!reports->front().outer_synced) continue;
+      ++syncs;
+      for (int s = 0; s < spec.stages; ++s) {
+        EXPECT_EQ((*reports)[s].parameter_hash, (*reports)[spec.stages + s].parameter_hash)
+            << codec << ", step " << step << ", stage " << s;
+      }
+    }
+    EXPECT_EQ(syncs, 3) << "after steps 5, 10 and the last, 12";
   }
 }
 
@@ -120,6 +142,34 @@ TEST(Trainer, EvaluationIsTheSameForEveryDepthAndChangesNothing) {
   }
   EXPECT_THAT(losses, testing::Each(losses.front()));
   EXPECT_LT(losses.front(), std::log(256.0));
+}
+
+// Row by row through the autograd model: the whole held-out sample counts, once each, and the
+// standard error is that of a mean of rows.
+TEST(Trainer, EvaluationIsTheMeanOverRowsOfAReferenceModel) {
+  constexpr int64_t kRows = 7;  // three batches of two rows and one of one
+  const TrainSpec spec = SmallSpec(/*stages=*/2, /*groups=*/1);
+  const int64_t context = spec.model.context;
+  const GptStage whole(spec.model, /*stage=*/0, /*stages=*/1, spec.seed);
+  const at::Tensor parameters = whole.parameters().to(at::kDouble);
+  std::vector<double> losses;
+  std::vector<int64_t> row(context + 1);
+  for (int64_t i = 0; i < kRows; ++i) {
+    SmallCorpus()->HeldOutRow(i, context, row);
+    const std::span<const int64_t> ids(row);
+    losses.push_back(
+        AutogradLoss(spec.model, parameters, ids.first(context), ids.last(context)).item<double>());
+  }
+  double mean = 0, variance = 0;
+  for (const double loss : losses) mean += loss / kRows;
+  for (const double loss : losses) variance += (loss - mean) * (loss - mean) / (kRows - 1);
+  const auto evaluation = NewTrainer(spec)->Evaluate(BoundaryCodec::kOff, kRows);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_EQ((*evaluation)->tokens, kRows * context);
+  EXPECT_NEAR((*evaluation)->loss, mean, 2e-6);
+  const double se = std::sqrt(variance / kRows);
+  ASSERT_GT(se, 1e-4) << "rows that are all alike would hide a wrong order";
+  EXPECT_NEAR((*evaluation)->block_se, se, 0.01 * se);
 }
 
 TEST(Trainer, EvaluationBeyondTheHeldOutPartIsAnError) {
