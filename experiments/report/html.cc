@@ -73,7 +73,11 @@ for (const th of document.querySelectorAll("th")) th.addEventListener("click", (
 });
 )js";
 
-bool LooksNumeric(const std::string& cell) {
+// A bound is a number too.
+bool LooksNumeric(std::string_view cell) {
+  for (const std::string_view sign : {"&le; ", "&ge; "}) {
+    if (cell.starts_with(sign)) cell.remove_prefix(sign.size());
+  }
   return !cell.empty() && std::string_view("0123456789+-.").find(cell[0]) != std::string_view::npos;
 }
 

@@ -157,7 +157,7 @@ std::vector<std::string> SpecChanges(const std::string& from_toml, const std::st
   std::vector<std::string> changes;
   for (const std::string& key : keys) {
     const std::string was = value(from, key), is = value(to, key);
-    if (was != is) changes.push_back(fmt::format("{}: {} > {}", key, was, is));
+    if (was != is) changes.push_back(fmt::format("{}: {} -> {}", key, was, is));
   }
   return changes;
 }

@@ -22,7 +22,7 @@ CsvRows ResidualsCsv(const CampaignAnalysis& a);
 // What an arm changes and what it sends, beside its q.
 struct ArmOnTheWire {
   std::string arm;
-  // "boundary.forward: none > int4-b64-h64", against the reference at D0; seed and length aside.
+  // "boundary.forward: none -> int4-b64-h64", against the reference at D0; seed and length aside.
   std::vector<std::string> changes;
   struct Direction {
     double bits_per_element = 0;  // from payload bytes; 0: nothing was recorded
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
                                                         const CampaignAnalysis& a);
 CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms);
 
-// Keys whose values differ between two resolved specs, as "key: this > that"; "-" for a missing
+// Keys whose values differ between two resolved specs, as "key: this -> that"; "-" for a missing
 // key. Left out: seed, train.tokens, train.steps.
 std::vector<std::string> SpecChanges(const std::string& from_toml, const std::string& to_toml);
 

@@ -12,8 +12,9 @@ std::string ChangesCell(const std::vector<std::string>& changes) {
   if (changes.empty()) return "nothing";
   std::string cell;
   for (const std::string& change : changes) {
-    cell += fmt::format("{}<span class=\"nb\">{}</span>", cell.empty() ? "" : "<br>",
-                        HtmlEscape(change));
+    const size_t arrow = change.find(" -> ");
+    cell += fmt::format("{}<span class=\"nb\">{} &rarr; {}</span>", cell.empty() ? "" : "<br>",
+                        HtmlEscape(change.substr(0, arrow)), HtmlEscape(change.substr(arrow + 4)));
   }
   return cell;
 }

@@ -23,7 +23,9 @@ std::optional<absl::Duration> Pace::Left(double total) const {
 }
 
 std::string RoughTime(absl::Duration time) {
-  if (time < absl::Seconds(100)) return fmt::format("{:.0f} s", absl::ToDoubleSeconds(time));
+  if (time < absl::Seconds(100)) {
+    return fmt::format("{:.0f} s", std::max(1.0, absl::ToDoubleSeconds(time)));
+  }
   if (time < absl::Minutes(100)) return fmt::format("{:.0f} min", absl::ToDoubleMinutes(time));
   return fmt::format("{:.1f} h", absl::ToDoubleHours(time));
 }

@@ -97,8 +97,8 @@ TEST_F(ReportCurvesTest, AnArmsBitsAndErrorsAreCountedPerDirection) {
   ASSERT_EQ(arms.size(), 3u);
   EXPECT_EQ(arms[2].arm, "s8");
   EXPECT_THAT(arms[2].changes,
-              ElementsAre("boundary.backward: none > int8-b64",
-                          "boundary.forward: none > int4-b64-h64", "schedule.stages: 1 > 8"));
+              ElementsAre("boundary.backward: none -> int8-b64",
+                          "boundary.forward: none -> int4-b64-h64", "schedule.stages: 1 -> 8"));
   const double elements = 4.0 * 128 * 64;  // of a micro-batch; each frame has 64 bytes beside
   EXPECT_NEAR(arms[2].forward.bits_per_element, 4.25 + 8 * 64 / elements, 1e-9);
   EXPECT_NEAR(arms[2].backward.bits_per_element, 8.25 + 8 * 64 / elements, 1e-9);
@@ -111,7 +111,7 @@ TEST(SpecChanges, NamesKeysByTheirTableAndLeavesSeedAndLengthOut) {
   const std::string from = "seed = 1\n\n[train]\ntokens = 5\nlr = 0.003\n\n[eval]\nrows = 8\n";
   const std::string to = "seed = 2\n\n[train]\nsteps = 9\nlr = 0.001\n\n[net]\nprofile = \"x\"\n";
   EXPECT_THAT(SpecChanges(from, to),
-              ElementsAre("eval.rows: 8 > -", "net.profile: - > x", "train.lr: 0.003 > 0.001"));
+              ElementsAre("eval.rows: 8 -> -", "net.profile: - -> x", "train.lr: 0.003 -> 0.001"));
   EXPECT_TRUE(SpecChanges(from, from).empty());
 }
 

@@ -94,6 +94,7 @@ TEST(Pace, SaysNothingBeforeSomethingWasDoneInSomeTime) {
 }
 
 TEST(RoughTime, IsNoFinerThanAForecastIs) {
+  EXPECT_EQ(RoughTime(absl::Milliseconds(300)), "1 s");  // something is left: never "0 s"
   EXPECT_EQ(RoughTime(absl::Milliseconds(41'600)), "42 s");
   EXPECT_EQ(RoughTime(absl::Seconds(99)), "99 s");
   EXPECT_EQ(RoughTime(absl::Seconds(130)), "2 min");

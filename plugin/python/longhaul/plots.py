@@ -284,15 +284,15 @@ def at(xs, ys, x):
     return ys[-1]
 
 
-def band(axes, seeds, colour, label, style):
+def band(axes, seeds, colour, label, style, unit):
     """Mean over seeds as far as all of them go, and the range they span."""
     end = min(xs[-1] for xs, _ in seeds.values())
     grid = [x for x in next(iter(seeds.values()))[0] if x <= end]
     values = [[at(xs, ys, x) for xs, ys in seeds.values()] for x in grid]
-    axes.plot([x / 1e6 for x in grid], [sum(v) / len(v) for v in values], color=colour, lw=1.6,
+    axes.plot([x / unit for x in grid], [sum(v) / len(v) for v in values], color=colour, lw=1.6,
               ls=style, label=label)
     if len(seeds) > 1:
-        axes.fill_between([x / 1e6 for x in grid], [min(v) for v in values],
+        axes.fill_between([x / unit for x in grid], [min(v) for v in values],
                           [max(v) for v in values], color=colour, alpha=0.15, lw=0)
 
 
@@ -317,12 +317,14 @@ def training(folder):
     figure, panels = plt.subplots(2 if below else 1, 1, figsize=(8.2, 6.2 if below else 3.9),
                                   sharex=True, squeeze=False)
     top = panels[0][0]
+    most = max(float(row["tokens"]) for row in shown)
+    unit, unit_name = (1e6, "millions") if most >= 1e6 else (1e3, "thousands")
     if reference is not None:
-        band(top, reference, INK, "reference, no codec", "-")
+        band(top, reference, INK, "reference, no codec", "-", unit)
     for i, arm in enumerate(others):
         colour = COLOURS[i % len(COLOURS)]
         style = ("-", "--", ":")[i // len(COLOURS) % 3]
-        band(top, arms[arm], colour, arm, style)
+        band(top, arms[arm], colour, arm, style, unit)
         if not below:
             continue
         paired = {}
@@ -334,13 +336,13 @@ def training(folder):
                 apart = [ys[j] - at(base_xs, base_ys, xs[j]) for j in inside]
                 paired[seed] = ([xs[j] for j in inside], smoothed(apart))
         if paired:
-            band(panels[1][0], paired, colour, arm, style)
+            band(panels[1][0], paired, colour, arm, style, unit)
     top.set_ylabel("training loss, nat per token\n(axis does not start at 0)")
     top.legend(fontsize=9, ncols=1 + (len(arms) > 6))
     if below:
         panels[1][0].axhline(0, color=INK, lw=1)
         panels[1][0].set_ylabel("difference to the reference,\nnat per token (smoothed)")
-    panels[-1][0].set_xlabel("tokens trained, millions")
+    panels[-1][0].set_xlabel(f"tokens trained, {unit_name}")
     figure.align_ylabels()
     figure.tight_layout()
     save(figure, folder, "training")
