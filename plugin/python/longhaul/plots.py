@@ -290,7 +290,7 @@ def band(axes, seeds, colour, label, style, unit):
     grid = [x for x in next(iter(seeds.values()))[0] if x <= end]
     values = [[at(xs, ys, x) for xs, ys in seeds.values()] for x in grid]
     axes.plot([x / unit for x in grid], [sum(v) / len(v) for v in values], color=colour, lw=1.6,
-              ls=style, label=label)
+              ls=style, marker="o" if len(grid) == 1 else None, label=label)
     if len(seeds) > 1:
         axes.fill_between([x / unit for x in grid], [min(v) for v in values],
                           [max(v) for v in values], color=colour, alpha=0.15, lw=0)
