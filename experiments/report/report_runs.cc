@@ -231,7 +231,9 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
     if (!wire.ok()) return wire.status();
     out += CampaignPart(*e.campaign, *wire, figures);
   } else {
-    out += FigureHtml(figures, "training", "Training loss of each arm: its last run at each seed; the band spans the seeds.");
+    out += FigureHtml(
+        figures, "training",
+        "Training loss of each arm: its last run at each seed; the band spans the seeds.");
   }
   absl::StatusOr<std::string> timing = TimingPart(record, e, figures);
   if (!timing.ok()) return timing.status();
