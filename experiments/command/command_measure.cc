@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include <filesystem>
-#include <thread>
+#include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/report/result_json.h"
+#include "experiments/run/core_needs.h"
 #include "experiments/run/pace.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/spec/campaign.h"
@@ -41,8 +42,10 @@ class ProgressLine {
     if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
     last_ = now;
     pace_.See(now, static_cast<double>(p.tokens_done));
-    std::string text = fmt::format("  runs {}/{} done, {} running; {:.2f} of {:.2f} M tokens",
-                                   p.done, p.runs, p.running, p.tokens_done / 1e6, p.tokens / 1e6);
+    std::string text = fmt::format(
+        "  runs {}/{} done, {} running{}; {:.2f} of {:.2f} M tokens", p.done, p.runs, p.running,
+        p.elsewhere > 0 ? fmt::format(" here, {} elsewhere", p.elsewhere) : "", p.tokens_done / 1e6,
+        p.tokens / 1e6);
     if (const auto pace = pace_.per_second()) {
       text += fmt::format(", {:.0f} tokens/s", *pace);
       const absl::Duration left = *pace_.Left(static_cast<double>(p.tokens));
@@ -91,6 +94,23 @@ absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& re
       "above): add seeds, or say --accept-unresolved");
 }
 
+// Other processes that are at work on this campaign.
+absl::Status SayWhoElse(const Record& record, int64_t experiment, std::FILE* out) {
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
+  if (!runs.ok()) return runs.status();
+  std::map<std::pair<std::string, int64_t>, int> others;  // runs by host and process
+  for (const RunRow& run : *runs) {
+    if (run.status == RunStatus::kRunning) ++others[{run.host, run.pid}];
+  }
+  for (const auto& [who, count] : others) {
+    fmt::print(out,
+               "process {} on {} is at work on this campaign, on {} of its runs just now; this one "
+               "trains what it leaves\n",
+               who.second, who.first, count);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
@@ -120,15 +140,24 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   for (const PlannedRun& run : campaign->runs) {
     if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
   }
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int jobs = arguments.jobs > 0 ? arguments.jobs : std::max(1, cores);
-  fmt::print(out.progress(), "{} runs, {} done before; {} at a time\n", campaign->runs.size(),
-             campaign->runs.size() - todo.size(), jobs);
+  PoolLimits limits{.jobs = arguments.jobs, .cores = std::numeric_limits<int64_t>::max()};
+  if (arguments.jobs == 0) {
+    limits = {.jobs = std::numeric_limits<int>::max(), .cores = CoresAllowed()};
+  }
+  fmt::print(out.progress(), "{} runs, {} done before; {}\n", campaign->runs.size(),
+             campaign->runs.size() - todo.size(),
+             arguments.jobs > 0 ? fmt::format("{} at a time", arguments.jobs)
+                                : fmt::format("as many at a time as {} cores hold", limits.cores));
+  if (absl::Status s = SayWhoElse(*record, *experiment, out.progress()); !s.ok()) return s;
   std::fflush(out.progress());
   CancelSignal cancel;
   ProgressLine line(out.progress());
-  absl::Status outcome = RunAll(*record, *experiment, todo, jobs, cancel,
+  absl::Status outcome = RunAll(*record, *experiment, todo, limits, cancel,
                                 [&](const CampaignProgress& p) { line.Show(p); });
+  if (!outcome.ok() && !absl::IsCancelled(outcome)) {
+    outcome = absl::Status(
+        outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");
+  }
   absl::StatusOr<std::string> table =
       outcome.ok() ? AnalyseCampaign(*record, *experiment) : outcome;
   if (out.json()) out.Document(CampaignJson(*record, *experiment, table.status()));
@@ -150,7 +179,10 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
       ->take_all();
   command->add_option("--results", arguments->results,
                       "folder of the record (default: results/<campaign's name>)");
-  command->add_option("--jobs", arguments->jobs, "runs at a time (default: the number of cores)")
+  command
+      ->add_option("--jobs", arguments->jobs,
+                   "runs at a time (default: as many as the cores hold, by the threads and "
+                   "processes of each)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--accept-unresolved", arguments->accept_unresolved,
                     "run a design whose forecast says it cannot resolve 0.5 % per crossing");

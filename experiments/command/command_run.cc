@@ -1,20 +1,16 @@
-#include <algorithm>
+#include <cstdio>
 #include <filesystem>
-#include <limits>
-#include <map>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/step_time_summary.h"
-#include "experiments/record/sha256.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/follow_run.h"
+#include "experiments/run/run_place.h"
 #include "experiments/spec/known_names.h"
-#include "pp_group/checkpoint.h"
 
 namespace longhaul {
 namespace {
@@ -28,73 +24,22 @@ struct RunArguments {
   OutputOptions output;
 };
 
-// One folder per resolved spec, so that a run finds its own checkpoints and no other's. A run that
-// does not resume starts without.
-absl::StatusOr<std::string> CheckpointFolder(const RunSpec& spec, const std::string& results,
-                                             bool resume) {
-  if (spec.checkpoint.every_steps == 0) {
-    if (!resume) return std::string();
-    return absl::InvalidArgumentError(
-        "--resume: this spec writes no checkpoints; set checkpoint.every_steps");
-  }
-  const std::string folder = results + "/checkpoints/" + Sha256Hex(ToToml(spec)).substr(0, 16);
-  std::error_code error;
-  if (!resume) std::filesystem::remove_all(folder, error);
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return absl::FailedPreconditionError(
-        fmt::format("make the checkpoint folder '{}': {}", folder, error.message()));
-  }
-  return std::filesystem::absolute(folder).string();
+void Say(std::FILE* out, const std::string& line) {
+  std::fputs((line + "\n").c_str(), out);
+  std::fflush(out);
 }
 
-// A run that was killed may have written a checkpoint whose steps never reached the record. Removes
-// it, so that the run goes on from one that the record has caught up with, and no step is missing.
-absl::Status DropUnrecordedCheckpoints(const Record& record, int64_t run, const RunSpec& spec,
-                                       const std::string& folder) {
-  const absl::StatusOr<std::vector<StepRow>> rows = record.Steps(run);
-  if (!rows.ok()) return rows.status();
-  std::map<std::pair<int64_t, int64_t>, int64_t> last;  // by group and stage
-  for (const StepRow& row : *rows) {
-    int64_t& step = last[{row.group_index, row.stage}];
-    step = std::max(step, row.step);
-  }
-  int64_t recorded = std::numeric_limits<int64_t>::max();
-  for (int64_t group = 0; group < spec.outer.groups; ++group) {
-    for (int64_t stage = 0; stage < spec.schedule.stages; ++stage) {
-      recorded = std::min(recorded, last[{group, stage}]);
-    }
-  }
-  for (int64_t group = 0; group < spec.outer.groups; ++group) {
-    for (int64_t stage = 0; stage < spec.schedule.stages; ++stage) {
-      for (int64_t step :
-           CheckpointSteps(folder, static_cast<int>(group), static_cast<int>(stage))) {
-        if (step > recorded)
-          std::filesystem::remove(
-              CheckpointPath(folder, static_cast<int>(group), static_cast<int>(stage), step));
-      }
-    }
-  }
-  return absl::OkStatus();
+// The failure with what to do about it at its end.
+absl::Status WithAdvice(const absl::Status& outcome, const RunPlace& place, const RunSpec& spec) {
+  if (outcome.ok()) return outcome;
+  return absl::Status(outcome.code(),
+                      std::string(outcome.message()) + HowToGoOn(place, spec, outcome));
 }
 
-// With --resume: the newest run of this resolved spec that died or was interrupted, taken over.
-// Otherwise a new one.
-absl::StatusOr<int64_t> BeginOrResume(Record& record, const RunRow& row, const RunSpec& spec,
-                                      const std::string& checkpoints, bool resume) {
-  if (resume) {
-    absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
-    if (!runs.ok()) return runs.status();
-    for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
-      const bool open = run->status == RunStatus::kInterrupted || run->status == RunStatus::kDied;
-      if (!open || run->spec_toml != row.spec_toml) continue;
-      absl::Status s = record.ResumeRun(run->id);
-      if (s.ok()) s = DropUnrecordedCheckpoints(record, run->id, spec, checkpoints);
-      if (!s.ok()) return s;
-      return run->id;
-    }
-  }
-  return record.BeginRun(row);
+// Of a run that `--resume` finds ended: OK when it ended ok.
+absl::Status FinishedBefore(const RunPlace& place) {
+  if (place.status == RunStatus::kOk) return absl::OkStatus();
+  return absl::FailedPreconditionError(place.words.back());
 }
 
 // What stands at the end: the summary, one line with --quiet, a document with --json. Returns
@@ -120,23 +65,27 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (absl::StatusOr<int> settled = record->SettleDeadRuns(); !settled.ok()) {
     return settled.status();
   }
-  absl::StatusOr<std::string> checkpoints = CheckpointFolder(*spec, results, arguments.resume);
-  if (!checkpoints.ok()) return checkpoints.status();
   absl::StatusOr<int64_t> experiment =
       record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
   if (!experiment.ok()) return experiment.status();
   const std::string arm = arguments.arm.empty() ? name : arguments.arm;
-  absl::StatusOr<int64_t> run = BeginOrResume(*record, NewRunRow(*spec, *experiment, arm), *spec,
-                                              *checkpoints, arguments.resume);
-  if (!run.ok()) return run.status();
-
-  fmt::print(out.progress(), "{}\nrun {} of {}/{}\n", ToToml(*spec), *run, results, kRecordFile);
-  std::fflush(out.progress());
   CancelSignal cancel;
-  RunRecorder recorder(*record, *run, *spec);
+  absl::StatusOr<RunPlace> place =
+      PlaceRun(*record, NewRunRow(*spec, *experiment, arm), *spec, arguments.resume);
+  if (!place.ok()) return place.status();
+  if (place->finished) {
+    Say(out.progress(), place->words.back());
+    return ShowResult(*record, place->run, *spec, FinishedBefore(*place), out);
+  }
+
+  Say(out.progress(), ToToml(*spec));
+  Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
+  for (const std::string& line : place->words) Say(out.progress(), line);
+  RunRecorder recorder(*record, place->run, *spec);
   RunView view(*spec, out.progress(), MonotonicClock());
-  const absl::Status outcome = FollowRun(*spec, *checkpoints, cancel, recorder, view);
-  return ShowResult(*record, *run, *spec, outcome, out);
+  const std::string checkpoints = place->checkpoints ? place->checkpoints->path() : "";
+  const absl::Status outcome = FollowRun(*spec, checkpoints, cancel, recorder, view);
+  return ShowResult(*record, place->run, *spec, WithAdvice(outcome, *place, *spec), out);
 }
 
 }  // namespace
@@ -153,7 +102,7 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
   command->add_option("--arm", arguments->arm,
                       "name of this configuration in the record (default: the spec's)");
   command->add_flag("--resume", arguments->resume,
-                    "go on from the last checkpoint of the same resolved spec");
+                    "go on from the last checkpoint of the same arm and resolved spec");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);

@@ -1,5 +1,5 @@
-// Opening, locks and the life of a run. Rows go in and out in record_writes.cc and
-// record_queries.cc.
+// Opening and locks. The life of a run is in record_life.cc; rows go in and out in
+// record_writes.cc and record_queries.cc.
 #include "experiments/record/record.h"
 
 #include <fcntl.h>
@@ -89,13 +89,15 @@ Record::Record(Record&& other) noexcept
     : folder_(std::move(other.folder_)),
       db_(std::move(other.db_)),
       lock_fd_(std::exchange(other.lock_fd_, -1)),
-      locked_(std::move(other.locked_)) {}
+      locked_(std::move(other.locked_)),
+      reserve_(std::move(other.reserve_)) {}
 
 Record& Record::operator=(Record&& other) noexcept {
   std::swap(folder_, other.folder_);
   std::swap(db_, other.db_);
   std::swap(lock_fd_, other.lock_fd_);
   std::swap(locked_, other.locked_);
+  std::swap(reserve_, other.reserve_);
   return *this;
 }
 
@@ -176,63 +178,6 @@ absl::StatusOr<int64_t> Record::BeginExperiment(const ExperimentRow& e) {
   absl::StatusOr<bool> row = find.Bind(kind).Bind(hash).Bind(e.name).Step();
   if (!row.ok()) return row.status();
   return find.Integer(0);
-}
-
-absl::Status Record::FinishRun(int64_t run, RunStatus status, const std::string& reason) {
-  if (status == RunStatus::kRunning || status == RunStatus::kDied) {
-    return absl::InvalidArgumentError(fmt::format("a run cannot finish as {}", ToString(status)));
-  }
-  SqliteStatement update(db_.get(),
-                         "UPDATE runs SET status = ?, reason = ?, finished_utc = ?"
-                         " WHERE id = ? AND status = 'running'");
-  update.Bind(std::string(ToString(status))).Bind(reason).Bind(UtcNow()).Bind(run);
-  if (absl::Status s = update.Done(); !s.ok()) return s;
-  if (sqlite3_changes(db_.get()) == 0) {
-    return absl::FailedPreconditionError(fmt::format("run {} of {} is not running", run, folder_));
-  }
-  Unlock(run);
-  return absl::OkStatus();
-}
-
-absl::Status Record::ResumeRun(int64_t run) {
-  if (absl::Status s = Lock(run); !s.ok()) return s;
-  SqliteStatement update(db_.get(),
-                         "UPDATE runs SET status = 'running', reason = '', finished_utc = NULL,"
-                         " pid = ? WHERE id = ? AND status IN ('running', 'interrupted')");
-  absl::Status updated = update.Bind(int64_t{getpid()}).Bind(run).Done();
-  if (updated.ok() && sqlite3_changes(db_.get()) == 0) {
-    updated = absl::FailedPreconditionError(
-        fmt::format("run {} of {} is not there or has ended: nothing to resume", run, folder_));
-  }
-  if (!updated.ok()) Unlock(run);
-  return updated;
-}
-
-absl::StatusOr<int> Record::SettleDeadRuns() {
-  std::vector<std::pair<int64_t, std::string>> dead;
-  {
-    SqliteStatement running(db_.get(), "SELECT id, host, pid FROM runs WHERE status = 'running'");
-    while (true) {
-      absl::StatusOr<bool> row = running.Step();
-      if (!row.ok()) return row.status();
-      if (!*row) break;
-      const int64_t run = running.Integer(0);
-      if (SomeoneWrites(run)) continue;
-      dead.emplace_back(run, fmt::format("process {} on {} died without a word", running.Integer(2),
-                                         running.Text(1)));
-    }
-  }
-  int settled = 0;
-  for (const auto& [run, reason] : dead) {
-    if (!Lock(run).ok()) continue;  // somebody has just resumed it
-    const absl::Status finished = FinishRun(run, RunStatus::kInterrupted, reason);
-    if (!finished.ok()) {
-      Unlock(run);
-      return finished;
-    }
-    ++settled;
-  }
-  return settled;
 }
 
 }  // namespace longhaul

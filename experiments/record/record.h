@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -11,12 +12,24 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/record/disk_reserve.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/sqlite.h"
 
 namespace longhaul {
 
 constexpr char kRecordFile[] = "longhaul.sqlite";
+
+// Who trains a planned run.
+struct Claim {
+  enum class Outcome {
+    kMine,       // the caller: `run` has been begun for it
+    kFinished,   // nobody: `run` ended ok or diverged
+    kElsewhere,  // a living process, described in `who`, trains it as `run`
+  } outcome;
+  int64_t run;
+  std::string who;
+};
 
 // The record of one results folder: FOLDER/longhaul.sqlite, SQLite in WAL mode. Every Add is one
 // transaction: after kill -9 at any moment each row that was added is there and none is half
@@ -41,8 +54,14 @@ class Record {
   // So a second `measure` of the same plan goes on where the first one stopped.
   absl::StatusOr<int64_t> BeginExperiment(const ExperimentRow& experiment);
 
-  // Adds a run as "running", with its facts, and takes its lock. Fills id, pid and begun_utc.
+  // Adds a run as "running", with its facts, and takes its lock. Fills id, pid and begun_utc. Some
+  // room of the disk is kept from here on, so that FinishRun succeeds on a full one.
   absl::StatusOr<int64_t> BeginRun(const RunRow& run);
+  // BeginRun, unless the run of this experiment, arm and seed has ended ok or diverged, or a living
+  // process is at it. Of many processes that ask at once one gets it.
+  absl::StatusOr<Claim> ClaimRun(const RunRow& run);
+  // What ClaimRun would find, without claiming; kMine with run 0: nobody is at it.
+  absl::StatusOr<Claim> LookUpClaim(int64_t experiment, const std::string& arm, int64_t seed) const;
   // What only the lab knows, once it is built.
   absl::Status SetLab(int64_t run, const std::string& emulator,
                       const std::string& congestion_control);
@@ -53,11 +72,15 @@ class Record {
   absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
   absl::Status AddCrossings(int64_t run, std::span<const CrossingRow> crossings);
   absl::Status AddEvaluation(int64_t run, const EvaluationRow& evaluation);
+  // What the crossings had counted in all steps up to `step`, after which a checkpoint was written.
+  absl::Status AddCheckpointCrossings(int64_t run, int64_t step,
+                                      std::span<const CrossingRow> crossings);
   // `status` is none of kRunning and kDied. Only a running run can finish. Drops its lock.
   absl::Status FinishRun(int64_t run, RunStatus status, const std::string& reason);
 
-  // Takes over a run that died or was interrupted, to go on from its checkpoint: status "running",
-  // lock taken. FailedPrecondition when another process is at it, or when it has ended.
+  // Takes over a run that died, was interrupted, failed or is invalid, to go on from its
+  // checkpoint: status "running", lock taken. FailedPrecondition when another process is at it, or
+  // when it has ended otherwise.
   absl::Status ResumeRun(int64_t run);
   // Writes "interrupted" over every run that has died. Returns how many.
   absl::StatusOr<int> SettleDeadRuns();
@@ -72,8 +95,13 @@ class Record {
   // (arm, seed) that need no further run: ended ok or diverged (an outcome, never repeated).
   absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Finished(int64_t experiment) const;
   absl::StatusOr<std::vector<StepRow>> Steps(int64_t run) const;
+  absl::StatusOr<StepCoverage> Coverage(int64_t run, int64_t from, int64_t to) const;
+  // The newest run with this fact.
+  absl::StatusOr<std::optional<int64_t>> RunWithFact(const std::string& key,
+                                                     const std::string& value) const;
   absl::StatusOr<std::vector<LinkRow>> Links(int64_t run) const;
   absl::StatusOr<std::vector<CrossingRow>> Crossings(int64_t run) const;
+  absl::StatusOr<std::vector<CrossingRow>> CheckpointCrossings(int64_t run, int64_t step) const;
   absl::StatusOr<std::vector<EvaluationRow>> Evaluations(int64_t run) const;
   absl::StatusOr<std::vector<EstimateRow>> Estimates(int64_t experiment) const;
 
@@ -88,11 +116,15 @@ class Record {
   bool SomeoneWrites(int64_t run) const;
   absl::Status Lock(int64_t run);
   void Unlock(int64_t run);
+  // Both inside the caller's transaction.
+  absl::StatusOr<int64_t> InsertRun(const RunRow& run);
+  absl::Status InsertFacts(int64_t run, const std::map<std::string, std::string>& facts);
 
   std::string folder_;
   SqliteHandle db_;
   int lock_fd_;               // -1: no lock file (read mode, nobody ever wrote)
   std::set<int64_t> locked_;  // runs that this object writes
+  DiskReserve reserve_;
 };
 
 }  // namespace longhaul

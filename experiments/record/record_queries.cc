@@ -11,8 +11,8 @@ namespace longhaul {
 namespace {
 
 constexpr std::array<std::string_view, 4> kRoles = {"reference", "control", "arm", "single"};
-constexpr std::array<std::string_view, 7> kStatuses = {
-    "running", "ok", "failed", "diverged", "invalid", "interrupted", "died"};
+constexpr std::array<std::string_view, 8> kStatuses = {
+    "running", "ok", "partial", "failed", "diverged", "invalid", "interrupted", "died"};
 constexpr std::array<std::string_view, 4> kDirections = {"forward", "backward", "outer", "other"};
 
 // The CHECK constraints of the schema allow no other text.
@@ -211,6 +211,26 @@ absl::StatusOr<std::vector<StepRow>> Record::Steps(int64_t run) const {
   return Collect<StepRow>(query, MakeStep);
 }
 
+absl::StatusOr<StepCoverage> Record::Coverage(int64_t run, int64_t from, int64_t to) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT COUNT(*), MIN(step), MAX(step) FROM steps"
+                        " WHERE run_id = ? AND step BETWEEN ? AND ?");
+  absl::StatusOr<bool> row = query.Bind(run).Bind(from).Bind(to).Step();
+  if (!row.ok()) return row.status();
+  return StepCoverage{
+      .rows = query.Integer(0), .first = query.Integer(1), .last = query.Integer(2)};
+}
+
+absl::StatusOr<std::optional<int64_t>> Record::RunWithFact(const std::string& key,
+                                                           const std::string& value) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT run_id FROM run_facts WHERE key = ? AND value = ?"
+                        " ORDER BY run_id DESC");
+  absl::StatusOr<bool> row = query.Bind(key).Bind(value).Step();
+  if (!row.ok()) return row.status();
+  return *row ? std::optional<int64_t>(query.Integer(0)) : std::nullopt;
+}
+
 absl::StatusOr<std::vector<LinkRow>> Record::Links(int64_t run) const {
   SqliteStatement query(
       db_.get(),
@@ -230,6 +250,18 @@ absl::StatusOr<std::vector<CrossingRow>> Record::Crossings(int64_t run) const {
       " nmse_max, encode_s, decode_s, payload_hash FROM crossings WHERE run_id = ?"
       " ORDER BY src_rank, dst_rank, direction");
   query.Bind(run);
+  return Collect<CrossingRow>(query, MakeCrossing);
+}
+
+absl::StatusOr<std::vector<CrossingRow>> Record::CheckpointCrossings(int64_t run,
+                                                                     int64_t step) const {
+  SqliteStatement query(db_.get(),
+                        "SELECT src_rank, dst_rank, direction, codec, tensors, elements, NULL,"
+                        " payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes,"
+                        " nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash"
+                        " FROM checkpoint_crossings WHERE run_id = ? AND step = ?"
+                        " ORDER BY src_rank, dst_rank, direction");
+  query.Bind(run).Bind(step);
   return Collect<CrossingRow>(query, MakeCrossing);
 }
 

@@ -26,8 +26,9 @@ struct ExperimentRow {
 enum class Role { kReference, kControl, kArm, kSingle };
 std::string_view ToString(Role role);
 
+// kPartial: trained to its end, but some of its steps or bytes are in no record or in another one.
 // kDied is never stored: a run that says "running" while no process writes it any more.
-enum class RunStatus { kRunning, kOk, kFailed, kDiverged, kInvalid, kInterrupted, kDied };
+enum class RunStatus { kRunning, kOk, kPartial, kFailed, kDiverged, kInvalid, kInterrupted, kDied };
 std::string_view ToString(RunStatus status);
 
 struct RunRow {
@@ -53,6 +54,11 @@ struct RunRow {
   RunStatus status = RunStatus::kRunning;
   std::string reason = {};
   std::map<std::string, std::string> facts = {};  // written by BeginRun and AddFacts
+};
+
+// Which step rows a run has. `rows` is of all its workers; first and last are 0 without rows.
+struct StepCoverage {
+  int64_t rows = 0, first = 0, last = 0;
 };
 
 struct StepRow {

@@ -1,25 +1,12 @@
 // Rows into the database.
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "experiments/record/record.h"
-#include "experiments/record/utc.h"
 
 namespace longhaul {
 namespace {
 
 std::string Hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
-
-absl::Status InsertFacts(sqlite3* db, int64_t run,
-                         const std::map<std::string, std::string>& facts) {
-  SqliteStatement insert(db,
-                         "INSERT OR REPLACE INTO run_facts (run_id, key, value) VALUES (?,?,?)");
-  for (const auto& [key, value] : facts) {
-    if (absl::Status s = insert.Bind(run).Bind(key).Bind(value).Done(); !s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
 
 // One transaction around `insert_row` of every row.
 template <typename Row, typename InsertRow>
@@ -39,32 +26,13 @@ absl::Status InsertAll(sqlite3* db, const char* sql, std::span<const Row> rows,
 
 }  // namespace
 
-absl::StatusOr<int64_t> Record::BeginRun(const RunRow& r) {
-  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
-  if (!transaction.ok()) return transaction.status();
-  SqliteStatement insert(
-      db_.get(),
-      "INSERT INTO runs (experiment_id, arm, role, budget_fraction, seed, train_tokens, stages,"
-      " groups, forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel,"
-      " emulator, congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, status)"
-      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'running')");
-  insert.Bind(r.experiment_id).Bind(r.arm).Bind(std::string(ToString(r.role)));
-  insert.Bind(r.budget_fraction).Bind(r.seed).Bind(r.train_tokens).Bind(r.stages).Bind(r.groups);
-  insert.Bind(r.forward_codec).Bind(r.backward_codec).Bind(r.profile).Bind(r.spec_toml);
-  insert.Bind(r.git_revision).Bind(r.host).Bind(r.kernel).Bind(r.emulator);
-  insert.Bind(r.congestion_control).Bind(r.torch_version).Bind(r.cpu).Bind(r.isa);
-  insert.Bind(r.threads).Bind(int64_t{getpid()}).Bind(UtcNow());
-  if (absl::Status s = insert.Done(); !s.ok()) return s;
-  const int64_t run = sqlite3_last_insert_rowid(db_.get());
-  // Locked before the row can be seen: nobody may take it for a dead one.
-  if (absl::Status s = Lock(run); !s.ok()) return s;
-  absl::Status written = InsertFacts(db_.get(), run, r.facts);
-  if (written.ok()) written = transaction->Commit();
-  if (!written.ok()) {
-    Unlock(run);
-    return written;
+absl::Status Record::InsertFacts(int64_t run, const std::map<std::string, std::string>& facts) {
+  SqliteStatement insert(db_.get(),
+                         "INSERT OR REPLACE INTO run_facts (run_id, key, value) VALUES (?,?,?)");
+  for (const auto& [key, value] : facts) {
+    if (absl::Status s = insert.Bind(run).Bind(key).Bind(value).Done(); !s.ok()) return s;
   }
-  return run;
+  return absl::OkStatus();
 }
 
 absl::Status Record::SetLab(int64_t run, const std::string& emulator,
@@ -77,7 +45,7 @@ absl::Status Record::SetLab(int64_t run, const std::string& emulator,
 absl::Status Record::AddFacts(int64_t run, const std::map<std::string, std::string>& facts) {
   absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
   if (!transaction.ok()) return transaction.status();
-  if (absl::Status s = InsertFacts(db_.get(), run, facts); !s.ok()) return s;
+  if (absl::Status s = InsertFacts(run, facts); !s.ok()) return s;
   return transaction->Commit();
 }
 
@@ -122,6 +90,23 @@ absl::Status Record::AddCrossings(int64_t run, std::span<const CrossingRow> cros
       crossings, [run](SqliteStatement& q, const CrossingRow& c) {
         q.Bind(run).Bind(c.src_rank).Bind(c.dst_rank).Bind(std::string(ToString(c.direction)));
         q.Bind(c.codec).Bind(c.tensors).Bind(c.elements).Bind(c.predicted_wire_bytes);
+        q.Bind(c.payload_bytes).Bind(c.message_bytes).Bind(c.kernel_tx_bytes);
+        q.Bind(c.kernel_rx_bytes).Bind(c.nmse_samples).Bind(c.nmse_mean).Bind(c.nmse_max);
+        q.Bind(c.encode_s).Bind(c.decode_s).Bind(Hex(c.payload_hash));
+      });
+}
+
+absl::Status Record::AddCheckpointCrossings(int64_t run, int64_t step,
+                                            std::span<const CrossingRow> crossings) {
+  return InsertAll(
+      db_.get(),
+      "INSERT OR REPLACE INTO checkpoint_crossings (run_id, step, src_rank, dst_rank, direction,"
+      " codec, tensors, elements, payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes,"
+      " nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash)"
+      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+      crossings, [run, step](SqliteStatement& q, const CrossingRow& c) {
+        q.Bind(run).Bind(step).Bind(c.src_rank).Bind(c.dst_rank);
+        q.Bind(std::string(ToString(c.direction))).Bind(c.codec).Bind(c.tensors).Bind(c.elements);
         q.Bind(c.payload_bytes).Bind(c.message_bytes).Bind(c.kernel_tx_bytes);
         q.Bind(c.kernel_rx_bytes).Bind(c.nmse_samples).Bind(c.nmse_mean).Bind(c.nmse_max);
         q.Bind(c.encode_s).Bind(c.decode_s).Bind(Hex(c.payload_hash));

@@ -6,6 +6,6 @@ namespace longhaul {
 extern const char* const kSchemaSql;
 
 // PRAGMA user_version of a database with this schema. A change of the schema raises it.
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 }  // namespace longhaul

@@ -40,7 +40,7 @@ CREATE TABLE runs (
   begun_utc TEXT NOT NULL,
   finished_utc TEXT,
   status TEXT NOT NULL CHECK (
-    status IN ('running', 'ok', 'failed', 'diverged', 'invalid', 'interrupted')),
+    status IN ('running', 'ok', 'partial', 'failed', 'diverged', 'invalid', 'interrupted')),
   reason TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX runs_by_arm ON runs (experiment_id, arm, seed);
@@ -112,6 +112,27 @@ CREATE TABLE crossings (             -- per ordered pair of ranks and direction,
   decode_s REAL NOT NULL,
   payload_hash TEXT NOT NULL,
   PRIMARY KEY (run_id, src_rank, dst_rank, direction)
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoint_crossings (  -- crossings of steps 1 to `step`: what a resumed run counts on from
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  step INTEGER NOT NULL,             -- a checkpoint was written after it
+  src_rank INTEGER NOT NULL,
+  dst_rank INTEGER NOT NULL,
+  direction TEXT NOT NULL,
+  codec TEXT NOT NULL,
+  tensors INTEGER NOT NULL,
+  elements INTEGER NOT NULL,
+  payload_bytes INTEGER NOT NULL,
+  message_bytes INTEGER NOT NULL,
+  kernel_tx_bytes INTEGER,
+  kernel_rx_bytes INTEGER,
+  nmse_samples INTEGER NOT NULL,
+  nmse_mean REAL, nmse_max REAL,
+  encode_s REAL NOT NULL,
+  decode_s REAL NOT NULL,
+  payload_hash TEXT NOT NULL,
+  PRIMARY KEY (run_id, step, src_rank, dst_rank, direction)
 ) WITHOUT ROWID;
 
 CREATE TABLE evaluations (

@@ -20,8 +20,7 @@ absl::Status SqliteError(sqlite3* db, int rc, std::string_view tried) {
       fmt::format("{}: {}: {}", tried, file == nullptr ? "the record" : file, why);
   switch (rc & 0xff) {
     case SQLITE_FULL:
-      return absl::ResourceExhaustedError(message +
-                                          "; free some space, then run again: it resumes");
+      return absl::ResourceExhaustedError(message + "; free some space");
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
@@ -34,8 +33,7 @@ absl::Status SqliteError(sqlite3* db, int rc, std::string_view tried) {
       return absl::DataLossError(message);
     case SQLITE_IOERR:
       if (os_error == ENOSPC || os_error == EDQUOT) {
-        return absl::ResourceExhaustedError(message +
-                                            "; free some space, then run again: it resumes");
+        return absl::ResourceExhaustedError(message + "; free some space");
       }
       return absl::UnavailableError(message);
     case SQLITE_CONSTRAINT:

@@ -36,7 +36,7 @@ absl::Status MakeFolder(const std::string& path) {
 absl::Status WriteRawTables(const Record& record, const std::string& folder) {
   if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
   for (const char* table : {"experiments", "runs", "run_facts", "steps", "links", "crossings",
-                            "evaluations", "estimates"}) {
+                            "checkpoint_crossings", "evaluations", "estimates"}) {
     const auto rows = record.Rows(fmt::format("SELECT * FROM {}", table));
     if (!rows.ok()) return rows.status();
     if (absl::Status s = WriteFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows)); !s.ok()) {

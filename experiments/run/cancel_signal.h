@@ -4,8 +4,9 @@
 
 namespace longhaul {
 
-// Turns SIGINT and SIGTERM into a readable descriptor for the lifetime of the object, so that a
-// command waits for them in poll() beside everything else. Make it before other threads exist.
+// Turns SIGINT, SIGTERM and SIGHUP (unless it is ignored: nohup) into a readable descriptor for the
+// lifetime of the object, so that a command waits for them in poll() beside everything else. Make
+// it before other threads exist.
 class CancelSignal {
  public:
   CancelSignal();

@@ -56,25 +56,26 @@ std::string FirstCrossingDifference(const std::vector<CrossingRow>& a,
   return "";
 }
 
+// A shorter run ends before the other is evaluated: `b` may have evaluations that `a` lacks.
 std::string FirstEvaluationDifference(const std::vector<EvaluationRow>& a,
-                                      const std::vector<EvaluationRow>& b) {
+                                      const std::vector<EvaluationRow>& b, bool equally_long) {
   std::map<std::pair<int64_t, EvalCodec>, double> of_b;
   for (const EvaluationRow& row : b) of_b[{row.step, row.codec}] = row.loss_nat;
+  if (equally_long && a.size() != b.size()) {
+    return fmt::format("{} held-out losses against {}", a.size(), b.size());
+  }
   for (const EvaluationRow& row : a) {
     const auto it = of_b.find({row.step, row.codec});
-    if (it == of_b.end() || SameBits(row.loss_nat, it->second)) continue;
-    return fmt::format("held-out loss, codec {}, step {}: {} against {}", ToString(row.codec),
-                       row.step, row.loss_nat, it->second);
+    const std::string where =
+        fmt::format("held-out loss, codec {}, step {}", ToString(row.codec), row.step);
+    if (it == of_b.end()) {
+      if (equally_long) return where + ": only one of the runs has it";
+      continue;
+    }
+    if (SameBits(row.loss_nat, it->second)) continue;
+    return fmt::format("{}: {} against {}", where, row.loss_nat, it->second);
   }
   return "";
-}
-
-// A run that went on from a checkpoint counted the bytes since then only.
-absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
-  const auto rows = record.Rows(fmt::format(
-      "SELECT value FROM run_facts WHERE key = 'resumed_from_step' AND run_id = {}", run));
-  if (!rows.ok()) return rows.status();
-  return rows->size() > 1;
 }
 
 }  // namespace
@@ -94,26 +95,23 @@ absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64
                     "the shorter one (name it first)",
                     a, steps_a->size(), b, steps_b->size(), b));
   }
-  const auto resumed_a = WasResumed(record, a), resumed_b = WasResumed(record, b);
-  if (!resumed_a.ok()) return resumed_a.status();
-  if (!resumed_b.ok()) return resumed_b.status();
-  const bool bytes_too = !*resumed_a && !*resumed_b && steps_a->size() == steps_b->size();
+  const bool equally_long = steps_a->size() == steps_b->size();
   for (const std::string& difference :
        {FirstStepDifference(*steps_a, *steps_b),
-        bytes_too ? FirstCrossingDifference(*crossings_a, *crossings_b) : std::string(),
-        FirstEvaluationDifference(*evaluations_a, *evaluations_b)}) {
+        equally_long ? FirstCrossingDifference(*crossings_a, *crossings_b) : std::string(),
+        FirstEvaluationDifference(*evaluations_a, *evaluations_b, equally_long)}) {
     if (difference.empty()) continue;
     return RunComparison{false,
                          fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
   }
   return RunComparison{
-      true,
-      fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {}, {} "
-                  "held-out losses",
-                  a, b, steps_a->size(),
-                  bytes_too ? fmt::format("the encoded bytes of {} crossings", crossings_a->size())
-                            : "no bytes (one of them was resumed or is shorter)",
-                  evaluations_a->size())};
+      true, fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {}, {} "
+                        "held-out losses",
+                        a, b, steps_a->size(),
+                        equally_long
+                            ? fmt::format("the encoded bytes of {} crossings", crossings_a->size())
+                            : "no bytes (one of them is shorter)",
+                        evaluations_a->size())};
 }
 
 }  // namespace longhaul

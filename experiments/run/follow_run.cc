@@ -38,8 +38,7 @@ absl::Status FollowRun(const RunSpec& spec, const std::string& checkpoint_direct
   absl::Status outcome =
       process.ok() ? Follow(**process, cancel, recorder, view) : process.status();
   view.End();
-  const absl::Status finished = recorder.Finish(outcome);
-  return outcome.ok() ? finished : outcome;
+  return recorder.Finish(outcome);
 }
 
 }  // namespace longhaul

@@ -10,7 +10,7 @@
 namespace longhaul {
 
 // Runs one spec in processes of its own to its end, recording and showing its events. OK, or why it
-// failed; Cancelled on SIGINT or SIGTERM. The run's row is finished either way.
+// failed; Cancelled on SIGINT, SIGTERM or SIGHUP. The run's row is finished either way.
 absl::Status FollowRun(const RunSpec& spec, const std::string& checkpoint_directory,
                        const CancelSignal& cancel, RunRecorder& recorder, RunView& view);
 

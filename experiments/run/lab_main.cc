@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "experiments/run/command_watch.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
+#include "experiments/train/phase_gate.h"
 #include "netem/emulator.h"
 #include "netem/host_facts.h"
 #include "netem/host_names.h"
@@ -112,11 +114,13 @@ class PathMeter {
       absl::StatusOr<PathCounters> now = emulator_.counters(from, to);
       if (!now.ok()) continue;
       if (phase == "ready") start_[{from, to}] = *now;
-      if (phase != "trained") continue;
+      const std::optional<int64_t> checkpoint = CheckpointStep(phase);
+      if (phase != "trained" && !checkpoint) continue;
       const PathCounters& start = start_[{from, to}];
       sink_.Emit({{"event", "path"},
                   {"from", from},
                   {"to", to},
+                  {"checkpoint", checkpoint.value_or(0)},
                   {"packets", now->packets - start.packets},
                   {"bytes", now->bytes - start.bytes},
                   {"drops_queue", now->drops_queue - start.drops_queue},

@@ -2,11 +2,12 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
 
+#include "experiments/run/core_needs.h"
+#include "experiments/run/run_host.h"
 #include "experiments/run/run_process.h"
 #include "experiments/run/run_recorder.h"
 
@@ -20,19 +21,18 @@ struct Running {
   int64_t tokens_seen = 0;
 };
 
-absl::StatusOr<Running> Start(Record& record, int64_t experiment, const PlannedRun& planned) {
+RunRow RowOf(const PlannedRun& planned, int64_t experiment) {
   RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
   row.role = planned.role;
   row.budget_fraction = planned.budget_fraction;
-  absl::StatusOr<int64_t> run = record.BeginRun(row);
-  if (!run.ok()) return run.status();
+  return row;
+}
+
+absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& planned) {
   Running running{.planned = &planned};
-  running.recorder = std::make_unique<RunRecorder>(record, *run, planned.spec);
+  running.recorder = std::make_unique<RunRecorder>(record, run, planned.spec);
   absl::StatusOr<std::unique_ptr<RunProcess>> process = RunProcess::Start(planned.spec, "");
-  if (!process.ok()) {
-    (void)running.recorder->Finish(process.status());
-    return process.status();
-  }
+  if (!process.ok()) return running.recorder->Finish(process.status());
   running.process = *std::move(process);
   return running;
 }
@@ -50,60 +50,172 @@ absl::StatusOr<bool> Follow(Running& running, CampaignProgress& progress, absl::
   if (!more.ok()) return more.status();
   if (absl::Status s = running.recorder->Flush(); !s.ok()) return s;
   if (*more == EventReader::More::kYes) return false;
-  *outcome = running.process->Finish();
-  if (absl::Status s = running.recorder->Finish(*outcome); !s.ok()) return s;
+  *outcome = running.recorder->Finish(running.process->Finish());
   return true;
+}
+
+// One campaign's runs in one process.
+class Pool {
+ public:
+  Pool(Record& record, int64_t experiment, const std::vector<PlannedRun>& planned,
+       const PoolLimits& limits)
+      : record_(record), experiment_(experiment), limits_(limits) {
+    progress_.runs = planned.size();
+    for (const PlannedRun& p : planned) {
+      todo_.push_back(&p);
+      progress_.tokens += TrainTokens(p.spec);
+    }
+  }
+
+  // Starts what there is room for and nobody else trains.
+  absl::Status Fill();
+  // Waits for events; false when the command was asked to end.
+  bool Wait(const CancelSignal& cancel, std::vector<size_t>& ready);
+  absl::Status Read(size_t i);
+  // Ends what runs.
+  absl::Status Stop(const absl::Status& why);
+
+  bool over() const { return running_.empty() && (todo_.empty() || !failure_.ok()); }
+  const absl::Status& failure() const { return failure_; }
+  CampaignProgress progress() const {
+    CampaignProgress now = progress_;
+    now.running = running_.size();
+    return now;
+  }
+
+ private:
+  absl::StatusOr<int64_t> BusyCores();
+  bool Fits(const PlannedRun& next, int64_t busy) const;
+  void Leave(const PlannedRun& planned);
+
+  Record& record_;
+  const int64_t experiment_;
+  const PoolLimits limits_;
+  CampaignProgress progress_;
+  std::vector<const PlannedRun*> todo_;  // neither trained nor running here
+  std::vector<Running> running_;
+  absl::Status failure_;
+};
+
+// By living runs of this campaign, here and in other processes on this machine.
+absl::StatusOr<int64_t> Pool::BusyCores() {
+  absl::StatusOr<std::vector<RunRow>> runs = record_.Runs(experiment_);
+  if (!runs.ok()) return runs.status();
+  return CoresBusy(*runs, ReadRunHost().host);
+}
+
+bool Pool::Fits(const PlannedRun& next, int64_t busy) const {
+  if (running_.size() >= static_cast<size_t>(limits_.jobs)) return false;
+  return busy == 0 || busy + CoresNeeded(next.spec) <= limits_.cores;
+}
+
+// Another process has trained it.
+void Pool::Leave(const PlannedRun& planned) {
+  ++progress_.done;
+  progress_.tokens -= TrainTokens(planned.spec);
+}
+
+absl::Status Pool::Fill() {
+  if (!failure_.ok() || todo_.empty()) return absl::OkStatus();
+  if (absl::StatusOr<int> settled = record_.SettleDeadRuns(); !settled.ok()) {
+    return settled.status();
+  }
+  absl::StatusOr<int64_t> busy = BusyCores();
+  if (!busy.ok()) return busy.status();
+  progress_.elsewhere = 0;
+  std::vector<const PlannedRun*> left;
+  bool full = false;
+  for (const PlannedRun* planned : todo_) {
+    full = full || !Fits(*planned, *busy);
+    absl::StatusOr<Claim> claim =
+        full ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
+             : record_.ClaimRun(RowOf(*planned, experiment_));
+    if (!claim.ok()) return claim.status();
+    if (claim->outcome == Claim::Outcome::kFinished) {
+      Leave(*planned);
+      continue;
+    }
+    if (claim->outcome == Claim::Outcome::kElsewhere) ++progress_.elsewhere;
+    if (claim->outcome == Claim::Outcome::kElsewhere || full) {
+      left.push_back(planned);
+      continue;
+    }
+    absl::StatusOr<Running> started = Start(record_, claim->run, *planned);
+    if (!started.ok()) return started.status();
+    running_.push_back(*std::move(started));
+    *busy += CoresNeeded(planned->spec);
+  }
+  todo_ = std::move(left);
+  return absl::OkStatus();
+}
+
+bool Pool::Wait(const CancelSignal& cancel, std::vector<size_t>& ready) {
+  ready.clear();
+  std::vector<pollfd> fds = {{cancel.fd(), POLLIN, 0}};
+  for (const Running& r : running_) fds.push_back({r.process->events_fd(), POLLIN, 0});
+  // Nobody tells when another process ends a run or dies: while runs are left to others, look.
+  constexpr int kLookMs = 1000;
+  const bool look = failure_.ok() && !todo_.empty();
+  const int events = poll(fds.data(), fds.size(), look ? kLookMs : -1);
+  if (events <= 0) return true;  // time to look, or interrupted by a signal that is not ours
+  if (fds[0].revents != 0) return false;
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (fds[i + 1].revents != 0) ready.push_back(i);
+  }
+  return true;
+}
+
+absl::Status Pool::Read(size_t i) {
+  absl::Status outcome;
+  absl::StatusOr<bool> over = Follow(running_[i], progress_, &outcome);
+  if (!over.ok()) return over.status();
+  if (!*over) return absl::OkStatus();
+  if (!outcome.ok() && !absl::IsOutOfRange(outcome) && failure_.ok()) {
+    const PlannedRun& planned = *running_[i].planned;
+    failure_ =
+        absl::Status(outcome.code(), fmt::format("arm '{}', seed {}: {}", planned.arm, planned.seed,
+                                                 std::string(outcome.message())));
+  }
+  ++progress_.done;
+  running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+  return absl::OkStatus();
+}
+
+absl::Status Pool::Stop(const absl::Status& why) {
+  for (Running& r : running_) {
+    r.process->Kill();
+    (void)r.recorder->Finish(why);
+  }
+  return why;
 }
 
 }  // namespace
 
 absl::Status RunAll(Record& record, int64_t experiment, const std::vector<PlannedRun>& planned,
-                    int jobs, const CancelSignal& cancel,
+                    const PoolLimits& limits, const CancelSignal& cancel,
                     const std::function<void(const CampaignProgress&)>& on_progress) {
-  CampaignProgress progress{.runs = planned.size()};
-  for (const PlannedRun& p : planned) progress.tokens += TrainTokens(p.spec);
-  std::vector<Running> running;
-  size_t next = 0;
-  absl::Status failure;
-  const auto interrupt = [&](const absl::Status& why) {
-    for (Running& r : running) {
-      r.process->Kill();
-      (void)r.recorder->Finish(why);
+  Pool pool(record, experiment, planned, limits);
+  std::vector<size_t> ready;
+  bool fill = true;
+  while (true) {
+    if (fill) {
+      if (absl::Status s = pool.Fill(); !s.ok()) return pool.Stop(s);
+      on_progress(pool.progress());
     }
-    return why;
-  };
-  while (!running.empty() || (failure.ok() && next < planned.size())) {
-    while (failure.ok() && next < planned.size() && running.size() < static_cast<size_t>(jobs)) {
-      absl::StatusOr<Running> started = Start(record, experiment, planned[next++]);
-      if (!started.ok()) return interrupt(started.status());
-      running.push_back(*std::move(started));
-    }
-    std::vector<pollfd> fds = {{cancel.fd(), POLLIN, 0}};
-    for (const Running& r : running) fds.push_back({r.process->events_fd(), POLLIN, 0});
-    if (poll(fds.data(), fds.size(), -1) < 0 && errno == EINTR) continue;
-    if (fds[0].revents != 0) {
-      return interrupt(absl::CancelledError(
+    if (pool.over()) return pool.failure();
+    if (!pool.Wait(cancel, ready)) {
+      return pool.Stop(absl::CancelledError(
           fmt::format("interrupted after {} of {} runs; the same command goes on from there",
-                      progress.done, progress.runs)));
+                      pool.progress().done, pool.progress().runs)));
     }
-    for (size_t i = running.size(); i-- > 0;) {
-      if (fds[i + 1].revents == 0) continue;
-      absl::Status outcome;
-      absl::StatusOr<bool> over = Follow(running[i], progress, &outcome);
-      if (!over.ok()) return interrupt(over.status());
-      if (!*over) continue;
-      if (!outcome.ok() && !absl::IsOutOfRange(outcome) && failure.ok()) {
-        failure = absl::UnavailableError(
-            fmt::format("arm '{}', seed {}: {}", running[i].planned->arm, running[i].planned->seed,
-                        std::string(outcome.message())));
-      }
-      ++progress.done;
-      running.erase(running.begin() + static_cast<ptrdiff_t>(i));
+    const size_t running = pool.progress().running;
+    for (const size_t i : ready) {
+      if (absl::Status s = pool.Read(i); !s.ok()) return pool.Stop(s);
     }
-    progress.running = running.size();
-    on_progress(progress);
+    on_progress(pool.progress());
+    // When a place is free, and when nothing came in a second.
+    fill = pool.progress().running < running || ready.empty();
   }
-  return failure;
 }
 
 }  // namespace longhaul

@@ -14,16 +14,26 @@ namespace longhaul {
 // How far a campaign is; what its progress line and its time left come from.
 struct CampaignProgress {
   size_t runs = 0, done = 0, running = 0;
+  size_t elsewhere = 0;     // trained just now by other processes
   int64_t tokens = 0;       // of the runs still to do when the pool began
   int64_t tokens_done = 0;  // trained since, also by running ones
 };
 
-// Runs the planned runs in at most `jobs` processes at a time, in order, recording each. A run that
-// diverges is an outcome; one that fails ends the pool after the others that run have ended.
-// Cancelled on SIGINT or SIGTERM: the running ones are killed and recorded as interrupted.
-// `on_progress` is called after every batch of events.
+// How much of a machine a pool may keep busy.
+struct PoolLimits {
+  int jobs;       // runs at a time
+  int64_t cores;  // that they and the campaign's runs of other processes need together; one run
+                  // goes ahead whatever it needs when nothing else trains
+};
+
+// Trains the planned runs, in order, and records each. Every run is claimed in the record first:
+// what another process trains or has trained since is left to it, what a dead one had begun is
+// trained again, and the pool ends when nothing is left to anybody. A run that diverges is an
+// outcome; one that fails ends the pool after the others that run have ended. Cancelled on SIGINT,
+// SIGTERM or SIGHUP: the running ones are killed and recorded as interrupted. `on_progress` is
+// called after every batch of events.
 absl::Status RunAll(Record& record, int64_t experiment, const std::vector<PlannedRun>& planned,
-                    int jobs, const CancelSignal& cancel,
+                    const PoolLimits& limits, const CancelSignal& cancel,
                     const std::function<void(const CampaignProgress&)>& on_progress);
 
 }  // namespace longhaul

@@ -33,13 +33,23 @@ absl::Status ErrnoStatus(const char* what) {
   return absl::InternalError(fmt::format("{}: {}", what, strerror(errno)));
 }
 
+// What a terminal sends to all its processes is the command's to answer: it ends the run in order.
+// Blocked and not ignored, because that is what a started program inherits, too.
+void LeaveTerminalSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
 // The child of a loopback run. It dies with the command and leaves terminal signals to it.
 [[noreturn]] void InProcessMain(const RunSpec& spec, const std::string& checkpoint_directory,
                                 int events_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);   // the command died before the line above
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the command's alone
-  signal(SIGINT, SIG_IGN);
+  LeaveTerminalSignals();
   FdEventSink sink(events_fd);
   _exit(RunInProcess(spec, checkpoint_directory, sink).ok() ? 0 : 1);
 }
@@ -57,7 +67,7 @@ absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& check
   const Fd own_stat(open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
   absl::StatusOr<LabProcess> lab = StartLab(
       [&] {
-        signal(SIGINT, SIG_IGN);
+        LeaveTerminalSignals();
         dup2(STDERR_FILENO, STDOUT_FILENO);
         return LabMain(spec, checkpoint_directory, events_fd, own_stat.get());
       },
@@ -238,8 +248,7 @@ absl::Status RunProcess::Finish() {
   // A lab ends with 128 + the signal that ended the process with its links.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
   return absl::UnavailableError(fmt::format(
-      "after step {}, the run's process {}; what was measured until then is recorded: run it again",
-      LastStep(),
+      "after step {}, the run's process {}; what was measured until then is recorded", LastStep(),
       signal > 0 ? "was " + killed_by_.Text(signal)
                  : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }

@@ -1,9 +1,14 @@
 #include "experiments/run/run_recorder.h"
 
 #include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "compressors/isa.h"
+#include "experiments/run/crossing_sum.h"
 #include "experiments/run/run_host.h"
+#include "experiments/run/run_place.h"
 #include "experiments/run/wire_bytes.h"
 
 namespace longhaul {
@@ -43,12 +48,21 @@ void RunRecorder::See(const json& event) {
   if (kind == "step") SeeStep(event);
   if (kind == "link") SeeLink(event);
   if (kind == "crossing") SeeCrossing(event);
+  const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   if (kind == "path") {
-    path_bytes_[{event.value("from", 0), event.value("to", 0)}] = event.value("bytes", int64_t{0});
+    auto& bytes = checkpoint > 0 ? checkpoints_[checkpoint].path_bytes : path_bytes_;
+    bytes[{event.value("from", 0), event.value("to", 0)}] = event.value("bytes", int64_t{0});
+  }
+  if (kind == "checkpoint") {
+    checkpoints_[event.value("step", int64_t{0})].ranks.insert(event.value("rank", int64_t{0}));
   }
   if (kind == "fact") {
     const json& value = event["value"];
-    facts_[event.value("key", "")] = value.is_string() ? value.get<std::string>() : value.dump();
+    const std::string key = event.value("key", "");
+    facts_[key] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (key == "resumed_from_step" && value.is_number()) {
+      resumption_ = SeeResumption(value.get<int64_t>());
+    }
   }
   if (kind == "started") {
     facts_["node_of_rank_" + std::to_string(event.value("rank", 0))] = event.value("node", "");
@@ -143,10 +157,39 @@ void RunRecorder::SeeCrossing(const json& e) {
     row.nmse_mean = Number(e, "nmse_mean");
     row.nmse_max = Number(e, "nmse_max");
   }
-  crossings_.push_back(std::move(row));
+  const int64_t checkpoint = e.value("checkpoint", int64_t{0});
+  (checkpoint > 0 ? checkpoints_[checkpoint].crossings : crossings_).push_back(std::move(row));
+}
+
+// Every rank says it; what the crossings had counted then is read once.
+absl::Status RunRecorder::SeeResumption(int64_t step) {
+  if (resumed_from_ == step) return resumption_;
+  resumed_from_ = step;
+  absl::StatusOr<std::vector<CrossingRow>> earlier = record_.CheckpointCrossings(run_, step);
+  if (!earlier.ok()) return earlier.status();
+  earlier_ = *std::move(earlier);
+  return absl::OkStatus();
+}
+
+absl::Status RunRecorder::FlushCheckpoints() {
+  const auto ranks = static_cast<size_t>(spec_.schedule.stages * spec_.outer.groups);
+  for (auto it = checkpoints_.begin(); it != checkpoints_.end();) {
+    CheckpointCounts& counts = it->second;
+    if (counts.ranks.size() < ranks) {
+      ++it;
+      continue;
+    }
+    FillWireBytes(spec_, counts.path_bytes, counts.crossings);
+    AddEarlierCounts(earlier_, counts.crossings);
+    absl::Status s = record_.AddCheckpointCrossings(run_, it->first, counts.crossings);
+    if (!s.ok()) return s;
+    it = checkpoints_.erase(it);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunRecorder::Flush() {
+  if (!resumption_.ok()) return resumption_;
   if (!facts_.empty()) {
     // The lab tells its emulator first, a worker the congestion control later.
     if (facts_.contains("emulator")) emulator_ = facts_["emulator"];
@@ -163,6 +206,7 @@ absl::Status RunRecorder::Flush() {
     if (absl::Status s = record_.AddSteps(run_, steps_); !s.ok()) return s;
     steps_.clear();
   }
+  if (absl::Status s = FlushCheckpoints(); !s.ok()) return s;
   if (!links_.empty()) {
     if (absl::Status s = record_.AddLinks(run_, links_); !s.ok()) return s;
     links_.clear();
@@ -174,13 +218,43 @@ absl::Status RunRecorder::Flush() {
   return absl::OkStatus();
 }
 
+absl::Status RunRecorder::Whole() const {
+  const int64_t steps = Steps(spec_);
+  const int64_t ranks = spec_.schedule.stages * spec_.outer.groups;
+  absl::StatusOr<StepCoverage> there = record_.Coverage(run_, 1, steps);
+  if (!there.ok()) return there.status();
+  if (there->rows != steps * ranks) {
+    return absl::DataLossError(
+        fmt::format("partial: of {} steps this record has {} to {}, {} of {} rows; the rest was "
+                    "trained elsewhere",
+                    steps, there->first, there->last, there->rows, steps * ranks));
+  }
+  if (resumed_from_ > 0 && earlier_.empty() && ranks > 1) {
+    return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
+                                           resumed_from_ + 1, steps));
+  }
+  absl::StatusOr<RunRow> row = record_.Run(run_);
+  if (!row.ok()) return row.status();
+  const auto links = row->facts.find(kEarlierLinksFact);
+  if (links == row->facts.end()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("its times are no evidence: before it was resumed, {}", links->second));
+}
+
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
   FillWireBytes(spec_, path_bytes_, crossings_);
+  AddEarlierCounts(earlier_, crossings_);
   if (written.ok() && !crossings_.empty()) written = record_.AddCrossings(run_, crossings_);
-  const absl::Status finished =
-      record_.FinishRun(run_, StatusOf(outcome), std::string(outcome.message()));
-  return written.ok() ? finished : written;
+  absl::Status verdict = outcome;
+  if (verdict.ok()) verdict = written;
+  RunStatus status = StatusOf(verdict);
+  if (verdict.ok()) {
+    verdict = Whole();
+    status = absl::IsDataLoss(verdict) ? RunStatus::kPartial : StatusOf(verdict);
+  }
+  const absl::Status finished = record_.FinishRun(run_, status, std::string(verdict.message()));
+  return verdict.ok() ? finished : verdict;
 }
 
 RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& arm) {

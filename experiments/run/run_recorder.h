@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,9 @@ namespace longhaul {
 
 // Turns one run's events into rows of its record. Events are kept until Flush writes them, so that
 // what arrived together is one transaction a table. Also adds what only the whole run shows: the
-// predicted bytes of each crossing, and the kernel's count of the path it took.
+// predicted bytes of each crossing, and the kernel's count of the path it took. Of a run that was
+// resumed the crossings are those of the whole run: what they had counted up to the checkpoint is
+// in the record.
 class RunRecorder {
  public:
   RunRecorder(Record& record, int64_t run, const RunSpec& spec)
@@ -27,6 +30,9 @@ class RunRecorder {
 
   // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
   // invalid (FailedPrecondition: links out of bounds) or failed, with the message as the reason.
+  // An OK outcome is not ok when the record lacks steps or bytes of the run: partial, DataLoss;
+  // when links were out of bounds before it was resumed: invalid; when writing failed: failed.
+  // Returns why the run is not plainly ok.
   absl::Status Finish(const absl::Status& outcome);
 
   // The last evaluation seen, nat/token; for the command's summary.
@@ -36,6 +42,9 @@ class RunRecorder {
   void SeeCrossing(const nlohmann::json& event);
   void SeeLink(const nlohmann::json& event);
   void SeeStep(const nlohmann::json& event);
+  absl::Status SeeResumption(int64_t step);
+  absl::Status FlushCheckpoints();
+  absl::Status Whole() const;  // what keeps a run that trained to its end from being ok
 
   Record& record_;
   const int64_t run_;
@@ -47,6 +56,15 @@ class RunRecorder {
   std::vector<CrossingRow> crossings_;
   std::vector<EvaluationRow> evaluations_;
   std::map<std::pair<int64_t, int64_t>, int64_t> path_bytes_;  // (from, to): while training
+  struct CheckpointCounts {
+    std::vector<CrossingRow> crossings;
+    std::map<std::pair<int64_t, int64_t>, int64_t> path_bytes;
+    std::set<int64_t> ranks;  // that have told everything
+  };
+  std::map<int64_t, CheckpointCounts> checkpoints_;  // by step; until every rank has told
+  int64_t resumed_from_ = 0;                         // step; 0: not resumed
+  std::vector<CrossingRow> earlier_;                 // what crossings had counted until then
+  absl::Status resumption_;
   std::map<std::string, double> losses_;
 };
 

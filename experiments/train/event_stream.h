@@ -20,7 +20,10 @@ namespace longhaul {
 //   fact        key, value                              (one row of the run's facts)
 //   link        phase, from, to, nominal and probed RTT, rate, ...
 //   step        rank, group, stage, step, loss?, tokens, *_s durations, parameter_hash, ...
-//   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, ...
+//   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, checkpoint
+//   path        from, to, packets, bytes, drops_*, checkpoint
+//   checkpoint  rank, step                              (written; its crossings and paths are told)
+//               checkpoint: counted until the one of that step; 0 or none: in the whole training
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
 //   evaluation  codec ("on", "off"), loss, tokens, se
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)

@@ -6,9 +6,21 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace longhaul {
+
+constexpr char kCheckpointPhase[] = "checkpoint ";
+
+std::string CheckpointPhase(int64_t step) { return absl::StrCat(kCheckpointPhase, step); }
+
+std::optional<int64_t> CheckpointStep(const std::string& phase) {
+  int64_t step = 0;
+  if (!phase.starts_with(kCheckpointPhase)) return std::nullopt;
+  if (!absl::SimpleAtoi(phase.substr(sizeof kCheckpointPhase - 1), &step)) return std::nullopt;
+  return step;
+}
 
 void PassPhase(int fd, const std::string& phase) {
   if (fd < 0) return;
@@ -48,6 +60,7 @@ void PhaseGates::Arrived(size_t worker) {
     return;
   }
   if (++waiting_[name] < fds_.size()) return;
+  waiting_.erase(name);
   on_phase_(name);
   for (const int fd : fds_) {
     if (fd >= 0) (void)!write(fd, "", 1);

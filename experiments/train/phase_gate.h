@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +12,10 @@
 namespace longhaul {
 
 // Moments that all workers of a lab pass together, so that the lab can read the links' counters
-// between them: "ready" (connected, nothing sent yet) and "trained". One SEQPACKET socket a worker.
+// between them: "ready" (connected, nothing sent yet), "checkpoint N" (written after step N) and
+// "trained". One SEQPACKET socket a worker.
+std::string CheckpointPhase(int64_t step);
+std::optional<int64_t> CheckpointStep(const std::string& phase);  // nullopt: another phase
 
 // Worker's side: tells the lab and blocks until every worker has. A lab that is gone opens every
 // gate. fd < 0: there is no lab (a cluster, one process): returns at once.

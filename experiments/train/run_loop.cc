@@ -64,9 +64,11 @@ void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTe
   }
 }
 
-void EmitCrossings(const LocalTelemetry& rank, EventSink& sink) {
+// `checkpoint`: the step after which one was written; 0: of the whole training.
+void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
   const auto emit = [&](const char* group, const CrossingCounters& c) {
     sink.Emit({{"event", "crossing"},
+               {"checkpoint", checkpoint},
                {"group_kind", group},
                {"rank", rank.rank},
                {"group", rank.group},
@@ -136,6 +138,18 @@ bool Diverged(const std::vector<StepReport>& reports) {
   return false;
 }
 
+// A checkpoint, and what had been counted by then, so that a resumed run can count on from there.
+absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
+                          const RunLoopOptions& options, FdEventSink& sink) {
+  if (absl::Status s = trainer.SaveCheckpoint(options.checkpoint_directory); !s.ok()) return s;
+  for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
+  PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
+  for (const LocalTelemetry& r : ranks) {
+    sink.Emit({{"event", "checkpoint"}, {"rank", r.rank}, {"step", trainer.step()}});
+  }
+  return sink.status();
+}
+
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                    const RunLoopOptions& options, FdEventSink& sink) {
   std::vector<CodecTime> codec_time;
@@ -156,7 +170,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
-      if (absl::Status s = trainer.SaveCheckpoint(options.checkpoint_directory); !s.ok()) return s;
+      if (absl::Status s = SaveAndCount(trainer, ranks, options, sink); !s.ok()) return s;
     }
   }
   return absl::OkStatus();
@@ -179,7 +193,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   EmitKernelCounters(options.interface, "ready", ranks, sink);
   if (status.ok()) status = Train(trainer, ranks, options, sink);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
-  for (const LocalTelemetry& r : ranks) EmitCrossings(r, sink);
+  for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
   PassPhase(options.phase_fd, "trained");
   if (status.ok() && options.eval_rows > 0) {
     status = EvaluateBoth(trainer, options, rank, sink);

@@ -5,6 +5,7 @@ longhaul_test(experiments/hostile_spec_test.cc LIBS longhaul::experiments_data L
 longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)

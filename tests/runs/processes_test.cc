@@ -154,7 +154,7 @@ class Comparison : public testing::Test {
   Comparison() : record_(*Record::Open(scratch_.path(), Record::Mode::kWrite)) {
     experiment_ = *record_.BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
   }
-  int64_t Run(double loss, uint64_t hash, uint64_t payload) {
+  int64_t Run(double loss, uint64_t hash, uint64_t payload, double held_out = 2.25) {
     RunRow row;
     row.experiment_id = experiment_;
     const int64_t run = *record_.BeginRun(row);
@@ -176,6 +176,15 @@ class Comparison : public testing::Test {
     crossing.dst_rank = 1;
     crossing.payload_hash = payload;
     EXPECT_TRUE(record_.AddCrossings(run, std::span(&crossing, 1)).ok());
+    for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
+      EXPECT_TRUE(record_
+                      .AddEvaluation(run, {.step = 1,
+                                           .codec = codec,
+                                           .loss_nat = codec == EvalCodec::kOn ? held_out : 2.0,
+                                           .standard_error_nat = 0.1,
+                                           .tokens = 8})
+                      .ok());
+    }
     return run;
   }
   ScratchFolder scratch_;
@@ -203,6 +212,32 @@ TEST_F(Comparison, OneParameterIsADifference) {
 TEST_F(Comparison, OneEncodedByteIsADifference) {
   const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 10);
   EXPECT_THAT(CompareRuns(record_, a, b)->text, HasSubstr("crossing 0 > 1 (forward)"));
+}
+
+TEST_F(Comparison, OneBitOfAHeldOutLossIsADifference) {
+  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9, std::nextafter(2.25, 3.0));
+  const auto comparison = CompareRuns(record_, a, b);
+  EXPECT_FALSE(comparison->equal);
+  EXPECT_THAT(comparison->text, HasSubstr("held-out loss, codec on, step 1: 2.25 against"));
+}
+
+TEST_F(Comparison, AHeldOutLossThatOneRunLacksIsADifference) {
+  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9);
+  ASSERT_TRUE(record_
+                  .AddEvaluation(b, {.step = 0,
+                                     .codec = EvalCodec::kOn,
+                                     .loss_nat = 5,
+                                     .standard_error_nat = 0,
+                                     .tokens = 8})
+                  .ok());
+  EXPECT_FALSE(CompareRuns(record_, a, b)->equal);
+  EXPECT_FALSE(CompareRuns(record_, b, a)->equal);
+}
+
+TEST_F(Comparison, AResumedRunsBytesCountLikeAnyOthers) {
+  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 10);
+  ASSERT_TRUE(record_.AddFacts(b, {{"resumed_from_step", "1"}}).ok());
+  EXPECT_FALSE(CompareRuns(record_, a, b)->equal);
 }
 
 }  // namespace

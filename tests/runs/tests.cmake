@@ -13,6 +13,9 @@ longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/run_recorder_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run longhaul::pp_group
+  LABELS cpu)
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test

@@ -1,0 +1,156 @@
+// The life of a run: begun or claimed, taken over, ended.
+#include <unistd.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/record/record.h"
+#include "experiments/record/utc.h"
+
+namespace longhaul {
+namespace {
+
+// What the row of an ended run and its crossings need at most, in frames of the write-ahead log.
+constexpr int64_t kReserveBytes = int64_t{48} << 10;
+
+std::string DiedReason(int64_t pid, const std::string& host) {
+  return fmt::format("process {} on {} died without a word", pid, host);
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> Record::InsertRun(const RunRow& r) {
+  SqliteStatement insert(
+      db_.get(),
+      "INSERT INTO runs (experiment_id, arm, role, budget_fraction, seed, train_tokens, stages,"
+      " groups, forward_codec, backward_codec, profile, spec_toml, git_revision, host, kernel,"
+      " emulator, congestion_control, torch_version, cpu, isa, threads, pid, begun_utc, status)"
+      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'running')");
+  insert.Bind(r.experiment_id).Bind(r.arm).Bind(std::string(ToString(r.role)));
+  insert.Bind(r.budget_fraction).Bind(r.seed).Bind(r.train_tokens).Bind(r.stages).Bind(r.groups);
+  insert.Bind(r.forward_codec).Bind(r.backward_codec).Bind(r.profile).Bind(r.spec_toml);
+  insert.Bind(r.git_revision).Bind(r.host).Bind(r.kernel).Bind(r.emulator);
+  insert.Bind(r.congestion_control).Bind(r.torch_version).Bind(r.cpu).Bind(r.isa);
+  insert.Bind(r.threads).Bind(int64_t{getpid()}).Bind(UtcNow());
+  if (absl::Status s = insert.Done(); !s.ok()) return s;
+  const int64_t run = sqlite3_last_insert_rowid(db_.get());
+  if (absl::Status s = InsertFacts(run, r.facts); !s.ok()) return s;
+  return run;
+}
+
+absl::StatusOr<int64_t> Record::BeginRun(const RunRow& row) {
+  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
+  if (!transaction.ok()) return transaction.status();
+  absl::StatusOr<int64_t> run = InsertRun(row);
+  if (!run.ok()) return run.status();
+  // Locked before the row can be seen: nobody may take it for a dead one.
+  if (absl::Status s = Lock(*run); !s.ok()) return s;
+  if (absl::Status s = transaction->Commit(); !s.ok()) {
+    Unlock(*run);
+    return s;
+  }
+  return *run;
+}
+
+absl::StatusOr<Claim> Record::LookUpClaim(int64_t experiment, const std::string& arm,
+                                          int64_t seed) const {
+  SqliteStatement taken(db_.get(),
+                        "SELECT id, status, pid, host, begun_utc FROM runs WHERE experiment_id = ?"
+                        " AND arm = ? AND seed = ? AND status IN ('running', 'ok', 'diverged')");
+  taken.Bind(experiment).Bind(arm).Bind(seed);
+  absl::StatusOr<bool> found = taken.Step();
+  for (; found.ok() && *found; found = taken.Step()) {
+    const int64_t run = taken.Integer(0);
+    if (taken.Text(1) != "running") return Claim{Claim::Outcome::kFinished, run, ""};
+    if (!SomeoneWrites(run)) continue;  // its process died: the claim is void
+    return Claim{
+        Claim::Outcome::kElsewhere, run,
+        fmt::format("process {} on {} since {}", taken.Integer(2), taken.Text(3), taken.Text(4))};
+  }
+  if (!found.ok()) return found.status();
+  return Claim{Claim::Outcome::kMine, 0, ""};
+}
+
+absl::StatusOr<Claim> Record::ClaimRun(const RunRow& row) {
+  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
+  // From here to the commit no other process can claim.
+  absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db_.get());
+  if (!transaction.ok()) return transaction.status();
+  absl::StatusOr<Claim> claim = LookUpClaim(row.experiment_id, row.arm, row.seed);
+  if (!claim.ok() || claim->outcome != Claim::Outcome::kMine) return claim;
+  absl::StatusOr<int64_t> run = InsertRun(row);
+  if (!run.ok()) return run.status();
+  if (absl::Status s = Lock(*run); !s.ok()) return s;
+  if (absl::Status s = transaction->Commit(); !s.ok()) {
+    Unlock(*run);
+    return s;
+  }
+  claim->run = *run;
+  return claim;
+}
+
+absl::Status Record::FinishRun(int64_t run, RunStatus status, const std::string& reason) {
+  if (status == RunStatus::kRunning || status == RunStatus::kDied) {
+    return absl::InvalidArgumentError(fmt::format("a run cannot finish as {}", ToString(status)));
+  }
+  absl::Status written;
+  do {
+    SqliteStatement update(db_.get(),
+                           "UPDATE runs SET status = ?, reason = ?, finished_utc = ?"
+                           " WHERE id = ? AND status = 'running'");
+    update.Bind(std::string(ToString(status))).Bind(reason).Bind(UtcNow()).Bind(run);
+    written = update.Done();
+  } while (absl::IsResourceExhausted(written) && reserve_.Release());
+  if (!written.ok()) return written;
+  if (sqlite3_changes(db_.get()) == 0) {
+    return absl::FailedPreconditionError(fmt::format("run {} of {} is not running", run, folder_));
+  }
+  Unlock(run);
+  return absl::OkStatus();
+}
+
+absl::Status Record::ResumeRun(int64_t run) {
+  if (absl::Status s = reserve_.Take(folder_, kReserveBytes); !s.ok()) return s;
+  if (absl::Status s = Lock(run); !s.ok()) return s;
+  SqliteStatement update(db_.get(),
+                         "UPDATE runs SET status = 'running', reason = '', finished_utc = NULL,"
+                         " pid = ? WHERE id = ?"
+                         " AND status IN ('running', 'interrupted', 'failed', 'invalid')");
+  absl::Status updated = update.Bind(int64_t{getpid()}).Bind(run).Done();
+  if (updated.ok() && sqlite3_changes(db_.get()) == 0) {
+    updated = absl::FailedPreconditionError(
+        fmt::format("run {} of {} is not there or has ended: nothing to resume", run, folder_));
+  }
+  if (!updated.ok()) Unlock(run);
+  return updated;
+}
+
+absl::StatusOr<int> Record::SettleDeadRuns() {
+  std::vector<std::pair<int64_t, std::string>> dead;
+  {
+    SqliteStatement running(db_.get(), "SELECT id, host, pid FROM runs WHERE status = 'running'");
+    while (true) {
+      absl::StatusOr<bool> row = running.Step();
+      if (!row.ok()) return row.status();
+      if (!*row) break;
+      const int64_t run = running.Integer(0);
+      if (SomeoneWrites(run)) continue;
+      dead.emplace_back(run, DiedReason(running.Integer(2), running.Text(1)));
+    }
+  }
+  int settled = 0;
+  for (const auto& [run, reason] : dead) {
+    if (!Lock(run).ok()) continue;  // somebody has just resumed it
+    const absl::Status finished = FinishRun(run, RunStatus::kInterrupted, reason);
+    if (!finished.ok()) {
+      Unlock(run);
+      return finished;
+    }
+    ++settled;
+  }
+  return settled;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,34 @@
+#include "experiments/run/core_needs.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace longhaul {
+
+int64_t CoresNeeded(const RunSpec& spec) {
+  const int64_t processes =
+      spec.net.transport == "loopback" ? 1 : spec.schedule.stages * spec.outer.groups;
+  return processes * spec.limits.threads;
+}
+
+int64_t CoresNeeded(const RunRow& run) {
+  return (run.profile == "loopback" ? 1 : run.stages * run.groups) * run.threads;
+}
+
+int64_t CoresAllowed() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return std::max(1u, std::thread::hardware_concurrency());  // more cores than cpu_set_t holds
+}
+
+int64_t CoresBusy(const std::vector<RunRow>& runs, const std::string& host) {
+  int64_t cores = 0;
+  for (const RunRow& run : runs) {
+    if (run.status == RunStatus::kRunning && run.host == host) cores += CoresNeeded(run);
+  }
+  return cores;
+}
+
+}  // namespace longhaul

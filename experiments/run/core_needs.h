@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiments/record/record_rows.h"
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// Cores that a run keeps busy: its threads, in each of its S x G processes over shaped links.
+int64_t CoresNeeded(const RunSpec& spec);
+int64_t CoresNeeded(const RunRow& run);
+
+// Cores that this process may use (affinity, cpusets); at least 1.
+int64_t CoresAllowed();
+
+// Cores that living processes of `host` keep busy with these runs.
+int64_t CoresBusy(const std::vector<RunRow>& runs, const std::string& host);
+
+}  // namespace longhaul

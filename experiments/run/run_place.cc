@@ -1,0 +1,254 @@
+#include "experiments/run/run_place.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "experiments/record/sha256.h"
+#include "experiments/record/utc.h"
+
+namespace longhaul {
+namespace {
+
+int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
+
+std::string WordsOf(int64_t run, const RunRow& row, const Record& record) {
+  return fmt::format("run {} (arm '{}') of {}, process {} on {} since {},", run, row.arm,
+                     std::filesystem::absolute(record.folder()).lexically_normal().string(),
+                     getpid(), row.host, UtcNow());
+}
+
+// Of one arm and one resolved spec: two arms never share checkpoints, even of equal specs.
+std::string FolderOf(const Record& record, const RunRow& row) {
+  return record.folder() + "/checkpoints/" +
+         Sha256Hex(row.arm + "\n" + row.spec_toml).substr(0, 16);
+}
+
+// Nothing is left to train. An invalid run may have been stopped before its end.
+absl::StatusOr<bool> HasEnded(const Record& record, const RunRow& run, const RunSpec& spec) {
+  switch (run.status) {
+    case RunStatus::kOk:
+    case RunStatus::kPartial:
+    case RunStatus::kDiverged:
+      return true;
+    case RunStatus::kInvalid: {
+      absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, 1, Steps(spec));
+      if (!steps.ok()) return steps.status();
+      return steps->last == Steps(spec);
+    }
+    default:
+      return false;
+  }
+}
+
+// The run that owns the folder, as this record knows it; or the newest of this arm and spec.
+absl::StatusOr<std::optional<RunRow>> FindEarlier(const Record& record, const RunRow& row,
+                                                  const std::optional<CheckpointFolder>& folder) {
+  if (folder && folder->owner()) {
+    absl::StatusOr<std::optional<int64_t>> run =
+        record.RunWithFact(kIdentityFact, folder->owner()->identity);
+    if (!run.ok()) return run.status();
+    if (!*run) return std::optional<RunRow>();
+    absl::StatusOr<RunRow> owner = record.Run(**run);
+    if (!owner.ok()) return owner.status();
+    return std::optional<RunRow>(*std::move(owner));
+  }
+  if (folder && !folder->AnySteps().empty()) return std::optional<RunRow>();  // nobody knows whose
+  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.experiment_id);
+  if (!runs.ok()) return runs.status();
+  for (auto run = runs->rbegin(); run != runs->rend(); ++run) {
+    if (run->arm == row.arm && run->spec_toml == row.spec_toml) return std::optional<RunRow>(*run);
+  }
+  return std::optional<RunRow>();
+}
+
+absl::Status Refuse(const std::string& whose, const std::string& folder, bool alive) {
+  if (alive) {
+    return absl::UnavailableError(fmt::format(
+        "{}: wait for its end, or give this run an --arm or --results of its own", whose));
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("{} left checkpoints in {}: go on from them with --resume, or start anew under "
+                  "another --arm or --results (or remove that folder)",
+                  whose, folder));
+}
+
+// A new row, which owns the folder from now on.
+absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
+  if (place.checkpoints) row.facts[kIdentityFact] = NewIdentity();
+  absl::StatusOr<int64_t> run = record.BeginRun(row);
+  if (!run.ok()) return run.status();
+  place.run = *run;
+  if (!place.checkpoints) return absl::OkStatus();
+  absl::Status owned = place.checkpoints->SetOwner(
+      {.identity = row.facts[kIdentityFact], .words = WordsOf(*run, row, record)});
+  if (!owned.ok()) {
+    (void)record.FinishRun(*run, RunStatus::kFailed, std::string(owned.message()));
+  }
+  return owned;
+}
+
+// True: the record has every step up to the checkpoint, and what the crossings had counted then.
+absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const RunSpec& spec,
+                              int64_t step) {
+  int64_t first = 1;
+  if (const auto partial = run.facts.find(kPartialFromFact); partial != run.facts.end()) {
+    first = std::atoll(partial->second.c_str());
+    if (step == first - 1) return true;  // where it began
+  }
+  absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, first, step);
+  if (!steps.ok()) return steps.status();
+  if (steps->rows != (step - first + 1) * Ranks(spec)) return false;
+  if (Ranks(spec) == 1) return true;  // nothing crosses
+  absl::StatusOr<std::vector<CrossingRow>> crossings = record.CheckpointCrossings(run.id, step);
+  if (!crossings.ok()) return crossings.status();
+  return !crossings->empty();
+}
+
+absl::Status DropUnrecorded(const Record& record, const RunRow& run, const RunSpec& spec,
+                            RunPlace& place) {
+  for (const int64_t step : place.checkpoints->AnySteps()) {
+    absl::StatusOr<bool> recorded = Recorded(record, run, spec, step);
+    if (!recorded.ok()) return recorded.status();
+    if (*recorded) continue;
+    if (absl::Status s = place.checkpoints->Remove(step); !s.ok()) return s;
+    place.words.push_back(fmt::format(
+        "the checkpoint of step {} is removed: the record has not all that came before it", step));
+  }
+  return absl::OkStatus();
+}
+
+// Links that an earlier part found out of bounds still make the run's times no evidence.
+absl::Status KeepEarlierLinks(Record& record, int64_t run) {
+  absl::StatusOr<std::vector<LinkRow>> links = record.Links(run);
+  if (!links.ok()) return links.status();
+  for (const LinkRow& link : *links) {
+    if (link.ok) continue;
+    return record.AddFacts(run, {{kEarlierLinksFact, fmt::format("link {} > {}: {}", link.src_node,
+                                                                 link.dst_node, link.why)}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, const RunSpec& spec,
+                      RunPlace& place) {
+  if (absl::Status s = record.ResumeRun(earlier.id); !s.ok()) return s;
+  place.run = earlier.id;
+  absl::Status s = DropUnrecorded(record, earlier, spec, place);
+  if (s.ok()) s = KeepEarlierLinks(record, earlier.id);
+  if (s.ok() && earlier.git_revision != row.git_revision) {
+    s = record.AddFacts(earlier.id, {{"resumed_by_git_revision", row.git_revision}});
+  }
+  const auto identity = earlier.facts.find(kIdentityFact);
+  if (s.ok() && identity != earlier.facts.end()) {
+    s = place.checkpoints->SetOwner(
+        {.identity = identity->second, .words = WordsOf(earlier.id, row, record)});
+  }
+  if (!s.ok()) {
+    (void)record.FinishRun(earlier.id, RunStatus::kFailed, std::string(s.message()));
+    return s;
+  }
+  const std::vector<int64_t> steps =
+      place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
+  place.words.push_back(fmt::format("run {} ({}) goes on after step {} of {}", earlier.id,
+                                    ToString(earlier.status), steps.empty() ? 0 : steps.back(),
+                                    Steps(spec)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec& spec,
+                                RunPlace place) {
+  absl::StatusOr<std::optional<RunRow>> earlier = FindEarlier(record, row, place.checkpoints);
+  if (!earlier.ok()) return earlier.status();
+  if (*earlier) {
+    absl::StatusOr<bool> ended = HasEnded(record, **earlier, spec);
+    if (!ended.ok()) return ended.status();
+    if (*ended) {
+      place.run = (*earlier)->id;
+      place.finished = true;
+      place.status = (*earlier)->status;
+      place.words.push_back(
+          fmt::format("run {} has finished: {}{}{}", place.run, ToString(place.status),
+                      (*earlier)->reason.empty() ? "" : ", ", (*earlier)->reason));
+      return place;
+    }
+  }
+  if (!place.checkpoints) {
+    return absl::InvalidArgumentError(
+        "--resume: this spec writes no checkpoints; set checkpoint.every_steps");
+  }
+  if (*earlier) {
+    if (absl::Status s = TakeOver(record, **earlier, row, spec, place); !s.ok()) return s;
+    return place;
+  }
+  RunRow fresh = row;
+  const std::vector<int64_t> steps =
+      place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
+  if (steps.empty()) {
+    place.words.push_back(
+        "nothing to resume: no unfinished run of this arm and spec; it starts at step 1");
+  } else {
+    fresh.facts[kPartialFromFact] = std::to_string(steps.back() + 1);
+    place.words.push_back(
+        fmt::format("the checkpoints in {} are of a run that this record does not have: this run "
+                    "will be partial, steps {} to {}",
+                    place.checkpoints->path(), steps.back() + 1, Steps(spec)));
+  }
+  if (absl::Status s = Begin(record, std::move(fresh), place); !s.ok()) return s;
+  return place;
+}
+
+absl::StatusOr<RunPlace> StartAnew(Record& record, const RunRow& row, const RunSpec& spec,
+                                   RunPlace place) {
+  if (place.checkpoints && !place.checkpoints->AnySteps().empty()) {
+    absl::StatusOr<std::optional<RunRow>> earlier = FindEarlier(record, row, place.checkpoints);
+    if (!earlier.ok()) return earlier.status();
+    const std::string& folder = place.checkpoints->path();
+    if (!*earlier) return Refuse("a run that this record does not have", folder, false);
+    absl::StatusOr<bool> ended = HasEnded(record, **earlier, spec);
+    if (!ended.ok()) return ended.status();
+    const std::string whose =
+        fmt::format("run {} ({})", (*earlier)->id, ToString((*earlier)->status));
+    if (!*ended) return Refuse(whose, folder, false);
+    if (absl::Status s = place.checkpoints->RemoveAll(); !s.ok()) return s;
+    place.words.push_back(
+        fmt::format("the checkpoints of {}, which has ended, make room in {}", whose, folder));
+  }
+  if (absl::Status s = Begin(record, row, place); !s.ok()) return s;
+  return place;
+}
+
+}  // namespace
+
+absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSpec& spec,
+                                  bool resume) {
+  RunPlace place;
+  if (spec.checkpoint.every_steps > 0) {
+    absl::StatusOr<CheckpointFolder> folder = CheckpointFolder::Hold(FolderOf(record, row));
+    if (absl::IsUnavailable(folder.status())) {
+      return Refuse(std::string(folder.status().message()), "", true);
+    }
+    if (!folder.ok()) return folder.status();
+    place.checkpoints = *std::move(folder);
+  }
+  return resume ? Resume(record, row, spec, std::move(place))
+                : StartAnew(record, row, spec, std::move(place));
+}
+
+std::string HowToGoOn(const RunPlace& place, const RunSpec& spec, const absl::Status& failure) {
+  // Outcomes: diverged, partial, invalid.
+  if (failure.ok() || absl::IsOutOfRange(failure) || absl::IsDataLoss(failure) ||
+      absl::IsFailedPrecondition(failure)) {
+    return "";
+  }
+  if (!place.checkpoints) return "; run it again: this spec writes no checkpoints to go on from";
+  const std::vector<int64_t> steps =
+      place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
+  return fmt::format("; the same command with --resume goes on after step {} of {}",
+                     steps.empty() ? 0 : steps.back(), Steps(spec));
+}
+
+}  // namespace longhaul
