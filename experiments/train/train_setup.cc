@@ -67,6 +67,9 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
     options->codecs.backward = spec.boundary.backward;
     options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
     options->nmse_every = static_cast<int>(spec.boundary.nmse_every);
+    // Every schedule sends a stage's micro-batches in their order, so that the slot of a message is
+    // its micro-batch.
+    options->ef_slots = static_cast<int>(spec.train.microbatches);
   }
   return options;
 }

@@ -69,6 +69,24 @@ TEST(LoopbackBackend, EvaluationOverPlainIsLosslessAndOverBoundaryIsNot) {
   EXPECT_NE((*on)->loss, (*exact)->loss);
 }
 
+// An evaluation that took numbers or residuals of training would shift every later step.
+TEST(LoopbackBackend, EvaluationOverTheBoundaryLeavesTrainingAsItIs) {
+  const TrainSpec spec = SmallSpec(2, 1);
+  CodecPolicy codecs = DefaultPair();
+  codecs.forward = "int4-b64-h64+ef";
+  const History whole = RunOver(spec, LoopbackRanks(spec, codecs));
+  auto trainer = Trainer::Create(spec, LoopbackRanks(spec, codecs), SmallCorpus(), TestClock);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  History evaluated;
+  for (int64_t step = 0; step < spec.steps; ++step) {
+    const auto losses = (*trainer)->Evaluate(BoundaryCodec::kOn, 3);
+    ASSERT_TRUE(losses.ok()) << losses.status();
+    RunSteps(**trainer, 1, &evaluated);
+  }
+  EXPECT_EQ(evaluated.losses, whole.losses);
+  EXPECT_EQ(evaluated.hashes, whole.hashes);
+}
+
 TEST(LoopbackBackend, ResumeIsBitIdenticalOverCompressedBoundaries) {
   const TrainSpec spec = SmallSpec(2, 2);
   const std::string directory = testing::TempDir() + "/loopback_resume";
