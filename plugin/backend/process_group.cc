@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "plugin/backend/call.h"
-#include "plugin/backend/process_node.h"
 #include "plugin/backend/rendezvous.h"
 #include "plugin/backend/torch_error.h"
+#include "plugin/core/coding.h"
 
 namespace longhaul {
 namespace {
@@ -16,7 +16,7 @@ std::string Agreement(const ProcessGroupLonghaul::Options& options) {
       c10::str("forward=", options.codecs.forward, " backward=", options.codecs.backward,
                " min_elements=", options.codecs.min_elements);
   for (const auto& [tag, codec] : options.codecs.by_tag) text += c10::str(" tag", tag, "=", codec);
-  return text + c10::str(" seed=", options.seed);
+  return text + c10::str(" seed=", options.seed, " ef_slots=", options.ef_slots);
 }
 
 void NoteError(std::atomic<c10d::ErrorType>& error, absl::StatusCode code) {
@@ -47,8 +47,15 @@ ProcessGroupLonghaul::Options::Options() : c10d::Backend::Options("longhaul") {}
 ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store, int rank,
                                            int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size), options_(c10::make_intrusive<Options>(*options)) {
+  // A rank that is wrong by itself says so to the others, which would wait for it.
   absl::StatusOr<std::shared_ptr<Node>> node = options_->node;
-  if (*node == nullptr) node = ProcessNode(options_->node_options);
+  const absl::Status known = CodingTable::Create(options_->codecs, rank, size).status();
+  if (!known.ok()) {
+    node = absl::Status(known.code(), c10::str("longhaul: group '", options_->group_name,
+                                               "': ", std::string(known.message())));
+  } else if (*node == nullptr) {
+    node = ProcessNode(options_->node_wishes);
+  }
   const absl::StatusOr<std::string> address =
       node.ok() ? absl::StatusOr<std::string>((*node)->address()) : node.status();
 

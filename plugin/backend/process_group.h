@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "plugin/backend/finisher.h"
+#include "plugin/backend/process_node.h"
 #include "plugin/backend/work.h"
 #include "plugin/core/group.h"
 #include "plugin/core/node.h"
@@ -30,7 +31,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
     }
 #endif
     std::shared_ptr<Node> node;  // nullptr: the process's own ucx node, made at first use
-    NodeOptions node_options{.transport = TransportKind::kUcx, .interface = ""};  // of that node
+    NodeWishes node_wishes;      // of that node
     CodecPolicy codecs;
     uint64_t seed = 0;
     int nmse_every = 0;  // these as in GroupOptions
@@ -52,6 +53,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
   // Borrowed until shutdown(); DistBackendError after it.
   Group& group() { return *LiveGroup(); }
   Node& node() { return *LiveNode(); }
+  bool lossless() const { return options_->codecs.lossless(); }  // it opted in to no codec
 
   // Point to point. One tensor a call; group rank `dst` or `src`, not one's own.
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int dst, int tag) override;

@@ -21,13 +21,44 @@ Shared& TheShared() {
   return *shared;  // never destroyed: groups may outlive static destructors
 }
 
+// "peer_deadline 30s, 10s": the first thing in which the node is not what was wished; empty: none.
+std::string Difference(const NodeWishes& wishes, const NodeOptions& node) {
+  if (!wishes.interface.empty() && wishes.interface != node.interface) {
+    return absl::StrCat("interface '", node.interface, "', '", wishes.interface, "'");
+  }
+  if (wishes.peer_deadline.value_or(node.peer_deadline) != node.peer_deadline) {
+    return absl::StrCat("peer_deadline ", absl::FormatDuration(node.peer_deadline), ", ",
+                        absl::FormatDuration(*wishes.peer_deadline));
+  }
+  if (wishes.credit_bytes.value_or(node.credit_bytes) != node.credit_bytes) {
+    return absl::StrCat("credit_bytes ", node.credit_bytes, ", ", *wishes.credit_bytes);
+  }
+  if (wishes.shared_memory && node.shared_memory == NodeOptions::SharedMemory::kForbidden) {
+    return "shared_memory forbidden, allowed";
+  }
+  if (wishes.ucx_environment && node.ucx_environment == NodeOptions::UcxEnvironment::kRefused) {
+    return "ucx_environment refused, accepted";
+  }
+  return "";
+}
+
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeOptions& options) {
+NodeOptions ToNodeOptions(const NodeWishes& wishes) {
+  NodeOptions options{.transport = TransportKind::kUcx, .interface = wishes.interface};
+  options.peer_deadline = wishes.peer_deadline.value_or(options.peer_deadline);
+  options.credit_bytes = wishes.credit_bytes.value_or(options.credit_bytes);
+  if (wishes.shared_memory) options.shared_memory = NodeOptions::SharedMemory::kAllowed;
+  if (wishes.ucx_environment) options.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
+  return options;
+}
+
+absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeWishes& wishes) {
   Shared& shared = TheShared();
   std::lock_guard<std::mutex> lock(shared.mu);
   std::shared_ptr<Node> node = shared.owner == getpid() ? shared.node.lock() : nullptr;
   if (node == nullptr) {
+    const NodeOptions options = ToNodeOptions(wishes);
     absl::StatusOr<std::shared_ptr<Node>> made = Node::Create(options);
     if (!made.ok()) return made.status();
     shared.node = *made;
@@ -35,13 +66,11 @@ absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeOptions& options) {
     shared.owner = getpid();
     return *made;
   }
-  const bool other_interface =
-      !options.interface.empty() && options.interface != shared.made_with.interface;
-  if (other_interface || options.transport != shared.made_with.transport) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the groups of a process share one node, and it is already up as '",
-                     node->description(), "' (interface '", shared.made_with.interface,
-                     "'); interface '", options.interface, "' was asked for"));
+  const std::string difference = Difference(wishes, shared.made_with);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the groups of a process share one node; it is up as '", node->description(), "' with ",
+        difference, " asked for now: give the same in every group's options, or leave it out"));
   }
   return node;
 }

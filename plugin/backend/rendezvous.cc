@@ -1,15 +1,30 @@
 #include "plugin/backend/rendezvous.h"
 
+#include <algorithm>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace longhaul {
 namespace {
 
+using std::chrono::milliseconds;
+
 // Records open with one letter: "o" ok, "e" an error text follows.
 constexpr char kOk = 'o';
 constexpr char kError = 'e';
+
+// A store tells of a key that comes, not of one that changes: what may change is read at pauses
+// that double up to this one.
+constexpr milliseconds kLongestPause(100);
+
+// A rank that fails stays so long to tell those who come after it. Who finds an error without its
+// author takes it for the failure of this attempt after a longer time, in which a process that
+// replaces the author would have come.
+constexpr milliseconds kFailedRankStays(20'000);
+constexpr milliseconds kErrorIsOfNow(60'000);
 
 std::string RecordOf(const absl::Status& status) {
   return status.ok() ? std::string(1, kOk) : absl::StrCat("e", status.ToString());
@@ -20,53 +35,115 @@ std::string DrawNonce() {
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
+std::string NonceKey(int rank) { return absl::StrCat("longhaul/nonce/", rank); }
+
+std::string AddressKey(const std::string& nonce) {
+  return absl::StrCat("longhaul/address/", nonce);
+}
+
+// Says to the owner of `reader` that the owner of `writer` is alive and has read it.
+std::string GreetingKey(const std::string& reader, const std::string& writer) {
+  return absl::StrCat("longhaul/greeting/", reader, "/", writer);
+}
+
 }  // namespace
 
-Rendezvous::Rendezvous(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout)
-    : store_(store), rank_(rank), size_(size), timeout_(timeout) {}
+Rendezvous::Rendezvous(c10d::Store& store, int rank, int size, milliseconds timeout)
+    : store_(store), rank_(rank), size_(size), timeout_(timeout), nonces_(size) {}
 
-void Rendezvous::Publish(const std::string& key, const std::string& value) {
+void Rendezvous::Publish(const std::string& key, std::string_view value) {
   store_.set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
-absl::StatusOr<std::string> Rendezvous::Await(const std::string& key, int rank) {
+std::string Rendezvous::Read(const std::string& key) {
+  const std::vector<uint8_t> value = store_.get(key);
+  return std::string(value.begin(), value.end());
+}
+
+absl::Status Rendezvous::AwaitKey(const std::string& key, int rank, milliseconds limit) {
   try {
-    store_.wait({key}, timeout_);
+    store_.wait({key}, limit);
+    return absl::OkStatus();
   } catch (const std::exception& e) {
     // The first line says it; what follows is torch's stack trace.
     const std::string why = std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
     return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", size_,
                                                " did not show up in the store within ",
-                                               timeout_.count(), " ms: ", why));
+                                               limit.count(), " ms: ", why));
   }
-  const std::vector<uint8_t> value = store_.get(key);
+}
+
+absl::StatusOr<std::string> Rendezvous::AwaitRecord(const std::string& key, int rank) {
+  if (absl::Status s = AwaitKey(key, rank, timeout_); !s.ok()) return s;
+  std::string value = Read(key);
   if (!value.empty() && value[0] == kError) {
-    return absl::UnavailableError(
-        absl::StrCat("rank ", rank, " failed: ", std::string(value.begin() + 1, value.end())));
+    return absl::UnavailableError(absl::StrCat("rank ", rank, " failed: ", value.substr(1)));
   }
-  return std::string(value.begin(), value.end());
+  return value;
+}
+
+bool Rendezvous::Greeted(int rank) {
+  std::string nonce = Read(NonceKey(rank));  // again: a process that has gone may be replaced
+  if (nonce != nonces_[rank]) {
+    nonces_[rank] = std::move(nonce);
+    Publish(GreetingKey(nonces_[rank], nonces_[rank_]), "");
+  }
+  return store_.check({GreetingKey(nonces_[rank_], nonces_[rank])});
+}
+
+absl::Status Rendezvous::ErrorLeftBy(int rank) {
+  const std::string key = AddressKey(nonces_[rank]);
+  if (!store_.check({key})) return absl::OkStatus();
+  return AwaitRecord(key, rank).status();
+}
+
+// Every rank is first waited for, then greeted: whoever is late holds up all alike, and is named.
+absl::Status Rendezvous::Greet(milliseconds limit) {
+  const Clock::time_point start = Clock::now();
+  std::vector<int> pending;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    if (absl::Status s = AwaitKey(NonceKey(rank), rank, limit); !s.ok()) return s;
+    pending.push_back(rank);
+  }
+  for (milliseconds pause(1); !pending.empty(); pause = std::min(2 * pause, kLongestPause)) {
+    std::erase_if(pending, [&](int rank) { return Greeted(rank); });
+    if (!pending.empty()) std::this_thread::sleep_for(pause);
+    const auto spent = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    if (pending.empty() || spent < std::min(limit, kErrorIsOfNow)) continue;
+    for (const int rank : pending) {
+      if (absl::Status s = ErrorLeftBy(rank); !s.ok()) return s;
+    }
+    if (spent < limit) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", pending.front(), " of ", size_, " did not show up in the store within ",
+        limit.count(), " ms: what is there was written before, by a process that has gone"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std::string>& address,
                                                        const std::string& agreement) {
+  nonces_[rank_] = DrawNonce();
+  // ok record: "o" agreement LF address; the address may hold any byte.
   std::string record = RecordOf(address.status());
-  const std::string nonce = rank_ == 0 ? DrawNonce() : "";
-  // ok record: "o" nonce LF agreement LF address; the address may hold any byte.
-  if (address.ok()) absl::StrAppend(&record, nonce, "\n", agreement, "\n", *address);
-  Publish(absl::StrCat("longhaul/address/", rank_), record);
+  if (address.ok()) absl::StrAppend(&record, agreement, "\n", *address);
+  Publish(AddressKey(nonces_[rank_]), record);
+  Publish(NonceKey(rank_), nonces_[rank_]);
+  const absl::Status greeted =
+      Greet(address.ok() ? timeout_ : std::min(timeout_, kFailedRankStays));
   if (!address.ok()) return address.status();
+  if (!greeted.ok()) return greeted;
 
-  Peers peers;
+  Peers peers{.addresses = {}, .nonce = nonces_[0]};
   for (int rank = 0; rank < size_; ++rank) {
-    absl::StatusOr<std::string> theirs = Await(absl::StrCat("longhaul/address/", rank), rank);
+    const auto theirs = AwaitRecord(AddressKey(nonces_[rank]), rank);
     if (!theirs.ok()) return theirs.status();
-    const size_t nonce_end = theirs->find('\n');
-    const size_t agreement_end = theirs->find('\n', nonce_end + 1);
-    if (nonce_end == std::string::npos || agreement_end == std::string::npos) {
+    const size_t agreement_end = theirs->find('\n');
+    if (agreement_end == std::string::npos) {
       return absl::InternalError(absl::StrCat("rank ", rank, ": malformed record in the store"));
     }
-    if (rank == 0) peers.nonce = theirs->substr(1, nonce_end - 1);
-    const std::string said = theirs->substr(nonce_end + 1, agreement_end - nonce_end - 1);
+    const std::string said = theirs->substr(1, agreement_end - 1);
     if (said != agreement) {
       return absl::InvalidArgumentError(absl::StrCat("the ranks' options differ: rank ", rank,
                                                      " has ", said, ", rank ", rank_, " has ",
@@ -78,10 +155,10 @@ absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std:
 }
 
 absl::Status Rendezvous::Confirm(const absl::Status& connected) {
-  Publish(absl::StrCat("longhaul/connected/", rank_), RecordOf(connected));
+  Publish(absl::StrCat("longhaul/connected/", nonces_[rank_]), RecordOf(connected));
   if (!connected.ok()) return connected;
   for (int rank = 0; rank < size_; ++rank) {
-    const auto theirs = Await(absl::StrCat("longhaul/connected/", rank), rank);
+    const auto theirs = AwaitRecord(absl::StrCat("longhaul/connected/", nonces_[rank]), rank);
     if (!theirs.ok()) return theirs.status();
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -12,7 +13,16 @@ namespace longhaul {
 
 // How the ranks of a new group find each other through the c10d Store: every rank publishes one
 // record (its address, or why it has none) and reads the others'. A rank that fails says so, so
-// that the others fail at once and with its words instead of waiting for the timeout.
+// that the others fail at once and with its words instead of waiting for the timeout; it stays up
+// to 20 s for those who are not there yet.
+//
+// A store may outlive the processes that wrote into it (torchrun restarts the workers and keeps its
+// store), so nothing in it is believed because it is there. Every rank draws a nonce and names it
+// under its rank; each pair then greets by both nonces, which only a live peer can know:
+//   longhaul/nonce/RANK               the newest nonce of that rank; may be of a dead process
+//   longhaul/greeting/MINE/THEIRS     written by the rank of THEIRS, which has read MINE
+//   longhaul/address/NONCE            the record
+//   longhaul/connected/NONCE          what Confirm says
 class Rendezvous {
  public:
   // `store` is already prefixed for the group and must outlive this object.
@@ -20,23 +30,32 @@ class Rendezvous {
 
   struct Peers {
     std::vector<std::string> addresses;  // by rank
-    std::string nonce;                   // drawn by rank 0: two groups of one name stay apart
+    std::string nonce;                   // of rank 0: two groups of one name stay apart
   };
   // `agreement`: text that must be equal on all ranks (the codec policy); InvalidArgument names two
   // that differ. Unavailable: a rank failed or did not show up within the timeout.
   absl::StatusOr<Peers> Exchange(const absl::StatusOr<std::string>& address,
                                  const std::string& agreement);
 
-  // After connecting: returns once every rank has said ok, else the first failure by rank.
+  // After Exchange and connecting: returns once every rank has said ok, else the first failure by
+  // rank.
   absl::Status Confirm(const absl::Status& connected);
 
  private:
-  void Publish(const std::string& key, const std::string& value);
-  absl::StatusOr<std::string> Await(const std::string& key, int rank);
+  using Clock = std::chrono::steady_clock;
+
+  void Publish(const std::string& key, std::string_view value);
+  std::string Read(const std::string& key);
+  absl::Status AwaitKey(const std::string& key, int rank, std::chrono::milliseconds limit);
+  absl::StatusOr<std::string> AwaitRecord(const std::string& key, int rank);
+  absl::Status Greet(std::chrono::milliseconds limit);
+  absl::Status ErrorLeftBy(int rank);
+  bool Greeted(int rank);
 
   c10d::Store& store_;
   const int rank_, size_;
   const std::chrono::milliseconds timeout_;
+  std::vector<std::string> nonces_;  // by rank
 };
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@ namespace longhaul {
 // The only place where an absl::Status becomes an exception of torch.
 //
 //   InvalidArgument, OutOfRange   ValueError            the call is wrong
+//   NotFound                      ValueError            a codec that does not exist
 //   Unimplemented                 NotImplementedError   not a thing this backend does
 //   Unavailable                   DistNetworkError      a peer is gone
 //   everything else               DistBackendError      DeadlineExceeded, Aborted, Internal, ...

@@ -1,5 +1,7 @@
 #include "plugin/core/coding.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include "compressors/catalog.h"
 #include "compressors/convert.h"
 #include "compressors/mirror.h"
+#include "plugin/core/tensor_kind.h"
 
 namespace longhaul {
 namespace {
@@ -43,10 +46,15 @@ bool CodecPolicy::lossless() const {
   return true;
 }
 
-absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int rank) {
+absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int rank, int size) {
+  if (policy.min_elements < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("min_elements {}: want 0 or more", policy.min_elements));
+  }
   CodingTable table;
+  table.policy_ = policy;
   table.rank_ = rank;
-  table.min_elements_ = policy.min_elements;
+  table.size_ = size;
   const auto make = [](const std::string& name, Entry& entry) {
     absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(name);
     if (codec.ok()) entry.codec = *std::move(codec);
@@ -60,17 +68,33 @@ absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int r
   return table;
 }
 
+bool CodingTable::LongEnough(const WireTensor& x) const {
+  return x.type <= ElementType::kF16 && x.elements() >= std::max<int64_t>(1, policy_.min_elements);
+}
+
+absl::Status CodingTable::CheckKind(const WireTensor& x, int dst, int tag) const {
+  if (policy_.forward == policy_.backward || !LongEnough(x)) return absl::OkStatus();
+  if (by_tag_.contains(tag) || KindOfTag(tag).has_value()) return absl::OkStatus();
+  const bool wraps = size_ > 2 && std::abs(dst - rank_) == size_ - 1;
+  if (policy_.untold == CodecPolicy::Untold::kByRank && !wraps) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} to rank {} of {}, tag {}: is it an activation (codec '{}') or a gradient ('{}')? {}; say "
+      "it by the tag: longhaul.activation_tag(), longhaul.gradient_tag() or Options.by_tag",
+      ToString(x), dst, size_, tag, policy_.forward, policy_.backward,
+      wraps ? "between the first rank and the last the order of ranks does not tell"
+            : "this group takes no kind from the order of ranks"));
+}
+
 const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
-  if (x.type > ElementType::kF16 || x.elements() < std::max<int64_t>(1, min_elements_)) {
-    return nullptr;
-  }
-  return Named(dst, tag);
+  return LongEnough(x) ? Named(dst, tag) : nullptr;
 }
 
 const Codec* CodingTable::Named(int dst, int tag) const {
   const auto found = by_tag_.find(tag);
   if (found != by_tag_.end()) return found->second.codec.get();
-  return (dst > rank_ ? forward_ : backward_).codec.get();
+  const TensorKind by_rank = dst > rank_ ? TensorKind::kActivation : TensorKind::kGradient;
+  const TensorKind kind = KindOfTag(tag).value_or(by_rank);
+  return (kind == TensorKind::kActivation ? forward_ : backward_).codec.get();
 }
 
 std::string CodecNameOf(uint16_t id) {

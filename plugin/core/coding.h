@@ -15,9 +15,11 @@ namespace longhaul {
 // The codecs of one group's policy. Thread safe.
 class CodingTable {
  public:
-  // NotFound: a name that the catalogue does not know.
-  static absl::StatusOr<CodingTable> Create(const CodecPolicy& policy, int rank);
+  // NotFound: a name that the catalogue does not know. InvalidArgument: a negative min_elements.
+  static absl::StatusOr<CodingTable> Create(const CodecPolicy& policy, int rank, int size);
 
+  // InvalidArgument: x would be encoded, but not even its kind is known, and that decides by what.
+  absl::Status CheckKind(const WireTensor& x, int dst, int tag) const;
   // What a tensor to `dst` is encoded with; nullptr: it goes raw.
   const Codec* Pick(const WireTensor& x, int dst, int tag) const;
   // The policy's codec for that peer and tag, whatever the tensor.
@@ -27,8 +29,10 @@ class CodingTable {
   struct Entry {
     std::shared_ptr<const Codec> codec;  // nullptr: raw
   };
-  int rank_ = 0;
-  int64_t min_elements_ = 0;
+  bool LongEnough(const WireTensor& x) const;
+
+  CodecPolicy policy_;
+  int rank_ = 0, size_ = 0;
   Entry forward_, backward_;
   std::map<int, Entry> by_tag_;
 };

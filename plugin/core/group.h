@@ -46,10 +46,15 @@ struct WireTensor {
 // collectives and all else stay lossless. The receiver reads the codec from the frame; a lossy
 // frame in a group whose policy is all "none" is an error.
 struct CodecPolicy {
-  std::string forward = "none";       // to a higher group rank
-  std::string backward = "none";      // to a lower group rank
-  std::map<int, std::string> by_tag;  // wins over the direction
-  int64_t min_elements = 4096;
+  std::string forward = "none";       // of activations
+  std::string backward = "none";      // of gradients
+  std::map<int, std::string> by_tag;  // wins over the kind
+  int64_t min_elements = 4096;        // 0 or more
+  // What a tensor is whose tag says no kind (tensor_kind.h). kByRank: one to a higher group rank is
+  // an activation, one to a lower rank a gradient; between the first and the last of three ranks
+  // and more, where a looped pipeline closes, it is an error. kRefused: always an error. Neither is
+  // one where both kinds have the same codec.
+  enum class Untold { kByRank, kRefused } untold = Untold::kByRank;
   bool lossless() const;
 };
 
@@ -113,6 +118,7 @@ class Group {
 
   virtual const GroupOptions& options() const = 0;
 
+  // InvalidArgument also: the policy cannot know the kind of x.
   virtual void Send(const WireTensor& x, int dst, int tag, Done done) = 0;
   virtual void Recv(const WireTensor& x, int src, int tag, Done done) = 0;
   virtual void RecvAny(const WireTensor& x, int tag, DoneFrom done) = 0;

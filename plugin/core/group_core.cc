@@ -62,7 +62,8 @@ absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
   auto* const core = static_cast<NodeCore*>(node.get());  // every Node is one
   const absl::StatusOr<std::vector<NodeAddress>> parsed = ParseAll(*core, options, addresses);
   if (!parsed.ok()) return parsed.status();
-  absl::StatusOr<CodingTable> coding = CodingTable::Create(options.codecs, options.rank);
+  absl::StatusOr<CodingTable> coding =
+      CodingTable::Create(options.codecs, options.rank, options.size);
   if (!coding.ok()) return coding.status();
   const auto connected = core->Connect(*parsed, std::min(options.timeout, kMaxConnectTime));
   if (!connected.ok()) {
@@ -158,7 +159,9 @@ absl::Status GroupCore::CheckPeer(int rank, std::string_view what) const {
 }
 
 void GroupCore::Send(const WireTensor& x, int dst, int tag, Done done) {
-  if (absl::Status s = CheckPeer(dst, "send to"); !s.ok()) return done(s);
+  absl::Status s = CheckPeer(dst, "send to");
+  if (s.ok()) s = context_.coding.CheckKind(x, dst, tag);  // never changes: any thread may read it
+  if (!s.ok()) return done(s);
   Run([=, this] { sender_.Send(x, dst, ChannelSpace::kPointToPoint, tag, done); }, done);
 }
 

@@ -14,10 +14,8 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
-def main(worker, ranks=2):
-    if "LOCAL_RANK" in os.environ:
-        worker()
-        return
+def check():
+    """Ends the program as skipped where these tests cannot run."""
     try:
         import torch.distributed as dist
     except ImportError as error:
@@ -29,6 +27,13 @@ def main(worker, ranks=2):
             skip("the loopback interface lo is down: ip link set lo up")
     # One thread per process: these tests share their cores with others.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def main(worker, ranks=2):
+    if "LOCAL_RANK" in os.environ:
+        worker()
+        return
+    check()
     os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone",
                               f"--nproc-per-node={ranks}", os.path.abspath(sys.argv[0])])
 

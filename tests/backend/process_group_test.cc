@@ -8,7 +8,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "compressors/catalog.h"
-#include "plugin/backend/rendezvous.h"
 #include "tests/backend/ranks.h"
 #include "tests/backend/thrown.h"
 
@@ -313,25 +312,22 @@ TEST(Rendezvous, DifferentCodecsOnTwoRanksAreRefused) {
                     HasSubstr("forward=int4-b64-h64")));
 }
 
-TEST(Rendezvous, FailureOfOneRankReachesTheOthersInItsOwnWords) {
-  c10d::HashStore store;
-  Rendezvous failing(store, 0, 2, std::chrono::seconds(20));
-  Rendezvous healthy(store, 1, 2, std::chrono::seconds(20));
-  EXPECT_EQ(
-      failing.Exchange(absl::FailedPreconditionError("no interface net7"), "").status().code(),
-      absl::StatusCode::kFailedPrecondition);
-  const absl::Status status = healthy.Exchange(std::string("here"), "").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("rank 0 failed"), HasSubstr("no interface net7")));
+TEST(Rendezvous, DifferentSlotsOfStatesAreRefused) {
+  EXPECT_THAT(Thrown<c10::ValueError>([] {
+                GroupByStore(2, [](int rank, ProcessGroupLonghaul::Options& options) {
+                  options.ef_slots = 4 - rank;
+                });
+              }),
+              AllOf(HasSubstr("options differ"), HasSubstr("ef_slots=4"), HasSubstr("ef_slots=3")));
 }
 
-TEST(Rendezvous, RankThatDoesNotShowUpIsNamed) {
-  c10d::HashStore store;
-  Rendezvous alone(store, 0, 2, milliseconds(50));
-  const absl::Status status = alone.Exchange(std::string("here"), "").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of 2 did not show up"));
+TEST(Rendezvous, AnUnknownCodecIsAValueErrorThatNamesNearOnes) {
+  EXPECT_THAT(Thrown<c10::ValueError>([] {
+                GroupByStore(2, [](int, ProcessGroupLonghaul::Options& options) {
+                  options.codecs.forward = "int4-b65";
+                });
+              }),
+              AllOf(HasSubstr("'int4-b65'"), HasSubstr("int4-b64")));
 }
 
 TEST(Split, GivesAGroupOfTheNamedRanksWithTheParentsOptions) {

@@ -4,6 +4,7 @@
 
 #include "compressors/catalog.h"
 #include "plugin/core/packet.h"
+#include "plugin/core/tensor_kind.h"
 #include "tests/plugin/transport_cases.h"
 
 namespace longhaul {
@@ -204,6 +205,63 @@ TEST_P(Policy, SavedStateGoesOnWithTheSameBytes) {
   const auto damaged = cluster.MakeGroup("damaged", use_feedback);
   EXPECT_EQ(damaged[0]->LoadState(saved[0]).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(damaged[0]->LoadState(saved[1]).code(), absl::StatusCode::kInvalidArgument);
+}
+
+// As a looped pipeline does, where a rank holds several stages.
+TEST_P(Policy, ATagThatNamesTheKindWinsOverTheOrderOfRanks) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> x = Noise(8192, 1), y(8192);
+  const int64_t activation = static_cast<int64_t>(EncodedBytes("int4-b64-h64", {1, 8192}, x));
+  const int64_t gradient = static_cast<int64_t>(EncodedBytes("int8-b64", {1, 8192}, x));
+  for (const auto& [from, to] : {std::pair(0, 1), std::pair(1, 0)}) {
+    Cross(*group[from], *group[to], F32(x), F32(y), KindTag(TensorKind::kActivation, 3));
+    EXPECT_EQ(Row(*group[from], to, true).payload_bytes, activation);
+    EXPECT_EQ(Row(*group[from], to, true).codec, "int4-b64-h64");
+    Cross(*group[from], *group[to], F32(x), F32(y), KindTag(TensorKind::kGradient, 3));
+    EXPECT_EQ(Row(*group[from], to, true).payload_bytes, activation + gradient);
+  }
+}
+
+TEST_P(Policy, WhatTheOrderOfRanksCannotTellIsAnErrorAtOnce) {
+  const Cluster cluster(GetParam(), 3);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> x = Noise(8192, 1), y(8192), few(100), got(100);
+  Outcome around;
+  group[2]->Send(F32(x), 0, 0, around.done());
+  const absl::Status status = around.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr("activation (codec 'int4-b64-h64')"),
+                             HasSubstr("gradient ('int8-b64')"), HasSubstr("by_tag")));
+  Cross(*group[2], *group[0], F32(few), F32(got), 0);  // never encoded: no question
+  Cross(*group[2], *group[0], F32(x), F32(y), KindTag(TensorKind::kActivation, 0));
+  Cross(*group[2], *group[1], F32(x), F32(y), 0);
+
+  const auto strict = cluster.MakeGroup("strict", [](GroupOptions& options) {
+    UseCodecs(options);
+    options.codecs.untold = CodecPolicy::Untold::kRefused;
+  });
+  Outcome refused;
+  strict[0]->Send(F32(x), 1, 0, refused.done());
+  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kInvalidArgument);
+  Cross(*strict[0], *strict[1], F32(x), F32(y), 9);
+
+  const auto alike = cluster.MakeGroup("alike", [](GroupOptions& options) {
+    options.codecs.forward = options.codecs.backward = "int8-b64";
+    options.codecs.untold = CodecPolicy::Untold::kRefused;
+  });
+  Cross(*alike[2], *alike[0], F32(x), F32(y), 0);
+}
+
+TEST_P(Policy, ANegativeMinElementsIsRefused) {
+  const Cluster cluster(GetParam(), 1);
+  GroupOptions options{.name = "x", .rank = 0, .size = 1};
+  options.codecs.min_elements = -1;
+  const absl::Status status =
+      Group::Create(cluster.nodes[0], options, cluster.addresses()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("min_elements -1"));
 }
 
 TEST_P(Policy, AnUnknownCodecIsNotFound) {

@@ -40,10 +40,9 @@ std::vector<at::Tensor> Crossed(TransportKind kind) {
   std::vector<std::shared_ptr<Node>> nodes;
   std::vector<std::string> addresses;
   for (int stage = 0; stage < 2; ++stage) {
-    nodes.push_back(
-        Node::Create({.transport = kind,
-                      .interface = kind == TransportKind::kUcx ? "lo" : std::string()})
-            .value());
+    nodes.push_back(Node::Create({.transport = kind,
+                                  .interface = kind == TransportKind::kUcx ? "lo" : std::string()})
+                        .value());
     addresses.push_back(nodes.back()->address());
   }
   std::vector<at::Tensor> got[2];
@@ -75,7 +74,8 @@ std::vector<at::Tensor> Expected() {
   const uint64_t seed = ToGroupOptions(spec, GroupKind::kBoundary, 0, nullptr)->seed;
   std::vector<at::Tensor> all;
   for (const int from : {1, 0}) {  // as stage 0, then stage 1 receives
-    const auto codec = MakeCodec(from == 0 ? spec.boundary.forward : spec.boundary.backward).value();
+    const auto codec =
+        MakeCodec(from == 0 ? spec.boundary.forward : spec.boundary.backward).value();
     std::unique_ptr<CodecState> states[kMicrobatches], mirrors[kMicrobatches];
     for (int m = 0; m < kMicrobatches; ++m) {
       states[m] = codec->NewState(kShape);
@@ -88,11 +88,9 @@ std::vector<at::Tensor> Expected() {
       std::vector<std::byte> frame(codec->MaxFrameBytes(kShape, DType::kF32));
       const uint64_t noise = FoldSeed(
           {seed, static_cast<uint64_t>(sequence), static_cast<uint64_t>(from), uint64_t{0}});
-      frame.resize(
-          codec->Encode({x.data_ptr(), DType::kF32, kShape}, noise, states[m].get(), frame)
-              .value());
-      EXPECT_TRUE(
-          codec->Decode(frame, mirrors[m].get(), {y.data_ptr(), DType::kF32, kShape}).ok());
+      frame.resize(codec->Encode({x.data_ptr(), DType::kF32, kShape}, noise, states[m].get(), frame)
+                       .value());
+      EXPECT_TRUE(codec->Decode(frame, mirrors[m].get(), {y.data_ptr(), DType::kF32, kShape}).ok());
       all.push_back(y);
     }
   }

@@ -14,8 +14,10 @@ Every group is lossless unless its options opt in. A pipeline's group opts in li
         ranks, backend="longhaul",
         pg_options=longhaul.Options(forward="int4-b64-h64", backward="int8-b64"))
 
-Sends to a higher rank of that group then use the forward codec, sends to a lower rank the backward
-codec; collectives, integer tensors and small tensors stay exact. What really went over the wire::
+Activations then use the forward codec and gradients the backward codec: stages of
+torch.distributed.pipelining say which is which; for other sends, those to a higher rank of the group
+are activations. Collectives, integer tensors and small tensors stay exact. What really went over the
+wire::
 
     for crossing in longhaul.crossings(pipeline):
         print(crossing.peer, crossing.codec, crossing.payload_bytes, crossing.bits_per_element)
@@ -25,10 +27,12 @@ See docs/torch-backend.md for what is supported, errors and versions of torch.
 
 from longhaul.groups import Crossing, Traffic, crossings, traffic, transport
 from longhaul.options import Options
+from longhaul.pipelining import activation_tag, gradient_tag
 from longhaul.registration import register as _register
 
 __version__ = "0.1.0"
-__all__ = ["Crossing", "Options", "Traffic", "crossings", "traffic", "transport"]
+__all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
+           "traffic", "transport"]
 
 _register()
 

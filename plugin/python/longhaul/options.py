@@ -1,31 +1,42 @@
 """What a process group of the backend "longhaul" can be told: pass it as pg_options."""
 
+import operator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Mapping
+from typing import Mapping, Optional
 
 
 @dataclass(frozen=True)
 class Options:
     """The default sends everything lossless. All ranks of a group must give equal codec options.
 
-    forward: codec of float tensors sent to a higher rank of the group ("none": exact bytes).
-    backward: codec of float tensors sent to a lower rank.
-    by_tag: codec by the tag of the send; wins over the direction. Schedules that send activations
-        from the last rank back to the first (interleaved ones) need it.
+    forward: codec of activations: float tensors sent to a higher rank of the group, or by a stage
+        of torch.distributed.pipelining to the stage after ("none": exact bytes).
+    backward: codec of gradients: to a lower rank, or to the stage before.
+    by_tag: codec by the tag of the send; wins over its kind.
+    kinds: how a group knows the kind of a tensor whose tag does not name it (activation_tag(),
+        gradient_tag(); stages of torch.distributed.pipelining name it by themselves). "ranks": by
+        the order of ranks, an error between the first rank and the last of three or more. "tags":
+        not at all, such a tensor is an error.
     min_elements: smaller tensors stay lossless.
     seed: of the codecs' rounding noise; equal seeds give equal bytes.
     nmse_every: n > 0: the sender decodes every n-th encoded tensor and records its error.
     ef_slots: how many states a codec that has one ("+ef", "+ef21", "aqsgd4") keeps per peer and
-        tag; the same on every rank. Set it to the micro-batches of a step.
+        tag; the same on every rank. Set it to the micro-batches of a step, times the tensors that
+        a stage sends for one.
+    timeout: of the group's operations. None: what new_group or init_process_group is given.
+        DeviceMesh's backend_override has no other place for it.
 
-    The rest concerns the process, whose groups share one connection to the network; the first
-    group decides.
+    The rest concerns the process, whose groups share one connection to the network. The first group
+    decides; None leaves it to the first group, and a later one that asks for something else is an
+    error.
 
     interface: network interface that every byte must cross, for example "eth0". Empty: the one
         interface besides lo; where there are several, the error lists them.
-    peer_deadline: a peer silent for longer is dead. Must exceed round trip plus queueing.
-    credit_bytes: bytes a sender may have under way per peer; at least two bandwidth-delay products.
+    peer_deadline: a peer silent for longer is dead (default 30 s). Must exceed round trip plus
+        queueing.
+    credit_bytes: bytes a sender may have under way per peer (default 64 MiB, at least 64 KiB); at
+        least two bandwidth-delay products.
     shared_memory: lets processes of one host exchange data past the network interface.
     ucx_environment: accepts variables UCX_* of the environment, which could undo what is set here;
         otherwise they are an error that names them.
@@ -34,20 +45,53 @@ class Options:
     forward: str = "none"
     backward: str = "none"
     by_tag: Mapping[int, str] = field(default_factory=dict)
+    kinds: str = "ranks"
     min_elements: int = 4096
     seed: int = 0
     nmse_every: int = 0
     ef_slots: int = 1
+    timeout: Optional[timedelta] = None
     interface: str = ""
-    peer_deadline: timedelta = timedelta(seconds=30)
-    credit_bytes: int = 64 << 20
+    peer_deadline: Optional[timedelta] = None
+    credit_bytes: Optional[int] = None
     shared_memory: bool = False
     ucx_environment: bool = False
+
+    def __post_init__(self):
+        for name in ("forward", "backward", "kinds", "interface"):
+            _check_type(name, getattr(self, name), str)
+        for name in ("shared_memory", "ucx_environment"):
+            _check_type(name, getattr(self, name), bool)
+        _check_integer("min_elements", self.min_elements, 0, 2**63 - 1)
+        _check_integer("seed", self.seed, 0, 2**64 - 1)
+        _check_integer("nmse_every", self.nmse_every, 0, 2**31 - 1)
+        _check_integer("ef_slots", self.ef_slots, 1, 2**31 - 1)
+        if self.credit_bytes is not None:
+            _check_integer("credit_bytes", self.credit_bytes, 64 << 10, 2**63 - 1)
+        for name in ("timeout", "peer_deadline"):
+            if getattr(self, name) is not None:
+                _check_duration(name, getattr(self, name))
+        _check_type("by_tag", self.by_tag, Mapping)
+        for tag, codec in self.by_tag.items():
+            _check_integer("a tag of by_tag", tag, 0, 2**31 - 1)
+            _check_type(f"by_tag[{tag}]", codec, str)
+        if self.kinds not in ("ranks", "tags"):
+            raise ValueError(f"longhaul.Options: kinds is '{self.kinds}': want 'ranks' or 'tags'")
+
+    @property
+    def _timeout(self):
+        """Where DeviceMesh looks for it."""
+        return self.timeout
+
+    @property
+    def lossless(self):
+        return all(c == "none" for c in (self.forward, self.backward, *self.by_tag.values()))
 
     def native(self, adapter):
         """The same options as an object of the extension module `adapter`."""
         native = adapter.Options()
-        native.set_codecs(self.forward, self.backward, dict(self.by_tag), self.min_elements)
+        native.set_codecs(self.forward, self.backward, dict(self.by_tag), self.min_elements,
+                          self.kinds == "ranks")
         native.set_node(
             self.interface,
             self.peer_deadline,
@@ -59,3 +103,31 @@ class Options:
         native.nmse_every = self.nmse_every
         native.ef_slots = self.ef_slots
         return native
+
+
+def _wrong_type(name, value, wanted):
+    return TypeError(f"longhaul.Options: {name} must be {wanted}, not {type(value).__name__}")
+
+
+def _check_type(name, value, kind):
+    if not isinstance(value, kind):
+        wanted = {str: "a str", bool: "a bool", Mapping: "a mapping of tags to codecs"}[kind]
+        raise _wrong_type(name, value, wanted)
+
+
+def _check_integer(name, value, least, most):
+    if isinstance(value, bool):
+        raise _wrong_type(name, value, "an int")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise _wrong_type(name, value, "an int") from None
+    if not least <= number <= most:
+        raise ValueError(f"longhaul.Options: {name} is {number}: want {least} to {most}")
+
+
+def _check_duration(name, value):
+    if not isinstance(value, timedelta):
+        raise _wrong_type(name, value, "a datetime.timedelta")
+    if value < timedelta(milliseconds=1):
+        raise ValueError(f"longhaul.Options: {name} is {value}: want a millisecond or more")

@@ -7,6 +7,9 @@ extension module is loaded when the first group is made, so it starts no thread 
 import importlib
 import pathlib
 
+from longhaul import inheritance, pipelining
+from longhaul.options import Options
+
 _NAME = "longhaul"
 
 
@@ -29,22 +32,29 @@ def load_adapter():
 
 def _create(dist_options, options):
     """What torch.distributed calls for each new group of this backend."""
-    from longhaul.options import Options
-
     adapter = load_adapter()
+    given = options
     if options is None:
-        options = Options()
+        options = inheritance.codecs_for(dist_options.group_id, dist_options.global_ranks_in_group)
+    timeout = dist_options.timeout
     if isinstance(options, Options):
-        options = options.native(adapter)
-    elif not isinstance(options, adapter.Options):
+        timeout = options.timeout or timeout
+        if not options.lossless:
+            pipelining.name_kinds_of_stages()
+        native = options.native(adapter)
+    elif isinstance(options, adapter.Options):
+        native = options
+    else:
         raise TypeError(
             f"longhaul: pg_options must be longhaul.Options, not {type(options).__name__}"
         )
-    options.timeout = dist_options.timeout
-    options.group_name = dist_options.group_id
-    return adapter.ProcessGroupLonghaul(
-        dist_options.store, dist_options.group_rank, dist_options.group_size, options
+    native.timeout = timeout
+    native.group_name = dist_options.group_id
+    backend = adapter.ProcessGroupLonghaul(
+        dist_options.store, dist_options.group_rank, dist_options.group_size, native
     )
+    inheritance.note(dist_options.group_id, given)
+    return backend
 
 
 def register():

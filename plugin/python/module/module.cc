@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "plugin/backend/process_group.h"
+#include "plugin/core/tensor_kind.h"
 
 namespace py = pybind11;
 
@@ -61,18 +62,20 @@ void BindOptions(py::module_& m) {
       .def_readwrite("ef_slots", &Options::ef_slots)
       .def("set_codecs",
            [](Options& o, std::string forward, std::string backward,
-              std::map<int, std::string> by_tag, int64_t min_elements) {
-             o.codecs = {std::move(forward), std::move(backward), std::move(by_tag), min_elements};
+              std::map<int, std::string> by_tag, int64_t min_elements, bool kinds_by_rank) {
+             o.codecs = {
+                 std::move(forward), std::move(backward), std::move(by_tag), min_elements,
+                 kinds_by_rank ? CodecPolicy::Untold::kByRank : CodecPolicy::Untold::kRefused};
            })
       .def("set_node",
-           [](Options& o, std::string interface, std::chrono::milliseconds peer_deadline,
-              int64_t credit_bytes, bool shared_memory, bool ucx_environment) {
-             NodeOptions& node = o.node_options;
-             node.interface = std::move(interface);
-             node.peer_deadline = absl::FromChrono(peer_deadline);
-             node.credit_bytes = credit_bytes;
-             if (shared_memory) node.shared_memory = NodeOptions::SharedMemory::kAllowed;
-             if (ucx_environment) node.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
+           [](Options& o, std::string interface,
+              std::optional<std::chrono::milliseconds> peer_deadline,
+              std::optional<int64_t> credit_bytes, bool shared_memory, bool ucx_environment) {
+             o.node_wishes = {.interface = std::move(interface),
+                              .credit_bytes = credit_bytes,
+                              .shared_memory = shared_memory,
+                              .ucx_environment = ucx_environment};
+             if (peer_deadline) o.node_wishes.peer_deadline = absl::FromChrono(*peer_deadline);
            });
 }
 
@@ -86,6 +89,7 @@ void BindProcessGroup(py::module_& m) {
            }),
            py::call_guard<py::gil_scoped_release>())
       .def("crossings", &Crossings)
+      .def("lossless", &ProcessGroupLonghaul::lossless)
       .def("traffic", &Traffic)
       .def("description", [](ProcessGroupLonghaul& g) { return g.node().description(); });
 }
@@ -94,7 +98,9 @@ void BindProcessGroup(py::module_& m) {
 }  // namespace longhaul
 
 PYBIND11_MODULE(LONGHAUL_MODULE_NAME, m) {
-  py::module_::import("torch.distributed");  // the base classes are bound there
+  py::module_::import("torch.distributed");            // the base classes are bound there
+  m.attr("FIRST_KIND_TAG") = longhaul::kFirstKindTag;  // pipelining.py must name the same
+  m.attr("GRADIENT_BIT") = longhaul::kGradientBit;
   longhaul::BindOptions(m);
   longhaul::BindProcessGroup(m);
 }
