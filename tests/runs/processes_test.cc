@@ -234,7 +234,7 @@ TEST_F(Comparison, AHeldOutLossThatOneRunLacksIsADifference) {
   EXPECT_FALSE(CompareRuns(record_, b, a)->equal);
 }
 
-TEST_F(Comparison, AResumedRunsBytesCountLikeAnyOthers) {
+TEST_F(Comparison, TheBoundaryBytesOfAResumedRunCountLikeAnyOthers) {
   const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 10);
   ASSERT_TRUE(record_.AddFacts(b, {{"resumed_from_step", "1"}}).ok());
   EXPECT_FALSE(CompareRuns(record_, a, b)->equal);

@@ -1,0 +1,215 @@
+// Kills at random moments, take-overs, two commands at once: what the record says afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "experiments/record/record.h"
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+class Resume : public testing::Test {
+ protected:
+  std::vector<std::string> Arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+                                          "--results", results()};
+    for (const char* set : {"train.steps=240", "checkpoint.every_steps=20", "outer.groups=2",
+                            "outer.inner_steps=7", "outer.codec=int4-b64+ef"}) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::string results() const { return scratch_.path() + "/results"; }
+  std::string output_file() const { return scratch_.path() + "/output"; }
+  std::vector<std::vector<std::string>> Rows(const std::string& sql) const {
+    absl::StatusOr<Record> record = Record::Open(results(), Record::Mode::kRead);
+    if (!record.ok()) return {};
+    auto rows = record->Rows(sql);
+    if (!rows.ok() || rows->empty()) return {};
+    rows->erase(rows->begin());
+    return *rows;
+  }
+  int64_t LastStep(int64_t run) const {
+    const auto rows =
+        Rows("SELECT ifnull(MAX(step), 0) FROM steps WHERE run_id = " + std::to_string(run));
+    return rows.empty() ? 0 : std::stoll(rows[0][0]);
+  }
+  // Starts, waits until the record of `run` has this step, and sends the signal to the command or
+  // to its child. Returns how the command ended.
+  CommandResult KilledAt(int64_t run, int64_t step, int signal, bool child,
+                         const std::vector<std::string>& more) {
+    const pid_t pid = StartLonghaul(Arguments(more), output_file());
+    EXPECT_TRUE(Eventually([&] { return LastStep(run) >= step; })) << ReadFile(output_file());
+    pid_t target = pid;
+    if (child) {
+      const std::string task = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
+      target = std::atoi(ReadFile(task + "/children").c_str());
+      EXPECT_GT(target, 0);
+    }
+    kill(target, signal);
+    return WaitFor(pid, output_file());
+  }
+  ScratchFolder scratch_;
+};
+
+// What crossed, without times: those differ. Outer channels number their messages anew (compare).
+constexpr char kCounts[] =
+    "SELECT src_rank, direction, tensors, elements, predicted_wire_bytes, payload_bytes,"
+    " message_bytes, nmse_samples, nmse_max, iif(direction = 'outer', '', payload_hash)"
+    " FROM crossings WHERE run_id = ";
+
+TEST_F(Resume, KilledAtRandomStepsARunHasEveryStepAndByteOfOneThatWasNot) {
+  const CommandResult whole = RunLonghaul(Arguments({"--arm", "whole"}));
+  ASSERT_EQ(whole.exit_status, 0) << whole.output;
+  std::mt19937 random(std::random_device{}());
+  int64_t step = std::uniform_int_distribution<int64_t>(1, 60)(random);
+  for (int kills = 0; kills < 3; ++kills) {
+    SCOPED_TRACE("killed at step " + std::to_string(step));
+    const bool child = kills == 1;  // a failed run is taken over like one that died
+    const CommandResult killed = KilledAt(2, step, SIGKILL, child, {"--resume"});
+    EXPECT_NE(killed.exit_status, 0) << killed.output;
+    step = LastStep(2) + std::uniform_int_distribution<int64_t>(1, 40)(random);
+  }
+  const CommandResult resumed = RunLonghaul(Arguments({"--resume"}));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.output;
+  EXPECT_EQ(Rows("SELECT id FROM runs").size(), 2u);
+  EXPECT_THAT(Rows("SELECT status, (SELECT COUNT(*) FROM steps WHERE run_id = id) FROM runs"),
+              Each(ElementsAre("ok", "960")));
+  EXPECT_EQ(Rows(std::string(kCounts) + "2"), Rows(std::string(kCounts) + "1"));
+  const CommandResult same = RunLonghaul({"compare", results(), "whole", "last"});
+  EXPECT_EQ(same.exit_status, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  // After success there is nothing to train.
+  const CommandResult again = RunLonghaul(Arguments({"--resume"}));
+  EXPECT_EQ(again.exit_status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("run 2 has finished: ok"));
+  EXPECT_EQ(Rows("SELECT id FROM runs").size(), 2u);
+}
+
+TEST_F(Resume, TwoAtOnceAreOneRunAndALineOfRefusal) {
+  KilledAt(1, 30, SIGKILL, false, {});
+  const CommandResult anew = RunLonghaul(Arguments({}));
+  EXPECT_EQ(anew.exit_status, 1);
+  EXPECT_THAT(anew.output, HasSubstr("go on from them with --resume"));
+  const pid_t pid = StartLonghaul(Arguments({"--resume", "--set", "seed=1"}), output_file());
+  ASSERT_TRUE(
+      Eventually([&] { return Rows("SELECT 1 FROM runs WHERE status = 'running'").size(); }));
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}}) {
+    const CommandResult second = RunLonghaul(Arguments(more));
+    EXPECT_EQ(second.exit_status, 1) << second.output;
+    EXPECT_THAT(second.output, HasSubstr("process " + std::to_string(pid)));
+  }
+  const CommandResult first = WaitFor(pid, output_file());
+  EXPECT_EQ(first.exit_status, 0) << first.output;
+  EXPECT_THAT(Rows("SELECT status FROM runs"), ElementsAre(ElementsAre("ok")));
+}
+
+TEST_F(Resume, AHangUpEndsARunInOrderButNotUnderNohup) {
+  const CommandResult ended = KilledAt(1, 3, SIGHUP, false, {});
+  EXPECT_EQ(ended.exit_status, 130) << ended.output;
+  EXPECT_THAT(Rows("SELECT status FROM runs"), ElementsAre(ElementsAre("interrupted")));
+  signal(SIGHUP, SIG_IGN);  // inherited
+  const CommandResult kept = KilledAt(2, 3, SIGHUP, false, {"--arm", "nohup"});
+  signal(SIGHUP, SIG_DFL);
+  EXPECT_EQ(kept.exit_status, 0) << kept.output;
+}
+
+TEST_F(Resume, AFullDiskSettlesTheRowAndTheAdviceHolds) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to mount a small tmpfs";
+  std::filesystem::create_directory(results());
+  if (mount("small", results().c_str(), "tmpfs", 0, "size=1m") != 0) {
+    GTEST_SKIP() << "this sandbox forbids mounting a tmpfs";
+  }
+  const CommandResult full = RunLonghaul(Arguments({"--set", "train.steps=3000"}));
+  EXPECT_EQ(full.exit_status, 1) << full.output;
+  EXPECT_THAT(full.output, HasSubstr("the same command with --resume goes on after step"));
+  EXPECT_THAT(Rows("SELECT status FROM runs"), ElementsAre(ElementsAre("failed")));
+  ASSERT_EQ(mount("small", results().c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
+  const CommandResult resumed = RunLonghaul(Arguments({"--set", "train.steps=3000", "--resume"}));
+  EXPECT_EQ(resumed.exit_status, 0) << resumed.output;
+  EXPECT_THAT(Rows("SELECT status, (SELECT COUNT(*) FROM steps) FROM runs"),
+              ElementsAre(ElementsAre("ok", "12000")));
+  umount2(results().c_str(), MNT_DETACH);
+}
+
+constexpr char kCampaign[] = R"([campaign]
+name = "pair"
+question = "?"
+seeds = [1, 2]
+d0_tokens = 20_000
+budgets = [0.5, 1.0]
+[[arm]]
+name = "s2"
+stages = 2
+forward = "int8-b64"
+backward = "int8-b64"
+[model]
+kind = "gpt"
+blocks = 2
+width = 32
+heads = 2
+context = 32
+vocab = 256
+[data]
+source = "headers"
+[train]
+batch_rows = 4
+microbatches = 2
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+stages = 1
+[boundary]
+forward = "none"
+backward = "none"
+[net]
+transport = "loopback"
+[eval]
+rows = 8
+)";
+
+TEST_F(Resume, TwoMeasuresOfOneCampaignTrainNothingTwice) {
+  const std::vector<std::string> measure = {"measure",
+                                            scratch_.File("c.toml", kCampaign),
+                                            "--results",
+                                            results(),
+                                            "--jobs",
+                                            "1",
+                                            "--accept-unresolved"};
+  const pid_t first = StartLonghaul(measure, output_file());
+  const pid_t second = StartLonghaul(measure, output_file() + "2");
+  const CommandResult a = WaitFor(first, output_file());
+  const CommandResult b = WaitFor(second, output_file() + "2");
+  EXPECT_EQ(a.exit_status, 0) << a.output;
+  EXPECT_EQ(b.exit_status, 0) << b.output;
+  EXPECT_THAT(Rows("SELECT COUNT(*), status FROM runs GROUP BY arm, seed"),
+              testing::AllOf(testing::SizeIs(6), Each(ElementsAre("1", "ok"))));
+  EXPECT_EQ(Rows("SELECT DISTINCT pid FROM runs").size(), 2u) << "one of them did all the work";
+}
+
+}  // namespace
+}  // namespace longhaul
