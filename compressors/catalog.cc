@@ -50,6 +50,7 @@ constexpr Entry kCodecs[] = {
     {"bf16", 0x02, NewBf16Codec},
     {"fp16", 0x03, NewFp16Codec},
     {"fp16-meanstd", 0x04, NewMeanStdCodec},
+    {"identity", 0x05, NewIdentityCodec},
     {"fp8-e4m3-g16", 0x10, NewFp8Codec<Grid::kE4M3, 16>},
     {"fp8-e4m3-g128", 0x11, NewFp8Codec<Grid::kE4M3, 128>},
     {"fp8-e5m2-g16", 0x12, NewFp8Codec<Grid::kE5M2, 16>},

@@ -1,4 +1,4 @@
-// `none`, `bf16`, `fp16` (compressors/cast.h) on a device.
+// `none`, `identity`, `bf16`, `fp16` (compressors/cast.h) on a device.
 #include <fmt/format.h>
 
 #include <optional>
@@ -63,7 +63,7 @@ std::shared_ptr<const DeviceCodec> NewDeviceCast(HostCodec host, const DeviceApi
     wire = DType::kBF16;
   } else if (host->name() == "fp16") {
     wire = DType::kF16;
-  } else if (host->name() != "none") {
+  } else if (host->name() != "none" && host->name() != "identity") {
     return nullptr;
   }
   return std::make_shared<DeviceCastCodec>(std::move(host), device, wire);

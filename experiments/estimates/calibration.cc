@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kEightStageFloor = 0.90;
-
 json Ends(const Interval& interval) { return json::array({interval.low, interval.high}); }
 
 std::string DirectionOf(const ArmResult& arm) {
@@ -20,9 +18,29 @@ std::string DirectionOf(const ArmResult& arm) {
   return arm.backward_codec == "none" ? "forward" : "both";
 }
 
+// {"value": ..., "ci": [..]}, "bound": "<=" where the value is one, "ci_low_bound": "<=" where the
+// low end was cut; null where there is neither an interval nor a bound with one behind it.
+json Number(const Measured& x) {
+  if (!x.interval) return nullptr;
+  if (x.bound == Bound::kUpper) return {{"value", x.value}, {"bound", "<="}};
+  json number = {{"value", x.value}, {"ci", Ends(*x.interval)}};
+  if (x.bound == Bound::kLowEnd) number["ci_low_bound"] = "<=";
+  return number;
+}
+
+json ChangesOf(const ArmResult& arm) {
+  json changes = json::array();
+  for (const SpecChange& change : arm.changes) {
+    changes.push_back({{"key", change.key}, {"reference", change.from}, {"arm", change.to}});
+  }
+  return changes;
+}
+
 json Entry(const Family& family, const char* evaluation, const JointEstimate& joint) {
   json entry = {{"codec", family.codecs},
                 {"direction", DirectionOf(*family.arms.front())},
+                {"arms", json::array()},
+                {"reference", family.arms.front()->reference},
                 {"eval", evaluation},
                 {"q", joint.q.value},
                 {"q_ci", Ends(*joint.q.interval)},
@@ -31,33 +49,57 @@ json Entry(const Family& family, const char* evaluation, const JointEstimate& jo
                 {"seeds", joint.seeds},
                 {"by_S", json::array()},
                 {"delta_nat", json::array()}};
+  if (joint.q.bound == Bound::kLowEnd) entry["q_ci_low_bound"] = "<=";
   if (family.bits_per_element > 0) {
     entry["bits_per_element"] = family.bits_per_element;
     entry["ratio"] = 16 / family.bits_per_element;
   }
   for (const ArmResult* arm : family.arms) {
+    entry["arms"].push_back(arm->arm);
     const std::optional<Efficiency>& e = evaluation == std::string("off") ? arm->off : arm->on;
-    if (!e || e->value_is_bound) continue;
-    if (e->ln_eta.interval) {
-      entry["by_S"].push_back(
-          {{"S", arm->stages}, {"ln_eta", e->ln_eta.value}, {"ci", Ends(*e->ln_eta.interval)}});
-    }
-    if (e->delta_nat.interval) {
-      entry["delta_nat"].push_back({{"S", arm->stages},
-                                    {"value", e->delta_nat.value},
-                                    {"ci", Ends(*e->delta_nat.interval)}});
-    }
+    if (!e || e->IsBound() || !e->ln_eta.interval || !e->delta_nat.interval) continue;
+    entry["by_S"].push_back({{"S", arm->stages},
+                             {"crossings", arm->crossings},
+                             {"arm", arm->arm},
+                             {"ln_eta", e->ln_eta.value},
+                             {"ci", Ends(*e->ln_eta.interval)}});
+    if (e->ln_eta.bound == Bound::kLowEnd) entry["by_S"].back()["ci_low_bound"] = "<=";
+    entry["delta_nat"].push_back({{"S", arm->stages},
+                                  {"arm", arm->arm},
+                                  {"value", e->delta_nat.value},
+                                  {"ci", Ends(*e->delta_nat.interval)}});
   }
   return entry;
 }
 
-Measured ToThePower(const Measured& q, double k) {
-  Measured out{std::pow(q.value, k), q.interval};
+json ArmEntry(const ArmResult& arm) {
+  json entry = {{"arm", arm.arm},
+                {"S", arm.stages},
+                {"crossings", arm.crossings},
+                {"forward", arm.forward_codec},
+                {"backward", arm.backward_codec},
+                {"reference", arm.reference},
+                {"changes", ChangesOf(arm)},
+                {"seeds", arm.seeds},
+                {"note", arm.note}};
+  for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
+    if (!*e) continue;
+    entry[evaluation] = {{"delta_nat", Number((*e)->delta_nat)},
+                         {"ln_eta", Number((*e)->ln_eta)},
+                         {"eta", Number((*e)->eta)}};
+    if ((*e)->q) entry[evaluation]["q"] = Number(*(*e)->q);
+  }
+  return entry;
+}
+
+// eta of K crossings at this q each; below the smallest reference budget it is a bound.
+Measured ToThePower(const Measured& q, double k, double smallest_budget) {
+  Measured out{std::pow(q.value, k), q.interval, q.bound};
   if (out.interval) {
     out.interval->low = std::pow(q.interval->low, k);
     out.interval->high = std::pow(q.interval->high, k);
   }
-  return out;
+  return CutBelow(smallest_budget, std::move(out));
 }
 
 }  // namespace
@@ -65,16 +107,16 @@ Measured ToThePower(const Measured& q, double k) {
 std::vector<PlannedDepth> PlannedDepths(const Family& family) {
   std::vector<PlannedDepth> out;
   for (const int64_t stages : {2, 4, 8}) {
-    const double k = 2.0 * static_cast<double>(stages - 1);
+    const double k = static_cast<double>(family.directions() * (stages - 1));
     PlannedDepth depth{stages, std::pow(kAssumedQ, k), {}, false};
     const auto arm = std::find_if(family.arms.begin(), family.arms.end(), [&](const ArmResult* a) {
-      return a->stages == stages && a->off && DirectionOf(*a) == "both";
+      return a->stages == stages && a->off;
     });
     if (arm != family.arms.end()) {
       depth.measured = (*arm)->off->eta;
       depth.direct = true;
     } else if (family.off) {
-      depth.measured = ToThePower(family.off->q, k);
+      depth.measured = ToThePower(family.off->q, k, family.smallest_budget);
     } else {
       continue;
     }
@@ -94,11 +136,9 @@ std::string EightStageVerdict(const Family& family) {
 }
 
 std::string CalibrationJson(const CampaignAnalysis& a) {
-  json out = {{"schema", "calibration/1"},
-              {"plan_sha256", a.experiment.plan_sha256},
-              {"commit", a.git_revision},
-              {"params", a.parameters},
-              {"activation", json::array()}};
+  json out = {{"schema", "calibration/1"},   {"plan_sha256", a.experiment.plan_sha256},
+              {"commit", a.git_revision},    {"params", a.parameters},
+              {"activation", json::array()}, {"arms", json::array()}};
   if (a.experiment.d0_tokens) out["tokens"] = *a.experiment.d0_tokens;
   for (const Family& family : a.families) {
     if (family.off && family.off->q.interval) {
@@ -107,6 +147,9 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
     if (family.on && family.on->q.interval) {
       out["activation"].push_back(Entry(family, "on", *family.on));
     }
+  }
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role == Role::kArm) out["arms"].push_back(ArmEntry(arm));
   }
   return out.dump(2) + "\n";
 }

@@ -23,8 +23,7 @@ bool Lost(const Outcome& outcome) {
 }
 
 int64_t Crossings(const RunRow& run) {
-  const int64_t directions = (run.forward_codec != "none") + (run.backward_codec != "none");
-  return directions * (run.stages - 1);
+  return CompressedCrossings(run.stages, run.forward_codec, run.backward_codec);
 }
 
 absl::StatusOr<Outcome> ToOutcome(const Record& record, const RunRow& run) {
@@ -74,14 +73,18 @@ absl::StatusOr<std::vector<ArmResult>> CollectArms(const Record& record, int64_t
   for (ArmResult& arm : arms) {
     arm.seeds = static_cast<int64_t>(arm.outcomes.size());
     arm.lost = std::count_if(arm.outcomes.begin(), arm.outcomes.end(), Lost);
+    // A run that ended with a loss that is no number diverged too.
+    arm.diverged = std::count_if(arm.outcomes.begin(), arm.outcomes.end(), [](const Outcome& o) {
+      return Lost(o) && (o.run.status == RunStatus::kDiverged || o.run.status == RunStatus::kOk);
+    });
     arm.open = std::count_if(arm.outcomes.begin(), arm.outcomes.end(),
                              [](const Outcome& o) { return !Ended(o.run.status); });
   }
   return arms;
 }
 
-std::map<int64_t, double> Losses(const ArmResult& arm, EvalCodec codec) {
-  std::map<int64_t, double> losses;
+LossBySeed Losses(const ArmResult& arm, EvalCodec codec) {
+  LossBySeed losses;
   for (const Outcome& o : arm.outcomes) {
     const std::optional<double>& loss = codec == EvalCodec::kOff ? o.loss_off : o.loss_on;
     if (loss) losses[o.run.seed] = *loss;
@@ -89,7 +92,40 @@ std::map<int64_t, double> Losses(const ArmResult& arm, EvalCodec codec) {
   return losses;
 }
 
+const ArmResult* FindArm(const CampaignAnalysis& a, const std::string& name) {
+  const auto found = std::find_if(a.arms.begin(), a.arms.end(),
+                                  [&](const ArmResult& arm) { return arm.arm == name; });
+  return found == a.arms.end() ? nullptr : &*found;
+}
+
+// Who is compared with whom, as the plan has it, and what lies between them.
+absl::Status PairArms(CampaignAnalysis& a) {
+  absl::StatusOr<std::map<std::string, std::string>> named =
+      PlannedReferences(a.experiment.plan_text);
+  if (!named.ok()) return named.status();
+  for (ArmResult& arm : a.arms) {
+    if (arm.role == Role::kReference) continue;
+    const auto own = named->find(arm.arm);
+    arm.reference = own == named->end() ? kD0Reference : own->second;
+    const ArmResult* reference = FindArm(a, arm.reference);
+    if (reference == nullptr || arm.role != Role::kArm) continue;
+    arm.changes = ChangesBesideCodecs(reference->outcomes.front().run.spec_toml,
+                                      arm.outcomes.front().run.spec_toml);
+  }
+  return absl::OkStatus();
+}
+
 void FitCurve(CampaignAnalysis& a) {
+  // A curve through the survivors would be one of the runs that happened to train well.
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kReference || arm.lost == 0) continue;
+    a.curve_note +=
+        fmt::format("{}{} {}", a.curve_note.empty() ? "" : ", ", arm.arm, arm.LostText());
+  }
+  if (!a.curve_note.empty()) {
+    a.curve_note = "no reference curve over survivors: " + a.curve_note;
+    return;
+  }
   // Budgets as they were trained: tokens are rounded to whole steps.
   double d0_tokens = 0;
   for (const ArmResult& arm : a.arms) {
@@ -118,15 +154,24 @@ void EstimateArms(CampaignAnalysis& a) {
   for (ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
     if (arm.lost > 0) {
-      arm.note = fmt::format("diverged or failed {} of {}", arm.lost, arm.seeds);
+      arm.note = arm.LostText();
       continue;
     }
     if (!a.curve) {
       arm.note = a.curve_note;
       continue;
     }
+    const ArmResult* reference = FindArm(a, arm.reference);
+    if (reference == nullptr || reference->lost > 0) {
+      arm.note = reference == nullptr
+                     ? fmt::format("its reference '{}' has no run", arm.reference)
+                     : fmt::format("its reference '{}' {}", arm.reference, reference->LostText());
+      continue;
+    }
     for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
-      absl::StatusOr<Efficiency> e = EstimateArm(*a.curve, Losses(arm, codec), arm.crossings);
+      absl::StatusOr<Efficiency> e =
+          EstimateArm(*a.curve, Losses(*reference, EvalCodec::kOff), Losses(arm, codec),
+                      arm.HasQ() ? arm.crossings : 0);
       if (e.ok()) (codec == EvalCodec::kOff ? arm.off : arm.on) = *std::move(e);
       if (!e.ok() && codec == EvalCodec::kOff) arm.note = std::string(e.status().message());
     }
@@ -134,15 +179,15 @@ void EstimateArms(CampaignAnalysis& a) {
 }
 
 // The resolved spec without what may differ inside a family.
-std::string FamilyKey(const RunRow& run) {
-  std::string key;
+std::string FamilyKey(const RunRow& run, const std::string& reference) {
+  std::string key = reference + "\n";
   for (size_t at = 0; at < run.spec_toml.size();) {
     const size_t end = std::min(run.spec_toml.find('\n', at), run.spec_toml.size());
     const std::string line = run.spec_toml.substr(at, end - at);
     if (!line.starts_with("stages =") && !line.starts_with("seed =")) key += line + "\n";
     at = end + 1;
   }
-  return key + run.forward_codec + "/" + run.backward_codec;
+  return key;
 }
 
 absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family) {
@@ -161,20 +206,32 @@ absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family
   return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
 }
 
+absl::StatusOr<JointEstimate> FitDepths(const CampaignAnalysis& a, const Family& family,
+                                        EvalCodec codec) {
+  std::vector<DepthPoint> points;
+  for (const ArmResult* arm : family.arms) {
+    const auto without = [&](std::string_view why) {
+      return absl::FailedPreconditionError(fmt::format("no joint q: arm '{}': {}", arm->arm, why));
+    };
+    if (!arm->note.empty()) return without(arm->note);
+    const std::optional<Efficiency>& e = codec == EvalCodec::kOff ? arm->off : arm->on;
+    if (!e) return without("no such evaluation");
+    // What its loss says about q lies where the curve was not measured.
+    if (e->IsBound()) return without("below the smallest reference budget");
+    points.push_back({arm->crossings, Losses(*arm, codec)});
+  }
+  return EstimateJoint(
+      *a.curve, Losses(*FindArm(a, family.arms.front()->reference), EvalCodec::kOff), points);
+}
+
 void FitFamily(const CampaignAnalysis& a, Family& family) {
   for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
-    std::vector<DepthPoint> points;
-    for (const ArmResult* arm : family.arms) {
-      if (!arm->note.empty()) {
-        family.note = fmt::format("no joint q: arm '{}': {}", arm->arm, arm->note);
-        return;
-      }
-      points.push_back({arm->crossings, Losses(*arm, codec)});
-    }
-    absl::StatusOr<JointEstimate> joint = EstimateJoint(*a.curve, points);
-    if (joint.ok()) (codec == EvalCodec::kOff ? family.off : family.on) = *std::move(joint);
-    if (!joint.ok() && codec == EvalCodec::kOff) {
-      family.note = std::string(joint.status().message());
+    const bool off = codec == EvalCodec::kOff;
+    absl::StatusOr<JointEstimate> joint = FitDepths(a, family, codec);
+    if (joint.ok()) {
+      (off ? family.off : family.on) = *std::move(joint);
+    } else {
+      (off ? family.note : family.on_note) = std::string(joint.status().message());
     }
   }
 }
@@ -182,9 +239,9 @@ void FitFamily(const CampaignAnalysis& a, Family& family) {
 absl::Status CollectFamilies(const Record& record, CampaignAnalysis& a) {
   std::vector<std::string> keys;
   for (const ArmResult& arm : a.arms) {
-    if (arm.role != Role::kArm || arm.crossings == 0) continue;
+    if (!arm.HasQ()) continue;
     const RunRow& run = arm.outcomes.front().run;
-    const std::string key = FamilyKey(run);
+    const std::string key = FamilyKey(run, arm.reference);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
       keys.push_back(key);
@@ -198,6 +255,7 @@ absl::Status CollectFamilies(const Record& record, CampaignAnalysis& a) {
   for (Family& family : a.families) {
     std::sort(family.arms.begin(), family.arms.end(),
               [](const ArmResult* x, const ArmResult* y) { return x->stages < y->stages; });
+    if (a.curve) family.smallest_budget = a.curve->smallest_budget;
     FitFamily(a, family);
     absl::StatusOr<double> bits = BitsPerElement(record, family);
     if (!bits.ok()) return bits.status();
@@ -210,6 +268,11 @@ void EstimateNoise(CampaignAnalysis& a) {
   double squares = 0, freedom = 0;
   for (const ArmResult& arm : a.arms) {
     if (!arm.off || arm.off->seeds < 2) continue;
+    if (arm.role == Role::kArm && !arm.HasQ()) continue;
+    const auto& deltas = arm.off->delta_by_seed;
+    if (std::all_of(deltas.begin(), deltas.end(), [](const auto& d) { return d.second == 0; })) {
+      continue;
+    }
     const double df = static_cast<double>(arm.off->seeds - 1);
     squares += df * arm.off->sd_delta_nat * arm.off->sd_delta_nat;
     freedom += df;
@@ -244,8 +307,21 @@ int64_t Parameters(const RunRow& run) {
 
 Verdict ArmResult::verdict() const {
   if (lost > 0) return Verdict::kDiverged;
+  if (!HasQ()) return Verdict::kNoQ;
   if (!off || !off->q) return Verdict::kNoInterval;
   return AgainstAssumed(*off->q);
+}
+
+std::string ArmResult::LostText() const {
+  if (lost == 0) return "";
+  const std::string_view what = diverged == lost ? "diverged"
+                                : diverged == 0  ? "failed"
+                                                 : "diverged or failed";
+  return fmt::format("{} {} of {}", what, lost, seeds);
+}
+
+int64_t Family::directions() const {
+  return (arms.front()->forward_codec != "none") + (arms.front()->backward_codec != "none");
 }
 
 absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment) {
@@ -260,10 +336,16 @@ absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentR
   }
   a.parameters = Parameters(a.arms.front().outcomes.front().run);
   a.git_revision = a.arms.front().outcomes.front().run.git_revision;
+  if (absl::Status s = PairArms(a); !s.ok()) {
+    // Without the plan nobody knows what an arm is to be compared with.
+    a.curve_note = "the recorded plan cannot be read: " + std::string(s.message());
+    return a;
+  }
   FitCurve(a);
   EstimateArms(a);
   if (absl::Status s = CollectFamilies(record, a); !s.ok()) return s;
   EstimateNoise(a);
+  if (absl::Status s = CheckIdentities(record, a); !s.ok()) return s;
   return a;
 }
 

@@ -11,6 +11,7 @@
 #include "experiments/estimates/forecast.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/campaign.h"
+#include "experiments/spec/spec_changes.h"
 
 namespace longhaul {
 
@@ -31,23 +32,44 @@ struct ArmResult {
   int64_t stages;
   std::string forward_codec, backward_codec;
   int64_t crossings;  // K: S - 1 per compressed direction
+  // Of an arm: whose losses are subtracted, and in what else than stages and boundary codecs the
+  // two differ. With anything in `changes` there is an eta and no q: a loss would be booked on
+  // crossings that the change made.
+  std::string reference = {};
+  std::vector<SpecChange> changes = {};
+  bool HasQ() const { return role == Role::kArm && crossings > 0 && changes.empty(); }
   std::vector<Outcome> outcomes;
-  int64_t seeds = 0;  // with any run
-  int64_t lost = 0;   // of those, diverged, failed or invalid: no mean over the survivors
-  int64_t open = 0;   // running, interrupted or died
+  int64_t seeds = 0;     // with any run
+  int64_t lost = 0;      // of those, diverged, failed or invalid: no mean over the survivors
+  int64_t diverged = 0;  // of the lost
+  int64_t open = 0;      // running, interrupted or died
   std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
   std::string note;                   // why there is no estimate
+  std::string LostText() const;       // "diverged 1 of 3"; "failed 1 of 3"; "" for none
   // Against 0.995, codec off at evaluation.
   Verdict verdict() const;
 };
 
-// Arms that differ in the number of stages alone, fitted together.
+// Arms with a q that differ in the number of stages alone, fitted together.
 struct Family {
   std::string codecs;                  // "int4-b64-h64 / int8-b64": forward / backward
   std::vector<const ArmResult*> arms;  // by S; point into CampaignAnalysis::arms
   std::optional<JointEstimate> off, on;
-  std::string note;
+  std::string note, on_note;    // why there is no joint q, by evaluation
+  int64_t directions() const;   // compressed: 1 or 2
+  double smallest_budget = 0;   // of the reference curve: nothing is said of an eta below
   double bits_per_element = 0;  // from payload bytes, both directions; 0: not recorded
+};
+
+// An arm that must, or at least may, have the very bits of its reference: nothing it does loses
+// any. Runs of the same seed, step by step.
+struct IdentityCheck {
+  std::string arm, reference;
+  bool same_spec = false;  // A/A: any difference is a fault of the instrument
+  int64_t seeds = 0, identical_seeds = 0;
+  int64_t losses = 0, parameter_hashes = 0, held_out = 0;  // compared, all seeds together
+  std::string first_difference = {};                       // "" where there is none
+  std::string Text() const;                                // one line
 };
 
 struct CampaignAnalysis {
@@ -55,10 +77,13 @@ struct CampaignAnalysis {
   std::vector<ArmResult> arms;  // reference, control and arms, in the plan's order
   std::vector<Family> families;
   std::optional<ReferenceCurve> curve;
-  std::string curve_note;   // why there is no curve
-  int64_t parameters = 0;   // N
-  double sd_delta_nat = 0;  // of a paired difference, pooled over arms
-  double rho = 0;           // 1 - sd_delta^2 / (2 sigma^2)
+  std::string curve_note;  // why there is no curve
+  std::vector<IdentityCheck> identities = {};
+  int64_t parameters = 0;  // N
+  // Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their
+  // reference do not count: they have no noise to show.
+  double sd_delta_nat = 0;
+  double rho = 0;  // 1 - sd_delta^2 / (2 sigma^2)
   std::string git_revision;
   CampaignAnalysis() = default;
   CampaignAnalysis(CampaignAnalysis&&) = default;  // moving a vector keeps the pointers of families
@@ -70,24 +95,29 @@ struct CampaignAnalysis {
   std::string Conditions() const;
 };
 absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment);
+// Its last part: fills `identities`.
+absl::Status CheckIdentities(const Record& record, CampaignAnalysis& analysis);
 
-// What the planner's activation efficiency becomes: eta_act(S) = q^(2 (S - 1)).
+// What the planner's activation efficiency becomes: eta_act(S) = q^K, K = 2 (S - 1) with both
+// directions compressed and S - 1 with one.
 struct PlannedDepth {
   int64_t stages;
-  double assumed;     // 0.995^(2 (S - 1))
+  double assumed;     // 0.995^K
   Measured measured;  // of the arm at this S where there is one, else from q of the family
   bool direct;        // an arm at this S
 };
 std::vector<PlannedDepth> PlannedDepths(const Family& family);
-// "8-stage pipelines keep eta_act >= 0.90" (they flip at q < 0.99250): "unchanged", "flips" or
-// "undetermined", over the whole interval.
+// "8-stage pipelines keep eta_act >= 0.90" (they flip at q < 0.90^(1/K): 0.99250 with both
+// directions): "unchanged", "flips" or "undetermined", over the whole interval.
+constexpr double kEightStageFloor = 0.90;
 std::string EightStageVerdict(const Family& family);
 
 // Rows for the table `estimates`.
 std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);
 
 // The table at the end of `measure`: per arm mean loss difference, eta and q with 95 % intervals,
-// codec off and on at evaluation, against 0.995; the joint q of each codec; the controls.
+// codec off and on at evaluation, against 0.995 or what else the arm changes; the joint q of each
+// codec; the controls; diverged reference runs; A/A.
 std::string CampaignTable(const CampaignAnalysis& analysis);
 
 // Analyse + SetEstimates + CampaignTable.
@@ -102,11 +132,13 @@ struct ResolutionForecast {
 // record: nullptr where there is none yet.
 absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record);
 
-// Schema calibration/1 for the planner, the activation part; entries without an interval are left
-// out. From the analysis alone.
+// Schema calibration/1 for the planner: "activation" has one entry per joint q, with the names of
+// its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one,
+// its q. Numbers without an interval are left out, bounds say so. From the analysis alone.
 std::string CalibrationJson(const CampaignAnalysis& analysis);
 
-// "0.9931 [0.9902, 0.9960]"; "0.9931 [-]" without an interval.
+// "0.9931 [0.9902, 0.9960]"; "0.9931 [-]" without an interval; "<= 0.9931" for a bound, "<= 0.9931
+// [-]" where that bound has no interval behind it; "0.9931 [<= 0.9902, 0.9960]" for a cut low end.
 std::string WithInterval(const Measured& x, int digits);
 
 }  // namespace longhaul

@@ -15,9 +15,28 @@ namespace {
 
 constexpr int64_t kPilotSeeds = 3;
 
-// Noise of the record's earlier campaigns, newest first. The campaign's own runs do not count: a
-// forecast that changes while seeds come in would invite stopping on it.
-absl::StatusOr<std::optional<Noise>> Pilot(const Record& record, const std::string& own_name) {
+// What noise, slope and pairing hang on; where and how a run was executed does not change them.
+bool ChangesNoise(const SpecChange& change) {
+  for (const std::string_view table : {"model.", "data.", "train.", "outer.", "eval."}) {
+    if (change.key.starts_with(table)) return true;
+  }
+  return false;
+}
+
+// How a pilot's D0 reference differs from the planned one; empty where it may speak for it.
+std::vector<SpecChange> Unlike(const CampaignAnalysis& pilot, const std::string& planned_d0) {
+  const auto d0 = std::find_if(pilot.arms.begin(), pilot.arms.end(),
+                               [](const ArmResult& arm) { return arm.arm == kD0Reference; });
+  std::vector<SpecChange> changes = SpecChanges(planned_d0, d0->outcomes.front().run.spec_toml);
+  std::erase_if(changes, [](const SpecChange& change) { return !ChangesNoise(change); });
+  return changes;
+}
+
+// Noise of the record's earlier campaigns, newest first, and a line for each that may not speak.
+// The campaign's own runs do not count: a forecast that changes while seeds come in would invite
+// stopping on it.
+absl::StatusOr<std::optional<Noise>> Pilot(const Record& record, const std::string& own_name,
+                                           const std::string& planned_d0, std::string* refused) {
   absl::StatusOr<std::vector<ExperimentRow>> experiments = record.Experiments();
   if (!experiments.ok()) return experiments.status();
   for (auto e = experiments->rbegin(); e != experiments->rend(); ++e) {
@@ -29,6 +48,11 @@ absl::StatusOr<std::optional<Noise>> Pilot(const Record& record, const std::stri
                           return arm.off && arm.off->seeds >= kPilotSeeds;
                         });
     if (!enough) continue;
+    if (const std::vector<SpecChange> changes = Unlike(*a, planned_d0); !changes.empty()) {
+      *refused += fmt::format("\nCampaign '{}' of this record is no pilot for this one: {}.",
+                              e->name, ToString(changes));
+      continue;
+    }
     return Noise{a->curve->sigma_nat, a->rho, a->curve->slope_nat, "pilot '" + e->name + "'"};
   }
   return std::nullopt;
@@ -37,25 +61,39 @@ absl::StatusOr<std::optional<Noise>> Pilot(const Record& record, const std::stri
 }  // namespace
 
 absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, const Record* record) {
+  std::string planned_d0, refused;
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.arm == kD0Reference) planned_d0 = ToToml(run.spec);
+  }
   absl::StatusOr<std::optional<Noise>> pilot = std::nullopt;
-  if (record != nullptr) pilot = Pilot(*record, campaign.name);
+  if (record != nullptr) pilot = Pilot(*record, campaign.name, planned_d0, &refused);
   if (!pilot.ok()) return pilot.status();
   const Noise noise =
       pilot->value_or(Noise{campaign.assumed_sigma_nat, campaign.assumed_rho,
                             campaign.assumed_slope_nat, "assumed, no pilot in this record"});
-  std::set<int64_t> depths;
-  int64_t primary_stages = 1;
+  std::set<Depth> distinct;
+  Depth primary{1, 0};  // without a q there is nothing per crossing to resolve
   for (const PlannedRun& run : campaign.runs) {
-    if (run.role != Role::kArm) continue;
-    depths.insert(run.spec.schedule.stages);
-    if (run.arm == campaign.primary) primary_stages = run.spec.schedule.stages;
+    if (run.seed != campaign.seeds.front() || !HasQ(campaign, run)) continue;
+    const RunSpec& spec = run.spec;
+    const Depth depth{
+        spec.schedule.stages,
+        CompressedCrossings(spec.schedule.stages, spec.boundary.forward, spec.boundary.backward)};
+    distinct.insert(depth);
+    if (run.arm == campaign.primary) primary = depth;
   }
-  const std::vector<int64_t> stages(depths.begin(), depths.end());
+  const std::vector<Depth> depths(distinct.begin(), distinct.end());
   const int seeds = static_cast<int>(campaign.seeds.size());
-  ResolutionForecast forecast{"Resolution forecast: " + ForecastSentence(seeds, noise, stages),
-                              !Unresolved(seeds, noise, primary_stages)};
+  ResolutionForecast forecast{
+      "Resolution forecast: " + ForecastSentence(seeds, noise, depths) + refused,
+      !Unresolved(seeds, noise, primary)};
   forecast.text +=
       fmt::format("\nPrimary contrast: arm '{}', codec off at evaluation.", campaign.primary);
+  if (primary.crossings == 0) {
+    forecast.text +=
+        " It changes more than stages and codecs, or crosses nothing: its result is an "
+        "efficiency, not a q.";
+  }
   if (seeds < 5) {
     forecast.text += fmt::format(
         "\nThis is a smoke campaign: {} seeds; fewer than five are for orientation only.", seeds);
@@ -65,21 +103,26 @@ absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, con
 
 std::string CampaignAnalysis::Resolvable() const {
   if (!curve) return "Nothing can be said yet: " + curve_note + ".";
-  std::map<int64_t, int64_t> seeds_by_depth;
+  std::map<Depth, int64_t> seeds_by_depth;
   for (const ArmResult& arm : arms) {
-    if (arm.role != Role::kArm || !arm.off || arm.crossings == 0) continue;
-    int64_t& seeds = seeds_by_depth[arm.stages];
+    if (!arm.HasQ() || !arm.off) continue;
+    int64_t& seeds = seeds_by_depth[{arm.stages, arm.crossings}];
     seeds = seeds == 0 ? arm.off->seeds : std::min(seeds, arm.off->seeds);
   }
+  if (seeds_by_depth.empty()) return "No arm of this record has a q: nothing per crossing is said.";
   std::vector<std::string> parts;
-  for (const auto& [stages, seeds] : seeds_by_depth) {
+  bool several_seeds = false;
+  for (const auto& [depth, seeds] : seeds_by_depth) {
+    several_seeds |= seeds >= 2;
     if (seeds < 2 || sd_delta_nat == 0) continue;
     const double effect = DetectableEffect(static_cast<int>(seeds)) * sd_delta_nat /
-                          curve->slope_nat / (2.0 * static_cast<double>(stages - 1));
-    parts.push_back(fmt::format("{:.2f} % at S = {}", 100 * effect, stages));
+                          curve->slope_nat / static_cast<double>(depth.crossings);
+    parts.push_back(fmt::format("{:.2f} % at S = {}", 100 * effect, ToString(depth)));
   }
   if (parts.empty()) {
-    return "One seed gives no interval: this record resolves nothing and has no headline.";
+    return several_seeds
+               ? "Every arm has the bits of its reference: there is no noise to resolve against."
+               : "One seed gives no interval: this record resolves nothing and has no headline.";
   }
   return fmt::format(
       "Losses per crossing below {} are invisible in this design (80 % power, two-sided 5 %).",

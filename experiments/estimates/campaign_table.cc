@@ -1,7 +1,9 @@
 // A campaign's estimates as rows and as the terminal table.
 #include <cmath>
+#include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/text_table.h"
@@ -28,7 +30,10 @@ void AddEstimate(std::vector<EstimateRow>& rows, const std::string& arm,
                  const std::string& note) {
   EstimateRow row = Row(arm, evaluation, quantity, unit, seeds, note);
   row.value = x.value;
-  if (x.interval) {
+  if (x.bound == Bound::kUpper) {
+    row.method = std::string("<=");
+    if (x.interval) row.level = x.interval->level;
+  } else if (x.interval) {
     row.low = x.interval->low;
     row.high = x.interval->high;
     row.level = x.interval->level;
@@ -39,32 +44,56 @@ void AddEstimate(std::vector<EstimateRow>& rows, const std::string& arm,
   rows.push_back(std::move(row));
 }
 
-std::string BoundNote(const Efficiency& e) {
-  if (e.value_is_bound) return "upper bound: below the smallest reference budget";
-  if (e.low_is_bound) return "the low end is cut at the smallest reference budget";
-  return e.exact ? "inverted on the curve" : "";
+std::string BoundNote(Bound bound) {
+  if (bound == Bound::kUpper) return "upper bound: below the smallest reference budget";
+  if (bound == Bound::kLowEnd) return "the low end is cut at the smallest reference budget";
+  return "";
+}
+
+std::string Note(const ArmResult& arm, const Efficiency& e) {
+  std::string note = BoundNote(e.ln_eta.bound);
+  if (note.empty() && e.exact) note = "inverted on the curve";
+  if (arm.role == Role::kArm && arm.reference != kD0Reference) {
+    note += fmt::format("{}against '{}'", note.empty() ? "" : "; ", arm.reference);
+  }
+  if (!arm.changes.empty()) {
+    note += fmt::format("{}no q: {}", note.empty() ? "" : "; ", ToString(arm.changes));
+  }
+  return note;
+}
+
+void AddBootstrap(std::vector<EstimateRow>& rows, const std::string& arm,
+                  const std::string& evaluation, const Measured& q, int64_t seeds) {
+  if (!q.bootstrap) return;
+  AddEstimate(rows, arm, evaluation, "q, bca beside", "per crossing", {q.value, q.bootstrap}, seeds,
+              "for comparison: the t interval decides");
 }
 
 void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
   for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
     if (!*e) continue;
     const Efficiency& x = **e;
-    const std::string note = BoundNote(x);
+    const std::string note = Note(arm, x);
     AddEstimate(rows, arm.arm, evaluation, "delta", "nat", x.delta_nat, x.seeds, "");
     AddEstimate(rows, arm.arm, evaluation, "ln_eta", "1", x.ln_eta, x.seeds, note);
     AddEstimate(rows, arm.arm, evaluation, "eta", "1", x.eta, x.seeds, note);
-    if (x.q) AddEstimate(rows, arm.arm, evaluation, "q", "per crossing", *x.q, x.seeds, note);
+    if (!x.q) continue;
+    AddEstimate(rows, arm.arm, evaluation, "q", "per crossing", *x.q, x.seeds, note);
+    AddBootstrap(rows, arm.arm, evaluation, *x.q, x.seeds);
   }
   if (!arm.note.empty()) rows.push_back(Row(arm.arm, "", "eta", "1", arm.seeds, arm.note));
 }
 
-// "<= 0.500" where eta lies below the curve.
-std::string EtaText(const Efficiency& e) {
-  return fmt::format("{}{}", e.value_is_bound ? "<= " : "", WithInterval(e.eta, 3));
-}
 std::string QText(const std::optional<Efficiency>& e) {
-  if (!e || !e->q) return "-";
-  return fmt::format("{}{}", e->value_is_bound ? "<= " : "", WithInterval(*e->q, 4));
+  return e && e->q ? WithInterval(*e->q, 4) : "-";
+}
+
+// The last column: q against what planning assumes, or why there is none.
+std::string VerdictText(const ArmResult& arm) {
+  std::string text(ToString(arm.verdict()));
+  if (!arm.changes.empty()) text += ": " + ToString(arm.changes);
+  if (arm.reference != kD0Reference) text += fmt::format(" (against {})", arm.reference);
+  return text;
 }
 
 std::string ControlLine(const ArmResult& arm) {
@@ -82,13 +111,17 @@ std::string ControlLine(const ArmResult& arm) {
 }
 
 std::string FamilyLines(const Family& family) {
-  std::string text = fmt::format("{}: ", family.codecs);
+  std::vector<std::string> names;
+  for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
+  std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
   text += fmt::format("q per crossing {} over {} depth{} together (M1), {}\n",
                       WithInterval(family.off->q, 4), family.arms.size(),
                       family.arms.size() == 1 ? "" : "s", ToString(AgainstAssumed(family.off->q)));
-  if (family.on) {
-    text += fmt::format("  with the codec on at evaluation {}\n", WithInterval(family.on->q, 4));
+  text += fmt::format("  with the codec on at evaluation {}\n",
+                      family.on ? WithInterval(family.on->q, 4) : family.on_note);
+  if (const auto& beside = family.off->q.bootstrap) {
+    text += fmt::format("  BCa beside: [{:.4f}, {:.4f}]\n", beside->low, beside->high);
   }
   text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}\n", EightStageVerdict(family));
   return text;
@@ -97,8 +130,12 @@ std::string FamilyLines(const Family& family) {
 }  // namespace
 
 std::string WithInterval(const Measured& x, int digits) {
+  if (x.bound == Bound::kUpper) {
+    return fmt::format("<= {:.{}f}{}", x.value, digits, x.interval ? "" : " [-]");
+  }
   if (!x.interval) return fmt::format("{:.{}f} [-]", x.value, digits);
-  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", x.value, digits, x.interval->low, digits,
+  return fmt::format("{:.{}f} [{}{:.{}f}, {:.{}f}]", x.value, digits,
+                     x.bound == Bound::kLowEnd ? "<= " : "", x.interval->low, digits,
                      x.interval->high, digits);
 }
 
@@ -118,11 +155,17 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
   for (size_t i = 0; i < a.families.size(); ++i) {
     const Family& family = a.families[i];
     const std::string name = fmt::format("joint {}: {}", i + 1, family.codecs);
-    if (family.off) {
-      AddEstimate(rows, name, "off", "q", "per crossing", family.off->q, family.off->seeds, "M1");
-    }
-    if (family.on) {
-      AddEstimate(rows, name, "on", "q", "per crossing", family.on->q, family.on->seeds, "M1");
+    for (const auto& [evaluation, joint, why] :
+         {std::tuple("off", &family.off, &family.note), {"on", &family.on, &family.on_note}}) {
+      if (!*joint) {
+        rows.push_back(Row(name, evaluation, "q", "per crossing", 0, *why));
+        continue;
+      }
+      const Measured& q = (*joint)->q;
+      const std::string cut = BoundNote(q.bound);
+      AddEstimate(rows, name, evaluation, "q", "per crossing", q, (*joint)->seeds,
+                  cut.empty() ? "M1" : "M1; " + cut);
+      AddBootstrap(rows, name, evaluation, q, (*joint)->seeds);
     }
   }
   return rows;
@@ -140,10 +183,10 @@ std::string CampaignTable(const CampaignAnalysis& a) {
                                     fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
     if (arm.off) {
       row.push_back(WithInterval(arm.off->delta_nat, 4));
-      row.push_back(EtaText(*arm.off));
+      row.push_back(WithInterval(arm.off->eta, 3));
       row.push_back(QText(arm.off));
       row.push_back(QText(arm.on));
-      row.emplace_back(ToString(arm.verdict()));
+      row.push_back(VerdictText(arm));
     } else {
       for (int i = 0; i < 4; ++i) row.emplace_back("-");
       row.push_back(arm.note);
@@ -154,7 +197,11 @@ std::string CampaignTable(const CampaignAnalysis& a) {
   for (const Family& family : a.families) text += FamilyLines(family);
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kControl) text += ControlLine(arm);
+    if (arm.role == Role::kReference && arm.lost > 0) {
+      text += fmt::format("{}: {}\n", arm.arm, arm.LostText());
+    }
   }
+  for (const IdentityCheck& check : a.identities) text += check.Text() + "\n";
   return text;
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "experiments/estimates/student_t.h"
 
 namespace longhaul {
@@ -22,28 +24,15 @@ double LnEta(double r, double beta, bool exact) {
 
 template <typename Map>
 Measured Mapped(const Measured& x, Map decreasing_or_not) {
-  Measured out{decreasing_or_not(x.value), x.interval};
-  if (out.interval) {
-    const double a = decreasing_or_not(x.interval->low), b = decreasing_or_not(x.interval->high);
-    out.interval->low = std::min(a, b);
-    out.interval->high = std::max(a, b);
+  Measured out = x;
+  out.value = decreasing_or_not(x.value);
+  for (std::optional<Interval>* interval : {&out.interval, &out.bootstrap}) {
+    if (!*interval) continue;
+    const double a = decreasing_or_not((*interval)->low), b = decreasing_or_not((*interval)->high);
+    (*interval)->low = std::min(a, b);
+    (*interval)->high = std::max(a, b);
   }
   return out;
-}
-
-// Nothing is said below the smallest reference budget: ends that lie there are moved to it.
-void CutAtSmallestBudget(double smallest, Efficiency& e) {
-  const double floor = std::log(smallest);
-  if (e.ln_eta.value < floor) {
-    e.value_is_bound = true;
-    e.ln_eta.value = floor;
-  }
-  if (!e.ln_eta.interval) return;
-  if (e.ln_eta.interval->low < floor) {
-    e.low_is_bound = true;
-    e.ln_eta.interval->low = floor;
-  }
-  e.ln_eta.interval->high = std::max(e.ln_eta.interval->high, floor);
 }
 
 }  // namespace
@@ -60,20 +49,41 @@ std::string_view ToString(Verdict verdict) {
       return "no interval";
     case Verdict::kDiverged:
       return "diverged";
+    case Verdict::kNoQ:
+      return "no q";
   }
   return "";
 }
 
-absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve,
-                                       const std::map<int64_t, double>& loss_by_seed,
-                                       int64_t crossings, double level) {
+Measured CutBelow(double floor, Measured x) {
+  constexpr double kUnknown = -std::numeric_limits<double>::infinity();
+  if (x.value < floor) {
+    x.bound = Bound::kUpper;
+    x.value = floor;
+    x.bootstrap.reset();
+    if (!x.interval) return x;
+    x.value = x.interval->high = std::max(x.interval->high, floor);
+    x.interval->low = kUnknown;
+    return x;
+  }
+  if (x.bootstrap && x.bootstrap->low < floor) x.bootstrap.reset();
+  if (x.interval && x.interval->low < floor) {
+    x.interval->low = floor;
+    x.bound = Bound::kLowEnd;
+  }
+  return x;
+}
+
+absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve, const LossBySeed& reference,
+                                       const LossBySeed& arm, int64_t crossings, double level) {
   Efficiency e{.crossings = crossings};
   std::vector<double> deltas, slopes;
-  for (const auto& [seed, loss] : loss_by_seed) {
-    const auto reference = curve.d0_loss_by_seed.find(seed);
-    if (reference == curve.d0_loss_by_seed.end()) continue;
-    deltas.push_back(loss - reference->second);
-    slopes.push_back(curve.slope_by_seed.at(seed));
+  for (const auto& [seed, loss] : arm) {
+    const auto partner = reference.find(seed);
+    const auto slope = curve.slope_by_seed.find(seed);
+    if (partner == reference.end() || slope == curve.slope_by_seed.end()) continue;
+    deltas.push_back(loss - partner->second);
+    slopes.push_back(slope->second);
     e.delta_by_seed.emplace_back(seed, deltas.back());
   }
   if (deltas.empty()) {
@@ -87,14 +97,16 @@ absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve,
   const double scale = Mean(slopes) / curve.slope_nat;
   ratio = Mapped(ratio, [&](double r) { return r * scale; });
   e.exact = std::abs(ratio.value) >= kLocalBelow;
-  e.ln_eta = Mapped(ratio, [&](double r) { return LnEta(r, curve.beta, e.exact); });
+  const double floor = std::log(curve.smallest_budget);
+  e.ln_eta =
+      CutBelow(floor, Mapped(ratio, [&](double r) { return LnEta(r, curve.beta, e.exact); }));
+  e.eta = Mapped(e.ln_eta, [](double ln_eta) { return std::exp(ln_eta); });
   const auto eta_at = [&](double beta, double slope) {
-    return std::exp(LnEta(e.delta_nat.value / slope, beta, e.exact));
+    const double ln_eta = LnEta(e.delta_nat.value / slope, beta, e.exact);
+    return CutBelow(curve.smallest_budget, {std::exp(ln_eta), {}});
   };
   e.eta_at_beta_low = eta_at(kBetaLow, curve.slope_at_beta_low);
   e.eta_at_beta_high = eta_at(kBetaHigh, curve.slope_at_beta_high);
-  CutAtSmallestBudget(curve.smallest_budget, e);
-  e.eta = Mapped(e.ln_eta, [](double ln_eta) { return std::exp(ln_eta); });
   if (crossings == 0) return e;
   const double k = static_cast<double>(crossings);
   e.q = Mapped(e.ln_eta, [k](double ln_eta) { return std::exp(ln_eta / k); });
@@ -149,11 +161,13 @@ struct JointFit {
 }  // namespace
 
 absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
+                                            const LossBySeed& reference,
                                             std::span<const DepthPoint> arms, double level) {
   std::vector<std::vector<double>> losses;
   std::vector<double> slopes;
-  for (const auto& [seed, d0_loss] : curve.d0_loss_by_seed) {
-    std::vector<double> row = {d0_loss};
+  for (const auto& [seed, reference_loss] : reference) {
+    if (!curve.slope_by_seed.contains(seed)) continue;
+    std::vector<double> row = {reference_loss};
     for (const DepthPoint& arm : arms) {
       const auto loss = arm.loss_by_seed.find(seed);
       if (loss != arm.loss_by_seed.end()) row.push_back(loss->second);
@@ -177,6 +191,13 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
     fit.exact |= std::abs(loss - fit.mean_loss[0]) / fit.slope >= kLocalBelow;
   }
   const double a = fit.Solve(0);
+  const double deepest = *std::max_element(fit.crossings.begin(), fit.crossings.end());
+  // q of the smallest budget at the deepest arm: below it the fit stands on nothing measured.
+  const double floor = std::pow(curve.smallest_budget, 1 / deepest);
+  if (std::exp(-a) < floor) {
+    return absl::FailedPreconditionError(
+        fmt::format("the fit at K = {} lies below the smallest reference budget", deepest));
+  }
   // Per-seed values whose mean is a: the linearised estimate from the seed's own losses and slope.
   // y = their numerator, x = slope, so that the shared D0 runs couple both as they should.
   std::vector<double> numerators;
@@ -193,7 +214,7 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
   JointEstimate out{.a = RatioOfMeans(numerators, slopes, level),
                     .q = {},
                     .seeds = static_cast<int64_t>(losses.size())};
-  out.q = Mapped(out.a, [](double value) { return std::exp(-value); });
+  out.q = CutBelow(floor, Mapped(out.a, [](double value) { return std::exp(-value); }));
   return out;
 }
 

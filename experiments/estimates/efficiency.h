@@ -39,12 +39,15 @@ struct ReferenceCurve {
   double smallest_budget = 1;
   std::vector<double> budgets = {};
   std::map<int64_t, double> slope_by_seed = {};
-  std::map<int64_t, double> d0_loss_by_seed = {};
+  std::map<int64_t, double> d0_loss_by_seed = {};  // the reference of all arms that name none
   double LossAt(double budget) const;
 };
 // FailedPrecondition: no seed with a D0 run and another budget, or a slope that is not above 0.
 absl::StatusOr<ReferenceCurve> FitReference(std::span<const ReferenceRun> runs,
                                             double beta = kBeta);
+
+// Final loss by seed.
+using LossBySeed = std::map<int64_t, double>;
 
 enum class Verdict {
   kBelow,        // the interval lies below 0.995
@@ -52,39 +55,45 @@ enum class Verdict {
   kNotResolved,  // it holds 0.995
   kNoInterval,   // one seed, or no finite interval
   kDiverged,     // some run diverged or failed: no mean over survivors
+  kNoQ,          // the arm changes more than stages and boundary codecs, or crosses nothing
 };
 std::string_view ToString(Verdict verdict);
 
 // One arm against the reference, or the joint estimate of several arms.
 struct Efficiency {
-  int64_t crossings = 0;  // K; 0: nothing is compressed, no q
+  int64_t crossings = 0;  // K; 0: no q
   int64_t seeds = 0;      // paired with the reference
   std::vector<std::pair<int64_t, double>> delta_by_seed = {};
   double sd_delta_nat = 0;
-  Measured delta_nat = {};  // loss(arm) - loss(reference at D0)
+  Measured delta_nat = {};  // loss(arm) - loss(its reference at D0)
+  // Where the smallest budget cuts them, ln eta, eta and q are bounds: see Bound. Once the value
+  // itself lies below it, what is left to say is "at most the interval's high end".
   Measured ln_eta = {};
   Measured eta = {};
   std::optional<Measured> q = std::nullopt;
   bool exact = false;  // |ln eta| >= 0.1: the curve was inverted, else the local form
-  bool value_is_bound =
-      false;                  // eta lies below the smallest budget: `eta` and `q` are upper bounds
-  bool low_is_bound = false;  // only the interval's low end does
-  double eta_at_beta_low = 0, eta_at_beta_high = 0;  // the systematic part
+  Measured eta_at_beta_low = {}, eta_at_beta_high = {};  // the systematic part; no interval
+  bool IsBound() const { return ln_eta.bound == Bound::kUpper; }
   // "No loss": the 90 % interval of ln eta lies inside +-0.002 K. nullopt: no interval.
   std::optional<bool> equivalent = std::nullopt;
 };
 
-// Losses by seed; seeds without a partner are left out. FailedPrecondition: none has one.
-absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve,
-                                       const std::map<int64_t, double>& loss_by_seed,
-                                       int64_t crossings, double level = 0.95);
+// An arm against `reference`: the curve's own D0 runs, or the runs of an arm that has every change
+// of this one but the codecs. For the latter the curve's slope is taken for that of the changed
+// reference: the change is assumed to move the curve up or down and not to tilt it at D0. Seeds
+// without a partner are left out. crossings = 0: the arm has no q. FailedPrecondition: no seed has
+// a partner.
+absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve, const LossBySeed& reference,
+                                       const LossBySeed& arm, int64_t crossings,
+                                       double level = 0.95);
 
 // Arms of one codec pair at several depths, fitted together: loss = u_seed + s m(K), model M1
 // (-ln eta = a K), the reference at K = 0. Returns a = -ln q per crossing with its interval.
-// FailedPrecondition: no seed has all arms, or all K are equal to 0.
+// FailedPrecondition: no seed has all arms, all K are equal to 0, or the fit puts the deepest arm
+// below the smallest budget. Where only the interval's low end does, q is cut there (kLowEnd).
 struct DepthPoint {
   int64_t crossings;
-  std::map<int64_t, double> loss_by_seed;
+  LossBySeed loss_by_seed;
 };
 struct JointEstimate {
   Measured a;  // -ln q
@@ -92,7 +101,12 @@ struct JointEstimate {
   int64_t seeds = 0;
 };
 absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
+                                            const LossBySeed& reference,
                                             std::span<const DepthPoint> arms, double level = 0.95);
+
+// x where nothing below `floor` may be said: the value becomes an upper bound, or the interval's
+// low end is cut.
+Measured CutBelow(double floor, Measured x);
 
 // q against the planner's 0.995.
 Verdict AgainstAssumed(const Measured& q);

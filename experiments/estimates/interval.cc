@@ -10,7 +10,6 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kBootstrapSeeds = 8;
 constexpr int kDraws = 10'000;
 constexpr double kFiellerBelow = 5;  // standard errors
 
@@ -95,11 +94,6 @@ Measured MeanWithInterval(std::span<const double> x, double level) {
 Measured RatioOfMeans(std::span<const double> y, std::span<const double> x, double level) {
   Measured out{.value = Mean(y) / Mean(x), .interval = std::nullopt};
   if (x.size() < 2) return out;
-  if (x.size() >= kBootstrapSeeds) {
-    out.interval = BcaInterval(
-        x.size(), [&](std::span<const size_t> at) { return MeanAt(y, at) / MeanAt(x, at); }, level);
-    return out;
-  }
   const double n = static_cast<double>(x.size());
   const RatioMoments m{Mean(y), Mean(x), Variance(y) / n, Variance(x) / n, Covariance(y, x) / n};
   const double t = TQuantile(0.5 + level / 2, n - 1);
@@ -108,6 +102,8 @@ Measured RatioOfMeans(std::span<const double> y, std::span<const double> x, doub
   } else {
     out.interval = Delta(m, t, level);
   }
+  out.bootstrap = BcaInterval(
+      x.size(), [&](std::span<const size_t> at) { return MeanAt(y, at) / MeanAt(x, at); }, level);
   return out;
 }
 

@@ -14,11 +14,25 @@ struct Interval {
   std::string method;  // "t", "fieller", "bca"
 };
 
+// What a number says about the quantity.
+enum class Bound {
+  kNone,    // its value
+  kUpper,   // that it is at most `value`; an interval reaches from nowhere known up to there
+  kLowEnd,  // its value; the quantity may lie below the interval's low end, nobody knows how far
+};
+
 // A number and, where the design gives one, its interval. One seed gives none.
 struct Measured {
   double value = 0;
   std::optional<Interval> interval = std::nullopt;
+  Bound bound = Bound::kNone;
+  // BCa, beside `interval`, from kBootstrapSeeds seeds on. Never decides anything.
+  std::optional<Interval> bootstrap = std::nullopt;
 };
+
+// Fewer resamples are distinct than BCa needs: at 8 to 10 seeds it holds the truth in 88 to 91 %
+// where it says 95 %.
+constexpr size_t kBootstrapSeeds = 20;
 
 double Mean(std::span<const double> x);
 double Variance(std::span<const double> x);  // n - 1; 0 for n < 2
@@ -28,12 +42,12 @@ double Covariance(std::span<const double> x, std::span<const double> y);
 Measured MeanWithInterval(std::span<const double> x, double level);
 
 // mean(y) / mean(x) over seeds, y and x of one seed being paired (and correlated). The interval:
-// n = 1: none. n <= 7: delta method with t(n - 1); Fieller where mean(x) is less than 5 standard
-// errors from 0, none when that interval is unbounded. n >= 8: BCa bootstrap over seeds.
+// n = 1: none. Else the delta method with t(n - 1), their covariance included; Fieller where
+// mean(x) is less than 5 standard errors from 0, none when that interval is unbounded.
 Measured RatioOfMeans(std::span<const double> y, std::span<const double> x, double level);
 
 // BCa bootstrap of `statistic`, which takes indices of seeds in 0..n-1. Deterministic. Refused
-// (nullopt) below 8 seeds, where there are too few distinct resamples.
+// (nullopt) below kBootstrapSeeds.
 std::optional<Interval> BcaInterval(size_t n,
                                     const std::function<double(std::span<const size_t>)>& statistic,
                                     double level);

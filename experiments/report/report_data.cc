@@ -1,6 +1,7 @@
 #include "experiments/report/report_data.h"
 
 #include <cctype>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -10,11 +11,16 @@ namespace {
 std::string Number(double x) { return fmt::format("{}", x); }
 std::string Number(const std::optional<double>& x) { return x ? Number(*x) : std::string(); }
 
+// A bound's interval ends at its value and begins nowhere known: it has no columns.
 void Append(std::vector<std::string>& row, const Measured& x) {
+  const bool ends = x.interval.has_value() && x.bound != Bound::kUpper;
   row.push_back(Number(x.value));
-  row.push_back(x.interval ? Number(x.interval->low) : std::string());
-  row.push_back(x.interval ? Number(x.interval->high) : std::string());
+  row.push_back(ends ? Number(x.interval->low) : std::string());
+  row.push_back(ends ? Number(x.interval->high) : std::string());
 }
+
+std::string BoundMark(const Measured& x) { return x.bound == Bound::kUpper ? "<=" : ""; }
+std::string LowMark(const Measured& x) { return x.bound == Bound::kLowEnd ? "<=" : ""; }
 
 // Folder names keep letters, digits, '-', '_' and '.'.
 std::string Slug(const ExperimentRow& row) {
@@ -104,12 +110,38 @@ CsvRows LossesCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows ArmsCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {
-      {"arm",        "role",        "forward",   "backward",        "stages",          "crossings",
-       "seeds",      "evaluation",  "delta_nat", "delta_low",       "delta_high",      "ln_eta",
-       "ln_eta_low", "ln_eta_high", "eta",       "eta_low",         "eta_high",        "q",
-       "q_low",      "q_high",      "bound",     "eta_at_beta_0.2", "eta_at_beta_0.5", "verdict",
-       "note"}};
+  CsvRows rows = {{"arm",
+                   "role",
+                   "forward",
+                   "backward",
+                   "stages",
+                   "crossings",
+                   "seeds",
+                   "evaluation",
+                   "delta_nat",
+                   "delta_low",
+                   "delta_high",
+                   "ln_eta",
+                   "ln_eta_low",
+                   "ln_eta_high",
+                   "eta",
+                   "eta_low",
+                   "eta_high",
+                   "q",
+                   "q_low",
+                   "q_high",
+                   "bound",
+                   "low_bound",
+                   "q_bca_low",
+                   "q_bca_high",
+                   "eta_at_beta_0.2",
+                   "bound_at_beta_0.2",
+                   "eta_at_beta_0.5",
+                   "bound_at_beta_0.5",
+                   "verdict",
+                   "reference",
+                   "changes",
+                   "note"}};
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
     for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
@@ -130,10 +162,18 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
       } else {
         row.resize(row.size() + 3);
       }
-      row.emplace_back((*e)->value_is_bound ? "upper" : (*e)->low_is_bound ? "low end" : "");
-      row.push_back(Number((*e)->eta_at_beta_low));
-      row.push_back(Number((*e)->eta_at_beta_high));
-      row.emplace_back((*e)->q ? ToString(AgainstAssumed(*(*e)->q)) : "");
+      row.push_back(BoundMark((*e)->eta));
+      row.push_back(LowMark((*e)->eta));
+      const bool beside = (*e)->q && (*e)->q->bootstrap;
+      row.push_back(beside ? Number((*e)->q->bootstrap->low) : std::string());
+      row.push_back(beside ? Number((*e)->q->bootstrap->high) : std::string());
+      for (const Measured* eta : {&(*e)->eta_at_beta_low, &(*e)->eta_at_beta_high}) {
+        row.push_back(Number(eta->value));
+        row.push_back(BoundMark(*eta));
+      }
+      row.emplace_back((*e)->q ? ToString(AgainstAssumed(*(*e)->q)) : "no q");
+      row.push_back(arm.reference);
+      row.push_back(ToString(arm.changes));
       row.push_back(arm.note);
       rows.push_back(std::move(row));
     }
@@ -149,17 +189,27 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows JointCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {
-      {"codecs", "evaluation", "depths", "seeds", "q", "q_low", "q_high", "bits_per_element"}};
+  CsvRows rows = {{"codecs", "reference", "arms", "evaluation", "depths", "seeds", "q", "q_low",
+                   "q_high", "low_bound", "bits_per_element", "note"}};
   for (const Family& family : a.families) {
-    for (const auto& [evaluation, joint] :
-         {std::pair("off", &family.off), std::pair("on", &family.on)}) {
-      if (!*joint) continue;
-      std::vector<std::string> row = {family.codecs, evaluation,
+    std::string arms;
+    for (const ArmResult* arm : family.arms) arms += (arms.empty() ? "" : " ") + arm->arm;
+    for (const auto& [evaluation, joint, note] :
+         {std::tuple("off", &family.off, &family.note), {"on", &family.on, &family.on_note}}) {
+      std::vector<std::string> row = {family.codecs,
+                                      family.arms.front()->reference,
+                                      arms,
+                                      evaluation,
                                       fmt::format("{}", family.arms.size()),
-                                      fmt::format("{}", (*joint)->seeds)};
-      Append(row, (*joint)->q);
+                                      fmt::format("{}", *joint ? (*joint)->seeds : 0)};
+      if (*joint) {
+        Append(row, (*joint)->q);
+        row.push_back(LowMark((*joint)->q));
+      } else {
+        row.resize(row.size() + 4);
+      }
       row.push_back(Number(family.bits_per_element));
+      row.push_back(*note);
       rows.push_back(std::move(row));
     }
   }

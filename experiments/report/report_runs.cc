@@ -152,10 +152,14 @@ std::string Specs(const ReportedExperiment& e) {
 }  // namespace
 
 std::string IntervalCell(const Measured& x, int digits) {
+  if (x.bound == Bound::kUpper)
+    return fmt::format("&le; {:.{}f}<br><span class=\"ci\">{}</span>", x.value, digits,
+                       x.interval ? "a bound" : "no interval");
   if (!x.interval)
     return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
-  return fmt::format("{:.{}f}<br><span class=\"ci\">[{:.{}f}, {:.{}f}]</span>", x.value, digits,
-                     x.interval->low, digits, x.interval->high, digits);
+  return fmt::format("{:.{}f}<br><span class=\"ci\">[{}{:.{}f}, {:.{}f}]</span>", x.value, digits,
+                     x.bound == Bound::kLowEnd ? "&le; " : "", x.interval->low, digits,
+                     x.interval->high, digits);
 }
 
 std::string FigureHtml(const Figures& figures, const std::string& name,

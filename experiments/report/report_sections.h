@@ -26,7 +26,8 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);
 
-// "0.9931" over a small "[0.9902, 0.9960]"; "no interval" in its place where there is none.
+// "0.9931" over a small "[0.9902, 0.9960]"; "no interval" in its place where there is none; "<="
+// before what is a bound.
 std::string IntervalCell(const Measured& x, int digits);
 
 // A figure with its caption; "" when it was not drawn.

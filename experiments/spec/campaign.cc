@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 
@@ -89,9 +90,11 @@ absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
 }
 
 // One [[arm]] laid on the base.
-absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, std::string* name) {
+absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, std::string* name,
+                                  std::string* reference) {
   TableReader r = TableReader::Of(arm, "arm");
   r.Require("name", name);
+  r.Allow("reference", reference);
   for (const char* key : {"stages", "forward", "backward", "model", "data", "train", "schedule",
                           "boundary", "outer", "net", "eval", "checkpoint", "limits"}) {
     r.Skip(key);
@@ -101,6 +104,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, s
   if (absl::Status s = r.Finish(); !s.ok()) return s;
   TomlValue over = arm;
   Erase(over, "name");
+  Erase(over, "reference");
   TomlValue tree = base;
   for (const auto& [shorthand, path] :
        {std::pair("stages", "schedule.stages"), std::pair("forward", "boundary.forward"),
@@ -129,6 +133,7 @@ struct Part {  // of a campaign: one arm at one budget
   Role role;
   double budget_fraction;
   TomlValue tree;
+  std::string reference = {};
 };
 
 absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpec& c) {
@@ -155,8 +160,8 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
         list->front().where, list->size(), parts.size(), c.seeds.size(), kMaxArms, kMaxRuns));
   }
   for (const TomlValue& arm : *list) {
-    Part part{{}, Role::kArm, 1, {}};
-    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, &part.arm);
+    Part part{{}, Role::kArm, 1, {}, kD0Reference};
+    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, &part.arm, &part.reference);
     if (!tree.ok()) return tree.status();
     for (const Part& other : parts) {
       if (other.arm == part.arm) {
@@ -177,11 +182,43 @@ absl::Status ChoosePrimary(const TomlValue& root, CampaignSpec& c) {
         "{}: 'campaign.primary' names no arm: '{}'; known: {}",
         Find(root, "campaign.primary")->where, Shown(c.primary), fmt::join(c.arms, ", ")));
   }
-  c.primary = c.arms.front();
+  const PlannedRun *with_q = nullptr, *at_four = nullptr;
   for (const PlannedRun& run : c.runs) {
-    if (run.role == Role::kArm && run.spec.schedule.stages == 4) {
-      c.primary = run.arm;
-      break;
+    if (run.seed != c.seeds.front()) break;
+    if (!HasQ(c, run)) continue;
+    if (with_q == nullptr) with_q = &run;
+    if (at_four == nullptr && run.spec.schedule.stages == 4) at_four = &run;
+  }
+  c.primary = at_four != nullptr ? at_four->arm : with_q != nullptr ? with_q->arm : c.arms.front();
+  return absl::OkStatus();
+}
+
+// An arm that names a reference asks for a q against it, so it must be able to have one.
+absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
+  const auto& arms = std::get<TomlValue::Array>(Find(root, "arm")->value);
+  for (const PlannedRun& run : c.runs) {
+    if (run.seed != c.seeds.front()) break;  // the others differ in the seed alone
+    if (run.role != Role::kArm || run.reference == kD0Reference) continue;
+    const size_t index =
+        static_cast<size_t>(std::find(c.arms.begin(), c.arms.end(), run.arm) - c.arms.begin());
+    const auto wrong = [&](const std::string& why) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: 'reference' of arm '{}' {}", Find(arms[index], "reference")->where, run.arm, why));
+    };
+    const PlannedRun* reference = ReferenceOf(c, run);
+    if (reference == nullptr || reference->role != Role::kArm || reference == &run) {
+      return wrong(fmt::format("names no other arm: '{}'; known: {}", Shown(run.reference),
+                               fmt::join(c.arms, ", ")));
+    }
+    const RunSpec::Boundary& boundary = reference->spec.boundary;
+    if (boundary.forward != "none" || boundary.backward != "none") {
+      return wrong(
+          fmt::format("is arm '{}', whose boundary codecs are not \"none\"", run.reference));
+    }
+    const auto changes = ChangesBesideCodecs(ToToml(reference->spec), ToToml(run.spec));
+    if (!changes.empty()) {
+      return wrong(fmt::format("is arm '{}', which differs in more than stages and codecs: {}",
+                               run.reference, ToString(changes)));
     }
   }
   return absl::OkStatus();
@@ -210,13 +247,14 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames
   for (const int64_t seed : c.seeds) {
     for (size_t i = 0; i < specs.size(); ++i) {
       const Part& part = (*parts)[i];
-      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i]});
+      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i], part.reference});
       c.runs.back().spec.seed = seed;
     }
   }
   for (const Part& part : *parts) {
     if (part.role == Role::kArm) c.arms.push_back(part.arm);
   }
+  if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
   if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;
   return c;
 }
@@ -230,30 +268,6 @@ absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
     if (absl::Status s = SetByPath(*root, set); !s.ok()) return s;
   }
   return ReadCampaign(*root, names);
-}
-
-std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::string>& frozen) {
-  std::string text = fmt::format(
-      "[plan]\nname = {}\nquestion = {}\nseeds = [{}]\nd0_tokens = {}\nbudgets = [{}]\n"
-      "control_budgets = [{}]\nprimary = {}\n"
-      "primary_contrast = \"ln eta of the primary arm at D0, codec off at evaluation, two-sided "
-      "5 %\"\nexclusions = \"none: a diverged or failed run stays in the table and its arm gets "
-      "no mean\"\n",
-      TomlQuote(c.name), TomlQuote(c.question), fmt::join(c.seeds, ", "), c.d0_tokens,
-      fmt::join(c.budgets, ", "), fmt::join(c.control_budgets, ", "), TomlQuote(c.primary));
-  text += "\n[frozen]\n";
-  for (const auto& [key, value] : frozen) {
-    text += fmt::format("{} = {}\n", TomlQuote(key), TomlQuote(value));
-  }
-  // One seed shows every arm; the other seeds differ in the seed alone.
-  for (const PlannedRun& run : c.runs) {
-    if (run.seed != c.seeds.front()) break;
-    text +=
-        fmt::format("\n[[arm]]\nname = {}\nrole = {}\nbudget_fraction = {}\nspec = '''\n{}'''\n",
-                    TomlQuote(run.arm), TomlQuote(ToString(run.role)),
-                    TomlNumber(run.budget_fraction), ToToml(run.spec));
-  }
-  return text;
 }
 
 }  // namespace longhaul

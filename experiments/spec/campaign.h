@@ -18,12 +18,19 @@ struct PlannedRun {
   Role role;
   double budget_fraction;  // of d0_tokens; 1 for arms
   int64_t seed;
-  RunSpec spec;  // resolved; its seed and train.tokens are set
+  RunSpec spec;                // resolved; its seed and train.tokens are set
+  std::string reference = {};  // of an arm: whose loss is subtracted
 };
+
+// The reference of every arm that names none.
+inline constexpr char kD0Reference[] = "reference@1";
 
 // A campaign: arms x seeds over one base run spec, in one file. The reference is the base unsplit
 // and uncompressed (one stage, codecs "none") at each budget; control budgets are the same kind of
-// run kept out of the fit, so their true eta is known. Seeds are paired across all arms.
+// run kept out of the fit, so their true eta is known; a control budget of 1 repeats the reference
+// bit for bit (A/A). Seeds are paired across all arms. An arm that changes more than stages and
+// boundary codecs has an efficiency and no q, unless it names as its `reference` an arm without
+// codecs that has the same changes.
 //
 //   [campaign]
 //   name = "demo"
@@ -31,8 +38,9 @@ struct PlannedRun {
 //   seeds = [1, 2, 3]
 //   d0_tokens = 400_000
 //   budgets = [0.5, 0.65, 0.8, 1.0, 1.1]
-//   control_budgets = [0.9]        # may be left out
-//   primary = "s4"                 # may be left out: the first arm with 4 stages, else the first
+//   control_budgets = [0.9, 1.0]   # may be left out; 1.0: A/A
+//   primary = "s4"                 # may be left out: the first arm with 4 stages and a q, else
+//                                  # the first with a q, else the first
 //   assumed_sigma_nat = 0.015      # may be left out: noise for the forecast without a pilot
 //   [[arm]]
 //   name = "s4"
@@ -40,6 +48,8 @@ struct PlannedRun {
 //   forward = "int4-b64-h64"       # short for boundary.forward
 //   backward = "int8-b64"
 //   train.lr = 2e-3                # any other key of a run spec, dotted
+//   reference = "s1-lr"            # may be left out: reference@1. An arm with codecs "none" that
+//                                  # differs from this one in stages and codecs alone
 //   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps
 struct CampaignSpec {
   std::string name;
@@ -60,7 +70,7 @@ struct CampaignSpec {
 };
 
 // Reads, checks and expands. InvalidArgument with file and line as ReadRunSpec; also: no arm, two
-// arms of one name, budgets without 1, the same seed or budget twice.
+// arms of one name, budgets without 1, the same seed or budget twice, a reference that is none.
 absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames& names);
 absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
                                           const std::vector<std::string>& sets,
@@ -75,5 +85,14 @@ bool IsCampaign(const TomlValue& root);
 // on every figure.
 std::string PlanText(const CampaignSpec& campaign,
                      const std::map<std::string, std::string>& frozen);
+
+// What a plan says about references: arm -> the arm that it names. InvalidArgument: no such plan.
+absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text);
+
+// The planned run that `run` is compared with at its seed; nullptr: it is no arm.
+const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run);
+
+// True when the loss of this arm against its reference can be booked on crossings.
+bool HasQ(const CampaignSpec& campaign, const PlannedRun& run);
 
 }  // namespace longhaul

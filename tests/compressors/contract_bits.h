@@ -16,6 +16,7 @@ struct Bits {
 };
 inline const std::map<std::string, Bits> kCatalogueBits = {
     {"none", {32}},
+    {"identity", {32}},
     {"bf16", {16}},
     {"fp16", {16}},
     {"fp16-meanstd", {16, 64}},

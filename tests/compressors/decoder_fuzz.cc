@@ -32,7 +32,7 @@ struct Family {
 };
 const std::vector<Family>& Families() {
   static const std::vector<Family> families = {
-      {"cast", {"none", "bf16", "fp16"}},
+      {"cast", {"none", "identity", "bf16", "fp16"}},
       {"mean_std", {"fp16-meanstd"}},
       {"fp8", {"fp8-e4m3-g16", "fp8-e4m3-g128", "fp8-e5m2-g16"}},
       {"int_block", {"int8-b64", "int8-b4096", "int4-b64", "int4-b64-h64", "int4-b64+sr"}},

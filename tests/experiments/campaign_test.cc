@@ -74,7 +74,11 @@ TEST(Campaign, ExpandsSeedBySeedToReferencesControlsAndArms) {
   EXPECT_EQ(c->runs[7].spec.train.lr, 2e-3);
   EXPECT_EQ(c->runs[6].spec.train.lr, 3e-3);
   EXPECT_EQ(c->runs[8].seed, 2);
-  EXPECT_EQ(c->primary, "s4");
+  // s4 has another learning rate than its reference, and so no q.
+  EXPECT_EQ(c->primary, "s2");
+  EXPECT_TRUE(HasQ(*c, c->runs[6]));
+  EXPECT_FALSE(HasQ(*c, c->runs[7]));
+  EXPECT_FALSE(HasQ(*c, c->runs[3]));
 }
 
 TEST(Campaign, PlanChangesWithTheArmsAndNotWithTheReading) {
@@ -83,6 +87,51 @@ TEST(Campaign, PlanChangesWithTheArmsAndNotWithTheReading) {
   EXPECT_NE(PlanText(*Read(kCampaignToml), {{"held_out_sha256", "01"}}), plan);
   EXPECT_NE(PlanText(*Read(Replaced("lr = 2e-3", "lr = 1e-3")), {{"held_out_sha256", "00"}}), plan);
   EXPECT_TRUE(ParseToml(plan, "plan").ok()) << plan;
+}
+
+// s4 changes train.lr; s1-lr makes the same change without codecs, so s4 has a q against it.
+const char kWithReference[] = R"(train.lr = 2e-3
+reference = "s1-lr"
+[[arm]]
+name = "s1-lr"
+stages = 1
+forward = "none"
+backward = "none"
+train.lr = 2e-3
+)";
+
+TEST(Campaign, ArmIsComparedWithTheReferenceThatItNames) {
+  const absl::StatusOr<CampaignSpec> c = Read(Replaced("train.lr = 2e-3\n", kWithReference));
+  ASSERT_TRUE(c.ok()) << c.status();
+  const PlannedRun& s4 = c->runs[7];
+  EXPECT_EQ(ReferenceOf(*c, s4)->arm, "s1-lr");
+  EXPECT_EQ(ReferenceOf(*c, s4)->seed, s4.seed);
+  EXPECT_EQ(ReferenceOf(*c, c->runs[6])->arm, "reference@1");
+  EXPECT_TRUE(HasQ(*c, s4));
+  EXPECT_FALSE(HasQ(*c, c->runs[8]));  // s1-lr crosses nothing
+  EXPECT_EQ(c->primary, "s4");
+  const auto references = PlannedReferences(PlanText(*c, {}));
+  ASSERT_TRUE(references.ok()) << references.status();
+  EXPECT_THAT(*references, ElementsAre(testing::Pair("s4", "s1-lr")));
+  EXPECT_FALSE(PlannedReferences("= nothing").ok());
+}
+
+TEST(Campaign, ReferenceThatCannotCarryAQIsRefused) {
+  const auto with = [](std::string_view from, std::string_view to) {
+    std::string arms = kWithReference;
+    arms.replace(arms.find(from), from.size(), to);
+    return Error(Replaced("train.lr = 2e-3\n", arms));
+  };
+  EXPECT_THAT(
+      with("\"s1-lr\"", "\"s1\""),
+      HasSubstr("demo.toml:19: 'reference' of arm 's4' names no other arm: 's1'; known: s2, "
+                "s4, s1-lr"));
+  EXPECT_THAT(with("\"s1-lr\"", "\"s4\""), HasSubstr("names no other arm"));
+  EXPECT_THAT(with("\"s1-lr\"", "\"reference@0.5\""), HasSubstr("names no other arm"));
+  EXPECT_THAT(with("forward = \"none\"", "forward = \"int8-b64\""),
+              HasSubstr("whose boundary codecs are not \"none\""));
+  EXPECT_THAT(with("\"none\"\ntrain.lr = 2e-3", "\"none\"\ntrain.lr = 1e-3"),
+              HasSubstr("differs in more than stages and codecs: train.lr 0.001 > 0.002"));
 }
 
 TEST(Campaign, MistakesAreNamedWithTheirLine) {

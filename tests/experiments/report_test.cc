@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,64 @@ TEST_F(ReportTest, WritesCsvBesideIt) {
   }
   EXPECT_THAT(Slurp(folder_ + "/report/1-smoke/arms.csv"),
               HasSubstr("s8,arm,int4-b64-h64,int8-b64,8,14,3,off,"));
+}
+
+// One column of arms.csv by its name, for the row of this arm and evaluation.
+std::string Cell(const std::string& csv, const std::string& column, const std::string& arm,
+                 const std::string& evaluation) {
+  const auto split = [](const std::string& line) {
+    std::vector<std::string> cells;
+    std::stringstream stream(line);
+    for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+    return cells;
+  };
+  std::stringstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  const std::vector<std::string> header = split(line);
+  const auto at = std::find(header.begin(), header.end(), column) - header.begin();
+  const auto of = std::find(header.begin(), header.end(), "evaluation") - header.begin();
+  while (std::getline(lines, line)) {
+    const std::vector<std::string> cells = split(line);
+    if (cells[0] == arm && cells[static_cast<size_t>(of)] == evaluation) {
+      return static_cast<size_t>(at) < cells.size() ? cells[static_cast<size_t>(at)] : "";
+    }
+  }
+  return "no such row";
+}
+
+TEST_F(ReportTest, BoundsAndChangesHaveColumnsOfTheirOwn) {
+  {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    WriteSyntheticCampaign(record, {.q = 0.995,
+                                    .more_arms = R"([[arm]]
+name = "lr"
+stages = 8
+forward = "int4-b64-h64"
+backward = "int8-b64"
+train.lr = 2e-3
+)",
+                                    .extra_nat = {{"s8", 0.6}, {"lr", 0.05}}});
+  }
+  const std::string python = Python();
+  const std::string page = Report({.python = python, .out = ""});
+  const std::string csv = Slurp(folder_ + "/report/1-smoke/arms.csv");
+  EXPECT_EQ(Cell(csv, "bound", "s8", "off"), "<=");
+  EXPECT_EQ(Cell(csv, "eta_low", "s8", "off"), "");
+  EXPECT_EQ(Cell(csv, "eta_high", "s8", "off"), "");
+  EXPECT_EQ(Cell(csv, "bound_at_beta_0.2", "s8", "off"), "<=");
+  EXPECT_EQ(Cell(csv, "bound", "s4", "off"), "");
+  EXPECT_NE(Cell(csv, "eta_low", "s4", "off"), "");
+  EXPECT_EQ(Cell(csv, "q", "lr", "off"), "");
+  EXPECT_NE(Cell(csv, "eta", "lr", "off"), "");
+  EXPECT_EQ(Cell(csv, "verdict", "lr", "off"), "no q");
+  EXPECT_EQ(Cell(csv, "changes", "lr", "off"), "train.lr 0.003 > 0.002");
+  EXPECT_EQ(Cell(csv, "reference", "lr", "off"), "reference@1");
+  EXPECT_THAT(page, HasSubstr("&le; 0.503"));
+  EXPECT_THAT(page, HasSubstr("train.lr 0.003 &gt; 0.002"));
+  if (!python.empty()) {
+    EXPECT_THAT(page, Not(HasSubstr("No figures")));
+  }
 }
 
 TEST_F(ReportTest, WithoutMatplotlibItSaysSoAndKeepsItsTables) {

@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-// A catalogue of three codecs, two profiles and three schedules, as messages list them.
+// A catalogue of four codecs, two profiles and three schedules, as messages list them.
 inline SpecNames TestNames() {
   const auto one_of = [](std::string_view kind, std::vector<std::string> known) {
     return [kind = std::string(kind), known](std::string_view name) -> absl::Status {
@@ -19,7 +19,7 @@ inline SpecNames TestNames() {
                                  "'; known: " + list);
     };
   };
-  return {.codec = one_of("codec", {"none", "int8-b64", "int4-b64-h64"}),
+  return {.codec = one_of("codec", {"none", "identity", "int8-b64", "int4-b64-h64"}),
           .profile = one_of("profile", {"regional", "continental-us"}),
           .schedule = one_of("schedule", {"gpipe", "1f1b", "zigzag"})};
 }

@@ -53,18 +53,18 @@ TEST(StudentT, PairsNeededOfThePlanningTable) {
 }
 
 TEST(Forecast, SentenceOfTheWorkedExample) {
-  const int64_t stages[] = {2, 4, 8};
+  const Depth stages[] = {{2, 2}, {4, 6}, {8, 14}};
   EXPECT_EQ(ForecastSentence(5, {0.003, 0.5, 0.30, "pilot"}, stages),
             "n = 5, sigma 0.0030, rho 0.5 (pilot), s 0.30: 95% half-width on q is 0.0062 at S=2, "
             "0.0021 at S=4, 0.0009 at S=8; a loss of 0.5% per crossing is NOT resolvable at S = "
             "2.");
-  EXPECT_TRUE(Unresolved(5, {0.003, 0.5, 0.30, "pilot"}, 2));
-  EXPECT_FALSE(Unresolved(5, {0.003, 0.5, 0.30, "pilot"}, 4));
+  EXPECT_TRUE(Unresolved(5, {0.003, 0.5, 0.30, "pilot"}, {2, 2}));
+  EXPECT_FALSE(Unresolved(5, {0.003, 0.5, 0.30, "pilot"}, {4, 6}));
 }
 
 TEST(Forecast, OneSeedResolvesNothing) {
-  const int64_t stages[] = {8};
-  EXPECT_TRUE(Unresolved(1, {1e-6, 0.5, 0.30, "pilot"}, 8));
+  const Depth stages[] = {{8, 14}};
+  EXPECT_TRUE(Unresolved(1, {1e-6, 0.5, 0.30, "pilot"}, {8, 14}));
   EXPECT_NE(ForecastSentence(1, {0.003, 0.5, 0.30, "assumed"}, stages).find("no interval"),
             std::string::npos);
 }

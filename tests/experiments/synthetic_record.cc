@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/step_time.h"
+#include "experiments/spec/spec_changes.h"
 #include "tests/experiments/specs.h"
 
 namespace longhaul {
@@ -18,7 +19,7 @@ question = "What does a crossing cost with int4-b64-h64 forward and int8-b64 bac
 seeds = [SEEDS]
 d0_tokens = 400_000
 budgets = [0.5, 0.65, 0.8, 1.0, 1.1]
-control_budgets = [0.9]
+control_budgets = [CONTROLS]
 [[arm]]
 name = "s2"
 stages = 2
@@ -34,6 +35,7 @@ name = "s8"
 stages = 8
 forward = "int4-b64-h64"
 backward = "int8-b64"
+MORE_ARMS
 )" + std::string(kArmsToml) + "rows = 2048\n";
 
 RunRow Row(const RunSpec& spec, int64_t experiment, const std::string& arm) {
@@ -59,7 +61,7 @@ RunRow Row(const RunSpec& spec, int64_t experiment, const std::string& arm) {
 }
 
 double BitsOf(const std::string& codec) {
-  return codec == "none" ? 32 : codec == "int8-b64" ? 8.25 : 4.25;
+  return codec == "none" || codec == "identity" ? 32 : codec == "int8-b64" ? 8.25 : 4.25;
 }
 
 CrossingRow Crossing(const RunSpec& spec, int64_t src, int64_t dst, Direction direction,
@@ -115,6 +117,28 @@ void AddLinks(Record& record, int64_t run, const RunSpec& spec) {
     }
   }
   Must(record.AddLinks(run, links));
+}
+
+// Nothing it does can change a bit of a run with this budget.
+bool Lossless(const PlannedRun& run) {
+  const auto kept = [](const std::string& codec) { return codec == "none" || codec == "identity"; };
+  return run.budget_fraction == 1 && kept(run.spec.boundary.forward) &&
+         kept(run.spec.boundary.backward);
+}
+
+void AddSteps(Record& record, int64_t run, const RunRow& row) {
+  std::vector<StepRow> steps;
+  for (int64_t step = 1; step <= 3; ++step) {
+    for (int64_t stage = 0; stage < row.stages; ++stage) {
+      StepRow s{};
+      s.step = step;
+      s.stage = stage;
+      if (stage + 1 == row.stages) s.loss_nat = 5.5 - 0.1 * static_cast<double>(step + row.seed);
+      s.parameter_hash = static_cast<uint64_t>(1000 * step + row.seed);
+      steps.push_back(s);
+    }
+  }
+  Must(record.AddSteps(run, steps));
 }
 
 void AddShapedRun(Record& record, int64_t experiment, const RunSpec& spec, const std::string& arm,
@@ -184,6 +208,8 @@ int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& w, const st
   std::string text = kCampaignToml, seeds;
   for (int seed = 1; seed <= w.seeds; ++seed) seeds += fmt::format("{},", seed);
   text.replace(text.find("SEEDS"), 5, seeds);
+  text.replace(text.find("CONTROLS"), 8, w.control_budgets);
+  text.replace(text.find("MORE_ARMS"), 9, w.more_arms);
   text.replace(text.find("smoke"), 5, name);
   const CampaignSpec campaign = *ReadCampaign(*ParseToml(text, "smoke.toml"), TestNames());
   const int64_t experiment =
@@ -197,6 +223,7 @@ int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& w, const st
   std::map<int64_t, double> seed_effect;
   for (const int64_t seed : campaign.seeds) seed_effect[seed] = w.seed_effect_nat * normal(random);
   const double beta = 0.35;
+  std::map<int64_t, double> d0_loss;
   // Tokens are trained in whole steps; the law is exact in what was trained.
   double d0 = 0;
   for (const PlannedRun& p : campaign.runs) {
@@ -207,16 +234,25 @@ int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& w, const st
     row.role = planned.role;
     row.budget_fraction = planned.budget_fraction;
     const int64_t run = *record.BeginRun(row);
-    const double crossings = 2.0 * static_cast<double>(row.stages - 1);
+    const double crossings =
+        static_cast<double>(CompressedCrossings(row.stages, row.forward_codec, row.backward_codec));
     const double budget = static_cast<double>(row.train_tokens) / d0 * std::pow(w.q, crossings);
-    const double loss = 2.7 - w.slope_nat / beta + w.slope_nat / beta * std::pow(budget, -beta) +
-                        seed_effect[row.seed] + w.noise_nat * normal(random);
+    const auto extra = w.extra_nat.find(planned.arm);
+    double loss = 2.7 - w.slope_nat / beta + w.slope_nat / beta * std::pow(budget, -beta) +
+                  seed_effect[row.seed] + w.noise_nat * normal(random) +
+                  (extra == w.extra_nat.end() ? 0 : extra->second);
+    if (planned.arm == kD0Reference) d0_loss[row.seed] = loss;
+    if (planned.role != Role::kReference && extra == w.extra_nat.end() && Lossless(planned)) {
+      loss = d0_loss[row.seed];
+    }
     const int64_t steps = Steps(planned.spec);
-    const double on = row.stages > 1 ? w.codec_on_extra_nat * crossings / 14 : 0;
+    if (w.with_steps) AddSteps(record, run, row);
+    const double on =
+        row.stages > 1 && !Lossless(planned) ? w.codec_on_extra_nat * crossings / 14 : 0;
     Must(record.AddEvaluation(run, {steps, EvalCodec::kOff, loss, 0.004, 262144}));
     Must(record.AddEvaluation(run, {steps, EvalCodec::kOn, loss + on, 0.004, 262144}));
     std::vector<CrossingRow> crossing_rows;
-    for (int64_t b = 0; b + 1 < row.stages; ++b) {
+    for (int64_t b = 0; crossings > 0 && b + 1 < row.stages; ++b) {
       crossing_rows.push_back(Crossing(planned.spec, b, b + 1, Direction::kForward, false));
       crossing_rows.push_back(Crossing(planned.spec, b + 1, b, Direction::kBackward, false));
     }

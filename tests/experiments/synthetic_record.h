@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "experiments/record/record.h"
@@ -16,6 +17,12 @@ struct SyntheticWorld {
   double noise_nat = 0.004;
   double codec_on_extra_nat = 0.01;
   int seeds = 3;
+  std::string control_budgets = "0.9";
+  // [[arm]] tables beside s2, s4 and s8, and what they lose beside their crossings. An arm without
+  // a codec that is none or identity has the very losses of reference@1.
+  std::string more_arms = "";
+  std::map<std::string, double> extra_nat = {};
+  bool with_steps = false;  // training losses and parameter hashes of three steps
 };
 
 // The smoke campaign (budgets 0.5 .. 1.1, control 0.9, arms s2, s4, s8). Returns its experiment.

@@ -8,6 +8,14 @@ longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS 
 longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimators_scipy_test.cc
+  LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
+target_compile_definitions(experiments_estimators_scipy_test PRIVATE
+  LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
+  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimators_scipy.py")
 longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)

@@ -21,6 +21,7 @@ INK, SOFT, LINE = "#1d2733", "#5b6875", "#c9d1d9"
 ASSUMED = "#b3261e"
 COLOURS = ["#12507b", "#c2571a", "#2f7d4f", "#7a4a9c", "#8a6d00", "#0f7f86"]
 ASSUMED_Q = 0.995
+D0_REFERENCE = "reference@1"
 
 plt.rcParams.update({
     "font.size": 10.5, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
@@ -57,9 +58,26 @@ def codecs_of(row):
     return row["forward"] + " / " + row["backward"]
 
 
-def error_bar(axes, x, y, low, high, **style):
-    bars = None if low is None else [[max(0, y - low)], [max(0, high - y)]]
-    axes.errorbar([x], [y], yerr=bars, **style)
+def estimate(axes, at, row, name, upright, colour, fill=None, marker="o"):
+    """Column `name` of `row` with its interval, at `at` on the other axis.
+
+    An upper bound is an arrow from the bound towards less: there is no value to draw a point at. A bar
+    whose low end is cut at the smallest reference budget ends in an arrow head.
+    """
+    value, low, high = interval(row, name)
+    place = (lambda v: ([at], [v])) if upright else (lambda v: ([v], [at]))
+    less, cap = ("v", "_") if upright else ("<", "|")
+    if row.get("bound") == "<=":
+        axes.plot(*place(value), cap, ms=11, mew=2, color=colour)
+        axes.annotate("", xy=[x[0] for x in place(value)], xytext=(0, -26) if upright else (-26, 0),
+                      textcoords="offset points",
+                      arrowprops={"arrowstyle": "<|-", "color": colour, "lw": 1.6, "shrinkB": 0})
+        return
+    bars = None if low is None else [[max(0, value - low)], [max(0, high - value)]]
+    axes.errorbar(*place(value), **{"yerr" if upright else "xerr": bars}, fmt=marker, ms=6.3,
+                  color=colour, mfc=fill or colour, mec=colour, capsize=3.5, lw=1.6)
+    if row.get("low_bound") == "<=":
+        axes.plot(*place(low), less, ms=7, color=colour)
 
 
 def reference(folder):
@@ -87,8 +105,12 @@ def reference(folder):
     for row in losses:
         if row["role"] == "arm":
             by_arm.setdefault(row["arm"], []).append(float(row["loss_off_nat"]))
-    deltas = {row["arm"]: number(row["delta_nat"]) for row in read(folder, "arms")
-              if row["evaluation"] == "off" and row["role"] == "arm"}
+    deltas, cut = {}, set()
+    for row in read(folder, "arms"):
+        if row["evaluation"] == "off" and row["role"] == "arm" and row["reference"] == D0_REFERENCE:
+            deltas[row["arm"]] = number(row["delta_nat"])
+            if row["bound"]:
+                cut.add(row["arm"])
     labels = []
     for i, arm in enumerate(sorted(deltas, key=lambda name: deltas[name])):
         level = loss_at(1.0) + deltas[arm]
@@ -98,9 +120,11 @@ def reference(folder):
         end = min(max(budget or first, first), last)
         axes.plot([end, 1.0], [level, level], color=colour, lw=1.2, ls="--")
         axes.plot([1.0] * len(by_arm.get(arm, [])), by_arm.get(arm, []), "D", ms=4, color=colour)
-        off = budget is None or budget < first
-        labels.append((level, f"{arm}: " + ("off the curve" if off else f"reads {budget:.3f} D0"),
-                       colour))
+        off = arm in cut or budget is None or budget < first
+        if off:  # it would be read further left, where no reference ran
+            axes.plot([first], [level], "<", ms=7, color=colour, clip_on=False)
+        labels.append((level, f"{arm}: " + (f"\u2264 {first:.3f} D0" if off else
+                                            f"reads {budget:.3f} D0"), colour))
     axes.axvline(1.0, color=LINE, lw=1)
     axes.set_xscale("log")
     ticks = sorted({round(budget, 2) for budget in budgets})
@@ -132,7 +156,7 @@ def depth(folder):
     """Figure 2: ln eta against crossings with bars, the joint fit and the assumed 0.995."""
     arms = [row for row in read(folder, "arms")
             if row["evaluation"] == "off" and row["role"] == "arm" and row["crossings"] != "0"
-            and row["ln_eta"]]
+            and row["q"]]
     curve = {row["name"]: float(row["value"]) for row in read(folder, "curve")}
     if not arms or not curve:
         return
@@ -141,16 +165,20 @@ def depth(folder):
     panels = sorted({direction(row) for row in arms})
     figure, all_axes = plt.subplots(1, len(panels), figsize=(8.2, 4.1), sharey=True, squeeze=False)
     losses = read(folder, "losses")
-    d0 = {row["seed"]: float(row["loss_off_nat"]) for row in losses
-          if row["role"] == "reference" and row["budget"] and abs(float(row["budget"]) - 1) < 1e-9}
-    joint = {row["codecs"]: row for row in read(folder, "joint") if row["evaluation"] == "off"}
+    by_arm = {}
+    for row in losses:
+        by_arm.setdefault(row["arm"], {})[row["seed"]] = float(row["loss_off_nat"])
+    family = lambda row: (codecs_of(row) if "forward" in row else row["codecs"],  # noqa: E731
+                          row["reference"])
+    joint = {family(row): row for row in read(folder, "joint")
+             if row["evaluation"] == "off" and row["q"]}
     for axes, panel in zip(all_axes[0], panels):
         rows = [row for row in arms if direction(row) == panel]
         most = max(int(row["crossings"]) for row in rows)
         ks = [0, most * 1.08]
         axes.plot(ks, [k * math.log(ASSUMED_Q) for k in ks], color=ASSUMED, lw=1.2, ls="--",
                   label="assumed q = 0.995")
-        for i, codecs in enumerate(sorted({codecs_of(row) for row in rows})):
+        for i, codecs in enumerate(sorted({family(row) for row in rows})):
             colour = COLOURS[i % len(COLOURS)]
             if codecs in joint:
                 q, low, high = interval(joint[codecs], "q")
@@ -160,14 +188,16 @@ def depth(folder):
                     axes.fill_between(ks, [k * math.log(low) for k in ks],
                                       [k * math.log(high) for k in ks], color=colour, alpha=0.12,
                                       lw=0)
-            for row in (row for row in rows if codecs_of(row) == codecs):
+            for row in (row for row in rows if family(row) == codecs):
                 k = int(row["crossings"])
-                seeds = [exact_ln_eta(float(x["loss_off_nat"]) - d0[x["seed"]], curve)
-                         for x in losses if x["arm"] == row["arm"] and x["seed"] in d0]
+                d0 = by_arm.get(row["reference"], {})
+                seeds = [exact_ln_eta(loss - d0[seed], curve)
+                         for seed, loss in by_arm.get(row["arm"], {}).items() if seed in d0]
+                # Where the curve does not reach, a seed has no place either.
+                seeds = [y for y in seeds if y >= math.log(curve["smallest_budget"])]
                 axes.plot([k + most * 0.015] * len(seeds), seeds, "o", ms=4, mfc="none", mec=colour,
                           alpha=0.8)
-                y, low, high = interval(row, "ln_eta")
-                error_bar(axes, k, y, low, high, fmt="o", ms=6, color=colour, capsize=4, lw=1.6)
+                estimate(axes, k, row, "ln_eta", True, colour)
         axes.axhline(0, color=LINE, lw=1)
         axes.set_xlim(0, most * 1.12)
         axes.set_xlabel(f"crossings K, {panel}")
@@ -185,18 +215,20 @@ def exact_ln_eta(delta, curve):
 def forest(folder):
     """Figure 3: q per arm, codec off and on, and the joint fits, with lines at 1 and 0.995."""
     arms = [row for row in read(folder, "arms") if row["role"] == "arm"]
-    lines = []  # label, {evaluation: (q, low, high)}, is joint, note
+    lines = []  # label, {evaluation: row}, is joint, note
     for name in dict.fromkeys(row["arm"] for row in arms):
         rows = {row["evaluation"]: row for row in arms if row["arm"] == name}
         any_row = next(iter(rows.values()))
-        values = {e: interval(row, "q") for e, row in rows.items() if e and row["q"]}
-        if values or any_row["note"]:
+        values = {e: row for e, row in rows.items() if e and row["q"]}
+        note = any_row["note"] or (f"no q: {any_row['changes']}" if any_row["changes"] else "")
+        if values or note:
             label = f"{name}   S = {any_row['stages']}\n{codecs_of(any_row)}"
-            lines.append((label, values, False, any_row["note"]))
+            lines.append((label, values, False, note))
     joint = read(folder, "joint")
-    for codecs in dict.fromkeys(row["codecs"] for row in joint):
-        values = {row["evaluation"]: interval(row, "q") for row in joint if row["codecs"] == codecs}
-        lines.append((f"all depths together\n{codecs}", values, True, ""))
+    for codecs, arms_of in dict.fromkeys((row["codecs"], row["arms"]) for row in joint):
+        rows = [row for row in joint if (row["codecs"], row["arms"]) == (codecs, arms_of)]
+        values = {row["evaluation"]: row for row in rows if row["q"]}
+        lines.append((f"{arms_of} together\n{codecs}", values, True, rows[0]["note"]))
     if not lines:
         return
     figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.62 * len(lines)))
@@ -207,10 +239,8 @@ def forest(folder):
         for shift, evaluation, fill in ((-0.13, "off", colour), (0.13, "on", "white")):
             if evaluation not in values:
                 continue
-            q, low, high = values[evaluation]
-            bars = None if low is None else [[max(0, q - low)], [max(0, high - q)]]
-            axes.errorbar([q], [y + shift], xerr=bars, fmt="D" if is_joint else "o", ms=6.5,
-                          color=colour, mfc=fill, mec=colour, capsize=3.5, lw=1.6)
+            estimate(axes, y + shift, values[evaluation], "q", False, colour, fill,
+                     "D" if is_joint else "o")
         if not values:
             axes.text(ASSUMED_Q, y, note, va="center", ha="right", color=ASSUMED, fontsize=9)
     axes.set_yticks(range(len(lines)), [label for label, *_ in lines], color=INK, fontsize=9.5)

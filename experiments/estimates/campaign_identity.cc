@@ -1,0 +1,131 @@
+// A/A: do runs that lose nothing have the bits of their reference?
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "experiments/estimates/campaign_analysis.h"
+
+namespace longhaul {
+namespace {
+
+bool Lossless(const std::string& codec) { return codec == "none" || codec == "identity"; }
+
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+// What two runs have in common, counted into `check`; the answer is the first difference or "".
+struct Pair {
+  const Record& record;
+  const RunRow &run, &reference;
+  IdentityCheck& check;
+
+  // Losses stand in the rows of the last stage, whose number may differ; parameters can only be
+  // compared where the stages are the same.
+  absl::StatusOr<std::string> Steps() const {
+    const auto ours = record.Steps(run.id), theirs = record.Steps(reference.id);
+    if (!ours.ok()) return ours.status();
+    if (!theirs.ok()) return theirs.status();
+    std::map<std::pair<int64_t, int64_t>, double> losses;
+    std::map<std::tuple<int64_t, int64_t, int64_t>, uint64_t> hashes;
+    for (const StepRow& row : *theirs) {
+      if (row.loss_nat) losses[{row.step, row.group_index}] = *row.loss_nat;
+      hashes[{row.step, row.group_index, row.stage}] = row.parameter_hash;
+    }
+    size_t compared = 0;
+    for (const StepRow& row : *ours) {
+      if (row.loss_nat) {
+        const auto loss = losses.find({row.step, row.group_index});
+        if (loss == losses.end()) return fmt::format("step {}: only one has it", row.step);
+        ++compared;
+        ++check.losses;
+        if (!SameBits(*row.loss_nat, loss->second)) {
+          return fmt::format("step {}: loss {} against {}", row.step, *row.loss_nat, loss->second);
+        }
+      }
+      if (run.stages != reference.stages) continue;
+      ++check.parameter_hashes;
+      if (hashes[{row.step, row.group_index, row.stage}] != row.parameter_hash) {
+        return fmt::format("step {}: parameters", row.step);
+      }
+    }
+    if (compared != losses.size()) return std::string("the number of steps");
+    return std::string();
+  }
+
+  // The reference has no codec to switch, so both of ours are held against its one.
+  std::string HeldOut(const Outcome& ours, const Outcome& theirs) const {
+    for (const std::optional<double>& loss : {ours.loss_off, ours.loss_on}) {
+      if (!loss || !theirs.loss_off) continue;
+      ++check.held_out;
+      if (!SameBits(*loss, *theirs.loss_off)) {
+        return fmt::format("held-out loss {} against {}", *loss, *theirs.loss_off);
+      }
+    }
+    return "";
+  }
+};
+
+absl::StatusOr<IdentityCheck> Check(const Record& record, const ArmResult& arm,
+                                    const ArmResult& reference) {
+  IdentityCheck check{.arm = arm.arm,
+                      .reference = reference.arm,
+                      .same_spec = SpecChanges(reference.outcomes.front().run.spec_toml,
+                                               arm.outcomes.front().run.spec_toml)
+                                       .empty()};
+  for (const Outcome& ours : arm.outcomes) {
+    const auto theirs = std::find_if(
+        reference.outcomes.begin(), reference.outcomes.end(),
+        [&](const Outcome& o) { return o.run.seed == ours.run.seed && o.loss_off.has_value(); });
+    if (!ours.loss_off || theirs == reference.outcomes.end()) continue;
+    ++check.seeds;
+    const Pair pair{record, ours.run, theirs->run, check};
+    absl::StatusOr<std::string> difference = pair.Steps();
+    if (!difference.ok()) return difference.status();
+    if (difference->empty()) *difference = pair.HeldOut(ours, *theirs);
+    check.identical_seeds += difference->empty();
+    if (!difference->empty() && check.first_difference.empty()) {
+      check.first_difference = fmt::format("seed {}, {}", ours.run.seed, *difference);
+    }
+  }
+  return check;
+}
+
+}  // namespace
+
+std::string IdentityCheck::Text() const {
+  std::string text =
+      fmt::format("{} {} against {}: ", same_spec ? "A/A" : "lossless", arm, reference);
+  if (seeds == 0) return text + "no pair of runs yet";
+  if (identical_seeds == seeds) {
+    return text + fmt::format(
+                      "bit-identical in {} of {} seeds ({} training losses, {} parameter "
+                      "hashes, {} held-out losses)",
+                      seeds, seeds, losses, parameter_hashes, held_out);
+  }
+  return text + fmt::format("NOT bit-identical in {} of {} seeds, first at {}{}",
+                            seeds - identical_seeds, seeds, first_difference,
+                            same_spec ? ": runs of this record do not repeat" : "");
+}
+
+absl::Status CheckIdentities(const Record& record, CampaignAnalysis& a) {
+  for (const ArmResult& arm : a.arms) {
+    const bool repeats = arm.role == Role::kControl && arm.budget_fraction == 1;
+    const bool lossless = arm.role == Role::kArm && arm.changes.empty() &&
+                          Lossless(arm.forward_codec) && Lossless(arm.backward_codec);
+    if (!repeats && !lossless) continue;
+    const auto reference = std::find_if(a.arms.begin(), a.arms.end(), [&](const ArmResult& other) {
+      return other.arm == arm.reference;
+    });
+    if (reference == a.arms.end()) continue;
+    absl::StatusOr<IdentityCheck> check = Check(record, arm, *reference);
+    if (!check.ok()) return check.status();
+    a.identities.push_back(*std::move(check));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,72 @@
+// The plan of a campaign as text, and what is read back from it.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/spec/campaign.h"
+#include "experiments/spec/spec_changes.h"
+
+namespace longhaul {
+
+std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::string>& frozen) {
+  std::string text = fmt::format(
+      "[plan]\nname = {}\nquestion = {}\nseeds = [{}]\nd0_tokens = {}\nbudgets = [{}]\n"
+      "control_budgets = [{}]\nprimary = {}\n"
+      "primary_contrast = \"ln eta of the primary arm at D0, codec off at evaluation, two-sided "
+      "5 %\"\nexclusions = \"none: a diverged or failed run stays in the table and its arm gets "
+      "no mean\"\n",
+      TomlQuote(c.name), TomlQuote(c.question), fmt::join(c.seeds, ", "), c.d0_tokens,
+      fmt::join(c.budgets, ", "), fmt::join(c.control_budgets, ", "), TomlQuote(c.primary));
+  text += "\n[frozen]\n";
+  for (const auto& [key, value] : frozen) {
+    text += fmt::format("{} = {}\n", TomlQuote(key), TomlQuote(value));
+  }
+  // One seed shows every arm; the other seeds differ in the seed alone.
+  for (const PlannedRun& run : c.runs) {
+    if (run.seed != c.seeds.front()) break;
+    const bool named = run.role == Role::kArm && run.reference != kD0Reference;
+    text +=
+        fmt::format("\n[[arm]]\nname = {}\nrole = {}\n{}budget_fraction = {}\nspec = '''\n{}'''\n",
+                    TomlQuote(run.arm), TomlQuote(ToString(run.role)),
+                    named ? fmt::format("reference = {}\n", TomlQuote(run.reference)) : "",
+                    TomlNumber(run.budget_fraction), ToToml(run.spec));
+  }
+  return text;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text) {
+  absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
+  if (!plan.ok()) return plan.status();
+  std::map<std::string, std::string> references;
+  const TomlValue* arms = Find(*plan, "arm");
+  const auto* list = arms == nullptr ? nullptr : std::get_if<TomlValue::Array>(&arms->value);
+  if (list == nullptr) return references;
+  for (const TomlValue& arm : *list) {
+    const TomlValue *name = Find(arm, "name"), *reference = Find(arm, "reference");
+    if (name == nullptr || reference == nullptr) continue;
+    const auto* from = std::get_if<std::string>(&name->value);
+    const auto* to = std::get_if<std::string>(&reference->value);
+    if (from != nullptr && to != nullptr) references[*from] = *to;
+  }
+  return references;
+}
+
+const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run) {
+  const auto found =
+      std::find_if(campaign.runs.begin(), campaign.runs.end(), [&](const PlannedRun& other) {
+        return other.arm == run.reference && other.seed == run.seed;
+      });
+  return found == campaign.runs.end() ? nullptr : &*found;
+}
+
+bool HasQ(const CampaignSpec& campaign, const PlannedRun& run) {
+  const PlannedRun* reference = ReferenceOf(campaign, run);
+  const RunSpec& spec = run.spec;
+  return reference != nullptr &&
+         CompressedCrossings(spec.schedule.stages, spec.boundary.forward, spec.boundary.backward) >
+             0 &&
+         ChangesBesideCodecs(ToToml(reference->spec), ToToml(spec)).empty();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,79 @@
+#include "experiments/spec/spec_changes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace longhaul {
+namespace {
+
+constexpr std::string_view kBooked[] = {"schedule.stages", "boundary.forward", "boundary.backward"};
+
+struct Key {
+  std::string path, value;
+};
+
+// The program's own TOML has one "[table]" or "key = value" a line.
+std::vector<Key> Keys(std::string_view toml) {
+  std::vector<Key> keys;
+  std::string table;
+  for (size_t at = 0; at < toml.size();) {
+    const size_t end = std::min(toml.find('\n', at), toml.size());
+    const std::string_view line = toml.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with('[')) {
+      table = std::string(line.substr(1, line.find(']') - 1)) + ".";
+    } else if (const size_t equals = line.find(" = "); equals != std::string_view::npos) {
+      keys.push_back(
+          {table + std::string(line.substr(0, equals)), std::string(line.substr(equals + 3))});
+    }
+  }
+  return keys;
+}
+
+std::optional<std::string> ValueOf(const std::vector<Key>& keys, const std::string& path) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.path == path; });
+  if (found == keys.end()) return std::nullopt;
+  return found->value;
+}
+
+}  // namespace
+
+std::vector<SpecChange> SpecChanges(std::string_view from, std::string_view to) {
+  const std::vector<Key> before = Keys(from), after = Keys(to);
+  std::vector<SpecChange> changes;
+  for (const auto& [path, value] : before) {
+    const std::string now = ValueOf(after, path).value_or("-");
+    if (path != "seed" && now != value) changes.push_back({path, value, now});
+  }
+  for (const auto& [path, value] : after) {
+    if (path != "seed" && !ValueOf(before, path)) changes.push_back({path, "-", value});
+  }
+  return changes;
+}
+
+std::vector<SpecChange> ChangesBesideCodecs(std::string_view from, std::string_view to) {
+  std::vector<SpecChange> changes = SpecChanges(from, to);
+  std::erase_if(changes, [](const SpecChange& change) {
+    return std::find(std::begin(kBooked), std::end(kBooked), change.key) != std::end(kBooked);
+  });
+  return changes;
+}
+
+std::string ToString(const std::vector<SpecChange>& changes) {
+  std::string text;
+  for (const SpecChange& change : changes) {
+    text +=
+        fmt::format("{}{} {} > {}", text.empty() ? "" : ", ", change.key, change.from, change.to);
+  }
+  return text;
+}
+
+int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::string_view backward) {
+  return ((forward != "none") + (backward != "none")) * (stages - 1);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+// One key in which two resolved specs (ToToml) differ. Values as TOML; "-" where one spec lacks the
+// key.
+struct SpecChange {
+  std::string key;  // "train.lr"
+  std::string from, to;
+  friend bool operator==(const SpecChange&, const SpecChange&) = default;
+};
+
+// Keys that differ, in the order of the specs. `seed` is never one: arms are paired by it.
+std::vector<SpecChange> SpecChanges(std::string_view from, std::string_view to);
+
+// Of those, what a loss cannot be booked on crossings beside: all but schedule.stages,
+// boundary.forward and boundary.backward. Empty: the two may have a q between them.
+std::vector<SpecChange> ChangesBesideCodecs(std::string_view from, std::string_view to);
+
+// "train.lr 0.003 > 0.002, train.clip_norm 1.0 > inf"; "" for none.
+std::string ToString(const std::vector<SpecChange>& changes);
+
+// K: S - 1 for each direction whose codec is not "none".
+int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::string_view backward);
+
+}  // namespace longhaul
