@@ -37,7 +37,7 @@ void AddEstimate(std::vector<EstimateRow>& rows, const std::string& arm,
     row.low = x.interval->low;
     row.high = x.interval->high;
     row.level = x.interval->level;
-    row.method = x.interval->method;
+    row.method = x.interval->method + (x.bound == Bound::kLowEnd ? ", low end <=" : "");
   } else if (note.empty()) {
     row.note = std::string(seeds < 2 ? "one seed gives no interval" : "the interval is unbounded");
   }

@@ -124,6 +124,10 @@ struct EstimateRow {
   std::string method = {};
   int64_t seeds = 0;
   std::string note = {};
+  // "<=" where the value, or the interval's low end, is an upper bound: `method` says it, as "<="
+  // or as "t, low end <=".
+  std::string_view value_bound() const { return method == "<=" ? "<=" : ""; }
+  std::string_view low_bound() const { return method.ends_with(", low end <=") ? "<=" : ""; }
 };
 
 }  // namespace longhaul

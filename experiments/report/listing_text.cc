@@ -65,9 +65,12 @@ std::string EstimateLines(const ListedExperiment& e) {
   std::string text;
   for (const EstimateRow& x : e.estimates) {
     if (x.quantity != "q" || x.evaluation != "off" || !x.value) continue;
-    text += fmt::format("q of {}, codec off: {:.4f}", x.arm, *x.value);
-    text += x.low && x.high ? fmt::format(" [{:.4f}, {:.4f}]", *x.low, *x.high)
-                            : std::string(" [no interval]");
+    text += fmt::format("q of {}, codec off: {}{:.4f}", x.arm, x.value_bound(), *x.value);
+    if (x.low && x.high) {
+      text += fmt::format(" [{}{:.4f}, {:.4f}]", x.low_bound(), *x.low, *x.high);
+    } else if (!x.level) {
+      text += " [no interval]";
+    }
     text += x.note.empty() ? "\n" : fmt::format("  ({})\n", x.note);
   }
   return text;

@@ -143,7 +143,7 @@ CsvRows ResidualsCsv(const CampaignAnalysis& a) {
   return rows;
 }
 
-std::vector<std::string> SpecChanges(const std::string& from_toml, const std::string& to_toml) {
+std::vector<std::string> ChangesInWords(const std::string& from_toml, const std::string& to_toml) {
   std::map<std::string, std::string> from = Leaves(from_toml), to = Leaves(to_toml);
   std::set<std::string> keys;
   for (const auto* leaves : {&from, &to}) {
@@ -170,8 +170,8 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
     if (arm.role != Role::kArm) continue;
     ArmOnTheWire row{.arm = arm.arm, .changes = {}, .forward = {}, .backward = {}};
     if (reference != nullptr) {
-      row.changes = SpecChanges(reference->outcomes.front().run.spec_toml,
-                                arm.outcomes.front().run.spec_toml);
+      row.changes = ChangesInWords(reference->outcomes.front().run.spec_toml,
+                                   arm.outcomes.front().run.spec_toml);
     }
     DirectionSum forward, backward;
     for (const Outcome& o : arm.outcomes) {

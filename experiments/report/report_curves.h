@@ -36,6 +36,6 @@ CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms);
 
 // Keys whose values differ between two resolved specs, as "key: this -> that"; "-" for a missing
 // key. Left out: seed, train.tokens, train.steps.
-std::vector<std::string> SpecChanges(const std::string& from_toml, const std::string& to_toml);
+std::vector<std::string> ChangesInWords(const std::string& from_toml, const std::string& to_toml);
 
 }  // namespace longhaul

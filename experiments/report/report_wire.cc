@@ -34,7 +34,7 @@ std::string NmseCell(const ArmOnTheWire::Direction& d) {
 // As the table of arms shows it.
 std::string QCell(const ArmResult& arm) {
   if (!arm.off || !arm.off->q) return "-";
-  return fmt::format("{}{}", arm.off->value_is_bound ? "&le; " : "", IntervalCell(*arm.off->q, 4));
+  return IntervalCell(*arm.off->q, 4);
 }
 
 }  // namespace

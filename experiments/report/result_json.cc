@@ -84,6 +84,8 @@ ordered_json ToJson(const EstimateRow& x) {
           {"high", Maybe(x.high)},
           {"level", Maybe(x.level)},
           {"method", x.method},
+          {"bound", MaybeText(std::string(x.value_bound()))},
+          {"low_bound", MaybeText(std::string(x.low_bound()))},
           {"seeds", x.seeds},
           {"note", x.note}};
 }

@@ -107,12 +107,12 @@ TEST_F(ReportCurvesTest, AnArmsBitsAndErrorsAreCountedPerDirection) {
   EXPECT_EQ(WireCsv(arms)[3][0], "s8");
 }
 
-TEST(SpecChanges, NamesKeysByTheirTableAndLeavesSeedAndLengthOut) {
+TEST(ChangesInWords, NamesKeysByTheirTableAndLeavesSeedAndLengthOut) {
   const std::string from = "seed = 1\n\n[train]\ntokens = 5\nlr = 0.003\n\n[eval]\nrows = 8\n";
   const std::string to = "seed = 2\n\n[train]\nsteps = 9\nlr = 0.001\n\n[net]\nprofile = \"x\"\n";
-  EXPECT_THAT(SpecChanges(from, to),
+  EXPECT_THAT(ChangesInWords(from, to),
               ElementsAre("eval.rows: 8 -> -", "net.profile: - -> x", "train.lr: 0.003 -> 0.001"));
-  EXPECT_TRUE(SpecChanges(from, from).empty());
+  EXPECT_TRUE(ChangesInWords(from, from).empty());
 }
 
 }  // namespace

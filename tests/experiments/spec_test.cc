@@ -94,9 +94,10 @@ TEST(Spec, WrongTypeSaysWhatItIsAndWhatIsWanted) {
 }
 
 TEST(Spec, UnknownNamesListTheKnownOnes) {
-  EXPECT_EQ(Error(Replaced("int8-b64", "int9")),
-            "demo.toml:21: 'boundary.backward': unknown codec 'int9'; known: none, identity, int8-b64, "
-            "int4-b64-h64");
+  EXPECT_EQ(
+      Error(Replaced("int8-b64", "int9")),
+      "demo.toml:21: 'boundary.backward': unknown codec 'int9'; known: none, identity, int8-b64, "
+      "int4-b64-h64");
   EXPECT_THAT(Error(kRunToml, {"net.profile=mars"}),
               HasSubstr("--set net.profile=mars: 'net.profile': unknown profile 'mars'"));
   EXPECT_EQ(Error(Replaced("1f1b", "zb-h1")),
