@@ -4,6 +4,8 @@
 #include <linux/ethtool.h>
 #include <sys/utsname.h>
 
+#include <cstdlib>
+
 #include "netem/netns.h"
 #include "netem/node_setup.h"
 #include "netem/posix.h"
@@ -45,6 +47,25 @@ absl::StatusOr<HostFacts> ReadHostFacts(const Emulator& emulator) {
   });
   if (!s.ok()) return s;
   return facts;
+}
+
+absl::StatusOr<int64_t> InterfaceReceivedBytes(const Emulator& emulator, int node) {
+  int64_t bytes = -1;
+  auto s = InNamespace(emulator.node_netns_fd(node), [&] {
+    // "  net0: 123 ...": received bytes first.
+    const std::string table = ReadFileOrEmpty("/proc/thread-self/net/dev");
+    const size_t line = table.find(std::string(kNodeDevice) + ":");
+    if (line != std::string::npos) {
+      bytes = std::atoll(table.c_str() + line + std::string(kNodeDevice).size() + 1);
+    }
+    return absl::OkStatus();
+  });
+  if (!s.ok()) return s;
+  if (bytes < 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("/proc/net/dev of node {} has no {}", node, kNodeDevice));
+  }
+  return bytes;
 }
 
 std::vector<std::pair<std::string, std::string>> Describe(const HostFacts& facts) {

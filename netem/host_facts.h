@@ -25,7 +25,10 @@ struct HostFacts {
 };
 absl::StatusOr<HostFacts> ReadHostFacts(const Emulator& emulator);
 
-// The same as name and text, in a fixed order; for tables and records.
+// What a node's interface has received so far, bytes, as the kernel counts them.
+absl::StatusOr<int64_t> InterfaceReceivedBytes(const Emulator& emulator, int node);
+
+// The facts as name and text, in a fixed order; for tables and records.
 std::vector<std::pair<std::string, std::string>> Describe(const HostFacts& facts);
 
 }  // namespace longhaul

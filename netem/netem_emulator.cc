@@ -207,7 +207,10 @@ absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   if (path == nullptr) return NoPath(from, to);
   auto leaf = CountersAt(PlaceOf(*path));
   if (!leaf.ok()) return leaf.status();
-  PathCounters counters{leaf->packets, leaf->bytes, 0, 0, leaf->backlog_bytes};
+  PathCounters counters{.packets = leaf->packets,
+                        .bytes = leaf->bytes,
+                        .device_bytes = leaf->bytes,  // offloads are off
+                        .held_bytes = leaf->backlog_bytes};
   (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
   return counters;
 }

@@ -222,7 +222,8 @@ bool TapLoop::ReadFrame(int port) {
   }
   const int to = NodeOfAddress(facts->destination);
   const int64_t arrived_ns = NowNs() - unseen_ns_;
-  if (!network_.Arrive(arrived_ns, port, to, handle, facts->wire_bytes, facts->segments)) {
+  if (!network_.Arrive(arrived_ns, port, to, handle, facts->wire_bytes, facts->segments,
+                       static_cast<int64_t>(frame.bytes - kVnetHeaderBytes))) {
     pool_.Give(handle);
   }
   return true;

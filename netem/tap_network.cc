@@ -56,7 +56,7 @@ int TapNetwork::PathIndex(int from, int to) const {
 }
 
 bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
-                        int64_t segments) {
+                        int64_t segments, int64_t device_bytes) {
   const int index = PathIndex(from, to);
   if (index < 0) {
     ++unroutable_drops_;
@@ -84,7 +84,8 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
   }
   const bool no_downlink = path.downlink < 0;
   path.counters.held_bytes += wire_bytes;
-  Push({*due, order_++, wire_bytes, segments, handle, index, no_downlink});
+  Push({*due, order_++, wire_bytes, segments, device_bytes > 0 ? device_bytes : wire_bytes, handle,
+        index, no_downlink});
   return true;
 }
 
@@ -96,6 +97,7 @@ std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
       path.counters.held_bytes -= event.wire_bytes;
       path.counters.packets += event.segments;
       path.counters.bytes += event.wire_bytes;
+      path.counters.device_bytes += event.device_bytes;
       return Output{event.handle, path.to, true, event.due_ns};
     }
     // Sources share the downlink, so frames enter it in the order in which their paths end.

@@ -22,8 +22,9 @@ class TapNetwork {
   // A frame of node `from` for node `to` arrives at `now_ns` (never before an earlier arrival).
   // False: it was dropped and counted (no such path, loss, full queue) and the handle is the
   // caller's again. True: Next() will hand it back.
+  // `device_bytes`: of the frame as its device gave it; 0: as many as on the wire.
   bool Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
-              int64_t segments);
+              int64_t segments, int64_t device_bytes = 0);
 
   struct Output {
     uint32_t handle;
@@ -65,6 +66,7 @@ class TapNetwork {
     uint64_t order;  // first come, first served among equals
     int64_t wire_bytes;
     int64_t segments;
+    int64_t device_bytes;
     uint32_t handle;
     int path;
     bool passed_downlink;

@@ -28,6 +28,7 @@ class PipelineTrainer : public Trainer {
   absl::StatusOr<std::vector<StepReport>> Step() override;
   absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) override;
   int64_t step() const override { return step_; }
+  absl::Status FinishSends() override;
   absl::Status SaveCheckpoint(const std::string& directory) override;
   absl::Status LoadCheckpoint(const std::string& directory) override;
 
@@ -225,16 +226,19 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
                     .block_se = rows > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
 }
 
-absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
+absl::Status PipelineTrainer::FinishSends() {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  absl::Status sent = Guarded([&] {
+  return Guarded([&] {
     for (auto& state : ranks_) {
       busy_ = state.get();
       state->pipeline->FinishSends();
     }
     return absl::OkStatus();
   });
-  if (!sent.ok()) return sent;
+}
+
+absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
+  if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
   return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
 }
 

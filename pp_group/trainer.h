@@ -108,6 +108,9 @@ class Trainer {
 
   virtual int64_t step() const = 0;  // finished inner steps
 
+  // Waits until everything that the steps sent has left: only then do the groups' counters have it.
+  virtual absl::Status FinishSends() = 0;
+
   // One file per local rank and step (checkpoint.h), CRC32C inside, the newest two are kept. Holds
   // parameters, AdamW moments, the outer step's start, momentum and codec state, and what
   // LocalRank::boundary_state saves: a resumed run is bit-identical to one that was never stopped.

@@ -22,6 +22,7 @@ class Recursion {
         programs_(std::move(programs)),
         clock_(p.stages.size(), 0),
         next_(p.stages.size(), 0),
+        encoder_free_(p.stages.size(), 0),
         forward_free_(p.forward.size(), 0),
         backward_free_(p.backward.size(), 0) {}
 
@@ -46,7 +47,7 @@ class Recursion {
         return absl::InvalidArgumentError(fmt::format(
             "schedule '{}' gets stuck before {}", p_.schedule, ToString(programs_[s][next_[s]])));
       }
-      clock_[s] += p_.stages[s].optimizer_s;
+      clock_[s] += p_.stages[s].optimizer_s + p_.stages[s].other_s;
     }
     return clock_;
   }
@@ -63,15 +64,20 @@ class Recursion {
     const double ready = has_input ? arrived + cost.decode_s : 0;
     clock_[s] = std::max(clock_[s], ready) + (forward ? cost.forward_s : cost.backward_s);
     if (forward && s + 1 < stages_) {
-      clock_[s] += cost.encode_s;
-      arrived_forward_[s + 1][action.microbatch] = Send(p_.forward[s], forward_free_[s], clock_[s]);
+      arrived_forward_[s + 1][action.microbatch] =
+          Send(p_.forward[s], forward_free_[s], Encoded(s));
     }
     if (!forward && s > 0) {
-      clock_[s] += cost.encode_s;
       arrived_backward_[s - 1][action.microbatch] =
-          Send(p_.backward[s - 1], backward_free_[s - 1], clock_[s]);
+          Send(p_.backward[s - 1], backward_free_[s - 1], Encoded(s));
     }
     return true;
+  }
+
+  // One tensor after the other, while the stage goes on.
+  double Encoded(int s) {
+    encoder_free_[s] = std::max(encoder_free_[s], clock_[s]) + p_.stages[s].encode_s;
+    return encoder_free_[s];
   }
 
   static double Send(const BoundaryLink& link, double& free_at, double handed_over) {
@@ -85,6 +91,7 @@ class Recursion {
   const std::vector<Program> programs_;
   std::vector<double> clock_;
   std::vector<size_t> next_;
+  std::vector<double> encoder_free_;
   std::vector<double> forward_free_, backward_free_;
   std::vector<std::vector<double>> arrived_forward_, arrived_backward_;  // [stage][microbatch]
 };

@@ -14,9 +14,10 @@ namespace longhaul {
 struct StageCost {
   double forward_s = 0;  // compute alone
   double backward_s = 0;
-  double encode_s = 0;     // per sent message: before it enters the link
+  double encode_s = 0;     // per sent message, on the transport's thread: before it enters the link
   double decode_s = 0;     // per received message: before it can be used
   double optimizer_s = 0;  // per step
+  double other_s = 0;      // per step, of the stage's thread: rows, hashing parameters, handing over
 };
 
 // One direction of one boundary: a first-in-first-out link of its own (full duplex).

@@ -41,7 +41,7 @@ std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow
                                      int64_t stages, int64_t microbatches) {
   std::vector<StageCost> costs;
   for (int64_t s = 0; s < stages; ++s) {
-    std::vector<double> forward, backward, encode, decode, optimizer;
+    std::vector<double> forward, backward, encode, decode, optimizer, other;
     for (const auto& workers : steady) {
       for (const StepRow* row : workers) {
         if (row->stage != s) continue;
@@ -50,6 +50,8 @@ std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow
         encode.push_back(row->encode_s);
         decode.push_back(row->decode_s);
         optimizer.push_back(row->optimizer_s);
+        other.push_back(std::max(0.0, row->wall_s - row->forward_s - row->backward_s -
+                                          row->optimizer_s - row->wait_s - row->outer_s));
       }
     }
     const double m = static_cast<double>(microbatches);
@@ -59,7 +61,8 @@ std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow
                      .backward_s = Median(backward) / m,
                      .encode_s = Median(encode) / messages,
                      .decode_s = Median(decode) / messages,
-                     .optimizer_s = Median(optimizer)});
+                     .optimizer_s = Median(optimizer),
+                     .other_s = Median(other)});
   }
   return costs;
 }

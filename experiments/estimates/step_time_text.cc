@@ -40,9 +40,12 @@ std::string PredictionText(const StepTime& t) {
                             ResidualVerdict(t), *t.p1_s);
 }
 
-std::string BytesTable(const std::vector<CrossingRow>& crossings) {
+// Who counted on a path stands over the column.
+std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::string& emulator) {
+  const std::string counter = emulator == "netem" ? "kernel's netem" : emulator + " emulator";
   TextTable table({"ranks", "direction", "codec", "tensors", "bits/element", "payload B", "sent B",
-                   "predicted on wire B", "counted by kernel B"});
+                   "predicted on wire B", fmt::format("counted by {} B", counter),
+                   "counted by receiver's net0 B", "counted/predicted"});
   const auto maybe = [](const std::optional<int64_t>& x) {
     return x ? fmt::format("{}", *x) : std::string("-");
   };
@@ -52,7 +55,13 @@ std::string BytesTable(const std::vector<CrossingRow>& crossings) {
                fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
                                          std::max<double>(1, static_cast<double>(c.elements))),
                fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
-               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes)});
+               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes), maybe(c.kernel_rx_bytes),
+               c.predicted_wire_bytes && c.kernel_tx_bytes && *c.predicted_wire_bytes > 0
+                   ? fmt::format("{:+.2f} %",
+                                 100 * (static_cast<double>(*c.kernel_tx_bytes) /
+                                            static_cast<double>(*c.predicted_wire_bytes) -
+                                        1))
+                   : std::string("-")});
   }
   return table.Text();
 }
@@ -81,7 +90,7 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
   if (!t->note.empty()) text += "\n  " + t->note;
   absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
   if (!crossings.ok()) return crossings.status();
-  return text + (crossings->empty() ? "\n" : "\n\n" + BytesTable(*crossings));
+  return text + (crossings->empty() ? "\n" : "\n\n" + BytesTable(*crossings, row->emulator));
 }
 
 }  // namespace longhaul

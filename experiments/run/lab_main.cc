@@ -24,6 +24,7 @@
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/tap_ceiling.h"
+#include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
@@ -103,36 +104,78 @@ absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emul
       fmt::format("{} training, outside its bounds: {}", phase, absl::StrJoin(bad, "; ")));
 }
 
-// What each used path carried between two phases, as the emulator counted it.
+// What each used path carried between two phases, as the emulator counted it, and what reached each
+// node, as its interface did.
 class PathMeter {
  public:
   PathMeter(const RunSpec& spec, const Emulator& emulator, EventSink& sink)
       : pairs_(UsedPairs(spec)), emulator_(emulator), sink_(sink) {}
 
   void OnPhase(const std::string& phase) {
-    for (const auto& [from, to] : pairs_) {
-      absl::StatusOr<PathCounters> now = emulator_.counters(from, to);
-      if (!now.ok()) continue;
-      if (phase == "ready") start_[{from, to}] = *now;
-      const std::optional<int64_t> checkpoint = CheckpointStep(phase);
-      if (phase != "trained" && !checkpoint) continue;
-      const PathCounters& start = start_[{from, to}];
-      sink_.Emit({{"event", "path"},
-                  {"from", from},
-                  {"to", to},
-                  {"checkpoint", checkpoint.value_or(0)},
-                  {"packets", now->packets - start.packets},
-                  {"bytes", now->bytes - start.bytes},
-                  {"drops_queue", now->drops_queue - start.drops_queue},
-                  {"drops_loss", now->drops_loss - start.drops_loss}});
+    const absl::Duration now = MonotonicClock().Now();
+    std::map<std::pair<int, int>, PathCounters> counts;
+    for (const PathSpec& path : emulator_.topology().paths) {
+      absl::StatusOr<PathCounters> count = emulator_.counters(path.from, path.to);
+      if (count.ok()) counts[{path.from, path.to}] = *count;
+    }
+    std::map<int, int64_t> received;
+    for (int node = 0; node < static_cast<int>(emulator_.topology().nodes.size()); ++node) {
+      absl::StatusOr<int64_t> bytes = InterfaceReceivedBytes(emulator_, node);
+      if (bytes.ok()) received[node] = *bytes;
+    }
+    const std::optional<int64_t> checkpoint = CheckpointStep(phase);
+    if (phase == "ready") {
+      start_ = std::move(counts);
+      received_ = std::move(received);
+      begun_ = now;
+    } else if (phase == "trained" || checkpoint) {
+      EmitPaths(counts, now - begun_, checkpoint.value_or(0));
+      EmitNodes(counts, received, checkpoint.value_or(0));
     }
   }
 
  private:
+  using Counts = std::map<std::pair<int, int>, PathCounters>;
+
+  void EmitPaths(const Counts& counts, absl::Duration lasted, int64_t checkpoint) {
+    for (const auto& [from, to] : pairs_) {
+      const auto now = counts.find({from, to});
+      if (now == counts.end()) continue;
+      const PathCounters& start = start_[{from, to}];
+      sink_.Emit({{"event", "path"},
+                  {"from", from},
+                  {"to", to},
+                  {"checkpoint", checkpoint},
+                  {"seconds", absl::ToDoubleSeconds(lasted)},
+                  {"packets", now->second.packets - start.packets},
+                  {"bytes", now->second.bytes - start.bytes},
+                  {"drops_queue", now->second.drops_queue - start.drops_queue},
+                  {"drops_loss", now->second.drops_loss - start.drops_loss}});
+    }
+  }
+
+  void EmitNodes(const Counts& counts, const std::map<int, int64_t>& received, int64_t checkpoint) {
+    std::map<int, int64_t> delivered;
+    for (const auto& [pair, count] : counts) {
+      delivered[pair.second] += count.device_bytes - start_[pair].device_bytes;
+    }
+    for (const auto& [node, bytes] : received) {
+      const auto before = received_.find(node);
+      if (before == received_.end()) continue;
+      sink_.Emit({{"event", "node"},
+                  {"node", node},
+                  {"checkpoint", checkpoint},
+                  {"received", bytes - before->second},
+                  {"delivered", delivered[node]}});
+    }
+  }
+
   const std::vector<std::pair<int, int>> pairs_;
   const Emulator& emulator_;
   EventSink& sink_;
-  std::map<std::pair<int, int>, PathCounters> start_;
+  Counts start_;
+  std::map<int, int64_t> received_;  // by node
+  absl::Duration begun_ = absl::ZeroDuration();
 };
 
 void EmitFact(EventSink& sink, const std::string& key, const std::string& value) {

@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compressors/isa.h"
 #include "experiments/run/crossing_sum.h"
 #include "experiments/run/run_host.h"
 #include "experiments/run/run_place.h"
-#include "experiments/run/wire_bytes.h"
+#include "experiments/train/stillness.h"
 
 namespace longhaul {
 namespace {
@@ -41,6 +43,9 @@ RunStatus StatusOf(const absl::Status& outcome) {
   }
 }
 
+// What was wrong with a run until its checkpoint of this step; none: nothing.
+std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", step); }
+
 }  // namespace
 
 void RunRecorder::See(const json& event) {
@@ -49,12 +54,12 @@ void RunRecorder::See(const json& event) {
   if (kind == "link") SeeLink(event);
   if (kind == "crossing") SeeCrossing(event);
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
-  if (kind == "path") {
-    auto& bytes = checkpoint > 0 ? checkpoints_[checkpoint].path_bytes : path_bytes_;
-    bytes[{event.value("from", 0), event.value("to", 0)}] = event.value("bytes", int64_t{0});
-  }
+  (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
   if (kind == "checkpoint") {
     checkpoints_[event.value("step", int64_t{0})].ranks.insert(event.value("rank", int64_t{0}));
+  }
+  if (kind == "stillness") {
+    longest_still_s_[event.value("rank", int64_t{0})] = event.value("longest_s", 0.0);
   }
   if (kind == "fact") {
     const json& value = event["value"];
@@ -168,7 +173,25 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   absl::StatusOr<std::vector<CrossingRow>> earlier = record_.CheckpointCrossings(run_, step);
   if (!earlier.ok()) return earlier.status();
   earlier_ = *std::move(earlier);
+  absl::StatusOr<RunRow> row = record_.Run(run_);
+  if (!row.ok()) return row.status();
+  if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
+    earlier_flaws_ = flaws->second;
+  }
   return absl::OkStatus();
+}
+
+// What makes the times no evidence, in words: bytes that do not add up, workers that stood still.
+std::string RunRecorder::Flaws(const absl::Status& bytes) const {
+  std::vector<std::string> flaws;
+  if (!earlier_flaws_.empty()) flaws.push_back(earlier_flaws_);
+  for (const auto& [rank, seconds] : longest_still_s_) {
+    if (seconds < kWorkerStoodStillS) continue;
+    flaws.push_back(fmt::format("rank {} stood still for {:.2f} s while it trained, bound {:g} s",
+                                rank, seconds, kWorkerStoodStillS));
+  }
+  if (!bytes.ok()) flaws.emplace_back(bytes.message());
+  return absl::StrJoin(flaws, "; ");
 }
 
 absl::Status RunRecorder::FlushCheckpoints() {
@@ -179,7 +202,11 @@ absl::Status RunRecorder::FlushCheckpoints() {
       ++it;
       continue;
     }
-    FillWireBytes(spec_, counts.path_bytes, counts.crossings);
+    const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, counts.crossings));
+    if (!flaws.empty()) {
+      absl::Status s = record_.AddFacts(run_, {{FlawsFact(it->first), flaws}});
+      if (!s.ok()) return s;
+    }
     AddEarlierCounts(earlier_, counts.crossings);
     absl::Status s = record_.AddCheckpointCrossings(run_, it->first, counts.crossings);
     if (!s.ok()) return s;
@@ -218,7 +245,7 @@ absl::Status RunRecorder::Flush() {
   return absl::OkStatus();
 }
 
-absl::Status RunRecorder::Whole() const {
+absl::Status RunRecorder::Whole(const std::string& flaws) const {
   const int64_t steps = Steps(spec_);
   const int64_t ranks = spec_.schedule.stages * spec_.outer.groups;
   absl::StatusOr<StepCoverage> there = record_.Coverage(run_, 1, steps);
@@ -233,6 +260,9 @@ absl::Status RunRecorder::Whole() const {
     return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
                                            resumed_from_ + 1, steps));
   }
+    if (!flaws.empty()) {
+    return absl::FailedPreconditionError("trained to the end, but its times are no evidence: " + flaws);
+  }
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
   const auto links = row->facts.find(kEarlierLinksFact);
@@ -243,15 +273,17 @@ absl::Status RunRecorder::Whole() const {
 
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
-  FillWireBytes(spec_, path_bytes_, crossings_);
+  std::string flaws = Flaws(FillWireBytes(spec_, wire_, crossings_));
   AddEarlierCounts(earlier_, crossings_);
   if (written.ok() && !crossings_.empty()) written = record_.AddCrossings(run_, crossings_);
   absl::Status verdict = outcome;
   if (verdict.ok()) verdict = written;
   RunStatus status = StatusOf(verdict);
   if (verdict.ok()) {
-    verdict = Whole();
+    verdict = Whole(flaws);
     status = absl::IsDataLoss(verdict) ? RunStatus::kPartial : StatusOf(verdict);
+  } else if (absl::IsFailedPrecondition(verdict) && !flaws.empty()) {
+    verdict = absl::FailedPreconditionError(absl::StrCat(verdict.message(), "; ", flaws));
   }
   const absl::Status finished = record_.FinishRun(run_, status, std::string(verdict.message()));
   return verdict.ok() ? finished : verdict;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/record/record.h"
+#include "experiments/run/wire_bytes.h"
 #include "experiments/spec/spec.h"
 
 namespace longhaul {
@@ -31,7 +32,8 @@ class RunRecorder {
   // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
   // invalid (FailedPrecondition: links out of bounds) or failed, with the message as the reason.
   // An OK outcome is not ok when the record lacks steps or bytes of the run: partial, DataLoss;
-  // when links were out of bounds before it was resumed: invalid; when writing failed: failed.
+  // when a worker stood still, bytes on the links do not add up, or links were out of bounds before
+  // it was resumed: invalid; when writing failed: failed.
   // Returns why the run is not plainly ok.
   absl::Status Finish(const absl::Status& outcome);
 
@@ -44,7 +46,9 @@ class RunRecorder {
   void SeeStep(const nlohmann::json& event);
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
-  absl::Status Whole() const;  // what keeps a run that trained to its end from being ok
+  std::string Flaws(const absl::Status& bytes) const;
+  // What keeps a run that trained to its end from being ok.
+  absl::Status Whole(const std::string& flaws) const;
 
   Record& record_;
   const int64_t run_;
@@ -55,15 +59,17 @@ class RunRecorder {
   std::vector<LinkRow> links_;
   std::vector<CrossingRow> crossings_;
   std::vector<EvaluationRow> evaluations_;
-  std::map<std::pair<int64_t, int64_t>, int64_t> path_bytes_;  // (from, to): while training
+  WireCounts wire_;                            // of the whole training
+  std::map<int64_t, double> longest_still_s_;  // by rank
   struct CheckpointCounts {
     std::vector<CrossingRow> crossings;
-    std::map<std::pair<int64_t, int64_t>, int64_t> path_bytes;
+    WireCounts wire;
     std::set<int64_t> ranks;  // that have told everything
   };
   std::map<int64_t, CheckpointCounts> checkpoints_;  // by step; until every rank has told
   int64_t resumed_from_ = 0;                         // step; 0: not resumed
   std::vector<CrossingRow> earlier_;                 // what crossings had counted until then
+  std::string earlier_flaws_;
   absl::Status resumption_;
   std::map<std::string, double> losses_;
 };

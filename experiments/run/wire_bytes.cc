@@ -1,9 +1,14 @@
 #include "experiments/run/wire_bytes.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "absl/strings/str_join.h"
 #include "compressors/catalog.h"
 #include "compressors/reference_tensors.h"
 #include "plugin/core/packet.h"
@@ -39,7 +44,14 @@ uint64_t StageElements(const RunSpec& spec, int64_t stage) {
       .flat_elements;
 }
 
-// What the sender of this crossing hands to the transport over the whole training.
+// Our headers and the transport's are in a message's bytes on TCP.
+double OnTcp(double message_bytes, double messages) {
+  if (messages == 0) return 0;
+  const double pieces = std::ceil(message_bytes / messages / kTransportPiece) - 1;
+  return message_bytes + messages * (kTransportPacketBytes + pieces * kTransportPieceBytes);
+}
+
+// What the sender of this crossing hands to TCP over the whole training.
 std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) {
   const int64_t steps = Steps(spec);
   if (c.direction == Direction::kOuter) {
@@ -48,7 +60,9 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
     if (!frame) return std::nullopt;
     // After every H steps, and after the last.
     const int64_t syncs = (steps + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
-    return *frame * static_cast<double>(syncs);
+    // The frame's size goes ahead of it.
+    return OnTcp((*frame + kPacketHeaderBytes + sizeof(uint64_t)) * static_cast<double>(syncs),
+                 2.0 * static_cast<double>(syncs));
   }
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
@@ -56,17 +70,91 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
   const std::optional<double> frame = MessageBytes(
       c.direction == Direction::kForward ? spec.boundary.forward : spec.boundary.backward, shape);
   if (!frame) return std::nullopt;
-  return *frame * static_cast<double>(steps * spec.train.microbatches);
+  const auto messages = static_cast<double>(steps * spec.train.microbatches);
+  return OnTcp(*frame * messages, messages);
+}
+
+// A path's share of what its receiver's interface counted.
+std::optional<int64_t> ReceivedBytes(const WireCounts& counts, const CrossingRow& c) {
+  const auto node = counts.nodes.find(c.dst_rank);
+  const auto path = counts.paths.find({c.src_rank, c.dst_rank});
+  if (node == counts.nodes.end() || path == counts.paths.end() || node->second.delivered == 0) {
+    return std::nullopt;
+  }
+  return std::llround(static_cast<double>(path->second.bytes) *
+                      static_cast<double>(node->second.received) /
+                      static_cast<double>(node->second.delivered));
+}
+
+double Heartbeats(const RunSpec& spec, const WireCounts::Path& path) {
+  constexpr double kBeatsPerDeadline = 5;
+  return path.seconds * kBeatsPerDeadline / spec.net.peer_deadline_s *
+         static_cast<double>(kPacketHeaderBytes + kTransportPacketBytes);
+}
+
+// Bytes on a path that are neither messages nor the transport's headers for them.
+double Overhead(const RunSpec& spec, const WireCounts::Path& path) {
+  return Heartbeats(spec, path) + static_cast<double>(path.packets * kFrameHeaderBytes);
+}
+
+// "" when `counted` is in the bounds of `accounted`.
+std::string Complaint(const std::string& where, double counted, double accounted, int64_t drops) {
+  const double bound = kWireTolerance * accounted +
+                       static_cast<double>(kWireAllowanceBytes +
+                                           drops * (kSegmentBytes + kFrameHeaderBytes));
+  if (std::abs(counted - accounted) <= bound) return "";
+  return fmt::format("{}: {:.0f} bytes counted, {:.0f} accounted for, {:+.2f} %, bound {:g} % and {} B",
+                     where, counted, accounted, 100 * (counted / std::max(1.0, accounted) - 1),
+                     100 * kWireTolerance, kWireAllowanceBytes);
+}
+
+// Of a path whose crossing has been sent: what TCP was given and a header for every frame.
+std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const CrossingRow& c) {
+  const auto at = counts.paths.find({c.src_rank, c.dst_rank});
+  if (at == counts.paths.end() || c.tensors == 0) return "";
+  const WireCounts::Path& path = at->second;
+  const auto back = counts.paths.find({c.dst_rank, c.src_rank});
+  const int64_t drops = path.drops + (back == counts.paths.end() ? 0 : back->second.drops);
+  const double accounted =
+      OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) +
+      Overhead(spec, path);
+  return Complaint(fmt::format("path {} > {}", c.src_rank, c.dst_rank),
+                   static_cast<double>(path.bytes), accounted, drops);
 }
 
 }  // namespace
 
-void FillWireBytes(const RunSpec& spec,
-                   const std::map<std::pair<int64_t, int64_t>, int64_t>& path_bytes,
-                   std::vector<CrossingRow>& crossings) {
-  std::map<std::pair<int64_t, int64_t>, double> payload;
+void WireCounts::See(const nlohmann::json& event) {
+  const std::string kind = event.value("event", "");
+  if (kind == "path") {
+    paths[{event.value("from", int64_t{0}), event.value("to", int64_t{0})}] = {
+        .bytes = event.value("bytes", int64_t{0}),
+        .packets = event.value("packets", int64_t{0}),
+        .drops = event.value("drops_queue", int64_t{0}) + event.value("drops_loss", int64_t{0}),
+        .seconds = event.value("seconds", 0.0)};
+  }
+  if (kind == "node") {
+    nodes[event.value("node", int64_t{0})] = {.received = event.value("received", int64_t{0}),
+                                              .delivered = event.value("delivered", int64_t{0})};
+  }
+}
+
+absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
+                           std::vector<CrossingRow>& crossings) {
+  std::map<std::pair<int64_t, int64_t>, double> predicted, sent;  // on TCP
+  std::vector<std::string> complaints;
+  const auto complain = [&](std::string text) {
+    if (!text.empty()) complaints.push_back(std::move(text));
+  };
   for (const CrossingRow& c : crossings) {
-    if (const auto bytes = PredictedBytes(spec, c)) payload[{c.src_rank, c.dst_rank}] = *bytes;
+    if (const auto bytes = PredictedBytes(spec, c)) predicted[{c.src_rank, c.dst_rank}] = *bytes;
+    sent[{c.src_rank, c.dst_rank}] =
+        OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
+    complain(PathComplaint(spec, counts, c));
+  }
+  for (const auto& [node, n] : counts.nodes) {
+    complain(Complaint(fmt::format("interface of node {}", node), static_cast<double>(n.received),
+                       static_cast<double>(n.delivered), 0));
   }
   for (CrossingRow& c : crossings) {
     if (c.direction == Direction::kOuter) {
@@ -76,16 +164,23 @@ void FillWireBytes(const RunSpec& spec,
       c.elements =
           c.tensors * static_cast<int64_t>(StageElements(spec, c.src_rank % spec.schedule.stages));
     }
-    const auto own = payload.find({c.src_rank, c.dst_rank});
-    if (own != payload.end()) {
-      const auto opposite = payload.find({c.dst_rank, c.src_rank});
-      const double acknowledged = opposite == payload.end() ? 0 : opposite->second / 1448 / 2;
-      c.predicted_wire_bytes =
-          std::llround(own->second * kWirePerPayload + acknowledged * kAckBytes);
-    }
-    const auto counted = path_bytes.find({c.src_rank, c.dst_rank});
-    if (counted != path_bytes.end()) c.kernel_tx_bytes = counted->second;
+    const auto path = counts.paths.find({c.src_rank, c.dst_rank});
+    const bool counted = path != counts.paths.end();
+    if (counted) c.kernel_tx_bytes = path->second.bytes;
+    c.kernel_rx_bytes = ReceivedBytes(counts, c);
+    const auto own = predicted.find({c.src_rank, c.dst_rank});
+    if (own == predicted.end()) continue;
+    const auto opposite = predicted.find({c.dst_rank, c.src_rank});
+    const double acknowledged = opposite == predicted.end() ? 0 : opposite->second / 2;
+    const double full = (own->second + acknowledged) / kSegmentBytes * kFrameHeaderBytes;
+    const double given = sent.at({c.src_rank, c.dst_rank});
+    c.predicted_wire_bytes =
+        std::llround(own->second + (counted && given > 0
+                                        ? own->second / given * Overhead(spec, path->second)
+                                        : full));
   }
+  if (complaints.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError("bytes on the links: " + absl::StrJoin(complaints, "; "));
 }
 
 }  // namespace longhaul

@@ -5,23 +5,56 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/spec.h"
 
 namespace longhaul {
 
-// Wire bytes over payload bytes of a bulk TCP stream at MTU 1500: a 1514-byte frame carries 1448.
-constexpr double kWirePerPayload = 1514.0 / 1448.0;
-// An acknowledgement: Ethernet, IP and TCP headers with the timestamp option.
-constexpr int64_t kAckBytes = 66;
+// A frame of a TCP stream carries so many bytes of headers: Ethernet, IP, TCP and its timestamps;
+// an acknowledgement is such a frame without payload.
+constexpr int64_t kFrameHeaderBytes = 66;
+// Payload of a full frame at MTU 1500.
+constexpr int64_t kSegmentBytes = 1448;
+// UCX puts 13 bytes before each of our packets; 1.13.1 cuts at 64 kB, with more before each piece.
+constexpr int64_t kTransportPacketBytes = 13;
+constexpr int64_t kTransportPieceBytes = 29;
+constexpr int64_t kTransportPiece = 64 << 10;
 
-// Fills in, per crossing, the bytes predicted for its path before anything ran (frame size of the
-// codec for this shape, our message header, TCP/IP and Ethernet headers, and the acknowledgements
-// of the opposite crossing, one per two segments), and the kernel's count of that path.
-// `path_bytes`: by (source rank, destination rank), Ethernet level, while training; empty: no
-// links.
-void FillWireBytes(const RunSpec& spec,
-                   const std::map<std::pair<int64_t, int64_t>, int64_t>& path_bytes,
-                   std::vector<CrossingRow>& crossings);
+// What was counted while the workers trained, between two moments at which all of them waited.
+struct WireCounts {
+  struct Path {
+    int64_t bytes = 0, packets = 0, drops = 0;  // by the emulator, both Ethernet level
+    double seconds = 0;
+  };
+  struct Node {
+    int64_t received = 0;   // by its interface
+    int64_t delivered = 0;  // to it by the emulator, as its interface counts
+  };
+  std::map<std::pair<int64_t, int64_t>, Path> paths;  // by (source, destination)
+  std::map<int64_t, Node> nodes;
+  void See(const nlohmann::json& event);  // "path" and "node"
+};
+
+// Of a path: how far the counted bytes may be from the accounted ones. The fixed part is for what no
+// count tells: keep-alives of the connections, a heartbeat more or less, options of TCP. Each drop
+// may cost a frame that is sent again.
+constexpr double kWireTolerance = 0.005;
+constexpr int64_t kWireAllowanceBytes = 4096;
+
+// Fills in, per crossing, what was counted (kernel_tx_bytes on the path; kernel_rx_bytes at the
+// receiver's interface, its headers once per MTU frame, shared out to its sources as the path
+// counters say) and the bytes predicted: the codec's frames for this shape, our message headers and
+// the transport's, heartbeats, and 66 bytes for every frame that the path counted. How TCP cuts a
+// stream into frames and acknowledges it hangs on its timing, so frames are counted, not guessed;
+// without a count they are taken to be full, with an acknowledgement for every two of the opposite
+// crossing. Of a part of a run (a checkpoint, a resumed rest) the prediction is for the whole run
+// all the same, by that part's frames per byte. Call once.
+// FailedPrecondition: more than the bounds above between the counted bytes and those that the sender
+// handed over, or between an interface and the emulator; every such path with its figures.
+absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
+                           std::vector<CrossingRow>& crossings);
 
 }  // namespace longhaul

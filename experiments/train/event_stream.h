@@ -21,9 +21,11 @@ namespace longhaul {
 //   link        phase, from, to, nominal and probed RTT, rate, ...
 //   step        rank, group, stage, step, loss?, tokens, *_s durations, parameter_hash, ...
 //   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, checkpoint
-//   path        from, to, packets, bytes, drops_*, checkpoint
+//   path        from, to, seconds, packets, bytes, drops_*, checkpoint  (of the emulator)
+//   node        node, received, delivered, checkpoint   (bytes: its interface's, the emulator's)
 //   checkpoint  rank, step                              (written; its crossings and paths are told)
 //               checkpoint: counted until the one of that step; 0 or none: in the whole training
+//   stillness   rank, longest_s                         (this worker did not run for so long)
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
 //   evaluation  codec ("on", "off"), loss, tokens, se
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/stillness.h"
 
 namespace longhaul {
 namespace {
@@ -106,6 +107,12 @@ void EmitKernelCounters(const std::string& interface, const char* phase,
              {"rx_bytes", rx}});
 }
 
+void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& options,
+                   EventSink& sink) {
+  if (options.phase_fd < 0) return;  // no links whose times would mean something
+  sink.Emit({{"event", "stillness"}, {"rank", rank}, {"longest_s", Seconds(stillness.Longest())}});
+}
+
 void EmitEvaluation(const Evaluation& e, std::string_view codec, int64_t step, int rank,
                     EventSink& sink) {
   sink.Emit({{"event", "evaluation"},
@@ -140,9 +147,11 @@ bool Diverged(const std::vector<StepReport>& reports) {
 
 // A checkpoint, and what had been counted by then, so that a resumed run can count on from there.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                          const RunLoopOptions& options, FdEventSink& sink) {
+                          const RunLoopOptions& options, StillnessMeter& stillness,
+                          FdEventSink& sink) {
   if (absl::Status s = trainer.SaveCheckpoint(options.checkpoint_directory); !s.ok()) return s;
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
+  EmitStillness(stillness, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
   for (const LocalTelemetry& r : ranks) {
     sink.Emit({{"event", "checkpoint"}, {"rank", r.rank}, {"step", trainer.step()}});
@@ -151,7 +160,7 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
 }
 
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                   const RunLoopOptions& options, FdEventSink& sink) {
+                   const RunLoopOptions& options, StillnessMeter& stillness, FdEventSink& sink) {
   std::vector<CodecTime> codec_time;
   for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
   while (trainer.step() < options.steps) {
@@ -170,10 +179,10 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
-      if (absl::Status s = SaveAndCount(trainer, ranks, options, sink); !s.ok()) return s;
+      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok()) return s;
     }
   }
-  return absl::OkStatus();
+  return trainer.FinishSends();
 }
 
 }  // namespace
@@ -189,10 +198,13 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
     }
   }
+  StillnessMeter stillness;
   PassPhase(options.phase_fd, "ready");
+  stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
-  if (status.ok()) status = Train(trainer, ranks, options, sink);
+  if (status.ok()) status = Train(trainer, ranks, options, stillness, sink);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
+  EmitStillness(stillness, rank, options, sink);
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
   PassPhase(options.phase_fd, "trained");
   if (status.ok() && options.eval_rows > 0) {

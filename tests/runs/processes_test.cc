@@ -128,25 +128,113 @@ RunSpec SmallSpec() {
   return spec;
 }
 
-TEST(WireBytes, AreFramesAndHeadersAndAcknowledgements) {
-  // 4 rows x 32 tokens x 64 wide = 8192 elements a micro-batch, 128 blocks of 64; 20 messages.
-  // int8-b64: 64-byte header, 128 bf16 scales, 8192 codes; 112-byte packet header.
-  const double forward = 20.0 * (112 + 64 + 256 + 8192);
-  const double backward = 20.0 * (112 + 4 * 8192);
+// 4 rows x 32 tokens x 64 wide = 8192 elements a micro-batch, 128 blocks of 64; 20 messages.
+// int8-b64: 64-byte header, 128 bf16 scales, 8192 codes; 112-byte packet header.
+constexpr int64_t kForward = 20 * (112 + 64 + 256 + 8192);
+constexpr int64_t kBackward = 20 * (112 + 4 * 8192);
+constexpr int64_t kTransport = 20 * 13;
+
+std::vector<CrossingRow> BothWays() {
   CrossingRow row{};
   row.src_rank = 0;
   row.dst_rank = 1;
   row.direction = Direction::kForward;
+  row.tensors = 20;
+  row.message_bytes = kForward;
   CrossingRow back = row;
   back.src_rank = 1;
   back.dst_rank = 0;
   back.direction = Direction::kBackward;
-  std::vector<CrossingRow> rows = {row, back};
-  FillWireBytes(SmallSpec(), {{{0, 1}, 12345}}, rows);
-  EXPECT_NEAR(*rows[0].predicted_wire_bytes, forward * 1514 / 1448 + backward / 1448 / 2 * 66, 1);
-  EXPECT_NEAR(*rows[1].predicted_wire_bytes, backward * 1514 / 1448 + forward / 1448 / 2 * 66, 1);
-  EXPECT_EQ(rows[0].kernel_tx_bytes, 12345);
-  EXPECT_EQ(rows[1].kernel_tx_bytes, std::nullopt);
+  back.message_bytes = kBackward;
+  return {row, back};
+}
+
+WireCounts::Path Path(int64_t payload, int64_t packets) {
+  return {.bytes = payload + 66 * packets, .packets = packets, .drops = 0, .seconds = 0};
+}
+
+TEST(WireBytes, WithoutACountAreFramesAndHeadersAndAcknowledgements) {
+  std::vector<CrossingRow> rows = BothWays();
+  EXPECT_TRUE(FillWireBytes(SmallSpec(), {}, rows).ok());
+  const double forward = kForward + kTransport, backward = kBackward + kTransport;
+  EXPECT_NEAR(*rows[0].predicted_wire_bytes, forward + (forward + backward / 2) / 1448 * 66, 1);
+  EXPECT_NEAR(*rows[1].predicted_wire_bytes, backward + (backward + forward / 2) / 1448 * 66, 1);
+  EXPECT_EQ(rows[0].kernel_tx_bytes, std::nullopt);
+  EXPECT_EQ(rows[0].kernel_rx_bytes, std::nullopt);
+}
+
+TEST(WireBytes, AreThoseOfTheirOwnPathWithAHeaderForEveryCountedFrame) {
+  std::vector<CrossingRow> rows = BothWays();
+  WireCounts counts;
+  counts.paths[{0, 1}] = Path(kForward + kTransport, 300);
+  counts.paths[{1, 0}] = Path(kBackward + kTransport, 700);
+  counts.nodes[0] = {.received = 500'000, .delivered = 500'000};
+  counts.nodes[1] = {.received = 100'000, .delivered = 100'000};
+  const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
+  EXPECT_TRUE(judged.ok()) << judged;
+  EXPECT_EQ(rows[0].kernel_tx_bytes, kForward + kTransport + 66 * 300);
+  EXPECT_EQ(rows[0].predicted_wire_bytes, rows[0].kernel_tx_bytes);
+  EXPECT_EQ(rows[0].kernel_rx_bytes, rows[0].kernel_tx_bytes);
+  EXPECT_EQ(rows[1].kernel_tx_bytes, kBackward + kTransport + 66 * 700);
+  EXPECT_EQ(rows[1].predicted_wire_bytes, rows[1].kernel_tx_bytes);
+}
+
+TEST(WireBytes, HeartbeatsCountByTheTimeTheyWereSent) {
+  RunSpec spec = SmallSpec();
+  spec.net.peer_deadline_s = 5;  // one a second, 112 + 13 bytes
+  std::vector<CrossingRow> rows = BothWays();
+  WireCounts counts;
+  counts.paths[{0, 1}] = {.bytes = 1, .packets = 0, .drops = 0, .seconds = 400};
+  (void)FillWireBytes(spec, counts, rows);
+  EXPECT_EQ(rows[0].predicted_wire_bytes, kForward + kTransport + 400 * 125);
+}
+
+// Bounds: half a percent and 4096 bytes, and a frame for each drop.
+TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
+  for (const int64_t drops : {0, 3}) {
+    for (const int sign : {-1, 1}) {
+      for (const bool inside : {true, false}) {
+        const int64_t payload = kForward + kTransport, frames = 66 * 300;
+        const auto bound =
+            static_cast<int64_t>(0.005 * static_cast<double>(payload + frames)) + 4096 + 1514 * drops;
+        std::vector<CrossingRow> rows = BothWays();
+        WireCounts counts;
+        counts.paths[{0, 1}] = {.bytes = payload + frames + sign * (bound + (inside ? -1 : 2)),
+                                .packets = 300,
+                                .drops = drops,
+                                .seconds = 0};
+        const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
+        EXPECT_EQ(judged.ok(), inside) << drops << sign << judged;
+        if (!inside) EXPECT_THAT(std::string(judged.message()), HasSubstr("path 0 > 1: "));
+      }
+    }
+  }
+}
+
+TEST(WireBytes, AnInterfaceThatSawOtherBytesThanTheEmulatorIsNamed) {
+  std::vector<CrossingRow> rows = BothWays();
+  WireCounts counts;
+  counts.nodes[1] = {.received = 1'022'000, .delivered = 1'000'000};
+  const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
+  EXPECT_EQ(judged.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(judged.message()),
+              HasSubstr("interface of node 1: 1022000 bytes counted, 1000000 accounted for, +2.20 %"));
+}
+
+TEST(WireCounts, EventsComeToTheirOwnPathAndNode) {
+  WireCounts counts;
+  counts.See({{"event", "path"}, {"from", 2}, {"to", 5}, {"bytes", 70}, {"packets", 1},
+              {"drops_queue", 3}, {"drops_loss", 4}, {"seconds", 1.5}});
+  counts.See({{"event", "node"}, {"node", 5}, {"received", 8}, {"delivered", 9}});
+  ASSERT_EQ(counts.paths.count({2, 5}), 1u);
+  EXPECT_EQ(counts.paths.size(), 1u);
+  const WireCounts::Path& path = counts.paths.at({2, 5});
+  EXPECT_EQ(path.bytes, 70);
+  EXPECT_EQ(path.packets, 1);
+  EXPECT_EQ(path.drops, 7);
+  EXPECT_EQ(path.seconds, 1.5);
+  EXPECT_EQ(counts.nodes.at(5).received, 8);
+  EXPECT_EQ(counts.nodes.at(5).delivered, 9);
 }
 
 class Comparison : public testing::Test {
