@@ -9,6 +9,7 @@
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/report/result_json.h"
+#include "experiments/run/check_first.h"
 #include "experiments/run/core_needs.h"
 #include "experiments/run/pace.h"
 #include "experiments/run/run_pool.h"
@@ -61,6 +62,13 @@ class ProgressLine {
   Pace pace_;
   absl::Duration last_ = -absl::InfiniteDuration();
 };
+
+PoolLimits LimitsOf(const MeasureArguments& arguments) {
+  if (arguments.jobs > 0) {
+    return {.jobs = arguments.jobs, .cores = std::numeric_limits<int64_t>::max()};
+  }
+  return {.jobs = std::numeric_limits<int>::max(), .cores = CoresAllowed()};
+}
 
 // The data of the campaign, by hash: what the plan freezes beside the arms.
 // InvalidArgument: a run would pass the training part more than once.
@@ -117,6 +125,8 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   if (!campaign.ok()) return campaign.status();
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
+  const PoolLimits limits = LimitsOf(arguments);
+  if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
   if (absl::Status s = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
@@ -139,10 +149,6 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   std::vector<PlannedRun> todo;
   for (const PlannedRun& run : campaign->runs) {
     if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
-  }
-  PoolLimits limits{.jobs = arguments.jobs, .cores = std::numeric_limits<int64_t>::max()};
-  if (arguments.jobs == 0) {
-    limits = {.jobs = std::numeric_limits<int>::max(), .cores = CoresAllowed()};
   }
   fmt::print(out.progress(), "{} runs, {} done before; {}\n", campaign->runs.size(),
              campaign->runs.size() - todo.size(),

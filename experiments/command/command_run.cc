@@ -8,6 +8,7 @@
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
+#include "experiments/run/check_first.h"
 #include "experiments/run/follow_run.h"
 #include "experiments/run/run_place.h"
 #include "experiments/spec/known_names.h"
@@ -58,6 +59,7 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
 absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
   if (!spec.ok()) return spec.status();
+  if (absl::Status s = CheckFirst(*spec); !s.ok()) return s;
   const std::string name = std::filesystem::path(arguments.spec).stem();
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);

@@ -133,7 +133,7 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
       continue;
     }
     absl::StatusOr<EventReader::More> read = reader_.Read([&](const nlohmann::json& event) {
-      See(event);
+      cause_.See(event);
       handle(event);
     });
     if (!read.ok()) return read;
@@ -146,58 +146,22 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
 // that stands still is the cause at once.
 void RunProcess::Look() {
   const std::optional<LabWatch::Finding> found = watch_.Look(MonotonicClock().Now());
-  if (!found || stood_still_) return;
-  if (found->lasted < (failure_ || ended_ ? LookInterval(deadline_) : deadline_)) return;
-  stood_still_ = true;
-  failure_ = Describe(*found) + (failure_ ? "; before that, " + *failure_ : "");
-  diverged_ = invalid_ = false;
+  if (!found || cause_.stood_still()) return;
+  if (found->lasted < (cause_.known() || ended_ ? LookInterval(deadline_) : deadline_)) return;
+  cause_.StoodStill(Describe(*found));
   kill(pid_, SIGKILL);  // the kernel takes the rest, stopped or not
 }
 
-std::string RunProcess::Describe(const LabWatch::Finding& found) {
+std::string RunProcess::Describe(const LabWatch::Finding& found) const {
   const std::string who = found.rank < 0 ? found.who
                                          : fmt::format("rank {} (group {} stage {})", found.rank,
                                                        found.rank / stages_, found.rank % stages_);
   return fmt::format(
       "{} stood still since step {}: process {} is {} (state {}) for {:.1f} s, deadline {:g} s "
       "(net.peer_deadline_s)",
-      who, found.rank < 0 ? LastStep() : last_step_[found.rank], found.pid,
+      who, found.rank < 0 ? cause_.last_step() : cause_.last_step(found.rank), found.pid,
       found.state == 't' ? "held by a debugger" : "stopped", found.state,
       absl::ToDoubleSeconds(found.lasted), absl::ToDoubleSeconds(deadline_));
-}
-
-int64_t RunProcess::LastStep() const {
-  int64_t last = 0;
-  for (const auto& [rank, step] : last_step_) last = std::max(last, step);
-  return last;
-}
-
-void RunProcess::See(const nlohmann::json& event) {
-  const std::string kind = event.value("event", "");
-  if (kind == "step") last_step_[event.value("rank", -1)] = event.value("step", int64_t{0});
-  if (kind == "failed" && !failure_ && !event.value("stood_still", false)) {
-    failure_ = Describe(event);
-    diverged_ = event.value("diverged", false);
-    invalid_ = event.value("invalid", false);
-  }
-  if (kind == "failed" && event.value("stood_still", false) && !stood_still_) {
-    failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
-    stood_still_ = true;
-    diverged_ = invalid_ = false;
-  }
-  // A killed worker is the cause of what its peers report, whichever came first.
-  if (kind == "exited" && event.value("by_signal", false) && !killed_by_signal_ && !stood_still_) {
-    failure_ = Describe(event) + (failure_ ? "; before that, " + *failure_ : "");
-    killed_by_signal_ = true;
-  }
-}
-
-std::string RunProcess::Describe(const nlohmann::json& event) {
-  const int rank = event.value("rank", -1);
-  const std::string where = rank >= 0 ? fmt::format("rank {} after step {}", rank, last_step_[rank])
-                            : LastStep() > 0 ? fmt::format("the lab after step {}", LastStep())
-                                             : std::string("the lab");
-  return fmt::format("{}: {}", where, event.value("message", "no reason given"));
 }
 
 // A process on the way that is stopped keeps the others from ending, so they are looked at; one
@@ -225,30 +189,27 @@ absl::Status RunProcess::Finish() {
   ended_ = true;
   const std::optional<int> ended = Wait(deadline_ + kTimeToEnd);
   const pid_t pid = std::exchange(pid_, 0);
-  if (!ended && !failure_) {
-    failure_ = fmt::format(
-        "after step {}, the run's process {} had nothing more to say and did not "
-        "end within {:g} s",
-        LastStep(), pid, absl::ToDoubleSeconds(deadline_ + kTimeToEnd));
+  if (!ended) {
+    cause_.Fail(
+        fmt::format("after step {}, the run's process {} had nothing more to say and did not "
+                    "end within {:g} s",
+                    cause_.last_step(), pid, absl::ToDoubleSeconds(deadline_ + kTimeToEnd)));
   }
   const int status = ended.value_or(0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitCommandStoodStill && !stood_still_) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitCommandStoodStill && !cause_.stood_still()) {
     return absl::UnavailableError(fmt::format(
         "this command itself stood still since step {}: process {} was stopped for longer than the "
         "deadline of {:g} s (net.peer_deadline_s), so the lab ended the run; what was measured "
-        "until then is recorded: run it again",
-        LastStep(), getpid(), absl::ToDoubleSeconds(deadline_)));
+        "until then is recorded",
+        cause_.last_step(), getpid(), absl::ToDoubleSeconds(deadline_)));
   }
-  if (failure_) {
-    if (diverged_) return absl::OutOfRangeError(*failure_);
-    if (invalid_) return absl::FailedPreconditionError(*failure_);
-    return absl::UnavailableError(*failure_);
-  }
+  if (absl::Status s = cause_.status(); !s.ok()) return s;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   // A lab ends with 128 + the signal that ended the process with its links.
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
   return absl::UnavailableError(fmt::format(
-      "after step {}, the run's process {}; what was measured until then is recorded", LastStep(),
+      "after step {}, the run's process {}; what was measured until then is recorded",
+      cause_.last_step(),
       signal > 0 ? "was " + killed_by_.Text(signal)
                  : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }

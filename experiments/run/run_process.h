@@ -3,12 +3,12 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "experiments/run/first_cause.h"
 #include "experiments/run/killed_by.h"
 #include "experiments/run/lab_watch.h"
 #include "experiments/spec/spec.h"
@@ -38,8 +38,9 @@ class RunProcess {
   // Reads the events that are there. kEnd: the run is over, call Finish().
   absl::StatusOr<EventReader::More> Read(const std::function<void(const nlohmann::json&)>& handle);
 
-  // Waits for the process. OK, or why the run failed, with the rank and the step: OutOfRange when
-  // the loss diverged, FailedPrecondition when links were out of bounds, Unavailable otherwise.
+  // Waits for the process. OK, or why the run failed, with the rank and the step of the first
+  // cause; ranks that ended with it are counted, not quoted. OutOfRange when the loss diverged,
+  // FailedPrecondition when links were out of bounds, Unavailable otherwise.
   absl::Status Finish();
 
   void Kill();
@@ -48,11 +49,8 @@ class RunProcess {
   RunProcess(const RunSpec& spec, pid_t pid, int events_fd);
   absl::Status Watch();
   std::optional<int> Wait(absl::Duration at_most);  // the wait status
-  void See(const nlohmann::json& event);
   void Look();
-  std::string Describe(const nlohmann::json& event);
-  std::string Describe(const LabWatch::Finding& finding);
-  int64_t LastStep() const;  // of any rank
+  std::string Describe(const LabWatch::Finding& finding) const;
 
   pid_t pid_;  // 0: waited for
   EventReader reader_;
@@ -61,13 +59,8 @@ class RunProcess {
   const absl::Duration deadline_;
   LabWatch watch_;
   Fd epoll_, timer_;
-  bool stood_still_ = false;
-  bool ended_ = false;                // it has nothing more to say
-  std::map<int, int64_t> last_step_;  // by rank
-  std::optional<std::string> failure_;
-  bool diverged_ = false;
-  bool invalid_ = false;
-  bool killed_by_signal_ = false;
+  bool ended_ = false;  // it has nothing more to say
+  FirstCause cause_;
 };
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -36,13 +37,16 @@ void FdEventSink::Emit(const nlohmann::json& event) {
 void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failure) {
   if (failed_) return;
   failed_ = true;
+  std::string message(
+      failure.message());  // torch's goes on with a stack trace below the first line
+  message.resize(std::min({message.find('\n'), message.size(), size_t{2000}}));
   Emit({{"event", "failed"},
         {"rank", rank},
         {"step", step},
         {"diverged", absl::IsOutOfRange(failure)},
         {"invalid", absl::IsAborted(failure)},
         {"stood_still", rank < 0 && absl::IsDeadlineExceeded(failure)},
-        {"message", std::string(failure.message()).substr(0, 2000)}});
+        {"message", message}});
 }
 
 absl::StatusOr<bool> EventReader::Fill() {

@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
 
@@ -46,6 +47,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
+  if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
   absl::StatusOr<std::vector<LocalTelemetry>> ranks = MakeRanks(spec);
   if (!ranks.ok()) return ranks.status();
   EmitRunFacts(spec, **corpus, sink);

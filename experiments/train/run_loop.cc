@@ -185,6 +185,12 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   return trainer.FinishSends();
 }
 
+absl::Status Told(const absl::Status& failure, const Trainer& trainer, int rank,
+                  FdEventSink& sink) {
+  sink.EmitFailure(rank, trainer.step(), failure);
+  return failure;
+}
+
 }  // namespace
 
 absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
@@ -198,22 +204,21 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
     }
   }
+  if (!status.ok()) return Told(status, trainer, rank, sink);
   StillnessMeter stillness;
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
-  if (status.ok()) status = Train(trainer, ranks, options, stillness, sink);
+  // A rank that failed tells it before its peers can miss it, and waits for nobody.
+  status = Train(trainer, ranks, options, stillness, sink);
+  if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
+  if (!status.ok()) return status;
   PassPhase(options.phase_fd, "trained");
-  if (status.ok() && options.eval_rows > 0) {
-    status = EvaluateBoth(trainer, options, rank, sink);
-  }
-  if (!status.ok()) {
-    sink.EmitFailure(rank, trainer.step(), status);
-    return status;
-  }
+  if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
+  if (!status.ok()) return Told(status, trainer, rank, sink);
   sink.Emit({{"event", "finished"}, {"rank", rank}});
   return sink.status();
 }

@@ -10,6 +10,8 @@
 #include "compressors/isa.h"
 #include "compressors/noise.h"
 #include "experiments/train/boundary_state.h"
+#include "experiments/train/check_training.h"
+#include "pp_group/train_spec.h"
 
 namespace longhaul {
 
@@ -39,6 +41,15 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                     .momentum = spec.outer.momentum,
                     .codec = spec.outer.codec},
           .seed = static_cast<uint64_t>(spec.seed)};
+}
+
+absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
+  if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
+  const int64_t rows = corpus.held_out_rows(spec.model.context);
+  if (spec.eval.rows <= rows) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'eval.rows' is ", spec.eval.rows, "; want 1 to ", rows, ": ", spec.data.source,
+      " holds out ", corpus.held_out_tokens(), " tokens, rows of ", spec.model.context));
 }
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {

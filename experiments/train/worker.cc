@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
 
@@ -72,7 +73,7 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
-                     ":", place.master_port, ": ", e.what()));
+                     ":", place.master_port, ": ", FirstLine(e.what())));
   }
   return Joined{std::move(store), std::move(rank)};
 }
@@ -89,6 +90,11 @@ void EmitTcpFacts(EventSink& sink) {
   }
 }
 
+absl::Status Told(const absl::Status& failure, const WorkerPlace& place, FdEventSink& sink) {
+  sink.EmitFailure(place.rank, 0, failure);
+  return failure;
+}
+
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
   const int64_t ranks = spec.schedule.stages * spec.outer.groups;
@@ -100,13 +106,16 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
+  // Before any other rank waits for this one.
+  if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
   absl::StatusOr<std::shared_ptr<Node>> node =
       Node::Create({.transport = TransportKind::kUcx,
                     .interface = place.interface,
                     .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
   if (!node.ok()) return node.status();
   absl::StatusOr<Joined> joined = Connect(spec, place, *node);
-  if (!joined.ok()) return joined.status();
+  // Told before the groups are taken down, which is what its peers notice.
+  if (!joined.ok()) return Told(joined.status(), place, sink);
   const LocalTelemetry& rank = joined->rank;
   if (place.rank == 0) {
     EmitRunFacts(spec, **corpus, sink);
@@ -114,7 +123,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(spec), {ToLocalRank(rank)}, *corpus, [] { return MonotonicClock().Now(); });
-  if (!trainer.ok()) return trainer.status();
+  if (!trainer.ok()) return Told(trainer.status(), place, sink);
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
              {"group", rank.group},

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@ using Clock = std::chrono::steady_clock;
 CommandResult Finish(pid_t pid, const std::string& output_file, Clock::time_point start) {
   CommandResult result;
   int status = 0;
-  waitpid(pid, &status, 0);
+  rusage usage{};
+  wait4(pid, &status, 0, &usage);
+  result.peak_bytes = usage.ru_maxrss * 1024;
   result.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);

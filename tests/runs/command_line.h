@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct CommandResult {
   int signal = 0;
   std::string output;
   double wall_s = 0;
+  int64_t peak_bytes = 0;  // resident, of the largest of its processes that have been waited for
 };
 
 // Runs a program (argv[0] is a path) to its end.

@@ -14,11 +14,14 @@ longhaul_test(runs/standstill_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
   LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
+  runs/first_cause_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_recorder_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
+longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test

@@ -1,0 +1,124 @@
+#include "experiments/run/check_first.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/run/core_needs.h"
+#include "experiments/train/check_training.h"
+#include "experiments/train/spec_corpus.h"
+
+namespace longhaul {
+namespace {
+
+// The built-in corpus ends there; of a file it is known.
+constexpr int64_t kHeadersBytes = int64_t{64} << 20;
+
+// What a process keeps of the data: two bytes a token.
+int64_t CorpusBytes(const RunSpec& spec) {
+  const std::string& source = spec.data.source;
+  if (source == "headers") return 2 * kHeadersBytes;
+  struct stat file {};
+  if (stat(source.substr(source.find(':') + 1).c_str(), &file) != 0) return 0;
+  return source.starts_with("text:") ? 2 * file.st_size : file.st_size;
+}
+
+std::string Gigabytes(int64_t bytes) {
+  const double gb = static_cast<double>(bytes) / 1e9;
+  return gb < 1000 ? fmt::format("{:.2f} GB", gb) : fmt::format("{:.3g} GB", gb);
+}
+
+absl::Status In(const std::string& where, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), fmt::format("{}: {}", where, std::string(status.message())));
+}
+
+}  // namespace
+
+absl::Status CheckResources(const std::vector<ResourcePlan>& plans, const Remaining& memory,
+                            const Remaining& threads) {
+  double bytes = 0, needed_threads = 0;
+  int64_t processes = 0, largest = 0;
+  for (const ResourcePlan& plan : plans) {
+    bytes += static_cast<double>(plan.bytes);
+    needed_threads += static_cast<double>(plan.threads);
+    processes += plan.processes;
+    largest = std::max(largest, plan.worker_bytes);
+  }
+  const std::string who = fmt::format("{} process{}", processes, processes == 1 ? "" : "es");
+  if (bytes > static_cast<double>(memory.amount)) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "not enough memory: {} would take {} (the largest {}), and there are {} ({}); lower "
+        "model.width, train.batch_rows, schedule.stages or outer.groups, or the runs at a time",
+        who, Gigabytes(static_cast<int64_t>(std::min(bytes, 9e18))), Gigabytes(largest),
+        Gigabytes(memory.amount), memory.by));
+  }
+  if (needed_threads > static_cast<double>(threads.amount) / 2) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "too many threads: {} would start {:.0f}, and half of what is left are {} ({}); "
+        "lower limits.threads",
+        who, needed_threads, threads.amount / 2, threads.by));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFirst(const RunSpec& spec) {
+  const ResourcePlan plan = PlanResources(spec, CorpusBytes(spec));
+  if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
+    return s;
+  }
+  const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
+  if (!corpus.ok()) return corpus.status();
+  return CheckTraining(spec, **corpus);
+}
+
+absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) {
+  struct Planned {
+    ResourcePlan plan;
+    int64_t cores;
+  };
+  std::vector<Planned> all;
+  const Remaining memory = RemainingMemory(), threads = RemainingThreads();
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
+    const ResourcePlan plan = PlanResources(run.spec, CorpusBytes(run.spec));
+    if (absl::Status s = CheckResources({plan}, memory, threads); !s.ok()) {
+      return In(fmt::format("arm '{}'", run.arm), s);
+    }
+    all.insert(all.end(), campaign.seeds.size(), {plan, CoresNeeded(run.spec)});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Planned& a, const Planned& b) { return a.plan.bytes > b.plan.bytes; });
+  std::vector<ResourcePlan> together;
+  int64_t cores = 0;
+  for (const Planned& run : all) {
+    if (static_cast<int64_t>(together.size()) == limits.jobs) break;
+    if (!together.empty() && cores + run.cores > limits.cores) continue;
+    together.push_back(run.plan);
+    cores += run.cores;
+  }
+  if (absl::Status s = CheckResources(together, memory, threads); !s.ok()) {
+    return In(fmt::format("{} runs at a time", together.size()), s);
+  }
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Corpus>> opened;
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.seed != campaign.seeds.front()) break;
+    auto& corpus = opened[{run.spec.data.source, run.spec.model.vocab}];
+    if (corpus == nullptr) {
+      absl::StatusOr<std::shared_ptr<const Corpus>> read = OpenCorpus(run.spec);
+      if (!read.ok()) return read.status();
+      corpus = *std::move(read);
+    }
+    const absl::Status taken = CheckTraining(run.spec, *corpus);
+    if (!taken.ok()) return In(fmt::format("arm '{}'", run.arm), taken);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

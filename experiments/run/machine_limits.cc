@@ -1,0 +1,93 @@
+#include "experiments/run/machine_limits.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+constexpr Remaining kNoLimit{std::numeric_limits<int64_t>::max(), ""};
+
+// The first number of a file; nullopt: no file, or a word such as "max".
+std::optional<int64_t> Number(const std::string& path) {
+  int64_t value = 0;
+  if (std::ifstream(path) >> value) return value;
+  return std::nullopt;
+}
+
+// The number behind `key` in a file of lines "key value" or "key: value kB".
+int64_t Field(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t value = 0;
+    if (words >> name >> value && (name == key || name == key + ":")) return value;
+  }
+  return 0;
+}
+
+// The folders of this process's control groups (cgroup v2 and the named v1 controller), from its
+// own up to the outermost.
+std::vector<std::string> Groups(const std::string& root, const std::string& controller) {
+  std::vector<std::string> folders;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    if (!names.empty() && names != controller) continue;
+    const std::string base = root + "/sys/fs/cgroup" + (names.empty() ? "" : "/" + controller);
+    std::string path = line.substr(second + 1);
+    for (;; path.resize(path.rfind('/'))) {
+      while (!path.empty() && path.back() == '/') path.pop_back();
+      folders.push_back(base + path);
+      if (path.empty()) break;
+    }
+  }
+  return folders;
+}
+
+void Lower(Remaining& least, int64_t amount, const std::string& by) {
+  if (amount < least.amount) least = {std::max<int64_t>(0, amount), by};
+}
+
+}  // namespace
+
+Remaining RemainingMemory(const std::string& root) {
+  Remaining least = kNoLimit;
+  const int64_t available = Field(root + "/proc/meminfo", "MemAvailable") * 1024;
+  if (available > 0) Lower(least, available, "MemAvailable");
+  for (const std::string& group : Groups(root, "memory")) {
+    for (const auto& [limit, usage, reclaimable] :
+         {std::tuple("/memory.max", "/memory.current", "inactive_file"),
+          {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"}}) {
+      const std::optional<int64_t> most = Number(group + limit);
+      if (!most) continue;
+      const int64_t used =
+          Number(group + usage).value_or(0) - Field(group + "/memory.stat", reclaimable);
+      Lower(least, *most - std::max<int64_t>(0, used), group + limit);
+    }
+  }
+  return least;
+}
+
+Remaining RemainingThreads(const std::string& root) {
+  Remaining least = kNoLimit;
+  const std::string kernel = "/proc/sys/kernel/";
+  for (const char* name : {"threads-max", "pid_max"}) {
+    if (const auto most = Number(root + kernel + name)) Lower(least, *most, kernel + name);
+  }
+  for (const std::string& group : Groups(root, "pids")) {
+    const std::optional<int64_t> most = Number(group + "/pids.max");
+    if (!most) continue;
+    Lower(least, *most - Number(group + "/pids.current").value_or(0), group + "/pids.max");
+  }
+  return least;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,98 @@
+#include "experiments/run/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "compressors/catalog.h"
+#include "pp_group/gpt_layout.h"
+#include "pp_group/schedule.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kFloat = sizeof(float), kId = sizeof(int64_t);
+// Measured: what a process of a run holds before its first tensor, torch's libraries included where
+// they are its own. Its threads beside those that compute: progress, codecs, heartbeat, store.
+constexpr double kProcessBytes = 110e6;
+constexpr int64_t kOtherThreads = 6;
+
+double FrameBytes(const std::string& codec, double rows, double cols) {
+  const auto made = MakeCodec(codec);
+  // A shape whose product leaves 64 bits is refused by its plain size.
+  if (!made.ok() || rows * cols > 1e18) return rows * cols * kFloat;
+  const Shape shape{static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
+  return static_cast<double>((*made)->MaxFrameBytes(shape, DType::kF32));
+}
+
+// Of one micro-batch on one stage: GptStage's Activations.
+double ActivationBytes(const RunSpec& spec, double tokens, const StageLayout& layout) {
+  const auto width = static_cast<double>(spec.model.width);
+  const auto blocks = static_cast<double>(layout.num_blocks);
+  const double block = 15 * width + static_cast<double>(spec.model.heads) + 4;
+  const double ends = (layout.first() ? width : 0) + (layout.last() ? 3 * width + 2 : 0);
+  return tokens * kFloat * (blocks * block + (blocks - 1) * width + ends);
+}
+
+double PipelineBytes(const RunSpec& spec, const StageLayout& layout) {
+  const auto microbatches = static_cast<double>(spec.train.microbatches);
+  const auto width = static_cast<double>(spec.model.width);
+  const double tokens = static_cast<double>(spec.train.batch_rows) / microbatches *
+                        static_cast<double>(spec.model.context);
+  const auto schedule = FindSchedule(spec.schedule.kind);
+  const double kept = schedule.ok()
+                          ? schedule->peak_activations(layout.stage, layout.stages,
+                                                       static_cast<int>(spec.train.microbatches))
+                          : microbatches;
+  // Evaluation keeps one more while the steps' own are still there.
+  double bytes = (kept + 1) * ActivationBytes(spec, tokens, layout);
+  const int neighbours = (layout.first() ? 0 : 1) + (layout.last() ? 0 : 1);
+  const double frames = FrameBytes(spec.boundary.forward, tokens, width) +
+                        FrameBytes(spec.boundary.backward, tokens, width);
+  bytes += neighbours * microbatches * (2 * tokens * width * kFloat + frames);
+  // Scratch of both passes; of the last stage also the logits.
+  bytes +=
+      tokens * kFloat * (11 * width + (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
+  // Rows as read, as inputs and as targets, and the losses.
+  return bytes + 4 * microbatches * tokens * kId;
+}
+
+double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
+  const auto floats = static_cast<double>(layout.flat_elements);
+  double bytes = 4 * floats * kFloat;  // with gradients and both moments
+  if (spec.outer.inner_steps == 0) return bytes;
+  // Its start, momentum, delta and average, what a codec keeps, and a frame of each group.
+  bytes += 5 * floats * kFloat;
+  return bytes +
+         static_cast<double>(spec.outer.groups + 1) * FrameBytes(spec.outer.codec, 1, floats);
+}
+
+int64_t Clamped(double bytes) {
+  return bytes < 9e18 ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
+}
+
+}  // namespace
+
+ResourcePlan PlanResources(const RunSpec& spec, int64_t corpus_bytes) {
+  const GptSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
+                      spec.model.vocab};
+  const bool one_process = spec.net.transport == "loopback";
+  const double base = kProcessBytes + static_cast<double>(corpus_bytes);
+  double stages = 0, largest = 0;
+  for (int64_t s = 0; s < spec.schedule.stages; ++s) {
+    const StageLayout layout =
+        LayoutOf(model, static_cast<int>(s), static_cast<int>(spec.schedule.stages));
+    const double bytes = ParameterBytes(spec, layout) + PipelineBytes(spec, layout);
+    stages += bytes;
+    largest = std::max(largest, bytes);
+  }
+  const auto groups = static_cast<double>(spec.outer.groups);
+  const int64_t ranks = spec.schedule.stages * spec.outer.groups;
+  const int64_t processes = one_process ? 1 : ranks;
+  const double all = groups * stages + static_cast<double>(processes) * base;
+  return {.processes = static_cast<int>(processes),
+          .bytes = Clamped(all),
+          .worker_bytes = Clamped(one_process ? all : largest + base),
+          .threads = processes * (spec.limits.threads + kOtherThreads)};
+}
+
+}  // namespace longhaul

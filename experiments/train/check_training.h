@@ -1,0 +1,13 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "pp_group/corpus.h"
+
+namespace longhaul {
+
+// Everything that the trainer can refuse of this run on this data: what Trainer::Create checks, and
+// the rows of the evaluation that comes last. Nothing is built. InvalidArgument.
+absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus);
+
+}  // namespace longhaul
