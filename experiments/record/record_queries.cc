@@ -1,5 +1,4 @@
 // Rows out of the database.
-#include <array>
 #include <cstdlib>
 #include <iterator>
 
@@ -10,16 +9,11 @@
 namespace longhaul {
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoles = {"reference", "control", "arm", "single"};
-constexpr std::array<std::string_view, 8> kStatuses = {
-    "running", "ok", "partial", "failed", "diverged", "invalid", "interrupted", "died"};
-constexpr std::array<std::string_view, 4> kDirections = {"forward", "backward", "outer", "other"};
-
 // The CHECK constraints of the schema allow no other text.
-template <typename Enum, size_t n>
-Enum FromText(const std::array<std::string_view, n>& names, const std::string& text) {
-  for (size_t i = 0; i < n; ++i) {
-    if (names[i] == text) return static_cast<Enum>(i);
+template <typename Enum>
+Enum FromText(Enum last, const std::string& text) {
+  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) {
+    if (ToString(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
   }
   std::abort();
 }
@@ -44,7 +38,7 @@ RunRow MakeRun(SqliteStatement& q) {
   r.id = q.Integer(c++);
   r.experiment_id = q.Integer(c++);
   r.arm = q.Text(c++);
-  r.role = FromText<Role>(kRoles, q.Text(c++));
+  r.role = FromText(Role::kSingle, q.Text(c++));
   r.budget_fraction = q.Real(c++);
   r.seed = q.Integer(c++);
   r.train_tokens = q.Integer(c++);
@@ -59,7 +53,7 @@ RunRow MakeRun(SqliteStatement& q) {
   r.pid = q.Integer(c++);
   r.begun_utc = q.Text(c++);
   r.finished_utc = q.Text(c++);
-  r.status = FromText<RunStatus>(kStatuses, q.Text(c++));
+  r.status = FromText(RunStatus::kDied, q.Text(c++));
   r.reason = q.Text(c++);
   return r;
 }
@@ -108,7 +102,7 @@ LinkRow MakeLink(SqliteStatement& q) {
 CrossingRow MakeCrossing(SqliteStatement& q) {
   return CrossingRow{.src_rank = q.Integer(0),
                      .dst_rank = q.Integer(1),
-                     .direction = FromText<Direction>(kDirections, q.Text(2)),
+                     .direction = FromText(Direction::kOther, q.Text(2)),
                      .codec = q.Text(3),
                      .tensors = q.Integer(4),
                      .elements = q.Integer(5),
@@ -126,13 +120,6 @@ CrossingRow MakeCrossing(SqliteStatement& q) {
 }
 
 }  // namespace
-
-std::string_view ToString(Role role) { return kRoles[static_cast<size_t>(role)]; }
-std::string_view ToString(RunStatus status) { return kStatuses[static_cast<size_t>(status)]; }
-std::string_view ToString(Direction direction) {
-  return kDirections[static_cast<size_t>(direction)];
-}
-std::string_view ToString(EvalCodec codec) { return codec == EvalCodec::kOn ? "on" : "off"; }
 
 absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
   SqliteStatement query(db_.get(),

@@ -146,7 +146,7 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
 // that stands still is the cause at once.
 void RunProcess::Look() {
   const std::optional<LabWatch::Finding> found = watch_.Look(MonotonicClock().Now());
-  if (!found || cause_.stood_still()) return;
+  if (!found || over_ || cause_.stood_still()) return;
   if (found->lasted < (cause_.known() || ended_ ? LookInterval(deadline_) : deadline_)) return;
   cause_.StoodStill(Describe(*found));
   kill(pid_, SIGKILL);  // the kernel takes the rest, stopped or not
@@ -217,7 +217,7 @@ absl::Status RunProcess::Finish() {
 void RunProcess::Kill() {
   if (pid_ <= 0) return;
   kill(pid_, SIGKILL);
-  stood_still_ = true;  // nobody is asked any more
+  over_ = true;  // nobody is asked any more
   (void)Wait(kTimeToEnd);
   pid_ = 0;
 }

@@ -60,6 +60,7 @@ class RunProcess {
   LabWatch watch_;
   Fd epoll_, timer_;
   bool ended_ = false;  // it has nothing more to say
+  bool over_ = false;   // killed by us
   FirstCause cause_;
 };
 
