@@ -72,6 +72,7 @@ class LabControl : public testing::Test {
     const pid_t child = fork();
     if (child == 0) {
       dup2(out[1], STDOUT_FILENO);
+      dup2(out[1], STDERR_FILENO);
       close(out[0]);
       close(out[1]);
       const int code = body();
@@ -206,8 +207,9 @@ TEST_F(LabControl, ProgramsRunInTheirNodeWithTheCallersFolder) {
 TEST_F(LabControl, WhatCannotBeRunSaysWhy) {
   if (!kCanEnterNodes) GTEST_SKIP() << kWhyNot;
   ASSERT_TRUE(Up("one").ok());
-  EXPECT_THAT(Exec("one", "w1", {"no-such-program"}).second,
-              HasSubstr("no-such-program in one/w1"));
+  const auto [status, text] = Exec("one", "w1", {"no-such-program"});
+  EXPECT_EQ(status, 127);
+  EXPECT_THAT(text, HasSubstr("no-such-program in one/w1: "));
   EXPECT_THAT(Exec("one", "w7", {"true"}).second,
               HasSubstr("no node 'w7' in lab 'one'; nodes: w0 w1"));
   EXPECT_THAT(Exec("none", "w1", {"true"}).second, HasSubstr("no lab 'none' is up"));

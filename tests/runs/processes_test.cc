@@ -205,7 +205,7 @@ TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
                                 .seconds = 0};
         const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
         EXPECT_EQ(judged.ok(), inside) << drops << sign << judged;
-        if (!inside) EXPECT_THAT(std::string(judged.message()), HasSubstr("path 0 > 1: "));
+        if (!inside) { EXPECT_THAT(std::string(judged.message()), HasSubstr("path 0 > 1: ")); }
       }
     }
   }
