@@ -27,7 +27,8 @@ longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text campaign known_names)
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes campaign campaign_plan
+    known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base SRCS ${specs}
     ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc
