@@ -17,12 +17,12 @@ std::string_view ToString(EmulatorKind kind);
 
 // What the kernel or the emulator counted on one ordered path since it was built.
 struct PathCounters {
-  int64_t packets = 0;  // delivered: MTU frames (a whole TSO frame counts its segments)
+  int64_t packets = 0;       // delivered: MTU frames (a whole TSO frame counts its segments)
   int64_t bytes = 0;         // as on a wire: Ethernet, IP and TCP headers for every MTU frame
   int64_t device_bytes = 0;  // as the nodes' devices count them: a TSO frame's headers once
-  int64_t drops_queue = 0;  // tail drops
-  int64_t drops_loss = 0;   // drops asked for by loss_prob (netem: cannot be told apart, all here)
-  int64_t held_bytes = 0;   // inside just now: delay line and queues (netem: the path's own)
+  int64_t drops_queue = 0;   // tail drops
+  int64_t drops_loss = 0;    // drops asked for by loss_prob (netem: cannot be told apart, all here)
+  int64_t held_bytes = 0;    // inside just now: delay line and queues (netem: the path's own)
 };
 
 // A path that is kDown loses everything that arrives; what is inside goes on.

@@ -17,7 +17,7 @@ struct StageCost {
   double encode_s = 0;     // per sent message, on the transport's thread: before it enters the link
   double decode_s = 0;     // per received message: before it can be used
   double optimizer_s = 0;  // per step
-  double other_s = 0;      // per step, of the stage's thread: rows, hashing parameters, handing over
+  double other_s = 0;  // per step, of the stage's thread: rows, hashing parameters, handing over
 };
 
 // One direction of one boundary: a first-in-first-out link of its own (full duplex).

@@ -50,18 +50,18 @@ std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::str
     return x ? fmt::format("{}", *x) : std::string("-");
   };
   for (const CrossingRow& c : crossings) {
-    table.Add({fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
-               c.codec, fmt::format("{}", c.tensors),
-               fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
-                                         std::max<double>(1, static_cast<double>(c.elements))),
-               fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
-               maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes), maybe(c.kernel_rx_bytes),
-               c.predicted_wire_bytes && c.kernel_tx_bytes && *c.predicted_wire_bytes > 0
-                   ? fmt::format("{:+.2f} %",
-                                 100 * (static_cast<double>(*c.kernel_tx_bytes) /
-                                            static_cast<double>(*c.predicted_wire_bytes) -
-                                        1))
-                   : std::string("-")});
+    table.Add(
+        {fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
+         c.codec, fmt::format("{}", c.tensors),
+         fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
+                                   std::max<double>(1, static_cast<double>(c.elements))),
+         fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
+         maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes), maybe(c.kernel_rx_bytes),
+         c.predicted_wire_bytes && c.kernel_tx_bytes && *c.predicted_wire_bytes > 0
+             ? fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
+                                                   static_cast<double>(*c.predicted_wire_bytes) -
+                                               1))
+             : std::string("-")});
   }
   return table.Text();
 }

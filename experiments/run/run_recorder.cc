@@ -260,8 +260,9 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
     return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
                                            resumed_from_ + 1, steps));
   }
-    if (!flaws.empty()) {
-    return absl::FailedPreconditionError("trained to the end, but its times are no evidence: " + flaws);
+  if (!flaws.empty()) {
+    return absl::FailedPreconditionError("trained to the end, but its times are no evidence: " +
+                                         flaws);
   }
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();

@@ -99,13 +99,14 @@ double Overhead(const RunSpec& spec, const WireCounts::Path& path) {
 
 // "" when `counted` is in the bounds of `accounted`.
 std::string Complaint(const std::string& where, double counted, double accounted, int64_t drops) {
-  const double bound = kWireTolerance * accounted +
-                       static_cast<double>(kWireAllowanceBytes +
-                                           drops * (kSegmentBytes + kFrameHeaderBytes));
+  const double bound =
+      kWireTolerance * accounted +
+      static_cast<double>(kWireAllowanceBytes + drops * (kSegmentBytes + kFrameHeaderBytes));
   if (std::abs(counted - accounted) <= bound) return "";
-  return fmt::format("{}: {:.0f} bytes counted, {:.0f} accounted for, {:+.2f} %, bound {:g} % and {} B",
-                     where, counted, accounted, 100 * (counted / std::max(1.0, accounted) - 1),
-                     100 * kWireTolerance, kWireAllowanceBytes);
+  return fmt::format(
+      "{}: {:.0f} bytes counted, {:.0f} accounted for, {:+.2f} %, bound {:g} % and {} B", where,
+      counted, accounted, 100 * (counted / std::max(1.0, accounted) - 1), 100 * kWireTolerance,
+      kWireAllowanceBytes);
 }
 
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
@@ -174,10 +175,9 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
     const double acknowledged = opposite == predicted.end() ? 0 : opposite->second / 2;
     const double full = (own->second + acknowledged) / kSegmentBytes * kFrameHeaderBytes;
     const double given = sent.at({c.src_rank, c.dst_rank});
-    c.predicted_wire_bytes =
-        std::llround(own->second + (counted && given > 0
-                                        ? own->second / given * Overhead(spec, path->second)
-                                        : full));
+    c.predicted_wire_bytes = std::llround(
+        own->second +
+        (counted && given > 0 ? own->second / given * Overhead(spec, path->second) : full));
   }
   if (complaints.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError("bytes on the links: " + absl::StrJoin(complaints, "; "));

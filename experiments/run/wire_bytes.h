@@ -38,9 +38,9 @@ struct WireCounts {
   void See(const nlohmann::json& event);  // "path" and "node"
 };
 
-// Of a path: how far the counted bytes may be from the accounted ones. The fixed part is for what no
-// count tells: keep-alives of the connections, a heartbeat more or less, options of TCP. Each drop
-// may cost a frame that is sent again.
+// Of a path: how far the counted bytes may be from the accounted ones. The fixed part is for what
+// no count tells: keep-alives of the connections, a heartbeat more or less, options of TCP. Each
+// drop may cost a frame that is sent again.
 constexpr double kWireTolerance = 0.005;
 constexpr int64_t kWireAllowanceBytes = 4096;
 
@@ -52,8 +52,8 @@ constexpr int64_t kWireAllowanceBytes = 4096;
 // without a count they are taken to be full, with an acknowledgement for every two of the opposite
 // crossing. Of a part of a run (a checkpoint, a resumed rest) the prediction is for the whole run
 // all the same, by that part's frames per byte. Call once.
-// FailedPrecondition: more than the bounds above between the counted bytes and those that the sender
-// handed over, or between an interface and the emulator; every such path with its figures.
+// FailedPrecondition: more than the bounds above between the counted bytes and those that the
+// sender handed over, or between an interface and the emulator; every such path with its figures.
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
                            std::vector<CrossingRow>& crossings);
 

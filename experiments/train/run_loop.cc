@@ -179,7 +179,8 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
-      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok()) return s;
+      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok())
+        return s;
     }
   }
   return trainer.FinishSends();

@@ -195,8 +195,8 @@ TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
     for (const int sign : {-1, 1}) {
       for (const bool inside : {true, false}) {
         const int64_t payload = kForward + kTransport, frames = 66 * 300;
-        const auto bound =
-            static_cast<int64_t>(0.005 * static_cast<double>(payload + frames)) + 4096 + 1514 * drops;
+        const auto bound = static_cast<int64_t>(0.005 * static_cast<double>(payload + frames)) +
+                           4096 + 1514 * drops;
         std::vector<CrossingRow> rows = BothWays();
         WireCounts counts;
         counts.paths[{0, 1}] = {.bytes = payload + frames + sign * (bound + (inside ? -1 : 2)),
@@ -205,7 +205,9 @@ TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
                                 .seconds = 0};
         const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
         EXPECT_EQ(judged.ok(), inside) << drops << sign << judged;
-        if (!inside) { EXPECT_THAT(std::string(judged.message()), HasSubstr("path 0 > 1: ")); }
+        if (!inside) {
+          EXPECT_THAT(std::string(judged.message()), HasSubstr("path 0 > 1: "));
+        }
       }
     }
   }
@@ -217,14 +219,21 @@ TEST(WireBytes, AnInterfaceThatSawOtherBytesThanTheEmulatorIsNamed) {
   counts.nodes[1] = {.received = 1'022'000, .delivered = 1'000'000};
   const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
   EXPECT_EQ(judged.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(judged.message()),
-              HasSubstr("interface of node 1: 1022000 bytes counted, 1000000 accounted for, +2.20 %"));
+  EXPECT_THAT(
+      std::string(judged.message()),
+      HasSubstr("interface of node 1: 1022000 bytes counted, 1000000 accounted for, +2.20 %"));
 }
 
 TEST(WireCounts, EventsComeToTheirOwnPathAndNode) {
   WireCounts counts;
-  counts.See({{"event", "path"}, {"from", 2}, {"to", 5}, {"bytes", 70}, {"packets", 1},
-              {"drops_queue", 3}, {"drops_loss", 4}, {"seconds", 1.5}});
+  counts.See({{"event", "path"},
+              {"from", 2},
+              {"to", 5},
+              {"bytes", 70},
+              {"packets", 1},
+              {"drops_queue", 3},
+              {"drops_loss", 4},
+              {"seconds", 1.5}});
   counts.See({{"event", "node"}, {"node", 5}, {"received", 8}, {"delivered", 9}});
   ASSERT_EQ(counts.paths.count({2, 5}), 1u);
   EXPECT_EQ(counts.paths.size(), 1u);
