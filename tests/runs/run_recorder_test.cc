@@ -243,5 +243,49 @@ TEST_F(Recorder, LinksOutOfBoundsBeforeARunWasResumedAreNotForgotten) {
   EXPECT_THAT(record_.Run(run_)->reason, HasSubstr("link 0 > 1: slow"));
 }
 
+TEST_F(Recorder, AWorkerThatStoodStillMakesARunInvalid) {
+  RunRecorder recorder(record_, run_, spec_);
+  SeeSteps(recorder, 1, 3);
+  recorder.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.49}});
+  recorder.See({{"event", "stillness"}, {"rank", 1}, {"longest_s", 0.51}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(recorder.Finish(absl::OkStatus())));
+  EXPECT_EQ(record_.Run(run_)->status, RunStatus::kInvalid);
+  EXPECT_EQ(
+      record_.Run(run_)->reason,
+      "trained to the end, but its times are no evidence: rank 1 stood still for 0.51 s while "
+      "it trained, bound 0.5 s");
+}
+
+TEST_F(Recorder, BytesThatDoNotAddUpMakeARunInvalidAndOtherReasonsStay) {
+  RunRecorder recorder(record_, run_, spec_);
+  SeeSteps(recorder, 1, 3);
+  recorder.See({{"event", "node"}, {"node", 1}, {"received", 1'020'000}, {"delivered", 1'000'000}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      recorder.Finish(absl::FailedPreconditionError("link 0 > 1: slow"))));
+  EXPECT_THAT(record_.Run(run_)->reason, HasSubstr("link 0 > 1: slow; bytes on the links: "));
+}
+
+// What was wrong before the checkpoint is in the run; what came after it is trained again.
+TEST_F(Recorder, FlawsUntilTheCheckpointStayWithAResumedRun) {
+  for (const bool before : {true, false}) {
+    run_ = *record_.BeginRun({.experiment_id = record_.Run(run_)->experiment_id});
+    {
+      RunRecorder killed(record_, run_, spec_);
+      SeeSteps(killed, 1, 2);
+      killed.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", before ? 3.0 : 0.0}});
+      SeeCheckpoint(killed, 1, 2);
+      killed.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 3.0}});
+      (void)killed.Finish(absl::UnavailableError("killed"));
+    }
+    TakeOver();
+    RunRecorder resumed(record_, run_, spec_);
+    resumed.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
+    SeeSteps(resumed, 2, 3);
+    EXPECT_EQ(resumed.Finish(absl::OkStatus()).ok(), !before);
+    EXPECT_THAT(record_.Run(run_)->reason,
+                HasSubstr(before ? "rank 0 stood still for 3.00 s" : ""));
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -10,7 +10,7 @@ longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
-longhaul_test(runs/standstill_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
   LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
