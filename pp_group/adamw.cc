@@ -29,15 +29,17 @@ AdamW::AdamW(const AdamWSpec& spec, const StageLayout& layout)
       m_(at::zeros({layout.flat_elements}, at::kFloat)),
       v_(at::zeros({layout.flat_elements}, at::kFloat)) {}
 
-void AdamW::Step(int64_t step, int64_t steps, GptStage* stage) {
+int AdamW::Step(int64_t step, int64_t steps, GptStage* stage) {
   const Kernels& kernels = BestKernels();
   const StageLayout& layout = stage->layout();
   const float* grad = stage->gradients().data_ptr<float>();
   std::vector<float> scale;
+  int clipped = 0;
   for (const ClipGroup& group : layout.clip_groups) {
     const double norm =
         std::sqrt(kernels.sum_of_squares(grad + group.begin, group.end - group.begin));
     // A NaN norm fails the comparison and leaves NaN gradients as they are: the loss reports it.
+    clipped += norm > spec_.clip_norm;
     scale.push_back(norm > spec_.clip_norm ? static_cast<float>(spec_.clip_norm / norm) : 1.0f);
   }
   const double t = static_cast<double>(step + 1);
@@ -55,6 +57,7 @@ void AdamW::Step(int64_t step, int64_t steps, GptStage* stage) {
                   stage->parameters().data_ptr<float>() + slot.offset,
                   m_.data_ptr<float>() + slot.offset, v_.data_ptr<float>() + slot.offset);
   }
+  return clipped;
 }
 
 uint64_t HashOf(const at::Tensor& x) {

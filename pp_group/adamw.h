@@ -29,8 +29,9 @@ class AdamW {
  public:
   AdamW(const AdamWSpec& spec, const StageLayout& layout);
 
-  // One update from stage->gradients(). `step` counts from 0 (bias correction and rate).
-  void Step(int64_t step, int64_t steps, GptStage* stage);
+  // One update from stage->gradients(). `step` counts from 0 (bias correction and rate). Returns
+  // how many clip groups had a larger norm than clip_norm.
+  int Step(int64_t step, int64_t steps, GptStage* stage);
 
   // [flat_elements] f32 each; for checkpoints.
   const at::Tensor& first_moment() const { return m_; }

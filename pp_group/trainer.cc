@@ -128,7 +128,7 @@ void PipelineTrainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
-    state->optimizer->Step(step_, spec_.steps, state->stage.get());
+    state->report.clipped_groups = state->optimizer->Step(step_, spec_.steps, state->stage.get());
     state->report.optimizer = now_() - start;
   }
 }

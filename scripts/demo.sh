@@ -43,7 +43,7 @@ else
   cat "$results/lab.log"
 fi
 
-title "(c) what does a crossing cost? 8-block byte GPT, S = 2, 4, 8, three paired seeds"
+title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, four paired seeds"
 $longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved
 
 title "(d) reports"

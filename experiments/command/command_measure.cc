@@ -8,6 +8,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/training_advice.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
 #include "experiments/run/core_needs.h"
@@ -94,6 +95,12 @@ absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& re
   const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
   if (!forecast.ok()) return forecast.status();
   const bool refused = !forecast->primary_resolvable && !accept_unresolved;
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.arm != kD0Reference || run.seed != campaign.seeds.front()) continue;
+    for (const std::string& line : WarmUpAdvice(run.spec)) {
+      fmt::print(out.progress(), "{}\n", line);
+    }
+  }
   // The error below points at it.
   fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}\n", forecast->text);
   if (!refused) return absl::OkStatus();
@@ -168,6 +175,9 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
       outcome.ok() ? AnalyseCampaign(*record, *experiment) : outcome;
   if (out.json()) out.Document(CampaignJson(*record, *experiment, table.status()));
   if (out.json() || !table.ok()) return table.status();
+  absl::StatusOr<std::vector<RunRow>> runs = record->Runs(*experiment);
+  if (!runs.ok()) return runs.status();
+  for (const std::string& line : ClippingAdvice(*runs)) fmt::print(out.progress(), "{}\n", line);
   fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
              results);
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/training_advice.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
@@ -53,6 +54,9 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
       out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
   if (!text.ok()) return text.status();
   fmt::print("{}", *text);
+  absl::StatusOr<RunRow> row = record.Run(run);
+  if (!row.ok()) return row.status();
+  for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
   return absl::OkStatus();
 }
 
@@ -83,6 +87,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
   for (const std::string& line : place->words) Say(out.progress(), line);
+  for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
   RunRecorder recorder(*record, place->run, *spec);
   RunView view(*spec, out.progress(), MonotonicClock());
   const std::string checkpoints = place->checkpoints ? place->checkpoints->path() : "";

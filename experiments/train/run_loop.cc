@@ -159,10 +159,22 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
   return sink.status();
 }
 
+// In how many of this process's steps a clip group of the rank was scaled down.
+void EmitClipping(const std::vector<LocalTelemetry>& ranks, const std::vector<int64_t>& clipped,
+                  int64_t steps, EventSink& sink) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    sink.Emit({{"event", "fact"},
+               {"key", absl::StrCat("rank_", ranks[i].rank, "_clipped_steps")},
+               {"value", absl::StrCat(clipped[i], " of ", steps)}});
+  }
+}
+
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                    const RunLoopOptions& options, StillnessMeter& stillness, FdEventSink& sink) {
   std::vector<CodecTime> codec_time;
   for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
+  std::vector<int64_t> clipped(ranks.size(), 0);
+  const int64_t begun = trainer.step();
   while (trainer.step() < options.steps) {
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
     // A lossy boundary codec refuses NaN and Inf before the loss can show them.
@@ -172,6 +184,12 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     }
     if (!reports.ok()) return reports.status();
     EmitSteps(*reports, ranks, codec_time, sink);
+    for (const StepReport& r : *reports) {
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        clipped[i] +=
+            ranks[i].group == r.group && ranks[i].stage == r.stage && r.clipped_groups > 0;
+      }
+    }
     if (!sink.status().ok()) return sink.status();
     if (Diverged(*reports)) {
       return absl::OutOfRangeError(
@@ -183,6 +201,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
         return s;
     }
   }
+  EmitClipping(ranks, clipped, trainer.step() - begun, sink);
   return trainer.FinishSends();
 }
 

@@ -16,7 +16,8 @@ longhaul_test(experiments/estimators_scipy_test.cc
 target_compile_definitions(experiments_estimators_scipy_test PRIVATE
   LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
   LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimators_scipy.py")
-longhaul_test(experiments/step_time_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
+  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc

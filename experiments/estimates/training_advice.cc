@@ -1,0 +1,43 @@
+#include "experiments/estimates/training_advice.h"
+
+#include <cstdio>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace longhaul {
+
+std::vector<std::string> WarmUpAdvice(const RunSpec& spec) {
+  const int64_t steps = Steps(spec);
+  const double share = static_cast<double>(spec.train.warmup_steps) / static_cast<double>(steps);
+  if (share >= kLeastWarmUpShare) return {};
+  return {fmt::format(
+      "advice: train.warmup_steps = {} of {} steps is under {:g} %; a short warm-up makes seeds "
+      "differ more and intervals wider",
+      spec.train.warmup_steps, steps, 100 * kLeastWarmUpShare)};
+}
+
+std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs) {
+  constexpr std::string_view kFact = "_clipped_steps";
+  int64_t clipped = 0, steps = 0;
+  for (const RunRow& run : runs) {
+    for (const auto& [key, value] : run.facts) {
+      int64_t one = 0, all = 0;
+      if (!key.ends_with(kFact) ||
+          std::sscanf(value.c_str(), "%ld of %ld", &one, &all) != 2) {
+        continue;
+      }
+      clipped += one;
+      steps += all;
+    }
+  }
+  const double share =
+      steps == 0 ? 1 : static_cast<double>(clipped) / static_cast<double>(steps);
+  if (share >= kLeastClippedShare) return {};
+  return {fmt::format(
+      "advice: clipping acted in {} of {} steps of a stage, under {:g} %; a train.clip_norm that "
+      "acts keeps single batches from moving a run",
+      clipped, steps, 100 * kLeastClippedShare)};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/record/record_rows.h"
+#include "experiments/spec/spec.h"
+
+namespace longhaul {
+
+// What makes the spread between seeds, and with it every interval, wider than it need be. One line
+// each, with the figures; empty where nothing is to be said. docs/experiments.md shows what they
+// cost.
+
+// Before training: a warm-up of under 5 % of the steps.
+constexpr double kLeastWarmUpShare = 0.05;
+std::vector<std::string> WarmUpAdvice(const RunSpec& spec);
+
+// After training, from the runs' facts: a clip_norm that acted in under 5 % of all steps.
+constexpr double kLeastClippedShare = 0.05;
+std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs);
+
+}  // namespace longhaul

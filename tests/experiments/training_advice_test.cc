@@ -1,0 +1,43 @@
+// Advice on what widens intervals: just inside and just outside of its bounds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/estimates/training_advice.h"
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(WarmUpAdvice, IsGivenUnderFivePercentOfTheSteps) {
+  RunSpec spec{};
+  spec.train.steps = 200;
+  spec.train.warmup_steps = 10;
+  EXPECT_THAT(WarmUpAdvice(spec), IsEmpty());
+  spec.train.warmup_steps = 9;
+  EXPECT_THAT(WarmUpAdvice(spec), ElementsAre(HasSubstr("warmup_steps = 9 of 200 steps")));
+}
+
+RunRow Clipped(const std::string& rank_0, const std::string& rank_1) {
+  RunRow run;
+  run.facts = {{"rank_0_clipped_steps", rank_0}, {"rank_1_clipped_steps", rank_1}, {"cores", "2"}};
+  return run;
+}
+
+TEST(ClippingAdvice, IsGivenWhereItActedInUnderFivePercentOfAllSteps) {
+  const std::vector<RunRow> enough = {Clipped("0 of 100", "10 of 100"),
+                                      Clipped("10 of 100", "0 of 100")};
+  EXPECT_THAT(ClippingAdvice(enough), IsEmpty());
+  const std::vector<RunRow> hardly = {Clipped("0 of 100", "10 of 100"),
+                                      Clipped("9 of 100", "0 of 100")};
+  EXPECT_THAT(ClippingAdvice(hardly), ElementsAre(HasSubstr("acted in 19 of 400 steps")));
+}
+
+TEST(ClippingAdvice, SaysNothingOfRunsThatDidNotCount) {
+  EXPECT_THAT(ClippingAdvice(std::vector<RunRow>(2)), IsEmpty());
+}
+
+}  // namespace
+}  // namespace longhaul
