@@ -126,6 +126,7 @@ std::vector<PlannedDepth> PlannedDepths(const Family& family) {
 }
 
 std::string EightStageVerdict(const Family& family) {
+  if (family.verdict() == Verdict::kNoConclusion) return "no conclusion";
   for (const PlannedDepth& depth : PlannedDepths(family)) {
     if (depth.stages != 8) continue;
     if (!depth.measured.interval) return "undetermined";
@@ -140,7 +141,9 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
               {"commit", a.git_revision},    {"params", a.parameters},
               {"activation", json::array()}, {"arms", json::array()}};
   if (a.experiment.d0_tokens) out["tokens"] = *a.experiment.d0_tokens;
+  if (!a.failed_controls.empty()) out["controls_failed"] = a.failed_controls;
   for (const Family& family : a.families) {
+    if (!a.failed_controls.empty()) break;  // figures of an instrument in doubt calibrate nothing
     if (family.off && family.off->q.interval) {
       out["activation"].push_back(Entry(family, "off", *family.off));
     }

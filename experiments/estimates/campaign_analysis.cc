@@ -308,6 +308,7 @@ int64_t Parameters(const RunRow& run) {
 Verdict ArmResult::verdict() const {
   if (lost > 0) return Verdict::kDiverged;
   if (!HasQ()) return Verdict::kNoQ;
+  if (controls_failed) return Verdict::kNoConclusion;
   if (!off || !off->q) return Verdict::kNoInterval;
   return AgainstAssumed(*off->q);
 }
@@ -318,6 +319,11 @@ std::string ArmResult::LostText() const {
                                 : diverged == 0  ? "failed"
                                                  : "diverged or failed";
   return fmt::format("{} {} of {}", what, lost, seeds);
+}
+
+Verdict Family::verdict() const {
+  if (arms.front()->controls_failed) return Verdict::kNoConclusion;
+  return off ? AgainstAssumed(off->q) : Verdict::kNoInterval;
 }
 
 int64_t Family::directions() const {
@@ -346,6 +352,7 @@ absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentR
   if (absl::Status s = CollectFamilies(record, a); !s.ok()) return s;
   EstimateNoise(a);
   if (absl::Status s = CheckIdentities(record, a); !s.ok()) return s;
+  CheckControls(a);
   return a;
 }
 

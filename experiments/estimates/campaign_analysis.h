@@ -45,6 +45,7 @@ struct ArmResult {
   int64_t open = 0;      // running, interrupted or died
   std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
   std::string note;                   // why there is no estimate
+  bool controls_failed = false;       // of the campaign
   std::string LostText() const;       // "diverged 1 of 3"; "failed 1 of 3"; "" for none
   // Against 0.995, codec off at evaluation.
   Verdict verdict() const;
@@ -57,6 +58,7 @@ struct Family {
   std::optional<JointEstimate> off, on;
   std::string note, on_note;    // why there is no joint q, by evaluation
   int64_t directions() const;   // compressed: 1 or 2
+  Verdict verdict() const;      // of the joint q, codec off
   double smallest_budget = 0;   // of the reference curve: nothing is said of an eta below
   double bits_per_element = 0;  // from payload bytes, both directions; 0: not recorded
 };
@@ -79,7 +81,8 @@ struct CampaignAnalysis {
   std::optional<ReferenceCurve> curve;
   std::string curve_note;  // why there is no curve
   std::vector<IdentityCheck> identities = {};
-  int64_t parameters = 0;  // N
+  std::vector<std::string> failed_controls = {};  // why, one each; with any there is no conclusion
+  int64_t parameters = 0;                         // N
   // Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their
   // reference do not count: they have no noise to show.
   double sd_delta_nat = 0;
@@ -97,6 +100,10 @@ struct CampaignAnalysis {
 absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment);
 // Its last part: fills `identities`.
 absl::Status CheckIdentities(const Record& record, CampaignAnalysis& analysis);
+
+// After it: fills `failed_controls`. A control with another budget fails when its known eta lies
+// outside of the 99 % interval, an A/A arm when a bit differs.
+void CheckControls(CampaignAnalysis& analysis);
 
 // What the planner's activation efficiency becomes: eta_act(S) = q^K, K = 2 (S - 1) with both
 // directions compressed and S - 1 with one.

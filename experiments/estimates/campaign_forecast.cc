@@ -102,6 +102,10 @@ absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, con
 }
 
 std::string CampaignAnalysis::Resolvable() const {
+  if (!failed_controls.empty()) {
+    return fmt::format("CONTROLS FAILED, no conclusion is drawn: {}.",
+                       fmt::join(failed_controls, "; "));
+  }
   if (!curve) return "Nothing can be said yet: " + curve_note + ".";
   std::map<Depth, int64_t> seeds_by_depth;
   for (const ArmResult& arm : arms) {

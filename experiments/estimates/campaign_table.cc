@@ -117,7 +117,7 @@ std::string FamilyLines(const Family& family) {
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
   text += fmt::format("q per crossing {} over {} depth{} together (M1), {}\n",
                       WithInterval(family.off->q, 4), family.arms.size(),
-                      family.arms.size() == 1 ? "" : "s", ToString(AgainstAssumed(family.off->q)));
+                      family.arms.size() == 1 ? "" : "s", ToString(family.verdict()));
   text += fmt::format("  with the codec on at evaluation {}\n",
                       family.on ? WithInterval(family.on->q, 4) : family.on_note);
   if (const auto& beside = family.off->q.bootstrap) {

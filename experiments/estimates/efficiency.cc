@@ -49,6 +49,8 @@ std::string_view ToString(Verdict verdict) {
       return "no interval";
     case Verdict::kDiverged:
       return "diverged";
+    case Verdict::kNoConclusion:
+      return "no conclusion";
     case Verdict::kNoQ:
       return "no q";
   }

@@ -50,12 +50,13 @@ absl::StatusOr<ReferenceCurve> FitReference(std::span<const ReferenceRun> runs,
 using LossBySeed = std::map<int64_t, double>;
 
 enum class Verdict {
-  kBelow,        // the interval lies below 0.995
-  kAbove,        // the interval lies above 0.995
-  kNotResolved,  // it holds 0.995
-  kNoInterval,   // one seed, or no finite interval
-  kDiverged,     // some run diverged or failed: no mean over survivors
-  kNoQ,          // the arm changes more than stages and boundary codecs, or crosses nothing
+  kBelow,         // the interval lies below 0.995
+  kAbove,         // the interval lies above 0.995
+  kNotResolved,   // it holds 0.995
+  kNoInterval,    // one seed, or no finite interval
+  kDiverged,      // some run diverged or failed: no mean over survivors
+  kNoConclusion,  // the campaign's controls failed: its instrument is in doubt
+  kNoQ,           // the arm changes more than stages and boundary codecs, or crosses nothing
 };
 std::string_view ToString(Verdict verdict);
 

@@ -23,16 +23,14 @@ std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs) {
   for (const RunRow& run : runs) {
     for (const auto& [key, value] : run.facts) {
       int64_t one = 0, all = 0;
-      if (!key.ends_with(kFact) ||
-          std::sscanf(value.c_str(), "%ld of %ld", &one, &all) != 2) {
+      if (!key.ends_with(kFact) || std::sscanf(value.c_str(), "%ld of %ld", &one, &all) != 2) {
         continue;
       }
       clipped += one;
       steps += all;
     }
   }
-  const double share =
-      steps == 0 ? 1 : static_cast<double>(clipped) / static_cast<double>(steps);
+  const double share = steps == 0 ? 1 : static_cast<double>(clipped) / static_cast<double>(steps);
   if (share >= kLeastClippedShare) return {};
   return {fmt::format(
       "advice: clipping acted in {} of {} steps of a stage, under {:g} %; a train.clip_norm that "

@@ -40,7 +40,7 @@ std::string Cards(const CampaignAnalysis& a) {
         q.interval ? fmt::format("95 % interval {:.4f} to {:.4f} ({}), {} seeds", q.interval->low,
                                  q.interval->high, q.interval->method, family.off->seeds)
                    : std::string("no interval");
-    const Verdict verdict = AgainstAssumed(q);
+    const Verdict verdict = family.verdict();
     cards += fmt::format(
         "<div class=\"card\"><span>q per crossing, {}, codec off at "
         "evaluation</span><b>{}{:.4f}</b>"

@@ -171,7 +171,9 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
         row.push_back(Number(eta->value));
         row.push_back(BoundMark(*eta));
       }
-      row.emplace_back((*e)->q ? ToString(AgainstAssumed(*(*e)->q)) : "no q");
+      row.emplace_back(!(*e)->q              ? "no q"
+                       : arm.controls_failed ? ToString(Verdict::kNoConclusion)
+                                             : ToString(AgainstAssumed(*(*e)->q)));
       row.push_back(arm.reference);
       row.push_back(ToString(arm.changes));
       row.push_back(arm.note);

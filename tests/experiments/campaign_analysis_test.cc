@@ -501,5 +501,33 @@ TEST_F(CampaignAnalysisTest, StepTimesOfShapedRunsMatchTheirPrediction) {
   }
 }
 
+TEST_F(CampaignAnalysisTest, AControlThatMissesItsTruthLeavesNoConclusion) {
+  SyntheticWorld w;
+  w.extra_nat = {{"control@0.9", 0.05}};
+  const CampaignAnalysis a = Analysed(WriteSyntheticCampaign(*record_, w));
+  ASSERT_THAT(a.failed_controls, SizeIs(1));
+  EXPECT_THAT(a.failed_controls.front(), HasSubstr("control@0.9 has a true eta of 0.9026 and was"));
+  EXPECT_THAT(a.Resolvable(), testing::StartsWith("CONTROLS FAILED, no conclusion is drawn: "));
+  EXPECT_THAT(CampaignTable(a), testing::StartsWith(a.Resolvable()));
+  EXPECT_EQ(Arm(a, "s8").verdict(), Verdict::kNoConclusion);
+  EXPECT_EQ(a.families.front().verdict(), Verdict::kNoConclusion);
+  EXPECT_EQ(EightStageVerdict(a.families.front()), "no conclusion");
+  const nlohmann::json calibration = nlohmann::json::parse(CalibrationJson(a));
+  EXPECT_TRUE(calibration["activation"].empty());
+  EXPECT_THAT(calibration["controls_failed"], SizeIs(1));
+}
+
+TEST_F(CampaignAnalysisTest, ARepetitionWithOtherBitsLeavesNoConclusion) {
+  SyntheticWorld w;
+  w.control_budgets = "0.9, 1.0";
+  w.with_steps = true;
+  EXPECT_TRUE(Analysed(WriteSyntheticCampaign(*record_, w)).failed_controls.empty());
+  w.extra_nat = {{"control@1", 1e-9}};
+  const CampaignAnalysis a = Analysed(WriteSyntheticCampaign(*record_, w, "other"));
+  ASSERT_THAT(a.failed_controls, SizeIs(1));
+  EXPECT_THAT(a.failed_controls.front(), HasSubstr("NOT bit-identical in 3 of 3 seeds"));
+  EXPECT_EQ(Arm(a, "s8").verdict(), Verdict::kNoConclusion);
+}
+
 }  // namespace
 }  // namespace longhaul

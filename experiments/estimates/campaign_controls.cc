@@ -1,0 +1,61 @@
+// Does the instrument find what is known? Runs whose answer was fixed before they were trained.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "experiments/estimates/campaign_analysis.h"
+
+namespace longhaul {
+namespace {
+
+// One true control in a hundred fails at this level, not one in twenty.
+constexpr double kControlLevel = 0.99;
+// The local form of eta errs by so much at most.
+constexpr double kLocalError = 0.002;
+
+LossBySeed FinalLosses(const ArmResult& arm) {
+  LossBySeed losses;
+  for (const Outcome& o : arm.outcomes) {
+    if (o.loss_off) losses[o.run.seed] = *o.loss_off;
+  }
+  return losses;
+}
+
+// An uncompressed run of another budget: the curve must give back its budget. "": it does, or
+// nothing can be said yet.
+std::string Missed(const ReferenceCurve& curve, const ArmResult& arm) {
+  const auto found = EstimateArm(curve, curve.d0_loss_by_seed, FinalLosses(arm), 0, kControlLevel);
+  if (!found.ok() || !found->eta.interval) return "";
+  const Interval& interval = *found->eta.interval;
+  // What the curve's exponent, which is assumed, may move it by is no fault of the instrument.
+  const double slack = std::max({std::abs(found->eta_at_beta_low.value - found->eta.value),
+                                 std::abs(found->eta_at_beta_high.value - found->eta.value),
+                                 kLocalError});
+  if (interval.low - slack <= arm.trained_fraction &&
+      arm.trained_fraction <= interval.high + slack) {
+    return "";
+  }
+  return fmt::format("{} has a true eta of {:.4f} and was recovered as {} (99 %)", arm.arm,
+                     arm.trained_fraction, WithInterval(found->eta, 3));
+}
+
+}  // namespace
+
+void CheckControls(CampaignAnalysis& a) {
+  for (const ArmResult& arm : a.arms) {
+    if (!a.curve || arm.role != Role::kControl || arm.lost > 0) continue;
+    if (std::string why = Missed(*a.curve, arm); !why.empty()) {
+      a.failed_controls.push_back(std::move(why));
+    }
+  }
+  for (const IdentityCheck& check : a.identities) {
+    if (check.same_spec && check.identical_seeds < check.seeds) {
+      a.failed_controls.push_back(check.Text());
+    }
+  }
+  if (a.failed_controls.empty()) return;
+  for (ArmResult& arm : a.arms) arm.controls_failed = true;
+}
+
+}  // namespace longhaul
