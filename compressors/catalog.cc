@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "compressors/aqsgd.h"
 #include "compressors/block_codec.h"
@@ -17,6 +18,7 @@
 #include "compressors/fp8.h"
 #include "compressors/frame.h"
 #include "compressors/gact.h"
+#include "compressors/gauss.h"
 #include "compressors/ggml_block.h"
 #include "compressors/int_block.h"
 #include "compressors/low_rank.h"
@@ -108,6 +110,9 @@ struct Family {
 constexpr Family kFamilies[] = {{"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec},
                                 {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec}};
 
+// The control of experiments: one codec for every error, in its frames as param0.
+constexpr std::string_view kGaussPrefix = "gauss-";
+
 // Composed names; each presents itself under its own name, the wire is that of its parts.
 constexpr CodecAlias kAliases[] = {
     {"2x", "minmax7-b64"},
@@ -142,7 +147,8 @@ absl::Status UnknownCodec(std::string_view name, std::string_view why) {
   for (std::string& example : ParametricExamples()) known.push_back(std::move(example));
   return absl::NotFoundError(fmt::format(
       "codec '{}' {}; nearest first: {}; `longhaul codecs` lists all (topk and randk take any k of "
-      "C and any codec for their values, powersgd-r and subspace-k any number; each may end in "
+      "C and any codec for their values, powersgd-r and subspace-k any number, gauss- any NMSE; "
+      "each may end in "
       "+ef, "
       "+ef95, +ef21 or +mc, the block codecs in +sr, all in +sat)",
       name, why, fmt::join(Nearest(kNearest, name, std::move(known)), ", ")));
@@ -197,6 +203,19 @@ MadeCodec MakeOfFamily(const Family& family, std::string_view parts, std::string
   return UnknownCodec(shown, fmt::format("wants a number from 1 to {}", family.most));
 }
 
+// One error has one name, so that arms of one codec are known as such.
+MadeCodec MakeGauss(std::string_view parts, std::string_view shown, Isa isa) {
+  const auto nmse = ParseGaussNmse(parts.substr(kGaussPrefix.size()));
+  if (!nmse) {
+    return UnknownCodec(shown, fmt::format("wants an NMSE from {} to {}, as in gauss-0.01",
+                                           kLeastGaussNmse, kMostGaussNmse));
+  }
+  if (const std::string name = GaussName(*nmse); name != parts) {
+    return UnknownCodec(shown, fmt::format("is written {}", name));
+  }
+  return NewGaussCodec(shown, *nmse, isa);
+}
+
 // `shown` is what the codec calls itself.
 MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, Isa isa) {
   if (const Entry* entry = FindEntry(parts)) return entry->make(shown, entry->id, isa);
@@ -230,6 +249,7 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
   if (parts.starts_with("topk-") || parts.starts_with("randk-")) {
     return MakeSelection(parts, shown, gain, isa);
   }
+  if (parts.starts_with(kGaussPrefix)) return MakeGauss(parts, shown, isa);
   if (const Family* family = FindFamily(parts)) return MakeOfFamily(*family, parts, shown, isa);
   return UnknownCodec(shown, "is unknown");
 }
@@ -247,6 +267,11 @@ std::shared_ptr<const Codec> PlainCodecOf(const FrameHeader& header) {
     // A dense frame of powersgd is one of every rank.
     const uint32_t number = header.param0 == 0 ? family.most : header.param0;
     return family.make(fmt::format("{}{}", family.prefix, number), number, BestIsa());
+  }
+  if (header.codec == kGaussId) {
+    const auto nmse = std::bit_cast<float>(header.param0);
+    if (!(nmse >= kLeastGaussNmse && nmse <= kMostGaussNmse)) return nullptr;
+    return NewGaussCodec(GaussName(nmse), nmse, BestIsa());
   }
   const Entry* entry = FindEntry(header.codec);
   return entry == nullptr ? nullptr : entry->make(entry->name, entry->id, BestIsa());
@@ -282,7 +307,8 @@ std::vector<std::string> CodecNames() {
 std::span<const CodecAlias> CodecAliases() { return kAliases; }
 
 std::vector<std::string> ParametricExamples() {
-  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4", "subspace-k160"};
+  return {"topk-64of4096+stat2", "randk-952of4096+int4-b64", "powersgd-r4", "subspace-k160",
+          "gauss-0.01"};
 }
 
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
@@ -290,7 +316,7 @@ size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
     // Every element kept in fp32 with an index of 16 bits; two headers, a table of the values.
     return 2 * kFrameHeaderBytes + 4096 + 6 * shape.elements() + 8 * shape.rows;
   }
-  if (id == kPowerSgdId) return kFrameHeaderBytes + 4 * shape.elements();  // dense
+  if (id == kPowerSgdId || id == kGaussId) return kFrameHeaderBytes + 4 * shape.elements();
   if (id == kSubspaceId) {
     return kFrameHeaderBytes + AlignUp8(2 * shape.rows) +
            2 * shape.rows * std::min<size_t>(kMaxSubspace, shape.cols);

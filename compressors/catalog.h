@@ -16,6 +16,7 @@ namespace longhaul {
 //   a plain name        CodecNames(), e.g. "int8-b64"
 //   a selection         "topk-{k}of{C}+VALUES", "randk-{k}of{C}+VALUES", VALUES a plain name
 //   a family's          "powersgd-r{r}", "subspace-k{k}"
+//   a control           "gauss-{NMSE}", e.g. "gauss-0.01"
 //   an alias or preset  Aliases(), e.g. "sparseloco", "16x"
 // and may end in "+sr" (stochastic rounding, block codecs only), "+ef" or "+ef95" (error feedback),
 // "+ef21" (a state at both ends) or "+mc" (momentum correction), and, last of all, in "+sat" (NaN

@@ -15,6 +15,7 @@ enum class NoisePurpose : uint32_t {
   kSignFlips = 2,
   kSampling = 3,
   kFixedMatrix = 4,
+  kGaussian = 5,
 };
 
 // Philox4x32-10 (Salmon et al., SC 2011). Key and counter all zero -> 6627E8D5 E169C58D BC57AC4C

@@ -58,13 +58,21 @@ void AddBlock(const GptSpec& spec, int64_t block, LayoutBuilder* builder) {
   builder->Matrix(name + "mlp.down", index + 7, d, 4 * d, residual_scale);
 }
 
+// The block with which a stage begins; that of stage S is where the last one ends.
+int64_t FirstBlock(const GptSpec& spec, int stage, int stages, std::span<const int64_t> cuts) {
+  if (cuts.empty()) return spec.blocks / stages * stage;
+  if (stage == 0) return 0;
+  return stage == stages ? spec.blocks : cuts[static_cast<size_t>(stage - 1)];
+}
+
 }  // namespace
 
-StageLayout LayoutOf(const GptSpec& spec, int stage, int stages) {
+StageLayout LayoutOf(const GptSpec& spec, int stage, int stages, std::span<const int64_t> cuts) {
+  const int64_t first = FirstBlock(spec, stage, stages, cuts);
   StageLayout layout{.stage = stage,
                      .stages = stages,
-                     .first_block = spec.blocks / stages * stage,
-                     .num_blocks = spec.blocks / stages,
+                     .first_block = first,
+                     .num_blocks = FirstBlock(spec, stage + 1, stages, cuts) - first,
                      .slots = {},
                      .clip_groups = {},
                      .flat_elements = 0,

@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace longhaul {
 
 // Decoder-only GPT: learned positions, pre-norm LayerNorm, GELU (tanh form) MLP of 4 D, causal
-// attention, untied head, no linear biases, no dropout. `blocks` is divisible by S, `width` by
-// `heads`.
+// attention, untied head, no linear biases, no dropout. `width` is divisible by `heads`, and
+// `blocks` by S where stages are equal.
 struct GptSpec {
   int64_t blocks;
   int64_t width;  // D
@@ -52,7 +53,9 @@ struct StageLayout {
   bool last() const { return stage == stages - 1; }
 };
 
-StageLayout LayoutOf(const GptSpec& spec, int stage, int stages);
+// `cuts` [S - 1], ascending: the blocks with which stages 1, 2, ... begin; empty: equal stages.
+StageLayout LayoutOf(const GptSpec& spec, int stage, int stages,
+                     std::span<const int64_t> cuts = {});
 
 // Number of parameters of the whole model.
 int64_t ParameterCount(const GptSpec& spec);

@@ -53,8 +53,9 @@ GptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout, i
       {std::max(static_cast<int64_t>(ShapeOf(spec, 1).scratch_elements()), 2 * spec.width)});
 }
 
-GptStage::GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed)
-    : spec_(spec), layout_(LayoutOf(spec, stage, stages)) {
+GptStage::GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+                   std::span<const int64_t> cuts)
+    : spec_(spec), layout_(LayoutOf(spec, stage, stages, cuts)) {
   parameters_ = at::zeros({layout_.flat_elements}, at::kFloat);
   gradients_ = at::zeros({layout_.flat_elements}, at::kFloat);
   InitializeParameters(layout_, seed, parameters_.data_ptr<float>());

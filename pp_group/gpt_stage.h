@@ -21,7 +21,9 @@ class Activations;
 // Not thread safe. The order of every sum is fixed and does not depend on S or on the schedule.
 class GptStage {
  public:
-  GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed);
+  // `cuts` as LayoutOf takes them.
+  GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+           std::span<const int64_t> cuts = {});
   ~GptStage();
 
   const StageLayout& layout() const { return layout_; }

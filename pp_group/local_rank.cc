@@ -10,7 +10,8 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   if (!schedule.ok()) return schedule.status();
   auto state = std::make_unique<RankState>();
   state->rank = rank;
-  state->stage = std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed);
+  state->stage =
+      std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
   state->pipeline = std::make_unique<PipelineRank>(
       state->stage.get(), rank.boundary,
       schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),

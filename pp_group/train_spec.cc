@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
 #include "pp_group/schedule.h"
@@ -65,6 +66,22 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
   return codec.ok() ? CheckOuterCodec(**codec) : codec.status();
 }
 
+absl::Status CheckCuts(const TrainSpec& spec) {
+  if (spec.cuts.empty()) {
+    if (spec.model.blocks % spec.stages == 0) return absl::OkStatus();
+    return Bad(spec.stages, " stages do not divide ", spec.model.blocks, " blocks");
+  }
+  bool ascending = static_cast<int64_t>(spec.cuts.size()) == spec.stages - 1;
+  int64_t before = 0;
+  for (const int64_t cut : spec.cuts) {
+    ascending = ascending && cut > before && cut < spec.model.blocks;
+    before = cut;
+  }
+  if (ascending) return absl::OkStatus();
+  return Bad("cuts [", absl::StrJoin(spec.cuts, ", "), "], want ", spec.stages - 1,
+             " ascending numbers from 1 to ", spec.model.blocks - 1);
+}
+
 std::string Exact(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", x);
@@ -81,9 +98,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
                spec.microbatches, ", batch_rows ", spec.batch_rows, ", steps ", spec.steps,
                ": want 1 or more of each");
   }
-  if (spec.model.blocks % spec.stages != 0) {
-    return Bad(spec.stages, " stages do not divide ", spec.model.blocks, " blocks");
-  }
+  if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }
@@ -124,14 +139,16 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
   const OuterSpec& o = spec.outer;
   return absl::StrCat(
       "blocks=", m.blocks, "\nwidth=", m.width, "\nheads=", m.heads, "\ncontext=", m.context,
-      "\nvocab=", m.vocab, "\nstages=", spec.stages, "\ngroups=", spec.groups,
-      "\nmicrobatches=", spec.microbatches, "\nbatch_rows=", spec.batch_rows,
-      "\nsteps=", spec.steps, "\nlr=", Exact(a.lr), "\nmin_lr_fraction=", Exact(a.min_lr_fraction),
-      "\nwarmup_steps=", a.warmup_steps, "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2),
-      "\neps=", Exact(a.eps), "\nweight_decay=", Exact(a.weight_decay),
-      "\nclip_norm=", Exact(a.clip_norm), "\ninner_steps=", o.inner_steps,
-      "\nouter_lr=", Exact(o.lr), "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
-      "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
+      "\nvocab=", m.vocab, "\nstages=", spec.stages,
+      spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
+      "\ngroups=", spec.groups, "\nmicrobatches=", spec.microbatches,
+      "\nbatch_rows=", spec.batch_rows, "\nsteps=", spec.steps, "\nlr=", Exact(a.lr),
+      "\nmin_lr_fraction=", Exact(a.min_lr_fraction), "\nwarmup_steps=", a.warmup_steps,
+      "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2), "\neps=", Exact(a.eps),
+      "\nweight_decay=", Exact(a.weight_decay), "\nclip_norm=", Exact(a.clip_norm),
+      "\ninner_steps=", o.inner_steps, "\nouter_lr=", Exact(o.lr),
+      "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec, "\nseed=", spec.seed,
+      "\ntrain_sha256=", corpus.train_hash(), "\n");
 }
 
 std::string FirstDifference(const std::string& a, const std::string& b) {

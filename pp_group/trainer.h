@@ -32,6 +32,8 @@ struct TrainSpec {
   AdamWSpec inner;
   OuterSpec outer;
   uint64_t seed;  // initial weights, data order, codec noise of the outer delta
+  // The blocks with which stages 1, 2, ... begin; empty: S divides the blocks, stages are equal.
+  std::vector<int64_t> cuts = {};
 };
 
 // One rank that lives in this process. A run in one process has all S*G of them; a worker has one.

@@ -87,9 +87,12 @@ absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpe
                                             {"eval_hash", (*corpus)->held_out_hash()}};
 }
 
-// Prints what the design can resolve and refuses one that can't, before anything is written.
-absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& results,
-                             bool accept_unresolved, CommandOutput& out) {
+// Prints what the design can resolve and refuses one that can't, before anything is written. The
+// answer is what the record keeps of it.
+absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const CampaignSpec& campaign,
+                                                                   const std::string& results,
+                                                                   bool accept_unresolved,
+                                                                   CommandOutput& out) {
   const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
   if (!record.ok() && !absl::IsNotFound(record.status())) return record.status();
   const auto forecast = ForecastFor(campaign, record.ok() ? &*record : nullptr);
@@ -103,7 +106,11 @@ absl::Status CheckResolution(const CampaignSpec& campaign, const std::string& re
   }
   // The error below points at it.
   fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}\n", forecast->text);
-  if (!refused) return absl::OkStatus();
+  if (!refused) {
+    return std::map<std::string, std::string>{
+        {kForecastFact, forecast->text},
+        {kAcceptedUnresolvedFact, forecast->primary_resolvable ? "false" : "true"}};
+  }
   return absl::FailedPreconditionError(
       "this design cannot resolve a loss of 0.5 % per crossing in its primary contrast (forecast "
       "above): add seeds, or say --accept-unresolved");
@@ -136,10 +143,8 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
-  if (absl::Status s = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
-      !s.ok()) {
-    return s;
-  }
+  auto facts = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
+  if (!facts.ok()) return facts.status();
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   absl::StatusOr<int> settled = record->SettleDeadRuns();
@@ -149,7 +154,8 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
                                .name = campaign->name,
                                .question = campaign->question,
                                .plan_text = PlanText(*campaign, *frozen),
-                               .d0_tokens = campaign->d0_tokens});
+                               .d0_tokens = campaign->d0_tokens,
+                               .facts = *std::move(facts)});
   if (!experiment.ok()) return experiment.status();
   auto finished = record->Finished(*experiment);
   if (!finished.ok()) return finished.status();

@@ -76,9 +76,7 @@ absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, con
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front() || !HasQ(campaign, run)) continue;
     const RunSpec& spec = run.spec;
-    const Depth depth{
-        spec.schedule.stages,
-        CompressedCrossings(spec.schedule.stages, spec.boundary.forward, spec.boundary.backward)};
+    const Depth depth{spec.schedule.stages, CompressedCrossings(spec)};
     distinct.insert(depth);
     if (run.arm == campaign.primary) primary = depth;
   }

@@ -30,6 +30,13 @@ absl::Status CreateSchema(sqlite3* db) {
     if (absl::Status s = SqliteExecute(db, kSchemaSql); !s.ok()) return s;
     const std::string set = fmt::format("PRAGMA user_version = {}", kSchemaVersion);
     if (absl::Status s = SqliteExecute(db, set); !s.ok()) return s;
+  } else if (version.Integer(0) == kSchemaVersion) {
+    // The one table that the first records of this version lack.
+    const std::string sql = kSchemaSql;
+    const size_t at = sql.find("CREATE TABLE IF NOT EXISTS");
+    if (absl::Status s = SqliteExecute(db, sql.substr(at, sql.find(';', at) + 1 - at)); !s.ok()) {
+      return s;
+    }
   }
   return transaction->Commit();
 }
@@ -177,7 +184,14 @@ absl::StatusOr<int64_t> Record::BeginExperiment(const ExperimentRow& e) {
       db_.get(), "SELECT id FROM experiments WHERE kind = ? AND plan_sha256 = ? AND name = ?");
   absl::StatusOr<bool> row = find.Bind(kind).Bind(hash).Bind(e.name).Step();
   if (!row.ok()) return row.status();
-  return find.Integer(0);
+  const int64_t id = find.Integer(0);
+  for (const auto& [key, value] : e.facts) {
+    SqliteStatement fact(db_.get(),
+                         "INSERT OR IGNORE INTO experiment_facts (experiment_id, key, value)"
+                         " VALUES (?,?,?)");
+    if (absl::Status s = fact.Bind(id).Bind(key).Bind(value).Done(); !s.ok()) return s;
+  }
+  return id;
 }
 
 }  // namespace longhaul

@@ -51,7 +51,8 @@ class Record {
   ~Record();  // a run that was begun here and not finished stays "running" and reads as died
 
   // Finds the experiment of this kind, name and plan (plan_sha256 is computed here), or adds it.
-  // So a second `measure` of the same plan goes on where the first one stopped.
+  // So a second `measure` of the same plan goes on where the first one stopped. Facts that an
+  // experiment has already stay as they were.
   absl::StatusOr<int64_t> BeginExperiment(const ExperimentRow& experiment);
 
   // Adds a run as "running", with its facts, and takes its lock. Fills id, pid and begun_utc. Some

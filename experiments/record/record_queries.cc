@@ -119,13 +119,28 @@ CrossingRow MakeCrossing(SqliteStatement& q) {
                      .payload_hash = FromHex(q.Text(16))};
 }
 
+// Of every experiment; none in a record whose version's first programs had not this table.
+absl::Status AddExperimentFacts(sqlite3* db, std::vector<ExperimentRow>& experiments) {
+  SqliteStatement table(db, "SELECT 1 FROM sqlite_master WHERE name = 'experiment_facts'");
+  const absl::StatusOr<bool> there = table.Step();
+  if (!there.ok() || !*there) return there.status();
+  SqliteStatement query(db, "SELECT experiment_id, key, value FROM experiment_facts");
+  while (true) {
+    const absl::StatusOr<bool> row = query.Step();
+    if (!row.ok() || !*row) return row.status();
+    for (ExperimentRow& e : experiments) {
+      if (e.id == query.Integer(0)) e.facts[query.Text(1)] = query.Text(2);
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
   SqliteStatement query(db_.get(),
                         "SELECT id, kind, name, question, plan_text, plan_sha256, d0_tokens,"
                         " begun_utc FROM experiments ORDER BY id");
-  return Collect<ExperimentRow>(query, [](SqliteStatement& q) {
+  auto experiments = Collect<ExperimentRow>(query, [](SqliteStatement& q) {
     const bool run = q.Text(1) == "run";
     return ExperimentRow{.id = q.Integer(0),
                          .kind = run ? ExperimentKind::kRun : ExperimentKind::kCampaign,
@@ -136,6 +151,9 @@ absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
                          .d0_tokens = q.MaybeInteger(6),
                          .begun_utc = q.Text(7)};
   });
+  if (!experiments.ok()) return experiments.status();
+  if (absl::Status s = AddExperimentFacts(db_.get(), *experiments); !s.ok()) return s;
+  return experiments;
 }
 
 absl::StatusOr<std::vector<RunRow>> Record::Runs(int64_t experiment) const {

@@ -12,6 +12,10 @@ namespace longhaul {
 
 enum class ExperimentKind { kRun, kCampaign };
 
+// Keys of ExperimentRow::facts.
+inline constexpr char kForecastFact[] = "forecast";
+inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
+
 struct ExperimentRow {
   int64_t id = 0;
   ExperimentKind kind = ExperimentKind::kRun;
@@ -21,6 +25,7 @@ struct ExperimentRow {
   std::string plan_sha256 = {};
   std::optional<int64_t> d0_tokens = std::nullopt;
   std::string begun_utc = {};
+  std::map<std::string, std::string> facts = {};  // experiment_facts
 };
 
 enum class Role { kReference, kControl, kArm, kSingle };

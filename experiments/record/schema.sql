@@ -13,6 +13,16 @@ CREATE TABLE experiments (
   UNIQUE (kind, plan_sha256, name)
 );
 
+-- What was known when the first run began and is no part of the plan: 'forecast', the text of what
+-- the design can resolve, and 'accepted_unresolved', 'true' where it was begun although the
+-- forecast said that it resolves no loss of 0.5 % per crossing.
+CREATE TABLE IF NOT EXISTS experiment_facts (
+  experiment_id INTEGER NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (experiment_id, key)
+) WITHOUT ROWID;
+
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY,
   experiment_id INTEGER NOT NULL REFERENCES experiments (id),

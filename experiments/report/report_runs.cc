@@ -214,6 +214,10 @@ std::string RunsPart(const ReportedExperiment& e) {
                             rows));
   out += "<h3>Resolved specs</h3>" +
          HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
+  if (const auto forecast = e.row.facts.find(kForecastFact); forecast != e.row.facts.end()) {
+    out += "<h3>The forecast, before the first run</h3><pre>" + HtmlEscape(forecast->second) +
+           "</pre>";
+  }
   if (!e.row.plan_text.empty()) {
     out += "<h3>The plan, hashed before the first run</h3><p class=\"note\">SHA-256 " +
            HtmlEscape(e.row.plan_sha256) + "</p>" +
@@ -227,6 +231,12 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
                                               const std::string& figures_note) {
   std::string out = fmt::format("<section><h2>{}</h2>\n<p class=\"question\">{}</p>\n",
                                 HtmlEscape(e.row.name), HtmlEscape(e.row.question));
+  if (const auto accepted = e.row.facts.find(kAcceptedUnresolvedFact);
+      accepted != e.row.facts.end() && accepted->second == "true") {
+    out +=
+        "<p class=\"note open\">Begun with --accept-unresolved: the forecast said that this design "
+        "cannot resolve a loss of 0.5 % per crossing in its primary contrast.</p>\n";
+  }
   if (!figures_note.empty()) {
     out += fmt::format("<p class=\"note open\">No figures: {}</p>\n", HtmlEscape(figures_note));
   }

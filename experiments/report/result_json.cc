@@ -94,6 +94,10 @@ ordered_json ToJson(const ListedExperiment& e) {
   ordered_json runs = ordered_json::array(), estimates = ordered_json::array();
   for (const ListedRun& run : e.runs) runs.push_back(ToJson(run));
   for (const EstimateRow& x : e.estimates) estimates.push_back(ToJson(x));
+  const auto fact = [&](const char* key) {
+    const auto found = e.row.facts.find(key);
+    return found == e.row.facts.end() ? std::string() : found->second;
+  };
   return {{"experiment", e.row.id},
           {"kind", e.row.kind == ExperimentKind::kCampaign ? "campaign" : "run"},
           {"name", e.row.name},
@@ -103,6 +107,8 @@ ordered_json ToJson(const ListedExperiment& e) {
           {"runs_ended", e.ended},
           {"d0_tokens", Maybe(e.row.d0_tokens)},
           {"plan_sha256", MaybeText(e.row.plan_text.empty() ? "" : e.row.plan_sha256)},
+          {"forecast", MaybeText(fact(kForecastFact))},
+          {"accepted_unresolved", fact(kAcceptedUnresolvedFact) == "true"},
           {"begun_utc", e.row.begun_utc},
           {"runs", std::move(runs)},
           {"estimates", std::move(estimates)}};

@@ -45,10 +45,13 @@ double PipelineBytes(const RunSpec& spec, const StageLayout& layout) {
                           : microbatches;
   // Evaluation keeps one more while the steps' own are still there.
   double bytes = (kept + 1) * ActivationBytes(spec, tokens, layout);
-  const int neighbours = (layout.first() ? 0 : 1) + (layout.last() ? 0 : 1);
-  const double frames = FrameBytes(spec.boundary.forward, tokens, width) +
-                        FrameBytes(spec.boundary.backward, tokens, width);
-  bytes += neighbours * microbatches * (2 * tokens * width * kFloat + frames);
+  for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
+    if (boundary < 0 || boundary + 1 >= layout.stages) continue;
+    const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);
+    const double frames =
+        FrameBytes(codecs.forward, tokens, width) + FrameBytes(codecs.backward, tokens, width);
+    bytes += microbatches * (2 * tokens * width * kFloat + frames);
+  }
   // Scratch of both passes; of the last stage also the logits.
   bytes +=
       tokens * kFloat * (11 * width + (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
@@ -79,8 +82,8 @@ ResourcePlan PlanResources(const RunSpec& spec, int64_t corpus_bytes) {
   const double base = kProcessBytes + static_cast<double>(corpus_bytes);
   double stages = 0, largest = 0;
   for (int64_t s = 0; s < spec.schedule.stages; ++s) {
-    const StageLayout layout =
-        LayoutOf(model, static_cast<int>(s), static_cast<int>(spec.schedule.stages));
+    const StageLayout layout = LayoutOf(model, static_cast<int>(s),
+                                        static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
     const double bytes = ParameterBytes(spec, layout) + PipelineBytes(spec, layout);
     stages += bytes;
     largest = std::max(largest, bytes);

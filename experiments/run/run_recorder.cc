@@ -299,8 +299,9 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.train_tokens = TrainTokens(spec);
   row.stages = spec.schedule.stages;
   row.groups = spec.outer.groups;
-  row.forward_codec = spec.boundary.forward;
-  row.backward_codec = spec.boundary.backward;
+  const RunSpec::Boundary::Cut codecs = CodecText(spec);
+  row.forward_codec = codecs.forward;
+  row.backward_codec = codecs.backward;
   row.profile = spec.net.transport == "loopback" ? "loopback" : spec.net.profile;
   row.spec_toml = ToToml(spec);
   row.git_revision = host.git_revision;

@@ -1,5 +1,6 @@
 #include "experiments/run/wire_bytes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -40,7 +41,8 @@ std::optional<double> MessageBytes(const std::string& codec, Shape shape) {
 uint64_t StageElements(const RunSpec& spec, int64_t stage) {
   const GptSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
                       spec.model.vocab};
-  return LayoutOf(model, static_cast<int>(stage), static_cast<int>(spec.schedule.stages))
+  return LayoutOf(model, static_cast<int>(stage), static_cast<int>(spec.schedule.stages),
+                  spec.schedule.cuts)
       .flat_elements;
 }
 
@@ -67,8 +69,10 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
       static_cast<uint64_t>(spec.model.width)};
-  const std::optional<double> frame = MessageBytes(
-      c.direction == Direction::kForward ? spec.boundary.forward : spec.boundary.backward, shape);
+  const RunSpec::Boundary::Cut codecs =
+      CodecsOf(spec, std::min(c.src_rank, c.dst_rank) % spec.schedule.stages);
+  const std::optional<double> frame =
+      MessageBytes(c.direction == Direction::kForward ? codecs.forward : codecs.backward, shape);
   if (!frame) return std::nullopt;
   const auto messages = static_cast<double>(steps * spec.train.microbatches);
   return OnTcp(*frame * messages, messages);

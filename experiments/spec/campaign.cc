@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/campaign_blocks.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
@@ -42,6 +43,9 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Require("budgets", &c.budgets);
   r.Allow("control_budgets", &c.control_budgets);
   r.Allow("primary", &c.primary);
+  r.Allow("tier", &c.tier);
+  r.Allow("blocks", &c.blocks);
+  for (const std::string_view key : kBlockCodecKeys) r.Skip(std::string(key));
   r.Allow("assumed_sigma_nat", &c.assumed_sigma_nat);
   r.Allow("assumed_rho", &c.assumed_rho);
   r.Allow("assumed_slope_nat", &c.assumed_slope_nat);
@@ -119,6 +123,8 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, s
 }
 
 absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
+  Erase(base, "schedule.cuts");
+  Erase(base, "boundary.cuts");
   for (auto [path, value] :
        {std::pair<const char*, TomlValue>("schedule.stages", {int64_t{1}, base.where}),
         {"boundary.forward", {std::string("none"), base.where}},
@@ -228,11 +234,14 @@ absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
 
 bool IsCampaign(const TomlValue& root) { return Find(root, "campaign") != nullptr; }
 
-absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames& names) {
-  if (!IsCampaign(root)) {
-    return absl::InvalidArgumentError(root.where +
+absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames& names) {
+  if (!IsCampaign(file)) {
+    return absl::InvalidArgumentError(file.where +
                                       ": no [campaign] in this file; use `longhaul run`");
   }
+  const absl::StatusOr<TomlValue> written_out = WithBlocks(file);
+  if (!written_out.ok()) return written_out.status();
+  const TomlValue& root = *written_out;
   CampaignSpec c{};
   if (absl::Status s = ReadCampaignTable(root, c); !s.ok()) return s;
   absl::StatusOr<std::vector<Part>> parts = Parts(root, c);

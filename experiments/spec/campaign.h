@@ -30,7 +30,8 @@ inline constexpr char kD0Reference[] = "reference@1";
 // run kept out of the fit, so their true eta is known; a control budget of 1 repeats the reference
 // bit for bit (A/A). Seeds are paired across all arms. An arm that changes more than stages and
 // boundary codecs has an efficiency and no q, unless it names as its `reference` an arm without
-// codecs that has the same changes.
+// codecs that has the same changes. Arms may also be named by block, for a tier
+// (campaign_blocks.h).
 //
 //   [campaign]
 //   name = "demo"
@@ -58,7 +59,9 @@ struct CampaignSpec {
   int64_t d0_tokens;
   std::vector<double> budgets;  // contains 1
   std::vector<double> control_budgets;
-  std::string primary;  // the arm of the one confirmatory contrast
+  std::string primary;              // the arm of the one confirmatory contrast
+  std::string tier;                 // "" where the file writes out all arms
+  std::vector<std::string> blocks;  // that arms are of, with a tier
   // For the resolution forecast when there is no pilot: spread of the final loss between seeds,
   // correlation between paired arms, slope. Defaults: the size class of examples/demo.toml.
   double assumed_sigma_nat = 0.015;
@@ -71,7 +74,7 @@ struct CampaignSpec {
 
 // Reads, checks and expands. InvalidArgument with file and line as ReadRunSpec; also: no arm, two
 // arms of one name, budgets without 1, the same seed or budget twice, a reference that is none.
-absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& root, const SpecNames& names);
+absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames& names);
 absl::StatusOr<CampaignSpec> LoadCampaign(const std::string& path,
                                           const std::vector<std::string>& sets,
                                           const SpecNames& names);

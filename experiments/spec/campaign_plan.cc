@@ -18,6 +18,10 @@ std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::str
       "no mean\"\n",
       TomlQuote(c.name), TomlQuote(c.question), fmt::join(c.seeds, ", "), c.d0_tokens,
       fmt::join(c.budgets, ", "), fmt::join(c.control_budgets, ", "), TomlQuote(c.primary));
+  if (!c.tier.empty()) {
+    text += fmt::format("tier = {}\nblocks = [\"{}\"]\n", TomlQuote(c.tier),
+                        fmt::join(c.blocks, "\", \""));
+  }
   text += "\n[frozen]\n";
   for (const auto& [key, value] : frozen) {
     text += fmt::format("{} = {}\n", TomlQuote(key), TomlQuote(value));
@@ -62,11 +66,8 @@ const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& ru
 
 bool HasQ(const CampaignSpec& campaign, const PlannedRun& run) {
   const PlannedRun* reference = ReferenceOf(campaign, run);
-  const RunSpec& spec = run.spec;
-  return reference != nullptr &&
-         CompressedCrossings(spec.schedule.stages, spec.boundary.forward, spec.boundary.backward) >
-             0 &&
-         ChangesBesideCodecs(ToToml(reference->spec), ToToml(spec)).empty();
+  return reference != nullptr && CompressedCrossings(run.spec) > 0 &&
+         ChangesBesideCodecs(ToToml(reference->spec), ToToml(run.spec)).empty();
 }
 
 }  // namespace longhaul

@@ -4,22 +4,14 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 
 namespace longhaul {
 namespace {
-
-// A name that a catalogue must know; its own message lists the known ones.
-void CheckName(TableReader& r, const std::string& key, const std::string& name,
-               const std::function<absl::Status(std::string_view)>& known) {
-  constexpr size_t kLongest = 128;
-  r.Line(key, name, kLongest);
-  if (!r.status().ok()) return;
-  const absl::Status status = known(name);
-  if (!status.ok()) r.Fail(key, ": " + std::string(status.message()));
-}
 
 // Reads keys of one table into a spec, each within its bounds.
 class KeyReader {
@@ -53,6 +45,14 @@ class KeyReader {
     const auto& range = std::get<Whole>(key_->domain);
     reader_.Within(name_, value, range.least, range.most, key_->unit);
   }
+  void Check(const std::vector<int64_t>& values) {
+    const auto& range = std::get<Wholes>(key_->domain);
+    reader_.Check(values.size() <= range.most_values, name_,
+                  fmt::format("has {} values; want at most {}", values.size(), range.most_values));
+    for (const int64_t value : values) {
+      reader_.Within(name_, value, range.least, range.most, "each");
+    }
+  }
   void Check(double value) {
     const auto& range = std::get<Real>(key_->domain);
     reader_.Within(name_, value, range.least, range.most, key_->unit);
@@ -63,7 +63,7 @@ class KeyReader {
     } else if (const auto* choice = std::get_if<OneOf>(&key_->domain)) {
       reader_.OneOf(name_, value, choice->names);
     } else {
-      CheckName(reader_, name_, value, names_.*std::get<Known>(key_->domain).names);
+      reader_.Known(name_, value, names_.*std::get<Known>(key_->domain).names);
     }
   }
 
@@ -100,10 +100,30 @@ void CheckTrain(TableReader& r, const RunSpec& spec) {
                       train.batch_rows));
 }
 
+// Each stage begins behind the one before it and holds a block at least.
+void CheckCuts(TableReader& r, const RunSpec& spec) {
+  const std::vector<int64_t>& cuts = spec.schedule.cuts;
+  r.Check(static_cast<int64_t>(cuts.size()) == spec.schedule.stages - 1, "cuts",
+          fmt::format("has {} values; want {}: where each stage but the first of "
+                      "schedule.stages = {} begins",
+                      cuts.size(), spec.schedule.stages - 1, spec.schedule.stages));
+  int64_t before = 0;
+  for (const int64_t cut : cuts) {
+    r.Check(cut > before && cut < spec.model.blocks, "cuts",
+            fmt::format("= [{}]; want ascending numbers of blocks from 1 to {}",
+                        fmt::join(cuts, ", "), spec.model.blocks - 1));
+    before = cut;
+  }
+}
+
 void CheckSchedule(TableReader& r, const RunSpec& spec) {
   const int64_t stages = spec.schedule.stages, microbatches = spec.train.microbatches;
-  r.Check(spec.model.blocks % stages == 0, "stages",
-          fmt::format("= {} does not divide model.blocks = {}", stages, spec.model.blocks));
+  if (spec.schedule.cuts.empty()) {
+    r.Check(spec.model.blocks % stages == 0, "stages",
+            fmt::format("= {} does not divide model.blocks = {}", stages, spec.model.blocks));
+  } else {
+    CheckCuts(r, spec);
+  }
   r.Check(stages * microbatches <= kMaxActions, "stages",
           fmt::format("= {} with train.microbatches = {}; want a product of at most {}", stages,
                       microbatches, kMaxActions));
@@ -140,6 +160,7 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
   if (table.empty()) {
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
   }
+  if (table == "boundary") r.Skip("cuts");
   for (const auto& [name, check] : kTogether) {
     if (name == table && r.status().ok()) check(r, spec);
   }
@@ -178,6 +199,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   for (const std::string_view table : SpecTables()) {
     if (absl::Status s = ReadTable(root, table, names, spec); !s.ok()) return s;
   }
+  if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
   return spec;
 }

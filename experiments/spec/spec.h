@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ struct RunSpec {
 
   struct Model {
     std::string kind;  // "gpt"
-    int64_t blocks;    // divisible by S
+    int64_t blocks;    // divisible by S, unless schedule.cuts says where stages begin
     int64_t width;     // divisible by heads
     int64_t heads;
     int64_t context;  // tokens of a row
@@ -47,12 +48,23 @@ struct RunSpec {
   struct Schedule {
     std::string kind;  // "gpipe" or "1f1b"
     int64_t stages;    // S
+    // The blocks with which stages 1, 2, ... begin: [2, 5, 11] makes stages of blocks 0-1, 2-4,
+    // 5-10 and the rest. Empty: S equal stages.
+    std::vector<int64_t> cuts = {};
   } schedule;
 
   struct Boundary {
     std::string forward;      // codec of activations
     std::string backward;     // codec of their gradients
     int64_t nmse_every = 16;  // the sender decodes every n-th frame to measure its error; 0: never
+    // A pair of codecs by boundary: b sits between stages b and b + 1 ("[boundary.cuts]", then
+    // "3.forward = ..."). Boundaries that it does not name send "none", which `forward` and
+    // `backward` must then be. Empty: every boundary has the codecs above.
+    struct Cut {
+      std::string forward = "none", backward = "none";
+      friend bool operator==(const Cut&, const Cut&) = default;
+    };
+    std::map<int64_t, Cut> cuts = {};
   } boundary;
 
   struct Outer {  // the table may be left out: one group, no outer step
@@ -107,9 +119,18 @@ int64_t Steps(const RunSpec& spec);
 int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
-// 'boundary.forwrad'; known: backward, forward, nmse_every") for a missing key, a wrong type, an
-// unknown key, an unknown name and everything that cannot be run (S does not divide blocks, ...).
+// 'boundary.forwrad'; known: backward, cuts, forward, nmse_every") for a missing key, a wrong type,
+// an unknown key, an unknown name and everything that cannot be run (S does not divide blocks,
+// ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);
+
+// The codecs of boundary b, 0 <= b < S - 1.
+RunSpec::Boundary::Cut CodecsOf(const RunSpec& spec, int64_t boundary);
+// What the record calls the codecs of a direction: a name, or with [boundary.cuts] every codec but
+// "none" with its boundaries, as "int8-b64 at 0, 2; bf16 at 1"; "none" where nothing is coded.
+RunSpec::Boundary::Cut CodecText(const RunSpec& spec);
+// K: compressed crossings of the run, a "none" being none.
+int64_t CompressedCrossings(const RunSpec& spec);
 
 // ReadTomlFile + each `--set` + ReadRunSpec. A campaign file is refused, naming `measure`.
 absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,

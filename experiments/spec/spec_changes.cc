@@ -9,7 +9,14 @@
 namespace longhaul {
 namespace {
 
-constexpr std::string_view kBooked[] = {"schedule.stages", "boundary.forward", "boundary.backward"};
+constexpr std::string_view kBooked[] = {"schedule.stages", "schedule.cuts", "boundary.forward",
+                                        "boundary.backward"};
+constexpr std::string_view kBookedTable = "boundary.cuts.";
+
+bool Booked(const SpecChange& change) {
+  return change.key.starts_with(kBookedTable) ||
+         std::find(std::begin(kBooked), std::end(kBooked), change.key) != std::end(kBooked);
+}
 
 struct Key {
   std::string path, value;
@@ -40,6 +47,14 @@ std::optional<std::string> ValueOf(const std::vector<Key>& keys, const std::stri
   return found->value;
 }
 
+// Of one direction. No name of a codec has a comma, a semicolon or a space.
+int64_t CrossingsOf(int64_t stages, std::string_view codecs) {
+  if (codecs == "none") return 0;
+  if (codecs.find(kAtBoundaries) == std::string_view::npos) return stages - 1;
+  return 1 +
+         std::count_if(codecs.begin(), codecs.end(), [](char c) { return c == ',' || c == ';'; });
+}
+
 }  // namespace
 
 std::vector<SpecChange> SpecChanges(std::string_view from, std::string_view to) {
@@ -57,9 +72,7 @@ std::vector<SpecChange> SpecChanges(std::string_view from, std::string_view to) 
 
 std::vector<SpecChange> ChangesBesideCodecs(std::string_view from, std::string_view to) {
   std::vector<SpecChange> changes = SpecChanges(from, to);
-  std::erase_if(changes, [](const SpecChange& change) {
-    return std::find(std::begin(kBooked), std::end(kBooked), change.key) != std::end(kBooked);
-  });
+  std::erase_if(changes, Booked);
   return changes;
 }
 
@@ -73,7 +86,7 @@ std::string ToString(const std::vector<SpecChange>& changes) {
 }
 
 int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::string_view backward) {
-  return ((forward != "none") + (backward != "none")) * (stages - 1);
+  return CrossingsOf(stages, forward) + CrossingsOf(stages, backward);
 }
 
 }  // namespace longhaul

@@ -45,6 +45,7 @@ const SpecKey kKeys[] = {
 
     {"schedule", "kind", kMust, kSchedule, "", FIELD(schedule.kind)},
     {"schedule", "stages", kMust, Whole{1, kMaxRanks}, "", FIELD(schedule.stages)},
+    {"schedule", "cuts", kMay, Wholes{1, 1023, kMaxRanks - 1}, "", FIELD(schedule.cuts)},
 
     {"boundary", "forward", kMust, kCodec, "", FIELD(boundary.forward)},
     {"boundary", "backward", kMust, kCodec, "", FIELD(boundary.backward)},

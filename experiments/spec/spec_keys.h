@@ -19,6 +19,10 @@ struct Flag {};
 struct Whole {
   int64_t least, most;
 };
+struct Wholes {  // a list of them
+  int64_t least, most;
+  size_t most_values;
+};
 struct Real {
   double least, most;
 };
@@ -31,7 +35,7 @@ struct OneOf {
 struct Known {  // a name of a catalogue
   std::function<absl::Status(std::string_view)> SpecNames::*names;
 };
-using Domain = std::variant<Flag, Whole, Real, Line, OneOf, Known>;
+using Domain = std::variant<Flag, Whole, Wholes, Real, Line, OneOf, Known>;
 
 // One key of a run spec: the reader, its bounds, the printer and the table in docs/experiments.md
 // follow from it. What it means stands at its field in spec.h, and there is its default.
@@ -43,7 +47,8 @@ struct SpecKey {
   std::string_view unit;  // as messages say it; may be empty
   template <typename T>
   using Get = T* (*)(RunSpec&);
-  std::variant<Get<bool>, Get<int64_t>, Get<double>, Get<std::string>, Get<std::optional<int64_t>>>
+  std::variant<Get<bool>, Get<int64_t>, Get<double>, Get<std::string>, Get<std::optional<int64_t>>,
+               Get<std::vector<int64_t>>>
       field;
 };
 

@@ -1,6 +1,8 @@
 // RunSpec -> TOML, key by key of the table in spec_keys.cc.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/spec_keys.h"
 
@@ -10,6 +12,10 @@ namespace {
 std::string Text(bool v) { return fmt::format("{}", v); }
 std::string Text(int64_t v) { return fmt::format("{}", v); }
 std::string Text(double v) { return TomlNumber(v); }
+// A list that is empty was not given.
+std::string Text(const std::vector<int64_t>& v) {
+  return v.empty() ? "" : fmt::format("[{}]", fmt::join(v, ", "));
+}
 // No key takes an empty text, so an empty one was not given.
 std::string Text(const std::string& v) { return v.empty() ? "" : TomlQuote(v); }
 std::string Text(const std::optional<int64_t>& v) { return v ? Text(*v) : ""; }
@@ -21,7 +27,10 @@ std::string ToToml(const RunSpec& spec) {
   std::string text;
   std::string_view table;
   for (const SpecKey& key : SpecKeys()) {
-    if (key.table != table) text += fmt::format("\n[{}]\n", table = key.table);
+    if (key.table != table) {
+      if (table == "boundary") text += BoundaryCutsText(spec);
+      text += fmt::format("\n[{}]\n", table = key.table);
+    }
     const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);
     if (!value.empty()) text += fmt::format("{} = {}\n", key.name, value);
   }

@@ -84,6 +84,15 @@ void TableReader::OneOf(const std::string& key, const std::string& value,
   Fail(key, fmt::format("is '{}'; known: {}", Shown(value), fmt::join(known, ", ")));
 }
 
+void TableReader::Known(const std::string& key, const std::string& name,
+                        const std::function<absl::Status(std::string_view)>& known) {
+  constexpr size_t kLongest = 128;
+  Line(key, name, kLongest);
+  if (!error_.ok()) return;
+  const absl::Status status = known(name);
+  if (!status.ok()) Fail(key, ": " + std::string(status.message()));
+}
+
 const TomlValue* TableReader::Lookup(const std::string& key, bool required) {
   known_.insert(key);
   if (Has(key)) return &table_->at(key);
@@ -162,6 +171,20 @@ bool TableReader::Read(const std::string& key, std::vector<double>* field, bool 
     } else {
       return WrongType(key, item, "an array of numbers"), false;
     }
+  }
+  return true;
+}
+
+bool TableReader::Read(const std::string& key, std::vector<std::string>* field, bool required) {
+  const TomlValue* value = Lookup(key, required);
+  if (value == nullptr) return false;
+  const TomlValue::Array* items = std::get_if<TomlValue::Array>(&value->value);
+  if (items == nullptr) return WrongType(key, *value, "an array of strings"), false;
+  field->clear();
+  for (const TomlValue& item : *items) {
+    const std::string* read = std::get_if<std::string>(&item.value);
+    if (read == nullptr) return WrongType(key, item, "an array of strings"), false;
+    field->push_back(*read);
   }
   return true;
 }

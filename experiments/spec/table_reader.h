@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -63,6 +64,9 @@ class TableReader {
   void Line(const std::string& key, const std::string& value, size_t most);
   void OneOf(const std::string& key, const std::string& value,
              const std::vector<std::string_view>& known);
+  // Fails unless a catalogue knows the name; its own message lists the known ones.
+  void Known(const std::string& key, const std::string& name,
+             const std::function<absl::Status(std::string_view)>& known);
 
   // The first error so far; Finish() also tells unknown keys.
   const absl::Status& status() const { return error_; }
@@ -76,6 +80,7 @@ class TableReader {
   bool Read(const std::string& key, std::string* field, bool required);
   bool Read(const std::string& key, std::vector<int64_t>* field, bool required);
   bool Read(const std::string& key, std::vector<double>* field, bool required);
+  bool Read(const std::string& key, std::vector<std::string>* field, bool required);
   const TomlValue* Lookup(const std::string& key, bool required);
   void WrongType(const std::string& key, const TomlValue& value, std::string_view want);
   std::string Full(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }

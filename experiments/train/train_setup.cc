@@ -40,7 +40,8 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                     .lr = spec.outer.lr,
                     .momentum = spec.outer.momentum,
                     .codec = spec.outer.codec},
-          .seed = static_cast<uint64_t>(spec.seed)};
+          .seed = static_cast<uint64_t>(spec.seed),
+          .cuts = spec.schedule.cuts};
 }
 
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
@@ -55,7 +56,7 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
           .eval_rows = spec.eval.rows,
-          .forward_is_identity = spec.boundary.forward == "none",
+          .forward_is_identity = CodecText(spec).forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
           .interface = ""};
@@ -76,6 +77,9 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
   if (kind == GroupKind::kBoundary) {
     options->codecs.forward = spec.boundary.forward;
     options->codecs.backward = spec.boundary.backward;
+    for (const auto& [boundary, codecs] : spec.boundary.cuts) {
+      options->codecs.by_boundary[static_cast<int>(boundary)] = {codecs.forward, codecs.backward};
+    }
     options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
     options->nmse_every = static_cast<int>(spec.boundary.nmse_every);
     // Every schedule sends a stage's micro-batches in their order, so that the slot of a message is

@@ -15,6 +15,9 @@ std::string Agreement(const ProcessGroupLonghaul::Options& options) {
   std::string text =
       c10::str("forward=", options.codecs.forward, " backward=", options.codecs.backward,
                " min_elements=", options.codecs.min_elements);
+  for (const auto& [boundary, pair] : options.codecs.by_boundary) {
+    text += c10::str(" boundary", boundary, "=", pair.forward, "/", pair.backward);
+  }
   for (const auto& [tag, codec] : options.codecs.by_tag) text += c10::str(" tag", tag, "=", codec);
   return text + c10::str(" seed=", options.seed, " ef_slots=", options.ef_slots);
 }

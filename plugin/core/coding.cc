@@ -40,10 +40,19 @@ std::shared_ptr<const Codec> CodecOf(uint16_t id) {
 
 bool CodecPolicy::lossless() const {
   if (forward != kRaw || backward != kRaw) return false;
+  for (const auto& [boundary, pair] : by_boundary) {
+    if (pair.forward != kRaw || pair.backward != kRaw) return false;
+  }
   for (const auto& [tag, name] : by_tag) {
     if (name != kRaw) return false;
   }
   return true;
+}
+
+CodecPolicy::Pair CodecPolicy::Between(int rank, int peer) const {
+  const auto found = by_boundary.find(std::min(rank, peer));
+  if (std::abs(rank - peer) == 1 && found != by_boundary.end()) return found->second;
+  return {forward, backward};
 }
 
 absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int rank, int size) {
@@ -62,6 +71,11 @@ absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int r
   };
   if (absl::Status s = make(policy.forward, table.forward_); !s.ok()) return s;
   if (absl::Status s = make(policy.backward, table.backward_); !s.ok()) return s;
+  for (const auto& [boundary, pair] : policy.by_boundary) {
+    auto& [forward, backward] = table.by_boundary_[boundary];
+    if (absl::Status s = make(pair.forward, forward); !s.ok()) return s;
+    if (absl::Status s = make(pair.backward, backward); !s.ok()) return s;
+  }
   for (const auto& [tag, name] : policy.by_tag) {
     if (absl::Status s = make(name, table.by_tag_[tag]); !s.ok()) return s;
   }
@@ -73,14 +87,15 @@ bool CodingTable::LongEnough(const WireTensor& x) const {
 }
 
 absl::Status CodingTable::CheckKind(const WireTensor& x, int dst, int tag) const {
-  if (policy_.forward == policy_.backward || !LongEnough(x)) return absl::OkStatus();
+  const CodecPolicy::Pair codecs = policy_.Between(rank_, dst);
+  if (codecs.forward == codecs.backward || !LongEnough(x)) return absl::OkStatus();
   if (by_tag_.contains(tag) || KindOfTag(tag).has_value()) return absl::OkStatus();
   const bool wraps = size_ > 2 && std::abs(dst - rank_) == size_ - 1;
   if (policy_.untold == CodecPolicy::Untold::kByRank && !wraps) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "{} to rank {} of {}, tag {}: is it an activation (codec '{}') or a gradient ('{}')? {}; say "
       "it by the tag: longhaul.activation_tag(), longhaul.gradient_tag() or Options.by_tag",
-      ToString(x), dst, size_, tag, policy_.forward, policy_.backward,
+      ToString(x), dst, size_, tag, codecs.forward, codecs.backward,
       wraps ? "between the first rank and the last the order of ranks does not tell"
             : "this group takes no kind from the order of ranks"));
 }
@@ -94,7 +109,11 @@ const Codec* CodingTable::Named(int dst, int tag) const {
   if (found != by_tag_.end()) return found->second.codec.get();
   const TensorKind by_rank = dst > rank_ ? TensorKind::kActivation : TensorKind::kGradient;
   const TensorKind kind = KindOfTag(tag).value_or(by_rank);
-  return (kind == TensorKind::kActivation ? forward_ : backward_).codec.get();
+  const auto cut = by_boundary_.find(std::min(rank_, dst));
+  const bool apart = std::abs(dst - rank_) != 1 || cut == by_boundary_.end();
+  const Entry& forward = apart ? forward_ : cut->second.first;
+  const Entry& backward = apart ? backward_ : cut->second.second;
+  return (kind == TensorKind::kActivation ? forward : backward).codec.get();
 }
 
 std::string CodecNameOf(uint16_t id) {

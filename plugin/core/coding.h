@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
@@ -34,6 +35,7 @@ class CodingTable {
   CodecPolicy policy_;
   int rank_ = 0, size_ = 0;
   Entry forward_, backward_;
+  std::map<int, std::pair<Entry, Entry>> by_boundary_;
   std::map<int, Entry> by_tag_;
 };
 

@@ -46,8 +46,13 @@ struct WireTensor {
 // collectives and all else stay lossless. The receiver reads the codec from the frame; a lossy
 // frame in a group whose policy is all "none" is an error.
 struct CodecPolicy {
-  std::string forward = "none";       // of activations
-  std::string backward = "none";      // of gradients
+  std::string forward = "none";   // of activations
+  std::string backward = "none";  // of gradients
+  struct Pair {
+    std::string forward, backward;
+  };
+  // Of the boundary between group ranks b and b + 1; wins over forward and backward.
+  std::map<int, Pair> by_boundary = {};
   std::map<int, std::string> by_tag;  // wins over the kind
   int64_t min_elements = 4096;        // 0 or more
   // What a tensor is whose tag says no kind (tensor_kind.h). kByRank: one to a higher group rank is
@@ -56,6 +61,8 @@ struct CodecPolicy {
   // one where both kinds have the same codec.
   enum class Untold { kByRank, kRefused } untold = Untold::kByRank;
   bool lossless() const;
+  // Both codecs between two ranks.
+  Pair Between(int rank, int peer) const;
 };
 
 struct GroupOptions {

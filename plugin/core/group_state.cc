@@ -32,6 +32,9 @@ std::span<const std::byte> BytesOf(std::string_view text) {
 std::string KeyOf(const GroupOptions& options) {
   std::string text =
       fmt::format("forward={} backward={}", options.codecs.forward, options.codecs.backward);
+  for (const auto& [boundary, pair] : options.codecs.by_boundary) {
+    text += fmt::format(" boundary{}={}/{}", boundary, pair.forward, pair.backward);
+  }
   for (const auto& [tag, codec] : options.codecs.by_tag) {
     text += fmt::format(" tag{}={}", tag, codec);
   }

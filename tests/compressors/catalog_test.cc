@@ -63,6 +63,15 @@ TEST(Catalog, IllFormedNamesSayWhatIsWrong) {
       {"powersgd-r65", "number from 1 to 64"},
       {"powersgd-r04", "number from 1 to 64"},
       {"subspace-k1025", "number from 1 to 1024"},
+      {"gauss-", "NMSE from 1e-09 to 1"},
+      {"gauss-0", "NMSE from 1e-09 to 1"},
+      {"gauss-1.5", "NMSE from 1e-09 to 1"},
+      {"gauss--0.1", "NMSE from 1e-09 to 1"},
+      {"gauss-nan", "NMSE from 1e-09 to 1"},
+      {"gauss-0.01x", "NMSE from 1e-09 to 1"},
+      {"gauss-0.010", "is written gauss-0.01;"},
+      {"gauss-1e-5", "is written gauss-1e-05;"},
+      {"gauss-0.01+sr", "stochastically"},
       {"int4-b64+sat+ef", "before its end"},
       {"int4-b64+sat+sat", "twice"},
       {"int4-b64+sat+sr", "stochastically"}};
@@ -133,6 +142,8 @@ TEST(Catalog, EveryNameOfTheSpecificationIsACodec) {
                            "cocktail",
                            "demo-dct",
                            "subspace-k160",
+                           "gauss-0.01",
+                           "gauss-3.55e-05",
                            "aqsgd2",
                            "aqsgd4",
                            "aqsgd8",
@@ -184,6 +195,7 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"cocktail", 0xa0},     {"demo-dct", 0xa1}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
   EXPECT_EQ((*MakeCodec("subspace-k160"))->id(), 0xa2);
+  EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);
   std::set<uint16_t> seen;
   for (const std::string& name : CodecNames()) {
     ASSERT_TRUE(ids.contains(name)) << name;

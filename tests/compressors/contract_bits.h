@@ -57,6 +57,7 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"stat2-rows", {2, 32 * 5}},
     {"stat4-rows", {4, 32 * 17}},
     {"stat8-rows", {8, 32 * 257}},
+    {"gauss-0.01", {32}},
     {"sign1", {1.0625}},
     {"sign1-2level", {1.125}},
     {"sign1-rms", {1.0625}},

@@ -56,7 +56,8 @@ class CodecContract : public testing::TestWithParam<std::string> {
   bool Saturates() const { return GetParam().ends_with("+sat"); }
   bool Noisy() const {
     return Plain().starts_with("qsgd") || Plain().starts_with("gact") ||
-           Plain().starts_with("randk-") || Parts().find("+sr") != std::string::npos;
+           Plain().starts_with("randk-") || Plain().starts_with("gauss-") ||
+           Parts().find("+sr") != std::string::npos;
   }
   // One scale, table or choice of widths for the whole tensor.
   bool WholeTensor() const {

@@ -53,6 +53,7 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 const Row kRows[] = {
     {"none", {0, 0, 0, 0}},
     {"identity", {0, 0, 0, 0}},
+    {"gauss-0.01", {0.01, 0.01, 0.01, 0.01}},
     {"bf16", {2.76e-6, 2.75e-6, 2.75e-6, 2.76e-6}},
     {"fp16", {4.31e-8, 4.30e-8, 4.32e-8, 4.31e-8}},
     {"int8-b64", {3.55e-5, 6.18e-5, 8.07e-5, 3.22e-4}},

@@ -58,6 +58,7 @@ inline std::vector<std::string> ComposedNames() {
                                     "int4-b64+sr+ef",
                                     "powersgd-r1",
                                     "powersgd-r4",
+                                    "gauss-0.01",
                                     "none+ef21",
                                     "int4-b64+ef21",
                                     "topk-64of4096+stat2+ef21",

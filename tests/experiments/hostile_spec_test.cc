@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/campaign.h"
+#include "experiments/spec/known_names.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "experiments/spec/toml_limits.h"
@@ -190,16 +191,63 @@ TEST(HostileSpec, WarmUpBeyondTheRunIsRefusedByTheSpec) {
 
 TEST(HostileCampaign, EveryKeyWithEveryHostileValueIsRefusedInOneLineOrExpandsToSpecsInBounds) {
   int refused = 0;
-  for (const char* key :
-       {"campaign", "campaign.name", "campaign.question", "campaign.seeds", "campaign.d0_tokens",
-        "campaign.budgets", "campaign.control_budgets", "campaign.primary",
-        "campaign.assumed_sigma_nat", "campaign.assumed_rho", "campaign.assumed_slope_nat", "arm",
-        "model", "train", "train.lr", "train.warmup_steps", "schedule", "net"}) {
+  for (const char* key : {"campaign",
+                          "campaign.name",
+                          "campaign.question",
+                          "campaign.seeds",
+                          "campaign.d0_tokens",
+                          "campaign.budgets",
+                          "campaign.control_budgets",
+                          "campaign.primary",
+                          "campaign.assumed_sigma_nat",
+                          "campaign.assumed_rho",
+                          "campaign.assumed_slope_nat",
+                          "arm",
+                          "campaign.tier",
+                          "campaign.blocks",
+                          "campaign.codecs",
+                          "campaign.noise_codecs",
+                          "model",
+                          "train",
+                          "train.lr",
+                          "train.warmup_steps",
+                          "schedule",
+                          "net"}) {
     for (const std::string& hostile : kHostile) {
       for (const std::string& value : {hostile, "[" + hostile + "]", "[1.0, " + hostile + "]"}) {
         TomlValue root = CampaignTree();
         ASSERT_TRUE(SetByPath(root, key, Value(value)).ok());
         const absl::StatusOr<CampaignSpec> campaign = ReadCampaign(root, TestNames());
+        const std::string given = fmt::format("{} = {}", key, value.substr(0, 40));
+        if (campaign.ok()) {
+          for (const PlannedRun& run : campaign->runs) ExpectWithinBounds(run.spec, given);
+          continue;
+        }
+        ++refused;
+        EXPECT_EQ(campaign.status().code(), absl::StatusCode::kInvalidArgument) << given;
+        EXPECT_TRUE(OneLine(campaign.status())) << given << ": " << campaign.status();
+      }
+    }
+  }
+  EXPECT_GT(refused, 900);
+}
+
+// With a tier the file is expanded before it is checked.
+TEST(HostileCampaign, KeysThatBlocksAreExpandedFromAreRefusedInOneLineOrExpandWithinBounds) {
+  int refused = 0;
+  for (const char* key :
+       {"campaign", "campaign.seeds", "campaign.budgets", "campaign.control_budgets",
+        "campaign.primary", "campaign.tier", "campaign.blocks", "campaign.codecs", "arm", "model",
+        "model.blocks", "train", "train.lr", "train.batch_rows", "train.microbatches", "schedule",
+        "schedule.cuts", "boundary", "boundary.cuts"}) {
+    for (const std::string& hostile : kHostile) {
+      for (const std::string& value : {hostile, "[" + hostile + "]", "[\"R\", " + hostile + "]"}) {
+        TomlValue root = CampaignTree();
+        Erase(root, "campaign.budgets");
+        ASSERT_TRUE(SetByPath(root, "campaign.tier=smoke").ok());
+        ASSERT_TRUE(SetByPath(root, "campaign.blocks=[\"R\", \"A\", \"P\", \"L\", \"T\"]").ok());
+        ASSERT_TRUE(SetByPath(root, key, Value(value)).ok());
+        const absl::StatusOr<CampaignSpec> campaign = ReadCampaign(root, CatalogNames());
         const std::string given = fmt::format("{} = {}", key, value.substr(0, 40));
         if (campaign.ok()) {
           for (const PlannedRun& run : campaign->runs) ExpectWithinBounds(run.spec, given);

@@ -266,6 +266,41 @@ TEST_F(RecordTest, WhatIsNoRecordIsRefused) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_F(RecordTest, FactsOfAnExperimentStayThoseOfItsFirstBegin) {
+  Record record = OpenToWrite();
+  ExperimentRow e{.kind = ExperimentKind::kCampaign, .name = "c", .plan_text = "plan"};
+  e.facts = {{kForecastFact, "n = 3"}, {kAcceptedUnresolvedFact, "true"}};
+  const int64_t id = *record.BeginExperiment(e);
+  e.facts = {{kForecastFact, "n = 3, with a pilot"}, {kAcceptedUnresolvedFact, "false"}};
+  EXPECT_EQ(*record.BeginExperiment(e), id);
+  EXPECT_THAT((*record.Experiments())[0].facts,
+              UnorderedElementsAre(Pair("forecast", "n = 3"), Pair("accepted_unresolved", "true")));
+}
+
+TEST_F(RecordTest, RecordWithoutTheTableOfFactsIsReadAndGoesOn) {
+  {
+    Record record = OpenToWrite();
+    Campaign(record);
+  }
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ + "/longhaul.sqlite").c_str(), &raw), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(raw, "DROP TABLE experiment_facts", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(raw);
+  {
+    const auto reader = Record::Open(folder_, Record::Mode::kRead);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_TRUE((*reader->Experiments())[0].facts.empty());
+  }
+  Record record = OpenToWrite();
+  ASSERT_TRUE(record
+                  .BeginExperiment({.kind = ExperimentKind::kCampaign,
+                                    .name = "c",
+                                    .plan_text = "plan",
+                                    .facts = {{kForecastFact, "n = 3"}}})
+                  .ok());
+  EXPECT_THAT((*record.Experiments())[0].facts, testing::ElementsAre(Pair("forecast", "n = 3")));
+}
+
 TEST_F(RecordTest, NewerSchemaIsRefused) {
   { OpenToWrite(); }
   sqlite3* db = nullptr;

@@ -177,10 +177,12 @@ TEST_F(ReportTest, FiguresAreInlined) {
 TEST_F(ReportTest, UnfinishedCampaignIsReportedAsFarAsItGot) {
   {
     Record record = *Record::Open(folder_, Record::Mode::kWrite);
-    const int64_t e = *record.BeginExperiment({.kind = ExperimentKind::kCampaign,
-                                               .name = "young",
-                                               .question = "is <it> & \"quoted\"?",
-                                               .plan_text = "p"});
+    const int64_t e = *record.BeginExperiment(
+        {.kind = ExperimentKind::kCampaign,
+         .name = "young",
+         .question = "is <it> & \"quoted\"?",
+         .plan_text = "p",
+         .facts = {{kForecastFact, "resolves <little>"}, {kAcceptedUnresolvedFact, "true"}}});
     RunRow run;
     run.experiment_id = e;
     run.arm = "s2";
@@ -189,6 +191,8 @@ TEST_F(ReportTest, UnfinishedCampaignIsReportedAsFarAsItGot) {
   const std::string page = Report({});
   EXPECT_THAT(page, HasSubstr("is &lt;it&gt; &amp; &quot;quoted&quot;?"));
   EXPECT_THAT(page, HasSubstr(">died</span>"));
+  EXPECT_THAT(page, HasSubstr("Begun with --accept-unresolved"));
+  EXPECT_THAT(page, HasSubstr("<pre>resolves &lt;little&gt;</pre>"));
   EXPECT_THAT(page, HasSubstr("Nothing can be said yet"));
 }
 

@@ -46,8 +46,8 @@ RunRow Row(const RunSpec& spec, int64_t experiment, const std::string& arm) {
   row.train_tokens = TrainTokens(spec);
   row.stages = spec.schedule.stages;
   row.groups = spec.outer.groups;
-  row.forward_codec = spec.boundary.forward;
-  row.backward_codec = spec.boundary.backward;
+  row.forward_codec = CodecText(spec).forward;
+  row.backward_codec = CodecText(spec).backward;
   row.profile = spec.net.transport == "loopback" ? "loopback" : spec.net.profile;
   row.spec_toml = ToToml(spec);
   row.git_revision = "0123456789ab";

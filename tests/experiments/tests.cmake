@@ -4,6 +4,8 @@ longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cp
 longhaul_test(experiments/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -28,7 +30,8 @@ longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes campaign campaign_plan
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts
+    campaign campaign_blocks campaign_plan
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base SRCS ${specs}

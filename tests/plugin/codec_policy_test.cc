@@ -79,6 +79,27 @@ TEST_P(Policy, EachDirectionAndTagHasItsCodecAndItsBytes) {
   EXPECT_EQ(Row(*group[0], 1, true).codec, "bf16");
 }
 
+TEST_P(Policy, EachBoundaryHasItsPairAndTheOthersThatOfTheGroup) {
+  const Cluster cluster(GetParam(), 3);
+  const auto group = cluster.MakeGroup("pp", [](GroupOptions& options) {
+    options.codecs.by_boundary = {{1, {.forward = "bf16", .backward = "int8-b64"}}};
+  });
+  std::vector<float> x = Noise(5000, 1), y(x.size());
+  Cross(*group[0], *group[1], F32(x), F32(y), 0);
+  EXPECT_EQ(x, y);
+  EXPECT_EQ(Row(*group[0], 1, true).codec, "none");
+  Cross(*group[1], *group[0], F32(x), F32(y), 0);
+  EXPECT_EQ(x, y);
+  Cross(*group[1], *group[2], F32(x), F32(y), 0);
+  EXPECT_NE(x, y);
+  EXPECT_EQ(Row(*group[1], 2, true).codec, "bf16");
+  Cross(*group[2], *group[1], F32(x), F32(y), 0);
+  EXPECT_EQ(Row(*group[2], 1, true).codec, "int8-b64");
+  // Ranks that are no neighbours have no boundary between them.
+  Cross(*group[0], *group[2], F32(x), F32(y), 0);
+  EXPECT_EQ(x, y);
+}
+
 TEST_P(Policy, SparseAndVariableFramesCrossToo) {
   const Cluster cluster(GetParam(), 2);
   for (const char* name : {"topk-64of4096+int4-b64", "randk-64of4096+bf16", "tah4-g64", "stat4",

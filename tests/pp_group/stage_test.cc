@@ -146,6 +146,30 @@ TEST(GptStage, InitialWeightsDoNotDependOnTheNumberOfStages) {
   EXPECT_EQ(compared, whole.layout().slots.size());
 }
 
+TEST(GptLayout, StagesHoldTheBlocksBetweenTheirCuts) {
+  const GptSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const std::vector<int64_t> cuts = {2, 5, 11}, first = {0, 2, 5, 11}, held = {2, 3, 6, 1};
+  int64_t parameters = 0;
+  for (int s = 0; s < 4; ++s) {
+    const StageLayout layout = LayoutOf(spec, s, 4, cuts);
+    EXPECT_EQ(layout.first_block, first[s]);
+    EXPECT_EQ(layout.num_blocks, held[s]);
+    parameters += layout.parameter_elements;
+  }
+  EXPECT_EQ(parameters, ParameterCount(spec));
+}
+
+TEST(GptLayout, CutsIntoEqualStagesAreTheLayoutWithoutCuts) {
+  const GptSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const std::vector<int64_t> cuts = {3, 6, 9};
+  for (int s = 0; s < 4; ++s) {
+    const StageLayout equal = LayoutOf(spec, s, 4), cut = LayoutOf(spec, s, 4, cuts);
+    EXPECT_EQ(equal.first_block, 3 * s);
+    EXPECT_EQ(equal.first_block, cut.first_block);
+    EXPECT_EQ(equal.flat_elements, cut.flat_elements);
+  }
+}
+
 TEST(GptStage, InitialWeightsAreNormalWithTheLayoutsScale) {
   const GptSpec spec{.blocks = 2, .width = 64, .heads = 2, .context = 64, .vocab = 256};
   const GptStage stage(spec, 0, 1, /*seed=*/3);

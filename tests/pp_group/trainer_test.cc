@@ -32,6 +32,16 @@ TEST_P(EveryDepth, GivesTheLossesOfTheUnsplitModelBitForBit) {
   EXPECT_EQ(split.losses, whole.losses);
 }
 
+TEST(Trainer, UnequalStagesGiveTheLossesOfTheUnsplitModelBitForBit) {
+  const History whole = RunAll(SmallSpec(1, 1));
+  for (const std::vector<int64_t>& cuts :
+       {std::vector<int64_t>{1}, {7}, {1, 2}, {2, 5, 7}, {1, 2, 3, 4, 5, 6, 7}}) {
+    TrainSpec spec = SmallSpec(static_cast<int>(cuts.size()) + 1, 1);
+    spec.cuts = cuts;
+    EXPECT_EQ(RunAll(spec).losses, whole.losses) << cuts.size() << " cuts, first " << cuts[0];
+  }
+}
+
 TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepAndOnlyThen) {
   const TrainSpec spec = SmallSpec(GetParam(), 2);
   const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
@@ -234,6 +244,10 @@ TEST(Trainer, BadSpecsAreRefusedByName) {
   };
   using testing::HasSubstr;
   EXPECT_THAT(refusal([](TrainSpec* s) { s->stages = 3; }), HasSubstr("3 stages do not divide 8"));
+  for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0}, {8}, {1, 2}}) {
+    EXPECT_THAT(refusal([&](TrainSpec* s) { s->cuts = cuts; }),
+                HasSubstr("want 1 ascending numbers from 1 to 7"));
+  }
   EXPECT_THAT(refusal([](TrainSpec* s) { s->microbatches = 3; }), HasSubstr("3 micro-batches"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->schedule = "zb"; }), HasSubstr("gpipe, 1f1b"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->model.heads = 5; }), HasSubstr("5 heads"));

@@ -101,6 +101,8 @@ TEST_F(Output, MeasureQuietThenJsonThenList) {
   EXPECT_EQ(document["schema"], "longhaul.measure/1");
   EXPECT_EQ(document["state"], "complete");
   EXPECT_EQ(document["runs"].size(), 3u);
+  EXPECT_EQ(document["accepted_unresolved"], true);
+  EXPECT_THAT(std::string(document["forecast"]), HasSubstr("Resolution forecast: n = "));
   const CommandResult list = Stdout("list " + scratch_.path() + " --json");
   ASSERT_EQ(list.exit_status, 0) << Stderr();
   const json listed = json::parse(list.output);

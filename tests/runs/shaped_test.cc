@@ -60,6 +60,29 @@ TEST_F(Shaped, TwoRatesAndOneProcessGiveTheSameBits) {
   }
 }
 
+// Unequal stages, codecs of single boundaries and drawn noise: one process and links alike.
+TEST_F(Shaped, CutsAndNoiseGiveTheSameBitsInOneProcessAndOverLinks) {
+  const std::vector<std::string> sets = {"outer.groups=1",
+                                         "outer.inner_steps=0",
+                                         "schedule.stages=3",
+                                         "schedule.cuts=[1, 2]",
+                                         "boundary.forward=none",
+                                         "boundary.backward=none",
+                                         "boundary.cuts.0.forward=gauss-0.01",
+                                         "boundary.cuts.1.backward=int8-b64"};
+  const CommandResult loopback = RunLonghaul(Arguments(sets));
+  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
+  std::vector<std::string> over_links = sets;
+  over_links.emplace_back("net.transport=ucx");
+  const CommandResult shaped = RunLonghaul(Arguments(over_links));
+  if (shaped.exit_status != 0) {
+    ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
+  }
+  const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+  EXPECT_EQ(same.exit_status, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+}
+
 TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
   const pid_t pid = StartLonghaul(
       Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());

@@ -1,0 +1,154 @@
+#include "compressors/gauss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "compressors/codec_frame.h"
+#include "compressors/noise.h"
+#include "compressors/wide.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kPiece = 1024;  // elements; even, so that pairs of noise are whole
+
+// ln x for 2^-24 <= x <= 1: x = m 2^e with m near 1, and 2 artanh((m - 1) / (m + 1)). The first
+// term left out is below 1e-18.
+double Log(double x) {
+  int exponent = 0;
+  double m = std::frexp(x, &exponent);
+  if (m < std::numbers::sqrt2 / 2) {
+    m *= 2;
+    --exponent;
+  }
+  const double s = (m - 1) / (m + 1);
+  double sum = 0;
+  for (int k = 21; k > 0; k -= 2) sum = sum * s * s + 1.0 / k;
+  return 2 * s * sum + exponent * std::numbers::ln2;
+}
+
+// {cos, sin} of 2 pi turns, 0 <= turns < 1, from the series around the nearest quarter.
+std::pair<double, double> OnCircle(double turns) {
+  const int quarter = static_cast<int>(4 * turns + 0.5);
+  const double x = (4 * turns - quarter) * (std::numbers::pi / 2);
+  double c = 0, s = 0;
+  for (int k = 9; k > 0; --k) {
+    c = (1 + c) * (-x * x / ((2 * k - 1) * (2 * k)));
+    s = (1 + s) * (-x * x / ((2 * k) * (2 * k + 1)));
+  }
+  c = 1 + c;
+  s = x * (1 + s);
+  switch (quarter % 4) {
+    case 0:
+      return {c, s};
+    case 1:
+      return {-s, c};
+    case 2:
+      return {-c, -s};
+    default:
+      return {s, -c};
+  }
+}
+
+class GaussCodec final : public CatalogCodec {
+ public:
+  GaussCodec(std::string_view name, float nmse, Isa isa)
+      : CatalogCodec(name, kGaussId, isa), nmse_(nmse) {}
+
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return kFrameHeaderBytes + sizeof(float) * shape.elements();
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  const float nmse_;
+};
+
+// x + deviation z for `n` elements from an even one on.
+void AddNoise(double deviation, NoiseStream& words, size_t n, float* x) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (size_t i = 0; i < n; i += 2) {
+    const double radius = std::sqrt(-2 * Log(1.0 - UniformOf(words.Next())));
+    const auto [c, s] = OnCircle(UniformOf(words.Next()));
+    x[i] = static_cast<float>(std::clamp(x[i] + deviation * radius * c, -kMost, kMost));
+    if (i + 1 == n) break;
+    x[i + 1] = static_cast<float>(std::clamp(x[i + 1] + deviation * radius * s, -kMost, kMost));
+  }
+}
+
+absl::StatusOr<size_t> GaussCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
+                                          std::span<std::byte> frame) const {
+  const size_t n = x.shape.elements(), bytes = MaxFrameBytes(x.shape, x.dtype);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  const WideReader reader(x, isa_);
+  float piece[kPiece];
+  double squares = 0;
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    if (!reader.Read(at, c, piece)) return NotFiniteError(name_);
+    for (size_t i = 0; i < c; ++i) squares += double{piece[i]} * double{piece[i]};
+  }
+  const double deviation = std::sqrt(double{nmse_} * (squares / static_cast<double>(n)));
+  NoiseStream words(seed, NoisePurpose::kGaussian, 0);
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t c = std::min(kPiece, n - at);
+    reader.Read(at, c, piece);
+    AddNoise(deviation, words, c, piece);
+    std::memcpy(frame.data() + kFrameHeaderBytes + sizeof(float) * at, piece, sizeof(float) * c);
+  }
+  SealFrame({.codec = id_,
+             .dtype = x.dtype,
+             .flags = kFlagStochastic,
+             .param0 = std::bit_cast<uint32_t>(nmse_),
+             .shape = x.shape,
+             .seed = seed,
+             .payload_bytes = bytes - kFrameHeaderBytes},
+            frame.first(bytes));
+  return bytes;
+}
+
+absl::Status GaussCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const absl::StatusOr<FrameHeader> header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
+  if (!header.ok()) return header.status();
+  if (header->param0 != std::bit_cast<uint32_t>(nmse_)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: a frame of {}", name_, GaussName(std::bit_cast<float>(header->param0))));
+  }
+  if (frame.size() != MaxFrameBytes(x.shape, x.dtype)) return Corrupt("length");
+  const NarrowWriter writer(x, isa_);
+  float piece[kPiece];
+  for (size_t at = 0; at < x.shape.elements(); at += kPiece) {
+    const size_t c = std::min(kPiece, x.shape.elements() - at);
+    std::memcpy(piece, frame.data() + kFrameHeaderBytes + sizeof(float) * at, sizeof(float) * c);
+    writer.Write(piece, at, c);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<float> ParseGaussNmse(std::string_view text) {
+  float value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!(value >= kLeastGaussNmse && value <= kMostGaussNmse)) return std::nullopt;
+  return value;
+}
+
+std::string GaussName(float nmse) { return fmt::format("gauss-{}", nmse); }
+
+std::shared_ptr<const Codec> NewGaussCodec(std::string_view name, float nmse, Isa isa) {
+  return std::make_shared<GaussCodec>(name, nmse, isa);
+}
+
+}  // namespace longhaul

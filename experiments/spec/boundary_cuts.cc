@@ -1,0 +1,111 @@
+#include "experiments/spec/boundary_cuts.h"
+
+#include <charconv>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/spec/spec_changes.h"
+#include "experiments/spec/table_reader.h"
+
+namespace longhaul {
+namespace {
+
+using Cut = RunSpec::Boundary::Cut;
+
+constexpr char kTable[] = "boundary.cuts";
+constexpr std::string_view kNone = "none";
+
+// The boundary that a key names, written as TOML writes a number.
+std::optional<int64_t> BoundaryOf(const std::string& key) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), value);
+  if (error != std::errc() || fmt::format("{}", value) != key) return std::nullopt;
+  return value;
+}
+
+// "int8-b64 at 0, 2; bf16 at 1" of one direction.
+std::string TextOf(const std::map<int64_t, Cut>& cuts, std::string Cut::*direction) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> by_codec;
+  for (const auto& [boundary, codecs] : cuts) {
+    const std::string& codec = codecs.*direction;
+    if (codec == kNone) continue;
+    auto found = by_codec.begin();
+    while (found != by_codec.end() && found->first != codec) ++found;
+    if (found == by_codec.end()) found = by_codec.insert(found, {codec, {}});
+    found->second.push_back(boundary);
+  }
+  std::string text;
+  for (const auto& [codec, boundaries] : by_codec) {
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : "; ", codec, kAtBoundaries,
+                        fmt::join(boundaries, ", "));
+  }
+  return text.empty() ? std::string(kNone) : text;
+}
+
+}  // namespace
+
+absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, RunSpec& spec) {
+  const TomlValue* found = Find(root, kTable);
+  if (found == nullptr) return absl::OkStatus();
+  TableReader all(root, kTable);
+  if (!all.status().ok()) return all.status();
+  const auto refuse = [&](const std::string& where, const std::string& why) {
+    return absl::InvalidArgumentError(fmt::format("{}: '{}' {}", where, kTable, why));
+  };
+  const auto& table = std::get<TomlValue::Table>(found->value);
+  if (table.empty()) return refuse(found->where, "names no boundary");
+  if (spec.boundary.forward != kNone || spec.boundary.backward != kNone) {
+    return refuse(found->where,
+                  fmt::format("stands beside boundary.forward = '{}' and boundary.backward = '{}'; "
+                              "want 'none' for both: boundaries that it does not name send 'none'",
+                              spec.boundary.forward, spec.boundary.backward));
+  }
+  for (const auto& [key, value] : table) {
+    const std::optional<int64_t> boundary = BoundaryOf(key);
+    if (!boundary || *boundary < 0 || *boundary > spec.schedule.stages - 2) {
+      return refuse(value.where,
+                    fmt::format("has '{}'; schedule.stages = {} has the boundaries 0 to {}",
+                                Shown(key), spec.schedule.stages, spec.schedule.stages - 2));
+    }
+    TableReader r = TableReader::Of(value, fmt::format("{}.{}", kTable, key));
+    Cut cut;
+    r.Allow("forward", &cut.forward);
+    r.Allow("backward", &cut.backward);
+    if (r.status().ok()) r.Known("forward", cut.forward, names.codec);
+    if (r.status().ok()) r.Known("backward", cut.backward, names.codec);
+    if (absl::Status s = r.Finish(); !s.ok()) return s;
+    spec.boundary.cuts[*boundary] = cut;
+  }
+  return absl::OkStatus();
+}
+
+std::string BoundaryCutsText(const RunSpec& spec) {
+  std::string text;
+  for (const auto& [boundary, codecs] : spec.boundary.cuts) {
+    text += fmt::format("\n[{}.{}]\nforward = {}\nbackward = {}\n", kTable, boundary,
+                        TomlQuote(codecs.forward), TomlQuote(codecs.backward));
+  }
+  return text;
+}
+
+Cut CodecsOf(const RunSpec& spec, int64_t boundary) {
+  const auto found = spec.boundary.cuts.find(boundary);
+  if (found != spec.boundary.cuts.end()) return found->second;
+  return {spec.boundary.forward, spec.boundary.backward};
+}
+
+Cut CodecText(const RunSpec& spec) {
+  if (spec.boundary.cuts.empty()) return {spec.boundary.forward, spec.boundary.backward};
+  return {TextOf(spec.boundary.cuts, &Cut::forward), TextOf(spec.boundary.cuts, &Cut::backward)};
+}
+
+int64_t CompressedCrossings(const RunSpec& spec) {
+  const Cut codecs = CodecText(spec);
+  return CompressedCrossings(spec.schedule.stages, codecs.forward, codecs.backward);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+
+// [boundary.cuts] of a run spec, whose other keys stand in `spec` already. A table that is not
+// there leaves `spec` as it is. InvalidArgument with the line: a key that is no boundary of the
+// spec's stages, an unknown codec, or codecs of all boundaries beside those of single ones.
+absl::Status ReadBoundaryCuts(const TomlValue& root, const SpecNames& names, RunSpec& spec);
+
+// The tables that ReadBoundaryCuts reads back; "" for none.
+std::string BoundaryCutsText(const RunSpec& spec);
+
+}  // namespace longhaul

@@ -1,0 +1,312 @@
+#include "experiments/spec/campaign_blocks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/spec/table_reader.h"
+
+namespace longhaul {
+namespace {
+
+struct CodecPair {
+  std::string forward, backward;
+};
+
+struct Tier {
+  std::string_view name;
+  int64_t seeds;            // at least
+  std::string_view blocks;  // a letter each
+};
+constexpr Tier kTiers[] = {{"smoke", 3, "RP"}, {"standard", 5, "RAPXBG"}, {"full", 8, "RAPXBGLTE"}};
+constexpr double kDeepBudget = 0.35;  // for arms whose efficiency may be below 0.65
+
+// What blocks are expanded from.
+struct Design {
+  const Tier* tier = nullptr;
+  std::vector<std::string> blocks;
+  CodecPair codecs{"int4-b64-h64", "int8-b64"};
+  CodecPair strong{"minmax3-b64", "int8-b64"};
+  // What the primary pair loses on a Gaussian (docs/codecs.md).
+  CodecPair noise{"gauss-0.0116", "gauss-3.55e-05"};
+  int64_t model_blocks = 0, batch_rows = 0, microbatches = 0;
+  double lr = 0;
+  std::string where;
+
+  bool Has(std::string_view block) const {
+    return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+  }
+  bool smoke() const { return tier == std::begin(kTiers); }
+};
+
+// Arms as a file would write them.
+class Arms {
+ public:
+  explicit Arms(std::string where) : where_(std::move(where)) {}
+
+  void Add(std::string name, int64_t stages, CodecPair codecs) {
+    list_.push_back({TomlValue::Table{}, where_});
+    Set("name", std::move(name));
+    Set("stages", stages);
+    Set("forward", std::move(codecs.forward));
+    Set("backward", std::move(codecs.backward));
+  }
+  // A key of the arm that was added last. No path of ours goes through a value.
+  template <typename T>
+  void Set(std::string_view path, T value) {
+    SetByPath(list_.back(), path, {std::move(value), where_}).IgnoreError();
+  }
+  TomlValue::Array Take() { return std::move(list_); }
+
+ private:
+  const std::string where_;
+  TomlValue::Array list_;
+};
+
+void AddNothing(const Design&, Arms&) {}  // R: budgets are no arms
+
+// Half as many micro-batches, or another number that divides the rows.
+int64_t OtherMicrobatches(const Design& d) {
+  if (d.microbatches % 2 == 0) return d.microbatches / 2;
+  return d.microbatches == 1 ? d.batch_rows : 1;
+}
+
+void AddControls(const Design& d, Arms& arms) {
+  arms.Add("A2-order", 1, {"none", "none"});
+  arms.Set("train.microbatches", OtherMicrobatches(d));
+  arms.Add("A3-bf16-s8", 8, {"bf16", "bf16"});
+}
+
+void AddPrimary(const Design& d, Arms& arms) {
+  for (const int64_t stages : {2, 4, 8}) {
+    if (!d.smoke()) {
+      arms.Add(fmt::format("P-fwd-s{}", stages), stages, {d.codecs.forward, "none"});
+      arms.Add(fmt::format("P-bwd-s{}", stages), stages, {"none", d.codecs.backward});
+    }
+    arms.Add(fmt::format("P-both-s{}", stages), stages, d.codecs);
+  }
+}
+
+void AddStrong(const Design& d, Arms& arms) {
+  for (const int64_t stages : {2, 4, 8}) {
+    arms.Add(fmt::format("X-both-s{}", stages), stages, d.strong);
+  }
+}
+
+void AddBits(const Design&, Arms& arms) {
+  for (const int bits : {3, 4, 6, 8}) {
+    const std::string codec = fmt::format("minmax{}-b64", bits);
+    arms.Add(fmt::format("B-{}bit-s8", bits), 8, {codec, codec});
+  }
+}
+
+void AddNoise(const Design& d, Arms& arms) {
+  for (const int64_t stages : {4, 8}) {
+    arms.Add(fmt::format("G-both-s{}", stages), stages, d.noise);
+  }
+}
+
+// Equal cuts are nested, so depth and position go together in all other blocks.
+void AddLocations(const Design& d, Arms& arms) {
+  for (const int64_t eighth : {1, 2, 6, 7}) {
+    arms.Add(fmt::format("L-{}of8", eighth), 2, d.codecs);
+    arms.Set("schedule.cuts", TomlValue::Array{{d.model_blocks / 8 * eighth, d.where}});
+  }
+}
+
+void AddTuning(const Design& d, Arms& arms) {
+  for (const double factor : {0.71, 1.41}) {
+    // Six digits: the product's own last ones are noise of binary fractions.
+    const double lr = std::strtod(fmt::format("{:.6g}", factor * d.lr).c_str(), nullptr);
+    const std::string partner = fmt::format("T-none-lr{}", factor);
+    arms.Add(partner, 1, {"none", "none"});
+    arms.Set("train.lr", lr);
+    arms.Add(fmt::format("T-both-s4-lr{}", factor), 4, d.codecs);
+    arms.Set("train.lr", lr);
+    arms.Set("reference", partner);
+  }
+}
+
+void AddExtrapolation(const Design& d, Arms& arms) { arms.Add("E-both-s16", 16, d.codecs); }
+
+struct Block {
+  std::string_view name;
+  int64_t divisor;  // of model.blocks: the deepest S that the block cuts it into
+  void (*add)(const Design&, Arms&);
+};
+constexpr Block kBlocks[] = {
+    {"R", 1, AddNothing},   {"A", 8, AddControls}, {"P", 8, AddPrimary},
+    {"X", 8, AddStrong},    {"B", 8, AddBits},     {"G", 8, AddNoise},
+    {"L", 8, AddLocations}, {"T", 4, AddTuning},   {"E", 16, AddExtrapolation},
+};
+
+std::vector<std::string_view> BlockNames() {
+  std::vector<std::string_view> names;
+  for (const Block& block : kBlocks) names.push_back(block.name);
+  return names;
+}
+
+void ReadTier(TableReader& r, Design& d) {
+  std::string name;
+  r.Require("tier", &name);
+  if (!r.status().ok()) return;
+  std::vector<std::string_view> known;
+  for (const Tier& tier : kTiers) {
+    known.push_back(tier.name);
+    if (tier.name == name) d.tier = &tier;
+  }
+  r.OneOf("tier", name, known);
+}
+
+void ReadBlocks(TableReader& r, Design& d) {
+  r.Allow("blocks", &d.blocks);
+  if (!r.status().ok()) return;
+  if (!r.Has("blocks")) {
+    for (const char name : d.tier->blocks) {
+      if (name != 'E' || d.model_blocks % 16 == 0) d.blocks.emplace_back(1, name);
+    }
+  }
+  r.Check(!d.blocks.empty(), "blocks", "names no block");
+  for (const std::string& name : d.blocks) r.OneOf("blocks", name, BlockNames());
+  r.Check(std::set<std::string>(d.blocks.begin(), d.blocks.end()).size() == d.blocks.size(),
+          "blocks", "names a block twice");
+  if (!r.status().ok()) return;
+  for (const Block& block : kBlocks) {
+    r.Check(!d.Has(block.name) || d.model_blocks % block.divisor == 0,
+            r.Has("blocks") ? "blocks" : "tier",
+            fmt::format("has block '{}', which cuts the model into up to {} equal stages: "
+                        "model.blocks is {}; want a multiple of {}",
+                        block.name, block.divisor, d.model_blocks, block.divisor));
+  }
+}
+
+// [forward, backward]; block P compresses each direction alone.
+void ReadPair(TableReader& r, const std::string& key, CodecPair* pair) {
+  std::vector<std::string> read;
+  r.Allow(key, &read);
+  if (!r.status().ok() || !r.Has(key)) return;
+  r.Check(read.size() == 2, key,
+          fmt::format("has {} names; want 2: forward and backward", read.size()));
+  for (const std::string& name : read) r.Check(name != "none", key, "compresses one direction");
+  if (r.status().ok()) *pair = {read[0], read[1]};
+}
+
+absl::Status ReadBase(const TomlValue& root, Design& d) {
+  TableReader model(root, "model"), train(root, "train");
+  model.Require("blocks", &d.model_blocks);
+  if (model.status().ok()) model.Within("blocks", d.model_blocks, 1, 1024);
+  train.Require("batch_rows", &d.batch_rows);
+  train.Require("microbatches", &d.microbatches);
+  train.Require("lr", &d.lr);
+  if (train.status().ok()) train.Within("batch_rows", d.batch_rows, 1, 1 << 20);
+  if (train.status().ok()) train.Within("microbatches", d.microbatches, 1, 65536);
+  return model.status().ok() ? train.status() : model.status();
+}
+
+absl::StatusOr<Design> ReadDesign(const TomlValue& root) {
+  Design d;
+  if (absl::Status s = ReadBase(root, d); !s.ok()) return s;
+  TableReader r(root, "campaign");
+  ReadTier(r, d);
+  if (r.status().ok()) ReadBlocks(r, d);
+  ReadPair(r, "codecs", &d.codecs);
+  ReadPair(r, "strong_codecs", &d.strong);
+  ReadPair(r, "noise_codecs", &d.noise);
+  if (!r.status().ok()) return r.status();
+  r.Check(!d.Has("G") || !r.Has("codecs") || r.Has("noise_codecs"), "codecs",
+          "stands without campaign.noise_codecs, by which block 'G' imitates its error: run it "
+          "once and take the measured NMSE, as [\"gauss-0.0116\", \"gauss-3.55e-05\"]");
+  r.Check(!d.Has("A") || OtherMicrobatches(d) != d.microbatches, "tier",
+          "has block 'A', whose arm A2-order wants another number of micro-batches; "
+          "train.batch_rows = 1 has one alone");
+  r.Check(d.Has("R") || r.Has("budgets"), "blocks",
+          "has no 'R' and the campaign no budgets: arms are compared with the reference at "
+          "budgets around D0");
+  d.where = r.Where(r.Has("blocks") ? "blocks" : "tier");
+  if (!r.status().ok()) return r.status();
+  return d;
+}
+
+template <typename T>
+TomlValue List(const std::vector<T>& values, const std::string& where) {
+  TomlValue::Array list;
+  for (const T& value : values) list.push_back({value, where});
+  return {std::move(list), where};
+}
+
+// Seeds that the file names, at least as many as the tier wants, or 1, 2, ...
+absl::Status FillSeeds(const Design& d, TomlValue& root) {
+  TableReader r(root, "campaign");
+  std::vector<int64_t> seeds;
+  r.Allow("seeds", &seeds);
+  if (!r.status().ok()) return r.status();
+  if (r.Has("seeds")) {
+    const auto given = static_cast<int64_t>(seeds.size());
+    r.Check(given >= d.tier->seeds, "seeds",
+            fmt::format("are {}; tier '{}' wants at least {}", given, d.tier->name, d.tier->seeds));
+    return r.status();
+  }
+  seeds.resize(static_cast<size_t>(d.tier->seeds));
+  std::iota(seeds.begin(), seeds.end(), int64_t{1});
+  return SetByPath(root, "campaign.seeds", List(seeds, d.where));
+}
+
+absl::Status FillBudgets(const Design& d, TomlValue& root) {
+  TableReader r(root, "campaign");
+  std::vector<double> controls;
+  r.Allow("control_budgets", &controls);
+  if (!r.status().ok()) return r.status();
+  if (d.Has("A") && std::find(controls.begin(), controls.end(), 1.0) == controls.end()) {
+    controls.push_back(1.0);
+    absl::Status s = SetByPath(root, "campaign.control_budgets", List(controls, d.where));
+    if (!s.ok()) return s;
+  }
+  if (r.Has("budgets")) return absl::OkStatus();
+  std::vector<double> budgets = {0.5, 0.65, 0.8, 0.9, 1.0, 1.1};
+  if (d.smoke()) std::erase(budgets, 0.9);
+  if (d.Has("X") || d.Has("B")) budgets.insert(budgets.begin(), kDeepBudget);
+  return SetByPath(root, "campaign.budgets", List(budgets, d.where));
+}
+
+}  // namespace
+
+absl::StatusOr<TomlValue> WithBlocks(TomlValue root) {
+  const TableReader r(root, "campaign");
+  if (!r.Has("tier") && !r.Has("blocks")) return root;
+  absl::StatusOr<Design> d = ReadDesign(root);
+  if (!d.ok()) return d.status();
+  if (absl::Status s = FillSeeds(*d, root); !s.ok()) return s;
+  if (absl::Status s = FillBudgets(*d, root); !s.ok()) return s;
+  if (d->Has("P") && Find(root, "campaign.primary") == nullptr) {
+    absl::Status s =
+        SetByPath(root, "campaign.primary", {std::string("P-both-s4"), d->where});
+    if (!s.ok()) return s;
+  }
+  if (absl::Status s = SetByPath(root, "campaign.blocks", List(d->blocks, d->where)); !s.ok()) {
+    return s;
+  }
+  Arms arms(d->where);
+  for (const Block& block : kBlocks) {
+    if (d->Has(block.name)) block.add(*d, arms);
+  }
+  TomlValue::Array all = arms.Take();
+  if (const TomlValue* own = Find(root, "arm")) {
+    const auto* list = std::get_if<TomlValue::Array>(&own->value);
+    if (list == nullptr) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: 'arm' is {}, want [[arm]] tables", own->where, KindName(*own)));
+    }
+    all.insert(all.end(), list->begin(), list->end());
+  }
+  if (absl::Status s = SetByPath(root, "arm", {std::move(all), d->where}); !s.ok()) return s;
+  return root;
+}
+
+}  // namespace longhaul
