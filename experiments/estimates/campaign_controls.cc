@@ -29,9 +29,9 @@ std::string Missed(const ReferenceCurve& curve, const ArmResult& arm) {
   if (!found.ok() || !found->eta.interval) return "";
   const Interval& interval = *found->eta.interval;
   // What the curve's exponent, which is assumed, may move it by is no fault of the instrument.
-  const double slack = std::max({std::abs(found->eta_at_beta_low.value - found->eta.value),
-                                 std::abs(found->eta_at_beta_high.value - found->eta.value),
-                                 kLocalError});
+  const double slack =
+      std::max({std::abs(found->eta_at_beta_low.value - found->eta.value),
+                std::abs(found->eta_at_beta_high.value - found->eta.value), kLocalError});
   if (interval.low - slack <= arm.trained_fraction &&
       arm.trained_fraction <= interval.high + slack) {
     return "";

@@ -252,10 +252,12 @@ TEST_P(ReceiverState, SamplingForNmseGoesOnWhereItWas) {
   for (size_t r = 0; r < 2; ++r) {
     ASSERT_EQ(resumed[r]->LoadState(group[r]->SaveState().value()), absl::OkStatus());
   }
-  // Of messages 0, 1 | 2, 3, 4 the 0th and the 3rd.
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(Cross(*resumed[0], *resumed[1], x, y), absl::OkStatus());
+  // Of messages 0, 1 | 2, 3 the 0th and the 3rd.
   EXPECT_EQ(Row(*group[0], 1, true).nmse_samples, 1);
-  EXPECT_EQ(Row(*resumed[0], 1, true).nmse_samples, 1);
+  for (const int64_t samples : {0, 1}) {
+    ASSERT_EQ(Cross(*resumed[0], *resumed[1], x, y), absl::OkStatus());
+    EXPECT_EQ(Row(*resumed[0], 1, true).nmse_samples, samples);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ReceiverState, testing::ValuesIn(AllTransports()),

@@ -154,6 +154,19 @@ TEST(Trainer, EvaluationIsTheSameForEveryDepthAndChangesNothing) {
   EXPECT_LT(losses.front(), std::log(256.0));
 }
 
+TEST(Trainer, StepsSayHowManyClipGroupsWereScaledDown) {
+  for (const auto& [clip_norm, all] : {std::pair(1e-9, true), std::pair(1e9, false)}) {
+    TrainSpec spec = SmallSpec(/*stages=*/2, /*groups=*/1);
+    spec.inner.clip_norm = clip_norm;
+    const auto reports = NewTrainer(spec)->Step();
+    ASSERT_TRUE(reports.ok()) << reports.status();
+    for (const StepReport& report : *reports) {
+      const size_t groups = LayoutOf(spec.model, report.stage, 2).clip_groups.size();
+      EXPECT_EQ(report.clipped_groups, all ? static_cast<int>(groups) : 0) << report.stage;
+    }
+  }
+}
+
 // Row by row through the autograd model: the whole held-out sample counts, once each, and the
 // standard error is that of a mean of rows.
 TEST(Trainer, EvaluationIsTheMeanOverRowsOfAReferenceModel) {
