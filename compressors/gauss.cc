@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -20,6 +21,24 @@ namespace {
 
 constexpr size_t kPiece = 1024;  // elements; even, so that pairs of noise are whole
 
+// 1/1, 1/3, ... 1/21: artanh's series.
+constexpr auto kOddInverses = [] {
+  std::array<double, 11> c{};
+  for (size_t k = 0; k < c.size(); ++k) c[k] = 1.0 / static_cast<double>(2 * k + 1);
+  return c;
+}();
+
+// -1 / (n (n + 1)) for n = first, first + 2, ...: what each term of cos (first = 1) and of sin
+// (first = 2) is to the one before it.
+constexpr std::array<double, 9> TermRatios(size_t first) {
+  std::array<double, 9> c{};
+  for (size_t k = 0; k < c.size(); ++k) {
+    c[k] = -1.0 / static_cast<double>((2 * k + first) * (2 * k + first + 1));
+  }
+  return c;
+}
+constexpr auto kCosine = TermRatios(1), kSine = TermRatios(2);
+
 // ln x for 2^-24 <= x <= 1: x = m 2^e with m near 1, and 2 artanh((m - 1) / (m + 1)). The first
 // term left out is below 1e-18.
 double Log(double x) {
@@ -31,7 +50,8 @@ double Log(double x) {
   }
   const double s = (m - 1) / (m + 1);
   double sum = 0;
-  for (int k = 21; k > 0; k -= 2) sum = sum * s * s + 1.0 / k;
+  const double squared = s * s;
+  for (size_t k = kOddInverses.size(); k-- > 0;) sum = sum * squared + kOddInverses[k];
   return 2 * s * sum + exponent * std::numbers::ln2;
 }
 
@@ -39,23 +59,15 @@ double Log(double x) {
 std::pair<double, double> OnCircle(double turns) {
   const int quarter = static_cast<int>(4 * turns + 0.5);
   const double x = (4 * turns - quarter) * (std::numbers::pi / 2);
-  double c = 0, s = 0;
-  for (int k = 9; k > 0; --k) {
-    c = (1 + c) * (-x * x / ((2 * k - 1) * (2 * k)));
-    s = (1 + s) * (-x * x / ((2 * k) * (2 * k + 1)));
+  const double squared = x * x;
+  double c = 1, s = 1;
+  for (size_t k = kCosine.size(); k-- > 0;) {
+    c = 1 + c * (squared * kCosine[k]);
+    s = 1 + s * (squared * kSine[k]);
   }
-  c = 1 + c;
-  s = x * (1 + s);
-  switch (quarter % 4) {
-    case 0:
-      return {c, s};
-    case 1:
-      return {-s, c};
-    case 2:
-      return {-c, -s};
-    default:
-      return {s, -c};
-  }
+  s *= x;
+  const double along = (quarter & 1) != 0 ? s : c, across = (quarter & 1) != 0 ? c : s;
+  return {((quarter + 1) & 2) != 0 ? -along : along, (quarter & 2) != 0 ? -across : across};
 }
 
 class GaussCodec final : public CatalogCodec {

@@ -285,8 +285,7 @@ absl::StatusOr<TomlValue> WithBlocks(TomlValue root) {
   if (absl::Status s = FillSeeds(*d, root); !s.ok()) return s;
   if (absl::Status s = FillBudgets(*d, root); !s.ok()) return s;
   if (d->Has("P") && Find(root, "campaign.primary") == nullptr) {
-    absl::Status s =
-        SetByPath(root, "campaign.primary", {std::string("P-both-s4"), d->where});
+    absl::Status s = SetByPath(root, "campaign.primary", {std::string("P-both-s4"), d->where});
     if (!s.ok()) return s;
   }
   if (absl::Status s = SetByPath(root, "campaign.blocks", List(d->blocks, d->where)); !s.ok()) {

@@ -53,7 +53,8 @@ TEST(Gauss, NoiseIsNormalAndIndependentOfTheTensor) {
   EXPECT_NEAR(with_x / std::sqrt(squares), 0, 5);
   EXPECT_NEAR(neighbours / std::sqrt(static_cast<double>(kMany)), 0, 5);
   // How many lie beyond 1, 2 and 3 deviations: Phi's own figures.
-  for (const auto& [limit, share] : {std::pair{1.0, 0.3173105}, {2.0, 0.0455003}, {3.0, 0.0026998}}) {
+  for (const auto& [limit, share] :
+       {std::pair{1.0, 0.3173105}, {2.0, 0.0455003}, {3.0, 0.0026998}}) {
     const auto beyond = std::count_if(z.begin(), z.end(),
                                       [limit = limit](double v) { return std::fabs(v) > limit; });
     EXPECT_NEAR(static_cast<double>(beyond), share * kMany, 5 * std::sqrt(share * kMany)) << limit;
@@ -68,7 +69,8 @@ TEST(Gauss, DrawsAreThoseOfTheDefinition) {
     const uint64_t word = i / 2 * 2;
     const double u = 1.0 - NoiseUniform(5, NoisePurpose::kGaussian, word);
     const double angle = 2 * M_PI * NoiseUniform(5, NoisePurpose::kGaussian, word + 1);
-    const double want = std::sqrt(-2 * std::log(u)) * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+    const double want =
+        std::sqrt(-2 * std::log(u)) * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
     ASSERT_NEAR(z[i], want, 1e-6) << i;  // of values that fp32 holds
   }
 }

@@ -77,9 +77,7 @@ const PlannedRun& RunOf(const CampaignSpec& campaign, const std::string& arm) {
   return campaign.runs.front();
 }
 
-std::string Blocks(const std::string& list) {
-  return "tier = \"full\"\nblocks = [" + list + "]\n";
-}
+std::string Blocks(const std::string& list) { return "tier = \"full\"\nblocks = [" + list + "]\n"; }
 
 TEST(CampaignBlocks, ReferenceAndControlsAreTheTablesBudgetsAndArms) {
   const auto c = Read(File(Blocks(R"("R", "A")")));
@@ -161,8 +159,7 @@ TEST(CampaignBlocks, TuningChangesTheRateOfAnArmAndOfItsReference) {
 TEST(CampaignBlocks, ExtrapolationIsSixteenStages) {
   const auto c = Read(File(Blocks(R"("R", "E")")));
   ASSERT_TRUE(c.ok()) << c.status();
-  EXPECT_THAT(ArmsOf(*c, "E"),
-              ElementsAre(Arm{"E-both-s16", 16, "int4-b64-h64", "int8-b64", 30}));
+  EXPECT_THAT(ArmsOf(*c, "E"), ElementsAre(Arm{"E-both-s16", 16, "int4-b64-h64", "int8-b64", 30}));
 }
 
 // Runs per seed as the table counts them: 6 + 3 + 9 + 3 + 4 + 2 + 4 + 4 + 1, and 0.35 D0.
@@ -212,8 +209,8 @@ codecs = ["int8-b64", "bf16"]
   EXPECT_THAT(c->budgets, ElementsAre(0.7, 1.0));
   EXPECT_THAT(c->control_budgets, ElementsAre(0.9, 1.0));
   EXPECT_EQ(c->primary, "mild");
-  EXPECT_THAT(c->arms, ElementsAre("A2-order", "A3-bf16-s8", "P-both-s2", "P-both-s4", "P-both-s8",
-                                   "mild"));
+  EXPECT_THAT(c->arms,
+              ElementsAre("A2-order", "A3-bf16-s8", "P-both-s2", "P-both-s4", "P-both-s8", "mild"));
   EXPECT_THAT(ArmsOf(*c, "P")[1], (Arm{"P-both-s4", 4, "int8-b64", "bf16", 6}));
 }
 

@@ -69,9 +69,9 @@ TEST(ScheduleCuts, WhatIsNoCutIsRefusedInOneLine) {
 }
 
 TEST(BoundaryCuts, EveryBoundaryHasItsPairAndTheOthersNone) {
-  const auto spec = Read(Single({"boundary.cuts.2.forward=int4-b64-h64",
-                                 "boundary.cuts.2.backward=int8-b64",
-                                 "boundary.cuts.0.forward=int8-b64"}));
+  const auto spec =
+      Read(Single({"boundary.cuts.2.forward=int4-b64-h64", "boundary.cuts.2.backward=int8-b64",
+                   "boundary.cuts.0.forward=int8-b64"}));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(CodecsOf(*spec, 0), (Cut{"int8-b64", "none"}));
   EXPECT_EQ(CodecsOf(*spec, 1), (Cut{"none", "none"}));
@@ -135,7 +135,8 @@ stages = 4
 schedule.cuts = [2, 3, 7]
 forward = "int8-b64"
 backward = "none"
-)" + std::string(kArmsToml) + "rows = 64\n[boundary]\nforward = \"none\"\nbackward = \"none\"\n";
+)" + std::string(kArmsToml) +
+                           "rows = 64\n[boundary]\nforward = \"none\"\nbackward = \"none\"\n";
   const auto c = ReadCampaign(*ParseToml(text, "demo.toml"), TestNames());
   ASSERT_TRUE(c.ok()) << c.status();
   const PlannedRun &one = c->runs[2], &unequal = c->runs[3];

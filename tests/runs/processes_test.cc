@@ -179,6 +179,20 @@ TEST(WireBytes, AreThoseOfTheirOwnPathWithAHeaderForEveryCountedFrame) {
   EXPECT_EQ(rows[1].predicted_wire_bytes, rows[1].kernel_tx_bytes);
 }
 
+TEST(WireBytes, EachBoundaryHasTheBytesOfItsPair) {
+  RunSpec spec = SmallSpec();
+  spec.schedule.stages = 4;
+  spec.boundary = {"none", "none", 0, {{1, {"int8-b64", "none"}}}};
+  std::vector<CrossingRow> rows = {BothWays()[0], BothWays()[0], BothWays()[1]};
+  rows[1].src_rank = rows[2].dst_rank = 1;
+  rows[1].dst_rank = rows[2].src_rank = 2;
+  EXPECT_TRUE(FillWireBytes(spec, {}, rows).ok());
+  const double coded = kForward + kTransport, raw = kBackward + kTransport;
+  EXPECT_NEAR(*rows[0].predicted_wire_bytes, raw + raw / 1448 * 66, 1);
+  EXPECT_NEAR(*rows[1].predicted_wire_bytes, coded + (coded + raw / 2) / 1448 * 66, 1);
+  EXPECT_NEAR(*rows[2].predicted_wire_bytes, raw + (raw + coded / 2) / 1448 * 66, 1);
+}
+
 TEST(WireBytes, HeartbeatsCountByTheTimeTheyWereSent) {
   RunSpec spec = SmallSpec();
   spec.net.peer_deadline_s = 5;  // one a second, 112 + 13 bytes
