@@ -31,11 +31,12 @@ absl::Status CreateSchema(sqlite3* db) {
     const std::string set = fmt::format("PRAGMA user_version = {}", kSchemaVersion);
     if (absl::Status s = SqliteExecute(db, set); !s.ok()) return s;
   } else if (version.Integer(0) == kSchemaVersion) {
-    // The one table that the first records of this version lack.
+    // Tables that the first records of this version lack.
     const std::string sql = kSchemaSql;
-    const size_t at = sql.find("CREATE TABLE IF NOT EXISTS");
-    if (absl::Status s = SqliteExecute(db, sql.substr(at, sql.find(';', at) + 1 - at)); !s.ok()) {
-      return s;
+    constexpr std::string_view kLater = "CREATE TABLE IF NOT EXISTS";
+    for (size_t at = 0; (at = sql.find(kLater, at)) != std::string::npos; ++at) {
+      absl::Status s = SqliteExecute(db, sql.substr(at, sql.find(';', at) + 1 - at));
+      if (!s.ok()) return s;
     }
   }
   return transaction->Commit();

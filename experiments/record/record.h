@@ -72,6 +72,8 @@ class Record {
   absl::Status AddSteps(int64_t run, std::span<const StepRow> steps);
   absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
   absl::Status AddCrossings(int64_t run, std::span<const CrossingRow> crossings);
+  // Of a window that was left and entered again by a resumed run, the row of more samples stays.
+  absl::Status AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors);
   absl::Status AddEvaluation(int64_t run, const EvaluationRow& evaluation);
   // What the crossings had counted in all steps up to `step`, after which a checkpoint was written.
   absl::Status AddCheckpointCrossings(int64_t run, int64_t step,
@@ -103,6 +105,7 @@ class Record {
   absl::StatusOr<std::vector<LinkRow>> Links(int64_t run) const;
   absl::StatusOr<std::vector<CrossingRow>> Crossings(int64_t run) const;
   absl::StatusOr<std::vector<CrossingRow>> CheckpointCrossings(int64_t run, int64_t step) const;
+  absl::StatusOr<std::vector<CrossingErrorRow>> CrossingErrors(int64_t run) const;
   absl::StatusOr<std::vector<EvaluationRow>> Evaluations(int64_t run) const;
   absl::StatusOr<std::vector<EstimateRow>> Estimates(int64_t experiment) const;
 

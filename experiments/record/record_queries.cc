@@ -119,10 +119,14 @@ CrossingRow MakeCrossing(SqliteStatement& q) {
                      .payload_hash = FromHex(q.Text(16))};
 }
 
-// Of every experiment; none in a record whose version's first programs had not this table.
+// The first records of this version lack two tables; who writes into one adds them.
+absl::StatusOr<bool> HasTable(sqlite3* db, const std::string& name) {
+  SqliteStatement table(db, "SELECT 1 FROM sqlite_master WHERE name = ?");
+  return table.Bind(name).Step();
+}
+
 absl::Status AddExperimentFacts(sqlite3* db, std::vector<ExperimentRow>& experiments) {
-  SqliteStatement table(db, "SELECT 1 FROM sqlite_master WHERE name = 'experiment_facts'");
-  const absl::StatusOr<bool> there = table.Step();
+  const absl::StatusOr<bool> there = HasTable(db, "experiment_facts");
   if (!there.ok() || !*there) return there.status();
   SqliteStatement query(db, "SELECT experiment_id, key, value FROM experiment_facts");
   while (true) {
@@ -268,6 +272,27 @@ absl::StatusOr<std::vector<CrossingRow>> Record::CheckpointCrossings(int64_t run
                         " ORDER BY src_rank, dst_rank, direction");
   query.Bind(run).Bind(step);
   return Collect<CrossingRow>(query, MakeCrossing);
+}
+
+absl::StatusOr<std::vector<CrossingErrorRow>> Record::CrossingErrors(int64_t run) const {
+  const absl::StatusOr<bool> there = HasTable(db_.get(), "crossing_errors");
+  if (!there.ok()) return there.status();
+  if (!*there) return std::vector<CrossingErrorRow>();
+  SqliteStatement query(db_.get(),
+                        "SELECT src_rank, dst_rank, percent, first_step, last_step, samples,"
+                        " nmse_mean, nmse_p95 FROM crossing_errors WHERE run_id = ?"
+                        " ORDER BY src_rank, dst_rank, percent");
+  query.Bind(run);
+  return Collect<CrossingErrorRow>(query, [](SqliteStatement& q) {
+    return CrossingErrorRow{.src_rank = q.Integer(0),
+                            .dst_rank = q.Integer(1),
+                            .percent = q.Integer(2),
+                            .first_step = q.Integer(3),
+                            .last_step = q.Integer(4),
+                            .samples = q.Integer(5),
+                            .nmse_mean = q.Real(6),
+                            .nmse_p95 = q.Real(7)};
+  });
 }
 
 absl::StatusOr<std::vector<EvaluationRow>> Record::Evaluations(int64_t run) const {

@@ -110,6 +110,12 @@ struct CrossingRow {
   uint64_t payload_hash = 0;
 };
 
+struct CrossingErrorRow {
+  int64_t src_rank, dst_rank;
+  int64_t percent, first_step, last_step, samples;
+  double nmse_mean, nmse_p95;
+};
+
 enum class EvalCodec { kOn, kOff };
 std::string_view ToString(EvalCodec codec);
 

@@ -113,6 +113,21 @@ absl::Status Record::AddCheckpointCrossings(int64_t run, int64_t step,
       });
 }
 
+absl::Status Record::AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors) {
+  return InsertAll(
+      db_.get(),
+      "INSERT INTO crossing_errors (run_id, src_rank, dst_rank, percent, first_step, last_step,"
+      " samples, nmse_mean, nmse_p95) VALUES (?,?,?,?,?,?,?,?,?)"
+      " ON CONFLICT (run_id, src_rank, dst_rank, percent) DO UPDATE SET"
+      " first_step = excluded.first_step, last_step = excluded.last_step,"
+      " samples = excluded.samples, nmse_mean = excluded.nmse_mean, nmse_p95 = excluded.nmse_p95"
+      " WHERE excluded.samples >= samples",
+      errors, [run](SqliteStatement& q, const CrossingErrorRow& e) {
+        q.Bind(run).Bind(e.src_rank).Bind(e.dst_rank).Bind(e.percent).Bind(e.first_step);
+        q.Bind(e.last_step).Bind(e.samples).Bind(e.nmse_mean).Bind(e.nmse_p95);
+      });
+}
+
 absl::Status Record::AddEvaluation(int64_t run, const EvaluationRow& evaluation) {
   return InsertAll(db_.get(),
                    "INSERT OR REPLACE INTO evaluations (run_id, step, codec, loss_nat,"

@@ -145,6 +145,21 @@ CREATE TABLE checkpoint_crossings (  -- crossings of steps 1 to `step`: what a r
   PRIMARY KEY (run_id, step, src_rank, dst_rank, direction)
 ) WITHOUT ROWID;
 
+-- What the boundary codecs lost over the training, from the sampled frames of a twentieth of the
+-- steps each: the first, those around 10 and 50 %, the last.
+CREATE TABLE IF NOT EXISTS crossing_errors (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  src_rank INTEGER NOT NULL,
+  dst_rank INTEGER NOT NULL,
+  percent INTEGER NOT NULL,          -- of the training: 0, 10, 50, 100
+  first_step INTEGER NOT NULL,
+  last_step INTEGER NOT NULL,
+  samples INTEGER NOT NULL,
+  nmse_mean REAL NOT NULL,
+  nmse_p95 REAL NOT NULL,            -- the least sample with 95 % of them at or below it
+  PRIMARY KEY (run_id, src_rank, dst_rank, percent)
+) WITHOUT ROWID;
+
 CREATE TABLE evaluations (
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   step INTEGER NOT NULL,

@@ -35,8 +35,11 @@ absl::Status MakeFolder(const std::string& path) {
 // Every table of the record, as it is.
 absl::Status WriteRawTables(const Record& record, const std::string& folder) {
   if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
-  for (const char* table : {"experiments", "runs", "run_facts", "steps", "links", "crossings",
-                            "checkpoint_crossings", "evaluations", "estimates"}) {
+  const auto tables = record.Rows(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
+  if (!tables.ok()) return tables.status();
+  for (size_t i = 1; i < tables->size(); ++i) {  // 0: the column's name
+    const std::string& table = (*tables)[i].at(0);
     const auto rows = record.Rows(fmt::format("SELECT * FROM {}", table));
     if (!rows.ok()) return rows.status();
     if (absl::Status s = WriteFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows)); !s.ok()) {

@@ -243,7 +243,9 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
   if (e.campaign) {
     const absl::StatusOr<std::string> wire = WirePart(record, *e.campaign);
     if (!wire.ok()) return wire.status();
-    out += CampaignPart(*e.campaign, *wire, figures);
+    const absl::StatusOr<std::string> errors = ErrorsPart(record, *e.campaign);
+    if (!errors.ok()) return errors.status();
+    out += CampaignPart(*e.campaign, *wire, figures) + *errors;
   } else {
     out += FigureHtml(
         figures, "training",

@@ -20,6 +20,8 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
 // The parts, in report_campaign.cc and report_runs.cc.
 // Rows of the table of what arms change and send; see report_wire.cc.
 absl::StatusOr<std::string> WirePart(const Record& record, const CampaignAnalysis& a);
+// The error of every boundary over the training; "" where none was measured. See report_errors.cc.
+absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a);
 std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                          const Figures& figures);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,

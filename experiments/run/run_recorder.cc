@@ -53,6 +53,7 @@ void RunRecorder::See(const json& event) {
   if (kind == "step") SeeStep(event);
   if (kind == "link") SeeLink(event);
   if (kind == "crossing") SeeCrossing(event);
+  if (kind == "error") SeeError(event);
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
   if (kind == "checkpoint") {
@@ -166,6 +167,18 @@ void RunRecorder::SeeCrossing(const json& e) {
   (checkpoint > 0 ? checkpoints_[checkpoint].crossings : crossings_).push_back(std::move(row));
 }
 
+void RunRecorder::SeeError(const json& e) {
+  const int64_t stages = spec_.schedule.stages, rank = e.value("rank", int64_t{0});
+  errors_.push_back({.src_rank = rank,
+                     .dst_rank = rank / stages * stages + e.value("peer", int64_t{0}),
+                     .percent = e.value("percent", int64_t{0}),
+                     .first_step = e.value("first_step", int64_t{0}),
+                     .last_step = e.value("last_step", int64_t{0}),
+                     .samples = e.value("samples", int64_t{0}),
+                     .nmse_mean = e.value("mean", 0.0),
+                     .nmse_p95 = e.value("p95", 0.0)});
+}
+
 // Every rank says it; what the crossings had counted then is read once.
 absl::Status RunRecorder::SeeResumption(int64_t step) {
   if (resumed_from_ == step) return resumption_;
@@ -242,6 +255,10 @@ absl::Status RunRecorder::Flush() {
     if (absl::Status s = record_.AddEvaluation(run_, evaluation); !s.ok()) return s;
   }
   evaluations_.clear();
+  if (!errors_.empty()) {
+    if (absl::Status s = record_.AddCrossingErrors(run_, errors_); !s.ok()) return s;
+    errors_.clear();
+  }
   return absl::OkStatus();
 }
 

@@ -42,6 +42,7 @@ class RunRecorder {
 
  private:
   void SeeCrossing(const nlohmann::json& event);
+  void SeeError(const nlohmann::json& event);
   void SeeLink(const nlohmann::json& event);
   void SeeStep(const nlohmann::json& event);
   absl::Status SeeResumption(int64_t step);
@@ -58,6 +59,7 @@ class RunRecorder {
   std::vector<StepRow> steps_;
   std::vector<LinkRow> links_;
   std::vector<CrossingRow> crossings_;
+  std::vector<CrossingErrorRow> errors_;
   std::vector<EvaluationRow> evaluations_;
   WireCounts wire_;                            // of the whole training
   std::map<int64_t, double> longest_still_s_;  // by rank

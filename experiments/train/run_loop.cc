@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "experiments/train/error_windows.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/stillness.h"
 
@@ -62,6 +63,27 @@ void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTe
       sink.Emit(event);
       before[i] = now;
     }
+  }
+}
+
+// What the boundaries' senders measured in this step, and windows that end with it.
+void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
+                EventSink& sink) {
+  for (const LocalTelemetry& r : ranks) {
+    for (const NmseSample& sample : r.boundary->group().TakeNmse()) {
+      errors.Add(step, {r.rank, sample.peer}, sample.nmse);
+    }
+  }
+  for (const ErrorSummary& summary : errors.Close(step)) {
+    sink.Emit({{"event", "error"},
+               {"rank", summary.crossing.rank},
+               {"peer", summary.crossing.peer},
+               {"percent", summary.window.percent},
+               {"first_step", summary.window.first},
+               {"last_step", summary.window.last},
+               {"samples", summary.samples},
+               {"mean", summary.mean},
+               {"p95", summary.p95}});
   }
 }
 
@@ -175,6 +197,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
   std::vector<int64_t> clipped(ranks.size(), 0);
   const int64_t begun = trainer.step();
+  WindowedErrors errors(options.steps);
   while (trainer.step() < options.steps) {
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
     // A lossy boundary codec refuses NaN and Inf before the loss can show them.
@@ -184,6 +207,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     }
     if (!reports.ok()) return reports.status();
     EmitSteps(*reports, ranks, codec_time, sink);
+    EmitErrors(trainer.step(), ranks, errors, sink);
     for (const StepReport& r : *reports) {
       for (size_t i = 0; i < ranks.size(); ++i) {
         clipped[i] +=

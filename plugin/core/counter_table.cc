@@ -1,10 +1,16 @@
 #include "plugin/core/counter_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "compressors/noise.h"
 
 namespace longhaul {
+namespace {
+
+constexpr size_t kKeptSamples = 4096;  // of a group whose samples nobody takes
+
+}  // namespace
 
 CounterTable::CounterTable(int rank, int size) : rank_(rank) {
   for (int peer = 0; peer < size; ++peer) {
@@ -47,6 +53,12 @@ void CounterTable::CountNmse(int peer, double nmse) {
   ++row.nmse_samples;
   row.nmse_sum += nmse;
   row.nmse_max = std::max(row.nmse_max, nmse);
+  if (samples_.size() < kKeptSamples) samples_.push_back({peer, nmse});
+}
+
+std::vector<NmseSample> CounterTable::TakeNmse() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(samples_, {});
 }
 
 std::vector<CrossingCounters> CounterTable::Read() const {

@@ -30,12 +30,14 @@ class CounterTable {
   void CountNmse(int peer, double nmse);
 
   std::vector<CrossingCounters> Read() const;
+  std::vector<NmseSample> TakeNmse();
 
  private:
   CrossingCounters& Row(int peer, Direction direction);
 
   mutable std::mutex mu_;
   std::vector<CrossingCounters> rows_;  // under mu_: [peer][direction]
+  std::vector<NmseSample> samples_;      // under mu_
   const int rank_;
 };
 

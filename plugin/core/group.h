@@ -95,6 +95,12 @@ struct CrossingCounters {
   int64_t collective_bytes = 0;  // messages of collectives, headers included; in no field above
 };
 
+// A frame whose error its sender measured (nmse_every).
+struct NmseSample {
+  int peer;  // group rank that it was sent to
+  double nmse;
+};
+
 enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };
 constexpr int kAnySource = -1;
 
@@ -139,6 +145,8 @@ class Group {
 
   virtual void SetTimeout(absl::Duration timeout) = 0;
   virtual std::vector<CrossingCounters> counters() const = 0;
+  // What was measured since the last call, in that order, as far as it is kept: the first 4096.
+  virtual std::vector<NmseSample> TakeNmse() = 0;
 
   // What a resumed run needs to go on with the same bytes: sequence numbers of all point-to-point
   // channels (which key codec noise), states of codecs at both ends, which frames were sampled for

@@ -36,6 +36,7 @@ class GroupCore final : public Group,
   void Barrier(Done done) override;
   void SetTimeout(absl::Duration timeout) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
+  std::vector<NmseSample> TakeNmse() override { return context_.counters.TakeNmse(); }
   absl::StatusOr<std::string> SaveState() override;
   absl::Status CheckState(std::string_view state) const override;
   absl::Status LoadState(std::string_view state) override;

@@ -277,19 +277,49 @@ TEST_F(RecordTest, FactsOfAnExperimentStayThoseOfItsFirstBegin) {
               UnorderedElementsAre(Pair("forecast", "n = 3"), Pair("accepted_unresolved", "true")));
 }
 
-TEST_F(RecordTest, RecordWithoutTheTableOfFactsIsReadAndGoesOn) {
+TEST_F(RecordTest, ErrorsOfAWindowAreThoseOfItsMostSamples) {
+  Record record = OpenToWrite();
+  const int64_t run = *record.BeginRun(Run(Campaign(record), "s4", 1));
+  const auto add = [&](int64_t percent, int64_t samples, double mean) {
+    const CrossingErrorRow row{.src_rank = 1,
+                               .dst_rank = 2,
+                               .percent = percent,
+                               .first_step = 5,
+                               .last_step = 9,
+                               .samples = samples,
+                               .nmse_mean = mean,
+                               .nmse_p95 = 2 * mean};
+    EXPECT_TRUE(record.AddCrossingErrors(run, std::span(&row, 1)).ok());
+  };
+  add(10, 8, 0.5);
+  add(10, 3, 0.25);  // a resumed run's rest of the window
+  add(50, 3, 0.125);
+  add(50, 8, 0.0625);
+  const auto rows = *record.CrossingErrors(run);
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_EQ(rows[0].percent, 10);
+  EXPECT_EQ(rows[0].samples, 8);
+  EXPECT_EQ(rows[0].nmse_mean, 0.5);
+  EXPECT_EQ(rows[1].samples, 8);
+  EXPECT_EQ(rows[1].nmse_p95, 0.125);
+}
+
+TEST_F(RecordTest, RecordWithoutTheLaterTablesIsReadAndGoesOn) {
   {
     Record record = OpenToWrite();
     Campaign(record);
   }
   sqlite3* raw = nullptr;
   ASSERT_EQ(sqlite3_open((folder_ + "/longhaul.sqlite").c_str(), &raw), SQLITE_OK);
-  EXPECT_EQ(sqlite3_exec(raw, "DROP TABLE experiment_facts", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(raw, "DROP TABLE experiment_facts; DROP TABLE crossing_errors", nullptr,
+                         nullptr, nullptr),
+            SQLITE_OK);
   sqlite3_close(raw);
   {
     const auto reader = Record::Open(folder_, Record::Mode::kRead);
     ASSERT_TRUE(reader.ok()) << reader.status();
     EXPECT_TRUE((*reader->Experiments())[0].facts.empty());
+    EXPECT_TRUE(reader->CrossingErrors(1)->empty());
   }
   Record record = OpenToWrite();
   ASSERT_TRUE(record

@@ -186,11 +186,25 @@ TEST_F(ReportTest, UnfinishedCampaignIsReportedAsFarAsItGot) {
     RunRow run;
     run.experiment_id = e;
     run.arm = "s2";
-    ASSERT_TRUE(record.BeginRun(run).ok());
+    run.role = Role::kArm;
+    run.stages = 2;
+    const auto begun = record.BeginRun(run);
+    ASSERT_TRUE(begun.ok());
+    const CrossingErrorRow error{.src_rank = 1,
+                                 .dst_rank = 0,
+                                 .percent = 10,
+                                 .first_step = 5,
+                                 .last_step = 9,
+                                 .samples = 12,
+                                 .nmse_mean = 0.0123,
+                                 .nmse_p95 = 0.04};
+    ASSERT_TRUE(record.AddCrossingErrors(*begun, std::span(&error, 1)).ok());
   }
   const std::string page = Report({});
   EXPECT_THAT(page, HasSubstr("is &lt;it&gt; &amp; &quot;quoted&quot;?"));
   EXPECT_THAT(page, HasSubstr(">died</span>"));
+  EXPECT_THAT(page, HasSubstr("<td>backward</td>"));
+  EXPECT_THAT(page, HasSubstr("1.23e-02<br><span class=\"ci\">p95 4.0e-02, n = 12</span>"));
   EXPECT_THAT(page, HasSubstr("Begun with --accept-unresolved"));
   EXPECT_THAT(page, HasSubstr("<pre>resolves &lt;little&gt;</pre>"));
   EXPECT_THAT(page, HasSubstr("Nothing can be said yet"));

@@ -65,6 +65,11 @@ TEST_P(Policy, EachDirectionAndTagHasItsCodecAndItsBytes) {
   EXPECT_EQ(sent.nmse_samples, 1);
   EXPECT_GT(sent.nmse_sum, 0.0);
   EXPECT_LT(sent.nmse_sum, 0.05);
+  const std::vector<NmseSample> samples = group[0]->TakeNmse();
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].peer, 1);
+  EXPECT_EQ(samples[0].nmse, sent.nmse_sum);
+  EXPECT_TRUE(group[0]->TakeNmse().empty());
   EXPECT_GT(sent.encode, absl::ZeroDuration());
   const CrossingCounters received = Row(*group[1], 0, false);
   EXPECT_EQ(received.payload_bytes, forward);

@@ -133,6 +133,27 @@ INSTANTIATE_TEST_SUITE_P(
       return test.param.status + "_" + absl::StatusCodeToString(test.param.outcome.code());
     });
 
+TEST_F(Recorder, ErrorsOfAGroupsBoundaryAreThoseOfItsRanks) {
+  RunSpec spec = spec_;
+  spec.outer.groups = 2;
+  RunRecorder recorder(record_, run_, spec);
+  recorder.See({{"event", "error"},
+                {"rank", 3},
+                {"peer", 0},
+                {"percent", 50},
+                {"first_step", 2},
+                {"last_step", 2},
+                {"samples", 4},
+                {"mean", 0.25},
+                {"p95", 0.5}});
+  ASSERT_TRUE(recorder.Flush().ok());
+  const auto rows = *record_.Rows(
+      "SELECT src_rank, dst_rank, percent, first_step, last_step, samples, nmse_mean, nmse_p95"
+      " FROM crossing_errors");
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_THAT(rows[1], ElementsAre("3", "2", "50", "2", "2", "4", "0.25", "0.5"));
+}
+
 TEST_F(Recorder, EveryFieldOfAStepIsInItsRow) {
   RunRecorder recorder(record_, run_, spec_);
   recorder.See(StepEvent(2, 0));

@@ -11,6 +11,7 @@ longhaul_test(runs/output_test.cc
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/error_windows_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
   LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc

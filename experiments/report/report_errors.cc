@@ -1,0 +1,80 @@
+// What each boundary's codec lost over the training.
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/report/html.h"
+#include "experiments/report/report_sections.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int64_t kPercents[] = {0, 10, 50, 100};
+
+// One direction of a boundary of an arm, at one part of the training, over its seeds and groups.
+struct Pooled {
+  double sum = 0, p95 = 0;
+  int64_t samples = 0, runs = 0;
+  void Add(const CrossingErrorRow& row) {
+    sum += row.nmse_mean * static_cast<double>(row.samples);
+    p95 += row.nmse_p95;
+    samples += row.samples;
+    ++runs;
+  }
+  std::string Cell() const {
+    if (samples == 0) return "-";
+    return fmt::format("{:.2e}<br><span class=\"ci\">p95 {:.1e}, n = {}</span>",
+                       sum / static_cast<double>(samples), p95 / static_cast<double>(runs), samples);
+  }
+};
+
+using Boundary = std::pair<int64_t, bool>;  // its number; backward
+
+absl::StatusOr<std::map<Boundary, std::map<int64_t, Pooled>>> ErrorsOf(const Record& record,
+                                                                       const ArmResult& arm) {
+  std::map<Boundary, std::map<int64_t, Pooled>> errors;
+  for (const Outcome& o : arm.outcomes) {
+    const auto rows = record.CrossingErrors(o.run.id);
+    if (!rows.ok()) return rows.status();
+    for (const CrossingErrorRow& row : *rows) {
+      const Boundary boundary{std::min(row.src_rank, row.dst_rank) % arm.stages,
+                              row.dst_rank < row.src_rank};
+      errors[boundary][row.percent].Add(row);
+    }
+  }
+  return errors;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kArm) continue;
+    const auto errors = ErrorsOf(record, arm);
+    if (!errors.ok()) return errors.status();
+    for (const auto& [boundary, by_percent] : *errors) {
+      std::vector<std::string> row = {HtmlEscape(arm.arm), fmt::format("{}", boundary.first),
+                                      boundary.second ? "backward" : "forward"};
+      for (const int64_t percent : kPercents) {
+        const auto found = by_percent.find(percent);
+        row.push_back(found == by_percent.end() ? "-" : found->second.Cell());
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  if (rows.empty()) return std::string();
+  return "<h3>What boundaries lose over the training</h3><p class=\"note\">NMSE of sampled frames "
+         "of a twentieth of the steps each: the first, those around 10 and 50 %, the last. Mean "
+         "over samples; p95 of each run, mean over runs; n samples in all. Boundary b sits between "
+         "stages b and b + 1.</p>" +
+         HtmlDetails(fmt::format("{} crossings", rows.size()),
+                     HtmlTable({"arm", "boundary", "direction", "first steps", "10 %", "50 %",
+                                "last steps"},
+                               rows));
+}
+
+}  // namespace longhaul
