@@ -27,7 +27,8 @@ struct Pooled {
   std::string Cell() const {
     if (samples == 0) return "-";
     return fmt::format("{:.2e}<br><span class=\"ci\">p95 {:.1e}, n = {}</span>",
-                       sum / static_cast<double>(samples), p95 / static_cast<double>(runs), samples);
+                       sum / static_cast<double>(samples), p95 / static_cast<double>(runs),
+                       samples);
   }
 };
 

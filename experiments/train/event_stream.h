@@ -21,8 +21,8 @@ namespace longhaul {
 //   link        phase, from, to, nominal and probed RTT, rate, ...
 //   step        rank, group, stage, step, loss?, tokens, *_s durations, parameter_hash, ...
 //   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, checkpoint
-//   error       rank, peer, percent, first_step, last_step, samples, mean, p95  (NMSE of a boundary)
-//   path        from, to, seconds, packets, bytes, drops_*, checkpoint  (of the emulator)
+//   error       rank, peer, percent, first_step, last_step, samples, mean, p95  (NMSE of a
+//   boundary) path        from, to, seconds, packets, bytes, drops_*, checkpoint  (of the emulator)
 //   node        node, received, delivered, checkpoint   (bytes: its interface's, the emulator's)
 //   checkpoint  rank, step                              (written; its crossings and paths are told)
 //               checkpoint: counted until the one of that step; 0 or none: in the whole training

@@ -37,7 +37,7 @@ class CounterTable {
 
   mutable std::mutex mu_;
   std::vector<CrossingCounters> rows_;  // under mu_: [peer][direction]
-  std::vector<NmseSample> samples_;      // under mu_
+  std::vector<NmseSample> samples_;     // under mu_
   const int rank_;
 };
 
