@@ -103,8 +103,11 @@ absl::Status PairArms(CampaignAnalysis& a) {
   absl::StatusOr<std::map<std::string, std::string>> named =
       PlannedReferences(a.experiment.plan_text);
   if (!named.ok()) return named.status();
+  const absl::StatusOr<std::set<std::string>> held_out = PlannedHeldOut(a.experiment.plan_text);
+  if (!held_out.ok()) return held_out.status();
   for (ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
+    arm.held_out = held_out->contains(arm.arm);
     const auto own = named->find(arm.arm);
     arm.reference = own == named->end() ? kD0Reference : own->second;
     const ArmResult* reference = FindArm(a, arm.reference);
@@ -239,7 +242,7 @@ void FitFamily(const CampaignAnalysis& a, Family& family) {
 absl::Status CollectFamilies(const Record& record, CampaignAnalysis& a) {
   std::vector<std::string> keys;
   for (const ArmResult& arm : a.arms) {
-    if (!arm.HasQ()) continue;
+    if (!arm.HasQ() || arm.held_out) continue;
     const RunRow& run = arm.outcomes.front().run;
     const std::string key = FamilyKey(run, arm.reference);
     const auto found = std::find(keys.begin(), keys.end(), key);

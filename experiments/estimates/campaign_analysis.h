@@ -37,6 +37,7 @@ struct ArmResult {
   // crossings that the change made.
   std::string reference = {};
   std::vector<SpecChange> changes = {};
+  bool held_out = false;  // by the plan: it joins no fit over depths
   bool HasQ() const { return role == Role::kArm && crossings > 0 && changes.empty(); }
   std::vector<Outcome> outcomes;
   int64_t seeds = 0;     // with any run

@@ -11,7 +11,11 @@
 namespace longhaul {
 namespace {
 
-bool Lossless(const std::string& codec) { return codec == "none" || codec == "identity"; }
+// By its text in the record: also "identity at 1", of one boundary.
+bool Lossless(const std::string& codec) {
+  return codec == "none" || codec == "identity" ||
+         (codec.starts_with(fmt::format("identity{}", kAtBoundaries)) && codec.find(';') == std::string::npos);
+}
 
 bool SameBits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);

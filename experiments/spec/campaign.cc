@@ -93,22 +93,32 @@ absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
   return ReadRunSpec(tree, names);
 }
 
+struct Part {  // of a campaign: one arm at one budget
+  std::string arm;
+  Role role;
+  double budget_fraction;
+  TomlValue tree;
+  std::string reference = {};
+  bool held_out = false;
+};
+
 // One [[arm]] laid on the base.
-absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, std::string* name,
-                                  std::string* reference) {
+absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, Part& part) {
   TableReader r = TableReader::Of(arm, "arm");
-  r.Require("name", name);
-  r.Allow("reference", reference);
+  r.Require("name", &part.arm);
+  r.Allow("reference", &part.reference);
+  r.Allow("held_out", &part.held_out);
   for (const char* key : {"stages", "forward", "backward", "model", "data", "train", "schedule",
                           "boundary", "outer", "net", "eval", "checkpoint", "limits"}) {
     r.Skip(key);
   }
-  r.Line("name", *name, kNameBytes);
-  r.Check(name->find('@') == std::string::npos, "name", "must not hold an '@'");
+  r.Line("name", part.arm, kNameBytes);
+  r.Check(part.arm.find('@') == std::string::npos, "name", "must not hold an '@'");
   if (absl::Status s = r.Finish(); !s.ok()) return s;
   TomlValue over = arm;
   Erase(over, "name");
   Erase(over, "reference");
+  Erase(over, "held_out");
   TomlValue tree = base;
   for (const auto& [shorthand, path] :
        {std::pair("stages", "schedule.stages"), std::pair("forward", "boundary.forward"),
@@ -133,14 +143,6 @@ absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
   }
   return base;
 }
-
-struct Part {  // of a campaign: one arm at one budget
-  std::string arm;
-  Role role;
-  double budget_fraction;
-  TomlValue tree;
-  std::string reference = {};
-};
 
 absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpec& c) {
   absl::StatusOr<TomlValue> base = Base(root);
@@ -167,7 +169,7 @@ absl::StatusOr<std::vector<Part>> Parts(const TomlValue& root, const CampaignSpe
   }
   for (const TomlValue& arm : *list) {
     Part part{{}, Role::kArm, 1, {}, kD0Reference};
-    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, &part.arm, &part.reference);
+    absl::StatusOr<TomlValue> tree = ArmTree(*base, arm, part);
     if (!tree.ok()) return tree.status();
     for (const Part& other : parts) {
       if (other.arm == part.arm) {
@@ -256,7 +258,8 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   for (const int64_t seed : c.seeds) {
     for (size_t i = 0; i < specs.size(); ++i) {
       const Part& part = (*parts)[i];
-      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i], part.reference});
+      c.runs.push_back({part.arm, part.role, part.budget_fraction, seed, specs[i], part.reference,
+                        part.held_out});
       c.runs.back().spec.seed = seed;
     }
   }

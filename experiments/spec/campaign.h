@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ struct PlannedRun {
   int64_t seed;
   RunSpec spec;                // resolved; its seed and train.tokens are set
   std::string reference = {};  // of an arm: whose loss is subtracted
+  bool held_out = false;       // of an arm: no fit over depths may use it
 };
 
 // The reference of every arm that names none.
@@ -51,6 +53,8 @@ inline constexpr char kD0Reference[] = "reference@1";
 //   train.lr = 2e-3                # any other key of a run spec, dotted
 //   reference = "s1-lr"            # may be left out: reference@1. An arm with codecs "none" that
 //                                  # differs from this one in stages and codecs alone
+//   held_out = true                # may be left out: an arm that no fit over depths uses, to try
+//                                  # what the fit predicts
 //   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps
 struct CampaignSpec {
   std::string name;
@@ -91,6 +95,9 @@ std::string PlanText(const CampaignSpec& campaign,
 
 // What a plan says about references: arm -> the arm that it names. InvalidArgument: no such plan.
 absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text);
+
+// The arms that a plan holds out of fits over depths. InvalidArgument: no such plan.
+absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_text);
 
 // The planned run that `run` is compared with at its seed; nullptr: it is no arm.
 const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run);

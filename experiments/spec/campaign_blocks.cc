@@ -134,7 +134,10 @@ void AddTuning(const Design& d, Arms& arms) {
   }
 }
 
-void AddExtrapolation(const Design& d, Arms& arms) { arms.Add("E-both-s16", 16, d.codecs); }
+void AddExtrapolation(const Design& d, Arms& arms) {
+  arms.Add("E-both-s16", 16, d.codecs);
+  arms.Set("held_out", true);
+}
 
 struct Block {
   std::string_view name;

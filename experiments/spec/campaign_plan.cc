@@ -31,29 +31,53 @@ std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::str
     if (run.seed != c.seeds.front()) break;
     const bool named = run.role == Role::kArm && run.reference != kD0Reference;
     text +=
-        fmt::format("\n[[arm]]\nname = {}\nrole = {}\n{}budget_fraction = {}\nspec = '''\n{}'''\n",
+        fmt::format("\n[[arm]]\nname = {}\nrole = {}\n{}{}budget_fraction = {}\nspec = '''\n{}'''\n",
                     TomlQuote(run.arm), TomlQuote(ToString(run.role)),
                     named ? fmt::format("reference = {}\n", TomlQuote(run.reference)) : "",
+                    run.held_out ? "held_out = true\n" : "",
                     TomlNumber(run.budget_fraction), ToToml(run.spec));
   }
   return text;
 }
 
-absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text) {
+namespace {
+
+// The [[arm]] tables of a plan.
+absl::StatusOr<TomlValue::Array> PlannedArms(const std::string& plan_text) {
   absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
   if (!plan.ok()) return plan.status();
-  std::map<std::string, std::string> references;
   const TomlValue* arms = Find(*plan, "arm");
   const auto* list = arms == nullptr ? nullptr : std::get_if<TomlValue::Array>(&arms->value);
-  if (list == nullptr) return references;
-  for (const TomlValue& arm : *list) {
-    const TomlValue *name = Find(arm, "name"), *reference = Find(arm, "reference");
-    if (name == nullptr || reference == nullptr) continue;
-    const auto* from = std::get_if<std::string>(&name->value);
-    const auto* to = std::get_if<std::string>(&reference->value);
-    if (from != nullptr && to != nullptr) references[*from] = *to;
+  return list == nullptr ? TomlValue::Array() : *list;
+}
+
+const std::string* TextOf(const TomlValue& arm, std::string_view key) {
+  const TomlValue* found = Find(arm, key);
+  return found == nullptr ? nullptr : std::get_if<std::string>(&found->value);
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::string& plan_text) {
+  const absl::StatusOr<TomlValue::Array> arms = PlannedArms(plan_text);
+  if (!arms.ok()) return arms.status();
+  std::map<std::string, std::string> references;
+  for (const TomlValue& arm : *arms) {
+    const std::string *name = TextOf(arm, "name"), *reference = TextOf(arm, "reference");
+    if (name != nullptr && reference != nullptr) references[*name] = *reference;
   }
   return references;
+}
+
+absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_text) {
+  const absl::StatusOr<TomlValue::Array> arms = PlannedArms(plan_text);
+  if (!arms.ok()) return arms.status();
+  std::set<std::string> held_out;
+  for (const TomlValue& arm : *arms) {
+    const std::string* name = TextOf(arm, "name");
+    if (name != nullptr && Find(arm, "held_out") != nullptr) held_out.insert(*name);
+  }
+  return held_out;
 }
 
 const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run) {

@@ -248,6 +248,48 @@ backward = "int8-b64"
 train.lr = 2e-3
 )";
 
+TEST_F(CampaignAnalysisTest, ArmHeldOutHasAQAndJoinsNoFit) {
+  const std::string arms = R"([[arm]]
+name = "out"
+stages = 8
+forward = "int4-b64-h64"
+backward = "int8-b64"
+held_out = true
+)";
+  const CampaignAnalysis a = Analysed(
+      WriteSyntheticCampaign(*record_, {.more_arms = arms, .extra_nat = {{"out", 0.05}}}));
+  EXPECT_TRUE(Arm(a, "out").off->q.has_value());
+  ASSERT_THAT(a.families, SizeIs(1));
+  for (const ArmResult* arm : a.families[0].arms) EXPECT_NE(arm->arm, "out");
+}
+
+// One boundary with the identity codec, and two stages of which the first is the longer.
+TEST_F(CampaignAnalysisTest, CutsAreNoChangeAndTheNullOfOneBoundaryIsHeldToItsReference) {
+  const std::string arms = R"([[arm]]
+name = "one"
+stages = 4
+forward = "none"
+backward = "none"
+boundary.cuts.1 = { forward = "identity" }
+[[arm]]
+name = "late"
+stages = 2
+schedule.cuts = [6]
+forward = "int4-b64-h64"
+backward = "int8-b64"
+)";
+  const SyntheticWorld w{.noise_nat = 0, .codec_on_extra_nat = 0, .more_arms = arms};
+  const CampaignAnalysis a = Analysed(WriteSyntheticCampaign(*record_, w));
+  EXPECT_EQ(Arm(a, "one").crossings, 1);
+  EXPECT_EQ(Arm(a, "one").forward_codec, "identity at 1");
+  EXPECT_TRUE(std::any_of(a.identities.begin(), a.identities.end(),
+                          [](const IdentityCheck& check) { return check.arm == "one"; }));
+  EXPECT_TRUE(Arm(a, "late").changes.empty());
+  EXPECT_NEAR(Arm(a, "late").off->q->value, w.q, 1e-3);
+  // Where it cuts is no depth: it joins no fit with arms of equal stages.
+  EXPECT_THAT(a.families[0].arms, SizeIs(3));
+}
+
 TEST_F(CampaignAnalysisTest, LossOfAChangeBesideCodecsIsNotBookedOnCrossings) {
   const CampaignAnalysis a = Analysed(WriteSyntheticCampaign(
       *record_, {.more_arms = kLearningRateArm, .extra_nat = {{"s8-lr", 0.05}}}));

@@ -160,6 +160,9 @@ TEST(CampaignBlocks, ExtrapolationIsSixteenStages) {
   const auto c = Read(File(Blocks(R"("R", "E")")));
   ASSERT_TRUE(c.ok()) << c.status();
   EXPECT_THAT(ArmsOf(*c, "E"), ElementsAre(Arm{"E-both-s16", 16, "int4-b64-h64", "int8-b64", 30}));
+  EXPECT_TRUE(RunOf(*c, "E-both-s16").held_out);
+  EXPECT_FALSE(RunOf(*c, "reference@1").held_out);
+  EXPECT_THAT(*PlannedHeldOut(PlanText(*c, {})), ElementsAre("E-both-s16"));
 }
 
 // Runs per seed as the table counts them: 6 + 3 + 9 + 3 + 4 + 2 + 4 + 4 + 1, and 0.35 D0.
