@@ -72,13 +72,15 @@ class SendWindow {
 
 PipelineRank::PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
                            const Program& program, int64_t rows_per_microbatch,
-                           const std::function<absl::Duration()>* now)
+                           const std::function<absl::Duration()>* now,
+                           std::function<void(int64_t, bool, const at::Tensor&)> watch)
     : stage_(stage),
       boundary_(std::move(boundary)),
       now_(*now),
       tokens_(rows_per_microbatch * stage->spec().context),
       microbatches_(program.size() / 2),
-      losses_(tokens_) {
+      losses_(tokens_),
+      watch_(std::move(watch)) {
   const int64_t width = stage_->spec().width;
   for (Microbatch& m : microbatches_) {
     if (!first()) m.x = NewTensor(tokens_, width), m.dx = NewTensor(tokens_, width);
@@ -165,6 +167,7 @@ void PipelineRank::WaitSent(const at::Tensor& tensor, WorkPtr* work, const char*
 
 void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing) {
   doing_ = doing;
+  if (watch_) watch_(current_.microbatch, peer < index(), tensor);
   const absl::Duration start = now_();
   OrDiverged(tensor, [&] {
     *work = SendTensor(*boundary_, tensor, peer);

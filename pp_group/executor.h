@@ -31,8 +31,10 @@ struct PipelineTimes {
 class PipelineRank {
  public:
   // `boundary` is null when there is one stage; group rank = stage. Borrows `stage` and `now`.
+  // `watch` sees each micro-batch's tensor before it is sent; true: a gradient.
   PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary, const Program& program,
-               int64_t rows_per_microbatch, const std::function<absl::Duration()>* now);
+               int64_t rows_per_microbatch, const std::function<absl::Duration()>* now,
+               std::function<void(int64_t, bool, const at::Tensor&)> watch = {});
   ~PipelineRank();
 
   // rows: [M * rows_per_microbatch, T + 1] token ids, read on the first and last stage; must live
@@ -75,6 +77,7 @@ class PipelineRank {
   std::vector<double> losses_;
   double loss_sum_ = 0;
   PipelineTimes times_;
+  const std::function<void(int64_t, bool, const at::Tensor&)> watch_;
   Action current_{};
   const char* doing_ = "begin";
 };

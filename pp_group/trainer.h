@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,13 @@ struct TrainSpec {
   std::vector<int64_t> cuts = {};
 };
 
+// What a rank is about to send over its boundary.
+struct BoundaryTensor {
+  int64_t microbatch;
+  bool gradient;             // to the stage before; else the activation, to the one after
+  const at::Tensor& values;  // [n, D], f32, not yet encoded
+};
+
 // One rank that lives in this process. A run in one process has all S*G of them; a worker has one.
 // c10d groups of the pipeline (S ranks, group rank = stage): `boundary` may compress, `plain` never
 // does (evaluation with the codec off, agreement on a checkpoint). `outer`: the G peers of one
@@ -49,6 +57,8 @@ struct LocalRank {
   c10::intrusive_ptr<c10d::Backend> outer;  // null when G == 1
   // Of `boundary`; null: it keeps nothing between messages. Goes into checkpoints.
   std::shared_ptr<ChannelState> boundary_state = nullptr;
+  // Called with every tensor of a step before it is sent, in the order of sends; may be empty.
+  std::function<void(const BoundaryTensor&)> watch = {};
 };
 
 // Of one local rank and one inner step. The durations add up to less than `wall`: the rest is the

@@ -22,6 +22,7 @@ struct RunArguments {
   std::vector<std::string> sets;
   std::string results;
   std::string arm;
+  std::string capture;
   bool resume = false;
   OutputOptions output;
 };
@@ -60,9 +61,26 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
   return absl::OkStatus();
 }
 
+// Files of another run are not mixed with those of this one.
+absl::Status CheckCapture(const RunSpec& spec, bool resume) {
+  const std::string& folder = spec.boundary.capture;
+  std::error_code error;
+  if (folder.empty() || resume || !std::filesystem::exists(folder, error)) return absl::OkStatus();
+  if (std::filesystem::is_empty(folder, error) && !error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("capture to {}: {}; name a new folder", folder,
+                  error ? error.message() : std::string("it is not empty")));
+}
+
 absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
-  absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
+  std::vector<std::string> sets = arguments.sets;
+  if (!arguments.capture.empty()) {  // the lab and its workers may stand elsewhere
+    sets.push_back("boundary.capture=" +
+                   TomlQuote(std::filesystem::absolute(arguments.capture).lexically_normal()));
+  }
+  absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
   if (!spec.ok()) return spec.status();
+  if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckFirst(*spec); !s.ok()) return s;
   const std::string name = std::filesystem::path(arguments.spec).stem();
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
@@ -108,6 +126,8 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
                       "folder of the record (default: results/<name of the spec>)");
   command->add_option("--arm", arguments->arm,
                       "name of this configuration in the record (default: the spec's)");
+  command->add_option("--capture", arguments->capture,
+                      "empty or new folder for the boundary tensors of four steps (safetensors)");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
   AddOutputOptions(*command, arguments->output);

@@ -266,6 +266,13 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   for (const Part& part : *parts) {
     if (part.role == Role::kArm) c.arms.push_back(part.arm);
   }
+  for (const PlannedRun& run : c.runs) {
+    if (run.spec.boundary.capture.empty()) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'boundary.capture' of '{}' is for one run: runs of a campaign would write "
+                    "over each other's files; use `longhaul run --capture`",
+                    Find(root, "campaign")->where, run.arm));
+  }
   if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
   if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;
   return c;

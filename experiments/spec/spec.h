@@ -65,6 +65,7 @@ struct RunSpec {
       friend bool operator==(const Cut&, const Cut&) = default;
     };
     std::map<int64_t, Cut> cuts = {};
+    std::string capture = {};  // folder for tensors of four steps; empty: none
   } boundary;
 
   struct Outer {  // the table may be left out: one group, no outer step
@@ -119,7 +120,7 @@ int64_t Steps(const RunSpec& spec);
 int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
-// 'boundary.forwrad'; known: backward, cuts, forward, nmse_every") for a missing key, a wrong type,
+// 'boundary.forwrad'; known: backward, capture, cuts, forward, nmse_every") for a missing key, a wrong type,
 // an unknown key, an unknown name and everything that cannot be run (S does not divide blocks,
 // ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);

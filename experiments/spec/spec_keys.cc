@@ -50,6 +50,7 @@ const SpecKey kKeys[] = {
     {"boundary", "forward", kMust, kCodec, "", FIELD(boundary.forward)},
     {"boundary", "backward", kMust, kCodec, "", FIELD(boundary.backward)},
     {"boundary", "nmse_every", kMay, Whole{0, 1'000'000}, "frames", FIELD(boundary.nmse_every)},
+    {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture)},
 
     {"outer", "groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.groups)},
     {"outer", "inner_steps", kMay, Whole{0, kMany}, "steps", FIELD(outer.inner_steps)},

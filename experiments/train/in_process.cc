@@ -52,7 +52,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
   if (!ranks.ok()) return ranks.status();
   EmitRunFacts(spec, **corpus, sink);
   std::vector<LocalRank> local;
-  for (const LocalTelemetry& r : *ranks) local.push_back(ToLocalRank(r));
+  const RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  for (const LocalTelemetry& r : *ranks) local.push_back(ToLocalRank(r, options.capture.get()));
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); });
   if (!trainer.ok()) return trainer.status();
@@ -61,7 +62,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
              {"ranks", ranks->size()},
              {"pid", getpid()},
              {"node", "loopback"}});
-  return RunLoop(**trainer, *ranks, ToLoopOptions(spec, checkpoint_directory), sink);
+  return RunLoop(**trainer, *ranks, options, sink);
 }
 
 }  // namespace

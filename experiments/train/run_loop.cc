@@ -199,6 +199,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   const int64_t begun = trainer.step();
   WindowedErrors errors(options.steps);
   while (trainer.step() < options.steps) {
+    if (options.capture) options.capture->BeginStep(trainer.step() + 1);
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
     // A lossy boundary codec refuses NaN and Inf before the loss can show them.
     if (absl::IsOutOfRange(reports.status())) {
@@ -208,6 +209,9 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
     if (!reports.ok()) return reports.status();
     EmitSteps(*reports, ranks, codec_time, sink);
     EmitErrors(trainer.step(), ranks, errors, sink);
+    if (options.capture) {
+      if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;
+    }
     for (const StepReport& r : *reports) {
       for (size_t i = 0; i < ranks.size(); ++i) {
         clipped[i] +=

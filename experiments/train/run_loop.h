@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "experiments/train/capture.h"
 #include "experiments/train/event_stream.h"
 #include "plugin/backend/process_group.h"
 #include "pp_group/trainer.h"
@@ -30,6 +32,7 @@ struct RunLoopOptions {
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   std::string interface;             // whose kernel counters are reported; empty: none
   int phase_fd = -1;                 // phase_gate.h
+  std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
 };
 
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to

@@ -3,6 +3,9 @@
 #include <torch/version.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include <ATen/Parallel.h>
 
@@ -53,13 +56,29 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
       " holds out ", corpus.held_out_tokens(), " tokens, rows of ", spec.model.context));
 }
 
+namespace {
+
+std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
+  if (spec.boundary.capture.empty()) return nullptr;
+  const RunSpec::Boundary::Cut codecs = CodecText(spec);
+  return std::make_shared<Capture>(
+      spec.boundary.capture, Steps(spec),
+      std::map<std::string, std::string>{{"activation_codec", codecs.forward},
+                                         {"gradient_codec", codecs.backward},
+                                         {"seed", absl::StrCat(spec.seed)},
+                                         {"steps", absl::StrCat(Steps(spec))}});
+}
+
+}  // namespace
+
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
           .eval_rows = spec.eval.rows,
           .forward_is_identity = CodecText(spec).forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
-          .interface = ""};
+          .interface = "",
+          .capture = CaptureOf(spec)};
 }
 
 c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,
@@ -104,13 +123,23 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("eval_hash", corpus.held_out_hash());
 }
 
-LocalRank ToLocalRank(const LocalTelemetry& rank) {
+LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
+  std::function<void(const BoundaryTensor&)> watch;
+  if (capture != nullptr) {
+    watch = [capture, group = rank.group, stage = rank.stage](const BoundaryTensor& x) {
+      if (!capture->wanted()) return;
+      const auto n = static_cast<size_t>(x.values.numel());
+      capture->Take(group, x.gradient ? stage - 1 : stage, x.gradient, x.microbatch,
+                    x.values.size(0), {x.values.const_data_ptr<float>(), n});
+    };
+  }
   return {.group = rank.group,
           .stage = rank.stage,
           .boundary = rank.boundary,
           .plain = rank.plain,
           .outer = rank.outer,
-          .boundary_state = StateOfGroup(rank.boundary)};
+          .boundary_state = StateOfGroup(rank.boundary),
+          .watch = std::move(watch)};
 }
 
 }  // namespace longhaul

@@ -29,6 +29,7 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
 // Facts every run records, whatever its transport: torch, threads, CPU path of the codecs, hashes.
 void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink);
 
-LocalRank ToLocalRank(const LocalTelemetry& rank);
+// `capture`, which must outlive the trainer, sees what the rank sends; may be null.
+LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture);
 
 }  // namespace longhaul

@@ -121,8 +121,10 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
     EmitRunFacts(spec, **corpus, sink);
     EmitTcpFacts(sink);
   }
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), {ToLocalRank(rank)}, *corpus, [] { return MonotonicClock().Now(); });
+  RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer =
+      Trainer::Create(ToTrainSpec(spec), {ToLocalRank(rank, options.capture.get())}, *corpus,
+                      [] { return MonotonicClock().Now(); });
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
@@ -130,7 +132,6 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
              {"stage", rank.stage},
              {"pid", getpid()},
              {"node", (*node)->description()}});
-  RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   options.interface = place.interface;
   options.phase_fd = place.phase_fd;
   return RunLoop(**trainer, {rank}, options, sink);

@@ -11,6 +11,7 @@ longhaul_test(runs/output_test.cc
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/capture_test.cc LIBS runs_testing longhaul::experiments_run nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/error_windows_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
   LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
