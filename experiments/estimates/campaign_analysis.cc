@@ -201,6 +201,7 @@ absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family
       if (!crossings.ok()) return crossings.status();
       for (const CrossingRow& c : *crossings) {
         if (c.direction != Direction::kForward && c.direction != Direction::kBackward) continue;
+        if (c.codec == "none") continue;  // a direction or a boundary that nothing compresses
         bytes += c.payload_bytes;
         elements += c.elements;
       }

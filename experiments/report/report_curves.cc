@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/spec_changes.h"
+
 namespace longhaul {
 namespace {
 
@@ -178,6 +180,10 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
       const auto crossings = record.Crossings(o.run.id);
       if (!crossings.ok()) return crossings.status();
       for (const CrossingRow& c : *crossings) {
+        // Of single boundaries the others' "none" says nothing.
+        const std::string& codecs =
+            c.direction == Direction::kForward ? arm.forward_codec : arm.backward_codec;
+        if (c.codec == "none" && codecs.find(kAtBoundaries) != std::string::npos) continue;
         if (c.direction == Direction::kForward) forward.Add(c);
         if (c.direction == Direction::kBackward) backward.Add(c);
       }

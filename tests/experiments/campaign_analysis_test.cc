@@ -395,6 +395,7 @@ backward = "none"
   ASSERT_THAT(a.families, SizeIs(2));
   const Family& forward = a.families[1];
   EXPECT_EQ(forward.directions(), 1);
+  EXPECT_NEAR(forward.bits_per_element, 4.25, 0.05);  // of what is compressed
   const std::vector<PlannedDepth> depths = PlannedDepths(forward);
   ASSERT_THAT(depths, SizeIs(3));
   for (const PlannedDepth& depth : depths) {

@@ -107,6 +107,21 @@ TEST_F(ReportCurvesTest, AnArmsBitsAndErrorsAreCountedPerDirection) {
   EXPECT_EQ(WireCsv(arms)[3][0], "s8");
 }
 
+TEST_F(ReportCurvesTest, BitsOfACutAreThoseOfItsOwnBoundary) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {.more_arms = R"([[arm]]
+name = "cut"
+stages = 4
+forward = "none"
+backward = "none"
+boundary.cuts.1 = { forward = "int8-b64" }
+)"});
+  const auto arms = *ArmsOnTheWire(*record_, *Reported(e).campaign);
+  ASSERT_EQ(arms.size(), 4u);
+  EXPECT_NEAR(arms[3].forward.bits_per_element, 8.25, 0.05);
+  EXPECT_NEAR(arms[3].backward.bits_per_element, 32, 0.05);
+  EXPECT_THAT(arms[3].changes, testing::Contains("boundary.cuts.1.forward: - -> int8-b64"));
+}
+
 TEST(ChangesInWords, NamesKeysByTheirTableAndLeavesSeedAndLengthOut) {
   const std::string from = "seed = 1\n\n[train]\ntokens = 5\nlr = 0.003\n\n[eval]\nrows = 8\n";
   const std::string to = "seed = 2\n\n[train]\nsteps = 9\nlr = 0.001\n\n[net]\nprofile = \"x\"\n";

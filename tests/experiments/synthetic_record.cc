@@ -1,5 +1,6 @@
 #include "tests/experiments/synthetic_record.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -70,7 +71,9 @@ CrossingRow Crossing(const RunSpec& spec, int64_t src, int64_t dst, Direction di
   c.src_rank = src;
   c.dst_rank = dst;
   c.direction = direction;
-  c.codec = direction == Direction::kForward ? spec.boundary.forward : spec.boundary.backward;
+  const RunSpec::Boundary::Cut codecs =
+      CodecsOf(spec, std::min(src, dst) % spec.schedule.stages);
+  c.codec = direction == Direction::kForward ? codecs.forward : codecs.backward;
   c.tensors = Steps(spec) * spec.train.microbatches;
   const int64_t elements =
       spec.train.batch_rows / spec.train.microbatches * spec.model.context * spec.model.width;
