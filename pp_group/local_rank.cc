@@ -16,10 +16,9 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
       state->stage.get(), rank.boundary,
       schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),
       spec.batch_rows / spec.microbatches, now,
-      rank.watch
-          ? [watch = rank.watch](int64_t microbatch, bool gradient,
-                                 const at::Tensor& x) { watch({microbatch, gradient, x}); }
-          : std::function<void(int64_t, bool, const at::Tensor&)>());
+      rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
+                                        const at::Tensor& x) { watch({microbatch, gradient, x}); }
+                 : std::function<void(int64_t, bool, const at::Tensor&)>());
   state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
   if (spec.outer.inner_steps == 0) return state;
   absl::StatusOr<std::unique_ptr<OuterSync>> outer =

@@ -75,8 +75,8 @@ absl::Status CheckCapture(const RunSpec& spec, bool resume) {
 absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.capture.empty()) {  // the lab and its workers may stand elsewhere
-    sets.push_back("boundary.capture=" +
-                   TomlQuote(std::filesystem::absolute(arguments.capture).lexically_normal()));
+    const std::string folder = std::filesystem::absolute(arguments.capture).lexically_normal();
+    sets.push_back("boundary.capture=" + TomlQuote(folder));
   }
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
   if (!spec.ok()) return spec.status();

@@ -14,7 +14,8 @@ namespace {
 // By its text in the record: also "identity at 1", of one boundary.
 bool Lossless(const std::string& codec) {
   return codec == "none" || codec == "identity" ||
-         (codec.starts_with(fmt::format("identity{}", kAtBoundaries)) && codec.find(';') == std::string::npos);
+         (codec.starts_with(fmt::format("identity{}", kAtBoundaries)) &&
+          codec.find(';') == std::string::npos);
 }
 
 bool SameBits(double a, double b) {

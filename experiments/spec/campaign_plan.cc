@@ -30,12 +30,11 @@ std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::str
   for (const PlannedRun& run : c.runs) {
     if (run.seed != c.seeds.front()) break;
     const bool named = run.role == Role::kArm && run.reference != kD0Reference;
-    text +=
-        fmt::format("\n[[arm]]\nname = {}\nrole = {}\n{}{}budget_fraction = {}\nspec = '''\n{}'''\n",
-                    TomlQuote(run.arm), TomlQuote(ToString(run.role)),
-                    named ? fmt::format("reference = {}\n", TomlQuote(run.reference)) : "",
-                    run.held_out ? "held_out = true\n" : "",
-                    TomlNumber(run.budget_fraction), ToToml(run.spec));
+    text += fmt::format(
+        "\n[[arm]]\nname = {}\nrole = {}\n{}{}budget_fraction = {}\nspec = '''\n{}'''\n",
+        TomlQuote(run.arm), TomlQuote(ToString(run.role)),
+        named ? fmt::format("reference = {}\n", TomlQuote(run.reference)) : "",
+        run.held_out ? "held_out = true\n" : "", TomlNumber(run.budget_fraction), ToToml(run.spec));
   }
   return text;
 }

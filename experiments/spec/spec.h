@@ -120,8 +120,9 @@ int64_t Steps(const RunSpec& spec);
 int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
-// 'boundary.forwrad'; known: backward, capture, cuts, forward, nmse_every") for a missing key, a wrong type,
-// an unknown key, an unknown name and everything that cannot be run (S does not divide blocks,
+// 'boundary.forwrad'; known: backward, capture, cuts, forward, nmse_every") for a missing key, a
+// wrong type, an unknown key, an unknown name and everything that cannot be run (S does not divide
+// blocks,
 // ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);
 

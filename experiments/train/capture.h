@@ -19,7 +19,7 @@ class Capture {
   // `notes` stand in every file. The folder is made when the first file is written.
   Capture(std::string folder, int64_t steps, std::map<std::string, std::string> notes);
 
-  void BeginStep(int64_t step);  // from 1
+  void BeginStep(int64_t step);            // from 1
   bool wanted() const { return wanted_; }  // this step's tensors
 
   // values: [rows, cols], copied. The boundary sits between stages `boundary` and `boundary` + 1.

@@ -22,8 +22,7 @@ absl::Status WriteSafetensors(const std::string& path, std::span<const SafeTenso
   uint64_t at = 0;
   for (const SafeTensor& tensor : tensors) {
     const uint64_t end = at + tensor.values.size_bytes();
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
     at = end;
   }
   std::string text = header.dump();

@@ -256,8 +256,8 @@ forward = "int4-b64-h64"
 backward = "int8-b64"
 held_out = true
 )";
-  const CampaignAnalysis a = Analysed(
-      WriteSyntheticCampaign(*record_, {.more_arms = arms, .extra_nat = {{"out", 0.05}}}));
+  const CampaignAnalysis a =
+      Analysed(WriteSyntheticCampaign(*record_, {.more_arms = arms, .extra_nat = {{"out", 0.05}}}));
   EXPECT_TRUE(Arm(a, "out").off->q.has_value());
   ASSERT_THAT(a.families, SizeIs(1));
   for (const ArmResult* arm : a.families[0].arms) EXPECT_NE(arm->arm, "out");

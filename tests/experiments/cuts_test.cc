@@ -126,9 +126,11 @@ name = "s2"
 stages = 2
 forward = "int8-b64"
 backward = "none"
-)" + std::string(kArmsToml) + "rows = 64\n[boundary]\ncapture = \"/tmp/x\"\n";
-  EXPECT_THAT(std::string(ReadCampaign(*ParseToml(text, "demo.toml"), TestNames()).status().message()),
-              HasSubstr("'boundary.capture' of 'reference@0.5' is for one run"));
+)" + std::string(kArmsToml) +
+                           "rows = 64\n[boundary]\ncapture = \"/tmp/x\"\n";
+  EXPECT_THAT(
+      std::string(ReadCampaign(*ParseToml(text, "demo.toml"), TestNames()).status().message()),
+      HasSubstr("'boundary.capture' of 'reference@0.5' is for one run"));
 }
 
 // An arm of one cut, and one whose stages are unequal, differ from the reference in stages and

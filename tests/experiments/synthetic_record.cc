@@ -71,8 +71,7 @@ CrossingRow Crossing(const RunSpec& spec, int64_t src, int64_t dst, Direction di
   c.src_rank = src;
   c.dst_rank = dst;
   c.direction = direction;
-  const RunSpec::Boundary::Cut codecs =
-      CodecsOf(spec, std::min(src, dst) % spec.schedule.stages);
+  const RunSpec::Boundary::Cut codecs = CodecsOf(spec, std::min(src, dst) % spec.schedule.stages);
   c.codec = direction == Direction::kForward ? codecs.forward : codecs.backward;
   c.tensors = Steps(spec) * spec.train.microbatches;
   const int64_t elements =

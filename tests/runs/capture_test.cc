@@ -78,9 +78,9 @@ TEST(Capture, WantsTheFirstStepThoseAfterTenAndFiftyPercentAndTheLast) {
 TEST(Capture, OfARunHoldsWhatItsBoundariesSent) {
   const ScratchFolder scratch;
   const std::string folder = scratch.path() + "/tensors";
-  const std::vector<std::string> command = {
-      "run",       scratch.File("spec.toml", TinySpec()), "--results", scratch.path() + "/results",
-      "--capture", folder};
+  const std::vector<std::string> command = {"run",       scratch.File("spec.toml", TinySpec()),
+                                            "--results", scratch.path() + "/results",
+                                            "--capture", folder};
   const CommandResult run = RunLonghaul(command);
   ASSERT_EQ(run.exit_status, 0) << run.output;
   EXPECT_THAT(FilesOf(folder),
