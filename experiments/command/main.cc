@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
+  longhaul::AddSimulateCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddWorkerCommand(app, &exit_status);
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);

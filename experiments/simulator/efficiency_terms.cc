@@ -20,16 +20,15 @@ constexpr Anchor kGradientDocumentation[] = {{1, {1, 1, 1}},
                                              {16, {1, 0.99, 0.95}},
                                              {100, {1, 0.98, 0.90}},
                                              {500, {0.99, 0.95, 0.75}}};
-constexpr Anchor kGradientPlain[] = {{1, {1, 1, 1}},            {4, {1, 1, 0.99}},
-                                     {16, {1, 0.99, 0.95}},     {100, {1, 0.98, 0.90}},
-                                     {150, {0.99, 0.96, 0.85}}, {500, {0.99, 0.95, 0.75}}};
+constexpr Anchor kGradientPlain[] = {
+    {1, {1, 1, 1}},         {4, {1, 1, 0.99}},         {16, {1, 0.99, 0.95}},
+    {100, {1, 0.98, 0.90}}, {150, {0.99, 0.96, 0.85}}, {500, {0.99, 0.95, 0.75}}};
 constexpr Anchor kGradientFeedback[] = {{1, {1, 1, 1}},         {4, {1, 1, 0.99}},
                                         {16, {1, 1, 0.97}},     {100, {1, 0.99, 0.93}},
                                         {150, {1, 0.99, 0.91}}, {500, {0.99, 0.96, 0.80}}};
 
 // The note calls 10x "high risk" and gives no number: its 4x is held, with a warning.
-constexpr Anchor kActivationNote[] = {
-    {1, {1, 1, 1}}, {2, {1, 1, 1}}, {4, {0.995, 0.995, 0.995}}};
+constexpr Anchor kActivationNote[] = {{1, {1, 1, 1}}, {2, {1, 1, 1}}, {4, {0.995, 0.995, 0.995}}};
 constexpr Anchor kActivationFirst[] = {
     {1, {1, 1, 1}}, {2, {1, 1, 0.995}}, {4, {1, 0.995, 0.98}}, {10, {0.995, 0.98, 0.95}}};
 constexpr Anchor kActivationLatest[] = {
@@ -107,9 +106,9 @@ double EtaAct(const Scenario& s, int64_t stages) {
     if (depth.stages == stages) return std::exp(depth.ln_eta);
   }
   const double cuts = static_cast<double>(stages - 1);
-  const double q = s.measured.q ? *s.measured.q
-                                : QualityOfCrossing(s.switches.activation_table, s.expected,
-                                                    s.activation_ratio);
+  const double q =
+      s.measured.q ? *s.measured.q
+                   : QualityOfCrossing(s.switches.activation_table, s.expected, s.activation_ratio);
   // q at one cut, both directions, fixes a: exp(-a) = q^2.
   const double power = s.measured.gamma ? std::pow(cuts, *s.measured.gamma) : cuts;
   return std::pow(q, 2 * power);

@@ -6,7 +6,8 @@
 
 namespace longhaul::simulator {
 
-// The factors of eta = eta_H eta_c eta_r eta_act (simulator.md sections 4 and 5). Each is in (0, 1].
+// The factors of eta = eta_H eta_c eta_r eta_act (simulator.md sections 4 and 5). Each is in (0,
+// 1].
 
 // alpha = 0.08/(1 + log10(P in billions)/5); P in parameters.
 double Alpha(double parameters);

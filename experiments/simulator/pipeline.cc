@@ -21,8 +21,8 @@ void FillStep(const Scenario& s, double rate, double rtt, Outcome& out) {
   const double share = s.switches.micro_compute == MicroCompute::kPerStage ? stages : 1;
   out.compute_time =
       6 * out.active_parameters * s.step_tokens / (s.peak_flops * s.mfu * share * batches);
-  const double link = (out.transfer_time + rtt) *
-                      StragglerFactor(s.switches.straggler, stages, s.measured);
+  const double link =
+      (out.transfer_time + rtt) * StragglerFactor(s.switches.straggler, stages, s.measured);
   const double slot =
       s.switches.boundary_overlap ? std::max(out.compute_time, link) : out.compute_time + link;
   out.step_time = (batches + stages - 1) * slot;
@@ -34,19 +34,19 @@ void FillGroups(const Scenario& s, Outcome& out) {
   const bool wan = s.switches.pipeline_links == PipelineLinks::kWan;
   FillStep(s, wan ? std::min(s.wan_up, s.wan_down) : s.regional_rate,
            wan ? s.wan_rtt : s.regional_rtt, out);
-  const double per_link =
-      s.switches.stage_parallel_sync ? out.payload_bits / static_cast<double>(out.stages)
-                                     : out.payload_bits;
+  const double per_link = s.switches.stage_parallel_sync
+                              ? out.payload_bits / static_cast<double>(out.stages)
+                              : out.payload_bits;
   const double groups = static_cast<double>(out.groups);
   out.sync_time = (per_link / s.wan_up + per_link / s.wan_down + s.wan_rtt) *
                   StragglerFactor(s.switches.straggler, groups, s.measured);
-  out.inner_steps = s.inner_steps ? *s.inner_steps
-                                  : std::max<int64_t>(1, GuardedCeil(out.sync_time / out.step_time));
+  out.inner_steps = s.inner_steps
+                        ? *s.inner_steps
+                        : std::max<int64_t>(1, GuardedCeil(out.sync_time / out.step_time));
   const double inner = static_cast<double>(out.inner_steps) * out.step_time;
-  out.outer_time =
-      s.switches.streaming ? std::max(inner, out.sync_time) : inner + out.sync_time;
-  out.tokens = s.wall_clock / out.outer_time * static_cast<double>(out.inner_steps) *
-               s.step_tokens * groups;
+  out.outer_time = s.switches.streaming ? std::max(inner, out.sync_time) : inner + out.sync_time;
+  out.tokens =
+      s.wall_clock / out.outer_time * static_cast<double>(out.inner_steps) * s.step_tokens * groups;
 }
 
 // N/S pipelines at most, a fraction counted as the model does, and never less than one.

@@ -6,9 +6,12 @@ namespace longhaul::simulator {
 
 double ValueOf(const Outcome& out, Target target) {
   switch (target) {
-    case Target::kLocal: return out.local;
-    case Target::kQuality: return out.quality;
-    case Target::kRaw: break;
+    case Target::kLocal:
+      return out.local;
+    case Target::kQuality:
+      return out.quality;
+    case Target::kRaw:
+      break;
   }
   return out.raw;
 }

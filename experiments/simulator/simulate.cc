@@ -49,8 +49,8 @@ double FillHierarchical(const Scenario& s, Outcome& out) {
   out.regional_cycles = GuardedCeil(out.sync_time / cycle);
   const double cycles = static_cast<double>(out.regional_cycles) * cycle;
   out.outer_time = s.switches.streaming ? std::max(cycles, out.sync_time) : cycles + out.sync_time;
-  out.effective_steps = static_cast<double>(out.inner_steps) *
-                        std::sqrt(static_cast<double>(out.regional_cycles));
+  out.effective_steps =
+      static_cast<double>(out.inner_steps) * std::sqrt(static_cast<double>(out.regional_cycles));
   return Utilisation(s, inner, out.regional_sync_time) * Utilisation(s, cycles, out.sync_time);
 }
 
@@ -97,8 +97,8 @@ void FillEta(const Scenario& s, double reference, Outcome& out) {
   if (s.measured.alpha_scale) out.alpha *= *s.measured.alpha_scale;
   const bool exchanges = out.replicas > 1;
   if (exchanges || out.mode == Mode::kPurePipeline) {
-    out.eta_h = s.measured.eta_h.value_or(
-        EtaH(out.alpha, out.effective_steps, s.switches.straggler));
+    out.eta_h =
+        s.measured.eta_h.value_or(EtaH(out.alpha, out.effective_steps, s.switches.straggler));
   }
   if (exchanges) {
     out.eta_c =
@@ -137,8 +137,7 @@ void TryExperts(const Scenario& s, double beta, Outcome& out) {
   if (GuardedCeil(resident / s.memory_bytes) > 1) return;
   out.stages = 1;
   out.state_bytes = resident;
-  out.expert_time =
-      2 * (global ? s.wan_rtt : s.regional_rtt) * static_cast<double>(s.moe_layers);
+  out.expert_time = 2 * (global ? s.wan_rtt : s.regional_rtt) * static_cast<double>(s.moe_layers);
 }
 
 }  // namespace

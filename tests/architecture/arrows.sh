@@ -21,6 +21,7 @@ deny experiments/record 'experiments/(spec|estimates|report|train|run|command)'
 deny experiments/spec 'experiments/(estimates|report|train|run|command)'
 deny experiments/estimates 'experiments/(report|train|run|command)'
 deny experiments/report 'experiments/(train|run|command)'
+deny experiments/simulator 'experiments/(record|report|train|run|command)'
 deny experiments/train 'experiments/(estimates|report|run|command)'
 deny experiments/run 'experiments/(estimates|report|command)'
 for folder in common utils util core; do

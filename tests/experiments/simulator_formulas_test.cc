@@ -15,9 +15,8 @@ namespace {
 
 TEST(SimulatorFormulas, AlphaBySize) {
   const std::pair<double, const char*> rows[] = {
-      {1e6, "0.2000"},   {1e7, "0.1333"},    {35e6, "0.1129"},      {1e8, "0.1000"},
-      {1e9, "0.0800"},   {2.4e9, "0.0743"},  {1e10, "0.0667"},      {91.43e9, "0.0575"},
-      {240e9, "0.0542"},
+      {1e6, "0.2000"},   {1e7, "0.1333"},  {35e6, "0.1129"},    {1e8, "0.1000"},   {1e9, "0.0800"},
+      {2.4e9, "0.0743"}, {1e10, "0.0667"}, {91.43e9, "0.0575"}, {240e9, "0.0542"},
   };
   for (const auto& [parameters, alpha] : rows) EXPECT_EQ(Printed("%.4f", Alpha(parameters)), alpha);
   EXPECT_NEAR_REL(Alpha(2.4e9), 0.0743468);
@@ -75,11 +74,11 @@ TEST(SimulatorFormulas, ActivationTablesByDepthAsPrinted) {
     Case column;
     const char* eta[3];  // S = 2, 4, 8
   };
-  for (const Row& row : {
-           Row{ActivationTable::kNote, Case::kExpected, {"0.990025", "0.970373", "0.932230"}},
-           Row{ActivationTable::kFirstPipeline, Case::kConservative, {"0.9604", "0.8858", "0.7536"}},
-           Row{ActivationTable::kLatest, Case::kConservative, {"0.9216", "0.7828", "0.5647"}},
-           Row{ActivationTable::kDocumentation, Case::kExpected, {"0.9508", "0.8596", "0.7026"}}}) {
+  for (const Row& row :
+       {Row{ActivationTable::kNote, Case::kExpected, {"0.990025", "0.970373", "0.932230"}},
+        Row{ActivationTable::kFirstPipeline, Case::kConservative, {"0.9604", "0.8858", "0.7536"}},
+        Row{ActivationTable::kLatest, Case::kConservative, {"0.9216", "0.7828", "0.5647"}},
+        Row{ActivationTable::kDocumentation, Case::kExpected, {"0.9508", "0.8596", "0.7026"}}}) {
     Scenario s;
     s.switches.activation_table = row.table;
     s.expected = row.column;
@@ -252,7 +251,8 @@ TEST(SimulatorFormulas, LongestRunsAndUtilisation) {
 }
 
 TEST(SimulatorFormulas, ReplicaLossAsPublished) {
-  EXPECT_NEAR_REL(ReplicaLossFactor(4e9, 2, 30, true), std::pow(2, 1.0923 * std::pow(4e9, -0.2342)));
+  EXPECT_NEAR_REL(ReplicaLossFactor(4e9, 2, 30, true),
+                  std::pow(2, 1.0923 * std::pow(4e9, -0.2342)));
   EXPECT_EQ(Printed("%.4f", ReplicaLossFactor(4e9, 2, 30, true)), "1.0043");
   EXPECT_EQ(Printed("%.4f", ReplicaLossFactor(4e9, 4, 30, true)), "1.0086");
   EXPECT_EQ(ReplicaLossFactor(4e9, 1, 30, true), 1);

@@ -1,4 +1,5 @@
-// Golden rows of the planning model, flat and hierarchical: printed digits, computed columns to 1e-5.
+// Golden rows of the planning model, flat and hierarchical: printed digits, computed columns to
+// 1e-5.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -101,8 +102,8 @@ TEST(SimulatorGolden, DurationsOf72Nodes) {
     double years;
     const char *local, *tokens;
   };
-  for (const Row& row : {Row{0.5, "5.84e+24", "4.7"}, Row{1, "1.17e+25", "9.5"},
-                         Row{1.5, "1.75e+25", "14.2"}}) {
+  for (const Row& row :
+       {Row{0.5, "5.84e+24", "4.7"}, Row{1, "1.17e+25", "9.5"}, Row{1.5, "1.75e+25", "14.2"}}) {
     Scenario s = A100Nodes(72);
     s.wall_clock = row.years * kYearSeconds;
     EXPECT_EQ(Printed("%.2e", Simulate(s).local), row.local);
@@ -373,8 +374,9 @@ TEST(SimulatorGolden, TheReplicaFormDecides) {
     int64_t nodes;
     const char *linear, *loss, *local;
   };
-  for (const Row& row : {Row{4, "0.862", "0.600", "6.81e+23"}, Row{72, "0.858", "0.157", "3.20e+24"},
-                         Row{500, "0.855", "0.052", "7.43e+24"}}) {
+  for (const Row& row :
+       {Row{4, "0.862", "0.600", "6.81e+23"}, Row{72, "0.858", "0.157", "3.20e+24"},
+        Row{500, "0.855", "0.052", "7.43e+24"}}) {
     Scenario s = A100Nodes(row.nodes);
     EXPECT_EQ(Printed("%.3f", Simulate(s).eta), row.linear);
     s.switches.replica = Replica::kLoss;

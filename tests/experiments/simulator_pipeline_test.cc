@@ -107,10 +107,11 @@ TEST(SimulatorPipeline, FlatRunsBesideThem) {
     Scenario scenario;
     const char *quality, *chi;
   };
-  for (const Row& row : {Row{A100Nodes(72, ProfileName::kGovernancePp), "1.55e+25", "0.884"},
-                         Row{A100Nodes(500, ProfileName::kGovernancePp), "5.11e+25", "0.421"},
-                         Row{A100Nodes(4000, ProfileName::kGovernancePp), "1.06e+26", "0.110"},
-                         Row{H100Fp8Nodes(2000, ProfileName::kGovernancePp), "2.29e+25", "0.023"}}) {
+  for (const Row& row :
+       {Row{A100Nodes(72, ProfileName::kGovernancePp), "1.55e+25", "0.884"},
+        Row{A100Nodes(500, ProfileName::kGovernancePp), "5.11e+25", "0.421"},
+        Row{A100Nodes(4000, ProfileName::kGovernancePp), "1.06e+26", "0.110"},
+        Row{H100Fp8Nodes(2000, ProfileName::kGovernancePp), "2.29e+25", "0.023"}}) {
     const Outcome out = Simulate(row.scenario);
     EXPECT_EQ(Printed("%.2e", out.quality), row.quality);
     EXPECT_EQ(Printed("%.3f", out.chi), row.chi);

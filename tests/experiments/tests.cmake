@@ -31,6 +31,9 @@ longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc
 longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_pipeline_test.cc
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
   LIBS longhaul::simulator_model LABELS cpu)
+longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
+target_compile_definitions(experiments_simulator_scenario_test PRIVATE
+  LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
   set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "experiments/estimates/text_table.h"
+#include "experiments/simulator/scenario_file.h"
+
+namespace longhaul::simulator {
+
+// A scenario of a file and what came out; of a search, for one target value.
+struct ResultRow {
+  std::vector<size_t> at;  // value index per axis
+  Scenario scenario;
+  Outcome outcome;
+  double at_least = 0;  // of a search, FLOP
+  bool found = true;    // of a search: false where most_nodes do not reach it
+};
+
+// Every scenario of a file, in its order, as it comes out. `measured` goes into each of them.
+absl::Status RunScenarios(const ScenarioFile& file, const Factors& measured,
+                          const std::function<void(const ResultRow&)>& use);
+
+// "profile governance, replica form linear, ..." and the switches that differ from the profile:
+// what every table starts with.
+std::string ProfileText(const ScenarioFile& file);
+
+// The terminal's table: at most kMostLines rows, then how many more there are, then each warning.
+class ResultText {
+ public:
+  static constexpr size_t kMostLines = 200;
+  explicit ResultText(const ScenarioFile& file);
+  void Add(const ResultRow& row);
+  std::string Text() const;
+
+ private:
+  const ScenarioFile& file_;
+  TextTable table_;
+  size_t rows_ = 0;
+  std::set<std::string> warnings_;
+};
+
+// All columns at full precision, one line each, with its newline.
+std::string CsvHeader(const ScenarioFile& file);
+std::string CsvLine(const ScenarioFile& file, const ResultRow& row);
+
+// {"schema":"simulate/1","profile":...,"switches":{...},"differs":[...],"rows":[ as three pieces:
+// the head up to the bracket, one object per row, and what closes it. SI units, names as in the
+// CSV.
+std::string JsonHead(const ScenarioFile& file);
+std::string JsonRow(const ScenarioFile& file, const ResultRow& row);
+std::string JsonTail();
+
+}  // namespace longhaul::simulator

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "experiments/simulator/scenario_keys.h"
+#include "experiments/simulator/search.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul::simulator {
+
+// Most scenarios that one file may ask for: the product of its lists.
+inline constexpr size_t kMostScenarios = 1'000'000;
+inline constexpr int64_t kMostSearchedNodes = 1'000'000;
+
+// A key that holds a list: the scenarios take each of its values.
+struct Axis {
+  std::string key;  // "network.nodes"
+  std::vector<double> values;
+  std::vector<std::string> labels;  // as the file says them
+  void (*set)(Draft& draft, double value) = nullptr;
+};
+
+// [search]: the fewest nodes with target >= at_least, for each of at_least.
+struct Search {
+  Target target = Target::kLocal;
+  std::string target_name = "c_local";
+  std::vector<double> at_least;  // FLOP
+  int64_t most_nodes = 100'000;
+};
+
+// A scenario file: a profile, what differs from it, lists as axes, a search if it asks for one.
+struct ScenarioFile {
+  std::string title;
+  ProfileName profile = ProfileName::kGovernance;
+  Draft draft;
+  std::vector<Axis> axes;  // in the order of the key table
+  std::optional<Search> search;
+  std::string where;  // the file, for messages
+
+  // The product of the lists; 1 without any.
+  size_t size() const;
+  // Builds every scenario of the product, the last axis fastest, and hands it on with one value
+  // index per axis. InvalidArgument, file first, for the first that cannot be; stops there.
+  absl::Status ForEach(
+      const std::function<absl::Status(const Scenario&, const std::vector<size_t>&)>& use) const;
+};
+
+// InvalidArgument, one line with file, line and known keys: an unknown key or name, a value out of
+// bounds, a list that is empty or repeats itself, too large a product, a search over given nodes.
+absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root);
+
+}  // namespace longhaul::simulator
