@@ -34,6 +34,7 @@ longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_pipelin
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
+longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
   set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts

@@ -1,0 +1,87 @@
+// The answer of a calibration as text.
+#include <fmt/format.h>
+
+#include "experiments/estimates/text_table.h"
+#include "experiments/simulator/conclusions.h"
+
+namespace longhaul::simulator {
+namespace {
+
+constexpr double kTargetParameters = 240e9;
+
+std::string Span(const Measured& m) {
+  return fmt::format("{:.5g} [{:.5g}, {:.5g}]", m.value, m.low, m.high);
+}
+
+std::string FactorTable(const CalibrationPlan& plan) {
+  const Calibration& c = plan.calibration();
+  TextTable table({"factor", "assumed", "measured", "how it is used"});
+  const std::string assumed = "stays assumed";
+  if (const ActivationEntry* a = plan.activation()) {
+    table.Add({"q per crossing", "0.995", Span(a->q), "measured: " + a->codec});
+    table.Add({"activation ratio", "4", a->ratio ? fmt::format("{:.4g}", *a->ratio) : "-",
+               a->ratio ? "measured from bytes" : assumed});
+    table.Add({"depth", "q^(2(S-1))", a->gamma ? "gamma " + Span(*a->gamma) : "-",
+               fmt::format("{} measured S, model between and beyond", a->ln_eta.size())});
+  } else {
+    table.Add({"q per crossing", "0.995", "-", assumed});
+  }
+  table.Add({"alpha of eta_H", "formula", c.alpha ? Span(*c.alpha) : "-",
+             !c.alpha              ? assumed
+             : plan.extrapolates() ? "measured, scaled to every size"
+                                   : "measured at its own size only: " + assumed});
+  if (c.eta_c.empty()) table.Add({"eta_c", "table", "-", assumed});
+  for (const RatioEntry& e : c.eta_c) {
+    table.Add({"eta_c", "table", Span(e.eta),
+               fmt::format("{} at {:.4g}x; for ratios within 10 %", e.codec, e.ratio)});
+  }
+  table.Add({"eta_H, eta_r at M and H", "formula",
+             fmt::format("{} and {} cells", c.eta_h.size(), c.eta_r.size()),
+             "of their own M, H and size: " + assumed});
+  table.Add({"straggler coefficient", "0.05", c.straggler ? Span(*c.straggler) : "-",
+             c.straggler ? "measured" : assumed});
+  table.Add({"step time ratio", "1", c.step_time ? Span(*c.step_time) : "-",
+             c.step_time ? "measured" : assumed});
+  return table.Text();
+}
+
+std::string JudgementTable(const CalibrationPlan& plan, Transfer transfer) {
+  TextTable table({"conclusion (true at a margin of 1)", "assumed", "measured", "interval",
+                   "change", "verdict"});
+  for (const Judgement& j : Judge(plan, transfer)) {
+    table.Add(
+        {j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
+         fmt::format("{:.4f}", j.point), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+         fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)),
+         j.touched ? std::string(ChangeName(j.change)) : std::string("unchanged (all assumed)")});
+  }
+  return table.Text();
+}
+
+}  // namespace
+
+std::string ConclusionsText(const CalibrationPlan& plan) {
+  const Calibration& c = plan.calibration();
+  std::string out = fmt::format(
+      "Calibration of plan {}, commit {}\nMeasured at {:.3g} parameters, used at 240B: x {:.1g}. "
+      "This is an extrapolation.\n",
+      c.plan_sha256.substr(0, 12), c.commit, c.parameters, kTargetParameters / c.parameters);
+  if (c.bounds > 0) {
+    out += fmt::format("{} of its numbers are bounds, not measurements, and are not used.\n",
+                       c.bounds);
+  }
+  out += "\n" + FactorTable(plan);
+  out += "\nToken transfer: the share of tokens kept stays as measured.\n";
+  out += JudgementTable(plan, Transfer::kTokens);
+  if (plan.can_transfer_loss()) {
+    out +=
+        "\nLoss transfer: the difference in nats stays as measured and is worth tokens by the "
+        "law's slope at the scenario's size.\n";
+    out += JudgementTable(plan, Transfer::kLoss);
+  } else {
+    out += "\nLoss transfer: not possible, the calibration has no differences in nats.\n";
+  }
+  return out;
+}
+
+}  // namespace longhaul::simulator
