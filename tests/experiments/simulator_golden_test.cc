@@ -327,6 +327,13 @@ TEST(SimulatorGolden, FewestNodesPerRegistrationThreshold) {
   }
 }
 
+TEST(SimulatorGolden, ASearchTakesTheNodesThatReachTheTargetExactly) {
+  const double exactly = Simulate(A100Nodes(42)).local;
+  EXPECT_EQ(FewestNodes(A100Nodes(1), Target::kLocal, exactly, 100), 42);
+  EXPECT_EQ(FewestNodes(A100Nodes(1), Target::kLocal, exactly * (1 + 1e-12), 100), 43);
+  EXPECT_EQ(FewestNodes(A100Nodes(1), Target::kLocal, exactly, 41), std::nullopt);
+}
+
 TEST(SimulatorGolden, FewestH100Nodes) {
   struct Row {
     int64_t devices, nodes[3];

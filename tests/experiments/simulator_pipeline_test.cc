@@ -102,6 +102,14 @@ TEST(SimulatorPipeline, GroupsOfH100NodesInFp8) {
   }
 }
 
+TEST(SimulatorPipeline, ReplicasAreGroups) {
+  Scenario s = A100Nodes(4000, ProfileName::kGovernancePp);
+  s.parameters = 960e9;
+  const Outcome out = Simulate(s);
+  EXPECT_EQ(out.replicas, 1000);
+  EXPECT_EQ(out.eta_r, 1 - 0.005 * (2.4 / 960) * std::log2(1000.0));
+}
+
 TEST(SimulatorPipeline, FlatRunsBesideThem) {
   struct Row {
     Scenario scenario;
