@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/simulator/conclusions.h"
 #include "experiments/simulator/result_table.h"
 
 namespace longhaul {
@@ -15,7 +16,35 @@ struct SimulateOptions {
   std::vector<std::string> set;
   std::string csv;
   bool json = false;
+  std::string calibration;
+  simulator::CalibrationChoice choice;
 };
+
+// Scenarios that are recomputed with measured factors: up to 10,000 draws each.
+constexpr size_t kMostMeasured = 50;
+
+absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const SimulateOptions& options) {
+  if (options.calibration.empty()) return std::nullopt;
+  if (options.json) {
+    return absl::InvalidArgumentError("--calibration prints text: want it without --json");
+  }
+  absl::StatusOr<simulator::Calibration> calibration =
+      simulator::ReadCalibration(options.calibration);
+  if (!calibration.ok()) return calibration.status();
+  absl::StatusOr<simulator::CalibrationPlan> plan =
+      simulator::CalibrationPlan::Make(*std::move(calibration), options.choice);
+  if (!plan.ok()) return plan.status();
+  return *std::move(plan);
+}
+
+std::string NameOf(const simulator::ScenarioFile& file, const simulator::ResultRow& row) {
+  std::string name;
+  for (size_t i = 0; i < file.axes.size(); ++i) {
+    if (!name.empty()) name += ", ";
+    name += file.axes[i].key + " " + file.axes[i].labels[row.at[i]];
+  }
+  return name.empty() ? "the scenario" : name;
+}
 
 absl::StatusOr<simulator::ScenarioFile> ReadScenario(const SimulateOptions& options) {
   absl::StatusOr<TomlValue> root = ReadTomlFile(options.scenario);
@@ -55,6 +84,9 @@ class CsvFile {
 absl::Status RunSimulate(const SimulateOptions& options) {
   const absl::StatusOr<simulator::ScenarioFile> file = ReadScenario(options);
   if (!file.ok()) return file.status();
+  const absl::StatusOr<std::optional<simulator::CalibrationPlan>> plan = ReadPlan(options);
+  if (!plan.ok()) return plan.status();
+  std::vector<simulator::NamedScenario> measured;
   CsvFile csv(options.csv);
   csv.Write(simulator::CsvHeader(*file));
   simulator::ResultText text(*file);
@@ -68,6 +100,9 @@ absl::Status RunSimulate(const SimulateOptions& options) {
           first = false;
         } else {
           text.Add(row);
+          if (*plan && measured.size() < kMostMeasured) {
+            measured.push_back({NameOf(*file, row), row.scenario});
+          }
         }
       });
   if (!status.ok()) {
@@ -79,6 +114,13 @@ absl::Status RunSimulate(const SimulateOptions& options) {
     fmt::print("{}{}\n", json, simulator::JsonTail());
   } else {
     fmt::print("{}\n{}", simulator::ProfileText(*file), text.Text());
+    if (*plan) {
+      fmt::print(
+          "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
+          simulator::ConclusionsText(**plan),
+          measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
+          simulator::MeasuredTable(**plan, measured));
+    }
   }
   return absl::OkStatus();
 }
@@ -94,6 +136,11 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option("--set", options->set, "override a key: network.nodes=500")->take_all();
   command->add_option("--csv", options->csv, "write every column of every row into this file");
   command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->add_option("--calibration", options->calibration,
+                      "measured factors, as `measure` exports them (calibration/1)");
+  command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");
+  command->add_flag("--extrapolate", options->choice.extrapolate,
+                    "scale the measured alpha of eta_H to other sizes");
   command->callback([options, exit_status] {
     const absl::Status status = RunSimulate(*options);
     *exit_status = status.ok() ? 0 : Fail(status);

@@ -134,25 +134,6 @@ std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, cons
   return out;
 }
 
-Judgement JudgeOne(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
-  const std::vector<double> margins = Margins(plan, transfer, c);
-  Judgement j{
-      c.name, c.margin([](const Scenario& s) { return s; }), 0, margins[0], 0, Change::kUnchanged,
-      false};
-  j.low = j.high = margins[0];
-  if (plan.sources() == 1) {
-    j.low = std::min(margins[0], margins[1]);
-    j.high = std::max(margins[0], margins.back());
-  } else if (plan.sources() > 1) {
-    j.low = margins[1 + kDraws / 40];
-    j.point = margins[1 + kDraws / 2];
-    j.high = margins[kDraws - kDraws / 40];
-  }
-  j.change = ChangeOf(j.assumed, j.low, j.high);
-  j.touched = j.low != j.assumed || j.high != j.assumed;
-  return j;
-}
-
 }  // namespace
 
 const std::vector<Conclusion>& Conclusions() {
@@ -172,9 +153,28 @@ std::string_view ChangeName(Change change) {
   return "?";
 }
 
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+  const std::vector<double> margins = Margins(plan, transfer, c);
+  Judgement j{
+      c.name, c.margin([](const Scenario& s) { return s; }), 0, margins[0], 0, Change::kUnchanged,
+      false};
+  j.low = j.high = margins[0];
+  if (plan.sources() == 1) {
+    j.low = std::min(margins[0], margins[1]);
+    j.high = std::max(margins[0], margins.back());
+  } else if (plan.sources() > 1) {
+    j.low = margins[1 + kDraws / 40];
+    j.point = margins[1 + kDraws / 2];
+    j.high = margins[kDraws - kDraws / 40];
+  }
+  j.change = ChangeOf(j.assumed, j.low, j.high);
+  j.touched = j.low != j.assumed || j.high != j.assumed;
+  return j;
+}
+
 std::vector<Judgement> Judge(const CalibrationPlan& plan, Transfer transfer) {
   std::vector<Judgement> out;
-  for (const Conclusion& c : Conclusions()) out.push_back(JudgeOne(plan, transfer, c));
+  for (const Conclusion& c : Conclusions()) out.push_back(Judge(plan, transfer, c));
   return out;
 }
 

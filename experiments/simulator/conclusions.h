@@ -33,10 +33,20 @@ struct Judgement {
   Change change;
   bool touched;
 };
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
 std::vector<Judgement> Judge(const CalibrationPlan& plan, Transfer transfer);
 
 // The whole answer as text: what was measured and what stays assumed, the distance, and each
 // conclusion assumed beside measured, by token transfer and, where possible, by loss transfer.
 std::string ConclusionsText(const CalibrationPlan& plan);
+
+// A scenario of a table, as the table names it.
+struct NamedScenario {
+  std::string name;
+  Scenario scenario;
+};
+// The same table twice: C_local and, where counted, C_quality of each scenario, assumed beside
+// measured with its interval and the relative change.
+std::string MeasuredTable(const CalibrationPlan& plan, const std::vector<NamedScenario>& rows);
 
 }  // namespace longhaul::simulator

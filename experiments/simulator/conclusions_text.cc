@@ -3,6 +3,7 @@
 
 #include "experiments/estimates/text_table.h"
 #include "experiments/simulator/conclusions.h"
+#include "experiments/simulator/simulate.h"
 
 namespace longhaul::simulator {
 namespace {
@@ -82,6 +83,28 @@ std::string ConclusionsText(const CalibrationPlan& plan) {
     out += "\nLoss transfer: not possible, the calibration has no differences in nats.\n";
   }
   return out;
+}
+
+std::string MeasuredTable(const CalibrationPlan& plan, const std::vector<NamedScenario>& rows) {
+  TextTable table({"scenario", "transfer", "FLOP", "assumed", "measured", "low", "high", "change"});
+  const auto add = [&](const NamedScenario& row, Transfer transfer, const char* number,
+                       double Outcome::*field) {
+    const Judgement j = Judge(plan, transfer, {row.name, [&](const Adjust& adjust) {
+                                                 return Simulate(adjust(row.scenario)).*field;
+                                               }});
+    table.Add({row.name, transfer == Transfer::kTokens ? "tokens" : "loss", number,
+               fmt::format("{:.3e}", j.assumed), fmt::format("{:.3e}", j.point),
+               fmt::format("{:.3e}", j.low), fmt::format("{:.3e}", j.high),
+               fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1))});
+  };
+  for (const NamedScenario& row : rows) {
+    for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
+      if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
+      add(row, transfer, "C_local", &Outcome::local);
+      if (row.scenario.switches.chi) add(row, transfer, "C_quality", &Outcome::quality);
+    }
+  }
+  return table.Text();
 }
 
 }  // namespace longhaul::simulator

@@ -246,6 +246,15 @@ TEST(SimulatorCalibration, TwoEqualFactorsAddInSquares) {
   EXPECT_NEAR(std::log(j.low / j.assumed), -std::sqrt(2) * 0.04, 0.008);
 }
 
+TEST(SimulatorCalibration, AScenarioStandsTwiceInItsTable) {
+  Scenario s = A100Nodes(500, ProfileName::kGovernancePp);
+  s.parameters = 480e9;
+  const std::string text = MeasuredTable(PlanOf(Q(0.94, 0.95, 0.96)), {{"480B", s}});
+  EXPECT_THAT(text, HasSubstr("6.199e+25"));  // assumed C_local
+  EXPECT_THAT(text, HasSubstr("5.590e+25"));  // assumed C_quality
+  EXPECT_THAT(text, HasSubstr("-8.84 %"));    // (0.95/0.995)^2
+}
+
 TEST(SimulatorCalibration, TheTextNamesWhatStaysAssumedAndTheDistance) {
   const std::string text = ConclusionsText(PlanOf(Q(0.9, 0.97, 0.99)));
   EXPECT_THAT(text, HasSubstr("Measured at 1.1e+06 parameters, used at 240B: x 2e+05"));
