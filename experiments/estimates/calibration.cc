@@ -36,6 +36,51 @@ json ChangesOf(const ArmResult& arm) {
   return changes;
 }
 
+// The power of the depth, and the model that held: -ln eta = a (S-1)^gamma beside the planner's
+// q^K, which stays right where `chosen` is M1.
+void AddDepth(const Family& family, json& entry) {
+  const DepthComparison& depths = *family.depths;
+  if (const auto gamma = depths.gamma()) {
+    entry["gamma"] = gamma->value;
+    entry["gamma_ci"] = Ends(*gamma->interval);
+  }
+  json model = {{"chosen", ToString(depths.chosen)}, {"words", depths.Words()}};
+  model["alike"] = json::array();
+  for (const DepthModel other : depths.alike) model["alike"].push_back(ToString(other));
+  if (const auto a = depths.PerBoundary(family.directions()); a && a->interval) {
+    model["a"] = a->value;
+    model["a_ci"] = Ends(*a->interval);
+  }
+  for (const DepthFit& fit : depths.fits) {
+    for (const DepthParameter& p : fit.parameters) {
+      if (const json number = Number(p.value); !number.is_null()) {
+        model["models"][ToString(fit.model)][p.name] = number;
+      }
+    }
+  }
+  entry["depth_model"] = std::move(model);
+}
+
+// q of each direction, and whether they add up.
+void AddDirections(const CampaignAnalysis& a, const Family& family, json& entry) {
+  const ArmResult& arm = *family.arms.front();
+  for (const DirectionFinding& d : a.findings.directions) {
+    const bool here = std::find(d.arms.begin(), d.arms.end(), arm.arm) != d.arms.end();
+    if (!here || family.directions() != 2) continue;
+    for (const auto& [key, q] : {std::pair("q_forward", &d.q_forward),
+                                 {"q_backward", &d.q_backward},
+                                 {"q_symmetric", &d.q_symmetric}}) {
+      if (*q && (*q)->interval) entry[key] = Number(**q);
+    }
+    for (const DirectionFinding::Interaction& i : d.interactions) {
+      if (!i.ln || !i.ln->interval) continue;
+      entry["direction_interaction"].push_back(
+          {{"S", i.stages}, {"ln", i.ln->value}, {"ci", Ends(*i.ln->interval)}});
+    }
+    entry["only_both_feeds_the_simulator"] = d.OnlyBothFeedsThePlanner();
+  }
+}
+
 json Entry(const Family& family, const char* evaluation, const JointEstimate& joint) {
   json entry = {{"codec", family.codecs},
                 {"direction", DirectionOf(*family.arms.front())},
@@ -145,7 +190,10 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
   for (const Family& family : a.families) {
     if (!a.failed_controls.empty()) break;  // figures of an instrument in doubt calibrate nothing
     if (family.off && family.off->q.interval) {
-      out["activation"].push_back(Entry(family, "off", *family.off));
+      json entry = Entry(family, "off", *family.off);
+      if (family.depths) AddDepth(family, entry);
+      AddDirections(a, family, entry);
+      out["activation"].push_back(std::move(entry));
     }
     if (family.on && family.on->q.interval) {
       out["activation"].push_back(Entry(family, "on", *family.on));

@@ -83,21 +83,6 @@ absl::StatusOr<std::vector<ArmResult>> CollectArms(const Record& record, int64_t
   return arms;
 }
 
-LossBySeed Losses(const ArmResult& arm, EvalCodec codec) {
-  LossBySeed losses;
-  for (const Outcome& o : arm.outcomes) {
-    const std::optional<double>& loss = codec == EvalCodec::kOff ? o.loss_off : o.loss_on;
-    if (loss) losses[o.run.seed] = *loss;
-  }
-  return losses;
-}
-
-const ArmResult* FindArm(const CampaignAnalysis& a, const std::string& name) {
-  const auto found = std::find_if(a.arms.begin(), a.arms.end(),
-                                  [&](const ArmResult& arm) { return arm.arm == name; });
-  return found == a.arms.end() ? nullptr : &*found;
-}
-
 // Who is compared with whom, as the plan has it, and what lies between them.
 absl::Status PairArms(CampaignAnalysis& a) {
   absl::StatusOr<std::map<std::string, std::string>> named =
@@ -181,18 +166,6 @@ void EstimateArms(CampaignAnalysis& a) {
   }
 }
 
-// The resolved spec without what may differ inside a family.
-std::string FamilyKey(const RunRow& run, const std::string& reference) {
-  std::string key = reference + "\n";
-  for (size_t at = 0; at < run.spec_toml.size();) {
-    const size_t end = std::min(run.spec_toml.find('\n', at), run.spec_toml.size());
-    const std::string line = run.spec_toml.substr(at, end - at);
-    if (!line.starts_with("stages =") && !line.starts_with("seed =")) key += line + "\n";
-    at = end + 1;
-  }
-  return key;
-}
-
 absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family) {
   int64_t bytes = 0, elements = 0;
   for (const ArmResult* arm : family.arms) {
@@ -213,7 +186,9 @@ absl::StatusOr<double> BitsPerElement(const Record& record, const Family& family
 absl::StatusOr<JointEstimate> FitDepths(const CampaignAnalysis& a, const Family& family,
                                         EvalCodec codec) {
   std::vector<DepthPoint> points;
+  const bool shallow = family.arms.front()->stages < kHeldOutStages;  // sorted by S
   for (const ArmResult* arm : family.arms) {
+    if (shallow && arm->stages >= kHeldOutStages) continue;  // it tests what the others say
     const auto without = [&](std::string_view why) {
       return absl::FailedPreconditionError(fmt::format("no joint q: arm '{}': {}", arm->arm, why));
     };
@@ -245,7 +220,7 @@ absl::Status CollectFamilies(const Record& record, CampaignAnalysis& a) {
   for (const ArmResult& arm : a.arms) {
     if (!arm.HasQ() || arm.held_out) continue;
     const RunRow& run = arm.outcomes.front().run;
-    const std::string key = FamilyKey(run, arm.reference);
+    const std::string key = FamilyKey(arm, true);
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) {
       keys.push_back(key);
@@ -309,6 +284,35 @@ int64_t Parameters(const RunRow& run) {
 
 }  // namespace
 
+LossBySeed Losses(const ArmResult& arm, EvalCodec codec) {
+  LossBySeed losses;
+  for (const Outcome& o : arm.outcomes) {
+    const std::optional<double>& loss = codec == EvalCodec::kOff ? o.loss_off : o.loss_on;
+    if (loss) losses[o.run.seed] = *loss;
+  }
+  return losses;
+}
+
+const ArmResult* FindArm(const CampaignAnalysis& a, const std::string& name) {
+  const auto found = std::find_if(a.arms.begin(), a.arms.end(),
+                                  [&](const ArmResult& arm) { return arm.arm == name; });
+  return found == a.arms.end() ? nullptr : &*found;
+}
+
+std::string FamilyKey(const ArmResult& arm, bool codecs) {
+  const std::string& spec = arm.outcomes.front().run.spec_toml;
+  std::string key = arm.reference + "\n";
+  for (size_t at = 0; at < spec.size();) {
+    const size_t end = std::min(spec.find('\n', at), spec.size());
+    const std::string line = spec.substr(at, end - at);
+    const bool codec = line.starts_with("forward =") || line.starts_with("backward =");
+    const bool left_out = line.starts_with("stages =") || line.starts_with("seed =");
+    if (!left_out && (codecs || !codec)) key += line + "\n";
+    at = end + 1;
+  }
+  return key;
+}
+
 Verdict ArmResult::verdict() const {
   if (lost > 0) return Verdict::kDiverged;
   if (!HasQ()) return Verdict::kNoQ;
@@ -328,6 +332,12 @@ std::string ArmResult::LostText() const {
 Verdict Family::verdict() const {
   if (arms.front()->controls_failed) return Verdict::kNoConclusion;
   return off ? AgainstAssumed(off->q) : Verdict::kNoInterval;
+}
+
+int64_t Family::fitted_depths() const {
+  if (arms.front()->stages >= kHeldOutStages) return static_cast<int64_t>(arms.size());
+  return std::count_if(arms.begin(), arms.end(),
+                       [](const ArmResult* arm) { return arm->stages < kHeldOutStages; });
 }
 
 int64_t Family::directions() const {
@@ -355,6 +365,7 @@ absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentR
   EstimateArms(a);
   if (absl::Status s = CollectFamilies(record, a); !s.ok()) return s;
   EstimateNoise(a);
+  if (absl::Status s = CollectFindings(record, a); !s.ok()) return s;
   if (absl::Status s = CheckIdentities(record, a); !s.ok()) return s;
   CheckControls(a);
   return a;

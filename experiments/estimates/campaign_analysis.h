@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/estimates/campaign_findings.h"
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/forecast.h"
 #include "experiments/record/record.h"
@@ -45,9 +46,11 @@ struct ArmResult {
   int64_t diverged = 0;  // of the lost
   int64_t open = 0;      // running, interrupted or died
   std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
-  std::string note;                   // why there is no estimate
-  bool controls_failed = false;       // of the campaign
-  std::string LostText() const;       // "diverged 1 of 3"; "failed 1 of 3"; "" for none
+  // Loss with the codec off less that with it on, same weights: nat, over seeds.
+  std::optional<Measured> on_off = std::nullopt;
+  std::string note;              // why there is no estimate
+  bool controls_failed = false;  // of the campaign
+  std::string LostText() const;  // "diverged 1 of 3"; "failed 1 of 3"; "" for none
   // Against 0.995, codec off at evaluation.
   Verdict verdict() const;
 };
@@ -57,9 +60,12 @@ struct Family {
   std::string codecs;                  // "int4-b64-h64 / int8-b64": forward / backward
   std::vector<const ArmResult*> arms;  // by S; point into CampaignAnalysis::arms
   std::optional<JointEstimate> off, on;
-  std::string note, on_note;    // why there is no joint q, by evaluation
-  int64_t directions() const;   // compressed: 1 or 2
-  Verdict verdict() const;      // of the joint q, codec off
+  std::string note, on_note;                             // why there is no joint q, by evaluation
+  std::optional<DepthComparison> depths = std::nullopt;  // codec off
+  std::string depths_note = {};                          // why there is none
+  int64_t directions() const;                            // compressed: 1 or 2
+  int64_t fitted_depths() const;  // S = 16 tests the fit while there are shallower arms
+  Verdict verdict() const;                               // of the joint q, codec off
   double smallest_budget = 0;   // of the reference curve: nothing is said of an eta below
   double bits_per_element = 0;  // from payload bytes, both directions; 0: not recorded
 };
@@ -89,6 +95,7 @@ struct CampaignAnalysis {
   double sd_delta_nat = 0;
   double rho = 0;  // 1 - sd_delta^2 / (2 sigma^2)
   std::string git_revision;
+  Findings findings = {};
   CampaignAnalysis() = default;
   CampaignAnalysis(CampaignAnalysis&&) = default;  // moving a vector keeps the pointers of families
   CampaignAnalysis& operator=(CampaignAnalysis&&) = default;
@@ -99,6 +106,17 @@ struct CampaignAnalysis {
   std::string Conditions() const;
 };
 absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentRow& experiment);
+// By name; nullptr: none. Final losses of its runs that have one.
+const ArmResult* FindArm(const CampaignAnalysis& analysis, const std::string& name);
+LossBySeed Losses(const ArmResult& arm, EvalCodec codec);
+// The resolved spec, and the reference, without what may differ in a family; without `codecs` also
+// without what may differ between its directions.
+std::string FamilyKey(const ArmResult& arm, bool codecs);
+// What families say together: fills on_off, depths and `findings`.
+absl::Status CollectFindings(const Record& record, CampaignAnalysis& analysis);
+// As rows and as lines of the campaign's table.
+void AddFindings(const CampaignAnalysis& analysis, std::vector<EstimateRow>& rows);
+std::string FindingsText(const CampaignAnalysis& analysis);
 // Its last part: fills `identities`.
 absl::Status CheckIdentities(const Record& record, CampaignAnalysis& analysis);
 

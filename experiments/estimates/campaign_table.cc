@@ -6,43 +6,11 @@
 #include <fmt/ranges.h>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/estimate_rows.h"
 #include "experiments/estimates/text_table.h"
 
 namespace longhaul {
 namespace {
-
-EstimateRow Row(const std::string& arm, const std::string& evaluation, const std::string& quantity,
-                const std::string& unit, int64_t seeds, const std::string& note) {
-  EstimateRow row;
-  row.arm = arm;
-  row.evaluation = evaluation;
-  row.quantity = quantity;
-  row.unit = unit;
-  row.method = std::string("none");
-  row.seeds = seeds;
-  row.note = note;
-  return row;
-}
-
-void AddEstimate(std::vector<EstimateRow>& rows, const std::string& arm,
-                 const std::string& evaluation, const std::string& quantity,
-                 const std::string& unit, const Measured& x, int64_t seeds,
-                 const std::string& note) {
-  EstimateRow row = Row(arm, evaluation, quantity, unit, seeds, note);
-  row.value = x.value;
-  if (x.bound == Bound::kUpper) {
-    row.method = std::string("<=");
-    if (x.interval) row.level = x.interval->level;
-  } else if (x.interval) {
-    row.low = x.interval->low;
-    row.high = x.interval->high;
-    row.level = x.interval->level;
-    row.method = x.interval->method + (x.bound == Bound::kLowEnd ? ", low end <=" : "");
-  } else if (note.empty()) {
-    row.note = std::string(seeds < 2 ? "one seed gives no interval" : "the interval is unbounded");
-  }
-  rows.push_back(std::move(row));
-}
 
 std::string BoundNote(Bound bound) {
   if (bound == Bound::kUpper) return "upper bound: below the smallest reference budget";
@@ -81,7 +49,8 @@ void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
     AddEstimate(rows, arm.arm, evaluation, "q", "per crossing", *x.q, x.seeds, note);
     AddBootstrap(rows, arm.arm, evaluation, *x.q, x.seeds);
   }
-  if (!arm.note.empty()) rows.push_back(Row(arm.arm, "", "eta", "1", arm.seeds, arm.note));
+  if (!arm.note.empty())
+    rows.push_back(EstimateWithout(arm.arm, "", "eta", "1", arm.seeds, arm.note));
 }
 
 std::string QText(const std::optional<Efficiency>& e) {
@@ -116,8 +85,8 @@ std::string FamilyLines(const Family& family) {
   std::string text = fmt::format("{} ({}): ", family.codecs, fmt::join(names, ", "));
   if (!family.off) return fmt::format("{}{}\n", text, family.note);
   text += fmt::format("q per crossing {} over {} depth{} together (M1), {}\n",
-                      WithInterval(family.off->q, 4), family.arms.size(),
-                      family.arms.size() == 1 ? "" : "s", ToString(family.verdict()));
+                      WithInterval(family.off->q, 4), family.fitted_depths(),
+                      family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
   text += fmt::format("  with the codec on at evaluation {}\n",
                       family.on ? WithInterval(family.on->q, 4) : family.on_note);
   if (const auto& beside = family.off->q.bootstrap) {
@@ -158,7 +127,7 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
     for (const auto& [evaluation, joint, why] :
          {std::tuple("off", &family.off, &family.note), {"on", &family.on, &family.on_note}}) {
       if (!*joint) {
-        rows.push_back(Row(name, evaluation, "q", "per crossing", 0, *why));
+        rows.push_back(EstimateWithout(name, evaluation, "q", "per crossing", 0, *why));
         continue;
       }
       const Measured& q = (*joint)->q;
@@ -168,6 +137,7 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
       AddBootstrap(rows, name, evaluation, q, (*joint)->seeds);
     }
   }
+  AddFindings(a, rows);
   return rows;
 }
 
@@ -202,7 +172,7 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     }
   }
   for (const IdentityCheck& check : a.identities) text += check.Text() + "\n";
-  return text;
+  return text + FindingsText(a);
 }
 
 absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment) {

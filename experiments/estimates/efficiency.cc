@@ -11,8 +11,6 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLocalBelow = 0.1;  // |ln eta|: the local form errs by beta/2 of that, under 2 %
-
 // r = delta / s. Decreasing in r.
 double LnEta(double r, double beta, bool exact) {
   if (!exact) return -r;
@@ -216,6 +214,9 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
   JointEstimate out{.a = RatioOfMeans(numerators, slopes, level),
                     .q = {},
                     .seeds = static_cast<int64_t>(losses.size())};
+  for (size_t j = 0; j < numerators.size(); ++j) {
+    out.influence.push_back((numerators[j] - out.a.value * slopes[j]) / fit.slope);
+  }
   out.q = CutBelow(floor, Mapped(out.a, [](double value) { return std::exp(-value); }));
   return out;
 }

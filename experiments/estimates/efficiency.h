@@ -17,6 +17,7 @@ namespace longhaul {
 // token budget, s slope of the reference curve (nat per e-fold of tokens), K crossings, eta token
 // efficiency, q = eta^(1/K). docs/experiments.md has the formulas.
 
+constexpr double kLocalBelow = 0.1;  // |ln eta|: the local form errs by beta/2 of that, under 2 %
 constexpr double kBeta = 0.35;  // exponent of the reference curve; 0.2 and 0.5 are the systematic
 constexpr double kBetaLow = 0.2, kBetaHigh = 0.5;
 constexpr double kAssumedQ = 0.995;           // what planning assumes per crossing
@@ -100,6 +101,7 @@ struct JointEstimate {
   Measured a;  // -ln q
   Measured q;
   int64_t seeds = 0;
+  std::vector<double> influence = {};  // what each seed, in order, moves a by; sums to 0
 };
 absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
                                             const LossBySeed& reference,

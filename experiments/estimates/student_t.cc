@@ -26,6 +26,10 @@ double TQuantile(double p, double df) {
   return boost::math::quantile(boost::math::students_t(df), p);
 }
 
+double TwoSidedP(double t, double df) {
+  return 2 * boost::math::cdf(boost::math::complement(boost::math::students_t(df), std::abs(t)));
+}
+
 double DetectableEffect(int n) {
   double low = 0, high = 64;  // power grows with the noncentrality
   for (int i = 0; i < 60; ++i) {

@@ -65,6 +65,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
     files.emplace_back("losses.csv", Csv(LossesCsv(*e.campaign)));
     files.emplace_back("arms.csv", Csv(ArmsCsv(*e.campaign)));
     files.emplace_back("joint.csv", Csv(JointCsv(*e.campaign)));
+    files.emplace_back("depth_models.csv", Csv(DepthCsv(*e.campaign)));
     files.emplace_back("residuals.csv", Csv(ResidualsCsv(*e.campaign)));
     const auto wire = ArmsOnTheWire(record, *e.campaign);
     if (!wire.ok()) return wire.status();

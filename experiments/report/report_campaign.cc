@@ -220,7 +220,7 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
   out +=
       FigureHtml(figures, "depth",
                  "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
-                 "95 % interval, the joint fit (M1) and the assumed 0.995 per crossing. " +
+                 "95 % interval, the joint fit (M1), the other depth models (dotted) and the assumed 0.995 per crossing. " +
                      conditions + ".");
   out +=
       FigureHtml(figures, "reference",
@@ -239,6 +239,7 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                     "reference of the same seed at the same tokens (below): mean over seeds, band "
                     "from the lowest to the highest seed. " +
                         conditions + ".");
+  out += FindingsPart(a);
   out += PlannerTable(a);
   out += ControlsTable(a);
   out += NullTest(a);

@@ -1,6 +1,7 @@
 #include "experiments/report/report_data.h"
 
 #include <cctype>
+#include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -202,7 +203,7 @@ CsvRows JointCsv(const CampaignAnalysis& a) {
                                       family.arms.front()->reference,
                                       arms,
                                       evaluation,
-                                      fmt::format("{}", family.arms.size()),
+                                      fmt::format("{}", family.fitted_depths()),
                                       fmt::format("{}", *joint ? (*joint)->seeds : 0)};
       if (*joint) {
         Append(row, (*joint)->q);
@@ -213,6 +214,29 @@ CsvRows JointCsv(const CampaignAnalysis& a) {
       row.push_back(Number(family.bits_per_element));
       row.push_back(*note);
       rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+CsvRows DepthCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {{"codecs", "reference", "model", "chosen", "crossings", "ln_eta"}};
+  constexpr int kPoints = 40;
+  for (const Family& family : a.families) {
+    if (!family.depths) continue;
+    const double most = static_cast<double>(family.arms.back()->crossings);
+    const double forward = family.arms.front()->forward_codec == "none" ? 0 : 1;
+    const double backward = family.arms.front()->backward_codec == "none" ? 0 : 1;
+    for (const DepthFit& fit : family.depths->fits) {
+      if (fit.theta.empty()) continue;
+      for (int i = 0; i <= kPoints; ++i) {
+        const double k = most * i / kPoints, boundaries = k / (forward + backward);
+        const double loss = fit.MinusLnEta(forward * boundaries, backward * boundaries);
+        if (!std::isfinite(loss)) continue;
+        rows.push_back({family.codecs, family.arms.front()->reference,
+                        std::string(ToString(fit.model)),
+                        fit.model == family.depths->chosen ? "1" : "0", Number(k), Number(-loss)});
+      }
     }
   }
   return rows;

@@ -27,6 +27,7 @@ CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
 CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a final loss
 CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
 CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation
+CsvRows DepthCsv(const CampaignAnalysis& a);   // points of each depth model's curve
 CsvRows StepTimesCsv(const std::vector<StepTime>& times);
 
 }  // namespace longhaul

@@ -24,6 +24,8 @@ absl::StatusOr<std::string> WirePart(const Record& record, const CampaignAnalysi
 absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a);
 std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                          const Figures& figures);
+// In report_findings.cc.
+std::string FindingsPart(const CampaignAnalysis& a);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);

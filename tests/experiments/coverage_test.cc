@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/efficiency.h"
+#include "experiments/estimates/eta_contrast.h"
+#include "experiments/estimates/student_t.h"
 
 namespace longhaul {
 namespace {
@@ -71,6 +73,85 @@ TEST(Coverage, ArmAndJointIntervalsHoldTheTruthIn93To97PercentOfCampaigns) {
       EXPECT_GE(shares.joint, 0.93) << w.eta << " " << seeds;
       EXPECT_LE(shares.joint, 0.97) << w.eta << " " << seeds;
     }
+  }
+}
+
+// Arms whose losses share nothing but the seed and its reference: one direction, the other, both;
+// or M replicas with H steps, with 1. `weights` says what is made of them.
+struct Contrast {
+  std::vector<double> etas, weights;
+};
+
+struct ContrastShares {
+  double covered;
+  double width_ratio;  // mean half-width against t sd / (s sqrt n) with the true sd
+};
+
+ContrastShares ContrastCovered(const World& w, const Contrast& c, int seeds,
+                               std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  double truth = 0, variance = 0;
+  for (size_t t = 0; t < c.etas.size(); ++t) {
+    truth += c.weights[t] * std::log(c.etas[t]);
+    variance += c.weights[t] * c.weights[t];
+  }
+  double shared = 0;  // the reference's own noise enters with the sum of the weights
+  for (const double weight : c.weights) shared += weight;
+  const double sd = w.noise / w.slope * std::sqrt(variance + shared * shared);
+  const double forecast = TQuantile(0.975, seeds - 1) * sd / std::sqrt(seeds);
+  int hits = 0;
+  double width = 0;
+  for (int campaign = 0; campaign < kCampaigns; ++campaign) {
+    std::vector<ReferenceRun> reference;
+    std::vector<EtaTerm> terms;
+    for (const double weight : c.weights) terms.push_back({weight, {}, {}});
+    for (int64_t seed = 1; seed <= seeds; ++seed) {
+      const double common = w.seed_effect * normal(random);
+      for (const double budget : {0.35, 0.5, 0.65, 0.8, 1.0, 1.1}) {
+        const double loss = Loss(w, budget) + common + w.noise * normal(random);
+        reference.push_back({seed, budget, loss});
+        if (budget != 1.0) continue;
+        for (EtaTerm& term : terms) term.reference[seed] = loss;
+      }
+      for (size_t t = 0; t < terms.size(); ++t) {
+        terms[t].arm[seed] = Loss(w, c.etas[t]) + common + w.noise * normal(random);
+      }
+    }
+    const EtaContrast found = *EstimateContrast(*FitReference(reference), terms);
+    const Interval& interval = *found.ln.interval;
+    hits += interval.low <= truth && truth <= interval.high;
+    width += (interval.high - interval.low) / 2 / kCampaigns;
+  }
+  return {static_cast<double>(hits) / kCampaigns, width / forecast};
+}
+
+TEST(Coverage, FactorsAndInteractionsHoldTheTruthIn93To97PercentOfCampaigns) {
+  std::mt19937_64 random(11);
+  const World w{.noise = 0.004, .eta = 1};
+  for (const Contrast& c : {Contrast{{0.9, 0.97}, {1, -1}},              // eta(M,H) / eta(M,1)
+                            Contrast{{0.93, 0.95, 0.98}, {1, -1, -1}},   // direction interaction
+                            Contrast{{0.95, 0.98}, {0.5, 0.5}}}) {       // symmetric
+    for (const int seeds : {3, 5, 8, 10}) {
+      const ContrastShares shares = ContrastCovered(w, c, seeds, random);
+      std::printf("%zu terms, n = %d: %.2f %%\n", c.etas.size(), seeds, 100 * shares.covered);
+      EXPECT_GE(shares.covered, 0.93) << seeds;
+      EXPECT_LE(shares.covered, 0.97) << seeds;
+    }
+  }
+}
+
+// With the true noise and slope, what the forecast says before is what comes out after: the mean of
+// sd over samples of n is c4(n) of the true one.
+TEST(Coverage, ForecastHalfWidthIsWithinTenPercentOfWhatComesOut) {
+  std::mt19937_64 random(13);
+  for (const int seeds : {3, 5, 8, 10}) {
+    const World w{.noise = 0.004, .eta = 0.98};
+    const ContrastShares shares = ContrastCovered(w, {{w.eta}, {1}}, seeds, random);
+    const double half = (seeds - 1) / 2.0;
+    const double c4 = std::sqrt(1 / half) * std::exp(std::lgamma(seeds / 2.0) - std::lgamma(half));
+    std::printf("n = %d: half-width %.3f of the forecast, c4 %.3f\n", seeds, shares.width_ratio, c4);
+    EXPECT_NEAR(shares.width_ratio / c4, 1, 0.1) << seeds;
+    if (seeds >= 5) EXPECT_NEAR(shares.width_ratio, 1, 0.1) << seeds;
   }
 }
 

@@ -78,6 +78,49 @@ def joint(arms, reference_loss, slopes):
     return [a, a - half, a + half]
 
 
+def contrast(weights, arms, reference_loss, slopes):
+    """Sum of weight * ln eta, each of its own mean loss; influence of a seed by leaving the mean."""
+    seeds = [s for s in sorted(slopes) if all(str(s) in arm["losses"] for arm in arms)]
+    s_j = np.array([slopes[s] for s in seeds])
+    d = np.array([[arm["losses"][str(s)] - reference_loss[s] for s in seeds] for arm in arms])
+    exact = any(abs(d.mean(axis=1) / s_j.mean()) >= 0.1)
+
+    def value(share):  # of each seed
+        r = d @ share / (s_j @ share)
+        return sum(w * ln_eta(x, exact) for w, x in zip(weights, r))
+
+    n = len(seeds)
+    even = np.full(n, 1 / n)
+    at = value(even)
+    h = 1e-5
+    influence = [(value(even * (1 - h) + h * np.eye(n)[j]) - value(even * (1 + h) - h * np.eye(n)[j]))
+                 / (2 * h) for j in range(n)]
+    half = stats.t.ppf(0.975, n - 1) * stats.sem(influence)
+    return [at, at - half, at + half]
+
+
+def power_of_depth(arms, reference_loss, slopes):
+    """M4, -ln eta = a K^gamma, by SciPy's least squares with a column for each seed."""
+    seeds = [s for s in sorted(slopes) if all(str(s) in arm["losses"] for arm in arms)]
+    ks = np.array([arm["crossings"] for arm in arms], float)
+    losses = np.array([[reference_loss[s]] + [arm["losses"][str(s)] for arm in arms] for s in seeds])
+    s = np.mean([slopes[x] for x in seeds])
+    mean = losses.mean(axis=0)
+    exact = any(abs(mean - mean[0]) / s >= 0.1)
+
+    def m(p):
+        x = np.r_[0.0, p[0] * ks ** p[1]]
+        return np.expm1(BETA * x) / BETA if exact else x
+
+    residuals = lambda p: (losses - p[2:, None] - s * m(p)[None, :]).ravel()  # noqa: E731
+    fit = optimize.least_squares(residuals, np.r_[0.01, 1.0, losses[:, 0]], x_scale="jac",
+                                 xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    points, unknowns = losses.size, len(fit.x) + 1
+    aicc = (points * math.log(2 * fit.cost / points) + 2 * unknowns
+            + 2 * unknowns * (unknowns + 1) / (points - unknowns - 1))
+    return [fit.x[0], fit.x[1], aicc]
+
+
 def main(path):
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
@@ -107,6 +150,8 @@ def main(path):
             "ln_eta": [ln_eta(r[0], exact), ln_eta(r[2], exact), ln_eta(r[1], exact)],
             "equivalent": bool(narrow[1] > -margin and narrow[2] < margin),
         })
+    out["contrast"] = contrast([1, -1, 0.5], data["arms"], d0, slopes)
+    out["power_of_depth"] = power_of_depth(data["arms"], d0, slopes)
     out["joint"] = joint(data["arms"], d0, slopes)
     loud = data["loud"]
     out["fieller"] = fieller(np.array(loud["y"]), np.array(loud["x"]), 0.95)

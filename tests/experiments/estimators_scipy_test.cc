@@ -10,7 +10,9 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/estimates/depth_models.h"
 #include "experiments/estimates/efficiency.h"
+#include "experiments/estimates/eta_contrast.h"
 #include "experiments/estimates/student_t.h"
 
 namespace longhaul {
@@ -124,6 +126,20 @@ TEST(SciPy, AgreesOnEveryEstimatorAndInterval) {
       EXPECT_EQ(*e.equivalent, scipy["arms"][i]["equivalent"].get<bool>());
     }
     ExpectSame(EstimateJoint(curve, curve.d0_loss_by_seed, table.arms)->a, scipy["joint"], 1e-7);
+    std::vector<EtaTerm> terms;
+    std::vector<DepthArm> depths;
+    for (const DepthPoint& arm : table.arms) {
+      const double weight = terms.empty() ? 1 : terms.size() == 1 ? -1 : 0.5;
+      terms.push_back({weight, curve.d0_loss_by_seed, arm.loss_by_seed});
+      depths.push_back({arm.crossings / 2 + 1, arm.crossings / 2, arm.crossings / 2,
+                        arm.loss_by_seed});
+    }
+    ExpectSame(EstimateContrast(curve, terms)->ln, scipy["contrast"], 1e-7);
+    const DepthComparison compared = *CompareDepths(curve, curve.d0_loss_by_seed, depths);
+    const DepthFit& power_fit = compared.Fit(DepthModel::kM4);
+    EXPECT_NEAR(power_fit.theta[0], scipy["power_of_depth"][0], 1e-6);
+    EXPECT_NEAR(power_fit.theta[1], scipy["power_of_depth"][1], 1e-5);
+    EXPECT_NEAR(*power_fit.aicc, scipy["power_of_depth"][2], 1e-6);
     ExpectSame(RatioOfMeans(y, x, 0.95), scipy["fieller"], 1e-8);
     const Measured bca = MeanByBca(skewed);
     const double width = scipy["bca"][1].get<double>() - scipy["bca"][0].get<double>();

@@ -12,6 +12,8 @@ longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABE
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/depth_models_test.cc experiments/dose_response_test.cc
+  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimators_scipy_test.cc
   LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
@@ -23,6 +25,8 @@ longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc
+  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/campaign_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")

@@ -3,7 +3,7 @@
     python plots.py FOLDER...
 
 Each FOLDER is one experiment of a report: it holds curve.csv, losses.csv, arms.csv and joint.csv (a
-campaign, with residuals.csv), training.csv and step_times.csv. Figures whose data are there are
+campaign, with residuals.csv and depth_models.csv), training.csv and step_times.csv. Figures whose data are there are
 written beside them as SVG: reference, residuals, depth, forest, training, step_times. Needs matplotlib and nothing else; imports no torch.
 """
 
@@ -22,6 +22,7 @@ ASSUMED = "#b3261e"
 COLOURS = ["#12507b", "#c2571a", "#2f7d4f", "#7a4a9c", "#8a6d00", "#0f7f86"]
 ASSUMED_Q = 0.995
 D0_REFERENCE = "reference@1"
+MODEL_STYLES = {"M2": (0, (1, 3)), "M3": ":", "M4": "-.", "M5": (0, (4, 2, 1, 2, 1, 2))}
 
 plt.rcParams.update({
     "font.size": 10.5, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
@@ -172,6 +173,11 @@ def depth(folder):
                           row["reference"])
     joint = {family(row): row for row in read(folder, "joint")
              if row["evaluation"] == "off" and row["q"]}
+    models = {}
+    for row in read(folder, "depth_models"):
+        key = (row["codecs"], row["reference"])
+        models.setdefault(key, {}).setdefault((row["model"], row["chosen"]), []).append(
+            (float(row["crossings"]), float(row["ln_eta"])))
     for axes, panel in zip(all_axes[0], panels):
         rows = [row for row in arms if direction(row) == panel]
         most = max(int(row["crossings"]) for row in rows)
@@ -188,6 +194,12 @@ def depth(folder):
                     axes.fill_between(ks, [k * math.log(low) for k in ks],
                                       [k * math.log(high) for k in ks], color=colour, alpha=0.12,
                                       lw=0)
+            for (model, chosen), points in models.get(codecs, {}).items():
+                if model == "M1":  # the joint fit
+                    continue
+                axes.plot([k for k, _ in points], [y for _, y in points], color=colour,
+                          lw=1.6 if chosen == "1" else 0.9, ls=MODEL_STYLES[model], alpha=0.8,
+                          label=model + (", preferred" if chosen == "1" else "") if i == 0 else None)
             for row in (row for row in rows if family(row) == codecs):
                 k = int(row["crossings"])
                 d0 = by_arm.get(row["reference"], {})

@@ -1,0 +1,161 @@
+#include "experiments/estimates/seed_regression.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "experiments/estimates/student_t.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kIterations = 400;
+constexpr double kStep = 1e-6;           // of a central difference, relative
+constexpr double kSingular = 1e-9;       // of a determinant against its diagonal
+constexpr double kSmallestStep = 1e-13;  // relative
+
+using Columns = std::vector<std::vector<double>>;  // [parameter][point]
+
+void Centre(std::vector<double>& x) {
+  const double mean = Mean(x);
+  for (double& value : x) value -= mean;
+}
+
+double Dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Solves (Z'Z + damping diag(Z'Z)) x = right for one or two columns. Empty: singular.
+std::vector<double> Solve(const Columns& z, const std::vector<double>& right, double damping) {
+  const double a = Dot(z[0], z[0]) * (1 + damping);
+  if (!(a > 0) || !std::isfinite(a)) return {};
+  if (z.size() == 1) return {right[0] / a};
+  const double b = Dot(z[0], z[1]), c = Dot(z[1], z[1]) * (1 + damping);
+  const double determinant = a * c - b * b;
+  if (!(determinant > kSingular * a * c) || !std::isfinite(determinant)) return {};
+  return {(c * right[0] - b * right[1]) / determinant, (a * right[1] - b * right[0]) / determinant};
+}
+
+struct Problem {
+  const SeedRows& rows;
+  const PointModel& model;
+  std::vector<double> mean;  // of y over seeds, by point
+  double slope;
+
+  void Prepare(std::vector<double>& x) const {
+    if (rows.seed_effects) Centre(x);
+  }
+  std::vector<double> Residuals(const std::vector<double>& y,
+                                const std::vector<double>& theta) const {
+    std::vector<double> r = model(theta);
+    for (size_t i = 0; i < r.size(); ++i) r[i] = y[i] - slope * r[i];
+    Prepare(r);
+    return r;
+  }
+  Columns Gradient(const std::vector<double>& theta) const {
+    Columns z;
+    for (size_t p = 0; p < theta.size(); ++p) {
+      const double h = kStep * std::max(std::abs(theta[p]), 1e-3);
+      std::vector<double> up = theta, down = theta;
+      up[p] += h;
+      down[p] -= h;
+      std::vector<double> column = model(up);
+      const std::vector<double> other = model(down);
+      for (size_t i = 0; i < column.size(); ++i) column[i] = (column[i] - other[i]) / (2 * h);
+      Prepare(column);
+      z.push_back(std::move(column));
+    }
+    return z;
+  }
+};
+
+std::vector<double> Project(const Columns& z, const std::vector<double>& r) {
+  std::vector<double> out;
+  for (const std::vector<double>& column : z) out.push_back(Dot(column, r));
+  return out;
+}
+
+absl::Status NotDetermined() {
+  return absl::FailedPreconditionError("the arms do not determine its parameters");
+}
+
+// One damped step at a time: kept where it lowers the squares.
+absl::Status Descend(const Problem& problem, std::vector<double>& theta) {
+  std::vector<double> r = problem.Residuals(problem.mean, theta);
+  double squares = Dot(r, r), damping = 0;
+  for (int i = 0; i < kIterations; ++i) {
+    const Columns z = problem.Gradient(theta);
+    const std::vector<double> step = Solve(z, Project(z, r), damping);
+    if (step.empty()) return NotDetermined();
+    std::vector<double> next = theta;
+    double size = 0;
+    for (size_t p = 0; p < next.size(); ++p) {
+      next[p] += step[p] / problem.slope;
+      size = std::max(size, std::abs(next[p] - theta[p]) / std::max(std::abs(theta[p]), 1e-3));
+    }
+    std::vector<double> there = problem.Residuals(problem.mean, next);
+    const double lower = Dot(there, there);
+    if (std::isfinite(lower) && lower <= squares) {
+      theta = std::move(next);
+      r = std::move(there);
+      squares = lower;
+      damping /= 10;
+      if (size < kSmallestStep) return absl::OkStatus();
+    } else if (size < 1e-8) {
+      return absl::OkStatus();  // as low as numbers get
+    } else {
+      damping = std::max(10 * damping, 1e-4);
+    }
+  }
+  return absl::FailedPreconditionError("its fit does not converge");
+}
+
+}  // namespace
+
+Measured FromInfluence(double value, std::span<const double> influence, double level) {
+  Measured out{.value = value};
+  if (influence.size() < 2) return out;
+  const double n = static_cast<double>(influence.size());
+  const double half = TQuantile(0.5 + level / 2, n - 1) * std::sqrt(Variance(influence) / n);
+  out.interval = Interval{value - half, value + half, level, "t"};
+  return out;
+}
+
+Measured SeedRegression::Parameter(size_t p, double level) const {
+  return FromInfluence(theta[p], influence[p], level);
+}
+
+absl::StatusOr<SeedRegression> FitOverSeeds(const SeedRows& rows, const PointModel& model,
+                                            std::vector<double> start) {
+  if (rows.y.empty()) return absl::FailedPreconditionError("no seed has every arm");
+  Problem problem{rows, model, std::vector<double>(rows.y.front().size()), Mean(rows.slopes)};
+  for (const std::vector<double>& row : rows.y) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      problem.mean[i] += row[i] / static_cast<double>(rows.y.size());
+    }
+  }
+  SeedRegression fit;
+  fit.theta = std::move(start);
+  if (absl::Status s = Descend(problem, fit.theta); !s.ok()) return s;
+  const Columns z = problem.Gradient(fit.theta);
+  const std::vector<double> m = model(fit.theta);
+  fit.influence.resize(fit.theta.size());
+  for (size_t j = 0; j < rows.y.size(); ++j) {
+    std::vector<double> moved(m.size());
+    for (size_t i = 0; i < m.size(); ++i) {
+      moved[i] = rows.y[j][i] - problem.mean[i] - (rows.slopes[j] - problem.slope) * m[i];
+    }
+    problem.Prepare(moved);
+    const std::vector<double> by = Solve(z, Project(z, moved), 0);
+    if (by.empty()) return NotDetermined();
+    for (size_t p = 0; p < by.size(); ++p) fit.influence[p].push_back(by[p] / problem.slope);
+    const std::vector<double> r = problem.Residuals(rows.y[j], fit.theta);
+    fit.residual_squares += Dot(r, r);
+  }
+  return fit;
+}
+
+}  // namespace longhaul
