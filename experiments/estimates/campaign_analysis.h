@@ -65,9 +65,9 @@ struct Family {
   std::string depths_note = {};                          // why there is none
   int64_t directions() const;                            // compressed: 1 or 2
   int64_t fitted_depths() const;  // S = 16 tests the fit while there are shallower arms
-  Verdict verdict() const;                               // of the joint q, codec off
-  double smallest_budget = 0;   // of the reference curve: nothing is said of an eta below
-  double bits_per_element = 0;  // from payload bytes, both directions; 0: not recorded
+  Verdict verdict() const;        // of the joint q, codec off
+  double smallest_budget = 0;     // of the reference curve: nothing is said of an eta below
+  double bits_per_element = 0;    // from payload bytes, both directions; 0: not recorded
 };
 
 // An arm that must, or at least may, have the very bits of its reference: nothing it does loses

@@ -220,7 +220,8 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
   out +=
       FigureHtml(figures, "depth",
                  "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
-                 "95 % interval, the joint fit (M1), the other depth models (dotted) and the assumed 0.995 per crossing. " +
+                 "95 % interval, the joint fit (M1), the other depth models (dotted) and the "
+                 "assumed 0.995 per crossing. " +
                      conditions + ".");
   out +=
       FigureHtml(figures, "reference",

@@ -115,9 +115,10 @@ std::string TestTable(const CampaignAnalysis& a) {
                               : HtmlEscape(primary->note),
                  "", ""}};
   for (const SecondaryTest& t : a.findings.secondary) {
-    rows.push_back({"secondary: " + HtmlEscape(t.name), HtmlEscape(t.arm), HtmlEscape(t.note),
-                    fmt::format("{:.3g}", t.p),
-                    fmt::format("{:.3g}, {}", t.adjusted, t.adjusted <= 0.05 ? "shown" : "not shown")});
+    rows.push_back(
+        {"secondary: " + HtmlEscape(t.name), HtmlEscape(t.arm), HtmlEscape(t.note),
+         fmt::format("{:.3g}", t.p),
+         fmt::format("{:.3g}, {}", t.adjusted, t.adjusted <= 0.05 ? "shown" : "not shown")});
   }
   return "<h3>Tests named beforehand</h3><p class=\"note\">Two-sided, 5 %, against no loss; the "
          "secondary ones by Holm over all of them. Everything else on this page is "

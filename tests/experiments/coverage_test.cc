@@ -128,9 +128,9 @@ ContrastShares ContrastCovered(const World& w, const Contrast& c, int seeds,
 TEST(Coverage, FactorsAndInteractionsHoldTheTruthIn93To97PercentOfCampaigns) {
   std::mt19937_64 random(11);
   const World w{.noise = 0.004, .eta = 1};
-  for (const Contrast& c : {Contrast{{0.9, 0.97}, {1, -1}},              // eta(M,H) / eta(M,1)
-                            Contrast{{0.93, 0.95, 0.98}, {1, -1, -1}},   // direction interaction
-                            Contrast{{0.95, 0.98}, {0.5, 0.5}}}) {       // symmetric
+  for (const Contrast& c : {Contrast{{0.9, 0.97}, {1, -1}},             // eta(M,H) / eta(M,1)
+                            Contrast{{0.93, 0.95, 0.98}, {1, -1, -1}},  // direction interaction
+                            Contrast{{0.95, 0.98}, {0.5, 0.5}}}) {      // symmetric
     for (const int seeds : {3, 5, 8, 10}) {
       const ContrastShares shares = ContrastCovered(w, c, seeds, random);
       std::printf("%zu terms, n = %d: %.2f %%\n", c.etas.size(), seeds, 100 * shares.covered);
@@ -149,9 +149,10 @@ TEST(Coverage, ForecastHalfWidthIsWithinTenPercentOfWhatComesOut) {
     const ContrastShares shares = ContrastCovered(w, {{w.eta}, {1}}, seeds, random);
     const double half = (seeds - 1) / 2.0;
     const double c4 = std::sqrt(1 / half) * std::exp(std::lgamma(seeds / 2.0) - std::lgamma(half));
-    std::printf("n = %d: half-width %.3f of the forecast, c4 %.3f\n", seeds, shares.width_ratio, c4);
+    std::printf("n = %d: half-width %.3f of the forecast, c4 %.3f\n", seeds, shares.width_ratio,
+                c4);
     EXPECT_NEAR(shares.width_ratio / c4, 1, 0.1) << seeds;
-    if (seeds >= 5) EXPECT_NEAR(shares.width_ratio, 1, 0.1) << seeds;
+    EXPECT_NEAR(shares.width_ratio, 1, seeds >= 5 ? 0.1 : 0.2) << seeds;
   }
 }
 

@@ -136,6 +136,7 @@ TEST(DepthModels, SixteenStagesTestTheFitAndJoinNone) {
   ASSERT_EQ(m1.held_out.size(), 3u);
   EXPECT_EQ(m1.held_out[2].stages, 16);
   EXPECT_LT(m1.held_out[2].z, -2);
+  EXPECT_TRUE(m1.Misses());
 }
 
 TEST(DepthModels, AiccCountsSeedEffectsAndTheVariance) {
@@ -156,6 +157,15 @@ TEST(DepthModels, FormOfThePlannerHasTheSameLossAtEveryDepth) {
               1e-9);
   ASSERT_TRUE(a.interval);
   EXPECT_LT(a.interval->low, a.value);
+}
+
+TEST(DepthModels, DepthIsMissedFromEitherSide) {
+  DepthFit fit{.model = DepthModel::kM1};
+  for (const auto& [z, missed] :
+       {std::pair(-2.5, true), {2.5, true}, {-1.9, false}, {0.0, false}}) {
+    fit.held_out = {{8, 14, 0.1, 0.1, z}};
+    EXPECT_EQ(fit.Misses(), missed) << z;
+  }
 }
 
 TEST(DepthModels, OneDepthHasNoShape) {

@@ -131,8 +131,8 @@ TEST(SciPy, AgreesOnEveryEstimatorAndInterval) {
     for (const DepthPoint& arm : table.arms) {
       const double weight = terms.empty() ? 1 : terms.size() == 1 ? -1 : 0.5;
       terms.push_back({weight, curve.d0_loss_by_seed, arm.loss_by_seed});
-      depths.push_back({arm.crossings / 2 + 1, arm.crossings / 2, arm.crossings / 2,
-                        arm.loss_by_seed});
+      depths.push_back(
+          {arm.crossings / 2 + 1, arm.crossings / 2, arm.crossings / 2, arm.loss_by_seed});
     }
     ExpectSame(EstimateContrast(curve, terms)->ln, scipy["contrast"], 1e-7);
     const DepthComparison compared = *CompareDepths(curve, curve.d0_loss_by_seed, depths);
