@@ -38,8 +38,8 @@ double Seconds(const char* profile) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!status.ok() || !(sum > 0)) return -1;
   std::printf("%-14s %zu scenarios in %.2f s, %.0f ns each; bar %.0f s: %.2f of it\n", profile,
-              file->size(), seconds, seconds / static_cast<double>(file->size()) * 1e9,
-              kBarSeconds, seconds / kBarSeconds);
+              file->size(), seconds, seconds / static_cast<double>(file->size()) * 1e9, kBarSeconds,
+              seconds / kBarSeconds);
   return seconds;
 }
 

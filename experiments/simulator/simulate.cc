@@ -131,7 +131,7 @@ void FillQuality(const Scenario& s, double reference, Outcome& out) {
 void TryExperts(const Scenario& s, double beta, Outcome& out) {
   if (out.stages == 1 || s.expert_parallel == ExpertParallel::kNone) return;
   const bool global = s.expert_parallel == ExpertParallel::kGlobal;
-  const double ways = static_cast<double>(global ? s.nodes : s.group_nodes);
+  const double ways = static_cast<double>(global ? s.nodes : std::min(s.nodes, s.group_nodes));
   const double resident =
       (out.active_parameters + (out.parameters - out.active_parameters) / ways) * beta;
   if (GuardedCeil(resident / s.memory_bytes) > 1) return;

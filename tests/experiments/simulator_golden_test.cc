@@ -177,6 +177,22 @@ TEST(SimulatorGolden, ExpertsAcrossNodes) {
   EXPECT_EQ(Printed("%.1f", 100 * out.overhead), "24.5");
 }
 
+// Experts of a region spread over its nodes, or over all nodes where there are fewer.
+TEST(SimulatorGolden, ExpertsOfARegion) {
+  Scenario s = A100Nodes(72);
+  s.parameters = 600e9;
+  s.active_parameters = 100e9;
+  s.expert_parallel = ExpertParallel::kRegional;
+  const Outcome out = Simulate(s);
+  EXPECT_EQ(out.mode, Mode::kFlat);
+  EXPECT_NEAR_REL(out.state_bytes, (100e9 + 500e9 / 8) * 16);
+  EXPECT_NEAR_REL(out.expert_time, 2 * 0.020 * 32);
+  s.nodes = 4;
+  EXPECT_EQ(Simulate(s).stages, 1);
+  s.nodes = 3;  // 267 B each: more than a node holds
+  EXPECT_EQ(Simulate(s).mode, Mode::kPurePipeline);
+}
+
 TEST(SimulatorGolden, NetworksThatReach1e28) {
   Outcome out = Simulate(H100Fp8Nodes(20000));
   EXPECT_EQ(out.inner_steps, 277);

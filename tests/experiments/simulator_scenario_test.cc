@@ -1,6 +1,7 @@
 // Scenario files: what they may say, what comes of lists and searches, what bad input is told.
-#include <cstdlib>
-#include <fstream>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -142,6 +143,48 @@ TEST(SimulatorScenario, BadInputIsOneLineWithTheKnownKeys) {
     EXPECT_THAT(error, HasSubstr(want));
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
+}
+
+// Whatever the keys' bounds allow has a finite answer, with every efficiency in (0, 1].
+TEST(SimulatorScenario, EveryScenarioWithinTheBoundsHasAnAnswer) {
+  uint64_t state = 1;
+  const auto next = [&state](uint64_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % n;
+  };
+  int built = 0;
+  for (int round = 0; round < 20000; ++round) {
+    Draft draft = ProfileDraft(static_cast<ProfileName>(next(4)));
+    for (const ScenarioKey& key : ScenarioKeys()) {
+      if (next(3) != 0) continue;
+      double value = static_cast<double>(next(2));
+      if (key.kind == ScenarioKey::Kind::kChoice) {
+        value = static_cast<double>(next(key.names.size()));
+      } else if (key.kind != ScenarioKey::Kind::kFlag) {
+        const double low = std::max(key.least, 1e-9);
+        value = low * std::pow(key.most / low, static_cast<double>(next(11)) / 10);
+        if (key.kind == ScenarioKey::Kind::kWhole) value = std::floor(value);
+        value = std::clamp(value, key.least, key.most);
+      }
+      key.set(draft, value);
+    }
+    const absl::StatusOr<Scenario> scenario = draft.Build();
+    if (!scenario.ok()) continue;
+    ++built;
+    const Outcome out = Simulate(*scenario);
+    for (const double eta : {out.eta_h, out.eta_c, out.eta_r, out.eta_act, out.chi}) {
+      ASSERT_GE(eta, 0) << round;
+      ASSERT_LE(eta, 1 + 1e-12) << round;
+    }
+    for (const double x : {out.raw, out.local, out.quality, out.tokens, out.outer_time, out.cost}) {
+      ASSERT_TRUE(std::isfinite(x)) << round;
+      ASSERT_GE(x, 0) << round;
+    }
+    ASSERT_GT(out.raw, 0) << round;
+    ASSERT_GE(out.inner_steps, 1) << round;
+    ASSERT_GE(out.stages, 1) << round;
+  }
+  EXPECT_GT(built, 5000);
 }
 
 TEST(SimulatorScenario, TooLargeAProductIsRefusedBeforeItStarts) {
