@@ -40,16 +40,23 @@ json ChangesOf(const ArmResult& arm) {
 // q^K, which stays right where `chosen` is M1.
 void AddDepth(const Family& family, json& entry) {
   const DepthComparison& depths = *family.depths;
-  if (const auto gamma = depths.gamma()) {
+  // The planner takes q at S = 2 and bends what lies deeper by gamma: both of M4, and only where
+  // the depths speak against M1.
+  const auto gamma = depths.gamma(), a_of_m4 = depths.PerBoundary(family.directions());
+  if (depths.chosen != DepthModel::kM1 && gamma && gamma->interval->low > 0 && a_of_m4) {
+    const double k = static_cast<double>(family.directions());
+    entry["q_m1"] = {{"value", entry["q"]}, {"ci", entry["q_ci"]}};
     entry["gamma"] = gamma->value;
     entry["gamma_ci"] = Ends(*gamma->interval);
+    entry["q"] = std::exp(-a_of_m4->value / k);
+    entry["q_ci"] = {std::exp(-a_of_m4->interval->high / k), std::exp(-a_of_m4->interval->low / k)};
   }
   json model = {{"chosen", ToString(depths.chosen)}, {"words", depths.Words()}};
   model["alike"] = json::array();
   for (const DepthModel other : depths.alike) model["alike"].push_back(ToString(other));
-  if (const auto a = depths.PerBoundary(family.directions()); a && a->interval) {
-    model["a"] = a->value;
-    model["a_ci"] = Ends(*a->interval);
+  if (a_of_m4) {
+    model["a"] = a_of_m4->value;
+    model["a_ci"] = Ends(*a_of_m4->interval);
   }
   for (const DepthFit& fit : depths.fits) {
     for (const DepthParameter& p : fit.parameters) {

@@ -47,6 +47,18 @@ std::string Missing(const CampaignAnalysis& a, const std::vector<const Family*>&
   return "";
 }
 
+// Arms of S = 16 that the plan keeps out of the family, all else being equal: a fit is tried on
+// them.
+std::vector<const ArmResult*> HeldOutOf(const CampaignAnalysis& a, const Family& family) {
+  std::vector<const ArmResult*> out;
+  const std::string key = FamilyKey(*family.arms.front(), true);
+  for (const ArmResult& arm : a.arms) {
+    if (!arm.held_out || arm.stages < kHeldOutStages || !arm.HasQ() || !arm.off) continue;
+    if (!arm.off->IsBound() && FamilyKey(arm, true) == key) out.push_back(&arm);
+  }
+  return out;
+}
+
 absl::StatusOr<DepthComparison> Depths(const CampaignAnalysis& a,
                                        const std::vector<const Family*>& families) {
   if (const std::string why = Missing(a, families); !why.empty()) {
@@ -55,6 +67,7 @@ absl::StatusOr<DepthComparison> Depths(const CampaignAnalysis& a,
   std::vector<DepthArm> arms;
   for (const Family* family : families) {
     for (const ArmResult* arm : family->arms) arms.push_back(ToDepthArm(*arm));
+    for (const ArmResult* arm : HeldOutOf(a, *family)) arms.push_back(ToDepthArm(*arm));
   }
   return CompareDepths(*a.curve, ReferenceLosses(a, *families.front()->arms.front()), arms);
 }

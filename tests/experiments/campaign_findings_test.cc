@@ -120,12 +120,27 @@ TEST_F(CampaignFindingsTest, CalibrationCarriesTheDepthModel) {
   }
   ASSERT_NE(found, nullptr);
   EXPECT_EQ((*found)["depth_model"]["chosen"], "M1");
-  EXPECT_NEAR((*found)["gamma"].get<double>(), 1, 0.2);
-  EXPECT_LE((*found)["gamma_ci"][0], (*found)["gamma"]);
-  EXPECT_GE((*found)["gamma_ci"][1], (*found)["gamma"]);
+  EXPECT_FALSE((*found).contains("gamma")) << "q^K stands: nothing bends it";
+  EXPECT_NEAR((*found)["depth_model"]["models"]["M4"]["gamma"]["value"].get<double>(), 1, 0.2);
   EXPECT_TRUE((*found)["depth_model"].contains("a_ci"));
   EXPECT_TRUE((*found).contains("q_symmetric"));
   EXPECT_THAT((*found)["by_S"], SizeIs(3));
+}
+
+TEST_F(CampaignFindingsTest, CalibrationBendsQOnlyWhereDepthsSpeakAgainstIt) {
+  SyntheticWorld w{.q = 0.99, .noise_nat = 2e-4, .seeds = 5};
+  for (const auto& [arm, k] : {std::pair("s2", 2.0), {"s4", 6.0}, {"s8", 14.0}}) {
+    const double bent = std::exp(kBeta * 0.05 * std::sqrt(k)),
+                 straight = std::pow(0.99, -kBeta * k);
+    w.extra_nat[arm] = w.slope_nat / kBeta * (bent - straight);
+  }
+  const CampaignAnalysis a = Analysed(w);
+  ASSERT_NE(a.families[0].depths->chosen, DepthModel::kM1) << a.families[0].depths->Words();
+  const json entry = json::parse(CalibrationJson(a))["activation"][0];
+  EXPECT_NEAR(entry["gamma"].get<double>(), 0.5, 0.05);
+  EXPECT_NEAR(entry["q"].get<double>(), std::exp(-0.05 * std::sqrt(2.0) / 2), 2e-3);  // at S = 2
+  EXPECT_LT(entry["q_ci"][0], entry["q"]);
+  EXPECT_LT(entry["gamma_ci"][0], entry["gamma"]);
 }
 
 TEST_F(CampaignFindingsTest, SwitchingTheCodecOffIsPairedBySeed) {
