@@ -109,7 +109,13 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
     a.ratio = r.Number(entry, "ratio", where);
     if (!(*a.ratio >= 1 && *a.ratio <= 1e6)) r.Fail(where, "'ratio' is not between 1 and 1e6");
   }
-  if (entry.contains("gamma")) a.gamma = r.Positive(entry, "gamma", "gamma_ci", where);
+  // Where M1 (q per crossing) held, the file's gamma describes the data and is not the model.
+  const auto depth = entry.find("depth_model");
+  const bool m1_held =
+      depth != entry.end() && depth->is_object() && depth->value("chosen", json()) == json("M1");
+  if (entry.contains("gamma") && !m1_held) {
+    a.gamma = r.WithInterval(entry, "gamma", "gamma_ci", where);
+  }
   for (const json& row : r.Objects(entry, "by_S")) {
     if (row.contains("ci_low_bound") || row.contains("bound")) {
       ++out.bounds;

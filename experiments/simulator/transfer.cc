@@ -115,7 +115,7 @@ Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const d
   if (activation_) {
     Activate(s, transfer, z[next++]);
     if (activation_->gamma) {
-      const double gamma = AtLog(*activation_->gamma, z[next++]);
+      const double gamma = AtLinear(*activation_->gamma, z[next++]);
       if (transfer == Transfer::kTokens) s.measured.gamma = gamma;
     }
   }

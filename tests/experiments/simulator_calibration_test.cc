@@ -182,6 +182,12 @@ TEST(SimulatorCalibration, DepthThatSaturatesComesThroughGamma) {
   EXPECT_NEAR(j.point, std::pow(0.98, 2 * std::sqrt(7.0)) / 0.90, 1e-12);
 }
 
+TEST(SimulatorCalibration, GammaIsNotTheModelWhereM1Held) {
+  const std::string gamma = R"("gamma":0.5,"gamma_ci":[-0.1,1.2],"depth_model":{"chosen":)";
+  EXPECT_EQ(PlanOf(Q(0.98, 0.98, 0.98, gamma + R"("M1"})")).sources(), 1u);
+  EXPECT_EQ(PlanOf(Q(0.98, 0.98, 0.98, gamma + R"("M2"})")).sources(), 2u);
+}
+
 // 1 mnat is worth 6.0 % of tokens at 240B; 9.7 % at 960B.
 TEST(SimulatorCalibration, LossTransferTakesTheSlopeAtTheTarget) {
   const CalibrationPlan plan =
