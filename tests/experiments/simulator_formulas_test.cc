@@ -89,7 +89,7 @@ TEST(SimulatorFormulas, ActivationTablesByDepthAsPrinted) {
   }
   Scenario s = ProfileScenario(ProfileName::kDocumentation);
   EXPECT_EQ(Printed("%.2f", EtaAct(s, 3)), "0.90");
-  // 0.9751^8 = 0.8176; the documentation's example prints 0.81.
+  // The documentation's example prints 0.81.
   EXPECT_EQ(Printed("%.4f", EtaAct(s, 5)), "0.8173");
   EXPECT_EQ(EtaAct(s, 1), 1);
   s.activation_ratio = 1;
