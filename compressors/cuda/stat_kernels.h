@@ -62,8 +62,8 @@ struct StatCodesKernel {
       if (t >= kBins || place->counts[t] == 0) return;
       auto units = int64_t{place->units[t]};
       for (int warp = 0; warp < kWarps; ++warp) {
-        if (t == 0) units += place->beyond[warp].low;
-        if (t == kBins - 1) units += place->beyond[warp].high;
+        if (t == 0) units = WrappingSum(units, place->beyond[warp].low);
+        if (t == kBins - 1) units = WrappingSum(units, place->beyond[warp].high);
       }
       const uint64_t at = table * kBins + static_cast<uint64_t>(t);
       Team::Add(&run.units[at], static_cast<uint64_t>(units));

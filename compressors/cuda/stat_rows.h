@@ -141,8 +141,8 @@ struct StatRowsKernel {
     for (int i = 0; i < T::kOwned; ++i) {
       const int bin = T::Bin(i, lane);
       int64_t units = tally.units[i];
-      if (bin == 0) units += beyond.low;
-      if (bin == kBins - 1) units += beyond.high;
+      if (bin == 0) units = WrappingSum(units, beyond.low);
+      if (bin == kBins - 1) units = WrappingSum(units, beyond.high);
       Team::Store(StatOffset<kBits>(bin, units, tally.counts[i], width), head + 4 + 4 * bin);
     }
   }

@@ -27,6 +27,11 @@ struct StatWords {
   uint32_t word[kBins * kCopies];
 };
 
+// Inf and NaN lie any number of units away until they are refused: their sums may wrap.
+LONGHAUL_TEXT int64_t WrappingSum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
 // What the elements beyond the outermost bins add to these besides what the words hold.
 struct StatBeyond {
   int64_t low, high;
@@ -70,8 +75,11 @@ template <int kBits>
 LONGHAUL_TEXT void JoinBeyond(const float* position, int count, StatBeyond& beyond) {
   using G = StatGrid<kBits>;
   const auto join = [&](float at) {
-    if (at < G::kFirst) beyond.low += StatUnits<kBits>(at, 0);
-    if (at > G::kLast) beyond.high += StatUnits<kBits>(at, G::kBins - 1) - int64_t{G::kUnitMask};
+    if (at < G::kFirst) beyond.low = WrappingSum(beyond.low, StatUnits<kBits>(at, 0));
+    if (at > G::kLast) {
+      const int64_t units = StatUnits<kBits>(at, G::kBins - 1);
+      beyond.high = WrappingSum(beyond.high, WrappingSum(units, -int64_t{G::kUnitMask}));
+    }
   };
   float some = G::kFirst;
   int found = 0;
@@ -235,7 +243,7 @@ LONGHAUL_TEXT void JoinTallies(Team& team, typename Team::template Own<StatTally
     return a;
   });
   Fold<kWarp>(team, beyond, [](const StatBeyond& a, const StatBeyond& b) {
-    return StatBeyond{a.low + b.low, a.high + b.high};
+    return StatBeyond{WrappingSum(a.low, b.low), WrappingSum(a.high, b.high)};
   });
 }
 

@@ -63,9 +63,12 @@ void BindOptions(py::module_& m) {
       .def("set_codecs",
            [](Options& o, std::string forward, std::string backward,
               std::map<int, std::string> by_tag, int64_t min_elements, bool kinds_by_rank) {
-             o.codecs = {
-                 std::move(forward), std::move(backward), std::move(by_tag), min_elements,
-                 kinds_by_rank ? CodecPolicy::Untold::kByRank : CodecPolicy::Untold::kRefused};
+             o.codecs = {.forward = std::move(forward),
+                         .backward = std::move(backward),
+                         .by_tag = std::move(by_tag),
+                         .min_elements = min_elements,
+                         .untold = kinds_by_rank ? CodecPolicy::Untold::kByRank
+                                                 : CodecPolicy::Untold::kRefused};
            })
       .def("set_node",
            [](Options& o, std::string interface,
