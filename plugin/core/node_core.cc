@@ -188,6 +188,7 @@ void NodeCore::Shutdown(End end, absl::Status why) {
   }
   const auto cut = [this, self = shared_from_this()] {
     for (auto& [id, peer] : peers_) peer->SetGone(Peer::State::kLost, end_status());
+    groups_.clear();  // they hold the node, and their Close() finds no strand any more
   };
   if (OnStrand()) {
     Leave(end, why);

@@ -185,9 +185,9 @@ TEST_P(ReceiverState, AMessageThatCameEarlyIsNotPartOfWhatIsSaved) {
       whole[0]->Send(Tokens(x[1]), 1, 0, send.done());
       ASSERT_EQ(send.Wait(), absl::OkStatus());
       // Behind another tag's message it has surely come.
-      std::vector<float> small(1, 1.0f);
+      std::vector<float> small(1, 1.0f), taken(1);
       Outcome flush, flushed;
-      whole[1]->Recv(F32(small), 0, 9, flushed.done());
+      whole[1]->Recv(F32(taken), 0, 9, flushed.done());
       whole[0]->Send(F32(small), 1, 9, flush.done());
       ASSERT_EQ(flushed.Wait(), absl::OkStatus());
       const auto early = whole[1]->SaveState();
