@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/diloco_text.h"
 
 namespace longhaul {
 namespace {
@@ -206,6 +207,7 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
       out["activation"].push_back(Entry(family, "on", *family.on));
     }
   }
+  if (a.failed_controls.empty()) AddDilocoCalibration(a, out);
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kArm) out["arms"].push_back(ArmEntry(arm));
   }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/estimates/campaign_findings.h"
+#include "experiments/estimates/diloco_findings.h"
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/forecast.h"
 #include "experiments/record/record.h"
@@ -96,6 +97,7 @@ struct CampaignAnalysis {
   double rho = 0;  // 1 - sd_delta^2 / (2 sigma^2)
   std::string git_revision;
   Findings findings = {};
+  DilocoFindings diloco = {};
   CampaignAnalysis() = default;
   CampaignAnalysis(CampaignAnalysis&&) = default;  // moving a vector keeps the pointers of families
   CampaignAnalysis& operator=(CampaignAnalysis&&) = default;

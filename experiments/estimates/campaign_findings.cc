@@ -344,6 +344,7 @@ absl::Status CollectFindings(const Record& record, CampaignAnalysis& a) {
   }
   CollectDirections(a);
   TestSecondary(a);
+  if (absl::Status s = CollectDiloco(record, a); !s.ok()) return s;
   return CollectDoses(record, a);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/diloco_text.h"
 #include "experiments/estimates/estimate_rows.h"
 
 namespace longhaul {
@@ -184,6 +185,7 @@ void AddFindings(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
     AddEstimate(rows, "dose: codecs", "off", "kappa over gauss", "1", *f.kappa_ratio, f.dose.seeds,
                 "");
   }
+  AddDilocoRows(a, rows);
   for (const SecondaryTest& t : f.secondary) {
     AddEstimate(rows, t.arm, "off", t.name + ", p by Holm", "1", {t.adjusted, {}}, 0,
                 fmt::format("secondary; p {:.6g}{}", t.p, t.note.empty() ? "" : "; " + t.note));
@@ -195,7 +197,7 @@ std::string FindingsText(const CampaignAnalysis& a) {
   std::string text;
   for (const Family& family : a.families) text += DepthLines(family);
   for (const DirectionFinding& d : a.findings.directions) text += DirectionLines(d);
-  text += OnOffLines(a) + DoseLines(a.findings) + TestLines(a);
+  text += OnOffLines(a) + DoseLines(a.findings) + DilocoLines(a) + TestLines(a);
   return text;
 }
 
