@@ -45,7 +45,7 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Allow("primary", &c.primary);
   r.Allow("tier", &c.tier);
   r.Allow("blocks", &c.blocks);
-  for (const std::string_view key : kBlockCodecKeys) r.Skip(std::string(key));
+  for (const std::string_view key : kBlockKeys) r.Skip(std::string(key));
   r.Allow("assumed_sigma_nat", &c.assumed_sigma_nat);
   r.Allow("assumed_rho", &c.assumed_rho);
   r.Allow("assumed_slope_nat", &c.assumed_slope_nat);

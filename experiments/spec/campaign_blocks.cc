@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <string>
@@ -36,6 +37,9 @@ struct Design {
   CodecPair strong{"minmax3-b64", "int8-b64"};
   // What the primary pair loses on a Gaussian (docs/codecs.md).
   CodecPair noise{"gauss-0.0116", "gauss-3.55e-05"};
+  // Of D, C and J.
+  std::vector<int64_t> replicas = {1, 2, 4}, inner_steps = {1, 10, 30};
+  std::vector<std::string> outer_codecs = {"int4-b64-h64+ef", "100x"};
   int64_t model_blocks = 0, batch_rows = 0, microbatches = 0;
   double lr = 0;
   std::string where;
@@ -139,15 +143,56 @@ void AddExtrapolation(const Design& d, Arms& arms) {
   arms.Set("held_out", true);
 }
 
+// M groups share out the reference's batch: every step sees the same rows.
+void AddOuterStep(const Design& d, int64_t groups, int64_t inner_steps, const std::string& codec,
+                  Arms& arms) {
+  arms.Set("outer.groups", groups);
+  arms.Set("outer.inner_steps", inner_steps);
+  arms.Set("outer.codec", codec);
+  arms.Set("train.batch_rows", d.batch_rows / groups);
+  arms.Set("train.microbatches", std::gcd(d.microbatches, d.batch_rows / groups));
+}
+
+void AddReplicas(const Design& d, Arms& arms) {
+  for (const int64_t groups : d.replicas) {
+    for (const int64_t inner_steps : d.inner_steps) {
+      arms.Add(fmt::format("D-m{}-h{}", groups, inner_steps), 1, {"none", "none"});
+      AddOuterStep(d, groups, inner_steps, "none", arms);
+    }
+  }
+}
+
+void AddOuterCodecs(const Design& d, Arms& arms) {
+  const int64_t groups = d.replicas.back(), inner_steps = d.inner_steps.back();
+  for (const std::string& codec : d.outer_codecs) {
+    arms.Add(fmt::format("C-m{}-h{}-{}", groups, inner_steps, codec), 1, {"none", "none"});
+    AddOuterStep(d, groups, inner_steps, codec, arms);
+  }
+}
+
+// The primary pair at four stages inside of the groups of D and C. Without P, which has it, also
+// the pipeline alone.
+void AddJointCells(const Design& d, Arms& arms) {
+  const int64_t groups = d.replicas.back(), inner_steps = d.inner_steps.back();
+  if (!d.Has("P")) arms.Add("J-s4", 4, d.codecs);
+  std::vector<std::string> codecs = d.outer_codecs;
+  codecs.insert(codecs.begin(), "none");
+  for (const std::string& codec : codecs) {
+    arms.Add(fmt::format("J-s4-m{}-h{}-{}", groups, inner_steps, codec), 4, d.codecs);
+    AddOuterStep(d, groups, inner_steps, codec, arms);
+  }
+}
+
 struct Block {
   std::string_view name;
   int64_t divisor;  // of model.blocks: the deepest S that the block cuts it into
   void (*add)(const Design&, Arms&);
 };
 constexpr Block kBlocks[] = {
-    {"R", 1, AddNothing},   {"A", 8, AddControls}, {"P", 8, AddPrimary},
-    {"X", 8, AddStrong},    {"B", 8, AddBits},     {"G", 8, AddNoise},
-    {"L", 8, AddLocations}, {"T", 4, AddTuning},   {"E", 16, AddExtrapolation},
+    {"R", 1, AddNothing},   {"A", 8, AddControls},    {"P", 8, AddPrimary},
+    {"X", 8, AddStrong},    {"B", 8, AddBits},        {"G", 8, AddNoise},
+    {"L", 8, AddLocations}, {"T", 4, AddTuning},      {"E", 16, AddExtrapolation},
+    {"D", 1, AddReplicas},  {"C", 1, AddOuterCodecs}, {"J", 4, AddJointCells},
 };
 
 std::vector<std::string_view> BlockNames() {
@@ -201,6 +246,31 @@ void ReadPair(TableReader& r, const std::string& key, CodecPair* pair) {
   if (r.status().ok()) *pair = {read[0], read[1]};
 }
 
+// M and H, ascending, so that the last is the cell that C and J are about.
+void ReadGrid(TableReader& r, Design& d) {
+  r.Allow("replicas", &d.replicas);
+  r.Allow("inner_steps", &d.inner_steps);
+  r.Allow("outer_codecs", &d.outer_codecs);
+  if (!r.status().ok()) return;
+  for (const auto& [key, list] :
+       {std::pair("replicas", &d.replicas), {"inner_steps", &d.inner_steps}}) {
+    r.Check(!list->empty() && list->front() >= 1 && list->back() <= 65536 &&
+                std::is_sorted(list->begin(), list->end(), std::less_equal<>()),
+            key, "want numbers from 1 to 65536, each above the one before");
+  }
+  r.Check(!d.Has("C") || !d.outer_codecs.empty(), "outer_codecs", "block 'C' has none to try");
+  for (const std::string& codec : d.outer_codecs) {
+    r.Check(codec != "none", "outer_codecs", "holds \"none\", which block 'D' has");
+  }
+  const bool wanted = d.Has("D") || d.Has("C") || d.Has("J");
+  for (const int64_t groups : d.replicas) {
+    if (!wanted || !r.status().ok()) return;
+    r.Check(d.batch_rows % groups == 0, r.Has("replicas") ? "replicas" : "blocks",
+            fmt::format("{} groups share out train.batch_rows = {}, which they do not divide",
+                        groups, d.batch_rows));
+  }
+}
+
 absl::Status ReadBase(const TomlValue& root, Design& d) {
   TableReader model(root, "model"), train(root, "train");
   model.Require("blocks", &d.model_blocks);
@@ -222,6 +292,7 @@ absl::StatusOr<Design> ReadDesign(const TomlValue& root) {
   ReadPair(r, "codecs", &d.codecs);
   ReadPair(r, "strong_codecs", &d.strong);
   ReadPair(r, "noise_codecs", &d.noise);
+  if (r.status().ok()) ReadGrid(r, d);
   if (!r.status().ok()) return r.status();
   r.Check(!d.Has("G") || !r.Has("codecs") || r.Has("noise_codecs"), "codecs",
           "stands without campaign.noise_codecs, by which block 'G' imitates its error: run it "
@@ -274,7 +345,8 @@ absl::Status FillBudgets(const Design& d, TomlValue& root) {
   if (r.Has("budgets")) return absl::OkStatus();
   std::vector<double> budgets = {0.5, 0.65, 0.8, 0.9, 1.0, 1.1};
   if (d.smoke()) std::erase(budgets, 0.9);
-  if (d.Has("X") || d.Has("B")) budgets.insert(budgets.begin(), kDeepBudget);
+  if (d.Has("X") || d.Has("B") || d.Has("D") || d.Has("J"))
+    budgets.insert(budgets.begin(), kDeepBudget);
   return SetByPath(root, "campaign.budgets", List(budgets, d.where));
 }
 

@@ -20,11 +20,16 @@ namespace longhaul {
 //   L location     L-{1,2,6,7}of8: two stages, cut there instead of in the middle
 //   T tuning       T-none-lr{0.71,1.41} and T-both-s4-lr{0.71,1.41}, compared with each other
 //   E extrapolate  E-both-s16
+//   D DiLoCo       D-m{1,2,4}-h{1,10,30}: M groups, H inner steps, no outer codec, every cell with
+//                  the reference's global batch; outer.lr and outer.momentum are the base's
+//   C outer codec  C-m4-h30-{int4-b64-h64+ef,100x}
+//   J joint        J-s4-m4-h30-{none,...}: the primary pair at four stages inside of the groups;
+//                  J-s4, the pipeline alone, where there is no P
 //
 //   tier      seeds      blocks, where the file names none
 //   smoke     3 or more  R P
 //   standard  5          R A P X B G
-//   full      8          all; E where 16 divides model.blocks
+//   full      8          R A P X B G L T; E where 16 divides model.blocks
 //
 //   [campaign]
 //   tier = "standard"
@@ -32,10 +37,14 @@ namespace longhaul {
 //   codecs = ["int4-b64-h64", "int8-b64"]          # the primary pair, forward and backward
 //   strong_codecs = ["minmax3-b64", "int8-b64"]    # of X
 //   noise_codecs = ["gauss-0.0116", "gauss-4e-05"] # of G; needed where `codecs` is not the default
+//   replicas = [1, 2, 4]                           # of D; C and J take the last of each
+//   inner_steps = [1, 10, 30]
+//   outer_codecs = ["int4-b64-h64+ef", "100x"]     # of C and J
 // What the file says itself stays: seeds, budgets, primary, and [[arm]]s behind those of blocks.
 
-// The keys of [campaign] that say what blocks compress with.
-inline constexpr std::string_view kBlockCodecKeys[] = {"codecs", "strong_codecs", "noise_codecs"};
+// The keys of [campaign] that say what blocks are made of.
+inline constexpr std::string_view kBlockKeys[] = {"codecs",   "strong_codecs", "noise_codecs",
+                                                  "replicas", "inner_steps",   "outer_codecs"};
 
 // A campaign's file with its blocks written out as seeds, budgets, control budgets, primary and
 // [[arm]]s; without `tier` and `blocks` the file as it is. InvalidArgument with the line: an

@@ -239,7 +239,7 @@ TEST(CampaignBlocks, MistakesAreOneLineWithTheirPlace) {
             "demo.toml:5: 'campaign.tier' is 'tiny'; known: smoke, standard, full");
   EXPECT_EQ(Error(File("blocks = [\"P\"]")), "demo.toml:1: 'campaign.tier' is missing");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = [\"R\", \"Q\"]")),
-            "demo.toml:6: 'campaign.blocks' is 'Q'; known: R, A, P, X, B, G, L, T, E");
+            "demo.toml:6: 'campaign.blocks' is 'Q'; known: R, A, P, X, B, G, L, T, E, D, C, J");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = [\"R\", \"R\"]")),
             "demo.toml:6: 'campaign.blocks' names a block twice");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = []")),
@@ -267,6 +267,39 @@ TEST(CampaignBlocks, MistakesAreOneLineWithTheirPlace) {
                          "[[arm]]\nname = \"P-both-s2\"\nstages = 2\nforward = \"bf16\"\n"
                          "backward = \"none\"\n")),
               HasSubstr("demo.toml:6: two arms are named 'P-both-s2'"));
+}
+
+TEST(CampaignBlocks, DilocoCellsShareOutTheReferencesBatch) {
+  const auto c =
+      Read(File(Blocks(R"("R", "D", "C", "J")") +
+                "replicas = [1, 4]\ninner_steps = [1, 30]\nouter_codecs = [\"int8-b64\"]"));
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_THAT(c->arms,
+              ElementsAre("D-m1-h1", "D-m1-h30", "D-m4-h1", "D-m4-h30", "C-m4-h30-int8-b64", "J-s4",
+                          "J-s4-m4-h30-none", "J-s4-m4-h30-int8-b64"));
+  const int64_t rows = RunOf(*c, "reference@1").spec.train.batch_rows;
+  for (const auto& [arm, groups, inner_steps, codec] : {std::tuple("D-m1-h30", 1, 30, "none"),
+                                                        {"D-m4-h1", 4, 1, "none"},
+                                                        {"C-m4-h30-int8-b64", 4, 30, "int8-b64"},
+                                                        {"J-s4-m4-h30-none", 4, 30, "none"}}) {
+    const RunSpec& spec = RunOf(*c, arm).spec;
+    EXPECT_EQ(spec.outer.groups, groups) << arm;
+    EXPECT_EQ(spec.outer.inner_steps, inner_steps) << arm;
+    EXPECT_EQ(spec.outer.codec, codec) << arm;
+    EXPECT_EQ(spec.train.batch_rows * groups, rows) << arm;
+    EXPECT_EQ(TrainTokens(spec), TrainTokens(RunOf(*c, "reference@1").spec)) << arm;
+  }
+  EXPECT_EQ(RunOf(*c, "J-s4-m4-h30-none").spec.boundary.forward, "int4-b64-h64");
+  EXPECT_EQ(c->budgets.front(), 0.35);
+}
+
+TEST(CampaignBlocks, GroupsThatDoNotDivideTheBatchAreRefused) {
+  EXPECT_THAT(Error(File(Blocks(R"("R", "D")") + "replicas = [1, 3]")),
+              HasSubstr("3 groups share out train.batch_rows = 16, which they do not divide"));
+  EXPECT_THAT(Error(File(Blocks(R"("R", "D")") + "inner_steps = [30, 10]")),
+              HasSubstr("each above the one before"));
+  EXPECT_THAT(Error(File(Blocks(R"("R", "C")") + "outer_codecs = []")),
+              HasSubstr("has none to try"));
 }
 
 }  // namespace
