@@ -28,7 +28,8 @@ void AddDepths(const std::string& name, const DepthComparison& depths,
     }
     for (const HeldOut& h : fit.held_out) {
       AddEstimate(
-          rows, name, "off", fmt::format("{} z at S = {}, K = {}", model, h.stages, h.crossings),
+          rows, name, "off",
+          fmt::format("{} z at S = {}, K_f = {}, K_b = {}", model, h.stages, h.forward, h.backward),
           "standard errors", {h.z, {}}, depths.seeds,
           fmt::format("-ln eta predicted {:.4f}, measured {:.4f}", h.predicted, h.measured));
     }

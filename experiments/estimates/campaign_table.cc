@@ -79,6 +79,15 @@ std::string ControlLine(const ArmResult& arm) {
                      arm.trained_fraction, WithInterval(eta, 3), verdict);
 }
 
+std::string CurveLine(const ReferenceCurve& c) {
+  const std::string beta =
+      c.fitted_beta ? fmt::format("{} fitted", WithInterval(*c.fitted_beta, 2))
+                    : fmt::format("{} assumed (slope {:.3f} at {}, {:.3f} at {})", kBeta,
+                                  c.slope_at_beta_low, kBetaLow, c.slope_at_beta_high, kBetaHigh);
+  return fmt::format("reference curve: slope at D0 {:.3f} nat per e-fold of tokens, exponent {}\n",
+                     c.slope_nat, beta);
+}
+
 std::string FamilyLines(const Family& family) {
   std::vector<std::string> names;
   for (const ArmResult* arm : family.arms) names.push_back(arm->arm);
@@ -116,6 +125,9 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
         rows, "", "", "slope", "nat per e-fold of tokens", {a.curve->slope_nat, {}}, seeds,
         fmt::format("se {:.4f}; {:.4f} at beta 0.2, {:.4f} at beta 0.5", a.curve->slope_se_nat,
                     a.curve->slope_at_beta_low, a.curve->slope_at_beta_high));
+    if (a.curve->fitted_beta) {
+      AddEstimate(rows, "", "", "beta", "1", *a.curve->fitted_beta, seeds, "fitted");
+    }
     AddEstimate(rows, "", "", "sigma", "nat", {a.curve->sigma_nat, {}}, seeds, "pooled");
     AddEstimate(rows, "", "", "sd_delta", "nat", {a.sd_delta_nat, {}}, seeds, "pooled");
     AddEstimate(rows, "", "", "rho", "1", {a.rho, {}}, seeds, "from sd_delta and sigma");
@@ -164,6 +176,7 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     table.Add(std::move(row));
   }
   text += fmt::format("{}\n", table.Text());
+  if (a.curve) text += CurveLine(*a.curve);
   for (const Family& family : a.families) text += FamilyLines(family);
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kControl) text += ControlLine(arm);

@@ -92,7 +92,7 @@ DepthData CollectRows(const ReferenceCurve& curve, const LossBySeed& reference,
     data.rows.slopes.push_back(slope);
   }
   for (size_t i = 1; !data.rows.y.empty() && i <= data.arms.size(); ++i) {
-    data.exact |= std::abs(data.Relative(i)) >= kLocalBelow;
+    data.exact |= curve.Exact(data.Relative(i));
   }
   return data;
 }
@@ -185,7 +185,8 @@ HeldOut PredictOne(DepthModel model, const SeedRegression& fit, const DepthData&
   const double f = static_cast<double>(arm.forward), b = static_cast<double>(arm.backward);
   const double s = Mean(data.rows.slopes), x = LossOf(model, fit.theta, f, b), m = data.M(x);
   const double relative = data.Relative(i + 1);
-  HeldOut out{arm.stages, arm.forward + arm.backward, x, data.Inverse(relative), 0};
+  HeldOut out{arm.stages,  arm.forward + arm.backward, x, data.Inverse(relative), 0, arm.forward,
+              arm.backward};
   // What each seed moves the difference (nat) by: through the parameters, its slope, its losses.
   std::vector<double> moved;
   for (size_t j = 0; j < data.rows.y.size(); ++j) {

@@ -33,8 +33,9 @@ struct DepthArm {
 // An arm predicted by a fit without any arm of its depth.
 struct HeldOut {
   int64_t stages, crossings;
-  double predicted, measured;  // -ln eta
-  double z;                    // (predicted - measured) / se; 0 / 0 is 0
+  double predicted, measured;         // -ln eta
+  double z;                           // (predicted - measured) / se; 0 / 0 is 0
+  int64_t forward = 0, backward = 0;  // of the crossings
 };
 
 struct DepthParameter {

@@ -96,7 +96,7 @@ absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve, const LossBy
   // With one seed more in the reference than in the arm the curve's own slope is the better one.
   const double scale = Mean(slopes) / curve.slope_nat;
   ratio = Mapped(ratio, [&](double r) { return r * scale; });
-  e.exact = std::abs(ratio.value) >= kLocalBelow;
+  e.exact = curve.Exact(ratio.value);
   const double floor = std::log(curve.smallest_budget);
   e.ln_eta =
       CutBelow(floor, Mapped(ratio, [&](double r) { return LnEta(r, curve.beta, e.exact); }));
@@ -188,7 +188,7 @@ absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
     fit.mean_loss.push_back(sum / static_cast<double>(losses.size()));
   }
   for (const double loss : fit.mean_loss) {
-    fit.exact |= std::abs(loss - fit.mean_loss[0]) / fit.slope >= kLocalBelow;
+    fit.exact |= curve.Exact((loss - fit.mean_loss[0]) / fit.slope);
   }
   const double a = fit.Solve(0);
   const double deepest = *std::max_element(fit.crossings.begin(), fit.crossings.end());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,11 +42,23 @@ struct ReferenceCurve {
   std::vector<double> budgets = {};
   std::map<int64_t, double> slope_by_seed = {};
   std::map<int64_t, double> d0_loss_by_seed = {};  // the reference of all arms that name none
+  // The exponent with its interval where it was fitted; nullopt: beta is kBeta, assumed.
+  std::optional<Measured> fitted_beta = std::nullopt;
   double LossAt(double budget) const;
+  // Whether ln eta at delta = r s takes the curve's inverse. A fitted exponent may be large, and
+  // the local form errs by half of it.
+  bool Exact(double r) const { return fitted_beta.has_value() || std::abs(r) >= kLocalBelow; }
 };
 // FailedPrecondition: no seed with a D0 run and another budget, or a slope that is not above 0.
 absl::StatusOr<ReferenceCurve> FitReference(std::span<const ReferenceRun> runs,
                                             double beta = kBeta);
+
+// With an exponent fitted to the mean losses, where at least five budgets span a factor of 2.5 and
+// at least three seeds have all of them; else, and where no exponent from 0.05 to 3 fits best, as
+// FitReference. What a seed moves the exponent by is in its slope, so that intervals know of it.
+constexpr double kFreeBetaSpan = 2.5;
+constexpr size_t kFreeBetaBudgets = 5, kFreeBetaSeeds = 3;
+absl::StatusOr<ReferenceCurve> FitReferenceFreely(std::span<const ReferenceRun> runs);
 
 // Final loss by seed.
 using LossBySeed = std::map<int64_t, double>;

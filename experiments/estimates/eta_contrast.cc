@@ -42,7 +42,7 @@ absl::StatusOr<EtaContrast> EstimateContrast(const ReferenceCurve& curve,
   const double s = Mean(paired.slopes);
   bool exact = false;
   for (const std::vector<double>& deltas : paired.deltas) {
-    exact |= std::abs(Mean(deltas) / s) >= kLocalBelow;
+    exact |= curve.Exact(Mean(deltas) / s);
   }
   double value = 0;
   std::vector<double> influence(paired.slopes.size(), 0.0);

@@ -89,6 +89,13 @@ TEST_F(CampaignFindingsTest, EachDirectionHasItsQAndTheirMeanIsThePlanners) {
   EXPECT_NEAR(d.depths->Fit(DepthModel::kM2).theta[0], -std::log(0.99), 1e-3);
 }
 
+// Both directions alone have as many crossings at one depth.
+TEST_F(CampaignFindingsTest, EveryEstimateHasANameOfItsOwn) {
+  const int64_t experiment = WriteSyntheticCampaign(*record_, World());
+  const absl::StatusOr<std::string> table = AnalyseCampaign(*record_, experiment);
+  EXPECT_TRUE(table.ok()) << table.status();
+}
+
 TEST_F(CampaignFindingsTest, DirectionsThatAddUpHaveNoInteraction) {
   const CampaignAnalysis a = Analysed(World(1e-5));
   for (const DirectionFinding::Interaction& i : a.findings.directions[0].interactions) {

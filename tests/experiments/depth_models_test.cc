@@ -163,7 +163,7 @@ TEST(DepthModels, DepthIsMissedFromEitherSide) {
   DepthFit fit{.model = DepthModel::kM1};
   for (const auto& [z, missed] :
        {std::pair(-2.5, true), {2.5, true}, {-1.9, false}, {0.0, false}}) {
-    fit.held_out = {{8, 14, 0.1, 0.1, z}};
+    fit.held_out = {{8, 14, 0.1, 0.1, z, 7, 7}};
     EXPECT_EQ(fit.Misses(), missed) << z;
   }
 }

@@ -26,6 +26,7 @@ longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_tes
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)
 longhaul_test(experiments/diloco_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/campaign_findings_test.cc
