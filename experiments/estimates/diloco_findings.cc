@@ -17,7 +17,7 @@ namespace {
 using Kind = DilocoFactor::Kind;
 using Weighted = std::pair<double, const ArmResult*>;
 
-// 2 bytes an element over those that one group's frames took in a round of the first run.
+// 2 bytes an element over those of one frame: in a round a group sends it to every other one.
 absl::StatusOr<double> OuterRatio(const Record& record, const CampaignAnalysis& a,
                                   const ArmResult& arm) {
   const absl::StatusOr<std::vector<StepRow>> steps = record.Steps(arm.outcomes.front().run.id);
@@ -28,7 +28,8 @@ absl::StatusOr<double> OuterRatio(const Record& record, const CampaignAnalysis& 
     bytes += static_cast<double>(s.outer_sent_bytes);
     rounds += s.stage == 0 ? 1 : 0;
   }
-  return bytes > 0 ? 2 * static_cast<double>(a.parameters) * rounds / bytes : 0;
+  const auto peers = static_cast<double>(arm.outcomes.front().run.groups - 1);
+  return bytes > 0 ? 2 * static_cast<double>(a.parameters) * rounds * peers / bytes : 0;
 }
 
 class Factors {

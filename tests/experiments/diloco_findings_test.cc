@@ -158,5 +158,25 @@ TEST_F(DilocoFindingsTest, CalibrationHasTotalsAndThePlannersSplit) {
   EXPECT_EQ(c["interaction"][0]["terms"], json({"H", "M"}));
 }
 
+TEST_F(DilocoFindingsTest, RatioIsOfOneFrameHoweverManyPeersGetIt) {
+  for (const int groups : {2, 4}) {
+    SyntheticWorld w;
+    w.noise_nat = 1e-6;
+    w.seeds = 5;
+    w.with_steps = true;
+    w.more_arms = Cell("plain", groups, 10, "none", 16 / groups) +
+                  Cell("coded", groups, 10, "int8-b64", 16 / groups);
+    const int64_t experiment =
+        WriteSyntheticCampaign(*record_, w, "groups" + std::to_string(groups));
+    const std::vector<ExperimentRow> experiments = *record_->Experiments();
+    for (const ExperimentRow& e : experiments) {
+      if (e.id != experiment) continue;
+      const json c = json::parse(CalibrationJson(*Analyse(*record_, e)));
+      ASSERT_THAT(c["eta_c"], SizeIs(1)) << groups;
+      EXPECT_NEAR(c["eta_c"][0]["ratio"].get<double>(), 4, 1e-3) << groups;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -137,6 +137,8 @@ void AddSteps(Record& record, int64_t run, const RunRow& row) {
       s.stage = stage;
       if (stage + 1 == row.stages) s.loss_nat = 5.5 - 0.1 * static_cast<double>(step + row.seed);
       s.parameter_hash = static_cast<uint64_t>(1000 * step + row.seed);
+      s.outer_synced = row.groups > 1 && step > 1;  // half a byte an element, to every peer
+      if (s.outer_synced) s.outer_sent_bytes = (row.groups - 1) * 436352 / 2 / row.stages;
       steps.push_back(s);
     }
   }
