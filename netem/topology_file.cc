@@ -271,4 +271,25 @@ absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
       fmt::format("{}; nor is there a file of that name", std::string(uniform.status().message())));
 }
 
+absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes) {
+  if (!IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
+  absl::StatusOr<Topology> read = ReadTopology(profile_or_file);
+  if (!read.ok()) return read.status();
+  if (static_cast<int>(read->nodes.size()) != nodes) {
+    return absl::InvalidArgumentError(fmt::format("{}: has {} nodes; want {}, one for each rank",
+                                                  profile_or_file, read->nodes.size(), nodes));
+  }
+  for (int from = 0; from < nodes; ++from) {
+    for (int to = 0; to < nodes; ++to) {
+      if (from == to || FindPath(*read, from, to) != nullptr) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("{}: no path from '{}' to '{}'; every pair of ranks needs one: all meet at "
+                      "rank 0 before they train (give [between] a profile)",
+                      profile_or_file, read->nodes[static_cast<size_t>(from)].name,
+                      read->nodes[static_cast<size_t>(to)].name));
+    }
+  }
+  return read;
+}
+
 }  // namespace longhaul

@@ -53,6 +53,15 @@ absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string&
 // A profile's name (two nodes, "a" and "b") or else a file.
 absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file);
 
+// True for what MeshNamed reads as a file: a name that ends in ".toml".
+inline bool IsTopologyFile(std::string_view profile_or_file) {
+  return profile_or_file.ends_with(".toml");
+}
+
+// A profile between `nodes` nodes, or a file with as many, each pair of which has a path.
+// InvalidArgument: another number of nodes, or a pair without one.
+absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes);
+
 // Round-trip times between regions as published; for choosing figures.
 struct RegionRtt {
   std::string_view scenario;

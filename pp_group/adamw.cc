@@ -29,7 +29,7 @@ AdamW::AdamW(const AdamWSpec& spec, const StageLayout& layout)
       m_(at::zeros({layout.flat_elements}, at::kFloat)),
       v_(at::zeros({layout.flat_elements}, at::kFloat)) {}
 
-int AdamW::Step(int64_t step, int64_t steps, GptStage* stage) {
+int AdamW::Step(int64_t step, int64_t steps, Stage* stage) {
   const Kernels& kernels = BestKernels();
   const StageLayout& layout = stage->layout();
   const float* grad = stage->gradients().data_ptr<float>();

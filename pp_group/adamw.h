@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "pp_group/gpt_stage.h"
+#include "pp_group/stage.h"
 
 namespace longhaul {
 
@@ -31,7 +31,7 @@ class AdamW {
 
   // One update from stage->gradients(). `step` counts from 0 (bias correction and rate). Returns
   // how many clip groups had a larger norm than clip_norm.
-  int Step(int64_t step, int64_t steps, GptStage* stage);
+  int Step(int64_t step, int64_t steps, Stage* stage);
 
   // [flat_elements] f32 each; for checkpoints.
   const at::Tensor& first_moment() const { return m_; }

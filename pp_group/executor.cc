@@ -7,7 +7,6 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
-#include "pp_group/gpt_activations.h"
 #include "pp_group/schedule_check.h"
 
 namespace longhaul {
@@ -70,7 +69,7 @@ class SendWindow {
 
 }  // namespace
 
-PipelineRank::PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
+PipelineRank::PipelineRank(Stage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
                            const Program& program, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
                            std::function<void(int64_t, bool, const at::Tensor&)> watch)
@@ -179,7 +178,7 @@ void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const
 }
 
 std::optional<double> PipelineRank::loss_sum() const {
-  if (!last()) return std::nullopt;
+  if (!last() || !stage_->trains()) return std::nullopt;
   return loss_sum_;
 }
 
@@ -188,7 +187,7 @@ std::string PipelineRank::Doing() const {
 }
 
 std::optional<RowLosses> EvaluateRows(
-    std::span<GptStage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
+    std::span<Stage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
     int64_t rows, int64_t batch, const std::function<void(int64_t, std::span<int64_t>)>& read) {
   if (stages.empty()) return std::nullopt;
   const GptSpec& spec = stages.front()->spec();

@@ -12,8 +12,8 @@
 
 #include "absl/time/time.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/gpt_stage.h"
 #include "pp_group/schedule.h"
+#include "pp_group/stage.h"
 
 namespace longhaul {
 
@@ -32,7 +32,7 @@ class PipelineRank {
  public:
   // `boundary` is null when there is one stage; group rank = stage. Borrows `stage` and `now`.
   // `watch` sees each micro-batch's tensor before it is sent; true: a gradient.
-  PipelineRank(GptStage* stage, c10::intrusive_ptr<c10d::Backend> boundary, const Program& program,
+  PipelineRank(Stage* stage, c10::intrusive_ptr<c10d::Backend> boundary, const Program& program,
                int64_t rows_per_microbatch, const std::function<absl::Duration()>* now,
                std::function<void(int64_t, bool, const at::Tensor&)> watch = {});
   ~PipelineRank();
@@ -44,7 +44,7 @@ class PipelineRank {
   // Waits until nothing that this rank has sent is in flight.
   void FinishSends();
 
-  // Sum of the losses of the step's tokens in micro-batch order; the last stage only.
+  // Sum of the losses of the step's tokens in micro-batch order; the last stage only, if it trains.
   std::optional<double> loss_sum() const;
   const PipelineTimes& times() const { return times_; }
   // What the rank was doing, for error messages: "stage 1, 1F3: receive from stage 0".
@@ -67,7 +67,7 @@ class PipelineRank {
   bool last() const { return stage_->layout().last(); }
   int index() const { return stage_->layout().stage; }
 
-  GptStage* stage_;
+  Stage* stage_;
   c10::intrusive_ptr<c10d::Backend> boundary_;
   const std::function<absl::Duration()>& now_;
   int64_t tokens_;  // of a micro-batch
@@ -90,7 +90,7 @@ struct RowLosses {
 // Forward passes of `rows` rows over `backend` for the local stages of one group, `batch` rows at a
 // time, on kEvaluationTag. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last
 // stage is local. Memory does not grow with `rows` but for the losses.
-std::optional<RowLosses> EvaluateRows(std::span<GptStage* const> stages,
+std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
                                       int64_t rows, int64_t batch,
                                       const std::function<void(int64_t, std::span<int64_t>)>& read);

@@ -35,9 +35,9 @@ struct BlockActivations {
   }
 };
 
-class Activations {
+class GptActivations : public Activations {
  public:
-  Activations(const GptSpec& spec, const StageLayout& layout, int64_t rows);
+  GptActivations(const GptSpec& spec, const StageLayout& layout, int64_t rows);
 
   int64_t rows, tokens;  // tokens = rows * T
   AttentionShape shape;

@@ -49,10 +49,15 @@ void EmbedBackward(const at::Tensor& dx, std::span<const int64_t> ids, const at:
   }
 }
 
+// The executor keeps what NewActivations made.
+GptActivations* OfGpt(Activations* activations) {
+  return static_cast<GptActivations*>(activations);
+}
+
 }  // namespace
 
 void GptStage::BlockForward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& y,
-                            Activations* kept, size_t index) {
+                            GptActivations* kept, size_t index) {
   const BlockActivations& a = kept->blocks[index];
   const size_t n = static_cast<size_t>(kept->tokens), d = static_cast<size_t>(spec_.width);
   float* scratch = Values(WorkspaceFor(kept->tokens).scratch);
@@ -70,7 +75,7 @@ void GptStage::BlockForward(const BlockParameters& p, const at::Tensor& x, const
 }
 
 void GptStage::BlockBackward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& dy,
-                             const at::Tensor& dx, Activations* kept, size_t index) {
+                             const at::Tensor& dx, GptActivations* kept, size_t index) {
   const BlockActivations& a = kept->blocks[index];
   const size_t n = static_cast<size_t>(kept->tokens), d = static_cast<size_t>(spec_.width);
   Workspace& w = WorkspaceFor(kept->tokens);
@@ -96,7 +101,8 @@ void GptStage::BlockBackward(const BlockParameters& p, const at::Tensor& x, cons
 }
 
 void GptStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
-                       Activations* kept) {
+                       Activations* activations) {
+  GptActivations* const kept = OfGpt(activations);
   if (layout_.first()) {
     Embed(Parameter(layout_.slots[0]), Parameter(layout_.slots[1]), tokens, kept->input);
   } else {
@@ -110,8 +116,9 @@ void GptStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, con
   }
 }
 
-void GptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
+void GptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activations* activations,
                     std::span<double> losses) {
+  GptActivations* const kept = OfGpt(activations);
   const size_t n = targets.size(), d = static_cast<size_t>(spec_.width);
   Workspace& w = WorkspaceFor(kept->tokens);
   const ParameterSlot* slots = &layout_.slots[layout_.slots.size() - 3];  // norm, head
@@ -135,7 +142,8 @@ void GptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activati
 }
 
 void GptStage::Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                        Activations* kept) {
+                        Activations* activations) {
+  GptActivations* const kept = OfGpt(activations);
   Workspace& w = WorkspaceFor(kept->tokens);
   at::Tensor flowing = layout_.last() ? kept->final_gradient : dy;
   for (size_t b = blocks_.size(); b-- > 0;) {

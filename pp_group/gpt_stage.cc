@@ -16,7 +16,7 @@ AttentionShape ShapeOf(const GptSpec& spec, int64_t rows) {
 
 }  // namespace
 
-Activations::Activations(const GptSpec& spec, const StageLayout& layout, int64_t num_rows)
+GptActivations::GptActivations(const GptSpec& spec, const StageLayout& layout, int64_t num_rows)
     : rows(num_rows), tokens(num_rows * spec.context), shape(ShapeOf(spec, num_rows)) {
   const int64_t n = tokens, d = spec.width;
   for (int64_t b = 0; b < layout.num_blocks; ++b) {
@@ -96,7 +96,7 @@ at::Tensor GptStage::Gradient(const ParameterSlot& slot) const {
 void GptStage::ZeroGradients() { gradients_.zero_(); }
 
 std::unique_ptr<Activations> GptStage::NewActivations(int64_t rows) const {
-  return std::make_unique<Activations>(spec_, layout_, rows);
+  return std::make_unique<GptActivations>(spec_, layout_, rows);
 }
 
 GptStage::Workspace& GptStage::WorkspaceFor(int64_t tokens) {

@@ -8,60 +8,49 @@
 #include <ATen/core/Tensor.h>
 
 #include "pp_group/gpt_layout.h"
+#include "pp_group/stage.h"
 
 namespace longhaul {
 
-// What one micro-batch leaves behind between its forward and its backward on one stage. Reused
-// from step to step; n = rows * T token rows. About 15 D + 4 heads floats per token and block.
-class Activations;
+class GptActivations;
 
 // Stage s of S of a GPT: the parameters, and explicit forward and backward passes (no autograd
 // graph: the matrix products are ATen's, all else is kernels/). float32 on the CPU. Gradients are
 // summed over micro-batches into the flat gradient until ZeroGradients().
 // Not thread safe. The order of every sum is fixed and does not depend on S or on the schedule.
-class GptStage {
+class GptStage : public Stage {
  public:
   // `cuts` as LayoutOf takes them.
   GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
            std::span<const int64_t> cuts = {});
-  ~GptStage();
+  ~GptStage() override;
 
-  const StageLayout& layout() const { return layout_; }
-  const GptSpec& spec() const { return spec_; }
-  // [layout().flat_elements] each, f32, contiguous, 64-byte aligned. Writing into them is allowed
-  // between steps; the storage stays where it is.
-  const at::Tensor& parameters() const { return parameters_; }
-  const at::Tensor& gradients() const { return gradients_; }
+  const StageLayout& layout() const override { return layout_; }
+  const GptSpec& spec() const override { return spec_; }
+  bool trains() const override { return true; }
+  const at::Tensor& parameters() const override { return parameters_; }  // 64-byte aligned
+  const at::Tensor& gradients() const override { return gradients_; }
   at::Tensor Parameter(const ParameterSlot& slot) const;  // a view
   at::Tensor Gradient(const ParameterSlot& slot) const;   // a view
-  void ZeroGradients();
+  void ZeroGradients() override;
 
-  std::unique_ptr<Activations> NewActivations(int64_t rows) const;
-
-  // x: [n, D] or, on stage 0, empty: then `tokens` ([n], row after row) is embedded. Writes the
-  // stage's output to y ([n, D]; unused on the last stage). x and y must live until the backward.
+  // About 15 D + 4 heads floats per token and block.
+  std::unique_ptr<Activations> NewActivations(int64_t rows) const override;
   void Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
-               Activations* kept);
-
-  // Last stage, after Forward: per-token losses in nat ([n]) against `targets` ([n]). With
-  // `grad_scale` != 0 also starts the backward pass: the gradient of grad_scale * (sum of losses)
-  // goes into the final norm, the head and `kept`, so that the logits need not outlive the call.
+               Activations* kept) override;
   void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
-            std::span<double> losses);
-
-  // dy: gradient of y ([n, D]; unused on the last stage, where Loss has made it). Writes the
-  // gradient of x to dx ([n, D]; unused on stage 0). `tokens` as given to Forward.
+            std::span<double> losses) override;
   void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                Activations* kept);
+                Activations* kept) override;
 
  private:
   struct BlockParameters;
   struct Workspace;
 
   void BlockForward(const BlockParameters& block, const at::Tensor& x, const at::Tensor& y,
-                    Activations* kept, size_t index);
+                    GptActivations* kept, size_t index);
   void BlockBackward(const BlockParameters& block, const at::Tensor& x, const at::Tensor& dy,
-                     const at::Tensor& dx, Activations* kept, size_t index);
+                     const at::Tensor& dx, GptActivations* kept, size_t index);
   Workspace& WorkspaceFor(int64_t tokens);
 
   GptSpec spec_;

@@ -1,5 +1,6 @@
 #include "pp_group/local_rank.h"
 
+#include "pp_group/gpt_stage.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
@@ -10,8 +11,16 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   if (!schedule.ok()) return schedule.status();
   auto state = std::make_unique<RankState>();
   state->rank = rank;
-  state->stage =
-      std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
+  if (spec.compute) {
+    auto stage = std::make_unique<InjectedStage>(spec.model, rank.stage, spec.stages, spec.seed,
+                                                 spec.cuts, *spec.compute, now);
+    state->injected = stage.get();
+    state->stage = std::move(stage);
+  } else {
+    state->stage =
+        std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
+    state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
+  }
   state->pipeline = std::make_unique<PipelineRank>(
       state->stage.get(), rank.boundary,
       schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),
@@ -19,7 +28,6 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
       rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
                                         const at::Tensor& x) { watch({microbatch, gradient, x}); }
                  : std::function<void(int64_t, bool, const at::Tensor&)>());
-  state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
   if (spec.outer.inner_steps == 0) return state;
   absl::StatusOr<std::unique_ptr<OuterSync>> outer =
       OuterSync::Create(spec.outer, rank.group, spec.groups, rank.stage, spec.seed,

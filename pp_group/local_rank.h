@@ -5,6 +5,7 @@
 
 #include "pp_group/adamw.h"
 #include "pp_group/executor.h"
+#include "pp_group/injected_stage.h"
 #include "pp_group/outer_sync.h"
 #include "pp_group/trainer.h"
 
@@ -14,9 +15,10 @@ namespace longhaul {
 // resume.cc.
 struct RankState {
   LocalRank rank;
-  std::unique_ptr<GptStage> stage;
+  std::unique_ptr<Stage> stage;
+  InjectedStage* injected = nullptr;  // the stage, where its compute is slept
   std::unique_ptr<PipelineRank> pipeline;
-  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<AdamW> optimizer;  // nullptr: `injected` updates itself
   std::unique_ptr<OuterSync> outer;  // nullptr: never an outer step
   std::vector<int64_t> rows;         // of the current step, [B, T + 1]; first and last stage
   StepReport report;

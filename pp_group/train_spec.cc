@@ -82,6 +82,25 @@ absl::Status CheckCuts(const TrainSpec& spec) {
              " ascending numbers from 1 to ", spec.model.blocks - 1);
 }
 
+absl::Status CheckCompute(const TrainSpec& spec) {
+  if (!spec.compute) return absl::OkStatus();
+  const InjectedCompute& c = *spec.compute;
+  const size_t stages = static_cast<size_t>(spec.stages);
+  if (c.forward.size() != stages || c.backward.size() != stages) {
+    return Bad("injected compute of ", c.forward.size(), " forward and ", c.backward.size(),
+               " backward stages, want ", stages);
+  }
+  std::vector<absl::Duration> all = c.forward;
+  all.insert(all.end(), c.backward.begin(), c.backward.end());
+  all.push_back(c.optimizer);
+  for (const absl::Duration d : all) {
+    if (!(d >= absl::ZeroDuration()) || d == absl::InfiniteDuration()) {
+      return Bad("injected compute of ", absl::FormatDuration(d), ", want 0 or more, finite");
+    }
+  }
+  return c.sleep ? absl::OkStatus() : Bad("injected compute without a sleep");
+}
+
 std::string Exact(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", x);
@@ -99,6 +118,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
                ": want 1 or more of each");
   }
   if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
+  if (absl::Status status = CheckCompute(spec); !status.ok()) return status;
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }

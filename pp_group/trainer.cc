@@ -37,6 +37,7 @@ class PipelineTrainer : public Trainer {
   template <typename F>
   absl::Status Guarded(F f);
   absl::Status CheckUsable() const;
+  absl::Status CheckTrains(const char* what) const;
 
   void ReadRows(RankState& state);
   void RunPipelines();
@@ -77,6 +78,12 @@ absl::Status PipelineTrainer::CheckUsable() const {
   if (spent_.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("trainer: stopped by an earlier failure: ", spent_.ToString()));
+}
+
+absl::Status PipelineTrainer::CheckTrains(const char* what) const {
+  if (!spec_.compute) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("trainer: ", what, ": compute is injected, so that nothing is trained"));
 }
 
 template <typename F>
@@ -128,7 +135,11 @@ void PipelineTrainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
-    state->report.clipped_groups = state->optimizer->Step(step_, spec_.steps, state->stage.get());
+    if (state->injected != nullptr) {
+      state->injected->Update();
+    } else {
+      state->report.clipped_groups = state->optimizer->Step(step_, spec_.steps, state->stage.get());
+    }
     state->report.optimizer = now_() - start;
   }
 }
@@ -194,12 +205,13 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
 absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCodec codec,
                                                                     int64_t rows) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckTrains("no held-out loss"); !status.ok()) return status;
   const int64_t available = corpus_->held_out_rows(spec_.model.context);
   if (rows < 1 || rows > available) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation on ", rows, " rows: the held-out part has ", available));
   }
-  std::vector<GptStage*> stages;
+  std::vector<Stage*> stages;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
   for (const auto& state : ranks_) {
     if (state->rank.group != 0) continue;
@@ -238,12 +250,14 @@ absl::Status PipelineTrainer::FinishSends() {
 }
 
 absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
   return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
 }
 
 absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   absl::StatusOr<int64_t> step;
   // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
   absl::Status status = Guarded([&] {

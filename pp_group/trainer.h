@@ -16,6 +16,7 @@
 #include "pp_group/channel_state.h"
 #include "pp_group/corpus.h"
 #include "pp_group/gpt_layout.h"
+#include "pp_group/injected_stage.h"
 #include "pp_group/outer_sync.h"
 
 namespace longhaul {
@@ -35,6 +36,9 @@ struct TrainSpec {
   uint64_t seed;  // initial weights, data order, codec noise of the outer delta
   // The blocks with which stages 1, 2, ... begin; empty: S divides the blocks, stages are equal.
   std::vector<int64_t> cuts = {};
+  // Compute that is slept instead of done (injected_stage.h): step times over real links without
+  // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
+  std::optional<InjectedCompute> compute = std::nullopt;
 };
 
 // What a rank is about to send over its boundary.
@@ -66,7 +70,7 @@ struct LocalRank {
 struct StepReport {
   int group = 0, stage = 0;
   int64_t step = 0;            // 1-based, the step just finished
-  std::optional<double> loss;  // nat/token over the step's batch; the last stage only
+  std::optional<double> loss;  // nat/token over the step's batch; the last stage, if it trains
   int64_t tokens = 0;          // of this group's batch
   absl::Duration wall, forward, backward, optimizer;
   absl::Duration wait;     // blocked on a receive, or on a buffer still being sent
@@ -115,8 +119,9 @@ class Trainer {
   // Held-out loss of the current (after an outer step: averaged) parameters of group 0, forward
   // passes only; every rank of group 0 must call it. nullopt where the last stage of group 0 is
   // not local. `rows`: how many rows of the held-out part, from the start of its fixed order.
-  // Changes nothing of the training: its tensors have a tag of their own, and with it channels of
-  // their own, so codecs with state or drawn noise move on for evaluations only.
+  // FailedPrecondition: compute is injected. Changes nothing of the training: its tensors have a
+  // tag of their own, and with it channels of their own, so codecs with state or drawn noise move
+  // on for evaluations only.
   virtual absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) = 0;
 
   virtual int64_t step() const = 0;  // finished inner steps

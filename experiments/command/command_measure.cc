@@ -1,23 +1,20 @@
-#include <unistd.h>
-
-#include <limits>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/measure_progress.h"
+#include "experiments/command/measure_timing.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
-#include "experiments/run/core_needs.h"
-#include "experiments/run/pace.h"
 #include "experiments/run/run_pool.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/timing_grid.h"
 #include "experiments/train/spec_corpus.h"
-#include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
@@ -30,46 +27,6 @@ struct MeasureArguments {
   bool accept_unresolved = false;
   OutputOptions output;
 };
-
-// One line, rewritten in place on a terminal: how much is done and, once there is a pace, how long
-// the rest will take at it.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
-    pace_.See(MonotonicClock().Now(), 0);
-  }
-  void Show(const CampaignProgress& p) {
-    const absl::Duration now = MonotonicClock().Now();
-    const bool last = p.done == p.runs;
-    if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
-    last_ = now;
-    pace_.See(now, static_cast<double>(p.tokens_done));
-    std::string text = fmt::format(
-        "  runs {}/{} done, {} running{}; {:.2f} of {:.2f} M tokens", p.done, p.runs, p.running,
-        p.elsewhere > 0 ? fmt::format(" here, {} elsewhere", p.elsewhere) : "", p.tokens_done / 1e6,
-        p.tokens / 1e6);
-    if (const auto pace = pace_.per_second()) {
-      text += fmt::format(", {:.0f} tokens/s", *pace);
-      const absl::Duration left = *pace_.Left(static_cast<double>(p.tokens));
-      if (!last) text += fmt::format(", about {} left", RoughTime(left));
-    }
-    fmt::print(out_, "{}{:<90}{}", terminal_ ? "\r" : "", text, terminal_ && !last ? "" : "\n");
-    std::fflush(out_);
-  }
-
- private:
-  std::FILE* const out_;
-  const bool terminal_;
-  Pace pace_;
-  absl::Duration last_ = -absl::InfiniteDuration();
-};
-
-PoolLimits LimitsOf(const MeasureArguments& arguments) {
-  if (arguments.jobs > 0) {
-    return {.jobs = arguments.jobs, .cores = std::numeric_limits<int64_t>::max()};
-  }
-  return {.jobs = std::numeric_limits<int>::max(), .cores = CoresAllowed()};
-}
 
 // The data of the campaign, by hash: what the plan freezes beside the arms.
 // InvalidArgument: a run would pass the training part more than once.
@@ -133,13 +90,13 @@ absl::Status SayWhoElse(const Record& record, int64_t experiment, std::FILE* out
   return absl::OkStatus();
 }
 
-absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
+absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& out) {
   absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
   if (!campaign.ok()) return campaign.status();
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
-  const PoolLimits limits = LimitsOf(arguments);
+  const PoolLimits limits = LimitsOf(arguments.jobs);
   if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
@@ -189,13 +146,21 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   return absl::OkStatus();
 }
 
+absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
+  const absl::StatusOr<TomlValue> file = ReadTomlFile(arguments.spec);
+  if (!file.ok()) return file.status();
+  if (!IsTimingGrid(*file)) return MeasureCampaign(arguments, out);
+  return MeasureTiming({arguments.spec, arguments.sets, arguments.results, arguments.jobs}, out);
+}
+
 }  // namespace
 
 void AddMeasureCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<MeasureArguments>();
   CLI::App* command = app.add_subcommand(
       "measure",
-      "an experiment: arms x seeds, resumable; ends with the table of q and eta with intervals");
+      "an experiment: arms x seeds, resumable; ends with the table of q and eta with intervals, "
+      "or, for a [timing] grid, of step times against P2");
   command->add_option("spec", arguments->spec, "the campaign's TOML file")->required();
   command->add_option("--set", arguments->sets, "override, e.g. --set campaign.seeds=[1,2]")
       ->take_all();

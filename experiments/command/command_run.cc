@@ -105,7 +105,9 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
   for (const std::string& line : place->words) Say(out.progress(), line);
-  for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
+  if (!spec->compute) {
+    for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
+  }
   RunRecorder recorder(*record, place->run, *spec);
   RunView view(*spec, out.progress(), MonotonicClock());
   const std::string checkpoints = place->checkpoints ? place->checkpoints->path() : "";

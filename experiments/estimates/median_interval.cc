@@ -15,6 +15,12 @@ constexpr size_t kBlock = 10, kFewestForBlocks = 30;
 // probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with which that is still 95 %.
 std::optional<Interval> OrderStatistics(std::vector<double> x) {
   const size_t n = x.size();
+  constexpr size_t kMostExact = 1000;  // 2^-n is a number up to there
+  if (n > kMostExact) {
+    const auto k = static_cast<size_t>(0.5 * static_cast<double>(n) - 0.98 * std::sqrt(n));
+    std::sort(x.begin(), x.end());
+    return Interval{x[k - 1], x[n - k], kLevel, "order statistics"};
+  }
   double weight = std::pow(0.5, static_cast<double>(n));  // P(Binomial = 0)
   double below = weight;
   size_t k = 0;
@@ -55,6 +61,12 @@ double Median(std::vector<double> x) {
   if (x.size() % 2 == 1) return x[half];
   return 0.5 *
          (x[half] + *std::max_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half)));
+}
+
+Measured MedianOfIndependent(std::vector<double> x) {
+  Measured out{Median(x), std::nullopt};
+  out.interval = OrderStatistics(std::move(x));
+  return out;
 }
 
 Measured MedianOfSteps(std::span<const double> in_order) {

@@ -17,4 +17,8 @@ double Median(std::vector<double> x);
 // and takes them for independent; none below 6.
 Measured MedianOfSteps(std::span<const double> in_order);
 
+// The median of independent values with its 95 % interval between two order statistics, without any
+// assumption on the distribution; none below 6 values.
+Measured MedianOfIndependent(std::vector<double> x);
+
 }  // namespace longhaul

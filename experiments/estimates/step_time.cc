@@ -14,17 +14,21 @@ namespace {
 
 constexpr double kNotYet = -1;
 
+enum class Wires { kFullDuplex, kOneAReceiver };
+
 class Recursion {
  public:
-  Recursion(const Pipeline& p, std::vector<Program> programs)
+  Recursion(const Pipeline& p, std::vector<Program> programs, Wires wires)
       : p_(p),
+        wires_(wires),
         stages_(static_cast<int>(p.stages.size())),
         programs_(std::move(programs)),
         clock_(p.stages.size(), 0),
         next_(p.stages.size(), 0),
         encoder_free_(p.stages.size(), 0),
         forward_free_(p.forward.size(), 0),
-        backward_free_(p.backward.size(), 0) {}
+        backward_free_(p.backward.size(), 0),
+        receiver_free_(p.stages.size(), 0) {}
 
   // Ends of one more step on every stage. InvalidArgument: a stage waits for what nobody sends.
   absl::StatusOr<std::vector<double>> Step() {
@@ -32,15 +36,19 @@ class Recursion {
     arrived_forward_.assign(p_.stages.size(), none);
     arrived_backward_.assign(p_.stages.size(), none);
     std::fill(next_.begin(), next_.end(), 0);
-    // Links are FIFO and every queue has one sender, so any order that respects the data is right.
-    for (bool moved = true; moved;) {
-      moved = false;
+    // What ends first runs first: two senders may share a receiver's wire.
+    while (true) {
+      int first = -1;
+      double first_end = 0;
       for (int s = 0; s < stages_; ++s) {
-        while (next_[s] < programs_[s].size() && Run(s, programs_[s][next_[s]])) {
-          ++next_[s];
-          moved = true;
-        }
+        const double end =
+            next_[s] < programs_[s].size() ? End(s, programs_[s][next_[s]]) : kNotYet;
+        if (end == kNotYet || (first >= 0 && end >= first_end)) continue;
+        first = s;
+        first_end = end;
       }
+      if (first < 0) break;
+      Run(first, programs_[first][next_[first]++], first_end);
     }
     for (int s = 0; s < stages_; ++s) {
       if (next_[s] < programs_[s].size()) {
@@ -53,25 +61,30 @@ class Recursion {
   }
 
  private:
-  bool Run(int s, Action action) {
+  // kNotYet: its input is still to be sent.
+  double End(int s, Action action) const {
     const bool forward = action.op == Op::kForward;
     const StageCost& cost = p_.stages[s];
     const bool has_input = forward ? s > 0 : s + 1 < stages_;
     const double arrived = !has_input ? 0
                            : forward  ? arrived_forward_[s][action.microbatch]
                                       : arrived_backward_[s][action.microbatch];
-    if (arrived == kNotYet) return false;
+    if (arrived == kNotYet) return kNotYet;
     const double ready = has_input ? arrived + cost.decode_s : 0;
-    clock_[s] = std::max(clock_[s], ready) + (forward ? cost.forward_s : cost.backward_s);
+    return std::max(clock_[s], ready) + (forward ? cost.forward_s : cost.backward_s);
+  }
+
+  void Run(int s, Action action, double end) {
+    const bool forward = action.op == Op::kForward;
+    clock_[s] = end;
     if (forward && s + 1 < stages_) {
       arrived_forward_[s + 1][action.microbatch] =
-          Send(p_.forward[s], forward_free_[s], Encoded(s));
+          Send(p_.forward[s], forward_free_[s], s + 1, Encoded(s));
     }
     if (!forward && s > 0) {
       arrived_backward_[s - 1][action.microbatch] =
-          Send(p_.backward[s - 1], backward_free_[s - 1], Encoded(s));
+          Send(p_.backward[s - 1], backward_free_[s - 1], s - 1, Encoded(s));
     }
-    return true;
   }
 
   // One tensor after the other, while the stage goes on.
@@ -80,30 +93,38 @@ class Recursion {
     return encoder_free_[s];
   }
 
-  static double Send(const BoundaryLink& link, double& free_at, double handed_over) {
+  double Send(const BoundaryLink& link, double& free_at, int receiver, double handed_over) {
+    if (wires_ == Wires::kOneAReceiver) {
+      double& arrives = receiver_free_[static_cast<size_t>(receiver)];
+      arrives = std::max(arrives, handed_over) + 8 * link.message_bytes / link.rate_bit_per_s +
+                link.one_way_delay_s;
+      return arrives;
+    }
     const double start = std::max(free_at, handed_over);
     free_at = start + 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s;
     return free_at + link.one_way_delay_s;
   }
 
   const Pipeline& p_;
+  const Wires wires_;
   const int stages_;
   const std::vector<Program> programs_;
   std::vector<double> clock_;
   std::vector<size_t> next_;
   std::vector<double> encoder_free_;
   std::vector<double> forward_free_, backward_free_;
+  std::vector<double> receiver_free_;                                    // of kOneAReceiver
   std::vector<std::vector<double>> arrived_forward_, arrived_backward_;  // [stage][microbatch]
 };
 
-}  // namespace
-
-absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline) {
+// The period of the steady state.
+absl::StatusOr<double> Period(const Pipeline& pipeline, Wires wires) {
   constexpr int kFill = 4, kPeriods = 4;
   absl::StatusOr<Schedule> schedule = FindSchedule(pipeline.schedule);
   if (!schedule.ok()) return schedule.status();
-  Recursion recursion(pipeline, Programs(*schedule, static_cast<int>(pipeline.stages.size()),
-                                         pipeline.microbatches));
+  Recursion recursion(
+      pipeline,
+      Programs(*schedule, static_cast<int>(pipeline.stages.size()), pipeline.microbatches), wires);
   double filled = 0, end = 0;
   for (int step = 0; step < kFill + kPeriods; ++step) {
     absl::StatusOr<std::vector<double>> ends = recursion.Step();
@@ -112,6 +133,16 @@ absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline) {
     if (step + 1 == kFill) filled = end;
   }
   return (end - filled) / kPeriods;
+}
+
+}  // namespace
+
+absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline) {
+  return Period(pipeline, Wires::kFullDuplex);
+}
+
+absl::StatusOr<double> OneWireSeconds(const Pipeline& pipeline) {
+  return Period(pipeline, Wires::kOneAReceiver);
 }
 
 double SerialSlotSeconds(const Pipeline& pipeline) {

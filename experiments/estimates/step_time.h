@@ -44,6 +44,11 @@ constexpr double kWireFactor = 1514.0 / 1448.0;
 // pp_group/schedule.h's own. InvalidArgument: an unknown schedule, or one whose stages get stuck.
 absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline);
 
+// P3, one wire a receiver: what a rank is sent over both of its boundaries follows one another,
+// and the delay holds the wire: arrives = max(last arrival, sent) + 8 b / R + delay (the rule of
+// ProtocolNanoGPT's network model). For comparison, as P1. Errors as PredictStepSeconds.
+absl::StatusOr<double> OneWireSeconds(const Pipeline& pipeline);
+
 // P1, the planning simulator's serial slots: (M + S - 1) (t_c + (t_x + RTT) (1 + 0.05 log2 S)) with
 // the slowest stage and boundary, communication inside every slot. Reported, never accepted.
 double SerialSlotSeconds(const Pipeline& pipeline);

@@ -90,20 +90,44 @@ std::optional<BoundaryLink> LinkOf(const std::vector<LinkRow>& links,
   return out;
 }
 
-// The pipeline of group 0: all groups have the same links and costs.
-std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, std::vector<StageCost> costs,
+// The pipeline of one group on its own links; costs are the mean of all groups.
+std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, int64_t group,
+                                         std::vector<StageCost> costs,
                                          const std::vector<LinkRow>& links,
                                          const std::vector<CrossingRow>& crossings) {
+  const int64_t first = group * spec.schedule.stages;
   Pipeline p{
       spec.schedule.kind, static_cast<int>(spec.train.microbatches), std::move(costs), {}, {}};
   for (int64_t s = 0; s + 1 < spec.schedule.stages; ++s) {
-    const auto there = LinkOf(links, crossings, s, s + 1, 0);
-    const auto back = LinkOf(links, crossings, s + 1, s, 0);
+    const auto there = LinkOf(links, crossings, first + s, first + s + 1, 0);
+    const auto back = LinkOf(links, crossings, first + s + 1, first + s, 0);
     if (!there || !back) return std::nullopt;
     p.forward.push_back(*there);
     p.backward.push_back(*back);
   }
   return p;
+}
+
+enum class Coding { kFree, kPaid };
+
+Pipeline WithoutLinks(Pipeline p, Coding coding) {
+  for (auto* links : {&p.forward, &p.backward}) {
+    for (BoundaryLink& link : *links) link = {0, std::numeric_limits<double>::infinity(), 0};
+  }
+  for (StageCost& cost : p.stages) {
+    if (coding == Coding::kFree) cost.encode_s = cost.decode_s = 0;
+  }
+  return p;
+}
+
+// Of a worker's step, its other work included: that is no waiting.
+double MeanCompute(const std::vector<StageCost>& costs, int64_t microbatches) {
+  double sum = 0;
+  for (const StageCost& c : costs) {
+    sum += static_cast<double>(microbatches) * (c.forward_s + c.backward_s) + c.optimizer_s +
+           c.other_s;
+  }
+  return sum / static_cast<double>(costs.size());
 }
 
 void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
@@ -125,7 +149,18 @@ void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& lin
   }
 }
 
+// What was injected is known; what a worker says it took holds waiting for a core.
+void TakeInjected(const RunSpec& spec, std::vector<StageCost>& costs) {
+  if (!spec.compute) return;
+  for (size_t s = 0; s < costs.size(); ++s) {
+    costs[s].forward_s = spec.compute->forward_s[s];
+    costs[s].backward_s = spec.compute->backward_s[s];
+    costs[s].optimizer_s = spec.compute->optimizer_s;
+  }
+}
+
 std::string Note(const RunRow& run, const RunSpec& spec) {
+  if (spec.compute) return "";  // workers sleep
   const auto cores = run.facts.find("cores");
   const int64_t workers = spec.schedule.stages * spec.outer.groups;
   if (spec.net.transport == "loopback" || cores == run.facts.end()) return "";
@@ -168,17 +203,33 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.compute_utilisation = MedianOfSteps(utilisation);
   if (spec.net.transport == "loopback") return out;
   AddOuter(*steps, *links, *crossings, out);
-  const std::optional<Pipeline> pipeline = MeasuredPipeline(
-      spec, MeasuredCosts(steady, out.stages, out.microbatches), *links, *crossings);
-  if (!pipeline) return out;
-  absl::StatusOr<double> p2_s = PredictStepSeconds(*pipeline);
-  if (!p2_s.ok()) {
-    // The record of another version keeps its measured times; the reason is shown beside them.
-    out.note = "no prediction: " + std::string(p2_s.status().message());
-    return out;
+  std::vector<StageCost> costs = MeasuredCosts(steady, out.stages, out.microbatches);
+  TakeInjected(spec, costs);
+  const double share = 1 / static_cast<double>(out.groups);
+  double p2_s = 0, p1_s = 0, p3_s = 0;
+  for (int64_t group = 0; group < out.groups; ++group) {
+    const auto pipeline = MeasuredPipeline(spec, group, costs, *links, *crossings);
+    if (!pipeline) return out;
+    const absl::StatusOr<double> p2 = PredictStepSeconds(*pipeline);
+    const absl::StatusOr<double> p3 = OneWireSeconds(*pipeline);
+    const absl::StatusOr<double> alone = PredictStepSeconds(WithoutLinks(*pipeline, Coding::kFree));
+    const absl::StatusOr<double> coded = PredictStepSeconds(WithoutLinks(*pipeline, Coding::kPaid));
+    for (const auto* predicted : {&p2, &p3, &alone, &coded}) {
+      if (predicted->ok()) continue;
+      // The record of another version keeps its measured times; the reason is shown beside them.
+      out.note = "no prediction: " + std::string(predicted->status().message());
+      return out;
+    }
+    p2_s += share * *p2;
+    p1_s += share * SerialSlotSeconds(*pipeline);
+    p3_s += share * *p3;
+    out.alone_s += share * *alone;
+    out.coded_s += share * *coded;
   }
-  out.p2_s = *p2_s;
-  out.p1_s = SerialSlotSeconds(*pipeline);
+  out.p2_s = p2_s;
+  out.p1_s = p1_s;
+  out.p3_s = p3_s;
+  out.compute_s = MeanCompute(costs, out.microbatches);
   std::vector<double> residuals;
   for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));
   out.residual = MedianOfSteps(residuals);

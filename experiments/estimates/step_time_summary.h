@@ -23,9 +23,14 @@ struct StepTime {
   // and nothing else here says anything. Intervals: MedianOfSteps (median_interval.h).
   Measured measured_s;
   int64_t measured_steps = 0;
-  std::optional<double> p2_s, p1_s;  // nullopt: one process or no links, nothing to predict
-  Measured residual;                 // ln(measured / P2)
-  Measured compute_utilisation;      // forward + backward + optimizer over wall, mean of workers
+  // Mean over the groups. nullopt: one process or no links, nothing to predict.
+  std::optional<double> p2_s, p1_s, p3_s;
+  // P2 with parts of it for nothing, so that differences say where a step goes: compute_s, the mean
+  // worker's own; alone_s adds what the schedule makes stages wait for each other; coded_s adds
+  // encoding and decoding; P2 adds the links. The rest of measured_s is not explained. With p2_s.
+  double compute_s = 0, alone_s = 0, coded_s = 0;
+  Measured residual;             // ln(measured / P2)
+  Measured compute_utilisation;  // forward + backward + optimizer over wall, mean of workers
   // Per outer step, mean over workers: measured, and 8 kappa b / R + RTT/2 of the largest message.
   std::optional<double> outer_measured_s, outer_predicted_s;
   // "timing disturbed": workers outnumber the cores, so compute times hold waiting for a core.

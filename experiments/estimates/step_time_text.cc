@@ -36,8 +36,10 @@ std::string PredictionText(const StepTime& t) {
                                  *t.p2_s, t.residual.value);
   if (const auto& i = t.residual.interval)
     text += fmt::format(" [{:+.3f}, {:+.3f}]", i->low, i->high);
-  return text + fmt::format(", {}\n  predicted by serial slots (P1) {:.4f} s, for comparison",
-                            ResidualVerdict(t), *t.p1_s);
+  return text + fmt::format(
+                    ", {}\n  predicted by serial slots (P1) {:.4f} s and by one wire a "
+                    "receiver (P3) {:.4f} s, for comparison",
+                    ResidualVerdict(t), *t.p1_s, *t.p3_s);
 }
 
 // Who counted on a path stands over the column.
@@ -80,6 +82,7 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
   absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
   if (!t.ok()) return t.status();
   std::string text = "\nstep time: " + MeasuredText(*t) + PredictionText(*t);
+  if (spec.compute) text += "\n  compute was injected: step times alone, nothing was trained";
   if (t->outer_measured_s) {
     text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
     if (t->outer_predicted_s) {

@@ -13,6 +13,8 @@ namespace longhaul {
 enum class ExperimentKind { kRun, kCampaign };
 
 // Keys of ExperimentRow::facts.
+// Of a run whose compute was injected (RunSpec::Compute): it has step times alone.
+inline constexpr char kComputeFact[] = "compute";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 

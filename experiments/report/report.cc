@@ -60,6 +60,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
   if (!training.ok()) return training.status();
   std::vector<std::pair<std::string, std::string>> files = {
       {"step_times.csv", Csv(StepTimesCsv(e.step_times))}, {"training.csv", Csv(*training)}};
+  if (e.timing) files.emplace_back("timing.csv", Csv(TimingRows(*e.timing)));
   if (e.campaign) {
     files.emplace_back("curve.csv", Csv(CurveCsv(*e.campaign)));
     files.emplace_back("losses.csv", Csv(LossesCsv(*e.campaign)));

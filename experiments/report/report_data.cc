@@ -54,6 +54,11 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
     if (!campaign.ok()) return campaign.status();
     out.campaign = *std::move(campaign);
   }
+  if (row.kind == ExperimentKind::kRun && !row.plan_text.empty()) {
+    absl::StatusOr<TimingFindings> timing = AnalyseTiming(record, row.id);
+    if (!timing.ok()) return timing.status();
+    out.timing = *std::move(timing);
+  }
   for (const RunRow& run : out.runs) {
     absl::StatusOr<TomlValue> tree = ParseToml(run.spec_toml, fmt::format("run {}", run.id));
     // A spec that this version cannot read costs the run its step time, not its place in the

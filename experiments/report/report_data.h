@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/timing_findings.h"
 #include "experiments/record/record.h"
 
 namespace longhaul {
@@ -16,7 +17,8 @@ struct ReportedExperiment {
   std::string folder;  // name of its folder beside index.html, "1-smoke"
   std::vector<RunRow> runs;
   std::optional<CampaignAnalysis> campaign;
-  std::vector<StepTime> step_times;  // of the runs that have steps
+  std::vector<StepTime> step_times;      // of the runs that have steps
+  std::optional<TimingFindings> timing;  // of a timing grid
 };
 absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row);
 

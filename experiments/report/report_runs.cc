@@ -29,11 +29,13 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
                     fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
                     fmt::format("{}", t.measured_steps), IntervalCell(t.measured_s, 4),
                     Seconds(t.p2_s), t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"),
-                    verdict, Seconds(t.p1_s), IntervalCell(t.compute_utilisation, 2)});
+                    verdict, Seconds(t.p1_s), Seconds(t.p3_s),
+                    IntervalCell(t.compute_utilisation, 2)});
   }
-  std::string out = HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s",
-                               "P2, s", "ln(measured<br>/ P2)", "", "P1, s", "compute<br>share"},
-                              rows);
+  std::string out =
+      HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s", "P2, s",
+                 "ln(measured<br>/ P2)", "", "P1, s", "P3, s", "compute<br>share"},
+                rows);
   for (const StepTime& t : times) {
     if (t.note.empty()) continue;
     out += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run, HtmlEscape(t.note));
@@ -174,12 +176,14 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
   const bool any_link = std::any_of(e.runs.begin(), e.runs.end(),
                                     [](const RunRow& r) { return r.profile != "loopback"; });
   if (!any_link && e.campaign) return std::string();
-  std::string out = "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
+  std::string out = e.timing ? GridPart(*e.timing) : "";
+  out += "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
   out +=
       "<p class=\"note\">P2 is the event recursion over full-duplex links with the compute, encode "
       "and decode times of the run itself; it is confirmed within &plusmn;0.10. P1 is the "
       "planner's "
-      "serial slots, for comparison. Steps with an outer synchronisation and the first tenth are "
+      "serial slots, P3 one wire a receiver, both for comparison. Steps with an outer "
+      "synchronisation and the first tenth are "
       "left out.</p>\n";
   out += FigureHtml(figures, "step_times",
                     "Measured against predicted (P2) step time per link profile, with the "

@@ -26,6 +26,8 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                          const Figures& figures);
 // In report_findings.cc.
 std::string FindingsPart(const CampaignAnalysis& a);
+// A grid's cells: step times against P2, where a step goes, which codec pays. See report_timing.cc.
+std::string GridPart(const TimingFindings& findings);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);

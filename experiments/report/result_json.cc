@@ -226,6 +226,29 @@ std::string CampaignJson(const Record& record, int64_t experiment, const absl::S
   return Dump(document);
 }
 
+std::string TimingJson(const Record& record, int64_t experiment, const TimingFindings& findings,
+                       const absl::Status& outcome) {
+  const auto listed = FindExperiment(record, experiment);
+  if (!listed.ok()) return ErrorJson(kMeasureSchema, outcome.ok() ? listed.status() : outcome);
+  ordered_json document = Start(kMeasureSchema, outcome);
+  document["folder"] = record.folder();
+  document.update(ToJson(*listed));
+  const auto rows = TimingRows(findings);
+  document["timing"] = ordered_json::array();
+  for (size_t i = 1; i < rows.size(); ++i) {
+    ordered_json cell;
+    for (size_t column = 0; column < rows[0].size(); ++column) {
+      const std::string& text = rows[i][column];
+      const auto number = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+      cell[rows[0][column]] = text.empty()         ? ordered_json(nullptr)
+                              : number.is_number() ? number
+                                                   : ordered_json(text);
+    }
+    document["timing"].push_back(std::move(cell));
+  }
+  return Dump(document);
+}
+
 std::string ErrorJson(const std::string& schema, const absl::Status& error) {
   return Dump(Start(schema, error));
 }

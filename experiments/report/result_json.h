@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "experiments/estimates/timing_findings.h"
 #include "experiments/record/record.h"
 #include "experiments/report/listing.h"
 
@@ -23,6 +24,10 @@ std::string RunJson(const Record& record, int64_t run, const absl::Status& outco
 
 // "longhaul.measure/1": the experiment as `list` shows it, with its estimates.
 std::string CampaignJson(const Record& record, int64_t experiment, const absl::Status& outcome);
+
+// The same of a timing grid: "timing" has a cell a row, with the columns of TimingRows.
+std::string TimingJson(const Record& record, int64_t experiment, const TimingFindings& findings,
+                       const absl::Status& outcome);
 
 // What is printed in their place where nothing had been recorded yet: schema and error alone.
 std::string ErrorJson(const std::string& schema, const absl::Status& error);

@@ -13,6 +13,7 @@
 #include "experiments/run/core_needs.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
+#include "netem/topology_file.h"
 
 namespace longhaul {
 namespace {
@@ -37,6 +38,13 @@ std::string Gigabytes(int64_t bytes) {
 absl::Status In(const std::string& where, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(), fmt::format("{}: {}", where, std::string(status.message())));
+}
+
+// A profile fits any number of ranks.
+absl::Status CheckLinks(const RunSpec& spec) {
+  if (spec.net.transport != "ucx" || !IsTopologyFile(spec.net.profile)) return absl::OkStatus();
+  const auto ranks = static_cast<int>(spec.schedule.stages * spec.outer.groups);
+  return MeshNamed(spec.net.profile, ranks).status();
 }
 
 }  // namespace
@@ -69,6 +77,7 @@ absl::Status CheckResources(const std::vector<ResourcePlan>& plans, const Remain
 }
 
 absl::Status CheckFirst(const RunSpec& spec) {
+  if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
   const ResourcePlan plan = PlanResources(spec, CorpusBytes(spec));
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
@@ -87,6 +96,7 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
   const Remaining memory = RemainingMemory(), threads = RemainingThreads();
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
+    if (absl::Status s = CheckLinks(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);
     const ResourcePlan plan = PlanResources(run.spec, CorpusBytes(run.spec));
     if (absl::Status s = CheckResources({plan}, memory, threads); !s.ok()) {
       return In(fmt::format("arm '{}'", run.arm), s);

@@ -8,12 +8,14 @@
 namespace longhaul {
 
 int64_t CoresNeeded(const RunSpec& spec) {
+  if (spec.compute) return 1;  // its workers sleep
   const int64_t processes =
       spec.net.transport == "loopback" ? 1 : spec.schedule.stages * spec.outer.groups;
   return processes * spec.limits.threads;
 }
 
 int64_t CoresNeeded(const RunRow& run) {
+  if (run.facts.contains(kComputeFact)) return 1;
   return (run.profile == "loopback" ? 1 : run.stages * run.groups) * run.threads;
 }
 

@@ -8,7 +8,8 @@
 
 namespace longhaul {
 
-// Cores that a run keeps busy: its threads, in each of its S x G processes over shaped links.
+// Cores that a run keeps busy: its threads, in each of its S x G processes over shaped links. One
+// for its codecs where its compute is injected.
 int64_t CoresNeeded(const RunSpec& spec);
 int64_t CoresNeeded(const RunRow& run);
 

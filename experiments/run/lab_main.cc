@@ -24,6 +24,7 @@
 #include "netem/probe.h"
 #include "netem/queue_limits.h"
 #include "netem/tap_ceiling.h"
+#include "netem/topology_file.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {
@@ -234,7 +235,7 @@ absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
 }
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, EmulatorKind kind) {
-  absl::StatusOr<Topology> topology = UniformTopology(spec.net.profile, RankCount(spec));
+  absl::StatusOr<Topology> topology = MeshNamed(spec.net.profile, RankCount(spec));
   if (!topology.ok()) return topology.status();
   const std::optional<TapCeiling> ceiling = LoadTapCeiling();
   if (kind == EmulatorKind::kTap && ceiling) {

@@ -44,7 +44,7 @@ double PipelineBytes(const RunSpec& spec, const StageLayout& layout) {
                                                        static_cast<int>(spec.train.microbatches))
                           : microbatches;
   // Evaluation keeps one more while the steps' own are still there.
-  double bytes = (kept + 1) * ActivationBytes(spec, tokens, layout);
+  double bytes = spec.compute ? 0 : (kept + 1) * ActivationBytes(spec, tokens, layout);
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);

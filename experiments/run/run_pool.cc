@@ -170,7 +170,9 @@ absl::Status Pool::Read(size_t i) {
   absl::StatusOr<bool> over = Follow(running_[i], progress_, &outcome);
   if (!over.ok()) return over.status();
   if (!*over) return absl::OkStatus();
-  if (!outcome.ok() && !absl::IsOutOfRange(outcome) && failure_.ok()) {
+  const bool an_outcome = absl::IsOutOfRange(outcome) ||
+                          (limits_.invalid_is_outcome && absl::IsFailedPrecondition(outcome));
+  if (!outcome.ok() && !an_outcome && failure_.ok()) {
     const PlannedRun& planned = *running_[i].planned;
     failure_ =
         absl::Status(outcome.code(), fmt::format("arm '{}', seed {}: {}", planned.arm, planned.seed,

@@ -24,6 +24,7 @@ struct PoolLimits {
   int jobs;       // runs at a time
   int64_t cores;  // that they and the campaign's runs of other processes need together; one run
                   // goes ahead whatever it needs when nothing else trains
+  bool invalid_is_outcome = false;  // a run whose links or bytes were out of bounds ends nothing
 };
 
 // Trains the planned runs, in order, and records each. Every run is claimed in the record first:

@@ -55,10 +55,12 @@ void RunView::See(const nlohmann::json& event) {
 }
 
 void RunView::SeeStep(const nlohmann::json& event) {
-  if (event.value("stage", -1) != last_stage_ || !event.contains("loss")) return;
-  const nlohmann::json& loss = event["loss"];
-  loss_[event.value("group", 0)] =
-      loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : std::string("not a number");
+  if (event.value("stage", -1) != last_stage_) return;
+  if (event.contains("loss")) {
+    const nlohmann::json& loss = event["loss"];
+    loss_[event.value("group", 0)] =
+        loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : std::string("not a number");
+  }
   const int64_t step = event.value("step", int64_t{0});
   const absl::Duration now = clock_.Now();
   pace_.See(now, static_cast<double>(step));
@@ -66,7 +68,8 @@ void RunView::SeeStep(const nlohmann::json& event) {
   last_line_ = now;
   std::string losses;
   for (const auto& [group, text] : loss_) losses += (losses.empty() ? "" : ", ") + text;
-  std::string text = fmt::format("  step {}/{}  loss {}", step, steps_, losses);
+  std::string text = fmt::format("  step {}/{}", step, steps_);
+  if (!losses.empty()) text += "  loss " + losses;
   if (const auto pace = pace_.per_second()) {
     text += fmt::format("  {:.3f} s/step", 1 / *pace);
     const absl::Duration left = *pace_.Left(static_cast<double>(steps_));

@@ -266,6 +266,11 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   for (const Part& part : *parts) {
     if (part.role == Role::kArm) c.arms.push_back(part.arm);
   }
+  if (const TomlValue* compute = Find(root, "compute"); c.runs.front().spec.compute) {
+    return absl::InvalidArgumentError(compute->where +
+                                      ": 'compute' injects compute, so that runs have no losses, "
+                                      "which a campaign compares; use `longhaul run`");
+  }
   for (const PlannedRun& run : c.runs) {
     if (run.spec.boundary.capture.empty()) continue;
     return absl::InvalidArgumentError(

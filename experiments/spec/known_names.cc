@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
-#include "netem/topology.h"
+#include "netem/topology_file.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
 namespace {
 
+// A file is read where its nodes can be counted against ranks (run/check_first.h).
 absl::Status KnownProfile(std::string_view name) {
+  if (IsTopologyFile(name)) return absl::OkStatus();
   std::string known;
   for (const Profile& profile : Profiles()) {
     if (profile.name == name) return absl::OkStatus();
     known += fmt::format("{}{}", known.empty() ? "" : ", ", profile.name);
   }
-  return absl::NotFoundError(fmt::format("unknown profile '{}'; known: {}", name, known));
+  return absl::NotFoundError(fmt::format(
+      "unknown profile '{}'; known: {}, or a topology file, which ends in .toml", name, known));
 }
 
 }  // namespace

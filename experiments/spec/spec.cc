@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/boundary_cuts.h"
+#include "experiments/spec/compute_table.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 
@@ -159,6 +160,7 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
   }
   if (table.empty()) {
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
+    r.Skip("compute");
   }
   if (table == "boundary") r.Skip("cuts");
   for (const auto& [name, check] : kTogether) {
@@ -200,6 +202,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
     if (absl::Status s = ReadTable(root, table, names, spec); !s.ok()) return s;
   }
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
+  if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
   return spec;
 }

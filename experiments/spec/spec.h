@@ -79,7 +79,9 @@ struct RunSpec {
   struct Net {
     std::string transport;  // "loopback" (one process) or "ucx" (S*G processes, shaped links)
     // The rest is used by ucx only, and kept when loopback is set over it.
-    std::string profile;                        // required for ucx
+    // Required for ucx: a profile's name, for a full mesh of it, or a topology file (netem/
+    // topology_file.h), which ends in ".toml": its node i is rank i = group * S + stage.
+    std::string profile;
     std::string emulator = "auto";              // "auto", "netem", "tap"
     std::string congestion_control = "system";  // "system": the kernel's default; recorded by name
     // false: a flow that paused keeps its window, as tuned long-haul hosts have it; Linux's default
@@ -102,6 +104,15 @@ struct RunSpec {
   struct Limits {
     int64_t threads = 1;  // per worker process
   } limits;
+
+  // "[compute]": seconds that workers sleep instead of computing, so that step times over real
+  // links need not have the machine that they are about. Nothing is trained. nullopt: measured.
+  struct Compute {
+    std::vector<double> forward_s, backward_s;  // per micro-batch; S of each
+    double optimizer_s = 0;                     // per inner step
+    friend bool operator==(const Compute&, const Compute&) = default;
+  };
+  std::optional<Compute> compute = std::nullopt;
 };
 
 // Who knows the names that stand in a spec. Each returns OK, or an error whose message lists the

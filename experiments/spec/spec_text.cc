@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/boundary_cuts.h"
+#include "experiments/spec/compute_table.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/spec_keys.h"
 
@@ -34,7 +35,7 @@ std::string ToToml(const RunSpec& spec) {
     const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);
     if (!value.empty()) text += fmt::format("{} = {}\n", key.name, value);
   }
-  return text;
+  return text + ComputeTableText(spec);
 }
 
 }  // namespace longhaul

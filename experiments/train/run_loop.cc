@@ -229,7 +229,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
         return s;
     }
   }
-  EmitClipping(ranks, clipped, trainer.step() - begun, sink);
+  if (options.trains) EmitClipping(ranks, clipped, trainer.step() - begun, sink);
   return trainer.FinishSends();
 }
 

@@ -27,6 +27,7 @@ struct LocalTelemetry {
 struct RunLoopOptions {
   int64_t steps;                     // of the whole run
   int64_t eval_rows;                 // 0: no evaluation
+  bool trains;                       // false: compute is injected, there are no losses
   bool forward_is_identity;          // the forward boundary codec sends the source's own bytes
   std::string checkpoint_directory;  // empty: none
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed

@@ -10,6 +10,7 @@
 #include <ATen/Parallel.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "compressors/isa.h"
 #include "compressors/noise.h"
 #include "experiments/train/boundary_state.h"
@@ -17,6 +18,23 @@
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
+
+namespace {
+
+std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
+  if (!spec.compute) return std::nullopt;
+  const auto durations = [](const std::vector<double>& seconds) {
+    std::vector<absl::Duration> out;
+    for (const double s : seconds) out.push_back(absl::Seconds(s));
+    return out;
+  };
+  return InjectedCompute{.forward = durations(spec.compute->forward_s),
+                         .backward = durations(spec.compute->backward_s),
+                         .optimizer = absl::Seconds(spec.compute->optimizer_s),
+                         .sleep = absl::SleepFor};
+}
+
+}  // namespace
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
   const RunSpec::Train& t = spec.train;
@@ -44,7 +62,8 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                     .momentum = spec.outer.momentum,
                     .codec = spec.outer.codec},
           .seed = static_cast<uint64_t>(spec.seed),
-          .cuts = spec.schedule.cuts};
+          .cuts = spec.schedule.cuts,
+          .compute = ComputeOf(spec)};
 }
 
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
@@ -73,7 +92,8 @@ std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
-          .eval_rows = spec.eval.rows,
+          .eval_rows = spec.compute ? 0 : spec.eval.rows,
+          .trains = !spec.compute,
           .forward_is_identity = CodecText(spec).forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
@@ -100,7 +120,8 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
       options->codecs.by_boundary[static_cast<int>(boundary)] = {codecs.forward, codecs.backward};
     }
     options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
-    options->nmse_every = static_cast<int>(spec.boundary.nmse_every);
+    // What a codec loses on injected tensors says nothing about a training's.
+    options->nmse_every = spec.compute ? 0 : static_cast<int>(spec.boundary.nmse_every);
     // Every schedule sends a stage's micro-batches in their order, so that the slot of a message is
     // its micro-batch.
     options->ef_slots = static_cast<int>(spec.train.microbatches);

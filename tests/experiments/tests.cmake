@@ -44,8 +44,8 @@ target_compile_definitions(experiments_simulator_scenario_test PRIVATE
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts
-    campaign campaign_blocks campaign_plan
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table
+    campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base SRCS ${specs}

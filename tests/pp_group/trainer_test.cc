@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pp_group/gpt_stage.h"
 #include "pp_group/schedule.h"
 #include "tests/pp_group/autograd_gpt.h"
 #include "tests/pp_group/training.h"

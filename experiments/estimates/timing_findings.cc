@@ -1,0 +1,130 @@
+#include "experiments/estimates/timing_findings.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "experiments/estimates/median_interval.h"
+#include "experiments/estimates/step_time_summary.h"
+#include "experiments/spec/spec.h"
+#include "experiments/spec/timing_grid.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kTimingLevel = 0.95;
+
+struct Runs {  // of one cell
+  TimingCell cell;
+  std::map<int64_t, StepTime> by_seed;
+};
+
+double MeanOf(const Runs& runs, double (*field)(const StepTime&)) {
+  double sum = 0;
+  for (const auto& [seed, time] : runs.by_seed) sum += field(time);
+  return sum / static_cast<double>(runs.by_seed.size());
+}
+
+void Summarise(Runs& runs) {
+  TimingCell& c = runs.cell;
+  c.repeats = static_cast<int64_t>(runs.by_seed.size());
+  if (c.repeats == 0) return;
+  std::vector<double> steps, residuals;
+  for (const auto& [seed, time] : runs.by_seed) {
+    steps.push_back(time.measured_s.value);
+    residuals.push_back(std::log(time.measured_s.value / *time.p2_s));
+    if (!time.note.empty()) c.note = time.note;
+  }
+  c.step_s = MeanWithInterval(steps, kTimingLevel);
+  c.residual = MeanWithInterval(residuals, kTimingLevel);
+  c.p1_s = MeanOf(runs, [](const StepTime& t) { return *t.p1_s; });
+  c.p2_s = MeanOf(runs, [](const StepTime& t) { return *t.p2_s; });
+  c.p3_s = MeanOf(runs, [](const StepTime& t) { return *t.p3_s; });
+  c.compute_s = MeanOf(runs, [](const StepTime& t) { return t.compute_s; });
+  c.bubble_s = MeanOf(runs, [](const StepTime& t) { return t.alone_s - t.compute_s; });
+  c.coding_s = MeanOf(runs, [](const StepTime& t) { return t.coded_s - t.alone_s; });
+  c.wire_s = MeanOf(runs, [](const StepTime& t) { return *t.p2_s - t.coded_s; });
+  c.rest_s = MeanOf(runs, [](const StepTime& t) { return t.measured_s.value - *t.p2_s; });
+  const StepTime& last = runs.by_seed.rbegin()->second;
+  if (!last.outer_measured_s) return;
+  c.outer_s = MeanOf(runs, [](const StepTime& t) { return t.outer_measured_s.value_or(0); });
+  c.outer_predicted_s =
+      MeanOf(runs, [](const StepTime& t) { return t.outer_predicted_s.value_or(0); });
+}
+
+// Repeats of one number ran beside one another, as seeds do: they are paired.
+void Compare(const Runs& without, Runs& with) {
+  std::vector<double> base, steps;
+  for (const auto& [seed, time] : with.by_seed) {
+    const auto found = without.by_seed.find(seed);
+    if (found == without.by_seed.end()) continue;
+    base.push_back(found->second.measured_s.value);
+    steps.push_back(time.measured_s.value);
+  }
+  if (!base.empty()) with.cell.gain = RatioOfMeans(base, steps, kTimingLevel);
+}
+
+absl::StatusOr<std::vector<Runs>> ReadRuns(const Record& record, int64_t experiment) {
+  const auto any = [](std::string_view) { return absl::OkStatus(); };
+  const absl::StatusOr<std::vector<RunRow>> rows = record.Runs(experiment);
+  if (!rows.ok()) return rows.status();
+  std::vector<Runs> cells;
+  std::map<std::string, size_t> by_arm;
+  for (const RunRow& row : *rows) {
+    const auto [at, added] = by_arm.emplace(row.arm, cells.size());
+    if (added) cells.emplace_back();
+    Runs& runs = cells[at->second];
+    absl::StatusOr<TomlValue> tree = ParseToml(row.spec_toml, "run " + std::to_string(row.id));
+    if (!tree.ok()) return tree.status();
+    const absl::StatusOr<RunSpec> spec = ReadRunSpec(*tree, {any, any, any});
+    if (!spec.ok()) return spec.status();
+    runs.cell.profile = row.profile;
+    runs.cell.codecs = PairName(row.forward_codec, row.backward_codec);
+    runs.cell.schedule = spec->schedule.kind;
+    runs.cell.stages = row.stages;
+    runs.cell.groups = row.groups;
+    if (row.status == RunStatus::kInvalid || row.status == RunStatus::kFailed) ++runs.cell.invalid;
+    if (row.status != RunStatus::kOk) continue;
+    absl::StatusOr<StepTime> time = AnalyseStepTime(record, row, *spec);
+    if (!time.ok()) return time.status();
+    if (time->measured_steps > 0 && time->p2_s) runs.by_seed[row.seed] = *std::move(time);
+  }
+  return cells;
+}
+
+}  // namespace
+
+absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t experiment) {
+  absl::StatusOr<std::vector<Runs>> cells = ReadRuns(record, experiment);
+  if (!cells.ok()) return cells.status();
+  const auto links = [](const TimingCell& c) {
+    return std::tuple(c.profile, c.schedule, c.stages, c.groups);
+  };
+  TimingFindings out;
+  std::vector<double> residuals;
+  for (Runs& runs : *cells) {
+    Summarise(runs);
+    for (const Runs& other : *cells) {
+      const bool pair = runs.cell.codecs != "none" && other.cell.codecs == "none" &&
+                        links(other.cell) == links(runs.cell);
+      if (pair) Compare(other, runs);
+    }
+    if (runs.cell.repeats > 0 && runs.cell.note.empty()) {
+      residuals.push_back(runs.cell.residual.value);
+      ++out.judged;
+      if (std::abs(runs.cell.residual.value) < kAcceptedResidual) ++out.within;
+    }
+    out.cells.push_back(runs.cell);
+  }
+  if (!residuals.empty()) out.median_residual = MedianOfIndependent(std::move(residuals));
+  return out;
+}
+
+std::string_view GainVerdict(const TimingCell& cell) {
+  if (!cell.gain || !cell.gain->interval) return "no difference shown";
+  if (cell.gain->interval->low > 1) return "pays";
+  return cell.gain->interval->high < 1 ? "costs" : "no difference shown";
+}
+
+}  // namespace longhaul

@@ -1,0 +1,105 @@
+// What a timing grid found, as tables.
+#include <fmt/format.h>
+
+#include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/timing_findings.h"
+
+namespace longhaul {
+namespace {
+
+std::string Text(const Measured& m, const char* format) {
+  std::string text = fmt::format(fmt::runtime(format), m.value);
+  if (m.interval) {
+    text += " [" + fmt::format(fmt::runtime(format), m.interval->low) + ", " +
+            fmt::format(fmt::runtime(format), m.interval->high) + "]";
+  }
+  return text;
+}
+
+std::string Percent(double part, double whole) { return fmt::format("{:.0f}", 100 * part / whole); }
+
+void AddCell(const TimingCell& c, TextTable& table) {
+  std::vector<std::string> row = {c.profile, c.codecs, c.schedule,
+                                  fmt::format("{} x {}", c.groups, c.stages),
+                                  fmt::format("{}", c.repeats)};
+  if (c.repeats == 0) {
+    row.push_back(c.invalid > 0 ? fmt::format("{} invalid", c.invalid) : "not run");
+    row.resize(14, "-");
+  } else {
+    const double whole = c.step_s.value;
+    row.insert(row.end(), {Text(c.step_s, "{:.4f}"), Text(c.residual, "{:+.3f}"),
+                           fmt::format("{:.2f}", c.p1_s / whole), fmt::format("{:.2f}", c.p3_s / whole),
+                           Percent(c.compute_s, whole), Percent(c.bubble_s, whole),
+                           Percent(c.coding_s, whole), Percent(c.wire_s, whole),
+                           c.gain ? fmt::format("{} {}", Text(*c.gain, "{:.2f}"), GainVerdict(c))
+                                  : std::string("-")});
+  }
+  table.Add(std::move(row));
+}
+
+std::string Cell(const std::optional<double>& x) { return x ? fmt::format("{:.9g}", *x) : ""; }
+
+void AddMeasured(const Measured& m, std::vector<std::string>& row) {
+  row.push_back(Cell(m.value));
+  row.push_back(m.interval ? Cell(m.interval->low) : "");
+  row.push_back(m.interval ? Cell(m.interval->high) : "");
+}
+
+}  // namespace
+
+std::string TimingText(const TimingFindings& findings) {
+  TextTable table({"links", "codecs", "schedule", "groups x stages", "n", "step, s",
+                   "ln(step / P2)", "P1/step", "P3/step", "compute %", "bubble %", "coding %",
+                   "links %", "step without codecs / step"});
+  for (const TimingCell& c : findings.cells) AddCell(c, table);
+  std::string text = table.Text();
+  if (findings.judged > 0) {
+    text += fmt::format(
+        "\nmedian of ln(step / P2) over {} cells: {}; {} within {:.2f}\n", findings.judged,
+        Text(findings.median_residual, "{:+.3f}"), findings.within, kAcceptedResidual);
+  }
+  for (const TimingCell& c : findings.cells) {
+    if (c.note.empty()) continue;
+    text += fmt::format("{}, {}, {}, {} x {}: {}\n", c.profile, c.codecs, c.schedule, c.groups,
+                        c.stages, c.note);
+  }
+  return text;
+}
+
+std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings) {
+  std::vector<std::vector<std::string>> rows = {
+      {"links", "codecs", "schedule", "stages", "groups", "repeats", "invalid", "step_s",
+       "step_low_s", "step_high_s", "residual", "residual_low", "residual_high", "p1_s", "p2_s",
+       "p3_s", "compute_s", "bubble_s", "coding_s", "wire_s", "rest_s", "gain", "gain_low",
+       "gain_high", "verdict", "outer_s", "outer_predicted_s", "note"}};
+  for (const TimingCell& c : findings.cells) {
+    std::vector<std::string> row = {c.profile, c.codecs, c.schedule, fmt::format("{}", c.stages),
+                                    fmt::format("{}", c.groups), fmt::format("{}", c.repeats),
+                                    fmt::format("{}", c.invalid)};
+    if (c.repeats == 0) {
+      row.resize(rows[0].size());
+      rows.push_back(std::move(row));
+      continue;
+    }
+    AddMeasured(c.step_s, row);
+    AddMeasured(c.residual, row);
+    for (const double x : {c.p1_s, c.p2_s, c.p3_s, c.compute_s, c.bubble_s, c.coding_s, c.wire_s,
+                           c.rest_s}) {
+      row.push_back(Cell(x));
+    }
+    if (c.gain) {
+      AddMeasured(*c.gain, row);
+    } else {
+      row.resize(row.size() + 3);
+    }
+    row.push_back(c.gain ? std::string(GainVerdict(c)) : "");
+    row.push_back(Cell(c.outer_s));
+    row.push_back(Cell(c.outer_predicted_s));
+    row.push_back(c.note);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace longhaul

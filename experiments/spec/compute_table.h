@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+
+// `compute` of a run spec, whose other keys stand in `spec` already: "measured" (or nothing), or the
+// table [compute]. InvalidArgument with the line: another text, seconds that are negative, not
+// finite or above an hour, a list that is not one value a stage, and what needs trained parameters
+// or processes of their own beside it: checkpoints, boundary.capture, net.transport = "loopback".
+absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec);
+
+// The table that ReadComputeTable reads back; "" for "measured".
+std::string ComputeTableText(const RunSpec& spec);
+
+}  // namespace longhaul

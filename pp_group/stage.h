@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "pp_group/gpt_layout.h"
+
+namespace longhaul {
+
+// What one micro-batch leaves behind between its forward and its backward on one stage. Reused
+// from step to step.
+class Activations {
+ public:
+  virtual ~Activations() = default;
+};
+
+// One stage of a pipeline, as the executor drives it: parameters, and explicit forward and backward
+// passes. Letters as in README.md; n = rows * T token rows, f32 on the CPU. Not thread safe.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  virtual const StageLayout& layout() const = 0;
+  virtual const GptSpec& spec() const = 0;
+  // False: Loss computes none, and what parameters become means nothing.
+  virtual bool trains() const = 0;
+
+  // [layout().flat_elements] each, f32, contiguous. Writing into them is allowed between steps; the
+  // storage stays where it is.
+  virtual const at::Tensor& parameters() const = 0;
+  virtual const at::Tensor& gradients() const = 0;
+  virtual void ZeroGradients() = 0;
+
+  virtual std::unique_ptr<Activations> NewActivations(int64_t rows) const = 0;
+
+  // x: [n, D] or, on stage 0, empty: then `tokens` ([n], row after row) is embedded. Writes the
+  // stage's output to y ([n, D]; unused on the last stage). x and y must live until the backward.
+  virtual void Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
+                       Activations* kept) = 0;
+
+  // Last stage, after Forward: per-token losses in nat ([n]) against `targets` ([n]). With
+  // `grad_scale` != 0 also starts the backward pass: the gradient of grad_scale * (sum of losses)
+  // goes into the parameters' gradients and `kept`, so that the logits need not outlive the call.
+  virtual void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
+                    std::span<double> losses) = 0;
+
+  // dy: gradient of y ([n, D]; unused on the last stage, where Loss has made it). Writes the
+  // gradient of x to dx ([n, D]; unused on stage 0). `tokens` as given to Forward. Gradients of
+  // parameters are summed over micro-batches until ZeroGradients().
+  virtual void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
+                        Activations* kept) = 0;
+};
+
+}  // namespace longhaul
