@@ -14,7 +14,7 @@ namespace longhaul {
 // What a stage's compute takes, for runs that measure the pipeline around it.
 struct InjectedCompute {
   std::vector<absl::Duration> forward = {}, backward = {};  // per stage and micro-batch; S of each
-  absl::Duration optimizer;                       // per stage and inner step
+  absl::Duration optimizer;                                 // per stage and inner step
   // Blocks the thread; a test may move its clock instead.
   std::function<void(absl::Duration)> sleep;
 };

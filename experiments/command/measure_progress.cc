@@ -26,10 +26,10 @@ void ProgressLine::Show(const CampaignProgress& p) {
   if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
   last_ = now;
   pace_.See(now, static_cast<double>(p.tokens_done));
-  std::string text = fmt::format(
-      "  runs {}/{} done, {} running{}; {:.2f} of {:.2f} M tokens", p.done, p.runs, p.running,
-      p.elsewhere > 0 ? fmt::format(" here, {} elsewhere", p.elsewhere) : "", p.tokens_done / 1e6,
-      p.tokens / 1e6);
+  std::string text =
+      fmt::format("  runs {}/{} done, {} running{}; {:.2f} of {:.2f} M tokens", p.done, p.runs,
+                  p.running, p.elsewhere > 0 ? fmt::format(" here, {} elsewhere", p.elsewhere) : "",
+                  p.tokens_done / 1e6, p.tokens / 1e6);
   if (const auto pace = pace_.per_second()) {
     text += fmt::format(", {:.0f} tokens/s", *pace);
     const absl::Duration left = *pace_.Left(static_cast<double>(p.tokens));
@@ -38,6 +38,5 @@ void ProgressLine::Show(const CampaignProgress& p) {
   fmt::print(out_, "{}{:<90}{}", terminal_ ? "\r" : "", text, terminal_ && !last ? "" : "\n");
   std::fflush(out_);
 }
-
 
 }  // namespace longhaul

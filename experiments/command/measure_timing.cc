@@ -25,7 +25,8 @@ absl::Status CheckCells(const TimingGrid& grid) {
   for (const PlannedRun& run : grid.runs) {
     if (run.seed != 1) break;
     if (absl::Status s = CheckFirst(run.spec); !s.ok()) {
-      return absl::Status(s.code(), fmt::format("cell '{}': {}", run.arm, std::string(s.message())));
+      return absl::Status(s.code(),
+                          fmt::format("cell '{}': {}", run.arm, std::string(s.message())));
     }
   }
   return absl::OkStatus();
@@ -37,14 +38,16 @@ absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out)
   const absl::StatusOr<TimingGrid> grid = LoadTimingGrid(arguments);
   if (!grid.ok()) return grid.status();
   if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
-  const std::string results = arguments.results.empty() ? "results/" + grid->name : arguments.results;
+  const std::string results =
+      arguments.results.empty() ? "results/" + grid->name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   if (const auto settled = record->SettleDeadRuns(); !settled.ok()) return settled.status();
-  const absl::StatusOr<int64_t> experiment = record->BeginExperiment({.kind = ExperimentKind::kRun,
-                                                                      .name = grid->name,
-                                                                      .question = grid->question,
-                                                                      .plan_text = PlanText(*grid)});
+  const absl::StatusOr<int64_t> experiment =
+      record->BeginExperiment({.kind = ExperimentKind::kRun,
+                               .name = grid->name,
+                               .question = grid->question,
+                               .plan_text = PlanText(*grid)});
   if (!experiment.ok()) return experiment.status();
   const auto finished = record->Finished(*experiment);
   if (!finished.ok()) return finished.status();
@@ -59,9 +62,8 @@ absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out)
   ProgressLine line(out.progress());
   PoolLimits limits = LimitsOf(arguments.jobs);
   limits.invalid_is_outcome = true;
-  const absl::Status ran =
-      RunAll(*record, *experiment, todo, limits, cancel,
-             [&](const CampaignProgress& p) { line.Show(p); });
+  const absl::Status ran = RunAll(*record, *experiment, todo, limits, cancel,
+                                  [&](const CampaignProgress& p) { line.Show(p); });
   if (absl::IsCancelled(ran)) return ran;
   // A cell whose links failed is told in its row; the others stand.
   const absl::StatusOr<TimingFindings> findings = AnalyseTiming(*record, *experiment);

@@ -15,8 +15,8 @@ struct TimingArguments {
   int jobs;             // runs at a time; 0: as many as the cores hold
 };
 
-// `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step times
-// against P2, where steps go and which codecs pay.
+// `measure` of a file with a [timing] table: runs the grid's cells, resumable, and prints step
+// times against P2, where steps go and which codecs pay.
 absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out);
 
 }  // namespace longhaul

@@ -28,12 +28,13 @@ void AddCell(const TimingCell& c, TextTable& table) {
     row.resize(14, "-");
   } else {
     const double whole = c.step_s.value;
-    row.insert(row.end(), {Text(c.step_s, "{:.4f}"), Text(c.residual, "{:+.3f}"),
-                           fmt::format("{:.2f}", c.p1_s / whole), fmt::format("{:.2f}", c.p3_s / whole),
-                           Percent(c.compute_s, whole), Percent(c.bubble_s, whole),
-                           Percent(c.coding_s, whole), Percent(c.wire_s, whole),
-                           c.gain ? fmt::format("{} {}", Text(*c.gain, "{:.2f}"), GainVerdict(c))
-                                  : std::string("-")});
+    row.insert(row.end(),
+               {Text(c.step_s, "{:.4f}"), Text(c.residual, "{:+.3f}"),
+                fmt::format("{:.2f}", c.p1_s / whole), fmt::format("{:.2f}", c.p3_s / whole),
+                Percent(c.compute_s, whole), Percent(c.bubble_s, whole), Percent(c.coding_s, whole),
+                Percent(c.wire_s, whole),
+                c.gain ? fmt::format("{} {}", Text(*c.gain, "{:.2f}"), GainVerdict(c))
+                       : std::string("-")});
   }
   table.Add(std::move(row));
 }
@@ -55,9 +56,9 @@ std::string TimingText(const TimingFindings& findings) {
   for (const TimingCell& c : findings.cells) AddCell(c, table);
   std::string text = table.Text();
   if (findings.judged > 0) {
-    text += fmt::format(
-        "\nmedian of ln(step / P2) over {} cells: {}; {} within {:.2f}\n", findings.judged,
-        Text(findings.median_residual, "{:+.3f}"), findings.within, kAcceptedResidual);
+    text += fmt::format("\nmedian of ln(step / P2) over {} cells: {}; {} within {:.2f}\n",
+                        findings.judged, Text(findings.median_residual, "{:+.3f}"), findings.within,
+                        kAcceptedResidual);
   }
   for (const TimingCell& c : findings.cells) {
     if (c.note.empty()) continue;
@@ -68,14 +69,23 @@ std::string TimingText(const TimingFindings& findings) {
 }
 
 std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings) {
-  std::vector<std::vector<std::string>> rows = {
-      {"links", "codecs", "schedule", "stages", "groups", "repeats", "invalid", "step_s",
-       "step_low_s", "step_high_s", "residual", "residual_low", "residual_high", "p1_s", "p2_s",
-       "p3_s", "compute_s", "bubble_s", "coding_s", "wire_s", "rest_s", "gain", "gain_low",
-       "gain_high", "verdict", "outer_s", "outer_predicted_s", "note"}};
+  std::vector<std::vector<std::string>> rows = {{"links",         "codecs",    "schedule",
+                                                 "stages",        "groups",    "repeats",
+                                                 "invalid",       "step_s",    "step_low_s",
+                                                 "step_high_s",   "residual",  "residual_low",
+                                                 "residual_high", "p1_s",      "p2_s",
+                                                 "p3_s",          "compute_s", "bubble_s",
+                                                 "coding_s",      "wire_s",    "rest_s",
+                                                 "gain",          "gain_low",  "gain_high",
+                                                 "verdict",       "outer_s",   "outer_predicted_s",
+                                                 "note"}};
   for (const TimingCell& c : findings.cells) {
-    std::vector<std::string> row = {c.profile, c.codecs, c.schedule, fmt::format("{}", c.stages),
-                                    fmt::format("{}", c.groups), fmt::format("{}", c.repeats),
+    std::vector<std::string> row = {c.profile,
+                                    c.codecs,
+                                    c.schedule,
+                                    fmt::format("{}", c.stages),
+                                    fmt::format("{}", c.groups),
+                                    fmt::format("{}", c.repeats),
                                     fmt::format("{}", c.invalid)};
     if (c.repeats == 0) {
       row.resize(rows[0].size());
@@ -84,8 +94,8 @@ std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings)
     }
     AddMeasured(c.step_s, row);
     AddMeasured(c.residual, row);
-    for (const double x : {c.p1_s, c.p2_s, c.p3_s, c.compute_s, c.bubble_s, c.coding_s, c.wire_s,
-                           c.rest_s}) {
+    for (const double x :
+         {c.p1_s, c.p2_s, c.p3_s, c.compute_s, c.bubble_s, c.coding_s, c.wire_s, c.rest_s}) {
       row.push_back(Cell(x));
     }
     if (c.gain) {

@@ -17,9 +17,9 @@ Tone ToneOfGain(std::string_view verdict) {
 }
 
 std::vector<std::string> GridRow(const TimingCell& c) {
-  std::vector<std::string> row = {HtmlEscape(c.profile), HtmlEscape(c.codecs),
-                                  HtmlEscape(c.schedule), fmt::format("{} x {}", c.groups, c.stages),
-                                  fmt::format("{}", c.repeats)};
+  std::vector<std::string> row = {
+      HtmlEscape(c.profile), HtmlEscape(c.codecs), HtmlEscape(c.schedule),
+      fmt::format("{} x {}", c.groups, c.stages), fmt::format("{}", c.repeats)};
   if (c.repeats == 0) {
     row.push_back(HtmlBadge(c.invalid > 0 ? "invalid" : "not run", Tone::kOpen));
     row.resize(15);
@@ -54,8 +54,9 @@ std::string GridPart(const TimingFindings& findings) {
       "with the measured times of encoding and decoding and with the links; rest, what P2 does not "
       "explain.</p>\n";
   if (findings.judged > 0) {
-    out += fmt::format("<p>Median of ln(step / P2) over {} cells: {}; {} within &plusmn;0.10.</p>\n",
-                       findings.judged, IntervalCell(findings.median_residual, 3), findings.within);
+    out +=
+        fmt::format("<p>Median of ln(step / P2) over {} cells: {}; {} within &plusmn;0.10.</p>\n",
+                    findings.judged, IntervalCell(findings.median_residual, 3), findings.within);
   }
   return out;
 }

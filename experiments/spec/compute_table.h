@@ -8,8 +8,8 @@
 
 namespace longhaul {
 
-// `compute` of a run spec, whose other keys stand in `spec` already: "measured" (or nothing), or the
-// table [compute]. InvalidArgument with the line: another text, seconds that are negative, not
+// `compute` of a run spec, whose other keys stand in `spec` already: "measured" (or nothing), or
+// the table [compute]. InvalidArgument with the line: another text, seconds that are negative, not
 // finite or above an hour, a list that is not one value a stage, and what needs trained parameters
 // or processes of their own beside it: checkpoints, boundary.capture, net.transport = "loopback".
 absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec);

@@ -93,13 +93,13 @@ absl::StatusOr<PlannedRun> CellOf(const TomlValue& base, const TomlValue& timing
     return absl::InvalidArgumentError(fmt::format(
         "{}: 'timing' is about shaped links; want net.transport = \"ucx\"", timing.where));
   }
-  return PlannedRun{.arm = fmt::format("{}, {}, {}, {} x {}", ShortProfile(cell.profile),
-                                       PairName(forward, backward), cell.schedule, cell.groups,
-                                       cell.stages),
-                    .role = Role::kSingle,
-                    .budget_fraction = 1,
-                    .seed = 1,
-                    .spec = *std::move(spec)};
+  return PlannedRun{
+      .arm = fmt::format("{}, {}, {}, {} x {}", ShortProfile(cell.profile),
+                         PairName(forward, backward), cell.schedule, cell.groups, cell.stages),
+      .role = Role::kSingle,
+      .budget_fraction = 1,
+      .seed = 1,
+      .spec = *std::move(spec)};
 }
 
 }  // namespace

@@ -99,5 +99,27 @@ TEST(SerialSlot, FormulaOfThePlanner) {
   EXPECT_NEAR(SerialSlotSeconds(p), 11 * (3 + 2.06 * 1.1), 1e-9);
 }
 
+// The rule's own record: 64 micro-batches both ways make 128 messages of 0.671 s and a delay of
+// 0.05 s for a rank in the middle: 92.3 s. With full-duplex wires and delays that propagate, half
+// of the 85.9 s that the wire alone takes.
+TEST(OneWire, ARankInTheMiddleTakesItsMessagesOneAfterTheOther) {
+  const double bytes = 0.671 * 200e6 / 8;
+  const BoundaryLink link{bytes, 200e6, 0.05};
+  const Pipeline p = Make("gpipe", 3, 64, {}, link);
+  const double busy = 128 * (0.671 + 0.05);
+  EXPECT_NEAR(busy, 92.3, 0.05);
+  EXPECT_GE(*OneWireSeconds(p), busy - 1e-6);
+  EXPECT_LE(*OneWireSeconds(p), busy + 8 * 0.721);
+  EXPECT_GE(*PredictStepSeconds(p), 85.9 - 0.1) << "gpipe turns round between the passes";
+  // Two ranks: one direction at a time, so that only the delay's share of the wire differs.
+  const Pipeline two = Make("gpipe", 2, 64, {}, {bytes, 200e6, 0});
+  EXPECT_NEAR(*OneWireSeconds(two), 128 * 0.671, 1e-6);
+}
+
+TEST(OneWire, WithoutLinksItIsTheBubbleToo) {
+  const Pipeline p = Make("1f1b", 4, 8, {.forward_s = 1, .backward_s = 2}, {1, kInfinity, 0});
+  EXPECT_NEAR(*OneWireSeconds(p), 11 * 3.0, 1e-9);
+}
+
 }  // namespace
 }  // namespace longhaul

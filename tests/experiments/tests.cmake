@@ -24,6 +24,8 @@ longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test.cc
+  LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)

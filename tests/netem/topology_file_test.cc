@@ -1,5 +1,10 @@
 #include "netem/topology_file.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -220,6 +225,42 @@ TEST(TopologyNamed, ProfileGivesTwoNodesAAndB) {
   EXPECT_EQ(topology->nodes[1].name, "b");
   EXPECT_THAT(std::string(TopologyNamed("no-such").status().message()),
               HasSubstr("nor is there a file"));
+}
+
+std::string MeshFile(const std::string& text) {
+  const std::string path = testing::TempDir() + "mesh_" + std::to_string(getpid()) + ".toml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(MeshNamed, AFileHasANodeForEachRankAndAPathBetweenAnyTwo) {
+  const std::string two_regions = MeshFile(R"([[group]]
+name = "eu"
+nodes = 2
+inside = "regional"
+[[group]]
+name = "us"
+nodes = 2
+inside = "regional"
+[between]
+profile = "transatlantic"
+)");
+  const auto mesh = MeshNamed(two_regions, 4);
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  EXPECT_EQ(FindPath(*mesh, 0, 1)->delay, absl::Milliseconds(10));
+  EXPECT_EQ(FindPath(*mesh, 1, 2)->delay, absl::Milliseconds(37.5));
+  const auto says = [](const absl::StatusOr<Topology>& t) {
+    return std::string(t.status().message());
+  };
+  EXPECT_THAT(says(MeshNamed(two_regions, 8)), HasSubstr("has 4 nodes; want 8"));
+  const std::string apart = MeshFile(
+      "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n"
+      "[[path]]\nfrom = \"a\"\nto = \"b\"\nrtt_ms = 5\n");
+  EXPECT_THAT(says(MeshNamed(apart, 2)), HasSubstr("no path from 'b' to 'a'"));
+  std::filesystem::remove(apart);
+  EXPECT_THAT(says(MeshNamed(apart, 2)), HasSubstr("cannot be read"));
+  EXPECT_TRUE(MeshNamed("regional", 3).ok());
+  EXPECT_THAT(says(MeshNamed("moon", 3)), HasSubstr("is unknown"));
 }
 
 TEST(RegionTable, NamesOnlyProfilesThatExist) {

@@ -34,8 +34,8 @@ TrainSpec InjectedSpec(int stages, int groups, SleepClock& clock) {
 
 std::unique_ptr<Trainer> TrainerOf(const TrainSpec& spec, SleepClock& clock,
                                    std::vector<LocalRank> ranks) {
-  auto trainer = Trainer::Create(spec, std::move(ranks), SmallCorpus(),
-                                 [&clock] { return clock.now(); });
+  auto trainer =
+      Trainer::Create(spec, std::move(ranks), SmallCorpus(), [&clock] { return clock.now(); });
   EXPECT_TRUE(trainer.ok()) << trainer.status();
   return *std::move(trainer);
 }
@@ -111,8 +111,8 @@ TEST(InjectedCompute, ATableThatCannotBeSleptIsRefused) {
   const auto refused = [&](const std::function<void(InjectedCompute&)>& spoil) {
     TrainSpec spec = good;
     spoil(*spec.compute);
-    const auto trainer = Trainer::Create(spec, MemoryRanks(good), SmallCorpus(),
-                                         [&clock] { return clock.now(); });
+    const auto trainer =
+        Trainer::Create(spec, MemoryRanks(good), SmallCorpus(), [&clock] { return clock.now(); });
     return std::string(trainer.status().message());
   };
   EXPECT_THAT(refused([](InjectedCompute& c) { c.forward.pop_back(); }), HasSubstr("want 2"));

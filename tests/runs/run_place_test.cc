@@ -216,6 +216,8 @@ TEST(CoreNeeds, AreThreadsOfEveryProcess) {
   EXPECT_EQ(CoresNeeded(spec), 3);
   spec.net.transport = "ucx";
   EXPECT_EQ(CoresNeeded(spec), 24);
+  spec.compute = RunSpec::Compute{};
+  EXPECT_EQ(CoresNeeded(spec), 1) << "workers that sleep";
 }
 
 TEST(CoreNeeds, OthersCountWhileTheyLiveAndOnThisMachine) {
@@ -226,10 +228,11 @@ TEST(CoreNeeds, OthersCountWhileTheyLiveAndOnThisMachine) {
   shaped.profile = "regional";
   shaped.stages = 4;
   shaped.groups = 2;
-  RunRow far = shaped, over = shaped;
+  RunRow far = shaped, over = shaped, asleep = shaped;
   far.host = "there";
   over.status = RunStatus::kOk;
-  EXPECT_EQ(CoresBusy({loopback, shaped, far, over}, "here"), 26);
+  asleep.facts = {{kComputeFact, "injected"}};
+  EXPECT_EQ(CoresBusy({loopback, shaped, far, over, asleep}, "here"), 27);
   EXPECT_GE(CoresAllowed(), 1);
 }
 

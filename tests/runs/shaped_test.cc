@@ -116,5 +116,31 @@ TEST_F(Shaped, KilledCommandLeavesNothing) {
   EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
 }
 
+// A continent inside of each group, the ocean between them; workers sleep what the spec says.
+TEST_F(Shaped, InjectedComputeOverATopologyFileHasStepTimesAndNoLosses) {
+  const std::string links = scratch_.File("links.toml", R"([[group]]
+name = "eu"
+nodes = 2
+inside = "continental-us"
+[[group]]
+name = "us"
+nodes = 2
+inside = "continental-us"
+[between]
+profile = "transatlantic"
+)");
+  const CommandResult run =
+      RunLonghaul(Arguments({"net.transport=ucx", "net.profile=" + links, "compute.forward_s=0.02",
+                             "compute.backward_s=0.03", "compute.optimizer_s=0.01"}));
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("compute was injected"));
+  EXPECT_THAT(run.output, HasSubstr("ln(measured/P2)"));
+  EXPECT_THAT(run.output, testing::Not(HasSubstr("held-out")));
+  const CommandResult wrong =
+      RunLonghaul(Arguments({"net.transport=ucx", "net.profile=" + links, "outer.groups=1"}));
+  EXPECT_NE(wrong.exit_status, 0);
+  EXPECT_THAT(wrong.output, HasSubstr("has 4 nodes; want 2"));
+}
+
 }  // namespace
 }  // namespace longhaul
