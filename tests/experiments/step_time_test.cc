@@ -100,18 +100,20 @@ TEST(SerialSlot, FormulaOfThePlanner) {
 }
 
 // The rule's own record: 64 micro-batches both ways make 128 messages of 0.671 s and a delay of
-// 0.05 s for a rank in the middle: 92.3 s. With full-duplex wires and delays that propagate, half
-// of the 85.9 s that the wire alone takes.
+// 0.05 s for a rank in the middle: 92.3 s. A wire for each direction would carry both at once.
 TEST(OneWire, ARankInTheMiddleTakesItsMessagesOneAfterTheOther) {
   const double bytes = 0.671 * 200e6 / 8;
-  const BoundaryLink link{bytes, 200e6, 0.05};
-  const Pipeline p = Make("gpipe", 3, 64, {}, link);
   const double busy = 128 * (0.671 + 0.05);
   EXPECT_NEAR(busy, 92.3, 0.05);
-  EXPECT_GE(*OneWireSeconds(p), busy - 1e-6);
-  EXPECT_LE(*OneWireSeconds(p), busy + 8 * 0.721);
-  EXPECT_GE(*PredictStepSeconds(p), 85.9 - 0.1) << "gpipe turns round between the passes";
-  // Two ranks: one direction at a time, so that only the delay's share of the wire differs.
+  for (const std::string_view schedule : {"gpipe", "1f1b"}) {
+    const Pipeline p = Make(schedule, 4, 64, {}, {bytes, 200e6, 0.05});
+    EXPECT_GE(*OneWireSeconds(p), busy - 1e-6) << schedule;
+  }
+  // In 1F1B both directions flow at the same time: full-duplex wires take less than one can.
+  const Pipeline both = Make("1f1b", 8, 64, {}, {bytes, 200e6, 0});
+  EXPECT_GE(*OneWireSeconds(both), 128 * 0.671 - 1e-6);
+  EXPECT_LT(*PredictStepSeconds(both) / kWireFactor, 128 * 0.671 - 1);
+  // Two ranks: each is sent one direction alone.
   const Pipeline two = Make("gpipe", 2, 64, {}, {bytes, 200e6, 0});
   EXPECT_NEAR(*OneWireSeconds(two), 128 * 0.671, 1e-6);
 }
