@@ -10,11 +10,13 @@
 namespace longhaul {
 
 // One file per subcommand. Each Add registers its options and a callback that sets *exit_status:
-// 0 done; 1 failed, one clear line on stderr; 2 usage; 130 interrupted.
+// 0 done; 1 failed, one clear line on stderr; 2 usage; 75 stopped, again (`measure --run`); 130
+// interrupted.
 void AddDoctorCommand(CLI::App& app, int* exit_status);
 void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
+void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
 void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);

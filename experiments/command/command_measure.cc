@@ -1,8 +1,10 @@
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/measure_one.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/measure_timing.h"
 #include "experiments/command/output.h"
@@ -24,6 +26,9 @@ struct MeasureArguments {
   std::vector<std::string> sets;
   std::string results;
   int jobs = 0;
+  bool list = false;
+  std::optional<int64_t> run;
+  std::string records;
   bool accept_unresolved = false;
   OutputOptions output;
 };
@@ -90,10 +95,29 @@ absl::Status SayWhoElse(const Record& record, int64_t experiment, std::FILE* out
   return absl::OkStatus();
 }
 
+// One run, in a record of its own. The forecast is the whole campaign's, without a pilot.
+absl::Status MeasureOne(const MeasureArguments& arguments, const CampaignSpec& campaign,
+                        CommandOutput& out) {
+  auto frozen = FrozenFacts(campaign);
+  if (!frozen.ok()) return frozen.status();
+  auto facts = CheckResolution(campaign, arguments.records, /*accept_unresolved=*/true, out);
+  if (!facts.ok()) return facts.status();
+  return MeasureOneRun(campaign,
+                       {.kind = ExperimentKind::kCampaign,
+                        .name = campaign.name,
+                        .question = campaign.question,
+                        .plan_text = PlanText(campaign, *frozen),
+                        .d0_tokens = campaign.d0_tokens,
+                        .facts = *std::move(facts)},
+                       *arguments.run, arguments.records, out);
+}
+
 absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& out) {
   absl::StatusOr<CampaignSpec> campaign =
       LoadCampaign(arguments.spec, arguments.sets, CatalogNames());
   if (!campaign.ok()) return campaign.status();
+  if (arguments.list) return ListPlannedRuns(*campaign, out);
+  if (arguments.run) return MeasureOne(arguments, *campaign, out);
   const std::string results =
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
   const PoolLimits limits = LimitsOf(arguments.jobs);
@@ -150,6 +174,10 @@ absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   const absl::StatusOr<TomlValue> file = ReadTomlFile(arguments.spec);
   if (!file.ok()) return file.status();
   if (!IsTimingGrid(*file)) return MeasureCampaign(arguments, out);
+  if (arguments.list || arguments.run) {
+    return absl::InvalidArgumentError(
+        "--list and --run are of campaigns; a [timing] grid runs on one machine");
+  }
   return MeasureTiming({arguments.spec, arguments.sets, arguments.results, arguments.jobs}, out);
 }
 
@@ -173,10 +201,20 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--accept-unresolved", arguments->accept_unresolved,
                     "run a design whose forecast says it cannot resolve 0.5 % per crossing");
+  CLI::Option* list = command->add_flag(
+      "--list", arguments->list, "the plan's runs: id, arm, seed, tokens, cores; trains nothing");
+  CLI::Option* run = command->add_option(
+      "--run", arguments->run, "one run of the plan, by its id of --list; status 75: again");
+  CLI::Option* records = command->add_option("--records", arguments->records,
+                                             "with --run: folder that gets a record for each run");
+  run->needs(records)->excludes(list);
+  records->needs(run);
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);
-    *exit_status = out.Finish("longhaul.measure/1", Measure(*arguments, out));
+    const absl::Status status = Measure(*arguments, out);
+    *exit_status = out.Finish("longhaul.measure/1", status);
+    if (arguments->run && absl::IsCancelled(status)) *exit_status = kExitAgain;
   });
 }
 

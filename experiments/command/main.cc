@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   longhaul::AddNetCommand(app, &program, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
+  longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);

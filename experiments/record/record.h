@@ -109,6 +109,17 @@ class Record {
   absl::StatusOr<std::vector<EvaluationRow>> Evaluations(int64_t run) const;
   absl::StatusOr<std::vector<EstimateRow>> Estimates(int64_t experiment) const;
 
+  // Copies what another record has and this one has not: experiments by kind, name and plan, their
+  // facts, and runs that have ended (ok, partial, diverged, failed, invalid) with all their rows.
+  // FailedPrecondition: a record of another schema version; both stay as they were.
+  struct Taken {
+    int64_t runs = 0;
+    int64_t known = 0;  // here already, by the run's own id
+    int64_t again = 0;  // another run of an arm and seed that has ended ok or diverged here
+    int64_t open = 0;   // still running, interrupted or died: left out
+  };
+  absl::StatusOr<Taken> TakeFrom(const Record& other);
+
   // Any query, as text: CSV export. First row: the column names.
   absl::StatusOr<std::vector<std::vector<std::string>>> Rows(const std::string& sql) const;
 
@@ -122,6 +133,7 @@ class Record {
   void Unlock(int64_t run);
   // Both inside the caller's transaction.
   absl::StatusOr<int64_t> InsertRun(const RunRow& run);
+  absl::StatusOr<int64_t> Attempt(int64_t run) const;
   absl::Status InsertFacts(int64_t run, const std::map<std::string, std::string>& facts);
 
   std::string folder_;

@@ -35,8 +35,23 @@ absl::StatusOr<int64_t> Record::InsertRun(const RunRow& r) {
   insert.Bind(r.threads).Bind(int64_t{getpid()}).Bind(UtcNow());
   if (absl::Status s = insert.Done(); !s.ok()) return s;
   const int64_t run = sqlite3_last_insert_rowid(db_.get());
-  if (absl::Status s = InsertFacts(run, r.facts); !s.ok()) return s;
+  std::map<std::string, std::string> facts = r.facts;
+  absl::StatusOr<int64_t> attempt = Attempt(run);
+  if (!attempt.ok()) return attempt.status();
+  facts[kAttemptFact] = fmt::format("{}", *attempt);
+  if (absl::Status s = InsertFacts(run, facts); !s.ok()) return s;
   return run;
+}
+
+// 1 for the first row of an arm and seed.
+absl::StatusOr<int64_t> Record::Attempt(int64_t run) const {
+  SqliteStatement count(
+      db_.get(),
+      "SELECT COUNT(*) FROM runs AS r JOIN runs AS mine ON mine.id = ? WHERE r.id <= mine.id AND"
+      " r.experiment_id = mine.experiment_id AND r.arm = mine.arm AND r.seed = mine.seed");
+  absl::StatusOr<bool> row = count.Bind(run).Step();
+  if (!row.ok()) return row.status();
+  return count.Integer(0);
 }
 
 absl::StatusOr<int64_t> Record::BeginRun(const RunRow& row) {

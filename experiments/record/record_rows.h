@@ -15,6 +15,9 @@ enum class ExperimentKind { kRun, kCampaign };
 // Keys of ExperimentRow::facts.
 // Of a run whose compute was injected (RunSpec::Compute): it has step times alone.
 inline constexpr char kComputeFact[] = "compute";
+// Of every run: its own id, kept when records are merged, and its number among those of its arm
+// and seed.
+inline constexpr char kRunIdFact[] = "run_id", kAttemptFact[] = "attempt";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 

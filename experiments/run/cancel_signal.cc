@@ -37,4 +37,9 @@ CancelSignal::~CancelSignal() {
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+int CancelSignal::Take() const {
+  signalfd_siginfo taken;
+  return read(fd_, &taken, sizeof taken) == sizeof taken ? static_cast<int>(taken.ssi_signo) : 0;
+}
+
 }  // namespace longhaul

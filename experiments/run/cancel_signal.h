@@ -14,6 +14,8 @@ class CancelSignal {
   CancelSignal(const CancelSignal&) = delete;
   CancelSignal& operator=(const CancelSignal&) = delete;
   int fd() const { return fd_; }
+  // The signal that has come, which fd() then no longer tells; 0: none.
+  int Take() const;
 
  private:
   int fd_;
@@ -21,5 +23,9 @@ class CancelSignal {
 
 // Exit status of a command that a signal ended, as shells expect it of SIGINT.
 constexpr int kExitCancelled = 130;
+
+// Exit status of one run of a campaign that was stopped and can go on (EX_TEMPFAIL of sysexits.h):
+// a scheduler may put it into its queue again.
+constexpr int kExitAgain = 75;
 
 }  // namespace longhaul

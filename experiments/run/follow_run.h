@@ -10,7 +10,8 @@
 namespace longhaul {
 
 // Runs one spec in processes of its own to its end, recording and showing its events. OK, or why it
-// failed; Cancelled on SIGINT, SIGTERM or SIGHUP. The run's row is finished either way.
+// failed; Cancelled on SIGINT, SIGTERM or SIGHUP, and with SIGTERM a run over loopback that has a
+// checkpoint directory first writes one. The run's row is finished either way.
 absl::Status FollowRun(const RunSpec& spec, const std::string& checkpoint_directory,
                        const CancelSignal& cancel, RunRecorder& recorder, RunView& view);
 

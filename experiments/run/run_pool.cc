@@ -21,13 +21,6 @@ struct Running {
   int64_t tokens_seen = 0;
 };
 
-RunRow RowOf(const PlannedRun& planned, int64_t experiment) {
-  RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
-  row.role = planned.role;
-  row.budget_fraction = planned.budget_fraction;
-  return row;
-}
-
 absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& planned) {
   Running running{.planned = &planned};
   running.recorder = std::make_unique<RunRecorder>(record, run, planned.spec);
@@ -129,7 +122,7 @@ absl::Status Pool::Fill() {
     full = full || !Fits(*planned, *busy);
     absl::StatusOr<Claim> claim =
         full ? record_.LookUpClaim(experiment_, planned->arm, planned->seed)
-             : record_.ClaimRun(RowOf(*planned, experiment_));
+             : record_.ClaimRun(PlannedRow(*planned, experiment_));
     if (!claim.ok()) return claim.status();
     if (claim->outcome == Claim::Outcome::kFinished) {
       Leave(*planned);
@@ -192,6 +185,13 @@ absl::Status Pool::Stop(const absl::Status& why) {
 }
 
 }  // namespace
+
+RunRow PlannedRow(const PlannedRun& planned, int64_t experiment) {
+  RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
+  row.role = planned.role;
+  row.budget_fraction = planned.budget_fraction;
+  return row;
+}
 
 absl::Status RunAll(Record& record, int64_t experiment, const std::vector<PlannedRun>& planned,
                     const PoolLimits& limits, const CancelSignal& cancel,

@@ -27,6 +27,9 @@ struct PoolLimits {
   bool invalid_is_outcome = false;  // a run whose links or bytes were out of bounds ends nothing
 };
 
+// The row that a planned run begins with.
+RunRow PlannedRow(const PlannedRun& planned, int64_t experiment);
+
 // Trains the planned runs, in order, and records each. Every run is claimed in the record first:
 // what another process trains or has trained since is left to it, what a dead one had begun is
 // trained again, and the pool ends when nothing is left to anybody. A run that diverges is an

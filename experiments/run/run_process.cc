@@ -50,6 +50,10 @@ void LeaveTerminalSignals() {
   if (getppid() != parent) _exit(1);   // the command died before the line above
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is the command's alone
   LeaveTerminalSignals();
+  sigset_t terminate;
+  sigemptyset(&terminate);
+  sigaddset(&terminate, SIGTERM);
+  sigprocmask(SIG_BLOCK, &terminate, nullptr);  // in_process.h
   FdEventSink sink(events_fd);
   _exit(RunInProcess(spec, checkpoint_directory, sink).ok() ? 0 : 1);
 }
@@ -97,6 +101,7 @@ RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
     : pid_(pid),
       reader_(events_fd),
       stages_(spec.schedule.stages),
+      one_process_(spec.net.transport == "loopback"),
       deadline_(absl::Seconds(spec.net.peer_deadline_s)),
       watch_(pid,
              spec.net.transport == "loopback" ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
@@ -213,6 +218,8 @@ absl::Status RunProcess::Finish() {
       signal > 0 ? "was " + killed_by_.Text(signal)
                  : fmt::format("ended with status {} and gave no reason", WEXITSTATUS(status))));
 }
+
+bool RunProcess::AskToStop() const { return one_process_ && pid_ > 0 && kill(pid_, SIGTERM) == 0; }
 
 void RunProcess::Kill() {
   if (pid_ <= 0) return;

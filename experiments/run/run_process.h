@@ -45,6 +45,10 @@ class RunProcess {
 
   void Kill();
 
+  // Asks a run over loopback to write a checkpoint after its step and to end, by SIGTERM. False:
+  // workers over links have no one step that all have ended; they go on from the last checkpoint.
+  bool AskToStop() const;
+
  private:
   RunProcess(const RunSpec& spec, pid_t pid, int events_fd);
   absl::Status Watch();
@@ -56,6 +60,7 @@ class RunProcess {
   EventReader reader_;
   const KilledBy killed_by_;
   const int64_t stages_;
+  const bool one_process_;
   const absl::Duration deadline_;
   LabWatch watch_;
   Fd epoll_, timer_;

@@ -330,6 +330,11 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.threads = spec.limits.threads;
   row.facts = {{"cores", std::to_string(host.cores)},
                {"load_1min_at_start", std::to_string(host.load_1min)}};
+  row.facts[kRunIdFact] = NewIdentity();
+  row.facts["device"] = "cpu";
+  row.facts["dtype"] = "float32";
+  row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
+  row.facts["outer_codec"] = spec.outer.codec;
   if (spec.compute) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
   return row;
 }

@@ -11,6 +11,9 @@
 
 namespace longhaul {
 
+// In the message of a run that was asked to stop and did, with a checkpoint (in_process.h).
+inline constexpr char kAskedToStop[] = "asked to stop after step ";
+
 // What a run tells about itself while it runs: one JSON object a line, key "event" first. Workers
 // in the lab, and the processes of a campaign, share one pipe whose other end is the command, the
 // only writer of the record. A line stays below PIPE_BUF (4096 bytes), so that lines of many

@@ -1,5 +1,6 @@
 #include "experiments/train/in_process.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
@@ -43,6 +44,12 @@ absl::StatusOr<std::vector<LocalTelemetry>> MakeRanks(const RunSpec& spec) {
   return ranks;
 }
 
+// SIGTERM is blocked in this process (in_process.h): it waits for the end of a step.
+bool TerminationPending() {
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1;
+}
+
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, FdEventSink& sink) {
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
@@ -52,7 +59,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
   if (!ranks.ok()) return ranks.status();
   EmitRunFacts(spec, **corpus, sink);
   std::vector<LocalRank> local;
-  const RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
   for (const LocalTelemetry& r : *ranks) local.push_back(ToLocalRank(r, options.capture.get()));
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); });

@@ -10,7 +10,8 @@ namespace longhaul {
 
 // The whole run, S x G ranks, in the calling thread over the loopback transport: same frames,
 // codecs and arithmetic as over shaped links, so the same losses to the last bit, and no network.
-// Everything is emitted to `sink`. Errors as RunLoop.
+// Everything is emitted to `sink`. Errors as RunLoop. SIGTERM must be blocked: with a checkpoint
+// directory, one that is pending ends the run after its step, with a checkpoint (Cancelled).
 absl::Status RunInProcess(const RunSpec& spec, const std::string& checkpoint_directory,
                           FdEventSink& sink);
 

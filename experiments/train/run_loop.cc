@@ -223,6 +223,12 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
+    if (trainer.step() < options.steps && options.stop_asked && options.stop_asked()) {
+      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok())
+        return s;
+      return absl::CancelledError(
+          absl::StrCat(kAskedToStop, trainer.step(), ", with a checkpoint"));
+    }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
       if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok())

@@ -33,6 +33,9 @@ struct RunLoopOptions {
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   std::string interface;             // whose kernel counters are reported; empty: none
   int phase_fd = -1;                 // phase_gate.h
+  // Asked after every step; true: a checkpoint is written, where there is a directory, and the run
+  // ends with Cancelled. Only where all ranks of the run are local. May be empty.
+  std::function<bool()> stop_asked = {};
   std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
 };
 
