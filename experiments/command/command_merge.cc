@@ -56,9 +56,9 @@ absl::Status MergeRecords(const MergeArguments& arguments) {
   for (const Record& source : sources) {
     const auto taken = into->TakeFrom(source);
     if (!taken.ok()) {
-      return absl::Status(taken.status().code(),
-                          fmt::format("merge from {}: {}", source.folder(),
-                                      std::string(taken.status().message())));
+      return absl::Status(
+          taken.status().code(),
+          fmt::format("merge from {}: {}", source.folder(), std::string(taken.status().message())));
     }
     all.runs += taken->runs;
     all.known += taken->known;

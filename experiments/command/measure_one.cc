@@ -34,11 +34,8 @@ absl::Status ListPlannedRuns(const CampaignSpec& campaign, CommandOutput& out) {
   for (size_t id = 0; id < campaign.runs.size(); ++id) {
     const PlannedRun& run = campaign.runs[id];
     const int64_t tokens = TrainTokens(run.spec), cores = CoresNeeded(run.spec);
-    document["runs"].push_back({{"id", id},
-                                {"arm", run.arm},
-                                {"seed", run.seed},
-                                {"tokens", tokens},
-                                {"cores", cores}});
+    document["runs"].push_back(
+        {{"id", id}, {"arm", run.arm}, {"seed", run.seed}, {"tokens", tokens}, {"cores", cores}});
     if (!out.json()) {
       fmt::print("{}\t{}\t{}\t{}\t{}\n", id, run.arm, run.seed, tokens, cores);
     }
@@ -50,8 +47,8 @@ absl::Status ListPlannedRuns(const CampaignSpec& campaign, CommandOutput& out) {
 absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& experiment,
                            int64_t id, const std::string& records, CommandOutput& out) {
   if (id < 0 || id >= static_cast<int64_t>(campaign.runs.size())) {
-    return absl::OutOfRangeError(fmt::format("--run {}: the plan has runs 0 to {} (--list)", id,
-                                             campaign.runs.size() - 1));
+    return absl::OutOfRangeError(
+        fmt::format("--run {}: the plan has runs 0 to {} (--list)", id, campaign.runs.size() - 1));
   }
   const PlannedRun& planned = campaign.runs[static_cast<size_t>(id)];
   const RunSpec spec = WithCheckpoints(planned.spec);
@@ -71,8 +68,7 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   const absl::StatusOr<Claim> claim = record->LookUpClaim(*row, planned.arm, planned.seed);
   if (!claim.ok()) return claim.status();
   if (claim->outcome == Claim::Outcome::kElsewhere) {
-    return absl::UnavailableError(
-        fmt::format("run {} is at work: {}", id, claim->who));
+    return absl::UnavailableError(fmt::format("run {} is at work: {}", id, claim->who));
   }
   if (claim->outcome == Claim::Outcome::kFinished) {
     fmt::print(out.progress(), "run {} ('{}', seed {}) has ended before\n", id, planned.arm,
@@ -89,8 +85,8 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   std::fflush(out.progress());
   RunRecorder recorder(*record, place->run, planned.spec);
   RunView view(spec, out.progress(), MonotonicClock());
-  const absl::Status outcome = FollowRun(
-      spec, place->checkpoints ? place->checkpoints->path() : "", cancel, recorder, view);
+  const absl::Status outcome =
+      FollowRun(spec, place->checkpoints ? place->checkpoints->path() : "", cancel, recorder, view);
   // A loss that diverged is an outcome of the plan.
   if (absl::IsOutOfRange(outcome)) {
     fmt::print(out.progress(), "{}\n", std::string(outcome.message()));

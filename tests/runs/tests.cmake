@@ -21,6 +21,7 @@ longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.c
 longhaul_test(runs/run_recorder_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
@@ -29,3 +30,8 @@ longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_r
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
   runs_standstill_faults_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
+
+# The example for arrays of jobs, on a real Slurm in namespaces; skipped where there is none.
+add_test(NAME runs_slurm_array_test COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/slurm/array_test.sh $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(runs_slurm_array_test PROPERTIES LABELS cpu TIMEOUT 600 SKIP_RETURN_CODE 77)
