@@ -112,15 +112,16 @@ TEST_F(CampaignArray, StoppedKilledAndMergedItHasTheTablesOfOneMachine) {
     const CommandResult run = RunLonghaul(One(id));
     ASSERT_EQ(run.exit_status, 0) << run.output;
     if (id == 3) {
-      EXPECT_THAT(run.output, HasSubstr("goes on after step "));
+      EXPECT_THAT(run.output, testing::ContainsRegex("goes on after step [1-9]"));
     }
   }
   EXPECT_THAT(RunLonghaul(One(3)).output, HasSubstr("has ended before"));
   const CommandResult merged = RunLonghaul({"merge", folder("merged"), records()});
   ASSERT_EQ(merged.exit_status, 0) << merged.output;
   EXPECT_THAT(merged.output, HasSubstr("8 records: 8 runs taken"));
-  EXPECT_THAT(RunLonghaul({"merge", folder("merged"), records()}).output,
-              HasSubstr("0 runs taken into " + folder("merged") + "/longhaul.sqlite, 8 there before"));
+  EXPECT_THAT(
+      RunLonghaul({"merge", folder("merged"), records()}).output,
+      HasSubstr("0 runs taken into " + folder("merged") + "/longhaul.sqlite, 8 there before"));
   const std::string tables = TablesOf(folder("merged"));
   EXPECT_THAT(tables, HasSubstr("bit-identical in 2 of 2 seeds"));
   EXPECT_EQ(tables, TablesOf(folder("one_machine")));
