@@ -261,6 +261,7 @@ CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
                    "measured_high_s",
                    "p2_s",
                    "p1_s",
+                   "p3_s",
                    "residual",
                    "residual_low",
                    "residual_high",
@@ -282,6 +283,7 @@ CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
     Append(row, t.measured_s);
     row.push_back(Number(t.p2_s));
     row.push_back(Number(t.p1_s));
+    row.push_back(Number(t.p3_s));
     if (t.p2_s) {
       Append(row, t.residual);
     } else {

@@ -158,6 +158,7 @@ ordered_json StepTimeJson(const Record& record, const RunRow& run) {
           {"compute_utilisation", ToJson(t->compute_utilisation)},
           {"p2_s", Maybe(t->p2_s)},
           {"p1_s", Maybe(t->p1_s)},
+          {"p3_s", Maybe(t->p3_s)},
           {"ln_measured_over_p2", t->p2_s ? ToJson(t->residual) : ordered_json(nullptr)},
           {"outer_measured_s", Maybe(t->outer_measured_s)},
           {"outer_predicted_s", Maybe(t->outer_predicted_s)},
