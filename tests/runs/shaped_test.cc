@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include "tests/runs/command_line.h"
@@ -22,6 +23,18 @@ bool Eventually(Condition condition, int seconds) {
     std::this_thread::sleep_for(100ms);
   }
   return false;
+}
+
+// But for the small disks of tests that run beside this one.
+std::vector<std::string> MountsOfLonghaul() {
+  std::vector<std::string> mounts;
+  std::istringstream lines(ReadFile("/proc/mounts"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("longhaul") != std::string::npos && !line.starts_with("small ")) {
+      mounts.push_back(line);
+    }
+  }
+  return mounts;
 }
 
 class Shaped : public testing::Test {
@@ -112,7 +125,7 @@ TEST_F(Shaped, KilledCommandLeavesNothing) {
   kill(pid, SIGKILL);
   WaitFor(pid, output_file());
   EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
-  EXPECT_EQ(ReadFile("/proc/mounts").find("longhaul"), std::string::npos);
+  EXPECT_THAT(MountsOfLonghaul(), testing::IsEmpty());
   EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
 }
 
