@@ -119,7 +119,8 @@ TEST_F(RecordTest, RowsComeBackAsTheyWent) {
   EXPECT_EQ(runs[0].status, RunStatus::kOk);
   EXPECT_NE(runs[0].finished_utc, "");
   EXPECT_THAT(runs[0].facts,
-              UnorderedElementsAre(Pair("parameters", "436352"), Pair("transport", "loopback")));
+              UnorderedElementsAre(Pair(kAttemptFact, "1"), Pair("parameters", "436352"),
+                                   Pair("transport", "loopback")));
   const std::vector<StepRow> steps = *reader->Steps(run);
   ASSERT_THAT(steps, SizeIs(2));
   EXPECT_EQ(steps[1].loss_nat, 5.25);
@@ -264,6 +265,20 @@ TEST_F(RecordTest, WhatIsNoRecordIsRefused) {
   std::ofstream(folder_ + "/longhaul.sqlite") << std::string(4096, 'x');
   EXPECT_EQ(Record::Open(folder_, Record::Mode::kWrite).status().code(),
             absl::StatusCode::kDataLoss);
+}
+
+TEST_F(RecordTest, AttemptsAreCountedForEachArmAndSeed) {
+  Record record = Open();
+  const int64_t e = Campaign(record);
+  const auto attempt = [&](const std::string& arm, int64_t seed) {
+    const int64_t run = *record.BeginRun(Run(e, arm, seed));
+    EXPECT_TRUE(record.FinishRun(run, RunStatus::kInterrupted, "x").ok());
+    return record.Run(run)->facts.at(kAttemptFact);
+  };
+  EXPECT_EQ(attempt("a", 1), "1");
+  EXPECT_EQ(attempt("a", 2), "1");
+  EXPECT_EQ(attempt("a", 1), "2");
+  EXPECT_EQ(attempt("b", 1), "1");
 }
 
 TEST_F(RecordTest, FactsOfAnExperimentStayThoseOfItsFirstBegin) {
