@@ -268,7 +268,7 @@ TEST_F(RecordTest, WhatIsNoRecordIsRefused) {
 }
 
 TEST_F(RecordTest, AttemptsAreCountedForEachArmAndSeed) {
-  Record record = Open();
+  Record record = OpenToWrite();
   const int64_t e = Campaign(record);
   const auto attempt = [&](const std::string& arm, int64_t seed) {
     const int64_t run = *record.BeginRun(Run(e, arm, seed));
