@@ -16,7 +16,7 @@ namespace longhaul {
 
 // Token-equivalent efficiency from final held-out losses. Everything is paired by seed. Letters: D0
 // token budget, s slope of the reference curve (nat per e-fold of tokens), K crossings, eta token
-// efficiency, q = eta^(1/K). docs/experiments.md has the formulas.
+// efficiency, q = eta^(1/K). docs/estimates.md has the formulas.
 
 constexpr double kLocalBelow = 0.1;  // |ln eta|: the local form errs by beta/2 of that, under 2 %
 constexpr double kBeta = 0.35;  // exponent of the reference curve; 0.2 and 0.5 are the systematic
