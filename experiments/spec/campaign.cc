@@ -232,6 +232,28 @@ absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
   return absl::OkStatus();
 }
 
+// H counts up to a run's own steps: beyond them it changes nothing.
+absl::Status CheckInnerSteps(const TomlValue& root, const CampaignSpec& c) {
+  std::vector<const PlannedRun*> whole;  // one outer step, at the end
+  for (const PlannedRun& run : c.runs) {
+    if (run.seed != c.seeds.front()) break;
+    if (run.role == Role::kArm && run.spec.outer.inner_steps >= Steps(run.spec)) {
+      whole.push_back(&run);
+    }
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (size_t j = i + 1; j < whole.size(); ++j) {
+      const auto changes = SpecChanges(ToToml(whole[i]->spec), ToToml(whole[j]->spec));
+      if (changes.size() != 1 || changes[0].key != "outer.inner_steps") continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: arms '{}' and '{}' would train alike: their {} steps are no more than either's "
+          "outer.inner_steps; raise d0_tokens or lower inner_steps",
+          Find(root, "campaign")->where, whole[i]->arm, whole[j]->arm, Steps(whole[i]->spec)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsCampaign(const TomlValue& root) { return Find(root, "campaign") != nullptr; }
@@ -279,6 +301,7 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
                     Find(root, "campaign")->where, run.arm));
   }
   if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
+  if (absl::Status s = CheckInnerSteps(root, c); !s.ok()) return s;
   if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;
   return c;
 }

@@ -296,6 +296,8 @@ TEST(CampaignBlocks, DilocoCellsShareOutTheReferencesBatch) {
 TEST(CampaignBlocks, GroupsThatDoNotDivideTheBatchAreRefused) {
   EXPECT_THAT(Error(File(Blocks(R"("R", "D")") + "replicas = [1, 3]")),
               HasSubstr("3 groups share out train.batch_rows = 16, which they do not divide"));
+  EXPECT_THAT(Error(File(Blocks(R"("R", "D")") + "inner_steps = [10, 60000, 65000]")),
+              HasSubstr("arms 'D-m1-h60000' and 'D-m1-h65000' would train alike"));
   EXPECT_THAT(Error(File(Blocks(R"("R", "D")") + "inner_steps = [30, 10]")),
               HasSubstr("each above the one before"));
   EXPECT_THAT(Error(File(Blocks(R"("R", "C")") + "outer_codecs = []")),
