@@ -78,23 +78,6 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
       "above): add seeds, or say --accept-unresolved");
 }
 
-// Other processes that are at work on this campaign.
-absl::Status SayWhoElse(const Record& record, int64_t experiment, std::FILE* out) {
-  absl::StatusOr<std::vector<RunRow>> runs = record.Runs(experiment);
-  if (!runs.ok()) return runs.status();
-  std::map<std::pair<std::string, int64_t>, int> others;  // runs by host and process
-  for (const RunRow& run : *runs) {
-    if (run.status == RunStatus::kRunning) ++others[{run.host, run.pid}];
-  }
-  for (const auto& [who, count] : others) {
-    fmt::print(out,
-               "process {} on {} is at work on this campaign, on {} of its runs just now; this one "
-               "trains what it leaves\n",
-               who.second, who.first, count);
-  }
-  return absl::OkStatus();
-}
-
 // One run, in a record of its own. The forecast is the whole campaign's, without a pilot.
 absl::Status MeasureOne(const MeasureArguments& arguments, const CampaignSpec& campaign,
                         CommandOutput& out) {
@@ -138,22 +121,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
                                .d0_tokens = campaign->d0_tokens,
                                .facts = *std::move(facts)});
   if (!experiment.ok()) return experiment.status();
-  auto finished = record->Finished(*experiment);
-  if (!finished.ok()) return finished.status();
-  std::vector<PlannedRun> todo;
-  for (const PlannedRun& run : campaign->runs) {
-    if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
-  }
-  fmt::print(out.progress(), "{} runs, {} done before; {}\n", campaign->runs.size(),
-             campaign->runs.size() - todo.size(),
-             arguments.jobs > 0 ? fmt::format("{} at a time", arguments.jobs)
-                                : fmt::format("as many at a time as {} cores hold", limits.cores));
-  if (absl::Status s = SayWhoElse(*record, *experiment, out.progress()); !s.ok()) return s;
-  std::fflush(out.progress());
-  CancelSignal cancel;
-  ProgressLine line(out.progress());
-  absl::Status outcome = RunAll(*record, *experiment, todo, limits, cancel,
-                                [&](const CampaignProgress& p) { line.Show(p); });
+  absl::Status outcome = TrainTheRest(*record, *experiment, campaign->runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {
     outcome = absl::Status(
         outcome.code(), std::string(outcome.message()) + "; the same command goes on from there");

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
+#include <vector>
 
-#include "absl/time/time.h"
-#include "experiments/run/pace.h"
+#include "absl/status/status.h"
 #include "experiments/run/run_pool.h"
 
 namespace longhaul {
@@ -11,18 +12,9 @@ namespace longhaul {
 // `jobs` runs at a time, whatever they need; 0: as many as the cores hold.
 PoolLimits LimitsOf(int jobs);
 
-// One line, rewritten in place on a terminal: how much is done and, once there is a pace, how long
-// the rest will take at it.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::FILE* out);
-  void Show(const CampaignProgress& p);
-
- private:
-  std::FILE* const out_;
-  const bool terminal_;
-  Pace pace_;
-  absl::Duration last_ = -absl::InfiniteDuration();
-};
+// Trains what the record has not finished of `runs`, with a line of progress on `out`, which first
+// says how many are done and who else is at work. Errors as RunAll.
+absl::Status TrainTheRest(Record& record, int64_t experiment, const std::vector<PlannedRun>& runs,
+                          const PoolLimits& limits, std::FILE* out);
 
 }  // namespace longhaul

@@ -49,21 +49,9 @@ absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out)
                                .question = grid->question,
                                .plan_text = PlanText(*grid)});
   if (!experiment.ok()) return experiment.status();
-  const auto finished = record->Finished(*experiment);
-  if (!finished.ok()) return finished.status();
-  std::vector<PlannedRun> todo;
-  for (const PlannedRun& run : grid->runs) {
-    if (!finished->contains({run.arm, run.seed})) todo.push_back(run);
-  }
-  fmt::print(out.progress(), "{} runs, {} done before\n", grid->runs.size(),
-             grid->runs.size() - todo.size());
-  std::fflush(out.progress());
-  CancelSignal cancel;
-  ProgressLine line(out.progress());
   PoolLimits limits = LimitsOf(arguments.jobs);
   limits.invalid_is_outcome = true;
-  const absl::Status ran = RunAll(*record, *experiment, todo, limits, cancel,
-                                  [&](const CampaignProgress& p) { line.Show(p); });
+  const absl::Status ran = TrainTheRest(*record, *experiment, grid->runs, limits, out.progress());
   if (absl::IsCancelled(ran)) return ran;
   // A cell whose links failed is told in its row; the others stand.
   const absl::StatusOr<TimingFindings> findings = AnalyseTiming(*record, *experiment);

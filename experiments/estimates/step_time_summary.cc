@@ -169,6 +169,40 @@ std::string Note(const RunRow& run, const RunSpec& spec) {
   return fmt::format("timing disturbed: {} workers share {} cores", workers, have);
 }
 
+// P1, P2, P3 and the parts of P2, each the mean of the groups. False, and nothing of them: there is
+// no pipeline over links, or the note of `out` says why not.
+bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
+             const std::vector<LinkRow>& links, const std::vector<CrossingRow>& crossings,
+             StepTime& out) {
+  const double share = 1 / static_cast<double>(out.groups);
+  double p1_s = 0, p2_s = 0, p3_s = 0, alone_s = 0, coded_s = 0;
+  for (int64_t group = 0; group < out.groups; ++group) {
+    const auto pipeline = MeasuredPipeline(spec, group, costs, links, crossings);
+    if (!pipeline) return false;
+    const auto alone = WithoutLinks(*pipeline, Coding::kFree);
+    const auto coded = WithoutLinks(*pipeline, Coding::kPaid);
+    for (const auto& [predicted, sum] : {std::pair(PredictStepSeconds(*pipeline), &p2_s),
+                                         {OneWireSeconds(*pipeline), &p3_s},
+                                         {PredictStepSeconds(alone), &alone_s},
+                                         {PredictStepSeconds(coded), &coded_s}}) {
+      if (!predicted.ok()) {
+        // The record of another version keeps its measured times; the reason is shown beside them.
+        out.note = "no prediction: " + std::string(predicted.status().message());
+        return false;
+      }
+      *sum += share * *predicted;
+    }
+    p1_s += share * SerialSlotSeconds(*pipeline);
+  }
+  out.p1_s = p1_s;
+  out.p2_s = p2_s;
+  out.p3_s = p3_s;
+  out.alone_s = alone_s;
+  out.coded_s = coded_s;
+  out.compute_s = MeanCompute(costs, out.microbatches);
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run,
@@ -205,31 +239,7 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   AddOuter(*steps, *links, *crossings, out);
   std::vector<StageCost> costs = MeasuredCosts(steady, out.stages, out.microbatches);
   TakeInjected(spec, costs);
-  const double share = 1 / static_cast<double>(out.groups);
-  double p2_s = 0, p1_s = 0, p3_s = 0;
-  for (int64_t group = 0; group < out.groups; ++group) {
-    const auto pipeline = MeasuredPipeline(spec, group, costs, *links, *crossings);
-    if (!pipeline) return out;
-    const absl::StatusOr<double> p2 = PredictStepSeconds(*pipeline);
-    const absl::StatusOr<double> p3 = OneWireSeconds(*pipeline);
-    const absl::StatusOr<double> alone = PredictStepSeconds(WithoutLinks(*pipeline, Coding::kFree));
-    const absl::StatusOr<double> coded = PredictStepSeconds(WithoutLinks(*pipeline, Coding::kPaid));
-    for (const auto* predicted : {&p2, &p3, &alone, &coded}) {
-      if (predicted->ok()) continue;
-      // The record of another version keeps its measured times; the reason is shown beside them.
-      out.note = "no prediction: " + std::string(predicted->status().message());
-      return out;
-    }
-    p2_s += share * *p2;
-    p1_s += share * SerialSlotSeconds(*pipeline);
-    p3_s += share * *p3;
-    out.alone_s += share * *alone;
-    out.coded_s += share * *coded;
-  }
-  out.p2_s = p2_s;
-  out.p1_s = p1_s;
-  out.p3_s = p3_s;
-  out.compute_s = MeanCompute(costs, out.microbatches);
+  if (!Predict(spec, costs, *links, *crossings, out)) return out;
   std::vector<double> residuals;
   for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));
   out.residual = MedianOfSteps(residuals);

@@ -15,20 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-absl::StatusOr<RunSpec> Read(const std::vector<std::string>& sets) {
-  TomlValue root = *ParseToml(kRunToml, "demo.toml");
-  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
-  return ReadRunSpec(root, TestNames());
-}
-
-std::string Error(const std::vector<std::string>& sets) {
-  const absl::StatusOr<RunSpec> spec = Read(sets);
-  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
-  return std::string(spec.status().message());
-}
-
 TEST(ComputeTable, OneNumberIsThatOfEveryStageAndReadsBack) {
-  const auto spec = Read({"compute.forward_s=0.02", "compute.backward_s=[0.04, 5e-2]"});
+  const auto spec = ReadWith({"compute.forward_s=0.02", "compute.backward_s=[0.04, 5e-2]"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   ASSERT_TRUE(spec->compute.has_value());
   EXPECT_THAT(spec->compute->forward_s, ElementsAre(0.02, 0.02));
@@ -39,34 +27,35 @@ TEST(ComputeTable, OneNumberIsThatOfEveryStageAndReadsBack) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->compute, spec->compute);
   EXPECT_EQ(ToToml(*again), text);
-  EXPECT_FALSE(SpecChanges(ToToml(*Read({})), text).empty()) << "another arm, not the same one";
+  EXPECT_FALSE(SpecChanges(ToToml(*ReadWith({})), text).empty()) << "another arm, not the same one";
 }
 
 TEST(ComputeTable, MeasuredIsWhatASpecWithoutItSays) {
-  const auto spec = Read({"compute=measured"});
+  const auto spec = ReadWith({"compute=measured"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_FALSE(spec->compute.has_value());
-  EXPECT_EQ(ToToml(*spec), ToToml(*Read({})));
+  EXPECT_EQ(ToToml(*spec), ToToml(*ReadWith({})));
   EXPECT_THAT(ToToml(*spec), Not(HasSubstr("compute")));
 }
 
 TEST(ComputeTable, WhatCannotBeSleptIsRefusedInOneLine) {
-  EXPECT_THAT(Error({"compute=slow"}), HasSubstr("'slow'; want \"measured\" or a table"));
-  EXPECT_THAT(Error({"compute=3"}), HasSubstr("compute"));
-  EXPECT_THAT(Error({"compute.forward_s=0.1"}), HasSubstr("compute.backward_s"));
+  EXPECT_THAT(ErrorWith({"compute=slow"}), HasSubstr("'slow'; want \"measured\" or a table"));
+  EXPECT_THAT(ErrorWith({"compute=3"}), HasSubstr("compute"));
+  EXPECT_THAT(ErrorWith({"compute.forward_s=0.1"}), HasSubstr("compute.backward_s"));
   const std::string backward = "compute.backward_s=0.1";
-  EXPECT_THAT(Error({backward, "compute.forward_s=-0.1"}), HasSubstr("-0.1; want 0 to 3600"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=nan"}), HasSubstr("'compute.forward_s' is nan"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=1e300"}), HasSubstr("want 0 to 3600"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=[1.0]"}),
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=-0.1"}), HasSubstr("-0.1; want 0 to 3600"));
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=nan"}),
+              HasSubstr("'compute.forward_s' is nan"));
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=1e300"}), HasSubstr("want 0 to 3600"));
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=[1.0]"}),
               HasSubstr("has 1 values; want one, or one for each of schedule.stages = 2"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=1", "compute.encode_s=1"}),
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=1", "compute.encode_s=1"}),
               HasSubstr("unknown key 'compute.encode_s'"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=1", "checkpoint.every_steps=4"}),
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=1", "checkpoint.every_steps=4"}),
               HasSubstr("checkpoint.every_steps"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=1", "boundary.capture=/tmp/x"}),
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=1", "boundary.capture=/tmp/x"}),
               HasSubstr("boundary.capture"));
-  EXPECT_THAT(Error({backward, "compute.forward_s=1", "net.transport=loopback"}),
+  EXPECT_THAT(ErrorWith({backward, "compute.forward_s=1", "net.transport=loopback"}),
               HasSubstr("sleeps for every rank in turn"));
 }
 

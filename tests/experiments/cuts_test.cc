@@ -17,18 +17,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Cut = RunSpec::Boundary::Cut;
 
-absl::StatusOr<RunSpec> Read(const std::vector<std::string>& sets) {
-  TomlValue root = *ParseToml(kRunToml, "demo.toml");
-  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
-  return ReadRunSpec(root, TestNames());
-}
-
-std::string Error(const std::vector<std::string>& sets) {
-  const absl::StatusOr<RunSpec> spec = Read(sets);
-  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
-  return std::string(spec.status().message());
-}
-
 const std::vector<std::string> kSingle = {"boundary.forward=none", "boundary.backward=none",
                                           "schedule.stages=4"};
 
@@ -38,40 +26,43 @@ std::vector<std::string> Single(std::vector<std::string> more) {
 }
 
 TEST(ScheduleCuts, StagesBeginWhereTheySay) {
-  const auto spec = Read({"schedule.stages=4", "schedule.cuts=[2, 5, 7]"});
+  const auto spec = ReadWith({"schedule.stages=4", "schedule.cuts=[2, 5, 7]"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_THAT(spec->schedule.cuts, ElementsAre(2, 5, 7));
   const std::string text = ToToml(*spec);
   EXPECT_THAT(text, HasSubstr("\nstages = 4\ncuts = [2, 5, 7]\n"));
   EXPECT_EQ(ToToml(*ReadRunSpec(*ParseToml(text, "again"), TestNames())), text);
   // Three stages do not divide eight blocks; two cuts do.
-  EXPECT_TRUE(Read({"schedule.stages=3", "schedule.cuts=[1, 7]"}).ok());
+  EXPECT_TRUE(ReadWith({"schedule.stages=3", "schedule.cuts=[1, 7]"}).ok());
 }
 
 TEST(ScheduleCuts, EqualStagesAreNotWrittenOut) {
-  EXPECT_THAT(ToToml(*Read({})), testing::Not(HasSubstr("cuts")));
-  EXPECT_EQ(ToToml(*Read({"schedule.cuts=[]"})), ToToml(*Read({})));
+  EXPECT_THAT(ToToml(*ReadWith({})), testing::Not(HasSubstr("cuts")));
+  EXPECT_EQ(ToToml(*ReadWith({"schedule.cuts=[]"})), ToToml(*ReadWith({})));
 }
 
 TEST(ScheduleCuts, WhatIsNoCutIsRefusedInOneLine) {
-  EXPECT_THAT(Error({"schedule.cuts=[2, 5]"}),
+  EXPECT_THAT(ErrorWith({"schedule.cuts=[2, 5]"}),
               HasSubstr("'schedule.cuts' has 2 values; want 1: where each stage but the first of "
                         "schedule.stages = 2 begins"));
-  EXPECT_THAT(Error({"schedule.stages=1", "schedule.cuts=[4]"}), HasSubstr("has 1 values; want 0"));
+  EXPECT_THAT(ErrorWith({"schedule.stages=1", "schedule.cuts=[4]"}),
+              HasSubstr("has 1 values; want 0"));
   for (const char* cuts : {"[5, 5]", "[5, 2]", "[2, 8]"}) {
-    EXPECT_THAT(Error({"schedule.stages=3", fmt::format("schedule.cuts={}", cuts)}),
+    EXPECT_THAT(ErrorWith({"schedule.stages=3", fmt::format("schedule.cuts={}", cuts)}),
                 HasSubstr(fmt::format("'schedule.cuts' = {}; want ascending numbers of blocks from "
                                       "1 to 7",
                                       cuts)));
   }
-  EXPECT_THAT(Error({"schedule.cuts=[0]"}), HasSubstr("'schedule.cuts' is 0; want 1 to 1023 each"));
-  EXPECT_THAT(Error({"schedule.cuts=4"}), HasSubstr("is an integer, want an array of integers"));
+  EXPECT_THAT(ErrorWith({"schedule.cuts=[0]"}),
+              HasSubstr("'schedule.cuts' is 0; want 1 to 1023 each"));
+  EXPECT_THAT(ErrorWith({"schedule.cuts=4"}),
+              HasSubstr("is an integer, want an array of integers"));
 }
 
 TEST(BoundaryCuts, EveryBoundaryHasItsPairAndTheOthersNone) {
   const auto spec =
-      Read(Single({"boundary.cuts.2.forward=int4-b64-h64", "boundary.cuts.2.backward=int8-b64",
-                   "boundary.cuts.0.forward=int8-b64"}));
+      ReadWith(Single({"boundary.cuts.2.forward=int4-b64-h64", "boundary.cuts.2.backward=int8-b64",
+                       "boundary.cuts.0.forward=int8-b64"}));
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(CodecsOf(*spec, 0), (Cut{"int8-b64", "none"}));
   EXPECT_EQ(CodecsOf(*spec, 1), (Cut{"none", "none"}));
@@ -83,7 +74,7 @@ TEST(BoundaryCuts, EveryBoundaryHasItsPairAndTheOthersNone) {
 }
 
 TEST(BoundaryCuts, WithoutThemEveryBoundaryHasThePairOfAll) {
-  const auto spec = Read({"schedule.stages=4"});
+  const auto spec = ReadWith({"schedule.stages=4"});
   ASSERT_TRUE(spec.ok());
   EXPECT_EQ(CodecsOf(*spec, 2), (Cut{"int4-b64-h64", "int8-b64"}));
   EXPECT_EQ(CodecText(*spec), CodecsOf(*spec, 0));
@@ -96,20 +87,21 @@ TEST(BoundaryCuts, CrossingsAreCountedFromTheRecordsText) {
 }
 
 TEST(BoundaryCuts, WhatIsNoBoundaryIsRefusedInOneLine) {
-  EXPECT_THAT(Error(Single({"boundary.cuts.3.forward=int8-b64"})),
+  EXPECT_THAT(ErrorWith(Single({"boundary.cuts.3.forward=int8-b64"})),
               HasSubstr("'boundary.cuts' has '3'; schedule.stages = 4 has the boundaries 0 to 2"));
   for (const char* key : {"-1", "01", "x", "99999999999999999999"}) {
-    EXPECT_THAT(Error(Single({fmt::format("boundary.cuts.{}.forward=int8-b64", key)})),
+    EXPECT_THAT(ErrorWith(Single({fmt::format("boundary.cuts.{}.forward=int8-b64", key)})),
                 HasSubstr(fmt::format("'boundary.cuts' has '{}'", key)));
   }
-  EXPECT_THAT(Error(Single({"boundary.cuts.1.forwrad=int8-b64"})),
+  EXPECT_THAT(ErrorWith(Single({"boundary.cuts.1.forwrad=int8-b64"})),
               HasSubstr("unknown key 'boundary.cuts.1.forwrad'; known: backward, forward"));
-  EXPECT_THAT(Error(Single({"boundary.cuts.1.forward=int5"})),
+  EXPECT_THAT(ErrorWith(Single({"boundary.cuts.1.forward=int5"})),
               HasSubstr("'boundary.cuts.1.forward': unknown codec 'int5'; known: none, "));
-  EXPECT_THAT(Error(Single({"boundary.cuts.1=int8-b64"})),
+  EXPECT_THAT(ErrorWith(Single({"boundary.cuts.1=int8-b64"})),
               HasSubstr("'boundary.cuts.1' is a string, want a table"));
-  EXPECT_THAT(Error(Single({"boundary.cuts={}"})), HasSubstr("'boundary.cuts' names no boundary"));
-  EXPECT_THAT(Error({"schedule.stages=4", "boundary.cuts.1.forward=int8-b64"}),
+  EXPECT_THAT(ErrorWith(Single({"boundary.cuts={}"})),
+              HasSubstr("'boundary.cuts' names no boundary"));
+  EXPECT_THAT(ErrorWith({"schedule.stages=4", "boundary.cuts.1.forward=int8-b64"}),
               HasSubstr("'boundary.cuts' stands beside boundary.forward = 'int4-b64-h64' and "
                         "boundary.backward = 'int8-b64'; want 'none' for both"));
 }

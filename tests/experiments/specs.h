@@ -1,6 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
 
 #include "experiments/spec/spec.h"
 
@@ -72,5 +75,19 @@ profile = "continental-us"
 [eval]
 rows = 64
 )";
+
+// kRunToml with `sets` laid over it.
+inline absl::StatusOr<RunSpec> ReadWith(const std::vector<std::string>& sets) {
+  TomlValue root = *ParseToml(kRunToml, "demo.toml");
+  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
+  return ReadRunSpec(root, TestNames());
+}
+
+// Why that is refused.
+inline std::string ErrorWith(const std::vector<std::string>& sets) {
+  const absl::StatusOr<RunSpec> spec = ReadWith(sets);
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
+  return std::string(spec.status().message());
+}
 
 }  // namespace longhaul
