@@ -28,10 +28,17 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
       rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
                                         const at::Tensor& x) { watch({microbatch, gradient, x}); }
                  : std::function<void(int64_t, bool, const at::Tensor&)>());
+  GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
+  if (spec.outer.algorithm == OuterAlgorithm::kDataParallel) {
+    auto gradients =
+        GroupAverage::Create(spec.outer.codec, std::move(place), state->stage->gradients().numel());
+    if (!gradients.ok()) return gradients.status();
+    state->gradients = *std::move(gradients);
+    return state;
+  }
   if (spec.outer.inner_steps == 0) return state;
   absl::StatusOr<std::unique_ptr<OuterSync>> outer =
-      OuterSync::Create(spec.outer, rank.group, spec.groups, rank.stage, spec.seed,
-                        state->stage->parameters(), rank.outer);
+      OuterSync::Create(spec.outer, std::move(place), state->stage->parameters());
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;

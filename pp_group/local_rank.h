@@ -18,10 +18,14 @@ struct RankState {
   std::unique_ptr<Stage> stage;
   InjectedStage* injected = nullptr;  // the stage, where its compute is slept
   std::unique_ptr<PipelineRank> pipeline;
-  std::unique_ptr<AdamW> optimizer;  // nullptr: `injected` updates itself
-  std::unique_ptr<OuterSync> outer;  // nullptr: never an outer step
-  std::vector<int64_t> rows;         // of the current step, [B, T + 1]; first and last stage
+  std::unique_ptr<AdamW> optimizer;         // nullptr: `injected` updates itself
+  std::unique_ptr<OuterSync> outer;         // nullptr: never an outer step
+  std::unique_ptr<GroupAverage> gradients;  // nullptr: each group steps on its own
+  std::vector<int64_t> rows;                // of the current step, [B, T + 1]; first and last stage
   StepReport report;
+
+  // Whatever crosses between groups; nullptr: nothing does.
+  GroupAverage* exchange() const { return outer != nullptr ? &outer->exchange() : gradients.get(); }
 };
 
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,

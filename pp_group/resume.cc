@@ -64,8 +64,8 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
     const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
     checkpoint.sections.emplace_back(name, std::vector<std::byte>(bytes, bytes + tensor.nbytes()));
   }
-  if (state.outer != nullptr) {
-    checkpoint.sections.emplace_back(kCodecSection, state.outer->SaveCodecState());
+  if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
+    checkpoint.sections.emplace_back(kCodecSection, exchange->SaveCodecState());
   }
   if (state.rank.boundary_state != nullptr) {
     const absl::StatusOr<std::string> channels = state.rank.boundary_state->Save();
@@ -96,10 +96,10 @@ absl::Status CheckSections(const RankState& state, Loaded* loaded) {
       return status;
     }
   }
-  if (state.outer != nullptr) {
+  if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
     const auto saved = checkpoint.Section(kCodecSection);
     if (!saved.ok()) return saved.status();
-    auto codec = state.outer->ParseCodecState(*saved);
+    auto codec = exchange->ParseCodecState(*saved);
     if (!codec.ok()) return InSection(kCodecSection, codec.status());
     loaded->outer_codec = *std::move(codec);
   }
@@ -121,7 +121,9 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
     const absl::Status status = state.rank.boundary_state->Load(loaded.channels);
     if (!status.ok()) return InSection(kChannelSection, status);
   }
-  if (state.outer != nullptr) state.outer->SetCodecState(std::move(loaded.outer_codec));
+  if (GroupAverage* exchange = state.exchange(); exchange != nullptr) {
+    exchange->SetCodecState(std::move(loaded.outer_codec));
+  }
   for (const auto& [name, tensor] : TensorsOf(state)) {
     const auto bytes = loaded.checkpoint.Section(name, tensor.nbytes());
     if (!bytes.ok()) return bytes.status();

@@ -56,7 +56,12 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
                inner.clip_norm, ": want positive, non-negative, positive");
   }
   if (spec.outer.inner_steps < 0) return Bad("outer inner_steps ", spec.outer.inner_steps);
-  if (spec.outer.inner_steps == 0 && spec.groups != 1) {
+  const bool data_parallel = spec.outer.algorithm == OuterAlgorithm::kDataParallel;
+  if (data_parallel && spec.outer.inner_steps != 0) {
+    return Bad("outer inner_steps ", spec.outer.inner_steps,
+               ": data parallel groups meet in every step, want 0");
+  }
+  if (!data_parallel && spec.outer.inner_steps == 0 && spec.groups != 1) {
     return Bad(spec.groups, " groups without an outer step never meet: set outer inner_steps");
   }
   if (!(spec.outer.momentum >= 0 && spec.outer.momentum < 1) || !std::isfinite(spec.outer.lr)) {
@@ -167,8 +172,9 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2), "\neps=", Exact(a.eps),
       "\nweight_decay=", Exact(a.weight_decay), "\nclip_norm=", Exact(a.clip_norm),
       "\ninner_steps=", o.inner_steps, "\nouter_lr=", Exact(o.lr),
-      "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec, "\nseed=", spec.seed,
-      "\ntrain_sha256=", corpus.train_hash(), "\n");
+      "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
+      o.algorithm == OuterAlgorithm::kDataParallel ? "\nouter_algorithm=dp" : "",
+      "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
 }
 
 std::string FirstDifference(const std::string& a, const std::string& b) {

@@ -42,7 +42,11 @@ class PipelineTrainer : public Trainer {
   void ReadRows(RankState& state);
   void RunPipelines();
   void UpdateParameters();
+  absl::Status AverageGradients();
   absl::Status SyncGroups();
+  // All local ranks begin, then all finish what crosses between groups.
+  template <typename Begin, typename Finish>
+  absl::Status Exchange(Begin begin, Finish finish);
 
   const TrainSpec spec_;
   const std::shared_ptr<const Corpus> corpus_;
@@ -144,20 +148,39 @@ void PipelineTrainer::UpdateParameters() {
   }
 }
 
-absl::Status PipelineTrainer::SyncGroups() {
+template <typename Begin, typename Finish>
+absl::Status PipelineTrainer::Exchange(Begin begin, Finish finish) {
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
-    if (absl::Status status = state->outer->Begin(step_ + 1); !status.ok()) return status;
+    if (absl::Status status = begin(*state); !status.ok()) return status;
     state->report.outer += now_() - start;
   }
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
-    if (absl::Status status = state->outer->Finish(); !status.ok()) return status;
+    if (absl::Status status = finish(*state); !status.ok()) return status;
     state->report.outer += now_() - start;
     state->report.outer_synced = true;
-    state->report.outer_bytes_sent = state->outer->bytes_sent();
+    state->report.outer_bytes_sent = state->exchange()->bytes_sent();
   }
   return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::AverageGradients() {
+  return Exchange(
+      [this](RankState& state) {
+        return state.gradients->Begin(step_ + 1, state.stage->gradients());
+      },
+      [](RankState& state) {
+        const at::Tensor& gradients = state.stage->gradients();
+        const absl::StatusOr<at::Tensor> average = state.gradients->Finish(gradients);
+        if (average.ok()) gradients.copy_(*average);
+        return average.status();
+      });
+}
+
+absl::Status PipelineTrainer::SyncGroups() {
+  return Exchange([this](RankState& state) { return state.outer->Begin(step_ + 1); },
+                  [](RankState& state) { return state.outer->Finish(); });
 }
 
 absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
@@ -176,6 +199,10 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
   }
   absl::Status status = Guarded([&] {
     RunPipelines();
+    busy_ = nullptr;
+    if (spec_.outer.algorithm == OuterAlgorithm::kDataParallel) {
+      if (absl::Status averaged = AverageGradients(); !averaged.ok()) return averaged;
+    }
     UpdateParameters();
     busy_ = nullptr;
     return OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps) ? SyncGroups() : absl::OkStatus();

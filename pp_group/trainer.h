@@ -73,12 +73,12 @@ struct StepReport {
   std::optional<double> loss;  // nat/token over the step's batch; the last stage, if it trains
   int64_t tokens = 0;          // of this group's batch
   absl::Duration wall, forward, backward, optimizer;
-  absl::Duration wait;     // blocked on a receive, or on a buffer still being sent
-  absl::Duration outer;    // the outer step: encode, exchange, decode, update
-  absl::Duration send;     // inside c10d's send; with encoding where the backend does it there
-  int clipped_groups = 0;  // clip groups whose gradients were scaled down to clip_norm
-  bool outer_synced = false;
-  int64_t outer_bytes_sent = 0;  // frames of the outer delta handed to c10d
+  absl::Duration wait;   // blocked on a receive, or on a buffer still being sent
+  absl::Duration outer;  // the outer step, or averaging gradients: encode, exchange, decode, update
+  absl::Duration send;   // inside c10d's send; with encoding where the backend does it there
+  int clipped_groups = 0;        // clip groups whose gradients were scaled down to clip_norm
+  bool outer_synced = false;     // the groups met: an outer step, or gradients were averaged
+  int64_t outer_bytes_sent = 0;  // frames of the outer delta or gradients handed to c10d
   uint64_t parameter_hash = 0;   // of the stage's parameters after the step
 };
 

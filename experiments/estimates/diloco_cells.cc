@@ -12,15 +12,6 @@
 namespace longhaul {
 namespace {
 
-// What a cell may change beside stages and boundary codecs.
-constexpr std::string_view kCellKeys[] = {
-    "outer.groups", "outer.inner_steps", "outer.lr",          "outer.momentum",
-    "outer.codec",  "train.batch_rows",  "train.microbatches"};
-
-bool IsCellKey(const std::string& key) {
-  return std::find(std::begin(kCellKeys), std::end(kCellKeys), key) != std::end(kCellKeys);
-}
-
 int64_t IntegerAt(const TomlValue& spec, std::string_view path, int64_t otherwise) {
   const TomlValue* found = Find(spec, path);
   const auto* value = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
@@ -47,15 +38,16 @@ int64_t GlobalRows(const TomlValue& spec) {
 std::vector<DilocoCell> FindDilocoCells(const CampaignAnalysis& a) {
   std::vector<DilocoCell> cells;
   for (const ArmResult& arm : a.arms) {
-    if (arm.role != Role::kArm || arm.reference != kD0Reference || arm.changes.empty()) continue;
+    if (arm.role != Role::kArm || arm.changes.empty()) continue;
     const bool only_outer = std::all_of(arm.changes.begin(), arm.changes.end(),
-                                        [](const SpecChange& c) { return IsCellKey(c.key); });
+                                        [](const SpecChange& c) { return IsOuterCellKey(c.key); });
     const ArmResult* reference = FindArm(a, arm.reference);
     if (!only_outer || reference == nullptr) continue;
     const auto spec = SpecOf(arm), base = SpecOf(*reference);
     if (!spec.ok() || !base.ok() || GlobalRows(*spec) != GlobalRows(*base)) continue;
     DilocoCell cell;
     cell.arm = arm.arm;
+    cell.local_batch = arm.reference != kD0Reference;
     cell.groups = IntegerAt(*spec, "outer.groups", 1);
     cell.inner_steps = IntegerAt(*spec, "outer.inner_steps", 0);
     cell.codec = TextAt(*spec, "outer.codec");

@@ -32,12 +32,18 @@ absl::StatusOr<double> OuterRatio(const Record& record, const CampaignAnalysis& 
   return bytes > 0 ? 2 * static_cast<double>(a.parameters) * rounds * peers / bytes : 0;
 }
 
+// Of one convention of the batch. One group alone has both.
 class Factors {
  public:
-  explicit Factors(CampaignAnalysis& a) : a_(a), cells_(a.diloco.cells) {}
+  Factors(CampaignAnalysis& a, bool local_batch) : a_(a), local_batch_(local_batch) {
+    for (const DilocoCell& c : a.diloco.cells) {
+      if (c.local_batch == local_batch || c.groups == 1) cells_.push_back(c);
+    }
+  }
 
   void Collect() {
     for (const DilocoCell& cell : cells_) {
+      if (cell.local_batch != local_batch_) continue;
       if (!cell.boundary.empty()) {
         AddJoint(cell);
       } else if (cell.codec == "none") {
@@ -46,7 +52,7 @@ class Factors {
         AddCodec(cell);
       }
     }
-    AddSplit();
+    if (!local_batch_) AddSplit();
   }
 
  private:
@@ -80,6 +86,8 @@ class Factors {
 
   void Add(DilocoFactor factor, const std::vector<Weighted>& arms) {
     if (!a_.curve) factor.note = a_.curve_note;
+    factor.local_batch = local_batch_;
+    if (local_batch_) factor.name += ", local batch";
     std::vector<EtaTerm> terms;
     for (const auto& [weight, arm] : arms) {
       if (arm == nullptr) return;  // the campaign has no such cell
@@ -222,7 +230,8 @@ class Factors {
   }
 
   CampaignAnalysis& a_;
-  const std::vector<DilocoCell>& cells_;
+  const bool local_batch_;
+  std::vector<DilocoCell> cells_;
 };
 
 }  // namespace
@@ -235,7 +244,7 @@ absl::Status CollectDiloco(const Record& record, CampaignAnalysis& a) {
     if (!ratio.ok()) return ratio.status();
     cell.ratio = *ratio;
   }
-  Factors(a).Collect();
+  for (const bool local_batch : {false, true}) Factors(a, local_batch).Collect();
   return absl::OkStatus();
 }
 

@@ -23,10 +23,16 @@ struct CampaignAnalysis;
 // that it is given starts from M0, the smallest measured M above 1: eta_H = eta(M0, H, 0) and
 // eta_replicas = eta(M, H, 0) / eta(M0, H, 0).
 
-// An arm with an outer step: it differs from the D0 reference in nothing but groups, the outer step
+// Two conventions of the batch, never mixed in a factor: global-batch-matched, against the D0
+// reference, whose batch the groups share out; and local-batch-matched, where every group has the
+// D0 reference's batch, against data parallel over the same larger global batch (an arm of its own,
+// outer.algorithm = "dp", whose losses are set on the reference curve's slope and form).
+
+// An arm with an outer step: it differs from its reference in nothing but groups, the outer step
 // and how the same global batch is shared out, and for joint cells in stages and boundary codecs.
 struct DilocoCell {
   std::string arm;
+  bool local_batch = false;             // its reference is an arm of data parallel, not D0's
   int64_t groups = 1, inner_steps = 1;  // M, H
   std::string codec;                    // c, of the outer delta
   std::string boundary;                 // "int4-b64-h64 / int8-b64, S = 4"; "": unsplit
@@ -36,7 +42,8 @@ struct DilocoCell {
 struct DilocoFactor {
   enum class Kind { kInnerSteps, kReplicas, kCodec, kSplitReplicas, kInteraction, kExponent };
   Kind kind = Kind::kInnerSteps;
-  std::string name = {};  // "eta_H(30 | M = 4)"
+  std::string name = {};  // "eta_H(30 | M = 4)"; with ", local batch" behind it where that matches
+  bool local_batch = false;
   int64_t groups = 0, inner_steps = 0;
   std::string codec = {};
   double ratio = 0;                            // of a codec's factor

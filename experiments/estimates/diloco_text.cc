@@ -35,7 +35,7 @@ void AddTotals(const CampaignAnalysis& a, json& out) {
     json entry = EtaEntry(cell.groups, cell.inner_steps, arm->off->eta, arm->off->seeds);
     entry["codec"] = cell.codec;
     entry["boundary"] = cell.boundary;
-    entry["batch"] = "global-batch-matched";
+    entry["batch"] = cell.local_batch ? "local-batch-matched" : "global-batch-matched";
     out["eta_diloco"].push_back(std::move(entry));
   }
 }
@@ -44,11 +44,11 @@ void AddTotals(const CampaignAnalysis& a, json& out) {
 void AddSplitInnerSteps(const CampaignAnalysis& a, json& out) {
   int64_t m0 = 0;
   for (const DilocoCell& c : a.diloco.cells) {
-    const bool plain = c.boundary.empty() && c.codec == "none" && c.groups > 1;
+    const bool plain = !c.local_batch && c.boundary.empty() && c.codec == "none" && c.groups > 1;
     if (plain && (m0 == 0 || c.groups < m0)) m0 = c.groups;
   }
   for (const DilocoCell& c : a.diloco.cells) {
-    if (!c.boundary.empty() || c.codec != "none" || c.groups != m0) continue;
+    if (c.local_batch || !c.boundary.empty() || c.codec != "none" || c.groups != m0) continue;
     const ArmResult* arm = FindArm(a, c.arm);
     if (!arm->off || arm->off->IsBound() || !arm->off->eta.interval) continue;
     out["eta_H"].push_back(EtaEntry(c.groups, c.inner_steps, arm->off->eta, arm->off->seeds));
@@ -71,7 +71,7 @@ void AddDilocoRows(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
 
 std::string DilocoLines(const CampaignAnalysis& a) {
   if (a.diloco.factors.empty()) return "";
-  std::string text = "DiLoCo, global-batch-matched, exploratory:\n";
+  std::string text = "DiLoCo, exploratory, global-batch-matched where it does not say local:\n";
   for (const DilocoFactor& f : a.diloco.factors) {
     const Measured* value = ValueOf(f);
     text += fmt::format("  {}{}: {}\n", f.kind == Kind::kInteraction ? "ln eta, " : "", f.name,
@@ -84,7 +84,8 @@ void AddDilocoCalibration(const CampaignAnalysis& a, json& out) {
   AddTotals(a, out);
   AddSplitInnerSteps(a, out);
   for (const DilocoFactor& f : a.diloco.factors) {
-    if (ValueOf(f) == nullptr || !ValueOf(f)->interval) continue;
+    // The planner's factors are of one convention; of the other it gets totals.
+    if (f.local_batch || ValueOf(f) == nullptr || !ValueOf(f)->interval) continue;
     if (f.kind == Kind::kSplitReplicas) {
       out["eta_r"].push_back(EtaEntry(f.groups, f.inner_steps, *f.eta, f.seeds));
     } else if (f.kind == Kind::kCodec) {

@@ -222,6 +222,7 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.groups = spec.outer.groups;
   out.microbatches = spec.train.microbatches;
   out.note = Note(run, spec);
+  if (spec.net.transport != "loopback") AddOuter(*steps, *links, *crossings, out);
   const auto steady = SteadySteps(*steps);
   if (steady.empty()) return out;  // measured_steps = 0: too few steps
   std::vector<double> walls, utilisation;
@@ -236,7 +237,6 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.measured_steps = static_cast<int64_t>(steady.size());
   out.compute_utilisation = MedianOfSteps(utilisation);
   if (spec.net.transport == "loopback") return out;
-  AddOuter(*steps, *links, *crossings, out);
   std::vector<StageCost> costs = MeasuredCosts(steady, out.stages, out.microbatches);
   TakeInjected(spec, costs);
   if (!Predict(spec, costs, *links, *crossings, out)) return out;

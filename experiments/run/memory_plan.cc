@@ -62,9 +62,11 @@ double PipelineBytes(const RunSpec& spec, const StageLayout& layout) {
 double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.flat_elements);
   double bytes = 4 * floats * kFloat;  // with gradients and both moments
-  if (spec.outer.inner_steps == 0) return bytes;
-  // Its start, momentum, delta and average, what a codec keeps, and a frame of each group.
-  bytes += 5 * floats * kFloat;
+  const bool data_parallel = spec.outer.algorithm == "dp";
+  if (spec.outer.inner_steps == 0 && !data_parallel) return bytes;
+  // An outer step's start, momentum and delta; the average, what a codec keeps, and a frame of each
+  // group.
+  bytes += (data_parallel ? 2 : 5) * floats * kFloat;
   return bytes +
          static_cast<double>(spec.outer.groups + 1) * FrameBytes(spec.outer.codec, 1, floats);
 }

@@ -335,6 +335,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts["dtype"] = "float32";
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_codec"] = spec.outer.codec;
+  row.facts["outer_algorithm"] = spec.outer.algorithm;
   if (spec.compute) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
   return row;
 }

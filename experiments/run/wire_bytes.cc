@@ -60,8 +60,9 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
     const std::optional<double> frame =
         MessageBytes(spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)});
     if (!frame) return std::nullopt;
-    // After every H steps, and after the last.
-    const int64_t syncs = (steps + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+    // After every H steps, and after the last; data parallel groups meet in every step.
+    const int64_t apart = std::max<int64_t>(1, spec.outer.inner_steps);
+    const int64_t syncs = (steps + apart - 1) / apart;
     // The frame's size goes ahead of it.
     return OnTcp((*frame + kPacketHeaderBytes + sizeof(uint64_t)) * static_cast<double>(syncs),
                  2.0 * static_cast<double>(syncs));

@@ -201,7 +201,16 @@ absl::Status ChoosePrimary(const TomlValue& root, CampaignSpec& c) {
   return absl::OkStatus();
 }
 
-// An arm that names a reference asks for a q against it, so it must be able to have one.
+// DiLoCo's own reference: synchronous data parallel over the same global batch.
+bool IsDataParallelOf(const RunSpec& reference, const RunSpec& arm,
+                      const std::vector<SpecChange>& changes) {
+  return reference.outer.algorithm == "dp" && TokensPerStep(reference) == TokensPerStep(arm) &&
+         std::all_of(changes.begin(), changes.end(),
+                     [](const SpecChange& change) { return IsOuterCellKey(change.key); });
+}
+
+// An arm that names a reference asks for a q or a DiLoCo factor against it, so it must be able to
+// have one.
 absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
   const auto& arms = std::get<TomlValue::Array>(Find(root, "arm")->value);
   for (const PlannedRun& run : c.runs) {
@@ -224,7 +233,7 @@ absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
           fmt::format("is arm '{}', whose boundary codecs are not \"none\"", run.reference));
     }
     const auto changes = ChangesBesideCodecs(ToToml(reference->spec), ToToml(run.spec));
-    if (!changes.empty()) {
+    if (!changes.empty() && !IsDataParallelOf(reference->spec, run.spec, changes)) {
       return wrong(fmt::format("is arm '{}', which differs in more than stages and codecs: {}",
                                run.reference, ToString(changes)));
     }

@@ -41,6 +41,7 @@ struct Design {
   std::vector<int64_t> replicas = {1, 2, 4}, inner_steps = {1, 10, 30};
   std::vector<std::string> outer_codecs = {"int4-b64-h64+ef", "100x"};
   int64_t model_blocks = 0, batch_rows = 0, microbatches = 0;
+  int64_t warmup_steps = 0;
   double lr = 0;
   std::string where;
 
@@ -162,6 +163,27 @@ void AddReplicas(const Design& d, Arms& arms) {
   }
 }
 
+// Every group has the reference's batch: M times the rows a step, in an M-th of the steps.
+void AddLocalBatch(const Design& d, Arms& arms) {
+  for (const int64_t groups : d.replicas) {
+    if (groups == 1) continue;  // block D has it
+    const std::string reference = fmt::format("N-dp-m{}", groups);
+    const auto add = [&](const std::string& name) {
+      arms.Add(name, 1, {"none", "none"});
+      arms.Set("outer.groups", groups);
+      arms.Set("outer.codec", std::string("none"));
+      arms.Set("train.warmup_steps", d.warmup_steps / groups);
+    };
+    add(reference);
+    arms.Set("outer.algorithm", std::string("dp"));
+    for (const int64_t inner_steps : d.inner_steps) {
+      add(fmt::format("N-m{}-h{}", groups, inner_steps));
+      arms.Set("outer.inner_steps", inner_steps);
+      arms.Set("reference", reference);
+    }
+  }
+}
+
 void AddOuterCodecs(const Design& d, Arms& arms) {
   const int64_t groups = d.replicas.back(), inner_steps = d.inner_steps.back();
   for (const std::string& codec : d.outer_codecs) {
@@ -189,10 +211,11 @@ struct Block {
   void (*add)(const Design&, Arms&);
 };
 constexpr Block kBlocks[] = {
-    {"R", 1, AddNothing},   {"A", 8, AddControls},    {"P", 8, AddPrimary},
-    {"X", 8, AddStrong},    {"B", 8, AddBits},        {"G", 8, AddNoise},
-    {"L", 8, AddLocations}, {"T", 4, AddTuning},      {"E", 16, AddExtrapolation},
-    {"D", 1, AddReplicas},  {"C", 1, AddOuterCodecs}, {"J", 4, AddJointCells},
+    {"R", 1, AddNothing},    {"A", 8, AddControls},   {"P", 8, AddPrimary},
+    {"X", 8, AddStrong},     {"B", 8, AddBits},       {"G", 8, AddNoise},
+    {"L", 8, AddLocations},  {"T", 4, AddTuning},     {"E", 16, AddExtrapolation},
+    {"D", 1, AddReplicas},   {"N", 1, AddLocalBatch}, {"C", 1, AddOuterCodecs},
+    {"J", 4, AddJointCells},
 };
 
 std::vector<std::string_view> BlockNames() {
@@ -278,6 +301,7 @@ absl::Status ReadBase(const TomlValue& root, Design& d) {
   train.Require("batch_rows", &d.batch_rows);
   train.Require("microbatches", &d.microbatches);
   train.Require("lr", &d.lr);
+  train.Allow("warmup_steps", &d.warmup_steps);
   if (train.status().ok()) train.Within("batch_rows", d.batch_rows, 1, 1 << 20);
   if (train.status().ok()) train.Within("microbatches", d.microbatches, 1, 65536);
   return model.status().ok() ? train.status() : model.status();
@@ -345,7 +369,7 @@ absl::Status FillBudgets(const Design& d, TomlValue& root) {
   if (r.Has("budgets")) return absl::OkStatus();
   std::vector<double> budgets = {0.5, 0.65, 0.8, 0.9, 1.0, 1.1};
   if (d.smoke()) std::erase(budgets, 0.9);
-  if (d.Has("X") || d.Has("B") || d.Has("D") || d.Has("J"))
+  if (d.Has("X") || d.Has("B") || d.Has("D") || d.Has("N") || d.Has("J"))
     budgets.insert(budgets.begin(), kDeepBudget);
   return SetByPath(root, "campaign.budgets", List(budgets, d.where));
 }

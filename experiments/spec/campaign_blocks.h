@@ -23,6 +23,8 @@ namespace longhaul {
 //   D DiLoCo       D-m{1,2,4}-h{1,10,30}: M groups, H inner steps, no outer codec, every cell with
 //                  the reference's global batch; outer.lr and outer.momentum are the base's
 //   C outer codec  C-m4-h30-{int4-b64-h64+ef,100x}
+//   N local batch  N-dp-m{2,4}, data parallel, and N-m{2,4}-h{1,10,30} against it: every group has
+//                  the reference's batch, so that the global one is M times as large
 //   J joint        J-s4-m4-h30-{none,...}: the primary pair at four stages inside of the groups;
 //                  J-s4, the pipeline alone, where there is no P
 //
@@ -37,7 +39,7 @@ namespace longhaul {
 //   codecs = ["int4-b64-h64", "int8-b64"]          # the primary pair, forward and backward
 //   strong_codecs = ["minmax3-b64", "int8-b64"]    # of X
 //   noise_codecs = ["gauss-0.0116", "gauss-4e-05"] # of G; needed where `codecs` is not the default
-//   replicas = [1, 2, 4]                           # of D; C and J take the last of each
+//   replicas = [1, 2, 4]                           # of D and N; C and J take the last of each
 //   inner_steps = [1, 10, 30]
 //   outer_codecs = ["int4-b64-h64+ef", "100x"]     # of C and J
 // What the file says itself stays: seeds, budgets, primary, and [[arm]]s behind those of blocks.

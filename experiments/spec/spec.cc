@@ -132,10 +132,14 @@ void CheckSchedule(TableReader& r, const RunSpec& spec) {
 
 void CheckOuter(TableReader& r, const RunSpec& spec) {
   const RunSpec::Outer& outer = spec.outer;
-  r.Check(outer.groups == 1 || outer.inner_steps >= 1, "inner_steps",
+  const bool data_parallel = outer.algorithm == "dp";
+  r.Check(!data_parallel || outer.inner_steps == 0, "inner_steps",
+          "must be 0 with outer.algorithm = \"dp\": its groups meet in every step");
+  r.Check(data_parallel || outer.groups == 1 || outer.inner_steps >= 1, "inner_steps",
           fmt::format("must be at least 1 with outer.groups = {}", outer.groups));
-  r.Check(outer.inner_steps == 0 || r.Has("codec"), "codec",
-          "is missing (a choice: 'none' sends the outer delta lossless)");
+  r.Check((!data_parallel && outer.inner_steps == 0) || r.Has("codec"), "codec",
+          fmt::format("is missing (a choice: 'none' sends the {} lossless)",
+                      data_parallel ? "gradients" : "outer delta"));
   r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",
           fmt::format("= {} with schedule.stages = {}; want a product of at most {} ranks",
                       outer.groups, spec.schedule.stages, kMaxRanks));

@@ -70,10 +70,13 @@ struct RunSpec {
 
   struct Outer {  // the table may be left out: one group, no outer step
     int64_t groups = 1;
-    int64_t inner_steps = 0;  // H; 0: no outer step, only with one group
+    // "diloco": groups meet every H inner steps. "dp": synchronous data parallel, DiLoCo's
+    // reference: gradients are averaged over the groups in every step, and H must be 0.
+    std::string algorithm = "diloco";
+    int64_t inner_steps = 0;  // H; 0: no outer step, only with one group or "dp"
     double lr = 0.7;
     double momentum = 0.9;
-    std::string codec = "none";  // required in the file where H > 0
+    std::string codec = "none";  // required in the file where groups may meet: H > 0, or "dp"
   } outer;
 
   struct Net {

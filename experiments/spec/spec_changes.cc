@@ -89,4 +89,11 @@ int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::strin
   return CrossingsOf(stages, forward) + CrossingsOf(stages, backward);
 }
 
+bool IsOuterCellKey(std::string_view key) {
+  constexpr std::string_view kKeys[] = {
+      "outer.groups",   "outer.algorithm", "outer.inner_steps", "outer.lr",
+      "outer.momentum", "outer.codec",     "train.batch_rows",  "train.microbatches"};
+  return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
 }  // namespace longhaul

@@ -32,4 +32,8 @@ inline constexpr std::string_view kAtBoundaries = " at ";
 // K: for each direction S - 1, none where the codec is "none", or as many as CodecText names.
 int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::string_view backward);
 
+// What an arm of DiLoCo may change against synchronous data parallel with the same global batch:
+// the outer step's keys, and how that batch is shared out.
+bool IsOuterCellKey(std::string_view key);
+
 }  // namespace longhaul

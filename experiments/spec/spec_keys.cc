@@ -53,6 +53,7 @@ const SpecKey kKeys[] = {
     {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture)},
 
     {"outer", "groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.groups)},
+    {"outer", "algorithm", kMay, OneOf{{"diloco", "dp"}}, "", FIELD(outer.algorithm)},
     {"outer", "inner_steps", kMay, Whole{0, kMany}, "steps", FIELD(outer.inner_steps)},
     {"outer", "lr", kMay, Real{kTiny, kHuge}, "", FIELD(outer.lr)},
     {"outer", "momentum", kMay, Real{0, kBelowOne}, "", FIELD(outer.momentum)},

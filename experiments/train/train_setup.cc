@@ -60,7 +60,9 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
           .outer = {.inner_steps = spec.outer.inner_steps,
                     .lr = spec.outer.lr,
                     .momentum = spec.outer.momentum,
-                    .codec = spec.outer.codec},
+                    .codec = spec.outer.codec,
+                    .algorithm = spec.outer.algorithm == "dp" ? OuterAlgorithm::kDataParallel
+                                                              : OuterAlgorithm::kDiloco},
           .seed = static_cast<uint64_t>(spec.seed),
           .cuts = spec.schedule.cuts,
           .compute = ComputeOf(spec)};

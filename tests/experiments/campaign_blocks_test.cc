@@ -239,7 +239,7 @@ TEST(CampaignBlocks, MistakesAreOneLineWithTheirPlace) {
             "demo.toml:5: 'campaign.tier' is 'tiny'; known: smoke, standard, full");
   EXPECT_EQ(Error(File("blocks = [\"P\"]")), "demo.toml:1: 'campaign.tier' is missing");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = [\"R\", \"Q\"]")),
-            "demo.toml:6: 'campaign.blocks' is 'Q'; known: R, A, P, X, B, G, L, T, E, D, C, J");
+            "demo.toml:6: 'campaign.blocks' is 'Q'; known: R, A, P, X, B, G, L, T, E, D, N, C, J");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = [\"R\", \"R\"]")),
             "demo.toml:6: 'campaign.blocks' names a block twice");
   EXPECT_EQ(Error(File("tier = \"smoke\"\nblocks = []")),
@@ -291,6 +291,31 @@ TEST(CampaignBlocks, DilocoCellsShareOutTheReferencesBatch) {
   }
   EXPECT_EQ(RunOf(*c, "J-s4-m4-h30-none").spec.boundary.forward, "int4-b64-h64");
   EXPECT_EQ(c->budgets.front(), 0.35);
+}
+
+TEST(CampaignBlocks, LocalBatchCellsStandAgainstDataParallelOverTheirOwnBatch) {
+  const auto c = Read(File(Blocks(R"("R", "N")") + "replicas = [1, 4]\ninner_steps = [1, 30]"));
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_THAT(c->arms, ElementsAre("N-dp-m4", "N-m4-h1", "N-m4-h30"));
+  const PlannedRun &reference = RunOf(*c, "reference@1"), &dp = RunOf(*c, "N-dp-m4");
+  EXPECT_EQ(dp.spec.outer.algorithm, "dp");
+  EXPECT_EQ(dp.spec.outer.inner_steps, 0);
+  EXPECT_EQ(TokensPerStep(dp.spec), 4 * TokensPerStep(reference.spec));
+  const PlannedRun& cell = RunOf(*c, "N-m4-h30");
+  EXPECT_EQ(cell.reference, "N-dp-m4");
+  EXPECT_EQ(cell.spec.outer.algorithm, "diloco");
+  EXPECT_EQ(TokensPerStep(cell.spec), TokensPerStep(dp.spec));
+}
+
+TEST(CampaignBlocks, DataParallelOverAnotherBatchIsNoReference) {
+  const std::string dp =
+      "[[arm]]\nname = \"dp\"\nstages = 1\nforward = \"none\"\nbackward = \"none\"\n"
+      "outer.groups = 2\nouter.algorithm = \"dp\"\nouter.codec = \"none\"\n";
+  const std::string cell =
+      "[[arm]]\nname = \"cell\"\nstages = 1\nforward = \"none\"\nbackward = \"none\"\n"
+      "outer.groups = 4\nouter.inner_steps = 10\nouter.codec = \"none\"\nreference = \"dp\"\n";
+  EXPECT_THAT(Error(File("tier = \"smoke\"", dp + cell)),
+              HasSubstr("is arm 'dp', which differs in more than stages and codecs"));
 }
 
 TEST(CampaignBlocks, GroupsThatDoNotDivideTheBatchAreRefused) {

@@ -123,6 +123,37 @@ TEST_F(DilocoFindingsTest, AnotherGlobalBatchIsNoCell) {
   EXPECT_THAT(CampaignTable(a), Not(HasSubstr("DiLoCo")));
 }
 
+// Its own reference has the same larger batch; factors of the two conventions never mix.
+TEST_F(DilocoFindingsTest, LocalBatchCellsAreMeasuredAgainstTheirDataParallelArm) {
+  SyntheticWorld w = World();
+  const std::string against = std::string(kUnsplit) + "reference = \"dp\"\n";
+  w.more_arms +=
+      "[[arm]]\nname = \"dp\"\nouter.groups = 2\nouter.algorithm = \"dp\"\n"
+      "outer.codec = \"none\"\n" +
+      std::string(kUnsplit) + Cell("l21", 2, 1, "none", 16, against) +
+      Cell("l210", 2, 10, "none", 16, against);
+  w.extra_nat["dp"] = 0.02;
+  w.extra_nat["l21"] = 0.021;
+  w.extra_nat["l210"] = 0.03;
+  const CampaignAnalysis a = Analysed(w);
+  ASSERT_THAT(a.diloco.cells, SizeIs(7));
+  const DilocoFactor& h = Named(a, "eta_H(10 | M = 2), local batch");
+  ASSERT_TRUE(h.ln) << h.note;
+  EXPECT_NEAR(h.ln->value, -(0.03 - 0.021) / w.slope_nat, 1e-3);
+  const DilocoFactor& m = Named(a, "eta_replicas(2 | H = 10), local batch");
+  ASSERT_TRUE(m.ln) << m.note;
+  EXPECT_NEAR(m.ln->value, -(0.01 - Cells().m1_h10) / w.slope_nat, 1e-3)
+      << "over its own reference, against M = 1 over D0's";
+  EXPECT_NEAR(Named(a, "eta_H(10 | M = 2)").ln->value,
+              -(Cells().m2_h10 - Cells().m2_h1) / w.slope_nat, 1e-3);
+  const json c = json::parse(CalibrationJson(a));
+  int64_t local = 0;
+  for (const json& total : c["eta_diloco"]) {
+    local += total["batch"] == "local-batch-matched";
+  }
+  EXPECT_EQ(local, 2);
+}
+
 TEST_F(DilocoFindingsTest, PipelineInsideOfGroupsInteractsByWhatItLosesBeyondTheTwo) {
   SyntheticWorld w = World();
   w.q = 1;

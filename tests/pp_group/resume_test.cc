@@ -177,6 +177,24 @@ class Forgetful final : public ChannelState {
   const std::shared_ptr<ChannelState> inner_;
 };
 
+// What the codec of the gradients remembers is a checkpoint's, too.
+TEST_F(Resume, DataParallelGroupsGoOnWithTheirBits) {
+  TrainSpec spec = SmallSpec(2, 2);
+  spec.outer = {
+      .inner_steps = 0, .codec = "int4-b64-h64+ef", .algorithm = OuterAlgorithm::kDataParallel};
+  const History whole = RunAll(spec);
+  History pieces;
+  const auto killed = NewTrainer(spec);
+  RunSteps(*killed, 5, &pieces);
+  ASSERT_TRUE(killed->SaveCheckpoint(directory_).ok());
+  const auto resumed = NewTrainer(spec);
+  const absl::Status loaded = resumed->LoadCheckpoint(directory_);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  RunSteps(*resumed, spec.steps - 5, &pieces);
+  EXPECT_EQ(pieces.losses, whole.losses);
+  EXPECT_EQ(pieces.hashes, whole.hashes);
+}
+
 TEST_F(Resume, WithoutTheChannelsMemoryIsAnotherRun) {
   for (const char* codec : {"int4-b64+sr", "int4-b64+ef", "int4-b64+ef21", "aqsgd4", "powersgd-r4",
                             "randk-64of4096+fp16", "int4-b64"}) {

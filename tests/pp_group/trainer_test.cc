@@ -81,6 +81,24 @@ TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepWhateverTheOuterCodecLoses) {
   }
 }
 
+TEST_P(EveryDepth, DataParallelGroupsHoldEqualBitsAfterEveryStep) {
+  for (const char* codec : {"none", "int8-b64", "int4-b64-h64+ef"}) {
+    TrainSpec spec = SmallSpec(GetParam(), 2);
+    spec.outer = {.inner_steps = 0, .codec = codec, .algorithm = OuterAlgorithm::kDataParallel};
+    const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+    for (int64_t step = 1; step <= spec.steps; ++step) {
+      const auto reports = trainer->Step();
+      ASSERT_TRUE(reports.ok()) << reports.status();
+      for (int s = 0; s < spec.stages; ++s) {
+        const StepReport &a = (*reports)[s], &b = (*reports)[spec.stages + s];
+        EXPECT_EQ(a.parameter_hash, b.parameter_hash) << codec << ", step " << step;
+        EXPECT_TRUE(a.outer_synced);
+        EXPECT_GT(a.outer_bytes_sent, 0);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, EveryDepth, testing::Values(1, 2, 4, 8));
 
 class EverySchedule : public testing::TestWithParam<std::string> {};
@@ -225,6 +243,22 @@ TEST(Trainer, DeadNeighbourIsUnavailableAndSaysWhere) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*trainer)->Step().status()));
 }
 
+// DiLoCo's reference: G groups of B rows are one group of G B rows, which it reads in one order.
+TEST(Trainer, DataParallelGroupsTrainAsOneWithTheWholeBatch) {
+  TrainSpec whole = SmallSpec(2, 1), shared = SmallSpec(2, 4);
+  whole.batch_rows = 16;
+  shared.batch_rows = 4;
+  shared.microbatches = 1;
+  shared.outer = {.inner_steps = 0, .algorithm = OuterAlgorithm::kDataParallel};
+  const std::vector<double> one = RunAll(whole).losses, four = RunAll(shared).losses;
+  ASSERT_EQ(four.size(), 4 * one.size());
+  for (size_t step = 0; step < one.size(); ++step) {
+    const double* groups = &four[4 * step];
+    EXPECT_NEAR((groups[0] + groups[1] + groups[2] + groups[3]) / 4, one[step], 1e-4)
+        << "step " << step + 1;
+  }
+}
+
 TEST(Trainer, OneGroupAloneTakesOuterStepsToo) {
   TrainSpec spec = SmallSpec(2, 1);
   const History without = RunAll(spec);
@@ -257,6 +291,10 @@ TEST(Trainer, BadSpecsAreRefusedByName) {
     return std::string(trainer.status().message());
   };
   using testing::HasSubstr;
+  EXPECT_THAT(refusal([](TrainSpec* s) {
+                s->outer = {.inner_steps = 5, .algorithm = OuterAlgorithm::kDataParallel};
+              }),
+              HasSubstr("data parallel groups meet in every step, want 0"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->stages = 3; }), HasSubstr("3 stages do not divide 8"));
   for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0}, {8}, {1, 2}}) {
     EXPECT_THAT(refusal([&](TrainSpec* s) { s->cuts = cuts; }),

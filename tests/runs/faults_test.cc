@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "experiments/record/record.h"
 #include "tests/runs/command_line.h"
 
 namespace longhaul {
@@ -49,6 +50,18 @@ class Faults : public testing::Test {
       if (entry.path().extension() == ".ckpt") files.push_back(entry.path());
     }
     return files;
+  }
+  // By the newest run of the record; 0: none yet.
+  int64_t StepsRecorded() const {
+    const absl::StatusOr<Record> record =
+        Record::Open(scratch_.path() + "/results", Record::Mode::kRead);
+    if (!record.ok()) return 0;
+    const auto experiments = record->Experiments();
+    if (!experiments.ok() || experiments->empty()) return 0;
+    const auto runs = record->Runs(experiments->back().id);
+    if (!runs.ok() || runs->empty()) return 0;
+    const auto steps = record->Steps(runs->back().id);
+    return steps.ok() && !steps->empty() ? steps->back().step : 0;
   }
   bool Trains() const { return ReadFile(output_file()).find("step ") != std::string::npos; }
 
@@ -122,7 +135,8 @@ TEST_F(Faults, ResumedProcessesRepeatTheBitsWhereCodecsRemember) {
 TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
   const std::vector<std::string> sets = {"train.steps=400", "checkpoint.every_steps=5"};
   const pid_t pid = StartLonghaul(Arguments(sets), output_file());
-  ASSERT_TRUE(Eventually([&] { return !Checkpoints().empty(); }));
+  // The record is written once a second: a checkpoint that it has not all steps of is removed.
+  ASSERT_TRUE(Eventually([&] { return StepsRecorded() >= 10 && !Checkpoints().empty(); }));
   kill(pid, SIGKILL);
   ASSERT_EQ(WaitFor(pid, output_file()).signal, SIGKILL) << "it had ended before it was killed";
   for (const std::string& file : Checkpoints()) {

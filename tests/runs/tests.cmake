@@ -4,7 +4,7 @@ target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:lo
   LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
 add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
-  longhaul_test(runs/${name}_test.cc LIBS runs_testing LABELS cpu TIMEOUT 300)
+  longhaul_test(runs/${name}_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 endforeach()
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
