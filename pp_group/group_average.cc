@@ -79,9 +79,9 @@ absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
       at::empty({static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32))}, at::kByte);
   int64_t bytes = 0;
   if (at::isfinite(own).all().item<bool>()) {
-    const uint64_t noise = FoldSeed({place_.seed, static_cast<uint64_t>(step),
-                                     static_cast<uint64_t>(place_.stage), kOuterDirection, 0,
-                                     static_cast<uint64_t>(place_.group)});
+    const uint64_t noise =
+        FoldSeed({place_.seed, static_cast<uint64_t>(step), static_cast<uint64_t>(place_.stage),
+                  kOuterDirection, 0, static_cast<uint64_t>(place_.group)});
     absl::StatusOr<size_t> encoded =
         codec_->Encode(WholeOf(own), noise, state_.get(), BytesOf(frame));
     if (!encoded.ok()) return encoded.status();

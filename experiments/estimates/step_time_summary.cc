@@ -14,8 +14,10 @@
 namespace longhaul {
 namespace {
 
-// Steps in order, each with the rows of all workers; the first tenth and outer steps left out.
-std::vector<std::vector<const StepRow*>> SteadySteps(const std::vector<StepRow>& rows) {
+// Steps in order, each with the rows of all workers, the first tenth left out; those in which
+// groups met, or the others.
+std::vector<std::vector<const StepRow*>> SteadySteps(const std::vector<StepRow>& rows,
+                                                     bool outer_synced) {
   std::map<int64_t, std::vector<const StepRow*>> by_step;
   for (const StepRow& row : rows) by_step[row.step].push_back(&row);
   const size_t skip = (by_step.size() + 9) / 10;
@@ -24,7 +26,7 @@ std::vector<std::vector<const StepRow*>> SteadySteps(const std::vector<StepRow>&
   for (auto& [step, workers] : by_step) {
     const bool synced = std::any_of(workers.begin(), workers.end(),
                                     [](const StepRow* row) { return row->outer_synced; });
-    if (at++ >= skip && !synced) steady.push_back(std::move(workers));
+    if (at++ >= skip && synced == outer_synced) steady.push_back(std::move(workers));
   }
   return steady;
 }
@@ -159,6 +161,10 @@ void TakeInjected(const RunSpec& spec, std::vector<StageCost>& costs) {
   }
 }
 
+bool MeetsEveryStep(const RunSpec& spec) {
+  return spec.outer.groups > 1 && (spec.outer.algorithm == "dp" || spec.outer.inner_steps == 1);
+}
+
 std::string Note(const RunRow& run, const RunSpec& spec) {
   if (spec.compute) return "";  // workers sleep
   const auto cores = run.facts.find("cores");
@@ -175,6 +181,7 @@ bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
              const std::vector<LinkRow>& links, const std::vector<CrossingRow>& crossings,
              StepTime& out) {
   const double share = 1 / static_cast<double>(out.groups);
+  const double meeting_s = out.meets_every_step ? out.outer_predicted_s.value_or(0) : 0;
   double p1_s = 0, p2_s = 0, p3_s = 0, alone_s = 0, coded_s = 0;
   for (int64_t group = 0; group < out.groups; ++group) {
     const auto pipeline = MeasuredPipeline(spec, group, costs, links, crossings);
@@ -194,9 +201,9 @@ bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
     }
     p1_s += share * SerialSlotSeconds(*pipeline);
   }
-  out.p1_s = p1_s;
-  out.p2_s = p2_s;
-  out.p3_s = p3_s;
+  out.p1_s = p1_s + meeting_s;
+  out.p2_s = p2_s + meeting_s;
+  out.p3_s = p3_s + meeting_s;
   out.alone_s = alone_s;
   out.coded_s = coded_s;
   out.compute_s = MeanCompute(costs, out.microbatches);
@@ -223,7 +230,11 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.microbatches = spec.train.microbatches;
   out.note = Note(run, spec);
   if (spec.net.transport != "loopback") AddOuter(*steps, *links, *crossings, out);
-  const auto steady = SteadySteps(*steps);
+  auto steady = SteadySteps(*steps, /*outer_synced=*/false);
+  if (steady.empty() && MeetsEveryStep(spec)) {
+    steady = SteadySteps(*steps, /*outer_synced=*/true);
+    out.meets_every_step = true;
+  }
   if (steady.empty()) return out;  // measured_steps = 0: too few steps
   std::vector<double> walls, utilisation;
   for (const auto& workers : steady) {

@@ -19,10 +19,12 @@ struct StepTime {
   std::string arm, profile, schedule;
   int64_t stages = 1, groups = 1, microbatches = 1;
   // Median over the steady inner steps (no outer sync, the first tenth left out) of the mean wall
-  // time of all workers. No step is steady in a run that was too short: measured_steps is 0 then,
-  // and nothing else here says anything. Intervals: MedianOfSteps (median_interval.h).
+  // time of all workers; where groups meet in every step (data parallel, H = 1), of those. No step
+  // is steady in a run that was too short: measured_steps is 0 then, and nothing else here says
+  // anything. Intervals: MedianOfSteps (median_interval.h).
   Measured measured_s;
   int64_t measured_steps = 0;
+  bool meets_every_step = false;  // predictions are then the pipeline's and outer_predicted_s
   // Mean over the groups. nullopt: one process or no links, nothing to predict.
   std::optional<double> p2_s, p1_s, p3_s;
   // P2 with parts of it for nothing, so that differences say where a step goes: compute_s, the mean

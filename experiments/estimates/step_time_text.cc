@@ -19,8 +19,9 @@ std::string MeasuredText(const StepTime& t) {
   std::string text = fmt::format("measured {:.4f} s", t.measured_s.value);
   if (const auto& i = t.measured_s.interval)
     text += fmt::format(" [{:.4f}, {:.4f}]", i->low, i->high);
-  text += fmt::format(" (median of {} steady step{}{}), CU {:.0f} %", t.measured_steps,
+  text += fmt::format(" (median of {} steady step{}{}{}), CU {:.0f} %", t.measured_steps,
                       t.measured_steps == 1 ? "" : "s",
+                      t.meets_every_step ? ", in each of which the groups meet" : "",
                       t.measured_s.interval ? ", 95 %" : ": too few steps for an interval",
                       100 * t.compute_utilisation.value);
   if (const auto& i = t.compute_utilisation.interval) {
