@@ -48,6 +48,16 @@ install_packages() {  # file, required|optional
 install_packages scripts/packages.txt required
 if [ "$purpose" = test ]; then install_packages scripts/packages-test.txt optional; fi
 
+# What tests of `longhaul export` read back with; torch's own environment stays as it is.
+install_export_packages() {
+  [ -x .venv-export/bin/python ] && return 0
+  if python3 -m venv .venv-export >/dev/null 2>&1 && .venv-export/bin/python -m pip install --quiet \
+      --no-compile pyarrow tensorboard wandb mlflow-skinny >/dev/null 2>&1; then return 0; fi
+  rm -rf .venv-export
+  echo "setup: the packages of \`longhaul export\` cannot be had here; its test will say so and skip"
+}
+if [ "$purpose" = test ]; then install_export_packages; fi
+
 torch_of() {  # prints the version of the torch that interpreter $1 has, without importing it
   "$1" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null
 }

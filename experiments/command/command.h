@@ -16,6 +16,7 @@ void AddDoctorCommand(CLI::App& app, int* exit_status);
 void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
+void AddExportCommand(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
 void AddListCommand(CLI::App& app, int* exit_status);

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
+  longhaul::AddExportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddSimulateCommand(app, &exit_status);

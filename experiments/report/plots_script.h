@@ -2,7 +2,8 @@
 
 namespace longhaul {
 
-// plugin/python/longhaul/plots.py, embedded at build time.
+// plugin/python/longhaul/plots.py and export.py, embedded at build time.
 extern const char* const kPlotsScript;
+extern const char* const kExportScript;
 
 }  // namespace longhaul

@@ -35,3 +35,12 @@ set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
 add_test(NAME runs_slurm_array_test COMMAND
   ${PROJECT_SOURCE_DIR}/tests/slurm/array_test.sh $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(runs_slurm_array_test PROPERTIES LABELS cpu TIMEOUT 600 SKIP_RETURN_CODE 77)
+
+# Into the packages that `scripts/setup.sh test` puts beside torch's, where it could.
+set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
+if(NOT EXISTS ${export_python})
+  set(export_python ${TORCH_PYTHON})
+endif()
+add_test(NAME runs_export_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/export_test.py
+  $<TARGET_FILE:longhaul> ${export_python})
+set_tests_properties(runs_export_test PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77)

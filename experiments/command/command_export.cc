@@ -1,0 +1,56 @@
+// `export` is the Python package's: this finds the interpreter and hands over.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/record/record.h"
+#include "experiments/report/plots_script.h"
+#include "experiments/run/machine_check.h"
+
+namespace longhaul {
+namespace {
+
+struct ExportArguments {
+  std::string results, to, out, python;
+};
+
+// Becomes the interpreter; returns only where that fails.
+absl::Status Export(const ExportArguments& arguments) {
+  // A record of another version is refused here, in the words of every other command.
+  if (const auto record = Record::Open(arguments.results, Record::Mode::kRead); !record.ok()) {
+    return record.status();
+  }
+  std::vector<std::string> words = {arguments.python,        "-c", kExportScript,
+                                    "--to=" + arguments.to,  "--out=" + arguments.out,
+                                    "--", arguments.results};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(arguments.python.c_str(), argv.data());
+  return absl::FailedPreconditionError(
+      fmt::format("start {}: {}; name an interpreter with --python", arguments.python,
+                  std::strerror(errno)));
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<ExportArguments>();
+  arguments->python = PlotPython();
+  CLI::App* command = app.add_subcommand(
+      "export", "the record for other tools; reads only, and sends nothing anywhere");
+  command->add_option("results", arguments->results, "folder of the record")->required();
+  command->add_option("--to", arguments->to, "format")
+      ->required()
+      ->check(CLI::IsMember({"parquet", "tensorboard", "wandb", "mlflow"}));
+  command->add_option("--out", arguments->out, "folder to write into; new or empty")->required();
+  command->add_option("--python", arguments->python,
+                      "interpreter that has the tool's package (default: the build's)");
+  command->callback([arguments, exit_status] { *exit_status = Fail(Export(*arguments)); });
+}
+
+}  // namespace longhaul

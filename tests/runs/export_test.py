@@ -1,0 +1,132 @@
+"""Exports a run to every format whose package is there and reads it back with that package.
+
+    export_test.py LONGHAUL PYTHON
+
+What the record says must come back: losses by step, held-out losses, the spec. Formats whose package
+PYTHON lacks must be refused in one line that names it.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+LONGHAUL, PYTHON = sys.argv[1:]
+SPEC = """
+seed = 1
+[model]
+kind = "gpt"
+blocks = 4
+width = 32
+heads = 2
+context = 32
+vocab = 256
+[data]
+source = "headers"
+[train]
+steps = 6
+batch_rows = 4
+microbatches = 2
+lr = 3e-3
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "int4-b64-h64"
+backward = "int8-b64"
+[net]
+transport = "loopback"
+[eval]
+rows = 8
+"""
+MODULES = {"parquet": "pyarrow", "tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
+
+READERS = {
+    "parquet": """
+import pyarrow.parquet as p
+steps = p.read_table(out + "/steps.parquet").to_pylist()
+assert p.read_table(out + "/runs.parquet").to_pylist()[0]["arm"] == "one"
+got = {r["step"]: r["loss_nat"] for r in steps if r["loss_nat"] is not None}
+""",
+    "tensorboard": """
+import glob, os
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+(folder,) = {os.path.dirname(f) for f in glob.glob(out + "/**/events.*", recursive=True)}
+events = EventAccumulator(folder, size_guidance={"scalars": 0}); events.Reload()
+got = {e.step: e.value for e in events.Scalars("train/loss_nat")}
+assert len(events.Scalars("eval/loss_nat/codec_off")) == 1
+assert b"spec.train.steps = 6" in events.Tensors("run")[0].tensor_proto.string_val[0]
+""",
+    # Its own reader of offline files is no longer in the package: text of the protocol buffers.
+    "wandb": r"""
+import glob, re
+(file,) = glob.glob(out + "/wandb/offline-run-*/*.wandb")
+found = re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", open(file, "rb").read())
+got = {step + 1: float(loss) for step, loss in enumerate(found[:6])}
+""",
+    "mlflow": """
+import os
+os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+from mlflow import MlflowClient
+client = MlflowClient("file://" + out)
+(run,) = [r for e in client.search_experiments() for r in client.search_runs([e.experiment_id])]
+assert run.data.params["spec.train.steps"] == "6", run.data.params
+got = {m.step: m.value for m in client.get_metric_history(run.info.run_id, "train/loss_nat")}
+""",
+}
+
+
+def export(results, to, out):
+    return subprocess.run([LONGHAUL, "export", results, "--to", to, "--out", out, "--python", PYTHON],
+                          capture_output=True, text=True)
+
+
+def has(module):
+    return subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        results = os.path.join(scratch, "results")
+        spec = os.path.join(scratch, "spec.toml")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write(SPEC)
+        subprocess.run([LONGHAUL, "run", spec, "--results", results, "--arm", "one"], check=True,
+                       capture_output=True)
+        record = sqlite3.connect(os.path.join(results, "longhaul.sqlite"))
+        want = {str(s): v for s, v in record.execute(
+            "SELECT step, AVG(loss_nat) FROM steps WHERE loss_nat IS NOT NULL GROUP BY step")}
+        assert len(want) == 6, want
+        missing = []
+        for to, reader in READERS.items():
+            out = os.path.join(scratch, to)
+            done = export(results, to, out)
+            if not has(MODULES[to]):
+                assert done.returncode == 1 and MODULES[to] in done.stderr and "pip install" in done.stderr, done
+                assert done.stderr.count("\n") == 1 and not os.path.exists(out), done
+                missing.append(MODULES[to])
+                continue
+            assert done.returncode == 0, done
+            code = f"import json; out = {out!r}\n{reader}\nprint('GOT', json.dumps(got))"
+            read = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
+            assert read.returncode == 0, read.stderr
+            got = json.loads(next(x[4:] for x in read.stdout.splitlines() if x.startswith("GOT ")))
+            assert got.keys() == want.keys(), (to, got, want)
+            for step, loss in want.items():
+                assert abs(got[step] - loss) < 1e-6, (to, step, got[step], loss)
+            again = export(results, to, out)
+            assert again.returncode == 1 and "not an empty folder" in again.stderr, again
+            print(f"{to}: read back")
+        nothing = export(scratch, "parquet", os.path.join(scratch, "nothing"))
+        assert nothing.returncode == 1 and nothing.stderr.count("\n") == 1, nothing
+        if len(missing) == len(READERS):
+            print(f"skipped: {PYTHON} has none of {', '.join(missing)}; that they are refused was tested")
+            return 77
+        for module in missing:
+            print(f"{PYTHON} has no {module}: only its refusal was tested")
+    return 0
+
+
+sys.exit(main())
