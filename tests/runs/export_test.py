@@ -63,7 +63,7 @@ assert b"spec.train.steps = 6" in events.Tensors("run")[0].tensor_proto.string_v
     "wandb": r"""
 import glob, re
 (file,) = glob.glob(out + "/wandb/offline-run-*/*.wandb")
-found = re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", open(file, "rb").read())
+found = list(dict.fromkeys(re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", open(file, "rb").read())))  # history and summary have each
 got = {step + 1: float(loss) for step, loss in enumerate(found[:6])}
 """,
     "mlflow": """
