@@ -63,7 +63,9 @@ assert b"spec.train.steps = 6" in events.Tensors("run")[0].tensor_proto.string_v
     "wandb": r"""
 import glob, re
 (file,) = glob.glob(out + "/wandb/offline-run-*/*.wandb")
-found = list(dict.fromkeys(re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", open(file, "rb").read())))  # history and summary have each
+data = open(file, "rb").read()
+found = re.findall(rb"train/loss_nat[^0-9]{1,4}([0-9]+\.[0-9]+)", data)
+found = list(dict.fromkeys(found))  # history and summary have each
 got = {step + 1: float(loss) for step, loss in enumerate(found[:6])}
 """,
     "mlflow": """
