@@ -24,16 +24,15 @@ absl::Status Export(const ExportArguments& arguments) {
   if (const auto record = Record::Open(arguments.results, Record::Mode::kRead); !record.ok()) {
     return record.status();
   }
-  std::vector<std::string> words = {arguments.python,        "-c", kExportScript,
-                                    "--to=" + arguments.to,  "--out=" + arguments.out,
-                                    "--", arguments.results};
+  std::vector<std::string> words = {
+      arguments.python,         "-c", kExportScript,    "--to=" + arguments.to,
+      "--out=" + arguments.out, "--", arguments.results};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(arguments.python.c_str(), argv.data());
-  return absl::FailedPreconditionError(
-      fmt::format("start {}: {}; name an interpreter with --python", arguments.python,
-                  std::strerror(errno)));
+  return absl::FailedPreconditionError(fmt::format(
+      "start {}: {}; name an interpreter with --python", arguments.python, std::strerror(errno)));
 }
 
 }  // namespace
