@@ -73,7 +73,7 @@ std::string ControlLine(const ArmResult& arm) {
     verdict =
         eta.interval->low <= arm.trained_fraction && arm.trained_fraction <= eta.interval->high
             ? "holds the truth"
-            : "MISSES the truth";
+            : "MISSES the truth at 95 %; a control fails beyond 99 %";
   }
   return fmt::format("control {}: true eta {:.4f}, recovered {}: {}\n", arm.arm,
                      arm.trained_fraction, WithInterval(eta, 3), verdict);

@@ -40,6 +40,80 @@ SpecNames AnyNames() {
   return {.codec = any, .profile = any, .schedule = any};
 }
 
+constexpr const char* kArmColumns[] = {"arm",
+                                       "role",
+                                       "forward",
+                                       "backward",
+                                       "stages",
+                                       "crossings",
+                                       "seeds",
+                                       "evaluation",
+                                       "delta_nat",
+                                       "delta_low",
+                                       "delta_high",
+                                       "ln_eta",
+                                       "ln_eta_low",
+                                       "ln_eta_high",
+                                       "eta",
+                                       "eta_low",
+                                       "eta_high",
+                                       "q",
+                                       "q_low",
+                                       "q_high",
+                                       "bound",
+                                       "low_bound",
+                                       "q_bca_low",
+                                       "q_bca_high",
+                                       "eta_at_beta_0.2",
+                                       "bound_at_beta_0.2",
+                                       "eta_at_beta_0.5",
+                                       "bound_at_beta_0.5",
+                                       "verdict",
+                                       "reference",
+                                       "changes",
+                                       "note"};
+
+// What every row of an arm begins with.
+std::vector<std::string> ArmCells(const ArmResult& arm, int64_t seeds) {
+  return {arm.arm,
+          std::string(ToString(arm.role)),
+          arm.forward_codec,
+          arm.backward_codec,
+          fmt::format("{}", arm.stages),
+          fmt::format("{}", arm.crossings),
+          fmt::format("{}", seeds)};
+}
+
+std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluation,
+                                       const Efficiency& e) {
+  std::vector<std::string> row = ArmCells(arm, e.seeds);
+  row.emplace_back(evaluation);
+  Append(row, e.delta_nat);
+  Append(row, e.ln_eta);
+  Append(row, e.eta);
+  if (e.q) {
+    Append(row, *e.q);
+  } else {
+    row.resize(row.size() + 3);
+  }
+  row.push_back(BoundMark(e.eta));
+  row.push_back(LowMark(e.eta));
+  const bool beside = e.q && e.q->bootstrap;
+  row.push_back(beside ? Number(e.q->bootstrap->low) : std::string());
+  row.push_back(beside ? Number(e.q->bootstrap->high) : std::string());
+  for (const Measured* eta : {&e.eta_at_beta_low, &e.eta_at_beta_high}) {
+    row.push_back(Number(eta->value));
+    row.push_back(BoundMark(*eta));
+  }
+  row.emplace_back(!e.q                  ? "no q"
+                   : arm.controls_failed ? ToString(Verdict::kNoConclusion)
+                                         : ToString(AgainstAssumed(*e.q)));
+  row.push_back(arm.reference);
+  row.push_back(ToString(arm.changes));
+  row.push_back(arm.note);
+  return row;
+}
+
 }  // namespace
 
 absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row) {
@@ -116,79 +190,13 @@ CsvRows LossesCsv(const CampaignAnalysis& a) {
 }
 
 CsvRows ArmsCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"arm",
-                   "role",
-                   "forward",
-                   "backward",
-                   "stages",
-                   "crossings",
-                   "seeds",
-                   "evaluation",
-                   "delta_nat",
-                   "delta_low",
-                   "delta_high",
-                   "ln_eta",
-                   "ln_eta_low",
-                   "ln_eta_high",
-                   "eta",
-                   "eta_low",
-                   "eta_high",
-                   "q",
-                   "q_low",
-                   "q_high",
-                   "bound",
-                   "low_bound",
-                   "q_bca_low",
-                   "q_bca_high",
-                   "eta_at_beta_0.2",
-                   "bound_at_beta_0.2",
-                   "eta_at_beta_0.5",
-                   "bound_at_beta_0.5",
-                   "verdict",
-                   "reference",
-                   "changes",
-                   "note"}};
+  CsvRows rows = {{std::begin(kArmColumns), std::end(kArmColumns)}};
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
-    for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
-      if (!*e) continue;
-      std::vector<std::string> row = {arm.arm,
-                                      std::string(ToString(arm.role)),
-                                      arm.forward_codec,
-                                      arm.backward_codec,
-                                      fmt::format("{}", arm.stages),
-                                      fmt::format("{}", arm.crossings),
-                                      fmt::format("{}", (*e)->seeds),
-                                      evaluation};
-      Append(row, (*e)->delta_nat);
-      Append(row, (*e)->ln_eta);
-      Append(row, (*e)->eta);
-      if ((*e)->q) {
-        Append(row, *(*e)->q);
-      } else {
-        row.resize(row.size() + 3);
-      }
-      row.push_back(BoundMark((*e)->eta));
-      row.push_back(LowMark((*e)->eta));
-      const bool beside = (*e)->q && (*e)->q->bootstrap;
-      row.push_back(beside ? Number((*e)->q->bootstrap->low) : std::string());
-      row.push_back(beside ? Number((*e)->q->bootstrap->high) : std::string());
-      for (const Measured* eta : {&(*e)->eta_at_beta_low, &(*e)->eta_at_beta_high}) {
-        row.push_back(Number(eta->value));
-        row.push_back(BoundMark(*eta));
-      }
-      row.emplace_back(!(*e)->q              ? "no q"
-                       : arm.controls_failed ? ToString(Verdict::kNoConclusion)
-                                             : ToString(AgainstAssumed(*(*e)->q)));
-      row.push_back(arm.reference);
-      row.push_back(ToString(arm.changes));
-      row.push_back(arm.note);
-      rows.push_back(std::move(row));
-    }
+    if (arm.off) rows.push_back(EstimateCells(arm, "off", *arm.off));
+    if (arm.on) rows.push_back(EstimateCells(arm, "on", *arm.on));
     if (!arm.note.empty()) {
-      rows.push_back({arm.arm, std::string(ToString(arm.role)), arm.forward_codec,
-                      arm.backward_codec, fmt::format("{}", arm.stages),
-                      fmt::format("{}", arm.crossings), fmt::format("{}", arm.seeds)});
+      rows.push_back(ArmCells(arm, arm.seeds));
       rows.back().resize(rows.front().size());
       rows.back().back() = arm.note;
     }

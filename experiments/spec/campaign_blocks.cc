@@ -12,215 +12,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/block_arms.h"
 #include "experiments/spec/table_reader.h"
 
 namespace longhaul {
 namespace {
 
-struct CodecPair {
-  std::string forward, backward;
-};
-
-struct Tier {
-  std::string_view name;
-  int64_t seeds;            // at least
-  std::string_view blocks;  // a letter each
-};
 constexpr Tier kTiers[] = {{"smoke", 3, "RP"}, {"standard", 5, "RAPXBG"}, {"full", 8, "RAPXBGLTE"}};
 constexpr double kDeepBudget = 0.35;  // for arms whose efficiency may be below 0.65
 
-// What blocks are expanded from.
-struct Design {
-  const Tier* tier = nullptr;
-  std::vector<std::string> blocks;
-  CodecPair codecs{"int4-b64-h64", "int8-b64"};
-  CodecPair strong{"minmax3-b64", "int8-b64"};
-  // What the primary pair loses on a Gaussian (docs/codecs.md).
-  CodecPair noise{"gauss-0.0116", "gauss-3.55e-05"};
-  // Of D, C and J.
-  std::vector<int64_t> replicas = {1, 2, 4}, inner_steps = {1, 10, 30};
-  std::vector<std::string> outer_codecs = {"int4-b64-h64+ef", "100x"};
-  int64_t model_blocks = 0, batch_rows = 0, microbatches = 0;
-  int64_t warmup_steps = 0;
-  double lr = 0;
-  std::string where;
-
-  bool Has(std::string_view block) const {
-    return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
-  }
-  bool smoke() const { return tier == std::begin(kTiers); }
-};
-
-// Arms as a file would write them.
-class Arms {
- public:
-  explicit Arms(std::string where) : where_(std::move(where)) {}
-
-  void Add(std::string name, int64_t stages, CodecPair codecs) {
-    list_.push_back({TomlValue::Table{}, where_});
-    Set("name", std::move(name));
-    Set("stages", stages);
-    Set("forward", std::move(codecs.forward));
-    Set("backward", std::move(codecs.backward));
-  }
-  // A key of the arm that was added last. No path of ours goes through a value.
-  template <typename T>
-  void Set(std::string_view path, T value) {
-    SetByPath(list_.back(), path, {std::move(value), where_}).IgnoreError();
-  }
-  TomlValue::Array Take() { return std::move(list_); }
-
- private:
-  const std::string where_;
-  TomlValue::Array list_;
-};
-
-void AddNothing(const Design&, Arms&) {}  // R: budgets are no arms
-
-// Half as many micro-batches, or another number that divides the rows.
-int64_t OtherMicrobatches(const Design& d) {
-  if (d.microbatches % 2 == 0) return d.microbatches / 2;
-  return d.microbatches == 1 ? d.batch_rows : 1;
-}
-
-void AddControls(const Design& d, Arms& arms) {
-  arms.Add("A2-order", 1, {"none", "none"});
-  arms.Set("train.microbatches", OtherMicrobatches(d));
-  arms.Add("A3-bf16-s8", 8, {"bf16", "bf16"});
-}
-
-void AddPrimary(const Design& d, Arms& arms) {
-  for (const int64_t stages : {2, 4, 8}) {
-    if (!d.smoke()) {
-      arms.Add(fmt::format("P-fwd-s{}", stages), stages, {d.codecs.forward, "none"});
-      arms.Add(fmt::format("P-bwd-s{}", stages), stages, {"none", d.codecs.backward});
-    }
-    arms.Add(fmt::format("P-both-s{}", stages), stages, d.codecs);
-  }
-}
-
-void AddStrong(const Design& d, Arms& arms) {
-  for (const int64_t stages : {2, 4, 8}) {
-    arms.Add(fmt::format("X-both-s{}", stages), stages, d.strong);
-  }
-}
-
-void AddBits(const Design&, Arms& arms) {
-  for (const int bits : {3, 4, 6, 8}) {
-    const std::string codec = fmt::format("minmax{}-b64", bits);
-    arms.Add(fmt::format("B-{}bit-s8", bits), 8, {codec, codec});
-  }
-}
-
-void AddNoise(const Design& d, Arms& arms) {
-  for (const int64_t stages : {4, 8}) {
-    arms.Add(fmt::format("G-both-s{}", stages), stages, d.noise);
-  }
-}
-
-// Equal cuts are nested, so depth and position go together in all other blocks.
-void AddLocations(const Design& d, Arms& arms) {
-  for (const int64_t eighth : {1, 2, 6, 7}) {
-    arms.Add(fmt::format("L-{}of8", eighth), 2, d.codecs);
-    arms.Set("schedule.cuts", TomlValue::Array{{d.model_blocks / 8 * eighth, d.where}});
-  }
-}
-
-void AddTuning(const Design& d, Arms& arms) {
-  for (const double factor : {0.71, 1.41}) {
-    // Six digits: the product's own last ones are noise of binary fractions.
-    const double lr = std::strtod(fmt::format("{:.6g}", factor * d.lr).c_str(), nullptr);
-    const std::string partner = fmt::format("T-none-lr{}", factor);
-    arms.Add(partner, 1, {"none", "none"});
-    arms.Set("train.lr", lr);
-    arms.Add(fmt::format("T-both-s4-lr{}", factor), 4, d.codecs);
-    arms.Set("train.lr", lr);
-    arms.Set("reference", partner);
-  }
-}
-
-void AddExtrapolation(const Design& d, Arms& arms) {
-  arms.Add("E-both-s16", 16, d.codecs);
-  arms.Set("held_out", true);
-}
-
-// M groups share out the reference's batch: every step sees the same rows.
-void AddOuterStep(const Design& d, int64_t groups, int64_t inner_steps, const std::string& codec,
-                  Arms& arms) {
-  arms.Set("outer.groups", groups);
-  arms.Set("outer.inner_steps", inner_steps);
-  arms.Set("outer.codec", codec);
-  arms.Set("train.batch_rows", d.batch_rows / groups);
-  arms.Set("train.microbatches", std::gcd(d.microbatches, d.batch_rows / groups));
-}
-
-void AddReplicas(const Design& d, Arms& arms) {
-  for (const int64_t groups : d.replicas) {
-    for (const int64_t inner_steps : d.inner_steps) {
-      arms.Add(fmt::format("D-m{}-h{}", groups, inner_steps), 1, {"none", "none"});
-      AddOuterStep(d, groups, inner_steps, "none", arms);
-    }
-  }
-}
-
-// Every group has the reference's batch: M times the rows a step, in an M-th of the steps.
-void AddLocalBatch(const Design& d, Arms& arms) {
-  for (const int64_t groups : d.replicas) {
-    if (groups == 1) continue;  // block D has it
-    const std::string reference = fmt::format("N-dp-m{}", groups);
-    const auto add = [&](const std::string& name) {
-      arms.Add(name, 1, {"none", "none"});
-      arms.Set("outer.groups", groups);
-      arms.Set("outer.codec", std::string("none"));
-      arms.Set("train.warmup_steps", d.warmup_steps / groups);
-    };
-    add(reference);
-    arms.Set("outer.algorithm", std::string("dp"));
-    for (const int64_t inner_steps : d.inner_steps) {
-      add(fmt::format("N-m{}-h{}", groups, inner_steps));
-      arms.Set("outer.inner_steps", inner_steps);
-      arms.Set("reference", reference);
-    }
-  }
-}
-
-void AddOuterCodecs(const Design& d, Arms& arms) {
-  const int64_t groups = d.replicas.back(), inner_steps = d.inner_steps.back();
-  for (const std::string& codec : d.outer_codecs) {
-    arms.Add(fmt::format("C-m{}-h{}-{}", groups, inner_steps, codec), 1, {"none", "none"});
-    AddOuterStep(d, groups, inner_steps, codec, arms);
-  }
-}
-
-// The primary pair at four stages inside of the groups of D and C. Without P, which has it, also
-// the pipeline alone.
-void AddJointCells(const Design& d, Arms& arms) {
-  const int64_t groups = d.replicas.back(), inner_steps = d.inner_steps.back();
-  if (!d.Has("P")) arms.Add("J-s4", 4, d.codecs);
-  std::vector<std::string> codecs = d.outer_codecs;
-  codecs.insert(codecs.begin(), "none");
-  for (const std::string& codec : codecs) {
-    arms.Add(fmt::format("J-s4-m{}-h{}-{}", groups, inner_steps, codec), 4, d.codecs);
-    AddOuterStep(d, groups, inner_steps, codec, arms);
-  }
-}
-
-struct Block {
-  std::string_view name;
-  int64_t divisor;  // of model.blocks: the deepest S that the block cuts it into
-  void (*add)(const Design&, Arms&);
-};
-constexpr Block kBlocks[] = {
-    {"R", 1, AddNothing},    {"A", 8, AddControls},   {"P", 8, AddPrimary},
-    {"X", 8, AddStrong},     {"B", 8, AddBits},       {"G", 8, AddNoise},
-    {"L", 8, AddLocations},  {"T", 4, AddTuning},     {"E", 16, AddExtrapolation},
-    {"D", 1, AddReplicas},   {"N", 1, AddLocalBatch}, {"C", 1, AddOuterCodecs},
-    {"J", 4, AddJointCells},
-};
-
 std::vector<std::string_view> BlockNames() {
   std::vector<std::string_view> names;
-  for (const Block& block : kBlocks) names.push_back(block.name);
+  for (const Block& block : Blocks()) names.push_back(block.name);
   return names;
 }
 
@@ -249,7 +52,7 @@ void ReadBlocks(TableReader& r, Design& d) {
   r.Check(std::set<std::string>(d.blocks.begin(), d.blocks.end()).size() == d.blocks.size(),
           "blocks", "names a block twice");
   if (!r.status().ok()) return;
-  for (const Block& block : kBlocks) {
+  for (const Block& block : Blocks()) {
     r.Check(!d.Has(block.name) || d.model_blocks % block.divisor == 0,
             r.Has("blocks") ? "blocks" : "tier",
             fmt::format("has block '{}', which cuts the model into up to {} equal stages: "
@@ -391,7 +194,7 @@ absl::StatusOr<TomlValue> WithBlocks(TomlValue root) {
     return s;
   }
   Arms arms(d->where);
-  for (const Block& block : kBlocks) {
+  for (const Block& block : Blocks()) {
     if (d->Has(block.name)) block.add(*d, arms);
   }
   TomlValue::Array all = arms.Take();

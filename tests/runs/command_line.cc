@@ -98,38 +98,7 @@ std::string ScratchFolder::File(const std::string& name, const std::string& text
   return path;
 }
 
-std::string TinySpec() {
-  return R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 4
-width = 32
-heads = 2
-context = 32
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 6
-batch_rows = 4
-microbatches = 2
-lr = 3e-3
-[schedule]
-kind = "1f1b"
-stages = 2
-[boundary]
-forward = "int4-b64-h64"
-backward = "int8-b64"
-[outer]
-groups = 1
-inner_steps = 0
-[net]
-transport = "loopback"
-profile = "regional"
-[eval]
-rows = 8
-)";
-}
+std::string TinySpec() { return ReadFile(LONGHAUL_TINY_SPEC); }
 
 std::string WhyNoLab() {
   const CommandResult doctor = RunLonghaul({"doctor", "--lab"});

@@ -1,6 +1,6 @@
 """Exports a run to every format whose package is there and reads it back with that package.
 
-    export_test.py LONGHAUL PYTHON
+    export_test.py LONGHAUL SPEC PYTHON
 
 What the record says must come back: losses by step, held-out losses, the spec. Formats whose package
 PYTHON lacks must be refused in one line that names it.
@@ -13,34 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-LONGHAUL, PYTHON = sys.argv[1:]
-SPEC = """
-seed = 1
-[model]
-kind = "gpt"
-blocks = 4
-width = 32
-heads = 2
-context = 32
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 6
-batch_rows = 4
-microbatches = 2
-lr = 3e-3
-[schedule]
-kind = "1f1b"
-stages = 2
-[boundary]
-forward = "int4-b64-h64"
-backward = "int8-b64"
-[net]
-transport = "loopback"
-[eval]
-rows = 8
-"""
+LONGHAUL, SPEC, PYTHON = sys.argv[1:]
 MODULES = {"parquet": "pyarrow", "tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 
 READERS = {
@@ -92,10 +65,7 @@ def has(module):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         results = os.path.join(scratch, "results")
-        spec = os.path.join(scratch, "spec.toml")
-        with open(spec, "w", encoding="utf-8") as file:
-            file.write(SPEC)
-        subprocess.run([LONGHAUL, "run", spec, "--results", results, "--arm", "one"], check=True,
+        subprocess.run([LONGHAUL, "run", SPEC, "--results", results, "--arm", "one"], check=True,
                        capture_output=True)
         record = sqlite3.connect(os.path.join(results, "longhaul.sqlite"))
         want = {str(s): v for s, v in record.execute(

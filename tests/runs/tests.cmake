@@ -1,6 +1,7 @@
 # The command as a user meets it: these start build/longhaul.
 longhaul_test_library(runs_testing SRCS runs/command_line.cc)
 target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:longhaul>"
+  LONGHAUL_TINY_SPEC="${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml"
   LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
 add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
@@ -42,5 +43,5 @@ if(NOT EXISTS ${export_python})
   set(export_python ${TORCH_PYTHON})
 endif()
 add_test(NAME runs_export_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/export_test.py
-  $<TARGET_FILE:longhaul> ${export_python})
+  $<TARGET_FILE:longhaul> ${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml ${export_python})
 set_tests_properties(runs_export_test PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77)
