@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/contrast_findings.h"
 #include "experiments/estimates/eta_contrast.h"
 #include "experiments/estimates/holm.h"
 #include "experiments/estimates/seed_regression.h"
@@ -343,6 +344,7 @@ absl::Status CollectFindings(const Record& record, CampaignAnalysis& a) {
     }
   }
   CollectDirections(a);
+  CollectContrasts(a);
   TestSecondary(a);
   if (absl::Status s = CollectDiloco(record, a); !s.ok()) return s;
   return CollectDoses(record, a);

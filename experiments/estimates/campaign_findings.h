@@ -44,6 +44,14 @@ struct SecondaryTest {
   std::string note = {};  // why it could not be tested: p = 1
 };
 
+// A weighted sum of ln eta over arms; see contrast_findings.h.
+struct ContrastFinding {
+  std::string name;
+  std::optional<Measured> value = std::nullopt;
+  int64_t seeds = 0;
+  std::string note = {};  // why there is no value
+};
+
 struct Findings {
   std::string primary = {};  // arm, as planned
   std::vector<DirectionFinding> directions = {};
@@ -51,6 +59,7 @@ struct Findings {
   DoseFit dose = {}, noise_dose = {};  // codecs; Gaussian noise
   std::optional<Measured> kappa_ratio = std::nullopt;
   std::string kappa_ratio_note = {};
+  std::vector<ContrastFinding> contrasts = {};
 };
 
 }  // namespace longhaul

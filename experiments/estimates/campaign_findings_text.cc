@@ -125,6 +125,14 @@ std::string DoseLines(const Findings& f) {
   return text;
 }
 
+std::string ContrastLines(const Findings& f) {
+  std::string text;
+  for (const ContrastFinding& c : f.contrasts) {
+    text += fmt::format("{}: {}\n", c.name, c.value ? WithInterval(*c.value, 4) : c.note);
+  }
+  return text;
+}
+
 std::string OnOffLines(const CampaignAnalysis& a) {
   std::string text;
   for (const ArmResult& arm : a.arms) {
@@ -186,6 +194,13 @@ void AddFindings(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
     AddEstimate(rows, "dose: codecs", "off", "kappa over gauss", "1", *f.kappa_ratio, f.dose.seeds,
                 "");
   }
+  for (const ContrastFinding& c : f.contrasts) {
+    if (c.value) {
+      AddEstimate(rows, "contrasts", "off", c.name, "1", *c.value, c.seeds, "exploratory");
+    } else {
+      rows.push_back(EstimateWithout("contrasts", "off", c.name, "1", c.seeds, c.note));
+    }
+  }
   AddDilocoRows(a, rows);
   for (const SecondaryTest& t : f.secondary) {
     AddEstimate(rows, t.arm, "off", t.name + ", p by Holm", "1", {t.adjusted, {}}, 0,
@@ -198,7 +213,8 @@ std::string FindingsText(const CampaignAnalysis& a) {
   std::string text;
   for (const Family& family : a.families) text += DepthLines(family);
   for (const DirectionFinding& d : a.findings.directions) text += DirectionLines(d);
-  text += OnOffLines(a) + DoseLines(a.findings) + DilocoLines(a) + TestLines(a);
+  text += OnOffLines(a) + DoseLines(a.findings) + ContrastLines(a.findings) + DilocoLines(a) +
+          TestLines(a);
   return text;
 }
 

@@ -7,8 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -27,17 +29,17 @@ std::string LastLine(const std::string& file) {
   return last;
 }
 
-// Starts `python - folder...` with the script's path as standard input. Returns its exit status.
-absl::StatusOr<int> Spawn(const std::string& python, const std::string& script,
+// Starts `python -B scripts folder...`. Returns its exit status.
+absl::StatusOr<int> Spawn(const std::string& python, const std::string& scripts,
                           const std::vector<std::string>& folders, const std::string& log) {
-  std::vector<std::string> words = {python, "-"};
+  std::vector<std::string> words = {python, "-B", scripts};
   words.insert(words.end(), folders.begin(), folders.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, script.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child = 0;
@@ -56,10 +58,14 @@ absl::StatusOr<int> Spawn(const std::string& python, const std::string& script,
 
 absl::Status DrawPlots(const std::string& python, const std::vector<std::string>& folders,
                        const std::string& log) {
-  const std::string script = log + ".py";
-  std::ofstream(script) << kPlotsScript;
-  const absl::StatusOr<int> status = Spawn(python, script, folders, log);
-  unlink(script.c_str());
+  const std::string scripts = log + ".d";
+  std::error_code ignored;
+  std::filesystem::create_directory(scripts, ignored);
+  for (const EmbeddedFile& file : kPlotsFiles) {
+    std::ofstream(fmt::format("{}/{}", scripts, file.name)) << file.text;
+  }
+  const absl::StatusOr<int> status = Spawn(python, scripts, folders, log);
+  std::filesystem::remove_all(scripts, ignored);
   if (!status.ok()) return status.status();
   if (*status == 0) return absl::OkStatus();
   const std::string last = LastLine(log);

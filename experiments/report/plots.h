@@ -7,8 +7,8 @@
 
 namespace longhaul {
 
-// Runs plugin/python/longhaul/plots.py, which is embedded at build time, over the given folders of
-// CSV files; it writes SVG files beside them. `python`: an interpreter with matplotlib.
+// Runs the scripts of experiments/report/plots, which are embedded at build time, over the given
+// folders of CSV files; it writes SVG files beside them. `python`: an interpreter with matplotlib.
 // FailedPrecondition: it could not be started or it failed, with the last line it said; everything
 // it said is in `log`.
 absl::Status DrawPlots(const std::string& python, const std::vector<std::string>& folders,

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <vector>
+
 namespace longhaul {
 
-// plugin/python/longhaul/plots.py and export.py, embedded at build time.
-extern const char* const kPlotsScript;
+// Embedded at build time: the files of experiments/report/plots, and export.py.
+struct EmbeddedFile {
+  const char *name, *text;
+};
+extern const std::vector<EmbeddedFile> kPlotsFiles;
 extern const char* const kExportScript;
 
 }  // namespace longhaul

@@ -49,9 +49,9 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
   return absl::OkStatus();
 }
 
-// What plots.py draws.
-constexpr const char* kFigures[] = {"reference", "residuals", "depth",
-                                    "forest",    "training",  "step_times"};
+// What report/plots/ draws of an experiment.
+constexpr const char* kFigures[] = {"reference", "residuals",  "depth", "forest",
+                                    "training",  "step_times", "diloco"};
 
 absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment& e,
                                   const std::string& folder) {
@@ -67,6 +67,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
     files.emplace_back("arms.csv", Csv(ArmsCsv(*e.campaign)));
     files.emplace_back("joint.csv", Csv(JointCsv(*e.campaign)));
     files.emplace_back("depth_models.csv", Csv(DepthCsv(*e.campaign)));
+    files.emplace_back("diloco.csv", Csv(DilocoCsv(*e.campaign)));
     files.emplace_back("residuals.csv", Csv(ResidualsCsv(*e.campaign)));
     const auto wire = ArmsOnTheWire(record, *e.campaign);
     if (!wire.ok()) return wire.status();

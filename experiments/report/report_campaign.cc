@@ -240,6 +240,13 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                     "reference of the same seed at the same tokens (below): mean over seeds, band "
                     "from the lowest to the highest seed. " +
                         conditions + ".");
+  out +=
+      FigureHtml(figures, "diloco",
+                 "&eta; of DiLoCo against inner steps H, groups M and codec of the outer delta, "
+                 "95 % intervals. Filled: the groups share the reference's batch; open: each has "
+                 "it. Dashed red: what a planner assumes for H alone and for M alone at this N, "
+                 "far below the sizes it was made for. " +
+                     conditions + ".");
   out += FindingsPart(a);
   out += PlannerTable(a);
   out += ControlsTable(a);

@@ -24,12 +24,14 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
 
 using CsvRows = std::vector<std::vector<std::string>>;
 
-// What the figures are drawn from; plots.py reads these columns.
+// What the figures are drawn from; report/plots/ reads these columns.
 CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
 CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a final loss
 CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
 CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation
 CsvRows DepthCsv(const CampaignAnalysis& a);   // points of each depth model's curve
+// In report_diloco.cc: one row per cell of M, H and outer codec, with what a planner assumes.
+CsvRows DilocoCsv(const CampaignAnalysis& a);
 CsvRows StepTimesCsv(const std::vector<StepTime>& times);
 
 }  // namespace longhaul

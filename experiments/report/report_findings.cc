@@ -140,11 +140,43 @@ std::string OnOffTable(const CampaignAnalysis& a) {
          HtmlTable({"arm", "seeds", "off - on, nat"}, rows);
 }
 
+std::vector<std::string> FactorRow(const std::string& name, const std::optional<Measured>& x,
+                                   int64_t seeds, const std::string& note) {
+  return {HtmlEscape(name), fmt::format("{}", seeds), x ? IntervalCell(*x, 4) : HtmlEscape(note)};
+}
+
+std::string ContrastTable(const CampaignAnalysis& a) {
+  Cells rows;
+  for (const ContrastFinding& c : a.findings.contrasts) {
+    rows.push_back(FactorRow(c.name, c.value, c.seeds, c.note));
+  }
+  if (rows.empty()) return "";
+  return "<h3>Position and learning rate</h3><p class=\"note\">M6: -ln &eta; as a sum over cuts of "
+         "a(l/L), from arms with one cut each. At the best rates each side has the rate of its own "
+         "lowest loss.</p>" +
+         HtmlTable({"what", "seeds", "value"}, rows);
+}
+
+std::string FactorTable(const CampaignAnalysis& a) {
+  Cells rows;
+  for (const DilocoFactor& f : a.diloco.factors) {
+    const std::string of = f.kind == DilocoFactor::Kind::kInteraction ? "ln &eta;: " : "";
+    rows.push_back(FactorRow(f.name, f.eta ? f.eta : f.ln, f.seeds, f.note));
+    rows.back().front() = of + rows.back().front();
+  }
+  if (rows.empty()) return "";
+  return "<h3>DiLoCo, factor by factor</h3><p class=\"note\">Global-batch-matched where it does "
+         "not "
+         "say local.</p>" +
+         HtmlTable({"factor", "seeds", "value"}, rows);
+}
+
 }  // namespace
 
 std::string FindingsPart(const CampaignAnalysis& a) {
   if (!a.failed_controls.empty()) return "";
-  return TestTable(a) + DepthTable(a) + DirectionTable(a) + OnOffTable(a) + DoseTable(a.findings);
+  return TestTable(a) + DepthTable(a) + DirectionTable(a) + ContrastTable(a) + FactorTable(a) +
+         OnOffTable(a) + DoseTable(a.findings);
 }
 
 }  // namespace longhaul

@@ -29,13 +29,13 @@ longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test
 longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)
-longhaul_test(experiments/diloco_findings_test.cc
+longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/campaign_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
-longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc
+longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc experiments/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_pipeline_test.cc
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
@@ -47,7 +47,7 @@ longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
   set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table
-    campaign campaign_blocks campaign_plan timing_grid
+    block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base SRCS ${specs}

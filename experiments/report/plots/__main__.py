@@ -1,0 +1,21 @@
+"""Draws the figures of a report from its CSV files.
+
+    python plots FOLDER...
+
+Each FOLDER is one experiment of a report: it holds curve.csv, losses.csv, arms.csv, joint.csv, residuals.csv,
+depth_models.csv and diloco.csv (a campaign), training.csv and step_times.csv; or it is a comparison of two records and
+holds compare.csv. Figures whose data are there are written beside them as SVG, each named as its function. Needs
+matplotlib and nothing else; imports no torch.
+"""
+
+import sys
+
+from outer import compare, diloco
+from quality import depth, forest, reference, residuals
+from runs import step_times, training
+
+FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare)
+
+for folder in sys.argv[1:]:
+    for draw in FIGURES:
+        draw(folder)

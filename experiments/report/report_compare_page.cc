@@ -1,0 +1,229 @@
+// A comparison of two records as text, CSV and a page.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "experiments/report/html.h"
+#include "experiments/report/plots.h"
+#include "experiments/report/report_compare.h"
+#include "experiments/report/report_sections.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kChance = 0.05;  // of 95 % intervals of nothing
+
+Measured AsMeasured(const EstimateRow& row) {
+  Measured out{.value = row.value.value_or(0)};
+  if (!row.value_bound().empty()) out.bound = Bound::kUpper;
+  if (!row.low_bound().empty()) out.bound = Bound::kLowEnd;
+  if (row.low && row.high) {
+    out.interval = Interval{*row.low, *row.high, row.level.value_or(0.95), row.method};
+  }
+  return out;
+}
+
+std::string Side(const std::optional<EstimateRow>& row) {
+  return row && row->value ? WithInterval(AsMeasured(*row), 4) : "-";
+}
+
+std::string VerdictText(const ComparedEstimate& e) {
+  if (!e.difference || !e.difference->interval) return "";
+  return e.Apart() ? "apart" : "not told apart";
+}
+
+std::string NameOf(const ComparedEstimate& e) {
+  std::string name = e.arm.empty() ? "campaign" : e.arm;
+  if (!e.evaluation.empty()) name += ", codec " + e.evaluation;
+  return name + ", " + e.quantity;
+}
+
+struct Tally {
+  int64_t with_interval = 0, apart = 0;
+};
+Tally Count(const ComparedExperiment& e) {
+  Tally tally;
+  for (const ComparedEstimate& x : e.estimates) {
+    if (!x.difference || !x.difference->interval) continue;
+    ++tally.with_interval;
+    tally.apart += x.Apart() ? 1 : 0;
+  }
+  return tally;
+}
+
+std::string TallyText(const ComparedExperiment& e) {
+  const Tally tally = Count(e);
+  if (tally.with_interval == 0) return "No estimate has an interval on both sides.";
+  return fmt::format(
+      "{} of {} differences are apart at 95 %; about {:.0f} would be by chance alone (they are not "
+      "independent of each other: eta, ln eta and q of one arm are one finding).",
+      tally.apart, tally.with_interval, kChance * static_cast<double>(tally.with_interval));
+}
+
+std::string RunsText(const ComparedExperiment& e) {
+  if (e.runs == 0) return "no final loss of the same arm and seed on both sides";
+  if (e.identical == e.runs) {
+    return fmt::format("all {} final losses of the same arm and seed are the same bits", e.runs);
+  }
+  return fmt::format("{} of {} final losses of the same arm and seed are the same bits; the others "
+                     "are up to {:.2g} nat apart",
+                     e.identical, e.runs, e.widest_nat);
+}
+
+std::string ArmsText(const ComparedExperiment& e) {
+  return fmt::format("{} arms in both, {} only in A, {} only in B", e.arms, e.arms_of_a - e.arms,
+                     e.arms_of_b - e.arms);
+}
+
+std::string SettingText(const ComparedSetting& s, const ComparedExperiment& e) {
+  if (s.arms.empty()) return s.text;
+  const bool all = static_cast<int64_t>(s.arms.size()) == e.arms;
+  return fmt::format("{} ({})", s.text, all ? "every arm" : fmt::format("{}", fmt::join(s.arms, ", ")));
+}
+
+std::string PlanText(const ComparedExperiment& e) {
+  return e.same_plan ? "the same plan" : "different plans";
+}
+
+std::string ExperimentText(const ComparedExperiment& e) {
+  std::string text = fmt::format("{}{}: {}; {}; {}.\n", e.a, e.a == e.b ? "" : " (A), " + e.b + " (B)",
+                                 PlanText(e), ArmsText(e), RunsText(e));
+  for (const ComparedSetting& s : e.settings) text += "  differs: " + SettingText(s, e) + "\n";
+  for (const ComparedSetting& s : e.machines) text += "  made with other " + s.text + "\n";
+  for (const ComparedEstimate& x : e.estimates) {
+    const bool headline = x.quantity == "eta" || x.quantity == "q" || x.quantity == "step time";
+    if (!x.Apart() && !(headline && x.difference && x.evaluation != "on")) continue;
+    text += fmt::format("  {}: A {}, B {}, B - A {}  {}\n", NameOf(x), Side(x.a), Side(x.b),
+                        WithInterval(*x.difference, 4), VerdictText(x));
+  }
+  return text + "  " + TallyText(e) + "\n";
+}
+
+std::string ExperimentHtml(const ComparedExperiment& e) {
+  std::string out = fmt::format("<section><h2>{}</h2>\n<p class=\"conditions\">{}; {}; {}.</p>\n",
+                                HtmlEscape(e.a == e.b ? e.a : e.a + " (A), " + e.b + " (B)"),
+                                PlanText(e), ArmsText(e), RunsText(e));
+  for (const auto& [side, line] : {std::pair("A", &e.first_lines_a), {"B", &e.first_lines_b}}) {
+    if (!line->empty()) out += fmt::format("<p class=\"note\">{}: {}</p>\n", side, HtmlEscape(*line));
+  }
+  for (const auto& [title, list] : {std::pair("Settings that differ, A &gt; B", &e.settings),
+                                    {"Made with other, A &gt; B", &e.machines}}) {
+    if (list->empty()) continue;
+    out += fmt::format("<h3>{}</h3><ul>", title);
+    for (const ComparedSetting& s : *list) out += "<li>" + HtmlEscape(SettingText(s, e)) + "</li>";
+    out += "</ul>\n";
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const ComparedEstimate& x : e.estimates) {
+    const auto cell = [](const std::optional<EstimateRow>& row) {
+      return row && row->value ? IntervalCell(AsMeasured(*row), 4) : std::string("-");
+    };
+    const std::string verdict = VerdictText(x);
+    rows.push_back({HtmlEscape(x.arm), x.evaluation, HtmlEscape(x.quantity), x.unit, cell(x.a),
+                    cell(x.b), x.difference ? IntervalCell(*x.difference, 4) : "-",
+                    verdict.empty() ? HtmlEscape(x.note)
+                                    : HtmlBadge(verdict, x.Apart() ? Tone::kBad : Tone::kPlain)});
+  }
+  out += "<h3>Estimates</h3><p class=\"note\">" + HtmlEscape(TallyText(e)) +
+         " The difference's interval takes the two sides for independent; where they share seeds it "
+         "is wider than it need be.</p>" +
+         HtmlTable({"arm", "codec", "quantity", "unit", "A", "B", "B - A", ""}, rows);
+  return out + "</section>\n";
+}
+
+absl::Status Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("write {}: disk full, or the folder is not writable", path));
+}
+
+std::string Svg(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  const size_t start = text.str().find("<svg");
+  return start == std::string::npos ? "" : text.str().substr(start);
+}
+
+void Append(const std::optional<EstimateRow>& x, std::vector<std::string>& row) {
+  const auto number = [](const std::optional<double>& v) {
+    return v ? fmt::format("{}", *v) : std::string();
+  };
+  for (const auto& v : {x ? x->value : std::nullopt, x ? x->low : std::nullopt,
+                        x ? x->high : std::nullopt}) {
+    row.push_back(number(v));
+  }
+  row.emplace_back(x ? x->value_bound() : "");
+  row.emplace_back(x ? x->low_bound() : "");
+}
+
+}  // namespace
+
+std::string ComparisonText(const RecordComparison& c) {
+  std::string text = fmt::format("A: {}\nB: {}\n", c.a, c.b);
+  for (const ComparedExperiment& e : c.experiments) text += ExperimentText(e);
+  for (const auto& [side, names] : {std::pair("A", &c.only_a), {"B", &c.only_b}}) {
+    if (!names->empty()) text += fmt::format("only in {}: {}\n", side, fmt::join(*names, ", "));
+  }
+  return text;
+}
+
+CsvRows CompareCsv(const RecordComparison& c) {
+  CsvRows rows = {{"experiment", "arm", "evaluation", "quantity", "unit", "a", "a_low", "a_high",
+                   "a_bound", "a_low_bound", "b", "b_low", "b_high", "b_bound", "b_low_bound",
+                   "difference", "difference_low", "difference_high", "verdict", "note"}};
+  for (const ComparedExperiment& e : c.experiments) {
+    for (const ComparedEstimate& x : e.estimates) {
+      std::vector<std::string> row = {e.a, x.arm, x.evaluation, x.quantity, x.unit};
+      Append(x.a, row);
+      Append(x.b, row);
+      const bool ends = x.difference && x.difference->interval;
+      row.push_back(x.difference ? fmt::format("{}", x.difference->value) : "");
+      row.push_back(ends ? fmt::format("{}", x.difference->interval->low) : "");
+      row.push_back(ends ? fmt::format("{}", x.difference->interval->high) : "");
+      row.push_back(VerdictText(x));
+      row.push_back(x.note);
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std::string& python,
+                                            const std::string& out) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) {
+    return absl::PermissionDeniedError(fmt::format("make folder {}: {}", out, error.message()));
+  }
+  if (absl::Status s = Write(out + "/compare.csv", Csv(CompareCsv(c))); !s.ok()) return s;
+  // A figure of an earlier comparison must not pass for one of these records.
+  std::filesystem::remove(out + "/compare.svg", error);
+  std::string body = fmt::format(
+      "<header><h1>Two records beside each other</h1>\n<p>A: {}<br>B: {}</p></header>\n",
+      HtmlEscape(c.a), HtmlEscape(c.b));
+  const absl::Status drawn = python.empty()
+                                 ? absl::FailedPreconditionError("no Python interpreter was given")
+                                 : DrawPlots(python, {out}, out + "/plots.log");
+  if (!drawn.ok()) {
+    body += "<p class=\"note\">No figures: " + HtmlEscape(std::string(drawn.message())) +
+            " (matplotlib is needed to draw).</p>\n";
+  }
+  Figures figures;
+  if (const std::string svg = Svg(out + "/compare.svg"); !svg.empty()) figures["compare"] = svg;
+  body += FigureHtml(figures, "compare",
+                     "&eta; of arms in both records, codec off at evaluation, 95 % intervals, and "
+                     "the difference B - A.");
+  for (const ComparedExperiment& e : c.experiments) body += ExperimentHtml(e);
+  const std::string index = out + "/index.html";
+  if (absl::Status s = Write(index, HtmlPage("longhaul: two records", body)); !s.ok()) return s;
+  return index;
+}
+
+}  // namespace longhaul
