@@ -4,12 +4,15 @@
 #include <linux/pkt_sched.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <string>
 
 #include "netem/addressing.h"
 #include "netem/netem_emulator.h"
 #include "netem/netlink.h"
 #include "netem/netns.h"
+#include "netem/node_setup.h"
+#include "netem/posix.h"
 #include "netem/tap_emulator.h"
 #include "netem/traffic_control.h"
 
@@ -24,6 +27,37 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind, const
   if (auto s = Validate(topology); !s.ok()) return s;
   return kind == EmulatorKind::kNetem ? BuildNetemEmulator(topology, options)
                                       : BuildTapEmulator(topology, options);
+}
+
+namespace {
+
+// tx_dropped of a device, of the calling thread's network namespace; /proc/net would be the
+// process's.
+absl::StatusOr<int64_t> SentDrops(const std::string& device) {
+  const std::string text = ReadFileOrEmpty("/proc/thread-self/net/dev");
+  const size_t line = text.find(device + ":");
+  if (line == std::string::npos) {
+    return absl::NotFoundError(device + " is not in /proc/thread-self/net/dev");
+  }
+  // Eight columns of what was received, then bytes, packets, errors and drops of what was sent.
+  constexpr int kColumn = 11;
+  std::istringstream columns(text.substr(line + device.size() + 1));
+  int64_t value = 0;
+  for (int i = 0; i <= kColumn; ++i) columns >> value;
+  if (!columns) return absl::DataLossError(device + ": too few columns in /proc net/dev");
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
+  absl::StatusOr<int64_t> drops = 0;
+  const absl::Status entered = InNamespace(emulator.node_netns_fd(node), [&] {
+    drops = SentDrops(kNodeDevice);
+    return drops.status();
+  });
+  if (!entered.ok()) return entered;
+  return drops;
 }
 
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind() {

@@ -85,6 +85,10 @@ class Emulator {
   virtual absl::Status health() const = 0;
 };
 
+// Frames of a node that its kernel gave up before the emulator read them: the ring between the two
+// was full, which an overloaded machine makes of a burst. Loss that nobody asked for.
+absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node);
+
 // Tries the kernel with a scratch device: netem where it works, tap where the kernel has no
 // sch_netem. Anything else is an error that says what was tried.
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind();

@@ -35,13 +35,15 @@ absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> 
                                     LabLifetime lifetime = LabLifetime::kWithCaller);
 
 // Starts a program inside node `node`'s network namespace with a fresh /sys, so that it sees only
-// lo and net0. `inherit_fds`: child fd -> our fd (0, 1, 2 included when wanted; else /dev/null).
-// The child gets exactly `environment` and dies with the THREAD that called this. Returns its pid.
-// An error in the child up to and including exec is returned here, naming the step.
+// lo and net0, and with the node's name as its host name. `inherit_fds`: child fd -> our fd (0, 1,
+// 2 included when wanted; else /dev/null). The child gets exactly `environment` and dies with the
+// THREAD that called this. Returns its pid. An error in the child up to and including exec is
+// returned here, naming the step.
 struct NodeCommand {
   std::vector<std::string> argv;  // argv[0] is a path
   std::vector<std::string> environment;
   std::map<int, int> inherit_fds;
+  std::string host_name = {};  // "": this process's
 };
 absl::StatusOr<pid_t> SpawnInNode(const Emulator& emulator, int node, const NodeCommand& command);
 
@@ -49,8 +51,8 @@ absl::StatusOr<pid_t> SpawnInNode(const Emulator& emulator, int node, const Node
 absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command);
 
 // Moves the calling process, which has one thread and is in the lab's mount namespace, into a
-// node's network namespace with a fresh /sys. Only async-signal-safe calls. Returns null, or the
-// step that failed, with errno.
-const char* EnterNode(int netns_fd);
+// node's network namespace with a fresh /sys, and into a UTS namespace of its own with this host
+// name ("": none). Only async-signal-safe calls. Returns null, or the step that failed, with errno.
+const char* EnterNode(int netns_fd, const char* host_name);
 
 }  // namespace longhaul

@@ -23,6 +23,7 @@ namespace {
 // fork and exec only async-signal-safe calls are allowed.
 struct Plan {
   int netns_fd;
+  const char* host_name;
   pid_t parent;
   int report_fd;
   std::vector<char*> argv;
@@ -65,7 +66,7 @@ void PlaceDescriptors(Plan& plan) {
 [[noreturn]] void RunChild(Plan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(126);
-  if (const char* step = EnterNode(plan.netns_fd)) Give(plan, step);
+  if (const char* step = EnterNode(plan.netns_fd, plan.host_name)) Give(plan, step);
   PlaceDescriptors(plan);
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction now {};
@@ -97,8 +98,12 @@ absl::Status ReadFailure(const Fd& report, const NodeCommand& command) {
 
 }  // namespace
 
-const char* EnterNode(int netns_fd) {
+const char* EnterNode(int netns_fd, const char* host_name) {
   if (setns(netns_fd, CLONE_NEWNET) != 0) return "enter the network namespace";
+  if (host_name[0] != '\0') {
+    if (unshare(CLONE_NEWUTS) != 0) return "unshare the host name";
+    if (sethostname(host_name, strlen(host_name)) != 0) return "set the host name";
+  }
   if (unshare(CLONE_NEWNS) != 0) return "unshare mounts";
   if (mount("", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) return "make mounts slave";
   // Libraries list interfaces in /sys/class/net; the old mount shows the old namespace's.
@@ -120,9 +125,15 @@ absl::StatusOr<pid_t> SpawnInNamespace(int netns_fd, const NodeCommand& command)
 
   std::map<int, int> placed = command.inherit_fds;
   for (int fd : {0, 1, 2}) placed.emplace(fd, null.get());
-  Plan plan{
-      netns_fd, getpid(), reporter.get(), Pointers(command.argv), Pointers(command.environment), {},
-      {},       {}};
+  Plan plan{netns_fd,
+            command.host_name.c_str(),
+            getpid(),
+            reporter.get(),
+            Pointers(command.argv),
+            Pointers(command.environment),
+            {},
+            {},
+            {}};
   for (const auto& [target, source] : placed) {
     plan.targets.push_back(target);
     plan.sources.push_back(source);
@@ -149,7 +160,9 @@ absl::StatusOr<pid_t> SpawnInNode(const Emulator& emulator, int node, const Node
   if (node < 0 || node >= nodes) {
     return absl::InvalidArgumentError(fmt::format("spawn: no node {} of {}", node, nodes));
   }
-  return SpawnInNamespace(emulator.node_netns_fd(node), command);
+  NodeCommand named = command;
+  if (named.host_name.empty()) named.host_name = emulator.topology().nodes[node].name;
+  return SpawnInNamespace(emulator.node_netns_fd(node), named);
 }
 
 }  // namespace longhaul

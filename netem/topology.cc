@@ -48,6 +48,7 @@ absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
 absl::Status CheckNode(const NodeSpec& node, int index, int mtu, std::set<std::string>& names) {
   const std::string where = fmt::format("node {} '{}'", index, node.name);
   if (auto s = CheckName(where, node.name); !s.ok()) return s;
+  if (node.name == "localhost") return Invalid(where + ": localhost is every node's own name");
   if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
   return node.access ? CheckAccess(where, *node.access, mtu) : absl::OkStatus();
 }
@@ -68,9 +69,9 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
   }
   if (auto s = CheckTime(where + ": delay", path.delay); !s.ok()) return s;
   if (auto s = CheckTime(where + ": jitter", path.jitter); !s.ok()) return s;
-  if (!(path.loss_prob >= 0 && path.loss_prob < 1)) {
+  if (!(path.loss_prob >= 0 && path.loss_prob <= 1)) {
     return Invalid(
-        fmt::format("{}: loss is {}: want a probability in [0, 1)", where, path.loss_prob));
+        fmt::format("{}: loss is {}: want a probability in [0, 1]", where, path.loss_prob));
   }
   if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,

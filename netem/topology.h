@@ -42,7 +42,7 @@ struct PathSpec {
   std::optional<BitsPerSecond> rate;  // nullopt: only the access lines limit it
   absl::Duration delay;               // one way
   absl::Duration jitter;              // one standard deviation, one way; zero: none
-  double loss_prob = 0;               // independent drop probability per packet, [0, 1)
+  double loss_prob = 0;               // independent drop probability per packet, [0, 1]
   double queue_bdp = 1;               // queue depth in bandwidth-delay products
   JitterShape jitter_shape = JitterShape::kNormal;
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
@@ -70,6 +70,15 @@ struct SiteSpec {
   AccessSpec access;
 };
 
+// Changes that a lab makes to its paths by itself, so long after it is up: words of
+// lab_control/path_change.h ("rate=10mbit", "outage=3s") for a selector ("a<>b").
+struct ScheduledChange {
+  absl::Duration at;
+  std::string path;
+  std::vector<std::string> figures;
+  int line = 0;  // of the file it was read from
+};
+
 // What a lab is made of. Node i has the address NodeAddress(i) on its one interface, "net0".
 struct Topology {
   std::string profile;  // the name it was made from, or the file; for records
@@ -77,6 +86,7 @@ struct Topology {
   std::vector<PathSpec> paths;  // every ordered pair that may talk
   int mtu = 1500;
   std::vector<SiteSpec> sites = {};
+  std::vector<ScheduledChange> changes = {};  // in the order of their times
 };
 
 // InvalidArgument naming the field: rates <= 0, negative or NaN delays, loss outside [0, 1), names

@@ -28,7 +28,7 @@ class Reader : private TomlFigures {
 
   absl::StatusOr<Topology> Read(const toml::table& root) {
     topology_.profile = where_;
-    Only(root, {"mtu", "site", "node", "group", "between", "matrix", "path"});
+    Only(root, {"mtu", "site", "node", "group", "between", "matrix", "path", "change"});
     if (const auto mtu = Number(root, "mtu")) {
       if (!(*mtu >= 0 && *mtu <= 1e6)) Fail(*root.get("mtu"), "'mtu' is no number of bytes");
       if (status_.ok()) topology_.mtu = static_cast<int>(*mtu);
@@ -46,11 +46,19 @@ class Reader : private TomlFigures {
     ForEach(root, "group", [&](const toml::table& t) { LinkGroup(t); });
     if (const toml::table* t = Table(root, "matrix")) ReadMatrix(*t);
     ForEach(root, "path", [&](const toml::table& t) { ReadPath(t); });
+    ForEach(root, "change", [&](const toml::table& t) { ReadChange(t); });
     if (!status_.ok()) return status_;
+    std::stable_sort(
+        topology_.changes.begin(), topology_.changes.end(),
+        [](const ScheduledChange& a, const ScheduledChange& b) { return a.at < b.at; });
     for (auto& [pair, path] : paths_) topology_.paths.push_back(path);
     if (auto s = Validate(topology_); !s.ok()) {
       return absl::InvalidArgumentError(fmt::format(
           "{}:{}: {}", where_, LineOf(std::string(s.message())), std::string(s.message())));
+    }
+    if (topology_.nodes.size() > 1 && topology_.paths.empty()) {
+      Fail(root, "no path: no node may talk to another; give [between] a profile, or [[path]]");
+      return status_;
     }
     return topology_;
   }
@@ -62,6 +70,7 @@ class Reader : private TomlFigures {
     }
     const int index = static_cast<int>(topology_.nodes.size());
     lines_.emplace_back(fmt::format("node {} '{}'", index, name), t.source().begin.line);
+    NoteKeys(t);
     topology_.nodes.push_back({name, std::nullopt});
     return index;
   }
@@ -74,6 +83,7 @@ class Reader : private TomlFigures {
     const int index = static_cast<int>(topology_.sites.size());
     if (!sites_.emplace(name, index).second) Fail(t, fmt::format("site '{}' is given twice", name));
     lines_.emplace_back(fmt::format("site '{}'", name), t.source().begin.line);
+    NoteKeys(t);
     topology_.sites.push_back({name, access.value_or(AccessSpec{})});
   }
 
@@ -120,6 +130,7 @@ class Reader : private TomlFigures {
     path.to = to;
     path.line = static_cast<int>(t.source().begin.line);
     paths_[{from, to}] = path;
+    NoteKeys(t);
     lines_.emplace_back(
         fmt::format("path {} > {}:", topology_.nodes[from].name, topology_.nodes[to].name),
         t.source().begin.line);
@@ -218,11 +229,63 @@ class Reader : private TomlFigures {
     Link(t, to, from, path);
   }
 
-  // Of the entry that a message of Validate is about; the last that named it wins.
+  // What a lab shall do by itself; the words are judged by who does it (lab_control).
+  void ReadChange(const toml::table& t) {
+    Only(t, {"at_s", "path", "set"});
+    const auto at = Number(t, "at_s");
+    constexpr double kMostSeconds = 1e7;
+    if (!at || !(*at >= 0 && *at <= kMostSeconds)) {
+      Fail(at ? *t.get("at_s") : static_cast<const toml::node&>(t),
+           fmt::format("'at_s': want seconds since the lab is up, 0 to {:g}", kMostSeconds));
+      return;
+    }
+    ScheduledChange change{.at = absl::Seconds(*at),
+                           .path = RequiredText(t, "path"),
+                           .figures = {},
+                           .line = static_cast<int>(t.source().begin.line)};
+    std::istringstream words(RequiredText(t, "set"));
+    for (std::string word; words >> word;) change.figures.push_back(word);
+    topology_.changes.push_back(std::move(change));
+  }
+
+  // Lines of a table's keys, by what Validate calls them.
+  void NoteKeys(const toml::table& t) {
+    auto& keys = keys_[t.source().begin.line];
+    if (!keys.empty()) return;
+    constexpr std::pair<const char*, const char*> kCalled[] = {
+        {": rate", "rate_mbit"},
+        {": delay", "rtt_ms"},
+        {": delay", "delay_ms"},
+        {": jitter", "jitter_ms"},
+        {": loss", "loss"},
+        {": burst loss", "burst_loss"},
+        {": queue", "queue_packets"},
+        {": queue", "queue_ms"},
+        {": queue", "queue_bytes"},
+        {": queue", "queue_bdp"},
+        {": access.up", "up_mbit"},
+        {": access.down", "down_mbit"},
+        {": access", "access_queue_packets"},
+        {": access", "access_queue_ms"},
+        {": access", "access_queue_bytes"},
+        {": access", "access_queue_bdp"},
+    };
+    for (const auto& [called, key] : kCalled) {
+      if (const toml::node* node = t.get(key)) keys.emplace_back(called, node->source().begin.line);
+    }
+  }
+
+  // Of the key, or else the entry, that a message of Validate is about; the last that named the
+  // entry wins.
   long LineOf(const std::string& message) const {
     long line = 1;
     for (const auto& [what, at] : lines_) {
       if (message.find(what) != std::string::npos) line = at;
+    }
+    const auto keys = keys_.find(line);
+    if (keys == keys_.end()) return line;
+    for (const auto& [called, at] : keys->second) {
+      if (message.find(called) != std::string::npos) return at;
     }
     return line;
   }
@@ -235,6 +298,7 @@ class Reader : private TomlFigures {
   std::map<std::pair<int, int>, PathSpec> paths_;
   std::set<std::pair<int, int>> named_;  // by [[path]]
   std::vector<std::pair<std::string, long>> lines_;
+  std::map<long, std::vector<std::pair<std::string_view, long>>> keys_;  // by their table's line
 };
 
 }  // namespace
@@ -275,6 +339,12 @@ absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes
   if (!IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
   absl::StatusOr<Topology> read = ReadTopology(profile_or_file);
   if (!read.ok()) return read.status();
+  if (!read->changes.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}:{}: [[change]] is for labs of `longhaul net`; the links of a run stay as "
+                    "they are",
+                    profile_or_file, read->changes.front().line));
+  }
   if (static_cast<int>(read->nodes.size()) != nodes) {
     return absl::InvalidArgumentError(fmt::format("{}: has {} nodes; want {}, one for each rank",
                                                   profile_or_file, read->nodes.size(), nodes));

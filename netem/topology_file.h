@@ -42,6 +42,11 @@ namespace longhaul {
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
 //   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
 //
+//   [[change]]                          # what a lab of `longhaul net` does by itself
+//   at_s = 10                           # seconds after it is up
+//   path = "paris<>eu-0"                # 'a>b', 'a<>b', '*'
+//   set = "rate=10mbit loss=1%"         # as `net set`
+//
 // The more special wins: path before matrix before inside before a
 // site's LAN before between.
 absl::StatusOr<Topology> ReadTopology(const std::string& path);

@@ -26,8 +26,8 @@ void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddWorkerCommand(CLI::App& app, int* exit_status);
 
 // Parses a command line and runs what it asks for; returns main's status. The words of a program to
-// run (`net exec LAB/NODE [--] CMD...`) are its own, whatever they look like: they go to *program,
-// unseen by the parser.
+// run (`net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...`) are its own, whatever they look
+// like: they go to *program, unseen by the parser.
 int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
                    const int* exit_status);
 

@@ -5,8 +5,13 @@
 namespace longhaul {
 namespace {
 
-// Words of `net exec LAB/NODE [--] CMD...` that are ours; 0: there is no program among them.
+// Words of `net exec LAB/NODE [--] CMD...` and `net run LINKS -- CMD...` that are ours; 0: there is
+// no program among them.
 size_t WordsBeforeProgram(const std::vector<std::string>& words) {
+  if (words.size() > 2 && words[0] == "net" && words[1] == "run") {
+    const auto dashes = std::find(words.begin(), words.end(), "--");
+    return dashes == words.end() ? 0 : static_cast<size_t>(dashes - words.begin());
+  }
   const bool is_exec = words.size() > 2 && words[0] == "net" && words[1] == "exec";
   return is_exec && !words[2].starts_with("-") ? 3 : 0;  // such as net exec --help
 }

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <utility>
+
 #include "experiments/command/command.h"
+#include "netem/lab_control/path_change.h"
+#include "netem/topology_file.h"
 
 namespace longhaul {
 
@@ -18,8 +23,108 @@ std::string RateText(const nlohmann::json& mbit) {
   return mbit.is_number() ? fmt::format("{:g} Mbit/s", mbit.get<double>()) : "-";
 }
 
+std::string DownText(const nlohmann::json& paths) {
+  std::string text;
+  for (const auto& path : paths) {
+    if (path.value("carrier", "") != "down") continue;
+    text += fmt::format("{} is down; `longhaul net set LAB '{}>{}' carrier=up` brings it up\n",
+                        PathText(path), path.value("from", "?"), path.value("to", "?"));
+  }
+  return text;
+}
+
 std::string PathText(const nlohmann::json& path) {
   return fmt::format("{} > {}", path.value("from", "?"), path.value("to", "?"));
+}
+
+void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& options) {
+  command.add_option("links", options->links,
+                     "a profile, or a topology file (docs/net-lab.md); none: --rate and --rtt");
+  command.add_option("--nodes", options->nodes, "of a profile (default: 2, named a, b, ..)")
+      ->check(CLI::Range(2, 26));
+  command.add_option("--emulator", options->emulator, "auto, netem or tap")
+      ->check(CLI::IsMember({"auto", "netem", "tap"}));
+  command.add_option("--congestion-control", options->emulation.congestion_control,
+                     "of the nodes' TCP (default: the system's)");
+  command.add_flag("!--no-slow-start-after-idle", options->emulation.slow_start_after_idle,
+                   "keep TCP's window over pauses");
+  command.add_option("--seed", options->emulation.seed, "of loss and jitter (tap)");
+  // Words of `net set` for every path; units as there.
+  constexpr std::pair<const char*, const char*> kFigures[] = {
+      {"rate", "of every path: 50mbit, 1gbit; none"},
+      {"delay", "one way: 20ms"},
+      {"rtt", "there and back: 40ms"},
+      {"jitter", "one way: 2ms"},
+      {"loss", "0.01 or 1%"},
+      {"queue", "100p, 50ms, 64kb, 0.5bdp"}};
+  for (const auto& [key, text] : kFigures) {
+    command.add_option_function<std::string>(
+        std::string("--") + key,
+        [options, word = std::string(key) + "="](const std::string& value) {
+          options->figures.push_back(word + value);
+        },
+        text);
+  }
+}
+
+namespace {
+
+// Every pair has a path without rate, delay or loss: what is wanted comes as figures.
+Topology BareMesh(int nodes) {
+  Topology topology{.profile = "figures", .nodes = {}, .paths = {}};
+  for (int i = 0; i < nodes; ++i) {
+    topology.nodes.push_back({.name = "", .access = std::nullopt});
+    for (int j = 0; j < nodes; ++j) {
+      if (i == j) continue;
+      topology.paths.push_back({.from = i,
+                                .to = j,
+                                .rate = std::nullopt,
+                                .delay = absl::ZeroDuration(),
+                                .jitter = absl::ZeroDuration()});
+    }
+  }
+  return topology;
+}
+
+absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
+  if (IsTopologyFile(options.links)) {
+    if (options.nodes == 0) return ReadTopology(options.links);
+    return absl::InvalidArgumentError("--nodes: a topology file says itself which nodes there are");
+  }
+  if (options.links.empty() && options.figures.empty()) {
+    return absl::InvalidArgumentError(
+        "want a profile (see `longhaul doctor`), a topology file, or figures such as --rate 50mbit "
+        "--rtt 40ms");
+  }
+  if (options.nodes == 0 && !options.links.empty()) return TopologyNamed(options.links);
+  const int nodes = options.nodes == 0 ? 2 : options.nodes;
+  auto topology = options.links.empty() ? absl::StatusOr<Topology>(BareMesh(nodes))
+                                        : UniformTopology(options.links, nodes);
+  if (!topology.ok()) return topology.status();
+  for (int i = 0; i < nodes; ++i)
+    topology->nodes[i].name = std::string(1, static_cast<char>('a' + i));
+  return topology;
+}
+
+}  // namespace
+
+absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
+  auto topology = TopologyOf(options);
+  if (!topology.ok()) return topology.status();
+  for (PathSpec& path : topology->paths) {
+    auto changed = ApplyAssignments(path, options.figures);
+    if (!changed.ok()) return changed.status();
+    path = changed->path;
+  }
+  const std::string name = std::filesystem::path(options.links).stem().string();
+  LabSpec spec{.name = name.empty() ? "lab" : name,
+               .topology = *std::move(topology),
+               .emulator = std::nullopt,
+               .options = options.emulation,
+               .ceiling = LoadTapCeiling()};
+  if (options.emulator == "netem") spec.emulator = EmulatorKind::kNetem;
+  if (options.emulator == "tap") spec.emulator = EmulatorKind::kTap;
+  return spec;
 }
 
 void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
@@ -30,6 +135,8 @@ void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* 
   net->require_subcommand(1);
   AddNetLifeCommands(*net, exit_status);
   AddNetNodeCommands(*net, program, exit_status);
+  AddNetRunCommand(*net, program, exit_status);
+  AddNetCaptureCommand(*net, exit_status);
   AddNetProbeCommand(*net, exit_status);
   AddNetStatsCommand(*net, exit_status);
 }

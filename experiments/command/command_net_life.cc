@@ -1,37 +1,28 @@
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <memory>
 
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/text_table.h"
 #include "netem/lab_control/lab_client.h"
-#include "netem/lab_control/lab_daemon.h"
-#include "netem/topology_file.h"
 
 namespace longhaul {
 namespace {
 
 struct UpOptions {
-  std::string topology, name, emulator = "auto";
-  EmulatorOptions links;
+  std::string name;
+  std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
 };
 
 absl::StatusOr<std::string> Up(const UpOptions& options) {
-  auto topology = TopologyNamed(options.topology);
-  if (!topology.ok()) return topology.status();
-  LabSpec spec{.name = options.name,
-               .topology = *std::move(topology),
-               .emulator = std::nullopt,
-               .options = options.links,
-               .ceiling = LoadTapCeiling()};
-  if (spec.name.empty()) spec.name = std::filesystem::path(options.topology).stem().string();
-  if (options.emulator == "netem") spec.emulator = EmulatorKind::kNetem;
-  if (options.emulator == "tap") spec.emulator = EmulatorKind::kTap;
+  auto spec = LabOf(*options.links);
+  if (!spec.ok()) return spec.status();
+  if (!options.name.empty()) spec->name = options.name;
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
-  if (auto s = StartLabDaemon(*store, spec); !s.ok()) return s;
-  return spec.name;
+  if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
+  return spec->name;
 }
 
 absl::Status PrintUp(const UpOptions& options) {
@@ -61,9 +52,13 @@ std::string Minutes(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
-absl::Status ListAll() {
+absl::Status ListAll(bool json) {
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
+  if (json) {
+    fmt::print("{}\n", nlohmann::json(ListLabs(*store)).dump(2));
+    return absl::OkStatus();
+  }
   TextTable table({"lab", "nodes", "emulator", "links", "up for", "state"});
   const auto labs = ListLabs(*store);
   for (const auto& lab : labs) {
@@ -82,11 +77,15 @@ absl::Status ListAll() {
   return absl::OkStatus();
 }
 
-absl::Status ListLab(const std::string& lab, bool only_nodes) {
+absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   auto info = AskLab(*store, lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
+  if (json) {
+    fmt::print("{}\n", info->message.dump(2));
+    return absl::OkStatus();
+  }
   for (const auto& node : info->message.at("nodes")) {
     if (only_nodes) {
       fmt::print("{}\n", node.value("name", ""));
@@ -100,15 +99,16 @@ absl::Status ListLab(const std::string& lab, bool only_nodes) {
     fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""), line);
   }
   if (only_nodes) return absl::OkStatus();
-  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "limit, packets"});
+  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "limit, packets", ""});
   for (const auto& path : info->message.at("paths")) {
     table.Add({PathText(path), RateText(path.at("rate_mbit")),
                fmt::format("{:g}", path.value("delay_ms", 0.0)),
                fmt::format("{:g}", path.value("jitter_ms", 0.0)),
                fmt::format("{:g}", 100 * path.value("loss", 0.0)),
-               fmt::format("{}", path.value("limit_packets", int64_t{0}))});
+               fmt::format("{}", path.value("limit_packets", int64_t{0})),
+               path.value("carrier", "") == "down" ? "DOWN" : ""});
   }
-  fmt::print("{}", table.Text());
+  fmt::print("{}{}", table.Text(), DownText(info->message.at("paths")));
   return absl::OkStatus();
 }
 
@@ -121,10 +121,12 @@ absl::Status Set(const std::string& lab, const std::string& path,
                        absl::Minutes(10));
   if (!answer.ok()) return answer.status();
   for (const auto& changed : answer->message.at("paths")) {
-    fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, limit {} packets\n",
-               PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
-               changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
-               changed.value("limit_packets", int64_t{0}));
+    fmt::print(
+        "{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, queue and delay line hold {} "
+        "packets\n",
+        PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
+        changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
+        changed.value("limit_packets", int64_t{0}));
   }
   return absl::OkStatus();
 }
@@ -145,17 +147,8 @@ absl::Status Down(const std::string& lab, bool all) {
 void AddUp(CLI::App& net, int* exit_status) {
   auto options = std::make_shared<UpOptions>();
   CLI::App* up = net.add_subcommand("up", "build a lab; it stays until it is taken down");
-  up->add_option("links", options->topology,
-                 "a profile (two nodes, a and b) or a topology file (docs/net-lab.md)")
-      ->required();
+  AddLinkOptions(*up, options->links);
   up->add_option("--name", options->name, "the lab's name (default: the profile's or the file's)");
-  up->add_option("--emulator", options->emulator, "auto, netem or tap")
-      ->check(CLI::IsMember({"auto", "netem", "tap"}));
-  up->add_option("--congestion-control", options->links.congestion_control,
-                 "of the nodes' TCP (default: the system's)");
-  up->add_flag("!--no-slow-start-after-idle", options->links.slow_start_after_idle,
-               "keep TCP's window over pauses");
-  up->add_option("--seed", options->links.seed, "of loss and jitter (tap)");
   up->callback([options, exit_status] {
     const absl::Status status = PrintUp(*options);
     *exit_status = status.ok() ? 0 : Fail(status);
@@ -165,13 +158,15 @@ void AddUp(CLI::App& net, int* exit_status) {
 void AddList(CLI::App& net, int* exit_status) {
   auto lab = std::make_shared<std::string>();
   auto nodes = std::make_shared<bool>(false);
+  auto json = std::make_shared<bool>(false);
   CLI::App* list = net.add_subcommand("list", "the labs that are up, or one lab's nodes and paths");
   list->add_option("lab", *lab, "only this one, in detail");
   list->add_flag("--nodes", *nodes, "only the names of its nodes, one a line");
-  list->callback([lab, nodes, exit_status] {
-    const absl::Status status = !lab->empty() ? ListLab(*lab, *nodes)
+  list->add_flag("--json", *json, "for programs");
+  list->callback([lab, nodes, json, exit_status] {
+    const absl::Status status = !lab->empty() ? ListLab(*lab, *nodes, *json)
                                 : *nodes ? absl::InvalidArgumentError("list --nodes: want a LAB")
-                                         : ListAll();
+                                         : ListAll(*json);
     *exit_status = status.ok() ? 0 : Fail(status);
   });
 }

@@ -44,11 +44,11 @@ void PrintTable(const nlohmann::json& answer) {
   std::string complaints;
   for (const auto& path : answer.at("paths")) {
     const bool ok = path.value("in_bounds", false);
-    const bool tail_ok = path.value("tail_in_bounds", true);
     table.Add({PathText(path), Rtt(path), P99(path), Goodput(path), Loss(path),
-               !ok       ? "OUT"
-               : tail_ok ? "ok"
-                         : "ok, tail late"});
+               ok                                    ? "ok"
+               : path.value("carrier", "") == "down" ? "DOWN"
+               : !path.value("tail_in_bounds", true) ? "OUT, tail late"
+                                                     : "OUT"});
     if (!ok) complaints += path.value("why", "") + "\n";
   }
   fmt::print("{}{}", table.Text(), complaints);

@@ -27,8 +27,8 @@ int64_t Count(const json& path, const char* key) { return path.value(key, int64_
 // Rates are means since `before`; without one, since the lab was built.
 std::string Table(const json& now, const std::optional<json>& before) {
   const double seconds = now.value("at_s", 0.0) - (before ? before->value("at_s", 0.0) : 0);
-  TextTable table(
-      {"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops", "loss drops"});
+  TextTable table({"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops",
+                   "loss drops", ""});
   const json& paths = now.at("paths");
   for (size_t i = 0; i < paths.size(); ++i) {
     const auto grown = [&](const char* key) {
@@ -43,7 +43,8 @@ std::string Table(const json& now, const std::optional<json>& before) {
                fmt::format("{:.1f}", static_cast<double>(Count(paths[i], "held_bytes")) / 1e3),
                fmt::format("{}", Count(paths[i], "packets")),
                fmt::format("{}", Count(paths[i], "drops_queue")),
-               fmt::format("{}", Count(paths[i], "drops_loss"))});
+               fmt::format("{}", Count(paths[i], "drops_loss")),
+               paths[i].value("carrier", "") == "down" ? "DOWN" : ""});
   }
   const double cpu = now.value("cpu_s", 0.0) - (before ? before->value("cpu_s", 0.0) : 0);
   std::string text = table.Text();
@@ -56,6 +57,15 @@ std::string Table(const json& now, const std::optional<json>& before) {
   }
   text += fmt::format("{} frames belonged to no path and were dropped\n",
                       Count(now, "unroutable_drops"));
+  const json unread = now.value("unread_drops", json::object());
+  for (const auto& [node, drops] : unread.items()) {
+    if (drops.get<int64_t>() == 0) continue;
+    text += fmt::format(
+        "{}: {} frames were lost before the emulator could read them: the machine "
+        "was too busy, and this loss belongs to no path\n",
+        node, drops.get<int64_t>());
+  }
+  text += DownText(now.at("paths"));
   const std::string health = now.value("health", "");
   return health.empty() ? text : text + "BROKEN: " + health + "\n";
 }

@@ -184,9 +184,9 @@ class Contrasts {
     for (const auto& [lr, arm] : rates.arms) mean += std::log(lr) / n;
     for (const auto& [lr, arm] : rates.arms) squares += std::pow(std::log(lr) - mean, 2);
     std::vector<Weighted> slope;
-    for (const auto& [lr, arm] : rates.arms) slope.emplace_back((std::log(lr) - mean) / squares, arm);
-    const std::string what =
-        fmt::format("{}, S = {}", Codecs(*rates.arms.begin()->second), stages);
+    for (const auto& [lr, arm] : rates.arms)
+      slope.emplace_back((std::log(lr) - mean) / squares, arm);
+    const std::string what = fmt::format("{}, S = {}", Codecs(*rates.arms.begin()->second), stages);
     Add(fmt::format("slope of ln eta over ln lr, {}", what), slope);
     const auto better = [](const auto& x, const auto& y) {
       return MeanLoss(*x.second) < MeanLoss(*y.second);
@@ -194,11 +194,11 @@ class Contrasts {
     const auto best = std::min_element(rates.arms.begin(), rates.arms.end(), better);
     const auto reference =
         std::min_element(rates.references.begin(), rates.references.end(), better);
-    AddTerms(fmt::format("ln eta at the best rates ({:g} against {:g}), {}", best->first,
-                         reference->first, what),
-             {{1, Losses(*reference->second, EvalCodec::kOff),
-               Losses(*best->second, EvalCodec::kOff)}},
-             best->second->note);
+    AddTerms(
+        fmt::format("ln eta at the best rates ({:g} against {:g}), {}", best->first,
+                    reference->first, what),
+        {{1, Losses(*reference->second, EvalCodec::kOff), Losses(*best->second, EvalCodec::kOff)}},
+        best->second->note);
   }
 
   CampaignAnalysis& a_;

@@ -114,8 +114,8 @@ void CompareMachines(const ReportedExperiment& a, const ReportedExperiment& b,
 // Step times as estimates: what timing runs are compared by.
 void AddStepTimes(const ReportedExperiment& e, std::vector<EstimateRow>& rows) {
   for (const StepTime& t : e.step_times) {
-    const std::string name = fmt::format("{}, {}, {}, S = {}, G = {}", t.arm, t.profile, t.schedule,
-                                         t.stages, t.groups);
+    const std::string name =
+        fmt::format("{}, {}, {}, S = {}, G = {}", t.arm, t.profile, t.schedule, t.stages, t.groups);
     AddEstimate(rows, name, "", "step time", "s", t.measured_s, 0, t.note);
   }
 }
@@ -158,10 +158,9 @@ void Subtract(ComparedEstimate& out) {
     return;
   }
   const double d = out.difference->value;
-  out.difference->interval =
-      Interval{d - std::hypot(*b.value - *b.low, *a.high - *a.value),
-               d + std::hypot(*b.high - *b.value, *a.value - *a.low), a.level.value_or(0.95),
-               "mover"};
+  out.difference->interval = Interval{d - std::hypot(*b.value - *b.low, *a.high - *a.value),
+                                      d + std::hypot(*b.high - *b.value, *a.value - *a.low),
+                                      a.level.value_or(0.95), "mover"};
 }
 
 std::vector<ComparedEstimate> CompareEstimates(const ReportedExperiment& a,

@@ -69,9 +69,10 @@ std::string RunsText(const ComparedExperiment& e) {
   if (e.identical == e.runs) {
     return fmt::format("all {} final losses of the same arm and seed are the same bits", e.runs);
   }
-  return fmt::format("{} of {} final losses of the same arm and seed are the same bits; the others "
-                     "are up to {:.2g} nat apart",
-                     e.identical, e.runs, e.widest_nat);
+  return fmt::format(
+      "{} of {} final losses of the same arm and seed are the same bits; the others "
+      "are up to {:.2g} nat apart",
+      e.identical, e.runs, e.widest_nat);
 }
 
 std::string ArmsText(const ComparedExperiment& e) {
@@ -82,7 +83,8 @@ std::string ArmsText(const ComparedExperiment& e) {
 std::string SettingText(const ComparedSetting& s, const ComparedExperiment& e) {
   if (s.arms.empty()) return s.text;
   const bool all = static_cast<int64_t>(s.arms.size()) == e.arms;
-  return fmt::format("{} ({})", s.text, all ? "every arm" : fmt::format("{}", fmt::join(s.arms, ", ")));
+  return fmt::format("{} ({})", s.text,
+                     all ? "every arm" : fmt::format("{}", fmt::join(s.arms, ", ")));
 }
 
 std::string PlanText(const ComparedExperiment& e) {
@@ -90,8 +92,9 @@ std::string PlanText(const ComparedExperiment& e) {
 }
 
 std::string ExperimentText(const ComparedExperiment& e) {
-  std::string text = fmt::format("{}{}: {}; {}; {}.\n", e.a, e.a == e.b ? "" : " (A), " + e.b + " (B)",
-                                 PlanText(e), ArmsText(e), RunsText(e));
+  std::string text =
+      fmt::format("{}{}: {}; {}; {}.\n", e.a, e.a == e.b ? "" : " (A), " + e.b + " (B)",
+                  PlanText(e), ArmsText(e), RunsText(e));
   for (const ComparedSetting& s : e.settings) text += "  differs: " + SettingText(s, e) + "\n";
   for (const ComparedSetting& s : e.machines) text += "  made with other " + s.text + "\n";
   for (const ComparedEstimate& x : e.estimates) {
@@ -108,7 +111,8 @@ std::string ExperimentHtml(const ComparedExperiment& e) {
                                 HtmlEscape(e.a == e.b ? e.a : e.a + " (A), " + e.b + " (B)"),
                                 PlanText(e), ArmsText(e), RunsText(e));
   for (const auto& [side, line] : {std::pair("A", &e.first_lines_a), {"B", &e.first_lines_b}}) {
-    if (!line->empty()) out += fmt::format("<p class=\"note\">{}: {}</p>\n", side, HtmlEscape(*line));
+    if (!line->empty())
+      out += fmt::format("<p class=\"note\">{}: {}</p>\n", side, HtmlEscape(*line));
   }
   for (const auto& [title, list] : {std::pair("Settings that differ, A &gt; B", &e.settings),
                                     {"Made with other, A &gt; B", &e.machines}}) {
@@ -128,10 +132,11 @@ std::string ExperimentHtml(const ComparedExperiment& e) {
                     verdict.empty() ? HtmlEscape(x.note)
                                     : HtmlBadge(verdict, x.Apart() ? Tone::kBad : Tone::kPlain)});
   }
-  out += "<h3>Estimates</h3><p class=\"note\">" + HtmlEscape(TallyText(e)) +
-         " The difference's interval takes the two sides for independent; where they share seeds it "
-         "is wider than it need be.</p>" +
-         HtmlTable({"arm", "codec", "quantity", "unit", "A", "B", "B - A", ""}, rows);
+  out +=
+      "<h3>Estimates</h3><p class=\"note\">" + HtmlEscape(TallyText(e)) +
+      " The difference's interval takes the two sides for independent; where they share seeds it "
+      "is wider than it need be.</p>" +
+      HtmlTable({"arm", "codec", "quantity", "unit", "A", "B", "B - A", ""}, rows);
   return out + "</section>\n";
 }
 
@@ -155,8 +160,8 @@ void Append(const std::optional<EstimateRow>& x, std::vector<std::string>& row) 
   const auto number = [](const std::optional<double>& v) {
     return v ? fmt::format("{}", *v) : std::string();
   };
-  for (const auto& v : {x ? x->value : std::nullopt, x ? x->low : std::nullopt,
-                        x ? x->high : std::nullopt}) {
+  for (const auto& v :
+       {x ? x->value : std::nullopt, x ? x->low : std::nullopt, x ? x->high : std::nullopt}) {
     row.push_back(number(v));
   }
   row.emplace_back(x ? x->value_bound() : "");
@@ -175,9 +180,26 @@ std::string ComparisonText(const RecordComparison& c) {
 }
 
 CsvRows CompareCsv(const RecordComparison& c) {
-  CsvRows rows = {{"experiment", "arm", "evaluation", "quantity", "unit", "a", "a_low", "a_high",
-                   "a_bound", "a_low_bound", "b", "b_low", "b_high", "b_bound", "b_low_bound",
-                   "difference", "difference_low", "difference_high", "verdict", "note"}};
+  CsvRows rows = {{"experiment",
+                   "arm",
+                   "evaluation",
+                   "quantity",
+                   "unit",
+                   "a",
+                   "a_low",
+                   "a_high",
+                   "a_bound",
+                   "a_low_bound",
+                   "b",
+                   "b_low",
+                   "b_high",
+                   "b_bound",
+                   "b_low_bound",
+                   "difference",
+                   "difference_low",
+                   "difference_high",
+                   "verdict",
+                   "note"}};
   for (const ComparedExperiment& e : c.experiments) {
     for (const ComparedEstimate& x : e.estimates) {
       std::vector<std::string> row = {e.a, x.arm, x.evaluation, x.quantity, x.unit};

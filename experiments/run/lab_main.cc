@@ -219,6 +219,29 @@ absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventS
                   absl::ToDoubleMilliseconds(after.max), absl::ToDoubleMilliseconds(kStoodStill)));
 }
 
+// Frames that the nodes' kernels lost before the emulator read them; -1: unknown.
+int64_t UnreadOfAll(const Emulator& emulator) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < emulator.topology().nodes.size(); ++i) {
+    const absl::StatusOr<int64_t> drops = UnreadDrops(emulator, static_cast<int>(i));
+    if (!drops.ok()) return -1;
+    sum += *drops;
+  }
+  return sum;
+}
+
+// Loss that nobody asked for. Aborted where it is more than a thousandth of the frames: TCP then
+// lives by it rather than by the link.
+absl::Status JudgeUnread(int64_t before, int64_t after, int64_t frames, EventSink& sink) {
+  if (before < 0 || after < 0) return absl::OkStatus();
+  const int64_t lost = after - before;
+  EmitFact(sink, "emulator_unread_frames", fmt::format("{}", lost));
+  if (lost * 1000 <= frames) return absl::OkStatus();
+  return absl::AbortedError(fmt::format(
+      "{} of {} frames were lost before the emulator could read them: the machine was too busy",
+      lost, frames + lost));
+}
+
 // OK when all judgements of a trained run are, else every cause in the order it was seen: one must
 // not hide another.
 absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
@@ -262,6 +285,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (!before.ok() && !train_anyway) return before;
 
   const Lateness untrained = (*emulator)->lateness();
+  const int64_t unread = UnreadOfAll(**emulator);
   PathMeter meter(spec, **emulator, sink);
   WorkerPool workers(spec, **emulator, sink, events_fd,
                      [&meter](const std::string& phase) { meter.OnPhase(phase); });
@@ -271,9 +295,12 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   // An emulator whose thread stands still would be waited for without end.
   if (absl::IsDeadlineExceeded(trained)) _exit(1);
   if (!trained.ok()) return trained;
-  const absl::Status punctual = JudgeLateness(untrained, (*emulator)->lateness(), sink);
+  const Lateness late = (*emulator)->lateness();
+  const absl::Status punctual = JudgeLateness(untrained, late, sink);
+  const absl::Status read =
+      JudgeUnread(unread, UnreadOfAll(**emulator), late.frames - untrained.frames, sink);
   const absl::Status after = Verify("after", spec, **emulator, sink);
-  return NoEvidence({before, punctual, after});
+  return NoEvidence({before, punctual, read, after});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,7 +20,6 @@ namespace longhaul {
 namespace {
 
 constexpr uint32_t kNanosecondMagic = 0xa1b23c4d;
-constexpr uint32_t kSnapBytes = 1 << 18;
 constexpr uint32_t kEthernet = 1;
 
 absl::Status WriteAll(const Fd& file, const void* bytes, size_t size) {
@@ -34,27 +34,62 @@ absl::Status WriteAll(const Fd& file, const void* bytes, size_t size) {
   return absl::OkStatus();
 }
 
-absl::Status WriteFileHeader(const Fd& file) {
+absl::Status WriteFileHeader(const Fd& file, uint32_t snap_bytes) {
   const struct {
     uint32_t magic = kNanosecondMagic;
     uint16_t major = 2, minor = 4;
-    uint32_t zone = 0, accuracy = 0, snap = kSnapBytes, link = kEthernet;
-  } header;
+    uint32_t zone = 0, accuracy = 0, snap = 0, link = kEthernet;
+  } fixed;
+  auto header = fixed;
+  header.snap = snap_bytes;
   static_assert(sizeof header == 24);
   return WriteAll(file, &header, sizeof header);
 }
 
-// IPv4 from `from` to `to`, both in host byte order.
-absl::Status AttachFilter(const Fd& socket, uint32_t from, uint32_t to) {
-  constexpr uint32_t kEtherTypeAt = 12, kSourceAt = 26, kDestinationAt = 30;
-  std::array<sock_filter, 8> program = {{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kEtherTypeAt),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 5),
-                                         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSourceAt),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, from, 0, 3),
-                                         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kDestinationAt),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, 1),
-                                         BPF_STMT(BPF_RET | BPF_K, kSnapBytes),
-                                         BPF_STMT(BPF_RET | BPF_K, 0)}};
+// IPv4 from `from` to `to`, both in host byte order; of one protocol and port where they are given.
+absl::Status AttachFilter(const Fd& socket, const CaptureSpec& spec, uint32_t from, uint32_t to) {
+  constexpr uint32_t kEtherTypeAt = 12, kIpAt = 14, kFragmentAt = 20, kProtocolAt = 23,
+                     kSourceAt = 26, kDestinationAt = 30;
+  constexpr uint32_t kFragmentOffset = 0x1fff, kAll = 1 << 18;
+  std::vector<sock_filter> program;
+  std::vector<size_t> tests;  // whose no leads to the end
+  const auto load = [&](uint16_t size, uint32_t at) {
+    program.push_back(BPF_STMT(static_cast<uint16_t>(BPF_LD | size | BPF_ABS), at));
+  };
+  const auto want = [&](uint32_t value) {
+    tests.push_back(program.size());
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0));
+  };
+  load(BPF_H, kEtherTypeAt);
+  want(ETH_P_IP);
+  load(BPF_W, kSourceAt);
+  want(from);
+  load(BPF_W, kDestinationAt);
+  want(to);
+  if (spec.protocol != 0) {
+    load(BPF_B, kProtocolAt);
+    want(static_cast<uint32_t>(spec.protocol));
+  }
+  if (spec.port != 0) {
+    if (spec.protocol == 0) {  // TCP, or else UDP
+      load(BPF_B, kProtocolAt);
+      program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 1, 0));
+      want(IPPROTO_UDP);
+    }
+    load(BPF_H, kFragmentAt);  // later fragments have no ports
+    program.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kFragmentOffset));
+    want(0);
+    program.push_back(BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, kIpAt));
+    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, spec.port, 2, 0));
+    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt + 2));
+    want(spec.port);
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, kAll));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  for (const size_t test : tests) {
+    program[test].jf = static_cast<uint8_t>(program.size() - 2 - test);
+  }
   const sock_fprog attached{static_cast<unsigned short>(program.size()), program.data()};
   if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &attached, sizeof attached) == 0) {
     return absl::OkStatus();
@@ -74,7 +109,7 @@ absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
       inet_pton(AF_INET, spec.to.c_str(), &to) != 1) {
     return absl::InvalidArgumentError("capture: an address is no IPv4 address");
   }
-  if (auto s = AttachFilter(socket, ntohl(from.s_addr), ntohl(to.s_addr)); !s.ok()) return s;
+  if (auto s = AttachFilter(socket, spec, ntohl(from.s_addr), ntohl(to.s_addr)); !s.ok()) return s;
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_IP);
@@ -121,8 +156,8 @@ absl::StatusOr<bool> TakePacket(const Fd& socket, std::vector<char>& buffer, con
 absl::StatusOr<Captured> Capture(const CaptureSpec& spec, const Fd& file) {
   auto socket = OpenPacketSocket(spec);
   if (!socket.ok()) return socket.status();
-  if (auto s = WriteFileHeader(file); !s.ok()) return s;
-  std::vector<char> buffer(kSnapBytes);
+  if (auto s = WriteFileHeader(file, spec.snap_bytes); !s.ok()) return s;
+  std::vector<char> buffer(spec.snap_bytes);
   Captured captured;
   const absl::Time end = absl::Now() + spec.max_time;
   const auto done = [&] { return spec.max_packets > 0 && captured.packets >= spec.max_packets; };

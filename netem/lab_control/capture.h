@@ -17,6 +17,9 @@ struct CaptureSpec {
   int stop_fd = -1;         // readable: stop; -1: none
   int64_t max_packets = 0;  // 0: no limit
   absl::Duration max_time = absl::InfiniteDuration();
+  uint32_t snap_bytes = 1 << 18;  // of each frame
+  int protocol = 0;               // IPPROTO_TCP, _UDP or _ICMP; 0: all
+  uint16_t port = 0;              // source or destination, of TCP and UDP; 0: all
 };
 struct Captured {
   int64_t packets = 0;

@@ -20,6 +20,7 @@
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/lab_messages.h"
 #include "netem/lab_control/lab_requests.h"
+#include "netem/lab_control/path_change.h"
 
 namespace longhaul {
 namespace {
@@ -124,6 +125,8 @@ absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration
 // The daemon. The store and the pipe are this process's copies.
 int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
   signal(SIGPIPE, SIG_IGN);
+  if (spec.with_caller)
+    signal(SIGINT, SIG_IGN);  // of a terminal; its programs decide what it means
   if (auto s = ClaimWithin(store, spec.name, kClaimPatience); !s.ok()) {
     Report(report.get(), s);
     return 1;
@@ -148,12 +151,14 @@ int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
 absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
   if (auto s = CheckLabName(spec.name); !s.ok()) return s;
   if (auto s = Validate(spec.topology); !s.ok()) return s;
+  if (auto s = CheckSchedule(spec.topology); !s.ok()) return s;
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
   Fd reporter(report[1]);
   auto lab = StartLab([&] { return DaemonMain(store, spec, reporter); },
-                      {store.folder_fd(), reporter.get()}, LabLifetime::kDetached);
+                      {store.folder_fd(), reporter.get()},
+                      spec.with_caller ? LabLifetime::kWithCaller : LabLifetime::kDetached);
   reporter.reset();
   if (!lab.ok()) return lab.status();
   const absl::Status status = ReadReport(reports);

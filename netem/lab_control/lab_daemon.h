@@ -18,6 +18,9 @@ struct LabSpec {
   EmulatorOptions options;
   // Where given, tap refuses rates above it (CheckRates).
   std::optional<TapCeiling> ceiling = std::nullopt;
+  // The lab ends with the process that starts it, however that ends; else it stays until it is
+  // taken down.
+  bool with_caller = false;
 };
 
 // Starts a daemon that owns the lab `spec.name`: a detached private lab (lab.h) whose body builds

@@ -30,21 +30,9 @@ json Milliseconds(const RttSample& rtt) {
           {"received", rtt.received}};
 }
 
-json Figures(const Topology& topology, const PathSpec& path) {
-  const auto rate = NominalRate(topology, path);
-  json figures = {{"from", topology.nodes[path.from].name},
-                  {"to", topology.nodes[path.to].name},
-                  {"rate_mbit", nullptr},
-                  {"delay_ms", Ms(path.delay)},
-                  {"jitter_ms", Ms(path.jitter)},
-                  {"loss", MeanLoss(path)},
-                  {"limit_packets", PathLimitPackets(topology, path)}};
-  if (rate) figures["rate_mbit"] = InMbit(*rate);
-  return figures;
-}
-
-json VerdictJson(const Topology& topology, const PathVerdict& verdict) {
-  json result = Figures(topology, *FindPath(topology, verdict.from, verdict.to));
+// `figures`: of its path. A tail that is late is out of bounds.
+json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figures) {
+  json result = std::move(figures);
   result["in_bounds"] = verdict.ok;
   result["why"] = verdict.why;
   if (verdict.rtt.sent > 0) {
@@ -52,7 +40,13 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict) {
     const PathSpec* back = FindPath(topology, verdict.to, verdict.from);
     const absl::Duration jitter = FindPath(topology, verdict.from, verdict.to)->jitter +
                                   (back == nullptr ? absl::ZeroDuration() : back->jitter);
-    result["tail_in_bounds"] = verdict.rtt.p99 <= verdict.rtt.nominal + kTailBound + 3 * jitter;
+    const absl::Duration bound = verdict.rtt.nominal + kTailBound + 3 * jitter;
+    result["tail_in_bounds"] = verdict.rtt.p99 <= bound;
+    if (verdict.ok && verdict.rtt.p99 > bound) {
+      result["in_bounds"] = false;
+      result["why"] = fmt::format("round trip p99 {:.3f} ms, want at most {:.3f} ms",
+                                  Ms(verdict.rtt.p99), Ms(bound));
+    }
   }
   if (verdict.rate) {
     result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
@@ -65,6 +59,12 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict) {
                            {"loss", verdict.loss->loss()}};
   }
   return result;
+}
+
+absl::StatusOr<std::vector<std::pair<int, int>>> AllPaths(const Topology& topology) {
+  std::vector<std::pair<int, int>> pairs;
+  for (const PathSpec& path : topology.paths) pairs.emplace_back(path.from, path.to);
+  return pairs;
 }
 
 // Of a request; a wrong type counts as absent.
@@ -89,7 +89,50 @@ LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
       emulator_(std::move(emulator)),
       user_ns_(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC)),
       mount_ns_(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
-      pid_ns_(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC)) {}
+      pid_ns_(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC)) {
+  if (!emulator_->topology().changes.empty()) std::thread([this] { FollowSchedule(); }).detach();
+}
+
+json LabRequests::Figures(const PathSpec& path) const {
+  const Topology& topology = emulator_->topology();
+  const auto rate = NominalRate(topology, path);
+  json figures = {{"from", topology.nodes[path.from].name},
+                  {"to", topology.nodes[path.to].name},
+                  {"rate_mbit", nullptr},
+                  {"delay_ms", Ms(path.delay)},
+                  {"jitter_ms", Ms(path.jitter)},
+                  {"loss", MeanLoss(path)},
+                  {"limit_packets", PathLimitPackets(topology, path)},
+                  {"carrier", down_.contains({path.from, path.to}) ? "down" : "up"}};
+  if (rate) figures["rate_mbit"] = InMbit(*rate);
+  return figures;
+}
+
+// "" where echoes can come back; the lab's user is told what brings them back.
+std::string LabRequests::WhyUnreachable(const PathSpec& path) const {
+  const Topology& topology = emulator_->topology();
+  for (const auto& [from, to] : {std::pair(path.from, path.to), {path.to, path.from}}) {
+    const std::string& a = topology.nodes[from].name;
+    const std::string& b = topology.nodes[to].name;
+    const std::string way = from == path.from ? "" : fmt::format("the way back, {} > {}, ", a, b);
+    if (down_.contains({from, to})) {
+      return fmt::format("{}is down; `longhaul net set {} '{}>{}' carrier=up` brings it up", way,
+                         name_, a, b);
+    }
+    const PathSpec* here = FindPath(topology, from, to);
+    if (here != nullptr && MeanLoss(*here) >= 1)
+      return way + "loses everything, as it was asked to";
+  }
+  return "";
+}
+
+json LabRequests::Unreachable(const PathSpec& path, const std::string& why) const {
+  json result = Figures(path);
+  result["in_bounds"] = false;
+  result["why"] =
+      fmt::format("path {} > {} {}", result.value("from", ""), result.value("to", ""), why);
+  return result;
+}
 
 json LabRequests::Answer(const json& request, std::vector<int>& fds) {
   const std::string what = Field<std::string>(request, "do", "");
@@ -116,7 +159,7 @@ json LabRequests::Info() const {
     nodes.push_back(std::move(node));
   }
   json paths = json::array();
-  for (const PathSpec& path : topology.paths) paths.push_back(Figures(topology, path));
+  for (const PathSpec& path : topology.paths) paths.push_back(Figures(path));
   const absl::Status health = emulator_->health();
   return {{"ok", true},
           {"protocol", kLabProtocol},
@@ -126,7 +169,8 @@ json LabRequests::Info() const {
           {"profile", topology.profile},
           {"mtu", topology.mtu},
           {"up_s", absl::ToDoubleSeconds(absl::Now() - started_)},
-          {"health", std::string(health.message())},
+          {"health", health.ok() ? failed_change_ : std::string(health.message())},
+          {"changes_planned", topology.changes.size()},
           {"nodes", std::move(nodes)},
           {"paths", std::move(paths)}};
 }
@@ -137,7 +181,7 @@ json LabRequests::Stats() const {
   for (const PathSpec& path : topology.paths) {
     auto counters = emulator_->counters(path.from, path.to);
     if (!counters.ok()) return ErrorAnswer(counters.status());
-    json one = Figures(topology, path);
+    json one = Figures(path);
     one["packets"] = counters->packets;
     one["bytes"] = counters->bytes;
     one["drops_queue"] = counters->drops_queue;
@@ -145,11 +189,18 @@ json LabRequests::Stats() const {
     one["held_bytes"] = counters->held_bytes;
     paths.push_back(std::move(one));
   }
+  json unread = json::object();
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    auto drops = UnreadDrops(*emulator_, static_cast<int>(i));
+    if (!drops.ok()) return ErrorAnswer(drops.status());
+    unread[topology.nodes[i].name] = *drops;
+  }
   const Lateness late = emulator_->lateness();
   return {{"ok", true},
           {"at_s", absl::ToDoubleSeconds(absl::Now() - started_)},
           {"cpu_s", absl::ToDoubleSeconds(emulator_->cpu_time())},
           {"unroutable_drops", emulator_->unroutable_drops().value_or(-1)},
+          {"unread_drops", std::move(unread)},
           {"frames", late.frames},
           {"late_frames", late.late_frames},
           {"latest_ms", Ms(late.max)},
@@ -166,19 +217,28 @@ json LabRequests::Probe(const json& request) const {
   if (options.pings < 1 || options.pings > 10'000 || options.loss_datagrams < 0) {
     return ErrorAnswer(absl::InvalidArgumentError("probe: want 1 to 10000 echoes"));
   }
+  const Topology& topology = emulator_->topology();
   const std::string selector = Field<std::string>(request, "path", "");
-  if (!selector.empty()) {
-    auto pairs = SelectPaths(emulator_->topology(), selector);
-    if (!pairs.ok()) return ErrorAnswer(pairs.status());
-    options.pairs = *std::move(pairs);
-  }
-  auto verdicts = VerifyLinks(*emulator_, options);
-  if (!verdicts.ok()) return ErrorAnswer(verdicts.status());
+  auto pairs = selector.empty() ? AllPaths(topology) : SelectPaths(topology, selector);
+  if (!pairs.ok()) return ErrorAnswer(pairs.status());
   json paths = json::array();
   bool all = true;
+  for (const auto& [from, to] : *pairs) {
+    const PathSpec& path = *FindPath(topology, from, to);
+    if (const std::string why = WhyUnreachable(path); !why.empty()) {
+      paths.push_back(Unreachable(path, why));
+      all = false;
+    } else {
+      options.pairs.emplace_back(from, to);
+    }
+  }
+  auto verdicts =
+      options.pairs.empty() ? std::vector<PathVerdict>{} : VerifyLinks(*emulator_, options);
+  if (!verdicts.ok()) return ErrorAnswer(verdicts.status());
   for (const PathVerdict& verdict : *verdicts) {
-    paths.push_back(VerdictJson(emulator_->topology(), verdict));
-    all = all && verdict.ok;
+    paths.push_back(
+        VerdictJson(topology, verdict, Figures(*FindPath(topology, verdict.from, verdict.to))));
+    all = all && paths.back().value("in_bounds", false);
   }
   return {{"ok", true},
           {"in_bounds", all},
@@ -190,11 +250,26 @@ json LabRequests::Probe(const json& request) const {
           {"paths", std::move(paths)}};
 }
 
+// All are judged before one is changed.
+absl::StatusOr<std::vector<std::pair<int, int>>> LabRequests::SetPaths(
+    const std::string& selector, const std::vector<std::string>& words) {
+  const Topology& topology = emulator_->topology();
+  auto pairs = SelectPaths(topology, selector);
+  if (!pairs.ok()) return pairs.status();
+  if (words.empty()) return absl::InvalidArgumentError("set: want KEY=VALUE");
+  std::vector<PathChange> changes;
+  for (const auto& [from, to] : *pairs) {
+    auto change = ApplyAssignments(*FindPath(topology, from, to), words);
+    if (!change.ok()) return change.status();
+    if (auto s = ValidatePath(topology, change->path); !s.ok()) return s;
+    changes.push_back(*std::move(change));
+  }
+  if (auto s = Apply(changes); !s.ok()) return s;
+  return pairs;
+}
+
 json LabRequests::Set(const json& request) {
   const std::unique_lock lock(mu_);
-  const Topology& topology = emulator_->topology();
-  auto pairs = SelectPaths(topology, Field<std::string>(request, "path", ""));
-  if (!pairs.ok()) return ErrorAnswer(pairs.status());
   std::vector<std::string> words;
   const auto assignments = request.find("assignments");
   if (assignments != request.end() && assignments->is_array()) {
@@ -202,21 +277,31 @@ json LabRequests::Set(const json& request) {
       if (word.is_string()) words.push_back(word.get<std::string>());
     }
   }
-  if (words.empty()) return ErrorAnswer(absl::InvalidArgumentError("set: want KEY=VALUE"));
-  // All are judged before one is changed.
-  std::vector<PathChange> changes;
-  for (const auto& [from, to] : *pairs) {
-    auto change = ApplyAssignments(*FindPath(topology, from, to), words);
-    if (!change.ok()) return ErrorAnswer(change.status());
-    if (auto s = ValidatePath(topology, change->path); !s.ok()) return ErrorAnswer(s);
-    changes.push_back(*std::move(change));
-  }
-  if (auto s = Apply(changes); !s.ok()) return ErrorAnswer(s);
+  const auto pairs = SetPaths(Field<std::string>(request, "path", ""), words);
+  if (!pairs.ok()) return ErrorAnswer(pairs.status());
   json paths = json::array();
   for (const auto& [from, to] : *pairs) {
-    paths.push_back(Figures(topology, *FindPath(topology, from, to)));
+    paths.push_back(Figures(*FindPath(emulator_->topology(), from, to)));
   }
   return {{"ok", true}, {"paths", std::move(paths)}};
+}
+
+// As EndOutage, a thread that the process does not wait for. A change that fails is what the lab's
+// health says from then on.
+void LabRequests::FollowSchedule() {
+  const std::vector<ScheduledChange> changes = [this] {
+    const std::shared_lock lock(mu_);
+    return emulator_->topology().changes;
+  }();
+  for (const ScheduledChange& change : changes) {
+    absl::SleepFor(started_ + change.at - absl::Now());
+    const std::unique_lock lock(mu_);
+    const auto done = SetPaths(change.path, change.figures);
+    if (!done.ok()) {
+      failed_change_ = fmt::format("the change of line {} failed: {}", change.line,
+                                   std::string(done.status().message()));
+    }
+  }
 }
 
 absl::Status LabRequests::Apply(const std::vector<PathChange>& changes) {
@@ -224,12 +309,22 @@ absl::Status LabRequests::Apply(const std::vector<PathChange>& changes) {
     const int from = change.path.from, to = change.path.to;
     if (auto s = emulator_->ChangePath(change.path); !s.ok()) return s;
     if (change.carrier) {
-      if (auto s = emulator_->SetCarrier(from, to, *change.carrier); !s.ok()) return s;
+      if (auto s = SetCarrier(from, to, *change.carrier); !s.ok()) return s;
     }
     if (change.outage) {
-      if (auto s = emulator_->SetCarrier(from, to, Carrier::kDown); !s.ok()) return s;
+      if (auto s = SetCarrier(from, to, Carrier::kDown); !s.ok()) return s;
       EndOutage(from, to, *change.outage);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LabRequests::SetCarrier(int from, int to, Carrier carrier) {
+  if (auto s = emulator_->SetCarrier(from, to, carrier); !s.ok()) return s;
+  if (carrier == Carrier::kDown) {
+    down_.insert({from, to});
+  } else {
+    down_.erase({from, to});
   }
   return absl::OkStatus();
 }
@@ -239,7 +334,7 @@ void LabRequests::EndOutage(int from, int to, absl::Duration after) {
   std::thread([this, from, to, after] {
     absl::SleepFor(after);
     const std::unique_lock lock(mu_);
-    if (auto s = emulator_->SetCarrier(from, to, Carrier::kUp); !s.ok()) {
+    if (auto s = SetCarrier(from, to, Carrier::kUp); !s.ok()) {
       fmt::print(stderr, "end of an outage: {}\n", std::string(s.message()));
     }
   }).detach();

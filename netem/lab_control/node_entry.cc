@@ -54,6 +54,7 @@ struct Program {
   sigset_t mask;  // of signals blocked, as the program is to find it
   std::string folder;
   int netns_fd;
+  const char* host_name;
   int parent_alive_fd;  // closed in the parent only by its death
   int report_fd;
 };
@@ -67,7 +68,7 @@ struct Failure {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pollfd gone{program.parent_alive_fd, POLLIN, 0};
   if (poll(&gone, 1, 0) != 0) _exit(126);
-  const char* step = EnterNode(program.netns_fd);
+  const char* step = EnterNode(program.netns_fd, program.host_name);
   if (step == nullptr) {
     if (chdir(program.folder.c_str()) != 0 && chdir("/") != 0) _exit(126);
     sigprocmask(SIG_SETMASK, &program.mask, nullptr);
@@ -132,6 +133,7 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
   program.parent_alive_fd = alive[0];
   program.report_fd = report[1];
   program.netns_fd = (*spaces)[kNet].get();
+  program.host_name = node.c_str();
   setenv("LONGHAUL_NODE", fmt::format("{}/{}", lab, node).c_str(), 1);
 
   if (auto s = EnterUserNamespace((*spaces)[kUser]); !s.ok()) return s;

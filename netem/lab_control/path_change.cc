@@ -199,4 +199,27 @@ absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
   return change;
 }
 
+absl::Status CheckSchedule(const Topology& topology) {
+  Topology now = topology;
+  for (const ScheduledChange& change : topology.changes) {
+    const auto wrong = [&](const absl::Status& why) {
+      return absl::Status(why.code(), fmt::format("{}:{}: {}", topology.profile, change.line,
+                                                  std::string(why.message())));
+    };
+    if (change.figures.empty()) {
+      return wrong(absl::InvalidArgumentError("'set': want KEY=VALUE words, as `net set` takes"));
+    }
+    const auto pairs = SelectPaths(now, change.path);
+    if (!pairs.ok()) return wrong(pairs.status());
+    for (const auto& [from, to] : *pairs) {
+      const auto changed = ApplyAssignments(*FindPath(now, from, to), change.figures);
+      if (!changed.ok()) return wrong(changed.status());
+      auto next = WithPath(now, changed->path);
+      if (!next.ok()) return wrong(next.status());
+      now = *std::move(next);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace longhaul

@@ -36,4 +36,8 @@ struct PathChange {
 absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
                                             const std::vector<std::string>& assignments);
 
+// Would every change of the topology's schedule be understood and leave good figures?
+// InvalidArgument or NotFound, "FILE:LINE: ...".
+absl::Status CheckSchedule(const Topology& topology);
+
 }  // namespace longhaul

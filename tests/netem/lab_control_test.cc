@@ -262,17 +262,23 @@ TEST_F(LabControl, ProbeAndStatsSeeTheTraffic) {
 
 TEST_F(LabControl, OutageEndsByItself) {
   ASSERT_TRUE(Up("one").ok());
-  const auto received = [&] {
+  const auto carrier = [&] {
     auto probe =
         AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 1}}, absl::Minutes(1));
-    return probe->message.at("paths")[0].at("rtt").value("received", -1);
+    return probe->message.at("paths")[0].value("carrier", "");
   };
   ASSERT_TRUE(
       AskLab(*store_, "one", {{"do", "set"}, {"path", "w0>w1"}, {"assignments", {"outage=3s"}}})
           .ok());
-  EXPECT_EQ(received(), 0);
+  EXPECT_EQ(carrier(), "down");
   absl::SleepFor(absl::Seconds(3));
-  EXPECT_EQ(received(), 1);
+  EXPECT_EQ(carrier(), "up");
+  EXPECT_EQ(
+      AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 1}}, absl::Minutes(1))
+          ->message.at("paths")[0]
+          .at("rtt")
+          .value("received", -1),
+      1);
 }
 
 TEST_F(LabControl, CaptureWritesWhatArrives) {

@@ -140,7 +140,7 @@ TEST_F(NetCommand, BadInputIsOneLineAndBuildsNothing) {
     EXPECT_THAT(result.text, StartsWith("longhaul: ")) << arguments;
     EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
   }
-  EXPECT_THAT(Run("net up " + file).text, HasSubstr("bad.toml:1: "));
+  EXPECT_THAT(Run("net up " + file).text, HasSubstr("bad.toml:3: "));
 }
 
 struct BadFile {
@@ -162,17 +162,17 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
            BadFile{"rate-0", Path("rtt_ms = 1\nrate_mbit = 0\n"),
                    "rate-0.toml:7: 'rate_mbit' is 0"},
            {"rate-nan", Path("rtt_ms = 1\nrate_mbit = nan\n"),
-            "rate-nan.toml:5: path a > b: rate is"},
-           {"delay", Path("delay_ms = -1\n"), "delay.toml:5: path a > b: delay is -1ms"},
+            "rate-nan.toml:7: path a > b: rate is"},
+           {"delay", Path("delay_ms = -1\n"), "delay.toml:6: path a > b: delay is -1ms"},
            {"delay-nan", Path("delay_ms = nan\n"), "delay-nan.toml:"},
-           {"jitter", Path("rtt_ms = 1\njitter_ms = -2\n"), "jitter.toml:5: path a > b: jitter"},
-           {"loss", Path("rtt_ms = 1\nloss = 1.0\n"), "loss.toml:5: path a > b: loss is 1"},
+           {"jitter", Path("rtt_ms = 1\njitter_ms = -2\n"), "jitter.toml:7: path a > b: jitter"},
+           {"loss", Path("rtt_ms = 1\nloss = 1.5\n"), "loss.toml:7: path a > b: loss is 1.5"},
            {"loss-less", Path("rtt_ms = 1\nloss = -0.1\n"),
-            "loss-less.toml:5: path a > b: loss is"},
+            "loss-less.toml:7: path a > b: loss is"},
            {"queue", Path("rtt_ms = 1\nqueue_packets = 0\n"),
-            "queue.toml:5: path a > b: queue is 0"},
+            "queue.toml:7: path a > b: queue is 0"},
            {"bytes", Path("rtt_ms = 1\nqueue_bytes = 40\n"),
-            "bytes.toml:5: path a > b: queue is 40"},
+            "bytes.toml:7: path a > b: queue is 40"},
            {"node", nodes + "[[path]]\nfrom = 'a'\nto = 'x'\nrtt_ms = 1\n",
             "node.toml:5: 'to': no node"},
            {"site", nodes + "[[node]]\nname = 'c'\nsite = 'x'\n", "site.toml:7: no site 'x'"},

@@ -73,7 +73,7 @@ TEST(PathChange, WhatCannotBeReadSaysWhatIsWanted) {
 
 TEST(PathChange, FiguresThatNoLinkCanHaveAreLeftToValidatePath) {
   const Topology topology = *UniformTopology("continental-us", 2);
-  for (const char* word : {"rate=0", "rate=-1", "rate=nan", "delay=-1ms", "loss=1", "loss=-0.1",
+  for (const char* word : {"rate=0", "rate=-1", "rate=nan", "delay=-1ms", "loss=1.01", "loss=-0.1",
                            "queue=0p", "queue=nanp", "jitter=-1ms"}) {
     auto change = ApplyAssignments(topology.paths[0], {word});
     ASSERT_TRUE(change.ok()) << change.status();

@@ -53,23 +53,25 @@ if(LONGHAUL_FUZZERS)
 endif()
 longhaul_fuzzer(netem/topology_file_fuzz.cc LIBS longhaul_fuzzed_links)
 longhaul_fuzzer(netem/tap_packet_fuzz.cc LIBS longhaul_fuzzed_links)
-# The commands that need no torch, as programs of their own, so that every build tests them.
-foreach(command net doctor)
-  add_executable(${command}_command netem/${command}_command_main.cc)
-  target_include_directories(${command}_command PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(${command}_command PRIVATE -O1)
-  target_precompile_headers(${command}_command REUSE_FROM longhaul_headers_command)
-  longhaul_test(netem/${command}_command_test.cc LIBS netem_testing LABELS root)
-  target_compile_definitions(netem_${command}_command_test PRIVATE
-    LONGHAUL_COMMAND="$<TARGET_FILE:${command}_command>")
-  add_dependencies(netem_${command}_command_test ${command}_command)
+# The commands that need no torch, so that every build tests them: `longhaul net`, which is there
+# without torch too, and `longhaul doctor` as a program of its own.
+add_executable(doctor_command netem/doctor_command_main.cc)
+target_include_directories(doctor_command PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_options(doctor_command PRIVATE -O1)
+target_precompile_headers(doctor_command REUSE_FROM longhaul_headers_command)
+foreach(test net_command net_programs doctor_command)
+  longhaul_test(netem/${test}_test.cc LIBS netem_testing LABELS root)
+  string(REGEX REPLACE "net_.*" "longhaul" program ${test})
+  target_compile_definitions(netem_${test}_test PRIVATE
+    LONGHAUL_COMMAND="$<TARGET_FILE:${program}>")
+  add_dependencies(netem_${test}_test ${program})
 endforeach()
-target_link_libraries(net_command PRIVATE longhaul_flags longhaul::net_commands fmt::fmt)
+target_compile_definitions(netem_net_programs_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 target_link_libraries(doctor_command PRIVATE longhaul_flags longhaul::doctor_command fmt::fmt)
 
 # LeakSanitizer waits for ever in a process whose children live in another PID namespace, as those of
 # `net exec` do.
-set_tests_properties(netem_net_command_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+set_tests_properties(netem_net_command_test netem_net_programs_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 
 # Measurements of time: nothing else of ours beside them.
 set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test

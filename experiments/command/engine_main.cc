@@ -1,0 +1,24 @@
+#include "experiments/command/command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "longhaul runs pipeline-parallel DiLoCo over shaped links on one box and measures what each "
+      "compressed stage boundary costs."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", LONGHAUL_VERSION);
+  int exit_status = 0;
+  std::vector<std::string> program;
+  longhaul::AddDoctorCommand(app, &exit_status);
+  longhaul::AddNetCommand(app, &program, &exit_status);
+  longhaul::AddRunCommand(app, &exit_status);
+  longhaul::AddMeasureCommand(app, &exit_status);
+  longhaul::AddMergeCommand(app, &exit_status);
+  longhaul::AddReportCommand(app, &exit_status);
+  longhaul::AddExportCommand(app, &exit_status);
+  longhaul::AddListCommand(app, &exit_status);
+  longhaul::AddCompareCommand(app, &exit_status);
+  longhaul::AddSimulateCommand(app, &exit_status);
+  longhaul::AddCodecsCommand(app, &exit_status);
+  longhaul::AddWorkerCommand(app, &exit_status);
+  return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
+}
