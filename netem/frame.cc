@@ -75,4 +75,41 @@ void RewriteMacs(std::span<std::byte> head, const Mac& destination, const Mac& s
   memcpy(head.data() + kVnetHeaderBytes + destination.size(), source.data(), source.size());
 }
 
+namespace {
+
+// Of the bytes from `begin` on, in network order; the field itself holds the sum of what is not
+// there (the pseudo header), as the kernel leaves it to a device.
+uint16_t InternetChecksum(std::span<const std::byte> frame, size_t begin) {
+  uint64_t sum = 0;
+  for (size_t i = begin; i < frame.size(); ++i) {
+    sum += (i - begin) % 2 == 0 ? Byte(frame, i) << 8 : Byte(frame, i);
+  }
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(~sum);
+}
+
+void CompleteChecksum(std::span<std::byte> frame) {
+  constexpr uint8_t kNeedsChecksum = 1;
+  VnetHeader vnet;
+  memcpy(&vnet, frame.data(), sizeof vnet);
+  const size_t begin = kVnetHeaderBytes + vnet.csum_start, at = begin + vnet.csum_offset;
+  if ((vnet.flags & kNeedsChecksum) == 0 || at + 2 > frame.size()) return;
+  uint16_t sum = InternetChecksum(frame, begin);
+  if (sum == 0) sum = 0xffff;  // as UDP wants it; TCP takes it for the same
+  frame[at] = static_cast<std::byte>(sum >> 8);
+  frame[at + 1] = static_cast<std::byte>(sum & 0xff);
+  vnet.flags &= static_cast<uint8_t>(~kNeedsChecksum);
+  vnet.csum_start = vnet.csum_offset = 0;
+  memcpy(frame.data(), &vnet, sizeof vnet);
+}
+
+}  // namespace
+
+void FlipBit(std::span<std::byte> frame, uint64_t draw) {
+  if (frame.size() <= kIp) return;
+  CompleteChecksum(frame);
+  const size_t bits = (frame.size() - kIp) * 8, bit = draw % bits;
+  frame[kIp + bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+}
+
 }  // namespace longhaul

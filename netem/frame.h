@@ -33,4 +33,8 @@ std::optional<FrameFacts> ParseFrame(std::span<const std::byte> head, size_t fra
 // `head` holds at least the vnet and the Ethernet header.
 void RewriteMacs(std::span<std::byte> head, const Mac& destination, const Mac& source);
 
+// Flips one bit behind the Ethernet header of a whole frame of the MTU, which `draw` chooses. A
+// checksum that was left to the device is made first: else nobody would see the damage.
+void FlipBit(std::span<std::byte> frame, uint64_t draw);
+
 }  // namespace longhaul

@@ -14,6 +14,7 @@ struct ImpairmentSpec {
   int64_t jitter_ns = 0;  // around the delay; standard deviation or half width by shape
   JitterShape jitter_shape = JitterShape::kNormal;
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
+  double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
 };
 ImpairmentSpec ImpairmentOf(const PathSpec& path);
 
@@ -24,6 +25,8 @@ class Impairment {
   struct Fate {
     bool lost;
     int64_t jitter_ns;
+    bool reordered = false, duplicated = false;
+    std::optional<uint64_t> flip = std::nullopt;  // corrupted: a draw that says which bit
   };
   // The fate of the path's next frame.
   Fate Next();
@@ -32,10 +35,10 @@ class Impairment {
 
  private:
   bool Lost(double draw, double turn);
-  double Uniform();  // [0, 1), 53 random bits
   ImpairmentSpec spec_;
   uint64_t state_;
-  bool bad_ = false;  // of the two states of BurstLoss
+  uint64_t later_state_;  // of reordering, duplication and corruption
+  bool bad_ = false;      // of the two states of BurstLoss
 };
 
 }  // namespace longhaul

@@ -182,9 +182,18 @@ absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const NetemSpec& l
   });
 }
 
+// netem puts a copy into the root of its device, where other paths' frames are, and newer kernels
+// refuse it beside another netem.
+absl::Status CheckDuplication(const PathSpec& path) {
+  if (path.duplicate_prob == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "duplicate: the kernel's netem cannot do it on one path of many; use --emulator tap");
+}
+
 absl::Status NetemEmulator::ChangePath(const PathSpec& path) {
   auto changed = WithPath(topology_, path);
   if (!changed.ok()) return changed.status();
+  if (auto s = CheckDuplication(path); !s.ok()) return s;
   if (auto s = ReplaceLeaf(path, Leaf(*changed, path)); !s.ok()) return s;
   // Figures of paths alone: ports_ points into the sites and nodes, which stay.
   topology_.paths = std::move(changed->paths);
@@ -264,6 +273,9 @@ absl::Status NetemEmulator::health() const {
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildNetemEmulator(const Topology& topology,
                                                              const EmulatorOptions& options) {
+  for (const PathSpec& path : topology.paths) {
+    if (auto s = CheckDuplication(path); !s.ok()) return s;
+  }
   auto core = NetNamespace::Create(kCoreName);
   if (!core.ok()) return core.status();
   auto emulator = std::make_unique<NetemEmulator>(topology, options, *std::move(core));

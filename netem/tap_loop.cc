@@ -221,12 +221,27 @@ bool TapLoop::ReadFrame(int port) {
     return true;
   }
   const int to = NodeOfAddress(facts->destination);
-  const int64_t arrived_ns = NowNs() - unseen_ns_;
-  if (!network_.Arrive(arrived_ns, port, to, handle, facts->wire_bytes, facts->segments,
-                       static_cast<int64_t>(frame.bytes - kVnetHeaderBytes))) {
-    pool_.Give(handle);
-  }
+  Admit(handle, {port, to, NowNs() - unseen_ns_, facts->wire_bytes, facts->segments}, false);
   return true;
+}
+
+void TapLoop::Admit(uint32_t handle, const Coming& coming, bool copy) {
+  // The copy is made before the frame is corrupted, and may go when the frame is lost.
+  const auto device_bytes = static_cast<int64_t>(pool_[handle].bytes - kVnetHeaderBytes);
+  const TapNetwork::Arrival arrival =
+      network_.Arrive(coming.arrived_ns, coming.port, coming.to, handle, coming.wire_bytes,
+                      coming.segments, device_bytes, copy);
+  if (arrival.duplicated && pool_[handle].tail == nullptr) {
+    const uint32_t again = pool_.Take();
+    pool_[again].bytes = pool_[handle].bytes;
+    std::memcpy(pool_[again].head.get(), pool_[handle].head.get(), pool_[handle].bytes);
+    Admit(again, coming, true);
+  }
+  if (!arrival.taken) {
+    pool_.Give(handle);
+  } else if (arrival.flip && pool_[handle].tail == nullptr) {
+    FlipBit({pool_[handle].head.get(), pool_[handle].bytes}, *arrival.flip);
+  }
 }
 
 // A frame that is due within the lead leaves now: after a sleep it would be late.

@@ -50,6 +50,12 @@ class TapLoop {
   bool SetTimers(int64_t now_ns);
   void ReadPort(int port);
   bool ReadFrame(int port);
+  // What was read of a frame.
+  struct Coming {
+    int port, to;
+    int64_t arrived_ns, wire_bytes, segments;
+  };
+  void Admit(uint32_t handle, const Coming& coming, bool copy);
   void DeliverDue(int64_t now_ns);
   void WriteFrame(const TapNetwork::Output& output);
   void DropPort(int port, std::string what, int error);

@@ -55,12 +55,13 @@ int TapNetwork::PathIndex(int from, int to) const {
   return known ? path_of_pair_[from * num_nodes_ + to] : -1;
 }
 
-bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
-                        int64_t segments, int64_t device_bytes) {
+TapNetwork::Arrival TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle,
+                                       int64_t wire_bytes, int64_t segments, int64_t device_bytes,
+                                       bool copy) {
   const int index = PathIndex(from, to);
   if (index < 0) {
     ++unroutable_drops_;
-    return false;
+    return {};
   }
   Path& path = paths_[index];
   int64_t at_path_ns = now_ns;
@@ -68,25 +69,31 @@ bool TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64
     const auto left = lines_[path.uplink].up.Admit(now_ns, wire_bytes);
     if (!left) {
       path.counters.drops_queue += segments;
-      return false;
+      return {};
     }
     at_path_ns = *left;
   }
   const Impairment::Fate fate = path.impairment.Next();
+  Arrival arrival{.taken = false, .duplicated = fate.duplicated && !copy, .flip = fate.flip};
   if (fate.lost || path.carrier == Carrier::kDown) {
     path.counters.drops_loss += segments;
-    return false;
+    // As netem: lost and duplicated is one frame that arrives.
+    arrival.taken = false;
+    arrival.duplicated = arrival.duplicated && path.carrier == Carrier::kUp;
+    return arrival;
   }
-  const auto due = path.stage.Admit(at_path_ns, wire_bytes, fate.jitter_ns);
+  const auto due = fate.reordered ? std::optional<int64_t>(at_path_ns)
+                                  : path.stage.Admit(at_path_ns, wire_bytes, fate.jitter_ns);
   if (!due) {
     path.counters.drops_queue += segments;
-    return false;
+    return arrival;
   }
   const bool no_downlink = path.downlink < 0;
   path.counters.held_bytes += wire_bytes;
   Push({*due, order_++, wire_bytes, segments, device_bytes > 0 ? device_bytes : wire_bytes, handle,
         index, no_downlink});
-  return true;
+  arrival.taken = true;
+  return arrival;
 }
 
 std::optional<TapNetwork::Output> TapNetwork::Next(int64_t now_ns) {
@@ -179,7 +186,7 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
     if (path.from != node) return false;
     const AccessSpec* up = UplinkOf(topology, path);
     const AccessSpec* down = DownlinkOf(topology, path);
-    return MeanLoss(path) > 0 ||
+    return MeanLoss(path) > 0 || path.reorder_prob > 0 || path.duplicate_prob > 0 ||
            (path.rate && slow(*path.rate, PathLimitPackets(topology, path))) ||
            (up != nullptr && slow_access(node, up->up)) ||
            (down != nullptr && slow_access(path.to, down->down));

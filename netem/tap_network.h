@@ -19,12 +19,20 @@ class TapNetwork {
   // `topology` is valid. All loss and jitter is drawn from `seed`.
   TapNetwork(const Topology& topology, uint64_t seed);
 
+  // What became of a frame that arrived.
+  struct Arrival {
+    bool taken = false;       // false: dropped, and the handle is the caller's again
+    bool duplicated = false;  // the caller is to let a copy arrive, with `copy`
+    std::optional<uint64_t> flip =
+        std::nullopt;                        // corrupted: the caller is to flip a bit (FlipBit)
+    operator bool() const { return taken; }  // NOLINT: what most ask
+  };
   // A frame of node `from` for node `to` arrives at `now_ns` (never before an earlier arrival).
-  // False: it was dropped and counted (no such path, loss, full queue) and the handle is the
-  // caller's again. True: Next() will hand it back.
-  // `device_bytes`: of the frame as its device gave it; 0: as many as on the wire.
-  bool Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
-              int64_t segments, int64_t device_bytes = 0);
+  // It is dropped and counted (no such path, loss, full queue), or taken: Next() will hand it back.
+  // `device_bytes`: of the frame as its device gave it; 0: as many as on the wire. `copy`: of a
+  // duplicated frame; it meets everything that a frame does but duplication.
+  Arrival Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
+                 int64_t segments, int64_t device_bytes = 0, bool copy = false);
 
   struct Output {
     uint32_t handle;

@@ -14,8 +14,9 @@ class TomlFigures : protected TomlFields {
   using TomlFields::TomlFields;
 
   inline static const std::set<std::string_view> kFigureKeys = {
-      "profile", "rate_mbit",  "rtt_ms",   "delay_ms",    "jitter_ms", "jitter_shape",
-      "loss",    "burst_loss", "queue_ms", "queue_bytes", "queue_bdp", "queue_packets"};
+      "profile",      "rate_mbit",     "rtt_ms",     "delay_ms",  "jitter_ms",
+      "jitter_shape", "loss",          "burst_loss", "queue_ms",  "queue_bytes",
+      "queue_bdp",    "queue_packets", "reorder",    "duplicate", "corrupt"};
 
   inline static const std::set<std::string_view> kAccessKeys = {"name",
                                                                 "up_mbit",
@@ -103,6 +104,9 @@ class TomlFigures : protected TomlFields {
       path.jitter_shape = *shape == "uniform" ? JitterShape::kUniform : JitterShape::kNormal;
     }
     if (const auto loss = Number(t, "loss")) path.loss_prob = *loss;
+    if (const auto reorder = Number(t, "reorder")) path.reorder_prob = *reorder;
+    if (const auto duplicate = Number(t, "duplicate")) path.duplicate_prob = *duplicate;
+    if (const auto corrupt = Number(t, "corrupt")) path.corrupt_prob = *corrupt;
     const toml::node* burst = t.get("burst_loss");
     if (burst == nullptr) return;
     const toml::array* values = burst->as_array();

@@ -73,6 +73,15 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
     return Invalid(
         fmt::format("{}: loss is {}: want a probability in [0, 1]", where, path.loss_prob));
   }
+  for (const auto& [name, share] : {std::pair("reorder", path.reorder_prob),
+                                    {"duplicate", path.duplicate_prob},
+                                    {"corrupt", path.corrupt_prob}}) {
+    if (share >= 0 && share <= 1) continue;
+    return Invalid(fmt::format("{}: {} is {}: want a probability in [0, 1]", where, name, share));
+  }
+  if (path.reorder_prob > 0 && path.delay == absl::ZeroDuration()) {
+    return Invalid(where + ": reorder: without a delay there is nothing to be early against");
+  }
   if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
     return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
                                path.queue_bdp));
@@ -116,12 +125,21 @@ absl::Status ValidatePath(const Topology& topology, const PathSpec& path) {
   return CheckPath(topology, path);
 }
 
-double MeanLoss(const PathSpec& path) {
+namespace {
+
+double DroppedShare(const PathSpec& path) {
   if (!path.burst_loss) return path.loss_prob;
   const BurstLoss& b = *path.burst_loss;
   const double turns = b.to_bad + b.to_good;
   const double bad = turns > 0 ? b.to_bad / turns : 0;  // share of packets that meet the bad state
   return bad * b.loss_bad + (1 - bad) * b.loss_good;
+}
+
+}  // namespace
+
+double MeanLoss(const PathSpec& path) {
+  const double dropped = DroppedShare(path);
+  return dropped + (1 - dropped) * path.corrupt_prob;
 }
 
 const PathSpec* FindPath(const Topology& topology, int from, int to) {

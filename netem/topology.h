@@ -48,6 +48,10 @@ struct PathSpec {
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
   std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
   int line = 0;                                        // of the file it was read from; 0: none
+  // Independent probabilities per packet, [0, 1], as netem means them: a reordered packet goes at
+  // once, past delay, rate and queue; a duplicated one arrives twice, the copy paying its own way;
+  // a corrupted one has one bit flipped, which every checksum on its way makes a loss.
+  double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
 };
 
 // An access line that paths share; both directions are drop-tail queues with a rate and no delay.
@@ -96,7 +100,7 @@ absl::Status Validate(const Topology& topology);
 // The same for one path of it.
 absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
 
-// The share of packets that a path loses in the long run.
+// The share of packets that a path loses in the long run; a corrupted one is lost to its receiver.
 double MeanLoss(const PathSpec& path);
 
 // The path of an ordered pair; null when the pair may not talk.

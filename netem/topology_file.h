@@ -39,6 +39,7 @@ namespace longhaul {
 //   jitter_ms = 1
 //   jitter_shape = "uniform"            # or "normal"
 //   loss = 0.001
+//   reorder = 0.01                      # also duplicate (tap alone), corrupt
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
 //   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
 //

@@ -126,6 +126,11 @@ void PutImpairment(nl_msg* message, const ImpairmentSpec& spec) {
     nla_put(message, TCA_NETEM_DELAY_DIST, static_cast<int>(table.size() * sizeof table[0]),
             table.data());
   }
+  // Always sent: without the attribute netem keeps what it had.
+  const tc_netem_reorder reorder{Fraction(spec.reorder_prob), 0};
+  nla_put(message, TCA_NETEM_REORDER, sizeof reorder, &reorder);
+  const tc_netem_corrupt corrupt{Fraction(spec.corrupt_prob), 0};
+  nla_put(message, TCA_NETEM_CORRUPT, sizeof corrupt, &corrupt);
   if (!spec.burst_loss) return;
   tc_netem_gemodel model{};
   model.p = Fraction(spec.burst_loss->to_bad);
@@ -153,6 +158,7 @@ absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, 
   tc_netem_qopt bare{};  // comes first and is no attribute
   bare.limit = static_cast<uint32_t>(spec.limit_packets);
   bare.loss = Fraction(spec.impairment.loss_prob);
+  bare.gap = spec.impairment.reorder_prob > 0 ? 1 : 0;  // every packet may be the one
   nlmsg_append(message, &bare, sizeof bare, NLA_ALIGNTO);
   nla_put(message, TCA_NETEM_LATENCY64, sizeof spec.delay_ns, &spec.delay_ns);
   PutImpairment(message, spec.impairment);

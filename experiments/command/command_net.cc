@@ -33,6 +33,15 @@ std::string DownText(const nlohmann::json& paths) {
   return text;
 }
 
+std::string BesideText(const nlohmann::json& path) {
+  std::string text = path.value("carrier", "") == "down" ? "DOWN" : "";
+  for (const char* key : {"reorder", "duplicate", "corrupt"}) {
+    const double share = path.value(key, 0.0);
+    if (share > 0) text += fmt::format("{}{} {:g} %", text.empty() ? "" : ", ", key, 100 * share);
+  }
+  return text;
+}
+
 std::string PathText(const nlohmann::json& path) {
   return fmt::format("{} > {}", path.value("from", "?"), path.value("to", "?"));
 }

@@ -47,6 +47,9 @@ std::string RateText(const nlohmann::json& mbit);
 // A line for every path that is down, with what brings it up; "" for none.
 std::string DownText(const nlohmann::json& paths);
 
+// "reorder 1 %, corrupt 0.1 %, DOWN": what a path has beside its figures; "" for nothing.
+std::string BesideText(const nlohmann::json& path);
+
 // "a > b" of a path in a lab's answer.
 std::string PathText(const nlohmann::json& path);
 

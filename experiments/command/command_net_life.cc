@@ -105,8 +105,7 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
                fmt::format("{:g}", path.value("delay_ms", 0.0)),
                fmt::format("{:g}", path.value("jitter_ms", 0.0)),
                fmt::format("{:g}", 100 * path.value("loss", 0.0)),
-               fmt::format("{}", path.value("limit_packets", int64_t{0})),
-               path.value("carrier", "") == "down" ? "DOWN" : ""});
+               fmt::format("{}", path.value("limit_packets", int64_t{0})), BesideText(path)});
   }
   fmt::print("{}{}", table.Text(), DownText(info->message.at("paths")));
   return absl::OkStatus();
@@ -186,7 +185,8 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
       ->required();
   set->add_option("figures", *assignments,
                   "rate=50mbit delay=20ms rtt=40ms jitter=2ms jitter_shape=uniform loss=1% "
-                  "burst_loss=0.01,0.25,1,0 queue=100p|50ms|64kb|0.5bdp carrier=down|up outage=3s")
+                  "burst_loss=0.01,0.25,1,0 reorder=1% duplicate=1% corrupt=0.1% "
+                  "queue=100p|50ms|64kb|0.5bdp carrier=down|up outage=3s")
       ->required();
   set->callback([lab, path, assignments, exit_status] {
     const absl::Status status = Set(*lab, *path, *assignments);

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "experiments/command/command.h"
 

@@ -102,6 +102,9 @@ json LabRequests::Figures(const PathSpec& path) const {
                   {"delay_ms", Ms(path.delay)},
                   {"jitter_ms", Ms(path.jitter)},
                   {"loss", MeanLoss(path)},
+                  {"reorder", path.reorder_prob},
+                  {"duplicate", path.duplicate_prob},
+                  {"corrupt", path.corrupt_prob},
                   {"limit_packets", PathLimitPackets(topology, path)},
                   {"carrier", down_.contains({path.from, path.to}) ? "down" : "up"}};
   if (rate) figures["rate_mbit"] = InMbit(*rate);

@@ -110,6 +110,13 @@ absl::Status SetLoss(std::string_view value, PathSpec& path) {
   return absl::OkStatus();
 }
 
+absl::Status SetShare(std::string_view key, std::string_view value, double& share) {
+  const auto read = WithUnit(value, kShares);
+  if (!read) return BadValue(key, value, "a probability such as 0.01 or 1%");
+  share = *read;
+  return absl::OkStatus();
+}
+
 absl::Status SetShape(std::string_view value, PathSpec& path) {
   if (value != "normal" && value != "uniform") {
     return BadValue("jitter_shape", value, "normal or uniform");
@@ -136,6 +143,9 @@ absl::Status Assign(std::string_view key, std::string_view value, PathChange& ch
   if (key == "jitter") return SetTime(key, value, path.jitter);
   if (key == "jitter_shape") return SetShape(value, path);
   if (key == "loss") return SetLoss(value, path);
+  if (key == "reorder") return SetShare(key, value, path.reorder_prob);
+  if (key == "duplicate") return SetShare(key, value, path.duplicate_prob);
+  if (key == "corrupt") return SetShare(key, value, path.corrupt_prob);
   if (key == "burst_loss") return SetBurstLoss(value, path);
   if (key == "queue") return SetQueue(value, path);
   if (key == "carrier") return SetCarrier(value, change);
@@ -148,7 +158,7 @@ absl::Status Assign(std::string_view key, std::string_view value, PathChange& ch
   }
   return absl::InvalidArgumentError(
       fmt::format("unknown key '{}'; known: rate delay rtt jitter jitter_shape loss burst_loss "
-                  "queue carrier outage",
+                  "reorder duplicate corrupt queue carrier outage",
                   key));
 }
 

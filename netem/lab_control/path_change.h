@@ -29,6 +29,7 @@ struct PathChange {
 //   jitter=2ms     jitter_shape=normal|uniform
 //   loss=0.01      or 1%
 //   burst_loss=0.01,0.25,1,0   good to bad, bad to good, loss when bad, when good; or none
+//   reorder=1%     duplicate=1% (tap alone), corrupt=0.1%: probabilities
 //   queue=100p     packets; 50ms, 64kb (1000 bytes), 0.5bdp
 //   carrier=down   or up; outage=3s: down now, up again after that time
 // InvalidArgument: unknown key, a value that cannot be read. The figures are not judged here

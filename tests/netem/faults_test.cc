@@ -96,6 +96,37 @@ TEST_P(Faults, EmulatorThatStandsStillForTwoSecondsShowsInItsLateness) {
   });
 }
 
+TEST_P(Faults, WhatIsReorderedGoesAtOnceAndWhatIsCorruptedIsLost) {
+  WithEmulator(GetParam(), *UniformTopology("continental-us", 2), [](Emulator& emulator) {
+    const auto rtt = [&] { return *ProbeRtt(emulator, 0, 1, 5, absl::Milliseconds(10)); };
+    const PathSpec plain = *FindPath(emulator.topology(), 0, 1);
+    PathSpec path = plain;
+    path.reorder_prob = 1;
+    ASSERT_TRUE(emulator.ChangePath(path).ok());
+    const RttSample early = rtt();  // one way of two
+    EXPECT_EQ(early.received, 5);
+    EXPECT_TRUE(Judge("RTT with one way reordered, ms", 32.5,
+                      absl::ToDoubleMilliseconds(early.median), 30, 40));
+    path = plain;
+    path.corrupt_prob = 1;
+    ASSERT_TRUE(emulator.ChangePath(path).ok());
+    EXPECT_EQ(rtt().received, 0) << "its checksum is wrong";
+    ASSERT_TRUE(emulator.ChangePath(plain).ok());
+    EXPECT_EQ(rtt().received, 5);
+    path = plain;
+    path.duplicate_prob = 1;
+    const absl::Status twice = emulator.ChangePath(path);
+    if (emulator.kind() == EmulatorKind::kNetem) {
+      EXPECT_THAT(std::string(twice.message()), HasSubstr("--emulator tap"));
+      return;
+    }
+    ASSERT_TRUE(twice.ok()) << twice;
+    const int64_t before = emulator.counters(0, 1)->packets;
+    EXPECT_EQ(rtt().received, 5);
+    EXPECT_GE(emulator.counters(0, 1)->packets - before, 10);
+  });
+}
+
 TEST_P(Faults, DestructionRemovesEverything) {
   if (const std::string why = WhyNot(GetParam()); !why.empty()) GTEST_SKIP() << why;
   RunInLab([] {

@@ -118,5 +118,33 @@ TEST(Addressing, AddressesAreDistinctAndReversible) {
   EXPECT_EQ(NodeOfAddress(0x0b000002), -1);
 }
 
+// RFC 1071's own example: words 0001 f203 f4f5 f6f7 sum to ddf2.
+TEST(FlipBit, TheChecksumThatWasLeftToTheDeviceIsMadeFirst) {
+  std::vector<std::byte> f(kIp + 20 + 8);
+  f[0] = std::byte{1};                                            // it is left to the device
+  Put16(f, 6, static_cast<uint16_t>(kEthernetHeaderBytes + 20));  // from here on
+  Put16(f, 8, 6);                                                 // the field
+  const uint8_t words[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5};
+  memcpy(&f[kIp + 20], words, sizeof words);
+  f[kIp + 26] = std::byte{0xf6};  // what stands in the field is summed too
+  f[kIp + 27] = std::byte{0xf7};
+  std::vector<std::byte> flipped = f;
+  FlipBit(flipped, /*draw=*/5);
+  EXPECT_EQ(flipped[kIp + 26], std::byte{0x22});  // ~ddf2
+  EXPECT_EQ(flipped[kIp + 27], std::byte{0x0d});
+  EXPECT_EQ(flipped[0], std::byte{0});
+  EXPECT_EQ(flipped[kIp], f[kIp] ^ std::byte{1 << 5}) << "the bit that was drawn";
+  std::vector<std::byte> same = f;
+  FlipBit(same, 5 + 8 * 28);
+  EXPECT_EQ(same, flipped) << "draws wrap around the frame";
+}
+
+TEST(FlipBit, HostileFramesAreLeftInTheirBounds) {
+  for (size_t bytes : {size_t{0}, size_t{10}, kIp, kIp + 1}) {
+    std::vector<std::byte> f(bytes, std::byte{0xff});
+    FlipBit(f, ~0ull);
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -58,7 +58,8 @@ class NetPrograms : public testing::Test {
 TEST_F(NetPrograms, ANodeHasItsNameAndTheOthersResolve) {
   const ShellResult result =
       Run(std::string(kFast) +
-          "--node b -- sh -c 'hostname; getent ahostsv4 b | head -1 | cut -d\" \" -f1; getent ahostsv4 a | "
+          "--node b -- sh -c 'hostname; getent ahostsv4 b | head -1 | cut -d\" \" -f1; getent "
+          "ahostsv4 a | "
           "head -1 | cut -d\" \" -f1; ip -4 -o addr show net0 | grep -o \"inet [0-9.]*\"'");
   EXPECT_EQ(result.text, "b\n10.0.0.3\n10.0.0.2\ninet 10.0.0.3\n");
 }
@@ -124,10 +125,10 @@ TEST_F(NetPrograms, ALabOfOneCommandLeavesNothing) {
   EXPECT_EQ(failed.status, 5) << failed.text;
   EXPECT_EQ(Run(std::string(kFast) + "-- no-such-program 2>/dev/null").status, 127);
   // kill -9 of the command: the kernel ends lab and programs.
-  const ShellResult killed = RunShell(
-      "timeout -s KILL 2 " LONGHAUL_COMMAND " " + std::string(kFast) +
-      "-- sh -c 'echo $$ >" + folder_ + "/pid-$RANK; exec sleep 1234.5'; sleep 0.5; "
-      "pgrep -fx 'sleep 1234.5' | wc -l");
+  const ShellResult killed = RunShell("timeout -s KILL 2 " LONGHAUL_COMMAND " " +
+                                      std::string(kFast) + "-- sh -c 'echo $$ >" + folder_ +
+                                      "/pid-$RANK; exec sleep 1234.5'; sleep 0.5; "
+                                      "pgrep -fx 'sleep 1234.5' | wc -l");
   EXPECT_THAT(killed.text, HasSubstr("0\n"));
 }
 
@@ -144,9 +145,10 @@ TEST_F(NetPrograms, BadLinksAreOneLine) {
 
 TEST_F(NetPrograms, WhatWaitsForAProgramIsSmall) {
   ASSERT_EQ(Run("net up --rtt 1ms --name small --emulator tap").status, 0);
-  const ShellResult result = RunShell(
-      LONGHAUL_COMMAND " net exec small/a -- sleep 1 & sleep 0.5; "
-      "grep VmRSS /proc/$(pgrep -f 'exec small/a' | head -1)/status | tr -dc 0-9; wait");
+  const ShellResult result =
+      RunShell(LONGHAUL_COMMAND
+               " net exec small/a -- sleep 1 & sleep 0.5; "
+               "grep VmRSS /proc/$(pgrep -f 'exec small/a' | head -1)/status | tr -dc 0-9; wait");
   EXPECT_GT(std::atoi(result.text.c_str()), 0);
   EXPECT_LT(std::atoi(result.text.c_str()), 10'000) << "kB; a build without sanitizers";
   Run("net down small");
@@ -161,7 +163,8 @@ TEST_F(NetPrograms, WhatIsDownIsShownWithWhatBringsItUp) {
   }
   const ShellResult probe = Run("net probe demo --quick");
   EXPECT_EQ(probe.status, 1);
-  EXPECT_THAT(probe.text, HasSubstr("path a > b is down; `longhaul net set demo 'a>b' carrier=up`"));
+  EXPECT_THAT(probe.text,
+              HasSubstr("path a > b is down; `longhaul net set demo 'a>b' carrier=up`"));
   EXPECT_THAT(probe.text, HasSubstr("path b > a the way back, a > b, is down"));
   ASSERT_EQ(Run("net set demo 'a>b' carrier=up").status, 0);
   EXPECT_THAT(Run("net list demo").text, Not(HasSubstr("DOWN")));
@@ -198,14 +201,16 @@ TEST_F(NetPrograms, AFileChangesItsLinksByItself) {
 
 TEST_F(NetPrograms, CaptureTakesWhatIsAskedFor) {
   ASSERT_EQ(Run("net up --rtt 2ms --name demo --emulator tap").status, 0);
-  const ShellResult result = RunShell(
-      "(sleep 1; " LONGHAUL_COMMAND " net exec demo/a -- ping -c 3 -i 0.2 b >/dev/null) & "
-      LONGHAUL_COMMAND " net capture demo 'a>b' - --protocol icmp --snaplen 60 --packets 2 "
-      "--seconds 10 2>/dev/null | wc -c; wait");
+  const ShellResult result =
+      RunShell("(sleep 1; " LONGHAUL_COMMAND
+               " net exec demo/a -- ping -c 3 -i 0.2 b >/dev/null) & " LONGHAUL_COMMAND
+               " net capture demo 'a>b' - --protocol icmp --snaplen 60 --packets 2 "
+               "--seconds 10 2>/dev/null | wc -c; wait");
   EXPECT_EQ(std::atoi(result.text.c_str()), 24 + 2 * (16 + 60)) << "header, then two cut frames";
-  const ShellResult other = RunShell(
-      "(sleep 0.5; " LONGHAUL_COMMAND " net exec demo/a -- ping -c 2 -i 0.2 b >/dev/null) & "
-      LONGHAUL_COMMAND " net capture demo 'a>b' - --port 80 --seconds 2 2>/dev/null | wc -c; wait");
+  const ShellResult other =
+      RunShell("(sleep 0.5; " LONGHAUL_COMMAND
+               " net exec demo/a -- ping -c 2 -i 0.2 b >/dev/null) & " LONGHAUL_COMMAND
+               " net capture demo 'a>b' - --port 80 --seconds 2 2>/dev/null | wc -c; wait");
   EXPECT_EQ(std::atoi(other.text.c_str()), 24) << "no port 80 in a ping";
   EXPECT_NE(Run("net capture demo 'a>b' - --protocol icmp --port 80").status, 0);
   Run("net down demo");

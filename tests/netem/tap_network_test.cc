@@ -51,5 +51,43 @@ TEST(TapNetwork, DoesNotLookFarIntoAQueue) {
   EXPECT_EQ(network.next_due_after(first_ns + 1'000'000'000), std::nullopt);
 }
 
+TEST(TapNetwork, ReorderedDuplicatedAndCorruptedAsOftenAsAsked) {
+  Topology topology = *UniformTopology("regional", 2);
+  PathSpec& path = topology.paths[0];
+  path.reorder_prob = 0.1;
+  path.duplicate_prob = 0.2;
+  path.corrupt_prob = 0.3;
+  constexpr int kFrames = 20'000;
+  const auto count = [&](uint64_t seed) {
+    TapNetwork network(topology, seed);
+    std::vector<int> counts(3);
+    int64_t now_ns = 0;
+    for (uint32_t i = 0; i < kFrames; ++i) {
+      now_ns += 20'000;
+      const TapNetwork::Arrival arrival = network.Arrive(now_ns, 0, 1, i, 1514, 1);
+      EXPECT_TRUE(arrival.taken);
+      counts[1] += arrival.duplicated;
+      counts[2] += arrival.flip.has_value();
+      while (const auto output = network.Next(now_ns)) counts[0] += output->handle == i;
+    }
+    return counts;
+  };
+  const std::vector<int> counts = count(3);
+  // Four standard deviations, sqrt(n p (1 - p)).
+  EXPECT_NEAR(counts[0], 2000, 170);
+  EXPECT_NEAR(counts[1], 4000, 227);
+  EXPECT_NEAR(counts[2], 6000, 260);
+  EXPECT_EQ(counts, count(3)) << "the same seed, the same fate";
+  EXPECT_NE(counts, count(4));
+}
+
+TEST(TapNetwork, ACopyIsNotCopiedAgain) {
+  Topology topology = *UniformTopology("regional", 2);
+  topology.paths[0].duplicate_prob = 1;
+  TapNetwork network(topology, 1);
+  EXPECT_TRUE(network.Arrive(0, 0, 1, 1, 1514, 1).duplicated);
+  EXPECT_FALSE(network.Arrive(0, 0, 1, 2, 1514, 1, 0, /*copy=*/true).duplicated);
+}
+
 }  // namespace
 }  // namespace longhaul
