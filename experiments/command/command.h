@@ -23,6 +23,8 @@ void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddSimulateCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
+void AddSpecCommand(CLI::App& app, int* exit_status);
+void AddCompletionCommand(CLI::App& app, int* exit_status);  // the last: of all before it
 void AddWorkerCommand(CLI::App& app, int* exit_status);
 
 // Parses a command line and runs what it asks for; returns main's status. The words of a program to

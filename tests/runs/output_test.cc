@@ -1,6 +1,7 @@
 // --json puts one document on stdout and nothing else there, --quiet drops what is progress; `list`
 // sees what they wrote.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -118,6 +119,49 @@ TEST_F(Output, ListOfAMissingFolderIsOneLine) {
   EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
   EXPECT_THAT(error, AllOf(StartsWith("longhaul: list '"), HasSubstr("no such folder")));
   EXPECT_EQ(Stdout("list " + scratch_.path()).exit_status, 0);
+}
+
+// A key that `spec` does not show, or shows with another default than the reader's, is a lie.
+TEST_F(Output, SpecShowsEveryKeyOfAResolvedSpecWithItsDefault) {
+  const CommandResult shown = Stdout("spec --json");
+  ASSERT_EQ(shown.exit_status, 0) << Stderr();
+  const json keys = json::parse(shown.output)["keys"];
+  const CommandResult run = Stdout("run " + Spec() + " --quiet --results " + results());
+  ASSERT_EQ(run.exit_status, 0) << Stderr();
+  const Record record = *Record::Open(results(), Record::Mode::kRead);
+  const RunRow row = record.Runs(1)->front();
+  for (const json& key : keys) {
+    const std::string name = key["key"];
+    const std::string last = name.substr(name.rfind('.') + 1);
+    if (key["default"].is_null() || key["default"] == "-" || key["default"] == "[]" ||
+        key["default"] == "\"\"") {
+      continue;
+    }
+    EXPECT_THAT(row.spec_toml, HasSubstr(last + " = ")) << name;
+    const bool given = TinySpec().find(last + " = ") != std::string::npos;
+    if (given) continue;
+    const std::string line = row.spec_toml.substr(row.spec_toml.find("\n" + last + " = ") + 1);
+    const std::string value = line.substr(last.size() + 3, line.find('\n') - last.size() - 3);
+    const std::string wanted = key["default"];
+    EXPECT_TRUE(value == wanted ||
+                std::strtod(value.c_str(), nullptr) == std::strtod(wanted.c_str(), nullptr))
+        << name << ": " << value << " against " << wanted;
+  }
+}
+
+TEST_F(Output, CompletionIsAScriptThatCompletes) {
+  for (const std::string shell : {"bash", "zsh"}) {
+    const CommandResult script = Stdout("completion " + shell);
+    ASSERT_EQ(script.exit_status, 0) << Stderr();
+    EXPECT_THAT(script.output, HasSubstr("complete -o filenames -F _longhaul longhaul"));
+  }
+  const CommandResult done = RunProgram(
+      {"/bin/bash", "-c",
+       "source <(" LONGHAUL_BINARY " completion bash); COMP_WORDS=(longhaul net ca); COMP_CWORD=2; "
+       "_longhaul; echo \"${COMPREPLY[0]}\"; COMP_WORDS=(longhaul measure --rec); COMP_CWORD=2; "
+       "_longhaul; echo \"${COMPREPLY[0]}\""});
+  EXPECT_EQ(done.output, "capture\n--records\n");
+  EXPECT_NE(Stdout("completion fish").exit_status, 0);
 }
 
 }  // namespace
