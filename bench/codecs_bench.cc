@@ -29,7 +29,7 @@
 #include "bench/codec_timing.h"
 #include "bench/line_aligned.h"
 #include "compressors/catalog.h"
-#include "compressors/codec_threads.h"
+#include "compressors/numbers/codec_threads.h"
 
 namespace longhaul {
 namespace {

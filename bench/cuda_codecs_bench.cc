@@ -16,8 +16,8 @@
 #include <memory>
 
 #include "bench/cuda_timing.h"
-#include "compressors/convert.h"
 #include "compressors/cuda/cuda_codec.h"
+#include "compressors/kernels/convert.h"
 #include "compressors/reference_tensors.h"
 
 namespace longhaul {

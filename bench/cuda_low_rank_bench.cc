@@ -9,7 +9,7 @@
 
 #include "bench/cuda_timing.h"
 #include "compressors/codec.h"
-#include "compressors/cuda/low_rank_launch.h"
+#include "compressors/cuda/low_rank/low_rank_launch.h"
 #include "compressors/reference_tensors.h"
 
 namespace longhaul {

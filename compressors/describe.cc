@@ -2,10 +2,10 @@
 
 #include <cstring>
 
-#include "compressors/block_codec.h"
 #include "compressors/catalog.h"
-#include "compressors/frame.h"
-#include "compressors/selection.h"
+#include "compressors/families/block_codec.h"
+#include "compressors/families/selection.h"
+#include "compressors/frame/frame.h"
 
 namespace longhaul {
 namespace {

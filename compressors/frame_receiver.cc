@@ -1,7 +1,7 @@
 #include "compressors/frame_receiver.h"
 
 #include "compressors/catalog.h"
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 
 namespace longhaul {
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "compressors/codec.h"
-#include "compressors/mirror.h"
+#include "compressors/states/mirror.h"
 
 namespace longhaul {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {

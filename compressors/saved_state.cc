@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "compressors/codec_frame.h"
-#include "compressors/crc32c.h"
-#include "compressors/subspace.h"
+#include "compressors/families/subspace.h"
+#include "compressors/frame/codec_frame.h"
+#include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
 namespace {

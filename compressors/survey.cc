@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "compressors/catalog.h"
-#include "compressors/frame.h"
-#include "compressors/loop_kernels.h"
-#include "compressors/spelling.h"
-#include "compressors/subspace.h"
+#include "compressors/families/subspace.h"
+#include "compressors/frame/frame.h"
+#include "compressors/kernels/loop_kernels.h"
+#include "compressors/numbers/spelling.h"
 
 namespace longhaul {
 namespace {

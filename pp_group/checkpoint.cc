@@ -12,7 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
 namespace {

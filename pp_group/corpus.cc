@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "pp_group/corpus_files.h"
 #include "pp_group/row_order.h"
 

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compressors/catalog.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "compressors/saved_state.h"
 
 namespace longhaul {

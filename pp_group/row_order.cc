@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 

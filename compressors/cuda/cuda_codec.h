@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
-#include "compressors/cuda/device.h"
+#include "compressors/cuda/team/device.h"
 
 namespace longhaul {
 

@@ -1,7 +1,7 @@
 #include "compressors/cuda/fixed_frame.h"
 
-#include "compressors/codec_frame.h"
-#include "compressors/cuda/slot.h"
+#include "compressors/cuda/team/slot.h"
+#include "compressors/frame/codec_frame.h"
 
 namespace longhaul {
 

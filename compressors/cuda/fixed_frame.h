@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "compressors/cuda/cuda_codec.h"
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 
 namespace longhaul {
 

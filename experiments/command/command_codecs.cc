@@ -4,9 +4,9 @@
 #include <iterator>
 
 #include "compressors/catalog.h"
-#include "compressors/frame.h"
-#include "compressors/saturate.h"
+#include "compressors/frame/frame.h"
 #include "compressors/survey.h"
+#include "compressors/wrappers/saturate.h"
 #include "experiments/command/command.h"
 #include "plugin/core/clock.h"
 

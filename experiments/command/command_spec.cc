@@ -31,7 +31,9 @@ struct DomainWords {
   std::string operator()(const Line& l) const {
     return fmt::format("text of at most {} bytes", l.most_bytes);
   }
-  std::string operator()(const OneOf& o) const { return fmt::format("{}", fmt::join(o.names, ", ")); }
+  std::string operator()(const OneOf& o) const {
+    return fmt::format("{}", fmt::join(o.names, ", "));
+  }
   std::string operator()(const Known& k) const {
     return k.names == &SpecNames::codec     ? "a codec (`longhaul codecs`)"
            : k.names == &SpecNames::profile ? "a profile (`longhaul doctor`) or a FILE.toml"
@@ -67,18 +69,20 @@ void PrintKeys(bool json) {
     const std::string otherwise =
         key.required ? "must be given" : std::visit(DefaultWords{defaults}, key.field);
     table.Add({name, domain, std::string(key.unit), otherwise});
-    all["keys"].push_back({{"key", name},
-                           {"may_be", domain},
-                           {"unit", key.unit},
-                           {"required", key.required},
-                           {"default", key.required ? nullptr : nlohmann::ordered_json(otherwise)}});
+    all["keys"].push_back(
+        {{"key", name},
+         {"may_be", domain},
+         {"unit", key.unit},
+         {"required", key.required},
+         {"default", key.required ? nullptr : nlohmann::ordered_json(otherwise)}});
   }
   if (json) {
     fmt::print("{}\n", all.dump(2));
     return;
   }
   fmt::print(
-      "{}Tables of their own: [boundary.cuts] (\"3.forward\" = codec), [compute], and of a campaign "
+      "{}Tables of their own: [boundary.cuts] (\"3.forward\" = codec), [compute], and of a "
+      "campaign "
       "[campaign], [[arm]], [timing]: docs/experiments.md. What a key means stands in "
       "experiments/spec/spec.h.\n",
       table.Text());

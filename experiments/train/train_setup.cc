@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "compressors/isa.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/check_training.h"
 #include "pp_group/train_spec.h"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
-#include "compressors/convert.h"
-#include "compressors/mirror.h"
+#include "compressors/kernels/convert.h"
+#include "compressors/states/mirror.h"
 #include "plugin/core/tensor_kind.h"
 
 namespace longhaul {

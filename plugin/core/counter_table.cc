@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {

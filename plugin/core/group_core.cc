@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "plugin/core/reduce.h"
 
 namespace longhaul {

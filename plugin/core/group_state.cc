@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 #include "compressors/saved_state.h"
 #include "plugin/core/group_core.h"
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
-#include "compressors/crc32c.h"
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/crc32c.h"
 #include "plugin/core/arrival.h"
 
 namespace longhaul {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
 

@@ -11,7 +11,7 @@
 
 // The one layout of what crosses a transport, for both directions and every kind. A *message* is
 // what one Send moves; it travels as one or more *packets*: this header plus a slice of the payload
-// (raw values, or one codec frame of compressors/frame.h). Little-endian.
+// (raw values, or one codec frame of compressors/frame/frame.h). Little-endian.
 //
 //   off  type    field
 //     0  u32     magic          bytes 'L' 'H' 'P' '1'

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
 namespace {

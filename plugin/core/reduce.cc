@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/small_floats.h"
+#include "compressors/numbers/small_floats.h"
 
 namespace longhaul {
 namespace {

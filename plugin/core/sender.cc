@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "compressors/mirror.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
+#include "compressors/states/mirror.h"
 
 namespace longhaul {
 

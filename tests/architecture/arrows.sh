@@ -16,6 +16,22 @@ deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
 deny plugin/swarm 'plugin/backend|torch|ATen|c10'
 deny pp_group 'netem|plugin|experiments|tests'
 deny experiments 'tests'
+# Inside compressors: numbers <- kernels <- frame <- states <- families <- wrappers <- root <- cuda; codec.h and isa.h, the
+# words of all of them, stand at the root.
+above() {
+  local room=$1 rooms=$2
+  deny "compressors/$room" "compressors/($rooms)"
+  if grep -rnE '^ *# *include "compressors/[a-z_0-9]+\.h"' "compressors/$room" | grep -vE 'compressors/(codec|isa)\.h"'; then
+    echo "^ compressors/$room may include nothing of the root but codec.h and isa.h"
+    bad=1
+  fi
+}
+above numbers 'kernels|frame|states|families|wrappers|cuda'
+above kernels 'frame|states|families|wrappers|cuda'
+above frame 'kernels|states|families|wrappers|cuda'
+above states 'families|wrappers|cuda'
+above families 'wrappers|cuda'
+above wrappers 'cuda'
 # Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.
 deny experiments/record 'experiments/(spec|estimates|report|train|run|command)'
 deny experiments/spec 'experiments/(estimates|report|train|run|command)'

@@ -1,5 +1,5 @@
 // Codecs allocate in their first calls only, and no more than the documentation says
-// (docs/codecs.md, "Scratch memory"). The operators of this program count.
+// (compressors/README.md, "Scratch memory"). The operators of this program count.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // AVX-512 on any processor: SIMDe computes each intrinsic as Intel's manual defines it. Forced in
-// front of compressors/avx512/*.cc, which are then compiled without -mavx512*. What SIMDe 0.7.4
-// lacks follows below, by halves of AVX2.
+// front of compressors/kernels/avx512/*.cc, which are then compiled without -mavx512*. What SIMDe
+// 0.7.4 lacks follows below, by halves of AVX2.
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
 #include <simde/x86/clmul.h>

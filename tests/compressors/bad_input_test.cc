@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

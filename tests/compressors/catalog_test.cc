@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

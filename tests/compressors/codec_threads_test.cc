@@ -1,6 +1,6 @@
 // The pool of threads that share one tensor: every part once, no waiting for other callers, the
 // same bits with any number of threads, and sleep in between.
-#include "compressors/codec_threads.h"
+#include "compressors/numbers/codec_threads.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

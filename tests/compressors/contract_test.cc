@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/contract_bits.h"
 #include "tests/compressors/tensors.h"
 

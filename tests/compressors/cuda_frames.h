@@ -5,8 +5,8 @@
 #include <random>
 
 #include "compressors/cuda/cuda_codec.h"
-#include "compressors/frame.h"
-#include "compressors/small_floats.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 // What the tests with and without a GPU share: a codec on a device beside the same on the CPU.

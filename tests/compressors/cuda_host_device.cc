@@ -1,12 +1,12 @@
 // Every kernel's text, compiled for the host.
-#include "compressors/cuda/block_tables.h"
-#include "compressors/cuda/cast_tables.h"
-#include "compressors/cuda/low_rank_tables.h"
-#include "compressors/cuda/scaled_fp4_tables.h"
-#include "compressors/cuda/selection_tables.h"
-#include "compressors/cuda/sign_tables.h"
-#include "compressors/cuda/stat_tables.h"
-#include "compressors/cuda/tah_tables.h"
+#include "compressors/cuda/block/block_tables.h"
+#include "compressors/cuda/block/scaled_fp4_tables.h"
+#include "compressors/cuda/cast/cast_tables.h"
+#include "compressors/cuda/low_rank/low_rank_tables.h"
+#include "compressors/cuda/selection/selection_tables.h"
+#include "compressors/cuda/sign/sign_tables.h"
+#include "compressors/cuda/stat/stat_tables.h"
+#include "compressors/cuda/tah/tah_tables.h"
 #include "tests/compressors/cuda_host_team.h"
 
 namespace longhaul {

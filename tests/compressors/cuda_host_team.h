@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "compressors/cuda/device.h"
+#include "compressors/cuda/team/device.h"
 
-// The host in the place of a GPU: a team (compressors/cuda/team.h) is arrays with one place per
-// thread, a phase runs the threads one after the other, a shuffle copies between the arrays. Any
-// order of threads must give the same bytes, or a kernel relies on what a GPU does not promise;
+// The host in the place of a GPU: a team (compressors/cuda/team/team.h) is arrays with one place
+// per thread, a phase runs the threads one after the other, a shuffle copies between the arrays.
+// Any order of threads must give the same bytes, or a kernel relies on what a GPU does not promise;
 // HostOrder says which one is used. What a GPU would trap on, or leave to chance, ends the test.
 namespace longhaul {
 

@@ -2,7 +2,7 @@
 // the CPU's codecs, bit for bit. Runs everywhere; no GPU and no nvcc.
 #include <random>
 
-#include "compressors/small_floats.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/cuda_frames.h"
 #include "tests/compressors/cuda_host_memory.h"
 #include "tests/compressors/cuda_selection_cases.h"

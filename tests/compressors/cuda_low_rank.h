@@ -1,7 +1,7 @@
 #pragma once
 
-#include "compressors/cuda/low_rank_launch.h"
-#include "compressors/low_rank.h"
+#include "compressors/cuda/low_rank/low_rank_launch.h"
+#include "compressors/families/low_rank.h"
 #include "tests/compressors/cuda_frames.h"
 
 // PowerSGD's kernels on a device beside the CPU's functions (low_rank.h), bit for bit; for the

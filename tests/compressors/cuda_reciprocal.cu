@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "compressors/cuda/device_team.cuh"
-#include "compressors/cuda/tah_entropy.h"
+#include "compressors/cuda/tah/tah_entropy.h"
 
 namespace longhaul {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "compressors/cuda/tah_entropy.h"
+#include "compressors/cuda/tah/tah_entropy.h"
 #include "tests/compressors/cuda_host_team.h"
 
 namespace longhaul {

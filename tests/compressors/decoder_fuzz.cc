@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "compressors/catalog.h"
-#include "compressors/crc32c.h"
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "compressors/frame_receiver.h"
+#include "compressors/numbers/crc32c.h"
 
 namespace longhaul {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

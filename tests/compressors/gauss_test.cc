@@ -5,9 +5,9 @@
 #include <bit>
 #include <cmath>
 
-#include "compressors/frame.h"
-#include "compressors/gauss.h"
-#include "compressors/noise.h"
+#include "compressors/families/gauss.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/noise.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -8,16 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "compressors/bit_pack.h"
 #include "compressors/catalog.h"
-#include "compressors/crc32c.h"
-#include "compressors/frame.h"
-#include "compressors/hadamard.h"
-#include "compressors/mini_floats.h"
-#include "compressors/mini_places.h"
-#include "compressors/noise.h"
-#include "compressors/payload_sum.h"
-#include "compressors/small_floats.h"
+#include "compressors/frame/frame.h"
+#include "compressors/frame/payload_sum.h"
+#include "compressors/numbers/bit_pack.h"
+#include "compressors/numbers/crc32c.h"
+#include "compressors/numbers/hadamard.h"
+#include "compressors/numbers/mini_floats.h"
+#include "compressors/numbers/mini_places.h"
+#include "compressors/numbers/noise.h"
+#include "compressors/numbers/small_floats.h"
 
 namespace longhaul {
 namespace {
@@ -295,7 +295,7 @@ TEST(MiniFloats, EveryCodeAndEveryTie) {
   }
 }
 
-// The rule of docs/codecs.md in numpy: s = bf16(max|x| / top), q = rne(x * (1 / s)), both in
+// The rule of docs/wire-format.md in numpy: s = bf16(max|x| / top), q = rne(x * (1 / s)), both in
 // float32. 31/109 divided by 7 or by 127 is no bf16, and two codes of int4 and 24 of int8 would be
 // others under the scale before it was rounded.
 TEST(IntBlocks, PinnedBytesWhereTheScaleIsNotExact) {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
-#include "compressors/processor.h"
-#include "compressors/small_floats.h"
+#include "compressors/kernels/processor.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -1,11 +1,11 @@
 // PowerSGD and DiLoCoX against what linear algebra says of them.
-#include "compressors/low_rank.h"
+#include "compressors/families/low_rank.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "compressors/example_states.h"
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "compressors/frame_receiver.h"
+#include "compressors/states/example_states.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <span>
 
-#include "compressors/block_scheme.h"
-#include "compressors/crc32c.h"
-#include "compressors/frame.h"
-#include "compressors/mini_floats.h"
+#include "compressors/frame/frame.h"
+#include "compressors/kernels/block_scheme.h"
+#include "compressors/numbers/crc32c.h"
+#include "compressors/numbers/mini_floats.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -1,13 +1,13 @@
 // The NaN policy "saturate": what is replaced, by what, and what is said about it.
-#include "compressors/saturate.h"
+#include "compressors/wrappers/saturate.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "compressors/frame.h"
-#include "compressors/small_floats.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -6,11 +6,11 @@
 #include <random>
 #include <set>
 
-#include "compressors/frame.h"
-#include "compressors/index_coding.h"
-#include "compressors/noise.h"
-#include "compressors/small_floats.h"
-#include "compressors/top_k.h"
+#include "compressors/families/top_k.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/index_coding.h"
+#include "compressors/numbers/noise.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "compressors/frame.h"
-#include "compressors/subspace.h"
+#include "compressors/families/subspace.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

@@ -1,5 +1,5 @@
 // subspace-k{k}: constants, exactness inside the subspace, refusal outside.
-#include "compressors/subspace.h"
+#include "compressors/families/subspace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compressors/frame.h"
+#include "compressors/frame/frame.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

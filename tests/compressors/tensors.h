@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compressors/catalog.h"
-#include "compressors/convert.h"
+#include "compressors/kernels/convert.h"
 #include "compressors/reference_tensors.h"
 
 namespace longhaul {

@@ -6,10 +6,10 @@
 #include <numbers>
 #include <numeric>
 
-#include "compressors/dct.h"
-#include "compressors/frame.h"
-#include "compressors/loop_kernels.h"
-#include "compressors/small_floats.h"
+#include "compressors/frame/frame.h"
+#include "compressors/kernels/loop_kernels.h"
+#include "compressors/numbers/dct.h"
+#include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {

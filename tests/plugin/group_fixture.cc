@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 

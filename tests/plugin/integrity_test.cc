@@ -6,8 +6,8 @@
 #include <set>
 
 #include "compressors/catalog.h"
-#include "compressors/frame.h"
-#include "compressors/noise.h"
+#include "compressors/frame/frame.h"
+#include "compressors/numbers/noise.h"
 #include "tests/plugin/rigged_transport.h"
 
 namespace longhaul {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 #include "plugin/core/address.h"
 #include "plugin/core/packet.h"
 

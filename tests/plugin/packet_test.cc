@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compressors/crc32c.h"
+#include "compressors/numbers/crc32c.h"
 #include "plugin/core/address.h"
 #include "plugin/core/buffer_pool.h"
 

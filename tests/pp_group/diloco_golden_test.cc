@@ -8,7 +8,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
 #include "tests/pp_group/training.h"
 

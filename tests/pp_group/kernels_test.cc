@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
 
 namespace longhaul {

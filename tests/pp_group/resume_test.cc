@@ -7,7 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "compressors/catalog.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/checkpoint.h"

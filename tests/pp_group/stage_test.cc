@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/gpt_activations.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
 
 namespace longhaul {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "compressors/catalog.h"
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 #include "experiments/train/train_setup.h"
 
 namespace longhaul {

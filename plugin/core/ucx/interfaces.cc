@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/noise.h"
+#include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {

@@ -1,8 +1,0 @@
-#include "compressors/cuda/block_tables.h"
-#include "compressors/cuda/launch.cuh"
-
-namespace longhaul {
-
-BlockLaunchTable CudaDecodeTable() { return MakeDecodeTable<CudaLauncher>(AllBlockSchemes()); }
-
-}  // namespace longhaul

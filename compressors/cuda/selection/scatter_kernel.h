@@ -1,0 +1,132 @@
+#pragma once
+
+#include "compressors/cuda/selection/rand_k_kernel.h"
+
+namespace longhaul {
+
+enum class Indices : uint8_t { kSent, kDrawn };
+
+// Kept values -> x, zeros between them. A team makes its piece in shared memory and stores it
+// whole.
+template <Indices kIndices, DType kType>
+struct ScatterKernel {
+  static constexpr int kThreads = kPieceThreads;
+  static constexpr uint32_t kElementBytes = kType == DType::kF32 ? 4 : 2;
+  static constexpr uint32_t kQuads = 1024;
+  static constexpr uint32_t kQuadElements = 16 / kElementBytes;
+  static constexpr uint32_t kPiece = kQuads * kQuadElements;
+  struct Made {
+    Quad quad[kQuads];
+  };
+
+  SelectionRun run;
+  PieceGrid grid{run, kPiece};
+
+  LONGHAUL_HOST_DEVICE uint64_t teams() const { return run.rows * grid.row_pieces; }
+
+  template <class Team>
+  LONGHAUL_TEXT void operator()(Team& team) const {
+    const Piece piece(run, grid, team.index());
+    typename Team::template Shared<Made> made;
+    team.Phase([&](int t) {
+      LONGHAUL_UNROLL
+      for (int i = 0; i < static_cast<int>(kQuads) / kThreads; ++i) {
+        made->quad[i * kThreads + t] = Quad{};
+      }
+    });
+    if constexpr (kIndices == Indices::kSent) {
+      PutSent(team, piece, made);
+    } else {
+      PutDrawn(team, piece, made);
+    }
+    team.Phase([&](int t) {
+      Store<Team>(t, reinterpret_cast<const std::byte*>(made->quad), piece.end - piece.begin,
+                  run.x + (piece.first + piece.begin) * kElementBytes);
+    });
+  }
+
+  // All kept values of the piece's chunks are looked at; those in another piece of a chunk that
+  // has several are not for this team.
+  template <class Team, class Memory>
+  LONGHAUL_TEXT void PutSent(Team& team, const Piece& piece, Memory& made) const {
+    const uint16_t* indices = run.indices + piece.kept_at;
+    const float* values = run.values + piece.kept_at;
+    const uint32_t count = piece.chunks * piece.kept;
+    team.Phase([&](int t) {
+      for (auto i = static_cast<uint32_t>(t); i < count; i += kThreads) {
+        const uint32_t chunk = piece.chunks == 1 ? 0 : i / piece.kept;
+        Put<Team>(piece, chunk * piece.length + indices[i], values[i], made);
+      }
+    });
+  }
+
+  // The window at the end of a piece may have its element in the next one, so that both look.
+  template <class Team, class Memory>
+  LONGHAUL_TEXT void PutDrawn(Team& team, const Piece& piece, Memory& made) const {
+    const PieceDraws draws(piece);
+    const uint32_t all = piece.chunks * piece.kept;
+    const uint32_t end = draws.last < all ? draws.last + 1 : all, fours = draws.Fours(end);
+    team.Phase([&](int t) {
+      for (auto four = static_cast<uint32_t>(t); four < fours; four += kThreads) {
+        if (draws.AllInside(four, end)) {
+          PutFour<true, Team>(draws, four, end, made);
+        } else {
+          PutFour<false, Team>(draws, four, end, made);
+        }
+      }
+    });
+  }
+
+  template <bool kAll, class Team, class Memory>
+  LONGHAUL_TEXT void PutFour(const PieceDraws& draws, uint32_t four, uint32_t end,
+                             Memory& made) const {
+    const int first = draws.FirstOf(four);
+    const auto* p = reinterpret_cast<const std::byte*>(run.values + draws.piece.kept_at + first);
+    const bool aligned = kAll && Aligned(p, 16);
+    Quad words = {};
+    if (aligned) words = Team::Load16(p);  // on its way while numbers are drawn
+    const FourDraws drawn = draws.template Four<kAll>(run.seed, four, end);
+    LONGHAUL_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      if ((drawn.inside >> j & 1) == 0) continue;
+      if (!aligned) words.word[j] = Team::template Load<uint32_t>(p + 4 * j);
+      Put<Team>(draws.piece, drawn.element[j], FromBits(words.word[j]), made);
+    }
+  }
+
+  template <class Team, class Memory>
+  LONGHAUL_TEXT static void Put(const Piece& piece, uint32_t index, float value, Memory& made) {
+    const uint32_t at = index - piece.begin;  // below begin: a large number
+    if (at >= piece.end - piece.begin) return;
+    std::byte* p = reinterpret_cast<std::byte*>(made->quad) + at * kElementBytes;
+    if constexpr (kType == DType::kF32) {
+      Team::Store(value, p);
+    } else {
+      Team::Store(kType == DType::kBF16 ? F32ToBf16Clamped(value) : F32ToF16Clamped(value), p);
+    }
+  }
+
+  template <class Team>
+  LONGHAUL_TEXT static void Store(int t, const std::byte* made, uint32_t elements, std::byte* x) {
+    const auto thread = static_cast<uint32_t>(t);
+    uint32_t done = 0;
+    if (Aligned(x, 16)) {
+      const uint32_t quads = elements / kQuadElements;
+      LONGHAUL_UNROLL
+      for (uint32_t q = thread; q < kQuads; q += kThreads) {
+        if (q < quads) Team::Store16(Team::template Load<Quad>(made + 16 * q), x + 16 * q);
+      }
+      done = quads * kQuadElements;
+    }
+    for (uint32_t i = done + thread; i < elements; i += kThreads) {
+      const std::byte* from = made + i * kElementBytes;
+      if constexpr (kType == DType::kF32) {
+        Team::Store(Team::template Load<uint32_t>(from), x + i * kElementBytes);
+      } else {
+        Team::Store(Team::template Load<uint16_t>(from), x + i * kElementBytes);
+      }
+    }
+  }
+};
+
+}  // namespace longhaul

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "compressors/cuda/selection/scatter_kernel.h"
+#include "compressors/cuda/selection/top_k_bounded.h"
+#include "compressors/cuda/selection/top_k_kernel.h"
+#include "compressors/cuda/team/launch_kernel.h"
+
+namespace longhaul {
+
+// By the length of the longest chunk.
+template <class Launcher, DType kType>
+int LaunchTopK(const SelectionRun& run, CudaStream stream) {
+  using OfWarp = TopKKernel<kType, kWarp>;
+  const SelectionRun in_one = InOneRow(run);
+  const bool full = run.cols >= run.chunk;
+  const uint32_t length = full ? run.chunk : static_cast<uint32_t>(run.cols);
+  if (BoundedTopKKernel<kType>::Serves(length, full ? run.kept : run.tail_kept)) {
+    return Launcher::Launch(BoundedTopKKernel<kType>{in_one}, stream);
+  }
+  if (length <= OfWarp::kTile) return Launcher::Launch(OfWarp{in_one}, stream);
+  return Launcher::Launch(TopKKernel<kType, 4 * kWarp>{in_one}, stream);
+}
+
+template <class Launcher, class Kernel>
+int LaunchInOneRow(const SelectionRun& run, CudaStream stream) {
+  return Launcher::Launch(Kernel{InOneRow(run)}, stream);
+}
+
+template <class Launcher, Indices kIndices>
+constexpr SelectionRow MakeScatterRow() {
+  return {LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF32>>,
+          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kBF16>>,
+          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF16>>};
+}
+template <class Launcher>
+constexpr SelectionLaunchers MakeSelectionLaunchers() {
+  return {{LaunchTopK<Launcher, DType::kF32>, LaunchTopK<Launcher, DType::kBF16>,
+           LaunchTopK<Launcher, DType::kF16>},
+          {LaunchInOneRow<Launcher, RandKKernel<DType::kF32>>,
+           LaunchInOneRow<Launcher, RandKKernel<DType::kBF16>>,
+           LaunchInOneRow<Launcher, RandKKernel<DType::kF16>>},
+          MakeScatterRow<Launcher, Indices::kSent>(),
+          MakeScatterRow<Launcher, Indices::kDrawn>()};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,42 @@
+#include "compressors/cuda/block/scaled_fp4_tables.h"
+#include "compressors/cuda/cast/cast_tables.h"
+#include "compressors/cuda/launch.cuh"
+#include "compressors/cuda/low_rank/low_rank_tables.h"
+#include "compressors/cuda/selection/selection_tables.h"
+#include "compressors/cuda/sign/sign_tables.h"
+#include "compressors/cuda/stat/stat_tables.h"
+#include "compressors/cuda/tah/tah_tables.h"
+#include "compressors/cuda/team/cuda_tables.h"
+
+namespace longhaul {
+namespace {
+
+int Fill(void* device, int byte, size_t bytes, CudaStream stream) {
+  return cudaMemsetAsync(device, byte, bytes, stream);
+}
+int ToHost(const void* device, void* host, size_t bytes, CudaStream stream) {
+  return cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream);
+}
+int ToDevice(const void* host, void* device, size_t bytes, CudaStream stream) {
+  return cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream);
+}
+std::string Error(int number) { return cudaGetErrorString(static_cast<cudaError_t>(number)); }
+
+}  // namespace
+
+const DeviceApi& CudaDevice() {
+  static const BlockLaunchers blocks = {CudaEncodeTable(), CudaStochasticEncodeTable(),
+                                        CudaDecodeTable()};
+  static const CastLaunchers casts = MakeCastLaunchers<CudaLauncher>();
+  static const SignLaunchers signs = MakeSignLaunchers<CudaLauncher>();
+  static const ScaledFp4Launchers scaled_fp4 = MakeScaledFp4Launchers<CudaLauncher>();
+  static const SelectionLaunchers selection = MakeSelectionLaunchers<CudaLauncher>();
+  static const StatLaunchers stats = MakeStatLaunchers<CudaLauncher>();
+  static const TahLaunchers tah = MakeTahLaunchers<CudaLauncher>();
+  static const LowRankLaunchers low_rank = MakeLowRankLaunchers<CudaLauncher>();
+  static const DeviceApi api = {Fill,   ToHost,      ToDevice,   Error,  &blocks, &casts,
+                                &signs, &scaled_fp4, &selection, &stats, &tah,    &low_rank};
+  return api;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "compressors/cuda/team/team.h"
+
+struct CUstream_st;
+
+namespace longhaul {
+
+// A cudaStream_t, without CUDA's headers.
+using CudaStream = CUstream_st*;
+
+struct BlockLaunchers;
+struct CastLaunchers;
+struct SignLaunchers;
+struct ScaledFp4Launchers;
+struct SelectionLaunchers;
+struct StatLaunchers;
+struct TahLaunchers;
+struct LowRankLaunchers;
+
+// Everything that a codec asks of a device: a GPU, or the host that stands in for one in tests.
+// Each call but `error` enqueues on a stream and answers 0 or an error number.
+struct DeviceApi {
+  int (*fill)(void* device, int byte, size_t bytes, CudaStream stream);
+  int (*to_host)(const void* device, void* host, size_t bytes, CudaStream stream);
+  int (*to_device)(const void* host, void* device, size_t bytes, CudaStream stream);
+  std::string (*error)(int number);
+  const BlockLaunchers* blocks;
+  const CastLaunchers* casts;
+  const SignLaunchers* signs;
+  const ScaledFp4Launchers* scaled_fp4;
+  const SelectionLaunchers* selection;
+  const StatLaunchers* stats;
+  const TahLaunchers* tah;
+  const LowRankLaunchers* low_rank;
+};
+
+// The GPU's; in the library that only a build with CUDA has.
+const DeviceApi& CudaDevice();
+
+}  // namespace longhaul

@@ -1,0 +1,129 @@
+#include "compressors/families/powersgd.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "compressors/families/low_rank.h"
+#include "compressors/frame/codec_frame.h"
+#include "compressors/numbers/scratch.h"
+#include "compressors/numbers/small_floats.h"
+#include "compressors/states/accumulators.h"
+
+namespace longhaul {
+namespace {
+
+class PowerSgdCodec final : public CatalogCodec {
+ public:
+  PowerSgdCodec(std::string_view name, uint32_t rank, Isa isa)
+      : CatalogCodec(name, kPowerSgdId, isa), most_(rank) {}
+
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    const LowRankView view(shape);
+    const size_t rank = RankOf(view);
+    return kFrameHeaderBytes + 4 * (rank == 0 ? view.elements : rank * (view.rows + view.cols));
+  }
+  std::unique_ptr<CodecState> NewState(Shape shape) const override {
+    return std::make_unique<Accumulators>(shape, name_, 1, most_ * LowRankView(shape).cols);
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState* state,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+
+ private:
+  // 0: dense.
+  size_t RankOf(const LowRankView& view) const {
+    return LowRankFor(view, most_) == most_ ? most_ : 0;
+  }
+
+  const size_t most_;
+};
+
+absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* state,
+                                             std::span<std::byte> frame) const {
+  const size_t bytes = MaxFrameBytes(x.shape, x.dtype);
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
+  const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
+  if (!own.ok()) return own.status();
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  const LowRankView view(x.shape);
+  const size_t n = view.elements, rank = RankOf(view);
+  float* e = (*own)->tensor(0);
+  const std::span<float> sum = Scratch<float, ScratchUse::kSum>(n);
+  bool finite = true;
+  if (!AddResidual(loops, isa_, x, e, sum.data(), finite)) return NotFiniteError(name_);
+  if (!finite) return RangeError(name_, "a sum with the residual");
+
+  const std::span<float> factors =
+      Scratch<float, ScratchUse::kWork>(rank * (view.rows + view.cols));
+  const std::span<float> p = factors.first(rank * view.rows), q = factors.subspan(p.size());
+  if (rank == 0) {
+    std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), 4 * n);
+  } else {
+    const float scale = LowRankScale(loops, sum);
+    std::memcpy(q.data(), (*own)->extra().data(), 4 * q.size());
+    WarmStart(loops, q, view.cols);
+    Project(loops, view, sum.data(), scale, q, p);
+    Orthogonalize(loops, p, view.rows);
+    ProjectBack(loops, view, sum.data(), scale, p, q);
+    for (float& value : q) value = scale == 0 ? 0.0f : value / scale;
+    std::memcpy(frame.data() + kFrameHeaderBytes, factors.data(), 4 * factors.size());
+  }
+  SealFrame({.codec = id_,
+             .dtype = x.dtype,
+             .flags = kFlagErrorFeedback,
+             .param0 = static_cast<uint32_t>(rank),
+             .param1 = static_cast<uint32_t>(rank == 0 ? 0 : view.cols),
+             .shape = x.shape,
+             .payload_bytes = bytes - kFrameHeaderBytes},
+            frame.first(bytes));
+  const std::span<float> decoded = Scratch<float, ScratchUse::kDecoded>(n);
+  if (!Decode(frame.first(bytes), nullptr, {decoded.data(), DType::kF32, x.shape}).ok()) {
+    return RangeError(name_, "a factor");
+  }
+  for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
+  if (rank == 0) return bytes;
+  // Only the directions matter for the next call. Decoding has used no factors of this thread's.
+  const float scale = LowRankScale(loops, sum);
+  for (float& value : q) value *= scale;
+  WarmStart(loops, q, view.cols);
+  std::memcpy((*own)->extra().data(), q.data(), 4 * q.size());
+  return bytes;
+}
+
+absl::Status PowerSgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  if (!header.ok()) return header.status();
+  const LowRankView view(x.shape);
+  const size_t rank = RankOf(view);
+  if (header->param0 != rank) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: frame of rank {}, this tensor has {}", name_, header->param0, rank));
+  }
+  if (header->param1 != (rank == 0 ? 0 : view.cols) || header->block != 0 ||
+      frame.size() != MaxFrameBytes(x.shape, header->dtype)) {
+    return Corrupt("bytes or fields do not fit the shape");
+  }
+  const std::byte* payload = frame.data() + kFrameHeaderBytes;
+  if (rank == 0) {
+    return ReadDense(isa_, payload, x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
+  }
+  const std::span<float> factors =
+      Scratch<float, ScratchUse::kKept>(rank * (view.rows + view.cols));
+  std::memcpy(factors.data(), payload, 4 * factors.size());
+  const LoopKernels& loops = LoopKernelsOf(isa_);
+  if (loops.abs_max(factors.data(), factors.size()) >= kInfBits ||
+      !Reconstruct(loops, isa_, view, factors.first(rank * view.rows),
+                   factors.subspan(rank * view.rows), x)) {
+    return Corrupt("a factor or their product is Inf or NaN");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::shared_ptr<const Codec> NewPowerSgdCodec(std::string_view name, uint32_t rank, Isa isa) {
+  return std::make_shared<PowerSgdCodec>(name, rank, isa);
+}
+
+}  // namespace longhaul

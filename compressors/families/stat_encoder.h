@@ -1,0 +1,121 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compressors/frame/payload_sum.h"
+#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/stat_moments.h"
+#include "compressors/kernels/wide.h"
+#include "compressors/numbers/bit_pack.h"
+#include "compressors/numbers/tree_sum.h"
+
+// How statistical.cc encodes the elements that share a table.
+namespace longhaul {
+
+constexpr size_t kMaxStatBins = 256;
+
+// One tensor or row: mean, and what every code stands for beside it.
+struct StatTable {
+  float mu = 0;
+  float offset[kMaxStatBins];
+};
+
+// Elements [first, last) of a table's.
+struct StatRange {
+  size_t first, last;
+};
+
+enum class StatFault { kNone, kNotFinite, kRange };
+
+// Over a whole table: of x - pivot, and of its square.
+struct StatTotals {
+  double sum = 0, squares = 0;
+
+  void Add(PivotSums chunk) {
+    sum += static_cast<double>(chunk.sum);
+    squares += static_cast<double>(chunk.squares);
+  }
+};
+
+// Elements that share a table, by chunks of the summing order.
+class StatEncoder {
+ public:
+  // codes: of the table, in the frame.
+  StatEncoder(const WideReader& reader, StatRange range, Isa isa, int bits, std::byte* codes)
+      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {
+    float buffer[kPivotElements];
+    const size_t n = std::min(kPivotElements, elements());
+    pivot_ = loops_.sum(reader_.Peek(range_.first, n, buffer), n) / static_cast<float>(n);
+  }
+
+  size_t elements() const { return range_.last - range_.first; }
+  size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
+
+  void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
+    float buffer[kSumChunk];
+    std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
+    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, readers(),
+                      codes, bins);
+    running.Add({codes, PackedBytes(Length(chunk), bits_)});
+  }
+
+  template <class Term>
+  StatTotals AddUp(Term term) const {
+    StatTotals totals;
+    for (size_t chunk = 0; chunk < chunks(); ++chunk) totals.Add(term(chunk));
+    return totals;
+  }
+  // The mean, and the bins' width from (x - mu)^2: by the sums, or where those do not tell it, in a
+  // second reading. add_up: AddUp, or what gives the same.
+  template <class Adding>
+  StatFault SetMoments(Adding add_up) {
+    const StatTotals totals = add_up([this](size_t chunk) { return Sums(chunk); });
+    if (!std::isfinite(totals.sum)) return WhyNotFinite();
+    table_.mu = StatMean(pivot_, totals.sum, elements());
+    double squares = SquaresAboutMean(totals.sum, totals.squares, elements());
+    if (squares < 0) squares = add_up([this](size_t chunk) { return Squares(chunk); }).squares;
+    if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return StatFault::kRange;
+    inverse_ = StatInverse(squares, elements(), 1 << bits_);
+    return StatFault::kNone;
+  }
+  void StoreTable(const BinSums& bins, std::byte* at) {
+    loops_.stat_offsets(bins, inverse_, bits_, table_.offset);
+    std::memcpy(at, &table_.mu, 4);
+    std::memcpy(at + 4, table_.offset, size_t{4} << bits_);
+  }
+
+ private:
+  PivotSums Sums(size_t chunk) const {
+    float buffer[kSumChunk];
+    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_, readers());
+  }
+  PivotSums Squares(size_t chunk) const {
+    float buffer[kSumChunk];
+    return {0, loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
+  }
+  StatFault WhyNotFinite() const {
+    float buffer[kSumChunk];
+    for (size_t chunk = 0; chunk < chunks(); ++chunk) {
+      const size_t at = range_.first + chunk * kSumChunk;
+      if (reader_.View(at, Length(chunk), buffer) == nullptr) return StatFault::kNotFinite;
+    }
+    return StatFault::kRange;
+  }
+  Readers readers() const { return chunks() == 1 ? Readers::kTwo : Readers::kOne; }
+  size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
+  const float* Chunk(size_t chunk, float* buffer) const {
+    return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
+  }
+
+  const WideReader& reader_;
+  const StatRange range_;
+  const LoopKernels& loops_;
+  const int bits_;
+  std::byte* const codes_;
+  StatTable table_;
+  float pivot_ = 0, inverse_ = 1;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "compressors/kernels/ggml_loops.h"
+#include "compressors/kernels/matrix_loops.h"
+#include "compressors/kernels/noise_loops.h"
+#include "compressors/kernels/sign_loops.h"
+#include "compressors/kernels/stat_loops.h"
+#include "compressors/kernels/top_k_loops.h"
+
+namespace longhaul {
+
+// The table of one instruction set.
+template <class L>
+constexpr LoopKernels MakeLoopKernels() {
+  return {.abs_max = LoopAbsMax<L>,
+          .survivors = LoopSurvivors<L>,
+          .kth_magnitude = LoopKthMagnitude<L>,
+          .keep_at_least = LoopKeepAtLeast<L>,
+          .sum = LoopSum<L>,
+          .sum_abs = LoopSumAbs<L>,
+          .sum_squares = LoopSumSquares<L>,
+          .sums_about = LoopSumsAbout<L>,
+          .range = LoopRange<L>,
+          .entropy = LoopEntropy<L>,
+          .sign_bits = LoopSignBits<L>,
+          .expand_signs = LoopExpandSigns<L>,
+          .affine_codes = LoopAffineCodes<L>,
+          .noisy_codes = LoopNoisyCodes<L>,
+          .noisy_signed_codes = LoopNoisySignedCodes<L>,
+          .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
+          .sign_sums = LoopSignSums<L>,
+          .sign_blocks = LoopSignBlocks<L>,
+          .standardize = LoopStandardize<L>,
+          .restore = LoopRestore<L>,
+          .affine_values = LoopAffineValues<L>,
+          .e2m1_codes = LoopMiniCodes<L, MiniFloat::kE2M1>,
+          .e3m0_codes = LoopMiniCodes<L, MiniFloat::kE3M0>,
+          .e2m1_values = LoopMiniValues<L, MiniFloat::kE2M1>,
+          .e3m0_values = LoopMiniValues<L, MiniFloat::kE3M0>,
+          .flip_signs = LoopFlipSigns<L>,
+          .uniform = LoopUniform<L>,
+          .encode_q8 = LoopEncodeQ8<L>,
+          .encode_q4 = LoopEncodeQ4<L>,
+          .decode_q8 = LoopDecodeQ8<L>,
+          .decode_q8_folding = DecodeQ8Folding<L>(),
+          .decode_q4 = LoopDecodeQ4<L>,
+          .dot = LoopDot<L>,
+          .add_scaled = LoopAddScaled<L>,
+          .sum_scaled = LoopSumScaled<L>,
+          .multiply64 = LoopMultiply64<L>,
+          .stat_codes = LoopStatCodes<L>,
+          .stat_offsets = LoopStatOffsets<L>,
+          .table_values = LoopTableValues<L>,
+          .stream = LoopStream<L>};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "compressors/isa.h"
+#include "compressors/numbers/crc32c.h"
+
+namespace longhaul {
+
+// What the elements of every bin add up to (stat_units.h), and how many they are.
+struct BinSums {
+  explicit BinSums(size_t bins = 256) {
+    std::fill_n(units, bins, 0);
+    std::fill_n(count, bins, 0);
+  }
+  int64_t units[256];
+  uint64_t count[256];
+
+  void Add(const BinSums& other) {
+    for (size_t b = 0; b < 256; ++b) {
+      units[b] += other.units[b];
+      count[b] += other.count[b];
+    }
+  }
+};
+
+// Of q8_0: 4352 bytes, 17 times four lines.
+constexpr size_t kFoldedQ8Blocks = 128;
+
+// The loops that read a chunk before the next one is read at all, and fetch that one meanwhile: one
+// alone; or sums_about and then stat_codes, which share the fetching.
+enum class Readers { kOne, kTwo };
+
+// Over a chunk: of x - pivot, and of its square.
+struct PivotSums {
+  float sum, squares;
+};
+
+constexpr size_t kSignBlock = 256;
+enum class SignTerm { kMagnitude, kSquare };
+
+// Of a block's elements below 0 and of the others; how many the others are.
+struct SignSums {
+  float negative, positive;
+  size_t not_below;
+};
+
+// Rows, sum and columns of a matrix product, at most 64 each.
+struct ProductSize {
+  size_t rows, inner, columns;
+};
+
+// Plain loops that several families share, compiled once per instruction set from one source
+// (loops.h) without any licence to reorder or fuse floating-point operations, so all give equal
+// bits. x: finite fp32, aligned as floats.
+struct LoopKernels {
+  // Largest |x| as bits.
+  uint32_t (*abs_max)(const float* x, size_t n);
+  // The indices of the elements with |x| as bits >= `bits`, sorted; answers how many. found: room
+  // for n + 16.
+  size_t (*survivors)(const float* x, size_t n, uint32_t bits, uint32_t* found);
+  // magnitudes[i] = |x[found[i]]| as bits, for `count` survivors of `least`, k of them or more;
+  // zeros follow up to a multiple of 16. Answers a magnitude t >= least that k or more of them
+  // reach and fewer than k exceed, or exactly k; NaN's or Inf's when one is among them.
+  uint32_t (*kth_magnitude)(const float* x, const uint32_t* found, size_t count, size_t k,
+                            uint32_t least, uint32_t* magnitudes);
+  // kept = those of found [count] whose magnitudes are `least` > 0 or more, in their order; answers
+  // how many. As many zeros follow the magnitudes as make them a multiple of 16; kept has room for
+  // 16 more than count.
+  size_t (*keep_at_least)(const uint32_t* found, const uint32_t* magnitudes, size_t count,
+                          uint32_t least, uint32_t* kept);
+  // The sums of tree_sum.h over one chunk of n <= kSumChunk: x, |x|, (x - mu)^2.
+  float (*sum)(const float* x, size_t n);
+  float (*sum_abs)(const float* x, size_t n);
+  float (*sum_squares)(const float* x, size_t n, float mu);
+  // Those of x - pivot and of its square.
+  PivotSums (*sums_about)(const float* x, size_t n, float pivot, Readers readers);
+  // Least and largest element. n > 0.
+  void (*range)(const float* x, size_t n, float* min, float* max);
+  // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.
+  float (*entropy)(const float* x, size_t n);
+  // Bit i % 8 of bits[i / 8] = x[i] >= 0 (-0 too); spare bits are zero. Answers how many. And back:
+  // two levels.
+  size_t (*sign_bits)(const float* x, size_t n, std::byte* bits);
+  void (*expand_signs)(const std::byte* bits, size_t n, float low, float high, float* x);
+  // q = clamp(rne((x - z) inverse + offset), 0, top), top <= 255.
+  void (*affine_codes)(const float* x, size_t n, float z, float inverse, float offset, float top,
+                       uint8_t* q);
+  // q = clamp(floor((x - z) inverse + u), 0, top).
+  void (*noisy_codes)(const float* x, const float* u, size_t n, float z, float inverse, float top,
+                      uint8_t* q);
+  // The same around 0: q = clamp(floor(x inverse + u), -top, top) + offset.
+  void (*noisy_signed_codes)(const float* x, const float* u, size_t n, float inverse, float top,
+                             float offset, uint8_t* q);
+  // One of the two E2M1 neighbours of x inverse, the upper one with the probability that makes the
+  // expectation right; saturating.
+  void (*noisy_e2m1_codes)(const float* x, const float* u, size_t n, float inverse, uint8_t* q);
+  // sign_bits, and the sums in the order of tree_sum.h, n <= kSumChunk; Inf when NaN or Inf is
+  // among x.
+  SignSums (*sign_sums)(const float* x, size_t n, std::byte* bits);
+  // x [blocks, kSignBlock]: the bits of sign_bits, and each block's sum of its terms in the order
+  // of tree_sum.h.
+  void (*sign_blocks)(const float* x, size_t blocks, SignTerm term, std::byte* bits, float* sums);
+  // y = (x - z) inverse as fp16, clamped; and x = z + y s, false when some y is Inf or NaN.
+  void (*standardize)(const float* x, size_t n, float z, float inverse, std::byte* y);
+  bool (*restore)(const std::byte* y, size_t n, float z, float s, float* x);
+  // x = z + q s.
+  void (*affine_values)(const uint8_t* q, size_t n, float z, float s, float* x);
+  // q = E2M1 or E3M0 of x inverse (mini_floats.h); and x = value of the code times s.
+  void (*e2m1_codes)(const float* x, size_t n, float inverse, uint8_t* q);
+  void (*e3m0_codes)(const float* x, size_t n, float inverse, uint8_t* q);
+  void (*e2m1_values)(const uint8_t* q, size_t n, float s, float* x);
+  void (*e3m0_values)(const uint8_t* q, size_t n, float s, float* x);
+  // y = -x where u >= 1/2, else x.
+  void (*flip_signs)(const float* x, const float* u, size_t n, float* y);
+  // Uniform draws u of elements first .. first + n - 1 (noise.h), first a multiple of 4.
+  void (*uniform)(uint64_t key, uint32_t purpose, uint64_t first, size_t n, float* u);
+  // ggml's full blocks of 32: x [32 blocks] -> 34 or 18 bytes per block (ggml_block.h). False when
+  // a scale is beyond fp16.
+  bool (*encode_q8)(const float* x, size_t blocks, std::byte* out);
+  bool (*encode_q4)(const float* x, size_t blocks, std::byte* out);
+  // The inverse; false when a scale is Inf or NaN.
+  bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
+  // The same of kFoldedQ8Blocks, whose bytes are folded on the way: a checksum is bound by its
+  // multiplications, decoding by what the cache takes. x: streamed, or aligned as floats. Null
+  // where lanes cannot.
+  bool (*decode_q8_folding)(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded);
+  bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
+  // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
+  // one after the other, terms in the order of b's rows, those with a zero in a left out.
+  float (*dot)(const float* x, const float* y, size_t n);
+  void (*add_scaled)(const float* x, size_t n, float a, float* y);
+  // sum = x + a y, which may be one of both.
+  void (*sum_scaled)(const float* x, float a, const float* y, size_t n, float* sum);
+  // c = a b, matrices with rows of 64 floats, of which `size` are used; b's and c's rows are read
+  // and written up to a multiple of 16. Terms are added in order; rows of zeros in b cost next to
+  // nothing.
+  void (*multiply64)(const float* a, const float* b, ProductSize size, float* c);
+  // The bins of stat_units.h as codes of 2, 4 or 8 bits, packed as bit_pack.h packs them; and
+  // every element joins its bin of `sums`. n <= kSumChunk.
+  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, Readers readers,
+                     std::byte* codes, BinSums& sums);
+  // offsets[bin] = the mean of x - mu in it, 0 if it is empty.
+  void (*stat_offsets)(const BinSums& sums, float inverse, int bits, float* offsets);
+  // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
+  void (*table_values)(const std::byte* codes, int bits, size_t n, const float* table, float* x);
+  // Copies, whole lines of `to` past the caches (streaming.h).
+  void (*stream)(const std::byte* from, size_t bytes, std::byte* to);
+};
+
+const LoopKernels& LoopKernelsOf(Isa isa);
+
+const LoopKernels& ScalarLoopKernels();
+const LoopKernels& Avx2LoopKernels();
+const LoopKernels& Avx512LoopKernels();
+
+}  // namespace longhaul

@@ -1,0 +1,130 @@
+#include "compressors/wrappers/ef21.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "compressors/frame/codec_frame.h"
+#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/wide.h"
+#include "compressors/numbers/scratch.h"
+#include "compressors/numbers/small_floats.h"
+#include "compressors/states/mirror.h"
+
+namespace longhaul {
+namespace {
+
+class Ef21Codec final : public Codec {
+ public:
+  Ef21Codec(std::shared_ptr<const Codec> inner, std::string_view name)
+      : inner_(std::move(inner)), name_(name) {}
+
+  std::string_view name() const override { return name_; }
+  uint16_t id() const override { return inner_->id(); }
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return inner_->MaxFrameBytes(shape, DType::kF32);  // x - g is fp32
+  }
+  std::unique_ptr<CodecState> NewState(Shape shape) const override {
+    return std::make_unique<Mirror>(Mirror::Kind::kF32, shape);
+  }
+  std::unique_ptr<CodecState> NewDecoderState(Shape shape) const override {
+    return NewState(shape);
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState* state,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState* state, Tensor x) const override;
+
+ private:
+  const std::shared_ptr<const Codec> inner_;
+  const std::string name_;
+};
+
+// g += what a frame says, in `decoded`; false when an element is beyond fp32.
+bool Advance(const Mirror& g, std::span<float> decoded) {
+  const LoopKernels& loops = LoopKernelsOf(BestIsa());
+  const auto* now = reinterpret_cast<const float*>(g.values());
+  if (g.filled()) loops.add_scaled(now, decoded.size(), 1.0f, decoded.data());
+  return loops.abs_max(decoded.data(), decoded.size()) < kInfBits;
+}
+
+absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
+                                         std::span<std::byte> frame) const {
+  if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), 0); !s.ok()) return s;
+  const auto own = MirrorOf(state, name_, Mirror::Kind::kF32, x.shape);
+  if (!own.ok()) return own.status();
+  if (*own == nullptr) {
+    return absl::InvalidArgumentError(fmt::format("{}: Encode needs a state", name_));
+  }
+  Mirror& g = **own;
+  const size_t n = x.shape.elements();
+  const std::span<float> difference = Scratch<float, ScratchUse::kSum>(n);
+  if (!WideReader(x, BestIsa()).Read(0, n, difference.data())) return NotFiniteError(name_);
+  const auto* now = reinterpret_cast<const float*>(g.values());
+  const LoopKernels& loops = LoopKernelsOf(BestIsa());
+  if (g.filled()) loops.add_scaled(now, n, -1.0f, difference.data());
+  if (loops.abs_max(difference.data(), n) >= kInfBits) return RangeError(name_, "a difference");
+  const absl::StatusOr<size_t> bytes =
+      inner_->Encode({difference.data(), DType::kF32, x.shape}, seed, nullptr, frame);
+  if (!bytes.ok()) return bytes;
+  const std::span<float> decoded = Scratch<float, ScratchUse::kDecoded>(n);
+  if (absl::Status s =
+          inner_->Decode(frame.first(*bytes), nullptr, {decoded.data(), DType::kF32, x.shape});
+      !s.ok()) {
+    return absl::InternalError(
+        fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
+  }
+  if (!Advance(g, decoded)) return RangeError(name_, "the state");
+  if (g.filled()) {
+    MarkFrame(kFlagDifference, g.Tag(), frame.first(*bytes));
+  } else {
+    MarkFrame(kFlagFirstVisit, 0, frame.first(*bytes));
+  }
+  g.Fill(decoded.data());
+  return bytes;
+}
+
+absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* state,
+                               Tensor x) const {
+  const auto own = MirrorOf(state, name_, Mirror::Kind::kF32, x.shape);
+  if (!own.ok()) return own.status();
+  const auto header = ParseFrame(frame);
+  if (!header.ok()) return header.status();
+  if (header->codec != inner_->id()) {
+    return absl::InvalidArgumentError(fmt::format("{}: frame of codec 0x{:02x}, want 0x{:02x}",
+                                                  name_, header->codec, inner_->id()));
+  }
+  if (absl::Status s = CheckMirror(name_, header->flags, header->state, *own); !s.ok()) return s;
+  // The inner codec knows no such marks.
+  const std::span<std::byte> plain = Scratch<std::byte, ScratchUse::kCodes>(frame.size());
+  std::memcpy(plain.data(), frame.data(), frame.size());
+  MarkFrame(0, 0, plain);
+  const bool first = (header->flags & kFlagFirstVisit) != 0;
+  if (*own == nullptr) return inner_->Decode(plain, nullptr, x);
+
+  const size_t n = x.shape.elements();
+  const std::span<float> decoded = Scratch<float, ScratchUse::kDecoded>(n);
+  if (absl::Status s = inner_->Decode(plain, nullptr, {decoded.data(), DType::kF32, x.shape});
+      !s.ok()) {
+    return s;
+  }
+  const LoopKernels& loops = LoopKernelsOf(BestIsa());
+  const auto* now = reinterpret_cast<const float*>((*own)->values());
+  if (!first) loops.add_scaled(now, n, 1.0f, decoded.data());
+  if (loops.abs_max(decoded.data(), n) >= kInfBits) {
+    return absl::DataLossError(fmt::format("{}: the state would hold Inf or NaN", name_));
+  }
+  NarrowWriter(x, BestIsa()).Write(decoded.data(), 0, n);
+  (*own)->Fill(decoded.data());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::shared_ptr<const Codec> NewEf21Codec(std::shared_ptr<const Codec> inner, std::string_view name,
+                                          float) {
+  return std::make_shared<Ef21Codec>(std::move(inner), name);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,112 @@
+#include "compressors/wrappers/error_feedback.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "compressors/families/selection.h"
+#include "compressors/frame/frame.h"
+#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/wide.h"
+#include "compressors/numbers/codec_threads.h"
+#include "compressors/numbers/scratch.h"
+#include "compressors/states/accumulators.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kPiece = 2048;  // elements that stay in the nearest cache
+
+// Calls visit(at, count) for the pieces of n elements, on the threads that share a tensor.
+template <typename Visit>
+void ForPieces(size_t n, Visit visit) {
+  const Slices slices((n + kPiece - 1) / kPiece, kWorthAThread / kPiece);
+  CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
+    const size_t end = std::min(slices.last(slice) * kPiece, n);
+    for (size_t at = slices.first(slice) * kPiece; at < end; at += kPiece) {
+      visit(at, std::min(kPiece, end - at));
+    }
+  });
+}
+
+class ErrorFeedbackCodec final : public Codec {
+ public:
+  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, std::string_view name, float decay)
+      : inner_(std::move(inner)),
+        sparse_(dynamic_cast<const ResidualEncoder*>(inner_.get())),
+        name_(name),
+        decay_(decay),
+        loops_(LoopKernelsOf(BestIsa())) {}
+
+  std::string_view name() const override { return name_; }
+  uint16_t id() const override { return inner_->id(); }
+  size_t MaxFrameBytes(Shape shape, DType) const override {
+    return inner_->MaxFrameBytes(shape, DType::kF32);  // x + e is fp32
+  }
+  std::unique_ptr<CodecState> NewState(Shape shape) const override {
+    return std::make_unique<Accumulators>(shape, name_, 1);
+  }
+  absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState* state,
+                                std::span<std::byte> frame) const override;
+  absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override {
+    return inner_->Decode(frame, nullptr, x);
+  }
+
+ private:
+  void AddResidual(ConstTensor x, const float* e, float* sum) const;
+
+  const std::shared_ptr<const Codec> inner_;
+  const ResidualEncoder* const sparse_;  // of inner_; null: it is dense
+  const std::string name_;
+  const float decay_;
+  const LoopKernels& loops_;
+};
+
+// sum = x + decay * e.
+void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) const {
+  const WideReader reader(x, BestIsa());
+  ForPieces(x.shape.elements(), [&](size_t at, size_t c) {
+    float buffer[kPiece];
+    loops_.sum_scaled(reader.Peek(at, c, buffer), decay_, e + at, c, sum + at);
+  });
+}
+
+absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
+                                                  std::span<std::byte> frame) const {
+  const absl::StatusOr<Accumulators*> residual = AccumulatorsOf(state, name_, x.shape);
+  if (!residual.ok()) return residual.status();
+  float* e = (*residual)->tensor(0);
+  if (sparse_ != nullptr) {
+    const absl::StatusOr<size_t> bytes = sparse_->EncodeResidual(x, decay_, e, seed, frame);
+    if (bytes.ok()) AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
+    return bytes;
+  }
+  const size_t n = x.shape.elements();
+  float* sum = Scratch<float, ScratchUse::kSum>(n).data();
+  AddResidual(x, e, sum);
+
+  const absl::StatusOr<size_t> bytes =
+      inner_->Encode({sum, DType::kF32, x.shape}, seed, nullptr, frame);
+  if (!bytes.ok()) return bytes;
+  float* decoded = Scratch<float, ScratchUse::kDecoded>(n).data();
+  if (absl::Status s =
+          inner_->Decode(frame.first(*bytes), nullptr, {decoded, DType::kF32, x.shape});
+      !s.ok()) {
+    return absl::InternalError(
+        fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
+  }
+  ForPieces(
+      n, [&](size_t at, size_t c) { loops_.sum_scaled(sum + at, -1.0f, decoded + at, c, e + at); });
+  AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<const Codec> NewErrorFeedbackCodec(std::shared_ptr<const Codec> inner,
+                                                   std::string_view name, float decay) {
+  return std::make_shared<ErrorFeedbackCodec>(std::move(inner), name, decay);
+}
+
+}  // namespace longhaul
