@@ -8,34 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compressors/tensor.h"
 
 namespace longhaul {
-
-// Element type of a tensor; the values are those of the frame's dtype byte.
-enum class DType : uint8_t { kF32 = 0, kBF16 = 1, kF16 = 2 };
-
-constexpr size_t BytesPerElement(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
-
-// Row-major, contiguous. A vector is one row.
-struct Shape {
-  uint64_t rows = 0;
-  uint64_t cols = 0;
-  uint64_t elements() const { return rows * cols; }
-  friend bool operator==(const Shape&, const Shape&) = default;
-};
-
-// Borrowed for the call; need not be aligned beyond its element size.
-struct ConstTensor {
-  const void* values;
-  DType dtype;
-  Shape shape;
-};
-struct Tensor {
-  void* values;
-  DType dtype;
-  Shape shape;
-  operator ConstTensor() const { return {values, dtype, shape}; }
-};
 
 // What one end of a stateful codec keeps between calls (the residual of error feedback, the tensor
 // that a receiver adds differences to, ...). Keyed by its owner: one state per tensor or boundary,

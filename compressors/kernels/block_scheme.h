@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/codec.h"
 #include "compressors/numbers/mini_floats.h"
+#include "compressors/tensor.h"
 
 // What the block quantizers have in common: blocks of 16 to 4096 elements along a row, one scale
 // and perhaps one zero point each, codes of k bits on a grid.

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstddef>
 
-#include "compressors/codec.h"
 #include "compressors/isa.h"
+#include "compressors/tensor.h"
 
 namespace longhaul {
 

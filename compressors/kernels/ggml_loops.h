@@ -1,8 +1,8 @@
 #pragma once
 
-#include "compressors/codec.h"
 #include "compressors/kernels/loops.h"
 #include "compressors/kernels/prefetch.h"
+#include "compressors/tensor.h"
 
 // ggml's full blocks of 32 (ggml_block.h), compiled per instruction set as loops.h says.
 namespace longhaul {

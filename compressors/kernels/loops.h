@@ -1,10 +1,10 @@
 #pragma once
 
-#include "compressors/codec.h"
 #include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/kernels/sum_loops.h"
 #include "compressors/numbers/mini_floats.h"
+#include "compressors/tensor.h"
 
 // The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
 // including file is compiled for, so no copy can reach another one; nothing here may call a

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "compressors/codec.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/numbers/tree_sum.h"
+#include "compressors/tensor.h"
 
 // The loops of matrices; see loops.h. Every output adds its terms in one order, whatever the width
 // of the lanes, so the results are the same bits on every instruction set.

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "compressors/codec.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/numbers/small_floats.h"
 #include "compressors/numbers/tree_sum.h"
+#include "compressors/tensor.h"
 
 // The sums of loop_kernels.h in the order of tree_sum.h, over lanes as loops.h says.
 namespace longhaul {

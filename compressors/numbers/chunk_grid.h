@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "compressors/codec.h"
+#include "compressors/tensor.h"
 
 namespace longhaul {
 
