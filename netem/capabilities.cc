@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "netem/emulator.h"
-#include "netem/lab_answer.h"
-#include "netem/netns.h"
-#include "netem/posix.h"
-#include "netem/scheduling.h"
-#include "netem/tap_device.h"
+#include "netem/emulators/tap_device.h"
+#include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
+#include "netem/kernel/scheduling.h"
+#include "netem/lab/lab_answer.h"
 
 namespace longhaul {
 namespace {

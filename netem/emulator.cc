@@ -8,13 +8,13 @@
 #include <string>
 
 #include "netem/addressing.h"
-#include "netem/netem_emulator.h"
-#include "netem/netlink.h"
-#include "netem/netns.h"
+#include "netem/emulators/netem_emulator.h"
+#include "netem/emulators/tap_emulator.h"
+#include "netem/emulators/traffic_control.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
 #include "netem/node_setup.h"
-#include "netem/posix.h"
-#include "netem/tap_emulator.h"
-#include "netem/traffic_control.h"
 
 namespace longhaul {
 

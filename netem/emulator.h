@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "netem/topology.h"
+#include "netem/topology/topology.h"
 
 namespace longhaul {
 

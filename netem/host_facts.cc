@@ -6,9 +6,9 @@
 
 #include <cstdlib>
 
-#include "netem/netns.h"
+#include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
 #include "netem/node_setup.h"
-#include "netem/posix.h"
 
 namespace longhaul {
 namespace {

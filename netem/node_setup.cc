@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "netem/addressing.h"
-#include "netem/netlink.h"
-#include "netem/posix.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "netem/lab_answer.h"
-#include "netem/queue_limits.h"
-#include "netem/tap_network.h"
+#include "netem/emulators/tap_network.h"
+#include "netem/lab/lab_answer.h"
+#include "netem/topology/queue_limits.h"
 
 namespace longhaul {
 namespace {

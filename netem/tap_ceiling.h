@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "netem/emulator.h"
-#include "netem/probe.h"
-#include "netem/topology.h"
+#include "netem/probes/probe.h"
+#include "netem/topology/topology.h"
 
 namespace longhaul {
 

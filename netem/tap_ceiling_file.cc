@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 #include "netem/tap_ceiling.h"
 
 namespace longhaul {

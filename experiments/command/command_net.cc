@@ -7,7 +7,7 @@
 
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
-#include "netem/topology_file.h"
+#include "netem/topology/topology_file.h"
 
 namespace longhaul {
 
@@ -31,6 +31,23 @@ std::string DownText(const nlohmann::json& paths) {
                         PathText(path), path.value("from", "?"), path.value("to", "?"));
   }
   return text;
+}
+
+std::string JitterText(const nlohmann::json& paths) {
+  constexpr double kFrameBits = 8 * 1514;
+  for (const auto& path : paths) {
+    const nlohmann::json& rate = path.at("rate_mbit");
+    if (!rate.is_number()) continue;
+    const double frame_ms = kFrameBits / rate.get<double>() / 1e3;
+    if (path.value("jitter_ms", 0.0) <= frame_ms) continue;
+    return fmt::format(
+        "{}: jitter of {:g} ms and {:.3g} ms a frame: behind a rate frames keep their order, so "
+        "under "
+        "load a late one holds back the next and the mean delay grows; with rate=none they may "
+        "overtake each other\n",
+        PathText(path), path.value("jitter_ms", 0.0), frame_ms);
+  }
+  return "";
 }
 
 std::string BesideText(const nlohmann::json& path) {

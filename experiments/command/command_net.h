@@ -44,6 +44,10 @@ absl::StatusOr<NodeName> ParseNodeName(const std::string& text);
 // "100 Mbit/s", "-" where there is none.
 std::string RateText(const nlohmann::json& mbit);
 
+// Where jitter is longer than a frame takes: frames keep their order, so late ones hold back those
+// behind them and the mean delay grows; "" where it is not, or there is no rate.
+std::string JitterText(const nlohmann::json& paths);
+
 // A line for every path that is down, with what brings it up; "" for none.
 std::string DownText(const nlohmann::json& paths);
 

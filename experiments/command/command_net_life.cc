@@ -37,6 +37,7 @@ absl::Status PrintUp(const UpOptions& options) {
              nodes.size() == 1 ? "" : "s", info->message.at("paths").size(),
              info->message.at("paths").size() == 1 ? "" : "s", info->message.value("emulator", ""),
              info->message.value("scheduling", ""));
+  fmt::print(stderr, "{}", JitterText(info->message.at("paths")));
   if (nodes.size() >= 2) {
     fmt::print(
         "next: longhaul net exec {}/{} -- ping -c 3 {};  longhaul net probe {};  "
@@ -127,6 +128,7 @@ absl::Status Set(const std::string& lab, const std::string& path,
         changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
         changed.value("limit_packets", int64_t{0}));
   }
+  fmt::print(stderr, "{}", JitterText(answer->message.at("paths")));
   return absl::OkStatus();
 }
 

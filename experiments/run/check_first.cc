@@ -13,7 +13,7 @@
 #include "experiments/run/core_needs.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
-#include "netem/topology_file.h"
+#include "netem/topology/topology_file.h"
 
 namespace longhaul {
 namespace {

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 

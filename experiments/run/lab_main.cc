@@ -20,11 +20,11 @@
 #include "experiments/train/phase_gate.h"
 #include "netem/emulator.h"
 #include "netem/host_facts.h"
-#include "netem/host_names.h"
-#include "netem/probe.h"
-#include "netem/queue_limits.h"
+#include "netem/lab/host_names.h"
+#include "netem/probes/probe.h"
 #include "netem/tap_ceiling.h"
-#include "netem/topology_file.h"
+#include "netem/topology/queue_limits.h"
+#include "netem/topology/topology_file.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

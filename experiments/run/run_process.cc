@@ -20,7 +20,7 @@
 #include "experiments/run/command_watch.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/train/in_process.h"
-#include "netem/lab.h"
+#include "netem/lab/lab.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

@@ -13,7 +13,7 @@
 #include "experiments/run/lab_watch.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "netem/lab.h"
+#include "netem/lab/lab.h"
 #include "plugin/core/clock.h"
 
 namespace longhaul {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "compressors/catalog.h"
-#include "netem/topology_file.h"
+#include "netem/topology/topology_file.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {

@@ -4,8 +4,8 @@
 
 namespace longhaul {
 
-// The names that exist: the codecs of compressors/catalog.h, the profiles of netem/topology.h,
-// the schedules of pp_group/schedule.h.
+// The names that exist: the codecs of compressors/catalog.h, the profiles of
+// netem/topology/topology.h, the schedules of pp_group/schedule.h.
 SpecNames CatalogNames();
 
 }  // namespace longhaul

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/toml_limits.h"
-#include "netem/toml_parser.h"  // here only: slow to compile
+#include "netem/topology/toml_parser.h"  // here only: slow to compile
 
 namespace longhaul {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 

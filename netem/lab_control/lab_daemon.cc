@@ -15,8 +15,8 @@
 #include <thread>
 #include <utility>
 
-#include "netem/host_names.h"
-#include "netem/lab.h"
+#include "netem/lab/host_names.h"
+#include "netem/lab/lab.h"
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/lab_messages.h"
 #include "netem/lab_control/lab_requests.h"

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 

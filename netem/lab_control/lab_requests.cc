@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "netem/access_lines.h"
-#include "netem/probe.h"
-#include "netem/queue_limits.h"
+#include "netem/probes/probe.h"
+#include "netem/topology/access_lines.h"
+#include "netem/topology/queue_limits.h"
 
 namespace longhaul {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "netem/posix.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 

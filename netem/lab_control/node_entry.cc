@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "netem/lab.h"
+#include "netem/lab/lab.h"
 #include "netem/lab_control/lab_client.h"
 
 namespace longhaul {

@@ -32,6 +32,18 @@ above frame 'kernels|states|families|wrappers|cuda'
 above states 'families|wrappers|cuda'
 above families 'wrappers|cuda'
 above wrappers 'cuda'
+# Inside netem: topology (plain values) and kernel (what the system calls are) know nothing of links; the rest does.
+inside() {
+  if grep -rnE '^ *# *include "netem/' "netem/$1" | grep -v "\"netem/$1/"; then
+    echo "^ netem/$1 may include nothing else of netem"
+    bad=1
+  fi
+}
+inside topology
+inside kernel
+deny netem/emulators 'netem/(probes|lab|lab_control)'
+deny netem/probes 'netem/(lab|lab_control)'
+deny netem/lab 'netem/lab_control'
 # Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.
 deny experiments/record 'experiments/(spec|estimates|report|train|run|command)'
 deny experiments/spec 'experiments/(estimates|report|train|run|command)'

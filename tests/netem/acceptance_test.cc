@@ -18,9 +18,9 @@
 #include <tuple>
 #include <vector>
 
-#include "netem/probe.h"
-#include "netem/queue_limits.h"
-#include "netem/scheduling.h"
+#include "netem/kernel/scheduling.h"
+#include "netem/probes/probe.h"
+#include "netem/topology/queue_limits.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 #include "tests/netem/traffic.h"

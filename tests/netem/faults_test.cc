@@ -10,10 +10,10 @@
 #include <functional>
 #include <thread>
 
-#include "netem/netlink.h"
-#include "netem/netns.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/netns.h"
 #include "netem/node_setup.h"
-#include "netem/probe.h"
+#include "netem/probes/probe.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 

@@ -1,4 +1,4 @@
-#include "netem/frame.h"
+#include "netem/emulators/frame.h"
 
 #include <gtest/gtest.h>
 

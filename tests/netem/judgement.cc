@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "netem/probe.h"
+#include "netem/probes/probe.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {

@@ -5,10 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "netem/lab.h"
-#include "netem/posix.h"
-#include "netem/scheduling.h"
-#include "netem/tap_device.h"
+#include "netem/emulators/tap_device.h"
+#include "netem/kernel/posix.h"
+#include "netem/kernel/scheduling.h"
+#include "netem/lab/lab.h"
 
 namespace longhaul {
 

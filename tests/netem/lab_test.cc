@@ -1,4 +1,4 @@
-#include "netem/lab.h"
+#include "netem/lab/lab.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,9 +15,9 @@
 #include <functional>
 #include <set>
 
-#include "netem/netns.h"
-#include "netem/posix.h"
-#include "netem/tap_device.h"
+#include "netem/emulators/tap_device.h"
+#include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
 
 namespace longhaul {
 namespace {

@@ -1,5 +1,5 @@
 // The link model on synthetic time: every figure is worked out by hand.
-#include "netem/link_stage.h"
+#include "netem/emulators/link_stage.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "netem/impairment.h"
-#include "netem/tap_network.h"
+#include "netem/emulators/tap_network.h"
+#include "netem/topology/impairment.h"
 
 namespace longhaul {
 namespace {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "netem/probe.h"
-#include "netem/queue_limits.h"
-#include "netem/wake_lead.h"
+#include "netem/emulators/wake_lead.h"
+#include "netem/probes/probe.h"
+#include "netem/topology/queue_limits.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 

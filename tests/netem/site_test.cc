@@ -8,10 +8,10 @@
 #include <string>
 #include <thread>
 
-#include "netem/netlink.h"
-#include "netem/netns.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/netns.h"
 #include "netem/node_setup.h"
-#include "netem/probe.h"
+#include "netem/probes/probe.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"
 #include "tests/netem/traffic.h"

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "netem/lab.h"
-#include "netem/netns.h"
-#include "netem/posix.h"
+#include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
+#include "netem/lab/lab.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {

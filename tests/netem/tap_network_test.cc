@@ -1,4 +1,4 @@
-#include "netem/tap_network.h"
+#include "netem/emulators/tap_network.h"
 
 #include <gtest/gtest.h>
 

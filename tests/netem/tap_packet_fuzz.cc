@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "netem/addressing.h"
-#include "netem/frame.h"
-#include "netem/tap_network.h"
+#include "netem/emulators/frame.h"
+#include "netem/emulators/tap_network.h"
 
 namespace longhaul {
 namespace {

@@ -45,8 +45,8 @@ longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
 # Hostile topology files and packets: what reads them, without the system calls around it.
 if(LONGHAUL_FUZZERS)
-  set(links access_lines addressing frame frame_pool impairment lab_control/path_change link_stage profiles
-    queue_limits rtt_matrix tap_network topology topology_file)
+  set(links topology/access_lines addressing emulators/frame emulators/frame_pool topology/impairment lab_control/path_change emulators/link_stage topology/profiles
+    topology/queue_limits topology/rtt_matrix emulators/tap_network topology/topology topology/topology_file)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
   longhaul_library(fuzzed_links HEADERS base SRCS ${links}
     PUBLIC absl::statusor absl::time fmt::fmt)

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "netem/lab_control/path_change.h"
-#include "netem/queue_limits.h"
-#include "netem/rtt_matrix.h"
-#include "netem/topology_file.h"
+#include "netem/topology/queue_limits.h"
+#include "netem/topology/rtt_matrix.h"
+#include "netem/topology/topology_file.h"
 
 namespace longhaul {
 namespace {

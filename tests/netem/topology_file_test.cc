@@ -1,4 +1,4 @@
-#include "netem/topology_file.h"
+#include "netem/topology/topology_file.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "netem/rtt_matrix.h"
+#include "netem/topology/rtt_matrix.h"
 
 namespace longhaul {
 namespace {
@@ -62,7 +62,7 @@ queue_packets = 300
   EXPECT_EQ(special.queue->unit, QueueDepth::Unit::kPackets);
 }
 
-// toml++ 3.3 by itself has undefined behaviour for each of these (netem/toml_parser.h).
+// toml++ 3.3 by itself has undefined behaviour for each of these (netem/topology/toml_parser.h).
 TEST(TopologyFile, TextOutsideAsciiIsReadOrRefusedWithItsLine) {
   const auto says = [](const std::string& text) {
     return std::string(Parse(text).status().message());

@@ -1,4 +1,4 @@
-#include "netem/topology.h"
+#include "netem/topology/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "netem/queue_limits.h"
+#include "netem/topology/queue_limits.h"
 
 namespace longhaul {
 namespace {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "netem/netns.h"
+#include "netem/kernel/netns.h"
 
 namespace longhaul {
 namespace {

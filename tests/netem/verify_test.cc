@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "netem/probe.h"
+#include "netem/probes/probe.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "netem/scheduling.h"
+#include "netem/kernel/scheduling.h"
 
 namespace longhaul {
 namespace {

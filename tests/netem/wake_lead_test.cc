@@ -1,4 +1,4 @@
-#include "netem/wake_lead.h"
+#include "netem/emulators/wake_lead.h"
 
 #include <gtest/gtest.h>
 

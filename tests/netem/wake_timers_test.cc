@@ -1,4 +1,4 @@
-#include "netem/wake_timers.h"
+#include "netem/emulators/wake_timers.h"
 
 #include <gtest/gtest.h>
 #include <sys/epoll.h>

@@ -14,8 +14,8 @@
 #include <sstream>
 #include <thread>
 
-#include "netem/netlink.h"
-#include "netem/netns.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/netns.h"
 #include "netem/node_setup.h"
 #include "tests/runs/command_line.h"
 

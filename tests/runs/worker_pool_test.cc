@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "experiments/run/worker_pool.h"
-#include "netem/lab.h"
+#include "netem/lab/lab.h"
 
 namespace longhaul {
 namespace {

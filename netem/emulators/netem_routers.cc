@@ -1,0 +1,174 @@
+#include "netem/emulators/netem_routers.h"
+
+#include <fmt/format.h>
+#include <linux/pkt_sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "netem/kernel/posix.h"
+#include "netem/node_setup.h"
+#include "netem/topology/access_lines.h"
+#include "netem/topology/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+absl::Status PrepareRouter() {
+  auto s = PrepareNamespace();
+  return s.ok() ? WriteFile("/proc/sys/net/ipv4/ip_forward", "1") : s;
+}
+
+absl::StatusOr<int> BringUp(const Netlink& netlink, const std::string& device) {
+  auto index = netlink.DeviceIndex(device);
+  if (!index.ok()) return index;
+  auto s = OffloadsOff(device);
+  if (s.ok()) s = netlink.SetUp(device);
+  if (!s.ok()) return s;
+  return index;
+}
+
+// A route to a node over a device, its next hop known without asking.
+absl::Status RouteTo(const Netlink& netlink, int node, const std::string& device,
+                     const std::string& next_mac) {
+  const std::string address = NodeAddress(node);
+  auto s = netlink.AddNeighbour(device, address, next_mac);
+  return s.ok() ? netlink.AddRoute(address + "/32", device, "") : s;
+}
+
+absl::Status RouteElsewhere(const Netlink& netlink, const std::string& device,
+                            const std::string& next_mac) {
+  auto s = netlink.AddNeighbour(device, kGatewayAddress, next_mac);
+  return s.ok() ? netlink.AddRoute("0.0.0.0/0", device, kGatewayAddress) : s;
+}
+
+absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port) {
+  const std::string device = CoreDevice(port);
+  auto index = BringUp(netlink, device);
+  if (!index.ok()) return index.status();
+  const std::string next =
+      MacText(port.access == nullptr ? MacKind::kNode : MacKind::kWan, port.first);
+  auto s = AddClassifier(netlink, *index, topology.mtu);
+  for (int node : port.nodes) {
+    if (s.ok()) s = RouteTo(netlink, node, device, next);
+  }
+  for (const PathSpec& path : topology.paths) {
+    if (!s.ok()) break;
+    if (!std::binary_search(port.nodes.begin(), port.nodes.end(), path.to)) continue;
+    if (InOneSite(topology, path.from, path.to)) continue;
+    FlowKey flow{NodeAddressValue(path.from), std::nullopt};
+    if (port.shared) flow.destination = NodeAddressValue(path.to);
+    s = AddFlow(netlink, *index, topology.mtu, LeafSlot(topology, port, path), flow,
+                PathLeaf(topology, path));
+  }
+  return s;
+}
+
+// What comes from outside the site has its path behind it.
+absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, int node) {
+  const std::string device = SwitchDevice(node);
+  auto index = BringUp(netlink, device);
+  if (!index.ok()) return index.status();
+  auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node));
+  if (s.ok()) s = AddClassifier(netlink, *index, topology.mtu);
+  std::vector<FlowKey> outside;
+  for (const PathSpec& path : topology.paths) {
+    if (!s.ok() || path.to != node) continue;
+    const FlowKey flow{NodeAddressValue(path.from), std::nullopt};
+    if (InOneSite(topology, path.from, node)) {
+      s = AddFlow(netlink, *index, topology.mtu, path.from, flow, PathLeaf(topology, path));
+    } else {
+      outside.push_back(flow);
+    }
+  }
+  if (!s.ok()) return s;
+  return AddPassage(netlink, *index, topology.mtu, static_cast<int>(topology.nodes.size()),
+                    outside);
+}
+
+}  // namespace
+
+std::string MacText(MacKind kind, int node) { return ToString(MacOf(kind, node)); }
+std::string CoreDevice(const Port& port) { return fmt::format("c{}", port.first); }
+std::string SwitchDevice(int node) { return fmt::format("p{}", node); }
+
+std::string SiteSpaceName(const Topology& topology, const Port& port) {
+  const NodeSpec& first = topology.nodes[port.first];
+  return port.shared ? "@site:" + topology.sites[*first.site].name : "@" + first.name;
+}
+
+std::string SwitchSpaceName(const Topology& topology, const Port& port) {
+  return "@lan:" + topology.sites[*topology.nodes[port.first].site].name;
+}
+
+std::vector<Port> PortsOf(const Topology& topology) {
+  std::vector<Port> ports;
+  std::vector<int> of_site(topology.sites.size(), -1);
+  for (int i = 0; i < static_cast<int>(topology.nodes.size()); ++i) {
+    const auto& site = topology.nodes[i].site;
+    if (site && of_site[*site] >= 0) {
+      ports[of_site[*site]].nodes.push_back(i);
+      continue;
+    }
+    if (site) of_site[*site] = static_cast<int>(ports.size());
+    ports.push_back({i, {i}, LineBefore(topology, i), site.has_value()});
+  }
+  return ports;
+}
+
+int LeafSlot(const Topology& topology, const Port& to, const PathSpec& path) {
+  const auto place = std::lower_bound(to.nodes.begin(), to.nodes.end(), path.to) - to.nodes.begin();
+  return path.from + static_cast<int>(place) * static_cast<int>(topology.nodes.size());
+}
+
+NetemSpec PathLeaf(const Topology& topology, const PathSpec& path) {
+  return {.rate = path.rate,
+          .delay_ns = absl::ToInt64Nanoseconds(path.delay),
+          .impairment = ImpairmentOf(path),
+          .limit_packets = PathLimitPackets(topology, path)};
+}
+
+absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports) {
+  if (auto s = PrepareRouter(); !s.ok()) return s;
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  for (const Port& port : ports) {
+    if (auto s = BuildCorePort(topology, *netlink, port); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuildSite(const Topology& topology, const Port& port) {
+  if (auto s = PrepareRouter(); !s.ok()) return s;
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  for (const auto& [device, rate] :
+       {std::pair{kLan, port.access->down}, std::pair{kWan, port.access->up}}) {
+    auto index = BringUp(*netlink, device);
+    if (!index.ok()) return index.status();
+    auto s = ReplaceNetem(
+        *netlink, *index, TC_H_ROOT, LeafHandle(0),
+        {.rate = rate, .limit_packets = AccessLimitPackets(topology, port.first, rate)});
+    if (!s.ok()) return s;
+  }
+  const MacKind inside = port.shared ? MacKind::kSwitch : MacKind::kNode;
+  absl::Status s = RouteElsewhere(*netlink, kWan, MacText(MacKind::kCore, port.first));
+  for (int node : port.nodes) {
+    if (s.ok()) s = RouteTo(*netlink, node, kLan, MacText(inside, port.first));
+  }
+  return s;
+}
+
+absl::Status BuildSwitch(const Topology& topology, const Port& port) {
+  if (auto s = PrepareRouter(); !s.ok()) return s;
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  if (auto up = BringUp(*netlink, kSwitchUp); !up.ok()) return up.status();
+  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first));
+  for (int node : port.nodes) {
+    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node);
+  }
+  return s;
+}
+
+}  // namespace longhaul

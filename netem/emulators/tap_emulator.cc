@@ -1,0 +1,127 @@
+#include "netem/emulators/tap_emulator.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "netem/addressing.h"
+#include "netem/emulators/tap_device.h"
+#include "netem/emulators/tap_loop.h"
+#include "netem/kernel/netlink.h"
+#include "netem/kernel/netns.h"
+#include "netem/node_setup.h"
+
+namespace longhaul {
+namespace {
+
+// Length of the ring between the kernel and us: a whole burst of a node must fit.
+constexpr int kRingPackets = 5000;
+
+TapFrames FramesOf(const Topology& topology, int node) {
+  return NeedsMtuFrames(topology, node) ? TapFrames::kMtu : TapFrames::kTso;
+}
+
+class TapEmulator : public Emulator {
+ public:
+  TapEmulator(Topology topology, EmulatorOptions options, std::vector<NetNamespace> nodes,
+              std::unique_ptr<TapLoop> loop)
+      : topology_(std::move(topology)),
+        options_(std::move(options)),
+        nodes_(std::move(nodes)),
+        loop_(std::move(loop)) {}
+
+  EmulatorKind kind() const override { return EmulatorKind::kTap; }
+  const Topology& topology() const override { return topology_; }
+  const EmulatorOptions& options() const override { return options_; }
+  int node_netns_fd(int node) const override { return nodes_[node].fd(); }
+  std::string_view scheduling() const override { return loop_->scheduling(); }
+
+  absl::StatusOr<PathCounters> counters(int from, int to) const override {
+    absl::StatusOr<PathCounters> result = NoPath(from, to);
+    const absl::Status asked = loop_->Call([&](TapNetwork& network) {
+      if (const PathCounters* counters = network.counters(from, to)) result = *counters;
+    });
+    if (!asked.ok()) return asked;
+    return result;
+  }
+
+  absl::Status ChangePath(const PathSpec& path) override {
+    auto changed = WithPath(topology_, path);
+    if (!changed.ok()) return changed.status();
+    const absl::Status asked =
+        loop_->Call([&](TapNetwork& network) { network.ChangePath(*changed, path); });
+    if (!asked.ok()) return asked;
+    topology_ = *std::move(changed);
+    return SetTapFrames(loop_->tap_fd(path.from), FramesOf(topology_, path.from));
+  }
+
+  absl::Status SetCarrier(int from, int to, Carrier carrier) override {
+    if (FindPath(topology_, from, to) == nullptr) return NoPath(from, to);
+    return loop_->Call([&](TapNetwork& network) { network.SetCarrier(from, to, carrier); });
+  }
+
+  absl::StatusOr<int64_t> unroutable_drops() const override {
+    int64_t drops = 0;
+    const absl::Status asked =
+        loop_->Call([&](TapNetwork& network) { drops = network.unroutable_drops(); });
+    if (!asked.ok()) return asked;
+    return drops;
+  }
+
+  absl::Duration cpu_time() const override { return loop_->cpu_time(); }
+  Lateness lateness() const override { return loop_->lateness(); }
+  absl::Status health() const override { return loop_->health(); }
+
+ private:
+  Topology topology_;
+  EmulatorOptions options_;
+  std::vector<NetNamespace> nodes_;
+  std::unique_ptr<TapLoop> loop_;  // ends before the namespaces go
+};
+
+// Inside the node's namespace: its device and settings.
+absl::StatusOr<Fd> BuildNode(const Topology& topology, int node, const EmulatorOptions& options) {
+  auto tap = OpenTap(kNodeDevice, FramesOf(topology, node));
+  if (!tap.ok()) return tap.status();
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  auto s = netlink->Configure(kNodeDevice, ToString(MacOf(MacKind::kNode, node)), topology.mtu,
+                              kRingPackets);
+  if (s.ok()) s = PrepareNode(node, ToString(MacOf(MacKind::kLan, node)), options);
+  if (!s.ok()) return s;
+  return tap;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topology,
+                                                           const EmulatorOptions& options) {
+  std::vector<NetNamespace> nodes;
+  std::vector<Fd> taps;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    auto node = NetNamespace::Create(topology.nodes[i].name);
+    if (!node.ok()) return node.status();
+    Fd tap;
+    auto s = InNamespace(node->fd(), [&] {
+      auto built = BuildNode(topology, static_cast<int>(i), options);
+      if (built.ok()) tap = *std::move(built);
+      return built.status();
+    });
+    if (!s.ok()) {
+      return absl::Status(
+          s.code(), fmt::format("node {}: {}", topology.nodes[i].name, std::string(s.message())));
+    }
+    nodes.push_back(*std::move(node));
+    taps.push_back(std::move(tap));
+    names.push_back(topology.nodes[i].name);
+  }
+  auto loop = TapLoop::Start(std::move(taps), std::move(names), TapNetwork(topology, options.seed),
+                             topology.mtu);
+  if (!loop.ok()) return loop.status();
+  return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "netem/kernel/netlink.h"
+#include "netem/topology/impairment.h"
+#include "netem/topology/units.h"
+
+namespace longhaul {
+
+// One netem queueing discipline.
+struct NetemSpec {
+  std::optional<BitsPerSecond> rate;
+  int64_t delay_ns = 0;
+  ImpairmentSpec impairment = {};
+  int64_t limit_packets = 0;  // delay line and queue together
+};
+
+// Creates or changes netem at `parent` (TC_H_ROOT or an HTB class) of a device. libnl knows only an
+// old part of netem, so the message is written by hand.
+absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
+                          const NetemSpec& spec);
+
+// HTB 1: as a classifier by address only, at a rate nobody reaches. Its default class 1:1
+// drops everything: without one HTB would send unclassified frames on unshaped.
+absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu);
+
+// Frames by their IPv4 addresses, in host byte order.
+struct FlowKey {
+  uint32_t source;
+  std::optional<uint32_t> destination;  // nullopt: any
+};
+
+// Class for the frames of a flow, with a netem leaf whose handle is LeafHandle(slot).
+absl::Status AddFlow(const Netlink& netlink, int ifindex, int mtu, int slot, const FlowKey& flow,
+                     const NetemSpec& spec);
+
+// One class for all of these flows, which nothing holds back.
+absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
+                        const std::vector<FlowKey>& flows);
+
+uint32_t LeafHandle(int slot);
+uint32_t LeafParent(int slot);
+inline constexpr int kDefaultSlot = -1;  // the class that drops
+
+struct QueueCounters {
+  int64_t packets = 0;
+  int64_t bytes = 0;
+  int64_t drops = 0;
+  int64_t backlog_bytes = 0;
+};
+// NotFound: no queueing discipline with this handle on the device.
+absl::StatusOr<QueueCounters> ReadCounters(const Netlink& netlink, int ifindex, uint32_t handle);
+
+}  // namespace longhaul

@@ -1,0 +1,188 @@
+#include "netem/kernel/netlink.h"
+
+#include <fmt/format.h>
+#include <net/if.h>
+#include <netlink/netlink.h>
+#include <netlink/route/addr.h>
+#include <netlink/route/link.h>
+#include <netlink/route/link/veth.h>
+#include <netlink/route/neighbour.h>
+#include <netlink/route/route.h>
+
+#include <cerrno>
+
+#include "netem/kernel/netlink_objects.h"
+#include "netem/kernel/posix.h"
+
+namespace longhaul {
+namespace {
+
+using Link = NetlinkObject<rtnl_link, rtnl_link_put>;
+using Address = NetlinkObject<nl_addr, nl_addr_put>;
+using DeviceAddress = NetlinkObject<rtnl_addr, rtnl_addr_put>;
+using Neighbour = NetlinkObject<rtnl_neigh, rtnl_neigh_put>;
+using Route = NetlinkObject<rtnl_route, rtnl_route_put>;
+
+absl::StatusOr<Address> Parse(const std::string& text) {
+  nl_addr* address = nullptr;
+  if (int e = nl_addr_parse(text.c_str(), AF_UNSPEC, &address); e < 0) {
+    return NetlinkStatus(fmt::format("parse address '{}'", text), e);
+  }
+  return Address(address);
+}
+
+absl::Status Describe(rtnl_link* link, const VethEnd& end, int mtu) {
+  auto mac = Parse(end.mac);
+  if (!mac.ok()) return mac.status();
+  rtnl_link_set_name(link, end.device.c_str());
+  rtnl_link_set_addr(link, mac->get());
+  rtnl_link_set_mtu(link, mtu);
+  rtnl_link_set_ns_fd(link, end.netns_fd);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Link> GetLink(nl_sock* socket, const std::string& device) {
+  rtnl_link* link = nullptr;
+  if (int e = rtnl_link_get_kernel(socket, 0, device.c_str(), &link); e < 0) {
+    return NetlinkStatus(fmt::format("find device {}", device), e);
+  }
+  return Link(link);
+}
+
+}  // namespace
+
+absl::Status NetlinkStatus(const std::string& what, int error) {
+  const std::string message = fmt::format("{}: {}", what, nl_geterror(error));
+  switch (-error) {
+    case NLE_PERM:
+      return absl::PermissionDeniedError(message);
+    case NLE_OBJ_NOTFOUND:
+    case NLE_NODEV:
+      return absl::NotFoundError(message);
+    case NLE_EXIST:
+      return absl::AlreadyExistsError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+void Netlink::Free::operator()(nl_sock* socket) const { nl_socket_free(socket); }
+
+absl::StatusOr<Netlink> Netlink::Open() {
+  Netlink netlink(nl_socket_alloc());
+  if (netlink.socket_ == nullptr) return absl::InternalError("netlink: no memory");
+  if (int e = nl_connect(netlink.socket(), NETLINK_ROUTE); e < 0) {
+    return NetlinkStatus("netlink: connect", e);
+  }
+  return netlink;
+}
+
+absl::StatusOr<int> Netlink::DeviceIndex(const std::string& device) const {
+  auto link = GetLink(socket(), device);
+  if (!link.ok()) return link.status();
+  return rtnl_link_get_ifindex(link->get());
+}
+
+absl::Status Netlink::CreateVeth(const VethEnd& a, const VethEnd& b, int mtu) const {
+  const Link link(rtnl_link_veth_alloc());
+  const Link peer(rtnl_link_veth_get_peer(link.get()));
+  if (auto s = Describe(link.get(), a, mtu); !s.ok()) return s;
+  if (auto s = Describe(peer.get(), b, mtu); !s.ok()) return s;
+  const int e = rtnl_link_add(socket(), link.get(), NLM_F_CREATE | NLM_F_EXCL);
+  if (e < 0) return NetlinkStatus(fmt::format("create veth {} - {}", a.device, b.device), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::DeleteDevice(const std::string& device) const {
+  auto link = GetLink(socket(), device);
+  if (!link.ok()) return link.status();
+  const int e = rtnl_link_delete(socket(), link->get());
+  return e < 0 ? NetlinkStatus(fmt::format("delete device {}", device), e) : absl::OkStatus();
+}
+
+absl::Status Netlink::Configure(const std::string& device, const std::string& mac, int mtu,
+                                int queue_packets) const {
+  auto link = GetLink(socket(), device);
+  if (!link.ok()) return link.status();
+  auto hardware = Parse(mac);
+  if (!hardware.ok()) return hardware.status();
+  const Link change(rtnl_link_alloc());
+  rtnl_link_set_addr(change.get(), hardware->get());
+  rtnl_link_set_mtu(change.get(), mtu);
+  rtnl_link_set_txqlen(change.get(), queue_packets);
+  const int e = rtnl_link_change(socket(), link->get(), change.get(), 0);
+  if (e < 0) return NetlinkStatus(fmt::format("set MAC, MTU {} of {}", mtu, device), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::SetFlags(const std::string& device, bool up) const {
+  auto link = GetLink(socket(), device);
+  if (!link.ok()) return link.status();
+  const Link change(rtnl_link_alloc());
+  up ? rtnl_link_set_flags(change.get(), IFF_UP) : rtnl_link_unset_flags(change.get(), IFF_UP);
+  const int e = rtnl_link_change(socket(), link->get(), change.get(), 0);
+  if (e < 0) return NetlinkStatus(fmt::format("set {} {}", device, up ? "up" : "down"), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::SetUp(const std::string& device) const { return SetFlags(device, true); }
+absl::Status Netlink::SetDown(const std::string& device) const { return SetFlags(device, false); }
+
+absl::Status Netlink::AddAddress(const std::string& device, const std::string& address) const {
+  auto index = DeviceIndex(device);
+  if (!index.ok()) return index.status();
+  auto local = Parse(address);
+  if (!local.ok()) return local.status();
+  const DeviceAddress entry(rtnl_addr_alloc());
+  rtnl_addr_set_ifindex(entry.get(), *index);
+  rtnl_addr_set_local(entry.get(), local->get());
+  const int e = rtnl_addr_add(socket(), entry.get(), 0);
+  if (e < 0) return NetlinkStatus(fmt::format("add address {} to {}", address, device), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::AddNeighbour(const std::string& device, const std::string& address,
+                                   const std::string& mac) const {
+  auto index = DeviceIndex(device);
+  if (!index.ok()) return index.status();
+  auto ip = Parse(address);
+  if (!ip.ok()) return ip.status();
+  auto hardware = Parse(mac);
+  if (!hardware.ok()) return hardware.status();
+  const Neighbour entry(rtnl_neigh_alloc());
+  rtnl_neigh_set_ifindex(entry.get(), *index);
+  rtnl_neigh_set_dst(entry.get(), ip->get());
+  rtnl_neigh_set_lladdr(entry.get(), hardware->get());
+  rtnl_neigh_set_state(entry.get(), NUD_PERMANENT);
+  const int e = rtnl_neigh_add(socket(), entry.get(), NLM_F_CREATE | NLM_F_REPLACE);
+  if (e < 0) return NetlinkStatus(fmt::format("add neighbour {} on {}", address, device), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::AddRoute(const std::string& destination, const std::string& device,
+                               const std::string& gateway) const {
+  auto index = DeviceIndex(device);
+  if (!index.ok()) return index.status();
+  auto to = Parse(destination);
+  if (!to.ok()) return to.status();
+  const Route route(rtnl_route_alloc());
+  rtnl_route_set_family(route.get(), AF_INET);
+  rtnl_route_set_dst(route.get(), to->get());
+  rtnl_nexthop* hop = rtnl_route_nh_alloc();  // the route owns it once added
+  rtnl_route_nh_set_ifindex(hop, *index);
+  rtnl_route_add_nexthop(route.get(), hop);
+  if (gateway.empty()) {
+    rtnl_route_set_scope(route.get(), RT_SCOPE_LINK);
+  } else {
+    auto via = Parse(gateway);
+    if (!via.ok()) return via.status();
+    rtnl_route_nh_set_gateway(hop, via->get());
+    rtnl_route_nh_set_flags(hop, RTNH_F_ONLINK);
+    rtnl_route_set_scope(route.get(), RT_SCOPE_UNIVERSE);
+  }
+  const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | NLM_F_EXCL);
+  if (e < 0) return NetlinkStatus(fmt::format("add route {} on {}", destination, device), e);
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

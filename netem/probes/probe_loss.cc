@@ -1,0 +1,100 @@
+#include <linux/sock_diag.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "netem/probes/probe.h"
+#include "netem/probes/probe_sockets.h"
+#include "netem/topology/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+constexpr absl::Duration kGrace = absl::Milliseconds(300);
+
+void SendEvenly(const Fd& sender, const sockaddr_in& to, int64_t count, BitsPerSecond rate,
+                int mtu) {
+  const std::vector<char> payload(static_cast<size_t>(mtu - kUdpIpHeaderBytes), 'x');
+  const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
+  const absl::Time start = MonotonicNow();
+  for (int64_t i = 0; i < count; ++i) {
+    const absl::Duration early =
+        absl::Seconds(frame_s * static_cast<double>(i)) - (MonotonicNow() - start);
+    if (early > absl::Milliseconds(1)) absl::SleepFor(early);
+    while (sendto(sender.get(), payload.data(), payload.size(), 0,
+                  reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 &&
+           errno == EAGAIN) {
+      WaitFor(sender, POLLOUT, absl::Milliseconds(50));
+    }
+  }
+}
+
+// Datagrams that came over the link and found the receiver's buffer full: no loss of the link.
+int64_t DroppedByReceiver(const Fd& fd) {
+  uint32_t info[SK_MEMINFO_VARS] = {};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_MEMINFO, info, &size) != 0) return 0;
+  return info[SK_MEMINFO_DROPS];
+}
+
+}  // namespace
+
+absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to, int64_t count,
+                                     BitsPerSecond rate) {
+  auto path = ProbedPath(emulator, from, to);
+  if (!path.ok()) return path.status();
+  if (count < 1 || !(rate.value > 0)) {
+    return absl::InvalidArgumentError("probe: want at least one datagram and a rate");
+  }
+  sockaddr_in address, own;
+  auto receiver = BoundSocket(emulator, to, SOCK_DGRAM, address);
+  if (!receiver.ok()) return receiver.status();
+  auto sender = BoundSocket(emulator, from, SOCK_DGRAM, own);
+  if (!sender.ok()) return sender.status();
+  WidenReceiveBuffer(*receiver);
+
+  std::atomic<bool> sent_all = false;
+  std::thread sending([&] {
+    SendEvenly(*sender, address, count, rate, emulator.topology().mtu);
+    sent_all = true;
+  });
+  // Nothing is on its way any more when nothing came for as long as the path is.
+  const absl::Duration quiet = (*path)->delay + 6 * (*path)->jitter + kGrace;
+  int64_t received = 0;
+  while (received < count) {
+    const bool last_wait = sent_all;
+    if (!WaitFor(*receiver, POLLIN, quiet)) {
+      if (last_wait) break;
+      continue;
+    }
+    while (recv(receiver->get(), nullptr, 0, MSG_TRUNC | MSG_DONTWAIT) >= 0) ++received;
+  }
+  sending.join();
+  received = std::min(count, received + DroppedByReceiver(*receiver));
+  return LossSample{MeanLoss(**path), count, received};
+}
+
+double LossStandardError(const PathSpec& path, int64_t packets) {
+  const double p = MeanLoss(path);
+  double variance = p * (1 - p);
+  if (path.burst_loss) {
+    const BurstLoss& b = *path.burst_loss;
+    const double turns = b.to_bad + b.to_good;
+    // Correlation of the state from one packet to the next; of n packets' sum, the covariances add
+    // twice the geometric series of it.
+    const double memory = 1 - turns;
+    const double step = b.loss_bad - b.loss_good;
+    if (turns > 0 && memory > 0) {
+      variance += 2 * step * step * (b.to_bad / turns) * (b.to_good / turns) * memory / turns;
+    }
+  }
+  return std::sqrt(variance / static_cast<double>(packets));
+}
+
+}  // namespace longhaul

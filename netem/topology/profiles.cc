@@ -1,0 +1,45 @@
+#include <vector>
+
+#include "netem/topology/topology.h"
+#include "netem/topology/topology_file.h"
+
+namespace longhaul {
+
+// Rates and round-trip times of the planning scenarios; the sources name the latency statistics the
+// round-trip time was taken from. Adding a profile is adding a line here.
+const std::vector<Profile>& Profiles() {
+  static const std::vector<Profile> profiles = {
+      {"colocated", Gbit(1), absl::Milliseconds(5), "same metro area, several sites"},
+      {"regional", Gbit(1), absl::Milliseconds(20), "London-Frankfurt: Epsilon 20 ms, Azure 17 ms"},
+      {"same-country", Mbit(500), absl::Milliseconds(35), "between regional and continental"},
+      {"continental-us", Mbit(100), absl::Milliseconds(65),
+       "New York-Los Angeles: Epsilon 64 ms, Azure east-west 71 ms"},
+      {"transatlantic", Mbit(100), absl::Milliseconds(75),
+       "New York-London: Verizon 70 ms, Epsilon 75 ms, Azure 79 ms"},
+      {"simulator-default", Mbit(100), absl::Milliseconds(100),
+       "baseline of the planning study: 100 Mbit/s symmetric, 100 ms"},
+      {"transpacific", Mbit(50), absl::Milliseconds(105),
+       "Los Angeles-Tokyo: AWS 105 ms, Epsilon 100 ms"},
+      {"global", Mbit(25), absl::Milliseconds(230), "Virginia-Singapore: AWS 224 ms"},
+      {"worst-case", Mbit(10), absl::Milliseconds(340),
+       "Brazil-South-East Asia: Azure 332 to 343 ms"},
+  };
+  return profiles;
+}
+
+const std::vector<RegionRtt>& RegionTable() {
+  static const std::vector<RegionRtt> table = {
+      {"same cloud region, across zones", "1-2 ms", "AWS, Azure intra-region median", ""},
+      {"same continent (Europe)", "~20 ms", "London-Frankfurt (Epsilon 20, Azure 17)", "regional"},
+      {"continental US", "~65 ms", "New York-Los Angeles (Epsilon 64; Azure east-west 71)",
+       "continental-us"},
+      {"transatlantic", "~75 ms", "New York-London (Verizon 70, Epsilon 75, Azure 79)",
+       "transatlantic"},
+      {"transpacific", "~105 ms", "Los Angeles-Tokyo (AWS 105, Epsilon 100)", "transpacific"},
+      {"US east coast-Asia", "~230 ms", "Virginia-Singapore (AWS 224)", "global"},
+      {"global worst case", "~340 ms", "Brazil-South-East Asia (Azure 332-343)", "worst-case"},
+  };
+  return table;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "netem/topology/toml_fields.h"
+#include "netem/topology/topology.h"
+
+namespace longhaul {
+
+// Reads the figures of paths and access lines; as TomlFields, for .cc files of readers only.
+class TomlFigures : protected TomlFields {
+ protected:
+  using TomlFields::TomlFields;
+
+  inline static const std::set<std::string_view> kFigureKeys = {
+      "profile",      "rate_mbit",     "rtt_ms",     "delay_ms",  "jitter_ms",
+      "jitter_shape", "loss",          "burst_loss", "queue_ms",  "queue_bytes",
+      "queue_bdp",    "queue_packets", "reorder",    "duplicate", "corrupt"};
+
+  inline static const std::set<std::string_view> kAccessKeys = {"name",
+                                                                "up_mbit",
+                                                                "down_mbit",
+                                                                "access_queue_packets",
+                                                                "access_queue_ms",
+                                                                "access_queue_bytes",
+                                                                "access_queue_bdp"};
+
+  // up_mbit and down_mbit, and how deep their queues are.
+  std::optional<AccessSpec> Access(const toml::table& t) {
+    const auto up = Number(t, "up_mbit"), down = Number(t, "down_mbit");
+    if (up.has_value() != down.has_value()) {
+      Fail(t, "an access line needs both up_mbit and down_mbit");
+    }
+    const auto queue = Queue(t, "access_queue");
+    if (queue && !up) Fail(t, "an access queue needs up_mbit and down_mbit");
+    if (!up || !down) return std::nullopt;
+    return AccessSpec{Mbit(*up), Mbit(*down), queue};
+  }
+
+  std::optional<QueueDepth> Queue(const toml::table& t, const std::string& prefix) {
+    using Unit = QueueDepth::Unit;
+    std::optional<QueueDepth> queue;
+    for (const auto& [unit, suffix] : {std::pair{Unit::kPackets, "_packets"},
+                                       {Unit::kMilliseconds, "_ms"},
+                                       {Unit::kBytes, "_bytes"},
+                                       {Unit::kBdp, "_bdp"}}) {
+      const auto amount = Number(t, prefix + suffix);
+      if (!amount) continue;
+      if (queue) Fail(t, fmt::format("{} is given in two units", prefix));
+      queue = QueueDepth{unit, *amount};
+    }
+    return queue;
+  }
+
+  // A path with a profile's figures and what the table says instead.
+  PathSpec Figures(const toml::table& t, std::string_view profile_key) {
+    PathSpec path{.from = 0,
+                  .to = 0,
+                  .rate = std::nullopt,
+                  .delay = absl::ZeroDuration(),
+                  .jitter = absl::ZeroDuration()};
+    const auto profile = Text(t, profile_key);
+    if (profile) {
+      auto known = UniformTopology(*profile, 2);
+      if (!known.ok()) {
+        Fail(*t.get(profile_key), std::string(known.status().message()));
+        return path;
+      }
+      path = known->paths[0];
+    }
+    ReadRate(t, path);
+    const auto rtt = Number(t, "rtt_ms"), delay = Number(t, "delay_ms");
+    if (rtt && delay) Fail(t, "rtt_ms and delay_ms are both given; a delay is half an RTT");
+    if (rtt) path.delay = absl::Milliseconds(*rtt) / 2;
+    if (delay) path.delay = absl::Milliseconds(*delay);
+    if (!profile && !rtt && !delay && profile_key == "profile") {
+      Fail(t, "a path needs a profile, rtt_ms or delay_ms");
+    }
+    ReadImpairment(t, path);
+    path.queue = Queue(t, "queue");
+    return path;
+  }
+
+  // A number, or "none".
+  void ReadRate(const toml::table& t, PathSpec& path) {
+    const toml::node* node = t.get("rate_mbit");
+    if (node == nullptr) return;
+    if (node->value<std::string>() == "none") {
+      path.rate = std::nullopt;
+    } else if (const auto rate = Number(t, "rate_mbit")) {
+      path.rate = Mbit(*rate);
+      if (*rate == 0)
+        Fail(*node, "'rate_mbit' is 0: want more, or \"none\" for no rate of its own");
+    }
+  }
+
+  void ReadImpairment(const toml::table& t, PathSpec& path) {
+    if (const auto jitter = Number(t, "jitter_ms")) path.jitter = absl::Milliseconds(*jitter);
+    if (const auto shape = Text(t, "jitter_shape")) {
+      if (*shape != "normal" && *shape != "uniform") {
+        Fail(*t.get("jitter_shape"), "jitter_shape is \"normal\" or \"uniform\"");
+      }
+      path.jitter_shape = *shape == "uniform" ? JitterShape::kUniform : JitterShape::kNormal;
+    }
+    if (const auto loss = Number(t, "loss")) path.loss_prob = *loss;
+    if (const auto reorder = Number(t, "reorder")) path.reorder_prob = *reorder;
+    if (const auto duplicate = Number(t, "duplicate")) path.duplicate_prob = *duplicate;
+    if (const auto corrupt = Number(t, "corrupt")) path.corrupt_prob = *corrupt;
+    const toml::node* burst = t.get("burst_loss");
+    if (burst == nullptr) return;
+    const toml::array* values = burst->as_array();
+    if (values == nullptr || values->size() != 4 || !values->is_homogeneous<double>()) {
+      Fail(*burst, "burst_loss wants four numbers with a point: [0.01, 0.3, 1.0, 0.0]");
+      return;
+    }
+    const auto at = [&](size_t i) { return values->get(i)->value<double>().value_or(0); };
+    path.burst_loss = BurstLoss{at(0), at(1), at(2), at(3)};
+  }
+};
+
+}  // namespace longhaul

@@ -1,0 +1,204 @@
+#include "netem/topology/topology.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "netem/topology/access_lines.h"
+#include "netem/topology/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kMaxNodes = 10000;
+constexpr int kMinMtu = 576;    // the least an IPv4 host must take
+constexpr int kMaxMtu = 65000;  // a TAP frame must fit one 64 KiB read
+
+absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(message); }
+
+// Outside of these a figure is a slip of the pen, and products of them would leave 64 bits.
+constexpr absl::Duration kMaxTime = absl::Hours(1);
+constexpr double kMaxQueueBdp = 1e6;
+constexpr int64_t kMaxLimitPackets = 1 << 30;  // netem keeps 32 bits
+
+absl::Status CheckTime(const std::string& where, absl::Duration time) {
+  if (time >= absl::ZeroDuration() && time <= kMaxTime) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{} is {}: want 0 to an hour", where, std::string(absl::FormatDuration(time))));
+}
+
+absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
+  if (!path.burst_loss) return absl::OkStatus();
+  const BurstLoss& b = *path.burst_loss;
+  for (double p : {b.to_bad, b.to_good, b.loss_bad, b.loss_good}) {
+    if (!(p >= 0 && p <= 1)) {
+      return Invalid(fmt::format("{}: burst loss: {} is no probability in [0, 1]", where, p));
+    }
+  }
+  if (path.loss_prob != 0) {
+    return Invalid(where + ": loss and burst loss are both given; want one of them");
+  }
+  if (MeanLoss(path) >= 1) return Invalid(where + ": burst loss: every packet would be lost");
+  return absl::OkStatus();
+}
+
+absl::Status CheckNode(const NodeSpec& node, int index, int mtu, std::set<std::string>& names) {
+  const std::string where = fmt::format("node {} '{}'", index, node.name);
+  if (auto s = CheckName(where, node.name); !s.ok()) return s;
+  if (node.name == "localhost") return Invalid(where + ": localhost is every node's own name");
+  if (!names.insert(node.name).second) return Invalid(where + ": the name is given twice");
+  return node.access ? CheckAccess(where, *node.access, mtu) : absl::OkStatus();
+}
+
+absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
+  const int n = static_cast<int>(topology.nodes.size());
+  for (int end : {path.from, path.to}) {
+    if (end < 0 || end >= n) {
+      return Invalid(fmt::format("path {} > {}: no node {}; there are {} (0 to {})", path.from,
+                                 path.to, end, n, n - 1));
+    }
+  }
+  const std::string where =
+      fmt::format("path {} > {}", topology.nodes[path.from].name, topology.nodes[path.to].name);
+  if (path.from == path.to) return Invalid(where + ": leads from a node to itself");
+  if (path.rate) {
+    if (auto s = CheckRate(where + ": rate", *path.rate); !s.ok()) return s;
+  }
+  if (auto s = CheckTime(where + ": delay", path.delay); !s.ok()) return s;
+  if (auto s = CheckTime(where + ": jitter", path.jitter); !s.ok()) return s;
+  if (!(path.loss_prob >= 0 && path.loss_prob <= 1)) {
+    return Invalid(
+        fmt::format("{}: loss is {}: want a probability in [0, 1]", where, path.loss_prob));
+  }
+  for (const auto& [name, share] : {std::pair("reorder", path.reorder_prob),
+                                    {"duplicate", path.duplicate_prob},
+                                    {"corrupt", path.corrupt_prob}}) {
+    if (share >= 0 && share <= 1) continue;
+    return Invalid(fmt::format("{}: {} is {}: want a probability in [0, 1]", where, name, share));
+  }
+  if (path.reorder_prob > 0 && path.delay == absl::ZeroDuration()) {
+    return Invalid(where + ": reorder: without a delay there is nothing to be early against");
+  }
+  if (!(path.queue_bdp > 0 && path.queue_bdp <= kMaxQueueBdp)) {
+    return Invalid(fmt::format("{}: queue is {} bandwidth-delay products: want more than 0", where,
+                               path.queue_bdp));
+  }
+  if (auto s = CheckQueue(where, path.queue, path.rate, topology.mtu); !s.ok()) return s;
+  if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
+  const int64_t limit = PathLimitPackets(topology, path);
+  if (limit <= kMaxLimitPackets) return absl::OkStatus();
+  return Invalid(fmt::format("{}: delay and queue hold {} packets: want at most {}", where, limit,
+                             kMaxLimitPackets));
+}
+
+}  // namespace
+
+absl::Status Validate(const Topology& topology) {
+  if (topology.nodes.empty()) return Invalid("topology: no nodes");
+  if (topology.nodes.size() > kMaxNodes) {
+    return Invalid(fmt::format("topology: {} nodes: at most {}", topology.nodes.size(), kMaxNodes));
+  }
+  if (topology.mtu < kMinMtu || topology.mtu > kMaxMtu) {
+    return Invalid(fmt::format("topology: mtu {}: want {} to {}", topology.mtu, kMinMtu, kMaxMtu));
+  }
+  std::set<std::string> names;
+  for (size_t i = 0; i < topology.nodes.size(); ++i) {
+    auto s = CheckNode(topology.nodes[i], static_cast<int>(i), topology.mtu, names);
+    if (!s.ok()) return s;
+  }
+  if (auto s = CheckSites(topology); !s.ok()) return s;
+  std::set<std::pair<int, int>> pairs;
+  for (const PathSpec& path : topology.paths) {
+    if (auto s = CheckPath(topology, path); !s.ok()) return s;
+    if (!pairs.insert({path.from, path.to}).second) {
+      return Invalid(fmt::format("path {} > {}: given twice", topology.nodes[path.from].name,
+                                 topology.nodes[path.to].name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePath(const Topology& topology, const PathSpec& path) {
+  return CheckPath(topology, path);
+}
+
+namespace {
+
+double DroppedShare(const PathSpec& path) {
+  if (!path.burst_loss) return path.loss_prob;
+  const BurstLoss& b = *path.burst_loss;
+  const double turns = b.to_bad + b.to_good;
+  const double bad = turns > 0 ? b.to_bad / turns : 0;  // share of packets that meet the bad state
+  return bad * b.loss_bad + (1 - bad) * b.loss_good;
+}
+
+}  // namespace
+
+double MeanLoss(const PathSpec& path) {
+  const double dropped = DroppedShare(path);
+  return dropped + (1 - dropped) * path.corrupt_prob;
+}
+
+const PathSpec* FindPath(const Topology& topology, int from, int to) {
+  // Where it is in a full mesh in order, as most are.
+  const size_t guess =
+      from * (topology.nodes.size() - 1) + static_cast<size_t>(to > from ? to - 1 : to);
+  if (guess < topology.paths.size() && topology.paths[guess].from == from &&
+      topology.paths[guess].to == to) {
+    return &topology.paths[guess];
+  }
+  for (const PathSpec& path : topology.paths) {
+    if (path.from == from && path.to == to) return &path;
+  }
+  return nullptr;
+}
+
+absl::Status NoPath(int from, int to) {
+  return absl::NotFoundError(fmt::format("no path from node {} to node {}", from, to));
+}
+
+absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path) {
+  if (auto s = ValidatePath(topology, path); !s.ok()) return s;
+  Topology changed = topology;
+  for (PathSpec& old : changed.paths) {
+    if (old.from != path.from || old.to != path.to) continue;
+    old = path;
+    return changed;
+  }
+  return NoPath(path.from, path.to);
+}
+
+absl::Duration NominalRtt(const Topology& topology, const PathSpec& path) {
+  const PathSpec* back = FindPath(topology, path.to, path.from);
+  return path.delay + (back == nullptr ? path.delay : back->delay);
+}
+
+absl::StatusOr<Topology> UniformTopology(std::string_view profile, int nodes) {
+  if (nodes < 1 || nodes > kMaxNodes) {
+    return Invalid(fmt::format("{} nodes: want 1 to {}", nodes, kMaxNodes));
+  }
+  std::string known;
+  for (const Profile& p : Profiles()) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", p.name);
+    if (p.name != profile) continue;
+    Topology topology{.profile = std::string(profile), .nodes = {}, .paths = {}};
+    for (int i = 0; i < nodes; ++i) {
+      topology.nodes.push_back({.name = fmt::format("w{}", i), .access = std::nullopt});
+      for (int j = 0; j < nodes; ++j) {
+        if (i == j) continue;
+        topology.paths.push_back({.from = i,
+                                  .to = j,
+                                  .rate = p.rate,
+                                  .delay = p.rtt / 2,
+                                  .jitter = absl::ZeroDuration()});
+      }
+    }
+    return topology;
+  }
+  return absl::NotFoundError(fmt::format("profile '{}' is unknown; known: {}", profile, known));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "netem/topology/units.h"
+
+namespace longhaul {
+
+// How a path's delay varies.
+enum class JitterShape {
+  kNormal,   // `jitter` is one standard deviation
+  kUniform,  // `jitter` is half the width
+};
+
+// Loss in bursts (Gilbert-Elliott): two states; each packet is lost with the probability of the
+// state it meets, and may change the state for the next one.
+struct BurstLoss {
+  double to_bad = 0;     // probability per packet of good -> bad
+  double to_good = 1;    // of bad -> good; 1/to_good is the mean length of a burst
+  double loss_bad = 1;   // loss probability in the bad state
+  double loss_good = 0;  // and in the good one
+};
+
+// How many packets wait at most before a rate. Several ways to say it.
+struct QueueDepth {
+  enum class Unit { kBdp, kPackets, kBytes, kMilliseconds };
+  Unit unit;
+  double amount;
+};
+
+// One direction of network between two nodes. A plain value: no kernel state.
+// A rate is at the Ethernet level; a delay is one way (an RTT is two of these).
+struct PathSpec {
+  int from;                           // node index
+  int to;                             // node index
+  std::optional<BitsPerSecond> rate;  // nullopt: only the access lines limit it
+  absl::Duration delay;               // one way
+  absl::Duration jitter;              // one standard deviation, one way; zero: none
+  double loss_prob = 0;               // independent drop probability per packet, [0, 1]
+  double queue_bdp = 1;               // queue depth in bandwidth-delay products
+  JitterShape jitter_shape = JitterShape::kNormal;
+  std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
+  std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
+  int line = 0;                                        // of the file it was read from; 0: none
+  // Independent probabilities per packet, [0, 1], as netem means them: a reordered packet goes at
+  // once, past delay, rate and queue; a duplicated one arrives twice, the copy paying its own way;
+  // a corrupted one has one bit flipped, which every checksum on its way makes a loss.
+  double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
+};
+
+// An access line that paths share; both directions are drop-tail queues with a rate and no delay.
+struct AccessSpec {
+  BitsPerSecond up;
+  BitsPerSecond down;
+  std::optional<QueueDepth> queue = std::nullopt;  // nullopt: as deep as the node's paths ask
+};
+
+struct NodeSpec {
+  std::string name;                        // unique; also the namespace's name
+  std::optional<AccessSpec> access;        // of its own; nullopt: unlimited, or its site's
+  std::optional<int> site = std::nullopt;  // index into Topology::sites; then no line of its own
+};
+
+// Nodes behind one access line. Between them lies a LAN: their paths to each other do not cross the
+// line, and have no figures but those they are given.
+struct SiteSpec {
+  std::string name;  // unique among sites
+  AccessSpec access;
+};
+
+// Changes that a lab makes to its paths by itself, so long after it is up: words of
+// lab_control/path_change.h ("rate=10mbit", "outage=3s") for a selector ("a<>b").
+struct ScheduledChange {
+  absl::Duration at;
+  std::string path;
+  std::vector<std::string> figures;
+  int line = 0;  // of the file it was read from
+};
+
+// What a lab is made of. Node i has the address NodeAddress(i) on its one interface, "net0".
+struct Topology {
+  std::string profile;  // the name it was made from, or the file; for records
+  std::vector<NodeSpec> nodes;
+  std::vector<PathSpec> paths;  // every ordered pair that may talk
+  int mtu = 1500;
+  std::vector<SiteSpec> sites = {};
+  std::vector<ScheduledChange> changes = {};  // in the order of their times
+};
+
+// InvalidArgument naming the field: rates <= 0, negative or NaN delays, loss outside [0, 1), names
+// that repeat or that the kernel refuses, a path to nowhere, a pair given twice.
+absl::Status Validate(const Topology& topology);
+
+// The same for one path of it.
+absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
+
+// The share of packets that a path loses in the long run; a corrupted one is lost to its receiver.
+double MeanLoss(const PathSpec& path);
+
+// The path of an ordered pair; null when the pair may not talk.
+const PathSpec* FindPath(const Topology& topology, int from, int to);
+
+// The topology with the figures of an existing path replaced. InvalidArgument: bad figures, or the
+// pair has no path.
+absl::StatusOr<Topology> WithPath(const Topology& topology, const PathSpec& path);
+absl::Status NoPath(int from, int to);  // NotFound
+
+// Delay of the path and of the path back (of the path twice where there is none back).
+absl::Duration NominalRtt(const Topology& topology, const PathSpec& path);
+
+// Full mesh of `nodes` nodes named w0, w1, ... with the same profile between every ordered pair.
+// NotFound: unknown profile; the message lists the known ones.
+absl::StatusOr<Topology> UniformTopology(std::string_view profile, int nodes);
+
+// The profiles of docs/netem.md: name, rate, RTT, source of the figures.
+struct Profile {
+  std::string_view name;
+  BitsPerSecond rate;
+  absl::Duration rtt;
+  std::string_view source;
+};
+const std::vector<Profile>& Profiles();
+
+}  // namespace longhaul
