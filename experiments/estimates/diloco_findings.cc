@@ -245,6 +245,7 @@ absl::Status CollectDiloco(const Record& record, CampaignAnalysis& a) {
     cell.ratio = *ratio;
   }
   for (const bool local_batch : {false, true}) Factors(a, local_batch).Collect();
+  a.diloco.forms = FitOuterForms(a);
   return absl::OkStatus();
 }
 

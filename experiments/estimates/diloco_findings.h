@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/estimates/interval.h"
+#include "experiments/estimates/outer_forms.h"
 #include "experiments/record/record.h"
 
 namespace longhaul {
@@ -57,6 +58,7 @@ struct DilocoFactor {
 struct DilocoFindings {
   std::vector<DilocoCell> cells = {};
   std::vector<DilocoFactor> factors = {};
+  std::vector<OuterForms> forms = {};
 };
 
 // Fills `diloco` of the analysis; nothing where no arm is a cell. Errors: the record's.

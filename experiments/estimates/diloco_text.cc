@@ -67,6 +67,19 @@ void AddDilocoRows(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
                   f.kind == Kind::kInteraction ? "of ln eta" : "");
     }
   }
+  for (const OuterForms& forms : a.diloco.forms) {
+    for (const OuterForm& form : forms.forms) {
+      const std::string name = fmt::format("{}: {}", forms.what, form.name);
+      for (const auto& [parameter, value] : form.parameters) {
+        AddEstimate(rows, "diloco", "off", name + ", " + parameter, "1", value, forms.seeds,
+                    "exploratory");
+      }
+      if (form.aicc) {
+        AddEstimate(rows, "diloco", "off", name + " AICc", "1", {*form.aicc, {}}, forms.seeds,
+                    forms.Words());
+      }
+    }
+  }
 }
 
 std::string DilocoLines(const CampaignAnalysis& a) {
@@ -76,6 +89,16 @@ std::string DilocoLines(const CampaignAnalysis& a) {
     const Measured* value = ValueOf(f);
     text += fmt::format("  {}{}: {}\n", f.kind == Kind::kInteraction ? "ln eta, " : "", f.name,
                         value == nullptr ? f.note : WithInterval(*value, 3));
+  }
+  for (const OuterForms& forms : a.diloco.forms) {
+    text += fmt::format("  {}: {}\n", forms.what, forms.Words());
+    for (const OuterForm& form : forms.forms) {
+      text += "    " + form.name;
+      for (const auto& [parameter, value] : form.parameters) {
+        text += fmt::format(", {} {}", parameter, WithInterval(value, 4));
+      }
+      text += form.aicc ? fmt::format("; AICc {:.1f}\n", *form.aicc) : "; " + form.note + "\n";
+    }
   }
   return text;
 }

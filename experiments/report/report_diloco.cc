@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kReplicaFloor = 0.85;  // the planner's, see EtaRLinear
 
-std::vector<std::string> Cells(const DilocoCell& cell, const Efficiency& e, double parameters) {
+std::vector<std::string> CellRow(const DilocoCell& cell, const Efficiency& e, double parameters) {
   const bool ends = e.eta.interval.has_value() && !e.IsBound();
   const auto number = [](double x) { return fmt::format("{}", x); };
   return {cell.arm, cell.local_batch ? "local-batch-matched" : "global-batch-matched",
@@ -32,7 +32,7 @@ CsvRows DilocoCsv(const CampaignAnalysis& a) {
                    "eta_low", "eta_high", "bound", "low_bound", "eta_H", "eta_r"}};
   for (const DilocoCell& cell : a.diloco.cells) {
     const ArmResult* arm = FindArm(a, cell.arm);
-    if (arm->off) rows.push_back(Cells(cell, *arm->off, static_cast<double>(a.parameters)));
+    if (arm->off) rows.push_back(CellRow(cell, *arm->off, static_cast<double>(a.parameters)));
   }
   return rows;
 }

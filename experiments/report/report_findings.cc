@@ -165,6 +165,18 @@ std::string FactorTable(const CampaignAnalysis& a) {
     rows.back().front() = of + rows.back().front();
   }
   if (rows.empty()) return "";
+  for (const OuterForms& forms : a.diloco.forms) {
+    std::string text;
+    for (const OuterForm& form : forms.forms) {
+      text += fmt::format("{}{}", text.empty() ? "" : "<br>", HtmlEscape(form.name));
+      for (const auto& [parameter, value] : form.parameters) {
+        text += fmt::format(", {} {}", parameter, HtmlEscape(WithInterval(value, 4)));
+      }
+      if (form.aicc) text += fmt::format(", AICc {:.1f}", *form.aicc);
+    }
+    rows.push_back(
+        {HtmlEscape(forms.what + ": " + forms.Words()), fmt::format("{}", forms.seeds), text});
+  }
   return "<h3>DiLoCo, factor by factor</h3><p class=\"note\">Global-batch-matched where it does "
          "not "
          "say local.</p>" +

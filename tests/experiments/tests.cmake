@@ -29,7 +29,7 @@ longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test
 longhaul_test(experiments/campaign_analysis_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)
-longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc
+longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc experiments/outer_forms_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/campaign_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
