@@ -27,19 +27,18 @@ struct Form {
 std::vector<Form> FormsOf(OuterAxis axis) {
   const Form none{"no trend", {}, {}, [](double, FormTheta) { return 0.0; }};
   if (axis == OuterAxis::kInnerSteps) {
-    return {none,
-            {"H^-alpha", {"alpha"}, {0.01}, [](double x, FormTheta p) { return p[0] * std::log(x); }},
-            {"1 - alpha log10 H",
-             {"alpha"},
-             {0.01},
-             [](double x, FormTheta p) { return -std::log1p(-p[0] * std::log10(x)); }}};
+    return {
+        none,
+        {"H^-alpha", {"alpha"}, {0.01}, [](double x, FormTheta p) { return p[0] * std::log(x); }},
+        {"1 - alpha log10 H", {"alpha"}, {0.01}, [](double x, FormTheta p) {
+           return -std::log1p(-p[0] * std::log10(x));
+         }}};
   }
   return {none,
           {"M^beta", {"beta"}, {0.01}, [](double x, FormTheta p) { return p[0] * std::log(x); }},
-          {"M^(beta + c ln M)",
-           {"beta", "c"},
-           {0.01, 0.001},
-           [](double x, FormTheta p) { return (p[0] + p[1] * std::log(x)) * std::log(x); }}};
+          {"M^(beta + c ln M)", {"beta", "c"}, {0.01, 0.001}, [](double x, FormTheta p) {
+             return (p[0] + p[1] * std::log(x)) * std::log(x);
+           }}};
 }
 
 // What is left of y without its seeds' means.
@@ -127,10 +126,10 @@ void AddLines(const CampaignAnalysis& a, OuterAxis axis, bool local_batch,
     if (line.size() < kFewestPoints) continue;
     std::vector<double> x;
     for (const auto& [at, arm] : line) x.push_back(static_cast<double>(at));
-    const std::string what =
-        fmt::format("{}{}", axis == OuterAxis::kInnerSteps ? "-ln eta over H at M = "
-                                                           : "ln loss over M at H = ",
-                    other);
+    const std::string what = fmt::format(
+        "{}{}",
+        axis == OuterAxis::kInnerSteps ? "-ln eta over H at M = " : "ln loss over M at H = ",
+        other);
     const auto rows = RowsOf(a, axis, line);
     if (rows.size() < 2) continue;
     out.push_back(CompareOuterForms(axis, what + (local_batch ? ", local batch" : ""), x, rows));

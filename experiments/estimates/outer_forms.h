@@ -34,8 +34,8 @@ enum class OuterAxis { kInnerSteps, kReplicas };
 OuterForms CompareOuterForms(OuterAxis axis, std::string what, std::span<const double> x,
                              const std::vector<std::vector<double>>& y);
 
-// Over the cells of a campaign: one for each M with three H or more, and one for each H with three M
-// or more; over M of groups that share the batch alone, as M and batch size would be one else. An
+// Over the cells of a campaign: one for each M with three H or more, and one for each H with three
+// M or more; over M of groups that share the batch alone, as M and batch size would be one else. An
 // eta below the smallest reference budget gives none.
 std::vector<OuterForms> FitOuterForms(const CampaignAnalysis& analysis);
 

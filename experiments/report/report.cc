@@ -1,8 +1,6 @@
 #include "experiments/report/report.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -11,30 +9,15 @@
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_curves.h"
+#include "experiments/report/report_files.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {
 namespace {
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("write {}: disk full, or the folder is not writable", path));
-}
-
-absl::Status MakeFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(fmt::format("make folder {}: {}", path, error.message()));
-}
-
 // Every table of the record, as it is.
 absl::Status WriteRawTables(const Record& record, const std::string& folder) {
-  if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  if (absl::Status s = MakeReportFolder(folder); !s.ok()) return s;
   const auto tables = record.Rows(
       "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
   if (!tables.ok()) return tables.status();
@@ -42,7 +25,8 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
     const std::string& table = (*tables)[i].at(0);
     const auto rows = record.Rows(fmt::format("SELECT * FROM {}", table));
     if (!rows.ok()) return rows.status();
-    if (absl::Status s = WriteFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows)); !s.ok()) {
+    if (absl::Status s = WriteReportFile(fmt::format("{}/{}.csv", folder, table), Csv(*rows));
+        !s.ok()) {
       return s;
     }
   }
@@ -55,7 +39,7 @@ constexpr const char* kFigures[] = {"reference", "residuals",  "depth", "forest"
 
 absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment& e,
                                   const std::string& folder) {
-  if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  if (absl::Status s = MakeReportFolder(folder); !s.ok()) return s;
   const absl::StatusOr<CsvRows> training = TrainingCsv(record, e);
   if (!training.ok()) return training.status();
   std::vector<std::pair<std::string, std::string>> files = {
@@ -75,7 +59,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
     files.emplace_back("calibration.json", CalibrationJson(*e.campaign));
   }
   for (const auto& [name, text] : files) {
-    if (absl::Status s = WriteFile(folder + "/" + name, text); !s.ok()) return s;
+    if (absl::Status s = WriteReportFile(folder + "/" + name, text); !s.ok()) return s;
   }
   // A figure of an earlier report must not pass for one of this record.
   for (const char* figure : kFigures) {
@@ -85,16 +69,11 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
   return absl::OkStatus();
 }
 
-// From "<svg" on: what stands before it is an XML prologue that HTML does not take.
 Figures ReadFigures(const std::string& folder) {
   Figures figures;
   for (const char* name : kFigures) {
-    std::ifstream file(fmt::format("{}/{}.svg", folder, name));
-    std::stringstream text;
-    if (!file || !(text << file.rdbuf())) continue;
-    const std::string svg = text.str();
-    const size_t start = svg.find("<svg");
-    if (start != std::string::npos) figures[name] = svg.substr(start);
+    const std::string svg = ReadSvg(fmt::format("{}/{}.svg", folder, name));
+    if (!svg.empty()) figures[name] = svg;
   }
   return figures;
 }
@@ -147,7 +126,7 @@ absl::StatusOr<std::string> WriteReport(const Record& record, const ReportOption
   const std::string index = out + "/index.html";
   const std::string title =
       "longhaul: " + std::filesystem::path(record.folder()).filename().string();
-  if (absl::Status s = WriteFile(index, HtmlPage(title, body)); !s.ok()) return s;
+  if (absl::Status s = WriteReportFile(index, HtmlPage(title, body)); !s.ok()) return s;
   return index;
 }
 

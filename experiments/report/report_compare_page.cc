@@ -1,7 +1,5 @@
 // A comparison of two records as text, CSV and a page.
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -10,6 +8,7 @@
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_compare.h"
+#include "experiments/report/report_files.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {
@@ -140,22 +139,6 @@ std::string ExperimentHtml(const ComparedExperiment& e) {
   return out + "</section>\n";
 }
 
-absl::Status Write(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      fmt::format("write {}: disk full, or the folder is not writable", path));
-}
-
-std::string Svg(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  const size_t start = text.str().find("<svg");
-  return start == std::string::npos ? "" : text.str().substr(start);
-}
-
 void Append(const std::optional<EstimateRow>& x, std::vector<std::string>& row) {
   const auto number = [](const std::optional<double>& v) {
     return v ? fmt::format("{}", *v) : std::string();
@@ -219,14 +202,11 @@ CsvRows CompareCsv(const RecordComparison& c) {
 
 absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std::string& python,
                                             const std::string& out) {
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error) {
-    return absl::PermissionDeniedError(fmt::format("make folder {}: {}", out, error.message()));
-  }
-  if (absl::Status s = Write(out + "/compare.csv", Csv(CompareCsv(c))); !s.ok()) return s;
+  if (absl::Status s = MakeReportFolder(out); !s.ok()) return s;
+  if (absl::Status s = WriteReportFile(out + "/compare.csv", Csv(CompareCsv(c))); !s.ok()) return s;
   // A figure of an earlier comparison must not pass for one of these records.
-  std::filesystem::remove(out + "/compare.svg", error);
+  std::error_code ignored;
+  std::filesystem::remove(out + "/compare.svg", ignored);
   std::string body = fmt::format(
       "<header><h1>Two records beside each other</h1>\n<p>A: {}<br>B: {}</p></header>\n",
       HtmlEscape(c.a), HtmlEscape(c.b));
@@ -238,13 +218,14 @@ absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std
             " (matplotlib is needed to draw).</p>\n";
   }
   Figures figures;
-  if (const std::string svg = Svg(out + "/compare.svg"); !svg.empty()) figures["compare"] = svg;
+  if (const std::string svg = ReadSvg(out + "/compare.svg"); !svg.empty()) figures["compare"] = svg;
   body += FigureHtml(figures, "compare",
                      "&eta; of arms in both records, codec off at evaluation, 95 % intervals, and "
                      "the difference B - A.");
   for (const ComparedExperiment& e : c.experiments) body += ExperimentHtml(e);
   const std::string index = out + "/index.html";
-  if (absl::Status s = Write(index, HtmlPage("longhaul: two records", body)); !s.ok()) return s;
+  if (absl::Status s = WriteReportFile(index, HtmlPage("longhaul: two records", body)); !s.ok())
+    return s;
   return index;
 }
 

@@ -1,17 +1,14 @@
 #include "experiments/estimates/campaign_analysis.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/step_time_summary.h"
+#include "tests/experiments/analysed_campaign.h"
 #include "tests/experiments/specs.h"
-#include "tests/experiments/synthetic_record.h"
 
 namespace longhaul {
 namespace {
@@ -20,26 +17,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-class CampaignAnalysisTest : public testing::Test {
+class CampaignAnalysisTest : public AnalysedCampaign {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "analysis_" + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    record_.emplace(*Record::Open(folder_, Record::Mode::kWrite));
-  }
-  void TearDown() override {
-    record_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  CampaignAnalysis Analysed(int64_t experiment) {
-    const std::vector<ExperimentRow> experiments = *record_->Experiments();
-    for (const ExperimentRow& e : experiments) {
-      if (e.id == experiment) return *Analyse(*record_, e);
-    }
-    ADD_FAILURE();
-    return {};
-  }
   static const ArmResult& Arm(const CampaignAnalysis& a, const std::string& name) {
     for (const ArmResult& arm : a.arms) {
       if (arm.arm == name) return arm;
@@ -59,9 +38,6 @@ class CampaignAnalysisTest : public testing::Test {
     }
     return std::sqrt(squares / (4 * 2));  // two degrees of freedom each
   }
-
-  std::string folder_;
-  std::optional<Record> record_;
 };
 
 TEST_F(CampaignAnalysisTest, NoiselessWorldGivesBackItsTruth) {

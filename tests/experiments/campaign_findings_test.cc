@@ -1,16 +1,13 @@
 #include "experiments/estimates/campaign_findings.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "tests/experiments/synthetic_record.h"
+#include "tests/experiments/analysed_campaign.h"
 
 namespace longhaul {
 namespace {
@@ -42,33 +39,11 @@ forward = "none"
 backward = "int8-b64"
 )";
 
-class CampaignFindingsTest : public testing::Test {
+class CampaignFindingsTest : public AnalysedCampaign {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "findings_" + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    record_.emplace(*Record::Open(folder_, Record::Mode::kWrite));
-  }
-  void TearDown() override {
-    record_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  CampaignAnalysis Analysed(const SyntheticWorld& world) {
-    const int64_t experiment = WriteSyntheticCampaign(*record_, world);
-    const std::vector<ExperimentRow> experiments = *record_->Experiments();
-    for (const ExperimentRow& e : experiments) {
-      if (e.id == experiment) return *Analyse(*record_, e);
-    }
-    ADD_FAILURE();
-    return {};
-  }
   static SyntheticWorld World(double noise = 0.001) {
     return {.q = 0.99, .noise_nat = noise, .seeds = 5, .more_arms = kDirections};
   }
-
-  std::string folder_;
-  std::optional<Record> record_;
 };
 
 TEST_F(CampaignFindingsTest, EachDirectionHasItsQAndTheirMeanIsThePlanners) {

@@ -1,16 +1,13 @@
 #include "experiments/estimates/contrast_findings.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "tests/experiments/synthetic_record.h"
+#include "tests/experiments/analysed_campaign.h"
 
 namespace longhaul {
 namespace {
@@ -19,29 +16,14 @@ using testing::HasSubstr;
 
 constexpr double kSlope = 0.37, kLoss = 0.005;  // of a crossing, -ln q
 
-class ContrastFindingsTest : public testing::Test {
+class ContrastFindingsTest : public AnalysedCampaign {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "contrasts_" + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    record_.emplace(*Record::Open(folder_, Record::Mode::kWrite));
-  }
-  void TearDown() override {
-    record_.reset();
-    std::filesystem::remove_all(folder_);
-  }
   Findings Found(SyntheticWorld world) {
     world.slope_nat = kSlope;
     world.q = std::exp(-kLoss);
     world.seeds = 5;
     world.noise_nat = 1e-6;
-    const int64_t experiment = WriteSyntheticCampaign(*record_, world);
-    const std::vector<ExperimentRow> experiments = *record_->Experiments();
-    for (const ExperimentRow& e : experiments) {
-      if (e.id == experiment) return Analyse(*record_, e)->findings;
-    }
-    return {};
+    return Analysed(world).findings;
   }
   static const ContrastFinding* Find(const Findings& f, const std::string& name) {
     for (const ContrastFinding& c : f.contrasts) {
@@ -63,9 +45,6 @@ class ContrastFindingsTest : public testing::Test {
         "\"int8-b64\"\ntrain.lr = {0}\nreference = \"none-lr{0}\"\n",
         lr);
   }
-
-  std::string folder_;
-  std::optional<Record> record_;
 };
 
 // -ln eta of a cut at v = l/L - 1/2: 2 kLoss + 0.04 v + 0.03 v^2, its noise none.

@@ -1,9 +1,6 @@
 #include "experiments/estimates/diloco_findings.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "tests/experiments/synthetic_record.h"
+#include "tests/experiments/analysed_campaign.h"
 
 namespace longhaul {
 namespace {
@@ -37,27 +34,8 @@ struct Cells {
   double m1_h1 = 0.002, m1_h10 = 0.004, m2_h1 = 0.003, m2_h10 = 0.015, codec = 0.006;
 };
 
-class DilocoFindingsTest : public testing::Test {
+class DilocoFindingsTest : public AnalysedCampaign {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "diloco_" + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    record_.emplace(*Record::Open(folder_, Record::Mode::kWrite));
-  }
-  void TearDown() override {
-    record_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  CampaignAnalysis Analysed(const SyntheticWorld& world) {
-    const int64_t experiment = WriteSyntheticCampaign(*record_, world);
-    const std::vector<ExperimentRow> experiments = *record_->Experiments();
-    for (const ExperimentRow& e : experiments) {
-      if (e.id == experiment) return *Analyse(*record_, e);
-    }
-    ADD_FAILURE();
-    return {};
-  }
   static SyntheticWorld World(const Cells& x = {}) {
     SyntheticWorld w;
     w.noise_nat = 1e-6;
@@ -80,9 +58,6 @@ class DilocoFindingsTest : public testing::Test {
     static const DilocoFactor none = {};
     return none;
   }
-
-  std::string folder_;
-  std::optional<Record> record_;
 };
 
 TEST_F(DilocoFindingsTest, EveryFactorIsTheRatioOfItsCells) {

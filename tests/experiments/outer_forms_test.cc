@@ -36,20 +36,24 @@ const OuterForm& Named(const OuterForms& forms, const std::string& name) {
 const std::vector<double> kSteps = {1, 10, 30, 100};
 
 TEST(OuterForms, EachTruthIsGivenBackByItsForm) {
-  const auto power = CompareOuterForms(OuterAxis::kInnerSteps, "p", kSteps,
-                                       Data(kSteps, [](double h) { return 0.2 * std::log(h); }, 1e-4));
+  const auto power =
+      CompareOuterForms(OuterAxis::kInnerSteps, "p", kSteps,
+                        Data(
+                            kSteps, [](double h) { return 0.2 * std::log(h); }, 1e-4));
   EXPECT_NEAR(Named(power, "H^-alpha").parameters.at(0).second.value, 0.2, 1e-4);
   EXPECT_THAT(power.Words(), HasSubstr("H^-alpha is preferred"));
   const auto linear = CompareOuterForms(
       OuterAxis::kInnerSteps, "l", kSteps,
-      Data(kSteps, [](double h) { return -std::log(1 - 0.2 * std::log10(h)); }, 1e-4));
+      Data(
+          kSteps, [](double h) { return -std::log(1 - 0.2 * std::log10(h)); }, 1e-4));
   EXPECT_NEAR(Named(linear, "1 - alpha log10 H").parameters.at(0).second.value, 0.2, 1e-4);
   EXPECT_THAT(linear.Words(), HasSubstr("1 - alpha log10 H is preferred"));
   const std::vector<double> groups = {1, 2, 4, 8};
   const auto curved = CompareOuterForms(
       OuterAxis::kReplicas, "c", groups,
-      Data(groups, [](double m) { return 0.02 * std::log(m) + 0.01 * std::pow(std::log(m), 2); },
-           1e-5));
+      Data(
+          groups, [](double m) { return 0.02 * std::log(m) + 0.01 * std::pow(std::log(m), 2); },
+          1e-5));
   const OuterForm& fit = Named(curved, "M^(beta + c ln M)");
   EXPECT_NEAR(fit.parameters.at(0).second.value, 0.02, 1e-4);
   EXPECT_NEAR(fit.parameters.at(1).second.value, 0.01, 1e-4);
@@ -71,7 +75,8 @@ TEST(OuterForms, NoTrendIsNotDressedUp) {
 
 // AICc written out, for the form without a parameter: five seeds' effects and the variance.
 TEST(OuterForms, AiccCountsSeedEffects) {
-  const auto y = Data(kSteps, [](double) { return 0.0; }, 0.05);
+  const auto y = Data(
+      kSteps, [](double) { return 0.0; }, 0.05);
   double squares = 0;
   for (const auto& row : y) {
     const double mean = Mean(row);

@@ -1,16 +1,9 @@
 // `longhaul net` as a user meets it: every subcommand in a process of its own.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "netem/tap_ceiling.h"
-#include "tests/netem/lab_harness.h"
-#include "tests/netem/shell_command.h"
+#include "tests/netem/net_fixture.h"
 
 namespace longhaul {
 namespace {
@@ -18,36 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-class NetCommand : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string why = WhyNot(EmulatorKind::kTap); !why.empty()) GTEST_SKIP() << why;
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-    setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
-    made_ = true;
-  }
-  void TearDown() override {
-    if (!made_) return;
-    Run("net down --all");
-    EXPECT_EQ(Run("net list").text, "no lab is up; start one with 'longhaul net up PROFILE'\n");
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/longhaul"));
-    std::filesystem::remove_all(folder_);
-  }
-
-  static ShellResult Run(const std::string& arguments) {
-    return RunShell(LONGHAUL_COMMAND " " + arguments);
-  }
-
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string file = folder_ + "/" + name;
-    std::ofstream(file) << text;
-    return file;
-  }
-
-  std::string folder_ = testing::TempDir() + "/net-XXXXXX";
-  bool made_ = false;
-};
+using NetCommand = NetFixture;
 
 TEST_F(NetCommand, ANewUsersPath) {
   const ShellResult up = Run("net up colocated --name demo --emulator tap");

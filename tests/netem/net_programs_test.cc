@@ -1,6 +1,4 @@
 // Programs that know nothing of labs, in a node: names, host names, an interface to find.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,8 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/netem/lab_harness.h"
-#include "tests/netem/shell_command.h"
+#include "tests/netem/net_fixture.h"
 
 namespace longhaul {
 namespace {
@@ -18,24 +15,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class NetPrograms : public testing::Test {
+class NetPrograms : public NetFixture {
  protected:
-  void SetUp() override {
-    if (const std::string why = WhyNot(EmulatorKind::kTap); !why.empty()) GTEST_SKIP() << why;
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-    setenv("XDG_CACHE_HOME", (folder_ + "/cache").c_str(), 1);
-    made_ = true;
-  }
-  void TearDown() override {
-    if (!made_) return;
-    EXPECT_EQ(Run("net list").text, "no lab is up; start one with 'longhaul net up PROFILE'\n");
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/longhaul"));
-    std::filesystem::remove_all(folder_);
-  }
-  static ShellResult Run(const std::string& arguments) {
-    return RunShell(LONGHAUL_COMMAND " " + arguments);
-  }
   static bool Has(const std::string& program) {
     return RunShell("command -v " + program).status == 0;
   }
@@ -44,15 +25,7 @@ class NetPrograms : public testing::Test {
     const std::string torch = LONGHAUL_TEST_PYTHON;
     return torch.empty() ? "python3" : torch;
   }
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string file = folder_ + "/" + name;
-    std::ofstream(file) << text;
-    return file;
-  }
-
   static constexpr const char* kFast = "net run --rtt 2ms --rate 200mbit --emulator tap ";
-  std::string folder_ = testing::TempDir() + "/programs-XXXXXX";
-  bool made_ = false;
 };
 
 TEST_F(NetPrograms, ANodeHasItsNameAndTheOthersResolve) {
@@ -130,6 +103,7 @@ TEST_F(NetPrograms, ALabOfOneCommandLeavesNothing) {
                                       "/pid-$RANK; exec sleep 1234.5'; sleep 0.5; "
                                       "pgrep -fx 'sleep 1234.5' | wc -l");
   EXPECT_THAT(killed.text, HasSubstr("0\n"));
+  EXPECT_THAT(Run("net list").text, HasSubstr("no lab is up"));
 }
 
 TEST_F(NetPrograms, BadLinksAreOneLine) {
