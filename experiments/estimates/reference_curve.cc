@@ -10,10 +10,10 @@ namespace longhaul {
 namespace {
 
 // Least squares of y on z with an intercept.
-struct Line {
+struct StraightLine {
   double intercept, slope;
 };
-Line FitLine(std::span<const double> z, std::span<const double> y) {
+StraightLine FitLine(std::span<const double> z, std::span<const double> y) {
   const double slope = Covariance(z, y) / Variance(z);
   return {Mean(y) - slope * Mean(z), slope};
 }
@@ -68,7 +68,7 @@ absl::StatusOr<ReferenceCurve> FitReference(std::span<const ReferenceRun> runs, 
     const auto d0 = std::find_if(points.budgets.begin(), points.budgets.end(),
                                  [](double budget) { return std::abs(budget - 1) < kSameBudget; });
     if (d0 == points.budgets.end() || points.budgets.size() < 2) continue;
-    const Line line = FitLine(Powers(points.budgets, beta), points.losses);
+    const StraightLine line = FitLine(Powers(points.budgets, beta), points.losses);
     curve.slope_by_seed[seed] = beta * line.slope;
     curve.d0_loss_by_seed[seed] = points.losses[static_cast<size_t>(d0 - points.budgets.begin())];
     slopes.push_back(beta * line.slope);

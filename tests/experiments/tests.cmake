@@ -24,6 +24,7 @@ longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc
@@ -46,7 +47,7 @@ target_compile_definitions(experiments_simulator_scenario_test PRIVATE
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")

@@ -1,0 +1,89 @@
+#include "experiments/spec/round_plan.h"
+
+#include <algorithm>
+#include <set>
+
+namespace longhaul {
+namespace {
+
+// The first multiple of `every` that is at least `step`.
+int64_t NextMultiple(int64_t step, int64_t every) { return (step + every - 1) / every * every; }
+
+// Groups that lose the round (first, last], and those that leave or join in it.
+struct Changes {
+  std::set<int64_t> killed, left, joining;
+};
+
+bool Kills(const Fault& f) {
+  return f.what == FaultKind::kKill || (f.what == FaultKind::kStop && f.for_s == 0);
+}
+
+Changes ChangesIn(const std::vector<Fault>& drawn, const RoundBounds& bounds, int64_t first,
+                  int64_t last) {
+  Changes changes;
+  for (const Fault& f : drawn) {
+    Strike at = StrikeOf(f, bounds);
+    if (at.after_outer) ++at.step;
+    if (at.step < first || at.step > last) continue;
+    if (Kills(f)) changes.killed.insert(f.where.group);
+    if (f.what == FaultKind::kLeave) changes.left.insert(f.where.group);
+    if (f.what == FaultKind::kJoin) changes.joining.insert(f.where.group);
+  }
+  return changes;
+}
+
+}  // namespace
+
+Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
+  Strike at{.step = fault.at_step};
+  if (fault.during == FaultMoment::kOuter) {
+    at.step = std::min(NextMultiple(fault.at_step, bounds.inner_steps), bounds.steps);
+  }
+  if (fault.during == FaultMoment::kCheckpoint) {
+    if (bounds.checkpoint_every == 0) return {};
+    at.step = NextMultiple(fault.at_step, bounds.checkpoint_every);
+    at.after_outer = true;
+    if (at.step >= bounds.steps) return {};  // none is written after the last step
+  }
+  return at;
+}
+
+std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds) {
+  std::vector<RoundPlan> rounds;
+  std::set<int64_t> present, away;
+  for (int64_t g = 0; g < bounds.groups; ++g) present.insert(g);
+  // Who joins before its first leave was not there when the run began.
+  for (int64_t g = 0; g < bounds.groups; ++g) {
+    for (const Fault& f : drawn) {
+      if (f.where.group != g) continue;
+      if (f.what == FaultKind::kLeave) break;
+      if (f.what != FaultKind::kJoin) continue;
+      present.erase(g);
+      away.insert(g);
+      break;
+    }
+  }
+  for (int64_t first = 1, round = 1; first <= bounds.steps; ++round) {
+    const int64_t last = std::min(first + bounds.inner_steps - 1, bounds.steps);
+    const Changes changes = ChangesIn(drawn, bounds, first, last);
+    RoundPlan plan{.round = round, .last_step = last, .members = {}, .joiners = {}, .lost = {}};
+    for (const int64_t g : present) {
+      const bool left = changes.left.contains(g), killed = changes.killed.contains(g);
+      (left || killed ? plan.lost : plan.members).push_back(g);
+      if (left) away.insert(g);
+      if (killed && !left) plan.joiners.push_back(g);
+    }
+    for (const int64_t g : changes.joining) {
+      if (!present.contains(g) && away.erase(g) > 0) plan.joiners.push_back(g);
+    }
+    std::sort(plan.joiners.begin(), plan.joiners.end());
+    rounds.push_back(plan);
+    if (plan.members.empty()) break;
+    present = {plan.members.begin(), plan.members.end()};
+    present.insert(plan.joiners.begin(), plan.joiners.end());
+    first = last + 1;
+  }
+  return rounds;
+}
+
+}  // namespace longhaul

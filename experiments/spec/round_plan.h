@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiments/spec/fault_script.h"
+
+namespace longhaul {
+
+// What a fault script does to the membership of outer steps where time plays no part: in one
+// process, in a simulation that asks only who was there, and over links whose groups come back
+// before outer.round_deadline_s. A round is the inner steps between two outer steps; round r of
+// H steps ends after step min(r H, steps), r from 1.
+//   - A group that is killed in a round (a worker is enough) has lost it: it is no member of the
+//     outer step that ends the round, takes over the others' state there and trains the next round.
+//     A kill during "outer" costs the round that ends; one during "checkpoint" the round after the
+//     checkpoint.
+//   - One that leaves is no member from the outer step on that ends its step's round, until it
+//   joins.
+//   - One that joins in a round takes over the state at its end and trains the next. A group whose
+//     first leave or join is a join is not there when the run begins.
+//   - Stopped for ever: as killed. Slow, stopped for a time, cut off: these cost time alone.
+struct RoundPlan {
+  int64_t round;                 // 1-based
+  int64_t last_step;             // the outer step follows it
+  std::vector<int64_t> members;  // contribute to this outer step; ascending
+  std::vector<int64_t> joiners;  // take over the state after it; ascending
+  std::vector<int64_t> lost;     // were members when the round began, and are not any more
+  friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
+};
+
+struct RoundBounds {
+  int64_t steps;             // of the run
+  int64_t inner_steps;       // H, at least 1
+  int64_t groups;            // G
+  int64_t checkpoint_every;  // steps; 0: none, and kills during one never strike
+};
+
+// The rounds of a run under a drawn script (DrawFaults). It ends early with a round that has no
+// members: nobody holds the training's state any more.
+std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds);
+
+// The step in which a kill strikes, and whether only after that step's outer step: what `during`
+// makes of at_step. Step 0: it never does, there is no such moment before the end.
+struct Strike {
+  int64_t step = 0;
+  bool after_outer = false;
+};
+Strike StrikeOf(const Fault& fault, const RoundBounds& bounds);
+
+}  // namespace longhaul
