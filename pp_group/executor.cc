@@ -12,8 +12,9 @@
 namespace longhaul {
 namespace {
 
-at::Tensor NewTensor(int64_t tokens, int64_t width) {
-  return at::empty({tokens, width}, at::kFloat);
+// What crosses a boundary of this stage for `tokens` token rows.
+at::Tensor NewTensor(const Stage& stage, int64_t tokens) {
+  return at::empty({tokens, stage.shape().width}, stage.boundary());
 }
 
 // Splits rows of T + 1 ids into inputs and their successors.
@@ -76,14 +77,13 @@ PipelineRank::PipelineRank(Stage* stage, c10::intrusive_ptr<c10d::Backend> bound
     : stage_(stage),
       boundary_(std::move(boundary)),
       now_(*now),
-      tokens_(rows_per_microbatch * stage->spec().context),
+      tokens_(rows_per_microbatch * stage->shape().context),
       microbatches_(program.size() / 2),
       losses_(tokens_),
       watch_(std::move(watch)) {
-  const int64_t width = stage_->spec().width;
   for (Microbatch& m : microbatches_) {
-    if (!first()) m.x = NewTensor(tokens_, width), m.dx = NewTensor(tokens_, width);
-    if (!last()) m.y = NewTensor(tokens_, width), m.dy = NewTensor(tokens_, width);
+    if (!first()) m.x = NewTensor(*stage, tokens_), m.dx = NewTensor(*stage, tokens_);
+    if (!last()) m.y = NewTensor(*stage, tokens_), m.dy = NewTensor(*stage, tokens_);
   }
   for (int i = 0; i < PeakActivations(program); ++i) {
     kept_.push_back(stage_->NewActivations(rows_per_microbatch));
@@ -96,7 +96,7 @@ PipelineRank::~PipelineRank() = default;
 void PipelineRank::BeginStep(std::span<const int64_t> rows) {
   times_ = {};
   loss_sum_ = 0;
-  const int64_t context = stage_->spec().context;
+  const int64_t context = stage_->shape().context;
   const size_t share = (first() || last()) ? rows.size() / microbatches_.size() : 0;
   for (size_t i = 0; i < microbatches_.size(); ++i) {
     Microbatch& m = microbatches_[i];
@@ -190,27 +190,27 @@ std::optional<RowLosses> EvaluateRows(
     std::span<Stage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
     int64_t rows, int64_t batch, const std::function<void(int64_t, std::span<int64_t>)>& read) {
   if (stages.empty()) return std::nullopt;
-  const GptSpec& spec = stages.front()->spec();
+  const StageShape& shape = stages.front()->shape();
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
   SendWindow sends;
   std::optional<RowLosses> result;
   std::vector<int64_t> ids, tokens, targets;
   for (int64_t begin = 0; begin < rows; begin += batch) {
-    const int64_t count = std::min(batch, rows - begin), n = count * spec.context;
-    ids.resize(count * (spec.context + 1));
+    const int64_t count = std::min(batch, rows - begin), n = count * shape.context;
+    ids.resize(count * (shape.context + 1));
     for (int64_t i = 0; i < count; ++i) {
-      read(begin + i, std::span(ids).subspan(i * (spec.context + 1), spec.context + 1));
+      read(begin + i, std::span(ids).subspan(i * (shape.context + 1), shape.context + 1));
     }
-    SplitRows(ids, spec.context, &tokens, &targets);
+    SplitRows(ids, shape.context, &tokens, &targets);
     for (size_t s = 0; s < stages.size(); ++s) {
       const StageLayout& layout = stages[s]->layout();
       if (!kept[s] || count < batch) kept[s] = stages[s]->NewActivations(count);
       at::Tensor x, y;
       if (!layout.first()) {
-        x = NewTensor(n, spec.width);
+        x = NewTensor(*stages[s], n);
         ReceiveTensor(*backends[s], x, layout.stage - 1, kEvaluationTag)->wait();
       }
-      if (!layout.last()) y = NewTensor(n, spec.width);
+      if (!layout.last()) y = NewTensor(*stages[s], n);
       stages[s]->Forward(tokens, x, y, kept[s].get());
       if (!layout.last()) {
         sends.Send(*backends[s], y, layout.stage + 1);
@@ -219,9 +219,9 @@ std::optional<RowLosses> EvaluateRows(
       std::vector<double> losses(n);
       stages[s]->Loss(targets, /*grad_scale=*/0, kept[s].get(), losses);
       if (!result) result.emplace();
-      for (auto row = losses.begin(); row != losses.end(); row += spec.context) {
-        result->mean.push_back(std::accumulate(row, row + spec.context, 0.0) /
-                               static_cast<double>(spec.context));
+      for (auto row = losses.begin(); row != losses.end(); row += shape.context) {
+        result->mean.push_back(std::accumulate(row, row + shape.context, 0.0) /
+                               static_cast<double>(shape.context));
       }
     }
   }

@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "pp_group/gpt_stage.h"
+#include "pp_group/cpu_gpt_stage.h"
 #include "pp_group/kernels/kernels.h"
 
 namespace longhaul {
@@ -52,7 +52,7 @@ class GptActivations : public Activations {
   at::Tensor final_gradient;    // [n, D] its gradient, made by Loss
 };
 
-struct GptStage::BlockParameters {
+struct CpuGptStage::BlockParameters {
   const float *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias;
   float *norm1_weight_grad, *norm1_bias_grad, *norm2_weight_grad, *norm2_bias_grad;
   Matrix qkv, out, up, down;  // [3 D, D], [D, D], [4 D, D], [D, 4 D]
@@ -60,7 +60,7 @@ struct GptStage::BlockParameters {
 };
 
 // Scratch that no one reads after the call that wrote it; shared by all blocks and micro-batches.
-struct GptStage::Workspace {
+struct CpuGptStage::Workspace {
   Workspace(const GptSpec& spec, const StageLayout& layout, int64_t tokens);
   int64_t tokens;
   Matrix wide;             // [n, 4 D] gradient of the hidden layer

@@ -56,8 +56,8 @@ GptActivations* OfGpt(Activations* activations) {
 
 }  // namespace
 
-void GptStage::BlockForward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& y,
-                            GptActivations* kept, size_t index) {
+void CpuGptStage::BlockForward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& y,
+                               GptActivations* kept, size_t index) {
   const BlockActivations& a = kept->blocks[index];
   const size_t n = static_cast<size_t>(kept->tokens), d = static_cast<size_t>(spec_.width);
   float* scratch = Values(WorkspaceFor(kept->tokens).scratch);
@@ -74,8 +74,8 @@ void GptStage::BlockForward(const BlockParameters& p, const at::Tensor& x, const
   ProductPlus(y, a.residual, a.hidden.tensor, p.down.transposed);
 }
 
-void GptStage::BlockBackward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& dy,
-                             const at::Tensor& dx, GptActivations* kept, size_t index) {
+void CpuGptStage::BlockBackward(const BlockParameters& p, const at::Tensor& x, const at::Tensor& dy,
+                                const at::Tensor& dx, GptActivations* kept, size_t index) {
   const BlockActivations& a = kept->blocks[index];
   const size_t n = static_cast<size_t>(kept->tokens), d = static_cast<size_t>(spec_.width);
   Workspace& w = WorkspaceFor(kept->tokens);
@@ -100,8 +100,8 @@ void GptStage::BlockBackward(const BlockParameters& p, const at::Tensor& x, cons
                                 p.norm1_weight_grad, p.norm1_bias_grad, Values(w.scratch));
 }
 
-void GptStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
-                       Activations* activations) {
+void CpuGptStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
+                          Activations* activations) {
   GptActivations* const kept = OfGpt(activations);
   if (layout_.first()) {
     Embed(Parameter(layout_.slots[0]), Parameter(layout_.slots[1]), tokens, kept->input);
@@ -116,8 +116,8 @@ void GptStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, con
   }
 }
 
-void GptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activations* activations,
-                    std::span<double> losses) {
+void CpuGptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activations* activations,
+                       std::span<double> losses) {
   GptActivations* const kept = OfGpt(activations);
   const size_t n = targets.size(), d = static_cast<size_t>(spec_.width);
   Workspace& w = WorkspaceFor(kept->tokens);
@@ -141,8 +141,8 @@ void GptStage::Loss(std::span<const int64_t> targets, float grad_scale, Activati
                                 Values(gradients_) + slots[1].offset, Values(w.scratch));
 }
 
-void GptStage::Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                        Activations* activations) {
+void CpuGptStage::BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy,
+                                const at::Tensor& dx, Activations* activations) {
   GptActivations* const kept = OfGpt(activations);
   Workspace& w = WorkspaceFor(kept->tokens);
   at::Tensor flowing = layout_.last() ? kept->final_gradient : dy;

@@ -17,12 +17,11 @@ at::Tensor Normal(at::IntArrayRef sizes, double spread, uint64_t seed) {
 
 }  // namespace
 
-InjectedStage::InjectedStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
-                             std::span<const int64_t> cuts, InjectedCompute compute,
-                             const std::function<absl::Duration()>* now)
-    : spec_(spec),
-      layout_(LayoutOf(spec, stage, stages, cuts)),
-      seed_(seed * 4096 + static_cast<uint64_t>(stage)),
+InjectedStage::InjectedStage(const StageShape& shape, StageLayout layout, uint64_t seed,
+                             InjectedCompute compute, const std::function<absl::Duration()>* now)
+    : shape_(shape),
+      layout_(std::move(layout)),
+      seed_(seed * 4096 + static_cast<uint64_t>(layout_.stage)),
       compute_(std::move(compute)),
       now_(*now),
       parameters_(Normal({layout_.flat_elements}, kParameterSpread, seed_)),
@@ -41,8 +40,8 @@ void InjectedStage::Forward(std::span<const int64_t>, const at::Tensor&, const a
 
 void InjectedStage::Loss(std::span<const int64_t>, float, Activations*, std::span<double>) {}
 
-void InjectedStage::Backward(std::span<const int64_t>, const at::Tensor&, const at::Tensor& dx,
-                             Activations*) {
+void InjectedStage::BackwardInput(std::span<const int64_t>, const at::Tensor&, const at::Tensor& dx,
+                                  Activations*) {
   const absl::Duration end = now_() + compute_.backward[static_cast<size_t>(layout_.stage)];
   if (!layout_.first()) Fill(dx);
   SleepUntil(end);

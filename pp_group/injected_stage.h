@@ -30,12 +30,11 @@ struct InjectedCompute {
 class InjectedStage : public Stage {
  public:
   // Borrows `now`.
-  InjectedStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
-                std::span<const int64_t> cuts, InjectedCompute compute,
+  InjectedStage(const StageShape& shape, StageLayout layout, uint64_t seed, InjectedCompute compute,
                 const std::function<absl::Duration()>* now);
 
   const StageLayout& layout() const override { return layout_; }
-  const GptSpec& spec() const override { return spec_; }
+  const StageShape& shape() const override { return shape_; }
   bool trains() const override { return false; }
   const at::Tensor& parameters() const override { return parameters_; }
   const at::Tensor& gradients() const override { return movement_; }
@@ -46,8 +45,10 @@ class InjectedStage : public Stage {
                Activations* kept) override;
   void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
             std::span<double> losses) override;
-  void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                Activations* kept) override;
+  void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
+                     Activations* kept) override;
+  void BackwardWeight(Activations*) override {}
+  bool splits_backward() const override { return false; }
 
   // The optimizer's part of a step.
   void Update();
@@ -56,7 +57,7 @@ class InjectedStage : public Stage {
   void Fill(const at::Tensor& message);
   void SleepUntil(absl::Duration end);
 
-  const GptSpec spec_;
+  const StageShape shape_;
   const StageLayout layout_;
   const uint64_t seed_;
   const InjectedCompute compute_;

@@ -1,6 +1,6 @@
 #include "pp_group/local_rank.h"
 
-#include "pp_group/gpt_stage.h"
+#include "pp_group/cpu_gpt_stage.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
@@ -12,13 +12,15 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   if (spec.compute) {
-    auto stage = std::make_unique<InjectedStage>(spec.model, rank.stage, spec.stages, spec.seed,
-                                                 spec.cuts, *spec.compute, now);
+    const GptSpec& model = spec.model;
+    auto stage = std::make_unique<InjectedStage>(
+        StageShape{model.context, model.width, model.vocab},
+        LayoutOf(model, rank.stage, spec.stages, spec.cuts), spec.seed, *spec.compute, now);
     state->injected = stage.get();
     state->stage = std::move(stage);
   } else {
     state->stage =
-        std::make_unique<GptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
+        std::make_unique<CpuGptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
     state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
   }
   state->pipeline = std::make_unique<PipelineRank>(

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "pp_group/gpt_layout.h"
+#include "pp_group/stage_layout.h"
 
 namespace longhaul {
 
@@ -17,22 +17,37 @@ class Activations {
   virtual ~Activations() = default;
 };
 
+// What a pipeline needs to know of its model.
+struct StageShape {
+  int64_t context;  // T
+  int64_t width;    // D
+  int64_t vocab;    // V
+};
+
 // One stage of a pipeline, as the executor drives it: parameters, and explicit forward and backward
-// passes. Letters as in README.md; n = rows * T token rows, f32 on the CPU. Not thread safe.
+// passes. Letters as in README.md; n = rows * T token rows. Not thread safe.
 class Stage {
  public:
   virtual ~Stage() = default;
 
   virtual const StageLayout& layout() const = 0;
-  virtual const GptSpec& spec() const = 0;
+  virtual const StageShape& shape() const = 0;
+  // Device and dtype of the tensors that cross its boundaries: x, y, dx, dy below. Token ids,
+  // targets and losses are on the host.
+  virtual at::TensorOptions boundary() const {
+    return at::TensorOptions(at::kCPU).dtype(at::kFloat);
+  }
   // False: Loss computes none, and what parameters become means nothing.
   virtual bool trains() const = 0;
 
-  // [layout().flat_elements] each, f32, contiguous. Writing into them is allowed between steps; the
-  // storage stays where it is.
+  // [layout().flat_elements] each, f32, contiguous, on boundary().device(). Writing into them is
+  // allowed between steps; the storage stays where it is.
   virtual const at::Tensor& parameters() const = 0;
   virtual const at::Tensor& gradients() const = 0;
   virtual void ZeroGradients() = 0;
+  // To be called after parameters() has been written into, before the next Forward: a stage may
+  // hold them in another dtype too.
+  virtual void ParametersChanged() {}
 
   virtual std::unique_ptr<Activations> NewActivations(int64_t rows) const = 0;
 
@@ -47,11 +62,26 @@ class Stage {
   virtual void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
                     std::span<double> losses) = 0;
 
+  // The backward pass in two parts, I and W of split schedules: first what the stage before waits
+  // for, then, any time later, what only the optimizer waits for. `kept` is free for another
+  // micro-batch after the second.
+  //
   // dy: gradient of y ([n, D]; unused on the last stage, where Loss has made it). Writes the
   // gradient of x to dx ([n, D]; unused on stage 0). `tokens` as given to Forward. Gradients of
-  // parameters are summed over micro-batches until ZeroGradients().
-  virtual void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                        Activations* kept) = 0;
+  // parameters are summed over micro-batches until ZeroGradients(), in the order of the calls:
+  // micro-batches come in ascending order in each of Forward, BackwardInput and BackwardWeight, and
+  // then every schedule gives the same bits.
+  virtual void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy,
+                             const at::Tensor& dx, Activations* kept) = 0;
+  virtual void BackwardWeight(Activations* kept) = 0;
+  // False: BackwardInput is the whole backward pass and BackwardWeight nothing, so that a split
+  // schedule runs and gains nothing.
+  virtual bool splits_backward() const = 0;
+  void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
+                Activations* kept) {
+    BackwardInput(tokens, dy, dx, kept);
+    BackwardWeight(kept);
+  }
 };
 
 }  // namespace longhaul

@@ -208,6 +208,7 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     return OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps) ? SyncGroups() : absl::OkStatus();
   });
   if (!status.ok()) return status;
+  for (auto& state : ranks_) state->stage->ParametersChanged();
   ++step_;
   std::vector<StepReport> reports;
   for (auto& state : ranks_) {
@@ -294,6 +295,7 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
   });
   if (!status.ok()) return status;
   if (!step.ok()) return step.status();
+  for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = *step;
   return absl::OkStatus();
 }

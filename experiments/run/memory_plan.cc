@@ -24,7 +24,7 @@ double FrameBytes(const std::string& codec, double rows, double cols) {
   return static_cast<double>((*made)->MaxFrameBytes(shape, DType::kF32));
 }
 
-// Of one micro-batch on one stage: GptStage's Activations.
+// Of one micro-batch on one stage: CpuGptStage's Activations.
 double ActivationBytes(const RunSpec& spec, double tokens, const StageLayout& layout) {
   const auto width = static_cast<double>(spec.model.width);
   const auto blocks = static_cast<double>(layout.num_blocks);

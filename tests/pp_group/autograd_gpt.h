@@ -9,7 +9,7 @@
 
 namespace longhaul {
 
-// The whole model as plain ATen calls that autograd differentiates: the reference of GptStage.
+// The whole model as plain ATen calls that autograd differentiates: the reference of CpuGptStage.
 // `flat` is the parameter buffer of the unsplit layout (S = 1) and may require a gradient.
 // tokens, targets: [rows * T]. Returns the mean cross-entropy, nat/token.
 at::Tensor AutogradLoss(const GptSpec& spec, const at::Tensor& flat,

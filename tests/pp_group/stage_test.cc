@@ -1,4 +1,4 @@
-#include "pp_group/gpt_stage.h"
+#include "pp_group/cpu_gpt_stage.h"
 
 #include <cmath>
 #include <numeric>
@@ -47,11 +47,11 @@ Whole RunStages(const GptSpec& spec, int stages, const at::Tensor& flat,
                 const std::vector<int64_t>& tokens, const std::vector<int64_t>& targets) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   const StageLayout unsplit = LayoutOf(spec, 0, 1);
-  std::vector<std::unique_ptr<GptStage>> parts;
+  std::vector<std::unique_ptr<CpuGptStage>> parts;
   std::vector<std::unique_ptr<Activations>> kept;
   std::vector<at::Tensor> x(stages + 1), dx(stages + 1);
   for (int s = 0; s < stages; ++s) {
-    parts.push_back(std::make_unique<GptStage>(spec, s, stages, /*seed=*/1));
+    parts.push_back(std::make_unique<CpuGptStage>(spec, s, stages, /*seed=*/1));
     kept.push_back(parts[s]->NewActivations(n / spec.context));
     x[s + 1] = at::empty({n, spec.width});
     dx[s] = at::empty({n, spec.width});
@@ -87,7 +87,7 @@ TEST_P(AgainstAutograd, LossAndEveryGradientAgree) {
   const GptSpec spec = GetParam();
   const auto tokens = RandomIds(3 * spec.context, spec.vocab, 1);
   const auto targets = RandomIds(3 * spec.context, spec.vocab, 2);
-  GptStage initial(spec, 0, 1, /*seed=*/1);
+  CpuGptStage initial(spec, 0, 1, /*seed=*/1);
   Scramble(initial.parameters());
   const Whole ours = RunStages(spec, 1, initial.parameters(), tokens, targets);
   // The reference in double precision, so that the difference is ours alone.
@@ -109,7 +109,7 @@ TEST_P(AgainstAutograd, SplitModelGivesTheBitsOfTheUnsplitOne) {
   const GptSpec spec = GetParam();
   const auto tokens = RandomIds(2 * spec.context, spec.vocab, 3);
   const auto targets = RandomIds(2 * spec.context, spec.vocab, 4);
-  GptStage initial(spec, 0, 1, /*seed=*/1);
+  CpuGptStage initial(spec, 0, 1, /*seed=*/1);
   const Whole whole = RunStages(spec, 1, initial.parameters(), tokens, targets);
   const Whole split = RunStages(spec, 2, initial.parameters(), tokens, targets);
   EXPECT_EQ(split.loss, whole.loss);
@@ -128,12 +128,12 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(info.param.context);
     });
 
-TEST(GptStage, InitialWeightsDoNotDependOnTheNumberOfStages) {
+TEST(CpuGptStage, InitialWeightsDoNotDependOnTheNumberOfStages) {
   const GptSpec spec{.blocks = 8, .width = 16, .heads = 2, .context = 8, .vocab = 32};
-  const GptStage whole(spec, 0, 1, /*seed=*/3);
+  const CpuGptStage whole(spec, 0, 1, /*seed=*/3);
   size_t compared = 0;
   for (int s = 0; s < 4; ++s) {
-    const GptStage part(spec, s, 4, /*seed=*/3);
+    const CpuGptStage part(spec, s, 4, /*seed=*/3);
     for (const ParameterSlot& slot : part.layout().slots) {
       for (const ParameterSlot& other : whole.layout().slots) {
         if (slot.name != other.name) continue;
@@ -170,9 +170,9 @@ TEST(GptLayout, CutsIntoEqualStagesAreTheLayoutWithoutCuts) {
   }
 }
 
-TEST(GptStage, InitialWeightsAreNormalWithTheLayoutsScale) {
+TEST(CpuGptStage, InitialWeightsAreNormalWithTheLayoutsScale) {
   const GptSpec spec{.blocks = 2, .width = 64, .heads = 2, .context = 64, .vocab = 256};
-  const GptStage stage(spec, 0, 1, /*seed=*/3);
+  const CpuGptStage stage(spec, 0, 1, /*seed=*/3);
   for (const ParameterSlot& slot : stage.layout().slots) {
     const at::Tensor values = stage.Parameter(slot);
     if (slot.initial_scale == 0) {

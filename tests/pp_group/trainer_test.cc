@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/gpt_stage.h"
+#include "pp_group/cpu_gpt_stage.h"
 #include "pp_group/schedule.h"
 #include "tests/pp_group/autograd_gpt.h"
 #include "tests/pp_group/training.h"
@@ -192,7 +192,7 @@ TEST(Trainer, EvaluationIsTheMeanOverRowsOfAReferenceModel) {
   constexpr int64_t kRows = 7;  // three batches of two rows and one of one
   const TrainSpec spec = SmallSpec(/*stages=*/2, /*groups=*/1);
   const int64_t context = spec.model.context;
-  const GptStage whole(spec.model, /*stage=*/0, /*stages=*/1, spec.seed);
+  const CpuGptStage whole(spec.model, /*stage=*/0, /*stages=*/1, spec.seed);
   const at::Tensor parameters = whole.parameters().to(at::kDouble);
   std::vector<double> losses;
   std::vector<int64_t> row(context + 1);

@@ -18,15 +18,15 @@ class GptActivations;
 // graph: the matrix products are ATen's, all else is kernels/). float32 on the CPU. Gradients are
 // summed over micro-batches into the flat gradient until ZeroGradients().
 // Not thread safe. The order of every sum is fixed and does not depend on S or on the schedule.
-class GptStage : public Stage {
+class CpuGptStage : public Stage {
  public:
   // `cuts` as LayoutOf takes them.
-  GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
-           std::span<const int64_t> cuts = {});
-  ~GptStage() override;
+  CpuGptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+              std::span<const int64_t> cuts = {});
+  ~CpuGptStage() override;
 
   const StageLayout& layout() const override { return layout_; }
-  const GptSpec& spec() const override { return spec_; }
+  const StageShape& shape() const override { return shape_; }
   bool trains() const override { return true; }
   const at::Tensor& parameters() const override { return parameters_; }  // 64-byte aligned
   const at::Tensor& gradients() const override { return gradients_; }
@@ -40,8 +40,10 @@ class GptStage : public Stage {
                Activations* kept) override;
   void Loss(std::span<const int64_t> targets, float grad_scale, Activations* kept,
             std::span<double> losses) override;
-  void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                Activations* kept) override;
+  void BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
+                     Activations* kept) override;
+  void BackwardWeight(Activations*) override {}
+  bool splits_backward() const override { return false; }
 
  private:
   struct BlockParameters;
@@ -54,6 +56,7 @@ class GptStage : public Stage {
   Workspace& WorkspaceFor(int64_t tokens);
 
   GptSpec spec_;
+  StageShape shape_;
   StageLayout layout_;
   at::Tensor parameters_, gradients_;
   std::vector<BlockParameters> blocks_;

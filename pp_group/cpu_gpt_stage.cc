@@ -1,4 +1,4 @@
-#include "pp_group/gpt_stage.h"
+#include "pp_group/cpu_gpt_stage.h"
 
 #include <algorithm>
 
@@ -40,7 +40,7 @@ GptActivations::GptActivations(const GptSpec& spec, const StageLayout& layout, i
   }
 }
 
-GptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout, int64_t n)
+CpuGptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout, int64_t n)
     : tokens(n),
       wide(NewTensor({n, 4 * spec.width})),
       triple(NewTensor({n, 3 * spec.width})),
@@ -53,9 +53,11 @@ GptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout, i
       {std::max(static_cast<int64_t>(ShapeOf(spec, 1).scratch_elements()), 2 * spec.width)});
 }
 
-GptStage::GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
-                   std::span<const int64_t> cuts)
-    : spec_(spec), layout_(LayoutOf(spec, stage, stages, cuts)) {
+CpuGptStage::CpuGptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+                         std::span<const int64_t> cuts)
+    : spec_(spec),
+      shape_{spec.context, spec.width, spec.vocab},
+      layout_(LayoutOf(spec, stage, stages, cuts)) {
   parameters_ = at::zeros({layout_.flat_elements}, at::kFloat);
   gradients_ = at::zeros({layout_.flat_elements}, at::kFloat);
   InitializeParameters(layout_, seed, parameters_.data_ptr<float>());
@@ -84,22 +86,22 @@ GptStage::GptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
   }
 }
 
-GptStage::~GptStage() = default;
+CpuGptStage::~CpuGptStage() = default;
 
-at::Tensor GptStage::Parameter(const ParameterSlot& slot) const {
+at::Tensor CpuGptStage::Parameter(const ParameterSlot& slot) const {
   return parameters_.narrow(0, slot.offset, slot.elements()).view({slot.rows, slot.cols});
 }
-at::Tensor GptStage::Gradient(const ParameterSlot& slot) const {
+at::Tensor CpuGptStage::Gradient(const ParameterSlot& slot) const {
   return gradients_.narrow(0, slot.offset, slot.elements()).view({slot.rows, slot.cols});
 }
 
-void GptStage::ZeroGradients() { gradients_.zero_(); }
+void CpuGptStage::ZeroGradients() { gradients_.zero_(); }
 
-std::unique_ptr<Activations> GptStage::NewActivations(int64_t rows) const {
+std::unique_ptr<Activations> CpuGptStage::NewActivations(int64_t rows) const {
   return std::make_unique<GptActivations>(spec_, layout_, rows);
 }
 
-GptStage::Workspace& GptStage::WorkspaceFor(int64_t tokens) {
+CpuGptStage::Workspace& CpuGptStage::WorkspaceFor(int64_t tokens) {
   for (const auto& workspace : workspaces_) {
     if (workspace->tokens == tokens) return *workspace;
   }

@@ -1,0 +1,76 @@
+#include "pp_group/stage_layout.h"
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "compressors/numbers/noise.h"
+
+namespace longhaul {
+namespace {
+
+// The block with which a stage begins; that of stage S is where the last one ends.
+int64_t FirstBlock(int64_t blocks, int stage, int stages, std::span<const int64_t> cuts) {
+  if (cuts.empty()) return blocks / stages * stage;
+  if (stage == 0) return 0;
+  return stage == stages ? blocks : cuts[static_cast<size_t>(stage - 1)];
+}
+
+}  // namespace
+
+StageLayout EmptyLayout(int64_t blocks, int stage, int stages, std::span<const int64_t> cuts) {
+  const int64_t first = FirstBlock(blocks, stage, stages, cuts);
+  return {.stage = stage,
+          .stages = stages,
+          .first_block = first,
+          .num_blocks = FirstBlock(blocks, stage + 1, stages, cuts) - first,
+          .slots = {},
+          .clip_groups = {},
+          .flat_elements = 0,
+          .parameter_elements = 0};
+}
+
+void LayoutBuilder::BeginClipGroup() {
+  layout_->clip_groups.push_back({layout_->flat_elements, layout_->flat_elements});
+}
+
+void LayoutBuilder::Matrix(const std::string& name, int64_t global_index, int64_t rows,
+                           int64_t cols, double scale) {
+  Add({name, global_index, rows, cols, layout_->flat_elements, scale, 0, /*decays=*/true, 0});
+}
+
+void LayoutBuilder::Vector(const std::string& name, int64_t global_index, int64_t cols,
+                           double value) {
+  Add({name, global_index, 1, cols, layout_->flat_elements, 0, value, /*decays=*/false, 0});
+}
+
+void LayoutBuilder::Add(ParameterSlot slot) {
+  slot.clip_group = static_cast<int>(layout_->clip_groups.size()) - 1;
+  constexpr int64_t kAlign = StageLayout::kAlignment;
+  layout_->flat_elements += (slot.elements() + kAlign - 1) / kAlign * kAlign;
+  layout_->clip_groups.back().end = layout_->flat_elements;
+  layout_->parameter_elements += slot.elements();
+  layout_->slots.push_back(std::move(slot));
+}
+
+void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat) {
+  for (const ParameterSlot& slot : layout.slots) {
+    float* out = flat + slot.offset;
+    const uint64_t key = FoldSeed({seed, static_cast<uint64_t>(slot.global_index)});
+    for (int64_t i = 0; i < slot.elements(); ++i) {
+      if (slot.initial_scale == 0) {
+        out[i] = static_cast<float>(slot.initial_value);
+        continue;
+      }
+      // Box-Muller on two words; 1 - u keeps the logarithm finite.
+      const uint64_t word = 2 * static_cast<uint64_t>(i);
+      const double u = 1.0 - NoiseUniform(key, NoisePurpose::kSampling, word);
+      const double angle =
+          2 * std::numbers::pi * NoiseUniform(key, NoisePurpose::kSampling, word + 1);
+      out[i] =
+          static_cast<float>(slot.initial_scale * std::sqrt(-2 * std::log(u)) * std::cos(angle));
+    }
+  }
+}
+
+}  // namespace longhaul

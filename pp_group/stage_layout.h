@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+// One parameter of a stage: a view into the stage's flat buffers.
+struct ParameterSlot {
+  std::string name;      // "block3.attention.qkv"
+  int64_t global_index;  // in the whole model, the same for every S; names its initial values
+  int64_t rows, cols;    // a vector is one row; matrices are [out, in]
+  int64_t offset;        // floats from the start of the flat buffer, a multiple of kAlignment
+  double initial_scale;  // standard deviation of the normal initial values; 0: constant
+  double initial_value;  // where initial_scale is 0
+  bool decays;           // weight decay: matrices only
+  int clip_group;        // index into StageLayout::clip_groups
+  int64_t elements() const { return rows * cols; }
+};
+
+// Parameters whose gradients are clipped together: the embeddings, one block, or the final norm and
+// head. The groups do not depend on S, so neither does the training.
+struct ClipGroup {
+  int64_t begin, end;  // floats of the flat buffer
+};
+
+// Where the parameters of stage s of S lie. Pure data.
+struct StageLayout {
+  // 256 bytes: every parameter starts on its own cache lines and on its own 64-element codec block.
+  // The gap before the next parameter is zero and stays zero.
+  static constexpr int64_t kAlignment = 64;
+
+  int stage, stages;
+  int64_t first_block, num_blocks;
+  std::vector<ParameterSlot> slots;
+  std::vector<ClipGroup> clip_groups;
+  int64_t flat_elements;       // length of the flat buffers, gaps included
+  int64_t parameter_elements;  // without gaps
+  bool first() const { return stage == 0; }
+  bool last() const { return stage == stages - 1; }
+};
+
+// A layout of stage s of S without parameters yet. `cuts` [S - 1], ascending: the blocks with which
+// stages 1, 2, ... begin; empty: equal stages.
+StageLayout EmptyLayout(int64_t blocks, int stage, int stages, std::span<const int64_t> cuts);
+
+// Puts parameters one behind the other into a layout, which must outlive the builder.
+class LayoutBuilder {
+ public:
+  explicit LayoutBuilder(StageLayout* layout) : layout_(layout) {}
+
+  void BeginClipGroup();
+  // [rows, cols], drawn with this standard deviation; decays.
+  void Matrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
+              double scale);
+  // [cols], all of this value; does not decay.
+  void Vector(const std::string& name, int64_t global_index, int64_t cols, double value);
+
+ private:
+  void Add(ParameterSlot slot);
+
+  StageLayout* layout_;
+};
+
+// Fills `flat` ([flat_elements], zeroed by the caller) with the initial values of `seed`: for each
+// parameter normal draws keyed by (seed, global index), so the model is the same for every S.
+void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat);
+
+}  // namespace longhaul
