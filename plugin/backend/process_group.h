@@ -75,6 +75,14 @@ class ProcessGroupLonghaul : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(
       std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
       const c10d::AllgatherOptions& opts) override;
+  // Splits are rows of the first dim for each rank; none: as many for all.
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<int64_t>& output_splits,
+                                               std::vector<int64_t>& input_splits,
+                                               const c10d::AllToAllOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
+                                          const c10d::AllToAllOptions& opts) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& opts) override;
 
   // Not done yet (unsupported.cc): each throws NotImplementedError with its name and what to use.
@@ -99,13 +107,6 @@ class ProcessGroupLonghaul : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
       std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
       const c10d::ReduceScatterOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
-                                               std::vector<int64_t>& output_splits,
-                                               std::vector<int64_t>& input_splits,
-                                               const c10d::AllToAllOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>& outputs,
-                                          std::vector<at::Tensor>& inputs,
-                                          const c10d::AllToAllOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
   // Identity and life.
@@ -146,6 +147,9 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                                   const c10d::AllgatherOptions& opts,
                                                   c10d::OpType type, const char* op,
                                                   const char* profiling_title);
+  struct Exchange;  // all_to_all.cc
+  c10::intrusive_ptr<LonghaulWork> AllToAll(const Exchange& exchange,
+                                            const c10d::AllToAllOptions& opts);
   int CheckedPeer(int peer, const char* op) const;
 
   // DistBackendError after shutdown().

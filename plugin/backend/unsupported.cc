@@ -13,7 +13,6 @@ constexpr const char* kUseAllReduce = "use all_reduce and ignore it on the other
 constexpr const char* kUseAllGather = "use all_gather";
 constexpr const char* kUseBroadcast = "use broadcast, or send to each rank";
 constexpr const char* kUseAllReduceSlice = "use all_reduce and take a slice";
-constexpr const char* kUseSend = "use isend and irecv between the ranks";
 constexpr const char* kUseGlooGroup = "use a group of the backend gloo beside this one";
 
 }  // namespace
@@ -55,15 +54,6 @@ WorkPtr ProcessGroupLonghaul::_reduce_scatter_base(at::Tensor&, at::Tensor&,
 WorkPtr ProcessGroupLonghaul::reduce_scatter_tensor_coalesced(List&, List&,
                                                               const c10d::ReduceScatterOptions&) {
   Missing("reduce_scatter_tensor_coalesced", kUseAllReduceSlice);
-}
-
-WorkPtr ProcessGroupLonghaul::alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&,
-                                            std::vector<int64_t>&, const c10d::AllToAllOptions&) {
-  Missing("alltoall_base (all_to_all_single)", kUseSend);
-}
-
-WorkPtr ProcessGroupLonghaul::alltoall(List&, List&, const c10d::AllToAllOptions&) {
-  Missing("alltoall (all_to_all)", kUseSend);
 }
 
 void ProcessGroupLonghaul::monitoredBarrier(const c10d::BarrierOptions&, bool) {

@@ -75,6 +75,41 @@ class Collectives::AllGatherOp final : public Op {
   const WireTensor in_, out_;
 };
 
+// Parts of no elements are sent too: a rank that expects some learns that there are none.
+class Collectives::AllToAllOp final : public Op {
+ public:
+  AllToAllOp(Collectives* owner, const WireTensor& in, std::vector<int64_t> send_counts,
+             const WireTensor& out, std::vector<int64_t> recv_counts, Group::Done done)
+      : Op(owner, "alltoall", std::move(done)),
+        in_(in),
+        out_(out),
+        send_counts_(std::move(send_counts)),
+        recv_counts_(std::move(recv_counts)) {}
+
+ private:
+  bool Phase(int phase) override {
+    if (phase > 0) return false;
+    size_t sent = 0, received = 0;
+    for (int r = 0; r < size(); ++r) {
+      const auto out_count = static_cast<size_t>(send_counts_[static_cast<size_t>(r)]);
+      const auto in_count = static_cast<size_t>(recv_counts_[static_cast<size_t>(r)]);
+      const WireTensor from = Slice(in_, sent, out_count), to = Slice(out_, received, in_count);
+      sent += out_count;
+      received += in_count;
+      if (r != rank()) {
+        Recv(to, r);
+        Send(from, r);
+      } else if (in_count > 0) {
+        std::memcpy(to.values, from.values, in_count * BytesPerElement(in_.type));
+      }
+    }
+    return true;
+  }
+
+  const WireTensor in_, out_;
+  const std::vector<int64_t> send_counts_, recv_counts_;
+};
+
 class Collectives::AllReduceOp final : public Op {
  public:
   AllReduceOp(Collectives* owner, const WireTensor& x, ReduceOp op, Group::Done done)
@@ -186,6 +221,12 @@ void Collectives::AllReduce(const WireTensor& x, ReduceOp op, Group::Done done) 
 
 void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::Done done) {
   Start(std::make_shared<AllGatherOp>(this, "allgather", in, out, std::move(done)));
+}
+
+void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
+                           const WireTensor& out, const std::vector<int64_t>& recv_counts,
+                           Group::Done done) {
+  Start(std::make_shared<AllToAllOp>(this, in, send_counts, out, recv_counts, std::move(done)));
 }
 
 void Collectives::Barrier(Group::Done done) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "plugin/core/matcher.h"
@@ -17,6 +18,7 @@ namespace longhaul {
 //   broadcast   binomial tree from the root      log2(n) one-way delays; a rank sends <= log2(n) B
 //   allgather   everybody to everybody           1 delay;  a rank sends (n-1) B
 //   barrier     the same with nothing inside     1 delay
+//   alltoall    to everybody what is theirs      1 delay;  a rank sends what is not its own
 //   allreduce   small: allgather, then each rank adds up all   1 delay;  (n-1) B
 //               else: rank r adds up the r-th part of n, then hands it out   2 delays; 2 (n-1)/n B
 // Always added up in rank order, so every rank holds equal bits. On the strand.
@@ -28,6 +30,8 @@ class Collectives {
   void Broadcast(const WireTensor& x, int root, Group::Done done);
   void AllReduce(const WireTensor& x, ReduceOp op, Group::Done done);
   void AllGather(const WireTensor& in, const WireTensor& out, Group::Done done);
+  void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
+                const WireTensor& out, const std::vector<int64_t>& recv_counts, Group::Done done);
   void Barrier(Group::Done done);
 
   // Another rank's collective `tag` failed: so does ours.
@@ -41,6 +45,7 @@ class Collectives {
   class BroadcastOp;
   class AllReduceOp;
   class AllGatherOp;
+  class AllToAllOp;
   void Start(std::shared_ptr<Op> op);
   void Finish(Op& op);
 

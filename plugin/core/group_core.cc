@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "compressors/numbers/noise.h"
 #include "plugin/core/reduce.h"
@@ -52,6 +53,33 @@ absl::StatusOr<std::vector<NodeAddress>> ParseAll(const NodeCore& node, const Gr
     return bad(fmt::format("the address of rank {} is not this node's", options.rank));
   }
   return parsed;
+}
+
+absl::Status CheckCounts(const GroupOptions& options, const WireTensor& x,
+                         const std::vector<int64_t>& counts, std::string_view way) {
+  bool possible = counts.size() == static_cast<size_t>(options.size);
+  int64_t left = x.elements();
+  for (const int64_t count : counts) {
+    possible = possible && count >= 0 && count <= left;
+    left -= possible ? count : 0;
+  }
+  if (possible && left == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("alltoall on rank {} of group '{}' of {}: {} counts [{}] do not cut {}",
+                  options.rank, options.name, options.size, way, fmt::join(counts, ", "),
+                  ToString(x)));
+}
+
+absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
+                           const std::vector<int64_t>& send_counts, const WireTensor& out,
+                           const std::vector<int64_t>& recv_counts) {
+  if (absl::Status s = CheckCounts(options, in, send_counts, "send"); !s.ok()) return s;
+  if (absl::Status s = CheckCounts(options, out, recv_counts, "receive"); !s.ok()) return s;
+  const auto own = static_cast<size_t>(options.rank);
+  if (in.type == out.type && send_counts[own] == recv_counts[own]) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "alltoall on rank {} of group '{}': {} of {} sent to itself, {} of {} expected", options.rank,
+      options.name, send_counts[own], ToString(in.type), recv_counts[own], ToString(out.type)));
 }
 
 }  // namespace
@@ -262,6 +290,15 @@ void GroupCore::AllGather(const WireTensor& in, const WireTensor& out, Done done
         "allgather of {} from {} ranks into {}", ToString(in), options_.size, ToString(out))));
   }
   Run([=, this] { collectives_.AllGather(in, out, done); }, done);
+}
+
+void GroupCore::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
+                         const WireTensor& out, const std::vector<int64_t>& recv_counts,
+                         Done done) {
+  if (absl::Status s = CheckAllToAll(options_, in, send_counts, out, recv_counts); !s.ok()) {
+    return done(s);
+  }
+  Run([=, this] { collectives_.AllToAll(in, send_counts, out, recv_counts, done); }, done);
 }
 
 void GroupCore::Barrier(Done done) {

@@ -176,6 +176,35 @@ TEST_P(Conformance, AllGatherIntoSeveralTensorsIsOneWork) {
   });
 }
 
+TEST_P(Conformance, AllToAllGivesEveryRankItsPart) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    // Rank s has s + d rows for rank d, each part as Input of both.
+    const auto part = [&](int s, int d) { return Input(3 * s + d, {s + d, 2}); };
+    std::vector<at::Tensor> parts, want, got;
+    std::vector<int64_t> sends, receives;
+    for (int r = 0; r < kRanks; ++r) {
+      parts.push_back(part(rank, r));
+      want.push_back(part(r, rank));
+      got.push_back(at::zeros_like(want.back()));
+      sends.push_back(rank + r);
+      receives.push_back(rank + r);
+    }
+    pg.alltoall(got, parts, {})->wait();
+    at::Tensor in = at::cat(parts), out = at::zeros_like(at::cat(want));
+    pg.alltoall_base(out, in, receives, sends, {})->wait();
+    EXPECT_TRUE(at::equal(out, at::cat(want)));
+    for (int r = 0; r < kRanks; ++r) EXPECT_TRUE(at::equal(got[r], want[r]));
+
+    at::Tensor even = Input(rank, {kRanks, 2}), rows = at::zeros({kRanks, 2}, dtype());
+    std::vector<int64_t> none;
+    pg.alltoall_base(rows, even, none, none, {})->wait();
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_TRUE(at::equal(rows[r], Input(r, {kRanks, 2})[rank]));
+    }
+  });
+}
+
 TEST_P(Conformance, EmptyTensorsPassEveryOperation) {
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {

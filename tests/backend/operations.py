@@ -49,6 +49,37 @@ def collectives(rank):
     dist.barrier()
 
 
+def all_to_all_as_gloo(rank):
+    gloo = dist.new_group([0, 1], backend="gloo")
+    torch.manual_seed(rank)
+    for sends in ([[2, 3], [5, 0]], [[0, 4], [1, 1]], [[70_000, 130_000], [1, 90_000]]):
+        x = torch.randn(sum(sends[rank]), 3)
+        receives = [row[rank] for row in sends]
+        got = [torch.zeros(sum(receives), 3) for _ in range(2)]
+        for out, group in zip(got, (None, gloo)):
+            dist.all_to_all_single(out, x, receives, sends[rank], group=group)
+        assert_close(got[0], got[1], rtol=0, atol=0)
+        parts = [torch.zeros(n, 3) for n in receives]
+        dist.all_to_all(parts, list(x.split(sends[rank])))  # gloo has no list form
+        assert_close(torch.cat(parts), got[1], rtol=0, atol=0)
+    even = [torch.zeros(4, 2) for _ in range(2)]
+    for out, group in zip(even, (None, gloo)):
+        dist.all_to_all_single(out, torch.arange(8.0).view(4, 2) + 100 * rank, group=group)
+    assert_close(even[0], even[1], rtol=0, atol=0)
+    launch.expect_error(ValueError, ["3 rows", "2 ranks"],
+                        lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)))
+    dist.destroy_process_group(gloo)
+
+
+def all_to_all_carries_gradients(rank):
+    import torch.distributed._functional_collectives as functional
+
+    x = torch.arange(4.0).add(10 * rank).requires_grad_()
+    y = functional.all_to_all_single_autograd(x, [2, 2], [2, 2], dist.group.WORLD)
+    (y * (rank + 1)).sum().backward()
+    assert_close(x.grad, torch.tensor([1.0, 1.0, 2.0, 2.0]))  # what the ranks that got it made of it
+
+
 def objects(rank):
     said = [{"rank": rank, "words": "x" * (100 * rank)}]
     everyone = [None, None]
@@ -80,8 +111,6 @@ def missing_operations(rank):
     x = torch.zeros(4)
     launch.expect_error(NotImplementedError, ["gather", "longhaul", "use all_gather"],
                         lambda: dist.gather(x, [x, x] if rank == 0 else None))
-    launch.expect_error(NotImplementedError, ["all_to_all"],
-                        lambda: dist.all_to_all_single(x, x))
 
 
 def errors_leave_the_group_usable(rank):
@@ -143,7 +172,8 @@ def options_must_agree(rank):
 def worker():
     rank, _ = launch.init()
     assert "tcp" in longhaul.transport(), longhaul.transport()
-    for check in (point_to_point, both_directions_at_once, collectives, objects, futures,
+    for check in (point_to_point, both_directions_at_once, collectives, all_to_all_as_gloo,
+                  all_to_all_carries_gradients, objects, futures,
                   functional_collectives, missing_operations, errors_leave_the_group_usable,
                   subgroup_of_one_backend_object, codec_on_the_wire, options_must_agree):
         check(rank)

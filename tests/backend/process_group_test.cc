@@ -196,7 +196,6 @@ TEST(Unsupported, NamesTheOperationAndWhatToUse) {
   ProcessGroupLonghaul& pg = *group[0];
   std::vector<at::Tensor> x = One(at::zeros({4}));
   std::vector<std::vector<at::Tensor>> lists = {x};
-  std::vector<int64_t> splits;
   const auto refusal = [](const std::function<void()>& act) {
     return Thrown<c10::NotImplementedError>(act);
   };
@@ -205,9 +204,6 @@ TEST(Unsupported, NamesTheOperationAndWhatToUse) {
   EXPECT_THAT(refusal([&] { pg.reduce(x, {}); }), HasSubstr("reduce is not supported"));
   EXPECT_THAT(refusal([&] { pg.scatter(x, lists, {}); }), HasSubstr("scatter"));
   EXPECT_THAT(refusal([&] { pg.reduce_scatter(x, lists, {}); }), HasSubstr("reduce_scatter"));
-  EXPECT_THAT(refusal([&] { pg.alltoall(x, x, {}); }), HasSubstr("all_to_all"));
-  EXPECT_THAT(refusal([&] { pg.alltoall_base(x[0], x[0], splits, splits, {}); }),
-              HasSubstr("all_to_all_single"));
   EXPECT_THAT(refusal([&] { pg.monitoredBarrier({}, true); }), HasSubstr("monitored_barrier"));
   c10d::ReduceOp scaled_sum;
   scaled_sum.op_ = c10d::ReduceOp::PREMUL_SUM;  // torch 2.11 has another name for the function

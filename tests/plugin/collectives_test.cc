@@ -83,6 +83,38 @@ TEST_P(Collective, AllGatherPutsEveryRanksValuesInRankOrder) {
   }
 }
 
+TEST_P(Collective, AllToAllGivesEveryRankWhatIsMeantForIt) {
+  const Cluster cluster(kind(), static_cast<int>(size()));
+  const auto group = cluster.MakeGroup("alltoall");
+  // Element i of what rank s has for rank d.
+  const auto value = [](size_t s, size_t d, int64_t i) {
+    return static_cast<int64_t>(1000000 * s + 100000 * d) + i;
+  };
+  for (const int64_t scale : {0, 1, 9001}) {  // 9001: parts of several packets
+    const auto count = [&](size_t s, size_t d) {
+      return scale * static_cast<int64_t>((3 * s + 5 * d) % 4);  // some are empty
+    };
+    std::vector<std::vector<int64_t>> in(size()), out(size()), want(size());
+    std::vector<Outcome> outcomes(size());
+    for (size_t r = 0; r < size(); ++r) {
+      std::vector<int64_t> sends, receives;
+      for (size_t p = 0; p < size(); ++p) {
+        sends.push_back(count(r, p));
+        receives.push_back(count(p, r));
+        for (int64_t i = 0; i < count(r, p); ++i) in[r].push_back(value(r, p, i));
+        for (int64_t i = 0; i < count(p, r); ++i) want[r].push_back(value(p, r, i));
+      }
+      out[r].resize(want[r].size());
+      group[r]->AllToAll(Tensor1D(in[r], ElementType::kI64), sends,
+                         Tensor1D(out[r], ElementType::kI64), receives, outcomes[r].done());
+    }
+    for (size_t r = 0; r < size(); ++r) {
+      ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
+      ASSERT_EQ(out[r], want[r]) << "rank " << r << " scale " << scale;
+    }
+  }
+}
+
 TEST_P(Collective, SeveralMayBeUnderWayAndTheBarrierWaitsForAll) {
   const Cluster cluster(kind(), static_cast<int>(size()));
   const auto group = cluster.MakeGroup("many");
@@ -125,6 +157,29 @@ TEST_P(CollectiveFault, AMismatchFailsOnEveryRank) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("f32[3]")) << r;
     EXPECT_THAT(std::string(status.message()), HasSubstr("f32[4]")) << r;
     EXPECT_EQ(outcomes[r].calls(), 1);
+  }
+}
+
+TEST_P(CollectiveFault, AllToAllCountsThatDisagreeFailOnEveryRank) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("uneven");
+  std::vector<float> in(3), out(4);
+  Outcome refused, negative;
+  group[0]->AllToAll(F32(in), {1, 1}, F32(out), {1, 3}, refused.done());
+  EXPECT_THAT(std::string(refused.Wait().message()), HasSubstr("send counts [1, 1] do not cut"));
+  group[0]->AllToAll(F32(in), {4, -1}, F32(out), {4, 0}, negative.done());
+  EXPECT_EQ(negative.Wait().code(), absl::StatusCode::kInvalidArgument);
+
+  std::vector<std::vector<float>> from(2, std::vector<float>(2)), to(2, std::vector<float>(2));
+  to[1].resize(1);  // rank 1 does not expect what rank 0 has for it
+  std::vector<Outcome> outcomes(2);
+  group[0]->AllToAll(F32(from[0]), {1, 1}, F32(to[0]), {1, 1}, outcomes[0].done());
+  group[1]->AllToAll(F32(from[1]), {1, 1}, F32(to[1]), {0, 1}, outcomes[1].done());
+  for (const Outcome& outcome : outcomes) {
+    const absl::Status status = outcome.Wait();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[0]"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[1]"));
   }
 }
 
