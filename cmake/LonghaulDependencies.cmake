@@ -11,6 +11,8 @@ pkg_check_modules(LIBNL REQUIRED IMPORTED_TARGET libnl-3.0 libnl-route-3.0)
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(TOMLPP REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
+pkg_check_modules(LIBTORRENT IMPORTED_TARGET libtorrent-rasterbar)  # without: no plugin/swarm
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)                    # SHA-256
 if(LONGHAUL_BENCHMARKS)
   find_package(benchmark REQUIRED)
 endif()

@@ -26,3 +26,14 @@ longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/el
 
 # Deadlines in real time: nothing else of ours beside them.
 set_tests_properties(plugin_faults_test plugin_receiver_state_test plugin_flow_test plugin_ucx_test PROPERTIES RUN_SERIAL ON)
+
+# The swarm: what needs no libtorrent, then members at 127.0.0.x.
+longhaul_test(plugin/swarm/transfer_time_test.cc plugin/swarm/manifest_test.cc NAME plugin_swarm_manifest_test
+  LIBS longhaul::swarm_manifest LABELS cpu)
+longhaul_fuzzer(plugin/swarm/manifest_fuzz.cc LIBS longhaul::swarm_manifest)
+if(TARGET longhaul_swarm)
+  longhaul_test_library(swarm_testing LIBS longhaul::swarm SRCS plugin/swarm/swarm_fixture.cc)
+  longhaul_test(plugin/swarm/swarm_test.cc LIBS swarm_testing LABELS cpu)
+else()
+  longhaul_count_test(plugin/swarm/swarm_test.cc)
+endif()

@@ -1,0 +1,373 @@
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <boost/asio/error.hpp>
+#include <fmt/format.h>
+#include <libtorrent/add_torrent_params.hpp>
+#include <libtorrent/alert_types.hpp>
+#include <libtorrent/torrent_status.hpp>
+
+#include "plugin/swarm/member_list.h"
+#include "plugin/swarm/partial_folder.h"
+#include "plugin/swarm/swarm.h"
+#include "plugin/swarm/swarm_session.h"
+#include "plugin/swarm/torrent.h"
+
+namespace longhaul {
+namespace {
+
+namespace lt = libtorrent;
+
+// libtorrent forgets a peer that does not answer; who is not connected is dialled again this often.
+constexpr absl::Duration kDialEvery = absl::Seconds(1);
+
+// What is known of one source.
+struct Source {
+  SwarmAddress address;
+  bool connected = false;
+  bool banned = false;
+  std::string last_word = "no answer yet";
+};
+
+// The torrent of one fetch, from adding to the last piece. One thread: the fetch's own.
+class Download {
+ public:
+  Download(SwarmSession& session, std::shared_ptr<const lt::torrent_info> torrent,
+           const FetchOptions& options)
+      : session_(session), torrent_(std::move(torrent)) {
+    for (const SwarmAddress& address : options.sources) sources_.push_back({address});
+  }
+
+  absl::Status Add(const std::string& folder) {
+    lt::add_torrent_params params;
+    params.ti = std::make_shared<lt::torrent_info>(*torrent_);
+    params.save_path = folder;
+    params.storage_mode = lt::storage_mode_sparse;
+    params.flags = lt::torrent_flags::disable_dht | lt::torrent_flags::disable_lsd |
+                   lt::torrent_flags::disable_pex |
+                 lt::torrent_flags::apply_ip_filter;
+    lt::error_code error;
+    handle_ = session_.libtorrent().add_torrent(std::move(params), error);
+    return error ? absl::InternalError(fmt::format("fetch: {}", error.message()))
+                 : absl::OkStatus();
+  }
+
+  void DialMissing() {
+    for (const Source& source : sources_) {
+      if (source.connected || source.banned) continue;
+      handle_.connect_peer({lt::make_address(source.address.ip), source.address.port});
+    }
+  }
+
+  void Take(const lt::alert& alert);
+  bool checked() const { return checked_; }  // what was there has been hashed
+  bool finished() const { return finished_; }
+  const absl::Status& failure() const { return failure_; }
+  const ByteLedger& delivered() const { return delivered_; }
+  lt::torrent_status Status() const { return handle_.status({}); }
+  std::vector<std::string> Banned() const;
+  int Connected() const;
+  std::string LastWords() const;
+
+ private:
+  Source* Find(const lt::tcp::endpoint& endpoint);
+  void TakePeer(const lt::alert& alert);
+  void Ban(const lt::tcp::endpoint& endpoint);
+
+  SwarmSession& session_;
+  const std::shared_ptr<const lt::torrent_info> torrent_;
+  lt::torrent_handle handle_;
+  std::vector<Source> sources_;
+  std::vector<std::string> banned_;
+  std::vector<int> bad_pieces_;
+  ByteLedger delivered_;
+  bool checked_ = false;
+  bool finished_ = false;
+  absl::Status failure_;
+};
+
+// By address: who dials us comes from another port than he listens on.
+Source* Download::Find(const lt::tcp::endpoint& endpoint) {
+  const std::string ip = endpoint.address().to_string();
+  for (Source& source : sources_) {
+    if (source.address.ip == ip) return &source;
+  }
+  return nullptr;
+}
+
+void Download::Ban(const lt::tcp::endpoint& endpoint) {
+  const std::string ip = endpoint.address().to_string();
+  if (std::find(banned_.begin(), banned_.end(), ip) != banned_.end()) return;
+  banned_.push_back(ip);
+  if (Source* source = Find(endpoint)) {
+    source->banned = true;
+    source->last_word = "banned: it sent bytes that do not match";
+  }
+  session_.Notice(fmt::format("{} sent bytes that do not match their hash (piece {}): banned", ip,
+                              bad_pieces_.empty() ? -1 : bad_pieces_.back()));
+  if (std::all_of(sources_.begin(), sources_.end(), [](const Source& s) { return s.banned; })) {
+    failure_ = absl::DataLossError(
+        fmt::format("fetch: every source sent bytes that do not match: {}", LastWords()));
+  }
+}
+
+void Download::TakePeer(const lt::alert& alert) {
+  if (const auto* ban = lt::alert_cast<lt::peer_ban_alert>(&alert)) {
+    Ban(ban->endpoint);
+  } else if (const auto* connected = lt::alert_cast<lt::peer_connect_alert>(&alert)) {
+    if (Source* source = Find(connected->endpoint)) source->connected = true;
+  } else if (const auto* gone = lt::alert_cast<lt::peer_disconnected_alert>(&alert)) {
+    Source* source = Find(gone->endpoint);
+    if (source == nullptr || source->banned) return;
+    source->connected = false;
+    source->last_word =
+        gone->error == boost::asio::error::eof
+            ? "it closed the connection (it shares another manifest, or not with this address)"
+            : gone->error.message();
+  }
+}
+
+void Download::Take(const lt::alert& alert) {
+  session_.NoticeBlocked(alert);
+  TakePeer(alert);
+  if (const auto* block = lt::alert_cast<lt::block_finished_alert>(&alert)) {
+    const int64_t start = int64_t{block->block_index} * lt::default_block_size;
+    const int64_t left = torrent_->piece_size(block->piece_index) - start;
+    delivered_.Add(block->endpoint.address().to_string(),
+                   std::min<int64_t>(left, lt::default_block_size));
+  } else if (const auto* bad = lt::alert_cast<lt::hash_failed_alert>(&alert)) {
+    bad_pieces_.push_back(static_cast<int>(bad->piece_index));
+  } else if (lt::alert_cast<lt::torrent_checked_alert>(&alert) != nullptr) {
+    checked_ = true;
+  } else if (lt::alert_cast<lt::torrent_finished_alert>(&alert) != nullptr) {
+    finished_ = true;
+  } else if (const auto* file = lt::alert_cast<lt::file_error_alert>(&alert)) {
+    const bool full = file->error == boost::system::errc::no_space_on_device;
+    const std::string what =
+        fmt::format("fetch: {} {}: {}", lt::operation_name(file->op), file->filename(),
+                    file->error.message());
+    failure_ = full ? absl::ResourceExhaustedError(what) : absl::FailedPreconditionError(what);
+  } else if (const auto* error = lt::alert_cast<lt::torrent_error_alert>(&alert)) {
+    failure_ = absl::InternalError(fmt::format("fetch: {}", error->message()));
+  }
+}
+
+std::vector<std::string> Download::Banned() const { return banned_; }
+
+int Download::Connected() const {
+  return static_cast<int>(std::count_if(sources_.begin(), sources_.end(),
+                                        [](const Source& s) { return s.connected; }));
+}
+
+std::string Download::LastWords() const {
+  std::string words;
+  for (const Source& source : sources_) {
+    words += fmt::format("{}{}: {}", words.empty() ? "" : "; ", ToString(source.address),
+                         source.connected && !source.banned ? "connected, silent"
+                                                            : source.last_word);
+  }
+  return words;
+}
+
+class TorrentFetch : public Fetch {
+ public:
+  TorrentFetch(Manifest manifest, const FetchOptions& options, absl::Time start)
+      : manifest_(std::move(manifest)),
+        options_(options),
+        start_(start),
+        done_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  ~TorrentFetch() override {
+    Cancel();
+    if (thread_.joinable()) thread_.join();
+    close(done_fd_);
+  }
+
+  // With what is there already, complete.
+  void EndAtOnce() {
+    End(FetchReport{.bytes = TotalBytes(manifest_),
+                    .kept_bytes = TotalBytes(manifest_),
+                    .rejected_bytes = 0,
+                    .time = absl::Now() - start_,
+                    .delivered = {},
+                    .banned = {}});
+  }
+
+  void Begin(std::unique_ptr<PartialFolder> folder, std::unique_ptr<SwarmSession> session,
+             std::shared_ptr<const lt::torrent_info> torrent) {
+    folder_ = std::move(folder);
+    session_ = std::move(session);
+    thread_ = std::thread([this, torrent = std::move(torrent)] { End(Run(torrent)); });
+  }
+
+  void Cancel() override {
+    const std::lock_guard lock(mu_);
+    cancelled_ = true;
+    if (session_ != nullptr) session_->Wake();
+  }
+  int done_fd() const override { return done_fd_; }
+  absl::StatusOr<FetchReport> Wait() override {
+    pollfd done{done_fd_, POLLIN, 0};
+    while (poll(&done, 1, -1) <= 0) {
+    }
+    const std::lock_guard lock(mu_);
+    return result_;
+  }
+
+ private:
+  absl::StatusOr<FetchReport> Run(const std::shared_ptr<const lt::torrent_info>& torrent);
+  absl::Status AwaitPieces(Download& download, FetchReport& report);
+  absl::Status Look(Download& download, const lt::torrent_status& status);
+  void TellProgress(const Download& download, const lt::torrent_status& status);
+  bool Cancelled() const {
+    const std::lock_guard lock(mu_);
+    return cancelled_;
+  }
+  // Its files are closed then, and its peers told.
+  void CloseSession() {
+    std::unique_ptr<SwarmSession> session;
+    {
+      const std::lock_guard lock(mu_);
+      session.swap(session_);
+    }
+  }
+  void End(absl::StatusOr<FetchReport> result) {
+    {
+      const std::lock_guard lock(mu_);
+      result_ = std::move(result);
+    }
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(done_fd_, &one, sizeof(one));
+  }
+
+  const Manifest manifest_;
+  const FetchOptions options_;
+  const absl::Time start_;
+  const int done_fd_;  // an eventfd
+  std::unique_ptr<PartialFolder> folder_;
+  std::unique_ptr<SwarmSession> session_;  // replaced under mu_
+  int64_t payload_seen_ = 0;
+  absl::Time last_news_;
+  mutable std::mutex mu_;
+  bool cancelled_ = false;                                                // mu_
+  absl::StatusOr<FetchReport> result_ = absl::UnknownError("not ended");  // mu_
+  std::thread thread_;
+};
+
+void TorrentFetch::TellProgress(const Download& download, const lt::torrent_status& status) {
+  if (!options_.progress) return;
+  options_.progress({.bytes = status.total_done,
+                     .total = TotalBytes(manifest_),
+                     .connected = download.Connected(),
+                     .time = absl::Now() - start_});
+}
+
+// Once a second: dials who is missing, and gives up when nothing has come for long.
+absl::Status TorrentFetch::Look(Download& download, const lt::torrent_status& status) {
+  download.DialMissing();
+  const absl::Time now = absl::Now();
+  if (status.total_payload_download > payload_seen_) last_news_ = now;
+  payload_seen_ = status.total_payload_download;
+  if (now - last_news_ <= options_.give_up_after) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      fmt::format("fetch: no byte for {}: {}", absl::FormatDuration(options_.give_up_after),
+                  download.LastWords()));
+}
+
+absl::Status TorrentFetch::AwaitPieces(Download& download, FetchReport& report) {
+  absl::Time look = absl::InfiniteFuture(), tell = absl::Now() + options_.progress_every;
+  while (!download.finished()) {
+    if (Cancelled()) return absl::CancelledError("fetch: cancelled");
+    session_->WaitUntil(std::min(look, tell));
+    for (const lt::alert* alert : session_->Alerts()) download.Take(*alert);
+    if (!download.failure().ok()) return download.failure();
+    if (download.checked() && look == absl::InfiniteFuture()) {
+      report.kept_bytes = download.Status().total_done;
+      last_news_ = absl::Now();
+      look = absl::InfinitePast();
+    }
+    if (absl::Now() >= look && !download.finished()) {
+      if (auto s = Look(download, download.Status()); !s.ok()) return s;
+      look = absl::Now() + kDialEvery;
+    }
+    if (absl::Now() >= tell) {
+      TellProgress(download, download.Status());
+      tell = absl::Now() + options_.progress_every;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FetchReport> TorrentFetch::Run(
+    const std::shared_ptr<const lt::torrent_info>& torrent) {
+  Download download(*session_, torrent, options_);
+  FetchReport report{};
+  absl::Status status = download.Add(folder_->files());
+  if (status.ok()) status = AwaitPieces(download, report);
+  if (status.ok()) {
+    const lt::torrent_status last = download.Status();
+    TellProgress(download, last);
+    report.rejected_bytes = last.total_failed_bytes;
+    CloseSession();
+    status = folder_->Finish(manifest_);
+  }
+  if (!status.ok()) {
+    return absl::Status(status.code(), fmt::format("{}; what has come is in {}",
+                                                   std::string(status.message()), folder_->path()));
+  }
+  report.bytes = TotalBytes(manifest_);
+  report.time = absl::Now() - start_;
+  report.delivered = download.delivered().MostFirst();
+  report.banned = download.Banned();
+  return report;
+}
+
+absl::Status CheckAsked(const Manifest& manifest, const FetchOptions& options) {
+  if (options.model && *options.model != manifest.model) {
+    return absl::InvalidArgumentError(
+        fmt::format("fetch: the manifest is of model '{}', wanted is '{}'", manifest.model,
+                    *options.model));
+  }
+  if (options.sources.empty()) return absl::InvalidArgumentError("fetch: no source is named");
+  for (const SwarmAddress& source : options.sources) {
+    if (auto address = ParseSwarmAddress(ToString(source)); !address.ok()) return address.status();
+    if (source.port == 0) {
+      return absl::InvalidArgumentError(fmt::format("fetch: source {} has no port", source.ip));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Fetch>> Fetch::Start(const Manifest& manifest,
+                                                    const std::string& into,
+                                                    const FetchOptions& options) {
+  const absl::Time start = absl::Now();
+  if (auto s = CheckAsked(manifest, options); !s.ok()) return s;
+  auto torrent = TorrentOf(manifest);
+  if (!torrent.ok()) return torrent.status();
+  auto fetch = std::make_unique<TorrentFetch>(manifest, options, start);
+  const absl::Status there = CheckInto(manifest, into);
+  if (there.ok()) {
+    fetch->EndAtOnce();
+    return fetch;
+  }
+  if (!absl::IsNotFound(there)) return there;
+  auto folder = PartialFolder::Open(manifest, into);
+  if (!folder.ok()) return folder.status();
+  std::vector<std::string> members = options.swarm.members;
+  for (const SwarmAddress& source : options.sources) members.push_back(source.ip);
+  auto session = SwarmSession::Open(options.swarm, members);
+  if (!session.ok()) return session.status();
+  fetch->Begin(*std::move(folder), *std::move(session), *std::move(torrent));
+  return fetch;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// Where a member of a swarm listens. IPv4 in digits: a device's name or a host's would leave open
+// which address is meant.
+struct SwarmAddress {
+  std::string ip;     // "10.0.0.2"
+  uint16_t port = 0;  // 0, to listen on: any free one
+  bool operator==(const SwarmAddress&) const = default;
+};
+// "10.0.0.2:6881". InvalidArgument.
+absl::StatusOr<SwarmAddress> ParseSwarmAddress(std::string_view text);
+std::string ToString(const SwarmAddress& address);
+
+// IPv4 addresses that belong to a swarm, both ends included, in host byte order.
+struct MemberRange {
+  uint32_t first, last;
+};
+// "10.0.0.2", or "10.0.0.0/16". InvalidArgument.
+absl::StatusOr<MemberRange> ParseMember(std::string_view text);
+
+}  // namespace longhaul
