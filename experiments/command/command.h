@@ -18,6 +18,7 @@ void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddExportCommand(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
+void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
 void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);

@@ -1,4 +1,5 @@
 #include "experiments/command/command.h"
+#include "experiments/run/event_folder.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/worker.h"
@@ -11,6 +12,7 @@ struct WorkerArguments {
   std::vector<std::string> sets;
   std::string checkpoints;
   std::string interface;
+  std::string events;
   int events_fd = 1;
   int phase_fd = -1;
 };
@@ -22,7 +24,13 @@ int Work(const WorkerArguments& arguments) {
   if (!place.ok()) return Fail(place.status());
   place->interface = arguments.interface;
   place->phase_fd = arguments.phase_fd;
-  FdEventSink sink(arguments.events_fd);
+  Fd file;
+  if (!arguments.events.empty()) {
+    absl::StatusOr<Fd> opened = OpenEventFile(arguments.events, *spec, place->rank);
+    if (!opened.ok()) return Fail(opened.status());
+    file = *std::move(opened);
+  }
+  FdEventSink sink(file.ok() ? file.get() : arguments.events_fd);
   const absl::Status status = RunWorker(*spec, *place, arguments.checkpoints, sink);
   if (status.ok()) return 0;
   // Told as an event; in a lab its reader says it, once for all ranks.
@@ -42,6 +50,8 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
   command->add_option("--checkpoints", arguments->checkpoints, "folder of this run's checkpoints");
   command->add_option("--interface", arguments->interface,
                       "the interface that all traffic must cross (default: the only one)");
+  command->add_option("--events", arguments->events,
+                      "folder for this rank's events, from which 'ingest' makes the record");
   command->add_option("--events-fd", arguments->events_fd,
                       "descriptor for events, one JSON object a line (default: 1)");
   command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   longhaul::AddRunCommand(app, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddMergeCommand(app, &exit_status);
+  longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddExportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);

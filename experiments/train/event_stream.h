@@ -36,6 +36,8 @@ inline constexpr char kAskedToStop[] = "asked to stop after step ";
 //               stood_still                             (of the links: the cause of all other
 //               failures)
 //   exited      rank, status | signal                   (a worker process ended)
+//   worker      rank, host, kernel, cpu, ..., begun_utc (first in a file of events, event_folder.h)
+//   attempt     id                                      (all ranks have met; equal for all of them)
 //   finished    rank                                    (this rank did all it should)
 class EventSink {
  public:
@@ -81,6 +83,8 @@ class EventReader {
     return *open ? More::kYes : More::kEnd;
   }
   int fd() const { return fd_; }
+  // What has been read ends in the middle of a line.
+  bool torn() const { return !pending_.empty(); }
 
  private:
   absl::StatusOr<bool> Fill();

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <span>
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -11,9 +14,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
+#include "pp_group/c10d_status.h"
+#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {
@@ -78,6 +85,42 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
   return Joined{std::move(store), std::move(rank)};
 }
 
+// Rank 0's answer for every rank: over the pipelines, then over the groups. Throws what c10d does.
+int64_t FromRankZero(const LocalTelemetry& rank, int64_t own) {
+  int64_t value = rank.rank == 0 ? own : INT64_MAX;
+  for (const auto& group : {rank.plain, rank.outer}) {
+    if (group == nullptr || group->getSize() == 1) continue;
+    std::vector<at::Tensor> input = {at::full({1}, value, at::kLong)};
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int r = 0; r < group->getSize(); ++r) all[0].push_back(at::empty({1}, at::kLong));
+    group->allgather(all, input, {})->wait();
+    for (const at::Tensor& theirs : all[0]) value = std::min(value, theirs.item<int64_t>());
+  }
+  return value;
+}
+
+// All ranks have met, and train the same: told as "attempt", with one number for all of them.
+// InvalidArgument: this rank was started with another spec than rank 0.
+absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, EventSink& sink) {
+  int64_t id = absl::ToUnixMicros(absl::Now());
+  const std::string text = ToToml(spec);
+  const auto own_spec = static_cast<int64_t>(
+      std::stoull(Sha256Hex(std::as_bytes(std::span(text))).substr(0, 15), nullptr, /*base=*/16));
+  int64_t spec_of_rank_0 = 0;
+  try {
+    id = FromRankZero(rank, id);
+    spec_of_rank_0 = FromRankZero(rank, own_spec);
+  } catch (...) {
+    return StatusOfCurrentException("agreeing with rank 0");
+  }
+  if (spec_of_rank_0 != own_spec) {
+    return absl::InvalidArgumentError(
+        "this rank's spec, with its --set, is not rank 0's: start all ranks with the same");
+  }
+  sink.Emit({{"event", "attempt"}, {"id", id}});
+  return absl::OkStatus();
+}
+
 // What TCP in this node really uses, as the kernel names it.
 void EmitTcpFacts(EventSink& sink) {
   for (const char* name :
@@ -117,6 +160,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   // Told before the groups are taken down, which is what its peers notice.
   if (!joined.ok()) return Told(joined.status(), place, sink);
   const LocalTelemetry& rank = joined->rank;
+  if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) return Told(s, place, sink);
   if (place.rank == 0) {
     EmitRunFacts(spec, **corpus, sink);
     EmitTcpFacts(sink);

@@ -32,10 +32,18 @@ set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
   runs_standstill_faults_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
 
-# The example for arrays of jobs, on a real Slurm in namespaces; skipped where there is none.
-add_test(NAME runs_slurm_array_test COMMAND
-  ${PROJECT_SOURCE_DIR}/tests/slurm/array_test.sh $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
-set_tests_properties(runs_slurm_array_test PROPERTIES LABELS cpu TIMEOUT 600 SKIP_RETURN_CODE 77)
+# The examples for Slurm, on a real one in namespaces; skipped where there is none.
+foreach(name array workers)
+  add_test(NAME runs_slurm_${name}_test COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/slurm/${name}_test.sh $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+  set_tests_properties(runs_slurm_${name}_test PROPERTIES LABELS cpu TIMEOUT 600 SKIP_RETURN_CODE 77)
+endforeach()
+
+# Two namespaces as two hosts under torchrun, a kill, and the record made of what the workers told.
+add_test(NAME runs_torchrun_workers_test COMMAND ${PROJECT_SOURCE_DIR}/tests/workers/torchrun_test.sh
+  $<TARGET_FILE:longhaul> ${TORCH_PYTHON} ${PROJECT_SOURCE_DIR})
+set_tests_properties(runs_torchrun_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77
+  RESOURCE_LOCK lab_of_a_run)
 
 # Into the packages that `scripts/setup.sh test` puts beside torch's, where it could.
 set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)

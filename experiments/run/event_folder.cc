@@ -1,0 +1,171 @@
+#include "experiments/run/event_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "compressors/isa.h"
+#include "experiments/record/utc.h"
+#include "experiments/run/run_host.h"
+#include "experiments/train/event_stream.h"
+
+namespace longhaul {
+namespace {
+
+constexpr char kSpecFile[] = "spec.toml";
+
+std::string ReadWhole(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Complete or absent under its name, whoever else does the same at this moment.
+absl::Status PutSpec(const std::string& folder, const std::string& text) {
+  const std::string path = folder + "/" + kSpecFile;
+  std::string draft = path + ".XXXXXX";
+  Fd fd(mkstemp(draft.data()));
+  if (!fd.ok()) return ErrnoStatus("events: make a file in " + folder, errno);
+  const bool written = write(fd.get(), text.data(), text.size()) == ssize_t(text.size()) &&
+                       fchmod(fd.get(), 0644) == 0 && fsync(fd.get()) == 0;
+  const int write_error = errno;
+  const bool linked = written && link(draft.c_str(), path.c_str()) == 0;
+  const int link_error = errno;
+  unlink(draft.c_str());
+  if (!written) return ErrnoStatus("events: write " + draft, write_error);
+  if (!linked && link_error != EEXIST) return ErrnoStatus("events: make " + path, link_error);
+  if (ReadWhole(path) == text) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("events: {} is another run's spec; give this run a folder of its own", path));
+}
+
+// A line's fields that the folder is sorted by.
+void See(const nlohmann::json& event, EventFile& file, int64_t* attempt) {
+  const std::string kind = event.value("event", "");
+  if (kind == "attempt") *attempt = event.value("id", int64_t{0});
+  if (kind == "step") file.last_step = event.value("step", int64_t{0});
+  if (kind == "finished") file.finished = true;
+  if (kind == "failed") file.failure = event.value("message", "no reason given");
+  if (kind != "worker") return;
+  file.rank = event.value("rank", int64_t{-1});
+  file.host = event.value("host", "");
+  file.kernel = event.value("kernel", "");
+  file.cpu = event.value("cpu", "");
+  file.isa = event.value("isa", "");
+  file.torch = event.value("torch", "");
+  file.git_revision = event.value("git_revision", "");
+  file.begun_utc = event.value("begun_utc", "");
+}
+
+// `*attempt`: 0 where the process never met the others.
+absl::StatusOr<EventFile> Skim(const std::string& path, int64_t* attempt) {
+  EventFile file{.path = path};
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
+  file.alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  EventReader reader(fd.get());
+  for (;;) {
+    const auto more = reader.Read([&](const nlohmann::json& event) {
+      ++file.lines;
+      See(event, file, attempt);
+    });
+    if (!more.ok()) {
+      return absl::DataLossError(fmt::format("{}:{}: {}", path, file.lines + 1,
+                                             std::string(more.status().message())));
+    }
+    if (*more == EventReader::More::kEnd) break;
+  }
+  file.torn = reader.torn();
+  if (file.lines > 0 && file.rank < 0) {
+    return absl::DataLossError(fmt::format("{}:1: want the event 'worker' first", path));
+  }
+  return file;
+}
+
+absl::StatusOr<std::vector<std::string>> EventPaths(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path().string());
+  }
+  if (error) return absl::NotFoundError(fmt::format("events in {}: {}", folder, error.message()));
+  if (paths.empty()) {
+    return absl::NotFoundError(fmt::format(
+        "events in {}: no *.jsonl there; 'longhaul worker --events FOLDER' writes them", folder));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+absl::StatusOr<Fd> OpenEventFile(const std::string& folder, const RunSpec& spec, int rank) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return absl::PermissionDeniedError(fmt::format("events: make {}: {}", folder, error.message()));
+  }
+  if (absl::Status s = PutSpec(folder, ToToml(spec)); !s.ok()) return s;
+  std::string path = fmt::format("{}/rank-{:05}-XXXXXX.jsonl", folder, rank);
+  Fd fd(mkostemps(path.data(), /*suffixlen=*/6, O_APPEND | O_CLOEXEC));
+  if (!fd.ok()) return ErrnoStatus("events: make " + path, errno);
+  if (fchmod(fd.get(), 0644) != 0) return ErrnoStatus("events: chmod " + path, errno);
+  // A file system without locks costs the reader's knowledge of who is alive, and nothing else.
+  (void)flock(fd.get(), LOCK_EX | LOCK_NB);
+  const RunHost host = ReadRunHost();
+  FdEventSink sink(fd.get());
+  sink.Emit({{"event", "worker"},
+             {"rank", rank},
+             {"host", host.host},
+             {"kernel", host.kernel},
+             {"cpu", host.cpu},
+             {"isa", IsaName(BestIsa())},
+             {"torch", LONGHAUL_TORCH_VERSION},
+             {"git_revision", host.git_revision},
+             {"begun_utc", UtcNow()}});
+  if (!sink.status().ok()) return sink.status();
+  return fd;
+}
+
+absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
+  const auto paths = EventPaths(folder);
+  if (!paths.ok()) return paths.status();
+  EventFolder found;
+  found.spec_toml = ReadWhole(folder + "/" + kSpecFile);
+  if (found.spec_toml.empty()) {
+    return absl::NotFoundError(
+        fmt::format("events in {}: no {} there; workers write it beside their events", folder,
+                    kSpecFile));
+  }
+  std::map<int64_t, Attempt> attempts;
+  for (const std::string& path : *paths) {
+    int64_t id = 0;
+    absl::StatusOr<EventFile> file = Skim(path, &id);
+    if (!file.ok()) return file.status();
+    if (id == 0) {
+      found.never_met.push_back(*std::move(file));
+      continue;
+    }
+    Attempt& attempt = attempts.try_emplace(id, Attempt{.id = id, .by_rank = {}}).first->second;
+    const auto [at, fresh] = attempt.by_rank.try_emplace(file->rank, *file);
+    if (!fresh) {
+      return absl::DataLossError(fmt::format("events: {} and {} are of one rank and one start",
+                                             at->second.path, path));
+    }
+  }
+  for (auto& [id, attempt] : attempts) found.attempts.push_back(std::move(attempt));
+  return found;
+}
+
+}  // namespace longhaul
