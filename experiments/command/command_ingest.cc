@@ -25,6 +25,7 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
   if (!events.ok()) return events.status();
   const auto spec = LoadRunSpec(arguments.events + "/spec.toml", {}, CatalogNames());
   if (!spec.ok()) return spec.status();
+  if (absl::Status s = CheckEvents(*spec, *events); !s.ok()) return s;
   auto record = Record::Open(arguments.results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   if (const auto settled = record->SettleDeadRuns(); !settled.ok()) return settled.status();
@@ -52,7 +53,8 @@ void AddIngestCommand(CLI::App& app, int* exit_status) {
   auto arguments = std::make_shared<IngestArguments>();
   CLI::App* command = app.add_subcommand(
       "ingest", "a record of what workers under torchrun or Slurm told (worker --events FOLDER)");
-  command->add_option("events", arguments->events, "the folder of events, of all hosts")->required();
+  command->add_option("events", arguments->events, "the folder of events, of all hosts")
+      ->required();
   command->add_option("--results", arguments->results, "folder of the record")->required();
   command->add_option("--arm", arguments->arm, "name of this configuration in the record")
       ->default_val("workers");

@@ -74,20 +74,10 @@ absl::StatusOr<EventFile> Skim(const std::string& path, int64_t* attempt) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
   file.alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  EventReader reader(fd.get());
-  for (;;) {
-    const auto more = reader.Read([&](const nlohmann::json& event) {
-      ++file.lines;
-      See(event, file, attempt);
-    });
-    if (!more.ok()) {
-      return absl::DataLossError(fmt::format("{}:{}: {}", path, file.lines + 1,
-                                             std::string(more.status().message())));
-    }
-    if (*more == EventReader::More::kEnd) break;
-  }
-  file.torn = reader.torn();
-  if (file.lines > 0 && file.rank < 0) {
+  const absl::Status read = ForEachEvent(
+      path, [&](const nlohmann::json& event) { See(event, file, attempt); }, &file.torn);
+  if (!read.ok()) return read;
+  if (*attempt != 0 && file.rank < 0) {
     return absl::DataLossError(fmt::format("{}:1: want the event 'worker' first", path));
   }
   return file;
@@ -97,7 +87,12 @@ absl::StatusOr<std::vector<std::string>> EventPaths(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".jsonl") paths.push_back(entry.path().string());
+    if (entry.path().extension() != ".jsonl") continue;
+    if (!entry.is_regular_file(error)) {
+      return absl::FailedPreconditionError(
+          fmt::format("events: {} is no regular file", entry.path().string()));
+    }
+    paths.push_back(entry.path().string());
   }
   if (error) return absl::NotFoundError(fmt::format("events in {}: {}", folder, error.message()));
   if (paths.empty()) {
@@ -109,6 +104,31 @@ absl::StatusOr<std::vector<std::string>> EventPaths(const std::string& folder) {
 }
 
 }  // namespace
+
+absl::Status ForEachEvent(const std::string& path,
+                          const std::function<void(const nlohmann::json&)>& see, bool* torn) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
+  EventReader reader(fd.get());
+  int64_t lines = 0;
+  try {
+    for (;;) {
+      const auto more = reader.Read([&](const nlohmann::json& event) {
+        see(event);
+        ++lines;
+      });
+      if (!more.ok()) {
+        return absl::DataLossError(
+            fmt::format("{}:{}: {}", path, lines + 1, std::string(more.status().message())));
+      }
+      if (*more == EventReader::More::kEnd) break;
+    }
+  } catch (const nlohmann::json::exception& e) {  // a field of another type than events have
+    return absl::DataLossError(fmt::format("{}:{}: {}", path, lines + 1, e.what()));
+  }
+  if (torn != nullptr) *torn = reader.torn();
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Fd> OpenEventFile(const std::string& folder, const RunSpec& spec, int rank) {
   std::error_code error;
@@ -144,9 +164,8 @@ absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
   EventFolder found;
   found.spec_toml = ReadWhole(folder + "/" + kSpecFile);
   if (found.spec_toml.empty()) {
-    return absl::NotFoundError(
-        fmt::format("events in {}: no {} there; workers write it beside their events", folder,
-                    kSpecFile));
+    return absl::NotFoundError(fmt::format(
+        "events in {}: no {} there; workers write it beside their events", folder, kSpecFile));
   }
   std::map<int64_t, Attempt> attempts;
   for (const std::string& path : *paths) {
@@ -160,8 +179,8 @@ absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
     Attempt& attempt = attempts.try_emplace(id, Attempt{.id = id, .by_rank = {}}).first->second;
     const auto [at, fresh] = attempt.by_rank.try_emplace(file->rank, *file);
     if (!fresh) {
-      return absl::DataLossError(fmt::format("events: {} and {} are of one rank and one start",
-                                             at->second.path, path));
+      return absl::DataLossError(
+          fmt::format("events: {} and {} are of one rank and one start", at->second.path, path));
     }
   }
   for (auto& [id, attempt] : attempts) found.attempts.push_back(std::move(attempt));

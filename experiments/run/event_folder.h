@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,7 +31,6 @@ absl::StatusOr<Fd> OpenEventFile(const std::string& folder, const RunSpec& spec,
 struct EventFile {
   std::string path;
   int64_t rank = -1;
-  int64_t lines = 0;         // whole events
   bool torn = false;         // its last line has no end: it was killed while writing, or is copied
                              // while it runs
   bool alive = false;        // locked by a process of this machine
@@ -52,8 +54,14 @@ struct EventFolder {
   std::vector<EventFile> never_met;  // ended before all ranks had met
 };
 
-// NotFound: no such folder, no spec.toml or no events in it. DataLoss: a line that is no event, with
-// file and line; two files of one rank in one attempt.
+// Every event of one file, in order. DataLoss: a line that is none, with file and line. `torn` as
+// in EventFile; may be null.
+absl::Status ForEachEvent(const std::string& path,
+                          const std::function<void(const nlohmann::json&)>& see,
+                          bool* torn = nullptr);
+
+// NotFound: no such folder, no spec.toml or no events in it. DataLoss: a line that is no event,
+// with file and line; two files of one rank in one attempt.
 absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder);
 
 }  // namespace longhaul

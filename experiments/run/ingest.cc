@@ -1,10 +1,7 @@
 #include "experiments/run/ingest.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <set>
 
 #include <fmt/format.h>
@@ -13,52 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "experiments/run/first_cause.h"
 #include "experiments/run/run_recorder.h"
-#include "experiments/train/event_stream.h"
 
 namespace longhaul {
 namespace {
 
 int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
-
-absl::Status CheckWhole(const RunSpec& spec, const EventFolder& events) {
-  for (const Attempt& attempt : events.attempts) {
-    std::vector<std::string> missing;
-    for (int64_t rank = 0; rank < Ranks(spec); ++rank) {
-      const auto at = attempt.by_rank.find(rank);
-      if (at == attempt.by_rank.end()) {
-        missing.push_back(std::to_string(rank));
-      } else if (at->second.alive) {
-        return absl::UnavailableError(
-            fmt::format("ingest: {} is being written: rank {} still runs", at->second.path, rank));
-      }
-    }
-    if (missing.empty()) continue;
-    return absl::FailedPreconditionError(fmt::format(
-        "ingest: of the start at {} the events of rank {} are not here; copy their hosts' folders "
-        "into this one",
-        attempt.by_rank.begin()->second.begun_utc, absl::StrJoin(missing, ", ")));
-  }
-  if (!events.attempts.empty()) return absl::OkStatus();
-  std::vector<std::string> said;
-  for (const EventFile& file : events.never_met) {
-    said.push_back(fmt::format("rank {} on {}: {}", file.rank, file.host,
-                               file.failure.empty() ? "ended without a word" : file.failure));
-  }
-  return absl::FailedPreconditionError("ingest: in no start all ranks met; " +
-                                       absl::StrJoin(said, "; "));
-}
-
-absl::Status ForEachEvent(const EventFile& file,
-                          const std::function<void(const nlohmann::json&)>& see) {
-  Fd fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.ok()) return ErrnoStatus("ingest: open " + file.path, errno);
-  EventReader reader(fd.get());
-  for (;;) {
-    const auto more = reader.Read(see);
-    if (!more.ok()) return more.status();
-    if (*more == EventReader::More::kEnd) return absl::OkStatus();
-  }
-}
 
 // Those that ended without a word are the cause of what the others report.
 void SeeSilent(const Attempt& attempt, FirstCause& cause) {
@@ -72,13 +28,12 @@ void SeeSilent(const Attempt& attempt, FirstCause& cause) {
              ": ended without a word (killed, stopped by its launcher, or its machine was lost)");
 }
 
-absl::Status TakeAttempt(Record& record, int64_t run, const RunSpec& spec,
-                         const Attempt& attempt) {
+absl::Status TakeAttempt(Record& record, int64_t run, const RunSpec& spec, const Attempt& attempt) {
   RunRecorder recorder(record, run, spec);
   FirstCause cause;
   SeeSilent(attempt, cause);
   for (const auto& [rank, file] : attempt.by_rank) {
-    absl::Status read = ForEachEvent(file, [&](const nlohmann::json& event) {
+    absl::Status read = ForEachEvent(file.path, [&](const nlohmann::json& event) {
       recorder.See(event);
       cause.See(event);
     });
@@ -125,16 +80,16 @@ absl::StatusOr<Begun> BeginOrGoOn(Record& record, int64_t experiment, const std:
   const auto known = record.RunWithFact(kFirstAttemptFact, id);
   if (!known.ok()) return known.status();
   if (!*known) {
-    const auto run =
-        record.BeginRun(RowOf(spec, experiment, arm, events.attempts.front()));
+    const auto run = record.BeginRun(RowOf(spec, experiment, arm, events.attempts.front()));
     if (!run.ok()) return run.status();
     return Begun{.run = *run};
   }
   const auto row = record.Run(**known);
   if (!row.ok()) return row.status();
   const auto taken = row->facts.find(kAttemptsTakenFact);
-  Begun begun{.run = row->id,
-              .taken = taken == row->facts.end() ? 0 : std::strtoull(taken->second.c_str(), nullptr, 10)};
+  Begun begun{
+      .run = row->id,
+      .taken = taken == row->facts.end() ? 0 : std::strtoull(taken->second.c_str(), nullptr, 10)};
   const bool over = row->status == RunStatus::kOk || row->status == RunStatus::kPartial ||
                     row->status == RunStatus::kDiverged;
   begun.ended = over || (begun.taken >= events.attempts.size() && row->status != RunStatus::kDied &&
@@ -157,9 +112,44 @@ absl::Status OutcomeOf(const Record& record, int64_t run) {
 
 }  // namespace
 
+absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events) {
+  for (const Attempt& attempt : events.attempts) {
+    const auto beyond = attempt.by_rank.lower_bound(Ranks(spec));
+    if (beyond != attempt.by_rank.end() || attempt.by_rank.begin()->first < 0) {
+      return absl::DataLossError(fmt::format(
+          "ingest: {}: no rank of a run with {}",
+          (beyond != attempt.by_rank.end() ? beyond->second : attempt.by_rank.begin()->second).path,
+          Ranks(spec)));
+    }
+    std::vector<std::string> missing;
+    for (int64_t rank = 0; rank < Ranks(spec); ++rank) {
+      const auto at = attempt.by_rank.find(rank);
+      if (at == attempt.by_rank.end()) {
+        missing.push_back(std::to_string(rank));
+      } else if (at->second.alive) {
+        return absl::UnavailableError(
+            fmt::format("ingest: {} is being written: rank {} still runs", at->second.path, rank));
+      }
+    }
+    if (missing.empty()) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "ingest: of the start at {} the events of rank {} are not here; copy their hosts' folders "
+        "into this one",
+        attempt.by_rank.begin()->second.begun_utc, absl::StrJoin(missing, ", ")));
+  }
+  if (!events.attempts.empty()) return absl::OkStatus();
+  std::vector<std::string> said;
+  for (const EventFile& file : events.never_met) {
+    said.push_back(fmt::format("rank {} on {}: {}", file.rank, file.host,
+                               file.failure.empty() ? "ended without a word" : file.failure));
+  }
+  return absl::FailedPreconditionError("ingest: in no start all ranks met; " +
+                                       absl::StrJoin(said, "; "));
+}
+
 absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const std::string& arm,
                                       const RunSpec& spec, const EventFolder& events) {
-  if (absl::Status s = CheckWhole(spec, events); !s.ok()) return s;
+  if (absl::Status s = CheckEvents(spec, events); !s.ok()) return s;
   const auto begun = BeginOrGoOn(record, experiment, arm, spec, events);
   if (!begun.ok()) return begun.status();
   Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .words = {}};
@@ -172,10 +162,12 @@ absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const 
   for (size_t i = std::min(begun->taken, starts - 1); i < starts; ++i) {
     const Attempt& attempt = events.attempts[i];
     result.outcome = TakeAttempt(record, result.run, spec, attempt);
-    const auto facts = std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
+    const auto facts =
+        std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
     if (absl::Status s = record.AddFacts(result.run, facts); !s.ok()) return s;
     for (const auto& [rank, file] : attempt.by_rank) {
-      if (file.torn) result.words.push_back(file.path + ": its last line has no end and is left out");
+      if (file.torn)
+        result.words.push_back(file.path + ": its last line has no end and is left out");
     }
     if (i + 1 == starts) break;
     if (result.outcome.ok()) {
@@ -183,8 +175,8 @@ absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const 
           fmt::format("{} later start(s) left out: the run had ended ok", starts - i - 1));
       break;
     }
-    result.words.push_back(fmt::format("start {} of {}: {}", i + 1, starts,
-                                       std::string(result.outcome.message())));
+    result.words.push_back(
+        fmt::format("start {} of {}: {}", i + 1, starts, std::string(result.outcome.message())));
     if (absl::Status s = record.ResumeRun(result.run); !s.ok()) return s;
   }
   return result;

@@ -21,11 +21,15 @@ struct Ingested {
   std::vector<std::string> words;  // what a person should know, one line each
 };
 
+// Whether a record can be made of these. Unavailable: a worker still runs. FailedPrecondition: no
+// start in which all ranks met, with what they said; a rank whose events are not here. DataLoss: a
+// rank that the run does not have.
+absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events);
+
 // Writes the run whose workers left these events into the record, start by start, as RunRecorder
 // does while it watches one. A second call adds the starts that came after the first, or says that
 // there are none. The links are not ours: the record has none, its profile is "external".
-// Unavailable: a worker still runs. FailedPrecondition: no start in which all ranks met, with what
-// they said; a rank whose events are not here.
+// Errors as CheckEvents.
 absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const std::string& arm,
                                       const RunSpec& spec, const EventFolder& events);
 

@@ -49,12 +49,19 @@ void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failur
         {"message", message}});
 }
 
+// An event is at most PIPE_BUF; what goes on for longer is another file.
+constexpr size_t kLongestLine = 1 << 20;
+
 absl::StatusOr<bool> EventReader::Fill() {
   char buffer[1 << 16];
   for (;;) {
     const ssize_t n = read(fd_, buffer, sizeof buffer);
     if (n > 0) {
       pending_.append(buffer, n);
+      if (pending_.size() > sizeof buffer + kLongestLine && pending_.find('\n') == pending_.npos) {
+        return absl::DataLossError(absl::StrCat("not an event: a line of more than ", kLongestLine,
+                                                " bytes: '", pending_.substr(0, 40), "...'"));
+      }
       return true;
     }
     if (n == 0) return false;

@@ -141,8 +141,8 @@ class Group {
   virtual void AllReduce(const WireTensor& x, ReduceOp op, Done done) = 0;
   // out: size() times in.elements(), rank order.
   virtual void AllGather(const WireTensor& in, const WireTensor& out, Done done) = 0;
-  // Rank r gets the next send_counts[r] elements of `in` and fills the next recv_counts[r] of `out`;
-  // what one rank sends to another must be what that one expects. The two do not overlap.
+  // Rank r gets the next send_counts[r] elements of `in` and fills the next recv_counts[r] of
+  // `out`; what one rank sends to another must be what that one expects. The two do not overlap.
   virtual void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                         const WireTensor& out, const std::vector<int64_t>& recv_counts,
                         Done done) = 0;

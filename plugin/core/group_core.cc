@@ -64,10 +64,9 @@ absl::Status CheckCounts(const GroupOptions& options, const WireTensor& x,
     left -= possible ? count : 0;
   }
   if (possible && left == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("alltoall on rank {} of group '{}' of {}: {} counts [{}] do not cut {}",
-                  options.rank, options.name, options.size, way, fmt::join(counts, ", "),
-                  ToString(x)));
+  return absl::InvalidArgumentError(fmt::format(
+      "alltoall on rank {} of group '{}' of {}: {} counts [{}] do not cut {}", options.rank,
+      options.name, options.size, way, fmt::join(counts, ", "), ToString(x)));
 }
 
 absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,

@@ -34,8 +34,7 @@ class GroupCore final : public Group,
   void AllReduce(const WireTensor& x, ReduceOp op, Done done) override;
   void AllGather(const WireTensor& in, const WireTensor& out, Done done) override;
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
-                const WireTensor& out, const std::vector<int64_t>& recv_counts,
-                Done done) override;
+                const WireTensor& out, const std::vector<int64_t>& recv_counts, Done done) override;
   void Barrier(Done done) override;
   void SetTimeout(absl::Duration timeout) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include <boost/asio/error.hpp>
 #include <fmt/format.h>
+#include <boost/asio/error.hpp>
 #include <libtorrent/add_torrent_params.hpp>
 #include <libtorrent/alert_types.hpp>
 #include <libtorrent/torrent_status.hpp>
@@ -50,8 +50,7 @@ class Download {
     params.save_path = folder;
     params.storage_mode = lt::storage_mode_sparse;
     params.flags = lt::torrent_flags::disable_dht | lt::torrent_flags::disable_lsd |
-                   lt::torrent_flags::disable_pex |
-                 lt::torrent_flags::apply_ip_filter;
+                   lt::torrent_flags::disable_pex | lt::torrent_flags::apply_ip_filter;
     lt::error_code error;
     handle_ = session_.libtorrent().add_torrent(std::move(params), error);
     return error ? absl::InternalError(fmt::format("fetch: {}", error.message()))
@@ -149,9 +148,8 @@ void Download::Take(const lt::alert& alert) {
     finished_ = true;
   } else if (const auto* file = lt::alert_cast<lt::file_error_alert>(&alert)) {
     const bool full = file->error == boost::system::errc::no_space_on_device;
-    const std::string what =
-        fmt::format("fetch: {} {}: {}", lt::operation_name(file->op), file->filename(),
-                    file->error.message());
+    const std::string what = fmt::format("fetch: {} {}: {}", lt::operation_name(file->op),
+                                         file->filename(), file->error.message());
     failure_ = full ? absl::ResourceExhaustedError(what) : absl::FailedPreconditionError(what);
   } else if (const auto* error = lt::alert_cast<lt::torrent_error_alert>(&alert)) {
     failure_ = absl::InternalError(fmt::format("fetch: {}", error->message()));
@@ -161,16 +159,16 @@ void Download::Take(const lt::alert& alert) {
 std::vector<std::string> Download::Banned() const { return banned_; }
 
 int Download::Connected() const {
-  return static_cast<int>(std::count_if(sources_.begin(), sources_.end(),
-                                        [](const Source& s) { return s.connected; }));
+  return static_cast<int>(
+      std::count_if(sources_.begin(), sources_.end(), [](const Source& s) { return s.connected; }));
 }
 
 std::string Download::LastWords() const {
   std::string words;
   for (const Source& source : sources_) {
-    words += fmt::format("{}{}: {}", words.empty() ? "" : "; ", ToString(source.address),
-                         source.connected && !source.banned ? "connected, silent"
-                                                            : source.last_word);
+    words +=
+        fmt::format("{}{}: {}", words.empty() ? "" : "; ", ToString(source.address),
+                    source.connected && !source.banned ? "connected, silent" : source.last_word);
   }
   return words;
 }
@@ -275,9 +273,9 @@ absl::Status TorrentFetch::Look(Download& download, const lt::torrent_status& st
   if (status.total_payload_download > payload_seen_) last_news_ = now;
   payload_seen_ = status.total_payload_download;
   if (now - last_news_ <= options_.give_up_after) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      fmt::format("fetch: no byte for {}: {}", absl::FormatDuration(options_.give_up_after),
-                  download.LastWords()));
+  return absl::DeadlineExceededError(fmt::format("fetch: no byte for {}: {}",
+                                                 absl::FormatDuration(options_.give_up_after),
+                                                 download.LastWords()));
 }
 
 absl::Status TorrentFetch::AwaitPieces(Download& download, FetchReport& report) {
@@ -330,9 +328,8 @@ absl::StatusOr<FetchReport> TorrentFetch::Run(
 
 absl::Status CheckAsked(const Manifest& manifest, const FetchOptions& options) {
   if (options.model && *options.model != manifest.model) {
-    return absl::InvalidArgumentError(
-        fmt::format("fetch: the manifest is of model '{}', wanted is '{}'", manifest.model,
-                    *options.model));
+    return absl::InvalidArgumentError(fmt::format(
+        "fetch: the manifest is of model '{}', wanted is '{}'", manifest.model, *options.model));
   }
   if (options.sources.empty()) return absl::InvalidArgumentError("fetch: no source is named");
   for (const SwarmAddress& source : options.sources) {

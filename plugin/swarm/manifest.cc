@@ -96,7 +96,8 @@ absl::Status TakeText(const Json& object, const char* key, std::string& value) {
 absl::Status TakeCount(const Json& object, const char* key, int64_t most, int64_t& value) {
   const Json& found = object[key];
   if (!found.is_number_unsigned() || found.get<uint64_t>() > static_cast<uint64_t>(most)) {
-    return Bad(fmt::format("'{}' is {}: want a whole number from 0 to {}", key, found.dump(), most));
+    return Bad(
+        fmt::format("'{}' is {}: want a whole number from 0 to {}", key, found.dump(), most));
   }
   value = found.get<int64_t>();
   return absl::OkStatus();
@@ -162,9 +163,8 @@ absl::StatusOr<Manifest> FromJson(const Json& json) {
   if (json["format"] != kFormat) {
     return Bad(fmt::format("'format' is {}: want \"{}\"", json["format"].dump(), kFormat));
   }
-  for (const auto& [key, value] : {std::pair{"name", &manifest.name},
-                                   {"model", &manifest.model},
-                                   {"run", &manifest.run}}) {
+  for (const auto& [key, value] :
+       {std::pair{"name", &manifest.name}, {"model", &manifest.model}, {"run", &manifest.run}}) {
     if (auto s = TakeText(json, key, *value); !s.ok()) return s;
   }
   if (auto s = TakeCount(json, "step", INT64_MAX, manifest.step); !s.ok()) return s;

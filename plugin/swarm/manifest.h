@@ -21,14 +21,14 @@ struct ManifestFile {
 // carries them. A plain value. Its text is JSON in one canonical form, so that one manifest has one
 // text and the text's SHA-256 (ManifestDigest) stands for all of it. docs/swarm.md has the format.
 struct Manifest {
-  std::string name;   // the folder's name at who made it; words for people
-  std::string model;  // of which model; who fetches may insist on it. "": not said
-  std::string run;    // of which run; "": not said
-  int64_t step;       // at which step it was written
-  int64_t piece_bytes;               // power of two, 16 KiB to 8 MiB: what is hashed as one
-  std::string infohash;              // of the v2 torrent: SHA-256, lower-case hex
-  std::vector<ManifestFile> files;   // sorted by path, at least one
-  std::string torrent;               // the bytes of the .torrent, hashes of pieces included
+  std::string name;                 // the folder's name at who made it; words for people
+  std::string model;                // of which model; who fetches may insist on it. "": not said
+  std::string run;                  // of which run; "": not said
+  int64_t step;                     // at which step it was written
+  int64_t piece_bytes;              // power of two, 16 KiB to 8 MiB: what is hashed as one
+  std::string infohash;             // of the v2 torrent: SHA-256, lower-case hex
+  std::vector<ManifestFile> files;  // sorted by path, at least one
+  std::string torrent;              // the bytes of the .torrent, hashes of pieces included
   bool operator==(const Manifest&) const = default;
 };
 

@@ -110,9 +110,9 @@ class TorrentShare : public Share {
   const std::shared_ptr<const lt::torrent_info> torrent_;
   const std::string folder_;
   mutable std::mutex mu_;
-  bool stop_ = false;      // mu_
-  ByteLedger taken_;       // mu_
-  absl::Status health_;    // mu_
+  bool stop_ = false;    // mu_
+  ByteLedger taken_;     // mu_
+  absl::Status health_;  // mu_
   std::thread thread_;
 };
 

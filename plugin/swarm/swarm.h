@@ -13,9 +13,10 @@
 #include "plugin/swarm/manifest.h"
 #include "plugin/swarm/swarm_address.h"
 
-// Spreads the files of a folder (checkpoints, outer state, anything) from all members that have them
-// to those that join: BitTorrent v2 over TCP in a closed swarm. docs/swarm.md. No tracker, DHT, local
-// discovery, port mapping or uTP: peers are those that the caller names, and nobody else may connect.
+// Spreads the files of a folder (checkpoints, outer state, anything) from all members that have
+// them to those that join: BitTorrent v2 over TCP in a closed swarm. docs/swarm.md. No tracker,
+// DHT, local discovery, port mapping or uTP: peers are those that the caller names, and nobody else
+// may connect.
 namespace longhaul {
 
 // Reads every file of `folder` twice (hashes of files, hashes of pieces). piece_bytes: nullopt for
@@ -40,8 +41,8 @@ struct SwarmOptions {
   int dscp = kLowerEffortDscp;  // of every packet, 0 to 63; 0: unmarked
   // Bandwidth-delay product of the fattest path; buffers hold two of these per peer.
   int64_t path_bytes = 8 << 20;
-  // One line about an event that people want to know: who was banned, who was turned away. Called on
-  // the swarm's own thread.
+  // One line about an event that people want to know: who was banned, who was turned away. Called
+  // on the swarm's own thread.
   std::function<void(const std::string& line)> notice = nullptr;
 };
 
@@ -62,40 +63,41 @@ class Share {
                                                       const std::string& folder,
                                                       const SwarmOptions& options);
   virtual ~Share() = default;
-  virtual SwarmAddress address() const = 0;  // with the port that was taken
+  virtual SwarmAddress address() const = 0;            // with the port that was taken
   virtual std::vector<MemberBytes> taken() const = 0;  // most first
   virtual absl::Status health() const = 0;  // DataLoss: files changed; Internal: libtorrent's word
 };
 
 struct FetchProgress {
-  int64_t bytes;    // verified so far
+  int64_t bytes;  // verified so far
   int64_t total;
-  int connected;    // members that are connected just now
+  int connected;  // members that are connected just now
   absl::Duration time;
 };
 
 struct FetchOptions {
-  SwarmOptions swarm;  // its `members`: who may connect beside the sources, usually others that fetch
-  std::vector<SwarmAddress> sources;     // all that have the files, or fetch them too
-  std::optional<std::string> model;      // the manifest must be of this model
+  SwarmOptions
+      swarm;  // its `members`: who may connect beside the sources, usually others that fetch
+  std::vector<SwarmAddress> sources;                 // all that have the files, or fetch them too
+  std::optional<std::string> model;                  // the manifest must be of this model
   absl::Duration give_up_after = absl::Seconds(60);  // without one new byte
   absl::Duration progress_every = absl::Seconds(1);
   std::function<void(const FetchProgress&)> progress = nullptr;  // on the swarm's own thread
 };
 
 struct FetchReport {
-  int64_t bytes;           // of all files
-  int64_t kept_bytes;      // of them verified in a partial that was there
-  int64_t rejected_bytes;  // delivered, but did not match
-  absl::Duration time;     // from Start to files in place
+  int64_t bytes;                       // of all files
+  int64_t kept_bytes;                  // of them verified in a partial that was there
+  int64_t rejected_bytes;              // delivered, but did not match
+  absl::Duration time;                 // from Start to files in place
   std::vector<MemberBytes> delivered;  // most first, rejected ones included
   std::vector<std::string> banned;     // addresses that sent what does not match
 };
 
 // Fetches a manifest's files into the folder `into`, which appears complete, every file's SHA-256
-// checked and its bytes on disk, or not at all. Until then they lie in `into`.partial, which the next
-// fetch of the same manifest goes on with, trusting no byte of it unhashed. Whoever fetches also
-// gives what it has.
+// checked and its bytes on disk, or not at all. Until then they lie in `into`.partial, which the
+// next fetch of the same manifest goes on with, trusting no byte of it unhashed. Whoever fetches
+// also gives what it has.
 class Fetch {
  public:
   // InvalidArgument: no sources, manifest of another model, figures. AlreadyExists: `into` is there
@@ -105,12 +107,12 @@ class Fetch {
   static absl::StatusOr<std::unique_ptr<Fetch>> Start(const Manifest& manifest,
                                                       const std::string& into,
                                                       const FetchOptions& options);
-  virtual ~Fetch() = default;  // cancels; the partial stays
-  virtual void Cancel() = 0;   // any thread
+  virtual ~Fetch() = default;       // cancels; the partial stays
+  virtual void Cancel() = 0;        // any thread
   virtual int done_fd() const = 0;  // readable from the end on
-  // Waits for the end. DeadlineExceeded: nobody delivers, with what each source last said. DataLoss:
-  // all sources are banned, or the files do not match the manifest. ResourceExhausted: disk full.
-  // Cancelled.
+  // Waits for the end. DeadlineExceeded: nobody delivers, with what each source last said.
+  // DataLoss: all sources are banned, or the files do not match the manifest. ResourceExhausted:
+  // disk full. Cancelled.
   virtual absl::StatusOr<FetchReport> Wait() = 0;
 };
 

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <limits>
 
-#include <boost/asio/error.hpp>
 #include <fmt/format.h>
+#include <boost/asio/error.hpp>
 #include <libtorrent/alert_types.hpp>
 #include <libtorrent/peer_class_type_filter.hpp>
 #include <libtorrent/posix_disk_io.hpp>
@@ -49,11 +49,10 @@ absl::Status CheckFigures(const SwarmOptions& options) {
 
 // Nothing that looks for peers by itself, and TCP alone.
 void CloseSwarm(Settings& pack, const SwarmAddress& listen) {
-  for (const int off :
-       {Settings::enable_dht, Settings::enable_lsd, Settings::enable_upnp, Settings::enable_natpmp,
-        Settings::enable_incoming_utp, Settings::enable_outgoing_utp,
-        Settings::listen_system_port_fallback, Settings::enable_ip_notifier,
-        Settings::rate_limit_ip_overhead}) {
+  for (const int off : {Settings::enable_dht, Settings::enable_lsd, Settings::enable_upnp,
+                        Settings::enable_natpmp, Settings::enable_incoming_utp,
+                        Settings::enable_outgoing_utp, Settings::listen_system_port_fallback,
+                        Settings::enable_ip_notifier, Settings::rate_limit_ip_overhead}) {
     pack.set_bool(off, false);
   }
   pack.set_str(Settings::listen_interfaces, ToString(listen));
@@ -87,7 +86,8 @@ void SetPace(Settings& pack, const SwarmOptions& options) {
   const int blocks = std::max(500, static_cast<int>(two_paths / kBlockBytes));
   pack.set_int(Settings::max_out_request_queue, blocks);
   pack.set_int(Settings::max_allowed_in_request_queue, 2 * blocks);
-  pack.set_int(Settings::upload_rate_limit, static_cast<int>(options.upload_bytes_per_s.value_or(0)));
+  pack.set_int(Settings::upload_rate_limit,
+               static_cast<int>(options.upload_bytes_per_s.value_or(0)));
   pack.set_int(Settings::download_rate_limit,
                static_cast<int>(options.download_bytes_per_s.value_or(0)));
   pack.set_int(Settings::peer_dscp, options.dscp << 2);  // libtorrent means the whole byte
@@ -97,12 +97,12 @@ lt::session_params Params(const SwarmOptions& options) {
   Settings pack;
   CloseSwarm(pack, options.listen);
   SetPace(pack, options);
-  pack.set_int(Settings::alert_mask,
-               static_cast<int>(static_cast<std::uint32_t>(
-                   lt::alert_category::status | lt::alert_category::error |
-                   lt::alert_category::storage | lt::alert_category::connect |
-                   lt::alert_category::peer | lt::alert_category::ip_block |
-                   lt::alert_category::block_progress | lt::alert_category::upload)));
+  pack.set_int(
+      Settings::alert_mask,
+      static_cast<int>(static_cast<std::uint32_t>(
+          lt::alert_category::status | lt::alert_category::error | lt::alert_category::storage |
+          lt::alert_category::connect | lt::alert_category::peer | lt::alert_category::ip_block |
+          lt::alert_category::block_progress | lt::alert_category::upload)));
   lt::session_params params(std::move(pack), {});  // no plugins: no exchange of peers, no metadata
   params.disk_io_constructor = lt::posix_disk_io_constructor;
   return params;
@@ -154,9 +154,8 @@ absl::Status SwarmSession::AwaitListening() {
       if (const auto* listening = lt::alert_cast<lt::listen_succeeded_alert>(alert)) {
         if (listening->socket_type != lt::socket_type_t::tcp) continue;
         address_ = {listening->address.to_string(), static_cast<uint16_t>(listening->port)};
-        const bool as_asked =
-            address_.ip == options_.listen.ip &&
-            (options_.listen.port == 0 || address_.port == options_.listen.port);
+        const bool as_asked = address_.ip == options_.listen.ip &&
+                              (options_.listen.port == 0 || address_.port == options_.listen.port);
         if (as_asked) return absl::OkStatus();
         return absl::FailedPreconditionError(fmt::format(
             "swarm: listen on {}: libtorrent took {} instead", wanted, ToString(address_)));
@@ -164,10 +163,10 @@ absl::Status SwarmSession::AwaitListening() {
       if (const auto* failed = lt::alert_cast<lt::listen_failed_alert>(alert)) {
         if (failed->socket_type != lt::socket_type_t::tcp) continue;
         const bool taken = failed->error == boost::asio::error::address_in_use;
-        return absl::FailedPreconditionError(fmt::format(
-            "swarm: listen on {}: {}; {}", wanted, failed->error.message(),
-            taken ? "another program has this port, choose another"
-                  : "want an address of this host or node"));
+        return absl::FailedPreconditionError(
+            fmt::format("swarm: listen on {}: {}; {}", wanted, failed->error.message(),
+                        taken ? "another program has this port, choose another"
+                              : "want an address of this host or node"));
       }
     }
   }

@@ -19,8 +19,8 @@ class SwarmSession {
  public:
   // `members`: all that may connect or be connected to. FailedPrecondition: the address cannot be
   // listened on, and why. InvalidArgument: figures out of bounds.
-  static absl::StatusOr<std::unique_ptr<SwarmSession>> Open(const SwarmOptions& options,
-                                                            const std::vector<std::string>& members);
+  static absl::StatusOr<std::unique_ptr<SwarmSession>> Open(
+      const SwarmOptions& options, const std::vector<std::string>& members);
   ~SwarmSession();
   SwarmSession(const SwarmSession&) = delete;
   SwarmSession& operator=(const SwarmSession&) = delete;

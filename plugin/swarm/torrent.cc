@@ -57,14 +57,15 @@ absl::StatusOr<std::shared_ptr<lt::torrent_info>> TorrentOf(const Manifest& mani
     return Mismatch("is not of version 2 alone");
   }
   if (InfohashOf(*torrent) != manifest.infohash) {
-    return Mismatch(fmt::format("has infohash {}, not {}", InfohashOf(*torrent),
-                                manifest.infohash));
+    return Mismatch(
+        fmt::format("has infohash {}, not {}", InfohashOf(*torrent), manifest.infohash));
   }
   if (torrent->piece_length() != manifest.piece_bytes) return Mismatch("has other pieces");
   if (auto s = SameFiles(*torrent, manifest); !s.ok()) return s;
   size_t next = 0;
   for (const lt::file_index_t file : torrent->files().file_range()) {
-    if (!torrent->files().pad_file_at(file)) torrent->rename_file(file, manifest.files[next++].path);
+    if (!torrent->files().pad_file_at(file))
+      torrent->rename_file(file, manifest.files[next++].path);
   }
   torrent->clear_trackers();
   torrent->set_web_seeds({});

@@ -23,8 +23,8 @@ inline constexpr double kSwarmRoundTrips = 3;
 // A plain copy: TCP's own; the sender sends unasked.
 inline constexpr double kCopyRoundTrips = 1;
 
-// Each source sends bytes / sources at r = min(up, down / sources). Its window starts at w bytes and
-// doubles each round trip until it holds r x rtt:
+// Each source sends bytes / sources at r = min(up, down / sources). Its window starts at w bytes
+// and doubles each round trip until it holds r x rtt:
 //   rounds k = smallest with w 2^k >= r rtt;  sent in them: w (2^k - 1)
 //   time = before + rtt + k rtt + rest / r       (rtt: the request's way and the last byte's)
 // or, where all fits into slow start, the rounds that it takes. No loss, no queue, no computing.

@@ -41,8 +41,15 @@ cp -r "$work/events" "$work/half"
 rm "$work"/half/rank-00001-*.jsonl
 refused 'the events of rank 1 are not here' "$longhaul" ingest "$work/half" --results "$work/other"
 cp -r "$work/events" "$work/damaged"
-for file in "$work"/damaged/rank-00000-*.jsonl; do sed -i '3s/.*/not json/' "$file"; done
+for file in "$work"/damaged/rank-00000-*.jsonl; do sed -i "3s/.*/not json/" "$file"; done
 refused ':3: not an event' "$longhaul" ingest "$work/damaged" --results "$work/other"
+for file in "$work"/damaged/rank-00000-*.jsonl; do sed -i '3s/.*/{"event":"step","step":"x"}/' "$file"; done
+refused ':3: .*type' "$longhaul" ingest "$work/damaged" --results "$work/other"
+rm "$work"/damaged/*.jsonl && mkfifo "$work/damaged/rank-00000-aaaaaa.jsonl"
+refused 'no regular file' "$longhaul" ingest "$work/damaged" --results "$work/other"
+rm "$work"/damaged/*.jsonl && truncate -s 8M "$work/damaged/rank-00000-aaaaaa.jsonl"
+refused 'a line of more than' "$longhaul" ingest "$work/damaged" --results "$work/other"
+[ ! -e "$work/other" ] || fail "a refused folder left a record"
 cp -r "$work/events" "$work/foreign"
 sed -i 's/^seed = .*/seed = 4/' "$work/foreign/spec.toml"
 refused "another run's spec" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29555 \

@@ -18,12 +18,13 @@ class SwarmTest : public testing::Test {
   ~SwarmTest() override;
 
   const std::string& folder() const { return folder_; }
-  // `bytes` of noise in two files, one of them in a subfolder, and an empty one; the same every time.
+  // `bytes` of noise in two files, one of them in a subfolder, and an empty one; the same every
+  // time.
   std::string MakeWeights(const std::string& name, int64_t bytes) const;
   SwarmOptions At(int member, std::vector<int> others);
   // 0 in `listen`: any port.
-  std::unique_ptr<Share> StartShare(const Manifest& manifest, const std::string& weights, int member,
-                                    std::vector<int> others);
+  std::unique_ptr<Share> StartShare(const Manifest& manifest, const std::string& weights,
+                                    int member, std::vector<int> others);
   FetchOptions FetchAt(int member, const std::vector<const Share*>& sources);
   std::string Notices() const;
 

@@ -43,8 +43,8 @@ TEST(TransferTime, SourcesShareTheBytes) {
   EXPECT_EQ(TransferTime(four), absl::Seconds(6));
 }
 
-// The fetcher's own line is the narrow place: 4 x 25 bytes/s, 25 in flight each; windows of 10 and 20
-// take two round trips and 30 bytes; 220 at 25 a second: 2 + 8.8 + 1.
+// The fetcher's own line is the narrow place: 4 x 25 bytes/s, 25 in flight each; windows of 10 and
+// 20 take two round trips and 30 bytes; 220 at 25 a second: 2 + 8.8 + 1.
 TEST(TransferTime, FetchersLineIsShared) {
   const Transfer four{.bytes = 1000,
                       .sources = 4,
@@ -56,7 +56,8 @@ TEST(TransferTime, FetchersLineIsShared) {
   EXPECT_EQ(TransferTime(four), absl::Seconds(11.8));
 }
 
-// What fits into the first window goes at the path's rate: 5 bytes at 100 a second, and a round trip.
+// What fits into the first window goes at the path's rate: 5 bytes at 100 a second, and a round
+// trip.
 TEST(TransferTime, LittleNeedsNoSlowStart) {
   const Transfer little{.bytes = 5,
                         .sources = 1,
