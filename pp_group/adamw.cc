@@ -24,45 +24,78 @@ double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps) {
   return spec.lr * (spec.min_lr_fraction + (1 - spec.min_lr_fraction) * cosine);
 }
 
-AdamW::AdamW(const AdamWSpec& spec, const StageLayout& layout)
-    : spec_(spec),
-      m_(at::zeros({layout.flat_elements}, at::kFloat)),
-      v_(at::zeros({layout.flat_elements}, at::kFloat)) {}
+AdamW::AdamW(const AdamWSpec& spec, const Stage& stage)
+    : spec_(spec), m_(at::zeros_like(stage.parameters())), v_(at::zeros_like(stage.parameters())) {}
+
+struct AdamW::Rates {
+  double step_size, sqrt_correction2, decay;
+};
+
+AdamW::Rates AdamW::RatesOf(int64_t step, int64_t steps) const {
+  const double t = static_cast<double>(step + 1), lr = LearningRate(spec_, step, steps);
+  return {.step_size = lr / (1 - std::pow(spec_.beta1, t)),
+          .sqrt_correction2 = std::sqrt(1 - std::pow(spec_.beta2, t)),
+          .decay = lr * spec_.weight_decay};
+}
+
+// Of each clip group; 1: it is not clipped. A NaN norm fails the comparison and leaves NaN
+// gradients as they are: the loss reports it.
+std::vector<float> AdamW::ClipScales(const Stage& stage) const {
+  const at::Tensor& gradients = stage.gradients();
+  std::vector<float> scales;
+  for (const ClipGroup& group : stage.layout().clip_groups) {
+    const int64_t size = group.end - group.begin;
+    const double squares =
+        gradients.is_cpu()
+            ? BestKernels().sum_of_squares(gradients.data_ptr<float>() + group.begin, size)
+            : gradients.narrow(0, group.begin, size).square().sum(at::kDouble).item<double>();
+    const double norm = std::sqrt(squares);
+    scales.push_back(norm > spec_.clip_norm ? static_cast<float>(spec_.clip_norm / norm) : 1.0f);
+  }
+  return scales;
+}
+
+// The kernel's formula in ATen calls, for parameters that are on a device.
+void StepByAten(const AdamWStep& s, const at::Tensor& gradient, const at::Tensor& parameter,
+                const at::Tensor& first, const at::Tensor& second) {
+  const at::Tensor g = gradient * s.grad_scale;
+  first.mul_(s.beta1).add_(g, 1 - s.beta1);
+  second.mul_(s.beta2).addcmul_(g, g, 1 - s.beta2);
+  parameter.mul_(1 - s.decay);
+  parameter.addcdiv_(first, second.sqrt().div_(s.sqrt_correction2).add_(s.eps), -s.step_size);
+}
 
 int AdamW::Step(int64_t step, int64_t steps, Stage* stage) {
-  const Kernels& kernels = BestKernels();
-  const StageLayout& layout = stage->layout();
-  const float* grad = stage->gradients().data_ptr<float>();
-  std::vector<float> scale;
-  int clipped = 0;
-  for (const ClipGroup& group : layout.clip_groups) {
-    const double norm =
-        std::sqrt(kernels.sum_of_squares(grad + group.begin, group.end - group.begin));
-    // A NaN norm fails the comparison and leaves NaN gradients as they are: the loss reports it.
-    clipped += norm > spec_.clip_norm;
-    scale.push_back(norm > spec_.clip_norm ? static_cast<float>(spec_.clip_norm / norm) : 1.0f);
+  const at::Tensor &parameters = stage->parameters(), &gradients = stage->gradients();
+  const std::vector<float> scales = ClipScales(*stage);
+  const Rates rates = RatesOf(step, steps);
+  for (const ParameterSlot& slot : stage->layout().slots) {
+    const AdamWStep update{.grad_scale = scales[slot.clip_group],
+                           .beta1 = static_cast<float>(spec_.beta1),
+                           .beta2 = static_cast<float>(spec_.beta2),
+                           .eps = static_cast<float>(spec_.eps),
+                           .step_size = static_cast<float>(rates.step_size),
+                           .sqrt_correction2 = static_cast<float>(rates.sqrt_correction2),
+                           .decay = slot.decays ? static_cast<float>(rates.decay) : 0.0f};
+    if (!parameters.is_cpu()) {
+      const auto part = [&slot](const at::Tensor& flat) {
+        return flat.narrow(0, slot.offset, slot.elements());
+      };
+      StepByAten(update, part(gradients), part(parameters), part(m_), part(v_));
+      continue;
+    }
+    BestKernels().adamw(update, gradients.data_ptr<float>() + slot.offset, slot.elements(),
+                        parameters.data_ptr<float>() + slot.offset,
+                        m_.data_ptr<float>() + slot.offset, v_.data_ptr<float>() + slot.offset);
   }
-  const double t = static_cast<double>(step + 1);
-  const double lr = LearningRate(spec_, step, steps);
-  for (const ParameterSlot& slot : layout.slots) {
-    const AdamWStep update{
-        .grad_scale = scale[slot.clip_group],
-        .beta1 = static_cast<float>(spec_.beta1),
-        .beta2 = static_cast<float>(spec_.beta2),
-        .eps = static_cast<float>(spec_.eps),
-        .step_size = static_cast<float>(lr / (1 - std::pow(spec_.beta1, t))),
-        .sqrt_correction2 = static_cast<float>(std::sqrt(1 - std::pow(spec_.beta2, t))),
-        .decay = slot.decays ? static_cast<float>(lr * spec_.weight_decay) : 0.0f};
-    kernels.adamw(update, grad + slot.offset, slot.elements(),
-                  stage->parameters().data_ptr<float>() + slot.offset,
-                  m_.data_ptr<float>() + slot.offset, v_.data_ptr<float>() + slot.offset);
-  }
-  return clipped;
+  return static_cast<int>(
+      std::count_if(scales.begin(), scales.end(), [](float scale) { return scale != 1.0f; }));
 }
 
 uint64_t HashOf(const at::Tensor& x) {
   constexpr uint64_t kPrime = 0x9E3779B185EBCA87u;
-  const auto* bytes = static_cast<const unsigned char*>(x.const_data_ptr());
+  const at::Tensor host = x.is_cpu() ? x : x.cpu();
+  const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
   const size_t size = x.nbytes();
   std::array<uint64_t, 4> lanes{1, 2, 3, 4};
   size_t at = 0;

@@ -27,20 +27,30 @@ double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps);
 // AdamW over the flat buffers of one stage. Its moments stay across outer steps.
 class AdamW {
  public:
-  AdamW(const AdamWSpec& spec, const StageLayout& layout);
+  AdamW(const AdamWSpec& spec, const Stage& stage);
 
   // One update from stage->gradients(). `step` counts from 0 (bias correction and rate). Returns
   // how many clip groups had a larger norm than clip_norm.
   int Step(int64_t step, int64_t steps, Stage* stage);
 
-  // [flat_elements] f32 each; for checkpoints.
+  // [flat_elements] f32 each, where the stage's parameters lie; for checkpoints.
   const at::Tensor& first_moment() const { return m_; }
   const at::Tensor& second_moment() const { return v_; }
 
  private:
+  struct Rates;
+  Rates RatesOf(int64_t step, int64_t steps) const;
+  std::vector<float> ClipScales(const Stage& stage) const;
+
   AdamWSpec spec_;
   at::Tensor m_, v_;
 };
+
+// One parameter's update in ATen calls: what Step does where parameters are not on the CPU, apart
+// for a test. [elements] f32 each.
+struct AdamWStep;
+void StepByAten(const AdamWStep& s, const at::Tensor& gradient, const at::Tensor& parameter,
+                const at::Tensor& first, const at::Tensor& second);
 
 // 64 bits over the float32 bits of `x` (contiguous), for "do these two runs hold the same
 // parameters": not cryptographic. Equal on every host.

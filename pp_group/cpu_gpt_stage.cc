@@ -9,14 +9,14 @@ namespace {
 
 at::Tensor NewTensor(at::IntArrayRef sizes) { return at::empty(sizes, at::kFloat); }
 
-AttentionShape ShapeOf(const GptSpec& spec, int64_t rows) {
+AttentionShape ShapeOf(const ModelSpec& spec, int64_t rows) {
   return {static_cast<size_t>(rows), static_cast<size_t>(spec.context),
           static_cast<size_t>(spec.heads), static_cast<size_t>(spec.width / spec.heads)};
 }
 
 }  // namespace
 
-GptActivations::GptActivations(const GptSpec& spec, const StageLayout& layout, int64_t num_rows)
+GptActivations::GptActivations(const ModelSpec& spec, const StageLayout& layout, int64_t num_rows)
     : rows(num_rows), tokens(num_rows * spec.context), shape(ShapeOf(spec, num_rows)) {
   const int64_t n = tokens, d = spec.width;
   for (int64_t b = 0; b < layout.num_blocks; ++b) {
@@ -40,7 +40,7 @@ GptActivations::GptActivations(const GptSpec& spec, const StageLayout& layout, i
   }
 }
 
-CpuGptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout, int64_t n)
+CpuGptStage::Workspace::Workspace(const ModelSpec& spec, const StageLayout& layout, int64_t n)
     : tokens(n),
       wide(NewTensor({n, 4 * spec.width})),
       triple(NewTensor({n, 3 * spec.width})),
@@ -53,7 +53,7 @@ CpuGptStage::Workspace::Workspace(const GptSpec& spec, const StageLayout& layout
       {std::max(static_cast<int64_t>(ShapeOf(spec, 1).scratch_elements()), 2 * spec.width)});
 }
 
-CpuGptStage::CpuGptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+CpuGptStage::CpuGptStage(const ModelSpec& spec, int stage, int stages, uint64_t seed,
                          std::span<const int64_t> cuts)
     : spec_(spec),
       shape_{spec.context, spec.width, spec.vocab},

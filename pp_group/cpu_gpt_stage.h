@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "pp_group/gpt_layout.h"
+#include "pp_group/models/model_spec.h"
 #include "pp_group/stage.h"
 
 namespace longhaul {
@@ -21,7 +21,7 @@ class GptActivations;
 class CpuGptStage : public Stage {
  public:
   // `cuts` as LayoutOf takes them.
-  CpuGptStage(const GptSpec& spec, int stage, int stages, uint64_t seed,
+  CpuGptStage(const ModelSpec& spec, int stage, int stages, uint64_t seed,
               std::span<const int64_t> cuts = {});
   ~CpuGptStage() override;
 
@@ -55,7 +55,7 @@ class CpuGptStage : public Stage {
                      const at::Tensor& dx, GptActivations* kept, size_t index);
   Workspace& WorkspaceFor(int64_t tokens);
 
-  GptSpec spec_;
+  ModelSpec spec_;
   StageShape shape_;
   StageLayout layout_;
   at::Tensor parameters_, gradients_;

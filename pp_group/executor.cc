@@ -204,7 +204,7 @@ std::optional<RowLosses> EvaluateRows(
     SplitRows(ids, shape.context, &tokens, &targets);
     for (size_t s = 0; s < stages.size(); ++s) {
       const StageLayout& layout = stages[s]->layout();
-      if (!kept[s] || count < batch) kept[s] = stages[s]->NewActivations(count);
+      if (!kept[s] || count < batch) kept[s] = stages[s]->NewForwardActivations(count);
       at::Tensor x, y;
       if (!layout.first()) {
         x = NewTensor(*stages[s], n);

@@ -37,7 +37,7 @@ struct BlockActivations {
 
 class GptActivations : public Activations {
  public:
-  GptActivations(const GptSpec& spec, const StageLayout& layout, int64_t rows);
+  GptActivations(const ModelSpec& spec, const StageLayout& layout, int64_t rows);
 
   int64_t rows, tokens;  // tokens = rows * T
   AttentionShape shape;
@@ -61,7 +61,7 @@ struct CpuGptStage::BlockParameters {
 
 // Scratch that no one reads after the call that wrote it; shared by all blocks and micro-batches.
 struct CpuGptStage::Workspace {
-  Workspace(const GptSpec& spec, const StageLayout& layout, int64_t tokens);
+  Workspace(const ModelSpec& spec, const StageLayout& layout, int64_t tokens);
   int64_t tokens;
   Matrix wide;             // [n, 4 D] gradient of the hidden layer
   Matrix triple;           // [n, 3 D] gradient of qkv

@@ -1,6 +1,6 @@
 #include "pp_group/local_rank.h"
 
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/models/model.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
@@ -12,17 +12,25 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   if (spec.compute) {
-    const GptSpec& model = spec.model;
+    const ModelSpec& model = spec.model;
     auto stage = std::make_unique<InjectedStage>(
         StageShape{model.context, model.width, model.vocab},
         LayoutOf(model, rank.stage, spec.stages, spec.cuts), spec.seed, *spec.compute, now);
     state->injected = stage.get();
     state->stage = std::move(stage);
   } else {
-    state->stage =
-        std::make_unique<CpuGptStage>(spec.model, rank.stage, spec.stages, spec.seed, spec.cuts);
-    state->optimizer = std::make_unique<AdamW>(spec.inner, state->stage->layout());
+    absl::StatusOr<std::unique_ptr<Stage>> stage =
+        NewStage(spec.model, {.stage = rank.stage,
+                              .stages = spec.stages,
+                              .seed = spec.seed,
+                              .cuts = spec.cuts,
+                              .microbatches = spec.microbatches,
+                              .compute = spec.stage_compute});
+    if (!stage.ok()) return stage.status();
+    state->stage = *std::move(stage);
+    state->optimizer = std::make_unique<AdamW>(spec.inner, *state->stage);
   }
+  state->host_parameters = state->stage->parameters().cpu();
   state->pipeline = std::make_unique<PipelineRank>(
       state->stage.get(), rank.boundary,
       schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),
@@ -40,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   }
   if (spec.outer.inner_steps == 0) return state;
   absl::StatusOr<std::unique_ptr<OuterSync>> outer =
-      OuterSync::Create(spec.outer, std::move(place), state->stage->parameters());
+      OuterSync::Create(spec.outer, std::move(place), state->host_parameters);
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;

@@ -18,6 +18,7 @@ struct RankState {
   std::unique_ptr<Stage> stage;
   InjectedStage* injected = nullptr;  // the stage, where its compute is slept
   std::unique_ptr<PipelineRank> pipeline;
+  at::Tensor host_parameters;  // the stage's own where they are on the host; for the outer step
   std::unique_ptr<AdamW> optimizer;         // nullptr: `injected` updates itself
   std::unique_ptr<OuterSync> outer;         // nullptr: never an outer step
   std::unique_ptr<GroupAverage> gradients;  // nullptr: each group steps on its own

@@ -61,7 +61,8 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
                         .spec = spec,
                         .sections = {}};
   for (const auto& [name, tensor] : TensorsOf(state)) {
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    const at::Tensor host = tensor.cpu();
+    const auto* bytes = static_cast<const std::byte*>(host.const_data_ptr());
     checkpoint.sections.emplace_back(name, std::vector<std::byte>(bytes, bytes + tensor.nbytes()));
   }
   if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
@@ -127,7 +128,9 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
   for (const auto& [name, tensor] : TensorsOf(state)) {
     const auto bytes = loaded.checkpoint.Section(name, tensor.nbytes());
     if (!bytes.ok()) return bytes.status();
-    std::memcpy(tensor.data_ptr(), bytes->data(), bytes->size());
+    at::Tensor host = tensor.is_cpu() ? tensor : at::empty(tensor.sizes(), at::kFloat);
+    std::memcpy(host.data_ptr(), bytes->data(), bytes->size());
+    tensor.copy_(host);
   }
   return absl::OkStatus();
 }

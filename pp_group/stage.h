@@ -50,6 +50,10 @@ class Stage {
   virtual void ParametersChanged() {}
 
   virtual std::unique_ptr<Activations> NewActivations(int64_t rows) const = 0;
+  // For a forward pass and a loss that no backward pass follows.
+  virtual std::unique_ptr<Activations> NewForwardActivations(int64_t rows) const {
+    return NewActivations(rows);
+  }
 
   // x: [n, D] or, on stage 0, empty: then `tokens` ([n], row after row) is embedded. Writes the
   // stage's output to y ([n, D]; unused on the last stage). x and y must live until the backward.
@@ -77,8 +81,9 @@ class Stage {
   // False: BackwardInput is the whole backward pass and BackwardWeight nothing, so that a split
   // schedule runs and gains nothing.
   virtual bool splits_backward() const = 0;
-  void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
-                Activations* kept) {
+  // Both at once, which may take less memory; the same bits.
+  virtual void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
+                        Activations* kept) {
     BackwardInput(tokens, dy, dx, kept);
     BackwardWeight(kept);
   }

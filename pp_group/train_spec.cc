@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
+#include "pp_group/models/model.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
@@ -18,17 +19,7 @@ absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("train spec: ", parts...));
 }
 
-absl::Status CheckModel(const GptSpec& model, const Corpus& corpus) {
-  for (const auto& [name, value] : {std::pair<const char*, int64_t>{"blocks", model.blocks},
-                                    {"width", model.width},
-                                    {"heads", model.heads},
-                                    {"context", model.context},
-                                    {"vocab", model.vocab}}) {
-    if (value < 1) return Bad("model ", name, " is ", value, ", want 1 or more");
-  }
-  if (model.width % model.heads != 0) {
-    return Bad("width ", model.width, " is not divisible by ", model.heads, " heads");
-  }
+absl::Status CheckData(const ModelSpec& model, const Corpus& corpus) {
   if (model.vocab != corpus.vocab()) {
     return Bad("vocab ", model.vocab, ", but the corpus was opened with ", corpus.vocab());
   }
@@ -115,13 +106,14 @@ std::string Exact(double x) {
 }  // namespace
 
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
-  if (absl::Status status = CheckModel(spec.model, corpus); !status.ok()) return status;
   if (spec.stages < 1 || spec.groups < 1 || spec.microbatches < 1 || spec.batch_rows < 1 ||
       spec.steps < 1) {
     return Bad("stages ", spec.stages, ", groups ", spec.groups, ", microbatches ",
                spec.microbatches, ", batch_rows ", spec.batch_rows, ", steps ", spec.steps,
                ": want 1 or more of each");
   }
+  if (absl::Status s = CheckModel(spec.model, spec.stage_compute, spec.stages); !s.ok()) return s;
+  if (absl::Status status = CheckData(spec.model, corpus); !status.ok()) return status;
   if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
   if (absl::Status status = CheckCompute(spec); !status.ok()) return status;
   if (spec.batch_rows % spec.microbatches != 0) {
@@ -158,13 +150,35 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
   return absl::OkStatus();
 }
 
+namespace {
+
+// What a written-out GPT in float32 on the CPU has not; of that, nothing.
+std::string ModelText(const TrainSpec& spec) {
+  const ModelSpec& m = spec.model;
+  const ComputeSpec& c = spec.stage_compute;
+  const absl::StatusOr<std::string> engine = EngineOf(m, c);
+  if (m.kind == "gpt" && engine.ok() && *engine == "cpu") return "";
+  std::string text =
+      absl::StrCat("\nkind=", m.kind, "\nengine=", engine.ok() ? *engine : m.engine,
+                   "\ndevice=", c.device == "cpu" ? "cpu" : "cuda", "\ndtype=", c.dtype);
+  if (m.kind == "gpt") return text;
+  absl::StrAppend(&text, "\nkv_heads=", m.key_heads(), "\nhidden=", m.hidden_width(),
+                  "\ntied_head=", m.tied_head, "\nrope_theta=", Exact(m.rope_theta));
+  if (m.kind != "moe") return text;
+  absl::StrAppend(&text, "\nexperts=", m.experts, "\ncapacity_factor=", Exact(m.capacity_factor),
+                  "\nbalance_loss=", Exact(m.balance_loss));
+  return text;
+}
+
+}  // namespace
+
 std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
-  const GptSpec& m = spec.model;
+  const ModelSpec& m = spec.model;
   const AdamWSpec& a = spec.inner;
   const OuterSpec& o = spec.outer;
   return absl::StrCat(
       "blocks=", m.blocks, "\nwidth=", m.width, "\nheads=", m.heads, "\ncontext=", m.context,
-      "\nvocab=", m.vocab, "\nstages=", spec.stages,
+      "\nvocab=", m.vocab, ModelText(spec), "\nstages=", spec.stages,
       spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
       "\ngroups=", spec.groups, "\nmicrobatches=", spec.microbatches,
       "\nbatch_rows=", spec.batch_rows, "\nsteps=", spec.steps, "\nlr=", Exact(a.lr),

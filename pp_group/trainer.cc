@@ -168,19 +168,29 @@ absl::Status PipelineTrainer::Exchange(Begin begin, Finish finish) {
 absl::Status PipelineTrainer::AverageGradients() {
   return Exchange(
       [this](RankState& state) {
-        return state.gradients->Begin(step_ + 1, state.stage->gradients());
+        return state.gradients->Begin(step_ + 1, state.stage->gradients().cpu());
       },
       [](RankState& state) {
         const at::Tensor& gradients = state.stage->gradients();
-        const absl::StatusOr<at::Tensor> average = state.gradients->Finish(gradients);
+        const absl::StatusOr<at::Tensor> average = state.gradients->Finish(
+            gradients.is_cpu() ? gradients : at::empty(gradients.sizes(), at::kFloat));
         if (average.ok()) gradients.copy_(*average);
         return average.status();
       });
 }
 
 absl::Status PipelineTrainer::SyncGroups() {
-  return Exchange([this](RankState& state) { return state.outer->Begin(step_ + 1); },
-                  [](RankState& state) { return state.outer->Finish(); });
+  // The outer step computes on the host: of a stage on a device, on a copy of its parameters.
+  return Exchange(
+      [this](RankState& state) {
+        state.host_parameters.copy_(state.stage->parameters());
+        return state.outer->Begin(step_ + 1);
+      },
+      [](RankState& state) {
+        const absl::Status finished = state.outer->Finish();
+        state.stage->parameters().copy_(state.host_parameters);
+        return finished;
+      });
 }
 
 absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {

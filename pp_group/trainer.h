@@ -15,8 +15,8 @@
 #include "pp_group/adamw.h"
 #include "pp_group/channel_state.h"
 #include "pp_group/corpus.h"
-#include "pp_group/gpt_layout.h"
 #include "pp_group/injected_stage.h"
+#include "pp_group/models/model_spec.h"
 #include "pp_group/outer_sync.h"
 
 namespace longhaul {
@@ -24,7 +24,7 @@ namespace longhaul {
 // Letters (README.md): S stages, G groups, M micro-batches, B rows, T tokens of a row, D width,
 // V vocab, N parameters of a stage, H inner steps.
 struct TrainSpec {
-  GptSpec model;
+  ModelSpec model;
   int stages;            // S
   int groups;            // G
   std::string schedule;  // a name of ScheduleNames()
@@ -39,6 +39,7 @@ struct TrainSpec {
   // Compute that is slept instead of done (injected_stage.h): step times over real links without
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;
+  ComputeSpec stage_compute = {};  // what stages compute on, and in which dtype
 };
 
 // What a rank is about to send over its boundary.

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "compressors/catalog.h"
-#include "pp_group/gpt_layout.h"
+#include "pp_group/models/model_spec.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
@@ -78,8 +78,8 @@ int64_t Clamped(double bytes) {
 }  // namespace
 
 ResourcePlan PlanResources(const RunSpec& spec, int64_t corpus_bytes) {
-  const GptSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
-                      spec.model.vocab};
+  const ModelSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
+                        spec.model.vocab};
   const bool one_process = spec.net.transport == "loopback";
   const double base = kProcessBytes + static_cast<double>(corpus_bytes);
   double stages = 0, largest = 0;

@@ -13,7 +13,7 @@
 #include "compressors/catalog.h"
 #include "compressors/reference_tensors.h"
 #include "plugin/core/packet.h"
-#include "pp_group/gpt_layout.h"
+#include "pp_group/models/model_spec.h"
 
 namespace longhaul {
 namespace {
@@ -39,8 +39,8 @@ std::optional<double> MessageBytes(const std::string& codec, Shape shape) {
 }
 
 uint64_t StageElements(const RunSpec& spec, int64_t stage) {
-  const GptSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
-                      spec.model.vocab};
+  const ModelSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
+                        spec.model.vocab};
   return LayoutOf(model, static_cast<int>(stage), static_cast<int>(spec.schedule.stages),
                   spec.schedule.cuts)
       .flat_elements;

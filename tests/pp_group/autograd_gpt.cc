@@ -26,12 +26,12 @@ at::Tensor Norm(const at::Tensor& x, const Parameters& p, const std::string& nam
   return at::layer_norm(x, {x.size(-1)}, p(name + ".weight"), p(name + ".bias"));
 }
 
-at::Tensor Heads(const at::Tensor& x, int64_t rows, const GptSpec& spec) {
+at::Tensor Heads(const at::Tensor& x, int64_t rows, const ModelSpec& spec) {
   return x.reshape({rows, spec.context, spec.heads, spec.width / spec.heads}).transpose(1, 2);
 }
 
 at::Tensor Block(const at::Tensor& x, const Parameters& p, const std::string& name, int64_t rows,
-                 const GptSpec& spec) {
+                 const ModelSpec& spec) {
   const auto qkv = at::linear(Norm(x, p, name + "norm1"), p(name + "attention.qkv")).chunk(3, -1);
   const at::Tensor attended = at::scaled_dot_product_attention(
       Heads(qkv[0], rows, spec), Heads(qkv[1], rows, spec), Heads(qkv[2], rows, spec),
@@ -49,7 +49,7 @@ at::Tensor Ids(std::span<const int64_t> ids) {
 
 }  // namespace
 
-at::Tensor AutogradLoss(const GptSpec& spec, const at::Tensor& flat,
+at::Tensor AutogradLoss(const ModelSpec& spec, const at::Tensor& flat,
                         std::span<const int64_t> tokens, std::span<const int64_t> targets) {
   const StageLayout layout = LayoutOf(spec, 0, 1);
   const Parameters p(layout, flat);

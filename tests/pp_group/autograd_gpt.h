@@ -5,14 +5,14 @@
 
 #include <ATen/ATen.h>
 
-#include "pp_group/gpt_layout.h"
+#include "pp_group/models/model_spec.h"
 
 namespace longhaul {
 
 // The whole model as plain ATen calls that autograd differentiates: the reference of CpuGptStage.
 // `flat` is the parameter buffer of the unsplit layout (S = 1) and may require a gradient.
 // tokens, targets: [rows * T]. Returns the mean cross-entropy, nat/token.
-at::Tensor AutogradLoss(const GptSpec& spec, const at::Tensor& flat,
+at::Tensor AutogradLoss(const ModelSpec& spec, const at::Tensor& flat,
                         std::span<const int64_t> tokens, std::span<const int64_t> targets);
 
 }  // namespace longhaul

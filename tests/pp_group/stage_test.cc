@@ -43,7 +43,7 @@ struct Whole {
 };
 
 // Forward and backward through all S stages; gradients put together in the unsplit layout.
-Whole RunStages(const GptSpec& spec, int stages, const at::Tensor& flat,
+Whole RunStages(const ModelSpec& spec, int stages, const at::Tensor& flat,
                 const std::vector<int64_t>& tokens, const std::vector<int64_t>& targets) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   const StageLayout unsplit = LayoutOf(spec, 0, 1);
@@ -80,11 +80,11 @@ Whole RunStages(const GptSpec& spec, int stages, const at::Tensor& flat,
   return result;
 }
 
-class AgainstAutograd : public testing::TestWithParam<GptSpec> {};
+class AgainstAutograd : public testing::TestWithParam<ModelSpec> {};
 
 TEST_P(AgainstAutograd, LossAndEveryGradientAgree) {
   at::set_num_threads(1);
-  const GptSpec spec = GetParam();
+  const ModelSpec spec = GetParam();
   const auto tokens = RandomIds(3 * spec.context, spec.vocab, 1);
   const auto targets = RandomIds(3 * spec.context, spec.vocab, 2);
   CpuGptStage initial(spec, 0, 1, /*seed=*/1);
@@ -106,7 +106,7 @@ TEST_P(AgainstAutograd, LossAndEveryGradientAgree) {
 
 TEST_P(AgainstAutograd, SplitModelGivesTheBitsOfTheUnsplitOne) {
   at::set_num_threads(1);
-  const GptSpec spec = GetParam();
+  const ModelSpec spec = GetParam();
   const auto tokens = RandomIds(2 * spec.context, spec.vocab, 3);
   const auto targets = RandomIds(2 * spec.context, spec.vocab, 4);
   CpuGptStage initial(spec, 0, 1, /*seed=*/1);
@@ -118,18 +118,18 @@ TEST_P(AgainstAutograd, SplitModelGivesTheBitsOfTheUnsplitOne) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, AgainstAutograd,
-    testing::Values(GptSpec{.blocks = 2, .width = 64, .heads = 4, .context = 128, .vocab = 256},
+    testing::Values(ModelSpec{.blocks = 2, .width = 64, .heads = 4, .context = 128, .vocab = 256},
                     // Nothing is a multiple of a vector: head width 11, context 19, vocab 37.
-                    GptSpec{.blocks = 2, .width = 33, .heads = 3, .context = 19, .vocab = 37},
-                    GptSpec{.blocks = 4, .width = 40, .heads = 1, .context = 8, .vocab = 300},
-                    GptSpec{.blocks = 2, .width = 6, .heads = 2, .context = 1, .vocab = 3}),
+                    ModelSpec{.blocks = 2, .width = 33, .heads = 3, .context = 19, .vocab = 37},
+                    ModelSpec{.blocks = 4, .width = 40, .heads = 1, .context = 8, .vocab = 300},
+                    ModelSpec{.blocks = 2, .width = 6, .heads = 2, .context = 1, .vocab = 3}),
     [](auto& info) {
       return "Width" + std::to_string(info.param.width) + "Context" +
              std::to_string(info.param.context);
     });
 
 TEST(CpuGptStage, InitialWeightsDoNotDependOnTheNumberOfStages) {
-  const GptSpec spec{.blocks = 8, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const ModelSpec spec{.blocks = 8, .width = 16, .heads = 2, .context = 8, .vocab = 32};
   const CpuGptStage whole(spec, 0, 1, /*seed=*/3);
   size_t compared = 0;
   for (int s = 0; s < 4; ++s) {
@@ -147,7 +147,7 @@ TEST(CpuGptStage, InitialWeightsDoNotDependOnTheNumberOfStages) {
 }
 
 TEST(GptLayout, StagesHoldTheBlocksBetweenTheirCuts) {
-  const GptSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const ModelSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
   const std::vector<int64_t> cuts = {2, 5, 11}, first = {0, 2, 5, 11}, held = {2, 3, 6, 1};
   int64_t parameters = 0;
   for (int s = 0; s < 4; ++s) {
@@ -160,7 +160,7 @@ TEST(GptLayout, StagesHoldTheBlocksBetweenTheirCuts) {
 }
 
 TEST(GptLayout, CutsIntoEqualStagesAreTheLayoutWithoutCuts) {
-  const GptSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const ModelSpec spec{.blocks = 12, .width = 16, .heads = 2, .context = 8, .vocab = 32};
   const std::vector<int64_t> cuts = {3, 6, 9};
   for (int s = 0; s < 4; ++s) {
     const StageLayout equal = LayoutOf(spec, s, 4), cut = LayoutOf(spec, s, 4, cuts);
@@ -171,7 +171,7 @@ TEST(GptLayout, CutsIntoEqualStagesAreTheLayoutWithoutCuts) {
 }
 
 TEST(CpuGptStage, InitialWeightsAreNormalWithTheLayoutsScale) {
-  const GptSpec spec{.blocks = 2, .width = 64, .heads = 2, .context = 64, .vocab = 256};
+  const ModelSpec spec{.blocks = 2, .width = 64, .heads = 2, .context = 64, .vocab = 256};
   const CpuGptStage stage(spec, 0, 1, /*seed=*/3);
   for (const ParameterSlot& slot : stage.layout().slots) {
     const at::Tensor values = stage.Parameter(slot);
@@ -192,7 +192,7 @@ TEST(Layout, DemoModelHas436352Parameters) {
 }
 
 TEST(Layout, ClipGroupsAreTheSameForEveryNumberOfStages) {
-  const GptSpec spec{.blocks = 8, .width = 16, .heads = 2, .context = 8, .vocab = 32};
+  const ModelSpec spec{.blocks = 8, .width = 16, .heads = 2, .context = 8, .vocab = 32};
   size_t groups = 0;
   for (int s = 0; s < 4; ++s) groups += LayoutOf(spec, s, 4).clip_groups.size();
   EXPECT_EQ(groups, LayoutOf(spec, 0, 1).clip_groups.size());

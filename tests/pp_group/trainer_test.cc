@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <future>
+#include <tuple>
 
 #include <ATen/Parallel.h>
 
@@ -14,6 +15,17 @@
 
 namespace longhaul {
 namespace {
+
+TEST(Trainer, Bfloat16BoundariesTrainAndSplitWithoutAnotherBit) {
+  for (const char* model : {"gpt_aten", "llama_aten"}) {
+    TrainSpec spec = SmallSpec(1, 2, model);
+    spec.stage_compute = {.dtype = "bfloat16", .recompute = true};
+    const History whole = RunAll(spec);
+    spec.stages = 4;
+    EXPECT_EQ(RunAll(spec).losses, whole.losses) << model;
+    EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.3) << model;
+  }
+}
 
 TEST(Trainer, LossFallsOnStructuredText) {
   TrainSpec spec = SmallSpec(/*stages=*/2, /*groups=*/1);
@@ -101,23 +113,43 @@ TEST_P(EveryDepth, DataParallelGroupsHoldEqualBitsAfterEveryStep) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, EveryDepth, testing::Values(1, 2, 4, 8));
 
-class EverySchedule : public testing::TestWithParam<std::string> {};
+class EverySchedule : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(EverySchedule, GivesEqualBits) {
-  TrainSpec spec = SmallSpec(4, 2);
+  TrainSpec spec = SmallSpec(4, 2, std::get<0>(GetParam()));
+  spec.steps = 6;
   const History reference = RunAll(spec);
-  spec.schedule = GetParam();
+  spec.schedule = std::get<1>(GetParam());
   const History history = RunAll(spec);
   EXPECT_EQ(history.losses, reference.losses);
   EXPECT_EQ(history.hashes, reference.hashes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(ScheduleNames()), [](auto& info) {
-  return info.param == "1f1b" ? std::string("OneForwardOneBackward") : info.param;
-});
+INSTANTIATE_TEST_SUITE_P(Table, EverySchedule,
+                         testing::Combine(testing::ValuesIn(SmallModels()),
+                                          testing::ValuesIn(ScheduleNames())),
+                         [](auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                         });
 
-TEST(Trainer, OneThreadPerRankGivesTheBitsOfOneThreadForAll) {
-  const TrainSpec spec = SmallSpec(4, 2);
+class EveryEngine : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Table, EveryEngine, testing::ValuesIn(SmallModels()),
+                         [](auto& info) { return info.param; });
+
+TEST_P(EveryEngine, GivesTheLossesOfTheUnsplitModelBitForBit) {
+  TrainSpec spec = SmallSpec(1, 1, GetParam());
+  spec.steps = 6;
+  const History whole = RunAll(spec);
+  ASSERT_EQ(whole.losses.size(), 6u);
+  for (const int stages : {2, 8}) {
+    spec.stages = stages;
+    EXPECT_EQ(RunAll(spec).losses, whole.losses) << stages;
+  }
+}
+
+TEST_P(EveryEngine, OneThreadPerRankGivesTheBitsOfOneThreadForAll) {
+  TrainSpec spec = SmallSpec(4, 2, GetParam());
+  spec.steps = 6;
   const History together = RunAll(spec);
   const auto corpus = SmallCorpus();
   std::vector<std::future<History>> runs;
@@ -151,10 +183,10 @@ TEST(Trainer, AnotherSeedIsAnotherRun) {
   EXPECT_NE(RunAll(spec).losses, one.losses);
 }
 
-TEST(Trainer, EvaluationIsTheSameForEveryDepthAndChangesNothing) {
+TEST_P(EveryEngine, EvaluationIsTheSameForEveryDepthAndChangesNothing) {
   std::vector<double> losses;
   for (int stages : {1, 4}) {
-    const TrainSpec spec = SmallSpec(stages, 1);
+    const TrainSpec spec = SmallSpec(stages, 1, GetParam());
     const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
     History history;
     RunSteps(*trainer, 6, &history);

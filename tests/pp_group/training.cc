@@ -11,11 +11,39 @@
 #include "absl/time/clock.h"
 #include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
+#include "pp_group/models/model.h"
 
 namespace longhaul {
 
-TrainSpec SmallSpec(int stages, int groups) {
-  return {.model = {.blocks = 8, .width = 32, .heads = 2, .context = 32, .vocab = 256},
+std::vector<std::string> SmallModels() {
+  std::vector<std::string> names;
+  for (const std::string& kind : ModelKinds()) {
+    for (const std::string& engine : ModelEngines()) {
+      const ModelSpec model{.blocks = 1,
+                            .width = 2,
+                            .heads = 1,
+                            .context = 1,
+                            .vocab = 2,
+                            .kind = kind,
+                            .engine = engine};
+      if (EngineOf(model, {}).ok()) names.push_back(absl::StrCat(kind, "_", engine));
+    }
+  }
+  return names;
+}
+
+TrainSpec SmallSpec(int stages, int groups, const std::string& model) {
+  const size_t underscore = model.find('_');
+  return {.model = {.blocks = 8,
+                    .width = 32,
+                    .heads = 2,
+                    .context = 32,
+                    .vocab = 256,
+                    .kind = model.substr(0, underscore),
+                    .engine = model.substr(underscore + 1),
+                    .kv_heads = 1,
+                    .hidden = 48,
+                    .experts = 4},
           .stages = stages,
           .groups = groups,
           .schedule = "1f1b",

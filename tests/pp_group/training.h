@@ -10,7 +10,10 @@
 namespace longhaul {
 
 // A small run that exercises every part: 8 blocks of width 32, so that S may be 1, 2, 4 or 8.
-TrainSpec SmallSpec(int stages, int groups);
+// `model`: one of SmallModels().
+TrainSpec SmallSpec(int stages, int groups, const std::string& model = "gpt_cpu");
+// Every kind and engine of the table, "KIND_ENGINE".
+std::vector<std::string> SmallModels();
 
 // A corpus of generated text (a few words with structure), written once to the test's folder.
 std::shared_ptr<const Corpus> SmallCorpus();

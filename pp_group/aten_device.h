@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "absl/status/status.h"
+#include "pp_group/models/model_spec.h"
+
+namespace longhaul {
+
+// InvalidArgument: no such name, or a dtype that is neither. FailedPrecondition: this torch or this
+// machine has no such device; says how many there are.
+absl::Status CheckDevice(const ComputeSpec& compute);
+
+// Of what CheckDevice has passed. A GPU makes the whole process deterministic first.
+at::Device DeviceOf(const ComputeSpec& compute);
+at::ScalarType DtypeOf(const ComputeSpec& compute);
+
+// For stages that share a GPU with others or are to be compared with them: torch's deterministic
+// algorithms in their strict form, attention by its math kernel, no TF32, no cuDNN autotuning, and
+// cuBLAS with a fixed workspace. To be called before the first product on a GPU; idempotent.
+void RequireDeterminism();
+
+}  // namespace longhaul

@@ -1,0 +1,163 @@
+#include "pp_group/aten_stage.h"
+
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "pp_group/aten_device.h"
+
+namespace longhaul {
+namespace {
+
+at::Tensor InitialValues(const StageLayout& layout, uint64_t seed) {
+  at::Tensor flat = at::zeros({layout.flat_elements}, at::kFloat);
+  InitializeParameters(layout, seed, flat.data_ptr<float>());
+  return flat;
+}
+
+}  // namespace
+
+AtenParameters::AtenParameters(const StageLayout& layout, const at::Tensor& initial,
+                               at::Device device, at::ScalarType dtype)
+    : layout_(layout), master_(initial.to(device)), gradient_(at::zeros_like(master_)) {
+  shadow_ = dtype == at::kFloat ? master_ : master_.to(dtype);
+}
+
+AtenParameter AtenParameters::Find(const std::string& name) {
+  for (const ParameterSlot& slot : layout_.slots) {
+    if (slot.name != name) continue;
+    const auto view = [&](const at::Tensor& flat) {
+      const at::Tensor part = flat.narrow(0, slot.offset, slot.elements());
+      return slot.decays ? part.view({slot.rows, slot.cols}) : part;
+    };
+    AtenParameter parameter{view(slot.decays ? shadow_ : master_).detach(), view(gradient_),
+                            &later_};
+    if (!slot.decays) {
+      parameter.value.requires_grad_();
+      parameter.value.mutable_grad() = parameter.gradient;
+    }
+    return parameter;
+  }
+  TORCH_CHECK(false, "no parameter ", name, " in stage ", layout_.stage);
+}
+
+void AtenParameters::RefreshShadow() {
+  if (!shadow_.is_same(master_)) shadow_.copy_(master_);
+}
+
+// One micro-batch, block by block: the graph of a block ends at its input, a leaf, so that blocks
+// can be computed again and their memory goes as the backward pass passes them.
+struct AtenStage::Kept : Activations {
+  explicit Kept(bool with_graphs) : graphs(with_graphs) {}
+  const bool graphs;                        // false: no backward pass follows
+  std::vector<at::Tensor> inputs, outputs;  // by block; no outputs where they are recomputed
+  at::Tensor last;                          // output of the last block
+  at::Tensor gradient;                      // of `last`, by Loss
+  std::vector<WeightGradient> later;        // between BackwardInput and BackwardWeight
+};
+
+AtenStage::AtenStage(const ModelSpec& spec, const StageOptions& options, NewModel new_model)
+    : layout_(LayoutOf(spec, options.stage, options.stages, options.cuts)),
+      shape_{spec.context, spec.width, spec.vocab},
+      recompute_(options.compute.recompute),
+      parameters_(layout_, InitialValues(layout_, options.seed), DeviceOf(options.compute),
+                  DtypeOf(options.compute)),
+      model_(new_model(spec, options, layout_, &parameters_)) {}
+
+void AtenStage::ZeroGradients() { gradients().zero_(); }
+
+std::unique_ptr<Activations> AtenStage::NewActivations(int64_t) const {
+  return std::make_unique<Kept>(/*with_graphs=*/true);
+}
+
+std::unique_ptr<Activations> AtenStage::NewForwardActivations(int64_t) const {
+  return std::make_unique<Kept>(/*with_graphs=*/false);
+}
+
+at::Tensor AtenStage::OnDevice(std::span<const int64_t> ids) const {
+  at::Tensor host = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  std::copy(ids.begin(), ids.end(), host.data_ptr<int64_t>());
+  return host.to(parameters_.options().device());
+}
+
+void AtenStage::Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
+                        Activations* activations) {
+  Kept* const kept = static_cast<Kept*>(activations);
+  kept->inputs.clear();
+  kept->outputs.clear();
+  const AutogradScope scope(/*records=*/kept->graphs && !recompute_);
+  at::Tensor flowing = layout_.first() ? model_->Embed(OnDevice(tokens)) : x;
+  for (int64_t b = 0; b < layout_.num_blocks; ++b) {
+    const at::Tensor input = kept->graphs ? flowing.detach().requires_grad_() : flowing;
+    const at::Tensor output = model_->Block(b, input);
+    if (kept->graphs) kept->inputs.push_back(input);
+    if (kept->graphs && !recompute_) kept->outputs.push_back(output);
+    flowing = output.detach();
+  }
+  if (layout_.last()) {
+    kept->last = flowing;
+  } else {
+    y.detach().copy_(flowing);
+  }
+}
+
+void AtenStage::Loss(std::span<const int64_t> targets, float grad_scale, Activations* activations,
+                     std::span<double> losses) {
+  Kept* const kept = static_cast<Kept*>(activations);
+  const AutogradScope scope(/*records=*/grad_scale != 0);
+  const at::Tensor input = grad_scale != 0 ? kept->last.requires_grad_() : kept->last;
+  const at::Tensor each = at::cross_entropy_loss(model_->Logits(input).to(at::kFloat),
+                                                 OnDevice(targets), {}, at::Reduction::None);
+  const at::Tensor host = each.detach().to(at::kCPU, at::kDouble);
+  std::copy_n(host.const_data_ptr<double>(), losses.size(), losses.begin());
+  if (grad_scale != 0) {
+    kept->gradient = BackwardThrough(each, at::full_like(each.detach(), grad_scale), input);
+  }
+  kept->last.reset();
+}
+
+void AtenStage::BackwardBlocks(std::span<const int64_t> tokens, const at::Tensor& dy,
+                               const at::Tensor& dx, Kept* kept) {
+  const AutogradScope scope(/*records=*/true);
+  at::Tensor flowing = layout_.last() ? std::exchange(kept->gradient, {}) : dy.detach();
+  while (!kept->inputs.empty()) {
+    const auto b = static_cast<int64_t>(kept->inputs.size()) - 1;
+    const at::Tensor input = std::move(kept->inputs.back());
+    kept->inputs.pop_back();
+    at::Tensor output;
+    if (recompute_) {
+      output = model_->Block(b, input);
+    } else {
+      output = std::move(kept->outputs.back());
+      kept->outputs.pop_back();
+    }
+    flowing = BackwardThrough(output, flowing, input);
+  }
+  const AutogradScope no_graph(/*records=*/false);
+  if (layout_.first()) {
+    model_->EmbedBackward(OnDevice(tokens), flowing);
+  } else {
+    dx.detach().copy_(flowing);
+  }
+}
+
+void AtenStage::BackwardInput(std::span<const int64_t> tokens, const at::Tensor& dy,
+                              const at::Tensor& dx, Activations* activations) {
+  Kept* const kept = static_cast<Kept*>(activations);
+  parameters_.PutOff(&kept->later);
+  BackwardBlocks(tokens, dy, dx, kept);
+  parameters_.PutOff(nullptr);
+}
+
+void AtenStage::BackwardWeight(Activations* activations) {
+  Kept* const kept = static_cast<Kept*>(activations);
+  for (const WeightGradient& work : kept->later) AddWeightGradient(work);
+  kept->later.clear();
+}
+
+void AtenStage::Backward(std::span<const int64_t> tokens, const at::Tensor& dy,
+                         const at::Tensor& dx, Activations* activations) {
+  BackwardBlocks(tokens, dy, dx, static_cast<Kept*>(activations));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "pp_group/stage_layout.h"
+
+namespace longhaul {
+
+// A decoder-only model as a plain value. `blocks` is divisible by S where stages are equal, `width`
+// by `heads`, and `heads` by `kv_heads`.
+//   gpt    learned positions, LayerNorm, GELU (tanh form) of 4 D, untied head (GPT-2 without biases)
+//   llama  rotary positions, RMSNorm, SwiGLU, grouped queries, head tied or not
+//   moe    llama with `experts` SwiGLUs a block, of which each token takes its top two (Mixtral)
+struct ModelSpec {
+  int64_t blocks;
+  int64_t width;    // D
+  int64_t heads;    // of queries
+  int64_t context;  // T
+  int64_t vocab;    // V
+  std::string kind = "gpt";
+  std::string engine = "auto";  // "cpu", "aten"; "auto": EngineOf (model.h)
+  // Of llama and moe:
+  int64_t kv_heads = 0;  // of keys and values; 0: as many as heads
+  int64_t hidden = 0;    // of SwiGLU; 0: 8/3 D, up to a multiple of 64
+  bool tied_head = false;
+  double rope_theta = 10000;
+  // Of moe:
+  int64_t experts = 8;
+  double capacity_factor = 0;   // an expert takes at most this times its even share; 0: dropless
+  double balance_loss = 0.01;   // weight of the load-balancing loss (Switch Transformers, eq. 4)
+
+  int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  int64_t hidden_width() const { return hidden == 0 ? (8 * width / 3 + 63) / 64 * 64 : hidden; }
+};
+
+// What a stage computes on.
+struct ComputeSpec {
+  std::string device = "cpu";     // "cpu", "cuda", "cuda:N"
+  std::string dtype = "float32";  // of products and boundaries: "float32", "bfloat16"
+  bool recompute = false;         // a block's activations are computed again in its backward pass
+};
+
+// Of a kind of the table in model.cc. `cuts` as EmptyLayout takes them.
+StageLayout LayoutOf(const ModelSpec& spec, int stage, int stages,
+                     std::span<const int64_t> cuts = {});
+
+// Number of parameters of the whole model.
+int64_t ParameterCount(const ModelSpec& spec);
+
+}  // namespace longhaul
