@@ -27,6 +27,8 @@ class CodecState {
   virtual absl::Status Load(std::span<const std::byte> in) = 0;
 };
 
+class FramePieces;  // frame/frame_pieces.h
+
 // A Codec turns one tensor into one frame of bytes and back. No I/O, no clock; all randomness comes
 // from `seed`, so equal (x, seed, state) give equal bytes on every host and every instruction set.
 // Thread safety: const methods may run concurrently, each on its own state.
@@ -64,6 +66,10 @@ class Codec {
   // touched.
   virtual absl::Status Decode(std::span<const std::byte> frame, CodecState* state,
                               Tensor x) const = 0;
+
+  // Of a codec that makes and reads its frames of that shape and source dtype piece by piece too;
+  // nullptr: only whole.
+  virtual std::unique_ptr<FramePieces> Pieces(Shape shape, DType dtype) const;
 };
 
 }  // namespace longhaul

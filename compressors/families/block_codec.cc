@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "compressors/families/block_pieces.h"
 #include "compressors/families/block_rows.h"
 #include "compressors/families/stochastic.h"
 #include "compressors/frame/codec_frame.h"
@@ -32,8 +33,12 @@ class BlockCodec final : public CatalogCodec {
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
+  std::unique_ptr<FramePieces> Pieces(Shape shape, DType dtype) const override;
 
  private:
+  FrameHeader HeaderOf(Shape shape, DType dtype, uint64_t seed) const;
+  // Without its checksum.
+  absl::StatusOr<FrameHeader> Open(std::span<const std::byte> frame, Shape shape) const;
   absl::Status FaultStatus(BlockFault fault) const;
 
   const BlockScheme scheme_;
@@ -62,29 +67,58 @@ absl::StatusOr<size_t> BlockCodec::Encode(ConstTensor x, uint64_t seed, CodecSta
   if (fault != BlockFault::kNone) return FaultStatus(fault);
   std::memset(frame.data() + layout.scales_end, 0, layout.zeros_at - layout.scales_end);
   std::memset(frame.data() + layout.zeros_end, 0, layout.codes_at - layout.zeros_end);
-  const FrameHeader header = {.codec = id_,
-                              .dtype = x.dtype,
-                              .flags = FlagIf(stochastic()),
-                              .block = static_cast<uint32_t>(scheme_.block),
-                              .param0 = static_cast<uint32_t>(scheme_.bits),
-                              .shape = x.shape,
-                              .seed = stochastic() ? seed : 0,
-                              .payload_bytes = bytes - kFrameHeaderBytes};
+  FrameHeader header = HeaderOf(x.shape, x.dtype, seed);
+  header.payload_bytes = bytes - kFrameHeaderBytes;
   SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
   return bytes;
 }
 
-absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+FrameHeader BlockCodec::HeaderOf(Shape shape, DType dtype, uint64_t seed) const {
+  return {.codec = id_,
+          .dtype = dtype,
+          .flags = FlagIf(stochastic()),
+          .block = static_cast<uint32_t>(scheme_.block),
+          .param0 = static_cast<uint32_t>(scheme_.bits),
+          .shape = shape,
+          .seed = stochastic() ? seed : 0};
+}
+
+absl::StatusOr<FrameHeader> BlockCodec::Open(std::span<const std::byte> frame, Shape shape) const {
   const absl::StatusOr<FrameHeader> header =
-      OpenUnsummedFrame(name_, id_, frame, x.shape, FlagIf(CanRoundStochastically(scheme_)));
+      OpenUnsummedFrame(name_, id_, frame, shape, FlagIf(CanRoundStochastically(scheme_)));
   if (!header.ok()) return header.status();
-  const BlockLayout layout(scheme_, x.shape);
   if (header->block != static_cast<uint32_t>(scheme_.block) ||
-      header->param0 != static_cast<uint32_t>(scheme_.bits) || frame.size() != layout.frame_bytes) {
+      header->param0 != static_cast<uint32_t>(scheme_.bits) ||
+      frame.size() != BlockLayout(scheme_, shape).frame_bytes) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {}, {} bits for shape {}", name_,
                                            frame.size(), header->block, header->param0,
-                                           ToString(x.shape)));
+                                           ToString(shape)));
   }
+  return header;
+}
+
+// Noise is drawn by place in the tensor, so what is rounded with it is made whole.
+std::unique_ptr<FramePieces> BlockCodec::Pieces(Shape shape, DType dtype) const {
+  if (stochastic()) return nullptr;
+  return NewBlockPieces({.scheme = scheme_,
+                         .isa = isa_,
+                         .shape = shape,
+                         .header = HeaderOf(shape, dtype, 0),
+                         .fault = [this](BlockFault fault) { return FaultStatus(fault); },
+                         .check_header =
+                             [this, shape](std::span<const std::byte> frame) {
+                               const absl::StatusOr<FrameHeader> header = Open(frame, shape);
+                               if (!header.ok()) return header.status();
+                               if ((header->flags & kFlagStochastic) == 0) return absl::OkStatus();
+                               return absl::InvalidArgumentError(
+                                   fmt::format("{}: a frame with noise, in pieces", name_));
+                             }});
+}
+
+absl::Status BlockCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
+  const absl::StatusOr<FrameHeader> header = Open(frame, x.shape);
+  if (!header.ok()) return header.status();
+  const BlockLayout layout(scheme_, x.shape);
   const uint64_t* seed = (header->flags & kFlagStochastic) != 0 ? &header->seed : nullptr;
   BlockSums sums;
   const bool good = DecodeBlockRows({scheme_, isa_, layout}, frame.data(), seed, x, sums);

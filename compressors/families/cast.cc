@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compressors/frame/codec_frame.h"
+#include "compressors/frame/frame_pieces.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/convert.h"
 #include "compressors/kernels/streaming.h"
@@ -14,6 +15,60 @@
 
 namespace longhaul {
 namespace {
+
+// Pieces of so many elements.
+class CastPieces final : public FramePieces {
+ public:
+  CastPieces(std::string_view name, Isa isa, DType from, DType wire, FrameHeader header)
+      : name_(name), isa_(isa), from_(from), wire_(wire), header_(header) {}
+
+  size_t frame_bytes() const override { return kFrameHeaderBytes + Begin(count()); }
+  size_t count() const override { return (elements() + kElements - 1) / kElements; }
+  Parts PartsOf(size_t piece) const override {
+    const FramePart none = {frame_bytes(), frame_bytes()};
+    return {{{kFrameHeaderBytes + Begin(piece), kFrameHeaderBytes + Begin(piece + 1)}, none, none}};
+  }
+  FrameHeader header() const override { return header_; }
+  absl::Status Encode(size_t piece, ConstTensor x, std::byte* frame) const override {
+    const auto* in = static_cast<const std::byte*>(x.values);
+    const bool finite = Convert(from_, in + piece * kElements * BytesPerElement(from_), wire_,
+                                frame + PartsOf(piece)[0].begin, piece);
+    return finite ? absl::OkStatus() : NotFiniteError(name_);
+  }
+  absl::Status Decode(size_t piece, const std::byte* frame, Tensor x) const override {
+    auto* out = static_cast<std::byte*>(x.values);
+    Convert(wire_, frame + PartsOf(piece)[0].begin, x.dtype,
+            out + piece * kElements * BytesPerElement(x.dtype), piece);
+    return absl::OkStatus();
+  }
+  absl::Status CheckHeader(std::span<const std::byte> frame) const override {
+    const auto header = OpenUnsummedFrame(name_, header_.codec, frame, header_.shape);
+    if (!header.ok()) return header.status();
+    if (header->dtype == header_.dtype) return absl::OkStatus();
+    return absl::DataLossError(fmt::format("{}: a source of another dtype", name_));
+  }
+
+ private:
+  size_t elements() const { return header_.shape.elements(); }
+  size_t Begin(size_t piece) const {
+    return std::min(elements(), piece * kElements) * BytesPerElement(wire_);
+  }
+  bool Convert(DType from, const std::byte* in, DType to, std::byte* out, size_t piece) const {
+    const size_t n = std::min(kElements, elements() - piece * kElements);
+    const ConvertFn convert = Converter(isa_, from, to);
+    return !FirstAnswer(Slices(n, kWorthAThread), [&](size_t slice) {
+      const Slices slices(n, kWorthAThread);
+      const size_t first = slices.first(slice);
+      return !convert(in + first * BytesPerElement(from), slices.last(slice) - first,
+                      out + first * BytesPerElement(to));
+    });
+  }
+
+  const std::string_view name_;
+  const Isa isa_;
+  const DType from_, wire_;
+  const FrameHeader header_;
+};
 
 class CastCodec final : public Codec {
  public:
@@ -57,6 +112,11 @@ class CastCodec final : public Codec {
     ConvertAll(wire_.value_or(header->dtype), frame.data() + kFrameHeaderBytes, x.dtype,
                static_cast<std::byte*>(x.values), x.shape.elements(), Payload::kIn, sums);
     return CheckPayloadCrc(frame, sums.Join(frame));
+  }
+
+  std::unique_ptr<FramePieces> Pieces(Shape shape, DType dtype) const override {
+    return std::make_unique<CastPieces>(name_, isa_, dtype, wire_.value_or(dtype),
+                                        FrameHeader{.codec = id_, .dtype = dtype, .shape = shape});
   }
 
  private:

@@ -104,6 +104,13 @@ absl::StatusOr<FrameHeader> ParseUnsummedFrame(std::span<const std::byte> frame)
   return h;
 }
 
+uint32_t FrameCrc(std::span<const std::byte> frame) {
+  const size_t payload_bytes = frame.size() - kFrameHeaderBytes;
+  const uint32_t payload =
+      Crc32cJoin(HeaderCrc(frame), Get<uint32_t>(frame, kCrcAt), payload_bytes);
+  return Crc32cJoin(Crc32c(frame.first(kFrameHeaderBytes)), payload, payload_bytes);
+}
+
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {
   const uint32_t before = HeaderCrc(frame);
   Put<uint16_t>(frame, kFlagsAt, Get<uint16_t>(frame, kFlagsAt) | flags);

@@ -83,6 +83,9 @@ absl::StatusOr<FrameHeader> ParseFrame(std::span<const std::byte> frame);
 absl::StatusOr<FrameHeader> ParseUnsummedFrame(std::span<const std::byte> frame);
 absl::Status CheckPayloadCrc(std::span<const std::byte> frame, uint32_t payload_crc);
 
+// CRC32C of all bytes of a sealed frame, from its header alone: what Crc32c(frame) answers.
+uint32_t FrameCrc(std::span<const std::byte> frame);
+
 // Sets flag bits in a sealed frame and renews its CRC.
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame);
 

@@ -1,30 +1,68 @@
 #pragma once
 
 #include <memory>
-#include <utility>
+#include <optional>
 #include <vector>
 
-#include "plugin/core/matcher.h"
+#include "compressors/frame/frame_pieces.h"
+#include "plugin/core/receipt.h"
 
 namespace longhaul {
 
 // A message on its way in. Before a receive takes it, its packets are held in the transport's
-// buffers; afterwards bytes go straight to where they belong.
-struct Matcher::Arrival {
-  Peer* peer;
-  int rank;
-  PacketHeader header;  // of its first packet
+// buffers; afterwards bytes go straight to where they belong: values into the tensor, a codec
+// frame's to their places in it.
+class Arrival {
+ public:
+  Arrival(Peer* peer, const PacketHeader& first)
+      : peer(peer), rank(first.source_rank), header(first) {}
+
+  // Counts and checks one packet. Sets `failure`, `complete`.
+  void Account(const PacketHeader& packet, std::span<const std::byte> payload);
+  void Hold(KeptBytes bytes);
+  void LetGo();  // of what is held: the peer may send as much again
+
+  // Makes room for the payload, a frame of x (or raw values), whose first bytes are these; with
+  // Reading::kInPieces also `reader`, where codec and frame allow it. DataLoss: in stream order,
+  // but no frame that has one.
+  enum class Reading { kWhole, kInPieces };
+  absl::Status MakeRoom(std::span<const std::byte> first, const Tensor& x, Reading reading,
+                        BufferPool& pool);
+  // Puts `bytes`, which follow what was placed before, where they belong in it.
+  void Place(std::span<const std::byte> bytes);
+  std::span<const std::byte> frame() const { return frame_.bytes(); }
+  size_t placed_bytes() const { return placed_; }
+
+  // CRC32C of the whole payload as it lies in the frame; when complete.
+  uint32_t Checksum() const;
+
+  Peer* const peer;
+  const int rank;
+  const PacketHeader header;  // of its first packet
   uint64_t received_bytes = 0;
-  uint32_t crc = 0;
   int64_t packets = 0;
   bool complete = false;
   uint64_t completion = 0;  // order of completion among all sources
+  absl::Status failure;     // the rest of the message is taken and thrown away
   std::vector<KeptBytes> held;
-  size_t held_bytes = 0;             // headers included
-  std::shared_ptr<Receipt> receipt;  // once matched
-  PooledBuffer assembled;            // a codec frame of several packets, or to be decoded in order
+
+  // Once matched (delivery.h).
+  std::shared_ptr<Receipt> receipt;
+  std::unique_ptr<PieceReader> reader;
+  bool decoding = false;  // a coder is at work on it
+  bool decoded = false;   // all of it
   absl::Duration decode_time;
-  absl::Status failure;  // the rest of the message is taken and thrown away
+
+ private:
+  uint32_t crc_ = 0;
+  size_t held_bytes_ = 0;  // headers included
+  PooledBuffer frame_;
+  std::vector<FramePart> order_;  // of a streamed frame, and where the next byte goes
+  size_t part_ = 0, part_bytes_ = 0;
+  size_t placed_ = 0;
 };
+
+// Whether a codec frame, or its beginning, is one that a receiver must decode in order.
+bool WantsState(std::span<const std::byte> frame);
 
 }  // namespace longhaul

@@ -21,21 +21,6 @@ absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) 
   return MakeCodec(name);
 }
 
-// The plain codec (no "+ef") of a packet's codec id; nullptr when there is none.
-std::shared_ptr<const Codec> CodecOf(uint16_t id) {
-  static const std::map<uint16_t, std::shared_ptr<const Codec>> by_id = [] {
-    std::map<uint16_t, std::shared_ptr<const Codec>> made;
-    std::vector<std::string> names = CodecNames();
-    for (std::string& name : ParametricExamples()) names.push_back(std::move(name));
-    for (const std::string& name : names) {
-      if (auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), *codec);
-    }
-    return made;
-  }();
-  const auto found = by_id.find(id);
-  return found == by_id.end() ? nullptr : found->second;
-}
-
 }  // namespace
 
 bool CodecPolicy::lossless() const {
@@ -116,8 +101,22 @@ const Codec* CodingTable::Named(int dst, int tag) const {
   return (kind == TensorKind::kActivation ? forward : backward).codec.get();
 }
 
+const Codec* PlainCodec(uint16_t id) {
+  static const std::map<uint16_t, std::shared_ptr<const Codec>> by_id = [] {
+    std::map<uint16_t, std::shared_ptr<const Codec>> made;
+    std::vector<std::string> names = CodecNames();
+    for (std::string& name : ParametricExamples()) names.push_back(std::move(name));
+    for (const std::string& name : names) {
+      if (auto codec = MakeCodec(name); codec.ok()) made.emplace((*codec)->id(), *codec);
+    }
+    return made;
+  }();
+  const auto found = by_id.find(id);
+  return found == by_id.end() ? nullptr : found->second.get();
+}
+
 std::string CodecNameOf(uint16_t id) {
-  const std::shared_ptr<const Codec> codec = CodecOf(id);
+  const Codec* codec = PlainCodec(id);
   return codec == nullptr ? fmt::format("codec {:#x}", id) : std::string(codec->name());
 }
 

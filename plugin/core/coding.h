@@ -39,6 +39,9 @@ class CodingTable {
   std::map<int, Entry> by_tag_;
 };
 
+// The plain codec (no "+ef") of a packet's codec id, never destroyed; nullptr when there is none.
+const Codec* PlainCodec(uint16_t id);
+
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);
 

@@ -33,11 +33,16 @@ enum class ElementType : uint8_t {
 size_t BytesPerElement(ElementType type);
 std::string_view ToString(ElementType type);
 
-// Contiguous host memory, borrowed until the operation's callback has run. `dims` of any rank.
+class Coder;  // coder.h
+
+// Contiguous memory, borrowed until the operation's callback has run. `dims` of any rank.
 struct WireTensor {
   void* values;
   ElementType type;
   std::vector<int64_t> dims;
+  // Of memory that only this coder reaches, a device's: for point-to-point operations alone, and
+  // sends of those alone that Group::CodecFor answers a codec for. nullptr: host memory.
+  std::shared_ptr<Coder> coder = nullptr;
   int64_t elements() const;
 };
 
@@ -135,6 +140,9 @@ class Group {
   virtual void Send(const WireTensor& x, int dst, int tag, Done done) = 0;
   virtual void Recv(const WireTensor& x, int src, int tag, Done done) = 0;
   virtual void RecvAny(const WireTensor& x, int tag, DoneFrom done) = 0;
+
+  // The codec that a send of x to `dst` takes; empty: raw values.
+  virtual std::string_view CodecFor(const WireTensor& x, int dst, int tag) const = 0;
 
   // In place on x, equal dtype and count on all ranks.
   virtual void Broadcast(const WireTensor& x, int root, Done done) = 0;

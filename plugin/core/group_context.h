@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin/core/coder.h"
 #include "plugin/core/coding.h"
 #include "plugin/core/counter_table.h"
 #include "plugin/core/group.h"
@@ -32,6 +33,7 @@ struct GroupContext {
     }
     return deadline;
   }
+  Coder& CoderOf(const WireTensor& x) const { return x.coder ? *x.coder : node->coder(); }
   PacketHeader Header(PacketKind kind) const {
     return {
         .kind = kind, .source_node = node->node_id(), .group = hash, .source_rank = options.rank};

@@ -192,6 +192,11 @@ void GroupCore::Send(const WireTensor& x, int dst, int tag, Done done) {
   Run([=, this] { sender_.Send(x, dst, ChannelSpace::kPointToPoint, tag, done); }, done);
 }
 
+std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) const {
+  const Codec* codec = context_.coding.Pick(x, dst, tag);
+  return codec == nullptr ? std::string_view() : codec->name();
+}
+
 void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {
   if (absl::Status s = CheckPeer(src, "recv from"); !s.ok()) return done(s);
   Run([=, this] { matcher_.Receive(x, src, ChannelSpace::kPointToPoint, tag, done); }, done);

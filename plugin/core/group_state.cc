@@ -111,7 +111,7 @@ absl::Status TakeSlots(Reader& in, int slots,
   return in.ok() ? absl::OkStatus() : absl::DataLossError("truncated");
 }
 
-absl::Status TakeSender(Reader& in, int slots, const Codec* codec, Sender::Channel& channel) {
+absl::Status TakeSender(Reader& in, int slots, const Codec* codec, SendChannel& channel) {
   channel.next_sequence = in.Take<uint64_t>();
   return TakeSlots(in, slots, [&](std::string_view bytes) -> absl::Status {
     std::unique_ptr<CodecState>& state = channel.residuals.emplace_back();
@@ -148,7 +148,7 @@ absl::Status TakeLists(Reader& in, const GroupOptions& options, const CodingTabl
   for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
     const auto rank = in.Take<int32_t>(), tag = in.Take<int32_t>();
     if (!peer_of(rank)) return absl::DataLossError(fmt::format("a channel to rank {}", rank));
-    Sender::Channel& channel = state.senders[{rank, ChannelSpace::kPointToPoint, tag}];
+    SendChannel& channel = state.senders[{rank, ChannelSpace::kPointToPoint, tag}];
     const absl::Status s = TakeSender(in, options.ef_slots, coding.Named(rank, tag), channel);
     if (!s.ok()) return at(s, "to", rank, tag);
   }
@@ -218,8 +218,8 @@ absl::StatusOr<std::string> GroupCore::WriteState() const {
   out.Put<int32_t>(options_.rank);
   out.Put<int32_t>(options_.size);
   out.PutText(KeyOf(options_));
-  out.Put(static_cast<uint32_t>(sender_.encoded_frames().size()));
-  for (const int64_t frames : sender_.encoded_frames()) out.Put(frames);
+  out.Put(static_cast<uint32_t>(sender_.encoder().encoded_frames().size()));
+  for (const int64_t frames : sender_.encoder().encoded_frames()) out.Put(frames);
   const auto channels = sender_.point_to_point();
   out.Put(static_cast<uint32_t>(channels.size()));
   for (const auto& [key, channel] : channels) {
@@ -236,11 +236,11 @@ absl::StatusOr<std::string> GroupCore::WriteState() const {
   const auto sequences = matcher_.sequences();
   out.Put(static_cast<uint32_t>(sequences.size()));
   for (const auto& [key, next] : sequences) {
-    const std::vector<FrameReceiver>& receivers = matcher_.receivers(key);
+    const Delivery::Receivers& receivers = matcher_.receivers(key);
     PutChannelHead(key, next, receivers.size(), out);
-    for (const FrameReceiver& receiver : receivers) {
-      std::vector<std::byte> state(receiver.bytes());
-      receiver.Save(state);
+    for (const std::shared_ptr<FrameReceiver>& receiver : receivers) {
+      std::vector<std::byte> state(receiver->bytes());
+      receiver->Save(state);
       out.PutState(state);
     }
   }
@@ -262,7 +262,7 @@ absl::Status GroupCore::TakeOver(GroupState state) {
     return absl::FailedPreconditionError(
         fmt::format("group '{}': load after the first operation", options_.name));
   }
-  sender_.set_encoded_frames(std::move(state.encoded_frames));
+  sender_.encoder().set_encoded_frames(std::move(state.encoded_frames));
   for (auto& [key, channel] : state.senders) sender_.ChannelOf(key) = std::move(channel);
   for (auto& [key, receiver] : state.receivers) {
     matcher_.Restore(key, receiver.next_sequence, std::move(receiver.slots));

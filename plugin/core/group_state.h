@@ -20,7 +20,7 @@ struct GroupState {
     std::vector<FrameReceiver> slots;
   };
   std::vector<int64_t> encoded_frames;  // by rank, for NMSE sampling
-  std::map<ChannelKey, Sender::Channel> senders;
+  std::map<ChannelKey, SendChannel> senders;
   std::map<ChannelKey, Receiver> receivers;
 };
 

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "plugin/core/arrival.h"
-
 namespace longhaul {
 
 Matcher::Channel& Matcher::ChannelOf(const ChannelKey& key) {
@@ -15,20 +13,27 @@ Matcher::Channel& Matcher::ChannelOf(const ChannelKey& key) {
   return *channel;
 }
 
+std::shared_ptr<Receipt> Matcher::NewReceipt(const WireTensor& x, ChannelSpace space, int tag,
+                                             Group::DoneFrom done) {
+  delivery_.Opened();
+  return std::make_shared<Receipt>(Receipt{.x = x,
+                                           .space = space,
+                                           .tag = tag,
+                                           .stamp = next_stamp_++,
+                                           .deadline = context_->NewDeadline(),
+                                           .done = std::move(done),
+                                           .ended = {}});
+}
+
 void Matcher::Receive(const WireTensor& x, int src, ChannelSpace space, int tag, Group::Done done) {
   const ChannelKey key{src, space, tag};
   Channel& channel = ChannelOf(key);
-  auto receipt = std::make_shared<Receipt>(
-      Receipt{.x = x,
-              .space = space,
-              .tag = tag,
-              .stamp = next_stamp_++,
-              .deadline = context_->NewDeadline(),
-              .done = [done = std::move(done)](absl::StatusOr<int> from) { done(from.status()); }});
-  ++outstanding_;
+  std::shared_ptr<Receipt> receipt = NewReceipt(
+      x, space, tag, [done = std::move(done)](absl::StatusOr<int> from) { done(from.status()); });
   Peer& peer = *context_->peers[static_cast<size_t>(src)];
   if (channel.unmatched.empty() && !peer.usable()) {
-    return Fail(*receipt, From(src, channel.next_sequence), peer.why());
+    const Waiting waiting{key, receipt, nullptr, channel.next_sequence};
+    return delivery_.Fail(receipt, waiting.From(), peer.why());
   }
   channel.posted.push_back(std::move(receipt));
   if (peer.starving()) SendWant(key, channel);
@@ -36,13 +41,8 @@ void Matcher::Receive(const WireTensor& x, int src, ChannelSpace space, int tag,
 }
 
 void Matcher::ReceiveAny(const WireTensor& x, int tag, Group::DoneFrom done) {
-  auto receipt = std::make_shared<Receipt>(Receipt{.x = x,
-                                                   .space = ChannelSpace::kPointToPoint,
-                                                   .tag = tag,
-                                                   .stamp = next_stamp_++,
-                                                   .deadline = context_->NewDeadline(),
-                                                   .done = std::move(done)});
-  ++outstanding_;
+  const std::shared_ptr<Receipt> receipt =
+      NewReceipt(x, ChannelSpace::kPointToPoint, tag, std::move(done));
   any_[tag].push_back(receipt);
   while (MatchAny(tag)) {
   }
@@ -52,7 +52,7 @@ void Matcher::ReceiveAny(const WireTensor& x, int tag, Group::DoneFrom done) {
     if (peer == nullptr) continue;
     if (peer->state() == Peer::State::kLost || !AnyUsable()) {
       std::erase(any_[tag], receipt);
-      return Fail(*receipt, "any rank", peer->why());
+      return delivery_.Fail(receipt, "any rank", peer->why());
     }
     if (!peer->usable()) continue;
     const ChannelKey key{static_cast<int>(rank), ChannelSpace::kPointToPoint, tag};
@@ -75,7 +75,7 @@ void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pay
   const std::shared_ptr<Arrival> arrival =
       known != channel.incomplete.end() ? *known : Begin(channel, peer, header);
   if (arrival == nullptr) return;
-  Account(*arrival, header, payload.bytes());
+  arrival->Account(header, payload.bytes());
   if (arrival->complete) {
     arrival->completion = next_completion_++;
     std::erase(channel.incomplete, arrival);
@@ -83,24 +83,22 @@ void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pay
   if (arrival->receipt == nullptr && channel.unmatched.front() == arrival) {
     if (std::shared_ptr<Receipt> receipt = PickReceipt(channel, *arrival)) {
       channel.unmatched.pop_front();
-      Bind(*arrival, std::move(receipt));
+      Pair(arrival, std::move(receipt));
     }
   }
-  if (!arrival->failure.ok()) LetGo(*arrival);
+  if (!arrival->failure.ok()) arrival->LetGo();
   if (arrival->receipt != nullptr || !arrival->failure.ok()) {
-    Take(*arrival, payload.bytes(), header.offset);
+    delivery_.Take(arrival, payload.bytes(), header.offset);
     peer.Release(wire_bytes);
   } else {
-    arrival->held.push_back(payload.Keep());
-    arrival->held_bytes += wire_bytes;
+    arrival->Hold(payload.Keep());
     if (peer.starving()) context_->node->Starving(peer);
   }
-  if (arrival->complete && arrival->receipt != nullptr) Finish(arrival);
+  if (arrival->complete && arrival->receipt != nullptr) delivery_.Finish(arrival);
   MatchChannel(key);
 }
 
-std::shared_ptr<Matcher::Arrival> Matcher::Begin(Channel& channel, Peer& peer,
-                                                 const PacketHeader& header) {
+std::shared_ptr<Arrival> Matcher::Begin(Channel& channel, Peer& peer, const PacketHeader& header) {
   if (header.sequence != channel.next_sequence || header.offset != 0) {
     peer.Release(kPacketHeaderBytes + header.payload_bytes);
     context_->node->Lose(
@@ -111,10 +109,7 @@ std::shared_ptr<Matcher::Arrival> Matcher::Begin(Channel& channel, Peer& peer,
     return nullptr;
   }
   ++channel.next_sequence;
-  auto arrival = std::make_shared<Arrival>();
-  arrival->peer = &peer;
-  arrival->rank = header.source_rank;
-  arrival->header = header;
+  auto arrival = std::make_shared<Arrival>(&peer, header);
   channel.unmatched.push_back(arrival);
   channel.incomplete.push_back(arrival);
   return arrival;
@@ -127,7 +122,7 @@ bool Matcher::Eligible(const Arrival& arrival) const {
   return arrival.complete || arrival.header.message_bytes > window / 4;
 }
 
-std::shared_ptr<Matcher::Receipt> Matcher::PickReceipt(Channel& channel, const Arrival& arrival) {
+std::shared_ptr<Receipt> Matcher::PickReceipt(Channel& channel, const Arrival& arrival) {
   const auto any = arrival.header.space == ChannelSpace::kPointToPoint && Eligible(arrival)
                        ? any_.find(arrival.header.tag)
                        : any_.end();
@@ -142,6 +137,13 @@ std::shared_ptr<Matcher::Receipt> Matcher::PickReceipt(Channel& channel, const A
   return receipt;
 }
 
+void Matcher::Pair(const std::shared_ptr<Arrival>& arrival, std::shared_ptr<Receipt> receipt) {
+  delivery_.Bind(arrival, std::move(receipt));
+  if (arrival->complete || !arrival->peer->starving()) return;
+  const ChannelKey key = KeyOf(*arrival);
+  SendWant(key, ChannelOf(key));
+}
+
 // Completions may forget the channel, so it is looked up anew each time.
 void Matcher::MatchChannel(const ChannelKey& key) {
   for (;;) {
@@ -152,8 +154,8 @@ void Matcher::MatchChannel(const ChannelKey& key) {
     std::shared_ptr<Receipt> receipt = PickReceipt(channel, *arrival);
     if (receipt == nullptr) return;
     channel.unmatched.pop_front();
-    Bind(*arrival, std::move(receipt));
-    if (arrival->complete) Finish(arrival);
+    Pair(arrival, std::move(receipt));
+    if (arrival->complete) delivery_.Finish(arrival);
   }
 }
 
@@ -175,53 +177,9 @@ bool Matcher::MatchAny(int tag) {
   best->unmatched.pop_front();
   std::shared_ptr<Receipt> receipt = any_[tag].front();
   any_[tag].pop_front();
-  Bind(*arrival, std::move(receipt));
-  if (arrival->complete) Finish(arrival);
+  Pair(arrival, std::move(receipt));
+  if (arrival->complete) delivery_.Finish(arrival);
   return true;
-}
-
-absl::Duration Matcher::Expire(absl::Duration now) {
-  absl::Duration next = absl::InfiniteDuration();
-  std::vector<std::pair<std::shared_ptr<Receipt>, std::string>> overdue;
-  const auto check = [&](const std::shared_ptr<Receipt>& receipt, auto&& from) {
-    if (!receipt->done) return false;
-    if (receipt->deadline > now) {
-      next = std::min(next, receipt->deadline);
-      return false;
-    }
-    overdue.emplace_back(receipt, from());
-    return true;
-  };
-  for (const auto& [key, channel] : channels_) {
-    for (size_t i = 0; i < channel->posted.size(); ++i) {
-      check(channel->posted[i], [&, rank = key.rank, sequence = channel->next_sequence + i] {
-        return From(rank, sequence);
-      });
-    }
-    for (const std::shared_ptr<Arrival>& arrival : channel->waiting) {
-      check(arrival->receipt, [&] {
-        return fmt::format("{} (whole)", From(arrival->rank, arrival->header.sequence));
-      });
-    }
-    for (const std::shared_ptr<Arrival>& arrival : channel->incomplete) {
-      if (arrival->receipt == nullptr) continue;
-      const bool late = check(arrival->receipt, [&] {
-        return fmt::format("{} ({} of {} bytes arrived)",
-                           From(arrival->rank, arrival->header.sequence), arrival->received_bytes,
-                           arrival->header.message_bytes);
-      });
-      if (late) arrival->failure = absl::DeadlineExceededError("abandoned");
-    }
-  }
-  for (auto& [tag, receipts] : any_) {
-    std::erase_if(receipts, [&](const auto& receipt) {
-      return check(receipt, [] { return std::string("any rank"); });
-    });
-  }
-  const auto why = absl::DeadlineExceededError(fmt::format(
-      "not complete within the timeout of {}", absl::FormatDuration(context_->options.timeout)));
-  for (const auto& [receipt, from] : overdue) Fail(*receipt, from, why);
-  return next;
 }
 
 }  // namespace longhaul

@@ -13,6 +13,11 @@ absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("credit_bytes {}, at least {}", options.credit_bytes, kMinCreditBytes));
   }
+  if (options.coder_threads.value_or(0) < 0 ||
+      options.coder_threads.value_or(0) > kMaxCoderThreads) {
+    return absl::InvalidArgumentError(
+        fmt::format("coder_threads {}, 0 to {}", *options.coder_threads, kMaxCoderThreads));
+  }
   if (options.peer_deadline <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         fmt::format("peer_deadline {}", absl::FormatDuration(options.peer_deadline)));

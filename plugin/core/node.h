@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -10,9 +12,12 @@
 
 namespace longhaul {
 
+class Coder;  // coder.h
+
 enum class TransportKind { kLoopback, kUcx };
 
 constexpr int64_t kMinCreditBytes = 64 << 10;
+constexpr int kMaxCoderThreads = 256;
 
 struct NodeOptions {
   TransportKind transport;
@@ -32,7 +37,13 @@ struct NodeOptions {
   // bandwidth-delay products of the link or it throttles it. A message that a receive is posted for
   // is never held back, whatever its size.
   int64_t credit_bytes = 64 << 20;
+  // Threads that encode and decode beside the strand; 0: inside the calls. Unset: none for
+  // loopback, which one thread may then drive alone, and two for ucx. Bytes are the same with any
+  // number.
+  std::optional<int> coder_threads = {};
   const Clock* clock = &MonotonicClock();
+  // For tests: makes what encodes and decodes instead.
+  std::function<std::unique_ptr<Coder>()> coder = {};
 };
 
 // Counted at the transport: whole messages, our headers included, TCP/IP headers not.

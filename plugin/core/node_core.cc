@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "plugin/core/node_waiter.h"
+#include "plugin/core/host_coder.h"
 
 namespace longhaul {
 namespace {
@@ -14,17 +14,35 @@ namespace {
 // A leaving node waits so long for its peers to have received everything.
 constexpr absl::Duration kMaxGoodbyeWait = absl::Seconds(5);
 
+// One for each direction: a stage encodes what it sends while it decodes what it gets.
+constexpr int kCoderThreads = 2;
+
 uint64_t RandomNodeId() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, TransportKind kind, BufferPool& pool) {
+  if (options.coder) return options.coder();
+  const int threads = kind == TransportKind::kLoopback ? 0 : kCoderThreads;
+  return std::make_unique<HostCoder>(options.coder_threads.value_or(threads), &pool, options.clock);
 }
 
 }  // namespace
 
 NodeCore::NodeCore(const NodeOptions& options, TransportKind kind,
                    std::shared_ptr<Transport> transport)
-    : options_(options), kind_(kind), transport_(std::move(transport)), node_id_(RandomNodeId()) {
+    : options_(options),
+      kind_(kind),
+      transport_(std::move(transport)),
+      node_id_(RandomNodeId()),
+      coder_(MakeCoder(options_, kind, pool_)) {
   interface_start_bytes_ = transport_->InterfaceSentBytes().value_or(0);
+}
+
+void NodeCore::RunOnStrand(Task task) {
+  if (OnStrand()) return task();
+  Post(std::move(task));
 }
 
 void NodeCore::Start() { transport_->Start(weak_from_this()); }
@@ -145,34 +163,6 @@ void NodeCore::Starving(Peer& peer) {
   for (const auto& [hash, group] : groups_) group->OnStarving(peer);
 }
 
-absl::Status NodeCore::Connect(const std::vector<NodeAddress>& addresses, absl::Duration timeout) {
-  auto waiter = std::make_shared<Waiter>();
-  waiter->deadline = clock().Now() + timeout;
-  const bool posted = Post([this, self = shared_from_this(), waiter, addresses] {
-    for (size_t rank = 0; rank < addresses.size(); ++rank) {
-      if (addresses[rank].node_id == node_id_) continue;
-      absl::StatusOr<Peer*> peer = EnsurePeer(addresses[rank]);
-      if (!peer.ok()) return waiter->Finish(Waiter::Named(rank, peer.status()));
-      waiter->peers.emplace_back(rank, *peer);
-    }
-    waiters_.push_back(waiter);
-    WakeAt(waiter->deadline);
-    CheckWaiters();
-  });
-  if (!posted) return end_status();
-  return waiter->Wait();
-}
-
-void NodeCore::CheckWaiters() {
-  const absl::Duration now = clock().Now();
-  std::erase_if(waiters_, [&](const std::shared_ptr<Waiter>& waiter) {
-    const absl::StatusOr<bool> ready = waiter->Check(now);
-    if (ready.ok() && !*ready) return false;
-    waiter->Finish(ready.status());
-    return true;
-  });
-}
-
 void NodeCore::Shutdown(End end, absl::Status why) {
   {
     const std::lock_guard lock(mu_);
@@ -186,6 +176,7 @@ void NodeCore::Shutdown(End end, absl::Status why) {
     changed_.wait_for(lock, absl::ToChronoNanoseconds(kMaxGoodbyeWait + absl::Seconds(1)),
                       [this] { return left_; });
   }
+  coder_->Drain();  // the callbacks of operations that it works for find the strand alive
   const auto cut = [this, self = shared_from_this()] {
     for (auto& [id, peer] : peers_) peer->SetGone(Peer::State::kLost, end_status());
     groups_.clear();  // they hold the node, and their Close() finds no strand any more

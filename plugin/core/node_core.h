@@ -5,11 +5,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "plugin/core/buffer_pool.h"
+#include "plugin/core/coder.h"
 #include "plugin/core/node.h"
 #include "plugin/core/peer.h"
 #include "plugin/core/transport.h"
@@ -58,6 +60,8 @@ class NodeCore final : public Node,
   // Runs it on the strand. False when the node has ended: see end_status().
   bool Post(Task task) { return transport_->Post(std::move(task)); }
   bool OnStrand() const { return transport_->OnStrand(); }
+  // At once when already there.
+  void RunOnStrand(Task task);
   absl::Status end_status() const;
 
   // On the strand.
@@ -72,6 +76,7 @@ class NodeCore final : public Node,
   const NodeOptions& options() const { return options_; }
   const Clock& clock() const { return *options_.clock; }
   BufferPool& pool() { return pool_; }
+  Coder& coder() { return *coder_; }  // of host memory
 
  private:
   struct Early {  // a packet of a group that this node has not made yet
@@ -79,7 +84,24 @@ class NodeCore final : public Node,
     PacketHeader header;
     KeptBytes payload;
   };
-  struct Waiter;
+  // Somebody outside the strand who waits for peers to be ready.
+  class Waiter {
+   public:
+    std::vector<std::pair<size_t, Peer*>> peers;  // with their ranks; on the strand
+    absl::Duration deadline;
+
+    static absl::Status Named(size_t rank, const absl::Status& why);
+    // On the strand: true when all are ready; an error when that cannot be any more.
+    absl::StatusOr<bool> Check(absl::Duration now) const;
+    void Finish(absl::Status status);  // on the strand
+    absl::Status Wait();               // any other thread
+
+   private:
+    std::mutex mu_;
+    std::condition_variable finished_;
+    bool done_ = false;    // under mu_
+    absl::Status status_;  // under mu_
+  };
 
   // TransportSink.
   void OnPacket(std::span<const std::byte> header, ArrivedPayload& payload) override;
@@ -105,6 +127,7 @@ class NodeCore final : public Node,
   const std::shared_ptr<Transport> transport_;
   const uint64_t node_id_;
   BufferPool pool_;
+  const std::unique_ptr<Coder> coder_;
 
   absl::flat_hash_map<uint64_t, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<GroupEndpoint>> groups_;

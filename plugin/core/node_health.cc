@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "plugin/core/node_waiter.h"
+#include "plugin/core/node_core.h"
 
 namespace longhaul {
 namespace {

@@ -18,28 +18,40 @@ Outbox::Outbox(Limits limits, TrafficCounters* traffic, std::function<void(absl:
 
 Outbox::~Outbox() = default;
 
-size_t Outbox::packets_of(size_t payload_bytes) const {
-  return std::max<size_t>(
-      1, (payload_bytes + limits_.packet_payload_bytes - 1) / limits_.packet_payload_bytes);
-}
-
 void Outbox::Submit(std::shared_ptr<OutMessage> message) {
-  if (!failure_.ok()) return message->done(failure_);
+  if (!failure_.ok()) return End(message, failure_);
   exempt_ += message->exempt;
   fresh_.push_back(std::move(message));
   Pump();
 }
 
+void Outbox::Continue(const std::shared_ptr<OutMessage>& message) {
+  const auto found = std::find(unready_.begin(), unready_.end(), message);
+  if (found != unready_.end() && NextBytes(*message) > 0) {
+    unready_.erase(found);
+    exempt_ += message->exempt;
+    running_.push_back(message);
+    Pump();
+  }
+  FinishIfDone(message);
+}
+
+// Nothing more of it goes; whoever still holds it lets go first.
+void Outbox::End(const std::shared_ptr<OutMessage>& message, absl::Status why) {
+  message->all_sent = true;
+  if (message->failure.ok()) message->failure = std::move(why);
+  FinishIfDone(message);
+}
+
 std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message, std::string_view why) {
   auto notice = std::make_shared<OutMessage>();
   notice->header = message.header;
-  notice->header.flags |= kPacketCancelled;
+  notice->header.flags = kPacketCancelled;
   notice->header.codec = 0;
   notice->header.message_bytes = why.size();
-  notice->encoded = BufferPool(0).Acquire(why.size());
-  std::copy_n(reinterpret_cast<const std::byte*>(why.data()), why.size(),
-              notice->encoded.bytes().data());
-  notice->payload = notice->encoded.bytes();
+  const auto text = std::make_shared<const std::string>(why);
+  notice->payload = std::as_bytes(std::span(text->data(), text->size()));
+  notice->owner = text;
   notice->exempt = true;
   return notice;
 }
@@ -48,21 +60,26 @@ void Outbox::SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status w
   const std::string reason(why.message());
   std::shared_ptr<OutMessage> notice = CancelNotice(*message, reason);
   // The message stays alive until then: its callback may look at it.
-  notice->done = [message, why = std::move(why)](absl::Status) { message->done(why); };
+  notice->done = [this, message, why = std::move(why)](absl::Status) { End(message, why); };
   Submit(std::move(notice));
 }
 
 void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why) {
-  for (Queue* queue : {&fresh_, &running_}) {
+  for (Queue* queue : {&fresh_, &running_, &unready_}) {
     const auto found = std::find(queue->begin(), queue->end(), message);
     if (found == queue->end()) continue;
-    exempt_ += 1 - message->exempt;
-    *found = CancelNotice(*message, std::string(why.message()));
+    std::shared_ptr<OutMessage> notice = CancelNotice(*message, std::string(why.message()));
+    if (queue == &unready_) {
+      unready_.erase(found);
+      running_.push_back(std::move(notice));
+      ++exempt_;
+    } else {
+      exempt_ += 1 - message->exempt;
+      *found = std::move(notice);
+    }
     break;
   }
-  message->all_sent = true;
-  if (message->failure.ok()) message->failure = std::move(why);
-  FinishIfDone(message);
+  End(message, std::move(why));
   Pump();
 }
 
@@ -73,6 +90,9 @@ void Outbox::Exempt(absl::FunctionRef<bool(const PacketHeader&)> wanted) {
       message->exempt = true;
       ++exempt_;
     }
+  }
+  for (const std::shared_ptr<OutMessage>& message : unready_) {
+    if (wanted(message->header)) message->exempt = true;
   }
   Pump();
 }
@@ -87,19 +107,34 @@ void Outbox::Fail(absl::Status why) {
   if (!failure_.ok()) return;
   failure_ = std::move(why);
   Queue all = std::move(fresh_);
-  for (std::shared_ptr<OutMessage>& message : running_) all.push_back(std::move(message));
-  fresh_.clear();
-  running_.clear();
-  exempt_ = 0;
-  for (const std::shared_ptr<OutMessage>& message : all) {
-    message->all_sent = true;
-    if (message->failure.ok()) message->failure = failure_;
-    FinishIfDone(message);
+  for (Queue* queue : {&running_, &unready_}) {
+    for (std::shared_ptr<OutMessage>& message : *queue) all.push_back(std::move(message));
+    queue->clear();
   }
+  fresh_.clear();
+  exempt_ = 0;
+  for (const std::shared_ptr<OutMessage>& message : all) End(message, failure_);
 }
 
 size_t Outbox::NextBytes(const OutMessage& message) const {
-  return std::min(limits_.packet_payload_bytes, message.payload.size() - message.sent_bytes);
+  const size_t ready = std::min(message.ready_bytes, message.payload.size());
+  const size_t next = std::min(limits_.packet_payload_bytes, ready - message.sent_bytes);
+  if (message.order.empty()) return next;
+  return std::min(next, message.order[message.part].size() - message.part_bytes);
+}
+
+// The bytes of the next packet; what follows then begins behind them.
+std::span<const std::byte> Outbox::NextSlice(OutMessage& message) {
+  const size_t bytes = NextBytes(message);
+  if (message.order.empty()) return message.payload.subspan(message.sent_bytes, bytes);
+  const FramePart& part = message.order[message.part];
+  const auto slice = message.payload.subspan(part.begin + message.part_bytes, bytes);
+  message.part_bytes += bytes;
+  if (message.part_bytes == part.size()) {
+    ++message.part;
+    message.part_bytes = 0;
+  }
+  return slice;
 }
 
 bool Outbox::HasCredit(const OutMessage& message) const {
@@ -133,12 +168,13 @@ bool Outbox::SendOne(Queue& queue) {
   }
   std::shared_ptr<OutMessage> message = std::move(*chosen);
   queue.erase(chosen);
-  const bool last = message->sent_bytes + NextBytes(*message) == message->payload.size();
-  if (last) {
-    message->all_sent = true;
-    exempt_ -= message->exempt;
-  } else {
+  const size_t after = message->sent_bytes + NextBytes(*message);
+  message->all_sent = after == message->payload.size();
+  if (!message->all_sent && after < message->ready_bytes) {
     running_.push_back(message);
+  } else {
+    exempt_ -= message->exempt;
+    if (!message->all_sent) unready_.push_back(message);
   }
   SendPacket(message);
   return true;
@@ -154,14 +190,14 @@ void Outbox::SendPacket(const std::shared_ptr<OutMessage>& message) {
     spare_.pop_back();
   }
   PacketHeader& header = message->header;
-  packet->payload = message->payload.subspan(message->sent_bytes, NextBytes(*message));
+  packet->payload = NextSlice(*message);
   message->crc = Crc32c(packet->payload, message->crc);
   header.offset = message->sent_bytes;
   header.payload_bytes = static_cast<uint32_t>(packet->payload.size());
   header.payload_crc = message->crc;
   WritePacketHeader(header, packet->header);
   message->sent_bytes += packet->payload.size();
-  message->started = true;
+  ++message->packets;
   ++message->in_flight;
   packet->message = message;
   packet->bytes = static_cast<int64_t>(kPacketHeaderBytes + packet->payload.size());
@@ -193,8 +229,8 @@ void Outbox::OnPacketDone(OutPacket* out, absl::Status status) {
 }
 
 void Outbox::FinishIfDone(const std::shared_ptr<OutMessage>& message) {
-  if (!message->all_sent || message->in_flight > 0) return;
-  message->encoded = PooledBuffer();
+  if (!message->all_sent || message->in_flight > 0 || message->coding) return;
+  const std::shared_ptr<const void> owner = std::move(message->owner);  // `done` may look at it
   message->done(message->failure);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "plugin/core/buffer_pool.h"
+#include "compressors/frame/frame_pieces.h"
 #include "plugin/core/once.h"
 #include "plugin/core/transport.h"
 
@@ -23,14 +23,19 @@ struct TrafficCounters {
 struct OutMessage {
   PacketHeader header;                 // offset, payload_bytes, payload_crc are set per packet
   std::span<const std::byte> payload;  // lives until `done` has run
-  PooledBuffer encoded;                // holds the payload when it is a codec frame
+  std::shared_ptr<const void> owner;   // of a payload that is not the caller's; let go at the end
+  std::vector<FramePart> order;        // in which the payload goes; empty: as it lies
+  size_t ready_bytes = SIZE_MAX;       // of the payload, in that order: what may go
+  bool coding = false;                 // somebody still works on it: it does not end before
   Once<absl::Status> done;             // on the strand; may be empty
 
   // The outbox's own.
   size_t sent_bytes = 0;  // of the payload
+  size_t part = 0;        // of `order`, the one that goes now, and
+  size_t part_bytes = 0;  // how much of it has gone
+  int64_t packets = 0;    // that have gone
   uint32_t crc = 0;
   int in_flight = 0;  // packets inside the transport
-  bool started = false;
   bool all_sent = false;
   bool exempt = false;  // the receiver waits for it: goes without credit
   absl::Status failure;
@@ -52,7 +57,11 @@ class Outbox {
 
   void Open(Link* link) { link_ = link; }  // before the first Submit; must outlive the outbox's use
 
+  // At least one byte of the message is ready, or it has none at all.
   void Submit(std::shared_ptr<OutMessage> message);
+
+  // More of a submitted message is ready, or `coding` has ended.
+  void Continue(const std::shared_ptr<OutMessage>& message);
 
   // Sends no more of it, and in its place a packet telling the receiver why. Its `done` runs when
   // no packet of it is left in the transport.
@@ -71,15 +80,15 @@ class Outbox {
 
   // Nothing is inside the transport.
   bool idle() const { return in_flight_ == 0; }
-  bool empty() const { return idle() && fresh_.empty() && running_.empty(); }
-  uint64_t sent_bytes() const { return sent_; }   // data bytes, headers included
-  size_t packets_of(size_t payload_bytes) const;  // how many a message of that size takes
+  bool empty() const { return idle() && fresh_.empty() && running_.empty() && unready_.empty(); }
+  uint64_t sent_bytes() const { return sent_; }  // data bytes, headers included
 
  private:
   using Queue = std::deque<std::shared_ptr<OutMessage>>;
   struct Packet;
 
   static std::shared_ptr<OutMessage> CancelNotice(const OutMessage& message, std::string_view why);
+  void End(const std::shared_ptr<OutMessage>& message, absl::Status why);
   void Pump();
   bool SendOne(Queue& queue);
   void SendPacket(const std::shared_ptr<OutMessage>& message);
@@ -87,6 +96,7 @@ class Outbox {
   void FinishIfDone(const std::shared_ptr<OutMessage>& message);
   bool HasCredit(const OutMessage& message) const;
   size_t NextBytes(const OutMessage& message) const;
+  std::span<const std::byte> NextSlice(OutMessage& message);
 
   const Limits limits_;
   TrafficCounters* const traffic_;
@@ -95,6 +105,7 @@ class Outbox {
   absl::Status failure_;
   Queue fresh_;     // nothing sent yet, in order of submission
   Queue running_;   // bulk messages of which some packets have gone, round robin
+  Queue unready_;   // the same, of which nothing that is left is ready
   int exempt_ = 0;  // messages in the queues that need no credit
   bool running_next_ = false;
   bool pumping_ = false;

@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
               "fields are copied as they lie in memory");
 
 constexpr uint32_t kMagic = 0x3150484C;  // "LHP1"
-constexpr uint16_t kKnownFlags = kPacketCancelled | kPacketAborted;
+constexpr uint16_t kKnownFlags = kPacketCancelled | kPacketAborted | kPacketStreamed;
 
 // Walks the layout once; Put and Get share it so the two directions cannot drift apart.
 template <typename Visit>
@@ -75,6 +75,7 @@ absl::Status CheckData(const PacketHeader& h) {
   if (h.codec == 0 && raw_bytes != h.message_bytes) {
     return Bad(fmt::format("{} in {} bytes", ToString(h), h.message_bytes));
   }
+  if (h.codec == 0 && h.streamed()) return Bad("raw values in stream order");
   if (h.codec != 0 && h.type > ElementType::kF16) {
     return Bad(fmt::format("a codec on {}", ToString(h.type)));
   }
@@ -97,6 +98,7 @@ absl::Status CheckFields(const PacketHeader& h) {
   }
   if ((h.flags & ~kKnownFlags) != 0) return Bad(fmt::format("flags {:#x}", h.flags));
   if (h.kind == PacketKind::kData) return CheckData(h);
+  if (h.streamed()) return Bad("a control packet in stream order");
   if (h.offset != 0 || h.message_bytes != h.payload_bytes) return Bad("a control packet in parts");
   return absl::OkStatus();
 }

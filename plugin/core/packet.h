@@ -57,6 +57,8 @@ enum class ChannelSpace : uint8_t { kPointToPoint = 0, kCollective = 1 };
 enum PacketFlag : uint16_t {
   kPacketCancelled = 1 << 0,  // the sender gave this message up; payload: reason
   kPacketAborted = 1 << 1,    // goodbye: not a clean end
+  kPacketStreamed =
+      1 << 2,  // payload: the frame in stream order (compressors/frame/frame_pieces.h)
 };
 
 struct PacketHeader {
@@ -79,6 +81,7 @@ struct PacketHeader {
   uint32_t payload_crc = 0;
   friend bool operator==(const PacketHeader&, const PacketHeader&) = default;
   bool cancelled() const { return (flags & kPacketCancelled) != 0; }
+  bool streamed() const { return (flags & kPacketStreamed) != 0; }
 };
 
 // Describes `x` in type, rank, dims and elements. Dims that do not fit (more than eight, or 2^32

@@ -72,10 +72,9 @@ void Peer::SayGoodbye(uint16_t flags, const std::string& reason) {
   auto goodbye = std::make_shared<OutMessage>();
   goodbye->header = {.kind = PacketKind::kGoodbye, .flags = flags, .source_node = own_node_id_};
   goodbye->header.message_bytes = reason.size();
-  goodbye->encoded = BufferPool(0).Acquire(reason.size());
-  std::copy_n(reinterpret_cast<const std::byte*>(reason.data()), reason.size(),
-              goodbye->encoded.bytes().data());
-  goodbye->payload = goodbye->encoded.bytes();
+  const auto text = std::make_shared<const std::string>(reason);
+  goodbye->payload = std::as_bytes(std::span(text->data(), text->size()));
+  goodbye->owner = text;
   goodbye->exempt = true;
   outbox_.Submit(std::move(goodbye));
 }

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "compressors/numbers/noise.h"
-#include "compressors/states/mirror.h"
+#include "compressors/frame/frame.h"
 
 namespace longhaul {
 
@@ -14,132 +13,130 @@ std::string ToString(ChannelSpace space, int tag) {
   return fmt::format("{} {}", space == ChannelSpace::kPointToPoint ? "tag" : "collective", tag);
 }
 
-Sender::Channel& Sender::ChannelOf(const ChannelKey& key) {
-  std::unique_ptr<Channel>& channel = channels_[key];
-  if (channel == nullptr) channel = std::make_unique<Channel>();
+SendChannel& Sender::ChannelOf(const ChannelKey& key) {
+  std::unique_ptr<SendChannel>& channel = channels_[key];
+  if (channel == nullptr) channel = std::make_unique<SendChannel>();
   return *channel;
 }
 
-std::map<ChannelKey, const Sender::Channel*> Sender::point_to_point() const {
-  std::map<ChannelKey, const Channel*> sorted;
+std::map<ChannelKey, const SendChannel*> Sender::point_to_point() const {
+  std::map<ChannelKey, const SendChannel*> sorted;
   for (const auto& [key, channel] : channels_) {
     if (key.space == ChannelSpace::kPointToPoint) sorted.emplace(key, channel.get());
   }
   return sorted;
 }
 
-std::string Sender::Describe(const PacketHeader& header, int dst) const {
+Outbox& Sender::OutboxOf(const Ticket& ticket) {
+  return context_->peers[static_cast<size_t>(ticket.key.rank)]->outbox();
+}
+
+std::string Sender::Describe(const Ticket& ticket) const {
+  const PacketHeader& header = ticket.message->header;
   return fmt::format("send of {} from rank {} to rank {} of group '{}', {}, sequence {}",
-                     ToString(header), context_->options.rank, dst, context_->options.name,
-                     ToString(header.space, header.tag), header.sequence);
+                     ToString(header), context_->options.rank, ticket.key.rank,
+                     context_->options.name, ToString(header.space, header.tag), header.sequence);
 }
 
 void Sender::Send(const WireTensor& x, int dst, ChannelSpace space, int tag, Group::Done done) {
-  Peer& peer = *context_->peers[static_cast<size_t>(dst)];
-  Channel& channel = ChannelOf({dst, space, tag});
-  auto message = std::make_shared<OutMessage>();
-  PacketHeader& header = message->header = context_->Header(PacketKind::kData);
-  header.space = space;
-  header.tag = tag;
-  header.sequence = channel.next_sequence++;
+  const ChannelKey key{dst, space, tag};
+  std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));
+  SendChannel& channel = ChannelOf(key);
+  channel.unsubmitted.push_back(ticket);
+  const bool coded =
+      space == ChannelSpace::kPointToPoint && context_->peers[static_cast<size_t>(dst)]->usable();
+  ticket->codec = coded ? context_->coding.Pick(x, dst, tag) : nullptr;
+  if (ticket->codec == nullptr) return SubmitInOrder(key);
+  encoder_.Add(channel, std::move(ticket));
+}
+
+std::shared_ptr<Ticket> Sender::NewTicket(const WireTensor& x, const ChannelKey& key,
+                                          Group::Done done) {
+  auto ticket = std::make_shared<Ticket>();
+  ticket->key = key;
+  ticket->x = x;
+  ticket->message = std::make_shared<OutMessage>();
+  OutMessage& message = *ticket->message;
+  PacketHeader& header = message.header = context_->Header(PacketKind::kData);
+  header.space = key.space;
+  header.tag = key.tag;
+  header.sequence = ChannelOf(key).next_sequence++;
   DescribeTensor(x, header);
-  message->exempt = header.sequence < channel.wanted_below;
-  message->payload = {static_cast<const std::byte*>(x.values),
-                      header.elements * BytesPerElement(x.type)};
-  Encoded encoded;
-  absl::Status failure;
-  const Codec* codec = space == ChannelSpace::kPointToPoint && peer.usable()
-                           ? context_->coding.Pick(x, dst, tag)
-                           : nullptr;
-  if (codec != nullptr) {
-    absl::StatusOr<Encoded> made = Encode(*codec, x, header, dst, channel);
-    failure = made.status();
-    if (made.ok()) {
-      encoded = *std::move(made);
-      header.codec = codec->id();
-      message->payload = encoded.frame.bytes();
-      message->encoded = std::move(encoded.frame);
-    }
-  }
-  header.message_bytes = message->payload.size();
-  OutMessage* const raw = message.get();
-  message->done = [this, owner = context_->owner.lock(), raw, dst, name = encoded.codec,
-                   time = encoded.time, done = std::move(done)](absl::Status status) {
-    if (status.ok()) {
-      const auto packets =
-          context_->peers[static_cast<size_t>(dst)]->outbox().packets_of(raw->header.message_bytes);
-      context_->counters.Count(dst, Direction::kSent,
-                               {.header = raw->header,
-                                .message_bytes = static_cast<int64_t>(raw->header.message_bytes +
-                                                                      packets * kPacketHeaderBytes),
-                                .crc = raw->crc,
-                                .codec = name,
-                                .coding = time});
-    } else {
-      if (!name.empty()) ForgetMirror(raw->header, dst);
-      status = absl::Status(status.code(), fmt::format("{}: {}", Describe(raw->header, dst),
-                                                       std::string(status.message())));
-    }
-    pending_.erase(raw);
-    done(std::move(status));
+  message.payload = {static_cast<const std::byte*>(x.values),
+                     header.elements * BytesPerElement(x.type)};
+  header.message_bytes = message.payload.size();
+  message.done = [this, owner = context_->owner.lock(), weak = std::weak_ptr(ticket),
+                  done = std::move(done)](absl::Status status) {
+    OnDone(weak.lock(), done, std::move(status));  // pending_ holds it until then
   };
-  if (!failure.ok()) {
-    // The receiver must learn that this number carries nothing.
-    peer.outbox().SubmitCancelled(std::move(message), std::move(failure));
-    return;
+  pending_.emplace(ticket.get(), Pending{ticket, context_->NewDeadline()});
+  return ticket;
+}
+
+void Sender::OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& done,
+                    absl::Status status) {
+  const OutMessage& message = *ticket->message;
+  const bool encoded = message.header.codec != 0;
+  if (status.ok()) {
+    const auto header_bytes = message.packets * static_cast<int64_t>(kPacketHeaderBytes);
+    context_->counters.Count(
+        ticket->key.rank, Direction::kSent,
+        {.header = message.header,
+         .message_bytes = static_cast<int64_t>(message.header.message_bytes) + header_bytes,
+         .crc = message.order.empty() ? message.crc : FrameCrc(message.payload),
+         .codec = encoded ? ticket->codec->name() : std::string_view(),
+         .coding = ticket->encode_time});
+  } else {
+    const auto channel = channels_.find(ticket->key);
+    if (encoded && channel != channels_.end()) encoder_.ForgetState(*channel->second, *ticket);
+    status = absl::Status(status.code(),
+                          fmt::format("{}: {}", Describe(*ticket), std::string(status.message())));
   }
-  peer.outbox().Submit(message);
-  if (message->done) pending_.emplace(raw, Pending{message, context_->NewDeadline(), dst});
+  pending_.erase(ticket.get());
+  done(std::move(status));
 }
 
-absl::StatusOr<Sender::Encoded> Sender::Encode(const Codec& codec, const WireTensor& x,
-                                               const PacketHeader& header, int dst,
-                                               Channel& channel) {
-  const Tensor tensor = CodecTensor(x, header);
-  const auto slots = static_cast<size_t>(std::max(1, context_->options.ef_slots));
-  if (channel.residuals.size() != slots) channel.residuals.resize(slots);
-  std::unique_ptr<CodecState>& residual = channel.residuals[header.sequence % slots];
-  if (residual == nullptr || residual->shape() != tensor.shape) {
-    residual = codec.NewState(tensor.shape);
+void Sender::OnCoded(const std::shared_ptr<Ticket>& ticket) {
+  if (!ticket->submitted) return SubmitInOrder(ticket->key);
+  if (ticket->failure.ok()) {
+    OutboxOf(*ticket).Continue(ticket->message);
+  } else {
+    OutboxOf(*ticket).Cancel(ticket->message, ticket->failure);
   }
-  const uint64_t seed =
-      FoldSeed({context_->options.seed, header.sequence, static_cast<uint64_t>(header.source_rank),
-                static_cast<uint64_t>(header.tag)});
-  Encoded encoded;
-  const absl::Duration start = context_->Now();
-  encoded.frame = context_->node->pool().Acquire(codec.MaxFrameBytes(tensor.shape, tensor.dtype));
-  const absl::StatusOr<size_t> bytes =
-      codec.Encode(tensor, seed, residual.get(), encoded.frame.bytes());
-  if (!bytes.ok()) return bytes.status();
-  encoded.time = context_->Now() - start;
-  encoded.codec = codec.name();
-  encoded.frame.Shrink(*bytes);
-  SampleNmse(encoded.frame.bytes(), tensor, residual.get(), dst);
-  return encoded;
 }
 
-// A frame that may not have arrived: what the receiver holds is no longer known, so the next frame
-// of this slot must be one of values, which the receiver takes whatever it holds.
-void Sender::ForgetMirror(const PacketHeader& header, int dst) {
-  const auto found = channels_.find({dst, header.space, header.tag});
-  if (found == channels_.end() || found->second->residuals.empty()) return;
-  const auto& residuals = found->second->residuals;
-  auto* mirror = dynamic_cast<Mirror*>(residuals[header.sequence % residuals.size()].get());
-  if (mirror != nullptr) mirror->Reset();
+// Callbacks may send more or forget the channel, so it is looked up anew each time.
+void Sender::SubmitInOrder(const ChannelKey& key) {
+  for (;;) {
+    const auto found = channels_.find(key);
+    if (found == channels_.end() || found->second->unsubmitted.empty()) return;
+    const std::shared_ptr<Ticket> ticket = found->second->unsubmitted.front();
+    const std::shared_ptr<OutMessage>& message = ticket->message;
+    if (ticket->failure.ok() && message->coding && message->ready_bytes == 0) return;
+    found->second->unsubmitted.pop_front();
+    ticket->submitted = true;
+    message->exempt = message->header.sequence < found->second->wanted_below;
+    if (ticket->failure.ok()) {
+      OutboxOf(*ticket).Submit(message);
+    } else {
+      // The receiver must learn that this number carries nothing.
+      OutboxOf(*ticket).SubmitCancelled(message, ticket->failure);
+    }
+  }
 }
 
-void Sender::SampleNmse(std::span<const std::byte> frame, const Tensor& x, const CodecState* state,
-                        int dst) {
-  if (context_->options.nmse_every <= 0) return;
-  encoded_frames_.resize(context_->peers.size());
-  if (encoded_frames_[static_cast<size_t>(dst)]++ % context_->options.nmse_every != 0) return;
-  const PooledBuffer scratch = context_->node->pool().Acquire(x.shape.elements() * sizeof(float));
-  const absl::StatusOr<double> nmse = FrameNmse(frame, x, state, scratch.bytes());
-  if (nmse.ok()) context_->counters.CountNmse(dst, *nmse);
+void Sender::GiveUp(const std::shared_ptr<Ticket>& ticket, const absl::Status& why) {
+  ticket->abandoned = true;
+  if (ticket->failure.ok()) ticket->failure = why;
+  if (ticket->submitted) {
+    OutboxOf(*ticket).Cancel(ticket->message, why);
+  } else {
+    SubmitInOrder(ticket->key);
+  }
 }
 
 void Sender::OnWant(const ChannelKey& key, uint64_t below) {
-  Channel& channel = ChannelOf(key);
+  SendChannel& channel = ChannelOf(key);
   channel.wanted_below = std::max(channel.wanted_below, below);
   context_->peers[static_cast<size_t>(key.rank)]->outbox().Exempt([&](const PacketHeader& header) {
     return header.group == context_->hash && header.space == key.space && header.tag == key.tag &&
@@ -149,34 +146,31 @@ void Sender::OnWant(const ChannelKey& key, uint64_t below) {
 
 absl::Duration Sender::Expire(absl::Duration now) {
   absl::Duration next = absl::InfiniteDuration();
-  std::vector<Pending> overdue;
+  std::vector<std::shared_ptr<Ticket>> overdue;
   for (auto& [raw, pending] : pending_) {
     if (pending.deadline <= now) {
-      overdue.push_back(pending);
+      overdue.push_back(pending.ticket);
       pending.deadline = absl::InfiniteDuration();  // cancelled once
     } else {
       next = std::min(next, pending.deadline);
     }
   }
-  for (const Pending& pending : overdue) {
-    Peer& peer = *context_->peers[static_cast<size_t>(pending.dst)];
-    peer.outbox().Cancel(pending.message,
-                         absl::DeadlineExceededError(fmt::format(
-                             "{} of {} bytes sent within the timeout of {}",
-                             pending.message->sent_bytes, pending.message->header.message_bytes,
-                             absl::FormatDuration(context_->options.timeout))));
+  for (const std::shared_ptr<Ticket>& ticket : overdue) {
+    const OutMessage& message = *ticket->message;
+    GiveUp(ticket,
+           absl::DeadlineExceededError(fmt::format(
+               "{} of {} bytes sent within the timeout of {}", message.sent_bytes,
+               message.header.message_bytes, absl::FormatDuration(context_->options.timeout))));
   }
   return next;
 }
 
 void Sender::Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why) {
-  std::vector<Pending> chosen;
+  std::vector<std::shared_ptr<Ticket>> chosen;
   for (const auto& [raw, pending] : pending_) {
-    if (which(raw->header)) chosen.push_back(pending);
+    if (which(pending.ticket->message->header)) chosen.push_back(pending.ticket);
   }
-  for (const Pending& pending : chosen) {
-    context_->peers[static_cast<size_t>(pending.dst)]->outbox().Cancel(pending.message, why);
-  }
+  for (const std::shared_ptr<Ticket>& ticket : chosen) GiveUp(ticket, why);
 }
 
 void Sender::CancelAll(const absl::Status& why) {

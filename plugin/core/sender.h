@@ -5,14 +5,18 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "plugin/core/encoder.h"
 #include "plugin/core/group_context.h"
 
 namespace longhaul {
 
-// The sending half of one group: encodes, numbers and submits messages. On the strand.
+// The sending half of one group: numbers messages, has them encoded and submits them. A send
+// reserves its ticket at once and submits its frame later; first packets of a channel leave in the
+// order of the tickets. On the strand.
 class Sender {
  public:
-  explicit Sender(GroupContext* context) : context_(context) {}
+  explicit Sender(GroupContext* context)
+      : context_(context), encoder_(context, [this](const auto& ticket) { OnCoded(ticket); }) {}
 
   // `done` may run inside the call. The values are read until it has run.
   void Send(const WireTensor& x, int dst, ChannelSpace space, int tag, Group::Done done);
@@ -25,43 +29,33 @@ class Sender {
   void CancelAll(const absl::Status& why);
   void CancelChannels(ChannelSpace space, int tag, const absl::Status& why);  // to every rank
   void Forget(const ChannelKey& key) { channels_.erase(key); }
+  // Sends whose `done` has not run: while there are none no coder holds a state.
   size_t outstanding() const { return pending_.size(); }
 
   // Numbers and residuals of the point-to-point channels, for Group::SaveState.
-  struct Channel {
-    uint64_t next_sequence = 0;
-    uint64_t wanted_below = 0;
-    std::vector<std::unique_ptr<CodecState>> residuals;  // states of the codec, by slot
-  };
-  std::map<ChannelKey, const Channel*> point_to_point() const;
-  Channel& ChannelOf(const ChannelKey& key);
-  // How many frames were encoded for each rank: every n-th is sampled.
-  const std::vector<int64_t>& encoded_frames() const { return encoded_frames_; }
-  void set_encoded_frames(std::vector<int64_t> frames) { encoded_frames_ = std::move(frames); }
+  std::map<ChannelKey, const SendChannel*> point_to_point() const;
+  SendChannel& ChannelOf(const ChannelKey& key);
+  Encoder& encoder() { return encoder_; }
+  const Encoder& encoder() const { return encoder_; }
 
  private:
-  void Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why);
   struct Pending {
-    std::shared_ptr<OutMessage> message;
+    std::shared_ptr<Ticket> ticket;
     absl::Duration deadline;
-    int dst;
   };
-  struct Encoded {
-    PooledBuffer frame;
-    absl::Duration time;
-    std::string_view codec;  // empty: raw
-  };
-  absl::StatusOr<Encoded> Encode(const Codec& codec, const WireTensor& x,
-                                 const PacketHeader& header, int dst, Channel& channel);
-  void SampleNmse(std::span<const std::byte> frame, const Tensor& x, const CodecState* state,
-                  int dst);
-  void ForgetMirror(const PacketHeader& header, int dst);
-  std::string Describe(const PacketHeader& header, int dst) const;
+  std::shared_ptr<Ticket> NewTicket(const WireTensor& x, const ChannelKey& key, Group::Done done);
+  void OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& done, absl::Status status);
+  void OnCoded(const std::shared_ptr<Ticket>& ticket);
+  void SubmitInOrder(const ChannelKey& key);
+  void GiveUp(const std::shared_ptr<Ticket>& ticket, const absl::Status& why);
+  void Cancel(absl::FunctionRef<bool(const PacketHeader&)> which, const absl::Status& why);
+  Outbox& OutboxOf(const Ticket& ticket);
+  std::string Describe(const Ticket& ticket) const;
 
   GroupContext* const context_;
-  absl::flat_hash_map<ChannelKey, std::unique_ptr<Channel>> channels_;
-  absl::flat_hash_map<const OutMessage*, Pending> pending_;
-  std::vector<int64_t> encoded_frames_;  // by rank, for NMSE sampling
+  Encoder encoder_;
+  absl::flat_hash_map<ChannelKey, std::unique_ptr<SendChannel>> channels_;
+  absl::flat_hash_map<const Ticket*, Pending> pending_;
 };
 
 }  // namespace longhaul

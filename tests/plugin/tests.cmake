@@ -1,7 +1,7 @@
 longhaul_test_library(plugin_testing LIBS longhaul::plugin_core longhaul::compressors
   SRCS plugin/group_fixture.cc plugin/rigged_transport.cc)
 foreach(name point_to_point_test collectives_test codec_policy_test receiver_state_test faults_test
-             flow_test deadlines_test integrity_test)
+             flow_test deadlines_test integrity_test coder_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
 longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)

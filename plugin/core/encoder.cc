@@ -1,0 +1,127 @@
+#include "plugin/core/encoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compressors/numbers/noise.h"
+#include "compressors/states/mirror.h"
+
+namespace longhaul {
+
+void Encoder::Add(SendChannel& channel, std::shared_ptr<Ticket> ticket) {
+  const auto slots = static_cast<size_t>(std::max(1, context_->options.ef_slots));
+  if (channel.residuals.size() != slots) channel.residuals.resize(slots);
+  ticket->slot = ticket->message->header.sequence % slots;
+  ticket->stateful = ticket->codec->NewState({1, 1}) != nullptr;
+  ticket->stage = Ticket::Stage::kWaiting;
+  ticket->message->coding = true;
+  ticket->message->ready_bytes = 0;
+  ticket->sampled = Sampled(ticket->key.rank);
+  if (ticket->sampled) samples_.push_back(ticket);
+  channel.uncoded.push_back(std::move(ticket));
+  Start(channel);
+}
+
+bool Encoder::Sampled(int dst) {
+  if (context_->options.nmse_every <= 0) return false;
+  encoded_frames_.resize(context_->peers.size());
+  return encoded_frames_[static_cast<size_t>(dst)]++ % context_->options.nmse_every == 0;
+}
+
+// A coder may work inside the call and change the list, so each search begins anew.
+void Encoder::Start(SendChannel& channel) {
+  for (;;) {
+    auto& tickets = channel.uncoded;
+    const auto ready = std::find_if(tickets.begin(), tickets.end(), [&](const auto& ticket) {
+      if (ticket->stage != Ticket::Stage::kWaiting) return false;
+      const auto sharing = [&](const auto& other) { return other->slot == ticket->slot; };
+      const auto own = std::find(tickets.begin(), tickets.end(), ticket);
+      return !ticket->stateful || std::none_of(tickets.begin(), own, sharing);
+    });
+    if (ready == tickets.end()) return;
+    const std::shared_ptr<Ticket> ticket = *ready;
+    ticket->stage = Ticket::Stage::kCoding;
+    Give(channel, ticket);
+  }
+}
+
+void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) {
+  const PacketHeader& header = ticket->message->header;
+  const Tensor x = CodecTensor(ticket->x, header);
+  CodecState* state = nullptr;
+  if (ticket->stateful) {
+    std::unique_ptr<CodecState>& residual = channel.residuals[ticket->slot];
+    if (residual == nullptr || residual->shape() != x.shape) {
+      residual = ticket->codec->NewState(x.shape);
+    }
+    state = residual.get();
+  }
+  EncodeJob job{.codec = ticket->codec,
+                .x = x,
+                .seed = FoldSeed({context_->options.seed, header.sequence,
+                                  static_cast<uint64_t>(header.source_rank),
+                                  static_cast<uint64_t>(header.tag)}),
+                .state = state,
+                .inspect = {},
+                .abandoned = [ticket] { return ticket->abandoned.load(std::memory_order_relaxed); },
+                .update = {}};
+  if (ticket->sampled) {
+    job.inspect = [ticket, x, state, node = context_->node](std::span<const std::byte> frame) {
+      const PooledBuffer scratch = node->pool().Acquire(x.shape.elements() * sizeof(float));
+      const absl::StatusOr<double> nmse = FrameNmse(frame, x, state, scratch.bytes());
+      if (nmse.ok()) ticket->nmse = *nmse;
+    };
+  }
+  job.update = [this, owner = context_->owner.lock(), ticket, &channel](EncodeUpdate update) {
+    context_->node->RunOnStrand([this, owner, ticket, &channel, u = std::move(update)]() mutable {
+      OnUpdate(channel, ticket, std::move(u));
+    });
+  };
+  context_->CoderOf(ticket->x).Encode(std::move(job));
+}
+
+void Encoder::OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& ticket,
+                       EncodeUpdate update) {
+  OutMessage& message = *ticket->message;
+  if (update.frame) {
+    message.header.codec = ticket->codec->id();
+    message.header.flags = update.frame->order.empty() ? 0 : kPacketStreamed;
+    message.header.message_bytes = update.frame->bytes.size();
+    message.payload = update.frame->bytes;
+    message.owner = std::move(update.frame->owner);
+    message.order = std::move(update.frame->order);
+  }
+  if (update.status.ok()) message.ready_bytes = update.ready_bytes;
+  ticket->encode_time = update.time;
+  if (update.last) {
+    ticket->stage = Ticket::Stage::kCoded;
+    message.coding = false;
+    std::erase(channel.uncoded, ticket);
+    if (ticket->failure.ok()) ticket->failure = update.status;
+    if (ticket->forget_state) ForgetState(channel, *ticket);
+    CountSamples();
+  }
+  changed_(ticket);
+  if (update.last) Start(channel);
+}
+
+void Encoder::CountSamples() {
+  while (!samples_.empty() && samples_.front()->stage == Ticket::Stage::kCoded) {
+    const Ticket& ticket = *samples_.front();
+    if (ticket.nmse) context_->counters.CountNmse(ticket.key.rank, *ticket.nmse);
+    samples_.pop_front();
+  }
+}
+
+void Encoder::ForgetState(SendChannel& channel, const Ticket& ticket) {
+  if (!ticket.stateful || channel.residuals.empty()) return;
+  for (const std::shared_ptr<Ticket>& other : channel.uncoded) {
+    if (other->slot != ticket.slot || other->stage != Ticket::Stage::kCoding) continue;
+    other->forget_state = true;  // a coder holds the state now
+    return;
+  }
+  auto* mirror = dynamic_cast<Mirror*>(channel.residuals[ticket.slot].get());
+  if (mirror != nullptr) mirror->Reset();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "plugin/core/buffer_pool.h"
+#include "plugin/core/clock.h"
+#include "plugin/core/coder.h"
+
+namespace longhaul {
+
+// Coder of host memory. Its threads start with the first job that is worth one and sleep when there
+// is none; a step of one job (a piece, or a whole frame) alternates with those of others, so that
+// one thread, too, encodes and decodes at once. Short tensors are done inside the call.
+class HostCoder final : public Coder {
+ public:
+  // threads: 0 does everything inside the call. `pool` and `clock` must outlive it.
+  HostCoder(int threads, BufferPool* pool, const Clock* clock);
+  ~HostCoder() override;
+
+  void Encode(EncodeJob job) override;
+  void Decode(DecodeJob job) override;
+  bool reads_pieces() const override { return true; }
+  void Drain() override;
+
+  // Elements of a tensor below which handing it over costs more than it saves.
+  static constexpr size_t kWorthHandingOver = size_t{32} << 10;
+
+ private:
+  class Workers;
+  using Step = absl::AnyInvocable<bool()>;  // true: there is more
+  void Do(size_t elements, Step step, absl::AnyInvocable<void(absl::Status)> refuse);
+
+  BufferPool* const pool_;
+  const Clock* const clock_;
+  const std::shared_ptr<Workers> workers_;  // shared with the threads, which may end last
+};
+
+}  // namespace longhaul
