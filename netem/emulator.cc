@@ -4,6 +4,7 @@
 #include <linux/pkt_sched.h>
 #include <unistd.h>
 
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "netem/kernel/netns.h"
 #include "netem/kernel/posix.h"
 #include "netem/node_setup.h"
+#include "netem/topology/access_lines.h"
 
 namespace longhaul {
 
@@ -27,6 +29,19 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind, const
   if (auto s = Validate(topology); !s.ok()) return s;
   return kind == EmulatorKind::kNetem ? BuildNetemEmulator(topology, options)
                                       : BuildTapEmulator(topology, options);
+}
+
+void NameLines(const Topology& topology, std::vector<LineCounters>& lines) {
+  size_t next = 0;
+  std::set<int> named;
+  for (int node = 0; node < static_cast<int>(topology.nodes.size()); ++node) {
+    const auto line = LineOf(topology, node);
+    if (!line || !named.insert(*line).second) continue;
+    const NodeSpec& spec = topology.nodes[static_cast<size_t>(node)];
+    const std::string& name =
+        spec.site ? topology.sites[static_cast<size_t>(*spec.site)].name : spec.name;
+    for (int side = 0; side < 2 && next < lines.size(); ++side) lines[next++].name = name;
+  }
 }
 
 namespace {
@@ -58,6 +73,12 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
   });
   if (!entered.ok()) return entered;
   return drops;
+}
+
+absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
+                                                const Topology& topology) {
+  if (forced) return *forced;
+  return WhyTapAlone(topology).empty() ? ProbeEmulatorKind() : EmulatorKind::kTap;
 }
 
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind() {

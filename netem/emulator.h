@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,16 @@ struct PathCounters {
   int64_t device_bytes = 0;  // as the nodes' devices count them: a TSO frame's headers once
   int64_t drops_queue = 0;   // tail drops
   int64_t drops_loss = 0;    // drops asked for by loss_prob (netem: cannot be told apart, all here)
+  int64_t drops_aqm = 0;     // by queue management, of the path's own queue or a line's (tap)
+  int64_t ecn_marks = 0;     // CE set instead of a drop, likewise
   int64_t held_bytes = 0;    // inside just now: delay line and queues (netem: the path's own)
+};
+
+// What an access line's queues did in one direction, whichever path a frame was on.
+struct LineCounters {
+  std::string name;   // of its node or site
+  bool is_up = true;  // else down
+  int64_t packets = 0, drops_queue = 0, drops_aqm = 0, ecn_marks = 0;
 };
 
 // A path that is kDown loses everything that arrives; what is inside goes on.
@@ -68,6 +78,10 @@ class Emulator {
 
   virtual absl::StatusOr<PathCounters> counters(int from, int to) const = 0;
 
+  // Both directions of every access line, in the order of the first nodes
+  // behind them: up, down, up, down ..
+  virtual absl::StatusOr<std::vector<LineCounters>> line_counters() const = 0;
+
   // Frames that belong to no path (unknown or foreign address, not IPv4) and were dropped.
   virtual absl::StatusOr<int64_t> unroutable_drops() const = 0;
 
@@ -85,6 +99,9 @@ class Emulator {
   virtual absl::Status health() const = 0;
 };
 
+// Gives the counters of all lines, in the order of Emulator::line_counters, the names of theirs.
+void NameLines(const Topology& topology, std::vector<LineCounters>& lines);
+
 // Frames of a node that its kernel gave up before the emulator read them: the ring between the two
 // was full, which an overloaded machine makes of a burst. Loss that nobody asked for.
 absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node);
@@ -92,6 +109,10 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node);
 // Tries the kernel with a scratch device: netem where it works, tap where the kernel has no
 // sch_netem. Anything else is an error that says what was tried.
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind();
+
+// `forced`, or tap for links that only it can be (WhyTapAlone), or what the kernel can.
+absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
+                                                const Topology& topology);
 
 // Builds and shapes. InvalidArgument: Validate(topology) fails. FailedPrecondition or
 // PermissionDenied: what is missing and what to do about it. Nothing is left behind on error.

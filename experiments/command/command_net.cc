@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
+#include "netem/topology/rate_trace.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul {
@@ -37,14 +39,14 @@ std::string JitterText(const nlohmann::json& paths) {
   constexpr double kFrameBits = 8 * 1514;
   for (const auto& path : paths) {
     const nlohmann::json& rate = path.at("rate_mbit");
-    if (!rate.is_number()) continue;
+    if (!rate.is_number() || path.contains("jitter_order")) continue;
     const double frame_ms = kFrameBits / rate.get<double>() / 1e3;
     if (path.value("jitter_ms", 0.0) <= frame_ms) continue;
     return fmt::format(
         "{}: jitter of {:g} ms and {:.3g} ms a frame: behind a rate frames keep their order, so "
         "under "
-        "load a late one holds back the next and the mean delay grows; with rate=none they may "
-        "overtake each other\n",
+        "load a late one holds back the next and the mean delay grows; with rate=none, or with "
+        "jitter_order=free on tap, they may overtake each other\n",
         PathText(path), path.value("jitter_ms", 0.0), frame_ms);
   }
   return "";
@@ -55,6 +57,18 @@ std::string BesideText(const nlohmann::json& path) {
   for (const char* key : {"reorder", "duplicate", "corrupt"}) {
     const double share = path.value(key, 0.0);
     if (share > 0) text += fmt::format("{}{} {:g} %", text.empty() ? "" : ", ", key, 100 * share);
+  }
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  if (path.contains("aqm")) {
+    const auto& aqm = path["aqm"];
+    add(fmt::format("{}{}", aqm.value("kind", ""), aqm.value("ecn", false) ? " with ECN" : ""));
+  }
+  if (path.contains("jitter_order")) add("jitter reorders");
+  if (path.contains("rate_trace")) {
+    const auto& trace = path["rate_trace"];
+    add(fmt::format("mean of a trace of {:g} s, {:.3g} to {:.3g} Mbit/s in a second",
+                    trace.value("length_s", 0.0), trace.value("least_in_a_second_mbit", 0.0),
+                    trace.value("most_in_a_second_mbit", 0.0)));
   }
   return text;
 }
@@ -82,7 +96,9 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
       {"rtt", "there and back: 40ms"},
       {"jitter", "one way: 2ms"},
       {"loss", "0.01 or 1%"},
-      {"queue", "100p, 50ms, 64kb, 0.5bdp"}};
+      {"queue", "100p, 50ms, 64kb, 0.5bdp"},
+      {"aqm", "of the queue before the rate: droptail, codel, fq_codel"},
+      {"ecn", "on: CE marks instead of drops by aqm"}};
   for (const auto& [key, text] : kFigures) {
     command.add_option_function<std::string>(
         std::string("--") + key,
@@ -91,6 +107,9 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
         },
         text);
   }
+  command.add_option("--rate-trace", options->traces,
+                     "a rate that changes as recorded, mahimahi's format: FILE, or 'a>b=FILE' for "
+                     "one direction (tap)");
 }
 
 namespace {
@@ -117,7 +136,7 @@ absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
     if (options.nodes == 0) return ReadTopology(options.links);
     return absl::InvalidArgumentError("--nodes: a topology file says itself which nodes there are");
   }
-  if (options.links.empty() && options.figures.empty()) {
+  if (options.links.empty() && options.figures.empty() && options.traces.empty()) {
     return absl::InvalidArgumentError(
         "want a profile (see `longhaul doctor`), a topology file, or figures such as --rate 50mbit "
         "--rtt 40ms");
@@ -132,15 +151,34 @@ absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
   return topology;
 }
 
+// "FILE" for every path, "a>b=FILE" for those that are selected.
+absl::Status AddTrace(const std::string& word, Topology& topology) {
+  const size_t equals = word.find('='), arrow = word.find('>');
+  const bool selects = arrow < equals && equals != std::string::npos && word.find('/') > equals;
+  auto pairs = SelectPaths(topology, selects ? word.substr(0, equals) : "*>*");
+  if (!pairs.ok()) return pairs.status();
+  auto trace = ReadRateTrace(selects ? word.substr(equals + 1) : word);
+  if (!trace.ok()) return trace.status();
+  for (PathSpec& path : topology.paths) {
+    const std::pair<int, int> ends(path.from, path.to);
+    if (std::find(pairs->begin(), pairs->end(), ends) == pairs->end()) continue;
+    SetRateTrace(path, *trace, topology.mtu);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
   auto topology = TopologyOf(options);
   if (!topology.ok()) return topology.status();
   for (PathSpec& path : topology->paths) {
-    auto changed = ApplyAssignments(path, options.figures);
+    auto changed = ApplyAssignments(path, options.figures, topology->mtu);
     if (!changed.ok()) return changed.status();
     path = changed->path;
+  }
+  for (const std::string& word : options.traces) {
+    if (auto s = AddTrace(word, *topology); !s.ok()) return s;
   }
   const std::string name = std::filesystem::path(options.links).stem().string();
   LabSpec spec{.name = name.empty() ? "lab" : name,

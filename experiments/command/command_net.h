@@ -29,6 +29,7 @@ struct LinkOptions {
   int nodes = 0;      // of a profile or of figures alone; 0: two
   std::string emulator = "auto";
   std::vector<std::string> figures = {};  // words of `set`, for every path
+  std::vector<std::string> traces = {};   // "FILE" or "a>b=FILE"
   EmulatorOptions emulation = {};
 };
 void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& options);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "experiments/command/command.h"
@@ -96,6 +97,9 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
     if (node.contains("up_mbit")) {
       line = fmt::format(" up {}, down {}", RateText(node["up_mbit"]), RateText(node["down_mbit"]));
     }
+    if (node.contains("access_aqm")) {
+      line += ", " + BesideText({{"aqm", node["access_aqm"]}});
+    }
     if (node.contains("site")) line += fmt::format(", shared by site {}", node.value("site", ""));
     fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""), line);
   }
@@ -112,8 +116,27 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
   return absl::OkStatus();
 }
 
+bool QueuesApartText(const nlohmann::json& path) {
+  return path.contains("aqm") || path.contains("rate_trace") || path.contains("jitter_order");
+}
+
+std::string BesideSet(const nlohmann::json& path) {
+  const std::string text = BesideText(path);
+  return text.empty() ? "" : "; " + text;
+}
+
+// The lab's process has its own working folder: a trace's name is made absolute here.
+std::string WithAbsoluteFile(const std::string& word) {
+  constexpr std::string_view kTrace = "rate_trace=";
+  if (!word.starts_with(kTrace) || word == "rate_trace=none") return word;
+  const std::string file = word.substr(kTrace.size());
+  if (file.empty()) return word;
+  return std::string(kTrace) + std::filesystem::absolute(file).string();
+}
+
 absl::Status Set(const std::string& lab, const std::string& path,
-                 const std::vector<std::string>& assignments) {
+                 std::vector<std::string> assignments) {
+  for (std::string& word : assignments) word = WithAbsoluteFile(word);
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   // It waits for a probe that runs just now.
@@ -121,12 +144,11 @@ absl::Status Set(const std::string& lab, const std::string& path,
                        absl::Minutes(10));
   if (!answer.ok()) return answer.status();
   for (const auto& changed : answer->message.at("paths")) {
-    fmt::print(
-        "{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, queue and delay line hold {} "
-        "packets\n",
-        PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
-        changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
-        changed.value("limit_packets", int64_t{0}));
+    fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, {} {} packets{}\n",
+               PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
+               changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
+               QueuesApartText(changed) ? "the queue holds" : "queue and delay line hold",
+               changed.value("limit_packets", int64_t{0}), BesideSet(changed));
   }
   fmt::print(stderr, "{}", JitterText(answer->message.at("paths")));
   return absl::OkStatus();
@@ -188,7 +210,9 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   set->add_option("figures", *assignments,
                   "rate=50mbit delay=20ms rtt=40ms jitter=2ms jitter_shape=uniform loss=1% "
                   "burst_loss=0.01,0.25,1,0 reorder=1% duplicate=1% corrupt=0.1% "
-                  "queue=100p|50ms|64kb|0.5bdp carrier=down|up outage=3s")
+                  "queue=100p|50ms|64kb|0.5bdp rate_trace=FILE aqm=droptail|codel|fq_codel "
+                  "ecn=on|off aqm_target=5ms aqm_interval=100ms jitter_order=keep|free "
+                  "carrier=down|up outage=3s")
       ->required();
   set->callback([lab, path, assignments, exit_status] {
     const absl::Status status = Set(*lab, *path, *assignments);

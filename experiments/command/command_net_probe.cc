@@ -49,6 +49,9 @@ void PrintTable(const nlohmann::json& answer) {
                : path.value("carrier", "") == "down" ? "DOWN"
                : !path.value("tail_in_bounds", true) ? "OUT, tail late"
                                                      : "OUT"});
+    if (const std::string note = path.value("goodput_note", ""); !note.empty()) {
+      complaints += fmt::format("{}: {}\n", PathText(path), note);
+    }
     if (!ok) complaints += path.value("why", "") + "\n";
   }
   fmt::print("{}{}", table.Text(), complaints);

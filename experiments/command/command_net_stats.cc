@@ -24,11 +24,26 @@ struct StatsOptions {
 
 int64_t Count(const json& path, const char* key) { return path.value(key, int64_t{0}); }
 
+// Of access lines that lost or marked something.
+std::string LinesText(const json& lines) {
+  std::string text;
+  for (const json& line : lines) {
+    const int64_t full = Count(line, "drops_queue"), managed = Count(line, "drops_aqm");
+    const int64_t marks = Count(line, "ecn_marks");
+    if (full + managed + marks == 0) continue;
+    text +=
+        fmt::format("access line {} {}: {} packets, {} queue drops, {} aqm drops, {} CE marks\n",
+                    line.value("name", "?"), line.value("direction", "?"), Count(line, "packets"),
+                    full, managed, marks);
+  }
+  return text;
+}
+
 // Rates are means since `before`; without one, since the lab was built.
 std::string Table(const json& now, const std::optional<json>& before) {
   const double seconds = now.value("at_s", 0.0) - (before ? before->value("at_s", 0.0) : 0);
   TextTable table({"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops",
-                   "loss drops", ""});
+                   "loss drops", "aqm drops", "CE marks", ""});
   const json& paths = now.at("paths");
   for (size_t i = 0; i < paths.size(); ++i) {
     const auto grown = [&](const char* key) {
@@ -44,6 +59,8 @@ std::string Table(const json& now, const std::optional<json>& before) {
                fmt::format("{}", Count(paths[i], "packets")),
                fmt::format("{}", Count(paths[i], "drops_queue")),
                fmt::format("{}", Count(paths[i], "drops_loss")),
+               fmt::format("{}", Count(paths[i], "drops_aqm")),
+               fmt::format("{}", Count(paths[i], "ecn_marks")),
                paths[i].value("carrier", "") == "down" ? "DOWN" : ""});
   }
   const double cpu = now.value("cpu_s", 0.0) - (before ? before->value("cpu_s", 0.0) : 0);
@@ -57,6 +74,7 @@ std::string Table(const json& now, const std::optional<json>& before) {
   }
   text += fmt::format("{} frames belonged to no path and were dropped\n",
                       Count(now, "unroutable_drops"));
+  text += LinesText(now.value("access_lines", json::array()));
   const json unread = now.value("unread_drops", json::object());
   for (const auto& [node, drops] : unread.items()) {
     if (drops.get<int64_t>() == 0) continue;

@@ -40,6 +40,11 @@ absl::StatusOr<EmulatorKind> ChooseEmulator(const RunSpec& spec) {
   return ProbeEmulatorKind();
 }
 
+// Full or managed: the record has one column for them.
+int64_t DroppedByQueues(const PathCounters& counters) {
+  return counters.drops_queue + counters.drops_aqm;
+}
+
 // The ordered pairs that carry training traffic: neighbours in a pipeline, peers of one stage.
 std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
   const int stages = static_cast<int>(spec.schedule.stages);
@@ -75,7 +80,7 @@ void EmitLink(const char* phase, const Topology& topology, const PathVerdict& v,
                           {"pings_received", v.rtt.received},
                           {"packets", v.counters.packets},
                           {"bytes", v.counters.bytes},
-                          {"drops_queue", v.counters.drops_queue},
+                          {"drops_queue", DroppedByQueues(v.counters)},
                           {"drops_loss", v.counters.drops_loss},
                           {"ok", v.ok},
                           {"why", v.why}};
@@ -150,7 +155,7 @@ class PathMeter {
                   {"seconds", absl::ToDoubleSeconds(lasted)},
                   {"packets", now->second.packets - start.packets},
                   {"bytes", now->second.bytes - start.bytes},
-                  {"drops_queue", now->second.drops_queue - start.drops_queue},
+                  {"drops_queue", DroppedByQueues(now->second) - DroppedByQueues(start)},
                   {"drops_loss", now->second.drops_loss - start.drops_loss}});
     }
   }

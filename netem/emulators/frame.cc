@@ -23,7 +23,8 @@ constexpr uint8_t kGsoEcn = 0x80;  // a flag beside the type
 constexpr size_t kIp = kVnetHeaderBytes + kEthernetHeaderBytes;
 constexpr size_t kMinIpHeaderBytes = 20;
 constexpr size_t kMinTcpHeaderBytes = 20;
-constexpr uint8_t kTcp = 6;
+constexpr uint8_t kTcp = 6, kUdp = 17, kSctp = 132;
+constexpr uint32_t kEcnBits = 3;  // of the second byte of an IPv4 header; all set: CE
 
 uint32_t Byte(std::span<const std::byte> head, size_t at) {
   return std::to_integer<uint32_t>(head[at]);
@@ -32,6 +33,23 @@ uint32_t Byte(std::span<const std::byte> head, size_t at) {
 uint32_t BigEndian32(std::span<const std::byte> head, size_t at) {
   return Byte(head, at) << 24 | Byte(head, at + 1) << 16 | Byte(head, at + 2) << 8 |
          Byte(head, at + 3);
+}
+
+// FNV-1a over addresses, protocol and ports: the same on every host.
+uint64_t FlowOf(std::span<const std::byte> head, size_t ip_header_bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto take = [&](size_t begin, size_t count) {
+    for (size_t i = begin; i < begin + count; ++i) hash = (hash ^ Byte(head, i)) * 0x100000001b3;
+  };
+  take(kIp + 12, 8);
+  take(kIp + 9, 1);
+  const uint32_t protocol = Byte(head, kIp + 9);
+  // Of a fragment only the first has ports; all of them are to be one flow.
+  const bool fragment = (Byte(head, kIp + 6) & 0x3f) != 0 || Byte(head, kIp + 7) != 0;
+  const size_t ports = kIp + ip_header_bytes;
+  const bool has_ports = protocol == kTcp || protocol == kUdp || protocol == kSctp;
+  if (has_ports && !fragment && ports + 4 <= head.size()) take(ports, 4);
+  return hash;
 }
 
 }  // namespace
@@ -48,6 +66,8 @@ std::optional<FrameFacts> ParseFrame(std::span<const std::byte> head, size_t fra
   }
   FrameFacts facts{BigEndian32(head, kIp + 12), BigEndian32(head, kIp + 16),
                    static_cast<int64_t>(frame_bytes - kVnetHeaderBytes), 1};
+  facts.flow = FlowOf(head.first(std::min(head.size(), frame_bytes)), ip_header_bytes);
+  facts.ecn_capable = (Byte(head, kIp + 1) & kEcnBits) != 0;
   VnetHeader vnet;
   memcpy(&vnet, head.data(), sizeof vnet);
   if (vnet.gso_type == kGsoNone) return facts;
@@ -73,6 +93,18 @@ std::optional<FrameFacts> ParseFrame(std::span<const std::byte> head, size_t fra
 void RewriteMacs(std::span<std::byte> head, const Mac& destination, const Mac& source) {
   memcpy(head.data() + kVnetHeaderBytes, destination.data(), destination.size());
   memcpy(head.data() + kVnetHeaderBytes + destination.size(), source.data(), source.size());
+}
+
+void MarkCongestion(std::span<std::byte> head) {
+  const uint32_t before = Byte(head, kIp) << 8 | Byte(head, kIp + 1), after = before | kEcnBits;
+  const uint32_t checksum = Byte(head, kIp + 10) << 8 | Byte(head, kIp + 11);
+  // HC' = ~(~HC + ~m + m'), equation 3 of RFC 1624.
+  uint32_t sum = (~checksum & 0xffff) + (~before & 0xffff) + after;
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  head[kIp + 1] = static_cast<std::byte>(after & 0xff);
+  head[kIp + 10] = static_cast<std::byte>(~sum >> 8 & 0xff);
+  head[kIp + 11] = static_cast<std::byte>(~sum & 0xff);
 }
 
 namespace {

@@ -19,10 +19,12 @@ inline constexpr size_t kEthernetHeaderBytes = 14;
 inline constexpr size_t kParsedBytes = kVnetHeaderBytes + kEthernetHeaderBytes + 60 + 60;
 
 struct FrameFacts {
-  uint32_t source;       // IPv4, host byte order
-  uint32_t destination;  // IPv4, host byte order
-  int64_t wire_bytes;    // what it costs on a wire: each segment with its own headers
-  int64_t segments;      // frames of the MTU it stands for; 1 when it is not a TSO frame
+  uint32_t source;           // IPv4, host byte order
+  uint32_t destination;      // IPv4, host byte order
+  int64_t wire_bytes;        // what it costs on a wire: each segment with its own headers
+  int64_t segments;          // frames of the MTU it stands for; 1 when it is not a TSO frame
+  uint64_t flow = 0;         // of addresses, protocol and, but for fragments, ports
+  bool ecn_capable = false;  // ECT(0), ECT(1) or CE (RFC 3168)
 };
 
 // `head`: the first bytes of a frame of `frame_bytes` in all (vnet header included), at least
@@ -32,6 +34,10 @@ std::optional<FrameFacts> ParseFrame(std::span<const std::byte> head, size_t fra
 
 // `head` holds at least the vnet and the Ethernet header.
 void RewriteMacs(std::span<std::byte> head, const Mac& destination, const Mac& source);
+
+// Congestion experienced (RFC 3168): sets CE in the IPv4 header of a frame that ParseFrame took,
+// and keeps its header's checksum right (RFC 1624).
+void MarkCongestion(std::span<std::byte> head);
 
 // Flips one bit behind the Ethernet header of a whole frame of the MTU, which `draw` chooses. A
 // checksum that was left to the device is made first: else nobody would see the damage.

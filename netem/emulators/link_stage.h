@@ -30,6 +30,7 @@ class LinkStage {
 
   // For frames that arrive from now on; those inside keep the time they were given.
   void Change(const StageSpec& spec) { spec_ = spec; }
+  double free_ns() const { return free_ns_; }
   const StageSpec& spec() const { return spec_; }
 
  private:

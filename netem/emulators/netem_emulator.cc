@@ -32,6 +32,7 @@ class NetemEmulator : public Emulator {
   absl::Status ChangePath(const PathSpec& path) override;
   absl::Status SetCarrier(int from, int to, Carrier carrier) override;
   absl::StatusOr<PathCounters> counters(int from, int to) const override;
+  absl::StatusOr<std::vector<LineCounters>> line_counters() const override;
   absl::StatusOr<int64_t> unroutable_drops() const override;
   absl::Duration cpu_time() const override { return absl::ZeroDuration(); }
   Lateness lateness() const override { return {}; }
@@ -182,18 +183,16 @@ absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const NetemSpec& l
   });
 }
 
-// netem puts a copy into the root of its device, where other paths' frames are, and newer kernels
-// refuse it beside another netem.
-absl::Status CheckDuplication(const PathSpec& path) {
-  if (path.duplicate_prob == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "duplicate: the kernel's netem cannot do it on one path of many; use --emulator tap");
+// OK where the kernel can be these links.
+absl::Status CheckKernelCan(const Topology& topology) {
+  const std::string why = WhyTapAlone(topology);
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
 }
 
 absl::Status NetemEmulator::ChangePath(const PathSpec& path) {
   auto changed = WithPath(topology_, path);
   if (!changed.ok()) return changed.status();
-  if (auto s = CheckDuplication(path); !s.ok()) return s;
+  if (auto s = CheckKernelCan(*changed); !s.ok()) return s;
   if (auto s = ReplaceLeaf(path, Leaf(*changed, path)); !s.ok()) return s;
   // Figures of paths alone: ports_ points into the sites and nodes, which stay.
   topology_.paths = std::move(changed->paths);
@@ -222,6 +221,25 @@ absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
                         .held_bytes = leaf->backlog_bytes};
   (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
   return counters;
+}
+
+absl::StatusOr<std::vector<LineCounters>> NetemEmulator::line_counters() const {
+  std::vector<LineCounters> lines;
+  auto site = sites_.begin();
+  for (const Port& port : ports_) {
+    if (port.access == nullptr) continue;
+    const int site_fd = (site++)->fd();
+    for (bool is_up : {true, false}) {
+      auto s = InNamespace(site_fd, [&] {
+        auto line = ReadLine(port, is_up);
+        if (line.ok()) lines.push_back(*std::move(line));
+        return line.status();
+      });
+      if (!s.ok()) return s;
+    }
+  }
+  NameLines(topology_, lines);
+  return lines;
 }
 
 absl::StatusOr<int64_t> NetemEmulator::unroutable_drops() const {
@@ -273,9 +291,7 @@ absl::Status NetemEmulator::health() const {
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildNetemEmulator(const Topology& topology,
                                                              const EmulatorOptions& options) {
-  for (const PathSpec& path : topology.paths) {
-    if (auto s = CheckDuplication(path); !s.ok()) return s;
-  }
+  if (auto s = CheckKernelCan(topology); !s.ok()) return s;
   auto core = NetNamespace::Create(kCoreName);
   if (!core.ok()) return core.status();
   auto emulator = std::make_unique<NetemEmulator>(topology, options, *std::move(core));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "netem/emulators/managed_queue.h"
 #include "netem/kernel/posix.h"
 #include "netem/node_setup.h"
 #include "netem/topology/access_lines.h"
@@ -146,9 +147,12 @@ absl::Status BuildSite(const Topology& topology, const Port& port) {
        {std::pair{kLan, port.access->down}, std::pair{kWan, port.access->up}}) {
     auto index = BringUp(*netlink, device);
     if (!index.ok()) return index.status();
-    auto s = ReplaceNetem(
-        *netlink, *index, TC_H_ROOT, LeafHandle(0),
-        {.rate = rate, .limit_packets = AccessLimitPackets(topology, port.first, rate)});
+    const int64_t limit = AccessLimitPackets(topology, port.first, rate);
+    const QueueManagement& aqm = port.access->aqm;
+    auto s = aqm.kind == QueueManagement::Kind::kDropTail
+                 ? ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),
+                                {.rate = rate, .limit_packets = limit})
+                 : PutManagedQueue(*netlink, *index, rate, limit, aqm, topology.mtu);
     if (!s.ok()) return s;
   }
   const MacKind inside = port.shared ? MacKind::kSwitch : MacKind::kNode;
@@ -157,6 +161,24 @@ absl::Status BuildSite(const Topology& topology, const Port& port) {
     if (s.ok()) s = RouteTo(*netlink, node, kLan, MacText(inside, port.first));
   }
   return s;
+}
+
+absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up) {
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  auto index = netlink->DeviceIndex(is_up ? kWan : kLan);
+  if (!index.ok()) return index.status();
+  absl::StatusOr<LineCounters> line = LineCounters{};
+  if (port.access->aqm.kind == QueueManagement::Kind::kDropTail) {
+    auto queue = ReadCounters(*netlink, *index, LeafHandle(0));
+    if (!queue.ok()) return queue.status();
+    line->packets = queue->packets;
+    line->drops_queue = queue->drops;
+  } else {
+    line = ReadManagedQueue(*netlink, *index);
+  }
+  if (line.ok()) line->is_up = is_up;
+  return line;
 }
 
 absl::Status BuildSwitch(const Topology& topology, const Port& port) {

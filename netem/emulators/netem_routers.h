@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "netem/addressing.h"
+#include "netem/emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/topology/topology.h"
@@ -45,6 +47,9 @@ std::string MacText(MacKind kind, int node);
 absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports);
 absl::Status BuildSite(const Topology& topology, const Port& port);
 absl::Status BuildSwitch(const Topology& topology, const Port& port);
+
+// Inside the site's namespace: what the line of `port` did in one direction, without its name.
+absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up);
 
 // The path's class on its device: leaves are numbered by source, and on the device of a site by the
 // node it leads to as well.

@@ -1,6 +1,7 @@
 #include "netem/emulators/tap_emulator.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <string>
 #include <utility>
@@ -62,6 +63,15 @@ class TapEmulator : public Emulator {
     return loop_->Call([&](TapNetwork& network) { network.SetCarrier(from, to, carrier); });
   }
 
+  absl::StatusOr<std::vector<LineCounters>> line_counters() const override {
+    std::vector<LineCounters> lines;
+    const absl::Status asked =
+        loop_->Call([&](TapNetwork& network) { lines = network.line_counters(); });
+    if (!asked.ok()) return asked;
+    NameLines(topology_, lines);
+    return lines;
+  }
+
   absl::StatusOr<int64_t> unroutable_drops() const override {
     int64_t drops = 0;
     const absl::Status asked =
@@ -118,8 +128,11 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildTapEmulator(const Topology& topol
     taps.push_back(std::move(tap));
     names.push_back(topology.nodes[i].name);
   }
-  auto loop = TapLoop::Start(std::move(taps), std::move(names), TapNetwork(topology, options.seed),
-                             topology.mtu);
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t now_ns = now.tv_sec * 1'000'000'000 + now.tv_nsec;  // rate traces begin here
+  auto loop = TapLoop::Start(std::move(taps), std::move(names),
+                             TapNetwork(topology, options.seed, now_ns), topology.mtu);
   if (!loop.ok()) return loop.status();
   return std::make_unique<TapEmulator>(topology, options, std::move(nodes), *std::move(loop));
 }

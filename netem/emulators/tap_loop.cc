@@ -221,7 +221,14 @@ bool TapLoop::ReadFrame(int port) {
     return true;
   }
   const int to = NodeOfAddress(facts->destination);
-  Admit(handle, {port, to, NowNs() - unseen_ns_, facts->wire_bytes, facts->segments}, false);
+  Admit(handle,
+        {port,
+         to,
+         NowNs() - unseen_ns_,
+         facts->wire_bytes,
+         facts->segments,
+         {facts->flow, facts->ecn_capable}},
+        false);
   return true;
 }
 
@@ -230,7 +237,7 @@ void TapLoop::Admit(uint32_t handle, const Coming& coming, bool copy) {
   const auto device_bytes = static_cast<int64_t>(pool_[handle].bytes - kVnetHeaderBytes);
   const TapNetwork::Arrival arrival =
       network_.Arrive(coming.arrived_ns, coming.port, coming.to, handle, coming.wire_bytes,
-                      coming.segments, device_bytes, copy);
+                      coming.segments, device_bytes, copy, coming.flow);
   if (arrival.duplicated && pool_[handle].tail == nullptr) {
     const uint32_t again = pool_.Take();
     pool_[again].bytes = pool_[handle].bytes;
@@ -264,6 +271,7 @@ void TapLoop::WriteFrame(const TapNetwork::Output& output) {
   const size_t head_bytes = std::min(frame.bytes, pool_.head_bytes());
   RewriteMacs({frame.head.get(), head_bytes}, MacOf(MacKind::kNode, output.to),
               MacOf(MacKind::kLan, output.to));
+  if (output.congested) MarkCongestion({frame.head.get(), head_bytes});
   const iovec parts[] = {{frame.head.get(), head_bytes},
                          {frame.tail.get(), frame.bytes - head_bytes}};
   const ssize_t written = writev(taps_[output.to].get(), parts, frame.tail == nullptr ? 1 : 2);

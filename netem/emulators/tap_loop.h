@@ -54,6 +54,7 @@ class TapLoop {
   struct Coming {
     int port, to;
     int64_t arrived_ns, wire_bytes, segments;
+    FlowFacts flow;
   };
   void Admit(uint32_t handle, const Coming& coming, bool copy);
   void DeliverDue(int64_t now_ns);

@@ -1,23 +1,33 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
 #include "netem/emulator.h"
 #include "netem/emulators/link_stage.h"
+#include "netem/queues/queued_stage.h"
 #include "netem/topology/impairment.h"
 #include "netem/topology/topology.h"
 
 namespace longhaul {
 
+// What a managed queue asks of a frame.
+struct FlowFacts {
+  uint64_t hash = 0;
+  bool ecn_capable = false;
+};
+
 // The tap emulator's model of a whole topology on synthetic time: uplink, path and downlink stages
 // and the frames between them. It moves handles of frames, never their bytes: no clock, no I/O.
+// A drop-tail stage with a rate knows when a frame leaves as it comes (LinkStage); under queue
+// management or a rate trace frames wait in a QueuedStage, which is served by events of its own.
 // Thread safety: none.
 class TapNetwork {
  public:
-  // `topology` is valid. All loss and jitter is drawn from `seed`.
-  TapNetwork(const Topology& topology, uint64_t seed);
+  // `topology` is valid. All loss and jitter is drawn from `seed`. Rate traces begin at `start_ns`.
+  TapNetwork(const Topology& topology, uint64_t seed, int64_t start_ns = 0);
 
   // What became of a frame that arrived.
   struct Arrival {
@@ -32,13 +42,15 @@ class TapNetwork {
   // `device_bytes`: of the frame as its device gave it; 0: as many as on the wire. `copy`: of a
   // duplicated frame; it meets everything that a frame does but duplication.
   Arrival Arrive(int64_t now_ns, int from, int to, uint32_t handle, int64_t wire_bytes,
-                 int64_t segments, int64_t device_bytes = 0, bool copy = false);
+                 int64_t segments, int64_t device_bytes = 0, bool copy = false,
+                 const FlowFacts& flow = {});
 
   struct Output {
     uint32_t handle;
-    int to;          // meaningless when dropped
-    bool delivered;  // false: dropped at the downlink; only give the handle back
-    int64_t due_ns;  // when it was to leave
+    int to;                  // meaningless when dropped
+    bool delivered;          // false: dropped on its way; only give the handle back
+    int64_t due_ns;          // when it was to leave
+    bool congested = false;  // the caller is to set CE (MarkCongestion)
   };
   // The next frame that is due at or before `now_ns`, in due-time order.
   std::optional<Output> Next(int64_t now_ns);
@@ -57,10 +69,34 @@ class TapNetwork {
 
   // Null when the pair may not talk.
   const PathCounters* counters(int from, int to) const;
+  std::vector<LineCounters> line_counters() const;  // without their names
   int64_t unroutable_drops() const { return unroutable_drops_; }
   void CountUnroutable() { ++unroutable_drops_; }
 
  private:
+  // A frame on its way.
+  struct Passage {
+    int64_t wire_bytes, segments, device_bytes;
+    int64_t jitter_ns = 0;
+    uint64_t flow = 0;
+    uint32_t handle;
+    int path;
+    bool ecn_capable = false, lost = false, reordered = false, congested = false;
+  };
+  enum class Step : uint8_t { kEnterUplink, kEnterPath, kEnterDownlink, kDeliver, kServe };
+  struct Event {
+    int64_t due_ns;
+    uint64_t order;  // first come, first served among equals
+    Step step;
+    int station;  // of kServe
+    Passage passage;
+    // A server takes its turn before what comes at the very same time: that has missed it.
+    bool operator>(const Event& other) const {
+      if (due_ns != other.due_ns) return due_ns > other.due_ns;
+      const bool serves = step == Step::kServe, other_serves = other.step == Step::kServe;
+      return serves != other_serves ? other_serves : order > other.order;
+    }
+  };
   struct Path {
     int from, to;
     LinkStage stage;
@@ -68,32 +104,50 @@ class TapNetwork {
     PathCounters counters;
     int uplink, downlink;  // of lines_; -1: it crosses none
     Carrier carrier = Carrier::kUp;
+    int station = -1;  // where its frames wait instead of in `stage`
+    bool keeps_order = true;
+    int64_t delay_ns = 0, last_due_ns = 0;  // behind a station
   };
-  struct Event {
-    int64_t due_ns;
-    uint64_t order;  // first come, first served among equals
-    int64_t wire_bytes;
-    int64_t segments;
-    int64_t device_bytes;
-    uint32_t handle;
-    int path;
-    bool passed_downlink;
-    bool operator>(const Event& other) const {
-      return due_ns != other.due_ns ? due_ns > other.due_ns : order > other.order;
-    }
+  struct LineSide {
+    LinkStage stage;
+    LineCounters counters;
+    int station = -1;
   };
   struct AccessLine {
-    LinkStage up, down;
+    LineSide up, down;
+  };
+  struct Station {
+    QueuedStage stage;
+    Step next;  // of what has left: kEnterPath behind an uplink, kEnterDownlink, kDeliver
+    int line;   // -1: a path's
   };
   int PathIndex(int from, int to) const;
-  void Push(const Event& event);
+  LineSide Side(const Topology& topology, const AccessSpec& access, int node, bool is_up);
+  LineSide* SideOf(const Station& station);
+  QueuedStageSpec PathQueue(const Topology& topology, const PathSpec& spec) const;
+  void Push(int64_t due_ns, Step step, const Passage& passage, int station = -1);
   Event Pop();
+  void Deliver(int64_t now_ns, const Passage& passage);
+  void HandBack(int64_t now_ns, const Passage& passage);
+  void EnterPath(int64_t now_ns, const Passage& passage);
+  void EnterDownlink(int64_t now_ns, const Passage& passage);
+  void LeavePath(int64_t due_ns, const Passage& passage);
+  void EnterStation(int station, int64_t now_ns, const Passage& passage);
+  void Serve(int station, int64_t now_ns);
+  void Drop(const std::vector<DroppedFrame>& dropped, int station, int64_t now_ns);
+  Passage Release(uint32_t tag);
 
   int num_nodes_;
+  uint64_t seed_;
+  int64_t start_ns_;
   std::vector<AccessLine> lines_;
   std::vector<Path> paths_;
+  std::vector<Station> stations_;
   std::vector<int> path_of_pair_;  // [num_nodes * num_nodes], -1: none
   std::vector<Event> events_;      // a heap, the next one first
+  std::deque<Output> outputs_;     // to be handed back before all else
+  std::vector<Passage> waiting_;   // in stations, by tag
+  std::vector<uint32_t> free_tags_;
   uint64_t order_ = 0;
   int64_t unroutable_drops_ = 0;
 };

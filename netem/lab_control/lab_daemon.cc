@@ -99,7 +99,7 @@ class LabServer : public std::enable_shared_from_this<LabServer> {
 };
 
 absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
-  auto kind = spec.emulator ? absl::StatusOr<EmulatorKind>(*spec.emulator) : ProbeEmulatorKind();
+  auto kind = ChooseEmulatorKind(spec.emulator, spec.topology);
   if (!kind.ok()) return kind.status();
   if (*kind == EmulatorKind::kTap && spec.ceiling) {
     if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;

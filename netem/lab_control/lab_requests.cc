@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "netem/probes/probe.h"
+#include "netem/probes/verify_bounds.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
+#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
@@ -30,6 +32,24 @@ json Milliseconds(const RttSample& rtt) {
           {"received", rtt.received}};
 }
 
+json AqmFigures(const QueueManagement& aqm) {
+  return {{"kind", ToString(aqm.kind)},
+          {"ecn", aqm.ecn},
+          {"target_ms", Ms(aqm.target)},
+          {"interval_ms", Ms(aqm.interval)}};
+}
+
+json TraceFigures(const Topology& topology, const PathSpec& path) {
+  const RateTrace& trace = *path.rate_trace;
+  const RateRange second = RatesWithin(trace, topology.mtu, absl::Seconds(1));
+  return {{"file", trace.file},
+          {"length_s", absl::ToDoubleSeconds(LengthOf(trace))},
+          {"mean_mbit", InMbit(MeanRate(trace, topology.mtu))},
+          {"least_in_a_second_mbit", InMbit(second.least)},
+          {"most_in_a_second_mbit", InMbit(second.most)},
+          {"longest_wait_ms", Ms(LongestWait(trace))}};
+}
+
 // `figures`: of its path. A tail that is late is out of bounds.
 json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figures) {
   json result = std::move(figures);
@@ -40,7 +60,8 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figu
     const PathSpec* back = FindPath(topology, verdict.to, verdict.from);
     const absl::Duration jitter = FindPath(topology, verdict.from, verdict.to)->jitter +
                                   (back == nullptr ? absl::ZeroDuration() : back->jitter);
-    const absl::Duration bound = verdict.rtt.nominal + kTailBound + 3 * jitter;
+    const absl::Duration bound = verdict.rtt.nominal + kTailBound + 3 * jitter +
+                                 MostTraceWait(topology, verdict.from, verdict.to);
     result["tail_in_bounds"] = verdict.rtt.p99 <= bound;
     if (verdict.ok && verdict.rtt.p99 > bound) {
       result["in_bounds"] = false;
@@ -49,6 +70,9 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figu
     }
   }
   if (verdict.rate) {
+    const PathSpec& path = *FindPath(topology, verdict.from, verdict.to);
+    const std::string note = NoteOnRate(topology, path, *verdict.rate);
+    if (!note.empty()) result["goodput_note"] = note;
     result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
                          {"mbit", InMbit(verdict.rate->goodput)},
                          {"how", verdict.rate->congestion_control}};
@@ -108,6 +132,9 @@ json LabRequests::Figures(const PathSpec& path) const {
                   {"limit_packets", PathLimitPackets(topology, path)},
                   {"carrier", down_.contains({path.from, path.to}) ? "down" : "up"}};
   if (rate) figures["rate_mbit"] = InMbit(*rate);
+  if (path.rate_trace != nullptr) figures["rate_trace"] = TraceFigures(topology, path);
+  if (path.aqm.kind != QueueManagement::Kind::kDropTail) figures["aqm"] = AqmFigures(path.aqm);
+  if (path.jitter_order == JitterOrder::kFree) figures["jitter_order"] = "free";
   return figures;
 }
 
@@ -157,6 +184,9 @@ json LabRequests::Info() const {
     if (const AccessSpec* line = LineBefore(topology, static_cast<int>(i)); line != nullptr) {
       node["up_mbit"] = InMbit(line->up);
       node["down_mbit"] = InMbit(line->down);
+      if (line->aqm.kind != QueueManagement::Kind::kDropTail) {
+        node["access_aqm"] = AqmFigures(line->aqm);
+      }
     }
     if (const auto& site = topology.nodes[i].site) node["site"] = topology.sites[*site].name;
     nodes.push_back(std::move(node));
@@ -189,8 +219,21 @@ json LabRequests::Stats() const {
     one["bytes"] = counters->bytes;
     one["drops_queue"] = counters->drops_queue;
     one["drops_loss"] = counters->drops_loss;
+    one["drops_aqm"] = counters->drops_aqm;
+    one["ecn_marks"] = counters->ecn_marks;
     one["held_bytes"] = counters->held_bytes;
     paths.push_back(std::move(one));
+  }
+  auto lines = emulator_->line_counters();
+  if (!lines.ok()) return ErrorAnswer(lines.status());
+  json access = json::array();
+  for (const LineCounters& line : *lines) {
+    access.push_back({{"name", line.name},
+                      {"direction", line.is_up ? "up" : "down"},
+                      {"packets", line.packets},
+                      {"drops_queue", line.drops_queue},
+                      {"drops_aqm", line.drops_aqm},
+                      {"ecn_marks", line.ecn_marks}});
   }
   json unread = json::object();
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
@@ -209,6 +252,7 @@ json LabRequests::Stats() const {
           {"latest_ms", Ms(late.max)},
           {"lead_ms", Ms(late.lead)},
           {"health", std::string(emulator_->health().message())},
+          {"access_lines", std::move(access)},
           {"paths", std::move(paths)}};
 }
 
@@ -262,7 +306,7 @@ absl::StatusOr<std::vector<std::pair<int, int>>> LabRequests::SetPaths(
   if (words.empty()) return absl::InvalidArgumentError("set: want KEY=VALUE");
   std::vector<PathChange> changes;
   for (const auto& [from, to] : *pairs) {
-    auto change = ApplyAssignments(*FindPath(topology, from, to), words);
+    auto change = ApplyAssignments(*FindPath(topology, from, to), words, topology.mtu);
     if (!change.ok()) return change.status();
     if (auto s = ValidatePath(topology, change->path); !s.ok()) return s;
     changes.push_back(*std::move(change));

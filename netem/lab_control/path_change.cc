@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "netem/topology/rate_trace.h"
+
 namespace longhaul {
 namespace {
 
@@ -92,6 +94,7 @@ absl::Status SetBurstLoss(std::string_view value, PathSpec& path) {
 }
 
 absl::Status SetRate(std::string_view value, PathSpec& path) {
+  path.rate_trace = nullptr;
   if (value == "none") {
     path.rate.reset();
     return absl::OkStatus();
@@ -125,13 +128,42 @@ absl::Status SetShape(std::string_view value, PathSpec& path) {
   return absl::OkStatus();
 }
 
+absl::Status SetTrace(std::string_view value, int mtu, PathSpec& path) {
+  if (value == "none") {
+    SetRateTrace(path, nullptr, mtu);
+    return absl::OkStatus();
+  }
+  auto trace = ReadRateTrace(std::string(value));
+  if (trace.ok()) SetRateTrace(path, *trace, mtu);
+  return trace.status();
+}
+
+absl::Status SetManagement(std::string_view value, PathSpec& path) {
+  const auto kind = QueueManagementNamed(value);
+  if (!kind) return BadValue("aqm", value, "droptail, codel or fq_codel");
+  path.aqm.kind = *kind;
+  return absl::OkStatus();
+}
+
+absl::Status SetEcn(std::string_view value, PathSpec& path) {
+  if (value != "on" && value != "off") return BadValue("ecn", value, "on or off");
+  path.aqm.ecn = value == "on";
+  return absl::OkStatus();
+}
+
+absl::Status SetJitterOrder(std::string_view value, PathSpec& path) {
+  if (value != "keep" && value != "free") return BadValue("jitter_order", value, "keep or free");
+  path.jitter_order = value == "free" ? JitterOrder::kFree : JitterOrder::kKeep;
+  return absl::OkStatus();
+}
+
 absl::Status SetCarrier(std::string_view value, PathChange& change) {
   if (value != "up" && value != "down") return BadValue("carrier", value, "up or down");
   change.carrier = value == "up" ? Carrier::kUp : Carrier::kDown;
   return absl::OkStatus();
 }
 
-absl::Status Assign(std::string_view key, std::string_view value, PathChange& change) {
+absl::Status Assign(std::string_view key, std::string_view value, int mtu, PathChange& change) {
   PathSpec& path = change.path;
   if (key == "rate") return SetRate(value, path);
   if (key == "delay") return SetTime(key, value, path.delay);
@@ -142,6 +174,12 @@ absl::Status Assign(std::string_view key, std::string_view value, PathChange& ch
   }
   if (key == "jitter") return SetTime(key, value, path.jitter);
   if (key == "jitter_shape") return SetShape(value, path);
+  if (key == "rate_trace") return SetTrace(value, mtu, path);
+  if (key == "aqm") return SetManagement(value, path);
+  if (key == "ecn") return SetEcn(value, path);
+  if (key == "aqm_target") return SetTime(key, value, path.aqm.target);
+  if (key == "aqm_interval") return SetTime(key, value, path.aqm.interval);
+  if (key == "jitter_order") return SetJitterOrder(value, path);
   if (key == "loss") return SetLoss(value, path);
   if (key == "reorder") return SetShare(key, value, path.reorder_prob);
   if (key == "duplicate") return SetShare(key, value, path.duplicate_prob);
@@ -157,8 +195,9 @@ absl::Status Assign(std::string_view key, std::string_view value, PathChange& ch
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      fmt::format("unknown key '{}'; known: rate delay rtt jitter jitter_shape loss burst_loss "
-                  "reorder duplicate corrupt queue carrier outage",
+      fmt::format("unknown key '{}'; known: rate rate_trace delay rtt jitter jitter_shape "
+                  "jitter_order loss burst_loss reorder duplicate corrupt queue aqm ecn aqm_target "
+                  "aqm_interval carrier outage",
                   key));
 }
 
@@ -196,7 +235,7 @@ absl::StatusOr<std::vector<std::pair<int, int>>> SelectPaths(const Topology& top
 }
 
 absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
-                                            const std::vector<std::string>& assignments) {
+                                            const std::vector<std::string>& assignments, int mtu) {
   PathChange change{.path = path};
   for (const std::string& word : assignments) {
     const size_t equals = word.find('=');
@@ -204,7 +243,8 @@ absl::StatusOr<PathChange> ApplyAssignments(const PathSpec& path,
       return absl::InvalidArgumentError(fmt::format("'{}': want KEY=VALUE", word));
     }
     const std::string_view text = word;
-    if (auto s = Assign(text.substr(0, equals), text.substr(equals + 1), change); !s.ok()) return s;
+    if (auto s = Assign(text.substr(0, equals), text.substr(equals + 1), mtu, change); !s.ok())
+      return s;
   }
   return change;
 }
@@ -222,7 +262,7 @@ absl::Status CheckSchedule(const Topology& topology) {
     const auto pairs = SelectPaths(now, change.path);
     if (!pairs.ok()) return wrong(pairs.status());
     for (const auto& [from, to] : *pairs) {
-      const auto changed = ApplyAssignments(*FindPath(now, from, to), change.figures);
+      const auto changed = ApplyAssignments(*FindPath(now, from, to), change.figures, now.mtu);
       if (!changed.ok()) return wrong(changed.status());
       auto next = WithPath(now, changed->path);
       if (!next.ok()) return wrong(next.status());

@@ -19,6 +19,7 @@
 #include "netem/probes/probe_sockets.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
+#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
@@ -162,6 +163,14 @@ RateSample Judge(BitsPerSecond nominal, const Received& received, std::string ho
   return {nominal, {rate}, std::move(how), received.time};
 }
 
+// More than the path carries at any time: of a trace, than it carries while a full queue of 64
+// packets lasts.
+BitsPerSecond OfferedRate(const PathSpec& path, BitsPerSecond nominal, int mtu) {
+  constexpr absl::Duration kBusyTime = absl::Milliseconds(20);
+  if (path.rate_trace == nullptr) return {nominal.value * kUdpOverload};
+  return {RatesWithin(*path.rate_trace, mtu, kBusyTime).most.value * kUdpOverload};
+}
+
 }  // namespace
 
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path) {
@@ -211,7 +220,7 @@ absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int 
   const int mtu = emulator.topology().mtu;
   std::atomic<bool> stop = false;
   std::thread sending(
-      [&] { SendDatagramsUntil(*sender, address, {rate->value * kUdpOverload}, mtu, stop); });
+      [&] { SendDatagramsUntil(*sender, address, OfferedRate(**path, *rate, mtu), mtu, stop); });
   const Received received = Count(*receiver, 0, (*path)->delay + warm_up, measure);
   stop = true;
   sending.join();

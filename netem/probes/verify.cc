@@ -36,6 +36,8 @@ absl::Duration RampTime(const Topology& topology, const PathSpec& path, BitsPerS
   return rtt * (std::ceil(std::log2(std::max(1.0, bdp_packets / kInitialWindowPackets))) + 3);
 }
 
+bool Manages(const QueueManagement& aqm) { return aqm.kind != QueueManagement::Kind::kDropTail; }
+
 class Verification {
  public:
   Verification(const Emulator& emulator, const VerifyOptions& options)
@@ -92,7 +94,9 @@ class Verification {
     const auto rate = NominalRate(topology_, path);
     if (!rate || !errors_[i].ok()) return;
     const bool both_ways = FindPath(topology_, path.to, path.from) != nullptr;
-    const bool tcp = both_ways && MeanLoss(path) == 0 &&
+    // A managed queue is kept short, so that one TCP flow does not fill the link; nor one whose
+    // rate changes.
+    const bool tcp = both_ways && MeanLoss(path) == 0 && !IsManaged(path) && !path.rate_trace &&
                      RampTime(topology_, path, *rate) <= options_.rate_warm_up;
     auto sample = absl::StatusOr<RateSample>(absl::UnknownError("not run"));
     if (tcp) {
@@ -108,6 +112,13 @@ class Verification {
     }
     errors_[i] = sample.status();
     if (sample.ok()) verdicts_[i].rate = *sample;
+  }
+
+  bool IsManaged(const PathSpec& path) const {
+    const AccessSpec* up = UplinkOf(topology_, path);
+    const AccessSpec* down = DownlinkOf(topology_, path);
+    return Manages(path.aqm) || (up != nullptr && Manages(up->aqm)) ||
+           (down != nullptr && Manages(down->aqm));
   }
 
   void MeasureLoss(size_t i) {

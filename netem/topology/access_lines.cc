@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "netem/topology/queue_limits.h"
@@ -92,6 +93,23 @@ absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth
                              least > 0 ? fmt::format(" ({:.4g} {})", least, unit) : "", most));
 }
 
+absl::Status CheckManagement(const std::string& where, const QueueManagement& aqm) {
+  if (aqm.ecn && aqm.kind == QueueManagement::Kind::kDropTail) {
+    return Invalid(where + ": ecn: a drop-tail queue marks nothing; want aqm codel or fq_codel");
+  }
+  constexpr absl::Duration kLeast = absl::Microseconds(1), kMost = absl::Minutes(1);
+  for (const auto& [name, time] :
+       {std::pair("aqm_target", aqm.target), std::pair("aqm_interval", aqm.interval)}) {
+    if (time >= kLeast && time <= kMost) continue;
+    return Invalid(fmt::format("{}: {} is {}: want {} to {}", where, name,
+                               absl::FormatDuration(time), absl::FormatDuration(kLeast),
+                               absl::FormatDuration(kMost)));
+  }
+  if (aqm.target < aqm.interval) return absl::OkStatus();
+  return Invalid(fmt::format("{}: aqm_target is {}: want less than aqm_interval, {}", where,
+                             absl::FormatDuration(aqm.target), absl::FormatDuration(aqm.interval)));
+}
+
 absl::Status CheckName(const std::string& where, const std::string& name) {
   if (name.empty() || name.size() > kMaxNameBytes) {
     return Invalid(
@@ -113,6 +131,7 @@ absl::Status CheckAccess(const std::string& where, const AccessSpec& access, int
   if (s.ok()) s = CheckRate(where + ": access.down", access.down);
   if (s.ok())
     s = CheckQueue(where + ": access", access.queue, std::min(access.up, access.down), mtu);
+  if (s.ok()) s = CheckManagement(where + ": access", access.aqm);
   return s;
 }
 

@@ -30,6 +30,7 @@ absl::Status CheckRate(const std::string& where, BitsPerSecond rate);
 // `rate`: of what the queue waits for; nullopt: nothing, and a depth in ms is not checked.
 absl::Status CheckQueue(const std::string& where, const std::optional<QueueDepth>& queue,
                         const std::optional<BitsPerSecond>& rate, int mtu);
+absl::Status CheckManagement(const std::string& where, const QueueManagement& aqm);
 absl::Status CheckName(const std::string& where, const std::string& name);
 absl::Status CheckSites(const Topology& topology);
 

@@ -74,7 +74,8 @@ int64_t PathLimitPackets(const Topology& topology, const PathSpec& path) {
     const double queue = path.queue
                              ? QueueDepthAsked(*path.queue, *path.rate, rtt, topology.mtu)
                              : QueueDepthInBdp(*path.rate, rtt, path.queue_bdp, topology.mtu);
-    return static_cast<int64_t>(std::ceil(Packets(*path.rate, held, topology.mtu) + queue));
+    const double delay_line = QueuesApart(path) ? 0 : Packets(*path.rate, held, topology.mtu);
+    return static_cast<int64_t>(std::ceil(delay_line + queue));
   }
   const AccessSpec* access = UplinkOf(topology, path);
   if (access == nullptr) return kUnlimitedPackets;

@@ -25,8 +25,9 @@ int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rat
 
 // The limit of a path's leaf. It covers the delay line AND the queue, because netem counts both:
 // with a rate, ceil(rate (delay + 3 jitter) / (8 F) + Q), Q the path's own queue where it has one;
-// without one, behind access lines, 2 ceil(uplink (delay + 3 jitter) / (8 F)) + 64, wide on purpose
-// since no queue can form there. Neither rate nor access line: kUnlimitedPackets.
+// a queue of its own apart from the delay line (QueuesApart): Q; without a rate, behind access
+// lines, 2 ceil(uplink (delay + 3 jitter) / (8 F)) + 64, wide on purpose since no queue can form
+// there. Neither rate nor access line: kUnlimitedPackets.
 inline constexpr int64_t kUnlimitedPackets = 1 << 20;
 int64_t PathLimitPackets(const Topology& topology, const PathSpec& path);
 

@@ -14,9 +14,11 @@ class TomlFigures : protected TomlFields {
   using TomlFields::TomlFields;
 
   inline static const std::set<std::string_view> kFigureKeys = {
-      "profile",      "rate_mbit",     "rtt_ms",     "delay_ms",  "jitter_ms",
-      "jitter_shape", "loss",          "burst_loss", "queue_ms",  "queue_bytes",
-      "queue_bdp",    "queue_packets", "reorder",    "duplicate", "corrupt"};
+      "profile",      "rate_mbit",     "rtt_ms",     "delay_ms",      "jitter_ms",
+      "jitter_shape", "loss",          "burst_loss", "queue_ms",      "queue_bytes",
+      "queue_bdp",    "queue_packets", "reorder",    "duplicate",     "corrupt",
+      "rate_trace",   "aqm",           "ecn",        "aqm_target_ms", "aqm_interval_ms",
+      "jitter_order"};
 
   inline static const std::set<std::string_view> kAccessKeys = {"name",
                                                                 "up_mbit",
@@ -24,7 +26,11 @@ class TomlFigures : protected TomlFields {
                                                                 "access_queue_packets",
                                                                 "access_queue_ms",
                                                                 "access_queue_bytes",
-                                                                "access_queue_bdp"};
+                                                                "access_queue_bdp",
+                                                                "access_aqm",
+                                                                "access_ecn",
+                                                                "access_aqm_target_ms",
+                                                                "access_aqm_interval_ms"};
 
   // up_mbit and down_mbit, and how deep their queues are.
   std::optional<AccessSpec> Access(const toml::table& t) {
@@ -34,8 +40,35 @@ class TomlFigures : protected TomlFields {
     }
     const auto queue = Queue(t, "access_queue");
     if (queue && !up) Fail(t, "an access queue needs up_mbit and down_mbit");
+    const QueueManagement aqm = Management(t, "access_");
+    if (t.contains("access_aqm") && !up) Fail(t, "access_aqm needs up_mbit and down_mbit");
     if (!up || !down) return std::nullopt;
-    return AccessSpec{Mbit(*up), Mbit(*down), queue};
+    return AccessSpec{Mbit(*up), Mbit(*down), queue, aqm};
+  }
+
+  // Of the queue before a rate; `prefix` is "" or "access_".
+  QueueManagement Management(const toml::table& t, const std::string& prefix) {
+    QueueManagement aqm;
+    if (const auto name = Text(t, prefix + "aqm")) {
+      const auto kind = QueueManagementNamed(*name);
+      if (!kind) {
+        Fail(*t.get(prefix + "aqm"),
+             fmt::format("'{}aqm' is \"droptail\", \"codel\" or \"fq_codel\"", prefix));
+      }
+      aqm.kind = kind.value_or(aqm.kind);
+    }
+    aqm.ecn = Flag(t, prefix + "ecn");
+    if (const auto ms = Number(t, prefix + "aqm_target_ms")) aqm.target = absl::Milliseconds(*ms);
+    if (const auto ms = Number(t, prefix + "aqm_interval_ms")) {
+      aqm.interval = absl::Milliseconds(*ms);
+    }
+    if (aqm.kind == QueueManagement::Kind::kDropTail) {
+      for (const char* key : {"aqm_target_ms", "aqm_interval_ms"}) {
+        const toml::node* node = t.get(prefix + key);
+        if (node != nullptr) Fail(*node, fmt::format("'{}{}' without {}aqm", prefix, key, prefix));
+      }
+    }
+    return aqm;
   }
 
   std::optional<QueueDepth> Queue(const toml::table& t, const std::string& prefix) {
@@ -79,6 +112,7 @@ class TomlFigures : protected TomlFields {
     }
     ReadImpairment(t, path);
     path.queue = Queue(t, "queue");
+    path.aqm = Management(t, "");
     return path;
   }
 
@@ -102,6 +136,12 @@ class TomlFigures : protected TomlFields {
         Fail(*t.get("jitter_shape"), "jitter_shape is \"normal\" or \"uniform\"");
       }
       path.jitter_shape = *shape == "uniform" ? JitterShape::kUniform : JitterShape::kNormal;
+    }
+    if (const auto order = Text(t, "jitter_order")) {
+      if (*order != "keep" && *order != "free") {
+        Fail(*t.get("jitter_order"), "jitter_order is \"keep\" or \"free\"");
+      }
+      path.jitter_order = *order == "free" ? JitterOrder::kFree : JitterOrder::kKeep;
     }
     if (const auto loss = Number(t, "loss")) path.loss_prob = *loss;
     if (const auto reorder = Number(t, "reorder")) path.reorder_prob = *reorder;

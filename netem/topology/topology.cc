@@ -9,6 +9,7 @@
 
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
+#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
@@ -43,6 +44,18 @@ absl::Status CheckBurstLoss(const std::string& where, const PathSpec& path) {
   }
   if (MeanLoss(path) >= 1) return Invalid(where + ": burst loss: every packet would be lost");
   return absl::OkStatus();
+}
+
+// What needs a rate of the path's own to wait for.
+absl::Status CheckOwnQueue(const std::string& where, const PathSpec& path) {
+  if (path.rate) return absl::OkStatus();
+  if (path.aqm.kind != QueueManagement::Kind::kDropTail) {
+    return Invalid(where +
+                   ": aqm: without a rate of its own no queue forms; give it rate_mbit, or "
+                   "the access line access_aqm");
+  }
+  if (path.jitter_order == JitterOrder::kKeep) return absl::OkStatus();
+  return Invalid(where + ": jitter_order: without a rate frames overtake each other anyway");
 }
 
 absl::Status CheckNode(const NodeSpec& node, int index, int mtu, std::set<std::string>& names) {
@@ -87,6 +100,8 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
                                path.queue_bdp));
   }
   if (auto s = CheckQueue(where, path.queue, path.rate, topology.mtu); !s.ok()) return s;
+  if (auto s = CheckManagement(where, path.aqm); !s.ok()) return s;
+  if (auto s = CheckOwnQueue(where, path); !s.ok()) return s;
   if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
   const int64_t limit = PathLimitPackets(topology, path);
   if (limit <= kMaxLimitPackets) return absl::OkStatus();
@@ -127,6 +142,10 @@ absl::Status ValidatePath(const Topology& topology, const PathSpec& path) {
 
 namespace {
 
+std::string PathName(const Topology& topology, const PathSpec& path) {
+  return fmt::format("path {} > {}", topology.nodes[path.from].name, topology.nodes[path.to].name);
+}
+
 double DroppedShare(const PathSpec& path) {
   if (!path.burst_loss) return path.loss_prob;
   const BurstLoss& b = *path.burst_loss;
@@ -140,6 +159,56 @@ double DroppedShare(const PathSpec& path) {
 double MeanLoss(const PathSpec& path) {
   const double dropped = DroppedShare(path);
   return dropped + (1 - dropped) * path.corrupt_prob;
+}
+
+void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu) {
+  path.rate = trace == nullptr ? std::nullopt : std::optional(MeanRate(*trace, mtu));
+  path.rate_trace = std::move(trace);
+}
+
+bool QueuesApart(const PathSpec& path) {
+  return path.rate && (path.rate_trace != nullptr || path.jitter_order == JitterOrder::kFree ||
+                       path.aqm.kind != QueueManagement::Kind::kDropTail);
+}
+
+std::string WhyTapAlone(const Topology& topology) {
+  for (const PathSpec& path : topology.paths) {
+    // netem puts a copy into the root of its device, where other paths' frames are, and newer
+    // kernels refuse it beside another netem.
+    const char* why =
+        path.duplicate_prob > 0 ? "duplicate: the kernel's netem cannot do it on one path of many"
+        : path.rate_trace != nullptr
+            ? "rate_trace: the kernel's netem has no rate that follows a trace"
+        : path.aqm.kind != QueueManagement::Kind::kDropTail
+            ? "aqm: netem must not stand above a managed queue; give the access line access_aqm"
+        : path.jitter_order == JitterOrder::kFree
+            ? "jitter_order: the kernel's netem keeps the order behind a rate"
+            : nullptr;
+    if (why == nullptr) continue;
+    return fmt::format("{}: {}, or use the tap emulator (--emulator tap)", PathName(topology, path),
+                       why);
+  }
+  return "";
+}
+
+std::string_view ToString(QueueManagement::Kind kind) {
+  switch (kind) {
+    case QueueManagement::Kind::kDropTail:
+      break;
+    case QueueManagement::Kind::kCodel:
+      return "codel";
+    case QueueManagement::Kind::kFqCodel:
+      return "fq_codel";
+  }
+  return "droptail";
+}
+
+std::optional<QueueManagement::Kind> QueueManagementNamed(std::string_view name) {
+  using Kind = QueueManagement::Kind;
+  for (Kind kind : {Kind::kDropTail, Kind::kCodel, Kind::kFqCodel}) {
+    if (name == ToString(kind)) return kind;
+  }
+  return std::nullopt;
 }
 
 const PathSpec* FindPath(const Topology& topology, int from, int to) {

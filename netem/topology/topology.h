@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,10 +13,19 @@
 
 namespace longhaul {
 
+struct RateTrace;  // topology/rate_trace.h
+
 // How a path's delay varies.
 enum class JitterShape {
   kNormal,   // `jitter` is one standard deviation
   kUniform,  // `jitter` is half the width
+};
+
+// What becomes of the order of frames whose delays vary. Without a rate of its own a path always
+// lets frames overtake each other.
+enum class JitterOrder {
+  kKeep,  // behind a rate a late frame holds back those behind it, as in netem
+  kFree,  // the delay comes after the rate and frames may overtake each other (tap alone)
 };
 
 // Loss in bursts (Gilbert-Elliott): two states; each packet is lost with the probability of the
@@ -33,6 +43,22 @@ struct QueueDepth {
   Unit unit;
   double amount;
 };
+
+// Who is dropped when frames wait before a rate. Beside the managed kinds the queue's depth stays a
+// limit that drops.
+struct QueueManagement {
+  enum class Kind {
+    kDropTail,
+    kCodel,    // RFC 8289
+    kFqCodel,  // RFC 8290: a CoDel queue for each flow, in deficit round robin
+  };
+  Kind kind = Kind::kDropTail;
+  bool ecn = false;                                   // CE marks where a frame can take them
+  absl::Duration target = absl::Milliseconds(5);      // a standing queue that is accepted
+  absl::Duration interval = absl::Milliseconds(100);  // of the order of the round-trip time
+};
+std::string_view ToString(QueueManagement::Kind kind);  // "droptail", "codel", "fq_codel"
+std::optional<QueueManagement::Kind> QueueManagementNamed(std::string_view name);
 
 // One direction of network between two nodes. A plain value: no kernel state.
 // A rate is at the Ethernet level; a delay is one way (an RTT is two of these).
@@ -52,13 +78,18 @@ struct PathSpec {
   // once, past delay, rate and queue; a duplicated one arrives twice, the copy paying its own way;
   // a corrupted one has one bit flipped, which every checksum on its way makes a loss.
   double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
+  QueueManagement aqm = {};  // of the queue before `rate`
+  JitterOrder jitter_order = JitterOrder::kKeep;
+  // What the rate is from moment to moment (tap alone); `rate` is then its mean (SetRateTrace).
+  std::shared_ptr<const RateTrace> rate_trace = nullptr;
 };
 
-// An access line that paths share; both directions are drop-tail queues with a rate and no delay.
+// An access line that paths share; both directions are queues with a rate and no delay.
 struct AccessSpec {
   BitsPerSecond up;
   BitsPerSecond down;
   std::optional<QueueDepth> queue = std::nullopt;  // nullopt: as deep as the node's paths ask
+  QueueManagement aqm = {};                        // of both directions
 };
 
 struct NodeSpec {
@@ -102,6 +133,17 @@ absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
 
 // The share of packets that a path loses in the long run; a corrupted one is lost to its receiver.
 double MeanLoss(const PathSpec& path);
+
+// Gives a path a trace, and the trace's mean as its rate; null takes the trace away and leaves the
+// path without a rate.
+void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu);
+
+// Whether frames of the path wait in a queue of its own, apart from the delay line: under queue
+// management, before a trace, or where the delay comes after the rate.
+bool QueuesApart(const PathSpec& path);
+
+// Why the kernel's netem cannot be these links: one line that says what to do; "" when it can.
+std::string WhyTapAlone(const Topology& topology);
 
 // The path of an ordered pair; null when the pair may not talk.
 const PathSpec* FindPath(const Topology& topology, int from, int to);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "netem/topology/access_lines.h"
+#include "netem/topology/rate_trace.h"
 #include "netem/topology/rtt_matrix.h"
 #include "netem/topology/toml_figures.h"
 
@@ -136,9 +137,35 @@ class Reader : private TomlFigures {
         t.source().begin.line);
   }
 
+  // Figures and the trace beside this file, which is read once.
+  PathSpec FiguresAndTrace(const toml::table& t, std::string_view profile_key) {
+    PathSpec path = Figures(t, profile_key);
+    const auto name = Text(t, "rate_trace");
+    if (!name) return path;
+    if (t.contains("rate_mbit")) Fail(t, "rate_mbit and rate_trace are both given");
+    const std::string file = name->starts_with('/') ? *name : folder_ + "/" + *name;
+    auto& trace = traces_[file];
+    if (trace == nullptr) {
+      auto read = ReadRateTrace(file);
+      if (!read.ok()) {
+        const toml::node& node = *t.get("rate_trace");
+        const std::string why(read.status().message());
+        // Its own file and line, where it has them.
+        const bool has_line = why.size() > file.size() + 1 &&
+                              isdigit(static_cast<unsigned char>(why[file.size() + 1])) != 0;
+        if (has_line && status_.ok()) status_ = read.status();
+        Fail(node, why);
+        return path;
+      }
+      trace = *read;
+    }
+    SetRateTrace(path, trace, topology_.mtu);
+    return path;
+  }
+
   void ReadBetween(const toml::table& t) {
     Only(t, kFigureKeys);
-    const PathSpec path = Figures(t, "profile");
+    const PathSpec path = FiguresAndTrace(t, "profile");
     const int n = static_cast<int>(topology_.nodes.size());
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < n; ++j) {
@@ -220,7 +247,7 @@ class Reader : private TomlFigures {
     keys.insert({"from", "to", "both"});
     Only(t, keys);
     const int from = NodeNamed(t, "from"), to = NodeNamed(t, "to");
-    const PathSpec path = Figures(t, "profile");
+    const PathSpec path = FiguresAndTrace(t, "profile");
     if (!status_.ok()) return;
     if (!named_.insert({from, to}).second) Fail(t, "this path is given twice");
     Link(t, from, to, path);
@@ -244,7 +271,17 @@ class Reader : private TomlFigures {
                            .figures = {},
                            .line = static_cast<int>(t.source().begin.line)};
     std::istringstream words(RequiredText(t, "set"));
-    for (std::string word; words >> word;) change.figures.push_back(word);
+    for (std::string word; words >> word;) {
+      // A trace lies beside this file, wherever the lab's process is.
+      constexpr std::string_view kTrace = "rate_trace=";
+      const std::string_view file = std::string_view(word).substr(
+          std::min(word.size(), word.starts_with(kTrace) ? kTrace.size() : word.size()));
+      if (!file.empty() && file != "none" && file[0] != '/') {
+        word = fmt::format("{}{}", kTrace,
+                           std::filesystem::absolute(folder_ + "/" + std::string(file)).string());
+      }
+      change.figures.push_back(word);
+    }
     topology_.changes.push_back(std::move(change));
   }
 
@@ -254,6 +291,15 @@ class Reader : private TomlFigures {
     if (!keys.empty()) return;
     constexpr std::pair<const char*, const char*> kCalled[] = {
         {": rate", "rate_mbit"},
+        {": rate", "rate_trace"},
+        {": aqm_target", "aqm_target_ms"},
+        {": aqm_interval", "aqm_interval_ms"},
+        {": access: aqm_target", "access_aqm_target_ms"},
+        {": access: aqm_interval", "access_aqm_interval_ms"},
+        {": access: ecn", "access_ecn"},
+        {": aqm", "aqm"},
+        {": ecn", "ecn"},
+        {": jitter_order", "jitter_order"},
         {": delay", "rtt_ms"},
         {": delay", "delay_ms"},
         {": jitter", "jitter_ms"},
@@ -295,6 +341,7 @@ class Reader : private TomlFigures {
 
   const std::string folder_;
   Topology topology_;
+  std::map<std::string, std::shared_ptr<const RateTrace>> traces_;  // by their files
   std::map<std::string, int> sites_;
   std::map<std::string, int> index_;
   std::map<std::string, std::vector<int>> groups_;

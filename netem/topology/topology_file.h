@@ -17,6 +17,7 @@ namespace longhaul {
 //   up_mbit = 100                       # access line; both or none
 //   down_mbit = 200
 //   access_queue_packets = 500          # or _ms, _bytes, _bdp
+//   access_aqm = "fq_codel"             # also access_ecn, access_aqm_target_ms, .._interval_ms
 //   [[site]]                            # an access line that several nodes are behind
 //   name = "rome"                       # with up_mbit and down_mbit, as a node
 //   [[group]]                           # nodes eu-0 .. eu-3, linked to one another by "inside"
@@ -38,6 +39,13 @@ namespace longhaul {
 //   rtt_ms = 80                         # or delay_ms, one way
 //   jitter_ms = 1
 //   jitter_shape = "uniform"            # or "normal"
+//   jitter_order = "free"               # or "keep", the default (tap alone)
+//   rate_trace = "lte.trace"            # instead of rate_mbit: mahimahi's format, beside this file
+//                                       # (tap alone)
+//   aqm = "codel"                       # or "fq_codel", "droptail"; of the queue before rate_mbit
+//   ecn = true                          # CE marks instead of drops where a packet can take them
+//   aqm_target_ms = 5
+//   aqm_interval_ms = 100
 //   loss = 0.001
 //   reorder = 0.01                      # also duplicate (tap alone), corrupt
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good

@@ -41,6 +41,7 @@ inside() {
 }
 inside topology
 inside kernel
+deny netem/queues 'netem/(emulators|kernel|probes|lab|lab_control)'
 deny netem/emulators 'netem/(probes|lab|lab_control)'
 deny netem/probes 'netem/(lab|lab_control)'
 deny netem/lab 'netem/lab_control'

@@ -96,6 +96,48 @@ TEST(ParseFrame, RandomBytesNeverReadOutsideOrCostLessThanNothing) {
   }
 }
 
+uint32_t HeaderSum(const std::vector<std::byte>& f) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < 20; i += 2) {
+    sum += std::to_integer<uint32_t>(f[kIp + i]) << 8 | std::to_integer<uint32_t>(f[kIp + i + 1]);
+  }
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  return sum;  // 0xffff: the checksum is right
+}
+
+TEST(MarkCongestion, SetsCeAndKeepsTheChecksumRight) {
+  std::mt19937 rng(5);
+  for (int i = 0; i < 20'000; ++i) {
+    auto f = TcpFrame(100, 0);
+    for (size_t at : {1, 2, 3, 4, 5, 8}) f[kIp + at] = static_cast<std::byte>(rng());
+    const uint32_t right = ~HeaderSum(f) & 0xffff;
+    f[kIp + 10] = static_cast<std::byte>(right >> 8);
+    f[kIp + 11] = static_cast<std::byte>(right & 0xff);
+    ASSERT_EQ(HeaderSum(f), 0xffffu);
+    auto marked = f;
+    MarkCongestion(marked);
+    EXPECT_EQ(HeaderSum(marked), 0xffffu);
+    EXPECT_EQ(marked[kIp + 1], f[kIp + 1] | std::byte{3});
+    EXPECT_TRUE(ParseFrame(marked, marked.size())->ecn_capable);
+    for (size_t at = 0; at < f.size(); ++at) {
+      const bool may = at == kIp + 1 || at == kIp + 10 || at == kIp + 11;
+      EXPECT_TRUE(may || marked[at] == f[at]) << at;
+    }
+  }
+}
+
+TEST(ParseFrame, FlowsAreToldApartByPortsAndFragmentsAreNot) {
+  auto f = TcpFrame(100, 0), other = f;
+  other[kIp + 20] = std::byte{1};  // source port
+  EXPECT_EQ(ParseFrame(f, f.size())->flow, ParseFrame(f, f.size())->flow);
+  EXPECT_NE(ParseFrame(f, f.size())->flow, ParseFrame(other, other.size())->flow);
+  EXPECT_FALSE(ParseFrame(f, f.size())->ecn_capable);
+  f[kIp + 1] = std::byte{2};  // ECT(0)
+  EXPECT_TRUE(ParseFrame(f, f.size())->ecn_capable);
+  for (auto* fragment : {&f, &other}) (*fragment)[kIp + 6] = std::byte{0x20};  // more to come
+  EXPECT_EQ(ParseFrame(f, f.size())->flow, ParseFrame(other, other.size())->flow);
+}
+
 TEST(RewriteMacs, TouchesOnlyTheTwelveBytes) {
   auto f = TcpFrame(10, 0);
   const auto before = f;

@@ -156,6 +156,73 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
   EXPECT_THAT(Run("net list").text, StartsWith("no lab is up"));
 }
 
+TEST_F(NetCommand, ATraceAndAManagedQueueFromFileAndFlags) {
+  Write("up.trace", "1\n2\n2\n5\n9\n9\n10\n14\n15\n20\n");
+  const std::string down = Write("down.trace", "1\n");
+  const std::string file = Write("lte.toml",
+                                 "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n"
+                                 "[[path]]\nfrom = 'a'\nto = 'b'\nrtt_ms = 20\n"
+                                 "rate_trace = 'up.trace'\naqm = 'codel'\necn = true\n"
+                                 "[[path]]\nfrom = 'b'\nto = 'a'\nrtt_ms = 20\n"
+                                 "rate_mbit = 20\naqm = 'fq_codel'\n");
+  const ShellResult up = Run("net up " + file);
+  ASSERT_EQ(up.status, 0) << up.text;
+  EXPECT_THAT(up.text, HasSubstr("emulator tap")) << "the only one that can";
+  const std::string list = Run("net list lte").text;
+  EXPECT_THAT(list, HasSubstr("6.056 Mbit/s"));
+  EXPECT_THAT(list, HasSubstr("codel with ECN, mean of a trace of 0.02 s"));
+  EXPECT_EQ(Run("net exec lte/a -- ping -c 1 -W 2 b >/dev/null").status, 0);
+  EXPECT_THAT(Run("net stats lte").text, HasSubstr("CE marks"));
+  EXPECT_EQ(Run("net set lte 'b>a' rate_trace=" + down).status, 0);
+  EXPECT_THAT(Run("net list lte --json").text, HasSubstr("\"mean_mbit\": 12.112"));
+  EXPECT_EQ(Run("net exec lte/a -- ping -c 1 -W 2 b >/dev/null").status, 0);
+  const ShellResult probe = Run("net probe lte 'b>a' --datagrams 0");
+  EXPECT_THAT(probe.text, HasSubstr("the trace lasts 0.001 s"));
+  const ShellResult run =
+      Run("net run --rtt 10ms --rate-trace 'a>b=" + down + "' --rate-trace 'b>a=" + folder_ +
+          "/up.trace' --node b -- "
+          "ping -c 2 -i 0.2 -W 2 a");
+  EXPECT_EQ(run.status, 0) << run.text;
+  EXPECT_EQ(Run("net run --rtt 10ms --rate 10 --aqm codel --ecn on --node a -- true").status, 0);
+}
+
+TEST_F(NetCommand, BadTracesAreNamedWithTheirLine) {
+  Write("late.trace", "5\n4\n");
+  Write("binary.trace", std::string("\x7f"
+                                    "ELF\0\1\2",
+                                    7));
+  Write("zero.trace", "0\n0\n");
+  Write("empty.trace", "");
+  const auto with = [&](const std::string& figures) {
+    return Run("net up " + Write("bad.toml", Path("rtt_ms = 1\n" + figures)) + " --emulator tap");
+  };
+  for (const auto& [figures, says] : std::vector<std::pair<std::string, std::string>>{
+           {"rate_trace = 'late.trace'", "late.trace:2: 4 ms comes after 5 ms"},
+           {"rate_trace = 'binary.trace'", "binary.trace:1: '?ELF"},
+           {"rate_trace = 'zero.trace'", "zero.trace:2: the last time is 0 ms"},
+           {"rate_trace = 'empty.trace'", "empty.trace:1: an empty rate trace"},
+           {"rate_trace = 'gone.trace'", "bad.toml:7: "},
+           {"rate_trace = '/dev/zero'", "bad.toml:7: /dev/zero: rate trace: no regular file"},
+           {"rate_trace = 7", "bad.toml:7: 'rate_trace' is no text"},
+           {"rate_mbit = 5\nrate_trace = 'late.trace'", "both given"},
+           {"aqm = 'red'\nrate_mbit = 5", "bad.toml:7: 'aqm' is \"droptail\""},
+           {"aqm = 'codel'", "bad.toml:7: path a > b: aqm: without a rate of its own"},
+           {"rate_mbit = 5\necn = true", "bad.toml:8: path a > b: ecn: a drop-tail queue"},
+           {"rate_mbit = 5\naqm_target_ms = 5", "bad.toml:8: 'aqm_target_ms' without aqm"},
+           {"rate_mbit = 5\naqm = 'codel'\naqm_target_ms = nan", "bad.toml:9: path a > b: aqm_t"},
+           {"rate_mbit = 5\naqm = 'codel'\naqm_interval_ms = 1e9", "bad.toml:9: path a > b: aqm_i"},
+           {"rate_mbit = 5\njitter_order = 'no'", "bad.toml:8: jitter_order is \"keep\""}}) {
+    const ShellResult result = with(figures);
+    EXPECT_EQ(result.status, 1) << figures;
+    EXPECT_THAT(result.text, HasSubstr(says));
+    EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
+  }
+  EXPECT_EQ(Run("net up --rtt 1ms --rate-trace " + folder_ + "/late.trace").status, 1);
+  EXPECT_THAT(Run("net up --rtt 1ms --rate-trace 'a>x=" + folder_ + "/late.trace'").text,
+              HasSubstr("no node 'x'"));
+  EXPECT_THAT(Run("net list").text, StartsWith("no lab is up"));
+}
+
 TEST_F(NetCommand, RateAboveWhatDoctorMeasuredIsRefusedWithItsLine) {
   TapCeiling ceiling{Mbit(300), Mbit(200), 1, 1};
   ASSERT_TRUE(StoreTapCeiling(ceiling).ok());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 namespace longhaul {
 namespace {
 
@@ -52,9 +54,46 @@ TEST(PathChange, NoneTakesTheRateAndTheBurstsAway) {
   EXPECT_FALSE(without->path.burst_loss.has_value());
 }
 
+TEST(PathChange, ManagedQueuesAndOrder) {
+  auto change = Change(
+      {"aqm=fq_codel", "ecn=on", "aqm_target=2ms", "aqm_interval=50ms", "jitter_order=free"});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(change->path.aqm.kind, QueueManagement::Kind::kFqCodel);
+  EXPECT_TRUE(change->path.aqm.ecn);
+  EXPECT_EQ(change->path.aqm.target, absl::Milliseconds(2));
+  EXPECT_EQ(change->path.aqm.interval, absl::Milliseconds(50));
+  EXPECT_EQ(change->path.jitter_order, JitterOrder::kFree);
+  const Topology topology = *UniformTopology("continental-us", 2);
+  const auto judged = [&](const std::vector<std::string>& words) {
+    auto read = ApplyAssignments(topology.paths[0], words);
+    EXPECT_TRUE(read.ok()) << read.status();
+    return std::string(ValidatePath(topology, read->path).message());
+  };
+  EXPECT_THAT(judged({"ecn=on"}), HasSubstr("ecn: a drop-tail queue marks nothing"));
+  EXPECT_THAT(judged({"aqm=codel", "rate=none"}), HasSubstr("without a rate of its own"));
+  EXPECT_THAT(judged({"aqm=codel", "aqm_target=200ms"}), HasSubstr("less than aqm_interval"));
+  EXPECT_THAT(judged({"aqm=codel", "aqm_target=0"}), HasSubstr("aqm_target is 0: want 1us"));
+}
+
+TEST(PathChange, ATraceIsTheRateUntilARateIsSet) {
+  const std::string file = testing::TempDir() + "/half.trace";
+  std::ofstream(file) << "2\n4\n";
+  auto change = Change({"rate_trace=" + file});
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_NEAR(InMbit(*change->path.rate), 6.056, 1e-9);
+  ASSERT_NE(change->path.rate_trace, nullptr);
+  EXPECT_EQ(ApplyAssignments(change->path, {"rate=5"})->path.rate_trace, nullptr);
+  EXPECT_FALSE(ApplyAssignments(change->path, {"rate_trace=none"})->path.rate.has_value());
+  EXPECT_THAT(std::string(Change({"rate_trace=/no/such"}).status().message()),
+              HasSubstr("/no/such: rate trace: No such file"));
+}
+
 TEST(PathChange, WhatCannotBeReadSaysWhatIsWanted) {
   for (const auto& [word, says] :
        std::vector<std::pair<std::string, std::string>>{{"rate=fast", "50mbit"},
+                                                        {"aqm=red", "droptail, codel or fq_codel"},
+                                                        {"ecn=1", "on or off"},
+                                                        {"jitter_order=no", "keep or free"},
                                                         {"delay=1year", "20ms"},
                                                         {"delay=nan", "20ms"},
                                                         {"loss=", "0.01"},

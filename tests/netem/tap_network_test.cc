@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace longhaul {
@@ -79,6 +80,133 @@ TEST(TapNetwork, ReorderedDuplicatedAndCorruptedAsOftenAsAsked) {
   EXPECT_NEAR(counts[2], 6000, 260);
   EXPECT_EQ(counts, count(3)) << "the same seed, the same fate";
   EXPECT_NE(counts, count(4));
+}
+
+// Every handle comes back once, whatever drops it; the counters say the same; the same seed again
+// gives the same times.
+TEST(TapNetwork, ManagedQueuesHandEveryFrameBackOnce) {
+  Topology topology = *UniformTopology("continental-us", 3);
+  topology.nodes[0].access = AccessSpec{.up = Mbit(5), .down = Mbit(5)};
+  topology.nodes[0].access->aqm = {.kind = QueueManagement::Kind::kFqCodel, .ecn = true};
+  topology.nodes[1].access = AccessSpec{.up = Mbit(50), .down = Mbit(3)};
+  topology.nodes[1].access->aqm.kind = QueueManagement::Kind::kCodel;
+  for (PathSpec& path : topology.paths) {
+    path.loss_prob = 0.01;
+    path.reorder_prob = 0.01;
+    path.jitter = absl::Milliseconds(3);
+    path.aqm.kind = path.to == 2 ? QueueManagement::Kind::kFqCodel : QueueManagement::Kind::kCodel;
+    path.rate = Mbit(4);
+    path.queue = QueueDepth{QueueDepth::Unit::kPackets, 40};
+  }
+  ASSERT_TRUE(Validate(topology).ok()) << Validate(topology);
+  const auto run = [&](uint64_t seed) {
+    TapNetwork network(topology, seed);
+    std::mt19937 rng(3);
+    std::vector<int> back(20'000, 0);
+    std::vector<int64_t> times;
+    int64_t now_ns = 0, out = 0, marked = 0;
+    const auto take = [&](int64_t until_ns) {
+      while (const auto output = network.Next(until_ns)) {
+        ++back[output->handle];
+        ++out;
+        marked += output->congested;
+        if (output->delivered) times.push_back(output->due_ns);
+      }
+    };
+    for (uint32_t i = 0; i < back.size(); ++i) {
+      now_ns += rng() % 1'000'000;
+      const int from = static_cast<int>(rng() % 3),
+                to = (from + 1 + static_cast<int>(rng() % 2)) % 3;
+      const auto arrival = network.Arrive(now_ns, from, to, i, 1514, 1, 0, false,
+                                          {.hash = rng() % 20, .ecn_capable = rng() % 2 == 0});
+      if (!arrival) ++back[i];
+      take(now_ns);
+      if (i == 10'000) {
+        // Frames that wait are not lost when their queue changes its kind.
+        PathSpec changed = topology.paths[0];
+        changed.aqm.kind = QueueManagement::Kind::kDropTail;
+        Topology all = topology;
+        all.paths[0] = changed;
+        network.ChangePath(all, changed);
+      }
+    }
+    while (const auto due_ns = network.next_due_ns()) take(*due_ns);
+    EXPECT_TRUE(std::all_of(back.begin(), back.end(), [](int n) { return n == 1; }));
+    EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+    PathCounters sum;
+    for (const PathSpec& path : topology.paths) {
+      const PathCounters& c = *network.counters(path.from, path.to);
+      EXPECT_EQ(c.held_bytes, 0);
+      sum.packets += c.packets;
+      sum.drops_queue += c.drops_queue;
+      sum.drops_loss += c.drops_loss;
+      sum.drops_aqm += c.drops_aqm;
+      sum.ecn_marks += c.ecn_marks;
+    }
+    EXPECT_EQ(sum.packets + sum.drops_queue + sum.drops_loss + sum.drops_aqm,
+              static_cast<int64_t>(back.size()));
+    EXPECT_GT(sum.drops_aqm, 100);
+    EXPECT_GT(marked, 100);
+    int64_t line_marks = 0;
+    for (const LineCounters& line : network.line_counters()) line_marks += line.ecn_marks;
+    EXPECT_EQ(line_marks, sum.ecn_marks) << "of the only queue that marks";
+    return times;
+  };
+  EXPECT_EQ(run(1), run(1));
+}
+
+TEST(TapNetwork, JitterThatIsFreeReordersBehindARate) {
+  Topology topology = *UniformTopology("regional", 2);
+  topology.paths[0].jitter = absl::Milliseconds(2);
+  const auto overtaken = [&](JitterOrder order) {
+    topology.paths[0].jitter_order = order;
+    TapNetwork network(topology, 1);
+    for (uint32_t i = 0; i < 500; ++i) EXPECT_TRUE(network.Arrive(i * 100'000, 0, 1, i, 1514, 1));
+    int count = 0;
+    uint32_t last = 0;
+    double sum_ms = 0;
+    while (const auto due_ns = network.next_due_ns()) {
+      while (const auto output = network.Next(*due_ns)) {
+        count += output->handle < last;
+        last = output->handle;
+        sum_ms += static_cast<double>(output->due_ns) / 1e6 - 0.1 * output->handle;
+      }
+    }
+    return std::pair(count, sum_ms / 500);
+  };
+  const auto [kept, kept_ms] = overtaken(JitterOrder::kKeep);
+  const auto [freed, freed_ms] = overtaken(JitterOrder::kFree);
+  EXPECT_EQ(kept, 0);
+  EXPECT_GT(freed, 100);
+  EXPECT_NEAR(freed_ms, 10.012, 0.3) << "the mean delay is the nominal one: 3 standard errors";
+  EXPECT_GT(kept_ms, freed_ms + 2) << "a late frame holds back those behind it";
+}
+
+TEST(TapNetwork, ADropTailQueueApartServesAsTheOtherDoes) {
+  // The same link as a stage that knows departures at once, and as a queue that is served: one
+  // frame after the other, delay behind.
+  Topology plain = *UniformTopology("continental-us", 2), apart = plain;
+  apart.paths[0].jitter_order = JitterOrder::kFree;
+  plain.paths[0].queue = apart.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 1e6};
+  TapNetwork a(plain, 1), b(apart, 1);
+  std::mt19937 rng(8);
+  int64_t now_ns = 0;
+  for (uint32_t i = 0; i < 5'000; ++i) {
+    now_ns += rng() % 240'000;
+    const int64_t bytes = 60 + rng() % 1454;
+    ASSERT_TRUE(a.Arrive(now_ns, 0, 1, i, bytes, 1));
+    ASSERT_TRUE(b.Arrive(now_ns, 0, 1, i, bytes, 1));
+  }
+  const auto drain = [](TapNetwork& network) {
+    std::vector<int64_t> times;
+    while (const auto due_ns = network.next_due_ns()) {
+      while (const auto output = network.Next(*due_ns)) times.push_back(output->due_ns);
+    }
+    return times;
+  };
+  const auto of_a = drain(a), of_b = drain(b);
+  ASSERT_EQ(of_a.size(), of_b.size());
+  for (size_t i = 0; i < of_a.size(); ++i) EXPECT_NEAR(of_a[i], of_b[i], 2) << "ns, frame " << i;
 }
 
 TEST(TapNetwork, ACopyIsNotCopiedAgain) {

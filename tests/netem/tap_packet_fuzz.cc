@@ -10,6 +10,7 @@
 #include "netem/addressing.h"
 #include "netem/emulators/frame.h"
 #include "netem/emulators/tap_network.h"
+#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
@@ -20,6 +21,11 @@ Topology MakeLinks() {
   Topology topology = *UniformTopology("worst-case", kNodes);
   topology.nodes[1].access = AccessSpec{.up = Mbit(5), .down = Mbit(1)};
   topology.sites = {{"site", AccessSpec{.up = Mbit(4), .down = Mbit(2)}}};
+  topology.sites[0].access.aqm = {.kind = QueueManagement::Kind::kFqCodel, .ecn = true};
+  topology.paths[4].aqm.kind = QueueManagement::Kind::kCodel;
+  topology.paths[5].jitter_order = JitterOrder::kFree;
+  topology.paths[5].jitter = absl::Milliseconds(50);
+  SetRateTrace(topology.paths[6], *ParseRateTrace("3\n3\n50\n", "fuzz"), topology.mtu);
   topology.nodes[3].site = topology.nodes[4].site = 0;
   topology.paths[0].jitter = absl::Milliseconds(20);
   topology.paths[0].loss_prob = 0.2;
@@ -52,10 +58,12 @@ class Run {
     }
     if (facts->segments < 1 || facts->wire_bytes < 1) __builtin_trap();
     const int to = NodeOfAddress(facts->destination);
-    if (network_.Arrive(now_ns_, port, to, next_, facts->wire_bytes, facts->segments)) {
+    if (network_.Arrive(now_ns_, port, to, next_, facts->wire_bytes, facts->segments, 0, false,
+                        {facts->flow, facts->ecn_capable})) {
       ++inside_;
       state_.push_back(State::kInside);
       if (to < 0 || to >= kNodes) __builtin_trap();
+      MarkCongestion(frame);
       RewriteMacs(frame, MacOf(MacKind::kNode, to), MacOf(MacKind::kLan, to));
     } else {
       state_.push_back(State::kOut);

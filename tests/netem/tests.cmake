@@ -6,6 +6,8 @@ longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/tap_network_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/codel_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/rate_trace_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/wake_lead_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/wake_timers_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/vector_state_test.cc LABELS cpu)
@@ -18,10 +20,11 @@ longhaul_test(netem/faults_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/scale_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/acceptance_test.cc LIBS netem_testing LABELS root physical TIMEOUT 900)
 
+longhaul_test(netem/aqm_test.cc LIBS netem_testing LABELS root physical TIMEOUT 600)
 longhaul_test(netem/site_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 
 # What `make test-links` runs.
-add_custom_target(link_suites DEPENDS netem_acceptance_test netem_site_test netem_scale_test
+add_custom_target(link_suites DEPENDS netem_acceptance_test netem_aqm_test netem_site_test netem_scale_test
   netem_faults_test)
 
 # The same suites on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
@@ -37,6 +40,7 @@ endfunction()
 longhaul_guest_test(acceptance
   *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
 longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem)
+longhaul_guest_test(aqm Links/Managed*netem:ManagedPath.TheKernel*)
 longhaul_guest_test(faults *netem)
 longhaul_guest_test(vector_state *)
 
@@ -46,7 +50,8 @@ longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
 # Hostile topology files and packets: what reads them, without the system calls around it.
 if(LONGHAUL_FUZZERS)
   set(links topology/access_lines addressing emulators/frame emulators/frame_pool topology/impairment lab_control/path_change emulators/link_stage topology/profiles
-    topology/queue_limits topology/rtt_matrix emulators/tap_network topology/topology topology/topology_file)
+    topology/queue_limits topology/rtt_matrix emulators/tap_network topology/topology topology/topology_file
+    topology/rate_trace queues/codel queues/fq_codel_queue queues/queued_stage)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
   longhaul_library(fuzzed_links HEADERS base SRCS ${links}
     PUBLIC absl::statusor absl::time fmt::fmt)
@@ -74,5 +79,5 @@ target_link_libraries(doctor_command PRIVATE longhaul_flags longhaul::doctor_com
 set_tests_properties(netem_net_command_test netem_net_programs_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 
 # Measurements of time: nothing else of ours beside them.
-set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test
+set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_aqm_test
   netem_site_test netem_scale_test netem_doctor_command_test PROPERTIES RUN_SERIAL ON)
