@@ -27,6 +27,7 @@ void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddSpecCommand(CLI::App& app, int* exit_status);
 void AddCompletionCommand(CLI::App& app, int* exit_status);  // the last: of all before it
 void AddWorkerCommand(CLI::App& app, int* exit_status);
+void AddWeightsCommand(CLI::App& app, int* exit_status);
 
 // Parses a command line and runs what it asks for; returns main's status. The words of a program to
 // run (`net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...`) are its own, whatever they look

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   longhaul::AddSimulateCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddSpecCommand(app, &exit_status);
+  longhaul::AddWeightsCommand(app, &exit_status);
   longhaul::AddWorkerCommand(app, &exit_status);
   longhaul::AddCompletionCommand(app, &exit_status);
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);

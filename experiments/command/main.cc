@@ -1,5 +1,6 @@
-// `longhaul`: the labs of `longhaul net` are here; every other command is longhaul-engine's, beside
-// this file. A program in a node, and whoever waits for it, so map no torch.
+// `longhaul`: the labs of `longhaul net` are here; `weights` is longhaul-weights' and every other
+// command longhaul-engine's, beside this file. A program in a node, and whoever waits for it, so
+// map no torch, and neither does one that shares or fetches.
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,22 +24,23 @@ int Net(int argc, char** argv) {
   return longhaul::RunCommandLine(app, argc, argv, &program, &exit_status);
 }
 
-// argv[0] stays as it was typed: it stands in what --help says.
-int Engine(char** argv) {
+// A program beside this one. argv[0] stays as it was typed: it stands in what --help says.
+int Beside(const char* program, char** argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string engine = (self.parent_path() / "longhaul-engine").string();
-  execv(engine.c_str(), argv);
+  const std::string path = (self.parent_path() / program).string();
+  execv(path.c_str(), argv);
   fmt::print(stderr,
-             "longhaul: start {}: {}; without it only `longhaul net` is there (a build without "
-             "torch has none)\n",
-             engine, std::strerror(errno));
+             "longhaul: start {}: {}; without it only `longhaul net` and `longhaul weights` are "
+             "there (a build without torch has no others)\n",
+             path, std::strerror(errno));
   return 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool net = argc > 1 && std::string_view(argv[1]) == "net";
-  return net ? Net(argc, argv) : Engine(argv);
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "net") return Net(argc, argv);
+  return Beside(command == "weights" ? "longhaul-weights" : "longhaul-engine", argv);
 }

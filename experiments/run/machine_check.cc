@@ -1,6 +1,5 @@
 #include "experiments/run/machine_check.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -47,17 +46,11 @@ MachineCheck CheckFigures() {
   return {"figures", true, fmt::format("matplotlib {}", version.data()), ""};
 }
 
-// For the exchange of checkpoints between groups, which is not built: its absence costs nothing, so
-// it is never among what could be better.
 MachineCheck CheckTorrent() {
-  constexpr char kUse[] = "nothing uses it yet (checkpoints stay on this machine)";
-  for (const char* library : {"libtorrent-rasterbar.so.2.0", "libtorrent-rasterbar.so"}) {
-    if (void* loaded = dlopen(library, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(loaded);
-      return {"libtorrent", true, fmt::format("{}; {}", library, kUse), ""};
-    }
-  }
-  return {"libtorrent", true, fmt::format("absent; {}", kUse), ""};
+  const std::string version = LONGHAUL_LIBTORRENT_VERSION;
+  if (!version.empty()) return {"libtorrent", true, version + ", for `longhaul weights`", ""};
+  return {"libtorrent", false, "not built in: no `longhaul weights`",
+          "apt-get install libtorrent-rasterbar-dev, then build again; all else works without"};
 }
 
 }  // namespace

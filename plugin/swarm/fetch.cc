@@ -192,6 +192,7 @@ class TorrentFetch : public Fetch {
     End(FetchReport{.bytes = TotalBytes(manifest_),
                     .kept_bytes = TotalBytes(manifest_),
                     .rejected_bytes = 0,
+                    .arrived = absl::ZeroDuration(),
                     .time = absl::Now() - start_,
                     .delivered = {},
                     .banned = {}});
@@ -309,6 +310,7 @@ absl::StatusOr<FetchReport> TorrentFetch::Run(
   absl::Status status = download.Add(folder_->files());
   if (status.ok()) status = AwaitPieces(download, report);
   if (status.ok()) {
+    report.arrived = absl::Now() - start_;
     const lt::torrent_status last = download.Status();
     TellProgress(download, last);
     report.rejected_bytes = last.total_failed_bytes;

@@ -89,7 +89,8 @@ struct FetchReport {
   int64_t bytes;                       // of all files
   int64_t kept_bytes;                  // of them verified in a partial that was there
   int64_t rejected_bytes;              // delivered, but did not match
-  absl::Duration time;                 // from Start to files in place
+  absl::Duration arrived;              // from Start to the last piece
+  absl::Duration time;                 // from Start to files checked, on disk and in place
   std::vector<MemberBytes> delivered;  // most first, rejected ones included
   std::vector<std::string> banned;     // addresses that sent what does not match
 };

@@ -1,0 +1,160 @@
+// `weights fetch`: a manifest's files, from all who have them.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/command/command.h"
+#include "experiments/command/command_weights.h"
+#include "experiments/run/cancel_signal.h"
+
+namespace longhaul {
+namespace {
+
+struct FetchWords {
+  SwarmWords swarm;
+  std::string manifest, into, model, sha256;
+  std::vector<std::string> sources;
+  double give_up_s = 60;
+};
+
+// The address from which packets to `source` would leave. "": there is no way to it.
+std::string AddressToward(const SwarmAddress& source) {
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(9);
+  inet_pton(AF_INET, source.ip.c_str(), &there.sin_addr);
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in here{};
+  socklen_t size = sizeof(here);
+  char text[INET_ADDRSTRLEN] = "";
+  if (connect(fd, reinterpret_cast<sockaddr*>(&there), sizeof(there)) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) == 0) {
+    inet_ntop(AF_INET, &here.sin_addr, text, sizeof(text));
+  }
+  if (fd >= 0) close(fd);
+  return text;
+}
+
+absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
+  std::vector<SwarmAddress> sources;
+  for (const std::string& text : words.sources) {
+    auto source = ParseSwarmAddress(text);
+    if (!source.ok()) return source.status();
+    sources.push_back(*source);
+  }
+  if (words.swarm.listen.empty()) words.swarm.listen = AddressToward(sources.front()) + ":0";
+  auto swarm = OptionsOf(words.swarm);
+  if (!swarm.ok()) return swarm.status();
+  FetchOptions options{.swarm = *std::move(swarm),
+                       .sources = std::move(sources),
+                       .model = std::nullopt,
+                       .give_up_after = absl::Seconds(words.give_up_s)};
+  if (!words.model.empty()) options.model = words.model;
+  if (!words.swarm.quiet) {
+    options.progress = [](const FetchProgress& at) {
+      fmt::print(stderr, "{} of {} from {} sources, {:.1f} s\n", Megabytes(at.bytes),
+                 Megabytes(at.total), at.connected, absl::ToDoubleSeconds(at.time));
+    };
+  }
+  return options;
+}
+
+std::string Document(const Manifest& manifest, const FetchWords& words, const FetchReport& report) {
+  nlohmann::ordered_json delivered = nlohmann::ordered_json::array();
+  for (const MemberBytes& member : report.delivered) {
+    delivered.push_back({{"ip", member.ip}, {"bytes", member.bytes}});
+  }
+  const nlohmann::ordered_json document = {{"schema", kWeightsSchema},
+                                           {"name", manifest.name},
+                                           {"manifest_sha256", ManifestDigest(manifest)},
+                                           {"into", words.into},
+                                           {"bytes", report.bytes},
+                                           {"kept_bytes", report.kept_bytes},
+                                           {"rejected_bytes", report.rejected_bytes},
+                                           {"arrived_s", absl::ToDoubleSeconds(report.arrived)},
+                                           {"seconds", absl::ToDoubleSeconds(report.time)},
+                                           {"delivered", delivered},
+                                           {"banned", report.banned}};
+  return document.dump(2) + "\n";
+}
+
+void Tell(const Manifest& manifest, const FetchWords& words, const FetchReport& report) {
+  const double seconds = absl::ToDoubleSeconds(report.time);
+  const int64_t fetched = report.bytes - report.kept_bytes;
+  fmt::print("{}: {} in {:.2f} s, {:.1f} Mbit/s; SHA-256 of {} files checked\n", words.into,
+             Megabytes(fetched), seconds, static_cast<double>(fetched) * 8e-6 / seconds,
+             manifest.files.size());
+  if (report.kept_bytes > 0) fmt::print("{:<15} {}\n", "was there", Megabytes(report.kept_bytes));
+  for (const MemberBytes& member : report.delivered) {
+    fmt::print("{:<15} {}\n", member.ip, Megabytes(member.bytes));
+  }
+  if (report.rejected_bytes > 0) {
+    fmt::print("{:<15} {}: did not match\n", "of them", Megabytes(report.rejected_bytes));
+  }
+}
+
+absl::StatusOr<Manifest> ManifestOf(const FetchWords& words) {
+  auto manifest = ReadManifest(words.manifest);
+  if (!manifest.ok() || words.sha256.empty()) return manifest;
+  if (const std::string digest = ManifestDigest(*manifest); digest != words.sha256) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} has SHA-256 {}, wanted is {}", words.manifest, digest, words.sha256));
+  }
+  return manifest;
+}
+
+absl::Status FetchFolder(const FetchWords& words) {
+  const CancelSignal cancel;  // before other threads exist
+  auto options = AskedOf(words);
+  if (!options.ok()) return options.status();
+  auto manifest = ManifestOf(words);
+  if (!manifest.ok()) return manifest.status();
+  auto fetch = Fetch::Start(*manifest, words.into, *options);
+  if (!fetch.ok()) return fetch.status();
+  pollfd either[] = {{cancel.fd(), POLLIN, 0}, {(*fetch)->done_fd(), POLLIN, 0}};
+  if (poll(either, 2, -1) > 0 && either[0].revents != 0) (*fetch)->Cancel();
+  const auto report = (*fetch)->Wait();
+  if (!report.ok()) return report.status();
+  if (words.swarm.json) {
+    fmt::print("{}", Document(*manifest, words, *report));
+  } else {
+    Tell(*manifest, words, *report);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
+  auto words = std::make_shared<FetchWords>();
+  CLI::App* fetch = weights.add_subcommand(
+      "fetch", "fetches a manifest's files into DIR; until they are complete and checked they lie "
+               "in DIR.partial, which the next fetch goes on with");
+  fetch->add_option("manifest", words->manifest, "what `share` wrote")->required();
+  fetch->add_option("--into", words->into, "DIR, which appears complete or not at all")->required();
+  fetch->add_option("--peer", words->sources, "ADDR:PORT of one who has the files; repeat it")
+      ->required();
+  fetch->add_option("--listen", words->swarm.listen,
+                    "ADDR:PORT for others that fetch (default: the address toward the first peer)");
+  fetch->add_option("--member", words->swarm.members, "who may connect beside the peers");
+  fetch->add_option("--model", words->model, "refuse a manifest of another model");
+  fetch->add_option("--sha256", words->sha256, "refuse a manifest with another SHA-256");
+  fetch->add_option("--give-up", words->give_up_s, "seconds without a byte (default: 60)")
+      ->check(CLI::Range(1.0, 1e6));
+  AddSwarmOptions(*fetch, words->swarm);
+  fetch->callback([words, exit_status] {
+    const absl::Status status = FetchFolder(*words);
+    if (!status.ok() && words->swarm.json) {
+      const nlohmann::ordered_json document = {{"schema", kWeightsSchema},
+                                               {"error", std::string(status.message())}};
+      fmt::print("{}\n", document.dump(2));
+    }
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul
