@@ -8,7 +8,8 @@ over one TCP connection from one of them, a fetch from the same one, a fetch fro
 there: hashed against the manifest for a fetch, received for a copy. Beside them the closed form (`weights estimate`).
 
 `beside`: what the others feel. Nodes a, b, c and a joiner j, each behind an access line of 100 Mbit/s both ways, 65 ms
-apart. a sends b a message of 2 MB every half second and waits for one byte back; meanwhile j fetches from a, b and c.
+apart. a sends b a message of 2 MB every half second and waits for one byte back; meanwhile j fetches from a alone, then from
+a, b and c with each of the --limits (Mbit/s) on what each of them sends.
 
 Run it as root from the repository's folder, with build/longhaul built and the machine otherwise idle.
 """
@@ -201,14 +202,15 @@ def beside(arguments):
         with Lab(access_file(folder)) as lab:
             median, most, count, _ = message_times(lab, 12, size, None)
             print(f"| none | {median:.3f} | {most:.3f} | {count} | |", flush=True)
-            for limit in arguments.limits.split(","):
+            for limit, sources in [("none", [1])] + [(limit, [1, 2, 3]) for limit in arguments.limits.split(",")]:
                 shares = [share(lab, node, folder, *(["--up", f"{limit}mbit"] if limit != "none" else []))
                           for node in (1, 2, 3)]
                 median, most, count, took = message_times(lab, arguments.seconds, size,
-                                                          lambda: fetch(lab, 0, folder, [1, 2, 3]))
+                                                          lambda: fetch(lab, 0, folder, sources))
                 for child in shares:
                     lab.stop(child)
-                print(f"| up {limit} Mbit/s each | {median:.3f} | {most:.3f} | {count} | {took:.2f} |", flush=True)
+                who = "a alone" if sources == [1] else "a, b, c"
+                print(f"| from {who}, limit {limit} | {median:.3f} | {most:.3f} | {count} | {took:.2f} |", flush=True)
 
 
 def main():

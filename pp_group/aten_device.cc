@@ -35,15 +35,15 @@ absl::Status CheckDevice(const ComputeSpec& compute) {
         absl::StrCat("device '", compute.device, "', want cpu, cuda or cuda:N"));
   }
   if (!at::globalContext().hasCUDA()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("device '", compute.device, "': no GPU that this torch can use; want cpu, or a ",
-                     "CUDA build of torch and a driver that it finds"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device '", compute.device, "': no GPU that this torch can use; want cpu, or a ",
+        "CUDA build of torch and a driver that it finds"));
   }
   const auto count = static_cast<int>(at::getNumGPUs());
   if (index < count) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("device '", compute.device, "': this machine has ", count, " GPUs, cuda:0 to cuda:",
-                   count - 1));
+  return absl::FailedPreconditionError(absl::StrCat("device '", compute.device,
+                                                    "': this machine has ", count,
+                                                    " GPUs, cuda:0 to cuda:", count - 1));
 }
 
 at::Device DeviceOf(const ComputeSpec& compute) {

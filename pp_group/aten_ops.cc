@@ -16,8 +16,7 @@ using torch::autograd::variable_list;
 
 class LinearOp : public torch::autograd::Function<LinearOp> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const AtenParameter& w) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const AtenParameter& w) {
     context->save_for_backward({x});
     context->saved_data["weight"] = w.value;
     context->saved_data["gradient"] = w.gradient;

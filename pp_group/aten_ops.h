@@ -20,8 +20,8 @@ void AddWeightGradient(const WeightGradient& work);
 
 // One parameter of a stage.
 struct AtenParameter {
-  // Of a matrix [rows, cols], of the compute dtype; of a vector [cols], f32, a leaf of autograd whose
-  // gradient is `gradient`.
+  // Of a matrix [rows, cols], of the compute dtype; of a vector [cols], f32, a leaf of autograd
+  // whose gradient is `gradient`.
   at::Tensor value;
   at::Tensor gradient;  // the same shape, f32: a view of the flat gradient
   // Where Linear leaves the gradients of weights; null while they are added at once. Of the stage.

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 
 #include "experiments/command/command.h"
@@ -23,7 +23,8 @@ absl::StatusOr<std::optional<int64_t>> RateOf(const std::string& word) {
   auto change = ApplyAssignments(bare, {"rate=" + word});
   if (!change.ok()) return change.status();
   if (!change->path.rate) return std::nullopt;
-  return static_cast<int64_t>(std::llround(change->path.rate->value / 8));
+  // What is beyond int64 is refused as out of bounds, not turned over.
+  return static_cast<int64_t>(std::min(change->path.rate->value / 8, 9e18));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
@@ -40,6 +42,7 @@ std::string AddressToward(const SwarmAddress& source) {
 }
 
 absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
+  if (std::isnan(words.give_up_s)) return absl::InvalidArgumentError("--give-up: not a number");
   std::vector<SwarmAddress> sources;
   for (const std::string& text : words.sources) {
     auto source = ParseSwarmAddress(text);
@@ -132,8 +135,9 @@ absl::Status FetchFolder(const FetchWords& words) {
 void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
   auto words = std::make_shared<FetchWords>();
   CLI::App* fetch = weights.add_subcommand(
-      "fetch", "fetches a manifest's files into DIR; until they are complete and checked they lie "
-               "in DIR.partial, which the next fetch goes on with");
+      "fetch",
+      "fetches a manifest's files into DIR; until they are complete and checked they lie "
+      "in DIR.partial, which the next fetch goes on with");
   fetch->add_option("manifest", words->manifest, "what `share` wrote")->required();
   fetch->add_option("--into", words->into, "DIR, which appears complete or not at all")->required();
   fetch->add_option("--peer", words->sources, "ADDR:PORT of one who has the files; repeat it")

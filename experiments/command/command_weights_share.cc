@@ -111,8 +111,9 @@ void AddWeightsShareCommand(CLI::App& weights, int* exit_status) {
       ->required();
   share->add_option("--member", words->swarm.members, "who may fetch: 10.0.0.3, 10.0.0.0/16")
       ->required();
-  share->add_option("--manifest", words->manifest,
-                    "file for those who fetch; made where it is not there, else shared as it is")
+  share
+      ->add_option("--manifest", words->manifest,
+                   "file for those who fetch; made where it is not there, else shared as it is")
       ->required();
   share->add_option("--model", words->about.model, "of which model the files are");
   share->add_option("--run", words->about.run, "of which run");

@@ -122,23 +122,22 @@ absl::Status PutManagedQueue(const Netlink& netlink, int ifindex, BitsPerSecond 
   const auto limit = static_cast<uint32_t>(limit_packets);
   const bool by_flow = aqm.kind == QueueManagement::Kind::kFqCodel;
   const uint32_t parent = TC_H_MAKE(kRateHandle, 1);
-  return PutQdisc(netlink, ifindex, parent, kQueueHandle, by_flow ? "fq_codel" : "codel",
-                  [&](nl_msg* message) {
-                    const uint32_t ecn = aqm.ecn ? 1 : 0;
-                    if (!by_flow) {
-                      nla_put_u32(message, TCA_CODEL_TARGET, target_us);
-                      nla_put_u32(message, TCA_CODEL_INTERVAL, interval_us);
-                      nla_put_u32(message, TCA_CODEL_LIMIT, limit);
-                      nla_put_u32(message, TCA_CODEL_ECN, ecn);
-                      return;
-                    }
-                    nla_put_u32(message, TCA_FQ_CODEL_TARGET, target_us);
-                    nla_put_u32(message, TCA_FQ_CODEL_INTERVAL, interval_us);
-                    nla_put_u32(message, TCA_FQ_CODEL_LIMIT, limit);
-                    nla_put_u32(message, TCA_FQ_CODEL_ECN, ecn);
-                    nla_put_u32(message, TCA_FQ_CODEL_QUANTUM,
-                                static_cast<uint32_t>(FrameBytes(mtu)));
-                  });
+  return PutQdisc(
+      netlink, ifindex, parent, kQueueHandle, by_flow ? "fq_codel" : "codel", [&](nl_msg* message) {
+        const uint32_t ecn = aqm.ecn ? 1 : 0;
+        if (!by_flow) {
+          nla_put_u32(message, TCA_CODEL_TARGET, target_us);
+          nla_put_u32(message, TCA_CODEL_INTERVAL, interval_us);
+          nla_put_u32(message, TCA_CODEL_LIMIT, limit);
+          nla_put_u32(message, TCA_CODEL_ECN, ecn);
+          return;
+        }
+        nla_put_u32(message, TCA_FQ_CODEL_TARGET, target_us);
+        nla_put_u32(message, TCA_FQ_CODEL_INTERVAL, interval_us);
+        nla_put_u32(message, TCA_FQ_CODEL_LIMIT, limit);
+        nla_put_u32(message, TCA_FQ_CODEL_ECN, ecn);
+        nla_put_u32(message, TCA_FQ_CODEL_QUANTUM, static_cast<uint32_t>(FrameBytes(mtu)));
+      });
 }
 
 absl::StatusOr<LineCounters> ReadManagedQueue(const Netlink& netlink, int ifindex) {

@@ -17,8 +17,8 @@ bool Mark(const CodelSpec& spec, QueuedFrame& frame) {
 }  // namespace
 
 int64_t Codel::ControlLaw(int64_t from_ns, int64_t interval_ns, int64_t count) {
-  return from_ns + std::llround(static_cast<double>(interval_ns) /
-                                std::sqrt(static_cast<double>(count)));
+  return from_ns +
+         std::llround(static_cast<double>(interval_ns) / std::sqrt(static_cast<double>(count)));
 }
 
 Codel::Candidate Codel::Take(int64_t now_ns, const CodelSpec& spec, FifoQueue& queue) {

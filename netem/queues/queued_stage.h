@@ -16,10 +16,10 @@ namespace longhaul {
 
 // What drains a queue, and who is dropped while frames wait.
 struct QueuedStageSpec {
-  std::optional<BitsPerSecond> rate;               // nullopt: nothing holds a frame back
+  std::optional<BitsPerSecond> rate;                 // nullopt: nothing holds a frame back
   std::shared_ptr<const RateTrace> trace = nullptr;  // instead of the rate
-  int64_t trace_start_ns = 0;                      // when the trace begins
-  int64_t limit_bytes = 0;                         // of the queue alone
+  int64_t trace_start_ns = 0;                        // when the trace begins
+  int64_t limit_bytes = 0;                           // of the queue alone
   QueueManagement management = {};
   int64_t frame_bytes = 1514;  // a full one: CoDel's largest packet and fq_codel's quantum
   uint64_t seed = 1;           // of fq_codel's hash
@@ -63,8 +63,8 @@ class QueuedStage {
 
   QueuedStageSpec spec_;
   Discipline discipline_;
-  bool called_ = false;   // a call of Serve() is due
-  double free_ns_ = 0;    // when the server is; a double, so that rounding does not add up
+  bool called_ = false;           // a call of Serve() is due
+  double free_ns_ = 0;            // when the server is; a double, so that rounding does not add up
   int64_t next_opportunity_ = 0;  // the first that has not been used or passed over
   // Of a frame that an opportunity could not carry whole.
   std::optional<QueuedFrame> in_transit_;

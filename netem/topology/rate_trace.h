@@ -16,7 +16,7 @@ namespace longhaul {
 // deliver 1500 bytes of IP packets, and what is not used then is lost. The last time is the trace's
 // length; after it the trace begins anew. A plain value that is never changed once it is read.
 struct RateTrace {
-  std::string file;                         // where it was read from; for records
+  std::string file;                        // where it was read from; for records
   std::vector<uint32_t> opportunities_ms;  // not empty, ascending, equal ones allowed, last > 0
 };
 inline constexpr int64_t kOpportunityBytes = 1500;  // IP header included, Ethernet header not

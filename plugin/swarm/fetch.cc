@@ -35,6 +35,10 @@ struct Source {
   std::string last_word = "no answer yet";
 };
 
+lt::tcp::endpoint EndpointOf(const SwarmAddress& address) {
+  return {lt::make_address(address.ip), address.port};
+}
+
 // The torrent of one fetch, from adding to the last piece. One thread: the fetch's own.
 class Download {
  public:
@@ -48,6 +52,8 @@ class Download {
     lt::add_torrent_params params;
     params.ti = std::make_shared<lt::torrent_info>(*torrent_);
     params.save_path = folder;
+    // Those that are named here are dialled at once, later ones with libtorrent's next second.
+    for (const Source& source : sources_) params.peers.push_back(EndpointOf(source.address));
     params.storage_mode = lt::storage_mode_sparse;
     params.flags = lt::torrent_flags::disable_dht | lt::torrent_flags::disable_lsd |
                    lt::torrent_flags::disable_pex | lt::torrent_flags::apply_ip_filter;
@@ -60,7 +66,7 @@ class Download {
   void DialMissing() {
     for (const Source& source : sources_) {
       if (source.connected || source.banned) continue;
-      handle_.connect_peer({lt::make_address(source.address.ip), source.address.port});
+      handle_.connect_peer(EndpointOf(source.address));
     }
   }
 
@@ -328,10 +334,16 @@ absl::StatusOr<FetchReport> TorrentFetch::Run(
   return report;
 }
 
-absl::Status CheckAsked(const Manifest& manifest, const FetchOptions& options) {
+absl::Status CheckAsked(const Manifest& manifest, const std::string& into,
+                        const FetchOptions& options) {
   if (options.model && *options.model != manifest.model) {
     return absl::InvalidArgumentError(fmt::format(
         "fetch: the manifest is of model '{}', wanted is '{}'", manifest.model, *options.model));
+  }
+  if (into.empty()) return absl::InvalidArgumentError("fetch: no folder is named");
+  if (options.give_up_after < absl::Seconds(1)) {
+    return absl::InvalidArgumentError(fmt::format("fetch: give up after {}: want 1s or more",
+                                                  absl::FormatDuration(options.give_up_after)));
   }
   if (options.sources.empty()) return absl::InvalidArgumentError("fetch: no source is named");
   for (const SwarmAddress& source : options.sources) {
@@ -349,7 +361,7 @@ absl::StatusOr<std::unique_ptr<Fetch>> Fetch::Start(const Manifest& manifest,
                                                     const std::string& into,
                                                     const FetchOptions& options) {
   const absl::Time start = absl::Now();
-  if (auto s = CheckAsked(manifest, options); !s.ok()) return s;
+  if (auto s = CheckAsked(manifest, into, options); !s.ok()) return s;
   auto torrent = TorrentOf(manifest);
   if (!torrent.ok()) return torrent.status();
   auto fetch = std::make_unique<TorrentFetch>(manifest, options, start);

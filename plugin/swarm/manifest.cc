@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <initializer_list>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -230,14 +228,19 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
 std::string ManifestDigest(const Manifest& manifest) { return Sha256Of(ManifestText(manifest)); }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    if (errno == 0) errno = ENODATA;
-    return Failed("read manifest", path);
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return Failed("read manifest", path);
+  std::string text;
+  char part[1 << 16];
+  size_t got = 0;
+  // No further than a manifest can be: /dev/zero has no end.
+  while (text.size() <= kMostText && (got = std::fread(part, 1, sizeof(part), file)) > 0) {
+    text.append(part, got);
   }
-  absl::StatusOr<Manifest> manifest = ParseManifest(text.str());
+  const absl::Status status = std::ferror(file) ? Failed("read manifest", path) : absl::OkStatus();
+  std::fclose(file);
+  if (!status.ok()) return status;
+  absl::StatusOr<Manifest> manifest = ParseManifest(text);
   if (manifest.ok()) return manifest;
   return absl::Status(manifest.status().code(),
                       fmt::format("{}: {}", path, std::string(manifest.status().message())));

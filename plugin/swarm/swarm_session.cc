@@ -81,7 +81,8 @@ void SetPace(Settings& pack, const SwarmOptions& options) {
   pack.set_int(Settings::alert_queue_size, 200'000);
   const int two_paths = static_cast<int>(2 * options.path_bytes);
   pack.set_int(Settings::send_buffer_watermark, two_paths);
-  pack.set_int(Settings::send_buffer_low_watermark, 128 << 10);
+  // What may be sent before a rate has been seen: less makes the start slower than TCP's own.
+  pack.set_int(Settings::send_buffer_low_watermark, two_paths / 2);
   pack.set_int(Settings::send_buffer_watermark_factor, 200);
   const int blocks = std::max(500, static_cast<int>(two_paths / kBlockBytes));
   pack.set_int(Settings::max_out_request_queue, blocks);

@@ -41,7 +41,7 @@ absl::Status BadModel(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("model ", parts...));
 }
 
-std::vector<std::string> Distinct(const char* Entry::* name) {
+std::vector<std::string> Distinct(const char* Entry::*name) {
   std::vector<std::string> names;
   for (const Entry& entry : kModels) {
     if (std::find(names.begin(), names.end(), entry.*name) == names.end()) {
@@ -86,19 +86,20 @@ absl::Status CheckNumbers(const ModelSpec& model) {
     return BadModel("kv_heads ", model.kv_heads, ", hidden ", model.hidden, ": want 0 or more");
   }
   if (model.heads % model.key_heads() != 0) {
-    return BadModel("heads ", model.heads, " are not divisible by ", model.key_heads(), " kv_heads");
+    return BadModel("heads ", model.heads, " are not divisible by ", model.key_heads(),
+                    " kv_heads");
   }
   if (model.width / model.heads % 2 != 0) {
     return BadModel("heads of ", model.width / model.heads,
-               " elements: rotary positions want an even number");
+                    " elements: rotary positions want an even number");
   }
   if (!(model.rope_theta > 1)) return BadModel("rope_theta ", model.rope_theta, ", want above 1");
   if (model.kind != "moe") return absl::OkStatus();
   if (model.experts < 2) return BadModel("experts ", model.experts, ": a token takes two");
   if (!(model.capacity_factor >= 0 && model.capacity_factor < 1e6) ||
       !(model.balance_loss >= 0 && model.balance_loss < 1e6)) {
-    return BadModel("capacity_factor ", model.capacity_factor, ", balance_loss ", model.balance_loss,
-               ": want 0 or more, finite");
+    return BadModel("capacity_factor ", model.capacity_factor, ", balance_loss ",
+                    model.balance_loss, ": want 0 or more, finite");
   }
   return absl::OkStatus();
 }
@@ -120,10 +121,11 @@ absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& 
     return BadModel("kind '", model.kind, "'; known: ", absl::StrJoin(ModelKinds(), ", "));
   }
   if (why.empty()) {
-    return BadModel("kind '", model.kind, "' has no engine '", model.engine,
-               "'; it has: auto, ", absl::StrJoin(of_kind, ", "));
+    return BadModel("kind '", model.kind, "' has no engine '", model.engine, "'; it has: auto, ",
+                    absl::StrJoin(of_kind, ", "));
   }
-  return BadModel("engine '", model.engine, "' cannot do ", why.front(), "; want engine 'aten' or 'auto'");
+  return BadModel("engine '", model.engine, "' cannot do ", why.front(),
+                  "; want engine 'aten' or 'auto'");
 }
 
 absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute, int stages) {
@@ -133,9 +135,10 @@ absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute, int 
   }
   if (model.tied_head && model.kind == "gpt") return BadModel("kind 'gpt' has no tied head");
   if (model.tied_head && stages > 1) {
-    return BadModel("with a tied head on ", stages,
-               " stages: the embedding's gradient would have to cross from the last to the first; "
-               "want 1 stage or an untied head");
+    return BadModel(
+        "with a tied head on ", stages,
+        " stages: the embedding's gradient would have to cross from the last to the first; "
+        "want 1 stage or an untied head");
   }
   return CheckDevice(compute);
 }

@@ -16,9 +16,9 @@ namespace longhaul {
 // One stage of a run: which, and on what it computes.
 struct StageOptions {
   int stage, stages;
-  uint64_t seed;                            // of the initial values
-  std::span<const int64_t> cuts = {};       // as EmptyLayout takes them
-  int64_t microbatches = 1;                 // M; scales losses that are means over a micro-batch
+  uint64_t seed;                       // of the initial values
+  std::span<const int64_t> cuts = {};  // as EmptyLayout takes them
+  int64_t microbatches = 1;            // M; scales losses that are means over a micro-batch
   ComputeSpec compute = {};
 };
 

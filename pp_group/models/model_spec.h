@@ -10,9 +10,9 @@ namespace longhaul {
 
 // A decoder-only model as a plain value. `blocks` is divisible by S where stages are equal, `width`
 // by `heads`, and `heads` by `kv_heads`.
-//   gpt    learned positions, LayerNorm, GELU (tanh form) of 4 D, untied head (GPT-2 without biases)
-//   llama  rotary positions, RMSNorm, SwiGLU, grouped queries, head tied or not
-//   moe    llama with `experts` SwiGLUs a block, of which each token takes its top two (Mixtral)
+//   gpt    learned positions, LayerNorm, GELU (tanh form) of 4 D, untied head (GPT-2 without
+//   biases) llama  rotary positions, RMSNorm, SwiGLU, grouped queries, head tied or not moe llama
+//   with `experts` SwiGLUs a block, of which each token takes its top two (Mixtral)
 struct ModelSpec {
   int64_t blocks;
   int64_t width;    // D
@@ -28,8 +28,8 @@ struct ModelSpec {
   double rope_theta = 10000;
   // Of moe:
   int64_t experts = 8;
-  double capacity_factor = 0;   // an expert takes at most this times its even share; 0: dropless
-  double balance_loss = 0.01;   // weight of the load-balancing loss (Switch Transformers, eq. 4)
+  double capacity_factor = 0;  // an expert takes at most this times its even share; 0: dropless
+  double balance_loss = 0.01;  // weight of the load-balancing loss (Switch Transformers, eq. 4)
 
   int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t hidden_width() const { return hidden == 0 ? (8 * width / 3 + 63) / 64 * 64 : hidden; }

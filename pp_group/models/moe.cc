@@ -38,9 +38,8 @@ struct Routing {
 Routing Route(const at::Tensor& chosen, int64_t experts) {  // [n, 2] expert ids
   const at::Tensor flat = chosen.reshape({-1});
   const at::Tensor order = std::get<1>(at::sort(flat, /*stable=*/true, /*dim=*/0, false));
-  Routing routing{.token = at::floor_divide(order, kChosen),
-                  .place = at::empty_like(order),
-                  .counts = {}};
+  Routing routing{
+      .token = at::floor_divide(order, kChosen), .place = at::empty_like(order), .counts = {}};
   routing.place.scatter_(0, order, at::arange(order.numel(), order.options()));
   const at::Tensor counts = flat.unsqueeze(0)
                                 .eq(at::arange(experts, flat.options()).unsqueeze(1))
@@ -70,7 +69,7 @@ class MoeModel : public LlamaModel {
   at::Tensor FeedForward(int64_t index, const at::Tensor& x) override {
     const Experts& p = blocks_[static_cast<size_t>(index)];
     const int64_t n = x.size(0), d = spec_.width;
-    const at::Tensor logits = Linear(x, p.router).to(at::kFloat);  // [n, experts]
+    const at::Tensor logits = Linear(x, p.router).to(at::kFloat);                  // [n, experts]
     const at::Tensor chosen = std::get<1>(at::topk(logits.detach(), kChosen, 1));  // [n, 2]
     const at::Tensor weights = at::softmax(logits.gather(1, chosen), 1).to(x.scalar_type());
     const Routing routing = Route(chosen, spec_.experts);

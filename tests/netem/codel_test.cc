@@ -67,13 +67,9 @@ class Overloaded {
 TEST(Codel, DropsByPencil) {
   Overloaded run(kSpec);
   run.RunUntil(485, false);
-  EXPECT_EQ(run.dropped_, (std::vector<Fate>{{10, 110},
-                                             {21, 210},
-                                             {30, 290},
-                                             {36, 340},
-                                             {42, 390},
-                                             {48, 440},
-                                             {53, 480}}));
+  EXPECT_EQ(run.dropped_,
+            (std::vector<Fate>{
+                {10, 110}, {21, 210}, {30, 290}, {36, 340}, {42, 390}, {48, 440}, {53, 480}}));
   EXPECT_TRUE(run.marked_.empty());
 }
 
@@ -83,13 +79,9 @@ TEST(Codel, MarksAtTheSameTimesAndDropsNothing) {
   Overloaded run(spec);
   run.RunUntil(485, true);
   EXPECT_TRUE(run.dropped_.empty());
-  EXPECT_EQ(run.marked_, (std::vector<Fate>{{10, 110},
-                                            {20, 210},
-                                            {28, 290},
-                                            {33, 340},
-                                            {38, 390},
-                                            {43, 440},
-                                            {47, 480}}));
+  EXPECT_EQ(run.marked_,
+            (std::vector<Fate>{
+                {10, 110}, {20, 210}, {28, 290}, {33, 340}, {38, 390}, {43, 440}, {47, 480}}));
   Overloaded not_capable(spec);
   not_capable.RunUntil(485, false);
   EXPECT_EQ(not_capable.dropped_.size(), 7u) << "who cannot take a mark is dropped";
@@ -224,8 +216,8 @@ TEST(FqCodel, TheLongestQueuePaysForTheFullBuffer) {
 TEST(FqCodel, EachFlowHasACodelOfItsOwn) {
   Flows flows;
   for (int64_t ms = 0; ms <= 300; ms += 10) {
-    flows.Come(1, 4, ms);                // a backlog that grows
-    flows.Come(2, 1, ms);                // one frame that leaves at once
+    flows.Come(1, 4, ms);  // a backlog that grows
+    flows.Come(2, 1, ms);  // one frame that leaves at once
     for (int i = 0; i < 3; ++i) flows.Leave(1, ms + 1);
   }
   EXPECT_FALSE(flows.dropped_.empty());

@@ -52,7 +52,10 @@ TEST(RateTrace, WhatIsNoTraceIsRefusedWithItsLine) {
            {"86400001\n", "t:1: '86400001': want at most 86400000 ms"},
            {"99999999999999999999999\n", "t:1: '99999999999999999999999': want at most"},
            {"0\n0\n", "t:2: the last time is 0 ms"},
-           {std::string("\x7f" "ELF\0\1", 6), "ELF?\?': want one whole number"}}) {
+           {std::string("\x7f"
+                        "ELF\0\1",
+                        6),
+            "ELF?\?': want one whole number"}}) {
     const auto trace = ParseRateTrace(text, "t");
     EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(trace.status().message()), HasSubstr(says));

@@ -53,8 +53,11 @@ Result Train(const ModelSpec& model, int stages, const ComputeSpec& compute = {}
   const int64_t n = 3 * model.context;
   std::vector<std::unique_ptr<Stage>> parts;
   for (int s = 0; s < stages; ++s) {
-    auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 1,
-                                  .microbatches = kMicrobatches, .compute = compute});
+    auto stage = NewStage(model, {.stage = s,
+                                  .stages = stages,
+                                  .seed = 1,
+                                  .microbatches = kMicrobatches,
+                                  .compute = compute});
     EXPECT_TRUE(stage.ok()) << stage.status();
     Scramble(**stage);
     (*stage)->ZeroGradients();
@@ -105,7 +108,12 @@ void ExpectEqualBits(const Result& a, const Result& b, const std::string& what) 
 }
 
 ModelSpec Small(const std::string& kind) {
-  ModelSpec model{.blocks = 4, .width = 32, .heads = 4, .context = 19, .vocab = 37, .kind = kind,
+  ModelSpec model{.blocks = 4,
+                  .width = 32,
+                  .heads = 4,
+                  .context = 19,
+                  .vocab = 37,
+                  .kind = kind,
                   .engine = "aten"};
   if (kind != "gpt") {
     model.kv_heads = 2;
@@ -191,8 +199,8 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryModel, testing::ValuesIn(ModelKinds()),
 TEST(AtenStage, GptAgreesWithTheWrittenOutEngineInEveryGradient) {
   at::set_num_threads(1);
   for (const int64_t width : {64, 30}) {
-    ModelSpec model{.blocks = 2, .width = width, .heads = 2, .context = 40, .vocab = 61,
-                    .engine = "aten"};
+    ModelSpec model{
+        .blocks = 2, .width = width, .heads = 2, .context = 40, .vocab = 61, .engine = "aten"};
     const Result aten = Train(model, 2);
     model.engine = "cpu";
     const Result written = Train(model, 2);
@@ -268,10 +276,15 @@ TEST(AtenStage, DeviceUpdateIsTheKernelsUpToRounding) {
   at::Tensor grad = at::randn({n}), theta = at::randn({n}), m = at::randn({n}) * 0.1,
              v = at::rand({n});
   at::Tensor theta2 = theta.clone(), m2 = m.clone(), v2 = v.clone();
-  const AdamWStep step{.grad_scale = 0.7f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,
-                       .step_size = 3e-3f, .sqrt_correction2 = 0.4f, .decay = 1e-4f};
-  BestKernels().adamw(step, grad.data_ptr<float>(), n, theta.data_ptr<float>(),
-                      m.data_ptr<float>(), v.data_ptr<float>());
+  const AdamWStep step{.grad_scale = 0.7f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.95f,
+                       .eps = 1e-8f,
+                       .step_size = 3e-3f,
+                       .sqrt_correction2 = 0.4f,
+                       .decay = 1e-4f};
+  BestKernels().adamw(step, grad.data_ptr<float>(), n, theta.data_ptr<float>(), m.data_ptr<float>(),
+                      v.data_ptr<float>());
   StepByAten(step, grad, theta2, m2, v2);
   EXPECT_TRUE(at::allclose(theta2, theta, 1e-6, 1e-7));
   EXPECT_TRUE(at::allclose(m2, m, 1e-6, 1e-7));

@@ -64,8 +64,8 @@ class Swarm {
   }
 
   pid_t Fetch(std::vector<int> sources, const std::string& into = "/run/swarm/got") {
-    std::vector<std::string> words = {"fetch", Path("m.json"), "--into", into, "--json", "--quiet",
-                                      "--give-up", "30"};
+    std::vector<std::string> words = {"fetch",  Path("m.json"), "--into",    into,
+                                      "--json", "--quiet",      "--give-up", "30"};
     for (const int source : sources) {
       words.push_back("--peer");
       words.push_back(fmt::format("{}:6881", NodeAddress(source)));
