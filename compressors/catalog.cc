@@ -106,9 +106,11 @@ struct Family {
   uint16_t id;
   uint32_t most;  // 1 .. most
   std::shared_ptr<const Codec> (*make)(std::string_view name, uint32_t number, Isa isa);
+  size_t (*max_frame_bytes)(Shape shape);  // of any number
 };
-constexpr Family kFamilies[] = {{"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec},
-                                {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec}};
+constexpr Family kFamilies[] = {
+    {"powersgd-r", kPowerSgdId, kMaxLowRank, NewPowerSgdCodec, MaxPowerSgdFrameBytes},
+    {"subspace-k", kSubspaceId, kMaxSubspace, NewSubspaceCodec, MaxSubspaceFrameBytes}};
 
 // The control of experiments: one codec for every error, in its frames as param0.
 constexpr std::string_view kGaussPrefix = "gauss-";
@@ -129,7 +131,7 @@ constexpr CodecAlias kAliases[] = {
 struct Wrapper {
   std::string_view suffix;
   std::shared_ptr<const Codec> (*wrap)(std::shared_ptr<const Codec> inner, std::string_view name,
-                                       float parameter);
+                                       float parameter, Isa isa);
   float parameter;
 };
 constexpr std::string_view kStochastic = "+sr";  // of block codecs
@@ -227,7 +229,7 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
     MadeCodec inner = MakeParts(rest, rest, gain, isa);
     if (!inner.ok()) return inner.status();
     if (rest.ends_with(kSaturating)) return UnknownCodec(shown, "has +sat twice");
-    return NewSaturatingCodec(*std::move(inner), shown, 0);
+    return NewSaturatingCodec(*std::move(inner), shown, 0, isa);
   }
   if (parts.ends_with(kStochastic)) {
     const std::string_view rest = parts.substr(0, parts.size() - kStochastic.size());
@@ -244,7 +246,7 @@ MadeCodec MakeParts(std::string_view parts, std::string_view shown, Gain gain, I
     if (!inner.ok()) return inner.status();
     if (!Stateless(**inner)) return UnknownCodec(shown, "puts a state on a codec that has one");
     if (rest.ends_with(kSaturating)) return UnknownCodec(shown, "has +sat before its end");
-    return wrapper.wrap(*std::move(inner), shown, wrapper.parameter);
+    return wrapper.wrap(*std::move(inner), shown, wrapper.parameter, isa);
   }
   if (parts.starts_with("topk-") || parts.starts_with("randk-")) {
     return MakeSelection(parts, shown, gain, isa);
@@ -283,7 +285,7 @@ std::shared_ptr<const Codec> CodecOf(const FrameHeader& header) {
   if (plain->NewDecoderState({1, 1}) != nullptr) return plain;  // aqsgd: the marks are its own
   if (!Stateless(*plain)) return nullptr;
   const std::string name = fmt::format("{}{}", plain->name(), kEf21);
-  return NewEf21Codec(std::move(plain), name, 0);
+  return NewEf21Codec(std::move(plain), name, 0, BestIsa());
 }
 
 }  // namespace
@@ -312,14 +314,10 @@ std::vector<std::string> ParametricExamples() {
 }
 
 size_t MaxFrameBytesOf(uint16_t id, Shape shape, DType dtype) {
-  if (id == kTopKId || id == kRandKId) {
-    // Every element kept in fp32 with an index of 16 bits; two headers, a table of the values.
-    return 2 * kFrameHeaderBytes + 4096 + 6 * shape.elements() + 8 * shape.rows;
-  }
-  if (id == kPowerSgdId || id == kGaussId) return kFrameHeaderBytes + 4 * shape.elements();
-  if (id == kSubspaceId) {
-    return kFrameHeaderBytes + AlignUp8(2 * shape.rows) +
-           2 * shape.rows * std::min<size_t>(kMaxSubspace, shape.cols);
+  if (id == kTopKId || id == kRandKId) return MaxSelectionFrameBytes(shape);
+  if (id == kGaussId) return MaxGaussFrameBytes(shape);
+  for (const Family& family : kFamilies) {
+    if (id == family.id) return family.max_frame_bytes(shape);
   }
   const Entry* entry = FindEntry(id);
   if (entry == nullptr) return 0;

@@ -7,7 +7,7 @@
 #include "compressors/catalog.h"
 #include "compressors/families/subspace.h"
 #include "compressors/frame/frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/numbers/spelling.h"
 
 namespace longhaul {
@@ -42,12 +42,12 @@ struct Trial {
     x = DrawReference(d, shape.elements(), options.seed);
     const auto k = ParseNumber(codec.name().substr(std::string_view("subspace-k").size()));
     const std::span<const float> basis = SubspaceBasis(0, shape.cols, k.value_or(1));
-    const LoopKernels& loops = LoopKernelsOf(options.isa);
+    const Kernels& kernels = KernelsOf(options.isa);
     for (size_t r = 0; r < shape.rows; ++r) {
       std::vector<float> projected(shape.cols);
       for (size_t j = 0; j < basis.size(); j += shape.cols) {
-        const float along = loops.dot(&x[r * shape.cols], &basis[j], shape.cols);
-        loops.add_scaled(&basis[j], shape.cols, along, projected.data());
+        const float along = kernels.dot(&x[r * shape.cols], &basis[j], shape.cols);
+        kernels.add_scaled(&basis[j], shape.cols, along, projected.data());
       }
       std::copy(projected.begin(), projected.end(),
                 x.begin() + static_cast<ptrdiff_t>(r * shape.cols));

@@ -10,7 +10,9 @@ SlotBytes FixedFrameCodec::Needs(Shape shape, DType dtype) const {
   return {frame, AlignUp256(frame) + ScratchBytes(shape)};
 }
 
-absl::Status FixedFrameCodec::EncodeFault(uint64_t) const { return NotFiniteError(name()); }
+absl::Status FixedFrameCodec::Corrupt(std::string_view what) const {
+  return absl::DataLossError(std::string(name()) + ": " + std::string(what));
+}
 
 absl::Status FixedFrameCodec::EnqueueEncode(ConstTensor x, uint64_t seed, const DeviceSlot& slot,
                                             CudaStream stream) const {
@@ -27,18 +29,20 @@ absl::Status FixedFrameCodec::EnqueueEncode(ConstTensor x, uint64_t seed, const 
 absl::StatusOr<size_t> FixedFrameCodec::FinishEncode(ConstTensor x, uint64_t seed,
                                                      const DeviceSlot& slot) const {
   if (const uint64_t fault = ReportedFault(slot.host); fault != kNoFault) {
-    return EncodeFault(fault & 3);
+    return host_->FaultStatus(static_cast<BlockFault>(fault & 3));
   }
   const size_t bytes = host_->MaxFrameBytes(x.shape, x.dtype);
-  Seal(x, seed, {slot.host, bytes});
+  host_->ZeroGaps(x.shape, slot.host);
+  SealFrame(host_->HeaderFor(x, seed), {slot.host, bytes});
   return bytes;
 }
 
 absl::Status FixedFrameCodec::EnqueueDecode(std::span<const std::byte> frame,
                                             const DeviceSlot& slot, Tensor x,
                                             CudaStream stream) const {
-  const absl::StatusOr<FrameHeader> header = Open(frame, x);
+  const absl::StatusOr<FrameHeader> header = host_->Open(frame, x.shape);
   if (!header.ok()) return header.status();
+  if (absl::Status s = CheckPayload(frame, x.shape); !s.ok()) return s;
   const SlotBytes needs = {kFrameHeaderBytes, AlignUp256(frame.size()) + ScratchBytes(x.shape)};
   if (absl::Status s = CheckSlot(name(), needs, slot); !s.ok()) return s;
   const Work work = {slot.device, slot.device + AlignUp256(frame.size()), stream};

@@ -2,19 +2,20 @@
 
 #include <utility>
 
-#include "compressors/cuda/cuda_codec.h"
-#include "compressors/frame/frame.h"
+#include "compressors/cuda/families.h"
+#include "compressors/families/fixed_length_codec.h"
 
 namespace longhaul {
 
-// A device codec whose frame has a length that the shape alone decides. In device memory the frame
-// lies as on the wire, a DeviceReport in the place of its header; scratch follows. One copy brings
-// both to the host, where the header is put over the report.
+// A device codec of a FixedLengthCodec, which makes and checks its headers. In device memory the
+// frame lies as on the wire, a DeviceReport in the place of its header; scratch follows. One copy
+// brings both to the host, where the header is put over the report.
 class FixedFrameCodec : public DeviceCodec {
  public:
-  // host: the codec of the catalogue that this one stands for.
-  FixedFrameCodec(std::shared_ptr<const Codec> host, const DeviceApi& device)
-      : host_(std::move(host)), device_(device) {}
+  // host: the FixedLengthCodec that this one stands for.
+  FixedFrameCodec(HostCodec host, const DeviceApi& device)
+      : host_(std::dynamic_pointer_cast<const FixedLengthCodec>(std::move(host))),
+        device_(device) {}
 
   std::string_view name() const override { return host_->name(); }
   uint16_t id() const override { return host_->id(); }
@@ -35,24 +36,22 @@ class FixedFrameCodec : public DeviceCodec {
     CudaStream stream;
     DeviceReport* report() const { return reinterpret_cast<DeviceReport*>(frame); }
   };
-  const Codec& host() const { return *host_; }
   const DeviceApi& device() const { return device_; }
 
   virtual size_t ScratchBytes(Shape) const { return 0; }
   // Enqueues what fills frame[64...]; answers the device's error number.
   virtual int LaunchEncode(ConstTensor x, uint64_t seed, const Work& work) const = 0;
-  // `frame` as it came from the device: fills the gaps between sections and seals it.
-  virtual void Seal(ConstTensor x, uint64_t seed, std::span<std::byte> frame) const = 0;
-  // What a fault of encoding and of decoding means; `fault` is a BlockFault.
-  virtual absl::Status EncodeFault(uint64_t fault) const;
-  virtual absl::Status DecodeFault() const = 0;
-  // The header of a frame for x, or what is wrong with it.
-  virtual absl::StatusOr<FrameHeader> Open(std::span<const std::byte> frame,
-                                           ConstTensor x) const = 0;
+  // What the host can tell of a frame beyond its header, before it is copied.
+  virtual absl::Status CheckPayload(std::span<const std::byte>, Shape) const {
+    return absl::OkStatus();
+  }
+  // What a fault that the device reports of decoding means.
+  virtual absl::Status DecodeFault() const { return absl::OkStatus(); }
+  absl::Status Corrupt(std::string_view what) const;
   virtual int LaunchDecode(const FrameHeader& header, Tensor x, const Work& work) const = 0;
 
  private:
-  const std::shared_ptr<const Codec> host_;
+  const std::shared_ptr<const FixedLengthCodec> host_;
   const DeviceApi& device_;
 };
 

@@ -5,10 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/block_scheme.h"
 #include "compressors/kernels/convert.h"
-#include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/scratch.h"
@@ -55,17 +54,16 @@ class AqSgdCodec final : public CatalogCodec {
 bool AqSgdCodec::EncodeDifference(ConstTensor x, const std::byte* m, std::byte* frame) const {
   const size_t rows = x.shape.rows, cols = x.shape.cols;
   const AqSgdLayout layout(bits_, x.shape);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::span<float> delta = Scratch<float, ScratchUse::kSum>(rows * cols);
   const std::span<float> old = Scratch<float, ScratchUse::kWide>(cols);
   const std::span<uint32_t> top = Scratch<uint32_t, ScratchUse::kIndices>(cols);
-  const WideReader reader(x, isa_), cache({m, DType::kF16, x.shape}, isa_);
+  const WideReader reader(x, kernels_), cache({m, DType::kF16, x.shape}, kernels_);
   std::fill(top.begin(), top.end(), 0u);
   for (size_t r = 0; r < rows; ++r) {
     float* row = delta.data() + r * cols;
     if (!reader.Read(r * cols, cols, row)) return false;
     cache.Read(r * cols, cols, old.data());
-    loops.add_scaled(old.data(), cols, -1.0f, row);
+    kernels_.add_scaled(old.data(), cols, -1.0f, row);
     for (size_t c = 0; c < cols; ++c) top[c] = std::max(top[c], BitsOf(row[c]) & kAbsMask);
   }
   const auto half = static_cast<float>(1 << (bits_ - 1));
@@ -102,8 +100,8 @@ void AqSgdCodec::Add(const std::byte* frame, const std::byte* m, Shape shape,
     std::memcpy(&wire, frame + kFrameHeaderBytes + 2 * c, 2);
     scale[c] = Bf16ToF32(wire) / static_cast<float>(half);
   }
-  const WideReader cache({m, DType::kF16, shape}, isa_);
-  const NarrowWriter writer({next, DType::kF16, shape}, isa_);
+  const WideReader cache({m, DType::kF16, shape}, kernels_);
+  const NarrowWriter writer({next, DType::kF16, shape}, kernels_);
   for (size_t r = 0; r < shape.rows; ++r) {
     cache.Read(r * cols, cols, row.data());
     for (size_t c = 0; c < cols; ++c) {
@@ -139,8 +137,8 @@ absl::StatusOr<size_t> AqSgdCodec::Encode(ConstTensor x, uint64_t, CodecState* s
   Mirror& m = **own;
   if (!m.filled() || layout.difference_bytes >= layout.first_bytes) {
     std::byte* const values = frame.data() + kFrameHeaderBytes;
-    if (!Converter(isa_, x.dtype, DType::kF16)(static_cast<const std::byte*>(x.values),
-                                               x.shape.elements(), values)) {
+    if (!kernels_.Converter(x.dtype, DType::kF16)(static_cast<const std::byte*>(x.values),
+                                                  x.shape.elements(), values)) {
       return NotFiniteError(name_);
     }
     m.Fill(values);
@@ -181,7 +179,7 @@ absl::Status AqSgdCodec::Decode(std::span<const std::byte> frame, CodecState* st
     Add(frame.data(), (*own)->values(), x.shape, next.data());
     values = next.data();
   }
-  if (!Converter(isa_, DType::kF16, x.dtype)(values, n, static_cast<std::byte*>(x.values))) {
+  if (!kernels_.Converter(DType::kF16, x.dtype)(values, n, static_cast<std::byte*>(x.values))) {
     return Corrupt("NaN or Inf in it");
   }
   if (*own != nullptr) (*own)->Fill(values);

@@ -28,7 +28,7 @@ struct BlockSectionBytes {
 // nullopt when `codec` is no block codec.
 std::optional<BlockSectionBytes> SectionsOf(const Codec& codec, Shape shape);
 
-// What a block codec does, for those who do the same elsewhere; nullopt when it is none.
+// What a block codec is made of (cuda/block does the same on a device); nullopt when it is none.
 struct BlockCodecForm {
   BlockScheme scheme;
   bool stochastic;

@@ -37,7 +37,7 @@ class BlockPieces final : public FramePieces {
     x.values = static_cast<const std::byte*>(x.values) + window.before * BytesPerElement(x.dtype);
     x.shape = window.shape;
     BlockSums unused;
-    const BlockFault fault = EncodeBlockRows({of_.scheme, of_.isa, window.layout}, x, nullptr,
+    const BlockFault fault = EncodeBlockRows({of_.scheme, of_.kernels, window.layout}, x, nullptr,
                                              frame + window.shift, unused);
     if (fault != BlockFault::kNone) return of_.fault(fault);
     if (Last(piece) == units_) {
@@ -52,8 +52,8 @@ class BlockPieces final : public FramePieces {
     x.values = static_cast<std::byte*>(x.values) + window.before * BytesPerElement(x.dtype);
     x.shape = window.shape;
     BlockSums unused;
-    const bool good = DecodeBlockRows({of_.scheme, of_.isa, window.layout}, frame + window.shift,
-                                      nullptr, x, unused);
+    const bool good = DecodeBlockRows({of_.scheme, of_.kernels, window.layout},
+                                      frame + window.shift, nullptr, x, unused);
     if (good) return absl::OkStatus();
     return absl::DataLossError("a scale, zero point or code is not a finite number");
   }

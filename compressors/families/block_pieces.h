@@ -12,7 +12,7 @@ namespace longhaul {
 // where rows end in short blocks.
 struct BlockPiecesOf {
   BlockScheme scheme;
-  Isa isa;
+  const Kernels& kernels;
   Shape shape;
   FrameHeader header;
   std::function<absl::Status(BlockFault)> fault;  // what a codec says of a tensor's fault

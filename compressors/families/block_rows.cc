@@ -84,10 +84,10 @@ Sections SectionsFrom(BlockScheme scheme, const Sections& at, size_t blocks) {
 // out: where the first of the blocks goes.
 BlockFault EncodeNearest(const BlockWork& work, ConstTensor x, const Blocks& blocks,
                          BlockSections out) {
-  const EncodeBlocksFn encode = BlockKernels(work.isa).encode[SchemeIndex(work.scheme)];
+  const EncodeBlocksFn encode = work.kernels.encode_blocks[SchemeIndex(work.scheme)];
   const size_t block = work.scheme.block, whole = work.layout.full * block;
   const size_t row = blocks.row * work.layout.cols, end = blocks.end(work);
-  const WideReader reader(x, work.isa);
+  const WideReader reader(x, work.kernels);
   alignas(64) float buffer[kMaxBlock];
   const size_t most = reader.in_place() ? kRowsPiece : BufferedElements(work.scheme);
   for (size_t at = blocks.first(work); at < end;) {
@@ -105,11 +105,10 @@ BlockFault EncodeNearest(const BlockWork& work, ConstTensor x, const Blocks& blo
 // The same with noise. What the kernels leave is done block by block.
 BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& blocks,
                             BlockSections out) {
-  const EncodeNoisyBlocksFn encode = BlockKernels(work.isa).encode_noisy[SchemeIndex(work.scheme)];
-  const LoopKernels& loops = LoopKernelsOf(work.isa);
+  const EncodeNoisyBlocksFn encode = work.kernels.encode_noisy_blocks[SchemeIndex(work.scheme)];
   const size_t block = work.scheme.block, whole = work.layout.full * block;
   const size_t row = blocks.row * work.layout.cols, end = blocks.end(work);
-  const WideReader reader(x, work.isa);
+  const WideReader reader(x, work.kernels);
   alignas(64) float buffer[kMaxBlock], u[kMaxBlock], flips[kBuffered];
   std::byte codes[kMaxBlock + kBlockCodeSlack];
   for (size_t at = blocks.first(work); at < end;) {
@@ -120,14 +119,14 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
       for (size_t i = 0; i < c; i += kDrawn) {
         const size_t n = std::min(kDrawn, c - i);
         reader.Prefetch(row + at + c + i, n);
-        loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kRounding), row + at + i, n,
-                      u + i);
+        work.kernels.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kRounding),
+                             row + at + i, n, u + i);
       }
       const float* from = reader.Peek(row + at, c, buffer);
       if (work.scheme.grid == Grid::kE2M1 && work.scheme.rotation == Rotation::kHadamard) {
-        loops.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), row + at, c,
-                      flips);
-        loops.flip_signs(from, flips, c, buffer);
+        work.kernels.uniform(*blocks.seed, static_cast<uint32_t>(NoisePurpose::kSignFlips),
+                             row + at, c, flips);
+        work.kernels.flip_signs(from, flips, c, buffer);
         from = buffer;
       }
       const auto* values = reinterpret_cast<const std::byte*>(from);
@@ -139,8 +138,8 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
     for (size_t left = c - done * block; left > 0;) {
       const size_t length = std::min(left, block);
       reader.Read(row + at, length, buffer);
-      const BlockFault fault =
-          EncodeBlockStochastic(work.scheme, loops, *blocks.seed, row + at, buffer, length, out);
+      const BlockFault fault = EncodeBlockStochastic(work.scheme, work.kernels, *blocks.seed,
+                                                     row + at, buffer, length, out);
       if (fault != BlockFault::kNone) return fault;
       out = SectionsFrom(work.scheme, out, 1);
       at += length;
@@ -154,9 +153,8 @@ BlockFault EncodeStochastic(const BlockWork& work, ConstTensor x, const Blocks& 
 // past the caches, through a buffer.
 bool Decode(const BlockWork& work, ConstBlockSections in, const Blocks& blocks, bool stream,
             Tensor x) {
-  const DecodeBlocksFn decode = BlockKernels(work.isa).decode[SchemeIndex(work.scheme)];
-  const LoopKernels& loops = LoopKernelsOf(work.isa);
-  const ConvertFn narrow = Converter(work.isa, DType::kF32, x.dtype);
+  const DecodeBlocksFn decode = work.kernels.decode_blocks[SchemeIndex(work.scheme)];
+  const ConvertFn narrow = work.kernels.Converter(DType::kF32, x.dtype);
   const size_t block = work.scheme.block, whole = work.layout.full * block;
   const size_t end = blocks.end(work), bytes = BytesPerElement(x.dtype);
   std::byte* const row = static_cast<std::byte*>(x.values) + blocks.row * work.layout.cols * bytes;
@@ -172,11 +170,11 @@ bool Decode(const BlockWork& work, ConstBlockSections in, const Blocks& blocks, 
                                  : DecodeBlockReference(work.scheme, in, c, values);
     if (!good) return false;
     if (blocks.seed != nullptr) {
-      FinishStochasticDecode(work.scheme, loops, *blocks.seed, blocks.row * work.layout.cols + at,
-                             buffer, c);
+      FinishStochasticDecode(work.scheme, work.kernels, *blocks.seed,
+                             blocks.row * work.layout.cols + at, buffer, c);
     }
     if (stream) {
-      loops.stream(values, 4 * c, row + at * bytes);
+      work.kernels.stream(values, 4 * c, row + at * bytes);
     } else if (!straight) {
       narrow(values, c, row + at * bytes);
     }
@@ -209,7 +207,7 @@ BlockFault EncodeBlockRows(const BlockWork& work, ConstTensor x, const uint64_t*
       if (!running) running.emplace(at);
       if (sum) running->Reach(frame, end, out.codes);
       if (stream) {
-        LoopKernelsOf(work.isa).stream(staged, end.codes - at.codes, frame + at.codes);
+        work.kernels.stream(staged, end.codes - at.codes, frame + at.codes);
       }
       return true;
     });

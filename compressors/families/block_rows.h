@@ -2,7 +2,7 @@
 
 #include "compressors/families/block_layout.h"
 #include "compressors/frame/payload_sum.h"
-#include "compressors/kernels/block_kernels.h"
+#include "compressors/kernels/kernels.h"
 
 // The work of a block codec between header and header: a tensor's blocks to and from the sections
 // of a frame, on all threads of the pool, piece by piece in the nearest cache.
@@ -10,7 +10,7 @@ namespace longhaul {
 
 struct BlockWork {
   BlockScheme scheme;
-  Isa isa;
+  const Kernels& kernels;
   const BlockLayout& layout;
 };
 

@@ -1,12 +1,10 @@
 // Payload of all three: the elements in order, nothing else.
 #include "compressors/families/cast.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/frame_pieces.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/convert.h"
@@ -19,8 +17,9 @@ namespace {
 // Pieces of so many elements.
 class CastPieces final : public FramePieces {
  public:
-  CastPieces(std::string_view name, Isa isa, DType from, DType wire, FrameHeader header)
-      : name_(name), isa_(isa), from_(from), wire_(wire), header_(header) {}
+  CastPieces(std::string_view name, const Kernels& kernels, DType from, DType wire,
+             FrameHeader header)
+      : name_(name), kernels_(kernels), from_(from), wire_(wire), header_(header) {}
 
   size_t frame_bytes() const override { return kFrameHeaderBytes + Begin(count()); }
   size_t count() const override { return (elements() + kElements - 1) / kElements; }
@@ -55,7 +54,7 @@ class CastPieces final : public FramePieces {
   }
   bool Convert(DType from, const std::byte* in, DType to, std::byte* out, size_t piece) const {
     const size_t n = std::min(kElements, elements() - piece * kElements);
-    const ConvertFn convert = Converter(isa_, from, to);
+    const ConvertFn convert = kernels_.Converter(from, to);
     return !FirstAnswer(Slices(n, kWorthAThread), [&](size_t slice) {
       const Slices slices(n, kWorthAThread);
       const size_t first = slices.first(slice);
@@ -65,20 +64,18 @@ class CastPieces final : public FramePieces {
   }
 
   const std::string_view name_;
-  const Isa isa_;
+  const Kernels& kernels_;
   const DType from_, wire_;
   const FrameHeader header_;
 };
 
-class CastCodec final : public Codec {
+class CastCodec final : public FixedLengthCodec {
  public:
   // wire: nothing = the source's dtype.
   CastCodec(std::string_view name, uint16_t id, Isa isa, std::optional<DType> wire)
-      : name_(name), id_(id), isa_(isa), wire_(wire) {}
+      : FixedLengthCodec(name, id, isa, {}), wire_(wire) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return id_; }
-
+  std::optional<DType> wire() const { return wire_; }
   size_t MaxFrameBytes(Shape shape, DType dtype) const override {
     return kFrameHeaderBytes + shape.elements() * BytesPerElement(wire_.value_or(dtype));
   }
@@ -93,30 +90,22 @@ class CastCodec final : public Codec {
                     frame.data() + kFrameHeaderBytes, x.shape.elements(), Payload::kOut, sums)) {
       return NotFiniteError(name_);
     }
-    const FrameHeader header = {.codec = id_,
-                                .dtype = x.dtype,
-                                .shape = x.shape,
-                                .payload_bytes = bytes - kFrameHeaderBytes};
-    SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
+    SealFrame(HeaderFor(x, 0), frame.first(bytes), sums.Combine(frame.first(bytes)));
     return bytes;
   }
 
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override {
-    const absl::StatusOr<FrameHeader> header = OpenUnsummedFrame(name_, id_, frame, x.shape);
+    const absl::StatusOr<FrameHeader> header = OpenUnsummed(frame, x.shape);
     if (!header.ok()) return header.status();
-    if (frame.size() != MaxFrameBytes(x.shape, header->dtype)) {
-      return absl::DataLossError(
-          fmt::format("{}: {} bytes for shape {}", name_, frame.size(), ToString(x.shape)));
-    }
     Sums sums;
     ConvertAll(wire_.value_or(header->dtype), frame.data() + kFrameHeaderBytes, x.dtype,
                static_cast<std::byte*>(x.values), x.shape.elements(), Payload::kIn, sums);
-    return CheckPayloadCrc(frame, sums.Join(frame));
+    return CheckPayloadCrc(frame, sums.Combine(frame));
   }
 
   std::unique_ptr<FramePieces> Pieces(Shape shape, DType dtype) const override {
-    return std::make_unique<CastPieces>(name_, isa_, dtype, wire_.value_or(dtype),
-                                        FrameHeader{.codec = id_, .dtype = dtype, .shape = shape});
+    return std::make_unique<CastPieces>(name_, kernels_, dtype, wire_.value_or(dtype),
+                                        HeaderFor({nullptr, dtype, shape}, 0));
   }
 
  private:
@@ -130,8 +119,7 @@ class CastCodec final : public Codec {
     const size_t wire_bytes = payload == Payload::kIn ? in_bytes : out_bytes;
     const bool sum = n * wire_bytes >= kSumInPieces, stream = n * out_bytes >= kStreamedBytes;
     const size_t piece = kPageBytes / in_bytes;
-    const ConvertFn convert = Converter(isa_, from, to);
-    const LoopKernels& loops = LoopKernelsOf(isa_);
+    const ConvertFn convert = kernels_.Converter(from, to);
     const Slices slices(n, kWorthAThread);
     const bool infinite = FirstAnswer(slices, [&](size_t slice) {
       bool found = false;
@@ -143,7 +131,7 @@ class CastCodec final : public Codec {
         std::byte* written = stream ? staged : out + at * out_bytes;
         if (!convert(read, c, written)) found = true;
         if (sum) running.Add({payload == Payload::kIn ? read : written, c * wire_bytes});
-        if (stream) loops.stream(staged, c * out_bytes, out + at * out_bytes);
+        if (stream) kernels_.stream(staged, c * out_bytes, out + at * out_bytes);
       }
       if (stream) FinishStreaming();
       sums.part(0, slice) = running.part();
@@ -155,13 +143,15 @@ class CastCodec final : public Codec {
   // Of the input, in the nearest cache between two steps; the output has twice as many at most.
   static constexpr size_t kPageBytes = 4096;
 
-  const std::string name_;
-  const uint16_t id_;
-  const Isa isa_;
   const std::optional<DType> wire_;
 };
 
 }  // namespace
+
+std::optional<CastForm> CastFormOf(const Codec& codec) {
+  const auto* cast = dynamic_cast<const CastCodec*>(&codec);
+  return cast == nullptr ? std::nullopt : std::optional(CastForm{cast->wire()});
+}
 
 std::shared_ptr<const Codec> NewIdentityCodec(std::string_view name, uint16_t id, Isa isa) {
   return std::make_shared<CastCodec>(name, id, isa, std::nullopt);

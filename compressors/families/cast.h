@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "compressors/codec.h"
@@ -16,5 +17,11 @@ std::shared_ptr<const Codec> NewIdentityCodec(std::string_view name, uint16_t id
 // 2^-25).
 std::shared_ptr<const Codec> NewBf16Codec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewFp16Codec(std::string_view name, uint16_t id, Isa isa);
+
+struct CastForm {
+  std::optional<DType> wire;  // nothing: the source's
+};
+// nullopt when it is none of them.
+std::optional<CastForm> CastFormOf(const Codec& codec);
 
 }  // namespace longhaul

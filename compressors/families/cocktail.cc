@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/top_k.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/block_scheme.h"
 #include "compressors/kernels/convert.h"
 #include "compressors/kernels/wide.h"
@@ -56,7 +56,7 @@ class CocktailCodec final : public CatalogCodec {
 // False when x holds NaN or Inf, on the comb or beside it.
 bool CocktailCodec::Gather(ConstTensor x, const CocktailLayout& l, float* comb) const {
   constexpr size_t kPiece = 400 * kTooth;
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   float values[kPiece];
   for (size_t at = 0; at < l.n; at += kPiece) {
     const size_t c = std::min(kPiece, l.n - at);
@@ -86,7 +86,7 @@ absl::StatusOr<size_t> CocktailCodec::Encode(ConstTensor x, uint64_t seed, Codec
   if (!Gather(x, layout, comb.data())) return NotFiniteError(name_);
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(layout.kept);
   const auto values = Scratch<float, ScratchUse::kKept>(layout.kept);
-  TopKSelector top(LoopKernelsOf(isa_));
+  TopKSelector top(kernels_);
   size_t at = 0, first = 0;
   if (layout.comb > 0) {
     layout.grid.ForEach([&](size_t length, size_t kept) {

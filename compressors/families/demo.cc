@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/top_k.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/chunk_grid.h"
 #include "compressors/numbers/dct.h"
@@ -113,8 +113,7 @@ class DemoCodec final : public CatalogCodec {
 // delta -> what every tile keeps; false when a coefficient is beyond fp32.
 bool DemoCodec::Transform(const Bands& bands, const float* delta, std::span<uint32_t> indices,
                           std::span<float> kept) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  TopKSelector top(loops);
+  TopKSelector top(kernels_);
   float tile_values[kTile], half[kTile], all[kTile];
   size_t at = 0;
   for (size_t b = 0; b < bands.count; ++b) {
@@ -123,13 +122,13 @@ bool DemoCodec::Transform(const Bands& bands, const float* delta, std::span<uint
       for (size_t i = 0; i < tile.height; ++i) {
         std::memcpy(tile_values + kSide * i, delta + tile.at + i * tile.stride, 4 * tile.width);
       }
-      loops.multiply64(tile_values, DctMatrixOf(tile.width).inverse, tile.along_rows(), half);
-      loops.multiply64(DctMatrixOf(tile.height).forward, half, tile.along_columns(), all);
+      kernels_.multiply64(tile_values, DctMatrixOf(tile.width).inverse, tile.along_rows(), half);
+      kernels_.multiply64(DctMatrixOf(tile.height).forward, half, tile.along_columns(), all);
       for (size_t i = 1; i < tile.height && tile.width < kSide; ++i) {
         std::memmove(all + i * tile.width, all + i * kSide, 4 * tile.width);
       }
       const size_t length = tile.height * tile.width;
-      if (loops.abs_max(all, length) >= kInfBits) return false;
+      if (kernels_.abs_max(all, length) >= kInfBits) return false;
       top.Select({all, length}, indices.subspan(at, k));
       for (size_t i = 0; i < k; ++i, ++at) kept[at] = all[indices[at]];
       return true;
@@ -183,11 +182,10 @@ absl::StatusOr<size_t> DemoCodec::Encode(ConstTensor x, uint64_t, CodecState* st
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), least); !s.ok()) return s;
   const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
   if (!own.ok()) return own.status();
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   float* kept_delta = (*own)->tensor(0);
   const std::span<float> delta = Scratch<float, ScratchUse::kSum>(n);
-  if (!WideReader(x, isa_).Read(0, n, delta.data())) return NotFiniteError(name_);
-  loops.add_scaled(kept_delta, n, kDecay, delta.data());
+  if (!WideReader(x, kernels_).Read(0, n, delta.data())) return NotFiniteError(name_);
+  kernels_.add_scaled(kept_delta, n, kDecay, delta.data());
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(bands.kept);
   const auto kept = Scratch<float, ScratchUse::kKept>(bands.kept);
   if (!Transform(bands, delta.data(), indices, kept)) return RangeError(name_, "a coefficient");
@@ -238,7 +236,6 @@ bool DemoCodec::ReadBands(const Bands& bands, std::span<const std::byte> frame,
 // One tile; false when a coefficient or an element is not finite.
 bool DemoCodec::Inverse(const Tile& tile, const uint32_t* indices, const std::byte* kept,
                         size_t count, const NarrowWriter& writer) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   float sparse[kTile], half[kTile], all[kTile];
   std::memset(sparse, 0, 4 * kSide * tile.height);
   for (size_t i = 0; i < count; ++i) {
@@ -248,10 +245,10 @@ bool DemoCodec::Inverse(const Tile& tile, const uint32_t* indices, const std::by
     const size_t u = indices[i] / tile.width, v = indices[i] % tile.width;
     sparse[kSide * u + v] = Bf16ToF32(wire);
   }
-  loops.multiply64(sparse, DctMatrixOf(tile.width).forward, tile.along_rows(), half);
-  loops.multiply64(DctMatrixOf(tile.height).inverse, half, tile.along_columns(), all);
+  kernels_.multiply64(sparse, DctMatrixOf(tile.width).forward, tile.along_rows(), half);
+  kernels_.multiply64(DctMatrixOf(tile.height).inverse, half, tile.along_columns(), all);
   for (size_t i = 0; i < tile.height; ++i) {
-    if (loops.abs_max(all + kSide * i, tile.width) >= kInfBits) return false;
+    if (kernels_.abs_max(all + kSide * i, tile.width) >= kInfBits) return false;
     writer.Write(all + kSide * i, tile.at + i * tile.stride, tile.width);
   }
   return true;
@@ -268,7 +265,7 @@ absl::Status DemoCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(bands.kept);
   size_t values_at = 0;
   if (!ReadBands(bands, frame, indices, values_at)) return Corrupt("its indices do not fit");
-  const NarrowWriter writer(x, isa_);
+  const NarrowWriter writer(x, kernels_);
   size_t at = 0;
   for (size_t b = 0; b < bands.count; ++b) {
     const bool good = ForEachTile(bands.bands[b], [&](const Tile& tile, size_t k) {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/int_block.h"
 #include "compressors/families/low_rank.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/numbers/scratch.h"
 #include "compressors/numbers/small_floats.h"
 #include "compressors/states/accumulators.h"
@@ -118,18 +118,18 @@ struct Factors {
 
 // One step of power iteration from the Q of the call before; answers the rank. scale: what `sum` is
 // multiplied with meanwhile, 0 for zeros.
-size_t Factorize(const LoopKernels& loops, const LowRankView& view, std::span<const float> sum,
+size_t Factorize(const Kernels& kernels, const LowRankView& view, std::span<const float> sum,
                  float scale, const Factors& f, RankHistory& history) {
   const size_t most = f.p.size() / view.rows;
-  WarmStart(loops, f.q, view.cols);
-  Project(loops, view, sum.data(), scale, f.q, f.p);
-  Orthogonalize(loops, f.p, view.rows);
-  ProjectBack(loops, view, sum.data(), scale, f.p, f.q);
+  WarmStart(kernels, f.q, view.cols);
+  Project(kernels, view, sum.data(), scale, f.q, f.p);
+  Orthogonalize(kernels, f.p, view.rows);
+  ProjectBack(kernels, view, sum.data(), scale, f.p, f.q);
   double energy[kMostColumns];
   size_t order[kMostColumns];
   for (size_t j = 0; j < most; ++j) {
     const float* column = f.q.data() + j * view.cols;
-    energy[j] = LongDot(loops, column, column, view.cols);
+    energy[j] = LongDot(kernels, column, column, view.cols);
     order[j] = j;
   }
   // std::stable_sort would allocate.
@@ -153,13 +153,12 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), room); !s.ok()) return s;
   const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
   if (!own.ok()) return own.status();
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const LowRankView view(x.shape);
   const size_t n = view.elements, most = LowRankFor(view, kMostColumns);
   float* e = (*own)->tensor(0);
   const std::span<float> sum = Scratch<float, ScratchUse::kSum>(n);
   bool finite = true;
-  if (!AddResidual(loops, isa_, x, e, sum.data(), finite)) return NotFiniteError(name_);
+  if (!AddResidual(kernels_, x, e, sum.data(), finite)) return NotFiniteError(name_);
   if (!finite) return RangeError(name_, "a sum with the residual");
 
   const std::span<float> work =
@@ -170,14 +169,15 @@ absl::StatusOr<size_t> DilocoXCodec::Encode(ConstTensor x, uint64_t, CodecState*
   if (most == 0) {
     std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), payload);
   } else {
-    const float scale = LowRankScale(loops, sum);
+    const float scale = LowRankScale(kernels_, sum);
     std::memcpy(factors.q.data(), (*own)->extra().data(), 4 * factors.q.size());
-    rank = Factorize(loops, view, sum, scale, factors, history);
+    rank = Factorize(kernels_, view, sum, scale, factors, history);
     const auto written = WriteFactors(view, rank, factors.sorted_p, factors.sorted_q, frame);
     if (!written.ok()) return written;
     payload = *written;
     for (float& value : factors.sorted_q) value *= scale;
-    WarmStart(loops, factors.sorted_q, view.cols);  // only the directions matter for the next call
+    WarmStart(kernels_, factors.sorted_q,
+              view.cols);  // only the directions matter for the next call
   }
   const size_t bytes = kFrameHeaderBytes + payload;
   SealFrame({.codec = id_,
@@ -212,7 +212,7 @@ absl::Status DilocoXCodec::Decode(std::span<const std::byte> frame, CodecState*,
   const std::span<const std::byte> payload = frame.subspan(kFrameHeaderBytes);
   if (rank == 0) {
     if (payload.size() != 4 * view.elements) return Corrupt("bytes do not fit the shape");
-    return ReadDense(isa_, payload.data(), x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
+    return ReadDense(kernels_, payload.data(), x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
   }
   uint64_t p_bytes = 0;
   if (frame.size() == FrameBytes(view, rank)) std::memcpy(&p_bytes, payload.data(), 8);
@@ -229,7 +229,7 @@ absl::Status DilocoXCodec::Decode(std::span<const std::byte> frame, CodecState*,
                           {q.data(), DType::kF32, {rank, view.cols}});
   }
   if (!inner.ok()) return Corrupt(std::string(inner.message()));
-  if (!Reconstruct(LoopKernelsOf(isa_), isa_, view, p, q, x)) {
+  if (!Reconstruct(kernels_, view, p, q, x)) {
     return Corrupt("the product of its factors is Inf or NaN");
   }
   return absl::OkStatus();

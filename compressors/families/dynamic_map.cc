@@ -5,8 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/small_floats.h"
 
@@ -84,9 +83,10 @@ struct DynamicMapLayout {
   size_t blocks, codes_at, frame_bytes;
 };
 
-class DynamicMapCodec final : public CatalogCodec {
+class DynamicMapCodec final : public FixedLengthCodec {
  public:
-  using CatalogCodec::CatalogCodec;
+  DynamicMapCodec(std::string_view name, uint16_t id, Isa isa)
+      : FixedLengthCodec(name, id, isa, {.block = kMapBlock, .param0 = 8}) {}
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return DynamicMapLayout(shape).frame_bytes;
   }
@@ -101,7 +101,7 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   const CodeFinder& finder = Finder();
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   std::byte* scale_at = frame.data() + kFrameHeaderBytes;
@@ -112,7 +112,7 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
       const size_t c = std::min(kMapBlock, x.shape.cols - at);
       const float* block = reader.View(r * x.shape.cols + at, c, values);
       if (block == nullptr) return NotFiniteError(name_);
-      float s = FromBits(LoopKernelsOf(isa_).abs_max(block, c));
+      float s = FromBits(kernels_.abs_max(block, c));
       if (s < 0x1p-126f) s = 0;
       std::memcpy(scale_at, &s, 4);
       // A quotient, not a product with 1/s, which would be a denormal for the largest scales.
@@ -120,25 +120,19 @@ absl::StatusOr<size_t> DynamicMapCodec::Encode(ConstTensor x, uint64_t, CodecSta
       for (size_t i = 0; i < c; ++i) *q++ = finder.Find(values[i]);
     }
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .block = kMapBlock,
-             .param0 = 8,
-             .shape = x.shape,
-             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
-            frame.first(layout.frame_bytes));
+  SealFrame(HeaderFor(x, 0), frame.first(layout.frame_bytes));
   return layout.frame_bytes;
 }
 
 absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecState*,
                                      Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  const auto header = Open(frame, x.shape);
   if (!header.ok()) return header.status();
   const DynamicMapLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kMapBlock || header->param0 != 8) {
     return Corrupt("bytes or fields do not fit the shape");
   }
-  const NarrowWriter writer(x, isa_);
+  const NarrowWriter writer(x, kernels_);
   const CodeFinder& finder = Finder();
   const std::byte* scale_at = frame.data() + kFrameHeaderBytes;
   const std::byte* codes = frame.data() + layout.codes_at;
@@ -152,7 +146,7 @@ absl::Status DynamicMapCodec::Decode(std::span<const std::byte> frame, CodecStat
       float scaled[256];
       for (size_t v = 0; v < 256; ++v) scaled[v] = finder.value(static_cast<uint8_t>(v)) * s;
       float* target = writer.Target(r * x.shape.cols + at, values);
-      LoopKernelsOf(isa_).table_values(codes, 8, c, scaled, target);
+      kernels_.table_values(codes, 8, c, scaled, target);
       codes += c;
       writer.Done(target, r * x.shape.cols + at, c);
     }

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/fixed_length_codec.h"
+#include "compressors/families/fp4_layout.h"
 #include "compressors/frame/payload_sum.h"
-#include "compressors/kernels/fp4_kernels.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/fp4_scale.h"
 #include "compressors/kernels/tensor_max.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
@@ -18,42 +18,18 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kFp4Piece = 2048;  // elements worked on at once
 constexpr float kSmallestNormal = 0x1p-126f;
 
-struct NvLayout {
-  explicit NvLayout(Shape shape)
-      : row_blocks((shape.cols + kNvBlock - 1) / kNvBlock),
-        row_bytes(PackedBytes(shape.cols, 4)),
-        codes_at(kFrameHeaderBytes + 8 + AlignUp8(shape.rows * row_blocks)),
-        frame_bytes(codes_at + shape.rows * row_bytes),
-        rows(shape.rows),
-        cols(shape.cols),
-        row_pieces((shape.cols + kFp4Piece - 1) / kFp4Piece) {}
-  // Pieces of up to kFp4Piece elements, counted along the rows.
-  size_t pieces() const { return rows * row_pieces; }
-  size_t first(size_t piece) const {
-    return piece / row_pieces * cols + piece % row_pieces * kFp4Piece;
-  }
-  size_t length(size_t piece) const {
-    return std::min(kFp4Piece, cols - piece % row_pieces * kFp4Piece);
-  }
-  size_t ScaleAt(size_t piece) const {
-    return piece / row_pieces * row_blocks + piece % row_pieces * (kFp4Piece / kNvBlock);
-  }
-  size_t CodeAt(size_t piece) const {
-    return piece / row_pieces * row_bytes + piece % row_pieces * (kFp4Piece / 2);
-  }
-  size_t row_blocks, row_bytes, codes_at, frame_bytes, rows, cols, row_pieces;
-};
-
-// No encoder writes a larger t (with room for its rounding).
-constexpr float kMostT = 0x1.fffffep127f / (448.0f * 6.0f) * 1.000001f;
-
-class NvFp4Codec final : public CatalogCodec {
+class NvFp4Codec final : public FixedLengthCodec {
  public:
-  using CatalogCodec::CatalogCodec;
+  NvFp4Codec(std::string_view name, uint16_t id, Isa isa)
+      : FixedLengthCodec(name, id, isa, {.block = kNvBlock, .param0 = 4}) {}
   size_t MaxFrameBytes(Shape shape, DType) const override { return NvLayout(shape).frame_bytes; }
+  void ZeroGaps(Shape shape, std::byte* frame) const override {
+    const NvLayout layout(shape);
+    const size_t scales_end = layout.scales_at + shape.rows * layout.row_blocks;
+    std::memset(frame + scales_end, 0, layout.codes_at - scales_end);
+  }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -69,10 +45,9 @@ class NvFp4Codec final : public CatalogCodec {
 // n elements of a row without a kernel, from a block's start.
 void NvFp4Codec::EncodeRest(const float* x, size_t n, float t, std::byte* scales,
                             uint8_t* q) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   for (size_t at = 0; at < n; at += kNvBlock) {
     const size_t c = std::min(size_t{kNvBlock}, n - at);
-    const float max = FromBits(loops.abs_max(x + at, c));
+    const float max = FromBits(kernels_.abs_max(x + at, c));
     std::byte& code = scales[at / kNvBlock];
     code = static_cast<std::byte>(t == 0 ? 0 : F32ToMini(max / 6.0f / t, MiniFloat::kE4M3));
     const float s = NvScale(static_cast<uint8_t>(code), t);
@@ -80,7 +55,7 @@ void NvFp4Codec::EncodeRest(const float* x, size_t n, float t, std::byte* scales
       code = std::byte{0};
       std::fill_n(q + at, c, uint8_t{0});
     } else {
-      loops.e2m1_codes(x + at, c, 1.0f / s, q + at);
+      kernels_.e2m1_codes(x + at, c, 1.0f / s, q + at);
     }
   }
 }
@@ -90,11 +65,10 @@ void NvFp4Codec::EncodePiece(const WideReader& reader, size_t first, size_t n, f
                              std::byte* scales, std::byte* codes) const {
   float buffer[kFp4Piece];
   const float* values = reader.Peek(first, n, buffer);
-  const Fp4Kernels* kernels = t == 0 ? nullptr : Fp4KernelsOf(isa_);
-  const size_t whole = kernels == nullptr ? 0 : n - n % kFp4Group, rest = n - whole;
+  const auto encode = t == 0 ? nullptr : kernels_.encode_nv;
+  const size_t whole = encode == nullptr ? 0 : n - n % kFp4Group, rest = n - whole;
   if (whole > 0) {
-    kernels->encode_nv(reinterpret_cast<const std::byte*>(values), whole / kFp4Group, t, scales,
-                       codes);
+    encode(reinterpret_cast<const std::byte*>(values), whole / kFp4Group, t, scales, codes);
   }
   uint8_t q[kFp4Piece];
   EncodeRest(values + whole, rest, t, scales + whole / kNvBlock, q);
@@ -104,9 +78,8 @@ void NvFp4Codec::EncodePiece(const WideReader& reader, size_t first, size_t n, f
 // False: a block's scale is no number. values: [n].
 bool NvFp4Codec::DecodePiece(const std::byte* scales, const std::byte* codes, size_t n, float t,
                              float* values) const {
-  const Fp4Kernels* kernels = Fp4KernelsOf(isa_);
-  const size_t whole = kernels == nullptr ? 0 : n - n % kFp4Group, rest = n - whole;
-  if (whole > 0 && !kernels->decode_nv(scales, codes, whole / kFp4Group, t,
+  const size_t whole = kernels_.decode_nv == nullptr ? 0 : n - n % kFp4Group, rest = n - whole;
+  if (whole > 0 && !kernels_.decode_nv(scales, codes, whole / kFp4Group, t,
                                        reinterpret_cast<std::byte*>(values))) {
     return false;
   }
@@ -115,8 +88,8 @@ bool NvFp4Codec::DecodePiece(const std::byte* scales, const std::byte* codes, si
   for (size_t b = 0; b < rest; b += kNvBlock) {
     const auto code = static_cast<uint8_t>(scales[(whole + b) / kNvBlock]);
     if (code > 0x7E) return false;
-    LoopKernelsOf(isa_).e2m1_values(q + b, std::min(size_t{kNvBlock}, rest - b), NvScale(code, t),
-                                    values + whole + b);
+    kernels_.e2m1_values(q + b, std::min(size_t{kNvBlock}, rest - b), NvScale(code, t),
+                         values + whole + b);
   }
   return true;
 }
@@ -127,8 +100,8 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
-  const WideReader reader(x, isa_);
-  const float max = TensorMax(reader, LoopKernelsOf(isa_), x.shape.elements());
+  const WideReader reader(x, kernels_);
+  const float max = TensorMax(reader, kernels_, x.shape.elements());
   if (!std::isfinite(max)) return NotFiniteError(name_);
   const float quotient = max / (448.0f * 6.0f);
   const float t = quotient < kSmallestNormal ? 0.0f : quotient;
@@ -153,32 +126,22 @@ absl::StatusOr<size_t> NvFp4Codec::Encode(ConstTensor x, uint64_t, CodecState*,
     sums.part(0, slice) = scale_sum.part();
     sums.part(1, slice) = code_sum.part();
   });
-  const FrameHeader header = {.codec = id_,
-                              .dtype = x.dtype,
-                              .block = kNvBlock,
-                              .param0 = 4,
-                              .shape = x.shape,
-                              .payload_bytes = layout.frame_bytes - kFrameHeaderBytes};
-  SealFrame(header, frame.first(layout.frame_bytes), sums.Join(frame.first(layout.frame_bytes)));
+  SealFrame(HeaderFor(x, 0), frame.first(layout.frame_bytes),
+            sums.Combine(frame.first(layout.frame_bytes)));
   return layout.frame_bytes;
 }
 
 absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
+  const auto header = OpenUnsummed(frame, x.shape);
   if (!header.ok()) return header.status();
   const NvLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kNvBlock || header->param0 != 4) {
     return Corrupt("bytes or fields do not fit the shape");
   }
-  // A byte that changed on the way is told as that.
-  const auto corrupt = [&](std::string_view what) {
-    const absl::Status sum = ParseFrame(frame).status();
-    return sum.ok() ? Corrupt(what) : sum;
-  };
   float t;
   std::memcpy(&t, frame.data() + kFrameHeaderBytes, 4);
-  if (!(t >= 0 && t <= kMostT)) {
-    return corrupt("the tensor's scale is no number that an encoder writes");
+  if (!(t >= 0 && t <= kMostNvScale)) {
+    return CorruptUnsummed(frame, "the tensor's scale is no number that an encoder writes");
   }
   const std::byte* scales = frame.data() + kFrameHeaderBytes + 8;
   const std::byte* codes = frame.data() + layout.codes_at;
@@ -186,7 +149,7 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
   SlicedSums<2> sums;
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
     bool no_number = false;
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     float buffer[kFp4Piece];
     RunningSum scale_sum(kFrameHeaderBytes + 8 + layout.ScaleAt(slices.first(slice)));
     RunningSum code_sum(layout.codes_at + layout.CodeAt(slices.first(slice)));
@@ -204,13 +167,18 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
     sums.part(1, slice) = code_sum.part();
     return no_number;
   });
-  if (bad) return corrupt("a block's scale is no number");
-  return CheckPayloadCrc(frame, sums.Join(frame));
+  if (bad) return CorruptUnsummed(frame, "a block's scale is no number");
+  return CheckPayloadCrc(frame, sums.Combine(frame));
 }
 
 }  // namespace
 
-float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
+std::optional<ScaledFp4> ScaledFp4Of(const Codec& codec) {
+  if (dynamic_cast<const NvFp4Codec*>(&codec) != nullptr) return ScaledFp4::kNv;
+  return IsE3m0Tensor(codec) ? std::optional(ScaledFp4::kE3m0) : std::nullopt;
+}
+
+float TensorMax(const WideReader& reader, const Kernels& kernels, size_t n) {
   const Slices slices(n, kWorthAThread);
   uint32_t tops[Slices::kMost] = {};
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
@@ -218,18 +186,12 @@ float TensorMax(const WideReader& reader, const LoopKernels& loops, size_t n) {
     uint32_t top = 0;
     for (size_t at = slices.first(slice); at < slices.last(slice); at += kFp4Piece) {
       const size_t c = std::min(kFp4Piece, slices.last(slice) - at);
-      top = std::max(top, loops.abs_max(reader.Peek(at, c, values), c));
+      top = std::max(top, kernels.abs_max(reader.Peek(at, c, values), c));
     }
     tops[slice] = top;
   });
   const uint32_t top = *std::max_element(std::begin(tops), std::end(tops));
   return top < kInfBits ? FromBits(top) : INFINITY;
-}
-
-const Fp4Kernels* Fp4KernelsOf(Isa isa) {
-  return isa == Isa::kAvx512 ? &Avx512Fp4Kernels()
-         : isa == Isa::kAvx2 ? &Avx2Fp4Kernels()
-                             : nullptr;
 }
 
 std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "compressors/families/block_codec.h"
+#include "compressors/kernels/fp4_scale.h"
 
 namespace longhaul {
 
@@ -31,5 +34,9 @@ std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, I
 // does not say). 4 + 16/n bits per element, two passes.
 // Payload: s bf16, codes in one bit string.
 std::shared_ptr<const Codec> NewE3m0TensorCodec(std::string_view name, uint16_t id, Isa isa);
+
+bool IsE3m0Tensor(const Codec& codec);
+// Which of the two with a scale for the whole tensor; nullopt when it is none.
+std::optional<ScaledFp4> ScaledFp4Of(const Codec& codec);
 
 }  // namespace longhaul

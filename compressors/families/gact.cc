@@ -4,8 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/codec_threads.h"
@@ -39,8 +38,6 @@ struct GactLayout {
   size_t cols, row_groups, row_bytes, groups, scales_at, codes_at, frame_bytes;
 };
 
-enum class GactFault { kNone, kNotFinite, kRange };
-
 // (max - z) / 15; rounded down where decoding the top code would overflow; Inf when the range does.
 float ScaleOf(float z, float max) {
   const float s = (max - z) / kTop;
@@ -48,39 +45,43 @@ float ScaleOf(float z, float max) {
   return std::isfinite(s) && !std::isfinite(z + kTop * s) ? std::nextafter(s, 0.0f) : s;
 }
 
-class GactCodec final : public CatalogCodec {
+class GactCodec final : public FixedLengthCodec {
  public:
-  using CatalogCodec::CatalogCodec;
+  GactCodec(std::string_view name, uint16_t id, Isa isa)
+      : FixedLengthCodec(name, id, isa,
+                         {.block = kGroup,
+                          .param0 = kBits,
+                          .flags = kFlagStochastic,
+                          .range_fault = "max - min of a group is beyond fp32"}) {}
   size_t MaxFrameBytes(Shape shape, DType) const override { return GactLayout(shape).frame_bytes; }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t seed, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  GactFault EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed, size_t g,
-                        std::byte* frame) const;
+  BlockFault EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed,
+                         size_t g, std::byte* frame) const;
 };
 
-GactFault GactCodec::EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed,
-                                 size_t g, std::byte* frame) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
+BlockFault GactCodec::EncodeGroup(const GactLayout& layout, const WideReader& reader, uint64_t seed,
+                                  size_t g, std::byte* frame) const {
   const size_t c = layout.length(g), first = layout.first(g);
   float values[kGroup], u[kGroup + 4];
   uint8_t q[kGroup];
   const float* group = reader.View(first, c, values);
-  if (group == nullptr) return GactFault::kNotFinite;
+  if (group == nullptr) return BlockFault::kNotFinite;
   float z, max;
-  loops.range(group, c, &z, &max);
+  kernels_.range(group, c, &z, &max);
   z += 0.0f;  // +0 for -0, which compare alike
   const float s = ScaleOf(z, max);
-  if (!std::isfinite(s)) return GactFault::kRange;
+  if (!std::isfinite(s)) return BlockFault::kRange;
   std::memcpy(frame + kFrameHeaderBytes + 4 * g, &z, 4);
   std::memcpy(frame + layout.scales_at + 4 * g, &s, 4);
   const size_t skip = first % 4;  // noise is drawn in whole groups of four
-  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
-  loops.noisy_codes(group, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
+  kernels_.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
+  kernels_.noisy_codes(group, u + skip, c, z, s == 0 ? 0.0f : 1.0f / s, s == 0 ? 0.0f : kTop, q);
   PackBits({q, c}, kBits, {frame + layout.CodesOf(g), PackedBytes(c, kBits)});
-  return GactFault::kNone;
+  return BlockFault::kNone;
 }
 
 absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecState*,
@@ -89,33 +90,24 @@ absl::StatusOr<size_t> GactCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   std::memset(frame.data() + layout.scales_at - 8, 0, 8);
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   const Slices slices = layout.slices();
-  const GactFault fault = FirstAnswer(slices, [&](size_t slice) {
+  const BlockFault fault = FirstAnswer(slices, [&](size_t slice) {
     for (size_t g = slices.first(slice); g < slices.last(slice); ++g) {
-      const GactFault found = EncodeGroup(layout, reader, seed, g, frame.data());
-      if (found != GactFault::kNone) return found;
+      const BlockFault found = EncodeGroup(layout, reader, seed, g, frame.data());
+      if (found != BlockFault::kNone) return found;
     }
-    return GactFault::kNone;
+    return BlockFault::kNone;
   });
-  if (fault == GactFault::kNotFinite) return NotFiniteError(name_);
-  if (fault == GactFault::kRange) return RangeError(name_, "max - min of a group");
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .flags = kFlagStochastic,
-             .block = kGroup,
-             .param0 = kBits,
-             .shape = x.shape,
-             .seed = seed,
-             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
-            frame.first(layout.frame_bytes));
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
+  SealFrame(HeaderFor(x, seed), frame.first(layout.frame_bytes));
   return layout.frame_bytes;
 }
 
 absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
+  const auto header = Open(frame, x.shape);
   if (!header.ok()) return header.status();
   const GactLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kGroup || header->param0 != kBits) {
@@ -123,7 +115,7 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   }
   const Slices slices = layout.slices();
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     float values[kGroup];
     uint8_t q[kGroup];
     for (size_t g = slices.first(slice); g < slices.last(slice); ++g) {
@@ -134,7 +126,7 @@ absl::Status GactCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
       if (!std::isfinite(z) || !std::isfinite(s)) return true;
       UnpackBits({frame.data() + layout.CodesOf(g), PackedBytes(c, kBits)}, kBits, {q, c});
       float* target = writer.Target(first, values);
-      LoopKernelsOf(isa_).affine_values(q, c, z, s, target);
+      kernels_.affine_values(q, c, z, s, target);
       writer.Done(target, first, c);
     }
     return false;

@@ -12,7 +12,7 @@
 #include <numbers>
 #include <utility>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/noise.h"
 
@@ -102,7 +102,7 @@ absl::StatusOr<size_t> GaussCodec::Encode(ConstTensor x, uint64_t seed, CodecSta
                                           std::span<std::byte> frame) const {
   const size_t n = x.shape.elements(), bytes = MaxFrameBytes(x.shape, x.dtype);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   float piece[kPiece];
   double squares = 0;
   for (size_t at = 0; at < n; at += kPiece) {
@@ -137,7 +137,7 @@ absl::Status GaussCodec::Decode(std::span<const std::byte> frame, CodecState*, T
         fmt::format("{}: a frame of {}", name_, GaussName(std::bit_cast<float>(header->param0))));
   }
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype)) return Corrupt("length");
-  const NarrowWriter writer(x, isa_);
+  const NarrowWriter writer(x, kernels_);
   float piece[kPiece];
   for (size_t at = 0; at < x.shape.elements(); at += kPiece) {
     const size_t c = std::min(kPiece, x.shape.elements() - at);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/payload_sum.h"
 #include "compressors/kernels/ggml_loops.h"
 #include "compressors/kernels/wide.h"
@@ -17,8 +17,6 @@ namespace {
 constexpr size_t kGgmlBlock = 32;
 // Elements worked on at once: 16 KiB as fp32.
 constexpr size_t kGgmlPiece = kFoldedQ8Blocks * kGgmlBlock;
-
-enum class GgmlFault { kNone, kNotFinite, kRange };
 
 size_t BlockBytes(int bits, size_t c) { return 2 + (bits == 8 ? c : (c + 1) / 2); }
 
@@ -97,13 +95,16 @@ bool DecodeTail(int bits, const std::byte* in, size_t c, float* x) {
   return true;
 }
 
-class GgmlCodec final : public Codec {
+class GgmlCodec final : public FixedLengthCodec {
  public:
   GgmlCodec(std::string_view name, uint16_t id, Isa isa, int bits)
-      : name_(name), id_(id), isa_(isa), bits_(bits) {}
+      : FixedLengthCodec(name, id, isa,
+                         {.block = kGgmlBlock,
+                          .param0 = static_cast<uint32_t>(bits),
+                          .flags = kFlagFp16Scales,
+                          .range_fault = "a scale is beyond fp16"}),
+        bits_(bits) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     const GgmlLayout layout(bits_, shape);
     return kFrameHeaderBytes + layout.rows * layout.row_bytes;
@@ -113,31 +114,27 @@ class GgmlCodec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  GgmlFault EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first, size_t last,
-                         std::byte* payload, RunningSum& running) const;
+  BlockFault EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first, size_t last,
+                          std::byte* payload, RunningSum& running) const;
   bool DecodeBlocks(const GgmlLayout& layout, const std::byte* payload, size_t first, size_t last,
                     Tensor x, RunningSum& running) const;
 
-  const std::string name_;
-  const uint16_t id_;
-  const Isa isa_;
   const int bits_;
 };
 
-GgmlFault GgmlCodec::EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first,
-                                  size_t last, std::byte* payload, RunningSum& running) const {
-  const WideReader reader(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const auto encode = bits_ == 8 ? loops.encode_q8 : loops.encode_q4;
+BlockFault GgmlCodec::EncodeBlocks(const GgmlLayout& layout, ConstTensor x, size_t first,
+                                   size_t last, std::byte* payload, RunningSum& running) const {
+  const WideReader reader(x, kernels_);
+  const auto encode = bits_ == 8 ? kernels_.encode_q8 : kernels_.encode_q4;
   float values[kGgmlPiece];
-  GgmlFault fault = GgmlFault::kNone;
+  BlockFault fault = BlockFault::kNone;
   layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const float* piece = reader.Peek(r * layout.cols + at, c, values);
     std::byte* out = payload + byte;
     const bool good =
         c % kGgmlBlock == 0 ? encode(piece, c / kGgmlBlock, out) : EncodeTail(bits_, piece, c, out);
     if (!good) {
-      fault = loops.abs_max(piece, c) >= kInfBits ? GgmlFault::kNotFinite : GgmlFault::kRange;
+      fault = kernels_.abs_max(piece, c) >= kInfBits ? BlockFault::kNotFinite : BlockFault::kRange;
       return false;
     }
     running.Add({out, layout.At(at + c) - layout.At(at)});
@@ -154,45 +151,34 @@ absl::StatusOr<size_t> GgmlCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   const Slices slices(layout.rows * layout.row_blocks,
                       kWorthAThread / std::min(kGgmlBlock, layout.cols));
   SlicedSums<1> sums;
-  const GgmlFault fault = FirstAnswer(slices, [&](size_t slice) {
+  const BlockFault fault = FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.Begin(slices.first(slice)));
-    const GgmlFault found = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
-                                         frame.data() + kFrameHeaderBytes, running);
+    const BlockFault found = EncodeBlocks(layout, x, slices.first(slice), slices.last(slice),
+                                          frame.data() + kFrameHeaderBytes, running);
     sums.part(0, slice) = running.part();
     return found;
   });
-  if (fault == GgmlFault::kNotFinite) return NotFiniteError(name_);
-  if (fault == GgmlFault::kRange) {
-    return absl::InvalidArgumentError(fmt::format("{}: a scale is beyond fp16", name_));
-  }
-  const FrameHeader header = {.codec = id_,
-                              .dtype = x.dtype,
-                              .flags = kFlagFp16Scales,
-                              .block = kGgmlBlock,
-                              .param0 = static_cast<uint32_t>(bits_),
-                              .shape = x.shape,
-                              .payload_bytes = bytes - kFrameHeaderBytes};
-  SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
+  SealFrame(HeaderFor(x, 0), frame.first(bytes), sums.Combine(frame.first(bytes)));
   return bytes;
 }
 
 // False: a scale is no number.
 bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload, size_t first,
                              size_t last, Tensor x, RunningSum& running) const {
-  const NarrowWriter writer(x, isa_);
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  const auto decode = bits_ == 8 ? loops.decode_q8 : loops.decode_q4;
+  const NarrowWriter writer(x, kernels_);
+  const auto decode = bits_ == 8 ? kernels_.decode_q8 : kernels_.decode_q4;
   float values[kGgmlPiece];
   return layout.ForEachPiece(first, last, [&](size_t r, size_t at, size_t c, size_t byte) {
     const std::byte* in = payload + byte;
     const size_t bytes = layout.At(at + c) - layout.At(at);
     const size_t to = r * layout.cols + at;
     float* const target = writer.Target(to, values);
-    const bool may_fold = bits_ == 8 && c == kGgmlPiece && loops.decode_q8_folding != nullptr;
+    const bool may_fold = bits_ == 8 && c == kGgmlPiece && kernels_.decode_q8_folding != nullptr;
     if (FoldedCrc* const folded = may_fold ? running.FoldNext(bytes) : nullptr; folded != nullptr) {
       std::byte* const streamed = writer.Streamed(to);
       std::byte* const out = streamed != nullptr ? streamed : reinterpret_cast<std::byte*>(target);
-      const bool good = loops.decode_q8_folding(in, out, streamed != nullptr, *folded);
+      const bool good = kernels_.decode_q8_folding(in, out, streamed != nullptr, *folded);
       if (good && streamed == nullptr) writer.Done(target, to, c);
       return good;
     }
@@ -205,7 +191,7 @@ bool GgmlCodec::DecodeBlocks(const GgmlLayout& layout, const std::byte* payload,
 }
 
 absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape, kFlagFp16Scales);
+  const auto header = OpenUnsummed(frame, x.shape);
   if (!header.ok()) return header.status();
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != kGgmlBlock ||
       header->param0 != static_cast<uint32_t>(bits_) || (header->flags & kFlagFp16Scales) == 0) {
@@ -223,10 +209,8 @@ absl::Status GgmlCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     sums.part(0, slice) = running.part();
     return !good;
   });
-  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
-  // A byte that changed on the way is told as that.
-  const absl::Status sum = ParseFrame(frame).status();
-  return sum.ok() ? absl::DataLossError(fmt::format("{}: a scale is Inf or NaN", name_)) : sum;
+  if (!bad) return CheckPayloadCrc(frame, sums.Combine(frame));
+  return CorruptUnsummed(frame, "a scale is Inf or NaN");
 }
 
 }  // namespace

@@ -50,100 +50,99 @@ size_t LowRankFor(const LowRankView& view, size_t most) {
   return rank;
 }
 
-float LowRankScale(const LoopKernels& loops, std::span<const float> m) {
-  const uint32_t exponent = std::max(loops.abs_max(m.data(), m.size()), 1u << 23) >> 23;
-  const bool zero = loops.abs_max(m.data(), m.size()) == 0;
+float LowRankScale(const Kernels& kernels, std::span<const float> m) {
+  const uint32_t exponent = std::max(kernels.abs_max(m.data(), m.size()), 1u << 23) >> 23;
+  const bool zero = kernels.abs_max(m.data(), m.size()) == 0;
   return zero ? 0.0f : FromBits((255 - exponent) << 23);  // 2^(128 - exponent)
 }
 
-double LongDot(const LoopKernels& loops, const float* x, const float* y, size_t n) {
+double LongDot(const Kernels& kernels, const float* x, const float* y, size_t n) {
   double sum = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
-    sum += loops.dot(x + at, y + at, std::min(kSumChunk, n - at));
+    sum += kernels.dot(x + at, y + at, std::min(kSumChunk, n - at));
   }
   return sum;
 }
 
-void Project(const LoopKernels& loops, const LowRankView& view, const float* m, float scale,
+void Project(const Kernels& kernels, const LowRankView& view, const float* m, float scale,
              std::span<const float> q, std::span<float> p) {
   const size_t rank = q.size() / view.cols;
   ForEachRow(view, m, scale, [&](size_t i, const float* row) {
     for (size_t j = 0; j < rank; ++j) {
       p[j * view.rows + i] =
-          static_cast<float>(LongDot(loops, row, q.data() + j * view.cols, view.cols));
+          static_cast<float>(LongDot(kernels, row, q.data() + j * view.cols, view.cols));
     }
   });
 }
 
-void ProjectBack(const LoopKernels& loops, const LowRankView& view, const float* m, float scale,
+void ProjectBack(const Kernels& kernels, const LowRankView& view, const float* m, float scale,
                  std::span<const float> p, std::span<float> q) {
   const size_t rank = q.size() / view.cols;
   std::fill(q.begin(), q.end(), 0.0f);
   ForEachRow(view, m, scale, [&](size_t i, const float* row) {
     for (size_t j = 0; j < rank; ++j) {
-      loops.add_scaled(row, view.cols, p[j * view.rows + i], q.data() + j * view.cols);
+      kernels.add_scaled(row, view.cols, p[j * view.rows + i], q.data() + j * view.cols);
     }
   });
 }
 
-void Orthogonalize(const LoopKernels& loops, std::span<float> p, size_t rows) {
+void Orthogonalize(const Kernels& kernels, std::span<float> p, size_t rows) {
   for (size_t j = 0; j < p.size() / rows; ++j) {
     float* column = p.data() + j * rows;
-    const double before = std::sqrt(LongDot(loops, column, column, rows));
+    const double before = std::sqrt(LongDot(kernels, column, column, rows));
     for (int pass = 0; pass < 2; ++pass) {
       for (size_t i = 0; i < j; ++i) {
         const float* other = p.data() + i * rows;
-        const auto along = static_cast<float>(LongDot(loops, other, column, rows));
-        loops.add_scaled(other, rows, -along, column);
+        const auto along = static_cast<float>(LongDot(kernels, other, column, rows));
+        kernels.add_scaled(other, rows, -along, column);
       }
     }
-    const double after = std::sqrt(LongDot(loops, column, column, rows));
+    const double after = std::sqrt(LongDot(kernels, column, column, rows));
     const float inverse = after > 1e-5 * before ? static_cast<float>(1 / after) : 0.0f;
     for (size_t k = 0; k < rows; ++k) column[k] = inverse == 0 ? 0.0f : column[k] * inverse;
   }
 }
 
-void WarmStart(const LoopKernels& loops, std::span<float> q, size_t cols) {
+void WarmStart(const Kernels& kernels, std::span<float> q, size_t cols) {
   for (size_t j = 0; j < q.size() / cols; ++j) {
     float* column = q.data() + j * cols;
-    double squares = LongDot(loops, column, column, cols);
+    double squares = LongDot(kernels, column, column, cols);
     if (!(squares > 0)) {
       NoiseStream words(0, NoisePurpose::kFixedMatrix, j * cols);
       for (size_t k = 0; k < cols; ++k) column[k] = 2 * UniformOf(words.Next()) - 1;
-      squares = LongDot(loops, column, column, cols);
+      squares = LongDot(kernels, column, column, cols);
     }
     const float inverse = squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0.0f;
     for (size_t k = 0; k < cols; ++k) column[k] *= inverse;
   }
 }
 
-bool Reconstruct(const LoopKernels& loops, Isa isa, const LowRankView& view,
-                 std::span<const float> p, std::span<const float> q, Tensor x) {
-  const NarrowWriter writer(x, isa);
+bool Reconstruct(const Kernels& kernels, const LowRankView& view, std::span<const float> p,
+                 std::span<const float> q, Tensor x) {
+  const NarrowWriter writer(x, kernels);
   const std::span<float> row = Scratch<float, ScratchUse::kWide>(view.cols);
   for (size_t i = 0; i < view.rows; ++i) {
     const size_t c = view.RowLength(i);
     std::fill(row.begin(), row.end(), 0.0f);
     for (size_t j = 0; j < q.size() / view.cols; ++j) {
-      loops.add_scaled(q.data() + j * view.cols, c, p[j * view.rows + i], row.data());
+      kernels.add_scaled(q.data() + j * view.cols, c, p[j * view.rows + i], row.data());
     }
-    if (loops.abs_max(row.data(), c) >= kInfBits) return false;
+    if (kernels.abs_max(row.data(), c) >= kInfBits) return false;
     writer.Write(row.data(), i * view.cols, c);
   }
   return true;
 }
 
-bool ReadDense(Isa isa, const std::byte* values, Tensor x) {
-  return Converter(isa, DType::kF32, x.dtype)(values, x.shape.elements(),
-                                              static_cast<std::byte*>(x.values));
+bool ReadDense(const Kernels& kernels, const std::byte* values, Tensor x) {
+  return kernels.Converter(DType::kF32, x.dtype)(values, x.shape.elements(),
+                                                 static_cast<std::byte*>(x.values));
 }
 
-bool AddResidual(const LoopKernels& loops, Isa isa, ConstTensor x, const float* e, float* sum,
-                 bool& finite) {
+bool AddResidual(const Kernels& kernels, ConstTensor x, const float* e, float* sum, bool& finite) {
   const size_t n = x.shape.elements();
-  if (!WideReader(x, isa).Read(0, n, sum)) return false;
-  loops.add_scaled(e, n, 1.0f, sum);
-  finite = loops.abs_max(sum, n) < kInfBits;
+  if (!WideReader(x, kernels).Read(0, n, sum)) return false;
+  kernels.add_scaled(e, n, 1.0f, sum);
+  finite = kernels.abs_max(sum, n) < kInfBits;
   return true;
 }
 

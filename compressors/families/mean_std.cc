@@ -4,9 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/frame/payload_sum.h"
-#include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/streaming.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/codec_threads.h"
@@ -26,16 +25,15 @@ struct MeanStdLayout {
   size_t stds_at, values_at, frame_bytes;
 };
 
-enum class MomentFault { kNone, kNotFinite, kRange };
-
 struct Moments {
   float mean = 0, std = 0;
-  MomentFault fault = MomentFault::kNone;
+  BlockFault fault = BlockFault::kNone;
 };
 
-class MeanStdCodec final : public CatalogCodec {
+class MeanStdCodec final : public FixedLengthCodec {
  public:
-  using CatalogCodec::CatalogCodec;
+  MeanStdCodec(std::string_view name, uint16_t id, Isa isa)
+      : FixedLengthCodec(name, id, isa, {.param0 = 16, .range_fault = "a sum is beyond fp32"}) {}
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return MeanStdLayout(shape).frame_bytes;
   }
@@ -53,24 +51,23 @@ class MeanStdCodec final : public CatalogCodec {
 
 // Of elements [first, first + n).
 Moments MeanStdCodec::Measure(const WideReader& reader, size_t first, size_t n) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   float buffer[kSumChunk];
   double sum = 0, squares = 0;
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    sum += loops.sum(reader.Peek(first + at, c, buffer), c);
+    sum += kernels_.sum(reader.Peek(first + at, c, buffer), c);
   }
   for (size_t at = 0; !std::isfinite(sum) && at < n; at += kSumChunk) {
     if (reader.View(first + at, std::min(kSumChunk, n - at), buffer) == nullptr) {
-      return {.fault = MomentFault::kNotFinite};
+      return {.fault = BlockFault::kNotFinite};
     }
   }
   const auto mean = static_cast<float>(sum / static_cast<double>(n));
   for (size_t at = 0; at < n; at += kSumChunk) {
     const size_t c = std::min(kSumChunk, n - at);
-    squares += loops.sum_squares(reader.Peek(first + at, c, buffer), c, mean);
+    squares += kernels_.sum_squares(reader.Peek(first + at, c, buffer), c, mean);
   }
-  if (!std::isfinite(mean) || !std::isfinite(squares)) return {.fault = MomentFault::kRange};
+  if (!std::isfinite(mean) || !std::isfinite(squares)) return {.fault = BlockFault::kRange};
   const auto std = static_cast<float>(std::sqrt(squares / static_cast<double>(n)));
   return {.mean = mean, .std = std::max(std, kSmallestStd)};
 }
@@ -78,16 +75,15 @@ Moments MeanStdCodec::Measure(const WideReader& reader, size_t first, size_t n) 
 void MeanStdCodec::EncodeRow(const WideReader& reader, size_t first, size_t n,
                              const Moments& moments, bool stream, std::byte* out,
                              RunningSum& running) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const float inverse = 1.0f / moments.std;
   float buffer[kHalvesPiece];
   alignas(64) std::byte staged[2 * kHalvesPiece];
   for (size_t at = 0; at < n; at += kHalvesPiece, out += 2 * kHalvesPiece) {
     const size_t c = std::min(kHalvesPiece, n - at);
     std::byte* halves = stream ? staged : out;
-    loops.standardize(reader.Peek(first + at, c, buffer), c, moments.mean, inverse, halves);
+    kernels_.standardize(reader.Peek(first + at, c, buffer), c, moments.mean, inverse, halves);
     running.Add({halves, 2 * c});
-    if (stream) loops.stream(staged, 2 * c, out);
+    if (stream) kernels_.stream(staged, 2 * c, out);
   }
 }
 
@@ -97,18 +93,18 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   std::memset(frame.data() + layout.stds_at - 8, 0, 8);
   std::memset(frame.data() + layout.values_at - 8, 0, 8);
   const bool stream = layout.frame_bytes >= kStreamedBytes;
   const size_t cols = x.shape.cols;
   const Slices slices(x.shape.rows, kWorthAThread / cols);
   SlicedSums<1> sums;
-  const MomentFault fault = FirstAnswer(slices, [&](size_t slice) {
+  const BlockFault fault = FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
     for (size_t r = slices.first(slice); r < slices.last(slice); ++r) {
       const Moments moments = Measure(reader, r * cols, cols);
-      if (moments.fault != MomentFault::kNone) return moments.fault;
+      if (moments.fault != BlockFault::kNone) return moments.fault;
       std::memcpy(frame.data() + kFrameHeaderBytes + 4 * r, &moments.mean, 4);
       std::memcpy(frame.data() + layout.stds_at + 4 * r, &moments.std, 4);
       EncodeRow(reader, r * cols, cols, moments, stream,
@@ -116,17 +112,11 @@ absl::StatusOr<size_t> MeanStdCodec::Encode(ConstTensor x, uint64_t, CodecState*
     }
     if (stream) FinishStreaming();
     sums.part(0, slice) = running.part();
-    return MomentFault::kNone;
+    return BlockFault::kNone;
   });
-  if (fault == MomentFault::kNotFinite) return NotFiniteError(name_);
-  if (fault == MomentFault::kRange) return RangeError(name_, "a sum");
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
   const std::span<std::byte> whole = frame.first(layout.frame_bytes);
-  const FrameHeader header = {.codec = id_,
-                              .dtype = x.dtype,
-                              .param0 = 16,
-                              .shape = x.shape,
-                              .payload_bytes = layout.frame_bytes - kFrameHeaderBytes};
-  SealFrame(header, whole, sums.Join(whole));
+  SealFrame(HeaderFor(x, 0), whole, sums.Combine(whole));
   return layout.frame_bytes;
 }
 
@@ -138,14 +128,14 @@ bool MeanStdCodec::DecodeRow(const std::byte* in, size_t first, size_t n, const 
     const size_t c = std::min(kHalvesPiece, n - at);
     running.Add({in, 2 * c});
     float* target = writer.Target(first + at, buffer);
-    if (!LoopKernelsOf(isa_).restore(in, c, moments.mean, moments.std, target)) return false;
+    if (!kernels_.restore(in, c, moments.mean, moments.std, target)) return false;
     writer.Done(target, first + at, c);
   }
   return true;
 }
 
 absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
+  const auto header = OpenUnsummed(frame, x.shape);
   if (!header.ok()) return header.status();
   const MeanStdLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != 0 || header->param0 != 16) {
@@ -155,7 +145,7 @@ absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*,
   const Slices slices(x.shape.rows, kWorthAThread / cols);
   SlicedSums<1> sums;
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     RunningSum running(layout.values_at + 2 * cols * slices.first(slice));
     for (size_t r = slices.first(slice); r < slices.last(slice); ++r) {
       Moments moments;
@@ -170,10 +160,8 @@ absl::Status MeanStdCodec::Decode(std::span<const std::byte> frame, CodecState*,
     sums.part(0, slice) = running.part();
     return false;
   });
-  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
-  // A byte that changed on the way is told as that.
-  const absl::Status sum = ParseFrame(frame).status();
-  return sum.ok() ? Corrupt("a mean, deviation or value is Inf or NaN") : sum;
+  if (!bad) return CheckPayloadCrc(frame, sums.Combine(frame));
+  return CorruptUnsummed(frame, "a mean, deviation or value is Inf or NaN");
 }
 
 }  // namespace

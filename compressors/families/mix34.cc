@@ -5,9 +5,8 @@
 #include <cstring>
 #include <functional>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/block_kernels.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/catalog_codec.h"
+#include "compressors/kernels/block_sections.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/scratch.h"
@@ -62,7 +61,7 @@ bool CodeBytesOf(const Blocks& blocks, const std::byte* widths, size_t bytes[2])
 class Gatherer {
  public:
   // out: where the codes of three bits go, and those of four.
-  Gatherer(const BlockKernelTable& kernels, std::byte* scales, std::byte* zeros, std::byte* out[2])
+  Gatherer(const Kernels& kernels, std::byte* scales, std::byte* zeros, std::byte* out[2])
       : kernels_(kernels), scales_(scales), zeros_(zeros), out_{out[0], out[1]} {}
 
   // Block b, x: [c]. False when a range is beyond fp32.
@@ -82,7 +81,7 @@ class Gatherer {
   bool Flush(bool wide) {
     Waiting& w = waiting_[wide];
     std::byte scales[2 * kMost], zeros[2 * kMost];
-    const BlockFault fault = kernels_.encode[SchemeIndex(kSchemes[wide])](
+    const BlockFault fault = kernels_.encode_blocks[SchemeIndex(kSchemes[wide])](
         reinterpret_cast<const std::byte*>(w.values), w.count, {scales, zeros, out_[wide]});
     for (size_t i = 0; i < w.count; ++i) {
       std::memcpy(scales_ + 2 * w.block[i], scales + 2 * i, 2);
@@ -100,7 +99,7 @@ class Gatherer {
     size_t block[kMost];
     size_t count = 0;
   };
-  const BlockKernelTable& kernels_;
+  const Kernels& kernels_;
   std::byte* const scales_;
   std::byte* const zeros_;
   std::byte* out_[2];
@@ -134,7 +133,7 @@ absl::Status MixedMinMaxCodec::ChooseWidths(const WideReader& reader, const Bloc
     float values[kMix34Block], min, max;
     const float* block = reader.View(blocks.first(b), blocks.length(b), values);
     if (block == nullptr) return NotFiniteError(name_);
-    LoopKernelsOf(isa_).range(block, blocks.length(b), &min, &max);
+    kernels_.range(block, blocks.length(b), &min, &max);
     const float range = max - min;
     if (!std::isfinite(range)) return RangeError(name_, "max - min of a block");
     keys[b] = uint64_t{BitsOf(range) & kAbsMask} << 32 | (UINT32_MAX - static_cast<uint32_t>(b));
@@ -156,7 +155,7 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   }
   const Blocks blocks(x.shape);
   if (blocks.count > UINT32_MAX) return RangeError(name_, "the number of blocks");
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   const Mix34Layout layout(blocks);
   // Before anything is read: scales and zero points alone take that much.
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.codes_at); !s.ok()) {
@@ -175,8 +174,7 @@ absl::StatusOr<size_t> MixedMinMaxCodec::Encode(ConstTensor x, uint64_t, CodecSt
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   std::byte* out[2] = {frame.data() + layout.codes_at,
                        frame.data() + layout.codes_at + code_bytes[0]};
-  Gatherer gatherer(BlockKernels(isa_), frame.data() + layout.scales_at,
-                    frame.data() + layout.zeros_at, out);
+  Gatherer gatherer(kernels_, frame.data() + layout.scales_at, frame.data() + layout.zeros_at, out);
   for (size_t b = 0; b < blocks.count; ++b) {
     float buffer[kMix34Block];
     const size_t c = blocks.length(b);
@@ -212,8 +210,7 @@ absl::Status MixedMinMaxCodec::Decode(std::span<const std::byte> frame, CodecSta
       frame.size() != layout.codes_at + code_bytes[0] + code_bytes[1]) {
     return Corrupt("bytes, widths or fields do not fit the shape");
   }
-  const NarrowWriter writer(x, isa_);
-  const BlockKernelTable& kernels = BlockKernels(isa_);
+  const NarrowWriter writer(x, kernels_);
   const std::byte* in[2] = {frame.data() + layout.codes_at,
                             frame.data() + layout.codes_at + code_bytes[0]};
   for (size_t b = 0; b < blocks.count; ++b) {
@@ -223,8 +220,9 @@ absl::Status MixedMinMaxCodec::Decode(std::span<const std::byte> frame, CodecSta
                                      frame.data() + layout.zeros_at + 2 * b, in[wide]};
     float values[kMix34Block];
     auto* out = reinterpret_cast<std::byte*>(values);
-    const bool good = c == kMix34Block ? kernels.decode[SchemeIndex(kSchemes[wide])](from, 1, out)
-                                       : DecodeBlockReference(kSchemes[wide], from, c, out);
+    const bool good = c == kMix34Block
+                          ? kernels_.decode_blocks[SchemeIndex(kSchemes[wide])](from, 1, out)
+                          : DecodeBlockReference(kSchemes[wide], from, c, out);
     if (!good) return Corrupt("a scale or zero point is Inf or NaN");
     writer.Write(values, blocks.first(b), c);
     in[wide] += PackedBytes(c, kSchemes[wide].bits);

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/low_rank.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/numbers/scratch.h"
 #include "compressors/numbers/small_floats.h"
 #include "compressors/states/accumulators.h"
@@ -45,13 +45,12 @@ absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   const absl::StatusOr<Accumulators*> own = AccumulatorsOf(state, name_, x.shape);
   if (!own.ok()) return own.status();
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const LowRankView view(x.shape);
   const size_t n = view.elements, rank = RankOf(view);
   float* e = (*own)->tensor(0);
   const std::span<float> sum = Scratch<float, ScratchUse::kSum>(n);
   bool finite = true;
-  if (!AddResidual(loops, isa_, x, e, sum.data(), finite)) return NotFiniteError(name_);
+  if (!AddResidual(kernels_, x, e, sum.data(), finite)) return NotFiniteError(name_);
   if (!finite) return RangeError(name_, "a sum with the residual");
 
   const std::span<float> factors =
@@ -60,12 +59,12 @@ absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState
   if (rank == 0) {
     std::memcpy(frame.data() + kFrameHeaderBytes, sum.data(), 4 * n);
   } else {
-    const float scale = LowRankScale(loops, sum);
+    const float scale = LowRankScale(kernels_, sum);
     std::memcpy(q.data(), (*own)->extra().data(), 4 * q.size());
-    WarmStart(loops, q, view.cols);
-    Project(loops, view, sum.data(), scale, q, p);
-    Orthogonalize(loops, p, view.rows);
-    ProjectBack(loops, view, sum.data(), scale, p, q);
+    WarmStart(kernels_, q, view.cols);
+    Project(kernels_, view, sum.data(), scale, q, p);
+    Orthogonalize(kernels_, p, view.rows);
+    ProjectBack(kernels_, view, sum.data(), scale, p, q);
     for (float& value : q) value = scale == 0 ? 0.0f : value / scale;
     std::memcpy(frame.data() + kFrameHeaderBytes, factors.data(), 4 * factors.size());
   }
@@ -84,9 +83,9 @@ absl::StatusOr<size_t> PowerSgdCodec::Encode(ConstTensor x, uint64_t, CodecState
   for (size_t i = 0; i < n; ++i) e[i] = sum[i] - decoded[i];
   if (rank == 0) return bytes;
   // Only the directions matter for the next call. Decoding has used no factors of this thread's.
-  const float scale = LowRankScale(loops, sum);
+  const float scale = LowRankScale(kernels_, sum);
   for (float& value : q) value *= scale;
-  WarmStart(loops, q, view.cols);
+  WarmStart(kernels_, q, view.cols);
   std::memcpy((*own)->extra().data(), q.data(), 4 * q.size());
   return bytes;
 }
@@ -106,14 +105,13 @@ absl::Status PowerSgdCodec::Decode(std::span<const std::byte> frame, CodecState*
   }
   const std::byte* payload = frame.data() + kFrameHeaderBytes;
   if (rank == 0) {
-    return ReadDense(isa_, payload, x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
+    return ReadDense(kernels_, payload, x) ? absl::OkStatus() : Corrupt("NaN or Inf in it");
   }
   const std::span<float> factors =
       Scratch<float, ScratchUse::kKept>(rank * (view.rows + view.cols));
   std::memcpy(factors.data(), payload, 4 * factors.size());
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  if (loops.abs_max(factors.data(), factors.size()) >= kInfBits ||
-      !Reconstruct(loops, isa_, view, factors.first(rank * view.rows),
+  if (kernels_.abs_max(factors.data(), factors.size()) >= kInfBits ||
+      !Reconstruct(kernels_, view, factors.first(rank * view.rows),
                    factors.subspan(rank * view.rows), x)) {
     return Corrupt("a factor or their product is Inf or NaN");
   }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "compressors/codec.h"
+#include "compressors/frame/frame.h"
 #include "compressors/isa.h"
 
 namespace longhaul {
@@ -18,5 +19,10 @@ constexpr uint16_t kPowerSgdId = 0x90;
 // tensor that factors would not halve is sent as fp32 with both zero. 32 r (rows + cols) / (rows
 // cols) bits per element. State: 4 (n + r cols) bytes; scratch: 8 n bytes and the factors.
 std::shared_ptr<const Codec> NewPowerSgdCodec(std::string_view name, uint32_t rank, Isa isa);
+
+// The largest frame of any rank: factors are sent only where they are smaller than the tensor.
+inline size_t MaxPowerSgdFrameBytes(Shape shape) {
+  return kFrameHeaderBytes + 4 * shape.elements();
+}
 
 }  // namespace longhaul

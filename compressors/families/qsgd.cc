@@ -4,8 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/codec_threads.h"
@@ -39,18 +38,20 @@ struct QsgdLayout {
   size_t cols, bucket, bucket_bytes, row_buckets, row_bytes, buckets, codes_at, frame_bytes;
 };
 
-enum class QsgdFault { kNone, kNotFinite, kRange };
-
 // v / s, rounded down where s steps would otherwise overflow.
 float StepOf(float norm, float levels) {
   const float step = norm / levels;
   return std::isfinite(step * levels) ? step : std::nextafter(step, 0.0f);
 }
 
-class QsgdCodec final : public CatalogCodec {
+class QsgdCodec final : public FixedLengthCodec {
  public:
   QsgdCodec(std::string_view name, uint16_t id, Isa isa, int bits)
-      : CatalogCodec(name, id, isa),
+      : FixedLengthCodec(name, id, isa,
+                         {.block = bits == 4 ? 512u : uint32_t{kMaxBucket},
+                          .param0 = static_cast<uint32_t>(bits),
+                          .flags = kFlagStochastic,
+                          .range_fault = "a norm is beyond fp32"}),
         bits_(bits),
         bucket_(bits == 4 ? 512 : kMaxBucket),
         levels_(static_cast<float>((1 << (bits - 1)) - 1)) {}
@@ -64,8 +65,8 @@ class QsgdCodec final : public CatalogCodec {
 
  private:
   float Norm(const float* x, size_t c) const;
-  QsgdFault EncodeBucket(const QsgdLayout& layout, const WideReader& reader, uint64_t seed,
-                         size_t b, std::byte* frame) const;
+  BlockFault EncodeBucket(const QsgdLayout& layout, const WideReader& reader, uint64_t seed,
+                          size_t b, std::byte* frame) const;
   bool DecodeBucket(const QsgdLayout& layout, const std::byte* frame, size_t b,
                     const NarrowWriter& writer) const;
 
@@ -76,42 +77,40 @@ class QsgdCodec final : public CatalogCodec {
 
 // The bucket's v; 0 where the step would be too small, Inf where the norm is beyond fp32.
 float QsgdCodec::Norm(const float* x, size_t c) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   float norm;
   if (bits_ == 4) {
-    norm = FromBits(loops.abs_max(x, c));
+    norm = FromBits(kernels_.abs_max(x, c));
   } else {
     double squares = 0;
     for (size_t at = 0; at < c; at += kSumChunk) {
-      squares += loops.sum_squares(x + at, std::min(kSumChunk, c - at), 0);
+      squares += kernels_.sum_squares(x + at, std::min(kSumChunk, c - at), 0);
     }
     norm = static_cast<float>(std::sqrt(squares));
   }
   return norm / levels_ < 0x1p-126f ? 0.0f : norm;
 }
 
-QsgdFault QsgdCodec::EncodeBucket(const QsgdLayout& layout, const WideReader& reader, uint64_t seed,
-                                  size_t b, std::byte* frame) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
+BlockFault QsgdCodec::EncodeBucket(const QsgdLayout& layout, const WideReader& reader,
+                                   uint64_t seed, size_t b, std::byte* frame) const {
   const size_t c = layout.length(b), first = layout.first(b);
   float values[kMaxBucket], u[kMaxBucket + 8];
   uint8_t q[kMaxBucket], sign[kMaxBucket];
-  if (!reader.Read(first, c, values)) return QsgdFault::kNotFinite;
+  if (!reader.Read(first, c, values)) return BlockFault::kNotFinite;
   const float norm = Norm(values, c);
-  if (!std::isfinite(norm)) return QsgdFault::kRange;
+  if (!std::isfinite(norm)) return BlockFault::kRange;
   std::memcpy(frame + kFrameHeaderBytes + 4 * b, &norm, 4);
   // Noise is drawn by the element's number, in whole groups of four.
   const size_t skip = first % 4;
-  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
+  kernels_.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
   const float inverse = norm == 0 ? 0.0f : 1.0f / StepOf(norm, levels_);
   for (size_t i = 0; i < c; ++i) {
     sign[i] = static_cast<uint8_t>(BitsOf(values[i]) >> 31 << (bits_ - 1));
     values[i] = FromBits(BitsOf(values[i]) & kAbsMask);
   }
-  loops.noisy_codes(values, u + skip, c, 0, inverse, norm == 0 ? 0.0f : levels_, q);
+  kernels_.noisy_codes(values, u + skip, c, 0, inverse, norm == 0 ? 0.0f : levels_, q);
   for (size_t i = 0; i < c; ++i) q[i] |= sign[i];
   PackBits({q, c}, bits_, {frame + layout.CodesOf(b), PackedBytes(c, bits_)});
-  return QsgdFault::kNone;
+  return BlockFault::kNone;
 }
 
 // False: the norm is Inf or NaN.
@@ -139,32 +138,23 @@ absl::StatusOr<size_t> QsgdCodec::Encode(ConstTensor x, uint64_t seed, CodecStat
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), layout.frame_bytes); !s.ok()) {
     return s;
   }
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   std::memset(frame.data() + layout.codes_at - 8, 0, 8);
   const Slices slices = layout.slices();
-  const QsgdFault fault = FirstAnswer(slices, [&](size_t slice) {
+  const BlockFault fault = FirstAnswer(slices, [&](size_t slice) {
     for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
-      const QsgdFault found = EncodeBucket(layout, reader, seed, b, frame.data());
-      if (found != QsgdFault::kNone) return found;
+      const BlockFault found = EncodeBucket(layout, reader, seed, b, frame.data());
+      if (found != BlockFault::kNone) return found;
     }
-    return QsgdFault::kNone;
+    return BlockFault::kNone;
   });
-  if (fault == QsgdFault::kNotFinite) return NotFiniteError(name_);
-  if (fault == QsgdFault::kRange) return RangeError(name_, "a norm");
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .flags = kFlagStochastic,
-             .block = static_cast<uint32_t>(bucket_),
-             .param0 = static_cast<uint32_t>(bits_),
-             .shape = x.shape,
-             .seed = seed,
-             .payload_bytes = layout.frame_bytes - kFrameHeaderBytes},
-            frame.first(layout.frame_bytes));
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
+  SealFrame(HeaderFor(x, seed), frame.first(layout.frame_bytes));
   return layout.frame_bytes;
 }
 
 absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape, kFlagStochastic);
+  const auto header = Open(frame, x.shape);
   if (!header.ok()) return header.status();
   const QsgdLayout layout(bits_, bucket_, x.shape);
   if (frame.size() != layout.frame_bytes || header->block != bucket_ ||
@@ -173,7 +163,7 @@ absl::Status QsgdCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   }
   const Slices slices = layout.slices();
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     for (size_t b = slices.first(slice); b < slices.last(slice); ++b) {
       if (!DecodeBucket(layout, frame.data(), b, writer)) return true;
     }

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/radix_sort.h"
 #include "compressors/numbers/scratch.h"
@@ -47,9 +46,10 @@ uint8_t CodeOf(const Borders& borders, float v) {
   return static_cast<uint8_t>(below);
 }
 
-class QuantileCodec final : public CatalogCodec {
+class QuantileCodec final : public FixedLengthCodec {
  public:
-  using CatalogCodec::CatalogCodec;
+  QuantileCodec(std::string_view name, uint16_t id, Isa isa)
+      : FixedLengthCodec(name, id, isa, {.param0 = 8}) {}
   size_t MaxFrameBytes(Shape shape, DType) const override { return kTableEnd + shape.elements(); }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
@@ -86,7 +86,7 @@ absl::StatusOr<size_t> QuantileCodec::Encode(ConstTensor x, uint64_t, CodecState
                                              std::span<std::byte> frame) const {
   const size_t bytes = MaxFrameBytes(x.shape, x.dtype), n = x.shape.elements();
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   Borders borders;
   if (!FindBorders(reader, n, borders)) return NotFiniteError(name_);
   double sum[kCodes] = {};
@@ -108,17 +108,12 @@ absl::StatusOr<size_t> QuantileCodec::Encode(ConstTensor x, uint64_t, CodecState
         count[b] == 0 ? 0.0f : static_cast<float>(sum[b] / static_cast<double>(count[b]));
     std::memcpy(frame.data() + kFrameHeaderBytes + 4 * b, &mean, 4);
   }
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .param0 = 8,
-             .shape = x.shape,
-             .payload_bytes = bytes - kFrameHeaderBytes},
-            frame.first(bytes));
+  SealFrame(HeaderFor(x, 0), frame.first(bytes));
   return bytes;
 }
 
 absl::Status QuantileCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenFrame(name_, id_, frame, x.shape);
+  const auto header = Open(frame, x.shape);
   if (!header.ok()) return header.status();
   const size_t n = x.shape.elements();
   if (frame.size() != MaxFrameBytes(x.shape, x.dtype) || header->block != 0 ||
@@ -130,13 +125,13 @@ absl::Status QuantileCodec::Decode(std::span<const std::byte> frame, CodecState*
   for (float value : table) {
     if (!std::isfinite(value)) return Corrupt("the table holds Inf or NaN");
   }
-  const NarrowWriter writer(x, isa_);
+  const NarrowWriter writer(x, kernels_);
   const std::byte* codes = frame.data() + kTableEnd;
   for (size_t at = 0; at < n; at += kQuantilePiece) {
     const size_t c = std::min(kQuantilePiece, n - at);
     float buffer[kQuantilePiece];
     float* values = writer.Target(at, buffer);
-    LoopKernelsOf(isa_).table_values(codes + at, 8, c, table, values);
+    kernels_.table_values(codes + at, 8, c, table, values);
     writer.Done(values, at, c);
   }
   return absl::OkStatus();

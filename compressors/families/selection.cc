@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/top_k.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/convert.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/codec_threads.h"
@@ -42,14 +42,15 @@ struct Source {
   const float* e = nullptr;  // null: x alone
 };
 
-class SelectionCodec final : public Codec, public ResidualEncoder {
+class SelectionCodec final : public CatalogCodec, public ResidualEncoder {
  public:
   SelectionCodec(std::string_view name, SelectionSpec spec, Gain gain,
                  std::shared_ptr<const Codec> values, Isa isa)
-      : name_(name), spec_(spec), gain_(gain), values_(std::move(values)), isa_(isa) {}
+      : CatalogCodec(name, spec.selection == Selection::kTopK ? kTopKId : kRandKId, isa),
+        spec_(spec),
+        gain_(gain),
+        values_(std::move(values)) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return TopK() ? kTopKId : kRandKId; }
   SelectionForm form() const { return {spec_, gain_, values_}; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     const size_t kept = GridOf(shape).total_kept();
@@ -77,29 +78,24 @@ class SelectionCodec final : public Codec, public ResidualEncoder {
   absl::Status DecodeKept(const FrameHeader& header, std::span<const std::byte> frame,
                           const ChunkGrid& grid, bool found, std::span<uint32_t> kept,
                           std::span<float> values) const;
-  absl::Status Corrupt(std::string_view what) const {
-    return absl::DataLossError(fmt::format("{}: {}", name_, what));
-  }
 
-  const std::string name_;
   const SelectionSpec spec_;
   const Gain gain_;
   const std::shared_ptr<const Codec> values_;
-  const Isa isa_;
 };
 
 // Chunks [first, last). False when NaN or Inf is among them.
 bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const ChunkGrid& grid,
                                   size_t first, size_t last, std::span<uint32_t> indices,
                                   std::span<float> values) const {
-  const WideReader reader(source.x, isa_);
+  const WideReader reader(source.x, kernels_);
   const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
-  TopKSelector top(LoopKernelsOf(isa_));
+  TopKSelector top(kernels_);
   for (size_t number = first; number < last; ++number) {
     const ChunkGrid::Chunk c = grid.at(number);
     const float* x = reader.Peek(c.first, c.length, buffer.data());
     if (source.e != nullptr) {
-      LoopKernelsOf(isa_).sum_scaled(x, source.decay, source.e + c.first, c.length, buffer.data());
+      kernels_.sum_scaled(x, source.decay, source.e + c.first, c.length, buffer.data());
       x = buffer.data();
     }
     if (TopK()) {
@@ -107,7 +103,7 @@ bool SelectionCodec::SelectChunks(const Source& source, uint64_t seed, const Chu
       if (!top.Select({x, c.length}, kept)) return false;
       for (size_t i = 0; i < c.kept; ++i) values[c.kept_at + i] = x[kept[i]];
     } else {
-      if (LoopKernelsOf(isa_).abs_max(x, c.length) >= kInfBits) return false;
+      if (kernels_.abs_max(x, c.length) >= kInfBits) return false;
       NoiseStream words(seed, NoisePurpose::kIndexChoice, uint64_t{number} * spec_.kept);
       size_t at = c.kept_at;
       ForEachWindow(c.length, c.kept, words, [&](uint32_t index, size_t window) {
@@ -204,15 +200,15 @@ absl::StatusOr<size_t> SelectionCodec::EncodeResidual(ConstTensor x, float decay
         fmt::format("{}: own frame does not decode: {}", name_, std::string(own.message())));
   }
   // The sum once more: it was never kept.
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
     for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
       const ChunkGrid::Chunk c = grid.at(number);
       float* left = e + c.first;
-      LoopKernelsOf(isa_).sum_scaled(reader.Peek(c.first, c.length, buffer.data()), decay, left,
-                                     c.length, left);
+      kernels_.sum_scaled(reader.Peek(c.first, c.length, buffer.data()), decay, left, c.length,
+                          left);
       for (size_t i = c.kept_at; i < c.kept_at + c.kept; ++i) left[kept[i]] -= decoded[i];
     }
   });
@@ -257,7 +253,7 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
 
   const Slices slices(grid.chunks(), kWorthAThread / spec_.chunk);
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     const std::span<float> buffer = Scratch<float, ScratchUse::kWide>(spec_.chunk);
     for (size_t number = slices.first(slice); number < slices.last(slice); ++number) {
       const ChunkGrid::Chunk c = grid.at(number);

@@ -36,8 +36,8 @@ std::string ToString(const SelectionSpec& spec);
 // What a frame of either id says of itself; nothing when its numbers are out of range.
 std::optional<SelectionSpec> SelectionOf(const FrameHeader& header);
 
-// What a selection codec is made of, for those who do the same elsewhere; nullopt when `codec` is
-// none.
+// What a selection codec is made of (cuda/selection does the same on a device); nullopt when
+// `codec` is none.
 struct SelectionForm {
   SelectionSpec spec;
   Gain gain;
@@ -67,5 +67,11 @@ class ResidualEncoder {
 // param0 = k. Bits per element: (k/C)(value + index) + 576/n.
 std::shared_ptr<const Codec> NewSelectionCodec(std::string_view name, SelectionSpec spec, Gain gain,
                                                std::shared_ptr<const Codec> values, Isa isa);
+
+// The largest frame of any selection and values: every element kept in fp32 with an index of 16
+// bits; two headers, a table of the values.
+inline size_t MaxSelectionFrameBytes(Shape shape) {
+  return 2 * kFrameHeaderBytes + 4096 + 6 * shape.elements() + 8 * shape.rows;
+}
 
 }  // namespace longhaul

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "compressors/codec.h"
 #include "compressors/isa.h"
+#include "compressors/kernels/sign_levels.h"
 
 namespace longhaul {
 
@@ -20,5 +22,8 @@ namespace longhaul {
 std::shared_ptr<const Codec> NewSignMeanCodec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewSignRmsCodec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewSignTwoLevelCodec(std::string_view name, uint16_t id, Isa isa);
+
+// Which of the three it is; nullopt when it is none.
+std::optional<SignLevels> SignLevelsOf(const Codec& codec);
 
 }  // namespace longhaul

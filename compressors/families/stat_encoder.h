@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "compressors/frame/payload_sum.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/kernels/stat_moments.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
@@ -27,8 +27,6 @@ struct StatRange {
   size_t first, last;
 };
 
-enum class StatFault { kNone, kNotFinite, kRange };
-
 // Over a whole table: of x - pivot, and of its square.
 struct StatTotals {
   double sum = 0, squares = 0;
@@ -43,11 +41,12 @@ struct StatTotals {
 class StatEncoder {
  public:
   // codes: of the table, in the frame.
-  StatEncoder(const WideReader& reader, StatRange range, Isa isa, int bits, std::byte* codes)
-      : reader_(reader), range_(range), loops_(LoopKernelsOf(isa)), bits_(bits), codes_(codes) {
+  StatEncoder(const WideReader& reader, StatRange range, const Kernels& kernels, int bits,
+              std::byte* codes)
+      : reader_(reader), range_(range), kernels_(kernels), bits_(bits), codes_(codes) {
     float buffer[kPivotElements];
     const size_t n = std::min(kPivotElements, elements());
-    pivot_ = loops_.sum(reader_.Peek(range_.first, n, buffer), n) / static_cast<float>(n);
+    pivot_ = kernels_.sum(reader_.Peek(range_.first, n, buffer), n) / static_cast<float>(n);
   }
 
   size_t elements() const { return range_.last - range_.first; }
@@ -56,8 +55,8 @@ class StatEncoder {
   void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
     float buffer[kSumChunk];
     std::byte* codes = codes_ + PackedBytes(chunk * kSumChunk, bits_);
-    loops_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, readers(),
-                      codes, bins);
+    kernels_.stat_codes(Chunk(chunk, buffer), Length(chunk), table_.mu, inverse_, bits_, codes,
+                        bins);
     running.Add({codes, PackedBytes(Length(chunk), bits_)});
   }
 
@@ -70,18 +69,18 @@ class StatEncoder {
   // The mean, and the bins' width from (x - mu)^2: by the sums, or where those do not tell it, in a
   // second reading. add_up: AddUp, or what gives the same.
   template <class Adding>
-  StatFault SetMoments(Adding add_up) {
+  BlockFault SetMoments(Adding add_up) {
     const StatTotals totals = add_up([this](size_t chunk) { return Sums(chunk); });
     if (!std::isfinite(totals.sum)) return WhyNotFinite();
     table_.mu = StatMean(pivot_, totals.sum, elements());
     double squares = SquaresAboutMean(totals.sum, totals.squares, elements());
     if (squares < 0) squares = add_up([this](size_t chunk) { return Squares(chunk); }).squares;
-    if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return StatFault::kRange;
+    if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return BlockFault::kRange;
     inverse_ = StatInverse(squares, elements(), 1 << bits_);
-    return StatFault::kNone;
+    return BlockFault::kNone;
   }
   void StoreTable(const BinSums& bins, std::byte* at) {
-    loops_.stat_offsets(bins, inverse_, bits_, table_.offset);
+    kernels_.stat_offsets(bins, inverse_, bits_, table_.offset);
     std::memcpy(at, &table_.mu, 4);
     std::memcpy(at + 4, table_.offset, size_t{4} << bits_);
   }
@@ -89,21 +88,20 @@ class StatEncoder {
  private:
   PivotSums Sums(size_t chunk) const {
     float buffer[kSumChunk];
-    return loops_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_, readers());
+    return kernels_.sums_about(Chunk(chunk, buffer), Length(chunk), pivot_);
   }
   PivotSums Squares(size_t chunk) const {
     float buffer[kSumChunk];
-    return {0, loops_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
+    return {0, kernels_.sum_squares(Chunk(chunk, buffer), Length(chunk), table_.mu)};
   }
-  StatFault WhyNotFinite() const {
+  BlockFault WhyNotFinite() const {
     float buffer[kSumChunk];
     for (size_t chunk = 0; chunk < chunks(); ++chunk) {
       const size_t at = range_.first + chunk * kSumChunk;
-      if (reader_.View(at, Length(chunk), buffer) == nullptr) return StatFault::kNotFinite;
+      if (reader_.View(at, Length(chunk), buffer) == nullptr) return BlockFault::kNotFinite;
     }
-    return StatFault::kRange;
+    return BlockFault::kRange;
   }
-  Readers readers() const { return chunks() == 1 ? Readers::kTwo : Readers::kOne; }
   size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
   const float* Chunk(size_t chunk, float* buffer) const {
     return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
@@ -111,7 +109,7 @@ class StatEncoder {
 
   const WideReader& reader_;
   const StatRange range_;
-  const LoopKernels& loops_;
+  const Kernels& kernels_;
   const int bits_;
   std::byte* const codes_;
   StatTable table_;

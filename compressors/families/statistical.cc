@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "compressors/families/fixed_length_codec.h"
 #include "compressors/families/stat_encoder.h"
-#include "compressors/frame/codec_frame.h"
+#include "compressors/families/stat_layout.h"
 #include "compressors/frame/payload_sum.h"
-#include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/codec_threads.h"
@@ -18,53 +18,45 @@
 namespace longhaul {
 namespace {
 
-enum class Scope { kTensor, kRow };
-
-struct StatLayout {
-  StatLayout(int bits, Scope scope, Shape shape)
-      : tables(scope == Scope::kRow ? shape.rows : 1),
-        elements(scope == Scope::kRow ? shape.cols : shape.elements()),
-        table_bytes(4 * (1 + (size_t{1} << bits))),
-        code_bytes(PackedBytes(elements, bits)),
-        codes_at(kFrameHeaderBytes + AlignUp8(tables * table_bytes)),
-        frame_bytes(codes_at + tables * code_bytes) {}
-  size_t tables, elements, table_bytes, code_bytes, codes_at, frame_bytes;
-};
-
-class StatCodec final : public Codec {
+class StatCodec final : public FixedLengthCodec {
  public:
-  StatCodec(std::string_view name, uint16_t id, Isa isa, int bits, Scope scope)
-      : name_(name), id_(id), isa_(isa), bits_(bits), scope_(scope) {}
+  StatCodec(std::string_view name, uint16_t id, Isa isa, StatForm form)
+      : FixedLengthCodec(
+            name, id, isa,
+            {.param0 = static_cast<uint32_t>(form.bits), .range_fault = "a sum is beyond fp32"}),
+        form_(form),
+        bits_(form.bits) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return id_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
-    return StatLayout(bits_, scope_, shape).frame_bytes;
+    return StatLayout(form_, shape).frame_bytes;
   }
+  void ZeroGaps(Shape shape, std::byte* frame) const override {
+    const StatLayout layout(form_, shape);
+    const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
+    std::memset(frame + tables_end, 0, layout.codes_at - tables_end);
+  }
+  StatForm form() const { return form_; }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
 
  private:
-  StatFault EncodeTensor(const WideReader& reader, const StatLayout& layout,
-                         std::span<std::byte> frame, SlicedSums<1>& sums) const;
-  StatFault EncodeRows(const WideReader& reader, const StatLayout& layout,
-                       std::span<std::byte> frame, SlicedSums<1>& sums) const;
+  BlockFault EncodeTensor(const WideReader& reader, const StatLayout& layout,
+                          std::span<std::byte> frame, SlicedSums<1>& sums) const;
+  BlockFault EncodeRows(const WideReader& reader, const StatLayout& layout,
+                        std::span<std::byte> frame, SlicedSums<1>& sums) const;
   bool DecodeTable(const StatLayout& layout, const std::byte* frame, size_t t, StatRange range,
                    const NarrowWriter& writer, RunningSum& running) const;
 
-  const std::string name_;
-  const uint16_t id_;
-  const Isa isa_;
+  const StatForm form_;
   const int bits_;
-  const Scope scope_;
 };
 
 // One table: threads share its chunks, whose sums wait where the codes will stand.
-StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& layout,
-                                  std::span<std::byte> frame, SlicedSums<1>& sums) const {
+BlockFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& layout,
+                                   std::span<std::byte> frame, SlicedSums<1>& sums) const {
   std::byte* codes = frame.data() + layout.codes_at;
-  StatEncoder encoder(reader, {0, layout.elements}, isa_, bits_, codes);
+  StatEncoder encoder(reader, {0, layout.elements}, kernels_, bits_, codes);
   constexpr size_t kMostSlices = 8;  // each has bins of its own
   const size_t chunks = encoder.chunks();
   const Slices slices(chunks, std::max(kWorthAThread / kSumChunk, (chunks + 7) / kMostSlices));
@@ -82,8 +74,8 @@ StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& la
       return sums_of_chunk;
     });
   };
-  const StatFault fault = encoder.SetMoments(add_up);
-  if (fault != StatFault::kNone) return fault;
+  const BlockFault fault = encoder.SetMoments(add_up);
+  if (fault != BlockFault::kNone) return fault;
   BinSums bins[kMostSlices];
   CodecThreads::Process().Run(slices.count(), [&](size_t slice) {
     const size_t first = slices.first(slice);
@@ -93,49 +85,42 @@ StatFault StatCodec::EncodeTensor(const WideReader& reader, const StatLayout& la
   });
   for (size_t slice = 1; slice < slices.count(); ++slice) bins[0].Add(bins[slice]);
   encoder.StoreTable(bins[0], frame.data() + kFrameHeaderBytes);
-  return StatFault::kNone;
+  return BlockFault::kNone;
 }
 
 // A table per row: threads share the rows.
-StatFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layout,
-                                std::span<std::byte> frame, SlicedSums<1>& sums) const {
+BlockFault StatCodec::EncodeRows(const WideReader& reader, const StatLayout& layout,
+                                 std::span<std::byte> frame, SlicedSums<1>& sums) const {
   const Slices slices(layout.tables, kWorthAThread / layout.elements);
   return FirstAnswer(slices, [&](size_t slice) {
     RunningSum running(layout.codes_at + slices.first(slice) * layout.code_bytes);
     for (size_t t = slices.first(slice); t < slices.last(slice); ++t) {
-      StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, isa_, bits_,
+      StatEncoder encoder(reader, {t * layout.elements, (t + 1) * layout.elements}, kernels_, bits_,
                           frame.data() + layout.codes_at + t * layout.code_bytes);
-      const StatFault fault =
+      const BlockFault fault =
           encoder.SetMoments([&encoder](auto term) { return encoder.AddUp(term); });
-      if (fault != StatFault::kNone) return fault;
+      if (fault != BlockFault::kNone) return fault;
       BinSums bins(size_t{1} << bits_);
       for (size_t c = 0; c < encoder.chunks(); ++c) encoder.Codes(c, bins, running);
       encoder.StoreTable(bins, frame.data() + kFrameHeaderBytes + t * layout.table_bytes);
     }
     sums.part(0, slice) = running.part();
-    return StatFault::kNone;
+    return BlockFault::kNone;
   });
 }
 
 absl::StatusOr<size_t> StatCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
-  const StatLayout layout(bits_, scope_, x.shape);
+  const StatLayout layout(form_, x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   SlicedSums<1> sums;
-  const StatFault fault = scope_ == Scope::kTensor ? EncodeTensor(reader, layout, frame, sums)
-                                                   : EncodeRows(reader, layout, frame, sums);
-  if (fault == StatFault::kNotFinite) return NotFiniteError(name_);
-  if (fault == StatFault::kRange) return RangeError(name_, "a sum");
-  const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
-  std::memset(frame.data() + tables_end, 0, layout.codes_at - tables_end);
-  const FrameHeader header = {.codec = id_,
-                              .dtype = x.dtype,
-                              .param0 = static_cast<uint32_t>(bits_),
-                              .shape = x.shape,
-                              .payload_bytes = bytes - kFrameHeaderBytes};
-  SealFrame(header, frame.first(bytes), sums.Join(frame.first(bytes)));
+  const BlockFault fault = form_.by_rows ? EncodeRows(reader, layout, frame, sums)
+                                         : EncodeTensor(reader, layout, frame, sums);
+  if (fault != BlockFault::kNone) return FaultStatus(fault);
+  ZeroGaps(x.shape, frame.data());
+  SealFrame(HeaderFor(x, 0), frame.first(bytes), sums.Combine(frame.first(bytes)));
   return bytes;
 }
 
@@ -150,8 +135,7 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
   const size_t bins = size_t{1} << bits_;
   float value[kMaxStatBins];
   for (size_t b = 0; b < bins; ++b) value[b] = table.offset[b] + table.mu;
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  if (loops.abs_max(value, bins) >= kInfBits) return false;
+  if (kernels_.abs_max(value, bins) >= kInfBits) return false;
   const std::byte* codes =
       frame + layout.codes_at + t * layout.code_bytes + PackedBytes(range.first, bits_);
   constexpr size_t kPiece = 2048;
@@ -160,7 +144,7 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
     float buffer[kPiece];
     float* values = writer.Target(t * layout.elements + i, buffer);
     running.Add({codes, bytes});
-    loops.table_values(codes, bits_, c, value, values);
+    kernels_.table_values(codes, bits_, c, value, values);
     writer.Done(values, t * layout.elements + i, c);
     codes += bytes;
   }
@@ -168,9 +152,9 @@ bool StatCodec::DecodeTable(const StatLayout& layout, const std::byte* frame, si
 }
 
 absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
-  const auto header = OpenUnsummedFrame(name_, id_, frame, x.shape);
+  const auto header = OpenUnsummed(frame, x.shape);
   if (!header.ok()) return header.status();
-  const StatLayout layout(bits_, scope_, x.shape);
+  const StatLayout layout(form_, x.shape);
   if (frame.size() != layout.frame_bytes || header->block != 0 ||
       header->param0 != static_cast<uint32_t>(bits_)) {
     return absl::DataLossError(fmt::format("{}: {} bytes, {} bits for shape {}", name_,
@@ -181,7 +165,7 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
   const Slices slices((x.shape.elements() + step - 1) / step, kWorthAThread / step);
   SlicedSums<1> sums;
   const bool bad = FirstAnswer(slices, [&](size_t slice) {
-    const NarrowWriter writer(x, isa_);
+    const NarrowWriter writer(x, kernels_);
     size_t first = slices.first(slice) * step;
     const size_t last = std::min(slices.last(slice) * step, x.shape.elements());
     RunningSum running(layout.codes_at + first / layout.elements * layout.code_bytes +
@@ -195,21 +179,24 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
     sums.part(0, slice) = running.part();
     return false;
   });
-  if (!bad) return CheckPayloadCrc(frame, sums.Join(frame));
-  // What is wrong may be a byte that changed on the way: the checksum speaks first.
-  const absl::Status sum = ParseFrame(frame).status();
-  return sum.ok() ? absl::DataLossError(fmt::format("{}: a table holds Inf or NaN", name_)) : sum;
+  if (!bad) return CheckPayloadCrc(frame, sums.Combine(frame));
+  return CorruptUnsummed(frame, "a table holds Inf or NaN");
 }
 
 }  // namespace
 
+std::optional<StatForm> StatFormOf(const Codec& codec) {
+  const auto* stat = dynamic_cast<const StatCodec*>(&codec);
+  return stat == nullptr ? std::nullopt : std::optional(stat->form());
+}
+
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa) {
-  return std::make_shared<StatCodec>(name, id, isa, kBits, Scope::kTensor);
+  return std::make_shared<StatCodec>(name, id, isa, StatForm{kBits, false});
 }
 template <int kBits>
 std::shared_ptr<const Codec> NewStatRowsCodec(std::string_view name, uint16_t id, Isa isa) {
-  return std::make_shared<StatCodec>(name, id, isa, kBits, Scope::kRow);
+  return std::make_shared<StatCodec>(name, id, isa, StatForm{kBits, true});
 }
 
 template std::shared_ptr<const Codec> NewStatCodec<2>(std::string_view, uint16_t, Isa);

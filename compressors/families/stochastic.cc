@@ -12,11 +12,11 @@ namespace {
 
 constexpr float kWiden = 4.0f / 3.0f;  // of the scale of E2M1
 
-void FlipSigns(const LoopKernels& loops, uint64_t seed, uint64_t first, float* x, size_t n) {
+void FlipSigns(const Kernels& kernels, uint64_t seed, uint64_t first, float* x, size_t n) {
   float u[kMaxBlock + 4];
   const size_t skip = first % 4;  // noise is drawn in whole groups of four
-  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), first - skip, n + skip, u);
-  loops.flip_signs(x, u + skip, n, x);
+  kernels.uniform(seed, static_cast<uint32_t>(NoisePurpose::kSignFlips), first - skip, n + skip, u);
+  kernels.flip_signs(x, u + skip, n, x);
 }
 
 }  // namespace
@@ -25,38 +25,38 @@ bool CanRoundStochastically(BlockScheme scheme) {
   return !IsMini(scheme.grid) || scheme.grid == Grid::kE2M1;
 }
 
-BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+BlockFault EncodeBlockStochastic(BlockScheme scheme, const Kernels& kernels, uint64_t seed,
                                  uint64_t first, float* x, size_t c, BlockSections out) {
   if (scheme.rotation == Rotation::kHadamard) {
-    if (scheme.grid == Grid::kE2M1) FlipSigns(loops, seed, first, x, c);
+    if (scheme.grid == Grid::kE2M1) FlipSigns(kernels, seed, first, x, c);
     if (c == static_cast<size_t>(scheme.block)) Hadamard({x, c});
   }
-  const uint32_t max_bits = loops.abs_max(x, c);
+  const uint32_t max_bits = kernels.abs_max(x, c);
   if (max_bits >= kInfBits) return BlockFault::kNotFinite;
   float u[kMaxBlock + 4];
   const size_t skip = first % 4;  // noise is drawn in whole groups of four
-  loops.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
+  kernels.uniform(seed, static_cast<uint32_t>(NoisePurpose::kRounding), first - skip, c + skip, u);
   uint8_t q[kMaxBlock];
   WireScale s;
   const float top = TopValue(scheme);
   if (scheme.grid == Grid::kAffine) {
     float min, max;
-    loops.range(x, c, &min, &max);
+    kernels.range(x, c, &min, &max);
     const uint16_t wire_z = AffineZero(min);
     const float z = Bf16ToF32(wire_z);
     if (AffineOverflows(min, max, z)) return BlockFault::kRange;
     s = AffineScale(z, max, Levels(scheme));
-    loops.noisy_codes(x, u + skip, c, z, s.inverse, s.value == 0 ? 0.0f : top, q);
+    kernels.noisy_codes(x, u + skip, c, z, s.inverse, s.value == 0 ? 0.0f : top, q);
     std::memcpy(out.zeros, &wire_z, 2);
   } else {
     s = AbsMaxScale(scheme, max_bits);
     if (scheme.grid == Grid::kSymmetric) {
-      loops.noisy_signed_codes(x, u + skip, c, s.inverse, s.value == 0 ? 0.0f : top,
-                               static_cast<float>(CodeOffset(scheme)), q);
+      kernels.noisy_signed_codes(x, u + skip, c, s.inverse, s.value == 0 ? 0.0f : top,
+                                 static_cast<float>(CodeOffset(scheme)), q);
     } else if (s.value == 0) {
       std::memset(q, 0, c);
     } else {
-      loops.noisy_e2m1_codes(x, u + skip, c, 1.0f / (s.value * kWiden), q);
+      kernels.noisy_e2m1_codes(x, u + skip, c, 1.0f / (s.value * kWiden), q);
     }
   }
   WriteScale(scheme, s, out.scales);
@@ -64,7 +64,7 @@ BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, u
   return BlockFault::kNone;
 }
 
-void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+void FinishStochasticDecode(BlockScheme scheme, const Kernels& kernels, uint64_t seed,
                             uint64_t first, float* x, size_t n) {
   if (scheme.grid != Grid::kE2M1) return;
   for (size_t i = 0; i < n; ++i) {  // the top of the widened grid may lie just above fp32
@@ -72,7 +72,7 @@ void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64
     const float low = wide < -most ? -most : wide;
     x[i] = low > most ? most : low;
   }
-  if (scheme.rotation == Rotation::kHadamard) FlipSigns(loops, seed, first, x, n);
+  if (scheme.rotation == Rotation::kHadamard) FlipSigns(kernels, seed, first, x, n);
 }
 
 }  // namespace longhaul

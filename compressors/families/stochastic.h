@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "compressors/kernels/block_kernels.h"
+#include "compressors/kernels/block_sections.h"
 #include "compressors/kernels/convert.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 
 namespace longhaul {
 
@@ -18,12 +18,12 @@ namespace longhaul {
 bool CanRoundStochastically(BlockScheme scheme);
 
 // One block: x [c], changed; `first` is the tensor's element at x[0].
-BlockFault EncodeBlockStochastic(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+BlockFault EncodeBlockStochastic(BlockScheme scheme, const Kernels& kernels, uint64_t seed,
                                  uint64_t first, float* x, size_t c, BlockSections out);
 
 // What decoding the plain scheme leaves to do; nothing for integer grids. x: [n] of dtype fp32.
 // n <= kMaxBlock.
-void FinishStochasticDecode(BlockScheme scheme, const LoopKernels& loops, uint64_t seed,
+void FinishStochasticDecode(BlockScheme scheme, const Kernels& kernels, uint64_t seed,
                             uint64_t first, float* x, size_t n);
 
 }  // namespace longhaul

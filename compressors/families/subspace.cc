@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/low_rank.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/noise.h"
 #include "compressors/numbers/scratch.h"
@@ -20,7 +20,7 @@ constexpr uint64_t kEmbeddingsAt = uint64_t{1} << 60;  // behind every draw for 
 constexpr int kAttempts = 64;
 
 // Row j of U^T; 0 when the draw depends on the rows before it.
-bool DrawRow(const LoopKernels& loops, uint64_t seed, size_t cols, size_t j, int attempt,
+bool DrawRow(const Kernels& kernels, uint64_t seed, size_t cols, size_t j, int attempt,
              float* basis) {
   NoiseStream words(seed, NoisePurpose::kFixedMatrix,
                     (j * kAttempts + static_cast<size_t>(attempt)) * cols);
@@ -30,10 +30,10 @@ bool DrawRow(const LoopKernels& loops, uint64_t seed, size_t cols, size_t j, int
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < j; ++i) {
       const float* other = basis + i * cols;
-      loops.add_scaled(other, cols, -static_cast<float>(LongDot(loops, other, row, cols)), row);
+      kernels.add_scaled(other, cols, -static_cast<float>(LongDot(kernels, other, row, cols)), row);
     }
   }
-  const double left = std::sqrt(LongDot(loops, row, row, cols));
+  const double left = std::sqrt(LongDot(kernels, row, row, cols));
   const bool good = left > 1e-3;
   const float inverse = good ? static_cast<float>(1 / left) : 0.0f;
   for (size_t c = 0; c < cols; ++c) row[c] *= inverse;
@@ -75,25 +75,24 @@ absl::Status SubspaceCodec::CheckRank(Shape shape) const {
 bool SubspaceCodec::EncodeRow(const float* x, const float* embedding, std::span<const float> basis,
                               std::byte* coords) const {
   const size_t cols = basis.size() / k_;
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::span<float> y = Scratch<float, ScratchUse::kWork>(2 * cols).first(cols);
   const std::span<float> whole = Scratch<float, ScratchUse::kWork>(2 * cols).last(cols);
   for (size_t c = 0; c < cols; ++c) y[c] = embedding == nullptr ? x[c] : x[c] - embedding[c];
-  const float scale = LowRankScale(loops, y);
+  const float scale = LowRankScale(kernels_, y);
   for (size_t c = 0; c < cols; ++c) {
     y[c] *= scale;
     whole[c] = x[c] * scale;
   }
-  const double energy = LongDot(loops, whole.data(), whole.data(), cols);
+  const double energy = LongDot(kernels_, whole.data(), whole.data(), cols);
   std::copy(y.begin(), y.end(), whole.begin());  // now what the coordinates leave
   for (size_t j = 0; j < k_; ++j) {
     const float* u = basis.data() + j * cols;
-    const auto coordinate = static_cast<float>(LongDot(loops, y.data(), u, cols));
-    loops.add_scaled(u, cols, -coordinate, whole.data());
+    const auto coordinate = static_cast<float>(LongDot(kernels_, y.data(), u, cols));
+    kernels_.add_scaled(u, cols, -coordinate, whole.data());
     const uint16_t wire = F32ToBf16Clamped(scale == 0 ? 0.0f : coordinate / scale);
     std::memcpy(coords + 2 * j, &wire, 2);
   }
-  const double left = LongDot(loops, whole.data(), whole.data(), cols);
+  const double left = LongDot(kernels_, whole.data(), whole.data(), cols);
   return scale == 0 || left < 1e-4 * energy;
 }
 
@@ -110,7 +109,7 @@ absl::StatusOr<size_t> SubspaceCodec::Encode(ConstTensor x, uint64_t, CodecState
   const size_t cols = x.shape.cols;
   const uint64_t seed = own == nullptr ? 0 : own->seed();
   const std::span<const float> basis = SubspaceBasis(seed, cols, k_);
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   const std::span<float> row = Scratch<float, ScratchUse::kWide>(2 * cols);
   float* const embedding = row.data() + cols;
   std::memset(frame.data() + CoordsAt(x.shape) - 8, 0, 8);
@@ -147,9 +146,8 @@ absl::Status SubspaceCodec::Decode(std::span<const std::byte> frame, CodecState*
     return Corrupt("bytes or fields do not fit the shape");
   }
   const size_t cols = x.shape.cols;
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   const std::span<const float> basis = SubspaceBasis(header->seed, cols, k_);
-  const NarrowWriter writer(x, isa_);
+  const NarrowWriter writer(x, kernels_);
   const std::span<float> row = Scratch<float, ScratchUse::kWide>(2 * cols);
   for (size_t r = 0; r < x.shape.rows; ++r) {
     uint16_t token;
@@ -158,13 +156,13 @@ absl::Status SubspaceCodec::Decode(std::span<const std::byte> frame, CodecState*
     for (size_t j = 0; j < k_; ++j) {
       uint16_t wire;
       std::memcpy(&wire, frame.data() + CoordsAt(x.shape) + 2 * (k_ * r + j), 2);
-      loops.add_scaled(basis.data() + j * cols, cols, Bf16ToF32(wire), row.data());
+      kernels_.add_scaled(basis.data() + j * cols, cols, Bf16ToF32(wire), row.data());
     }
     if (token != kNoToken) {
       SubspaceEmbedding(header->seed, token, row.last(cols));
-      loops.add_scaled(row.data() + cols, cols, 1.0f, row.data());
+      kernels_.add_scaled(row.data() + cols, cols, 1.0f, row.data());
     }
-    if (loops.abs_max(row.data(), cols) >= kInfBits) return Corrupt("a row is not finite");
+    if (kernels_.abs_max(row.data(), cols) >= kInfBits) return Corrupt("a row is not finite");
     writer.Write(row.data(), r * cols, cols);
   }
   return absl::OkStatus();
@@ -185,10 +183,10 @@ std::span<const float> SubspaceBasis(uint64_t seed, size_t cols, size_t k) {
   static thread_local Kept kept;
   if (kept.seed == seed && kept.cols == cols && kept.k == k) return kept.basis;
   kept.basis.assign(k * cols, 0.0f);
-  const LoopKernels& loops = LoopKernelsOf(BestIsa());  // all give the same bits
+  const Kernels& kernels = KernelsOf(BestIsa());  // all give the same bits
   for (size_t j = 0; j < k; ++j) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      if (DrawRow(loops, seed, cols, j, attempt, kept.basis.data())) break;
+      if (DrawRow(kernels, seed, cols, j, attempt, kept.basis.data())) break;
     }
   }
   kept.seed = seed;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "compressors/codec.h"
+#include "compressors/frame/frame.h"
 #include "compressors/isa.h"
 
 namespace longhaul {
@@ -57,5 +59,11 @@ class SubspaceState final : public CodecState {
 // Payload, each 8-byte aligned: tokens u16 per row; coordinates bf16, k per row. param0 = k, seed =
 // that of U and E. (16 k + 16) / cols bits per element. Encode without a state: seed 0, no tokens.
 std::shared_ptr<const Codec> NewSubspaceCodec(std::string_view name, uint32_t k, Isa isa);
+
+// The largest frame of any k.
+inline size_t MaxSubspaceFrameBytes(Shape shape) {
+  return kFrameHeaderBytes + AlignUp8(2 * shape.rows) +
+         2 * shape.rows * std::min<size_t>(kMaxSubspace, shape.cols);
+}
 
 }  // namespace longhaul

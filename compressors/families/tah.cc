@@ -6,10 +6,9 @@
 #include <cstring>
 #include <functional>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/tah_layout.h"
-#include "compressors/frame/codec_frame.h"
 #include "compressors/kernels/block_scheme.h"
-#include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/bit_stream.h"
@@ -21,11 +20,6 @@ namespace {
 
 constexpr uint8_t kNotRotated = 0xFF;
 constexpr size_t kMaxTile = 64;
-
-bool Bit(const std::byte* map, size_t t) {
-  return (static_cast<unsigned>(map[t / 8]) >> (t % 8) & 1) != 0;
-}
-void SetBit(std::byte* map, size_t t) { map[t / 8] |= static_cast<std::byte>(1u << (t % 8)); }
 
 // What each tile became.
 struct Plan {
@@ -39,6 +33,7 @@ class TahCodec final : public CatalogCodec {
  public:
   TahCodec(std::string_view name, uint16_t id, Isa isa, size_t tile)
       : CatalogCodec(name, id, isa), tile_(tile) {}
+  size_t tile() const { return tile_; }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     const TahTiles tiles(shape, tile_);
     return TahLayout(tiles, tiles.count, 0, tiles.count * tile_ / 2).frame_bytes;
@@ -49,7 +44,6 @@ class TahCodec final : public CatalogCodec {
 
  private:
   bool MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& plan) const;
-  bool ReadPlan(const TahTiles& tiles, std::span<const std::byte> frame, Plan& plan) const;
   bool EncodeTile(float* x, size_t c, uint8_t pivot, bool wide, std::byte* scale, std::byte* zero,
                   std::byte* codes) const;
 
@@ -76,7 +70,6 @@ uint8_t PivotOf(const float* x, size_t c) {
 
 // False when x holds NaN or Inf.
 bool TahCodec::MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& plan) const {
-  const LoopKernels& loops = LoopKernelsOf(isa_);
   // Entropy as ordered bits (it is never negative beyond rounding) above the inverted tile number.
   const auto keys = Scratch<uint64_t, ScratchUse::kWork>(tiles.per_row);
   for (size_t row = 0; row < tiles.count; row += tiles.per_row) {
@@ -84,7 +77,7 @@ bool TahCodec::MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& p
       const size_t t = row + j, c = tiles.length(t);
       float x[kMaxTile];
       if (!reader.Read(tiles.first(t), c, x)) return false;
-      const float entropy = std::max(loops.entropy(x, c), 0.0f);
+      const float entropy = std::max(kernels_.entropy(x, c), 0.0f);
       keys[j] = uint64_t{BitsOf(entropy)} << 32 | (UINT32_MAX - static_cast<uint32_t>(j));
       plan.pivot[t] = c == tile_ ? PivotOf(x, c) : kNotRotated;
       plan.rotated += plan.pivot[t] != kNotRotated;
@@ -92,11 +85,11 @@ bool TahCodec::MakePlan(const WideReader& reader, const TahTiles& tiles, Plan& p
     const auto end = keys.begin() + static_cast<ptrdiff_t>(tiles.wide_per_row());
     std::nth_element(keys.begin(), end - (end != keys.begin()), keys.end(), std::greater<>());
     for (auto key = keys.begin(); key != end; ++key) {
-      SetBit(plan.wide.data(), row + (UINT32_MAX - static_cast<uint32_t>(*key)));
+      SetTahBit(plan.wide.data(), row + (UINT32_MAX - static_cast<uint32_t>(*key)));
     }
     for (size_t t = row; t < row + tiles.per_row; ++t) {
-      const bool wide = Bit(plan.wide.data(), t);
-      plan.code_bytes[wide] += PackedBytes(tiles.length(t), 3 + wide);
+      const bool wide = TahBit(plan.wide.data(), t);
+      plan.code_bytes[wide] += TahCodeBytes(tiles, t, wide);
     }
   }
   return true;
@@ -109,17 +102,16 @@ bool TahCodec::EncodeTile(float* x, size_t c, uint8_t pivot, bool wide, std::byt
     std::swap(x[0], x[pivot]);
     Hadamard({x, c});
   }
-  const LoopKernels& loops = LoopKernelsOf(isa_);
-  if (loops.abs_max(x, c) >= kInfBits) return false;
+  if (kernels_.abs_max(x, c) >= kInfBits) return false;
   float min, max;
-  loops.range(x, c, &min, &max);
+  kernels_.range(x, c, &min, &max);
   const uint16_t wire_z = AffineZero(min);
   const float z = Bf16ToF32(wire_z);
   if (AffineOverflows(min, max, z)) return false;
   const int levels = wide ? 15 : 7;
   const WireScale s = AffineScale(z, max, levels);
   uint8_t q[kMaxTile];
-  loops.affine_codes(x, c, z, s.inverse, 0, static_cast<float>(levels), q);
+  kernels_.affine_codes(x, c, z, s.inverse, 0, static_cast<float>(levels), q);
   std::memcpy(scale, &s.wire, 2);
   std::memcpy(zero, &wire_z, 2);
   PackBits({q, c}, 3 + wide, {codes, PackedBytes(c, 3 + wide)});
@@ -139,7 +131,7 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   Plan plan = {.wide = Scratch<std::byte, ScratchUse::kCodes>(tiles.map_bytes()),
                .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
   std::fill(plan.wide.begin(), plan.wide.end(), std::byte{0});
-  const WideReader reader(x, isa_);
+  const WideReader reader(x, kernels_);
   if (!MakePlan(reader, tiles, plan)) return NotFiniteError(name_);
   const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), l.frame_bytes); !s.ok()) {
@@ -150,11 +142,11 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
   BitWriter pivots(frame.data() + l.pivots_at);
   std::byte* codes[2] = {frame.data() + l.codes_at[0], frame.data() + l.codes_at[1]};
   for (size_t t = 0; t < tiles.count; ++t) {
-    const bool wide = Bit(plan.wide.data(), t);
+    const bool wide = TahBit(plan.wide.data(), t);
     const size_t c = tiles.length(t);
     if (plan.pivot[t] != kNotRotated) {
-      SetBit(frame.data() + l.rotated_at, t);
-      pivots.Put(plan.pivot[t], static_cast<int>(std::bit_width(tile_ - 1)));
+      SetTahBit(frame.data() + l.rotated_at, t);
+      pivots.Put(plan.pivot[t], tiles.pivot_bits());
     }
     float values[kMaxTile];
     reader.Read(tiles.first(t), c, values);
@@ -165,82 +157,52 @@ absl::StatusOr<size_t> TahCodec::Encode(ConstTensor x, uint64_t, CodecState*,
     codes[wide] += PackedBytes(c, 3 + wide);
   }
   pivots.Finish();
-  SealFrame({.codec = id_,
-             .dtype = x.dtype,
-             .block = static_cast<uint32_t>(tile_),
-             .param0 = 4,
-             .param1 = 512,  // tau = 2, in 1/256
-             .shape = x.shape,
-             .payload_bytes = l.frame_bytes - kFrameHeaderBytes},
-            frame.first(l.frame_bytes));
+  SealFrame(TahHeader(id_, x, tile_, l.frame_bytes), frame.first(l.frame_bytes));
   return l.frame_bytes;
-}
-
-// The maps and pivots of a frame; false when they do not fit the tiles.
-bool TahCodec::ReadPlan(const TahTiles& tiles, std::span<const std::byte> frame, Plan& plan) const {
-  const size_t maps_end = kFrameHeaderBytes + 2 * tiles.map_bytes();
-  if (frame.size() < maps_end) return false;
-  const std::byte* wide = frame.data() + kFrameHeaderBytes;
-  const std::byte* rotated = wide + tiles.map_bytes();
-  for (size_t row = 0; row < tiles.count; row += tiles.per_row) {
-    size_t wide_here = 0;
-    for (size_t t = row; t < row + tiles.per_row; ++t) {
-      wide_here += Bit(wide, t);
-      plan.code_bytes[Bit(wide, t)] += PackedBytes(tiles.length(t), 3 + Bit(wide, t));
-      if (Bit(rotated, t) && tiles.length(t) != tile_) return false;
-      plan.rotated += Bit(rotated, t);
-    }
-    if (wide_here != tiles.wide_per_row()) return false;
-  }
-  const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
-  if (frame.size() != l.frame_bytes) return false;
-  BitReader pivots(frame.subspan(l.pivots_at, l.pivot_bytes));
-  for (size_t t = 0; t < tiles.count; ++t) {
-    uint32_t pivot = kNotRotated;
-    if (Bit(rotated, t) && !pivots.Get(static_cast<int>(std::bit_width(tile_ - 1)), pivot)) {
-      return false;
-    }
-    plan.pivot[t] = static_cast<uint8_t>(pivot);
-  }
-  return pivots.AtEnd();
 }
 
 absl::Status TahCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = OpenFrame(name_, id_, frame, x.shape);
   if (!header.ok()) return header.status();
   const TahTiles tiles(x.shape, tile_);
-  if (frame.size() / 4 < tiles.count) return Corrupt("bytes do not fit the shape");
-  Plan plan = {.wide = {}, .pivot = Scratch<uint8_t, ScratchUse::kCodes>(tiles.count)};
-  if (header->block != tile_ || header->param0 != 4 || header->param1 != 512 ||
-      !ReadPlan(tiles, frame, plan)) {
+  const std::optional<TahLayout> l = TahLayoutOf(tiles, frame);
+  if (!l || !IsTahHeader(*header, tile_)) {
     return Corrupt("bytes, maps or fields do not fit the shape");
   }
-  const TahLayout l(tiles, plan.rotated, plan.code_bytes[0], plan.code_bytes[1]);
-  const NarrowWriter writer(x, isa_);
-  const std::byte* codes[2] = {frame.data() + l.codes_at[0], frame.data() + l.codes_at[1]};
+  BitReader pivots(frame.subspan(l->pivots_at, l->pivot_bytes));
+  const NarrowWriter writer(x, kernels_);
+  const std::byte* codes[2] = {frame.data() + l->codes_at[0], frame.data() + l->codes_at[1]};
   constexpr BlockScheme kScheme = {4, Grid::kAffine};
   for (size_t t = 0; t < tiles.count; ++t) {
-    const bool wide = Bit(frame.data() + kFrameHeaderBytes, t);
+    const bool wide = TahBit(frame.data() + kFrameHeaderBytes, t);
     const size_t c = tiles.length(t);
+    const bool rotated = TahBit(frame.data() + l->rotated_at, t);
+    uint32_t pivot = 0;
+    if (rotated && !pivots.Get(tiles.pivot_bits(), pivot)) return Corrupt("pivots end early");
     float s, z, values[kMaxTile];
-    if (!ReadScale(kScheme, frame.data() + l.scales_at + 2 * t, s) ||
-        !ReadScale(kScheme, frame.data() + l.zeros_at + 2 * t, z)) {
+    if (!ReadScale(kScheme, frame.data() + l->scales_at + 2 * t, s) ||
+        !ReadScale(kScheme, frame.data() + l->zeros_at + 2 * t, z)) {
       return Corrupt("a scale or zero point is Inf or NaN");
     }
     uint8_t q[kMaxTile];
     UnpackBits({codes[wide], PackedBytes(c, 3 + wide)}, 3 + wide, {q, c});
     codes[wide] += PackedBytes(c, 3 + wide);
-    LoopKernelsOf(isa_).affine_values(q, c, z, s, values);
-    if (plan.pivot[t] != kNotRotated) {
+    kernels_.affine_values(q, c, z, s, values);
+    if (rotated) {
       Hadamard({values, c});
-      std::swap(values[0], values[plan.pivot[t]]);
+      std::swap(values[0], values[pivot]);
     }
     writer.Write(values, tiles.first(t), c);
   }
-  return absl::OkStatus();
+  return pivots.AtEnd() ? absl::OkStatus() : Corrupt("bits behind the pivots");
 }
 
 }  // namespace
+
+size_t TahTileOf(const Codec& codec) {
+  const auto* tah = dynamic_cast<const TahCodec*>(&codec);
+  return tah == nullptr ? 0 : tah->tile();
+}
 
 template <int kTile>
 std::shared_ptr<const Codec> NewTahCodec(std::string_view name, uint16_t id, Isa isa) {

@@ -40,7 +40,7 @@ uint32_t TopKSelector::FirstGuess(std::span<const float> x, size_t k, uint32_t* 
   const size_t expected =
       k * kSample / x.size();  // of them are among the k; half as many and 4 more
   const uint32_t guess =
-      loops_.kth_magnitude(x.data(), found, kSample, expected + expected / 2 + 4, 0, magnitudes);
+      kernels_.kth_magnitude(x.data(), found, kSample, expected + expected / 2 + 4, 0, magnitudes);
   return guess < kInfBits ? guess : 0;
 }
 
@@ -49,18 +49,18 @@ bool TopKSelector::Select(std::span<const float> x, std::span<uint32_t> indices)
   uint32_t* found = Scratch<uint32_t, ScratchUse::kWork>(2 * (kMaxChunk + 16)).data();
   uint32_t* magnitudes = found + kMaxChunk + 16;
   if (guess_ == 0) guess_ = FirstGuess(x, k, found, magnitudes);
-  size_t count = loops_.survivors(x.data(), x.size(), guess_, found);
+  size_t count = kernels_.survivors(x.data(), x.size(), guess_, found);
   // Too few: a little lower, then far lower; 0 lets everything pass.
   for (uint32_t step = kFirstStep; count < k; step *= 4) {
     guess_ = guess_ > step && step < kLastStep ? guess_ - step : 0;
     margin_ = std::min(2 * margin_, kMostMargin);
-    count = loops_.survivors(x.data(), x.size(), guess_, found);
+    count = kernels_.survivors(x.data(), x.size(), guess_, found);
   }
-  const uint32_t kth = loops_.kth_magnitude(x.data(), found, count, k, guess_, magnitudes);
+  const uint32_t kth = kernels_.kth_magnitude(x.data(), found, count, k, guess_, magnitudes);
   if (kth >= kInfBits) return false;
   uint32_t kept[kMostKept + 16];
   if (kth > 0 && count <= kMostKept &&
-      loops_.keep_at_least(found, magnitudes, count, kth, kept) == k) {
+      kernels_.keep_at_least(found, magnitudes, count, kth, kept) == k) {
     std::copy_n(kept, k, indices.begin());
   } else {
     TakeFirstTies(found, {magnitudes, count}, kth, indices);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 
 namespace longhaul {
 
@@ -11,7 +11,7 @@ namespace longhaul {
 // and what earlier chunks taught only decides the speed.
 class TopKSelector {
  public:
-  explicit TopKSelector(const LoopKernels& loops) : loops_(loops) {}
+  explicit TopKSelector(const Kernels& kernels) : kernels_(kernels) {}
 
   // x: [n], n <= 65536; indices: [k], 1 <= k <= n, sorted on return. False: NaN or Inf is in x.
   bool Select(std::span<const float> x, std::span<uint32_t> indices);
@@ -20,7 +20,7 @@ class TopKSelector {
   uint32_t FirstGuess(std::span<const float> x, size_t k, uint32_t* found,
                       uint32_t* magnitudes) const;
 
-  const LoopKernels& loops_;
+  const Kernels& kernels_;
   uint32_t margin_ = 1u << 20;  // from one chunk's k-th magnitude down to the next one's guess
   uint32_t guess_ = 0;  // bits of a magnitude that a little more than k elements reached so far
 };

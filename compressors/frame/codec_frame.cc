@@ -76,10 +76,6 @@ absl::StatusOr<FrameHeader> OpenUnsummedFrame(std::string_view name, uint16_t co
   return header.ok() ? header : OpenFrame(name, codec_id, frame, shape, allowed_flags);
 }
 
-absl::Status CatalogCodec::Corrupt(std::string_view what) const {
-  return absl::DataLossError(fmt::format("{}: {}", name_, what));
-}
-
 absl::Status RangeError(std::string_view name, std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("{}: {} is beyond fp32", name, what));
 }

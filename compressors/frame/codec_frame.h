@@ -6,28 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compressors/codec.h"
 #include "compressors/frame/frame.h"
-#include "compressors/isa.h"
 
 // What every codec checks before it looks at values or payload. `name` opens each message.
 namespace longhaul {
-
-// A codec of the catalogue: what it is called there, and whose kernels it uses.
-class CatalogCodec : public Codec {
- public:
-  CatalogCodec(std::string_view name, uint16_t id, Isa isa) : name_(name), id_(id), isa_(isa) {}
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return id_; }
-
- protected:
-  // A frame that is sound but not what this codec writes.
-  absl::Status Corrupt(std::string_view what) const;
-
-  const std::string name_;
-  const uint16_t id_;
-  const Isa isa_;
-};
 
 // InvalidArgument: x empty or too large to count, or `frame_bytes` below `needed_bytes`.
 absl::Status CheckEncodeArguments(std::string_view name, ConstTensor x, size_t frame_bytes,

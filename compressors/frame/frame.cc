@@ -41,7 +41,7 @@ uint32_t HeaderCrc(std::span<const std::byte> frame) {
 void RenewCrc(uint32_t before, std::span<std::byte> frame) {
   const uint32_t change = before ^ HeaderCrc(frame);
   Put(frame, kCrcAt,
-      Crc32cJoin(change, Get<uint32_t>(frame, kCrcAt), frame.size() - kFrameHeaderBytes));
+      Crc32cCombine(change, Get<uint32_t>(frame, kCrcAt), frame.size() - kFrameHeaderBytes));
 }
 
 }  // namespace
@@ -65,12 +65,14 @@ void SealFrame(const FrameHeader& h, std::span<std::byte> frame, uint32_t payloa
   Put(frame, 40, h.seed);
   Put(frame, 48, h.payload_bytes);
   Put(frame, kStateAt, h.state);
-  Put(frame, kCrcAt, Crc32cJoin(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes));
+  Put(frame, kCrcAt,
+      Crc32cCombine(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes));
 }
 
 absl::Status CheckPayloadCrc(std::span<const std::byte> frame, uint32_t payload_crc) {
   const uint32_t crc = Get<uint32_t>(frame, kCrcAt);
-  const uint32_t want = Crc32cJoin(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes);
+  const uint32_t want =
+      Crc32cCombine(HeaderCrc(frame), payload_crc, frame.size() - kFrameHeaderBytes);
   if (crc == want) return absl::OkStatus();
   return absl::DataLossError(fmt::format("frame: CRC {:08X}, its bytes give {:08X}", crc, want));
 }
@@ -107,8 +109,8 @@ absl::StatusOr<FrameHeader> ParseUnsummedFrame(std::span<const std::byte> frame)
 uint32_t FrameCrc(std::span<const std::byte> frame) {
   const size_t payload_bytes = frame.size() - kFrameHeaderBytes;
   const uint32_t payload =
-      Crc32cJoin(HeaderCrc(frame), Get<uint32_t>(frame, kCrcAt), payload_bytes);
-  return Crc32cJoin(Crc32c(frame.first(kFrameHeaderBytes)), payload, payload_bytes);
+      Crc32cCombine(HeaderCrc(frame), Get<uint32_t>(frame, kCrcAt), payload_bytes);
+  return Crc32cCombine(Crc32c(frame.first(kFrameHeaderBytes)), payload, payload_bytes);
 }
 
 void AddFrameFlags(uint16_t flags, std::span<std::byte> frame) {

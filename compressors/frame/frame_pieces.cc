@@ -21,7 +21,7 @@ uint32_t PayloadSum(const FramePieces& pieces, const Sums& sums) {
   const FramePieces::Parts first = pieces.PartsOf(0), last = pieces.PartsOf(pieces.count() - 1);
   uint32_t crc = 0;
   for (size_t s = 0; s < sums.size(); ++s) {
-    crc = Crc32cJoin(crc, sums[s], last[s].end - first[s].begin);
+    crc = Crc32cCombine(crc, sums[s], last[s].end - first[s].begin);
   }
   return crc;
 }

@@ -8,7 +8,7 @@ uint32_t PayloadCrc(std::span<const std::byte> frame, std::span<const SummedPart
   for (const SummedPart& part : parts) {
     if (part.begin == part.end) continue;
     crc = Crc32cAlone(frame.subspan(at, part.begin - at), crc);
-    crc = Crc32cJoin(crc, part.crc, part.end - part.begin);
+    crc = Crc32cCombine(crc, part.crc, part.end - part.begin);
     at = part.end;
   }
   return Crc32cAlone(frame.subspan(at), crc);

@@ -58,7 +58,7 @@ class SlicedSums {
  public:
   // Each slice and section is one thread's business.
   SummedPart& part(size_t section, size_t slice) { return parts_[section * Slices::kMost + slice]; }
-  uint32_t Join(std::span<const std::byte> frame) const { return PayloadCrc(frame, parts_); }
+  uint32_t Combine(std::span<const std::byte> frame) const { return PayloadCrc(frame, parts_); }
 
  private:
   std::array<SummedPart, kSections* Slices::kMost> parts_ = {};

@@ -63,13 +63,13 @@ constexpr size_t SchemeIndex(BlockScheme scheme) {
   return i;
 }
 
-constexpr bool IsMini(Grid grid) { return grid >= Grid::kE4M3; }
-constexpr MiniFloat MiniOf(Grid grid) {
+LONGHAUL_INLINE constexpr bool IsMini(Grid grid) { return grid >= Grid::kE4M3; }
+LONGHAUL_INLINE constexpr MiniFloat MiniOf(Grid grid) {
   return static_cast<MiniFloat>(static_cast<int>(grid) - static_cast<int>(Grid::kE4M3));
 }
 
 // Largest code of an integer grid, counted from its middle (symmetric) or its low end (affine).
-constexpr int Levels(BlockScheme s) {
+LONGHAUL_INLINE constexpr int Levels(BlockScheme s) {
   return s.grid == Grid::kSymmetric ? (1 << (s.bits - 1)) - 1 : (1 << s.bits) - 1;
 }
 // The value that the block's largest |x| is scaled to.
@@ -77,19 +77,25 @@ LONGHAUL_INLINE constexpr float TopValue(BlockScheme s) {
   return IsMini(s.grid) ? FormatOf(MiniOf(s.grid)).max : static_cast<float>(Levels(s));
 }
 // Offset added to a signed code before it is stored.
-constexpr int CodeOffset(BlockScheme s) {
+LONGHAUL_INLINE constexpr int CodeOffset(BlockScheme s) {
   return s.grid == Grid::kSymmetric ? 1 << (s.bits - 1) : 0;
 }
-constexpr size_t ScaleBytes(BlockScheme s) { return s.scale == ScaleType::kE8M0 ? 1 : 2; }
-constexpr size_t ZeroBytes(BlockScheme s) { return s.grid == Grid::kAffine ? 2 : 0; }
-constexpr size_t CodeBytes(BlockScheme s) { return static_cast<size_t>(s.block * s.bits / 8); }
+LONGHAUL_INLINE constexpr size_t ScaleBytes(BlockScheme s) {
+  return s.scale == ScaleType::kE8M0 ? 1 : 2;
+}
+LONGHAUL_INLINE constexpr size_t ZeroBytes(BlockScheme s) {
+  return s.grid == Grid::kAffine ? 2 : 0;
+}
+LONGHAUL_INLINE constexpr size_t CodeBytes(BlockScheme s) {
+  return static_cast<size_t>(s.block * s.bits / 8);
+}
 
 // 1 / sqrt(n), n = 32 or 64, as IEEE division and square root give it.
-constexpr float HadamardNorm(int n) { return n == 64 ? 0.125f : 0x1.6a09e6p-3f; }
+LONGHAUL_INLINE constexpr float HadamardNorm(int n) { return n == 64 ? 0.125f : 0x1.6a09e6p-3f; }
 // Rotated blocks are decoded as (H q * UnrotatedStep) * s, q the codes as whole numbers: steps of
 // the grid, halves of one for E2M1. H q is exact in any order. An affine block's first element gets
 // z sqrt(n) more, which is what H makes of z everywhere.
-constexpr float UnrotatedStep(BlockScheme s) {
+LONGHAUL_INLINE constexpr float UnrotatedStep(BlockScheme s) {
   return HadamardNorm(s.block) * (s.grid == Grid::kE2M1 ? 0.5f : 1.0f);
 }
 
@@ -124,7 +130,8 @@ LONGHAUL_INLINE WireScale AbsMaxScale(BlockScheme scheme, uint32_t max_bits) {
             FromBits((256 - exponent) << 23)};
   }
   const float top = TopValue(scheme);
-  return RoundScale(FromBits(max_bits) / top, [top](float s) { return top * s; });
+  return RoundScale(
+      FromBits(max_bits) / top, [top](float s) __attribute__((always_inline)) { return top * s; });
 }
 
 // The value of a scale off the wire; false when it is Inf or NaN.
@@ -151,7 +158,8 @@ LONGHAUL_INLINE uint16_t AffineZero(float min) {
 // s = (max - z) / levels; negative when rounding put z above the whole (nearly constant) block.
 LONGHAUL_INLINE WireScale AffineScale(float z, float max, int levels) {
   const float top = static_cast<float>(levels);
-  return RoundScale((max - z) / top, [top, z](float s) { return z + top * s; });
+  return RoundScale((max - z) / top,
+                    [ top, z ](float s) __attribute__((always_inline)) { return z + top * s; });
 }
 
 // True when max - min or z cannot be represented.

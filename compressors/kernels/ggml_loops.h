@@ -26,7 +26,7 @@ LONGHAUL_INLINE int32_t Q4Code(float x, float inverse) {
   return code > 15 ? 15 : code;
 }
 
-// fp16 of d is not finite; NaN and Inf are told apart from large numbers elsewhere.
+// fp16 of d is not finite; ggml_block.cc tells NaN and Inf from large numbers.
 LONGHAUL_INLINE bool BeyondFp16(float d) { return (BitsOf(d) & kAbsMask) >= BitsOf(65520.0f); }
 
 // As GgmlInverse, lane by lane.

@@ -88,7 +88,7 @@ BlockFault EncodeRest(const std::byte* x, size_t blocks, BlockSections out) {
     out.codes += kBytes;
   }
   if (blocks == 0) return BlockFault::kNone;
-  return ScalarBlockKernels().encode[SchemeIndex(kScheme)](x, blocks, out);
+  return scalar::Table().encode_blocks[SchemeIndex(kScheme)](x, blocks, out);
 }
 
 template <class L, BlockScheme kScheme>
@@ -114,7 +114,7 @@ BlockFault EncodeBlocksOn(const std::byte* x, size_t blocks, BlockSections out) 
     out.codes += done * CodeBytes(kScheme);
     // The reference finds which block it is, and why.
     if (good < batches) {
-      return ScalarBlockKernels().encode[SchemeIndex(kScheme)](x, L::kWidth, out);
+      return scalar::Table().encode_blocks[SchemeIndex(kScheme)](x, L::kWidth, out);
     }
     return blocks == done ? BlockFault::kNone : EncodeRest<L, kScheme>(x, blocks - done, out);
   }

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/kernels/fp4_kernels.h"
+#include "compressors/kernels/fp4_scale.h"
 #include "compressors/kernels/lane_encode.h"
 #include "compressors/kernels/prefetch.h"
 
-// FP4 under a scale of the whole tensor (fp4_kernels.h), over lanes as lane_kernels.h says.
+// FP4 under a scale of the whole tensor (kernels.h), over lanes as lane_kernels.h says.
 namespace longhaul {
 
 constexpr BlockScheme kNvElements = {4, Grid::kE2M1, Rotation::kNone, kNvBlock};
@@ -151,11 +151,6 @@ void DecodeE3m0On(const std::byte* codes, size_t groups, float s, std::byte* x) 
       L::template Store<DType::kF32>(L::Mul(values.Of(q), by), x);
     }
   }
-}
-
-template <class L>
-constexpr Fp4Kernels MakeFp4Kernels() {
-  return {EncodeNvOn<L>, DecodeNvOn<L>, EncodeE3m0On<L>, DecodeE3m0On<L>};
 }
 
 }  // namespace longhaul

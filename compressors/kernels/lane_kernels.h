@@ -4,22 +4,14 @@
 #include <cstdint>
 #include <utility>
 
-#include "compressors/kernels/convert.h"
 #include "compressors/kernels/lane_encode.h"
+#include "compressors/kernels/lane_fp4.h"
+#include "compressors/kernels/make_kernels.h"
 
 // The vector kernels, written once over a type L of lanes (avx2/lanes.h, avx512/lanes.h), so the
 // two instruction sets cannot drift apart. Included only by the files that are compiled for them:
 // every function below is a template on L, so no copy can reach another instruction set.
-//
-// L gives: kWidth; F, U (vectors of kWidth floats, 32-bit integers); Load<DType>, Store<DType>;
-// Bits, FromBits, And, Or, AddBits, SubBits, ShiftRight<n>, ShiftLeft<n>, SplatBits, Zero; Add,
-// Sub, Mul, Div, Min, Max, Splat, Round, Floor, Truncate, ToFloat; Abs, MaxBits, MaxAcross;
-// KeepAtLeast; NaNs; AcrossMaxBits, AcrossMin, AcrossMax; StoreHalves, StoreBytes, StoreFirstBytes,
-// LoadUnsigned; FromMini, LoadMini<MiniFloat>; Entries; Hadamard<n>, HadamardOf32;
-// StorePlaces<MiniFloat>; StoreCodes<BlockScheme>, LoadCodes<bits>. For the loops of loops.h:
-// AtLeastMask, NotNegativeMask, SumAcross, AddAcross, OrXor, AndOr, AnyBits, DifferentLanes; Planes
-// and what goes with them (byte_planes.h); and what only some lanes have: ByteEntries, StoreKept,
-// Folder (vpclmul/fold_lines.h).
+// What is asked of L is in lanes.h.
 namespace longhaul {
 
 // Whether no code is beyond the largest of a format of eight bits.
@@ -149,13 +141,6 @@ constexpr EncodeNoisyBlocksFn NoisyKernel() {
   }
 }
 
-template <class L, size_t... kIndex>
-constexpr BlockKernelTable MakeBlockKernels(std::index_sequence<kIndex...>) {
-  return {{EncodeBlocksOn<L, kBlockSchemes[kIndex]>...},
-          {DecodeBlocksOn<L, kBlockSchemes[kIndex]>...},
-          {NoisyKernel<L, kBlockSchemes[kIndex]>()...}};
-}
-
 template <class L, DType kFrom, DType kTo>
 bool ConvertOn(const std::byte* in, size_t n, std::byte* out) {
   constexpr size_t kIn = BytesPerElement(kFrom), kOut = BytesPerElement(kTo);
@@ -171,18 +156,26 @@ bool ConvertOn(const std::byte* in, size_t n, std::byte* out) {
     }
   }
   bool finite = L::MaxAcross(top) < kInfBits;
-  const ConvertFn reference =
-      ScalarConverters()[static_cast<size_t>(kFrom)][static_cast<size_t>(kTo)];
-  if (whole != n) finite &= reference(in + whole * kIn, n - whole, out + whole * kOut);
+  if (whole != n) {
+    finite &=
+        scalar::Table().Converter(kFrom, kTo)(in + whole * kIn, n - whole, out + whole * kOut);
+  }
   return finite;
 }
 
-template <class L>
-constexpr ConvertTable MakeConverters() {
-  using enum DType;
-  return {{{ConvertOn<L, kF32, kF32>, ConvertOn<L, kF32, kBF16>, ConvertOn<L, kF32, kF16>},
-           {ConvertOn<L, kBF16, kF32>, ConvertOn<L, kBF16, kBF16>, ConvertOn<L, kBF16, kF16>},
-           {ConvertOn<L, kF16, kF32>, ConvertOn<L, kF16, kBF16>, ConvertOn<L, kF16, kF16>}}};
+// The table of one instruction set.
+template <class L, size_t... kScheme, size_t... kTypes>
+constexpr Kernels MakeLaneKernels(std::index_sequence<kScheme...>, std::index_sequence<kTypes...>) {
+  Kernels k = MakeLoops<L>();
+  ((k.convert[kTypes / 3][kTypes % 3] = ConvertOn<L, DType{kTypes / 3}, DType{kTypes % 3}>), ...);
+  ((k.encode_blocks[kScheme] = EncodeBlocksOn<L, kBlockSchemes[kScheme]>), ...);
+  ((k.decode_blocks[kScheme] = DecodeBlocksOn<L, kBlockSchemes[kScheme]>), ...);
+  ((k.encode_noisy_blocks[kScheme] = NoisyKernel<L, kBlockSchemes[kScheme]>()), ...);
+  k.encode_nv = EncodeNvOn<L>;
+  k.decode_nv = DecodeNvOn<L>;
+  k.encode_e3m0 = EncodeE3m0On<L>;
+  k.decode_e3m0 = DecodeE3m0On<L>;
+  return k;
 }
 
 }  // namespace longhaul

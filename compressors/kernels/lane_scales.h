@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/kernels/block_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/numbers/mini_places.h"
 
 // From the extremes of L::kWidth blocks to their scales, all in one vector, and from there to

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/kernels/sum_loops.h"
 #include "compressors/numbers/mini_floats.h"
@@ -9,7 +9,7 @@
 // The loops of loop_kernels.h. Each is a template on L, the lanes of the instruction set that the
 // including file is compiled for, so no copy can reach another one; nothing here may call a
 // function that is not inlined by force. The compiler vectorises the loops; what it does not find
-// by itself is asked of L (lane_kernels.h); lanes one wide have AtLeastMask and NotNegativeMask
+// by itself is asked of L (lanes.h); lanes one wide have AtLeastMask and NotNegativeMask
 // only.
 namespace longhaul {
 
@@ -107,7 +107,7 @@ void LoopStandardize(const float* x, size_t n, float z, float inverse, std::byte
   if constexpr (L::kWidth > 1) {
     for (; i + L::kWidth <= n; i += L::kWidth) {
       const auto* at = reinterpret_cast<const std::byte*>(x + i);
-      if (i % 16 == 0) PrefetchNextChunk(at);
+      if (i % 16 == 0) PrefetchBehind(at, 4 * kSumChunk);
       const typename L::F off = L::Sub(L::template Load<DType::kF32>(at), L::Splat(z));
       L::template Store<DType::kF16>(L::Mul(off, L::Splat(inverse)), y + 2 * i);
     }

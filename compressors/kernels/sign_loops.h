@@ -1,6 +1,6 @@
 #pragma once
 
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/kernels/sum_loops.h"
 

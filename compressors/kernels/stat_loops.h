@@ -6,33 +6,21 @@
 // The loops of statistical.cc, compiled per instruction set as loops.h says.
 namespace longhaul {
 
-template <class L, int kBits, Readers kReaders>
+template <class L, int kBits>
 void StatCodes(const float* x, size_t n, float mu, float inverse, std::byte* codes, BinSums& sums) {
   size_t i = 0;
-  if constexpr (L::kWidth > 1 && kBits == 8) {
-    if (n >= kManyElements) {
-      i = add_apart ? CodesOfManyBins<L, kBits, true>(x, n, mu, inverse, codes, sums)
-                    : CodesOfManyBins<L, kBits, false>(x, n, mu, inverse, codes, sums);
-    }
-  } else if constexpr (L::kWidth > 1) {
-    i = fetch_to_first_cache
-            ? CodesOfFewBins<L, kBits, kReaders, true>(x, n, mu, inverse, codes, sums)
-            : CodesOfFewBins<L, kBits, kReaders, false>(x, n, mu, inverse, codes, sums);
+  if constexpr (L::kWidth > 1 && kBits < 8) {
+    i = CodesOfFewBins<L, kBits>(x, n, mu, inverse, codes, sums);
   }
   PlainStatCodes<kBits>(x + i, n - i, mu, inverse, codes + i * kBits / 8, sums);
 }
 
 template <class L>
-void LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, Readers readers,
-                   std::byte* codes, BinSums& sums) {
-  using enum Readers;
-  if (bits == 8) return StatCodes<L, 8, kOne>(x, n, mu, inverse, codes, sums);
-  if (readers == kOne) {
-    if (bits == 2) return StatCodes<L, 2, kOne>(x, n, mu, inverse, codes, sums);
-    return StatCodes<L, 4, kOne>(x, n, mu, inverse, codes, sums);
-  }
-  if (bits == 2) return StatCodes<L, 2, kTwo>(x, n, mu, inverse, codes, sums);
-  return StatCodes<L, 4, kTwo>(x, n, mu, inverse, codes, sums);
+void LoopStatCodes(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
+                   BinSums& sums) {
+  if (bits == 2) return StatCodes<L, 2>(x, n, mu, inverse, codes, sums);
+  if (bits == 4) return StatCodes<L, 4>(x, n, mu, inverse, codes, sums);
+  return StatCodes<L, 8>(x, n, mu, inverse, codes, sums);
 }
 
 template <int kBits>

@@ -28,7 +28,7 @@ struct StatGrid {
 
 // low, high: above 0, where floats are ordered as their bits are. So there is no branch, which on
 // whether x is above or below a processor would guess wrong half of the time.
-LONGHAUL_INLINE float HoldBetween(float x, float low, float high) {
+LONGHAUL_INLINE float ClampPositive(float x, float low, float high) {
   const auto bits = static_cast<int32_t>(BitsOf(x)), least = static_cast<int32_t>(BitsOf(low)),
              most = static_cast<int32_t>(BitsOf(high));
   const int32_t above = bits < least ? least : bits;
@@ -45,7 +45,7 @@ LONGHAUL_INLINE float StatPosition(float x, float mu, float inverse) {
 template <int kBits>
 LONGHAUL_INLINE uint32_t StatBin(float position) {
   using G = StatGrid<kBits>;
-  return BitsOf(HoldBetween(position, G::kFirst, G::kLast)) >> G::kUnitBits & (G::kBins - 1);
+  return BitsOf(ClampPositive(position, G::kFirst, G::kLast)) >> G::kUnitBits & (G::kBins - 1);
 }
 
 // The distance to the lower edge of the bin. No element lies further than sqrt(n) sigma from the

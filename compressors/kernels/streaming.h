@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 
 // Writing past the caches. A line that is stored in the ordinary way is read from memory first; for
 // an output that no cache would keep anyway that is a third to a half of the traffic.

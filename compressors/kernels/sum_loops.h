@@ -123,47 +123,26 @@ float LoopSumSquares(const float* x, size_t n, float mu) {
   return LaneSum<L>(x, n, SquareTerm{mu});
 }
 
-// fetch(i): with every kSumLanes elements.
-template <class L, class Fetch>
-LONGHAUL_INLINE PivotSums SumsAbout(const float* x, size_t n, float pivot, Fetch fetch) {
+template <class L>
+PivotSums LoopSumsAbout(const float* x, size_t n, float pivot) {
   const AwayTerm away = {pivot};
   const SquareTerm square = {pivot};
-  RunningLanes<L> sums, squares;
-  size_t i = 0;
-  for (; i + kSumLanes <= n; i += kSumLanes) {
-    fetch(i);
-    for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
-      const auto* at = reinterpret_cast<const std::byte*>(x + i + k * L::kWidth);
-      const typename L::F d = away.template Of<L>(L::template Load<DType::kF32>(at));
-      sums.Add(k, d);
-      squares.Add(k, L::Mul(d, d));
-    }
-  }
-  return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
-}
-
-template <class L, bool kToFirst>
-LONGHAUL_INLINE PivotSums SumsOfFirstReader(const float* x, size_t n, float pivot) {
-  LinesAhead<kToFirst> ahead(x, kSumChunk);
-  return SumsAbout<L>(
-      x, n, pivot, [&](size_t i) __attribute__((always_inline)) {
-        if (i % 64 == 0) ahead.Fetch();
-      });
-}
-
-template <class L>
-PivotSums LoopSumsAbout(const float* x, size_t n, float pivot, Readers readers) {
   if constexpr (L::kWidth == 1) {
-    return {LaneSum<L>(x, n, AwayTerm{pivot}), LaneSum<L>(x, n, SquareTerm{pivot})};
-  } else if (readers == Readers::kTwo) {
-    return fetch_to_first_cache ? SumsOfFirstReader<L, true>(x, n, pivot)
-                                : SumsOfFirstReader<L, false>(x, n, pivot);
+    return {LaneSum<L>(x, n, away), LaneSum<L>(x, n, square)};
   } else {
-    return SumsAbout<L>(
-        x, n, pivot, [x](size_t i) __attribute__((always_inline)) {
-          PrefetchNextPage(x + i);
-          PrefetchNextPage(x + i + 16);
-        });
+    RunningLanes<L> sums, squares;
+    size_t i = 0;
+    for (; i + kSumLanes <= n; i += kSumLanes) {
+      for (size_t k = 0; k < kSumLanes / L::kWidth; ++k) {
+        const float* at = x + i + k * L::kWidth;
+        if (k * L::kWidth % 16 == 0) PrefetchNextPage(at);
+        const typename L::F d = away.template Of<L>(
+            L::template Load<DType::kF32>(reinterpret_cast<const std::byte*>(at)));
+        sums.Add(k, d);
+        squares.Add(k, L::Mul(d, d));
+      }
+    }
+    return {sums.Total(x + i, n - i, away), squares.Total(x + i, n - i, square)};
   }
 }
 

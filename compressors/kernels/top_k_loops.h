@@ -5,6 +5,10 @@
 // The loops of top_k.h, compiled per instruction set as loops.h says.
 namespace longhaul {
 
+// A chunk and a half: little is computed between two chunks, and memory works through that time
+// too.
+constexpr size_t kTopKAhead = 6 * kSumChunk;
+
 // Appends the positions of the bits of `word`, counted from `base`, to found[at...]; answers the
 // new end. Writes up to four entries beyond it: most words hold no more bits, and no branch is
 // mistaken.
@@ -32,14 +36,14 @@ size_t LoopSurvivors(const float* x, size_t n, uint32_t bits, uint32_t* found) {
   size_t i = 0, count = 0;
   if constexpr (requires { L::StoreReaching(x, bits, 0u, found); }) {
     for (; i + L::kWidth <= n; i += L::kWidth) {
-      PrefetchFar(x + i);
+      PrefetchBehind(x + i, kTopKAhead);
       count += L::StoreReaching(x + i, bits, static_cast<uint32_t>(i), found + count);
     }
   } else {
     for (; i + 64 <= n; i += 64) {
       uint64_t word = 0;
       for (size_t j = 0; j < 64; j += L::kWidth) {
-        if (j % 16 == 0) PrefetchFar(x + i + j);
+        if (j % 16 == 0) PrefetchBehind(x + i + j, kTopKAhead);
         word |= uint64_t{L::AtLeastMask(x + i + j, bits)} << j;
       }
       count = PutPositions<L>(word, static_cast<uint32_t>(i), found, count);

@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "compressors/kernels/convert.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/kernels/prefetch.h"
 #include "compressors/kernels/streaming.h"
 #include "compressors/numbers/small_floats.h"
@@ -18,12 +17,12 @@ inline bool AlignedForFloat(const void* values) {
 // A tensor read as fp32, piece by piece. Not owning.
 class WideReader {
  public:
-  WideReader(ConstTensor x, Isa isa)
+  WideReader(ConstTensor x, const Kernels& kernels)
       : bytes_(static_cast<const std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
         in_place_(x.dtype == DType::kF32 && AlignedForFloat(x.values)),
-        widen_(Converter(isa, x.dtype, DType::kF32)),
-        abs_max_(LoopKernelsOf(isa).abs_max) {}
+        widen_(kernels.Converter(x.dtype, DType::kF32)),
+        abs_max_(kernels.abs_max) {}
 
   // Elements [at, at + n) in row order; false when NaN or Inf is among them.
   bool Read(size_t at, size_t n, float* out) const {
@@ -60,13 +59,13 @@ class WideReader {
 // A tensor written from fp32, rounded to its dtype; a large one past the caches.
 class NarrowWriter {
  public:
-  NarrowWriter(Tensor x, Isa isa)
+  NarrowWriter(Tensor x, const Kernels& kernels)
       : bytes_(static_cast<std::byte*>(x.values)),
         element_bytes_(BytesPerElement(x.dtype)),
         streams_(x.dtype == DType::kF32 && 4 * x.shape.elements() >= kStreamedBytes),
         in_place_(x.dtype == DType::kF32 && !streams_ && AlignedForFloat(x.values)),
-        narrow_(Converter(isa, DType::kF32, x.dtype)),
-        stream_(LoopKernelsOf(isa).stream) {}
+        narrow_(kernels.Converter(DType::kF32, x.dtype)),
+        stream_(kernels.stream) {}
   ~NarrowWriter() {
     if (streams_) FinishStreaming();
   }

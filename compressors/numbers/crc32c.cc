@@ -58,7 +58,7 @@ bool Folds() {
 
 void Crc32cRun::Add(std::span<const std::byte> bytes) {
   if (Folds()) {
-    Crc32cFold(bytes, folded_);
+    Crc32cFold(bytes.data(), bytes.size(), folded_);
   } else {
     crc_ = Crc32cAlone(bytes, crc_);
   }
@@ -76,17 +76,15 @@ uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc) {
   static const auto best = Crc32cVpclmulSupported() ? Crc32cVpclmul
                            : Crc32cSse42Supported() ? Crc32cSse42
                                                     : Crc32cTable;
-  return best(bytes, crc);
+  return best(bytes.data(), bytes.size(), crc);
 }
 
-uint32_t Crc32cJoin(uint32_t a, uint32_t b, size_t b_bytes) {
+uint32_t Crc32cCombine(uint32_t a, uint32_t b, size_t b_bytes) {
   return MultiplyModP(a, ShiftBy(b_bytes)) ^ b;
 }
 
-uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc) {
+uint32_t Crc32cTable(const std::byte* p, size_t left, uint32_t crc) {
   crc = ~crc;
-  const std::byte* p = bytes.data();
-  size_t left = bytes.size();
   for (; left >= 8; left -= 8, p += 8) {
     uint64_t word;
     std::memcpy(&word, p, 8);

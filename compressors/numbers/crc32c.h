@@ -13,11 +13,11 @@ namespace longhaul {
 // `crc` continues an earlier call: Crc32c(b, Crc32c(a)) is the CRC of a followed by b.
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
 
-// The same, never on more than the calling thread: for those that share out work themselves.
+// The same, never on more than the calling thread: for codecs, whose slices are threads' already.
 uint32_t Crc32cAlone(std::span<const std::byte> bytes, uint32_t crc = 0);
 
 // The CRC of a followed by b, from those of both: what threads summed apart is put together.
-uint32_t Crc32cJoin(uint32_t a, uint32_t b, size_t b_bytes);
+uint32_t Crc32cCombine(uint32_t a, uint32_t b, size_t b_bytes);
 
 // What carry-less multiplication keeps of the bytes so far: the last four lines of 64, onto which
 // all before were folded (line i at i % 4), and what is no line yet.
@@ -44,12 +44,12 @@ class Crc32cRun {
 };
 
 // The implementations, for tests; all equal Crc32c bit for bit.
-uint32_t Crc32cTable(std::span<const std::byte> bytes, uint32_t crc = 0);
-uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc = 0);
+uint32_t Crc32cTable(const std::byte* bytes, size_t n, uint32_t crc = 0);
+uint32_t Crc32cSse42(const std::byte* bytes, size_t n, uint32_t crc = 0);
 bool Crc32cSse42Supported();
-uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc = 0);
+uint32_t Crc32cVpclmul(const std::byte* bytes, size_t n, uint32_t crc = 0);
 bool Crc32cVpclmulSupported();
-void Crc32cFold(std::span<const std::byte> bytes, FoldedCrc& folded);
+void Crc32cFold(const std::byte* bytes, size_t n, FoldedCrc& folded);
 uint32_t Crc32cOfFolded(const FoldedCrc& folded);
 
 }  // namespace longhaul

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 
 #include "compressors/numbers/mini_floats.h"
 
@@ -21,12 +21,15 @@ struct MiniPlaces {
   static constexpr size_t kCount = 64;  // more than up to the largest finite value
 
   // By place - kFirst, below which everything is 0 and beyond whose last one the largest value.
-  static constexpr std::array<int8_t, kCount> Codes() {
-    std::array<int8_t, kCount> codes = {};
+  struct Table {
+    int8_t of[kCount];
+  };
+  static constexpr Table Codes() {
+    Table codes = {};
     for (uint32_t p = 0; p < kCount; ++p) {
       const uint32_t place = kFirst + p;
       const float magnitude = FromBits((place / 2 << kEdgeShift) + place % 2);
-      codes[p] = static_cast<int8_t>(F32ToMini(magnitude, kType));
+      codes.of[p] = static_cast<int8_t>(F32ToMini(magnitude, kType));
     }
     return codes;
   }

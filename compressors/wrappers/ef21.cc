@@ -6,8 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/scratch.h"
 #include "compressors/numbers/small_floats.h"
@@ -16,13 +15,11 @@
 namespace longhaul {
 namespace {
 
-class Ef21Codec final : public Codec {
+class Ef21Codec final : public CatalogCodec {
  public:
-  Ef21Codec(std::shared_ptr<const Codec> inner, std::string_view name)
-      : inner_(std::move(inner)), name_(name) {}
+  Ef21Codec(std::shared_ptr<const Codec> inner, std::string_view name, Isa isa)
+      : CatalogCodec(name, inner->id(), isa), inner_(std::move(inner)) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return inner_->id(); }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return inner_->MaxFrameBytes(shape, DType::kF32);  // x - g is fp32
   }
@@ -37,16 +34,17 @@ class Ef21Codec final : public Codec {
   absl::Status Decode(std::span<const std::byte> frame, CodecState* state, Tensor x) const override;
 
  private:
+  bool Advance(const Mirror& g, bool first, std::span<float> decoded) const;
+
   const std::shared_ptr<const Codec> inner_;
-  const std::string name_;
 };
 
-// g += what a frame says, in `decoded`; false when an element is beyond fp32.
-bool Advance(const Mirror& g, std::span<float> decoded) {
-  const LoopKernels& loops = LoopKernelsOf(BestIsa());
+// The new g, in `decoded`: what a frame says, and unless that is all of it, the old one. False when
+// an element is beyond fp32.
+bool Ef21Codec::Advance(const Mirror& g, bool first, std::span<float> decoded) const {
   const auto* now = reinterpret_cast<const float*>(g.values());
-  if (g.filled()) loops.add_scaled(now, decoded.size(), 1.0f, decoded.data());
-  return loops.abs_max(decoded.data(), decoded.size()) < kInfBits;
+  if (!first) kernels_.add_scaled(now, decoded.size(), 1.0f, decoded.data());
+  return kernels_.abs_max(decoded.data(), decoded.size()) < kInfBits;
 }
 
 absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecState* state,
@@ -60,11 +58,10 @@ absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecStat
   Mirror& g = **own;
   const size_t n = x.shape.elements();
   const std::span<float> difference = Scratch<float, ScratchUse::kSum>(n);
-  if (!WideReader(x, BestIsa()).Read(0, n, difference.data())) return NotFiniteError(name_);
+  if (!WideReader(x, kernels_).Read(0, n, difference.data())) return NotFiniteError(name_);
   const auto* now = reinterpret_cast<const float*>(g.values());
-  const LoopKernels& loops = LoopKernelsOf(BestIsa());
-  if (g.filled()) loops.add_scaled(now, n, -1.0f, difference.data());
-  if (loops.abs_max(difference.data(), n) >= kInfBits) return RangeError(name_, "a difference");
+  if (g.filled()) kernels_.add_scaled(now, n, -1.0f, difference.data());
+  if (kernels_.abs_max(difference.data(), n) >= kInfBits) return RangeError(name_, "a difference");
   const absl::StatusOr<size_t> bytes =
       inner_->Encode({difference.data(), DType::kF32, x.shape}, seed, nullptr, frame);
   if (!bytes.ok()) return bytes;
@@ -75,7 +72,7 @@ absl::StatusOr<size_t> Ef21Codec::Encode(ConstTensor x, uint64_t seed, CodecStat
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
   }
-  if (!Advance(g, decoded)) return RangeError(name_, "the state");
+  if (!Advance(g, !g.filled(), decoded)) return RangeError(name_, "the state");
   if (g.filled()) {
     MarkFrame(kFlagDifference, g.Tag(), frame.first(*bytes));
   } else {
@@ -91,9 +88,9 @@ absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* sta
   if (!own.ok()) return own.status();
   const auto header = ParseFrame(frame);
   if (!header.ok()) return header.status();
-  if (header->codec != inner_->id()) {
-    return absl::InvalidArgumentError(fmt::format("{}: frame of codec 0x{:02x}, want 0x{:02x}",
-                                                  name_, header->codec, inner_->id()));
+  if (header->codec != id_) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: frame of codec 0x{:02x}, want 0x{:02x}", name_, header->codec, id_));
   }
   if (absl::Status s = CheckMirror(name_, header->flags, header->state, *own); !s.ok()) return s;
   // The inner codec knows no such marks.
@@ -109,13 +106,8 @@ absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* sta
       !s.ok()) {
     return s;
   }
-  const LoopKernels& loops = LoopKernelsOf(BestIsa());
-  const auto* now = reinterpret_cast<const float*>((*own)->values());
-  if (!first) loops.add_scaled(now, n, 1.0f, decoded.data());
-  if (loops.abs_max(decoded.data(), n) >= kInfBits) {
-    return absl::DataLossError(fmt::format("{}: the state would hold Inf or NaN", name_));
-  }
-  NarrowWriter(x, BestIsa()).Write(decoded.data(), 0, n);
+  if (!Advance(**own, first, decoded)) return Corrupt("the state would hold Inf or NaN");
+  NarrowWriter(x, kernels_).Write(decoded.data(), 0, n);
   (*own)->Fill(decoded.data());
   return absl::OkStatus();
 }
@@ -123,8 +115,8 @@ absl::Status Ef21Codec::Decode(std::span<const std::byte> frame, CodecState* sta
 }  // namespace
 
 std::shared_ptr<const Codec> NewEf21Codec(std::shared_ptr<const Codec> inner, std::string_view name,
-                                          float) {
-  return std::make_shared<Ef21Codec>(std::move(inner), name);
+                                          float, Isa isa) {
+  return std::make_shared<Ef21Codec>(std::move(inner), name, isa);
 }
 
 }  // namespace longhaul

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compressors/codec.h"
+#include "compressors/isa.h"
 
 namespace longhaul {
 
@@ -14,6 +15,6 @@ namespace longhaul {
 // decoding 8 n and a copy of the frame. Encode without a state is InvalidArgument; Decode without
 // one is good for first frames only.
 std::shared_ptr<const Codec> NewEf21Codec(std::shared_ptr<const Codec> inner, std::string_view name,
-                                          float);
+                                          float, Isa isa);
 
 }  // namespace longhaul

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/families/selection.h"
 #include "compressors/frame/frame.h"
-#include "compressors/kernels/loop_kernels.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/codec_threads.h"
 #include "compressors/numbers/scratch.h"
@@ -30,17 +30,15 @@ void ForPieces(size_t n, Visit visit) {
   });
 }
 
-class ErrorFeedbackCodec final : public Codec {
+class ErrorFeedbackCodec final : public CatalogCodec {
  public:
-  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, std::string_view name, float decay)
-      : inner_(std::move(inner)),
+  ErrorFeedbackCodec(std::shared_ptr<const Codec> inner, std::string_view name, float decay,
+                     Isa isa)
+      : CatalogCodec(name, inner->id(), isa),
+        inner_(std::move(inner)),
         sparse_(dynamic_cast<const ResidualEncoder*>(inner_.get())),
-        name_(name),
-        decay_(decay),
-        loops_(LoopKernelsOf(BestIsa())) {}
+        decay_(decay) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return inner_->id(); }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return inner_->MaxFrameBytes(shape, DType::kF32);  // x + e is fp32
   }
@@ -58,17 +56,15 @@ class ErrorFeedbackCodec final : public Codec {
 
   const std::shared_ptr<const Codec> inner_;
   const ResidualEncoder* const sparse_;  // of inner_; null: it is dense
-  const std::string name_;
   const float decay_;
-  const LoopKernels& loops_;
 };
 
 // sum = x + decay * e.
 void ErrorFeedbackCodec::AddResidual(ConstTensor x, const float* e, float* sum) const {
-  const WideReader reader(x, BestIsa());
+  const WideReader reader(x, kernels_);
   ForPieces(x.shape.elements(), [&](size_t at, size_t c) {
     float buffer[kPiece];
-    loops_.sum_scaled(reader.Peek(at, c, buffer), decay_, e + at, c, sum + at);
+    kernels_.sum_scaled(reader.Peek(at, c, buffer), decay_, e + at, c, sum + at);
   });
 }
 
@@ -96,8 +92,9 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
     return absl::InternalError(
         fmt::format("{}: own frame does not decode: {}", name_, std::string(s.message())));
   }
-  ForPieces(
-      n, [&](size_t at, size_t c) { loops_.sum_scaled(sum + at, -1.0f, decoded + at, c, e + at); });
+  ForPieces(n, [&](size_t at, size_t c) {
+    kernels_.sum_scaled(sum + at, -1.0f, decoded + at, c, e + at);
+  });
   AddFrameFlags(kFlagErrorFeedback, frame.first(*bytes));
   return bytes;
 }
@@ -105,8 +102,8 @@ absl::StatusOr<size_t> ErrorFeedbackCodec::Encode(ConstTensor x, uint64_t seed, 
 }  // namespace
 
 std::shared_ptr<const Codec> NewErrorFeedbackCodec(std::shared_ptr<const Codec> inner,
-                                                   std::string_view name, float decay) {
-  return std::make_shared<ErrorFeedbackCodec>(std::move(inner), name, decay);
+                                                   std::string_view name, float decay, Isa isa) {
+  return std::make_shared<ErrorFeedbackCodec>(std::move(inner), name, decay, isa);
 }
 
 }  // namespace longhaul

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compressors/codec.h"
+#include "compressors/isa.h"
 
 namespace longhaul {
 
@@ -14,6 +15,6 @@ namespace longhaul {
 // scratch memory per thread (scratch.h). Encode without a state, or with one of another shape, is
 // InvalidArgument.
 std::shared_ptr<const Codec> NewErrorFeedbackCodec(std::shared_ptr<const Codec> inner,
-                                                   std::string_view name, float decay);
+                                                   std::string_view name, float decay, Isa isa);
 
 }  // namespace longhaul

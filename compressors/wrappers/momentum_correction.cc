@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "compressors/families/catalog_codec.h"
 #include "compressors/frame/frame.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/scratch.h"
@@ -13,13 +14,12 @@
 namespace longhaul {
 namespace {
 
-class MomentumCorrectionCodec final : public Codec {
+class MomentumCorrectionCodec final : public CatalogCodec {
  public:
-  MomentumCorrectionCodec(std::shared_ptr<const Codec> inner, std::string_view name, float momentum)
-      : inner_(std::move(inner)), name_(name), momentum_(momentum) {}
+  MomentumCorrectionCodec(std::shared_ptr<const Codec> inner, std::string_view name, float momentum,
+                          Isa isa)
+      : CatalogCodec(name, inner->id(), isa), inner_(std::move(inner)), momentum_(momentum) {}
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return inner_->id(); }
   size_t MaxFrameBytes(Shape shape, DType) const override {
     return inner_->MaxFrameBytes(shape, DType::kF32);  // v is fp32
   }
@@ -34,7 +34,6 @@ class MomentumCorrectionCodec final : public Codec {
 
  private:
   const std::shared_ptr<const Codec> inner_;
-  const std::string name_;
   const float momentum_;
 };
 
@@ -49,7 +48,7 @@ absl::StatusOr<size_t> MomentumCorrectionCodec::Encode(ConstTensor x, uint64_t s
   const std::span<float> both = Scratch<float, ScratchUse::kSum>(2 * n);
   float* new_u = both.data();
   float* new_v = both.data() + n;
-  WideReader(x, BestIsa()).Read(0, n, new_u);  // NaN and Inf are the inner codec's to refuse
+  WideReader(x, kernels_).Read(0, n, new_u);  // NaN and Inf are the inner codec's to refuse
   for (size_t i = 0; i < n; ++i) {
     new_u[i] = momentum_ * u[i] + new_u[i];
     new_v[i] = v[i] + new_u[i];
@@ -74,8 +73,9 @@ absl::StatusOr<size_t> MomentumCorrectionCodec::Encode(ConstTensor x, uint64_t s
 }  // namespace
 
 std::shared_ptr<const Codec> NewMomentumCorrectionCodec(std::shared_ptr<const Codec> inner,
-                                                        std::string_view name, float momentum) {
-  return std::make_shared<MomentumCorrectionCodec>(std::move(inner), name, momentum);
+                                                        std::string_view name, float momentum,
+                                                        Isa isa) {
+  return std::make_shared<MomentumCorrectionCodec>(std::move(inner), name, momentum, isa);
 }
 
 }  // namespace longhaul

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compressors/codec.h"
+#include "compressors/isa.h"
 
 namespace longhaul {
 
@@ -15,6 +16,7 @@ namespace longhaul {
 // holds u and v (8 n bytes, saved); encoding takes 12 n bytes of scratch memory per thread.
 // Clipping and the warm-up of the density are for the training loop (policy.h has the densities).
 std::shared_ptr<const Codec> NewMomentumCorrectionCodec(std::shared_ptr<const Codec> inner,
-                                                        std::string_view name, float momentum);
+                                                        std::string_view name, float momentum,
+                                                        Isa isa);
 
 }  // namespace longhaul

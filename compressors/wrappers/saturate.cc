@@ -5,8 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "compressors/frame/codec_frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/families/catalog_codec.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/scratch.h"
 #include "compressors/numbers/small_floats.h"
@@ -22,13 +21,17 @@ float LargestOf(DType dtype) {
                                  : 65504.0f;
 }
 
-class SaturatingCodec final : public Codec {
- public:
-  SaturatingCodec(std::shared_ptr<const Codec> inner, std::string_view name)
-      : inner_(std::move(inner)), name_(name) {}
+// How many elements are NaN or Inf, and the largest |x| of the others.
+struct Census {
+  uint64_t bad = 0;
+  float top = 0;
+};
 
-  std::string_view name() const override { return name_; }
-  uint16_t id() const override { return inner_->id(); }
+class SaturatingCodec final : public CatalogCodec {
+ public:
+  SaturatingCodec(std::shared_ptr<const Codec> inner, std::string_view name, Isa isa)
+      : CatalogCodec(name, inner->id(), isa), inner_(std::move(inner)) {}
+
   size_t MaxFrameBytes(Shape shape, DType dtype) const override {
     // What is replaced is sent from fp32.
     return std::max(inner_->MaxFrameBytes(shape, dtype), inner_->MaxFrameBytes(shape, DType::kF32));
@@ -49,32 +52,28 @@ class SaturatingCodec final : public Codec {
   bool DecodesFinite(std::span<const std::byte> frame, Shape shape) const {
     const auto decoded = Scratch<float, ScratchUse::kSaturated>(shape.elements());
     return inner_->Decode(frame, nullptr, {decoded.data(), DType::kF32, shape}).ok() &&
-           LoopKernelsOf(BestIsa()).abs_max(decoded.data(), decoded.size()) < kInfBits;
+           kernels_.abs_max(decoded.data(), decoded.size()) < kInfBits;
   }
 
   uint64_t replaced() const { return replaced_.load(std::memory_order_relaxed); }
 
  private:
+  Census Count(ConstTensor x) const;
+  ConstTensor Replaced(ConstTensor x, float top) const;
+
   const std::shared_ptr<const Codec> inner_;
-  const std::string name_;
   mutable std::atomic<uint64_t> replaced_ = 0;
 };
 
-// How many elements are NaN or Inf, and the largest |x| of the others.
-struct Census {
-  uint64_t bad = 0;
-  float top = 0;
-};
-Census Count(ConstTensor x) {
-  const WideReader reader(x, BestIsa());
-  const LoopKernels& loops = LoopKernelsOf(BestIsa());
+Census SaturatingCodec::Count(ConstTensor x) const {
+  const WideReader reader(x, kernels_);
   Census census;
   uint32_t top = 0;
   float values[kSaturatePiece];
   for (size_t at = 0; at < x.shape.elements(); at += kSaturatePiece) {
     const size_t c = std::min(kSaturatePiece, x.shape.elements() - at);
     if (reader.Read(at, c, values)) {
-      top = std::max(top, loops.abs_max(values, c));
+      top = std::max(top, kernels_.abs_max(values, c));
       continue;
     }
     for (size_t i = 0; i < c; ++i) {
@@ -88,11 +87,11 @@ Census Count(ConstTensor x) {
 }
 
 // x with its NaN and Inf replaced, in this thread's memory. `top` is a number of x's dtype.
-ConstTensor Replaced(ConstTensor x, float top) {
+ConstTensor SaturatingCodec::Replaced(ConstTensor x, float top) const {
   const size_t n = x.shape.elements();
   const auto copy = Scratch<std::byte, ScratchUse::kSaturated>(n * BytesPerElement(x.dtype));
-  const WideReader reader(x, BestIsa());
-  const NarrowWriter writer({copy.data(), x.dtype, x.shape}, BestIsa());
+  const WideReader reader(x, kernels_);
+  const NarrowWriter writer({copy.data(), x.dtype, x.shape}, kernels_);
   float values[kSaturatePiece];
   for (size_t at = 0; at < n; at += kSaturatePiece) {
     const size_t c = std::min(kSaturatePiece, n - at);
@@ -131,8 +130,8 @@ absl::StatusOr<size_t> SaturatingCodec::Encode(ConstTensor x, uint64_t seed, Cod
 }  // namespace
 
 std::shared_ptr<const Codec> NewSaturatingCodec(std::shared_ptr<const Codec> inner,
-                                                std::string_view name, float) {
-  return std::make_shared<SaturatingCodec>(std::move(inner), name);
+                                                std::string_view name, float, Isa isa) {
+  return std::make_shared<SaturatingCodec>(std::move(inner), name, isa);
 }
 
 uint64_t SaturatedElements(const Codec& codec) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compressors/codec.h"
+#include "compressors/isa.h"
 
 namespace longhaul {
 
@@ -17,7 +18,7 @@ namespace longhaul {
 // Wraps any codec and stands last in a name. A tensor that is not finite
 // takes a copy as scratch memory. A finite one costs nothing.
 std::shared_ptr<const Codec> NewSaturatingCodec(std::shared_ptr<const Codec> inner,
-                                                std::string_view name, float);
+                                                std::string_view name, float, Isa isa);
 
 // Elements that this codec object has replaced so far; 0 for every other codec. Thread safe.
 uint64_t SaturatedElements(const Codec& codec);

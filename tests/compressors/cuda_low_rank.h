@@ -83,7 +83,7 @@ class LowRankPair {
     OwnedTensor want({1, view_.elements}, to), got({1, view_.elements}, to);
     const size_t skew_bytes = case_.skew * BytesPerElement(to);
     run_.x = memory_.Device(3, want.bytes.size() + skew_bytes) + skew_bytes;
-    ASSERT_TRUE(Reconstruct(Loops(), BestIsa(), view_, p_, q_, want.mutable_view()));
+    ASSERT_TRUE(Reconstruct(Loops(), view_, p_, q_, want.mutable_view()));
     EXPECT_EQ(Launch(launch().reconstruct[static_cast<size_t>(to)]), kNoFault);
     memory_.Download(run_.x, got.bytes.data(), got.bytes.size());
     for (size_t i = 0; i < want.bytes.size(); ++i) {
@@ -107,7 +107,7 @@ class LowRankPair {
   }
 
  private:
-  static const LoopKernels& Loops() { return LoopKernelsOf(BestIsa()); }
+  static const Kernels& Loops() { return KernelsOf(BestIsa()); }
   const LowRankLaunchers& launch() const { return *memory_.api().low_rank; }
 
   float* Upload(int place, const std::vector<float>& values) {

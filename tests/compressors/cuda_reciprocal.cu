@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "compressors/cuda/device_team.cuh"
 #include "compressors/cuda/tah/tah_entropy.h"
+#include "compressors/cuda/team/device_team.cuh"
 
 namespace longhaul {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "compressors/kernels/processor.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
 
@@ -130,18 +130,6 @@ TEST_P(IsaTest, ElementsFarFromTheMean) {
   }
 }
 
-// What is chosen by the processor's kind, which is one on every machine: the other way too.
-TEST_P(IsaTest, AsIfOnAnotherProcessor) {
-  const auto values = Draw(Distribution::kStudentT4, 4 * 10'001, 37);
-  const bool first = fetch_to_first_cache, apart = add_apart;
-  fetch_to_first_cache = !first;
-  add_apart = !apart;
-  ExpectEqual({values.data(), DType::kF32, {4, 10'001}});
-  ExpectEqual({values.data(), DType::kF32, {9, 4096}});
-  fetch_to_first_cache = first;
-  add_apart = apart;
-}
-
 // Values that sit on and beside the boundaries between codes.
 TEST_P(IsaTest, Ties) {
   std::vector<float> values;
@@ -205,8 +193,8 @@ class ConvertTest : public testing::TestWithParam<Isa> {
     const size_t n = in.size() / BytesPerElement(from);
     for (DType to : kDTypes) {
       std::vector<std::byte> a(n * BytesPerElement(to)), b(a.size());
-      const bool finite = Converter(Isa::kScalar, from, to)(in.data(), n, a.data());
-      ASSERT_EQ(Converter(GetParam(), from, to)(in.data(), n, b.data()), finite);
+      const bool finite = KernelsOf(Isa::kScalar).Converter(from, to)(in.data(), n, a.data());
+      ASSERT_EQ(KernelsOf(GetParam()).Converter(from, to)(in.data(), n, b.data()), finite);
       ASSERT_EQ(a, b);
     }
   }

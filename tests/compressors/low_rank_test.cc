@@ -11,7 +11,7 @@
 namespace longhaul {
 namespace {
 
-const LoopKernels& Loops() { return LoopKernelsOf(BestIsa()); }
+const Kernels& Loops() { return KernelsOf(BestIsa()); }
 
 // A matrix of that rank: sums of outer products of Gaussian vectors, the j-th times scale^j.
 std::vector<float> OfRank(size_t rank, Shape shape, float scale, uint64_t seed) {

@@ -147,7 +147,7 @@ TEST(TopK, IsTheDefinitionWhateverCameBefore) {
   std::mt19937 rng(8);
   for (Isa isa : AllIsas()) {
     if (!IsaSupported(isa)) continue;
-    TopKSelector selector(LoopKernelsOf(isa));
+    TopKSelector selector(KernelsOf(isa));
     for (int round = 0; round < 400; ++round) {
       const size_t n = 1 + rng() % 5000, k = 1 + rng() % n;
       auto x = Draw(round % 2 == 0 ? Distribution::kGaussian : Distribution::kOutlier, n, round);

@@ -8,10 +8,7 @@ endforeach()
 # the library's. ISA tests skip this set on such machines.
 find_file(LONGHAUL_SIMDE simde/x86/avx512.h)
 if(LONGHAUL_SIMDE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_library(avx512_by_simde OBJECT)
-  foreach(kernels block_kernels convert loop_kernels)
-    target_sources(avx512_by_simde PRIVATE ${PROJECT_SOURCE_DIR}/compressors/kernels/avx512/${kernels}.cc)
-  endforeach()
+  add_library(avx512_by_simde OBJECT ${PROJECT_SOURCE_DIR}/compressors/kernels/avx512/kernels.cc)
   target_include_directories(avx512_by_simde PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(avx512_by_simde PRIVATE longhaul_flags)
   # -fwrapv: additions wrap as those of the instructions do.

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "compressors/frame/frame.h"
-#include "compressors/kernels/loop_kernels.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/numbers/dct.h"
 #include "compressors/numbers/small_floats.h"
 #include "tests/compressors/tensors.h"
@@ -39,7 +39,7 @@ TEST(Dct, IsOrthonormal) {
   std::vector<float> product(64 * 64);
   for (size_t n : {1, 2, 3, 7, 31, 63, 64}) {
     const DctMatrix& d = DctMatrixOf(n);
-    LoopKernelsOf(BestIsa()).multiply64(d.forward, d.inverse, {64, 64, 64}, product.data());
+    KernelsOf(BestIsa()).multiply64(d.forward, d.inverse, {64, 64, 64}, product.data());
     for (size_t i = 0; i < 64; ++i) {
       for (size_t j = 0; j < 64; ++j) {
         ASSERT_NEAR(product[64 * i + j], i == j && i < n ? 1 : 0, 1e-6) << n;
@@ -74,7 +74,7 @@ TEST(MatrixLoops, ProductsOfAnySizeAreThoseOfEveryTermInOrder) {
          {ProductSize{1, 1, 1}, {1, 64, 16}, {7, 9, 15}, {64, 64, 17}, {3, 40, 63}, {64, 64, 64}}) {
       const std::vector<float> want = Product(a, b, size);
       std::vector<float> c(4096, -7);
-      LoopKernelsOf(isa).multiply64(a.data(), b.data(), size, c.data());
+      KernelsOf(isa).multiply64(a.data(), b.data(), size, c.data());
       for (size_t i = 0; i < 64; ++i) {
         for (size_t j = 0; j < (i < size.rows ? size.columns : 64); ++j) {
           ASSERT_EQ(BitsOf(c[64 * i + j]), BitsOf(want[64 * i + j])) << i << " " << j;
@@ -88,8 +88,8 @@ TEST(MatrixLoops, AllInstructionSetsGiveEqualBits) {
   const auto a = Draw(Distribution::kStudentT4, 4096, 1), b = Draw(Distribution::kLaplace, 4096, 2);
   for (Isa isa : AllIsas()) {
     if (!IsaSupported(isa)) continue;
-    const LoopKernels& scalar = LoopKernelsOf(Isa::kScalar);
-    const LoopKernels& fast = LoopKernelsOf(isa);
+    const Kernels& scalar = KernelsOf(Isa::kScalar);
+    const Kernels& fast = KernelsOf(isa);
     std::vector<float> c(4096), d(4096);
     scalar.multiply64(a.data(), b.data(), {64, 64, 64}, c.data());
     fast.multiply64(a.data(), b.data(), {64, 64, 64}, d.data());
@@ -104,7 +104,7 @@ TEST(MatrixLoops, AllInstructionSetsGiveEqualBits) {
   }
   double sum = 0;
   for (size_t i = 0; i < 4096; ++i) sum += double{a[i]} * b[i];
-  EXPECT_NEAR(LoopKernelsOf(BestIsa()).dot(a.data(), b.data(), 4096), sum, 1e-3);
+  EXPECT_NEAR(KernelsOf(BestIsa()).dot(a.data(), b.data(), 4096), sum, 1e-3);
 }
 
 std::vector<float> Send(const Codec& codec, const std::vector<float>& x, Shape shape,

@@ -1,5 +1,5 @@
 #include "compressors/cuda/block/block_tables.h"
-#include "compressors/cuda/launch.cuh"
+#include "compressors/cuda/team/launch.cuh"
 
 namespace longhaul {
 

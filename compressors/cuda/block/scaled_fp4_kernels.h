@@ -6,8 +6,6 @@
 
 namespace longhaul {
 
-constexpr int kNvBlock = 16;
-
 // What a block's elements are multiples of; 0 when too small, rounded down where six times it would
 // overflow (fp4.cc).
 LONGHAUL_TEXT float NvBlockScale(uint32_t code, float t) {

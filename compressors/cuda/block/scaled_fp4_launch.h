@@ -3,10 +3,9 @@
 #include <array>
 
 #include "compressors/cuda/team/device.h"
+#include "compressors/kernels/fp4_scale.h"
 
 namespace longhaul {
-
-enum class ScaledFp4 : uint8_t { kNv = 0, kE3m0 = 1 };  // nvfp4, e3m0 (fp4.h)
 
 // A tensor and the sections of its frame, in device memory.
 struct ScaledFp4Run {

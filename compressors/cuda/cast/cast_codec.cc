@@ -1,12 +1,8 @@
 // `none`, `identity`, `bf16`, `fp16` (compressors/families/cast.h) on a device.
-#include <fmt/format.h>
-
-#include <optional>
+#include "compressors/families/cast.h"
 
 #include "compressors/cuda/cast/cast_launch.h"
-#include "compressors/cuda/families.h"
 #include "compressors/cuda/fixed_frame.h"
-#include "compressors/frame/codec_frame.h"
 
 namespace longhaul {
 namespace {
@@ -26,23 +22,6 @@ class DeviceCastCodec final : public FixedFrameCodec {
     return Launch(work.frame + kFrameHeaderBytes, wire_.value_or(header.dtype),
                   static_cast<std::byte*>(x.values), x.dtype, x.shape, work);
   }
-  void Seal(ConstTensor x, uint64_t, std::span<std::byte> frame) const override {
-    SealFrame({.codec = id(),
-               .dtype = x.dtype,
-               .shape = x.shape,
-               .payload_bytes = frame.size() - kFrameHeaderBytes},
-              frame);
-  }
-  absl::StatusOr<FrameHeader> Open(std::span<const std::byte> frame, ConstTensor x) const override {
-    auto header = OpenFrame(name(), id(), frame, x.shape);
-    if (header.ok() && frame.size() != host().MaxFrameBytes(x.shape, header->dtype)) {
-      return absl::DataLossError(
-          fmt::format("{}: {} bytes for shape {}", name(), frame.size(), ToString(x.shape)));
-    }
-    return header;
-  }
-  // Any bytes are elements.
-  absl::Status DecodeFault() const override { return absl::OkStatus(); }
 
  private:
   int Launch(const std::byte* in, DType from, std::byte* out, DType to, Shape shape,
@@ -58,15 +37,9 @@ class DeviceCastCodec final : public FixedFrameCodec {
 }  // namespace
 
 std::shared_ptr<const DeviceCodec> NewDeviceCast(HostCodec host, const DeviceApi& device) {
-  std::optional<DType> wire;
-  if (host->name() == "bf16") {
-    wire = DType::kBF16;
-  } else if (host->name() == "fp16") {
-    wire = DType::kF16;
-  } else if (host->name() != "none" && host->name() != "identity") {
-    return nullptr;
-  }
-  return std::make_shared<DeviceCastCodec>(std::move(host), device, wire);
+  const auto form = CastFormOf(*host);  // any bytes of a frame are elements
+  if (!form) return nullptr;
+  return std::make_shared<DeviceCastCodec>(std::move(host), device, form->wire);
 }
 
 }  // namespace longhaul

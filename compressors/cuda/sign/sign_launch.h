@@ -3,12 +3,9 @@
 #include <array>
 
 #include "compressors/cuda/team/device.h"
+#include "compressors/kernels/sign_levels.h"
 
 namespace longhaul {
-
-enum class SignLevels : uint8_t { kMean = 0, kRms = 1, kTwoLevel = 2 };  // sign.h's three
-
-constexpr uint64_t kSignBlock = 256;
 
 // A tensor and the sections of its frame, in device memory.
 struct SignRun {

@@ -32,7 +32,7 @@ LONGHAUL_TEXT int64_t WrappingSum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
-// What the elements beyond the outermost bins add to these besides what the words hold.
+// What the elements outside of all bins add to these besides what the words have.
 struct StatBeyond {
   int64_t low, high;
 };
@@ -74,7 +74,7 @@ LONGHAUL_TEXT StatChunk StatChunkAt(const StatRun& run, uint64_t table, uint64_t
 template <int kBits>
 LONGHAUL_TEXT void JoinBeyond(const float* position, int count, StatBeyond& beyond) {
   using G = StatGrid<kBits>;
-  const auto join = [&](float at) {
+  const auto add = [&](float at) {
     if (at < G::kFirst) beyond.low = WrappingSum(beyond.low, StatUnits<kBits>(at, 0));
     if (at > G::kLast) {
       const int64_t units = StatUnits<kBits>(at, G::kBins - 1);
@@ -89,14 +89,14 @@ LONGHAUL_TEXT void JoinBeyond(const float* position, int count, StatBeyond& beyo
     some = position[e];
     ++found;
   }
-  if (found <= 1) return join(some);
+  if (found <= 1) return add(some);
   LONGHAUL_UNROLL
   for (int e = 0; e < kPerThread; ++e) {
-    if (e < count) join(position[e]);
+    if (e < count) add(position[e]);
   }
 }
 
-// Codes of eight elements, which join their bins. words: at the lane's copy.
+// Codes of eight elements, which are added to their bins. words: at the lane's copy.
 template <int kBits, bool kWhole, class Team>
 LONGHAUL_TEXT uint64_t JoinEight(const Eight& v, int count, float mu, float inverse,
                                  uint32_t* words, StatBeyond& beyond) {

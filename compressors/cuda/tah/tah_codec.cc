@@ -1,6 +1,8 @@
 // `tah4-g64`, `tah4-g32` (compressors/families/tah.h) on a device. The kernels decide and quantize;
 // where a tile's bits stand in the frame depends on all tiles before it, so the host puts them
 // there, and takes them apart.
+#include "compressors/families/tah.h"
+
 #include <cstring>
 
 #include "compressors/cuda/families.h"
@@ -8,7 +10,6 @@
 #include "compressors/cuda/team/slot.h"
 #include "compressors/families/tah_layout.h"
 #include "compressors/frame/codec_frame.h"
-#include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/bit_stream.h"
 
 namespace longhaul {
@@ -25,15 +26,6 @@ struct Staging {
         end(codes + AlignUp8(tiles.count * tiles.tile / 2)) {}
   size_t pivots, wide, scales, zeros, codes, end;
 };
-
-bool Bit(const std::byte* map, size_t t) {
-  return (static_cast<unsigned>(map[t / 8]) >> (t % 8) & 1) != 0;
-}
-void SetBit(std::byte* map, size_t t) { map[t / 8] |= static_cast<std::byte>(1u << (t % 8)); }
-
-size_t CodeBytes(const TahTiles& tiles, size_t t, bool wide) {
-  return PackedBytes(tiles.length(t), 3 + wide);
-}
 
 class DeviceTahCodec final : public DeviceCodec {
  public:
@@ -62,14 +54,11 @@ class DeviceTahCodec final : public DeviceCodec {
   absl::Status Corrupt(const char* what) const {
     return absl::DataLossError(std::string(name()) + ": " + what);
   }
-  int PivotBits() const { return static_cast<int>(std::bit_width(tile_ - 1)); }
   TahRun RunOf(const TahTiles& tiles, Shape shape, std::byte* x, std::byte* memory) const;
   TahLaunch Launcher(const TahTable& table, DType dtype) const {
     return table[tile_ == 64][static_cast<size_t>(dtype)];
   }
   TahLayout Assemble(const TahTiles& tiles, const std::byte* staged, std::byte* frame) const;
-  bool ReadMaps(const TahTiles& tiles, std::span<const std::byte> frame, size_t& rotated,
-                size_t (&code_bytes)[2]) const;
   bool TakeApart(const TahTiles& tiles, std::span<const std::byte> frame, std::byte* staged) const;
 
   const HostCodec host_;
@@ -120,7 +109,7 @@ TahLayout DeviceTahCodec::Assemble(const TahTiles& tiles, const std::byte* stage
   for (size_t t = 0; t < tiles.count; ++t) {
     const bool wide = staged[from.wide + t] != std::byte{0};
     rotated += staged[from.pivots + t] != std::byte{kTahNotRotated};
-    code_bytes[wide] += CodeBytes(tiles, t, wide);
+    code_bytes[wide] += TahCodeBytes(tiles, t, wide);
   }
   const TahLayout to(tiles, rotated, code_bytes[0], code_bytes[1]);
   std::memset(frame + kFrameHeaderBytes, 0, to.codes_at[0] - kFrameHeaderBytes);
@@ -131,12 +120,12 @@ TahLayout DeviceTahCodec::Assemble(const TahTiles& tiles, const std::byte* stage
   for (size_t t = 0; t < tiles.count; ++t) {
     const bool wide = staged[from.wide + t] != std::byte{0};
     const std::byte pivot = staged[from.pivots + t];
-    if (wide) SetBit(frame + kFrameHeaderBytes, t);
+    if (wide) SetTahBit(frame + kFrameHeaderBytes, t);
     if (pivot != std::byte{kTahNotRotated}) {
-      SetBit(frame + to.rotated_at, t);
-      pivots.Put(static_cast<uint32_t>(pivot), PivotBits());
+      SetTahBit(frame + to.rotated_at, t);
+      pivots.Put(static_cast<uint32_t>(pivot), tiles.pivot_bits());
     }
-    const size_t bytes = CodeBytes(tiles, t, wide);
+    const size_t bytes = TahCodeBytes(tiles, t, wide);
     std::memcpy(codes[wide], staged + from.codes + t * tile_ / 2, bytes);
     codes[wide] += bytes;
   }
@@ -151,55 +140,28 @@ absl::StatusOr<size_t> DeviceTahCodec::FinishEncode(ConstTensor x, uint64_t,
     return (fault & 3) == 1 ? NotFiniteError(name()) : RangeError(name(), "the range of a tile");
   }
   const size_t bytes = Assemble(TahTiles(x.shape, tile_), staged, slot.host).frame_bytes;
-  SealFrame({.codec = id(),
-             .dtype = x.dtype,
-             .block = static_cast<uint32_t>(tile_),
-             .param0 = 4,
-             .param1 = 512,  // tau = 2, in 1/256
-             .shape = x.shape,
-             .payload_bytes = bytes - kFrameHeaderBytes},
-            {slot.host, bytes});
+  SealFrame(TahHeader(id(), x, tile_, bytes), {slot.host, bytes});
   return bytes;
-}
-
-// False when the maps do not fit the tiles.
-bool DeviceTahCodec::ReadMaps(const TahTiles& tiles, std::span<const std::byte> frame,
-                              size_t& rotated, size_t (&code_bytes)[2]) const {
-  if (frame.size() < kFrameHeaderBytes + 2 * tiles.map_bytes()) return false;
-  const std::byte* wide = frame.data() + kFrameHeaderBytes;
-  const std::byte* turned = wide + tiles.map_bytes();
-  for (size_t row = 0; row < tiles.count; row += tiles.per_row) {
-    size_t wide_here = 0;
-    for (size_t t = row; t < row + tiles.per_row; ++t) {
-      wide_here += Bit(wide, t);
-      code_bytes[Bit(wide, t)] += CodeBytes(tiles, t, Bit(wide, t));
-      if (Bit(turned, t) && tiles.length(t) != tile_) return false;
-      rotated += Bit(turned, t);
-    }
-    if (wide_here != tiles.wide_per_row()) return false;
-  }
-  return true;
 }
 
 // The inverse of Assemble, of hostile bytes; false when they do not fit.
 bool DeviceTahCodec::TakeApart(const TahTiles& tiles, std::span<const std::byte> frame,
                                std::byte* staged) const {
-  size_t rotated = 0, code_bytes[2] = {};
-  if (!ReadMaps(tiles, frame, rotated, code_bytes)) return false;
-  const TahLayout from(tiles, rotated, code_bytes[0], code_bytes[1]);
-  if (frame.size() != from.frame_bytes) return false;
+  const std::optional<TahLayout> from = TahLayoutOf(tiles, frame);
+  if (!from) return false;
   const Staging to(tiles);
-  std::memcpy(staged + to.scales, frame.data() + from.scales_at, 2 * tiles.count);
-  std::memcpy(staged + to.zeros, frame.data() + from.zeros_at, 2 * tiles.count);
-  BitReader pivots(frame.subspan(from.pivots_at, from.pivot_bytes));
-  const std::byte* codes[2] = {frame.data() + from.codes_at[0], frame.data() + from.codes_at[1]};
+  std::memcpy(staged + to.scales, frame.data() + from->scales_at, 2 * tiles.count);
+  std::memcpy(staged + to.zeros, frame.data() + from->zeros_at, 2 * tiles.count);
+  BitReader pivots(frame.subspan(from->pivots_at, from->pivot_bytes));
+  const std::byte* codes[2] = {frame.data() + from->codes_at[0], frame.data() + from->codes_at[1]};
   for (size_t t = 0; t < tiles.count; ++t) {
-    const bool wide = Bit(frame.data() + kFrameHeaderBytes, t);
+    const bool wide = TahBit(frame.data() + kFrameHeaderBytes, t);
     uint32_t pivot = kTahNotRotated;
-    if (Bit(frame.data() + from.rotated_at, t) && !pivots.Get(PivotBits(), pivot)) return false;
+    if (TahBit(frame.data() + from->rotated_at, t) && !pivots.Get(tiles.pivot_bits(), pivot))
+      return false;
     staged[to.pivots + t] = static_cast<std::byte>(pivot);
     staged[to.wide + t] = static_cast<std::byte>(wide);
-    const size_t bytes = CodeBytes(tiles, t, wide);
+    const size_t bytes = TahCodeBytes(tiles, t, wide);
     std::memcpy(staged + to.codes + t * tile_ / 2, codes[wide], bytes);
     codes[wide] += bytes;
   }
@@ -213,8 +175,7 @@ absl::Status DeviceTahCodec::EnqueueDecode(std::span<const std::byte> frame, con
   const TahTiles tiles(x.shape, tile_);
   const size_t staged = Staging(tiles).end;
   if (absl::Status s = CheckSlot(name(), {staged, staged}, slot); !s.ok()) return s;
-  if (header->block != tile_ || header->param0 != 4 || header->param1 != 512 ||
-      !TakeApart(tiles, frame, slot.host)) {
+  if (!IsTahHeader(*header, tile_) || !TakeApart(tiles, frame, slot.host)) {
     return Corrupt("bytes, maps or fields do not fit the shape");
   }
   const TahRun run = RunOf(tiles, x.shape, static_cast<std::byte*>(x.values), slot.device);
@@ -231,8 +192,8 @@ absl::Status DeviceTahCodec::EnqueueDecode(std::span<const std::byte> frame, con
 }  // namespace
 
 std::shared_ptr<const DeviceCodec> NewDeviceTah(HostCodec host, const DeviceApi& device) {
-  if (host->name() != "tah4-g64" && host->name() != "tah4-g32") return nullptr;
-  const size_t tile = host->name() == "tah4-g64" ? 64 : 32;
+  const size_t tile = TahTileOf(*host);
+  if (tile == 0) return nullptr;
   return std::make_shared<DeviceTahCodec>(std::move(host), device, tile);
 }
 

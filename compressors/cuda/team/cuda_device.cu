@@ -1,12 +1,12 @@
 #include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
-#include "compressors/cuda/launch.cuh"
 #include "compressors/cuda/low_rank/low_rank_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
 #include "compressors/cuda/sign/sign_tables.h"
 #include "compressors/cuda/stat/stat_tables.h"
 #include "compressors/cuda/tah/tah_tables.h"
 #include "compressors/cuda/team/cuda_tables.h"
+#include "compressors/cuda/team/launch.cuh"
 
 namespace longhaul {
 namespace {

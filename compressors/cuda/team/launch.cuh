@@ -1,7 +1,7 @@
 #pragma once
 
-#include "compressors/cuda/device_team.cuh"
 #include "compressors/cuda/team/device.h"
+#include "compressors/cuda/team/device_team.cuh"
 
 // From a kernel (team.h) to a launch on a stream.
 namespace longhaul {

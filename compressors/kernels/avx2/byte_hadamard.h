@@ -7,9 +7,9 @@
 
 #include "compressors/numbers/small_floats.h"
 
-namespace longhaul {
+namespace longhaul::avx2 {
 
-// The first three butterfly stages of 32 codes of four bits, for Avx2Lanes: in bytes, with
+// The first three butterfly stages of 32 codes of four bits, for lanes.h: in bytes, with
 // q = steps[code] and |q| <= 15.
 LONGHAUL_INLINE __m256i ByteHadamardOf32(const std::byte* codes, const int8_t* steps) {
   const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
@@ -27,4 +27,4 @@ LONGHAUL_INLINE __m256i ByteHadamardOf32(const std::byte* codes, const int8_t* s
   return _mm256_add_epi8(_mm256_shuffle_epi32(q, 0xB1), _mm256_sign_epi8(q, by_four));
 }
 
-}  // namespace longhaul
+}  // namespace longhaul::avx2

@@ -5,19 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/kernels/avx2/byte_order.h"
 #include "compressors/kernels/avx2/packing.h"
-#include "compressors/numbers/byte_planes.h"
+#include "compressors/kernels/byte_order.h"
 
-namespace longhaul {
+namespace longhaul::avx2 {
 
-// The bytes of 32 integers in planes, and what stat_bins.h does with those, for Avx2Lanes.
-struct Avx2BytePlanes : Avx2Packing {
+// The bytes of 32 integers in planes, and what stat_bins.h does with those, for lanes.h.
+struct BytePlanes : Packing {
   // The lowest two bytes of 32 integers, in the order of PlaceInVectors.
   struct Planes {
     U units, bins;
   };
-  static constexpr size_t PlaceOfByte(size_t j) { return PlaceInVectors<8>(j); }
+  LONGHAUL_INLINE static constexpr size_t PlaceOfByte(size_t j) { return PlaceInVectors<8>(j); }
   LONGHAUL_INLINE static Planes SplitBytes(const U* x) {
     const U a = _mm256_blend_epi16(x[0], _mm256_slli_epi32(x[1], 16), 0xAA);
     const U b = _mm256_blend_epi16(x[2], _mm256_slli_epi32(x[3], 16), 0xAA);
@@ -46,11 +45,10 @@ struct Avx2BytePlanes : Avx2Packing {
     }
   }
 
-  LONGHAUL_INLINE static U HoldBytes(U x, uint32_t low, uint32_t high) {
+  LONGHAUL_INLINE static U ClampBytes(U x, uint32_t low, uint32_t high) {
     return _mm256_min_epu8(_mm256_max_epu8(x, _mm256_set1_epi8(static_cast<char>(low))),
                            _mm256_set1_epi8(static_cast<char>(high)));
   }
-  // Bit j: byte j of a is not that of b.
   LONGHAUL_INLINE static uint64_t DifferentBytes(U a, U b) {
     return static_cast<uint32_t>(~_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)));
   }
@@ -59,11 +57,11 @@ struct Avx2BytePlanes : Avx2Packing {
   // What the elements of a bin add up to, of up to 128 times 32.
   class OneBin {
    public:
-    LONGHAUL_INLINE void Choose(uint32_t bin) {
-      bin_ = _mm256_set1_epi8(static_cast<char>(bin));
-      units_ = count_ = _mm256_setzero_si256();
-    }
-    LONGHAUL_INLINE void Join(const Planes& p) {
+    LONGHAUL_INLINE explicit OneBin(uint32_t bin)
+        : bin_(_mm256_set1_epi8(static_cast<char>(bin))),
+          units_(_mm256_setzero_si256()),
+          count_(_mm256_setzero_si256()) {}
+    LONGHAUL_INLINE void Add(const Planes& p) {
       const U is_mine = _mm256_cmpeq_epi8(p.bins, bin_);  // -1: both sums are negative
       units_ = _mm256_add_epi16(units_, _mm256_maddubs_epi16(p.units, is_mine));
       count_ = _mm256_sub_epi8(count_, is_mine);
@@ -89,8 +87,6 @@ struct Avx2BytePlanes : Avx2Packing {
     }
     U bin_, units_, count_;
   };
-  template <uint32_t kBins>
-  using TwoBins = TwoOf<Planes, OneBin>;
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx2

@@ -8,10 +8,11 @@
 #include "compressors/kernels/avx2/byte_hadamard.h"
 #include "compressors/kernels/avx2/byte_planes.h"
 
-namespace longhaul {
+namespace longhaul::avx2 {
 
-// Eight lanes of AVX2 + F16C; what each function means is said in lane_kernels.h.
-struct Avx2Lanes : Avx2BytePlanes {
+// Eight lanes of AVX2 + F16C; kernels/lanes.h says what each
+// function is.
+struct Lanes : BytePlanes {
   static constexpr int kWidth = 8;
   using F = __m256;
   using U = __m256i;
@@ -45,7 +46,6 @@ struct Avx2Lanes : Avx2BytePlanes {
     }
   }
 
-  // 64 bytes to an aligned line, past the caches.
   LONGHAUL_INLINE static void StreamLine(const std::byte* from, std::byte* to) {
     for (int i = 0; i < 2; ++i) {
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to) + i,
@@ -55,7 +55,6 @@ struct Avx2Lanes : Avx2BytePlanes {
 
   LONGHAUL_INLINE static U Zero() { return _mm256_setzero_si256(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm256_set1_ps(x); }
-  // fp16, finite.
   LONGHAUL_INLINE static F SplatHalf(uint16_t x) {
     return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(x)));
   }
@@ -90,19 +89,15 @@ struct Avx2Lanes : Avx2BytePlanes {
     return _mm256_slli_epi32(x, n);
   }
   LONGHAUL_INLINE static F Div(F a, F b) { return _mm256_div_ps(a, b); }
-  // x where key >= least, both below 2^31; else 0.
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm256_and_si256(x, _mm256_cmpgt_epi32(key, SplatBits(least - 1)));
   }
-  // sum | (a ^ b).
   LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
     return _mm256_or_si256(sum, _mm256_xor_si256(a, b));
   }
-  // Whether one of these bits is set in some lane.
   LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
     return _mm256_testz_si256(x, SplatBits(bits)) == 0;
   }
-  // Whether NaN has been among many vectors.
   class NaNs {
    public:
     LONGHAUL_INLINE void Add(F a, F b) {
@@ -113,12 +108,6 @@ struct Avx2Lanes : Avx2BytePlanes {
    private:
     F seen_ = _mm256_setzero_ps();
   };
-  // Bit j: lane j of a is not that of b.
-  LONGHAUL_INLINE static U AndOr(U x, U mask, U bits) { return Or(And(x, mask), bits); }
-  LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
-    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)));
-  }
-  // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
     F f[8];
     for (int b = 0; b < 8; ++b) f[b] = FromBits(v[b]);
@@ -126,7 +115,6 @@ struct Avx2Lanes : Avx2BytePlanes {
   }
   LONGHAUL_INLINE static F AcrossMin(const F* v) { return Across<TakeMin>(v); }
   LONGHAUL_INLINE static F AcrossMax(const F* v) { return Across<TakeMax>(v); }
-  // The low 16 (8) bits of every lane.
   LONGHAUL_INLINE static void StoreHalves(U x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), Halves(x));
   }
@@ -136,29 +124,18 @@ struct Avx2Lanes : Avx2BytePlanes {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi32(low, high));
   }
 
-  // Byte 0 of every integer of four vectors.
-  LONGHAUL_INLINE static void StoreFirstBytes(const U* x, std::byte* out) {
-    const U byte = SplatBits(0xFF);
-    const U bytes = _mm256_packus_epi16(_mm256_packus_epi32(And(x[0], byte), And(x[1], byte)),
-                                        _mm256_packus_epi32(And(x[2], byte), And(x[3], byte)));
-    const U order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    _mm256_storeu_si256(reinterpret_cast<U*>(out), _mm256_permutevar8x32_epi32(bytes, order));
-  }
-  // Lane j is high where bit j is set.
   LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {
     const U bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const U set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(*bits)), bit);
     return _mm256_blendv_ps(low, high, FromBits(_mm256_cmpeq_epi32(set, bit)));
   }
   LONGHAUL_INLINE static U Truncate(F x) { return _mm256_cvttps_epi32(x); }
-  // One byte per lane.
   LONGHAUL_INLINE static U LoadSigned(const std::byte* p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   }
   LONGHAUL_INLINE static U LoadUnsigned(const std::byte* p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   }
-  // 32 integers as signed bytes.
   LONGHAUL_INLINE static void StoreSigned32(const U* q, std::byte* out) {
     StoreWhole(
         InOrder(_mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]))),
@@ -195,7 +172,6 @@ struct Avx2Lanes : Avx2BytePlanes {
     }
   }
 
-  // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table)
         : low(_mm256_loadu_ps(table)), high(_mm256_loadu_ps(table + 8)) {}
@@ -207,7 +183,6 @@ struct Avx2Lanes : Avx2BytePlanes {
     F low, high;
   };
 
-  // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     const U reach = _mm256_cmpgt_epi32(Abs(_mm256_loadu_ps(x)), SplatBits(bits - 1));
     return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(reach)));
@@ -291,7 +266,6 @@ struct Avx2Lanes : Avx2BytePlanes {
     }
   }
 
-  // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {
     constexpr MiniFormat f = FormatOf(kType);
@@ -365,4 +339,4 @@ struct Avx2Lanes : Avx2BytePlanes {
   }
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx2

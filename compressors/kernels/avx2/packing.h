@@ -2,17 +2,16 @@
 
 #include <immintrin.h>
 
-#include <array>
 #include <cstddef>
 
-#include "compressors/kernels/avx2/byte_order.h"
 #include "compressors/kernels/block_scheme.h"
+#include "compressors/kernels/byte_order.h"
 #include "compressors/numbers/mini_places.h"
 
-namespace longhaul {
+namespace longhaul::avx2 {
 
-// Codes to and from bytes, for Avx2Lanes.
-struct Avx2Packing {
+// Codes to and from bytes, for lanes.h.
+struct Packing {
   using U = __m256i;
 
   // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 10 bytes beyond.
@@ -73,7 +72,7 @@ struct Avx2Packing {
  protected:
   // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
   template <int k>
-  static constexpr int At(int j) {
+  static consteval int At(int j) {
     return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
   }
 
@@ -108,8 +107,8 @@ struct Avx2Packing {
     const U last = _mm256_set1_epi8(15);
     U at = _mm256_packus_epi16(low, high);
     U codes = _mm256_setzero_si256();
-    for (const auto& steps : kSteps) {
-      const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps.data()));
+    for (const auto& steps : kSteps.of) {
+      const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(steps));
       codes = _mm256_add_epi8(codes, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table),
                                                          _mm256_min_epu8(at, last)));
       at = _mm256_subs_epu8(at, last);
@@ -118,15 +117,18 @@ struct Avx2Packing {
                                       _mm256_packs_epi32(signs[2], signs[3]));
     return InOrder(_mm256_or_si256(codes, _mm256_srli_epi16(sign, 4)));
   }
+  struct Steps {
+    int8_t of[3][16];
+  };
   // How much code 15t + j is above code 15t, for t = 0..2; beyond that all are the same.
   template <MiniFloat kType>
-  static constexpr std::array<std::array<int8_t, 16>, 3> StepsOfPlaces() {
+  static constexpr Steps StepsOfPlaces() {
     constexpr auto kCodes = MiniPlaces<kType>::Codes();
-    static_assert(kCodes[45] == kCodes.back());
-    std::array<std::array<int8_t, 16>, 3> steps = {};
+    static_assert(kCodes.of[45] == kCodes.of[MiniPlaces<kType>::kCount - 1]);
+    Steps steps = {};
     for (size_t t = 0; t < 3; ++t) {
       for (size_t j = 0; j < 16; ++j) {
-        steps[t][j] = static_cast<int8_t>(kCodes[15 * t + j] - kCodes[15 * t]);
+        steps.of[t][j] = static_cast<int8_t>(kCodes.of[15 * t + j] - kCodes.of[15 * t]);
       }
     }
     return steps;
@@ -161,4 +163,4 @@ struct Avx2Packing {
   }
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx2

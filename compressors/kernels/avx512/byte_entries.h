@@ -4,18 +4,18 @@
 
 #include <cstddef>
 
-#include "compressors/kernels/avx2/byte_order.h"
 #include "compressors/kernels/avx512/packing.h"
+#include "compressors/kernels/byte_order.h"
 
-namespace longhaul {
+namespace longhaul::avx512 {
 
-// 256 values by code, for Avx512Lanes: byte p of all of them in four registers each, p = 0..3, from
+// 256 values by code, for lanes.h: byte p of all of them in four registers each, p = 0..3, from
 // which the codes of 64 elements fetch their bytes at once (VBMI).
-class Avx512ByteEntries {
+class ByteEntries {
  public:
   static constexpr size_t kAtOnce = 64;
 
-  LONGHAUL_INLINE explicit Avx512ByteEntries(const float* table) {
+  LONGHAUL_INLINE explicit ByteEntries(const float* table) {
     const __m512i by_byte = _mm512_broadcast_i32x4(FourByFour());
     for (int q = 0; q < 4; ++q) {
       __m512i v[4];  // dword p of each lane: byte p of its four floats
@@ -63,4 +63,4 @@ class Avx512ByteEntries {
   __m512i planes_[4][4];  // [byte][quarter of the table]
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx512

@@ -7,8 +7,8 @@
 
 #include "compressors/numbers/small_floats.h"
 
-// Hadamard transforms of codes of four bits, for Avx512Lanes.
-namespace longhaul {
+// Hadamard transforms of codes of four bits, for lanes.h.
+namespace longhaul::avx512 {
 
 // Byte 4l + j of row i: the sign with which element 4i + j counts in sum l of sixteen.
 struct HadamardSigns {
@@ -58,4 +58,4 @@ LONGHAUL_INLINE void HadamardOf16s(const std::byte* codes, const int8_t* steps, 
   }
 }
 
-}  // namespace longhaul
+}  // namespace longhaul::avx512

@@ -10,11 +10,11 @@
 #include "compressors/kernels/avx512/code_hadamard.h"
 #include "compressors/kernels/vpclmul/fold_lines.h"
 
-namespace longhaul {
+namespace longhaul::avx512 {
 
-// Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI, VPCLMULQDQ; what each function means is said
-// in lane_kernels.h.
-struct Avx512Lanes : Avx512BytePlanes {
+// Sixteen lanes of AVX-512 F, BW, DQ, VL, VBMI, VNNI, VPCLMULQDQ; kernels/lanes.h says what each
+// function is.
+struct Lanes : BytePlanes {
   static constexpr int kWidth = 16;
   using F = __m512;
   using U = __m512i;
@@ -48,14 +48,12 @@ struct Avx512Lanes : Avx512BytePlanes {
     }
   }
 
-  // 64 bytes to an aligned line, past the caches.
   LONGHAUL_INLINE static void StreamLine(const std::byte* from, std::byte* to) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
   }
 
   LONGHAUL_INLINE static U Zero() { return _mm512_setzero_si512(); }
   LONGHAUL_INLINE static F Splat(float x) { return _mm512_set1_ps(x); }
-  // fp16, finite.
   LONGHAUL_INLINE static F SplatHalf(uint16_t x) {
     return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(x)));
   }
@@ -92,15 +90,12 @@ struct Avx512Lanes : Avx512BytePlanes {
     return _mm512_slli_epi32(x, n);
   }
   LONGHAUL_INLINE static F Div(F a, F b) { return _mm512_div_ps(a, b); }
-  // x where key >= least, both below 2^31; else 0.
   LONGHAUL_INLINE static U KeepAtLeast(U x, U key, uint32_t least) {
     return _mm512_maskz_mov_epi32(_mm512_cmpge_epi32_mask(key, SplatBits(least)), x);
   }
-  // sum | (a ^ b).
   LONGHAUL_INLINE static U OrXor(U sum, U a, U b) {
     return _mm512_ternarylogic_epi32(sum, a, b, 0xF6);
   }
-  // Whether one of these bits is set in some lane.
   LONGHAUL_INLINE static bool AnyBits(U x, uint32_t bits) {
     return _mm512_test_epi32_mask(x, SplatBits(bits)) != 0;
   }
@@ -121,7 +116,6 @@ struct Avx512Lanes : Avx512BytePlanes {
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(reach, AddBits(number, SplatBits(first))));
     return static_cast<size_t>(__builtin_popcount(reach));
   }
-  // Whether NaN has been among many vectors.
   class NaNs {
    public:
     LONGHAUL_INLINE void Add(F a, F b) {
@@ -132,14 +126,6 @@ struct Avx512Lanes : Avx512BytePlanes {
    private:
     __mmask16 seen_ = 0;
   };
-  // Bit j: lane j of a is not that of b.
-  LONGHAUL_INLINE static U AndOr(U x, U mask, U bits) {
-    return _mm512_ternarylogic_epi32(x, mask, bits, 0xEA);
-  }
-  LONGHAUL_INLINE static uint32_t DifferentLanes(F a, F b) {
-    return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ);
-  }
-  // Lane b: the greatest (least) of the lanes of v[b].
   LONGHAUL_INLINE static U AcrossMaxBits(const U* v) {
     F f[16];
     for (int b = 0; b < 16; ++b) f[b] = FromBits(v[b]);
@@ -147,32 +133,24 @@ struct Avx512Lanes : Avx512BytePlanes {
   }
   LONGHAUL_INLINE static F AcrossMin(const F* v) { return Across<TakeMin>(v); }
   LONGHAUL_INLINE static F AcrossMax(const F* v) { return Across<TakeMax>(v); }
-  // The low 16 (8) bits of every lane.
   LONGHAUL_INLINE static void StoreHalves(U x, std::byte* out) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(x));
   }
   LONGHAUL_INLINE static void StoreBytes(U x, std::byte* out) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(x));
   }
-  // Byte 0 of every integer of four vectors.
-  LONGHAUL_INLINE static void StoreFirstBytes(const U* x, std::byte* out) {
-    _mm512_storeu_si512(out, Avx512BytePlanes::SplitBytes(x).units);
-  }
-  // Lane j is high where bit j is set.
   LONGHAUL_INLINE static F Select(const std::byte* bits, F low, F high) {
     uint16_t mask;
     __builtin_memcpy(&mask, bits, 2);
     return _mm512_mask_mov_ps(low, mask, high);
   }
   LONGHAUL_INLINE static U Truncate(F x) { return _mm512_cvttps_epi32(x); }
-  // One byte per lane.
   LONGHAUL_INLINE static U LoadSigned(const std::byte* p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
   LONGHAUL_INLINE static U LoadUnsigned(const std::byte* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  // 32 integers as signed bytes.
   LONGHAUL_INLINE static void StoreSigned32(const U* q, std::byte* out) {
     for (int i = 0; i < 2; ++i) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16 * i), _mm512_cvtsepi32_epi8(q[i]));
@@ -208,16 +186,14 @@ struct Avx512Lanes : Avx512BytePlanes {
     }
   }
 
-  // Sixteen values by code.
   struct Entries {
     LONGHAUL_INLINE explicit Entries(const float* table) : all(_mm512_loadu_ps(table)) {}
     LONGHAUL_INLINE F Of(U code) const { return _mm512_permutexvar_ps(code, all); }
     F all;
   };
 
-  using ByteEntries = Avx512ByteEntries;
+  using ByteEntries = avx512::ByteEntries;
 
-  // For loops.h: one bit per lane.
   LONGHAUL_INLINE static uint32_t AtLeastMask(const float* x, uint32_t bits) {
     return _mm512_cmpge_epu32_mask(Abs(_mm512_loadu_ps(x)),
                                    _mm512_set1_epi32(static_cast<int>(bits)));
@@ -278,7 +254,6 @@ struct Avx512Lanes : Avx512BytePlanes {
     sums[1] = SubBits(half[0], half[1]);
   }
 
-  // As MiniToF32.
   template <MiniFloat kType>
   LONGHAUL_INLINE static F FromMini(U code) {
     constexpr MiniFormat f = FormatOf(kType);
@@ -353,4 +328,4 @@ struct Avx512Lanes : Avx512BytePlanes {
   }
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx512

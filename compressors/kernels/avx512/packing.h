@@ -2,15 +2,14 @@
 
 #include <immintrin.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "compressors/kernels/avx2/byte_order.h"
 #include "compressors/kernels/block_scheme.h"
+#include "compressors/kernels/byte_order.h"
 #include "compressors/numbers/mini_places.h"
 
-namespace longhaul {
+namespace longhaul::avx512 {
 
 // Word 4i + j of 32 bits goes to 4j + i.
 LONGHAUL_INLINE __m512i TurnedWords(__m512i x) {
@@ -18,8 +17,10 @@ LONGHAUL_INLINE __m512i TurnedWords(__m512i x) {
       _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
 }
 
-// Byte j comes from byte from[j].
-using ByteSources = std::array<uint8_t, 64>;
+// Byte j comes from byte of[j].
+struct ByteSources {
+  uint8_t of[64];
+};
 
 // The first of every kWidth bytes of what TurnedWords would make.
 template <int kWidth>
@@ -27,7 +28,7 @@ constexpr ByteSources FirstBytesInOrder() {
   ByteSources from = {};
   for (size_t j = 0; j < 64 / kWidth; ++j) {
     const size_t byte = j * kWidth, word = byte / 4;
-    from[j] = static_cast<uint8_t>(4 * (word % 4 * 4 + word / 4) + byte % 4);
+    from.of[j] = static_cast<uint8_t>(4 * (word % 4 * 4 + word / 4) + byte % 4);
   }
   return from;
 }
@@ -37,13 +38,13 @@ template <int k>
 constexpr ByteSources BytesOfWords() {
   ByteSources from = {};
   for (int j = 0; j < 8 * k; ++j) {
-    from[static_cast<size_t>(j)] = static_cast<uint8_t>(8 * (j / k) + j % k);
+    from.of[static_cast<size_t>(j)] = static_cast<uint8_t>(8 * (j / k) + j % k);
   }
   return from;
 }
 
-// Codes to and from bytes, for Avx512Lanes.
-struct Avx512Packing {
+// Codes to and from bytes, for lanes.h.
+struct Packing {
   using U = __m512i;
 
   // q: 64 rounded values -> clamped to the grid, offset, packed. Writes up to 8 bytes beyond.
@@ -60,9 +61,8 @@ struct Avx512Packing {
       StoreLane(_mm512_castsi512_si128(LookUp(kFrom, Fours<k>(codes))), out);
     } else {
       static constexpr auto kFrom = BytesOfWords<k>();
-      const U bytes = _mm512_maskz_permutexvar_epi8(~uint64_t{0} >> (64 - 8 * k),
-                                                    _mm512_loadu_si512(kFrom.data()),
-                                                    Eights<k>(InOrder(codes)));
+      const U bytes = _mm512_maskz_permutexvar_epi8(
+          ~uint64_t{0} >> (64 - 8 * k), _mm512_loadu_si512(kFrom.of), Eights<k>(InOrder(codes)));
       if constexpr (k == 7) {
         _mm512_storeu_si512(out, bytes);
       } else {
@@ -82,7 +82,7 @@ struct Avx512Packing {
     const U at = _mm512_min_epu8(_mm512_packus_epi16(low, high), _mm512_set1_epi8(63));
     const U sign = _mm512_packs_epi16(_mm512_packs_epi32(signs[0], signs[1]),
                                       _mm512_packs_epi32(signs[2], signs[3]));
-    const U codes = _mm512_or_si512(_mm512_permutexvar_epi8(at, _mm512_loadu_si512(kCodes.data())),
+    const U codes = _mm512_or_si512(_mm512_permutexvar_epi8(at, _mm512_loadu_si512(kCodes.of)),
                                     _mm512_srli_epi16(sign, 4));
     StoreNibbles(codes, out);
   }
@@ -109,7 +109,7 @@ struct Avx512Packing {
  protected:
   // Shuffle control: byte jk/8 and the next one, the upper two bytes zero.
   template <int k>
-  static constexpr int At(int j) {
+  static consteval int At(int j) {
     return static_cast<int>(0x80800000u | static_cast<uint32_t>((j * k / 8 + 1) << 8 | j * k / 8));
   }
 
@@ -150,7 +150,7 @@ struct Avx512Packing {
     return _mm512_or_si512(low, _mm512_slli_epi64(_mm512_srli_epi64(fours, 32), 4 * k));
   }
   LONGHAUL_INLINE static U LookUp(const ByteSources& from, U bytes) {
-    return _mm512_permutexvar_epi8(_mm512_loadu_si512(from.data()), bytes);
+    return _mm512_permutexvar_epi8(_mm512_loadu_si512(from.of), bytes);
   }
   // 64 codes of four bits, not in order yet.
   LONGHAUL_INLINE static void StoreNibbles(U codes, std::byte* out) {
@@ -163,4 +163,4 @@ struct Avx512Packing {
   }
 };
 
-}  // namespace longhaul
+}  // namespace longhaul::avx512

@@ -1,11 +1,10 @@
 // CRC32C by the SSE4.2 instruction. The instruction has a latency of three cycles and a throughput
-// of one, so three neighbouring pieces run interleaved; their sums are joined by multiplying with
+// of one, so three neighbouring pieces run interleaved; their sums are combined by multiplying with
 // the matrix "append kPiece zero bytes" over GF(2), as four byte tables.
 #include "compressors/numbers/crc32c.h"
 
 #include <nmmintrin.h>
 
-#include <array>
 #include <cstring>
 
 #include "compressors/kernels/prefetch.h"
@@ -15,31 +14,35 @@ namespace {
 
 // Bytes of each of the three strings that are summed at once, powers of two.
 constexpr size_t kLong = 1024, kShort = 128;
-using Matrix = std::array<uint32_t, 32>;
+struct Matrix {
+  uint32_t column[32];
+};
 
 constexpr uint32_t Multiply(const Matrix& m, uint32_t v) {
   uint32_t sum = 0;
   for (size_t i = 0; v != 0; ++i, v >>= 1) {
-    if (v & 1) sum ^= m[i];
+    if (v & 1) sum ^= m.column[i];
   }
   return sum;
 }
 
-using Shifts = std::array<std::array<uint32_t, 256>, 4>;
+struct Shifts {
+  uint32_t of[4][256];
+};
 
 // What appending `bytes` zero bytes makes of each byte of a CRC.
 constexpr Shifts MakeShifts(size_t bytes) {
   Matrix m{};
-  m[0] = 0x82F63B78;  // one zero bit
-  for (size_t i = 1; i < 32; ++i) m[i] = uint32_t{1} << (i - 1);
+  m.column[0] = 0x82F63B78;  // one zero bit
+  for (size_t i = 1; i < 32; ++i) m.column[i] = uint32_t{1} << (i - 1);
   for (size_t bits = 1; bits < 8 * bytes; bits *= 2) {
     Matrix square{};
-    for (size_t i = 0; i < 32; ++i) square[i] = Multiply(m, m[i]);
+    for (size_t i = 0; i < 32; ++i) square.column[i] = Multiply(m, m.column[i]);
     m = square;
   }
   Shifts t{};
   for (size_t byte = 0; byte < 4; ++byte) {
-    for (uint32_t b = 0; b < 256; ++b) t[byte][b] = Multiply(m, b << (8 * byte));
+    for (uint32_t b = 0; b < 256; ++b) t.of[byte][b] = Multiply(m, b << (8 * byte));
   }
   return t;
 }
@@ -49,7 +52,8 @@ constexpr Shifts kShifts = MakeShifts(kBytes);
 template <size_t kBytes>
 uint32_t Shift(uint32_t crc) {
   const Shifts& t = kShifts<kBytes>;
-  return t[0][crc & 0xFF] ^ t[1][(crc >> 8) & 0xFF] ^ t[2][(crc >> 16) & 0xFF] ^ t[3][crc >> 24];
+  return t.of[0][crc & 0xFF] ^ t.of[1][(crc >> 8) & 0xFF] ^ t.of[2][(crc >> 16) & 0xFF] ^
+         t.of[3][crc >> 24];
 }
 
 uint64_t Word(const std::byte* p) {
@@ -79,10 +83,8 @@ uint64_t SumThree(const std::byte*& p, size_t& left, uint64_t c) {
 
 }  // namespace
 
-uint32_t Crc32cSse42(std::span<const std::byte> bytes, uint32_t crc) {
+uint32_t Crc32cSse42(const std::byte* p, size_t left, uint32_t crc) {
   uint64_t c = static_cast<uint32_t>(~crc);
-  const std::byte* p = bytes.data();
-  size_t left = bytes.size();
   c = SumThree<kLong>(p, left, c);
   c = SumThree<kShort>(p, left, c);
   for (; left >= 8; left -= 8, p += 8) c = _mm_crc32_u64(c, Word(p));

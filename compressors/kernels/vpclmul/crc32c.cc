@@ -5,7 +5,6 @@
 // Source: Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel, 2009.
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "compressors/kernels/vpclmul/fold_lines.h"
@@ -29,12 +28,10 @@ void FoldLine(const std::byte* p, FoldedCrc& folded) {
 
 }  // namespace
 
-void Crc32cFold(std::span<const std::byte> bytes, FoldedCrc& folded) {
-  if (bytes.empty()) return;
-  const std::byte* p = bytes.data();
-  size_t left = bytes.size();
+void Crc32cFold(const std::byte* p, size_t left, FoldedCrc& folded) {
+  if (left == 0) return;
   if (folded.rest_bytes > 0) {
-    const size_t taken = std::min(left, kLine - folded.rest_bytes);
+    const size_t room = kLine - folded.rest_bytes, taken = left < room ? left : room;
     std::memcpy(folded.rest + folded.rest_bytes, p, taken);
     folded.rest_bytes += taken;
     p += taken;
@@ -61,8 +58,7 @@ void Crc32cFold(std::span<const std::byte> bytes, FoldedCrc& folded) {
 }
 
 uint32_t Crc32cOfFolded(const FoldedCrc& folded) {
-  const std::span<const std::byte> rest(folded.rest, folded.rest_bytes);
-  if (folded.line_count == 0) return Crc32cSse42(rest, folded.initial);
+  if (folded.line_count == 0) return Crc32cSse42(folded.rest, folded.rest_bytes, folded.initial);
   __m512i x = _mm512_setzero_si512();  // the oldest of the four first
   for (size_t v = 0; v < kVectors; ++v) {
     x = Fold(x, MoveBy<8 * kLine>(),
@@ -72,13 +68,13 @@ uint32_t Crc32cOfFolded(const FoldedCrc& folded) {
   _mm512_store_si512(words, x);
   uint64_t c = 0;
   for (uint64_t word : words) c = _mm_crc32_u64(c, word);
-  return Crc32cSse42(rest, ~static_cast<uint32_t>(c));
+  return Crc32cSse42(folded.rest, folded.rest_bytes, ~static_cast<uint32_t>(c));
 }
 
-uint32_t Crc32cVpclmul(std::span<const std::byte> bytes, uint32_t crc) {
-  if (bytes.size() < 2 * kStep) return Crc32cSse42(bytes, crc);
+uint32_t Crc32cVpclmul(const std::byte* bytes, size_t n, uint32_t crc) {
+  if (n < 2 * kStep) return Crc32cSse42(bytes, n, crc);
   FoldedCrc folded = {.initial = crc};
-  Crc32cFold(bytes, folded);
+  Crc32cFold(bytes, n, folded);
   return Crc32cOfFolded(folded);
 }
 

@@ -5,7 +5,10 @@
 #include <cstdint>
 
 #include "compressors/isa.h"
+#include "compressors/kernels/block_sections.h"
+#include "compressors/kernels/sign_levels.h"
 #include "compressors/numbers/crc32c.h"
+#include "compressors/tensor.h"
 
 namespace longhaul {
 
@@ -29,16 +32,11 @@ struct BinSums {
 // Of q8_0: 4352 bytes, 17 times four lines.
 constexpr size_t kFoldedQ8Blocks = 128;
 
-// The loops that read a chunk before the next one is read at all, and fetch that one meanwhile: one
-// alone; or sums_about and then stat_codes, which share the fetching.
-enum class Readers { kOne, kTwo };
-
 // Over a chunk: of x - pivot, and of its square.
 struct PivotSums {
   float sum, squares;
 };
 
-constexpr size_t kSignBlock = 256;
 enum class SignTerm { kMagnitude, kSquare };
 
 // Of a block's elements below 0 and of the others; how many the others are.
@@ -52,10 +50,35 @@ struct ProductSize {
   size_t rows, inner, columns;
 };
 
-// Plain loops that several families share, compiled once per instruction set from one source
-// (loops.h) without any licence to reorder or fuse floating-point operations, so all give equal
-// bits. x: finite fp32, aligned as floats.
-struct LoopKernels {
+// n elements from one dtype to another. Widening is exact; narrowing is RNE and clamps finite
+// values to the largest finite one. `in` and `out` need no alignment and must not overlap. Answers
+// whether all of `in` was finite.
+using ConvertFn = bool (*)(const std::byte* in, size_t n, std::byte* out);
+
+// Everything that is compiled once per instruction set: one table each, filled from one source
+// (make_kernels.h) without any licence to reorder or fuse floating-point operations, so all give
+// equal bits. A null entry: this set has no kernel of its own, and its caller's loop, the
+// reference, does all elements. x: finite fp32, aligned as floats where it is a float*, not where
+// it is a std::byte*.
+struct Kernels {
+  ConvertFn convert[3][3];  // [from][to]
+  LONGHAUL_INLINE ConvertFn Converter(DType from, DType to) const {
+    return convert[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  }
+  // Whole blocks, by SchemeIndex.
+  EncodeBlocksFn encode_blocks[kBlockSchemes.size()];
+  DecodeBlocksFn decode_blocks[kBlockSchemes.size()];
+  EncodeNoisyBlocksFn encode_noisy_blocks[kBlockSchemes.size()];  // null: also of some schemes
+  // FP4 under a scale of the whole tensor, groups > 0 of kFp4Group elements of a row. x: [256
+  // groups]; codes: [128 groups]; scales: [16 groups] E4M3. t and inverse > 0. decode_nv answers
+  // false where a scale is negative or NaN; x then holds anything.
+  void (*encode_nv)(const std::byte* x, size_t groups, float t, std::byte* scales,
+                    std::byte* codes);
+  bool (*decode_nv)(const std::byte* scales, const std::byte* codes, size_t groups, float t,
+                    std::byte* x);
+  void (*encode_e3m0)(const std::byte* x, size_t groups, float inverse, std::byte* codes);
+  void (*decode_e3m0)(const std::byte* codes, size_t groups, float s, std::byte* x);
+
   // Largest |x| as bits.
   uint32_t (*abs_max)(const float* x, size_t n);
   // The indices of the elements with |x| as bits >= `bits`, sorted; answers how many. found: room
@@ -76,7 +99,7 @@ struct LoopKernels {
   float (*sum_abs)(const float* x, size_t n);
   float (*sum_squares)(const float* x, size_t n, float mu);
   // Those of x - pivot and of its square.
-  PivotSums (*sums_about)(const float* x, size_t n, float pivot, Readers readers);
+  PivotSums (*sums_about)(const float* x, size_t n, float pivot);
   // Least and largest element. n > 0.
   void (*range)(const float* x, size_t n, float* min, float* max);
   // -sum p log2 p, p = |x| / (sum|x| + 1e-30), 0 log 0 = 0, within 1e-5; n <= kSumChunk.
@@ -124,8 +147,7 @@ struct LoopKernels {
   // The inverse; false when a scale is Inf or NaN.
   bool (*decode_q8)(const std::byte* in, size_t blocks, float* x);
   // The same of kFoldedQ8Blocks, whose bytes are folded on the way: a checksum is bound by its
-  // multiplications, decoding by what the cache takes. x: streamed, or aligned as floats. Null
-  // where lanes cannot.
+  // multiplications, decoding by what the cache takes. x: streamed, or aligned as floats.
   bool (*decode_q8_folding)(const std::byte* in, std::byte* x, bool streams, FoldedCrc& folded);
   bool (*decode_q4)(const std::byte* in, size_t blocks, float* x);
   // Sum of x y in the order of tree_sum.h, n <= kSumChunk; y += a x; and c = a b of 64 x 64, rows
@@ -139,9 +161,9 @@ struct LoopKernels {
   // nothing.
   void (*multiply64)(const float* a, const float* b, ProductSize size, float* c);
   // The bins of stat_units.h as codes of 2, 4 or 8 bits, packed as bit_pack.h packs them; and
-  // every element joins its bin of `sums`. n <= kSumChunk.
-  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, Readers readers,
-                     std::byte* codes, BinSums& sums);
+  // every element is added to its bin of `sums`. n <= kSumChunk.
+  void (*stat_codes)(const float* x, size_t n, float mu, float inverse, int bits, std::byte* codes,
+                     BinSums& sums);
   // offsets[bin] = the mean of x - mu in it, 0 if it is empty.
   void (*stat_offsets)(const BinSums& sums, float inverse, int bits, float* offsets);
   // x = table[code]; codes of 2, 4 or 8 bits as bit_pack.h packs them.
@@ -150,10 +172,18 @@ struct LoopKernels {
   void (*stream)(const std::byte* from, size_t bytes, std::byte* to);
 };
 
-const LoopKernels& LoopKernelsOf(Isa isa);
+const Kernels& KernelsOf(Isa isa);
 
-const LoopKernels& ScalarLoopKernels();
-const LoopKernels& Avx2LoopKernels();
-const LoopKernels& Avx512LoopKernels();
+// One namespace and one translation unit each (avx2/kernels.cc, ...); for KernelsOf, and for
+// vector kernels that leave an element or a block to the reference.
+namespace scalar {
+const Kernels& Table();
+}
+namespace avx2 {
+const Kernels& Table();
+}
+namespace avx512 {
+const Kernels& Table();
+}
 
 }  // namespace longhaul

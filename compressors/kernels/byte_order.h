@@ -12,7 +12,7 @@ namespace longhaul {
 // Where byte j of a plane (byte_planes.h) comes from, of four vectors of kWidth integers: byte
 // 4d + b is lane d's of vector 0, 2, 1, 3 for b = 0..3.
 template <int kWidth>
-constexpr size_t PlaceInVectors(size_t j) {
+LONGHAUL_INLINE constexpr size_t PlaceInVectors(size_t j) {
   return j / 4 + (j % 2 * 2 + j / 2 % 2) * kWidth;
 }
 // Shuffle control: four of a plane's bytes from each vector in turn.
@@ -26,7 +26,7 @@ LONGHAUL_INLINE __m128i FourByFour() {
 
 // Byte j of two times k bytes that stand eight apart, as a shuffle control.
 template <int k>
-constexpr char SideBySide(int j) {
+consteval char SideBySide(int j) {
   return static_cast<char>(j < k ? j : j < 2 * k ? 8 + j - k : -1);
 }
 // Shuffle control: two words of k <= 7 bytes, eight apart, side by side.

@@ -9,10 +9,18 @@
 
 namespace longhaul {
 
-// The table of one instruction set.
+// The entries of one instruction set that all have.
 template <class L>
-constexpr LoopKernels MakeLoopKernels() {
-  return {.abs_max = LoopAbsMax<L>,
+constexpr Kernels MakeLoops() {
+  return {.convert = {},
+          .encode_blocks = {},
+          .decode_blocks = {},
+          .encode_noisy_blocks = {},
+          .encode_nv = nullptr,
+          .decode_nv = nullptr,
+          .encode_e3m0 = nullptr,
+          .decode_e3m0 = nullptr,
+          .abs_max = LoopAbsMax<L>,
           .survivors = LoopSurvivors<L>,
           .kth_magnitude = LoopKthMagnitude<L>,
           .keep_at_least = LoopKeepAtLeast<L>,

@@ -1,8 +1,7 @@
 // The block quantizers in plain loops: what every vector kernel must reproduce bit for bit.
 #include <cstring>
-#include <utility>
 
-#include "compressors/kernels/block_kernels.h"
+#include "compressors/kernels/block_sections.h"
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/hadamard.h"
 
@@ -68,36 +67,6 @@ void DequantizeRotated(BlockScheme scheme, std::span<const uint8_t> q, float s, 
   if (scheme.grid == Grid::kAffine) x[0] += z / HadamardNorm(scheme.block);
 }
 
-template <BlockScheme kScheme>
-BlockFault EncodeBlocks(const std::byte* x, size_t blocks, BlockSections out) {
-  for (size_t b = 0; b < blocks; ++b) {
-    const BlockFault fault = EncodeBlockReference(kScheme, x, kScheme.block, out);
-    if (fault != BlockFault::kNone) return fault;
-    x += 4 * kScheme.block;
-    out.scales += ScaleBytes(kScheme);
-    out.zeros += ZeroBytes(kScheme);
-    out.codes += CodeBytes(kScheme);
-  }
-  return BlockFault::kNone;
-}
-
-template <BlockScheme kScheme>
-bool DecodeBlocks(ConstBlockSections in, size_t blocks, std::byte* x) {
-  for (size_t b = 0; b < blocks; ++b) {
-    if (!DecodeBlockReference(kScheme, in, kScheme.block, x)) return false;
-    x += 4 * kScheme.block;
-    in.scales += ScaleBytes(kScheme);
-    in.zeros += ZeroBytes(kScheme);
-    in.codes += CodeBytes(kScheme);
-  }
-  return true;
-}
-
-template <size_t... kIndex>
-constexpr BlockKernelTable MakeTable(std::index_sequence<kIndex...>) {
-  return {{EncodeBlocks<kBlockSchemes[kIndex]>...}, {DecodeBlocks<kBlockSchemes[kIndex]>...}, {}};
-}
-
 }  // namespace
 
 BlockFault EncodeBlockReference(BlockScheme scheme, const std::byte* bytes, size_t c,
@@ -148,24 +117,6 @@ bool DecodeBlockReference(BlockScheme scheme, ConstBlockSections in, size_t c, s
   }
   std::memcpy(bytes, x, 4 * c);
   return true;
-}
-
-const BlockKernelTable& ScalarBlockKernels() {
-  static constexpr BlockKernelTable table =
-      MakeTable(std::make_index_sequence<kBlockSchemes.size()>());
-  return table;
-}
-
-const BlockKernelTable& BlockKernels(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return ScalarBlockKernels();
-    case Isa::kAvx2:
-      return Avx2BlockKernels();
-    case Isa::kAvx512:
-      return Avx512BlockKernels();
-  }
-  return ScalarBlockKernels();
 }
 
 }  // namespace longhaul

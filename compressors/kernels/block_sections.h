@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 
-#include "compressors/isa.h"
 #include "compressors/kernels/block_scheme.h"
 
 namespace longhaul {
@@ -33,24 +31,10 @@ using EncodeNoisyBlocksFn = size_t (*)(const std::byte* x, const float* u, size_
                                        BlockSections out);
 constexpr size_t kBlockCodeSlack = 16;
 
-// By SchemeIndex.
-struct BlockKernelTable {
-  std::array<EncodeBlocksFn, kBlockSchemes.size()> encode;
-  std::array<DecodeBlocksFn, kBlockSchemes.size()> decode;
-  std::array<EncodeNoisyBlocksFn, kBlockSchemes.size()> encode_noisy;  // null: there is none
-};
-
-const BlockKernelTable& BlockKernels(Isa isa);
-
 // Block of c <= 64 elements, plain loops: the reference of every kernel, and the short last block
 // of a row on all instruction sets (which is never rotated).
 BlockFault EncodeBlockReference(BlockScheme scheme, const std::byte* x, size_t c,
                                 BlockSections out);
 bool DecodeBlockReference(BlockScheme scheme, ConstBlockSections in, size_t c, std::byte* x);
-
-// The tables by instruction set.
-const BlockKernelTable& ScalarBlockKernels();
-const BlockKernelTable& Avx2BlockKernels();
-const BlockKernelTable& Avx512BlockKernels();
 
 }  // namespace longhaul
