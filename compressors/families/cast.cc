@@ -1,6 +1,8 @@
 // Payload of all three: the elements in order, nothing else.
 #include "compressors/families/cast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
