@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/backend/call.h"
+#include "plugin/backend/device_coders.h"
 #include "plugin/backend/rendezvous.h"
 #include "plugin/backend/torch_error.h"
 #include "plugin/core/coding.h"
@@ -189,10 +190,33 @@ int ProcessGroupLonghaul::CheckedPeer(int peer, const char* op) const {
   return peer;
 }
 
+// A CUDA tensor that goes with a codec which has kernels is encoded where it lies; anything else
+// goes through host memory.
+Staging ProcessGroupLonghaul::StagedSend(const at::Tensor& x, int dst, int tag) const {
+  if (x.defined() && x.is_cuda() && x.is_contiguous() && at::isFloatingType(x.scalar_type()) &&
+      !x.is_neg()) {
+    const WireTensor wire = DescribedForWire(x);
+    const std::string_view codec = LiveGroup()->CodecFor(wire, dst, tag);
+    std::shared_ptr<Coder> coder = codec.empty() ? nullptr : DeviceCoderFor(x, codec);
+    if (coder != nullptr) return Staging::InPlace(x, std::move(coder), "send");
+  }
+  return Staging::Of(x, Access::kRead, "send");
+}
+
+// In a group with codecs a CUDA tensor is filled where it lies, whatever comes.
+Staging ProcessGroupLonghaul::StagedReceive(const at::Tensor& x, const char* op) const {
+  if (x.defined() && x.is_cuda() && x.is_contiguous() && at::isFloatingType(x.scalar_type()) &&
+      !x.is_neg() && !lossless()) {
+    std::shared_ptr<Coder> coder = DeviceCoderFor(x, "");
+    if (coder != nullptr) return Staging::InPlace(x, std::move(coder), op);
+  }
+  return Staging::Of(x, Access::kWrite, op);
+}
+
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor>& tensors, int dst,
                                                           int tag) {
   CheckedPeer(dst, "send");
-  const Staging x = Staging::Of(OnlyTensor(tensors, "send"), Access::kRead, "send");
+  const Staging x = StagedSend(OnlyTensor(tensors, "send"), dst, tag);
   const auto work = NewWork({.type = c10d::OpType::SEND,
                              .op = "send",
                              .profiling_title = "longhaul:send",
@@ -206,7 +230,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recv(std::vector<at::Tensor>& tensors, int src,
                                                           int tag) {
   CheckedPeer(src, "recv");
-  const Staging x = Staging::Of(OnlyTensor(tensors, "recv"), Access::kWrite, "recv");
+  const Staging x = StagedReceive(OnlyTensor(tensors, "recv"), "recv");
   const auto work = NewWork({.type = c10d::OpType::RECV,
                              .op = "recv",
                              .profiling_title = "longhaul:recv",
@@ -220,8 +244,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recv(std::vector<at::Tensor
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recvAnysource(std::vector<at::Tensor>& tensors,
                                                                    int tag) {
-  const Staging x =
-      Staging::Of(OnlyTensor(tensors, "recvAnysource"), Access::kWrite, "recvAnysource");
+  const Staging x = StagedReceive(OnlyTensor(tensors, "recvAnysource"), "recvAnysource");
   const auto work = NewWork({.type = c10d::OpType::RECVANYSOURCE,
                              .op = "recvAnysource",
                              .profiling_title = "longhaul:recvAnysource",

@@ -150,6 +150,8 @@ class ProcessGroupLonghaul : public c10d::Backend {
   struct Exchange;  // all_to_all.cc
   c10::intrusive_ptr<LonghaulWork> AllToAll(const Exchange& exchange,
                                             const c10d::AllToAllOptions& opts);
+  Staging StagedSend(const at::Tensor& x, int dst, int tag) const;
+  Staging StagedReceive(const at::Tensor& x, const char* op) const;
   int CheckedPeer(int peer, const char* op) const;
 
   // DistBackendError after shutdown().

@@ -1,6 +1,7 @@
 #include "plugin/backend/staging.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace longhaul {
@@ -85,6 +86,19 @@ Staging Staging::Of(const at::Tensor& tensor, Access access, const char* op) {
   return s;
 }
 
+Staging Staging::InPlace(const at::Tensor& tensor, std::shared_ptr<Coder> coder, const char* op) {
+  CheckSupported(tensor, op);
+  Staging s;
+  s.tensors_ = {tensor.detach()};
+  s.host_ = s.tensors_[0];
+  s.coder_ = std::move(coder);
+  c10::impl::VirtualGuardImpl guard(tensor.device().type());
+  const auto event = std::make_shared<c10::Event>(tensor.device().type());
+  event->record(guard.getStream(tensor.device()));
+  s.after_ = std::shared_ptr<void>(event, event->eventId());
+  return s;
+}
+
 Staging Staging::OfList(const std::vector<at::Tensor>& tensors, Access access, const char* op) {
   TORCH_CHECK_VALUE(!tensors.empty(), "longhaul: ", op, ": an empty list of tensors");
   if (tensors.size() == 1) return Of(tensors[0], access, op);
@@ -118,7 +132,9 @@ Staging Staging::OfList(const std::vector<at::Tensor>& tensors, Access access, c
 WireTensor Staging::wire() const {
   return {.values = host_.data_ptr(),
           .type = WireType(host_.scalar_type(), "tensor"),
-          .dims = host_.sizes().vec()};
+          .dims = host_.sizes().vec(),
+          .coder = coder_,
+          .after = after_};
 }
 
 void Staging::CopyBack() const {
@@ -130,6 +146,12 @@ void Staging::CopyBack() const {
     tensor.copy_(flat.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
     begin += tensor.numel();
   }
+}
+
+WireTensor DescribedForWire(const at::Tensor& tensor) {
+  return {.values = nullptr,
+          .type = WireType(tensor.scalar_type(), "tensor"),
+          .dims = tensor.sizes().vec()};
 }
 
 const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors, const char* op) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -27,10 +28,14 @@ class Staging {
   // the host; a kWrite waits for the work that the current stream still has on it.
   static Staging Of(const at::Tensor& tensor, Access access, const char* op);
 
+  // One contiguous tensor of a device, for a coder that reads or writes it where it lies, once the
+  // work that the current stream has on it now is done. Never blocks.
+  static Staging InPlace(const at::Tensor& tensor, std::shared_ptr<Coder> coder, const char* op);
+
   // Tensors of one dtype and device, end to end. ValueError: none at all, or mixed.
   static Staging OfList(const std::vector<at::Tensor>& tensors, Access access, const char* op);
 
-  // The host memory as a wire tensor: dims of the tensor, or [elements] for a list.
+  // The memory as a wire tensor: dims of the tensor, or [elements] for a list.
   WireTensor wire() const;
 
   // Whether CopyBack has something to do once the operation has succeeded.
@@ -45,8 +50,13 @@ class Staging {
   std::vector<at::Tensor> tensors_;
   at::Tensor host_;
   Access access_ = Access::kRead;
-  bool staged_ = false;  // host_ is a buffer of ours
+  bool staged_ = false;           // host_ is a buffer of ours
+  std::shared_ptr<Coder> coder_;  // of host_, which then is the device's own memory
+  std::shared_ptr<void> after_;   // what the current stream had to do
 };
+
+// dtype and dims of a tensor, wherever it lies; its values are not named.
+WireTensor DescribedForWire(const at::Tensor& tensor);
 
 // ValueError naming `op` unless there is exactly one tensor.
 const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors, const char* op);

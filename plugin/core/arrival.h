@@ -52,6 +52,7 @@ class Arrival {
   bool decoding = false;  // a coder is at work on it
   bool decoded = false;   // all of it
   absl::Duration decode_time;
+  bool on_device = false;
 
  private:
   uint32_t crc_ = 0;

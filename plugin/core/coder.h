@@ -29,12 +29,20 @@ struct EncodeUpdate {
   bool last = false;              // nothing of the job is used any more
   absl::Status status;            // only the last may fail
   absl::Duration time;            // spent on the job so far
+  bool on_device = false;         // a device did it, beside the tensor
+};
+
+struct DecodeResult {
+  absl::Status status;
+  absl::Duration time;
+  bool on_device = false;
 };
 
 // What a job points to lives until its last update.
 struct EncodeJob {
   const Codec* codec;
   ConstTensor x;  // where the coder reads: host memory, or its device's
+  void* after;    // of a device: what its work on x comes after (WireTensor::after)
   uint64_t seed;
   CodecState* state;  // nullptr: the codec has none
   // Looks at a frame that is whole, and at the state after it, before the last update; may be
@@ -49,13 +57,14 @@ struct EncodeJob {
 // keeps what its codec wants between frames; a frame alone; or raw values, for coders of a device.
 struct DecodeJob {
   std::span<const std::byte> frame;
-  Tensor x;  // where the coder writes
+  Tensor x;               // where the coder writes
+  void* after = nullptr;  // as in EncodeJob
   PieceReader* reader = nullptr;
   size_t reach = 0;
   FrameReceiver* receiver = nullptr;
   enum class Content { kFrame, kRaw } content = Content::kFrame;
   size_t raw_bytes = 0;
-  absl::AnyInvocable<void(absl::Status, absl::Duration time)> done;
+  absl::AnyInvocable<void(DecodeResult)> done;
 };
 
 // Encodes and decodes beside the strand, in whatever order jobs come to their ends: the order of

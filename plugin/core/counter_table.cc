@@ -37,6 +37,7 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
   }
   if (!message.codec.empty()) row.codec = message.codec;
   ++row.tensors;
+  row.device_tensors += message.on_device;
   row.elements += static_cast<int64_t>(header.elements);
   row.payload_bytes += static_cast<int64_t>(header.message_bytes);
   row.message_bytes += message.message_bytes;

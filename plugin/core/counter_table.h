@@ -25,6 +25,7 @@ class CounterTable {
     uint32_t crc;
     std::string_view codec;  // empty: raw
     absl::Duration coding;
+    bool on_device = false;
   };
   void Count(int peer, Direction direction, const Message& message);
   void CountNmse(int peer, double nmse);

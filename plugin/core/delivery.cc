@@ -111,35 +111,36 @@ void Delivery::DecodeWhole(const std::shared_ptr<Arrival>& arrival) {
                 .raw_bytes = arrival->frame().size(),
                 .done = {}};
   // Kept by the job as long as it is at work.
-  job.done = [receiver](absl::Status, absl::Duration) {};
+  job.done = [receiver](DecodeResult) {};
   Decode(arrival, std::move(job));
 }
 
 void Delivery::Decode(const std::shared_ptr<Arrival>& arrival, DecodeJob job) {
   arrival->decoding = arrival->receipt->decoding = true;
-  job.done = [this, owner = context_->owner.lock(), arrival, kept = std::move(job.done)](
-                 absl::Status status, absl::Duration time) mutable {
+  job.after = arrival->receipt->x.after.get();
+  job.done = [this, owner = context_->owner.lock(), arrival,
+              kept = std::move(job.done)](DecodeResult result) mutable {
     context_->node->RunOnStrand(
-        [this, owner, arrival, kept = std::move(kept), status = std::move(status), time]() mutable {
+        [this, owner, arrival, kept = std::move(kept), result = std::move(result)]() mutable {
           kept = nullptr;
-          OnDecoded(arrival, std::move(status), time);
+          OnDecoded(arrival, std::move(result));
         });
   };
   context_->CoderOf(arrival->receipt->x).Decode(std::move(job));
 }
 
-void Delivery::OnDecoded(const std::shared_ptr<Arrival>& arrival, absl::Status status,
-                         absl::Duration time) {
+void Delivery::OnDecoded(const std::shared_ptr<Arrival>& arrival, DecodeResult result) {
   const std::shared_ptr<Receipt> receipt = arrival->receipt;
   arrival->decoding = receipt->decoding = false;
-  arrival->decode_time += time;
-  if (arrival->failure.ok()) arrival->failure = std::move(status);
+  arrival->decode_time += result.time;
+  arrival->on_device = result.on_device;
+  if (arrival->failure.ok()) arrival->failure = std::move(result.status);
   const bool whole =
       arrival->reader == nullptr || arrival->reader->reached() == arrival->reader->frame_bytes();
   arrival->decoded = whole || !arrival->failure.ok();
   if (receipt->ended) {
-    const absl::StatusOr<int> result = *std::exchange(receipt->ended, std::nullopt);
-    Complete(receipt, result);
+    const absl::StatusOr<int> ended = *std::exchange(receipt->ended, std::nullopt);
+    Complete(receipt, ended);
   }
   if (arrival->complete) {
     Finish(arrival);
@@ -175,7 +176,8 @@ void Delivery::Conclude(const std::shared_ptr<Arrival>& arrival) {
                           arrival->packets * static_cast<int64_t>(kPacketHeaderBytes),
          .crc = arrival->Checksum(),
          .codec = header.codec == 0 ? std::string() : CodecNameOf(header.codec),
-         .coding = arrival->decode_time});
+         .coding = arrival->decode_time,
+         .on_device = arrival->on_device});
     Complete(receipt, arrival->rank);
   }
   FinishWaiting(key);

@@ -60,7 +60,7 @@ class Delivery {
   void Decode(const std::shared_ptr<Arrival>& arrival, DecodeJob job);
   void DecodePiece(const std::shared_ptr<Arrival>& arrival);
   void DecodeWhole(const std::shared_ptr<Arrival>& arrival);
-  void OnDecoded(const std::shared_ptr<Arrival>& arrival, absl::Status status, absl::Duration time);
+  void OnDecoded(const std::shared_ptr<Arrival>& arrival, DecodeResult result);
   void Conclude(const std::shared_ptr<Arrival>& arrival);
   size_t SlotOf(const Arrival& arrival) const;
   bool MustWait(const Arrival& arrival) const;

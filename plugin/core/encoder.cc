@@ -16,7 +16,7 @@ void Encoder::Add(SendChannel& channel, std::shared_ptr<Ticket> ticket) {
   ticket->stage = Ticket::Stage::kWaiting;
   ticket->message->coding = true;
   ticket->message->ready_bytes = 0;
-  ticket->sampled = Sampled(ticket->key.rank);
+  ticket->sampled = ticket->x.coder == nullptr && Sampled(ticket->key.rank);
   if (ticket->sampled) samples_.push_back(ticket);
   channel.uncoded.push_back(std::move(ticket));
   Start(channel);
@@ -58,6 +58,7 @@ void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) 
   }
   EncodeJob job{.codec = ticket->codec,
                 .x = x,
+                .after = ticket->x.after.get(),
                 .seed = FoldSeed({context_->options.seed, header.sequence,
                                   static_cast<uint64_t>(header.source_rank),
                                   static_cast<uint64_t>(header.tag)}),
@@ -93,6 +94,7 @@ void Encoder::OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& tick
   }
   if (update.status.ok()) message.ready_bytes = update.ready_bytes;
   ticket->encode_time = update.time;
+  ticket->on_device = update.on_device;
   if (update.last) {
     ticket->stage = Ticket::Stage::kCoded;
     message.coding = false;

@@ -43,6 +43,7 @@ struct WireTensor {
   // Of memory that only this coder reaches, a device's: for point-to-point operations alone, and
   // sends of those alone that Group::CodecFor answers a codec for. nullptr: host memory.
   std::shared_ptr<Coder> coder = nullptr;
+  std::shared_ptr<void> after = nullptr;  // an event of the device that the coder waits for first
   int64_t elements() const;
 };
 
@@ -93,6 +94,8 @@ struct CrossingCounters {
   int64_t elements = 0;
   int64_t payload_bytes = 0;  // codec frames (or raw values): what a measured ratio comes from
   int64_t message_bytes = 0;  // with our message headers
+  int64_t device_tensors =
+      0;  // of `tensors`, coded by a device beside them; the others on the host
   absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
   int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;

@@ -1,17 +1,11 @@
 #include "plugin/core/host_coder.h"
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "compressors/catalog.h"
 
 namespace longhaul {
 namespace {
-
-thread_local const void* at_work_for = nullptr;  // whose thread this is
 
 // One encode, step by step: all pieces but the first few find their packet on its way.
 class EncodeRun {
@@ -84,106 +78,16 @@ absl::Status DecodeNow(const DecodeJob& job) {
 
 }  // namespace
 
-// Steps in a queue and the threads that take them.
-class HostCoder::Workers final : public std::enable_shared_from_this<HostCoder::Workers> {
- public:
-  explicit Workers(size_t most) : most_(most) {}
-
-  struct Entry {
-    Step step;
-    absl::AnyInvocable<void(absl::Status)> refuse;
-  };
-
-  bool inline_only() const { return most_ == 0; }
-
-  void Add(Entry entry) {
-    const std::lock_guard lock(mu_);
-    queue_.push_back(std::move(entry));
-    if (idle_ == 0 && threads_.size() < most_) {
-      threads_.emplace_back([self = shared_from_this()] { self->Run(); });
-    }
-    changed_.notify_one();
-  }
-
-  void Drain() {
-    const size_t own = at_work_for == this ? 1 : 0;  // called from a callback
-    std::unique_lock lock(mu_);
-    ++draining_;
-    changed_.notify_all();
-    finished_.wait(lock, [&] { return queue_.empty() && working_ <= own; });
-    --draining_;
-  }
-
-  void End() {
-    {
-      const std::lock_guard lock(mu_);
-      ending_ = true;
-      changed_.notify_all();
-    }
-    for (std::thread& thread : threads_) {
-      // The last who held the coder may be a callback of its own.
-      if (thread.get_id() == std::this_thread::get_id()) {
-        thread.detach();
-      } else {
-        thread.join();
-      }
-    }
-  }
-
- private:
-  void Run() {
-    at_work_for = this;
-    std::unique_lock lock(mu_);
-    for (;;) {
-      ++idle_;
-      changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
-      --idle_;
-      if (queue_.empty()) return;
-      Entry entry = std::move(queue_.front());
-      queue_.pop_front();
-      ++working_;
-      const bool refused = draining_ > 0;
-      lock.unlock();
-      bool more = false;
-      if (refused) {
-        entry.refuse(absl::CancelledError("the node has ended"));
-      } else {
-        more = entry.step();
-      }
-      if (!more) entry = {};  // what it holds goes before it counts as ended
-      lock.lock();
-      if (more) queue_.push_back(std::move(entry));
-      --working_;
-      finished_.notify_all();
-    }
-  }
-
-  const size_t most_;
-  std::mutex mu_;
-  std::condition_variable changed_;   // for threads
-  std::condition_variable finished_;  // for Drain
-  std::deque<Entry> queue_;           // from here on under mu_
-  size_t idle_ = 0, working_ = 0, draining_ = 0;
-  bool ending_ = false;
-  std::vector<std::thread> threads_;
-};
-
 HostCoder::HostCoder(int threads, BufferPool* pool, const Clock* clock)
-    : pool_(pool),
-      clock_(clock),
-      workers_(std::make_shared<Workers>(static_cast<size_t>(std::max(0, threads)))) {}
+    : pool_(pool), clock_(clock), threads_(threads) {}
 
-HostCoder::~HostCoder() { workers_->End(); }
-
-void HostCoder::Drain() { workers_->Drain(); }
-
-void HostCoder::Do(size_t elements, Step step, absl::AnyInvocable<void(absl::Status)> refuse) {
-  if (workers_->inline_only() || elements < kWorthHandingOver) {
+void HostCoder::Do(size_t elements, StepThreads::Step step, StepThreads::Refuse refuse) {
+  if (threads_.none() || elements < kWorthHandingOver) {
     while (step()) {
     }
     return;
   }
-  workers_->Add({std::move(step), std::move(refuse)});
+  threads_.Add(std::move(step), std::move(refuse));
 }
 
 void HostCoder::Encode(EncodeJob job) {
@@ -202,10 +106,12 @@ void HostCoder::Decode(DecodeJob job) {
       [shared, clock = clock_] {
         const absl::Duration start = clock->Now();
         absl::Status status = DecodeNow(*shared);
-        shared->done(std::move(status), clock->Now() - start);
+        shared->done({std::move(status), clock->Now() - start});
         return false;
       },
-      [shared](absl::Status why) { shared->done(std::move(why), absl::ZeroDuration()); });
+      [shared](absl::Status why) {
+        shared->done({std::move(why), absl::ZeroDuration()});
+      });
 }
 
 }  // namespace longhaul

@@ -5,6 +5,7 @@
 #include "plugin/core/buffer_pool.h"
 #include "plugin/core/clock.h"
 #include "plugin/core/coder.h"
+#include "plugin/core/step_threads.h"
 
 namespace longhaul {
 
@@ -15,24 +16,21 @@ class HostCoder final : public Coder {
  public:
   // threads: 0 does everything inside the call. `pool` and `clock` must outlive it.
   HostCoder(int threads, BufferPool* pool, const Clock* clock);
-  ~HostCoder() override;
 
   void Encode(EncodeJob job) override;
   void Decode(DecodeJob job) override;
   bool reads_pieces() const override { return true; }
-  void Drain() override;
+  void Drain() override { threads_.Drain(); }
 
   // Elements of a tensor below which handing it over costs more than it saves.
   static constexpr size_t kWorthHandingOver = size_t{32} << 10;
 
  private:
-  class Workers;
-  using Step = absl::AnyInvocable<bool()>;  // true: there is more
-  void Do(size_t elements, Step step, absl::AnyInvocable<void(absl::Status)> refuse);
+  void Do(size_t elements, StepThreads::Step step, StepThreads::Refuse refuse);
 
   BufferPool* const pool_;
   const Clock* const clock_;
-  const std::shared_ptr<Workers> workers_;  // shared with the threads, which may end last
+  StepThreads threads_;
 };
 
 }  // namespace longhaul

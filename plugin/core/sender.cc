@@ -85,7 +85,8 @@ void Sender::OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& do
          .message_bytes = static_cast<int64_t>(message.header.message_bytes) + header_bytes,
          .crc = message.order.empty() ? message.crc : FrameCrc(message.payload),
          .codec = encoded ? ticket->codec->name() : std::string_view(),
-         .coding = ticket->encode_time});
+         .coding = ticket->encode_time,
+         .on_device = ticket->on_device});
   } else {
     const auto channel = channels_.find(ticket->key);
     if (encoded && channel != channels_.end()) encoder_.ForgetState(*channel->second, *ticket);

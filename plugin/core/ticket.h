@@ -29,6 +29,7 @@ struct Ticket {
   std::optional<double> nmse;           // the coder's until it is coded
   std::atomic<bool> abandoned = false;  // any thread
   absl::Duration encode_time;
+  bool on_device = false;
 };
 
 // One channel's sending end.

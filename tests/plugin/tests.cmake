@@ -4,6 +4,9 @@ foreach(name point_to_point_test collectives_test codec_policy_test receiver_sta
              flow_test deadlines_test integrity_test coder_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
+# A device's part by the host's stand-in.
+longhaul_test(plugin/device_coder_test.cc SRCS compressors/cuda_host_device.cc
+  LIBS plugin_testing longhaul::plugin_device LABELS cpu)
 longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
 longhaul_test(plugin/outbox_test.cc LIBS longhaul::plugin_core LABELS cpu)
 

@@ -12,6 +12,7 @@ class Crossing:
     payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,
     both of point-to-point tensors only; collective_bytes are the messages of collectives. None
     counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
+    device_tensors were coded by a GPU where they lie; the other tensors went through host memory.
     payload_hash depends on every payload byte and their order: equal in two runs that sent the same.
     """
 
@@ -22,6 +23,7 @@ class Crossing:
     elements: int
     payload_bytes: int
     message_bytes: int
+    device_tensors: int
     encode_s: float
     decode_s: float
     nmse_samples: int

@@ -20,6 +20,7 @@ py::dict AsDict(const CrossingCounters& c) {
   d["elements"] = c.elements;
   d["payload_bytes"] = c.payload_bytes;
   d["message_bytes"] = c.message_bytes;
+  d["device_tensors"] = c.device_tensors;
   d["encode_s"] = absl::ToDoubleSeconds(c.encode);
   d["decode_s"] = absl::ToDoubleSeconds(c.decode);
   d["nmse_samples"] = c.nmse_samples;

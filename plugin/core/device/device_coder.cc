@@ -1,0 +1,248 @@
+#include "plugin/core/device/device_coder.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compressors/catalog.h"
+#include "plugin/core/coding.h"
+
+namespace longhaul {
+namespace {
+
+// One job of each direction at a time; the device has the rest of the parallelism.
+constexpr int kLanes = 2;
+
+// Memory that grows and is kept.
+class Room {
+ public:
+  using Allocate = std::byte* (DeviceRuntime::*)(size_t);
+  using Free = void (DeviceRuntime::*)(std::byte*);
+  Room(DeviceRuntime* runtime, Allocate allocate, Free free)
+      : runtime_(runtime), allocate_(allocate), free_(free) {}
+  ~Room() { Release(); }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  absl::StatusOr<std::byte*> AtLeast(size_t bytes) {
+    if (bytes <= bytes_) return start_;
+    Release();
+    start_ = (runtime_->*allocate_)(bytes);
+    if (start_ == nullptr) {
+      return absl::ResourceExhaustedError(
+          fmt::format("no {} bytes for a frame on its way to or from the device", bytes));
+    }
+    bytes_ = bytes;
+    return start_;
+  }
+
+ private:
+  void Release() {
+    if (start_ != nullptr) (runtime_->*free_)(start_);
+    start_ = nullptr;
+    bytes_ = 0;
+  }
+  DeviceRuntime* const runtime_;
+  const Allocate allocate_;
+  const Free free_;
+  std::byte* start_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+class DeviceCoder::Lane {
+ public:
+  explicit Lane(DeviceRuntime* runtime)
+      : frame(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
+        report(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
+        device(runtime, &DeviceRuntime::AllocateDevice, &DeviceRuntime::FreeDevice),
+        runtime_(runtime) {}
+  ~Lane() {
+    if (stream_ != nullptr) runtime_->FreeStream(stream_);
+  }
+
+  // Its stream, behind `event`.
+  absl::StatusOr<CudaStream> Behind(void* event) {
+    if (stream_ == nullptr) {
+      const absl::StatusOr<CudaStream> made = runtime_->NewStream();
+      if (!made.ok()) return made.status();
+      stream_ = *made;
+    }
+    if (absl::Status s = runtime_->After(stream_, event); !s.ok()) return s;
+    return stream_;
+  }
+
+  Room frame, report, device;
+
+ private:
+  DeviceRuntime* const runtime_;
+  CudaStream stream_ = nullptr;
+};
+
+// Lanes outlive the coder as long as a frame in one of them is being sent.
+class DeviceCoder::Lanes : public std::enable_shared_from_this<Lanes> {
+ public:
+  explicit Lanes(DeviceRuntime* runtime) : runtime_(runtime) {}
+  // The lane comes back when the last reference has gone.
+  std::shared_ptr<Lane> Take() {
+    std::unique_ptr<Lane> lane;
+    {
+      const std::lock_guard lock(mu_);
+      if (!idle_.empty()) {
+        lane = std::move(idle_.back());
+        idle_.pop_back();
+      }
+    }
+    if (lane == nullptr) lane = std::make_unique<Lane>(runtime_);
+    return {lane.release(), [self = shared_from_this()](Lane* back) {
+              const std::lock_guard lock(self->mu_);
+              self->idle_.emplace_back(back);
+            }};
+  }
+
+ private:
+  DeviceRuntime* const runtime_;
+  std::mutex mu_;
+  std::vector<std::unique_ptr<Lane>> idle_;  // under mu_
+};
+
+DeviceCoder::DeviceCoder(DeviceRuntime* runtime, const Clock* clock)
+    : runtime_(runtime),
+      clock_(clock),
+      lanes_(std::make_shared<Lanes>(runtime)),
+      threads_(kLanes) {}
+
+DeviceCoder::~DeviceCoder() = default;
+
+std::shared_ptr<const DeviceCodec> DeviceCoder::CodecNamed(std::string_view name) {
+  const std::lock_guard lock(mu_);
+  const auto found = codecs_.find(name);
+  if (found != codecs_.end()) return found->second;
+  auto made = MakeDeviceCodec(name, runtime_->api());
+  return codecs_.emplace(std::string(name), made.ok() ? *std::move(made) : nullptr).first->second;
+}
+
+bool DeviceCoder::Encodes(std::string_view codec) { return CodecNamed(codec) != nullptr; }
+
+std::shared_ptr<const DeviceCodec> DeviceCoder::CodecOf(std::span<const std::byte> frame) {
+  const auto codec = CodecOfFrame(frame);
+  return codec.ok() ? CodecNamed((*codec)->name()) : nullptr;
+}
+
+void DeviceCoder::Encode(EncodeJob job) {
+  const auto shared = std::make_shared<EncodeJob>(std::move(job));
+  threads_.Add(
+      [this, self = shared_from_this(), shared] {
+        const absl::Duration start = clock_->Now();
+        EncodeUpdate update{.frame = {}, .last = true, .status = {}, .time = {}};
+        const std::shared_ptr<Lane> lane = lanes_->Take();
+        update.status = EncodeOn(*lane, *shared, update);
+        if (update.status.ok()) {
+          update.frame->owner = lane;  // the frame stands in its slot until it has gone
+        } else {
+          update.frame.reset();
+        }
+        update.time = clock_->Now() - start;
+        shared->update(std::move(update));
+        return false;
+      },
+      [shared](absl::Status why) {
+        shared->update({.frame = {}, .last = true, .status = std::move(why), .time = {}});
+      });
+}
+
+absl::Status DeviceCoder::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update) {
+  if (job.abandoned && job.abandoned()) return absl::CancelledError("no longer wanted");
+  const std::shared_ptr<const DeviceCodec> codec = CodecNamed(job.codec->name());
+  if (codec == nullptr) {
+    return absl::UnimplementedError(
+        fmt::format("{} has no kernels for a device", job.codec->name()));
+  }
+  const SlotBytes needs = codec->Needs(job.x.shape, job.x.dtype);
+  const absl::StatusOr<std::byte*> host = lane.frame.AtLeast(needs.host);
+  if (!host.ok()) return host.status();
+  const absl::StatusOr<std::byte*> device = lane.device.AtLeast(needs.device);
+  if (!device.ok()) return device.status();
+  const DeviceSlot slot{*host, needs.host, *device, needs.device};
+  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  if (!stream.ok()) return stream.status();
+  absl::Status s = codec->EnqueueEncode(job.x, job.seed, slot, *stream);
+  if (!s.ok()) return s;
+  s = runtime_->Await(*stream);
+  if (!s.ok()) return s;
+  const absl::StatusOr<size_t> bytes = codec->FinishEncode(job.x, job.seed, slot);
+  if (!bytes.ok()) return bytes.status();
+  update.frame.emplace();
+  update.frame->bytes = {*host, *bytes};
+  update.ready_bytes = *bytes;
+  update.on_device = true;
+  return absl::OkStatus();
+}
+
+void DeviceCoder::Decode(DecodeJob job) {
+  const auto shared = std::make_shared<DecodeJob>(std::move(job));
+  threads_.Add(
+      [this, self = shared_from_this(), shared] {
+        const absl::Duration start = clock_->Now();
+        const std::shared_ptr<Lane> lane = lanes_->Take();
+        const absl::StatusOr<bool> done = DecodeOn(*lane, *shared);
+        shared->done({done.status(), clock_->Now() - start, done.ok() && *done});
+        return false;
+      },
+      [shared](absl::Status why) {
+        shared->done({std::move(why), absl::ZeroDuration()});
+      });
+}
+
+// Answers whether the device has decoded it.
+absl::StatusOr<bool> DeviceCoder::DecodeOn(Lane& lane, const DecodeJob& job) {
+  const bool raw = job.content == DecodeJob::Content::kRaw;
+  const auto codec = raw || job.receiver != nullptr ? nullptr : CodecOf(job.frame);
+  if (codec == nullptr) {
+    if (absl::Status s = Upload(lane, job); !s.ok()) return s;
+    return false;
+  }
+  const SlotBytes needs = codec->Needs(job.x.shape, job.x.dtype);
+  const absl::StatusOr<std::byte*> frame = lane.frame.AtLeast(job.frame.size());
+  if (!frame.ok()) return frame.status();
+  const absl::StatusOr<std::byte*> report = lane.report.AtLeast(needs.host);
+  if (!report.ok()) return report.status();
+  const absl::StatusOr<std::byte*> device = lane.device.AtLeast(needs.device);
+  if (!device.ok()) return device.status();
+  std::memcpy(*frame, job.frame.data(), job.frame.size());
+  const DeviceSlot slot{*report, needs.host, *device, needs.device};
+  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  if (!stream.ok()) return stream.status();
+  absl::Status s = codec->EnqueueDecode({*frame, job.frame.size()}, slot, job.x, *stream);
+  if (s.ok()) s = runtime_->Await(*stream);
+  if (s.ok()) s = codec->FinishDecode(slot);
+  if (!s.ok()) return s;
+  return true;
+}
+
+// Values made on the host, or that came as such, to the device.
+absl::Status DeviceCoder::Upload(Lane& lane, const DecodeJob& job) {
+  const bool raw = job.content == DecodeJob::Content::kRaw;
+  const size_t bytes = raw ? job.raw_bytes : job.x.shape.elements() * BytesPerElement(job.x.dtype);
+  const absl::StatusOr<std::byte*> host = lane.frame.AtLeast(bytes);
+  if (!host.ok()) return host.status();
+  const Tensor values{*host, job.x.dtype, job.x.shape};
+  absl::Status s;
+  if (raw) {
+    std::memcpy(*host, job.frame.data(), bytes);
+  } else if (job.receiver != nullptr) {
+    s = job.receiver->Decode(job.frame, values);
+  } else {
+    s = DecodeFrame(job.frame, values);
+  }
+  if (!s.ok()) return s;
+  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  if (!stream.ok()) return stream.status();
+  const int error = runtime_->api().to_device(*host, job.x.values, bytes, *stream);
+  if (error != 0) return absl::InternalError("copy to the device: " + runtime_->api().error(error));
+  return runtime_->Await(*stream);
+}
+
+}  // namespace longhaul
