@@ -57,6 +57,7 @@ cuda:
 gpu-test:
 	@scripts/setup.sh test
 	@scripts/cuda.sh test
+	@scripts/gpu_run.sh
 
 sanitize:
 	@scripts/setup.sh test

@@ -1,7 +1,7 @@
 // Tokens per second of processor time of the pipeline on one thread (on an idle machine that is
 // wall time; on a busy one it does not count the others): the unsplit model and S stages in one
 // process (lossless in-memory backend, so it is the pipeline that is measured, not a transport),
-// against the same model in eager Python torch, interleaved in one run so that all see the same
+// on each engine, against the same model in eager Python torch, interleaved in one run so that all see the same
 // machine.
 //
 //   pp_group_bench [--python PYTHON --script bench/eager_gpt.py] [--rounds 5] [--seconds 2]
@@ -34,8 +34,9 @@ absl::Duration Clock() {
 }
 
 // The demo's model and batch (docs/pp_group.md).
-TrainSpec DemoSpec(int stages, int64_t microbatches) {
-  return {.model = {.blocks = 8, .width = 64, .heads = 4, .context = 128, .vocab = 256},
+TrainSpec DemoSpec(const std::string& engine, int stages, int64_t microbatches) {
+  return {.model = {.blocks = 8, .width = 64, .heads = 4, .context = 128, .vocab = 256,
+                    .engine = engine},
           .stages = stages,
           .groups = 1,
           .schedule = "1f1b",
@@ -119,11 +120,13 @@ int Main(int argc, char** argv) {
     std::vector<double> rates;
   };
   std::vector<Case> cases;
-  for (int64_t microbatches : {1, 4}) {
-    for (int stages : {1, 8}) {
-      cases.push_back({absl::StrCat("S=", stages, " M=", microbatches),
-                       Make(DemoSpec(stages, microbatches), corpus),
-                       {}});
+  for (const char* engine : {"cpu", "aten"}) {
+    for (int64_t microbatches : {1, 4}) {
+      for (int stages : {1, 8}) {
+        cases.push_back({absl::StrCat(engine, " S=", stages, " M=", microbatches),
+                         Make(DemoSpec(engine, stages, microbatches), corpus),
+                         {}});
+      }
     }
   }
   std::vector<double> eager;
@@ -137,14 +140,14 @@ int Main(int argc, char** argv) {
       "of %d rounds\n",
       rounds);
   for (const Case& c : cases)
-    std::printf("%-10s %8.0f tokens/s\n", c.name.c_str(), Median(c.rates));
+    std::printf("%-14s %8.0f tokens/s\n", c.name.c_str(), Median(c.rates));
   for (size_t i = 0; i + 1 < cases.size(); i += 2) {
     std::printf("%s costs %.3f of the step time of %s\n", cases[i + 1].name.c_str(),
                 Median(cases[i].rates) / Median(cases[i + 1].rates), cases[i].name.c_str());
   }
   if (eager.empty()) return 0;
   const double rate = Median(eager);
-  std::printf("%-10s %8.0f tokens/s\n", "eager", rate);
+  std::printf("%-14s %8.0f tokens/s\n", "eager", rate);
   if (rate == 0) return 1;
   for (const Case& c : cases) {
     std::printf("%s is %.2f times eager torch\n", c.name.c_str(), Median(c.rates) / rate);

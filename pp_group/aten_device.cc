@@ -4,6 +4,7 @@
 #include <string>
 
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,18 @@ absl::Status CheckDevice(const ComputeSpec& compute) {
   return absl::FailedPreconditionError(absl::StrCat("device '", compute.device,
                                                     "': this machine has ", count,
                                                     " GPUs, cuda:0 to cuda:", count - 1));
+}
+
+absl::Status CheckDeviceMemory(const ComputeSpec& compute, int64_t bytes) {
+  if (compute.device == "cpu") return absl::OkStatus();
+  const auto [free, total] = at::getDeviceAllocator(at::kCUDA)->getMemoryInfo(
+      static_cast<at::DeviceIndex>(GpuIndex(compute.device)));
+  if (bytes <= static_cast<int64_t>(free)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "device '", compute.device, "': the run would take ", bytes / 1'000'000, " MB of it, and ",
+      free / 1'000'000, " of ", total / 1'000'000,
+      " MB are free; lower model.width, train.batch_rows, schedule.stages or outer.groups, or set "
+      "train.recompute = true"));
 }
 
 at::Device DeviceOf(const ComputeSpec& compute) {

@@ -2,14 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "absl/status/status.h"
-#include "pp_group/models/model_spec.h"
+#include "pp_group/device_check.h"
 
 namespace longhaul {
-
-// InvalidArgument: no such name, or a dtype that is neither. FailedPrecondition: this torch or this
-// machine has no such device; says how many there are.
-absl::Status CheckDevice(const ComputeSpec& compute);
 
 // Of what CheckDevice has passed. A GPU makes the whole process deterministic first.
 at::Device DeviceOf(const ComputeSpec& compute);

@@ -56,28 +56,35 @@ class TokenCorpus : public Corpus {
   mutable std::string train_hash_, held_out_hash_;
 };
 
-absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab) {
+absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab, Part part) {
   const size_t colon = source.find(':');
   const std::string kind = source.substr(0, colon);
   const std::string path = colon == std::string::npos ? "" : source.substr(colon + 1);
-  if (kind == "tokens") return ReadTokens(path, vocab);
+  if (kind == "tokens") return ReadTokens(path, MappedTokens::Width::kUint16, vocab, part);
+  if (kind == "tokens32") return ReadTokens(path, MappedTokens::Width::kUint32, vocab, part);
   if (kind != "text" && kind != "headers") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("corpus '", source, "': want text:PATH, tokens:PATH or headers:DIR"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "corpus '", source, "': want text:PATH, tokens:PATH, tokens32:PATH or headers:DIR"));
   }
   if (vocab < kByteVocab) {
     return absl::InvalidArgumentError(absl::StrCat("corpus ", source, ": bytes need a vocab of ",
                                                    kByteVocab, " or more, not ", vocab));
   }
-  return kind == "text" ? ReadText(path) : ReadHeaders(path);
+  return kind == "text" ? ReadText(path, part) : ReadHeaders(path);
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& source,
-                                                           int64_t vocab) {
-  absl::StatusOr<CorpusTokens> tokens = Read(source, vocab);
+absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& source, int64_t vocab,
+                                                           const std::string& held_out) {
+  absl::StatusOr<CorpusTokens> tokens =
+      Read(source, vocab, held_out.empty() ? Part::kSplit : Part::kWhole);
   if (!tokens.ok()) return tokens.status();
+  if (!held_out.empty()) {
+    absl::StatusOr<CorpusTokens> evaluated = Read(held_out, vocab, Part::kWhole);
+    if (!evaluated.ok()) return evaluated.status();
+    tokens->held_out = std::move(evaluated->train);
+  }
   if (tokens->train.size() < 2 || tokens->held_out.size() < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("corpus ", source, ": ", tokens->train.size(), " tokens to train on and ",

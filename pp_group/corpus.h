@@ -21,18 +21,24 @@ class Corpus {
   // "text:PATH"    raw bytes, vocab >= 256
   // "tokens:PATH"  little-endian uint16 ids; a header of 256 int32 that starts with 20240520, 1,
   //                count (the format of GPT trainers such as llm.c) is recognised and skipped
+  // "tokens32:PATH" the same with uint32 ids and 20240801, 7, count
   // "headers:DIR"  bytes of every *.h below DIR in the order of their relative paths, up to 64 MiB:
   //                the built-in corpus, with DIR the include folder of torch; vocab >= 256
-  // Held out: of one file its last 1/64; of "headers" each file whose path hashes to 0 modulo 32.
+  // PATH: one or more with commas between them, each a file or a pattern with * and ?, whose
+  // matches come in the order of their names; their tokens follow one another. Held out: all of
+  // `held_out`, a source like these but for "headers", and nothing of `source`; or, where it is
+  // empty, of files their last 1/64; of "headers" each file whose path hashes to 0 modulo 32.
   // NotFound, InvalidArgument with the path and what was seen: unknown kind, an id beyond vocab,
   // a header that lies about its length, too little text.
   static absl::StatusOr<std::shared_ptr<const Corpus>> Open(const std::string& source,
-                                                            int64_t vocab);
+                                                            int64_t vocab,
+                                                            const std::string& held_out = "");
 
   virtual int64_t vocab() const = 0;
   virtual int64_t train_tokens() const = 0;
   virtual int64_t held_out_tokens() const = 0;
-  // SHA-256 of the tokens as little-endian uint16, hex; for records. Computed at first use.
+  // SHA-256 of the tokens as little-endian uint16 (uint32 for tokens32), hex; for records. Computed
+  // at first use.
   virtual std::string train_hash() const = 0;
   virtual std::string held_out_hash() const = 0;
 

@@ -1,93 +1,157 @@
 #include "pp_group/corpus_files.h"
 
+#include <glob.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "compressors/numbers/noise.h"
 
 namespace longhaul {
 namespace {
 
-constexpr size_t kHeldOutFraction = 64;
+constexpr int64_t kHeldOutFraction = 64;
 constexpr uint64_t kHeldOutFiles = 32;
 constexpr int64_t kHeadersLimitBytes = int64_t{64} << 20;
 
 // A token file of the GPT trainers: 256 int32, of which the first three say what follows.
 constexpr size_t kTokenHeaderBytes = 256 * sizeof(int32_t);
-constexpr int32_t kTokenMagic = 20240520;
-constexpr int32_t kTokenVersion = 1;
+struct TokenFormat {
+  int32_t magic, version;
+};
+constexpr TokenFormat kUint16Format = {20240520, 1}, kUint32Format = {20240801, 7};
 
 using FilePtr = std::shared_ptr<const MappedFile>;
 using Width = MappedTokens::Width;
 
-// The ids from byte `begin` of the file on: most to train on, the last to hold out.
-CorpusTokens SplitAtEnd(const FilePtr& file, size_t begin, Width width) {
-  const size_t bytes = static_cast<size_t>(width);
-  const size_t count = (file->bytes().size() - begin) / bytes;
-  const size_t train = count - count / kHeldOutFraction;
+// Ids in one file, which come after those of the pieces before it.
+struct Piece {
+  std::string path;
+  FilePtr file;
+  size_t begin;  // bytes
+  int64_t count;
+};
+
+// Each file of a list with commas between its entries, in its order, the matches of a pattern in
+// that of their names.
+absl::StatusOr<std::vector<std::string>> Paths(const std::string& list) {
+  std::vector<std::string> paths;
+  const std::vector<std::string> entries = absl::StrSplit(list, ',');
+  for (const std::string& entry : entries) {
+    if (entry.find_first_of("*?[") == std::string::npos) {
+      paths.push_back(entry);
+      continue;
+    }
+    glob_t found{};
+    const int status = glob(entry.c_str(), 0, nullptr, &found);
+    for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.push_back(found.gl_pathv[i]);
+    globfree(&found);
+    if (status != 0) {
+      return absl::NotFoundError(absl::StrCat("corpus ", entry, ": no file matches"));
+    }
+  }
+  return paths;
+}
+
+// Most of the pieces' ids to train on, the last to hold out; or all of them to train on.
+CorpusTokens Split(const std::vector<Piece>& pieces, Width width, Part part) {
+  int64_t total = 0;
+  for (const Piece& piece : pieces) total += piece.count;
+  const int64_t train = part == Part::kSplit ? total - total / kHeldOutFraction : total;
   CorpusTokens tokens;
-  tokens.train.Append(file, begin, static_cast<int64_t>(train), width);
-  tokens.held_out.Append(file, begin + train * bytes, static_cast<int64_t>(count - train), width);
+  int64_t before = 0;
+  for (const Piece& piece : pieces) {
+    const int64_t own = std::clamp<int64_t>(train - before, 0, piece.count);
+    tokens.train.Append(piece.file, piece.begin, own, width);
+    tokens.held_out.Append(piece.file,
+                           piece.begin + static_cast<size_t>(own) * static_cast<size_t>(width),
+                           piece.count - own, width);
+    before += piece.count;
+  }
   return tokens;
 }
 
-absl::Status CheckIds(const std::string& path, const CorpusTokens& tokens, int64_t vocab) {
+absl::Status CheckIds(const Piece& piece, Width width, int64_t vocab) {
+  MappedTokens tokens;
+  tokens.Append(piece.file, piece.begin, piece.count, width);
   int64_t first = 0;
   absl::Status status;
-  const auto check = [&](std::span<const uint16_t> ids) {
+  tokens.Visit([&](std::span<const uint32_t> ids) {
     const auto bad =
-        std::find_if(ids.begin(), ids.end(), [vocab](uint16_t id) { return id >= vocab; });
+        std::find_if(ids.begin(), ids.end(), [vocab](uint32_t id) { return id >= vocab; });
     if (bad != ids.end() && status.ok()) {
-      status = absl::InvalidArgumentError(absl::StrCat("corpus ", path, ": id ", *bad, " at token ",
-                                                       first + (bad - ids.begin()),
+      status = absl::InvalidArgumentError(absl::StrCat("corpus ", piece.path, ": id ", *bad,
+                                                       " at token ", first + (bad - ids.begin()),
                                                        ", but vocab is ", vocab));
     }
     first += static_cast<int64_t>(ids.size());
-  };
-  tokens.train.Visit(check);
-  tokens.held_out.Visit(check);
+  });
   return status;
 }
 
 // Bytes before the first id; 0 for a bare file.
-absl::StatusOr<size_t> TokenHeader(const std::string& path, std::span<const std::byte> content) {
+absl::StatusOr<size_t> TokenHeader(const std::string& path, std::span<const std::byte> content,
+                                   Width width) {
+  const TokenFormat format = width == Width::kUint16 ? kUint16Format : kUint32Format;
   int32_t header[3];
   if (content.size() < kTokenHeaderBytes) return 0;
   std::memcpy(header, content.data(), sizeof header);
-  if (header[0] != kTokenMagic) return 0;
-  const size_t count = (content.size() - kTokenHeaderBytes) / sizeof(uint16_t);
-  if (header[1] != kTokenVersion || static_cast<size_t>(header[2]) != count) {
+  if (header[0] != format.magic) return 0;
+  const size_t count = (content.size() - kTokenHeaderBytes) / static_cast<size_t>(width);
+  if (header[1] != format.version || static_cast<size_t>(header[2]) != count) {
     return absl::InvalidArgumentError(absl::StrCat(
         "corpus ", path, ": header says version ", header[1], " and ", header[2],
-        " tokens; want version ", kTokenVersion, ", and the file holds ", count, " tokens"));
+        " tokens; want version ", format.version, ", and the file holds ", count, " tokens"));
   }
   return kTokenHeaderBytes;
 }
 
-}  // namespace
-
-absl::StatusOr<CorpusTokens> ReadText(const std::string& path) {
-  const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
-  if (!file.ok()) return file.status();
-  return SplitAtEnd(*file, /*begin=*/0, Width::kByte);
-}
-
-absl::StatusOr<CorpusTokens> ReadTokens(const std::string& path, int64_t vocab) {
+absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t vocab) {
   const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
   if (!file.ok()) return file.status();
   const std::span<const std::byte> content = (*file)->bytes();
-  const absl::StatusOr<size_t> header = TokenHeader(path, content);
+  const absl::StatusOr<size_t> header = TokenHeader(path, content, width);
   if (!header.ok()) return header.status();
-  if ((content.size() - *header) % sizeof(uint16_t) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("corpus ", path, ": ", content.size(), " bytes are no whole uint16 ids"));
+  const size_t bytes = static_cast<size_t>(width);
+  if ((content.size() - *header) % bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("corpus ", path, ": ", content.size(),
+                                                   " bytes are no whole uint", 8 * bytes, " ids"));
   }
-  CorpusTokens tokens = SplitAtEnd(*file, *header, Width::kUint16);
-  if (absl::Status status = CheckIds(path, tokens, vocab); !status.ok()) return status;
-  return tokens;
+  Piece piece{path, *file, *header, static_cast<int64_t>((content.size() - *header) / bytes)};
+  if (absl::Status status = CheckIds(piece, width, vocab); !status.ok()) return status;
+  return piece;
+}
+
+}  // namespace
+
+absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part) {
+  const absl::StatusOr<std::vector<std::string>> files = Paths(paths);
+  if (!files.ok()) return files.status();
+  std::vector<Piece> pieces;
+  for (const std::string& path : *files) {
+    absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
+    if (!file.ok()) return file.status();
+    const auto bytes = static_cast<int64_t>((*file)->bytes().size());
+    pieces.push_back({path, *std::move(file), /*begin=*/0, bytes});
+  }
+  return Split(pieces, Width::kByte, part);
+}
+
+absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, Width width, int64_t vocab,
+                                        Part part) {
+  const absl::StatusOr<std::vector<std::string>> files = Paths(paths);
+  if (!files.ok()) return files.status();
+  std::vector<Piece> pieces;
+  for (const std::string& path : *files) {
+    absl::StatusOr<Piece> piece = OpenTokens(path, width, vocab);
+    if (!piece.ok()) return piece.status();
+    pieces.push_back(*std::move(piece));
+  }
+  return Split(pieces, width, part);
 }
 
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {

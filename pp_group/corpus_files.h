@@ -12,9 +12,15 @@ struct CorpusTokens {
   MappedTokens train, held_out;
 };
 
-// What Corpus::Open reads; its errors.
-absl::StatusOr<CorpusTokens> ReadText(const std::string& path);
-absl::StatusOr<CorpusTokens> ReadTokens(const std::string& path, int64_t vocab);
+enum class Part {
+  kSplit,  // the last 1/64 is held out
+  kWhole,  // all of it is in `train`
+};
+
+// What Corpus::Open reads; its errors. `paths`: with commas between them, each a file or a pattern.
+absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part);
+absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, MappedTokens::Width width,
+                                        int64_t vocab, Part part);
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory);
 
 // Whether "headers" holds out the file of this relative path: FNV-1a 64 of it, mixed, modulo 32.

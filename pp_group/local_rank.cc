@@ -1,9 +1,25 @@
 #include "pp_group/local_rank.h"
 
+#include <ATen/ATen.h>
+
 #include "pp_group/models/model.h"
 #include "pp_group/schedule.h"
 
 namespace longhaul {
+
+namespace {
+
+absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
+  if (!spec.initial) return absl::OkStatus();
+  const at::Tensor flat = at::zeros({stage->layout().flat_elements}, at::kFloat);
+  const absl::Status filled = spec.initial(stage->layout(), flat.data_ptr<float>());
+  if (!filled.ok()) return filled;
+  stage->parameters().copy_(flat);
+  stage->ParametersChanged();
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
     const TrainSpec& spec, const LocalRank& rank, const std::function<absl::Duration()>* now) {
@@ -28,6 +44,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
                               .compute = spec.stage_compute});
     if (!stage.ok()) return stage.status();
     state->stage = *std::move(stage);
+    if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
     state->optimizer = std::make_unique<AdamW>(spec.inner, *state->stage);
   }
   state->host_parameters = state->stage->parameters().cpu();

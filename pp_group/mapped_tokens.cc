@@ -1,6 +1,7 @@
 #include "pp_group/mapped_tokens.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,8 @@
 
 namespace longhaul {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "ids are read as they lie");
 
 constexpr int64_t kVisited = 4096;  // ids at a time
 
@@ -20,11 +23,12 @@ void MappedTokens::Append(std::shared_ptr<const MappedFile> file, size_t begin, 
   pieces_.push_back({std::move(file), ids, width, size(), size() + count});
 }
 
-uint16_t MappedTokens::Id(const Piece& piece, int64_t at) {
+uint32_t MappedTokens::Id(const Piece& piece, int64_t at) {
   const int64_t index = at - piece.begin;
-  if (piece.width == Width::kByte) return static_cast<uint16_t>(piece.ids[index]);
-  uint16_t id;
-  std::memcpy(&id, piece.ids + 2 * index, sizeof id);
+  if (piece.width == Width::kByte) return static_cast<uint8_t>(piece.ids[index]);
+  uint32_t id = 0;
+  const auto bytes = static_cast<size_t>(piece.width);
+  std::memcpy(&id, piece.ids + static_cast<int64_t>(bytes) * index, bytes);
   return id;
 }
 
@@ -38,8 +42,8 @@ void MappedTokens::Copy(int64_t first, std::span<int64_t> ids) const {
   }
 }
 
-void MappedTokens::Visit(const std::function<void(std::span<const uint16_t>)>& visit) const {
-  std::vector<uint16_t> ids;
+void MappedTokens::Visit(const std::function<void(std::span<const uint32_t>)>& visit) const {
+  std::vector<uint32_t> ids;
   for (const Piece& piece : pieces_) {
     for (int64_t at = piece.begin; at < piece.end; at += kVisited) {
       ids.resize(static_cast<size_t>(std::min(kVisited, piece.end - at)));
@@ -51,8 +55,18 @@ void MappedTokens::Visit(const std::function<void(std::span<const uint16_t>)>& v
 }
 
 std::string MappedTokens::Hash() const {
+  const bool wide = std::any_of(pieces_.begin(), pieces_.end(),
+                                [](const Piece& p) { return p.width == Width::kUint32; });
   Sha256 hash;
-  Visit([&](std::span<const uint16_t> ids) { hash.Add(std::as_bytes(ids)); });
+  std::vector<uint16_t> narrow;
+  Visit([&](std::span<const uint32_t> ids) {
+    if (wide) {
+      hash.Add(std::as_bytes(ids));
+      return;
+    }
+    narrow.assign(ids.begin(), ids.end());
+    hash.Add(std::as_bytes(std::span(narrow)));
+  });
   return hash.Hex();
 }
 

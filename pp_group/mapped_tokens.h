@@ -14,7 +14,7 @@ namespace longhaul {
 // Token ids that lie in pieces of mapped files, one piece after the other.
 class MappedTokens {
  public:
-  enum class Width : uint8_t { kByte = 1, kUint16 = 2 };  // little-endian
+  enum class Width : uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4 };  // little-endian
 
   // `count` ids from byte `begin` of `file` on; there are that many.
   void Append(std::shared_ptr<const MappedFile> file, size_t begin, int64_t count, Width width);
@@ -24,8 +24,8 @@ class MappedTokens {
   void Copy(int64_t first, std::span<int64_t> ids) const;
 
   // All ids, some thousands at a time; the memory of what has been visited is released.
-  void Visit(const std::function<void(std::span<const uint16_t>)>& visit) const;
-  // SHA-256 of the ids as little-endian uint16, hex.
+  void Visit(const std::function<void(std::span<const uint32_t>)>& visit) const;
+  // SHA-256 of the ids, hex: as little-endian uint16, or as uint32 where a piece has those.
   std::string Hash() const;
 
  private:
@@ -35,7 +35,7 @@ class MappedTokens {
     Width width;
     int64_t begin, end;  // of the whole
   };
-  static uint16_t Id(const Piece& piece, int64_t at);
+  static uint32_t Id(const Piece& piece, int64_t at);
 
   std::vector<Piece> pieces_;
 };

@@ -188,6 +188,7 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\ninner_steps=", o.inner_steps, "\nouter_lr=", Exact(o.lr),
       "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
       o.algorithm == OuterAlgorithm::kDataParallel ? "\nouter_algorithm=dp" : "",
+      spec.initial_hash.empty() ? "" : absl::StrCat("\ninit_sha256=", spec.initial_hash),
       "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
 }
 

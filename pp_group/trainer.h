@@ -40,6 +40,10 @@ struct TrainSpec {
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;
   ComputeSpec stage_compute = {};  // what stages compute on, and in which dtype
+  // Weights to start from in place of the seed's: fills a stage's flat buffer ([flat_elements] f32,
+  // zeroed). Empty: the seed's. `initial_hash` names them in checkpoints.
+  std::function<absl::Status(const StageLayout& layout, float* flat)> initial = {};
+  std::string initial_hash = {};
 };
 
 // What a rank is about to send over its boundary.

@@ -48,15 +48,22 @@ install_packages() {  # file, required|optional
 install_packages scripts/packages.txt required
 if [ "$purpose" = test ]; then install_packages scripts/packages-test.txt optional; fi
 
-# What tests of `longhaul export` read back with; torch's own environment stays as it is.
+# What tests of `longhaul export` read back with; torch's own environment stays as it is, and is seen
+# from there (see_torch below).
 install_export_packages() {
   [ -x .venv-export/bin/python ] && return 0
   if python3 -m venv .venv-export >/dev/null 2>&1 && .venv-export/bin/python -m pip install --quiet \
-      --no-compile pyarrow tensorboard wandb mlflow-skinny >/dev/null 2>&1; then return 0; fi
+      --no-compile pyarrow tensorboard wandb mlflow-skinny transformers >/dev/null 2>&1; then return 0; fi
   rm -rf .venv-export
   echo "setup: the packages of \`longhaul export\` cannot be had here; its test will say so and skip"
 }
 if [ "$purpose" = test ]; then install_export_packages; fi
+
+see_torch() {  # makes the torch of interpreter $1 visible from .venv-export, for transformers
+  [ -x .venv-export/bin/python ] || return 0
+  "$1" -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))' \
+    >"$(.venv-export/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch_of_the_build.pth"
+}
 
 torch_of() {  # prints the version of the torch that interpreter $1 has, without importing it
   "$1" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null
@@ -68,6 +75,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     2.11.*|2.12.*|2.13.*|2.14.*) echo "setup: torch $version of $TORCH_PYTHON" ;;
     *) fail "torch $version of $TORCH_PYTHON: supported are 2.11 to 2.14" ;;
   esac
+  see_torch "$TORCH_PYTHON"
   exit 0
 fi
 
@@ -83,4 +91,5 @@ if ! cmp -s scripts/versions.env "$stamp"; then
 matplotlib $MATPLOTLIB_VERSION into .venv; or name a Python that has torch: make TORCH_PYTHON=..."
   cp scripts/versions.env "$stamp"
 fi
+see_torch .venv/bin/python
 echo "setup: torch $(torch_of .venv/bin/python) in .venv; nothing is missing"

@@ -10,16 +10,31 @@
 #include "experiments/record/record.h"
 #include "experiments/report/plots_script.h"
 #include "experiments/run/machine_check.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/export_weights.h"
 
 namespace longhaul {
 namespace {
 
 struct ExportArguments {
-  std::string results, to, out, python;
+  std::string results, to, out, python, spec;
 };
+
+// Weights lie in checkpoints, and what they are of in the run's spec.
+absl::Status ExportToSafetensors(const ExportArguments& arguments) {
+  if (arguments.spec.empty()) {
+    return absl::InvalidArgumentError(
+        "--to safetensors needs --spec SPEC.toml, the spec of the run whose checkpoints these are");
+  }
+  const absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, {}, CatalogNames());
+  if (!spec.ok()) return spec.status();
+  return ExportWeights(arguments.results, *spec, arguments.out);
+}
 
 // Becomes the interpreter; returns only where that fails.
 absl::Status Export(const ExportArguments& arguments) {
+  if (arguments.to == "safetensors") return ExportToSafetensors(arguments);
   // A record of another version is refused here, in the words of every other command.
   if (const auto record = Record::Open(arguments.results, Record::Mode::kRead); !record.ok()) {
     return record.status();
@@ -42,11 +57,16 @@ void AddExportCommand(CLI::App& app, int* exit_status) {
   arguments->python = PlotPython();
   CLI::App* command = app.add_subcommand(
       "export", "the record for other tools; reads only, and sends nothing anywhere");
-  command->add_option("results", arguments->results, "folder of the record")->required();
+  command
+      ->add_option("results", arguments->results,
+                   "folder of the record; of checkpoints with --to safetensors")
+      ->required();
   command->add_option("--to", arguments->to, "format")
       ->required()
-      ->check(CLI::IsMember({"parquet", "tensorboard", "wandb", "mlflow"}));
+      ->check(CLI::IsMember({"parquet", "tensorboard", "wandb", "mlflow", "safetensors"}));
   command->add_option("--out", arguments->out, "folder to write into; new or empty")->required();
+  command->add_option("--spec", arguments->spec,
+                      "with --to safetensors: the run's spec, as it was resolved");
   command->add_option("--python", arguments->python,
                       "interpreter that has the tool's package (default: the build's)");
   command->callback([arguments, exit_status] { *exit_status = Fail(Export(*arguments)); });

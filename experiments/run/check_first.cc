@@ -1,19 +1,25 @@
 #include "experiments/run/check_first.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "experiments/run/core_needs.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/model_of_spec.h"
 #include "experiments/train/spec_corpus.h"
 #include "netem/topology/topology_file.h"
+#include "pp_group/device_check.h"
 
 namespace longhaul {
 namespace {
@@ -38,6 +44,33 @@ std::string Gigabytes(int64_t bytes) {
 absl::Status In(const std::string& where, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(), fmt::format("{}: {}", where, std::string(status.message())));
+}
+
+// A process that has asked after a GPU cannot fork workers that use one, so a child asks.
+absl::Status CheckOnDevice(const RunSpec& spec, const std::function<absl::Status()>& check) {
+  if (spec.train.device == "cpu") return check();
+  int ends[2];
+  if (pipe(ends) != 0) return absl::UnavailableError("pipe for the check of a device");
+  const pid_t child = fork();
+  if (child == 0) {
+    const absl::Status status = check();
+    const std::string text =
+        fmt::format("{}\n{}", static_cast<int>(status.code()), std::string(status.message()));
+    const bool told = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    _exit(told ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text;
+  char piece[512];
+  for (ssize_t n; child > 0 && (n = read(ends[0], piece, sizeof piece)) > 0;) text.append(piece, n);
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  const size_t line = text.find('\n');
+  if (line == std::string::npos) {
+    return absl::UnavailableError(
+        fmt::format("device '{}': the process that looked at it died", spec.train.device));
+  }
+  return absl::Status(static_cast<absl::StatusCode>(std::stoi(text)), text.substr(line + 1));
 }
 
 // A profile fits any number of ranks.
@@ -82,9 +115,12 @@ absl::Status CheckFirst(const RunSpec& spec) {
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
   }
-  const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
-  if (!corpus.ok()) return corpus.status();
-  return CheckTraining(spec, **corpus);
+  return CheckOnDevice(spec, [&]() -> absl::Status {
+    const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
+    if (!corpus.ok()) return corpus.status();
+    if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
+    return CheckDeviceMemory(ToComputeSpec(spec), plan.device_bytes);
+  });
 }
 
 absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) {
@@ -116,16 +152,17 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
   if (absl::Status s = CheckResources(together, memory, threads); !s.ok()) {
     return In(fmt::format("{} runs at a time", together.size()), s);
   }
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Corpus>> opened;
+  std::map<std::tuple<std::string, std::string, int64_t>, std::shared_ptr<const Corpus>> opened;
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;
-    auto& corpus = opened[{run.spec.data.source, run.spec.model.vocab}];
+    auto& corpus = opened[{run.spec.data.source, run.spec.data.eval, run.spec.model.vocab}];
     if (corpus == nullptr) {
       absl::StatusOr<std::shared_ptr<const Corpus>> read = OpenCorpus(run.spec);
       if (!read.ok()) return read.status();
       corpus = *std::move(read);
     }
-    const absl::Status taken = CheckTraining(run.spec, *corpus);
+    const absl::Status taken =
+        CheckOnDevice(run.spec, [&] { return CheckTraining(run.spec, *corpus); });
     if (!taken.ok()) return In(fmt::format("arm '{}'", run.arm), taken);
   }
   return absl::OkStatus();

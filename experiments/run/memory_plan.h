@@ -15,6 +15,7 @@ struct ResourcePlan {
   int processes;
   int64_t bytes;         // of all processes together
   int64_t worker_bytes;  // of the largest process
+  int64_t device_bytes;  // of all processes together, on the GPU that they share; 0 on the CPU
   int64_t threads;       // of all processes together
 };
 inline constexpr double kMemoryPlanFactor = 1.4;

@@ -1,6 +1,7 @@
 #include "experiments/run/wire_bytes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -12,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "compressors/catalog.h"
 #include "compressors/reference_tensors.h"
+#include "experiments/train/model_of_spec.h"
 #include "plugin/core/packet.h"
-#include "pp_group/models/model_spec.h"
 
 namespace longhaul {
 namespace {
@@ -21,28 +22,34 @@ namespace {
 // Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
 // Most codecs have frames of one size; entropy-coded indices depend a little on the values. Where
 // the receiver adds differences, of the second message: the first of a channel is longer.
-std::optional<double> MessageBytes(const std::string& codec, Shape shape) {
+std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType dtype) {
+  const bool half = dtype == DType::kBF16;
   if (codec == "none") {
-    return static_cast<double>(kPacketHeaderBytes + shape.elements() * sizeof(float));
+    const size_t each = half ? sizeof(uint16_t) : sizeof(float);
+    return static_cast<double>(kPacketHeaderBytes + shape.elements() * each);
   }
   absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
   if (!made.ok()) return std::nullopt;
   const std::vector<float> x = DrawReference(Distribution::kGaussian, shape.elements(), /*seed=*/1);
-  std::vector<std::byte> frame((*made)->MaxFrameBytes(shape, DType::kF32));
+  std::vector<uint16_t> upper;  // the same in bfloat16, cut off
+  for (const float value : x) {
+    if (half) upper.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+  }
+  std::vector<std::byte> frame((*made)->MaxFrameBytes(shape, dtype));
   const std::unique_ptr<CodecState> state = (*made)->NewState(shape);
   absl::StatusOr<size_t> bytes = size_t{0};
   for (int messages = DecodingNeedsState(**made) ? 2 : 1; messages > 0; --messages) {
-    bytes = (*made)->Encode({x.data(), DType::kF32, shape}, /*seed=*/1, state.get(), frame);
+    bytes =
+        (*made)->Encode({half ? static_cast<const void*>(upper.data()) : x.data(), dtype, shape},
+                        /*seed=*/1, state.get(), frame);
     if (!bytes.ok()) return std::nullopt;
   }
   return static_cast<double>(kPacketHeaderBytes + *bytes);
 }
 
 uint64_t StageElements(const RunSpec& spec, int64_t stage) {
-  const ModelSpec model{spec.model.blocks, spec.model.width, spec.model.heads, spec.model.context,
-                        spec.model.vocab};
-  return LayoutOf(model, static_cast<int>(stage), static_cast<int>(spec.schedule.stages),
-                  spec.schedule.cuts)
+  return LayoutOf(ToModelSpec(spec), static_cast<int>(stage),
+                  static_cast<int>(spec.schedule.stages), spec.schedule.cuts)
       .flat_elements;
 }
 
@@ -57,8 +64,8 @@ double OnTcp(double message_bytes, double messages) {
 std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) {
   const int64_t steps = Steps(spec);
   if (c.direction == Direction::kOuter) {
-    const std::optional<double> frame =
-        MessageBytes(spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)});
+    const std::optional<double> frame = MessageBytes(
+        spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)}, DType::kF32);
     if (!frame) return std::nullopt;
     // After every H steps, and after the last; data parallel groups meet in every step.
     const int64_t apart = std::max<int64_t>(1, spec.outer.inner_steps);
@@ -73,7 +80,8 @@ std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) 
   const RunSpec::Boundary::Cut codecs =
       CodecsOf(spec, std::min(c.src_rank, c.dst_rank) % spec.schedule.stages);
   const std::optional<double> frame =
-      MessageBytes(c.direction == Direction::kForward ? codecs.forward : codecs.backward, shape);
+      MessageBytes(c.direction == Direction::kForward ? codecs.forward : codecs.backward, shape,
+                   spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32);
   if (!frame) return std::nullopt;
   const auto messages = static_cast<double>(steps * spec.train.microbatches);
   return OnTcp(*frame * messages, messages);

@@ -80,22 +80,50 @@ class KeyReader {
 void CheckModel(TableReader& r, const RunSpec& spec) {
   r.Check(spec.model.width % spec.model.heads == 0, "heads",
           fmt::format("= {} does not divide model.width = {}", spec.model.heads, spec.model.width));
+  const RunSpec::Model& m = spec.model;
+  const bool gpt = m.kind == "gpt", moe = m.kind == "moe";
+  const RunSpec::Model none{};  // of another kind's keys
+  const auto only = [&](bool of_kind, const char* key, bool as_none, const char* kinds) {
+    r.Check(of_kind || as_none, key,
+            fmt::format("is of {}, not of model.kind = \"{}\"", kinds, m.kind));
+  };
+  only(!gpt, "kv_heads", m.kv_heads == none.kv_heads, "llama and moe");
+  only(!gpt, "hidden", m.hidden == none.hidden, "llama and moe");
+  only(!gpt, "tied_head", m.tied_head == none.tied_head, "llama and moe");
+  only(!gpt, "rope_theta", m.rope_theta == none.rope_theta, "llama and moe");
+  only(moe, "experts", m.experts == none.experts, "moe");
+  only(moe, "capacity_factor", m.capacity_factor == none.capacity_factor, "moe");
+  only(moe, "balance_loss", m.balance_loss == none.balance_loss, "moe");
+  r.Check(m.kv_heads == 0 || m.heads % m.kv_heads == 0, "kv_heads",
+          fmt::format("= {} does not divide model.heads = {}", m.kv_heads, m.heads));
 }
 
 void CheckData(TableReader& r, const RunSpec& spec) {
   const std::string& source = spec.data.source;
-  const bool text = source == "headers" || source.starts_with("text:");
-  r.Check(text || source.starts_with("tokens:"), "source",
-          fmt::format("is '{}'; known: headers, text:PATH, tokens:PATH", Shown(source)));
-  r.Check(!source.ends_with(':'), "source", "names no path after the ':'");
-  r.Check(!text || spec.model.vocab >= 256, "source",
-          fmt::format("is bytes and needs model.vocab >= 256, not {}", spec.model.vocab));
+  const auto check = [&](const char* key, const std::string& value, bool built_in) {
+    const bool text = (built_in && value == "headers") || value.starts_with("text:");
+    r.Check(text || value.starts_with("tokens:") || value.starts_with("tokens32:"), key,
+            fmt::format("is '{}'; known: {}text:PATH, tokens:PATH, tokens32:PATH", Shown(value),
+                        built_in ? "headers, " : ""));
+    r.Check(!value.ends_with(':'), key, "names no path after the ':'");
+    r.Check(!text || spec.model.vocab >= 256, key,
+            fmt::format("is bytes and needs model.vocab >= 256, not {}", spec.model.vocab));
+  };
+  check("source", source, /*built_in=*/true);
+  if (r.Has("eval")) check("eval", spec.data.eval, /*built_in=*/false);
 }
 
 void CheckTrain(TableReader& r, const RunSpec& spec) {
   const RunSpec::Train& train = spec.train;
   r.Check(train.tokens.has_value() != train.steps.has_value(), train.tokens ? "tokens" : "steps",
           "exactly one of train.tokens and train.steps must be given");
+  const RunSpec::Model& model = spec.model;
+  const bool plain = train.device == "cpu" && train.dtype == "float32" && !train.recompute;
+  r.Check(plain || model.engine != "cpu",
+          r.Has("device")  ? "device"
+          : r.Has("dtype") ? "dtype"
+                           : "recompute",
+          "needs model.engine = \"aten\" or \"auto\": the engine \"cpu\" is float32 on the CPU");
   r.Check(train.batch_rows % train.microbatches == 0, "microbatches",
           fmt::format("= {} does not divide train.batch_rows = {}", train.microbatches,
                       train.batch_rows));

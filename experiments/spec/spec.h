@@ -21,16 +21,35 @@ struct RunSpec {
   int64_t seed;  // >= 0: initial weights, data order, codec noise
 
   struct Model {
-    std::string kind;  // "gpt"
+    std::string kind;  // "gpt", "llama", "moe" (pp_group/models/model_spec.h)
     int64_t blocks;    // divisible by S, unless schedule.cuts says where stages begin
     int64_t width;     // divisible by heads
     int64_t heads;
     int64_t context;  // tokens of a row
     int64_t vocab;    // 256 for bytes
+    // "cpu": written out for the CPU, gpt in float32 only; "aten": LibTorch; "auto": the first
+    // that carries this model on train.device in train.dtype. The record has what was chosen.
+    std::string engine = "auto";
+    // Of llama and moe; 0: as many key and value heads as heads, 8/3 width up to a multiple of 64.
+    int64_t kv_heads = 0;
+    int64_t hidden = 0;
+    bool tied_head = false;  // the head is the embedding; one stage only
+    double rope_theta = 10000;
+    // Of moe: each token takes two experts; each expert at most capacity_factor times its even
+    // share of a micro-batch (0: all that come); the load-balancing loss has this weight.
+    int64_t experts = 8;
+    double capacity_factor = 0;
+    double balance_loss = 0.01;
+    std::string init = {};  // safetensors file to start from; empty: drawn from the seed
   } model;
 
   struct Data {
-    std::string source;  // "headers" (built in), "text:PATH", "tokens:PATH"
+    // "headers" (built in), "text:PATH", "tokens:PATH", "tokens32:PATH" (uint16 and uint32 ids).
+    // PATH may be several with commas between them, each a file or a pattern with * and ?.
+    std::string source;
+    // The same for evaluation, of which nothing is trained on; empty: the part that `source` holds
+    // out.
+    std::string eval = {};
   } data;
 
   struct Train {
@@ -42,7 +61,10 @@ struct RunSpec {
     double min_lr_fraction = 0.1;
     int64_t warmup_steps = 0;
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    double clip_norm = 1.0;  // inf: off
+    double clip_norm = 1.0;         // inf: off
+    std::string device = "cpu";     // "cpu", "cuda", "cuda:N"; all workers the same
+    std::string dtype = "float32";  // of products and boundaries; or "bfloat16"
+    bool recompute = false;  // activations of a block are computed again in its backward pass
   } train;
 
   struct Schedule {

@@ -15,6 +15,9 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/model_of_spec.h"
+#include "experiments/train/model_weights.h"
+#include "pp_group/models/model.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
@@ -38,38 +41,46 @@ std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
   const RunSpec::Train& t = spec.train;
-  return {.model = {.blocks = spec.model.blocks,
-                    .width = spec.model.width,
-                    .heads = spec.model.heads,
-                    .context = spec.model.context,
-                    .vocab = spec.model.vocab},
-          .stages = static_cast<int>(spec.schedule.stages),
-          .groups = static_cast<int>(spec.outer.groups),
-          .schedule = spec.schedule.kind,
-          .microbatches = t.microbatches,
-          .batch_rows = t.batch_rows,
-          .steps = Steps(spec),
-          .inner = {.lr = t.lr,
-                    .min_lr_fraction = t.min_lr_fraction,
-                    .warmup_steps = t.warmup_steps,
-                    .beta1 = t.beta1,
-                    .beta2 = t.beta2,
-                    .eps = t.eps,
-                    .weight_decay = t.weight_decay,
-                    .clip_norm = t.clip_norm},
-          .outer = {.inner_steps = spec.outer.inner_steps,
-                    .lr = spec.outer.lr,
-                    .momentum = spec.outer.momentum,
-                    .codec = spec.outer.codec,
-                    .algorithm = spec.outer.algorithm == "dp" ? OuterAlgorithm::kDataParallel
-                                                              : OuterAlgorithm::kDiloco},
-          .seed = static_cast<uint64_t>(spec.seed),
-          .cuts = spec.schedule.cuts,
-          .compute = ComputeOf(spec)};
+  TrainSpec train{
+      .model = ToModelSpec(spec),
+      .stages = static_cast<int>(spec.schedule.stages),
+      .groups = static_cast<int>(spec.outer.groups),
+      .schedule = spec.schedule.kind,
+      .microbatches = t.microbatches,
+      .batch_rows = t.batch_rows,
+      .steps = Steps(spec),
+      .inner = {.lr = t.lr,
+                .min_lr_fraction = t.min_lr_fraction,
+                .warmup_steps = t.warmup_steps,
+                .beta1 = t.beta1,
+                .beta2 = t.beta2,
+                .eps = t.eps,
+                .weight_decay = t.weight_decay,
+                .clip_norm = t.clip_norm},
+      .outer = {.inner_steps = spec.outer.inner_steps,
+                .lr = spec.outer.lr,
+                .momentum = spec.outer.momentum,
+                .codec = spec.outer.codec,
+                .algorithm = spec.outer.algorithm == "dp" ? OuterAlgorithm::kDataParallel
+                                                          : OuterAlgorithm::kDiloco},
+      .seed = static_cast<uint64_t>(spec.seed),
+      .cuts = spec.schedule.cuts,
+      .compute = ComputeOf(spec),
+      .stage_compute = ToComputeSpec(spec)};
+  if (spec.model.init.empty()) return train;
+  auto weights = ModelWeights::Open(spec.model.init, spec);
+  if (weights.ok()) train.initial_hash = (*weights)->hash();
+  train.initial = [weights = std::move(weights)](const StageLayout& layout, float* flat) {
+    return weights.ok() ? (*weights)->Fill(layout, flat) : weights.status();
+  };
+  return train;
 }
 
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
   if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
+  if (!spec.model.init.empty()) {
+    if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
+  }
   const int64_t rows = corpus.held_out_rows(spec.model.context);
   if (spec.eval.rows <= rows) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -139,7 +150,13 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("threads", at::get_num_threads());
   fact("cpu_path_torch", at::get_cpu_capability());
   fact("cpu_path_codecs", std::string(IsaName(BestIsa())));
+  const absl::StatusOr<std::string> engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
+  fact("engine", spec.compute ? "none: compute is injected" : engine.value_or("none"));
+  fact("device", spec.train.device);
+  fact("dtype", spec.train.dtype);
+  if (!spec.model.init.empty()) fact("init_hash", ToTrainSpec(spec).initial_hash);
   fact("data_source", spec.data.source);
+  if (!spec.data.eval.empty()) fact("eval_source", spec.data.eval);
   fact("train_tokens_available", corpus.train_tokens());
   fact("held_out_tokens_available", corpus.held_out_tokens());
   fact("data_hash", corpus.train_hash());
@@ -151,9 +168,10 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
   if (capture != nullptr) {
     watch = [capture, group = rank.group, stage = rank.stage](const BoundaryTensor& x) {
       if (!capture->wanted()) return;
-      const auto n = static_cast<size_t>(x.values.numel());
-      capture->Take(group, x.gradient ? stage - 1 : stage, x.gradient, x.microbatch,
-                    x.values.size(0), {x.values.const_data_ptr<float>(), n});
+      const at::Tensor values = x.values.to(at::kCPU, at::kFloat);
+      const auto n = static_cast<size_t>(values.numel());
+      capture->Take(group, x.gradient ? stage - 1 : stage, x.gradient, x.microbatch, values.size(0),
+                    {values.const_data_ptr<float>(), n});
     };
   }
   return {.group = rank.group,

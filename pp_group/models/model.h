@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,15 +19,6 @@ struct StageOptions {
   int64_t microbatches = 1;            // M; scales losses that are means over a micro-batch
   ComputeSpec compute = {};
 };
-
-// The table of models and engines is the only list of both (model.cc).
-std::vector<std::string> ModelKinds();    // "gpt", "llama", "moe"
-std::vector<std::string> ModelEngines();  // "cpu", "aten"
-
-// The engine that "auto" means here: the written-out one where it can, LibTorch where not.
-// InvalidArgument: no engine of this name carries this model, or not with this device, dtype or
-// recomputation; the message says which do.
-absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& compute);
 
 // InvalidArgument in one line: a number below 1, heads that do not divide, a tied head on several
 // stages, what EngineOf refuses; FailedPrecondition: a device that is not there.

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "pp_group/stage_layout.h"
 
 namespace longhaul {
@@ -41,6 +43,15 @@ struct ComputeSpec {
   std::string dtype = "float32";  // of products and boundaries: "float32", "bfloat16"
   bool recompute = false;         // a block's activations are computed again in its backward pass
 };
+
+// The table of models and engines is the only list of both (model.cc).
+std::vector<std::string> ModelKinds();    // "gpt", "llama", "moe"
+std::vector<std::string> ModelEngines();  // "cpu", "aten"
+
+// The engine that "auto" means here: the written-out one where it can, LibTorch where not.
+// InvalidArgument: no engine of this name carries this model, or not with this device, dtype or
+// recomputation; the message says which do.
+absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& compute);
 
 // Of a kind of the table in model.cc. `cuts` as EmptyLayout takes them.
 StageLayout LayoutOf(const ModelSpec& spec, int stage, int stages,

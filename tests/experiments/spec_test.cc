@@ -123,6 +123,30 @@ TEST(Spec, WhatCannotBeRunIsRefusedAtItsLine) {
               HasSubstr("'net.profile' is missing (needed with"));
 }
 
+TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
+  const std::vector<std::string> moe = {"model.kind=moe", "model.kv_heads=2", "model.experts=4",
+                                        "model.capacity_factor=1.25", "train.device=cuda:1",
+                                        "train.dtype=bfloat16", "train.recompute=true",
+                                        "data.eval=tokens32:e.bin", "model.vocab=128000"};
+  const absl::StatusOr<RunSpec> spec = Read(kRunToml, moe);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.experts, 4);
+  EXPECT_EQ(spec->train.device, "cuda:1");
+  const absl::StatusOr<RunSpec> again = Read(ToToml(*spec));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ToToml(*again), ToToml(*spec));
+  EXPECT_THAT(Error(kRunToml, {"model.kv_heads=2"}),
+              HasSubstr("is of llama and moe, not of model.kind = \"gpt\""));
+  EXPECT_THAT(Error(kRunToml, {"model.kind=llama", "model.experts=4"}),
+              HasSubstr("is of moe, not of model.kind = \"llama\""));
+  EXPECT_THAT(Error(kRunToml, {"model.kind=llama", "model.kv_heads=3"}),
+              HasSubstr("= 3 does not divide model.heads = 4"));
+  EXPECT_THAT(Error(kRunToml, {"model.kind=rwkv"}), HasSubstr("gpt, llama, moe"));
+  EXPECT_THAT(Error(kRunToml, {"model.engine=cpu", "train.dtype=bfloat16"}),
+              HasSubstr("needs model.engine = \"aten\" or \"auto\""));
+  EXPECT_THAT(Error(kRunToml, {"data.eval=headers"}), HasSubstr("known: text:PATH"));
+}
+
 TEST(Spec, LoopbackNeedsNoProfileAndKeepsAGivenOne) {
   const absl::StatusOr<RunSpec> spec = Read(kRunToml, {"net.transport=loopback"});
   ASSERT_TRUE(spec.ok()) << spec.status();

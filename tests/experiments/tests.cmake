@@ -57,3 +57,5 @@ if(LONGHAUL_FUZZERS)
     PRIVATE longhaul::compressors longhaul::pp_schedule longhaul_fuzzed_links)
 endif()
 longhaul_fuzzer(experiments/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
+longhaul_fuzzer(experiments/safetensors_fuzz.cc SRCS experiments/train/safetensors_read.cc
+  LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)

@@ -107,7 +107,7 @@ TEST_F(CorpusTest, BadSourcesAreRefusedWithWhatWasSeen) {
     return corpus.status().ToString();
   };
   const std::vector<uint16_t> ids = Counting(1000);
-  EXPECT_THAT(refusal("pile:x"), HasSubstr("text:PATH, tokens:PATH or headers:DIR"));
+  EXPECT_THAT(refusal("pile:x"), HasSubstr("text:PATH, tokens:PATH, tokens32:PATH or headers:DIR"));
   EXPECT_THAT(refusal("text:/nowhere/x"), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(refusal("headers:/nowhere"), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(refusal("text:/nowhere/x"), HasSubstr("No such file"));
@@ -146,7 +146,7 @@ TEST_F(CorpusTest, HeadersAreReadInPathOrderAndHeldOutByWholeFiles) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   const auto text = [](const MappedTokens& part) {
     std::string all;
-    part.Visit([&](std::span<const uint16_t> ids) { all.append(ids.begin(), ids.end()); });
+    part.Visit([&](std::span<const uint32_t> ids) { all.append(ids.begin(), ids.end()); });
     return all;
   };
   EXPECT_EQ(text(tokens->train), train);
@@ -171,6 +171,63 @@ int64_t OwnBytes() {
     if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
   }
   return -1;
+}
+
+TEST_F(CorpusTest, ShardsFollowOneAnotherAndAPatternsMatchesComeByName) {
+  const std::vector<uint16_t> all = Counting(6400);
+  const auto shard = [&](const char* name, size_t begin, size_t end) {
+    return Write(name, Ids({all.begin() + begin, all.begin() + end}));
+  };
+  const std::string whole = Write("whole.bin", Ids(all));
+  const std::string first = shard("shard_a.bin", 0, 1000), second = shard("shard_b.bin", 1000, 1001),
+                    third = shard("shard_c.bin", 1001, 6400);
+  const std::string pattern = first.substr(0, first.size() - 5) + "?.bin";
+  const auto one = Corpus::Open("tokens:" + whole, 6400);
+  ASSERT_TRUE(one.ok()) << one.status();
+  for (const std::string& list : {pattern, first + "," + second + "," + third}) {
+    const auto shards = Corpus::Open("tokens:" + list, 6400);
+    ASSERT_TRUE(shards.ok()) << shards.status();
+    EXPECT_EQ((*shards)->train_hash(), (*one)->train_hash());
+    EXPECT_EQ((*shards)->held_out_hash(), (*one)->held_out_hash());
+  }
+  EXPECT_THAT(std::string(Corpus::Open("tokens:" + first + ".none*", 6400).status().message()),
+              HasSubstr("no file matches"));
+}
+
+TEST_F(CorpusTest, WideIdsAreReadWhole) {
+  std::vector<uint32_t> ids(1000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<uint32_t>(100'000 + i);
+  const auto bytes = std::as_bytes(std::span(ids));
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string path = Write("wide.bin", text);
+  const auto corpus = Corpus::Open("tokens32:" + path, 101'000);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  std::vector<int64_t> row(11);
+  (*corpus)->TrainRow(1, 0, 10, row);
+  EXPECT_GE(row.front(), 100'000);
+  EXPECT_EQ(row.back(), row.front() + 10);
+  EXPECT_THAT(std::string(Corpus::Open("tokens32:" + path, 100'500).status().message()),
+              testing::AllOf(HasSubstr("wide.bin"), HasSubstr("id 100500 at token 500")));
+  const auto headed = Corpus::Open(
+      "tokens32:" + Write("headed32.bin", Header(20240801, 7, 1000) + text), 101'000);
+  ASSERT_TRUE(headed.ok()) << headed.status();
+  EXPECT_EQ((*headed)->train_hash(), (*corpus)->train_hash());
+  EXPECT_THAT(std::string(Corpus::Open("tokens32:" + Write("odd.bin", text + "x"), 101'000)
+                              .status()
+                              .message()),
+              HasSubstr("no whole uint32"));
+}
+
+TEST_F(CorpusTest, AnEvaluationFileIsHeldOutAndTheRestIsTrainedOn) {
+  const std::string train = Write("train.bin", Ids(Counting(640)));
+  const std::string held_out = Write("eval.bin", Ids(Counting(320)));
+  const auto corpus = Corpus::Open("tokens:" + train, 640, "tokens:" + held_out);
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_EQ((*corpus)->train_tokens(), 640);
+  EXPECT_EQ((*corpus)->held_out_tokens(), 320);
+  EXPECT_THAT(
+      std::string(Corpus::Open("tokens:" + held_out, 320, "tokens:" + train).status().message()),
+      testing::AllOf(HasSubstr("train.bin"), HasSubstr("id 320 at token 320")));
 }
 
 TEST_F(CorpusTest, FilesAreMappedNotRead) {

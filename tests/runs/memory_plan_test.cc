@@ -62,7 +62,17 @@ INSTANTIATE_TEST_SUITE_P(
                          {"model.blocks=8", "model.width=64", "model.context=128",
                           "train.batch_rows=256", "train.microbatches=4", "schedule.kind=gpipe",
                           "train.steps=1"},
-                         int64_t{768} << 20}),
+                         int64_t{768} << 20},
+                    Size{"AtenActivations",
+                         {"model.engine=aten", "model.blocks=8", "model.width=64",
+                          "model.context=128", "train.batch_rows=256", "train.microbatches=4",
+                          "schedule.kind=gpipe", "train.steps=1"},
+                         int64_t{768} << 20},
+                    Size{"LlamaActivations",
+                         {"model.kind=llama", "model.blocks=8", "model.width=64",
+                          "model.context=128", "train.batch_rows=256", "train.microbatches=4",
+                          "schedule.kind=gpipe", "train.steps=1"},
+                         int64_t{512} << 20}),
     [](const auto& size) { return std::string(size.param.name); });
 
 TEST(ResourcePlanOf, EachProcessOfAShapedRunHoldsTorchAndTheData) {

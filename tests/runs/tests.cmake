@@ -45,11 +45,25 @@ add_test(NAME runs_torchrun_workers_test COMMAND ${PROJECT_SOURCE_DIR}/tests/wor
 set_tests_properties(runs_torchrun_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77
   RESOURCE_LOCK lab_of_a_run)
 
+# Every kind of model and the LibTorch engine, in one process and behind links.
+add_test(NAME runs_models_on_links_test COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/runs/models_on_links_test.sh $<TARGET_FILE:longhaul> ${TORCH_PYTHON}
+  ${PROJECT_SOURCE_DIR}/experiments/specs/gpt-aten.toml
+  ${PROJECT_SOURCE_DIR}/experiments/specs/llama-small.toml
+  ${PROJECT_SOURCE_DIR}/experiments/specs/moe-small.toml
+  -- --set train.steps=3 --set eval.rows=8 --set train.warmup_steps=0 --set model.context=64 --set train.dtype=bfloat16)
+set_tests_properties(runs_models_on_links_test PROPERTIES LABELS root TIMEOUT 900 SKIP_RETURN_CODE 77
+  RESOURCE_LOCK lab_of_a_run)
+
 # Into the packages that `scripts/setup.sh test` puts beside torch's, where it could.
 set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
 if(NOT EXISTS ${export_python})
   set(export_python ${TORCH_PYTHON})
 endif()
+longhaul_test(runs/model_weights_test.cc LIBS runs_testing longhaul::experiments_train
+  longhaul::experiments_run longhaul::pp_group nlohmann_json::nlohmann_json LABELS cpu)
+target_compile_definitions(runs_model_weights_test PRIVATE LONGHAUL_EXPORT_PYTHON="${export_python}"
+  LONGHAUL_TRANSFORMERS_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/runs/transformers_logits.py")
 add_test(NAME runs_export_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/export_test.py
   $<TARGET_FILE:longhaul> ${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml ${export_python})
 set_tests_properties(runs_export_test PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -1,0 +1,82 @@
+#include "experiments/train/export_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "experiments/train/model_of_spec.h"
+#include "experiments/train/model_weights.h"
+#include "pp_group/checkpoint.h"
+
+namespace longhaul {
+namespace {
+
+// Steps of which every stage of group 0 has a file, ascending.
+std::vector<int64_t> CommonSteps(const std::string& checkpoints, int stages) {
+  std::vector<int64_t> common = CheckpointSteps(checkpoints, 0, 0);
+  for (int s = 1; s < stages; ++s) {
+    const std::vector<int64_t> own = CheckpointSteps(checkpoints, 0, s);
+    std::vector<int64_t> both;
+    std::set_intersection(common.begin(), common.end(), own.begin(), own.end(),
+                          std::back_inserter(both));
+    common = std::move(both);
+  }
+  return common;
+}
+
+// The checkpoint says in its text what it is of.
+absl::Status CheckModelOf(const Checkpoint& checkpoint, const ModelSpec& model,
+                          const std::string& path) {
+  const std::string text = absl::StrCat("\n", checkpoint.spec);
+  for (const auto& [name, value] : {std::pair{"blocks", model.blocks}, {"width", model.width},
+                                    {"heads", model.heads}, {"context", model.context},
+                                    {"vocab", model.vocab}}) {
+    if (text.find(absl::StrCat("\n", name, "=", value, "\n")) == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", path, ": not of a model with ",
+                                                     name, " = ", value));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Copies each parameter of a stage to where it lies in the whole model.
+void CopySlots(const StageLayout& stage, const float* from, const StageLayout& whole, float* to) {
+  for (const ParameterSlot& slot : stage.slots) {
+    const auto at = std::find_if(whole.slots.begin(), whole.slots.end(),
+                                 [&](const ParameterSlot& s) { return s.name == slot.name; });
+    std::copy_n(from + slot.offset, slot.elements(), to + at->offset);
+  }
+}
+
+}  // namespace
+
+absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
+                           const std::string& folder) {
+  const ModelSpec model = ToModelSpec(spec);
+  const auto stages = static_cast<int>(spec.schedule.stages);
+  const std::vector<int64_t> steps = CommonSteps(checkpoints, stages);
+  if (steps.empty()) {
+    return absl::NotFoundError(absl::StrCat("no step of which all ", stages,
+                                            " stages of group 0 have a checkpoint in ", checkpoints));
+  }
+  const StageLayout whole = LayoutOf(model, 0, 1);
+  std::vector<float> flat(static_cast<size_t>(whole.flat_elements));
+  for (int s = 0; s < stages; ++s) {
+    const std::string path = CheckpointPath(checkpoints, 0, s, steps.back());
+    const absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(path);
+    if (!checkpoint.ok()) return checkpoint.status();
+    if (absl::Status bad = CheckModelOf(*checkpoint, model, path); !bad.ok()) return bad;
+    const StageLayout layout = LayoutOf(model, s, stages, spec.schedule.cuts);
+    const auto size = static_cast<size_t>(layout.flat_elements);
+    const auto bytes = checkpoint->Section("parameters", size * sizeof(float));
+    if (!bytes.ok()) return bytes.status();
+    std::vector<float> values(size);
+    std::memcpy(values.data(), bytes->data(), bytes->size());
+    CopySlots(layout, values.data(), whole, flat.data());
+  }
+  return WriteModelWeights(folder, spec, flat.data());
+}
+
+}  // namespace longhaul

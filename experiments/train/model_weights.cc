@@ -1,0 +1,203 @@
+#include "experiments/train/model_weights.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "experiments/train/model_of_spec.h"
+#include "experiments/train/safetensors.h"
+#include "pp_group/mapped_file.h"
+#include "pp_group/sha256.h"
+
+namespace longhaul {
+namespace {
+
+// Of a parameter within a block or at the ends; "" where `transformers` has none of this name.
+struct Name {
+  const char *ours, *theirs;
+};
+constexpr Name kEnds[] = {{"embedding.token", "model.embed_tokens.weight"},
+                          {"norm.weight", "model.norm.weight"},
+                          {"head", "lm_head.weight"}};
+constexpr Name kInBlock[] = {{"norm1.weight", "input_layernorm.weight"},
+                             {"attention.q", "self_attn.q_proj.weight"},
+                             {"attention.k", "self_attn.k_proj.weight"},
+                             {"attention.v", "self_attn.v_proj.weight"},
+                             {"attention.out", "self_attn.o_proj.weight"},
+                             {"norm2.weight", "post_attention_layernorm.weight"},
+                             {"mlp.gate", "mlp.gate_proj.weight"},
+                             {"mlp.up", "mlp.up_proj.weight"},
+                             {"mlp.down", "mlp.down_proj.weight"},
+                             {"router", "block_sparse_moe.gate.weight"},
+                             {"experts.gate", "w1.weight"},
+                             {"experts.up", "w3.weight"},
+                             {"experts.down", "w2.weight"}};
+
+std::string Find(std::span<const Name> names, const std::string& ours) {
+  for (const Name& name : names) {
+    if (ours == name.ours) return name.theirs;
+  }
+  return "";
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status BadWeights(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("weights ", path, ": ", what));
+}
+
+nlohmann::ordered_json ConfigOf(const RunSpec& spec) {
+  const ModelSpec model = ToModelSpec(spec);
+  const bool moe = model.kind == "moe";
+  nlohmann::ordered_json config = {
+      {"architectures", {moe ? "MixtralForCausalLM" : "LlamaForCausalLM"}},
+      {"model_type", moe ? "mixtral" : "llama"},
+      {"hidden_size", model.width},
+      {"intermediate_size", model.hidden_width()},
+      {"num_hidden_layers", model.blocks},
+      {"num_attention_heads", model.heads},
+      {"num_key_value_heads", model.key_heads()},
+      {"head_dim", model.width / model.heads},
+      {"max_position_embeddings", model.context},
+      {"vocab_size", model.vocab},
+      {"rms_norm_eps", 1e-5},
+      {"rope_theta", model.rope_theta},
+      {"hidden_act", "silu"},
+      {"tie_word_embeddings", model.tied_head},
+      {"attention_bias", false},
+      {"torch_dtype", "float32"}};
+  if (!moe) {
+    config["mlp_bias"] = false;
+    return config;
+  }
+  config["num_local_experts"] = model.experts;
+  config["num_experts_per_tok"] = 2;
+  config["sliding_window"] = nullptr;
+  config["router_aux_loss_coef"] = model.balance_loss;
+  return config;
+}
+
+}  // namespace
+
+std::vector<WeightTensor> TensorsOf(const RunSpec& spec, const ParameterSlot& slot) {
+  const auto whole = [&](const std::string& name) {
+    const std::vector<int64_t> shape =
+        slot.decays ? std::vector<int64_t>{slot.rows, slot.cols} : std::vector<int64_t>{slot.cols};
+    return std::vector<WeightTensor>{{name, shape, 0}};
+  };
+  if (spec.model.kind == "gpt") return whole(slot.name);
+  if (const std::string name = Find(kEnds, slot.name); !name.empty()) return whole(name);
+  const size_t dot = slot.name.find('.');
+  const std::string in_block = slot.name.substr(dot + 1);
+  // "block3." is model.layers.3.
+  const std::string layer =
+      absl::StrCat("model.layers.", slot.name.substr(5, dot - 5), ".");
+  const std::string name = Find(kInBlock, in_block);
+  if (!in_block.starts_with("experts.")) return whole(layer + name);
+  std::vector<WeightTensor> parts;
+  const int64_t rows = slot.rows / spec.model.experts;
+  for (int64_t e = 0; e < spec.model.experts; ++e) {
+    parts.push_back({absl::StrCat(layer, "block_sparse_moe.experts.", e, ".", name),
+                     {rows, slot.cols},
+                     e * rows * slot.cols});
+  }
+  return parts;
+}
+
+struct ModelWeights::File {
+  std::string path;
+  std::shared_ptr<const MappedFile> mapped;
+  std::map<std::string, SafeEntry> entries;
+};
+
+ModelWeights::ModelWeights(const RunSpec& spec, std::unique_ptr<File> file)
+    : spec_(spec), file_(std::move(file)), hash_(Sha256Hex(file_->mapped->bytes())) {}
+ModelWeights::~ModelWeights() = default;
+
+absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std::string& path,
+                                                                       const RunSpec& spec) {
+  auto mapped = MappedFile::Open("weights", path);
+  if (!mapped.ok()) return mapped.status();
+  auto entries = ParseSafetensors(path, (*mapped)->bytes());
+  if (!entries.ok()) return entries.status();
+  std::set<std::string> wanted;
+  for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
+    for (const WeightTensor& tensor : TensorsOf(spec, slot)) {
+      const auto found = entries->find(tensor.name);
+      if (found == entries->end()) return BadWeights(path, absl::StrCat("no '", tensor.name, "'"));
+      const SafeEntry& entry = found->second;
+      if (entry.shape != tensor.shape) {
+        return BadWeights(path, absl::StrCat("'", tensor.name, "' is ", ShapeText(entry.shape),
+                                             ", and [model] makes it ", ShapeText(tensor.shape)));
+      }
+      if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
+        return BadWeights(path, absl::StrCat("'", tensor.name, "' is ", entry.dtype,
+                                             ", want F32, BF16 or F16"));
+      }
+      wanted.insert(tensor.name);
+    }
+  }
+  for (const auto& [name, entry] : *entries) {
+    // Buffers and a tied head that some files carry hold nothing of their own.
+    const bool derived = absl::EndsWith(name, "rotary_emb.inv_freq") ||
+                         (spec.model.tied_head && name == "lm_head.weight");
+    if (!derived && !wanted.contains(name)) {
+      return BadWeights(path, absl::StrCat("has '", name, "', which this model has not"));
+    }
+  }
+  auto file = std::make_unique<File>(File{path, *std::move(mapped), *std::move(entries)});
+  return std::shared_ptr<const ModelWeights>(new ModelWeights(spec, std::move(file)));
+}
+
+absl::Status ModelWeights::Fill(const StageLayout& layout, float* flat) const {
+  for (const ParameterSlot& slot : layout.slots) {
+    for (const WeightTensor& tensor : TensorsOf(spec_, slot)) {
+      const auto found = file_->entries.find(tensor.name);
+      if (found == file_->entries.end()) {
+        return BadWeights(file_->path, absl::StrCat("no '", tensor.name, "'"));
+      }
+      size_t elements = 1;
+      for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
+      const absl::Status status =
+          ConvertToFloat(found->second, {flat + slot.offset + tensor.offset, elements});
+      if (!status.ok()) return BadWeights(file_->path, std::string(status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat("make ", folder, ": ", error.message()));
+  std::vector<SafeTensor> tensors;
+  for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
+    for (WeightTensor& tensor : TensorsOf(spec, slot)) {
+      size_t elements = 1;
+      for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
+      tensors.push_back({std::move(tensor.name), std::move(tensor.shape),
+                         {flat + slot.offset + tensor.offset, elements}});
+    }
+  }
+  const absl::Status written =
+      WriteSafetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+  if (!written.ok() || spec.model.kind == "gpt") return written;
+  std::ofstream config(folder + "/config.json");
+  config << ConfigOf(spec).dump(2) << "\n";
+  config.close();
+  if (config) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("write ", folder, "/config.json"));
+}
+
+}  // namespace longhaul

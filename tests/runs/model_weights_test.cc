@@ -1,0 +1,193 @@
+// Weights in and out: what is written reads back, into any number of stages; `transformers` computes
+// with them what we do; what does not fit is refused in one line.
+#include "experiments/train/model_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include <ATen/Parallel.h>
+#include <nlohmann/json.hpp>
+
+#include "experiments/train/model_of_spec.h"
+#include "experiments/train/safetensors.h"
+#include "pp_group/models/model.h"
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+RunSpec Spec(const std::string& kind) {
+  RunSpec spec{};
+  spec.model.kind = kind;
+  spec.model.blocks = 4;
+  spec.model.width = 32;
+  spec.model.heads = 4;
+  spec.model.context = 16;
+  spec.model.vocab = 61;
+  if (kind == "gpt") return spec;
+  spec.model.kv_heads = 2;
+  spec.model.hidden = 48;
+  if (kind == "moe") spec.model.experts = 4;
+  return spec;
+}
+
+std::unique_ptr<Stage> StageOf(const RunSpec& spec, int stage, int stages) {
+  at::set_num_threads(1);
+  auto made = NewStage(ToModelSpec(spec), {.stage = stage, .stages = stages, .seed = 3});
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+class EveryKind : public testing::TestWithParam<std::string> {
+ protected:
+  const ScratchFolder scratch_;
+};
+INSTANTIATE_TEST_SUITE_P(Table, EveryKind, testing::ValuesIn(ModelKinds()),
+                         [](auto& info) { return info.param; });
+
+TEST_P(EveryKind, WhatIsWrittenFillsEveryNumberOfStages) {
+  const RunSpec spec = Spec(GetParam());
+  const std::unique_ptr<Stage> whole = StageOf(spec, 0, 1);
+  ASSERT_TRUE(
+      WriteModelWeights(scratch_.path(), spec, whole->parameters().const_data_ptr<float>()).ok());
+  const auto weights = ModelWeights::Open(scratch_.path() + "/model.safetensors", spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (const int stages : {1, 2, 4}) {
+    for (int s = 0; s < stages; ++s) {
+      const std::unique_ptr<Stage> part = StageOf(spec, s, stages);
+      std::vector<float> flat(static_cast<size_t>(part->layout().flat_elements));
+      ASSERT_TRUE((*weights)->Fill(part->layout(), flat.data()).ok());
+      EXPECT_EQ(std::memcmp(flat.data(), part->parameters().const_data_ptr(),
+                            flat.size() * sizeof(float)),
+                0)
+          << s << " of " << stages;
+    }
+  }
+}
+
+// Per-token losses of random weights, sharper than initial ones.
+TEST_P(EveryKind, TransformersComputesTheSameLogits) {
+  if (GetParam() == "gpt") GTEST_SKIP() << "transformers has no GPT-2 without biases";
+  const std::string python = LONGHAUL_EXPORT_PYTHON;
+  if (std::system((python + " -c 'import torch, transformers' >/dev/null 2>&1").c_str()) != 0) {
+    GTEST_SKIP() << python << " has no torch and transformers: scripts/setup.sh test";
+  }
+  const RunSpec spec = Spec(GetParam());
+  const std::unique_ptr<Stage> stage = StageOf(spec, 0, 1);
+  stage->parameters().mul_(8);
+  for (const ParameterSlot& slot : stage->layout().slots) {
+    if (!slot.decays) stage->parameters().narrow(0, slot.offset, slot.elements()).div_(6);
+  }
+  ASSERT_TRUE(
+      WriteModelWeights(scratch_.path(), spec, stage->parameters().const_data_ptr<float>()).ok());
+  std::vector<int64_t> ids, targets;
+  for (int64_t i = 0; i < 2 * spec.model.context; ++i) {
+    ids.push_back(i * i % 61);
+    targets.push_back((7 * i + 3) % 61);
+  }
+  const auto kept = stage->NewForwardActivations(2);
+  std::vector<double> losses(ids.size());
+  stage->Forward(ids, {}, {}, kept.get());
+  stage->Loss(targets, 0, kept.get(), losses);
+  std::ofstream(scratch_.path() + "/ours.json")
+      << nlohmann::json{{"ids", ids}, {"targets", targets}, {"losses", losses}, {"rows", 2}};
+  const std::string command =
+      python + " " LONGHAUL_TRANSFORMERS_SCRIPT " " + scratch_.path() + " 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+std::string Refusal(const std::string& path, const RunSpec& spec) {
+  const auto weights = ModelWeights::Open(path, spec);
+  EXPECT_FALSE(weights.ok());
+  const std::string message(weights.status().message());
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  return message;
+}
+
+TEST(ModelWeights, AnotherModelsAreRefusedWithBothShapes) {
+  const ScratchFolder scratch;
+  const RunSpec spec = Spec("llama");
+  ASSERT_TRUE(WriteModelWeights(scratch.path(), spec,
+                                StageOf(spec, 0, 1)->parameters().const_data_ptr<float>())
+                  .ok());
+  const std::string path = scratch.path() + "/model.safetensors";
+  RunSpec other = spec;
+  other.model.vocab = 64;
+  EXPECT_THAT(Refusal(path, other),
+              HasSubstr("'model.embed_tokens.weight' is [61, 32], and [model] makes it [64, 32]"));
+  other = spec;
+  other.model.kv_heads = 4;
+  EXPECT_THAT(Refusal(path, other), HasSubstr("k_proj.weight' is [16, 32]"));
+  other = spec;
+  other.model.blocks = 5;
+  EXPECT_THAT(Refusal(path, other), HasSubstr("no 'model.layers.4."));
+  other.model.blocks = 3;
+  EXPECT_THAT(Refusal(path, other), HasSubstr("which this model has not"));
+  EXPECT_THAT(Refusal(path, Spec("moe")), HasSubstr("no 'model.layers.0.block_sparse_moe"));
+  EXPECT_THAT(Refusal(scratch.path() + "/none", spec), HasSubstr("none"));
+}
+
+std::string ParseRefusal(const std::string& header, const std::string& data = "") {
+  const uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), 8);
+  file += header + data;
+  const auto parsed = ParseSafetensors("x", std::as_bytes(std::span(file)));
+  return parsed.ok() ? "" : std::string(parsed.status().message());
+}
+
+TEST(SafetensorsParser, WhatIsNoFileOfTheFormatIsRefused) {
+  const std::string f32 = R"("dtype":"F32","shape":[2])";
+  EXPECT_EQ(ParseRefusal("{\"a\":{" + f32 + ",\"data_offsets\":[0,8]}}", std::string(8, 'x')), "");
+  EXPECT_EQ(ParseRefusal("{}"), "");
+  const auto refused = [&](const std::string& entry, const std::string& data) {
+    return ParseRefusal("{\"a\":{" + entry + "}}", data);
+  };
+  const std::string eight(8, 'x');
+  EXPECT_THAT(refused(f32 + R"(,"data_offsets":[0,9])", eight), HasSubstr("not within the 8"));
+  EXPECT_THAT(refused(f32 + R"(,"data_offsets":[8,0])", eight), HasSubstr("not within"));
+  EXPECT_THAT(refused(f32 + R"(,"data_offsets":[0,4])", eight), HasSubstr("do not take the 4"));
+  EXPECT_THAT(refused(f32 + R"(,"data_offsets":[-8,0])", eight), HasSubstr("whole numbers"));
+  EXPECT_THAT(refused(f32 + R"(,"data_offsets":[0.0,8])", eight), HasSubstr("whole numbers"));
+  EXPECT_THAT(refused(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0])", ""),
+              HasSubstr("do not take"));
+  EXPECT_THAT(refused(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])", eight),
+              HasSubstr("'F31' is unknown"));
+  EXPECT_THAT(refused(f32, eight), HasSubstr("data_offsets"));
+  EXPECT_THAT(ParseRefusal("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(ParseRefusal("{\"a\":"), HasSubstr("no JSON object"));
+  const std::string a = "\"a\":{" + f32 + ",\"data_offsets\":[0,8]}";
+  EXPECT_THAT(ParseRefusal("{" + a + "," + a + "}", eight), HasSubstr("'a' stands twice"));
+  EXPECT_THAT(ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[4,12]}}",
+                           std::string(12, 'x')),
+              HasSubstr("overlap"));
+  EXPECT_THAT(ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[9,17]}}",
+                           std::string(17, 'x')),
+              HasSubstr("gap"));
+  EXPECT_THAT(ParseRefusal("{" + a + "}", std::string(12, 'x')), HasSubstr("end at byte 8 of 12"));
+  std::string huge(8, '\xFF');
+  EXPECT_THAT(
+      std::string(ParseSafetensors("x", std::as_bytes(std::span(huge))).status().message()),
+      HasSubstr("longer than the file"));
+  EXPECT_FALSE(ParseSafetensors("x", std::as_bytes(std::span(huge).first(3))).ok());
+}
+
+TEST(SafetensorsParser, HalfPrecisionBecomesFloat) {
+  const std::vector<uint16_t> f16 = {0x3C00, 0xC000, 0x0001, 0x7BFF, 0x8000, 0xFC00};
+  std::vector<float> values(f16.size());
+  ASSERT_TRUE(ConvertToFloat({"F16", {6}, std::as_bytes(std::span(f16))}, values).ok());
+  EXPECT_THAT(values, testing::ElementsAre(1.0f, -2.0f, 0x1p-24f, 65504.0f, -0.0f, -INFINITY));
+  const std::vector<uint16_t> bf16 = {0x3F80, 0xC0A0};
+  values.resize(2);
+  ASSERT_TRUE(ConvertToFloat({"BF16", {2}, std::as_bytes(std::span(bf16))}, values).ok());
+  EXPECT_THAT(values, testing::ElementsAre(1.0f, -5.0f));
+  EXPECT_FALSE(ConvertToFloat({"I32", {1}, std::as_bytes(std::span(bf16))}, values).ok());
+}
+
+}  // namespace
+}  // namespace longhaul
