@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
-#include "pp_group/schedule_check.h"
+#include "pp_group/schedule/check.h"
 
 namespace longhaul {
 namespace {
@@ -70,79 +70,151 @@ class SendWindow {
 
 }  // namespace
 
-PipelineRank::PipelineRank(Stage* stage, c10::intrusive_ptr<c10d::Backend> boundary,
-                           const Program& program, int64_t rows_per_microbatch,
+PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
+                           c10::intrusive_ptr<c10d::Backend> boundary,
+                           const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
                            std::function<void(int64_t, bool, const at::Tensor&)> watch)
-    : stage_(stage),
-      boundary_(std::move(boundary)),
+    : boundary_(std::move(boundary)),
       now_(*now),
-      tokens_(rows_per_microbatch * stage->shape().context),
-      microbatches_(program.size() / 2),
+      rank_(rank),
+      rank_of_stage_(program.rank_of_stage),
+      receives_(Communication(program)[rank].receives),
+      tags_say_kind_(program.num_stages() > program.num_ranks()),
+      tokens_(rows_per_microbatch * stages.front()->shape().context),
       losses_(tokens_),
-      watch_(std::move(watch)) {
-  for (Microbatch& m : microbatches_) {
-    if (!first()) m.x = NewTensor(*stage, tokens_), m.dx = NewTensor(*stage, tokens_);
-    if (!last()) m.y = NewTensor(*stage, tokens_), m.dy = NewTensor(*stage, tokens_);
-  }
-  for (int i = 0; i < PeakActivations(program); ++i) {
-    kept_.push_back(stage_->NewActivations(rows_per_microbatch));
-    free_.push_back(i);
+      watch_(std::move(watch)),
+      current_{stages.front()->layout().stage, Op::kForward, 0} {
+  for (Stage* stage : stages) {
+    chunks_.push_back(NewChunk(stage, program, rows_per_microbatch));
+    if (chunks_.size() < 2) continue;
+    Chunk &before = chunks_[chunks_.size() - 2], &after = chunks_.back();
+    if (before.stage->layout().stage + 1 != stage->layout().stage) continue;
+    for (size_t i = 0; i < after.microbatches.size(); ++i) {
+      after.microbatches[i].x = before.microbatches[i].y;
+      before.microbatches[i].dy = after.microbatches[i].dx;
+    }
   }
 }
 
 PipelineRank::~PipelineRank() = default;
 
+PipelineRank::Chunk PipelineRank::NewChunk(Stage* stage, const PipelineProgram& program,
+                                           int64_t rows) const {
+  Chunk chunk{.stage = stage,
+              .microbatches = std::vector<Microbatch>(program.microbatches),
+              .kept = {},
+              .free = {}};
+  for (Microbatch& m : chunk.microbatches) {
+    if (!chunk.first()) m.x = NewTensor(*stage, tokens_), m.dx = NewTensor(*stage, tokens_);
+    if (!chunk.last()) m.y = NewTensor(*stage, tokens_), m.dy = NewTensor(*stage, tokens_);
+  }
+  Program own;
+  for (const Action& action : program.ranks[rank_]) {
+    if (action.stage == stage->layout().stage) own.push_back(action);
+  }
+  for (int i = 0; i < PeakActivations(own); ++i) {
+    chunk.kept.push_back(stage->NewActivations(rows));
+    chunk.free.push_back(i);
+  }
+  return chunk;
+}
+
+PipelineRank::Chunk& PipelineRank::ChunkOf(int stage) {
+  return *std::find_if(chunks_.begin(), chunks_.end(), [stage](const Chunk& chunk) {
+    return chunk.stage->layout().stage == stage;
+  });
+}
+
 void PipelineRank::BeginStep(std::span<const int64_t> rows) {
   times_ = {};
   loss_sum_ = 0;
-  const int64_t context = stage_->shape().context;
-  const size_t share = (first() || last()) ? rows.size() / microbatches_.size() : 0;
-  for (size_t i = 0; i < microbatches_.size(); ++i) {
-    Microbatch& m = microbatches_[i];
-    if (share > 0) SplitRows(rows.subspan(i * share, share), context, &m.tokens, &m.targets);
-    if (!first()) m.received_x = ReceiveTensor(*boundary_, m.x, index() - 1);
-    if (!last()) m.received_dy = ReceiveTensor(*boundary_, m.dy, index() + 1);
+  for (Chunk& chunk : chunks_) {
+    chunk.next_weight = 0;
+    const int64_t context = chunk.stage->shape().context;
+    const bool reads = chunk.first() || chunk.last();
+    const size_t share = reads ? rows.size() / chunk.microbatches.size() : 0;
+    for (size_t i = 0; share > 0 && i < chunk.microbatches.size(); ++i) {
+      Microbatch& m = chunk.microbatches[i];
+      SplitRows(rows.subspan(i * share, share), context, &m.tokens, &m.targets);
+    }
+  }
+  for (const RankMessage& t : receives_) {
+    Microbatch& m = ChunkOf(t.message.to_stage).microbatches[t.message.microbatch];
+    const bool activation = t.message.kind == MessageKind::kActivation;
+    (activation ? m.received_x : m.received_dy) =
+        ReceiveTensor(*boundary_, activation ? m.x : m.dy, t.from_rank, TagOf(t.message.kind));
   }
 }
 
 void PipelineRank::Run(const Action& action) {
   current_ = action;
-  if (action.op == Op::kForward) {
-    Forward(action.microbatch);
-  } else {
-    Backward(action.microbatch);
+  Chunk& chunk = ChunkOf(action.stage);
+  Microbatch& m = chunk.microbatches[action.microbatch];
+  if (action.op == Op::kForward) Forward(chunk, m);
+  // A whole backward pass in its turn may take less memory than its two parts.
+  const bool whole = action.op == Op::kBackward &&
+                     chunk.next_weight == static_cast<size_t>(action.microbatch);
+  if (MakesInputGradient(action.op)) {
+    Backward(chunk, m, whole ? Gradients::kBoth : Gradients::kInput);
+  }
+  if (MakesWeightGradient(action.op)) {
+    m.weight_is_due = !whole;
+    SumDueWeights(chunk);
   }
 }
 
-void PipelineRank::Forward(int index) {
-  Microbatch& m = microbatches_[index];
+void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
   Wait(&m.received_x, "receive from the stage before");
   WaitSent(m.y, &m.sent_y, "previous send to the stage after");
   doing_ = "compute";
-  m.slot = free_.back();
-  free_.pop_back();
+  m.slot = chunk.free.back();
+  chunk.free.pop_back();
+  Activations* kept = chunk.kept[m.slot].get();
   const absl::Duration start = now_();
-  stage_->Forward(m.tokens, m.x, m.y, kept_[m.slot].get());
-  if (last()) {
-    const int64_t total = tokens_ * static_cast<int64_t>(microbatches_.size());
-    stage_->Loss(m.targets, 1.0f / static_cast<float>(total), kept_[m.slot].get(), losses_);
+  chunk.stage->Forward(m.tokens, m.x, m.y, kept);
+  if (chunk.last()) {
+    const int64_t total = tokens_ * static_cast<int64_t>(chunk.microbatches.size());
+    chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
     loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
   }
   times_.forward += now_() - start;
-  if (!last()) Send(m.y, this->index() + 1, &m.sent_y, "send to the stage after");
+  Send(m.y, &m.sent_y, "send to the stage after");
 }
 
-void PipelineRank::Backward(int index) {
-  Microbatch& m = microbatches_[index];
+void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   Wait(&m.received_dy, "receive from the stage after");
   WaitSent(m.dx, &m.sent_dx, "previous send to the stage before");
   doing_ = "compute";
   const absl::Duration start = now_();
-  stage_->Backward(m.tokens, m.dy, m.dx, kept_[m.slot].get());
+  Activations* kept = chunk.kept[m.slot].get();
+  if (gradients == Gradients::kBoth) {
+    chunk.stage->Backward(m.tokens, m.dy, m.dx, kept);
+    FinishWeight(chunk, m);
+  } else {
+    chunk.stage->BackwardInput(m.tokens, m.dy, m.dx, kept);
+  }
   times_.backward += now_() - start;
-  free_.push_back(m.slot);
-  if (!first()) Send(m.dx, this->index() - 1, &m.sent_dx, "send to the stage before");
+  Send(m.dx, &m.sent_dx, "send to the stage before");
+}
+
+void PipelineRank::SumDueWeights(Chunk& chunk) {
+  doing_ = "compute";
+  while (chunk.next_weight < chunk.microbatches.size() &&
+         chunk.microbatches[chunk.next_weight].weight_is_due) {
+    Microbatch& next = chunk.microbatches[chunk.next_weight];
+    const absl::Duration start = now_();
+    chunk.stage->BackwardWeight(chunk.kept[next.slot].get());
+    times_.backward += now_() - start;
+    FinishWeight(chunk, next);
+  }
+}
+
+void PipelineRank::FinishWeight(Chunk& chunk, Microbatch& m) {
+  m.weight_is_due = false;
+  chunk.free.push_back(m.slot);
+  m.slot = -1;
+  ++chunk.next_weight;
 }
 
 void PipelineRank::Wait(WorkPtr* work, const char* doing) {
@@ -154,9 +226,11 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
 }
 
 void PipelineRank::FinishSends() {
-  for (Microbatch& m : microbatches_) {
-    WaitSent(m.y, &m.sent_y, "send to the stage after");
-    WaitSent(m.dx, &m.sent_dx, "send to the stage before");
+  for (Chunk& chunk : chunks_) {
+    for (Microbatch& m : chunk.microbatches) {
+      WaitSent(m.y, &m.sent_y, "send to the stage after");
+      WaitSent(m.dx, &m.sent_dx, "send to the stage before");
+    }
   }
 }
 
@@ -164,12 +238,14 @@ void PipelineRank::WaitSent(const at::Tensor& tensor, WorkPtr* work, const char*
   OrDiverged(tensor, [&] { Wait(work, doing); });
 }
 
-void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing) {
+void PipelineRank::Send(const at::Tensor& tensor, WorkPtr* work, const char* doing) {
+  const auto message = OutputOf(current_, static_cast<int>(rank_of_stage_.size()));
+  if (!message || rank_of_stage_[message->to_stage] == rank_) return;
   doing_ = doing;
-  if (watch_) watch_(current_.microbatch, peer < index(), tensor);
+  if (watch_) watch_(message->microbatch, message->kind == MessageKind::kGradient, tensor);
   const absl::Duration start = now_();
   OrDiverged(tensor, [&] {
-    *work = SendTensor(*boundary_, tensor, peer);
+    *work = SendTensor(*boundary_, tensor, rank_of_stage_[message->to_stage], TagOf(message->kind));
     // A refusal is known at once; waiting for it until the buffer is used again would leave the
     // receiver waiting for a tensor that never comes.
     if ((*work)->isCompleted()) WaitAndReset(work);
@@ -177,13 +253,20 @@ void PipelineRank::Send(const at::Tensor& tensor, int peer, WorkPtr* work, const
   times_.send += now_() - start;
 }
 
+// With one stage a rank the direction says the kind, to a codec too.
+int PipelineRank::TagOf(MessageKind kind) const {
+  if (!tags_say_kind_) return kTrainingTag;
+  return kind == MessageKind::kActivation ? kActivationTag : kGradientTag;
+}
+
 std::optional<double> PipelineRank::loss_sum() const {
-  if (!last() || !stage_->trains()) return std::nullopt;
+  const Stage* last = chunks_.back().stage;
+  if (!last->layout().last() || !last->trains()) return std::nullopt;
   return loss_sum_;
 }
 
 std::string PipelineRank::Doing() const {
-  return absl::StrCat("stage ", stage_->layout().stage, ", ", ToString(current_), ": ", doing_);
+  return absl::StrCat("stage ", current_.stage, ", ", ToString(current_), ": ", doing_);
 }
 
 std::optional<RowLosses> EvaluateRows(

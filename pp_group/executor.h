@@ -12,33 +12,41 @@
 
 #include "absl/time/time.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/stage.h"
 
 namespace longhaul {
 
 // Where the time of one rank's step went. Compute excludes communication.
 struct PipelineTimes {
-  absl::Duration forward, backward;
+  absl::Duration forward, backward;  // backward: I and W too
   absl::Duration send;  // inside c10d's send: encoding, where the backend encodes in the caller
   absl::Duration wait;  // blocked on a receive, or on a send buffer that is still in flight
 };
 
-// One rank's side of the pipeline: runs the actions of its stage, one step after the other. The
+// One rank's side of the pipeline: runs the actions of its stages, one step after the other. The
 // receives of a whole step are posted when the step begins, so that a transport can deliver and
 // decode while the rank computes. Sends its output detached: the backward pass of this stage uses
-// its own activations, the next stage's the decoded ones (straight-through). Throws what c10d does.
+// its own activations, the next stage's the decoded ones (straight-through). Between two stages of
+// one rank a tensor is handed over as it is. Throws what c10d does.
+//
+// Gradients of parameters are summed by micro-batch, whatever the order of W in the program: one
+// that comes before its turn is held back, and with it the activations of its micro-batch
+// (PeakActivations counts them).
 class PipelineRank {
  public:
-  // `boundary` is null when there is one stage; group rank = stage. Borrows `stage` and `now`.
-  // `watch` sees each micro-batch's tensor before it is sent; true: a gradient.
-  PipelineRank(Stage* stage, c10::intrusive_ptr<c10d::Backend> boundary, const Program& program,
-               int64_t rows_per_microbatch, const std::function<absl::Duration()>* now,
+  // `stages`: those that `program` gives to `rank`, ascending. `boundary` is null when there is one
+  // rank; group rank = `rank`. Borrows the stages and `now`. The program has passed CheckProgram
+  // and CheckMicrobatchOrder. `watch` sees each micro-batch's tensor before it is sent; true: a
+  // gradient.
+  PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
+               const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
+               const std::function<absl::Duration()>* now,
                std::function<void(int64_t, bool, const at::Tensor&)> watch = {});
   ~PipelineRank();
 
-  // rows: [M * rows_per_microbatch, T + 1] token ids, read on the first and last stage; must live
-  // until the step ends.
+  // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is; must
+  // live until the step ends.
   void BeginStep(std::span<const int64_t> rows);
   void Run(const Action& action);
   // Waits until nothing that this rank has sent is in flight.
@@ -47,38 +55,54 @@ class PipelineRank {
   // Sum of the losses of the step's tokens in micro-batch order; the last stage only, if it trains.
   std::optional<double> loss_sum() const;
   const PipelineTimes& times() const { return times_; }
-  // What the rank was doing, for error messages: "stage 1, 1F3: receive from stage 0".
+  // What the rank was doing, for error messages: "stage 1, 1F3: receive from the stage before".
   std::string Doing() const;
 
  private:
   struct Microbatch {
     at::Tensor x, y, dx, dy;  // [n, D]; undefined where the stage has no such neighbour
     WorkPtr received_x, received_dy, sent_y, sent_dx;
-    int slot = -1;  // index into kept_ while live
+    int slot = -1;               // index into kept while live
+    bool weight_is_due = false;  // its W has come, and waits for those of earlier micro-batches
     std::vector<int64_t> tokens, targets;
   };
+  // One of this rank's stages (model chunks).
+  struct Chunk {
+    Stage* stage;
+    std::vector<Microbatch> microbatches;
+    std::vector<std::unique_ptr<Activations>> kept;  // as many as the program keeps live
+    std::vector<int> free;                           // slots of kept
+    size_t next_weight = 0;  // the micro-batch whose gradient is summed next
+    bool first() const { return stage->layout().first(); }
+    bool last() const { return stage->layout().last(); }
+  };
 
-  void Forward(int index);
-  void Backward(int index);
+  Chunk NewChunk(Stage* stage, const PipelineProgram& program, int64_t rows) const;
+  Chunk& ChunkOf(int stage);
+  void Forward(Chunk& chunk, Microbatch& m);
+  enum class Gradients { kBoth, kInput };
+  void Backward(Chunk& chunk, Microbatch& m, Gradients gradients);
+  void SumDueWeights(Chunk& chunk);
+  void FinishWeight(Chunk& chunk, Microbatch& m);
   void Wait(WorkPtr* work, const char* doing);
   void WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing);
-  void Send(const at::Tensor& tensor, int peer, WorkPtr* work, const char* doing);
-  bool first() const { return stage_->layout().first(); }
-  bool last() const { return stage_->layout().last(); }
-  int index() const { return stage_->layout().stage; }
+  // Where that output goes to another rank.
+  void Send(const at::Tensor& tensor, WorkPtr* work, const char* doing);
+  int TagOf(MessageKind kind) const;
 
-  Stage* stage_;
   c10::intrusive_ptr<c10d::Backend> boundary_;
   const std::function<absl::Duration()>& now_;
-  int64_t tokens_;  // of a micro-batch
-  std::vector<Microbatch> microbatches_;
-  std::vector<std::unique_ptr<Activations>> kept_;  // as many as the schedule keeps live
-  std::vector<int> free_;                           // slots of kept_
+  const int rank_;
+  const std::vector<int> rank_of_stage_;
+  const std::vector<RankMessage> receives_;  // of a step, in the order in which they are needed
+  const bool tags_say_kind_;                 // some rank has several stages
+  const int64_t tokens_;                     // of a micro-batch
+  std::vector<Chunk> chunks_;
   std::vector<double> losses_;
   double loss_sum_ = 0;
   PipelineTimes times_;
   const std::function<void(int64_t, bool, const at::Tensor&)> watch_;
-  Action current_{};
+  Action current_;
   const char* doing_ = "begin";
 };
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "pp_group/models/model.h"
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 
@@ -49,8 +49,8 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   }
   state->host_parameters = state->stage->parameters().cpu();
   state->pipeline = std::make_unique<PipelineRank>(
-      state->stage.get(), rank.boundary,
-      schedule->program(rank.stage, spec.stages, static_cast<int>(spec.microbatches)),
+      std::vector<Stage*>{state->stage.get()}, rank.boundary,
+      ProgramOf(*schedule, spec.stages, static_cast<int>(spec.microbatches)), rank.stage,
       spec.batch_rows / spec.microbatches, now,
       rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
                                         const at::Tensor& x) { watch({microbatch, gradient, x}); }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
 #include "pp_group/models/model.h"
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 namespace {

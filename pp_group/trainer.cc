@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/resume.h"
-#include "pp_group/schedule.h"
-#include "pp_group/schedule_check.h"
+#include "pp_group/schedule/catalog.h"
+#include "pp_group/schedule/check.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
@@ -61,10 +61,11 @@ class PipelineTrainer : public Trainer {
 absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
   const absl::StatusOr<Schedule> schedule = FindSchedule(spec_.schedule);
   if (!schedule.ok()) return schedule.status();
-  const std::vector<Program> programs =
-      Programs(*schedule, spec_.stages, static_cast<int>(spec_.microbatches));
-  if (absl::Status status = CheckSchedule(programs); !status.ok()) return status;
-  absl::StatusOr<Program> order = GlobalOrder(programs);
+  const PipelineProgram program =
+      ProgramOf(*schedule, spec_.stages, static_cast<int>(spec_.microbatches));
+  if (absl::Status status = CheckProgram(program); !status.ok()) return status;
+  if (absl::Status status = CheckMicrobatchOrder(program); !status.ok()) return status;
+  absl::StatusOr<Program> order = GlobalOrder(program);
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
   for (const LocalRank& rank : ranks) {

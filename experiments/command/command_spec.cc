@@ -9,6 +9,7 @@
 #include "experiments/command/command.h"
 #include "experiments/estimates/text_table.h"
 #include "experiments/spec/spec_keys.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 namespace {
@@ -35,9 +36,9 @@ struct DomainWords {
     return fmt::format("{}", fmt::join(o.names, ", "));
   }
   std::string operator()(const Known& k) const {
-    return k.names == &SpecNames::codec     ? "a codec (`longhaul codecs`)"
-           : k.names == &SpecNames::profile ? "a profile (`longhaul doctor`) or a FILE.toml"
-                                            : "a schedule: gpipe, 1f1b";
+    if (k.names == &SpecNames::codec) return "a codec (`longhaul codecs`)";
+    if (k.names == &SpecNames::profile) return "a profile (`longhaul doctor`) or a FILE.toml";
+    return fmt::format("a schedule: {}", fmt::join(ScheduleNames(), ", "));
   }
 };
 

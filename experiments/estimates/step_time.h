@@ -40,8 +40,9 @@ constexpr double kWireFactor = 1514.0 / 1448.0;
 
 // P2, event recursion: an action starts when its stage is free and its input has arrived; a link is
 // busy for 8 kappa b / R per message, which arrives one delay after that. Consecutive steps follow
-// without a barrier, so the answer is the period of the steady state. The orders of actions are
-// pp_group/schedule.h's own. InvalidArgument: an unknown schedule, or one whose stages get stuck.
+// without a barrier, so the answer is the period of the steady state. Order of actions, messages
+// and recursion are pp_group/schedule's. InvalidArgument: an unknown schedule, or one that gets
+// stuck.
 absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline);
 
 // P3, one wire a receiver: what a rank is sent over both of its boundaries follows one another,

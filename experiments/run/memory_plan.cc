@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "compressors/catalog.h"
-#include "experiments/train/model_of_spec.h"
-#include "pp_group/models/model_spec.h"
-#include "pp_group/schedule.h"
+#include "experiments/train/traffic.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 namespace {
@@ -123,13 +122,11 @@ int64_t Clamped(double bytes) {
 }  // namespace
 
 ResourcePlan PlanResources(const RunSpec& spec, int64_t corpus_bytes) {
-  const ModelSpec model = ToModelSpec(spec);
   const bool one_process = spec.net.transport == "loopback";
   const double base = kProcessBytes + static_cast<double>(corpus_bytes);
   double stages = 0, largest = 0;  // without what a process has anyway
   for (int64_t s = 0; s < spec.schedule.stages; ++s) {
-    const StageLayout layout = LayoutOf(model, static_cast<int>(s),
-                                        static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
+    const StageLayout layout = LayoutOf(spec, s);
     const double bytes = ParameterBytes(spec, layout) + PipelineBytes(spec, layout);
     stages += bytes;
     largest = std::max(largest, bytes);

@@ -1,57 +1,22 @@
 #include "experiments/run/wire_bytes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
+#include <map>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "absl/strings/str_join.h"
-#include "compressors/catalog.h"
-#include "compressors/reference_tensors.h"
-#include "experiments/train/model_of_spec.h"
+#include "experiments/train/traffic.h"
 #include "plugin/core/packet.h"
 
 namespace longhaul {
 namespace {
-
-// Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
-// Most codecs have frames of one size; entropy-coded indices depend a little on the values. Where
-// the receiver adds differences, of the second message: the first of a channel is longer.
-std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType dtype) {
-  const bool half = dtype == DType::kBF16;
-  if (codec == "none") {
-    const size_t each = half ? sizeof(uint16_t) : sizeof(float);
-    return static_cast<double>(kPacketHeaderBytes + shape.elements() * each);
-  }
-  absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
-  if (!made.ok()) return std::nullopt;
-  const std::vector<float> x = DrawReference(Distribution::kGaussian, shape.elements(), /*seed=*/1);
-  std::vector<uint16_t> upper;  // the same in bfloat16, cut off
-  for (const float value : x) {
-    if (half) upper.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
-  }
-  std::vector<std::byte> frame((*made)->MaxFrameBytes(shape, dtype));
-  const std::unique_ptr<CodecState> state = (*made)->NewState(shape);
-  absl::StatusOr<size_t> bytes = size_t{0};
-  for (int messages = DecodingNeedsState(**made) ? 2 : 1; messages > 0; --messages) {
-    bytes =
-        (*made)->Encode({half ? static_cast<const void*>(upper.data()) : x.data(), dtype, shape},
-                        /*seed=*/1, state.get(), frame);
-    if (!bytes.ok()) return std::nullopt;
-  }
-  return static_cast<double>(kPacketHeaderBytes + *bytes);
-}
-
-uint64_t StageElements(const RunSpec& spec, int64_t stage) {
-  return LayoutOf(ToModelSpec(spec), static_cast<int>(stage),
-                  static_cast<int>(spec.schedule.stages), spec.schedule.cuts)
-      .flat_elements;
-}
 
 // Our headers and the transport's are in a message's bytes on TCP.
 double OnTcp(double message_bytes, double messages) {
@@ -60,32 +25,44 @@ double OnTcp(double message_bytes, double messages) {
   return message_bytes + messages * (kTransportPacketBytes + pieces * kTransportPieceBytes);
 }
 
-// What the sender of this crossing hands to TCP over the whole training.
-std::optional<double> PredictedBytes(const RunSpec& spec, const CrossingRow& c) {
-  const int64_t steps = Steps(spec);
-  if (c.direction == Direction::kOuter) {
-    const std::optional<double> frame = MessageBytes(
-        spec.outer.codec, {1, StageElements(spec, c.src_rank % spec.schedule.stages)}, DType::kF32);
-    if (!frame) return std::nullopt;
-    // After every H steps, and after the last; data parallel groups meet in every step.
-    const int64_t apart = std::max<int64_t>(1, spec.outer.inner_steps);
-    const int64_t syncs = (steps + apart - 1) / apart;
-    // The frame's size goes ahead of it.
-    return OnTcp((*frame + kPacketHeaderBytes + sizeof(uint64_t)) * static_cast<double>(syncs),
-                 2.0 * static_cast<double>(syncs));
+// What is planned and what its sender hands to TCP over the whole training; nullopt: unknown.
+struct Planned {
+  PlannedCrossing crossing;
+  std::optional<double> tcp_bytes;
+};
+
+class Plan {
+ public:
+  explicit Plan(const RunSpec& spec) {
+    absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec);
+    if (!crossings.ok()) return;
+    std::map<std::tuple<std::string, uint64_t, DType>, std::optional<double>> messages;
+    for (PlannedCrossing& c : *crossings) {
+      const auto [at, added] = messages.try_emplace({c.codec, c.shape.elements(), c.dtype});
+      if (added) at->second = MessageBytes(c.codec, c.shape, c.dtype);
+      const std::tuple key(c.direction, c.src_rank, c.dst_rank);
+      const std::optional<double> bytes = Bytes(c, at->second);
+      planned_.emplace(key, Planned{.crossing = std::move(c), .tcp_bytes = bytes});
+    }
   }
-  const Shape shape{
-      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
-      static_cast<uint64_t>(spec.model.width)};
-  const RunSpec::Boundary::Cut codecs =
-      CodecsOf(spec, std::min(c.src_rank, c.dst_rank) % spec.schedule.stages);
-  const std::optional<double> frame =
-      MessageBytes(c.direction == Direction::kForward ? codecs.forward : codecs.backward, shape,
-                   spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32);
-  if (!frame) return std::nullopt;
-  const auto messages = static_cast<double>(steps * spec.train.microbatches);
-  return OnTcp(*frame * messages, messages);
-}
+  const Planned* Of(const CrossingRow& c) const {
+    const auto at = planned_.find({c.direction, c.src_rank, c.dst_rank});
+    return at == planned_.end() ? nullptr : &at->second;
+  }
+
+ private:
+  static std::optional<double> Bytes(const PlannedCrossing& c, std::optional<double> message) {
+    if (!message) return std::nullopt;
+    auto messages = static_cast<double>(c.turns * c.messages_per_turn);
+    double bytes = *message * messages;
+    if (c.direction == Direction::kOuter) {  // the frame's size goes ahead of it
+      bytes += messages * static_cast<double>(kPacketHeaderBytes + sizeof(uint64_t));
+      messages *= 2;
+    }
+    return OnTcp(bytes, messages);
+  }
+  std::map<std::tuple<Direction, int64_t, int64_t>, Planned> planned_;
+};
 
 // A path's share of what its receiver's interface counted.
 std::optional<int64_t> ReceivedBytes(const WireCounts& counts, const CrossingRow& c) {
@@ -155,13 +132,17 @@ void WireCounts::See(const nlohmann::json& event) {
 
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
                            std::vector<CrossingRow>& crossings) {
+  const Plan plan(spec);
   std::map<std::pair<int64_t, int64_t>, double> predicted, sent;  // on TCP
   std::vector<std::string> complaints;
   const auto complain = [&](std::string text) {
     if (!text.empty()) complaints.push_back(std::move(text));
   };
   for (const CrossingRow& c : crossings) {
-    if (const auto bytes = PredictedBytes(spec, c)) predicted[{c.src_rank, c.dst_rank}] = *bytes;
+    const Planned* planned = plan.Of(c);
+    if (planned != nullptr && planned->tcp_bytes) {
+      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes;
+    }
     sent[{c.src_rank, c.dst_rank}] =
         OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
     complain(PathComplaint(spec, counts, c));
@@ -175,8 +156,9 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
       // On the wire a round is two byte tensors, the frame's size and the frame; the tensor that
       // crosses is the stage's outer delta.
       c.tensors /= 2;
-      c.elements =
-          c.tensors * static_cast<int64_t>(StageElements(spec, c.src_rank % spec.schedule.stages));
+      const Planned* planned = plan.Of(c);
+      const uint64_t each = planned == nullptr ? 0 : planned->crossing.shape.elements();
+      c.elements = c.tensors * static_cast<int64_t>(each);
     }
     const auto path = counts.paths.find({c.src_rank, c.dst_rank});
     const bool counted = path != counts.paths.end();

@@ -4,7 +4,7 @@
 
 #include "compressors/catalog.h"
 #include "netem/topology/topology_file.h"
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 namespace {

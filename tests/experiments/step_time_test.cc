@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 namespace {

@@ -45,6 +45,11 @@ longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LA
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
+if(LONGHAUL_TORCH)
+  longhaul_test(experiments/traffic_test.cc LIBS longhaul::experiments_traffic LABELS cpu)
+else()
+  longhaul_count_test(experiments/traffic_test.cc)
+endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
   set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script

@@ -1,11 +1,16 @@
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
+
+#include <algorithm>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/schedule_check.h"
+#include "pp_group/schedule/check.h"
+#include "pp_group/schedule/makespan.h"
 
 namespace longhaul {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(OneForwardOneBackward, IsThisPicture) {
   EXPECT_EQ(ToString(OneForwardOneBackward(/*stage=*/0, 2, 3)), "0F0 0F1 0B0 0F2 0B1 0B2");
@@ -17,68 +22,185 @@ TEST(GPipe, IsThisPicture) {
   EXPECT_EQ(ToString(GPipe(/*stage=*/1, 2, 3)), "1F0 1F1 1F2 1B0 1B1 1B2");
 }
 
+TEST(ZeroBubbleH1, IsThisPicture) {
+  EXPECT_EQ(ToString(ZeroBubbleH1(/*stage=*/0, 2, 3)), "0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2");
+  EXPECT_EQ(ToString(ZeroBubbleH1(/*stage=*/1, 2, 3)), "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2");
+}
+
 class EverySchedule : public testing::TestWithParam<std::string> {};
 
-TEST_P(EverySchedule, RunsToItsEndWithinItsMemoryAndItsBubble) {
+TEST_P(EverySchedule, RunsToItsEndWithinItsMemoryAndNoWorseABubbleThanGPipes) {
   const Schedule schedule = *FindSchedule(GetParam());
   for (int stages : {1, 2, 3, 4, 8}) {
     for (int microbatches : {1, 2, 3, 4, 8, 13}) {
-      const std::vector<Program> programs = Programs(schedule, stages, microbatches);
-      EXPECT_TRUE(CheckSchedule(programs).ok()) << CheckSchedule(programs);
+      const PipelineProgram program = ProgramOf(schedule, stages, microbatches);
+      EXPECT_TRUE(CheckProgram(program).ok()) << CheckProgram(program);
+      EXPECT_TRUE(CheckMicrobatchOrder(program).ok()) << CheckMicrobatchOrder(program);
       for (int s = 0; s < stages; ++s) {
-        EXPECT_EQ(PeakActivations(programs[s]), schedule.peak_activations(s, stages, microbatches));
+        EXPECT_EQ(PeakActivations(program.ranks[s]),
+                  schedule.peak_activations(s, stages, microbatches))
+            << "stage " << s << " of " << stages << ", M = " << microbatches;
       }
-      EXPECT_DOUBLE_EQ(BubbleFraction(programs),
-                       static_cast<double>(stages - 1) / (microbatches + stages - 1));
+      EXPECT_LE(BubbleFraction(program, /*backward_units=*/2),
+                static_cast<double>(stages - 1) / (microbatches + stages - 1) + 1e-12);
     }
   }
 }
 
 TEST_P(EverySchedule, GlobalOrderHoldsEachProgramInItsOrder) {
-  const std::vector<Program> programs = Programs(*FindSchedule(GetParam()), 4, 6);
-  const Program order = *GlobalOrder(programs);
-  EXPECT_EQ(order.size(), 4u * 12u);
+  const PipelineProgram program = ProgramOf(*FindSchedule(GetParam()), 4, 6);
   std::vector<Program> seen(4);
+  const Program order = *GlobalOrder(program);
   for (const Action& action : order) seen[action.stage].push_back(action);
-  EXPECT_EQ(seen, programs);
+  EXPECT_EQ(seen, program.ranks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(ScheduleNames()), [](auto& info) {
-  return info.param == "1f1b" ? std::string("OneForwardOneBackward") : info.param;
+  std::string name = info.param == "1f1b" ? "OneForwardOneBackward" : info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 });
+
+PipelineProgram Named(const char* name, int stages, int microbatches) {
+  return ProgramOf(*FindSchedule(name), stages, microbatches);
+}
+
+// By hand: (S-1) slots of fill and drain; a slot of 1F1B is F and B, of ZB-H1's bubble one unit.
+TEST(BubbleFraction, IsTheTextbooks) {
+  for (int s : {2, 4, 8}) {
+    for (int m : {1, 4, 16}) {
+      for (const char* name : {"gpipe", "1f1b"}) {
+        EXPECT_NEAR(BubbleFraction(Named(name, s, m)), (s - 1.0) / (m + s - 1), 1e-12) << name;
+      }
+    }
+    const int m = 3 * s;
+    EXPECT_NEAR(BubbleFraction(Named("zb-h1", s, m)), (s - 1.0) / (3 * m + s - 1), 1e-12);
+  }
+}
 
 TEST(OneForwardOneBackward, KeepsAtMostAsManyActivationsAsStagesFollow) {
   for (int s = 0; s < 8; ++s) EXPECT_EQ(PeakActivations(OneForwardOneBackward(s, 8, 32)), 8 - s);
 }
 
+TEST(PeakActivations, AWeightGradientThatComesTooEarlyKeepsItsMicrobatch) {
+  const auto program = [](const char* text) {
+    Program out;
+    for (std::string_view rest = text; !rest.empty();
+         rest.remove_prefix(std::min<size_t>(4, rest.size()))) {
+      out.push_back(*ParseAction(rest.substr(0, 3)));
+    }
+    return out;
+  };
+  EXPECT_EQ(PeakActivations(program("0F0 0I0 0W0 0F1 0I1 0W1")), 1);
+  EXPECT_EQ(PeakActivations(program("0F0 0I0 0F1 0I1 0W1 0F2 0I2 0W0 0W2")), 3);
+}
+
 TEST(FindSchedule, UnknownNameListsTheKnownOnes) {
   const absl::Status status = FindSchedule("1f2b").status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("gpipe, 1f1b"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("gpipe, 1f1b, zb-h1"));
 }
 
-std::string Refusal(const std::vector<Program>& programs) {
-  const absl::Status status = CheckSchedule(programs);
+TEST(Action, ReadsBackWhatItPrintsAndNothingElse) {
+  for (const char* text : {"0F0", "12B3", "7I10", "1W0"}) {
+    const auto action = ParseAction(text);
+    ASSERT_TRUE(action.has_value()) << text;
+    EXPECT_EQ(ToString(*action), text);
+  }
+  for (const char* text : {"", "F0", "0F", "0F0 ", " 0F0", "0f0", "0F0junk", "00F0", "0F-1", "-0F0",
+                           "0X0", "0FF0", "99999999999F0", "+1F0", "0BW0"}) {
+    EXPECT_FALSE(ParseAction(text).has_value()) << text;
+  }
+}
+
+constexpr Action F(int s, int m) { return {s, Op::kForward, m}; }
+constexpr Action B(int s, int m) { return {s, Op::kBackward, m}; }
+constexpr Action I(int s, int m) { return {s, Op::kInputGradient, m}; }
+constexpr Action W(int s, int m) { return {s, Op::kWeightGradient, m}; }
+
+absl::Status Check(std::vector<Program> ranks) {
+  const auto program = Assemble(std::move(ranks));
+  return program.ok() ? CheckProgram(*program) : program.status();
+}
+std::string Refusal(std::vector<Program> ranks) {
+  const absl::Status status = Check(std::move(ranks));
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   return std::string(status.message());
 }
 
-TEST(CheckSchedule, RefusesBrokenPrograms) {
-  using testing::HasSubstr;
-  const Action f00{0, Op::kForward, 0}, b00{0, Op::kBackward, 0}, f10{1, Op::kForward, 0},
-      b10{1, Op::kBackward, 0}, f01{0, Op::kForward, 1}, b01{0, Op::kBackward, 1},
-      f11{1, Op::kForward, 1}, b11{1, Op::kBackward, 1};
-  EXPECT_TRUE(CheckSchedule({{f00, b00}, {f10, b10}}).ok());
-  EXPECT_THAT(Refusal({{f00, b00}, {f10}}), HasSubstr("no backward of micro-batch 0"));
-  EXPECT_THAT(Refusal({{f00, b00}, {b10, f10}}), HasSubstr("before its forward"));
-  EXPECT_THAT(Refusal({{f00, f00, b00}, {f10, b10}}), HasSubstr("runs twice"));
-  EXPECT_THAT(Refusal({{f00, b00}, {f00, b00}}), HasSubstr("of another stage"));
-  EXPECT_THAT(Refusal({{f00, b00}, {f10, b10, f11, b11}}), HasSubstr("no such micro-batch"));
-  EXPECT_THAT(Refusal({{f00, f01, b00, b01}, {f11, f10, b10, b11}}),
+TEST(CheckProgram, RefusesBrokenPrograms) {
+  EXPECT_TRUE(Check({{F(0, 0), B(0, 0)}, {F(1, 0), B(1, 0)}}).ok());
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {F(1, 0)}}), HasSubstr("no backward of micro-batch 0"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {B(1, 0), F(1, 0)}}), HasSubstr("before its forward"));
+  EXPECT_THAT(Refusal({{F(0, 0), F(0, 0), B(0, 0)}, {F(1, 0), B(1, 0)}}), HasSubstr("runs twice"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {F(0, 0), B(0, 0)}}),
+              HasSubstr("rank 0 holds that stage too"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {F(2, 0), B(2, 0)}}), HasSubstr("nobody holds stage 1"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {}}), HasSubstr("rank 1 does nothing"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0), F(0, 1 << 30)}}), HasSubstr("out of range"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0)}, {F(1, 0), B(1, 0), F(1, 1), B(1, 1)}}),
+              HasSubstr("stage 0: no forward of micro-batch 1"));
+  EXPECT_THAT(Refusal({{F(0, 0), F(0, 1), B(0, 0), B(0, 1)}, {F(1, 1), F(1, 0), B(1, 0), B(1, 1)}}),
               HasSubstr("run their forwards in different orders"));
   // Stage 1 wants the second forward before it gives the first gradient, stage 0 the other way.
-  EXPECT_THAT(Refusal({{f00, b00, f01, b01}, {f10, f11, b10, b11}}),
-              HasSubstr("deadlock, stages wait at 0B0 1F1"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0), F(0, 1), B(0, 1)}, {F(1, 0), F(1, 1), B(1, 0), B(1, 1)}}),
+              HasSubstr("deadlock, ranks wait at 0B0 1F1"));
+}
+
+TEST(CheckProgram, KnowsASplitBackward) {
+  EXPECT_TRUE(Check({{F(0, 0), I(0, 0), W(0, 0)}}).ok());
+  EXPECT_TRUE(Check({{F(0, 0), F(0, 1), I(0, 0), B(0, 1), W(0, 0)}}).ok());
+  EXPECT_THAT(Refusal({{F(0, 0), W(0, 0), I(0, 0)}}), HasSubstr("before its I"));
+  EXPECT_THAT(Refusal({{F(0, 0), I(0, 0)}}), HasSubstr("no W of micro-batch 0"));
+  EXPECT_THAT(Refusal({{F(0, 0), I(0, 0), B(0, 0)}}), HasSubstr("runs twice"));
+  EXPECT_THAT(Refusal({{F(0, 0), B(0, 0), W(0, 0)}}), HasSubstr("runs twice"));
+}
+
+TEST(CheckMicrobatchOrder, LetsOnlyWComeOutOfOrder) {
+  const auto check = [](Program program) {
+    return std::string(CheckMicrobatchOrder(*Assemble({std::move(program)})).message());
+  };
+  EXPECT_EQ(check({F(0, 0), F(0, 1), I(0, 0), I(0, 1), W(0, 1), W(0, 0)}), "");
+  EXPECT_THAT(check({F(0, 1), F(0, 0), B(0, 0), B(0, 1)}), HasSubstr("0F1 before that of"));
+  EXPECT_THAT(check({F(0, 0), F(0, 1), B(0, 1), B(0, 0)}), HasSubstr("0B1 before that of"));
+}
+
+// Two ranks of two stages each, looped: stage s is on rank s mod 2.
+TEST(Communication, FollowsFromActionsAndPlacement) {
+  const PipelineProgram program =
+      *Assemble({{F(0, 0), F(2, 0), B(2, 0), B(0, 0)}, {F(1, 0), F(3, 0), B(3, 0), B(1, 0)}});
+  EXPECT_EQ(program.rank_of_stage, (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_TRUE(CheckProgram(program).ok()) << CheckProgram(program);
+  const auto comms = Communication(program);
+  const auto act = [](int from, int to) {
+    return RankMessage{{MessageKind::kActivation, from, to, 0}, from % 2, to % 2};
+  };
+  const auto grad = [](int from, int to) {
+    return RankMessage{{MessageKind::kGradient, from, to, 0}, from % 2, to % 2};
+  };
+  EXPECT_THAT(comms[0].sends, testing::ElementsAre(act(0, 1), act(2, 3), grad(2, 1)));
+  EXPECT_THAT(comms[0].receives, testing::ElementsAre(act(1, 2), grad(3, 2), grad(1, 0)));
+  EXPECT_THAT(comms[1].sends, testing::ElementsAre(act(1, 2), grad(3, 2), grad(1, 0)));
+}
+
+TEST(Communication, BetweenStagesOfOneRankThereIsNone) {
+  const auto comms = Communication(*Assemble({{F(0, 0), F(1, 0), B(1, 0), B(0, 0)}}));
+  EXPECT_THAT(comms[0].sends, testing::IsEmpty());
+  EXPECT_THAT(comms[0].receives, testing::IsEmpty());
+}
+
+// V shape, by hand: rank 0 holds stages 0 and 3, rank 1 stages 1 and 2. F = 1, B = 2, wire busy 3,
+// delay 10. 0F0 0-1, arrives 14; 1F0 14-15, 2F0 15-16, arrives 29; 3F0 29-30, 3B0 30-32, arrives
+// 45; 2B0 45-47, 1B0 47-49, arrives 62; 0B0 62-64.
+TEST(Makespan, OfSeveralStagesARankByHand) {
+  const PipelineProgram program =
+      *Assemble({{F(0, 0), F(3, 0), B(3, 0), B(0, 0)}, {F(1, 0), F(2, 0), B(2, 0), B(1, 0)}});
+  const PipelineCosts costs{
+      .stages = std::vector<PipelineCosts::Stage>(4, {.forward_s = 1, .backward_s = 2}),
+      .ranks = std::vector<PipelineCosts::Rank>(2),
+      .activations = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10}),
+      .gradients = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10})};
+  EXPECT_DOUBLE_EQ(*Makespan(program, costs), 64);
 }
 
 }  // namespace

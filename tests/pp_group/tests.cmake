@@ -6,12 +6,18 @@ target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 
-longhaul_test(pp_group/corpus_test.cc pp_group/schedule_test.cc pp_group/kernels_test.cc
+longhaul_test(pp_group/schedule_test.cc pp_group/schedule_csv_test.cc
+  NAME pp_schedule_test LIBS longhaul::pp_schedule LABELS cpu)
+longhaul_test(pp_group/schedule_torch_test.cc
+  NAME pp_schedule_torch_test LIBS longhaul::pp_schedule LABELS cpu TIMEOUT 300)
+target_compile_definitions(pp_schedule_torch_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
+  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/pp_group/schedule_torch.py")
+longhaul_test(pp_group/corpus_test.cc pp_group/kernels_test.cc
   pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc pp_group/diloco_golden_test.cc
-  pp_group/injected_test.cc
+  pp_group/injected_test.cc pp_group/executor_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/cpu_gpt_stage.h"
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 #include "tests/pp_group/autograd_gpt.h"
 #include "tests/pp_group/training.h"
 
@@ -129,7 +129,10 @@ INSTANTIATE_TEST_SUITE_P(Table, EverySchedule,
                          testing::Combine(testing::ValuesIn(SmallModels()),
                                           testing::ValuesIn(ScheduleNames())),
                          [](auto& info) {
-                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                           std::string name =
+                               std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
                          });
 
 class EveryEngine : public testing::TestWithParam<std::string> {};

@@ -1,10 +1,9 @@
-#include "pp_group/schedule.h"
+#include "pp_group/schedule/catalog.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pp_group/schedule_check.h"
 
 namespace longhaul {
 namespace {
@@ -13,23 +12,17 @@ int GPipePeak(int, int, int num_microbatches) { return num_microbatches; }
 int OneForwardOneBackwardPeak(int stage, int num_stages, int num_microbatches) {
   return std::min(num_stages - stage, num_microbatches);
 }
+int ZeroBubbleH1Peak(int, int num_stages, int num_microbatches) {
+  return std::min(num_stages, num_microbatches);
+}
 
 constexpr Schedule kSchedules[] = {
     {"gpipe", GPipe, GPipePeak},
     {"1f1b", OneForwardOneBackward, OneForwardOneBackwardPeak},
+    {"zb-h1", ZeroBubbleH1, ZeroBubbleH1Peak},
 };
 
 }  // namespace
-
-std::string ToString(const Action& action) {
-  return absl::StrCat(action.stage, action.op == Op::kForward ? "F" : "B", action.microbatch);
-}
-
-std::string ToString(const Program& program) {
-  return absl::StrJoin(program, " ", [](std::string* out, const Action& action) {
-    absl::StrAppend(out, ToString(action));
-  });
-}
 
 Program GPipe(int stage, int, int num_microbatches) {
   Program program;
@@ -50,6 +43,20 @@ Program OneForwardOneBackward(int stage, int num_stages, int num_microbatches) {
   return program;
 }
 
+Program ZeroBubbleH1(int stage, int num_stages, int num_microbatches) {
+  const int warm_up = std::min(num_stages - 1 - stage, num_microbatches);
+  Program program;
+  int forward = 0, weight = 0;
+  while (forward < warm_up) program.push_back({stage, Op::kForward, forward++});
+  for (int input = 0; input < num_microbatches; ++input) {
+    if (forward < num_microbatches) program.push_back({stage, Op::kForward, forward++});
+    program.push_back({stage, Op::kInputGradient, input});
+    if (input >= stage) program.push_back({stage, Op::kWeightGradient, weight++});
+  }
+  while (weight < num_microbatches) program.push_back({stage, Op::kWeightGradient, weight++});
+  return program;
+}
+
 absl::StatusOr<Schedule> FindSchedule(std::string_view name) {
   for (const Schedule& schedule : kSchedules) {
     if (schedule.name == name) return schedule;
@@ -64,35 +71,13 @@ std::vector<std::string> ScheduleNames() {
   return names;
 }
 
-std::vector<Program> Programs(const Schedule& schedule, int num_stages, int num_microbatches) {
-  std::vector<Program> programs;
+PipelineProgram ProgramOf(const Schedule& schedule, int num_stages, int num_microbatches) {
+  PipelineProgram program{.ranks = {}, .rank_of_stage = {}, .microbatches = num_microbatches};
   for (int stage = 0; stage < num_stages; ++stage) {
-    programs.push_back(schedule.program(stage, num_stages, num_microbatches));
+    program.ranks.push_back(schedule.program(stage, num_stages, num_microbatches));
+    program.rank_of_stage.push_back(stage);
   }
-  return programs;
-}
-
-double BubbleFraction(const std::vector<Program>& programs) {
-  absl::StatusOr<Program> order = GlobalOrder(programs);
-  if (!order.ok() || order->empty()) return 0;
-  const int num_stages = static_cast<int>(programs.size());
-  // Finish time of the last action of each stage, and of each (stage, op, micro-batch).
-  std::vector<int> stage_end(num_stages, 0);
-  std::vector<std::pair<Action, int>> ends;
-  auto end_of = [&](int stage, Op op, int microbatch) {
-    const auto at = std::find_if(ends.begin(), ends.end(), [&](const auto& end) {
-      return end.first == Action{stage, op, microbatch};
-    });
-    return at == ends.end() ? 0 : at->second;
-  };
-  for (const Action& action : *order) {
-    const int from = action.stage + (action.op == Op::kForward ? -1 : 1);
-    const int start = std::max(stage_end[action.stage], end_of(from, action.op, action.microbatch));
-    stage_end[action.stage] = start + 1;
-    ends.emplace_back(action, start + 1);
-  }
-  const int makespan = *std::max_element(stage_end.begin(), stage_end.end());
-  return 1.0 - static_cast<double>(order->size()) / (static_cast<double>(makespan) * num_stages);
+  return program;
 }
 
 }  // namespace longhaul

@@ -1,0 +1,138 @@
+#include "experiments/train/traffic.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "compressors/catalog.h"
+#include "compressors/reference_tensors.h"
+#include "experiments/train/model_of_spec.h"
+#include "plugin/core/packet.h"
+#include "pp_group/schedule/catalog.h"
+
+namespace longhaul {
+namespace {
+
+constexpr uint64_t kMostEncoded = uint64_t{1} << 22;
+
+// Tensors of a step, by who sends which kind to whom.
+absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(const RunSpec& spec) {
+  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule.kind);
+  if (!schedule.ok()) return schedule.status();
+  const PipelineProgram program = ProgramOf(*schedule, static_cast<int>(spec.schedule.stages),
+                                            static_cast<int>(spec.train.microbatches));
+  const Shape shape{
+      static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
+      static_cast<uint64_t>(spec.model.width)};
+  std::map<std::tuple<MessageKind, int, int>, PlannedCrossing> found;  // kind, from, to
+  for (const RankCommunication& rank : Communication(program)) {
+    for (const RankMessage& t : rank.sends) {
+      const bool activation = t.message.kind == MessageKind::kActivation;
+      const RunSpec::Boundary::Cut codecs = CodecsOf(spec, t.message.boundary());
+      auto [at, added] = found.try_emplace({t.message.kind, t.from_rank, t.to_rank});
+      if (added) {
+        at->second = {.src_rank = t.from_rank,
+                      .dst_rank = t.to_rank,
+                      .direction = activation ? Direction::kForward : Direction::kBackward,
+                      .codec = activation ? codecs.forward : codecs.backward,
+                      .shape = shape,
+                      .dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32,
+                      .messages_per_turn = 0,
+                      .turns = Steps(spec)};
+      }
+      ++at->second.messages_per_turn;
+    }
+  }
+  std::vector<PlannedCrossing> out;
+  for (const auto& [key, crossing] : found) out.push_back(crossing);
+  return out;
+}
+
+std::optional<size_t> FrameBytes(const Codec& codec, Shape shape, DType dtype) {
+  const bool half = dtype == DType::kBF16;
+  const std::vector<float> x = DrawReference(Distribution::kGaussian, shape.elements(), /*seed=*/1);
+  std::vector<uint16_t> upper;  // the same in bfloat16, cut off
+  for (const float value : x) {
+    if (half) upper.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+  }
+  const void* values = half ? static_cast<const void*>(upper.data()) : x.data();
+  std::vector<std::byte> frame(codec.MaxFrameBytes(shape, dtype));
+  const std::unique_ptr<CodecState> state = codec.NewState(shape);
+  absl::StatusOr<size_t> bytes = size_t{0};
+  for (int messages = DecodingNeedsState(codec) ? 2 : 1; messages > 0; --messages) {
+    bytes = codec.Encode({values, dtype, shape}, /*seed=*/1, state.get(), frame);
+    if (!bytes.ok()) return std::nullopt;
+  }
+  return *bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) {
+  const absl::StatusOr<std::vector<PlannedCrossing>> one = PipelineCrossings(spec);
+  if (!one.ok()) return one.status();
+  std::vector<PlannedCrossing> out;
+  const int64_t stages = spec.schedule.stages, groups = spec.outer.groups;
+  for (const PlannedCrossing& crossing : *one) {
+    for (int64_t g = 0; g < groups; ++g) {
+      out.push_back(crossing);
+      out.back().src_rank += g * stages;
+      out.back().dst_rank += g * stages;
+    }
+  }
+  const int64_t turns = OuterTurns(spec);
+  for (int64_t s = 0; turns > 0 && s < stages; ++s) {
+    const Shape shape{1, static_cast<uint64_t>(LayoutOf(spec, s).flat_elements)};
+    for (int64_t from = 0; from < groups; ++from) {
+      for (int64_t to = 0; to < groups; ++to) {
+        if (from == to) continue;
+        out.push_back({.src_rank = from * stages + s,
+                       .dst_rank = to * stages + s,
+                       .direction = Direction::kOuter,
+                       .codec = spec.outer.codec,
+                       .shape = shape,
+                       .dtype = DType::kF32,
+                       .messages_per_turn = 1,
+                       .turns = turns});
+      }
+    }
+  }
+  return out;
+}
+
+StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
+  return LayoutOf(ToModelSpec(spec), static_cast<int>(stage),
+                  static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
+}
+
+int64_t OuterTurns(const RunSpec& spec) {
+  if (spec.outer.algorithm == "dp") return Steps(spec);
+  if (spec.outer.inner_steps == 0) return 0;
+  return (Steps(spec) + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+}
+
+std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType dtype) {
+  constexpr auto kHeader = static_cast<double>(kPacketHeaderBytes);
+  if (codec == "none") {
+    const size_t each = dtype == DType::kBF16 ? sizeof(uint16_t) : sizeof(float);
+    return kHeader + static_cast<double>(shape.elements()) * static_cast<double>(each);
+  }
+  const absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
+  if (!made.ok()) return std::nullopt;
+  Shape part = shape;
+  if (shape.elements() > kMostEncoded) {
+    part.rows = std::clamp<uint64_t>(kMostEncoded / shape.cols, 1, shape.rows);
+    part.cols = std::min(shape.cols, kMostEncoded);
+  }
+  const std::optional<size_t> bytes = FrameBytes(**made, part, dtype);
+  if (!bytes) return std::nullopt;
+  const auto bound = [&](Shape s) {
+    return static_cast<double>((*made)->MaxFrameBytes(s, dtype));
+  };
+  const double scale = part.elements() == shape.elements() ? 1 : bound(shape) / bound(part);
+  return kHeader + static_cast<double>(*bytes) * scale;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compressors/tensor.h"
+#include "experiments/record/record_rows.h"
+#include "experiments/spec/spec.h"
+#include "pp_group/stage_layout.h"
+
+namespace longhaul {
+
+// Which tensors cross between the ranks of a run, of which shape, how often and in how many bytes:
+// the one place for whoever predicts bytes or time. Pipelines' crossings follow from the schedule
+// (pp_group/schedule), those between groups from the stages' layouts.
+struct PlannedCrossing {
+  int64_t src_rank, dst_rank;  // group * S + stage
+  Direction direction;         // kForward: activations, kBackward: their gradients, kOuter
+  std::string codec;
+  Shape shape;                // of one tensor: [n, D], or [1, N] between groups
+  DType dtype;                // of the tensor before its codec
+  int64_t messages_per_turn;  // in every inner step; kOuter: whenever the groups meet
+  int64_t turns;              // of the whole training
+};
+
+// By direction, then source and destination. InvalidArgument: an unknown schedule.
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec);
+
+// The parameters of a stage.
+StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
+
+// How often the groups meet in the whole training: after every H steps and after the last; in every
+// step where they are data parallel; 0 where there is no outer step.
+int64_t OuterTurns(const RunSpec& spec);
+
+// Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.
+// Most codecs have frames of one size; entropy-coded indices depend a little on the values. Where
+// the receiver adds differences, of the second message: the first of a channel is longer. Above 4 M
+// elements a part of the tensor is encoded and scaled by the codec's own bound. nullopt: no codec
+// of that name, or it refuses the shape.
+std::optional<double> MessageBytes(const std::string& codec, Shape shape,
+                                   DType dtype = DType::kF32);
+
+}  // namespace longhaul

@@ -1,0 +1,151 @@
+#include "pp_group/schedule/makespan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kNotYet = -1;
+
+double Seconds(const PipelineCosts::Stage& stage, Op op) {
+  switch (op) {
+    case Op::kForward:
+      return stage.forward_s;
+    case Op::kBackward:
+      return stage.backward_s;
+    case Op::kInputGradient:
+      return stage.input_gradient_s;
+    case Op::kWeightGradient:
+      break;
+  }
+  return stage.weight_gradient_s;
+}
+
+}  // namespace
+
+Timeline::Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires)
+    : program_(program),
+      costs_(costs),
+      wires_(wires),
+      clock_(program.ranks.size(), 0),
+      encoder_free_(program.ranks.size(), 0),
+      wire_free_(program.ranks.size() * program.ranks.size(), 0) {}
+
+absl::StatusOr<std::vector<double>> Timeline::Step() {
+  const size_t messages =
+      static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(program_.microbatches);
+  for (auto& arrived : arrived_) arrived.assign(messages, kNotYet);
+  std::vector<size_t> next(program_.ranks.size(), 0);
+  // What ends first runs first: two senders may share a receiver's wire.
+  while (true) {
+    int first = -1;
+    double first_end = 0;
+    for (int rank = 0; rank < program_.num_ranks(); ++rank) {
+      const Program& own = program_.ranks[rank];
+      const double end = next[rank] < own.size() ? EndOf(rank, own[next[rank]]) : kNotYet;
+      if (end == kNotYet || (first >= 0 && end >= first_end)) continue;
+      first = rank;
+      first_end = end;
+    }
+    if (first < 0) break;
+    Run(first, program_.ranks[first][next[first]++], first_end);
+  }
+  for (int rank = 0; rank < program_.num_ranks(); ++rank) {
+    const Program& own = program_.ranks[rank];
+    if (next[rank] < own.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("schedule: stuck before ", ToString(own[next[rank]])));
+    }
+    clock_[rank] += costs_.ranks[rank].step_s;
+  }
+  return clock_;
+}
+
+// kNotYet: its input is still to be made.
+double Timeline::EndOf(int rank, const Action& action) const {
+  double ready = 0;
+  if (const std::optional<Message> input = InputOf(action, program_.num_stages())) {
+    ready = Arrival(*input);
+    if (ready == kNotYet) return kNotYet;
+    if (program_.rank_of_stage[input->from_stage] != rank) ready += costs_.ranks[rank].decode_s;
+  }
+  return std::max(clock_[rank], ready) + Seconds(costs_.stages[action.stage], action.op);
+}
+
+void Timeline::Run(int rank, const Action& action, double end) {
+  clock_[rank] = end;
+  const std::optional<Message> output = OutputOf(action, program_.num_stages());
+  if (output) Send(*output, rank, end);
+}
+
+void Timeline::Send(const Message& message, int from, double made) {
+  const int to = program_.rank_of_stage[message.to_stage];
+  if (to == from) {
+    Arrival(message) = made;
+    return;
+  }
+  const auto& kind =
+      message.kind == MessageKind::kActivation ? costs_.activations : costs_.gradients;
+  const PipelineCosts::Wire& wire = kind[message.boundary()];
+  encoder_free_[from] = std::max(encoder_free_[from], made) + costs_.ranks[from].encode_s;
+  if (wires_ == Wires::kOneAReceiver) {
+    double& free_at = wire_free_[to];
+    free_at = std::max(free_at, encoder_free_[from]) + wire.busy_s + wire.delay_s;
+    Arrival(message) = free_at;
+    return;
+  }
+  double& free_at = wire_free_[static_cast<size_t>(from) * program_.ranks.size() + to];
+  free_at = std::max(free_at, encoder_free_[from]) + wire.busy_s;
+  Arrival(message) = free_at + wire.delay_s;
+}
+
+double& Timeline::Arrival(const Message& m) {
+  return arrived_[static_cast<int>(m.kind)]
+                 [static_cast<size_t>(m.to_stage) * program_.microbatches + m.microbatch];
+}
+
+double Timeline::Arrival(const Message& m) const { return const_cast<Timeline*>(this)->Arrival(m); }
+
+absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCosts& costs,
+                                Wires wires) {
+  Timeline timeline(program, costs, wires);
+  const absl::StatusOr<std::vector<double>> ends = timeline.Step();
+  if (!ends.ok()) return ends.status();
+  return ends->empty() ? 0 : *std::max_element(ends->begin(), ends->end());
+}
+
+absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const PipelineCosts& costs,
+                                  Wires wires) {
+  constexpr int kFill = 4, kPeriods = 4;
+  Timeline timeline(program, costs, wires);
+  double filled = 0, end = 0;
+  for (int step = 0; step < kFill + kPeriods; ++step) {
+    const absl::StatusOr<std::vector<double>> ends = timeline.Step();
+    if (!ends.ok()) return ends.status();
+    end = ends->front();
+    if (step + 1 == kFill) filled = end;
+  }
+  return (end - filled) / kPeriods;
+}
+
+double BubbleFraction(const PipelineProgram& program, double backward_units) {
+  const PipelineCosts::Stage unit{
+      .forward_s = 1, .backward_s = backward_units, .input_gradient_s = 1, .weight_gradient_s = 1};
+  const size_t stages = static_cast<size_t>(program.num_stages());
+  const PipelineCosts costs{.stages = std::vector<PipelineCosts::Stage>(stages, unit),
+                            .ranks = std::vector<PipelineCosts::Rank>(program.ranks.size()),
+                            .activations = std::vector<PipelineCosts::Wire>(stages),
+                            .gradients = std::vector<PipelineCosts::Wire>(stages)};
+  const absl::StatusOr<double> makespan = Makespan(program, costs);
+  if (!makespan.ok() || *makespan == 0) return 0;
+  double busy = 0;
+  for (const Program& own : program.ranks) {
+    for (const Action& action : own) busy += Seconds(unit, action.op);
+  }
+  return 1.0 - busy / (*makespan * static_cast<double>(program.ranks.size()));
+}
+
+}  // namespace longhaul

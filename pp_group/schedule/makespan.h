@@ -1,0 +1,72 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pp_group/schedule/pipeline_program.h"
+
+namespace longhaul {
+
+// What a pipeline's actions and messages take, in seconds. Pure arithmetic: nothing is run.
+struct PipelineCosts {
+  struct Stage {
+    double forward_s = 0, backward_s = 0;  // per micro-batch
+    double input_gradient_s = 0, weight_gradient_s = 0;
+  };
+  struct Rank {
+    double encode_s = 0;  // per sent message, one after the other, while the rank goes on
+    double decode_s = 0;  // per received message, before it can be used
+    double step_s = 0;    // per step, after its last action
+  };
+  // One boundary in one direction: a message keeps the wire busy, and arrives `delay_s` after that.
+  struct Wire {
+    double busy_s = 0, delay_s = 0;
+  };
+  std::vector<Stage> stages;                 // [S]
+  std::vector<Rank> ranks;                   // [P]
+  std::vector<Wire> activations, gradients;  // [S - 1] each, by boundary
+};
+
+enum class Wires {
+  kFullDuplex,    // one for each ordered pair of ranks, first in, first out
+  kOneAReceiver,  // whatever a rank is sent follows one another, and the delay holds the wire
+};
+
+// The event recursion: an action starts when its rank is free and its input has arrived; what it
+// makes is encoded behind what was made before, and takes the wire behind what was sent before.
+// Steps follow each other without a barrier. Borrows both arguments.
+class Timeline {
+ public:
+  Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires);
+
+  // One more step. When each rank ends it, counted from the start of the first step.
+  // InvalidArgument: a rank waits for what nobody sends, and before which action.
+  absl::StatusOr<std::vector<double>> Step();
+
+ private:
+  double EndOf(int rank, const Action& action) const;
+  void Run(int rank, const Action& action, double end);
+  void Send(const Message& message, int from, double made);
+  double& Arrival(const Message& message);
+  double Arrival(const Message& message) const;
+
+  const PipelineProgram& program_;
+  const PipelineCosts& costs_;
+  const Wires wires_;
+  std::vector<double> clock_, encoder_free_;  // [P]
+  std::vector<double> wire_free_;             // [P * P], from * P + to; kOneAReceiver: [to]
+  std::vector<double> arrived_[2];            // by kind; [S * M]
+};
+
+// The first step of an idle pipeline, until its last rank is done.
+absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCosts& costs,
+                                Wires wires = Wires::kFullDuplex);
+// What one more step adds once the pipeline is full.
+absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const PipelineCosts& costs,
+                                  Wires wires = Wires::kFullDuplex);
+
+// Share of P * makespan in which a rank of an ideal pipeline is idle: F, I and W of one unit, B of
+// `backward_units`, no communication time. 0 for a program that does not run.
+double BubbleFraction(const PipelineProgram& program, double backward_units = 1);
+
+}  // namespace longhaul
