@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "compressors/catalog.h"
+#include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
+#include "pp_group/models/model_spec.h"
 #include "pp_group/schedule/catalog.h"
 
 namespace longhaul {

@@ -51,6 +51,7 @@ deny experiments/spec 'experiments/(estimates|report|train|run|command)'
 deny experiments/estimates 'experiments/(report|train|run|command)'
 deny experiments/report 'experiments/(train|run|command)'
 deny experiments/simulator 'experiments/(record|report|train|run|command)'
+deny experiments/scale 'experiments/(report|run|command)|torch|ATen|c10'
 deny experiments/train 'experiments/(estimates|report|run|command)'
 deny experiments/run 'experiments/(estimates|report|command)'
 for folder in common utils util core; do

@@ -46,9 +46,11 @@ target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 if(LONGHAUL_TORCH)
-  longhaul_test(experiments/traffic_test.cc LIBS longhaul::experiments_traffic LABELS cpu)
+  longhaul_test(experiments/scale_test.cc experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
+  target_compile_definitions(experiments_scale_test PRIVATE
+    LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
-  longhaul_count_test(experiments/traffic_test.cc)
+  longhaul_count_test(experiments/scale_test.cc experiments/traffic_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -1,0 +1,106 @@
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/scale/what_if.h"
+#include "experiments/spec/known_names.h"
+
+namespace longhaul {
+namespace {
+
+struct ScaleOptions {
+  std::string spec;
+  std::vector<std::string> set, sweep;
+  int64_t seeds = 1;
+  std::string csv, svg;
+  bool json = false;
+};
+
+constexpr int64_t kMostSeeds = 1000;
+
+// Under a name of its own first, so that no half of it is left.
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::ofstream file(part, std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const std::string why = std::strerror(errno);
+  std::remove(part.c_str());
+  return absl::UnavailableError(fmt::format("cannot write {}: {}", path, why));
+}
+
+std::string HeadText(const scale::ScaleSpec& spec, int64_t seeds) {
+  const RunSpec& run = spec.run;
+  return fmt::format(
+      "simulated time: S = {}, G = {}, {} steps in rounds of {}, {}; {} to {} Mbit/s inside, {} between; "
+      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, TCP without "
+      "loss.\n",
+      run.schedule.stages, run.outer.groups, Steps(run), std::max<int64_t>(1, run.outer.inner_steps),
+      run.schedule.kind, run.net.profile, spec.inside.rate_bit_per_s / 1e6,
+      spec.between.rate_bit_per_s / 1e6, seeds, seeds == 1 ? "" : "s");
+}
+
+absl::Status RunScale(const ScaleOptions& options) {
+  std::vector<scale::Axis> axes;
+  for (const std::string& text : options.sweep) {
+    const absl::StatusOr<scale::Axis> axis = scale::ParseAxis(text);
+    if (!axis.ok()) return axis.status();
+    axes.push_back(*axis);
+  }
+  absl::StatusOr<TomlValue> root = ReadTomlFile(options.spec);
+  if (!root.ok()) return root.status();
+  for (const std::string& set : options.set) {
+    if (const absl::Status status = SetByPath(*root, set); !status.ok()) return status;
+  }
+  std::vector<scale::Point> points;
+  const absl::Status status =
+      scale::RunWhatIf(*root, axes, options.seeds, CatalogNames(),
+                       [&](const scale::Point& point) { points.push_back(point); });
+  if (!status.ok()) return status;
+  if (!options.csv.empty()) {
+    const absl::Status written = WriteWhole(options.csv, scale::WhatIfCsv(axes, points));
+    if (!written.ok()) return written;
+  }
+  if (!options.svg.empty()) {
+    const absl::StatusOr<std::string> svg = scale::WhatIfSvg(axes, points);
+    if (!svg.ok()) return svg.status();
+    if (const absl::Status s = WriteWhole(options.svg, *svg); !s.ok()) return s;
+  }
+  if (options.json) {
+    fmt::print("{}", scale::WhatIfJson(axes, points));
+  } else {
+    fmt::print("{}{}", HeadText(points.front().spec, options.seeds),
+               scale::WhatIfText(axes, points));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddScaleCommand(CLI::App& app, int* exit_status) {
+  auto options = std::make_shared<ScaleOptions>();
+  CLI::App* command = app.add_subcommand(
+      "scale", "a run in simulated time: many groups, faults, what-ifs; nothing is trained");
+  command->add_option("spec", options->spec, "run spec with [compute] (docs/scale.md)")->required();
+  command->add_option("--set", options->set, "override a key: outer.groups=1000")->take_all();
+  command
+      ->add_option("--sweep", options->sweep,
+                   "a key and its values in turn: scale.mtbf_h=6,24,96; several: their product")
+      ->take_all();
+  command->add_option("--seeds", options->seeds, "seeds of the faults, from the spec's own on")
+      ->check(CLI::Range(int64_t{1}, kMostSeeds));
+  command->add_option("--csv", options->csv, "write every point and seed into this file");
+  command->add_option("--svg", options->svg,
+                      "draw goodput over the first --sweep, a line for each value of the others");
+  command->add_flag("--json", options->json, "one JSON document on stdout");
+  command->callback([options, exit_status] {
+    const absl::Status status = RunScale(*options);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul
