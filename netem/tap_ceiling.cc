@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "netem/emulators/tap_network.h"
+#include "netem/emulators/mtu_frames.h"
 #include "netem/lab/lab_answer.h"
 #include "netem/topology/queue_limits.h"
 

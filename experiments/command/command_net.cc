@@ -25,12 +25,12 @@ std::string RateText(const nlohmann::json& mbit) {
   return mbit.is_number() ? fmt::format("{:g} Mbit/s", mbit.get<double>()) : "-";
 }
 
-std::string DownText(const nlohmann::json& paths) {
+std::string DownText(const std::string& lab, const nlohmann::json& paths) {
   std::string text;
   for (const auto& path : paths) {
     if (path.value("carrier", "") != "down") continue;
-    text += fmt::format("{} is down; `longhaul net set LAB '{}>{}' carrier=up` brings it up\n",
-                        PathText(path), path.value("from", "?"), path.value("to", "?"));
+    text += fmt::format("{} is down; `longhaul net set {} '{}>{}' carrier=up` brings it up\n",
+                        PathText(path), lab, path.value("from", "?"), path.value("to", "?"));
   }
   return text;
 }

@@ -50,7 +50,7 @@ std::string RateText(const nlohmann::json& mbit);
 std::string JitterText(const nlohmann::json& paths);
 
 // A line for every path that is down, with what brings it up; "" for none.
-std::string DownText(const nlohmann::json& paths);
+std::string DownText(const std::string& lab, const nlohmann::json& paths);
 
 // "reorder 1 %, corrupt 0.1 %, DOWN": what a path has beside its figures; "" for nothing.
 std::string BesideText(const nlohmann::json& path);

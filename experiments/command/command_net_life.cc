@@ -112,7 +112,7 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
                fmt::format("{:g}", 100 * path.value("loss", 0.0)),
                fmt::format("{}", path.value("limit_packets", int64_t{0})), BesideText(path)});
   }
-  fmt::print("{}{}", table.Text(), DownText(info->message.at("paths")));
+  fmt::print("{}{}", table.Text(), DownText(lab, info->message.at("paths")));
   return absl::OkStatus();
 }
 

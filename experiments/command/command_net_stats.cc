@@ -40,7 +40,7 @@ std::string LinesText(const json& lines) {
 }
 
 // Rates are means since `before`; without one, since the lab was built.
-std::string Table(const json& now, const std::optional<json>& before) {
+std::string Table(const std::string& lab, const json& now, const std::optional<json>& before) {
   const double seconds = now.value("at_s", 0.0) - (before ? before->value("at_s", 0.0) : 0);
   TextTable table({"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops",
                    "loss drops", "aqm drops", "CE marks", ""});
@@ -83,7 +83,7 @@ std::string Table(const json& now, const std::optional<json>& before) {
         "was too busy, and this loss belongs to no path\n",
         node, drops.get<int64_t>());
   }
-  text += DownText(now.at("paths"));
+  text += DownText(lab, now.at("paths"));
   const std::string health = now.value("health", "");
   return health.empty() ? text : text + "BROKEN: " + health + "\n";
 }
@@ -98,7 +98,7 @@ absl::Status Stats(const StatsOptions& options) {
     auto now = AskLab(*store, options.lab, {{"do", "stats"}}, absl::Minutes(1));
     if (!now.ok()) return now.status();
     const std::string text =
-        options.json ? now->message.dump() + "\n" : Table(now->message, before);
+        options.json ? now->message.dump() + "\n" : Table(options.lab, now->message, before);
     // Home, then the text, then clear what an older, longer table left below.
     fmt::print("{}{}{}", options.watch && terminal ? "\033[H\033[J" : "", text,
                options.watch && !terminal && !options.json ? "\n" : "");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "netem/addressing.h"
+#include "netem/emulators/mtu_frames.h"
 #include "netem/emulators/tap_device.h"
 #include "netem/emulators/tap_loop.h"
 #include "netem/kernel/netlink.h"

@@ -6,84 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "netem/lab_control/path_figures.h"
 #include "netem/probes/probe.h"
-#include "netem/probes/verify_bounds.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
-#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
 
 using nlohmann::json;
 
-constexpr absl::Duration kTailBound = absl::Milliseconds(1);
-
 double Ms(absl::Duration time) { return absl::ToDoubleMilliseconds(time); }
-
-json Milliseconds(const RttSample& rtt) {
-  return {{"nominal_ms", Ms(rtt.nominal)},
-          {"min_ms", Ms(rtt.min)},
-          {"median_ms", Ms(rtt.median)},
-          {"mean_ms", Ms(rtt.mean)},
-          {"p99_ms", Ms(rtt.p99)},
-          {"max_ms", Ms(rtt.max)},
-          {"sent", rtt.sent},
-          {"received", rtt.received}};
-}
-
-json AqmFigures(const QueueManagement& aqm) {
-  return {{"kind", ToString(aqm.kind)},
-          {"ecn", aqm.ecn},
-          {"target_ms", Ms(aqm.target)},
-          {"interval_ms", Ms(aqm.interval)}};
-}
-
-json TraceFigures(const Topology& topology, const PathSpec& path) {
-  const RateTrace& trace = *path.rate_trace;
-  const RateRange second = RatesWithin(trace, topology.mtu, absl::Seconds(1));
-  return {{"file", trace.file},
-          {"length_s", absl::ToDoubleSeconds(LengthOf(trace))},
-          {"mean_mbit", InMbit(MeanRate(trace, topology.mtu))},
-          {"least_in_a_second_mbit", InMbit(second.least)},
-          {"most_in_a_second_mbit", InMbit(second.most)},
-          {"longest_wait_ms", Ms(LongestWait(trace))}};
-}
-
-// `figures`: of its path. A tail that is late is out of bounds.
-json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figures) {
-  json result = std::move(figures);
-  result["in_bounds"] = verdict.ok;
-  result["why"] = verdict.why;
-  if (verdict.rtt.sent > 0) {
-    result["rtt"] = Milliseconds(verdict.rtt);
-    const PathSpec* back = FindPath(topology, verdict.to, verdict.from);
-    const absl::Duration jitter = FindPath(topology, verdict.from, verdict.to)->jitter +
-                                  (back == nullptr ? absl::ZeroDuration() : back->jitter);
-    const absl::Duration bound = verdict.rtt.nominal + kTailBound + 3 * jitter +
-                                 MostTraceWait(topology, verdict.from, verdict.to);
-    result["tail_in_bounds"] = verdict.rtt.p99 <= bound;
-    if (verdict.ok && verdict.rtt.p99 > bound) {
-      result["in_bounds"] = false;
-      result["why"] = fmt::format("round trip p99 {:.3f} ms, want at most {:.3f} ms",
-                                  Ms(verdict.rtt.p99), Ms(bound));
-    }
-  }
-  if (verdict.rate) {
-    const PathSpec& path = *FindPath(topology, verdict.from, verdict.to);
-    const std::string note = NoteOnRate(topology, path, *verdict.rate);
-    if (!note.empty()) result["goodput_note"] = note;
-    result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
-                         {"mbit", InMbit(verdict.rate->goodput)},
-                         {"how", verdict.rate->congestion_control}};
-  }
-  if (verdict.loss) {
-    result["datagrams"] = {{"sent", verdict.loss->sent},
-                           {"received", verdict.loss->received},
-                           {"loss", verdict.loss->loss()}};
-  }
-  return result;
-}
 
 absl::StatusOr<std::vector<std::pair<int, int>>> AllPaths(const Topology& topology) {
   std::vector<std::pair<int, int>> pairs;
@@ -118,23 +51,8 @@ LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
 }
 
 json LabRequests::Figures(const PathSpec& path) const {
-  const Topology& topology = emulator_->topology();
-  const auto rate = NominalRate(topology, path);
-  json figures = {{"from", topology.nodes[path.from].name},
-                  {"to", topology.nodes[path.to].name},
-                  {"rate_mbit", nullptr},
-                  {"delay_ms", Ms(path.delay)},
-                  {"jitter_ms", Ms(path.jitter)},
-                  {"loss", MeanLoss(path)},
-                  {"reorder", path.reorder_prob},
-                  {"duplicate", path.duplicate_prob},
-                  {"corrupt", path.corrupt_prob},
-                  {"limit_packets", PathLimitPackets(topology, path)},
-                  {"carrier", down_.contains({path.from, path.to}) ? "down" : "up"}};
-  if (rate) figures["rate_mbit"] = InMbit(*rate);
-  if (path.rate_trace != nullptr) figures["rate_trace"] = TraceFigures(topology, path);
-  if (path.aqm.kind != QueueManagement::Kind::kDropTail) figures["aqm"] = AqmFigures(path.aqm);
-  if (path.jitter_order == JitterOrder::kFree) figures["jitter_order"] = "free";
+  json figures = PathFigures(emulator_->topology(), path);
+  figures["carrier"] = down_.contains({path.from, path.to}) ? "down" : "up";
   return figures;
 }
 
@@ -227,14 +145,7 @@ json LabRequests::Stats() const {
   auto lines = emulator_->line_counters();
   if (!lines.ok()) return ErrorAnswer(lines.status());
   json access = json::array();
-  for (const LineCounters& line : *lines) {
-    access.push_back({{"name", line.name},
-                      {"direction", line.is_up ? "up" : "down"},
-                      {"packets", line.packets},
-                      {"drops_queue", line.drops_queue},
-                      {"drops_aqm", line.drops_aqm},
-                      {"ecn_marks", line.ecn_marks}});
-  }
+  for (const LineCounters& line : *lines) access.push_back(LineJson(line));
   json unread = json::object();
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     auto drops = UnreadDrops(*emulator_, static_cast<int>(i));

@@ -133,6 +133,7 @@ absl::Status SetTrace(std::string_view value, int mtu, PathSpec& path) {
     SetRateTrace(path, nullptr, mtu);
     return absl::OkStatus();
   }
+  if (value.empty()) return BadValue("rate_trace", value, "a file, or none");
   auto trace = ReadRateTrace(std::string(value));
   if (trace.ok()) SetRateTrace(path, *trace, mtu);
   return trace.status();
@@ -142,6 +143,7 @@ absl::Status SetManagement(std::string_view value, PathSpec& path) {
   const auto kind = QueueManagementNamed(value);
   if (!kind) return BadValue("aqm", value, "droptail, codel or fq_codel");
   path.aqm.kind = *kind;
+  if (*kind == QueueManagement::Kind::kDropTail) path.aqm.ecn = false;
   return absl::OkStatus();
 }
 

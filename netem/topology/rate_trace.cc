@@ -113,6 +113,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
 }
 
 absl::StatusOr<std::shared_ptr<const RateTrace>> ReadRateTrace(const std::string& file) {
+  if (file.empty()) return absl::InvalidArgumentError("rate trace: no file is named");
   const auto text = ReadBounded(file);
   if (!text.ok()) return text.status();
   return ParseRateTrace(*text, file);

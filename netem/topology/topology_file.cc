@@ -373,43 +373,4 @@ absl::StatusOr<Topology> ReadTopology(const std::string& path) {
   return ParseTopology(text.str(), path, folder.empty() ? "." : folder);
 }
 
-absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
-  auto uniform = UniformTopology(profile_or_file, 2);
-  if (uniform.ok()) {
-    uniform->nodes[0].name = "a";
-    uniform->nodes[1].name = "b";
-    return uniform;
-  }
-  if (std::filesystem::exists(profile_or_file)) return ReadTopology(profile_or_file);
-  return absl::NotFoundError(
-      fmt::format("{}; nor is there a file of that name", std::string(uniform.status().message())));
-}
-
-absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes) {
-  if (!IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
-  absl::StatusOr<Topology> read = ReadTopology(profile_or_file);
-  if (!read.ok()) return read.status();
-  if (!read->changes.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}:{}: [[change]] is for labs of `longhaul net`; the links of a run stay as "
-                    "they are",
-                    profile_or_file, read->changes.front().line));
-  }
-  if (static_cast<int>(read->nodes.size()) != nodes) {
-    return absl::InvalidArgumentError(fmt::format("{}: has {} nodes; want {}, one for each rank",
-                                                  profile_or_file, read->nodes.size(), nodes));
-  }
-  for (int from = 0; from < nodes; ++from) {
-    for (int to = 0; to < nodes; ++to) {
-      if (from == to || FindPath(*read, from, to) != nullptr) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("{}: no path from '{}' to '{}'; every pair of ranks needs one: all meet at "
-                      "rank 0 before they train (give [between] a profile)",
-                      profile_or_file, read->nodes[static_cast<size_t>(from)].name,
-                      read->nodes[static_cast<size_t>(to)].name));
-    }
-  }
-  return read;
-}
-
 }  // namespace longhaul

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "netem/emulators/mtu_frames.h"
 #include "netem/emulators/tap_network.h"
 #include "netem/topology/impairment.h"
 

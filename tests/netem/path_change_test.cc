@@ -70,6 +70,7 @@ TEST(PathChange, ManagedQueuesAndOrder) {
     return std::string(ValidatePath(topology, read->path).message());
   };
   EXPECT_THAT(judged({"ecn=on"}), HasSubstr("ecn: a drop-tail queue marks nothing"));
+  EXPECT_THAT(judged({"aqm=codel", "ecn=on", "aqm=droptail"}), "") << "and takes ECN away";
   EXPECT_THAT(judged({"aqm=codel", "rate=none"}), HasSubstr("without a rate of its own"));
   EXPECT_THAT(judged({"aqm=codel", "aqm_target=200ms"}), HasSubstr("less than aqm_interval"));
   EXPECT_THAT(judged({"aqm=codel", "aqm_target=0"}), HasSubstr("aqm_target is 0: want 1us"));

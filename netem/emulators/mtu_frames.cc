@@ -1,0 +1,38 @@
+#include "netem/emulators/mtu_frames.h"
+
+#include <algorithm>
+
+#include "netem/topology/access_lines.h"
+#include "netem/topology/queue_limits.h"
+
+namespace longhaul {
+namespace {
+
+constexpr BitsPerSecond kSlow = Mbit(50);  // a 64 kB frame takes 10 ms here
+constexpr int64_t kShortQueuePackets = 128;
+
+}  // namespace
+
+bool NeedsMtuFrames(const Topology& topology, int node) {
+  const auto slow = [&](BitsPerSecond rate, int64_t limit) {
+    return rate < kSlow || limit < kShortQueuePackets;
+  };
+  const auto slow_access = [&](int i, BitsPerSecond rate) {
+    return slow(rate, AccessLimitPackets(topology, i, rate));
+  };
+  return std::any_of(topology.paths.begin(), topology.paths.end(), [&](const PathSpec& path) {
+    if (path.from != node) return false;
+    const AccessSpec* up = UplinkOf(topology, path);
+    const AccessSpec* down = DownlinkOf(topology, path);
+    const auto managed = [](const AccessSpec* line) {
+      return line != nullptr && line->aqm.kind != QueueManagement::Kind::kDropTail;
+    };
+    return MeanLoss(path) > 0 || path.reorder_prob > 0 || path.duplicate_prob > 0 ||
+           QueuesApart(path) || managed(up) || managed(down) ||
+           (path.rate && slow(*path.rate, PathLimitPackets(topology, path))) ||
+           (up != nullptr && slow_access(node, up->up)) ||
+           (down != nullptr && slow_access(path.to, down->down));
+  });
+}
+
+}  // namespace longhaul
