@@ -71,6 +71,8 @@ class Record {
   // resumed from a checkpoint repeats its last steps.
   absl::Status AddSteps(int64_t run, std::span<const StepRow> steps);
   absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
+  absl::Status AddRounds(int64_t run, std::span<const RoundRow> rounds);
+  absl::Status AddFaults(int64_t run, std::span<const FaultRow> faults);
   absl::Status AddCrossings(int64_t run, std::span<const CrossingRow> crossings);
   // Of a window that was left and entered again by a resumed run, the row of more samples stays.
   absl::Status AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors);
@@ -98,6 +100,8 @@ class Record {
   // (arm, seed) that need no further run: ended ok or diverged (an outcome, never repeated).
   absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Finished(int64_t experiment) const;
   absl::StatusOr<std::vector<StepRow>> Steps(int64_t run) const;
+  absl::StatusOr<std::vector<RoundRow>> Rounds(int64_t run) const;
+  absl::StatusOr<std::vector<FaultRow>> Faults(int64_t run) const;
   absl::StatusOr<StepCoverage> Coverage(int64_t run, int64_t from, int64_t to) const;
   // The newest run with this fact.
   absl::StatusOr<std::optional<int64_t>> RunWithFact(const std::string& key,

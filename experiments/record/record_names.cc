@@ -18,6 +18,9 @@ std::string_view ToString(RunStatus status) { return kStatuses[static_cast<size_
 std::string_view ToString(Direction direction) {
   return kDirections[static_cast<size_t>(direction)];
 }
+std::string_view ToString(LinkPhase phase) {
+  return phase == LinkPhase::kBefore ? "before" : "after";
+}
 std::string_view ToString(EvalCodec codec) { return codec == EvalCodec::kOn ? "on" : "off"; }
 
 }  // namespace longhaul

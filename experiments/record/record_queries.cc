@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "experiments/record/record.h"
+#include "experiments/record/row_sql.h"
 
 namespace longhaul {
 namespace {
@@ -58,45 +59,15 @@ RunRow MakeRun(SqliteStatement& q) {
   return r;
 }
 
-StepRow MakeStep(SqliteStatement& q) {
-  return StepRow{.step = q.Integer(0),
-                 .group_index = q.Integer(1),
-                 .stage = q.Integer(2),
-                 .loss_nat = q.MaybeReal(3),
-                 .tokens = q.Integer(4),
-                 .wall_s = q.Real(5),
-                 .forward_s = q.Real(6),
-                 .backward_s = q.Real(7),
-                 .optimizer_s = q.Real(8),
-                 .wait_s = q.Real(9),
-                 .outer_s = q.Real(10),
-                 .encode_s = q.Real(11),
-                 .decode_s = q.Real(12),
-                 .outer_synced = q.Integer(13) != 0,
-                 .outer_sent_bytes = q.Integer(14),
-                 .parameter_hash = FromHex(q.Text(15))};
-}
-
-LinkRow MakeLink(SqliteStatement& q) {
-  return LinkRow{.phase = q.Text(0) == "before" ? LinkPhase::kBefore : LinkPhase::kAfter,
-                 .src_node = q.Integer(1),
-                 .dst_node = q.Integer(2),
-                 .nominal_rate_bit_per_s = q.MaybeReal(3),
-                 .nominal_rtt_s = q.Real(4),
-                 .rtt_min_s = q.MaybeReal(5),
-                 .rtt_median_s = q.MaybeReal(6),
-                 .rtt_p99_s = q.MaybeReal(7),
-                 .nominal_goodput_bit_per_s = q.MaybeReal(8),
-                 .goodput_bit_per_s = q.MaybeReal(9),
-                 .nominal_loss_prob = q.Real(10),
-                 .probes_sent = q.Integer(11),
-                 .probes_received = q.Integer(12),
-                 .packets = q.Integer(13),
-                 .bytes = q.Integer(14),
-                 .queue_drops = q.Integer(15),
-                 .loss_drops = q.Integer(16),
-                 .ok = q.Integer(17) != 0,
-                 .why = q.Text(18)};
+// All rows of a run.
+template <typename Row>
+absl::StatusOr<std::vector<Row>> RowsOf(sqlite3* db, int64_t run, std::string_view table,
+                                        std::string_view order) {
+  SqliteStatement query(db, fmt::format("SELECT {} FROM {} WHERE run_id = ? ORDER BY {}",
+                                        ColumnList<Row>(), table, order)
+                                .c_str());
+  query.Bind(run);
+  return Collect<Row>(query, [](SqliteStatement& q) { return ReadRow<Row>(q); });
 }
 
 CrossingRow MakeCrossing(SqliteStatement& q) {
@@ -119,10 +90,19 @@ CrossingRow MakeCrossing(SqliteStatement& q) {
                      .payload_hash = FromHex(q.Text(16))};
 }
 
-// The first records of this version lack two tables; who writes into one adds them.
+// The first records of this version lack some tables; who writes into one adds them.
 absl::StatusOr<bool> HasTable(sqlite3* db, const std::string& name) {
   SqliteStatement table(db, "SELECT 1 FROM sqlite_master WHERE name = ?");
   return table.Bind(name).Step();
+}
+
+template <typename Row>
+absl::StatusOr<std::vector<Row>> LaterRows(sqlite3* db, int64_t run, const std::string& table,
+                                           std::string_view order) {
+  const absl::StatusOr<bool> there = HasTable(db, table);
+  if (!there.ok()) return there.status();
+  if (!*there) return std::vector<Row>();
+  return RowsOf<Row>(db, run, table, order);
 }
 
 absl::Status AddExperimentFacts(sqlite3* db, std::vector<ExperimentRow>& experiments) {
@@ -211,13 +191,15 @@ absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Record::Finished(
 }
 
 absl::StatusOr<std::vector<StepRow>> Record::Steps(int64_t run) const {
-  SqliteStatement query(db_.get(),
-                        "SELECT step, group_index, stage, loss_nat, tokens, wall_s, forward_s,"
-                        " backward_s, optimizer_s, wait_s, outer_s, encode_s, decode_s,"
-                        " outer_synced, outer_sent_bytes, parameter_hash FROM steps"
-                        " WHERE run_id = ? ORDER BY step, group_index, stage");
-  query.Bind(run);
-  return Collect<StepRow>(query, MakeStep);
+  return RowsOf<StepRow>(db_.get(), run, "steps", "step, group_index, stage");
+}
+
+absl::StatusOr<std::vector<RoundRow>> Record::Rounds(int64_t run) const {
+  return LaterRows<RoundRow>(db_.get(), run, "rounds", "round");
+}
+
+absl::StatusOr<std::vector<FaultRow>> Record::Faults(int64_t run) const {
+  return LaterRows<FaultRow>(db_.get(), run, "faults", "number");
 }
 
 absl::StatusOr<StepCoverage> Record::Coverage(int64_t run, int64_t from, int64_t to) const {
@@ -241,14 +223,7 @@ absl::StatusOr<std::optional<int64_t>> Record::RunWithFact(const std::string& ke
 }
 
 absl::StatusOr<std::vector<LinkRow>> Record::Links(int64_t run) const {
-  SqliteStatement query(
-      db_.get(),
-      "SELECT phase, src_node, dst_node, nominal_rate_bit_per_s, nominal_rtt_s, rtt_min_s,"
-      " rtt_median_s, rtt_p99_s, nominal_goodput_bit_per_s, goodput_bit_per_s, nominal_loss_prob,"
-      " probes_sent, probes_received, packets, bytes, queue_drops, loss_drops, ok, why FROM links"
-      " WHERE run_id = ? ORDER BY phase DESC, src_node, dst_node");
-  query.Bind(run);
-  return Collect<LinkRow>(query, MakeLink);
+  return RowsOf<LinkRow>(db_.get(), run, "links", "phase DESC, src_node, dst_node");
 }
 
 absl::StatusOr<std::vector<CrossingRow>> Record::Crossings(int64_t run) const {
@@ -275,38 +250,12 @@ absl::StatusOr<std::vector<CrossingRow>> Record::CheckpointCrossings(int64_t run
 }
 
 absl::StatusOr<std::vector<CrossingErrorRow>> Record::CrossingErrors(int64_t run) const {
-  const absl::StatusOr<bool> there = HasTable(db_.get(), "crossing_errors");
-  if (!there.ok()) return there.status();
-  if (!*there) return std::vector<CrossingErrorRow>();
-  SqliteStatement query(db_.get(),
-                        "SELECT src_rank, dst_rank, percent, first_step, last_step, samples,"
-                        " nmse_mean, nmse_p95 FROM crossing_errors WHERE run_id = ?"
-                        " ORDER BY src_rank, dst_rank, percent");
-  query.Bind(run);
-  return Collect<CrossingErrorRow>(query, [](SqliteStatement& q) {
-    return CrossingErrorRow{.src_rank = q.Integer(0),
-                            .dst_rank = q.Integer(1),
-                            .percent = q.Integer(2),
-                            .first_step = q.Integer(3),
-                            .last_step = q.Integer(4),
-                            .samples = q.Integer(5),
-                            .nmse_mean = q.Real(6),
-                            .nmse_p95 = q.Real(7)};
-  });
+  return LaterRows<CrossingErrorRow>(db_.get(), run, "crossing_errors",
+                                     "src_rank, dst_rank, percent");
 }
 
 absl::StatusOr<std::vector<EvaluationRow>> Record::Evaluations(int64_t run) const {
-  SqliteStatement query(db_.get(),
-                        "SELECT step, codec, loss_nat, standard_error_nat, tokens"
-                        " FROM evaluations WHERE run_id = ? ORDER BY step, codec");
-  query.Bind(run);
-  return Collect<EvaluationRow>(query, [](SqliteStatement& q) {
-    return EvaluationRow{.step = q.Integer(0),
-                         .codec = q.Text(1) == "on" ? EvalCodec::kOn : EvalCodec::kOff,
-                         .loss_nat = q.Real(2),
-                         .standard_error_nat = q.Real(3),
-                         .tokens = q.Integer(4)};
-  });
+  return RowsOf<EvaluationRow>(db_.get(), run, "evaluations", "step, codec");
 }
 
 absl::StatusOr<std::vector<EstimateRow>> Record::Estimates(int64_t experiment) const {

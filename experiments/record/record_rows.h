@@ -82,6 +82,7 @@ struct StepRow {
 };
 
 enum class LinkPhase { kBefore, kAfter };
+std::string_view ToString(LinkPhase phase);
 
 struct LinkRow {
   LinkPhase phase;
@@ -129,6 +130,30 @@ struct EvaluationRow {
   EvalCodec codec;
   double loss_nat, standard_error_nat;
   int64_t tokens;
+};
+
+// One outer step of an elastic run, or one that left a group out. Lists of groups: "0 2"; "": none.
+struct RoundRow {
+  int64_t round, last_step;
+  std::string members = {};   // contributed
+  std::string joiners = {};   // took over the state after it
+  std::string lost = {};      // were there when the round began, and no more when it ended
+  std::string left_out = {};  // members whose outer delta was no number or of absurd norm
+  int64_t attempts = 1;       // exchanges until one was whole on all members
+  double waited_s = 0;        // of the rank that tells, for those who came late or not at all
+};
+
+// A fault that struck, of the script or not. `recovered_step`: the first that the group finished
+// after it was back, `recovery_s` later.
+struct FaultRow {
+  int64_t number;  // in the run, in the order of striking
+  int64_t step;
+  std::string what = {}, place = {};
+  int64_t group_index = -1;  // -1: no group's
+  std::string said = {};
+  int64_t lost_tokens = 0;  // trained by the group since its last outer step, and lost
+  std::optional<int64_t> recovered_step = std::nullopt;
+  std::optional<double> recovery_s = std::nullopt;
 };
 
 struct EstimateRow {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "experiments/record/record.h"
+#include "experiments/record/row_sql.h"
 
 namespace longhaul {
 namespace {
@@ -10,18 +11,26 @@ std::string Hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 // One transaction around `insert_row` of every row.
 template <typename Row, typename InsertRow>
-absl::Status InsertAll(sqlite3* db, const char* sql, std::span<const Row> rows,
+absl::Status InsertAll(sqlite3* db, const std::string& sql, std::span<const Row> rows,
                        InsertRow insert_row) {
   absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db);
   if (!transaction.ok()) return transaction.status();
   {
-    SqliteStatement insert(db, sql);
+    SqliteStatement insert(db, sql.c_str());
     for (const Row& row : rows) {
       insert_row(insert, row);
       if (absl::Status s = insert.Done(); !s.ok()) return s;
     }
   }
   return transaction->Commit();
+}
+
+// Rows of a run; those of equal keys are replaced.
+template <typename Row>
+absl::Status ReplaceRows(sqlite3* db, int64_t run, std::string_view table,
+                         std::span<const Row> rows) {
+  return InsertAll(db, "INSERT OR REPLACE " + InsertInto<Row>(table), rows,
+                   [run](SqliteStatement& q, const Row& row) { BindRow(q, run, row); });
 }
 
 }  // namespace
@@ -50,34 +59,19 @@ absl::Status Record::AddFacts(int64_t run, const std::map<std::string, std::stri
 }
 
 absl::Status Record::AddSteps(int64_t run, std::span<const StepRow> steps) {
-  return InsertAll(
-      db_.get(),
-      "INSERT OR REPLACE INTO steps (run_id, step, group_index, stage, loss_nat, tokens, wall_s,"
-      " forward_s, backward_s, optimizer_s, wait_s, outer_s, encode_s, decode_s, outer_synced,"
-      " outer_sent_bytes, parameter_hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-      steps, [run](SqliteStatement& q, const StepRow& s) {
-        q.Bind(run).Bind(s.step).Bind(s.group_index).Bind(s.stage).Bind(s.loss_nat).Bind(s.tokens);
-        q.Bind(s.wall_s).Bind(s.forward_s).Bind(s.backward_s).Bind(s.optimizer_s).Bind(s.wait_s);
-        q.Bind(s.outer_s).Bind(s.encode_s).Bind(s.decode_s).Bind(int64_t{s.outer_synced});
-        q.Bind(s.outer_sent_bytes).Bind(Hex(s.parameter_hash));
-      });
+  return ReplaceRows(db_.get(), run, "steps", steps);
 }
 
 absl::Status Record::AddLinks(int64_t run, std::span<const LinkRow> links) {
-  return InsertAll(
-      db_.get(),
-      "INSERT OR REPLACE INTO links (run_id, phase, src_node, dst_node, nominal_rate_bit_per_s,"
-      " nominal_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s, nominal_goodput_bit_per_s,"
-      " goodput_bit_per_s, nominal_loss_prob, probes_sent, probes_received, packets, bytes,"
-      " queue_drops, loss_drops, ok, why) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-      links, [run](SqliteStatement& q, const LinkRow& l) {
-        q.Bind(run).Bind(std::string(l.phase == LinkPhase::kBefore ? "before" : "after"));
-        q.Bind(l.src_node).Bind(l.dst_node).Bind(l.nominal_rate_bit_per_s).Bind(l.nominal_rtt_s);
-        q.Bind(l.rtt_min_s).Bind(l.rtt_median_s).Bind(l.rtt_p99_s);
-        q.Bind(l.nominal_goodput_bit_per_s).Bind(l.goodput_bit_per_s).Bind(l.nominal_loss_prob);
-        q.Bind(l.probes_sent).Bind(l.probes_received).Bind(l.packets).Bind(l.bytes);
-        q.Bind(l.queue_drops).Bind(l.loss_drops).Bind(int64_t{l.ok}).Bind(l.why);
-      });
+  return ReplaceRows(db_.get(), run, "links", links);
+}
+
+absl::Status Record::AddRounds(int64_t run, std::span<const RoundRow> rounds) {
+  return ReplaceRows(db_.get(), run, "rounds", rounds);
+}
+
+absl::Status Record::AddFaults(int64_t run, std::span<const FaultRow> faults) {
+  return ReplaceRows(db_.get(), run, "faults", faults);
 }
 
 absl::Status Record::AddCrossings(int64_t run, std::span<const CrossingRow> crossings) {
@@ -116,27 +110,16 @@ absl::Status Record::AddCheckpointCrossings(int64_t run, int64_t step,
 absl::Status Record::AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors) {
   return InsertAll(
       db_.get(),
-      "INSERT INTO crossing_errors (run_id, src_rank, dst_rank, percent, first_step, last_step,"
-      " samples, nmse_mean, nmse_p95) VALUES (?,?,?,?,?,?,?,?,?)"
-      " ON CONFLICT (run_id, src_rank, dst_rank, percent) DO UPDATE SET"
-      " first_step = excluded.first_step, last_step = excluded.last_step,"
-      " samples = excluded.samples, nmse_mean = excluded.nmse_mean, nmse_p95 = excluded.nmse_p95"
-      " WHERE excluded.samples >= samples",
-      errors, [run](SqliteStatement& q, const CrossingErrorRow& e) {
-        q.Bind(run).Bind(e.src_rank).Bind(e.dst_rank).Bind(e.percent).Bind(e.first_step);
-        q.Bind(e.last_step).Bind(e.samples).Bind(e.nmse_mean).Bind(e.nmse_p95);
-      });
+      "INSERT " + InsertInto<CrossingErrorRow>("crossing_errors") +
+          " ON CONFLICT (run_id, src_rank, dst_rank, percent) DO UPDATE SET"
+          " first_step = excluded.first_step, last_step = excluded.last_step,"
+          " samples = excluded.samples, nmse_mean = excluded.nmse_mean,"
+          " nmse_p95 = excluded.nmse_p95 WHERE excluded.samples >= samples",
+      errors, [run](SqliteStatement& q, const CrossingErrorRow& row) { BindRow(q, run, row); });
 }
 
 absl::Status Record::AddEvaluation(int64_t run, const EvaluationRow& evaluation) {
-  return InsertAll(db_.get(),
-                   "INSERT OR REPLACE INTO evaluations (run_id, step, codec, loss_nat,"
-                   " standard_error_nat, tokens) VALUES (?,?,?,?,?,?)",
-                   std::span<const EvaluationRow>(&evaluation, 1),
-                   [run](SqliteStatement& q, const EvaluationRow& e) {
-                     q.Bind(run).Bind(e.step).Bind(std::string(ToString(e.codec)));
-                     q.Bind(e.loss_nat).Bind(e.standard_error_nat).Bind(e.tokens);
-                   });
+  return ReplaceRows(db_.get(), run, "evaluations", std::span<const EvaluationRow>(&evaluation, 1));
 }
 
 absl::Status Record::SetEstimates(int64_t experiment, std::span<const EstimateRow> estimates) {

@@ -160,6 +160,36 @@ CREATE TABLE IF NOT EXISTS crossing_errors (
   PRIMARY KEY (run_id, src_rank, dst_rank, percent)
 ) WITHOUT ROWID;
 
+-- Outer steps of a run whose groups come and go, and those that left a group out. Lists of groups
+-- are texts of numbers with spaces between them.
+CREATE TABLE IF NOT EXISTS rounds (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  round INTEGER NOT NULL,            -- 1-based
+  last_step INTEGER NOT NULL,        -- the outer step follows it
+  members TEXT NOT NULL,             -- groups that contributed
+  joiners TEXT NOT NULL,             -- took over the state after it
+  lost TEXT NOT NULL,                -- there when the round began, not when it ended
+  left_out TEXT NOT NULL,            -- members whose outer delta was no number or of absurd norm
+  attempts INTEGER NOT NULL,         -- exchanges until one was whole on all members
+  waited_s REAL NOT NULL,            -- for groups that came late or not at all
+  PRIMARY KEY (run_id, round)
+) WITHOUT ROWID;
+
+-- Faults that struck, of the spec's script or not.
+CREATE TABLE IF NOT EXISTS faults (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  number INTEGER NOT NULL,           -- in the order of striking, from 0
+  step INTEGER NOT NULL,
+  what TEXT NOT NULL,                -- 'kill', 'stop', ..., or 'lost' without a script
+  place TEXT NOT NULL,               -- 'group 1 stage 0', 'link 0 > 3', ...
+  group_index INTEGER NOT NULL,      -- -1: no group's
+  said TEXT NOT NULL,
+  lost_tokens INTEGER NOT NULL,      -- trained by the group since its last outer step, and lost
+  recovered_step INTEGER,            -- first step that the group finished after it was back
+  recovery_s REAL,                   -- from the strike to the end of that step
+  PRIMARY KEY (run_id, number)
+) WITHOUT ROWID;
+
 CREATE TABLE evaluations (
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   step INTEGER NOT NULL,

@@ -14,6 +14,7 @@
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
 
+#include "experiments/record/row_json.h"
 #include "experiments/run/command_watch.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
@@ -65,36 +66,36 @@ std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
   return pairs;
 }
 
-void EmitLink(const char* phase, const Topology& topology, const PathVerdict& v, EventSink& sink) {
+void EmitLink(LinkPhase phase, const Topology& topology, const PathVerdict& v, EventSink& sink) {
   const PathSpec& path = *FindPath(topology, v.from, v.to);
-  nlohmann::json event = {{"event", "link"},
-                          {"phase", phase},
-                          {"from", v.from},
-                          {"to", v.to},
-                          {"rtt_nominal_s", absl::ToDoubleSeconds(v.rtt.nominal)},
-                          {"rtt_min_s", absl::ToDoubleSeconds(v.rtt.min)},
-                          {"rtt_median_s", absl::ToDoubleSeconds(v.rtt.median)},
-                          {"rtt_p99_s", absl::ToDoubleSeconds(v.rtt.p99)},
-                          {"loss_nominal_prob", MeanLoss(path)},
-                          {"pings_sent", v.rtt.sent},
-                          {"pings_received", v.rtt.received},
-                          {"packets", v.counters.packets},
-                          {"bytes", v.counters.bytes},
-                          {"drops_queue", DroppedByQueues(v.counters)},
-                          {"drops_loss", v.counters.drops_loss},
-                          {"ok", v.ok},
-                          {"why", v.why}};
-  if (const auto rate = NominalRate(topology, path)) event["rate_nominal_bit_per_s"] = rate->value;
-  if (v.rate) {
-    event["goodput_nominal_bit_per_s"] = v.rate->nominal_goodput.value;
-    event["goodput_bit_per_s"] = v.rate->goodput.value;
-    event["congestion_control"] = v.rate->congestion_control;
+  LinkRow row{.phase = phase,
+              .src_node = v.from,
+              .dst_node = v.to,
+              .nominal_rtt_s = absl::ToDoubleSeconds(v.rtt.nominal),
+              .rtt_min_s = absl::ToDoubleSeconds(v.rtt.min),
+              .rtt_median_s = absl::ToDoubleSeconds(v.rtt.median),
+              .rtt_p99_s = absl::ToDoubleSeconds(v.rtt.p99),
+              .nominal_loss_prob = MeanLoss(path),
+              .probes_sent = v.rtt.sent,
+              .probes_received = v.rtt.received,
+              .packets = v.counters.packets,
+              .bytes = v.counters.bytes,
+              .queue_drops = DroppedByQueues(v.counters),
+              .loss_drops = v.counters.drops_loss,
+              .ok = v.ok,
+              .why = v.why};
+  if (const auto rate = NominalRate(topology, path)) {
+    row.nominal_rate_bit_per_s = static_cast<double>(rate->value);
   }
-  sink.Emit(event);
+  if (v.rate) {
+    row.nominal_goodput_bit_per_s = static_cast<double>(v.rate->nominal_goodput.value);
+    row.goodput_bit_per_s = static_cast<double>(v.rate->goodput.value);
+  }
+  sink.Emit(EventOf("link", row));
 }
 
 // Aborted when links are out of bounds, with the figures of each.
-absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emulator,
+absl::Status Verify(LinkPhase phase, const RunSpec& spec, const Emulator& emulator,
                     EventSink& sink) {
   VerifyOptions options;
   options.pairs = UsedPairs(spec);
@@ -106,8 +107,8 @@ absl::Status Verify(const char* phase, const RunSpec& spec, const Emulator& emul
     if (!v.ok) bad.push_back(fmt::format("link {} > {}: {}", v.from, v.to, v.why));
   }
   if (bad.empty()) return absl::OkStatus();
-  return absl::AbortedError(
-      fmt::format("{} training, outside its bounds: {}", phase, absl::StrJoin(bad, "; ")));
+  return absl::AbortedError(fmt::format("{} training, outside its bounds: {}", ToString(phase),
+                                        absl::StrJoin(bad, "; ")));
 }
 
 // What each used path carried between two phases, as the emulator counted it, and what reached each
@@ -285,7 +286,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (absl::Status s = NameNodes((*emulator)->topology()); !s.ok()) return s;
   EmitFact(sink, "emulator_scheduling", std::string((*emulator)->scheduling()));
   if (absl::Status s = EmitHostFacts(spec, **emulator, sink); !s.ok()) return s;
-  const absl::Status before = Verify("before", spec, **emulator, sink);
+  const absl::Status before = Verify(LinkPhase::kBefore, spec, **emulator, sink);
   const bool train_anyway = spec.net.out_of_bounds == "flag" && absl::IsAborted(before);
   if (!before.ok() && !train_anyway) return before;
 
@@ -304,7 +305,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   const absl::Status punctual = JudgeLateness(untrained, late, sink);
   const absl::Status read =
       JudgeUnread(unread, UnreadOfAll(**emulator), late.frames - untrained.frames, sink);
-  const absl::Status after = Verify("after", spec, **emulator, sink);
+  const absl::Status after = Verify(LinkPhase::kAfter, spec, **emulator, sink);
   return NoEvidence({before, punctual, read, after});
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compressors/isa.h"
+#include "experiments/record/row_json.h"
 #include "experiments/run/crossing_sum.h"
 #include "experiments/run/run_host.h"
 #include "experiments/run/run_place.h"
@@ -50,10 +51,10 @@ std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", 
 
 void RunRecorder::See(const json& event) {
   const std::string kind = event.value("event", "");
-  if (kind == "step") SeeStep(event);
-  if (kind == "link") SeeLink(event);
+  if (kind == "step") steps_.push_back(RowFrom<StepRow>(event));
+  if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
   if (kind == "crossing") SeeCrossing(event);
-  if (kind == "error") SeeError(event);
+  if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
   if (kind == "checkpoint") {
@@ -80,56 +81,9 @@ void RunRecorder::See(const json& event) {
     facts_[key + "rx_bytes"] = std::to_string(event.value("rx_bytes", int64_t{0}));
   }
   if (kind == "evaluation") {
-    const std::string codec = event.value("codec", "");
-    losses_[codec] = event.value("loss", 0.0);
-    evaluations_.push_back({.step = event.value("step", int64_t{0}),
-                            .codec = codec == "on" ? EvalCodec::kOn : EvalCodec::kOff,
-                            .loss_nat = event.value("loss", 0.0),
-                            .standard_error_nat = event.value("se", 0.0),
-                            .tokens = event.value("tokens", int64_t{0})});
+    evaluations_.push_back(RowFrom<EvaluationRow>(event));
+    losses_[std::string(ToString(evaluations_.back().codec))] = evaluations_.back().loss_nat;
   }
-}
-
-void RunRecorder::SeeStep(const json& e) {
-  steps_.push_back({.step = e.value("step", int64_t{0}),
-                    .group_index = e.value("group", int64_t{0}),
-                    .stage = e.value("stage", int64_t{0}),
-                    .loss_nat = Number(e, "loss"),
-                    .tokens = e.value("tokens", int64_t{0}),
-                    .wall_s = e.value("wall_s", 0.0),
-                    .forward_s = e.value("forward_s", 0.0),
-                    .backward_s = e.value("backward_s", 0.0),
-                    .optimizer_s = e.value("optimizer_s", 0.0),
-                    .wait_s = e.value("wait_s", 0.0),
-                    .outer_s = e.value("outer_s", 0.0),
-                    .encode_s = e.value("encode_s", 0.0),
-                    .decode_s = e.value("decode_s", 0.0),
-                    .outer_synced = e.value("outer_synced", false),
-                    .outer_sent_bytes = e.value("outer_bytes", int64_t{0}),
-                    .parameter_hash = FromHex(e, "parameter_hash")});
-}
-
-void RunRecorder::SeeLink(const json& e) {
-  links_.push_back(
-      {.phase = e.value("phase", "") == "before" ? LinkPhase::kBefore : LinkPhase::kAfter,
-       .src_node = e.value("from", int64_t{0}),
-       .dst_node = e.value("to", int64_t{0}),
-       .nominal_rate_bit_per_s = Number(e, "rate_nominal_bit_per_s"),
-       .nominal_rtt_s = e.value("rtt_nominal_s", 0.0),
-       .rtt_min_s = Number(e, "rtt_min_s"),
-       .rtt_median_s = Number(e, "rtt_median_s"),
-       .rtt_p99_s = Number(e, "rtt_p99_s"),
-       .nominal_goodput_bit_per_s = Number(e, "goodput_nominal_bit_per_s"),
-       .goodput_bit_per_s = Number(e, "goodput_bit_per_s"),
-       .nominal_loss_prob = e.value("loss_nominal_prob", 0.0),
-       .probes_sent = e.value("pings_sent", int64_t{0}),
-       .probes_received = e.value("pings_received", int64_t{0}),
-       .packets = e.value("packets", int64_t{0}),
-       .bytes = e.value("bytes", int64_t{0}),
-       .queue_drops = e.value("drops_queue", int64_t{0}),
-       .loss_drops = e.value("drops_loss", int64_t{0}),
-       .ok = e.value("ok", false),
-       .why = e.value("why", "")});
 }
 
 // Only what the sender saw becomes a row: the receiver's side of the same crossing is its check.
@@ -165,18 +119,6 @@ void RunRecorder::SeeCrossing(const json& e) {
   }
   const int64_t checkpoint = e.value("checkpoint", int64_t{0});
   (checkpoint > 0 ? checkpoints_[checkpoint].crossings : crossings_).push_back(std::move(row));
-}
-
-void RunRecorder::SeeError(const json& e) {
-  const int64_t stages = spec_.schedule.stages, rank = e.value("rank", int64_t{0});
-  errors_.push_back({.src_rank = rank,
-                     .dst_rank = rank / stages * stages + e.value("peer", int64_t{0}),
-                     .percent = e.value("percent", int64_t{0}),
-                     .first_step = e.value("first_step", int64_t{0}),
-                     .last_step = e.value("last_step", int64_t{0}),
-                     .samples = e.value("samples", int64_t{0}),
-                     .nmse_mean = e.value("mean", 0.0),
-                     .nmse_p95 = e.value("p95", 0.0)});
 }
 
 // Every rank says it; what the crossings had counted then is read once.

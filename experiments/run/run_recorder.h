@@ -42,9 +42,6 @@ class RunRecorder {
 
  private:
   void SeeCrossing(const nlohmann::json& event);
-  void SeeError(const nlohmann::json& event);
-  void SeeLink(const nlohmann::json& event);
-  void SeeStep(const nlohmann::json& event);
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
   std::string Flaws(const absl::Status& bytes) const;

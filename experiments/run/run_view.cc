@@ -2,7 +2,11 @@
 
 #include <unistd.h>
 
+#include <cmath>
+
 #include <fmt/format.h>
+
+#include "experiments/record/row_json.h"
 
 namespace longhaul {
 
@@ -31,37 +35,36 @@ void RunView::See(const nlohmann::json& event) {
     Line(fmt::format("  {:<26} {}", event.value("key", ""),
                      value.is_string() ? value.get<std::string>() : value.dump()));
   } else if (kind == "link") {
+    const LinkRow link = RowFrom<LinkRow>(event);
     std::string rate;
-    if (event.contains("goodput_bit_per_s")) {
-      rate = fmt::format(", goodput {:.2f} of {:.2f} Mbit/s",
-                         event.value("goodput_bit_per_s", 0.0) / 1e6,
-                         event.value("goodput_nominal_bit_per_s", 0.0) / 1e6);
+    if (link.goodput_bit_per_s) {
+      rate = fmt::format(", goodput {:.2f} of {:.2f} Mbit/s", *link.goodput_bit_per_s / 1e6,
+                         link.nominal_goodput_bit_per_s.value_or(0) / 1e6);
     }
     Line(fmt::format("  link {} > {} {:<6}         RTT {:.2f} of {:.2f} ms{}, {} drops  {}",
-                     event.value("from", -1), event.value("to", -1), event.value("phase", ""),
-                     event.value("rtt_median_s", 0.0) * 1e3,
-                     event.value("rtt_nominal_s", 0.0) * 1e3, rate,
-                     event.value("drops_queue", int64_t{0}),
-                     event.value("ok", false) ? "ok" : "OUT OF BOUNDS: " + event.value("why", "")));
+                     link.src_node, link.dst_node, ToString(link.phase),
+                     link.rtt_median_s.value_or(0) * 1e3, link.nominal_rtt_s * 1e3, rate,
+                     link.queue_drops, link.ok ? "ok" : "OUT OF BOUNDS: " + link.why));
   } else if (kind == "evaluation") {
+    const EvaluationRow e = RowFrom<EvaluationRow>(event);
     Line(
         fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token (+-{:.4f} standard error "
                     "over {} tokens)",
-                    event.value("codec", ""), event.value("loss", 0.0), event.value("se", 0.0),
-                    event.value("tokens", int64_t{0})));
+                    ToString(e.codec), e.loss_nat, e.standard_error_nat, e.tokens));
   } else if (kind == "step") {
     SeeStep(event);
   }
 }
 
 void RunView::SeeStep(const nlohmann::json& event) {
-  if (event.value("stage", -1) != last_stage_) return;
-  if (event.contains("loss")) {
-    const nlohmann::json& loss = event["loss"];
-    loss_[event.value("group", 0)] =
-        loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : std::string("not a number");
+  const StepRow row = RowFrom<StepRow>(event);
+  if (row.stage != last_stage_) return;
+  if (row.loss_nat) {
+    loss_[static_cast<int>(row.group_index)] = std::isfinite(*row.loss_nat)
+                                                   ? fmt::format("{:.4f}", *row.loss_nat)
+                                                   : std::string("not a number");
   }
-  const int64_t step = event.value("step", int64_t{0});
+  const int64_t step = row.step;
   const absl::Duration now = clock_.Now();
   pace_.See(now, static_cast<double>(step));
   if (now - last_line_ < absl::Seconds(1) && step != steps_) return;

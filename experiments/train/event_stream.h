@@ -19,23 +19,23 @@ inline constexpr char kAskedToStop[] = "asked to stop after step ";
 // only writer of the record. A line stays below PIPE_BUF (4096 bytes), so that lines of many
 // writers never mix; a longer one is an error here, not a torn line there.
 //
-//   started     rank, group, stage, pid, node, torch, threads
+// "step", "link", "error", "evaluation", "round" and "fault" carry a row of the record, whose keys
+// stand in record/row_fields.h; those of a worker have its rank beside them. The others:
+//
+//   started     rank, group, stage, pid, node           (in one process: rank 0, ranks, pid, node)
 //   fact        key, value                              (one row of the run's facts)
-//   link        phase, from, to, nominal and probed RTT, rate, ...
-//   step        rank, group, stage, step, loss?, tokens, *_s durations, parameter_hash, ...
-//   crossing    rank, src, dst, codec, tensors, elements, *_bytes, nmse_*, payload_hash, checkpoint
-//   error       rank, peer, percent, first_step, last_step, samples, mean, p95  (NMSE of a
-//   boundary) path        from, to, seconds, packets, bytes, drops_*, checkpoint  (of the emulator)
+//   crossing    rank, group, stage, group_kind, peer, sent, codec, tensors, elements, *_bytes, *_s,
+//               nmse_samples, nmse_mean, nmse_max, payload_hash, checkpoint
+//   path        from, to, seconds, packets, bytes, drops_*, checkpoint  (of the emulator)
 //   node        node, received, delivered, checkpoint   (bytes: its interface's, the emulator's)
-//   checkpoint  rank, step                              (written; its crossings and paths are told)
 //               checkpoint: counted until the one of that step; 0 or none: in the whole training
+//   checkpoint  rank, step                              (written; its crossings and paths are told)
 //   stillness   rank, longest_s                         (this worker did not run for so long)
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
-//   evaluation  codec ("on", "off"), loss, tokens, se
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
 //               stood_still                             (of the links: the cause of all other
-//               failures)
-//   exited      rank, status | signal                   (a worker process ended)
+//                                                        failures)
+//   exited      rank, message, by_signal                (a worker process ended, not in order)
 //   worker      rank, host, kernel, cpu, ..., begun_utc (first in a file of events, event_folder.h)
 //   attempt     id                                      (all ranks have met; equal for all of them)
 //   finished    rank                                    (this rank did all it should)

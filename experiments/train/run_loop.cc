@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/stillness.h"
@@ -35,32 +36,40 @@ CodecTime CodecTimeOf(const LocalTelemetry& rank) {
   return total;
 }
 
+StepRow RowOfStep(const StepReport& r, const CodecTime& before, const CodecTime& now) {
+  return {.step = r.step,
+          .group_index = r.group,
+          .stage = r.stage,
+          .loss_nat = r.loss,
+          .tokens = r.tokens,
+          .wall_s = Seconds(r.wall),
+          .forward_s = Seconds(r.forward),
+          .backward_s = Seconds(r.backward),
+          .optimizer_s = Seconds(r.optimizer),
+          .wait_s = Seconds(r.wait),
+          .outer_s = Seconds(r.outer),
+          .encode_s = Seconds(now.encode - before.encode),
+          .decode_s = Seconds(now.decode - before.decode),
+          .outer_synced = r.outer_synced,
+          .outer_sent_bytes = r.outer_bytes_sent,
+          .parameter_hash = r.parameter_hash};
+}
+
+// A row as an event of one rank.
+template <typename Row>
+void EmitRow(const char* kind, int rank, const Row& row, EventSink& sink) {
+  json event = EventOf(kind, row);
+  event["rank"] = rank;
+  sink.Emit(event);
+}
+
 void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
                std::vector<CodecTime>& before, EventSink& sink) {
   for (const StepReport& r : reports) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
       const CodecTime now = CodecTimeOf(ranks[i]);
-      json event = {{"event", "step"},
-                    {"rank", ranks[i].rank},
-                    {"group", r.group},
-                    {"stage", r.stage},
-                    {"step", r.step},
-                    {"tokens", r.tokens},
-                    {"wall_s", Seconds(r.wall)},
-                    {"forward_s", Seconds(r.forward)},
-                    {"backward_s", Seconds(r.backward)},
-                    {"optimizer_s", Seconds(r.optimizer)},
-                    {"wait_s", Seconds(r.wait)},
-                    {"outer_s", Seconds(r.outer)},
-                    {"encode_s", Seconds(now.encode - before[i].encode)},
-                    {"decode_s", Seconds(now.decode - before[i].decode)},
-                    {"outer_synced", r.outer_synced},
-                    {"outer_bytes", r.outer_bytes_sent},
-                    {"parameter_hash", Hex(r.parameter_hash)}};
-      // JSON has no NaN: a loss that is not a number travels as null and is recorded as diverged.
-      if (r.loss) event["loss"] = std::isfinite(*r.loss) ? json(*r.loss) : json(nullptr);
-      sink.Emit(event);
+      EmitRow("step", ranks[i].rank, RowOfStep(r, before[i], now), sink);
       before[i] = now;
     }
   }
@@ -75,15 +84,19 @@ void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, Windowed
     }
   }
   for (const ErrorSummary& summary : errors.Close(step)) {
-    sink.Emit({{"event", "error"},
-               {"rank", summary.crossing.rank},
-               {"peer", summary.crossing.peer},
-               {"percent", summary.window.percent},
-               {"first_step", summary.window.first},
-               {"last_step", summary.window.last},
-               {"samples", summary.samples},
-               {"mean", summary.mean},
-               {"p95", summary.p95}});
+    // The peer is a rank of the pipeline's group, S in a row.
+    const int64_t stages = ranks.front().boundary->getSize();
+    const int64_t src = summary.crossing.rank;
+    EmitRow("error", summary.crossing.rank,
+            CrossingErrorRow{.src_rank = src,
+                             .dst_rank = src / stages * stages + summary.crossing.peer,
+                             .percent = summary.window.percent,
+                             .first_step = summary.window.first,
+                             .last_step = summary.window.last,
+                             .samples = summary.samples,
+                             .nmse_mean = summary.mean,
+                             .nmse_p95 = summary.p95},
+            sink);
   }
 }
 
@@ -135,15 +148,14 @@ void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& op
   sink.Emit({{"event", "stillness"}, {"rank", rank}, {"longest_s", Seconds(stillness.Longest())}});
 }
 
-void EmitEvaluation(const Evaluation& e, std::string_view codec, int64_t step, int rank,
-                    EventSink& sink) {
-  sink.Emit({{"event", "evaluation"},
-             {"rank", rank},
-             {"step", step},
-             {"codec", codec},
-             {"loss", e.loss},
-             {"tokens", e.tokens},
-             {"se", e.block_se}});
+void EmitEvaluation(const Evaluation& e, EvalCodec codec, int64_t step, int rank, EventSink& sink) {
+  EmitRow("evaluation", rank,
+          EvaluationRow{.step = step,
+                        .codec = codec,
+                        .loss_nat = e.loss,
+                        .standard_error_nat = e.block_se,
+                        .tokens = e.tokens},
+          sink);
 }
 
 // With the boundary codec off and on. A codec that sends the source's own bytes is off and on at
@@ -152,11 +164,11 @@ absl::Status EvaluateBoth(Trainer& trainer, const RunLoopOptions& options, int r
                           EventSink& sink) {
   const auto off = trainer.Evaluate(BoundaryCodec::kOff, options.eval_rows);
   if (!off.ok()) return off.status();
-  if (*off) EmitEvaluation(**off, "off", trainer.step(), rank, sink);
+  if (*off) EmitEvaluation(**off, EvalCodec::kOff, trainer.step(), rank, sink);
   const auto on =
       options.forward_is_identity ? off : trainer.Evaluate(BoundaryCodec::kOn, options.eval_rows);
   if (!on.ok()) return on.status();
-  if (*on) EmitEvaluation(**on, "on", trainer.step(), rank, sink);
+  if (*on) EmitEvaluation(**on, EvalCodec::kOn, trainer.step(), rank, sink);
   return absl::OkStatus();
 }
 

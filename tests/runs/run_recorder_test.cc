@@ -1,7 +1,10 @@
 // Events in, rows out: what the record says of a run, for every way in which one can end.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/record/row_json.h"
 #include "experiments/run/run_place.h"
 #include "experiments/run/run_recorder.h"
 #include "tests/runs/command_line.h"
@@ -32,7 +35,7 @@ RunSpec ThreeSteps() {
 json StepEvent(int64_t step, int64_t stage) {
   json event = {{"event", "step"},
                 {"rank", stage},
-                {"group", 0},
+                {"group_index", 0},
                 {"stage", stage},
                 {"step", step},
                 {"tokens", 256},
@@ -45,9 +48,9 @@ json StepEvent(int64_t step, int64_t stage) {
                 {"encode_s", 2.0},
                 {"decode_s", 4.0},
                 {"outer_synced", true},
-                {"outer_bytes", 77},
+                {"outer_sent_bytes", 77},
                 {"parameter_hash", "00000000000000ff"}};
-  if (stage == 1) event["loss"] = 2.5;
+  if (stage == 1) event["loss_nat"] = 2.5;
   return event;
 }
 
@@ -139,13 +142,14 @@ TEST_F(Recorder, ErrorsOfAGroupsBoundaryAreThoseOfItsRanks) {
   RunRecorder recorder(record_, run_, spec);
   recorder.See({{"event", "error"},
                 {"rank", 3},
-                {"peer", 0},
+                {"src_rank", 3},
+                {"dst_rank", 2},
                 {"percent", 50},
                 {"first_step", 2},
                 {"last_step", 2},
                 {"samples", 4},
-                {"mean", 0.25},
-                {"p95", 0.5}});
+                {"nmse_mean", 0.25},
+                {"nmse_p95", 0.5}});
   ASSERT_TRUE(recorder.Flush().ok());
   const auto rows = *record_.Rows(
       "SELECT src_rank, dst_rank, percent, first_step, last_step, samples, nmse_mean, nmse_p95"
@@ -171,6 +175,59 @@ TEST_F(Recorder, EveryFieldOfAStepIsInItsRow) {
   EXPECT_EQ(rows[2][3], "2.5");
 }
 
+// Fills the fields of a row with values that are all different.
+struct Distinct {
+  int64_t n = 1;
+  void operator()(const char*, int64_t& v) { v = ++n; }
+  void operator()(const char*, uint64_t& v) { v = (uint64_t{1} << 63) + ++n; }
+  void operator()(const char*, double& v) { v = static_cast<double>(++n) / 3; }
+  void operator()(const char*, bool& v) { v = true; }
+  void operator()(const char*, std::string& v) { v = "text " + std::to_string(++n); }
+  void operator()(const char*, std::optional<double>& v) { (*this)("", v.emplace()); }
+  void operator()(const char*, std::optional<int64_t>& v) { (*this)("", v.emplace()); }
+  void operator()(const char*, LinkPhase& v) { v = LinkPhase::kAfter; }
+  void operator()(const char*, EvalCodec& v) { v = EvalCodec::kOff; }
+};
+
+template <typename Row>
+std::string Dump(const Row& row) {
+  return EventOf("row", row).dump();
+}
+
+// As an event, as text on the pipe, and in the record: a row is the same, field by field.
+template <typename Row, typename Read>
+void ExpectWhole(Record& record, int64_t run, const RunSpec& spec, const char* kind, Read read) {
+  Row row{};
+  VisitFields(row, Distinct());
+  RunRecorder recorder(record, run, spec);
+  recorder.See(json::parse(EventOf(kind, row).dump()));
+  ASSERT_TRUE(recorder.Flush().ok());
+  const absl::StatusOr<std::vector<Row>> rows = read(run);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_THAT(*rows, SizeIs(1)) << kind;
+  EXPECT_EQ(Dump(rows->front()), Dump(row));
+}
+
+TEST_F(Recorder, EveryFieldOfEveryRowTravelsWhole) {
+  const auto& r = record_;
+  ExpectWhole<StepRow>(record_, run_, spec_, "step", [&](int64_t id) { return r.Steps(id); });
+  ExpectWhole<LinkRow>(record_, run_, spec_, "link", [&](int64_t id) { return r.Links(id); });
+  ExpectWhole<CrossingErrorRow>(record_, run_, spec_, "error",
+                                [&](int64_t id) { return r.CrossingErrors(id); });
+  ExpectWhole<EvaluationRow>(record_, run_, spec_, "evaluation",
+                             [&](int64_t id) { return r.Evaluations(id); });
+}
+
+TEST_F(Recorder, ALossThatIsNoNumberTravelsAsNull) {
+  StepRow row{};
+  row.loss_nat = std::nan("");
+  const json event = json::parse(EventOf("step", row).dump());
+  EXPECT_TRUE(event.at("loss_nat").is_null());
+  EXPECT_TRUE(std::isnan(RowFrom<StepRow>(event).loss_nat.value()));
+  row.loss_nat.reset();
+  EXPECT_FALSE(EventOf("step", row).contains("loss_nat")) << "an inner stage has none";
+}
+
 TEST_F(Recorder, BothEvaluationsAndTheFactsAreThere) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);
@@ -178,8 +235,8 @@ TEST_F(Recorder, BothEvaluationsAndTheFactsAreThere) {
     recorder.See({{"event", "evaluation"},
                   {"step", 3},
                   {"codec", codec},
-                  {"loss", codec[1] == 'n' ? 2.25 : 2.0},
-                  {"se", 0.5},
+                  {"loss_nat", codec[1] == 'n' ? 2.25 : 2.0},
+                  {"standard_error_nat", 0.5},
                   {"tokens", 96}});
   }
   recorder.See({{"event", "fact"}, {"key", "emulator"}, {"value", "tap"}});

@@ -39,7 +39,8 @@ class RunViewTest : public testing::Test {
     return fresh;
   }
   void Step(RunView& view, int64_t step) {
-    view.See({{"event", "step"}, {"step", step}, {"stage", 1}, {"group", 0}, {"loss", 3.5}});
+    view.See(
+        {{"event", "step"}, {"step", step}, {"stage", 1}, {"group_index", 0}, {"loss_nat", 3.5}});
   }
 
   RunSpec spec_{};
