@@ -92,6 +92,11 @@ int AdamW::Step(int64_t step, int64_t steps, Stage* stage) {
       std::count_if(scales.begin(), scales.end(), [](float scale) { return scale != 1.0f; }));
 }
 
+void AdamW::ForgetMoments() {
+  m_.zero_();
+  v_.zero_();
+}
+
 uint64_t HashOf(const at::Tensor& x) {
   constexpr uint64_t kPrime = 0x9E3779B185EBCA87u;
   const at::Tensor host = x.is_cpu() ? x : x.cpu();

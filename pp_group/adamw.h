@@ -33,6 +33,8 @@ class AdamW {
   // how many clip groups had a larger norm than clip_norm.
   int Step(int64_t step, int64_t steps, Stage* stage);
 
+  void ForgetMoments();  // as new
+
   // [flat_elements] f32 each, where the stage's parameters lie; for checkpoints.
   const at::Tensor& first_moment() const { return m_; }
   const at::Tensor& second_moment() const { return v_; }

@@ -1,6 +1,8 @@
 #include "pp_group/group_average.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -24,6 +26,14 @@ std::span<std::byte> BytesOf(const at::Tensor& x) {
   return {reinterpret_cast<std::byte*>(x.data_ptr<uint8_t>()), static_cast<size_t>(x.numel())};
 }
 
+// In the order of the values, so that it has equal bits on every host.
+double SquaredNorm(const at::Tensor& x) {
+  double sum = 0;
+  const float* values = x.const_data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) sum += static_cast<double>(values[i]) * values[i];
+  return sum;
+}
+
 absl::Status OfGroup(int group, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("outer frame of group ", group, ": ",
                                                   std::string(status.message())));
@@ -44,15 +54,14 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
   if (!made.ok()) return made.status();
   if (absl::Status status = CheckOuterCodec(**made); !status.ok()) return status;
   std::unique_ptr<GroupAverage> average(new GroupAverage);
-  const auto groups = static_cast<size_t>(place.groups);
+  std::vector<int> all(static_cast<size_t>(place.groups));
+  std::iota(all.begin(), all.end(), 0);
   average->place_ = std::move(place);
+  average->SetMembers(std::move(all), average->place_.peers);
   average->shape_ = {1, static_cast<uint64_t>(elements)};
   average->codec_ = *std::move(made);
   average->state_ = average->codec_->NewState(average->shape_);
   average->average_ = at::empty({elements}, at::kFloat);
-  average->frames_.resize(groups);
-  average->lengths_.resize(groups);
-  average->received_.resize(groups);
   return average;
 }
 
@@ -74,7 +83,12 @@ absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseCodecState(
   return RestoreState(*codec_, *parsed);
 }
 
-absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
+void GroupAverage::SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d::Backend> peers) {
+  members_ = std::move(members);
+  place_.peers = std::move(peers);
+}
+
+absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
   at::Tensor frame =
       at::empty({static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32))}, at::kByte);
   int64_t bytes = 0;
@@ -87,54 +101,103 @@ absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
     if (!encoded.ok()) return encoded.status();
     bytes = static_cast<int64_t>(*encoded);
   }
-  const int own_group = place_.group;
-  frames_[own_group] = frame.narrow(0, 0, bytes);
-  lengths_[own_group] = at::full({1}, bytes, at::kLong);
+  own_frame_ = frame.narrow(0, 0, bytes);
+  return absl::OkStatus();
+}
+
+void GroupAverage::Send() {
+  const size_t count = members_.size();
+  frames_.assign(count, at::Tensor());
+  lengths_.assign(count, at::Tensor());
+  received_.assign(count, WorkPtr());
+  sent_.clear();
   bytes_sent_ = 0;
-  for (int g = 0; g < place_.groups; ++g) {
-    if (g == own_group) continue;
-    lengths_[g] = at::empty({1}, at::kLong);
-    received_[g] = ReceiveTensor(*place_.peers, lengths_[g], g);
-    sent_.push_back(SendTensor(*place_.peers, lengths_[own_group], g));
-    if (bytes > 0) sent_.push_back(SendTensor(*place_.peers, frames_[own_group], g));
+  const int64_t bytes = own_frame_.numel();
+  const at::Tensor length = at::full({1}, bytes, at::kLong);
+  for (size_t i = 0; i < count; ++i) {
+    if (members_[i] == place_.group) {
+      frames_[i] = own_frame_;
+      continue;
+    }
+    const int peer = static_cast<int>(i);
+    lengths_[i] = at::empty({1}, at::kLong);
+    received_[i] = ReceiveTensor(*place_.peers, lengths_[i], peer);
+    sent_.push_back(SendTensor(*place_.peers, length, peer));
+    if (bytes > 0) sent_.push_back(SendTensor(*place_.peers, own_frame_, peer));
     bytes_sent_ += bytes;
+  }
+}
+
+absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
+  if (absl::Status status = Encode(step, own); !status.ok()) return status;
+  Send();
+  return absl::OkStatus();
+}
+
+absl::Status GroupAverage::Receive() {
+  const auto limit = static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32));
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i] == place_.group) continue;
+    WaitAndReset(&received_[i]);
+    const int64_t bytes = lengths_[i].item<int64_t>();
+    if (bytes < 0 || bytes > limit) {
+      return OfGroup(members_[i],
+                     absl::DataLossError(absl::StrCat("it has ", bytes, " bytes, at most ", limit,
+                                                      " are possible")));
+    }
+    frames_[i] = at::empty({bytes}, at::kByte);
+    if (bytes > 0) {
+      received_[i] = ReceiveTensor(*place_.peers, frames_[i], static_cast<int>(i));
+    }
+  }
+  for (WorkPtr& work : received_) WaitAndReset(&work);
+  for (WorkPtr& work : sent_) WaitAndReset(&work);
+  sent_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status GroupAverage::Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
+                               std::vector<double>* squared_norms) {
+  average_.zero_();
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (left_out[i]) continue;
+    const std::span<const std::byte> frame = BytesOf(frames_[i]);
+    if (frame.empty()) {
+      average_.fill_(std::numeric_limits<double>::quiet_NaN());
+      if (squared_norms != nullptr) (*squared_norms)[i] = std::numeric_limits<double>::infinity();
+      continue;
+    }
+    // Decoding needs no state: what error feedback keeps belongs to the sender.
+    absl::Status status = DecodeFrame(frame, WholeOf(scratch));
+    if (!status.ok()) return OfGroup(members_[i], status);
+    if (squared_norms != nullptr) (*squared_norms)[i] = SquaredNorm(scratch);
+    average_.add_(scratch);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> GroupAverage::Finish(const at::Tensor& scratch) {
-  const auto limit = static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32));
-  for (int g = 0; g < place_.groups; ++g) {
-    if (g == place_.group) continue;
-    WaitAndReset(&received_[g]);
-    const int64_t bytes = lengths_[g].item<int64_t>();
-    if (bytes < 0 || bytes > limit) {
-      return OfGroup(g, absl::DataLossError(absl::StrCat("it has ", bytes, " bytes, at most ",
-                                                         limit, " are possible")));
-    }
-    frames_[g] = at::empty({bytes}, at::kByte);
-    if (bytes > 0) received_[g] = ReceiveTensor(*place_.peers, frames_[g], g);
+absl::StatusOr<std::vector<double>> GroupAverage::SquaredNorms(const at::Tensor& scratch) {
+  std::vector<double> norms(members_.size(), 0);
+  absl::Status status = Sum(scratch, std::vector<bool>(members_.size(), false), &norms);
+  if (!status.ok()) return status;
+  return norms;
+}
+
+absl::StatusOr<at::Tensor> GroupAverage::Average(const at::Tensor& scratch,
+                                                 const std::vector<bool>& left_out) {
+  const auto out = std::count(left_out.begin(), left_out.end(), true);
+  if (out > 0) {
+    if (absl::Status status = Sum(scratch, left_out, nullptr); !status.ok()) return status;
   }
-  average_.zero_();
-  for (int g = 0; g < place_.groups; ++g) {
-    WaitAndReset(&received_[g]);
-    if (absl::Status s = Add(BytesOf(frames_[g]), scratch); !s.ok()) return OfGroup(g, s);
-  }
-  average_.div_(static_cast<double>(place_.groups));
-  for (WorkPtr& work : sent_) WaitAndReset(&work);
-  sent_.clear();
+  average_.div_(static_cast<double>(static_cast<int64_t>(members_.size()) - out));
   return average_;
 }
 
-absl::Status GroupAverage::Add(std::span<const std::byte> frame, const at::Tensor& scratch) {
-  if (frame.empty()) {
-    average_.fill_(std::numeric_limits<double>::quiet_NaN());
-    return absl::OkStatus();
-  }
-  // Decoding needs no state: what error feedback keeps belongs to the sender.
-  if (absl::Status status = DecodeFrame(frame, WholeOf(scratch)); !status.ok()) return status;
-  average_.add_(scratch);
-  return absl::OkStatus();
+absl::StatusOr<at::Tensor> GroupAverage::Finish(const at::Tensor& scratch) {
+  if (absl::Status status = Receive(); !status.ok()) return status;
+  const std::vector<bool> nobody(members_.size(), false);
+  if (absl::Status status = Sum(scratch, nobody, nullptr); !status.ok()) return status;
+  return Average(scratch, nobody);
 }
 
 }  // namespace longhaul

@@ -19,32 +19,49 @@ namespace longhaul {
 // aqsgd*): a rank decodes the frames of all its peers, and keeps a state for none.
 absl::Status CheckOuterCodec(const Codec& codec);
 
-// The mean of one [N] of each of the G peers of a stage, with a codec on the way:
-//   average = sum over g = 0..G-1 of decode(encode(x_g)) / G        the same order on every rank
+// The mean of one [N] of each member, groups of a stage that meet, with a codec on the way:
+//   average = sum over the members g, ascending, of decode(encode(x_g)) / members
 // Every rank decodes every frame, its own included, so that all groups get equal bits. Outer deltas
 // (outer_sync.h) and the gradients of synchronous data parallel training are averaged so.
 //
-// Steps and bytes: one round, G-1 sends and receives per rank; a rank sends (G-1) (frame + 8)
-// bytes: first the frame's length (one int64, because a codec's frames may vary in length), then
-// the frame (uint8), to each peer. Length 0 says that the values are not finite: every group then
-// takes NaN, and the next loss reports it. Begin and Finish are apart so that one thread can drive
-// several ranks: all begin, then all finish.
+// Steps and bytes: one round, one send and receive per other member; a rank sends each of them
+// frame + 8 bytes: first the frame's length (one int64, because a codec's frames may vary in
+// length), then the frame (uint8). Length 0 says that the values are not finite. The parts are
+// apart so that one thread can drive several ranks: all send, then all receive, then all average.
 class GroupAverage {
  public:
   struct Place {
     int group, groups, stage;
     uint64_t seed;                            // of the codec's noise
-    c10::intrusive_ptr<c10d::Backend> peers;  // null when groups == 1
+    c10::intrusive_ptr<c10d::Backend> peers;  // all groups, by number; null when groups == 1
   };
 
   // NotFound, InvalidArgument: the codec. `elements`: N.
   static absl::StatusOr<std::unique_ptr<GroupAverage>> Create(const std::string& codec, Place place,
                                                               int64_t elements);
 
-  // Encodes `own` ([N] f32, contiguous) and sends it; `step` (1-based inner step) keys the codec's
-  // noise. Throws what c10d does.
-  absl::Status Begin(int64_t step, const at::Tensor& own);
-  // [N]; valid until the next Begin. `scratch`: [N] f32, overwritten: what Begin was given, say.
+  // Who meets from now on: ascending group numbers, the own among them; `peers` has one rank for
+  // each, in that order. At first: all groups.
+  void SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d::Backend> peers);
+  const std::vector<int>& members() const { return members_; }
+
+  // Encodes `own` ([N] f32, contiguous); `step` (1-based inner step) keys the codec's noise.
+  absl::Status Encode(int64_t step, const at::Tensor& own);
+  // Sends what was encoded to the other members and posts the receives of theirs. May be called
+  // again with other members when the round could not be finished: the same bytes go out. Throws
+  // what c10d does.
+  void Send();
+  absl::Status Begin(int64_t step, const at::Tensor& own);  // Encode and Send
+  // Waits for everybody's frame. DataLoss: a length that cannot be.
+  absl::Status Receive();
+  // Norms squared of the members' decoded values, by place in members(); infinite: not finite.
+  // `scratch`: [N] f32, overwritten. Adds up the average on the way.
+  absl::StatusOr<std::vector<double>> SquaredNorms(const at::Tensor& scratch);
+  // The mean over the members but those that `left_out` (by place in members()) names, [N]; valid
+  // until the next Encode. After SquaredNorms. NaN where nobody is left or a frame that counts is
+  // not finite: the next loss reports it.
+  absl::StatusOr<at::Tensor> Average(const at::Tensor& scratch, const std::vector<bool>& left_out);
+  // Receive, SquaredNorms and Average of all.
   absl::StatusOr<at::Tensor> Finish(const at::Tensor& scratch);
 
   int64_t bytes_sent() const { return bytes_sent_; }  // of frames, by the last Begin
@@ -55,17 +72,21 @@ class GroupAverage {
   absl::StatusOr<std::unique_ptr<CodecState>> ParseCodecState(
       std::span<const std::byte> saved) const;
   void SetCodecState(std::unique_ptr<CodecState> state) { state_ = std::move(state); }
+  void ForgetCodecState() { state_ = codec_->NewState(shape_); }
 
  private:
   GroupAverage() = default;
-  absl::Status Add(std::span<const std::byte> frame, const at::Tensor& scratch);
+  absl::Status Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
+                   std::vector<double>* squared_norms);
 
   Place place_ = {};
   Shape shape_ = {};
   std::shared_ptr<const Codec> codec_;
   std::unique_ptr<CodecState> state_;
-  at::Tensor average_;                        // [N]
-  std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [1]; by group
+  at::Tensor average_;  // [N]; a sum until Average has divided it
+  std::vector<int> members_;
+  at::Tensor own_frame_;                      // uint8 [bytes]
+  std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [1]; by place in members_
   std::vector<WorkPtr> received_, sent_;
   int64_t bytes_sent_ = 0;
 };

@@ -24,6 +24,7 @@ struct RankState {
   std::unique_ptr<GroupAverage> gradients;  // nullptr: each group steps on its own
   std::vector<int64_t> rows;                // of the current step, [B, T + 1]; first and last stage
   StepReport report;
+  double poison = 1;  // parameters are multiplied by it before the next outer delta
 
   // Whatever crosses between groups; nullptr: nothing does.
   GroupAverage* exchange() const { return outer != nullptr ? &outer->exchange() : gradients.get(); }

@@ -24,13 +24,18 @@ absl::StatusOr<std::unique_ptr<OuterSync>> OuterSync::Create(const OuterSpec& sp
   return sync;
 }
 
-absl::Status OuterSync::Begin(int64_t step) {
+absl::Status OuterSync::Encode(int64_t step) {
   at::sub_out(delta_, theta_start_, theta_);
-  return exchange_->Begin(step, delta_);
+  return exchange_->Encode(step, delta_);
 }
 
-absl::Status OuterSync::Finish() {
-  const absl::StatusOr<at::Tensor> average = exchange_->Finish(delta_);
+absl::StatusOr<std::vector<double>> OuterSync::SquaredNorms() {
+  if (absl::Status status = exchange_->Receive(); !status.ok()) return status;
+  return exchange_->SquaredNorms(delta_);
+}
+
+absl::Status OuterSync::Finish(const std::vector<bool>& left_out) {
+  const absl::StatusOr<at::Tensor> average = exchange_->Average(delta_, left_out);
   if (!average.ok()) return average.status();
   BestKernels().nesterov(average->data_ptr<float>(), static_cast<size_t>(average->numel()),
                          static_cast<float>(lr_), static_cast<float>(mu_),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "pp_group/group_average.h"
 
@@ -29,10 +30,11 @@ inline bool OuterStepIsDue(const OuterSpec& spec, int64_t step, int64_t steps) {
 
 // DiLoCo's outer step (Douillard et al. 2023) of one stage among its G peers:
 //   outer_delta = theta_start - theta                               [N], after H inner steps
-//   average     = GroupAverage of the outer deltas
-//   momentum    = mu momentum + average
-//   theta_start = theta_start - lr (average + mu momentum);  theta = theta_start
-// Begin and Finish are apart as GroupAverage's are.
+//   average     = GroupAverage of the members' outer deltas, but those that would poison it
+//   (poison.h) momentum    = mu momentum + average theta_start = theta_start - lr (average + mu
+//   momentum);  theta = theta_start
+// A member that was left out takes the outer step like the others, and forgets what its outer codec
+// remembered. The parts are apart as GroupAverage's are.
 class OuterSync {
  public:
   // theta: [N] f32, contiguous, shared with the stage. Errors: GroupAverage::Create's.
@@ -41,8 +43,11 @@ class OuterSync {
                                                            at::Tensor theta);
 
   // `step` (1-based inner step) keys the codec's noise. Throws what c10d does.
-  absl::Status Begin(int64_t step);
-  absl::Status Finish();
+  absl::Status Encode(int64_t step);  // then exchange().Send()
+  // Of all members' deltas on this stage, squared; by place in exchange().members().
+  absl::StatusOr<std::vector<double>> SquaredNorms();
+  // `left_out`: PoisonedMembers of the norms over all stages, by the same place.
+  absl::Status Finish(const std::vector<bool>& left_out);
 
   GroupAverage& exchange() { return *exchange_; }
 

@@ -123,7 +123,8 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   return CheckOptimizers(spec);
 }
 
-absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks) {
+absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks,
+                             bool elastic) {
   if (ranks.empty()) return Bad("no local rank");
   for (size_t i = 0; i < ranks.size(); ++i) {
     const LocalRank& rank = ranks[i];
@@ -135,7 +136,7 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
     for (const auto& [what, backend, rank_in, size, needed] :
          {std::tuple{"boundary", rank.boundary, rank.stage, spec.stages, spec.stages > 1},
           std::tuple{"plain", rank.plain, rank.stage, spec.stages, spec.stages > 1},
-          std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1}}) {
+          std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1 && !elastic}}) {
       if (!needed) continue;
       if (backend == nullptr) return Bad(name, ": no ", what, " backend");
       if (backend->getRank() != rank_in || backend->getSize() != size) {

@@ -10,7 +10,9 @@ namespace longhaul {
 
 // InvalidArgument naming the field, what was seen and what is wanted.
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus);
-absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks);
+// `elastic`: peers of other groups are met through a RoundKeeper.
+absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks,
+                             bool elastic = false);
 
 // Everything that decides the result, one "field=value" a line, doubles exactly: two runs with
 // equal text train alike.

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/local_rank.h"
+#include "pp_group/poison.h"
 #include "pp_group/resume.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
@@ -17,17 +19,57 @@
 namespace longhaul {
 namespace {
 
+// What a group that joins takes over, in this order; right after an outer step.
+std::vector<at::Tensor> HandedOver(const RankState& state) {
+  std::vector<at::Tensor> tensors = {state.stage->parameters(), state.outer->theta_start(),
+                                     state.outer->momentum()};
+  if (state.optimizer != nullptr) {
+    tensors.push_back(state.optimizer->first_moment());
+    tensors.push_back(state.optimizer->second_moment());
+  }
+  return tensors;
+}
+
+// norms[i]: of local rank i's stage; becomes the sum over the stages of its group, in their order.
+void SumOverStages(const std::vector<std::unique_ptr<RankState>>& ranks,
+                   std::vector<std::vector<double>>* norms) {
+  const int stages = ranks.front()->stage->layout().stages;
+  std::vector<WorkPtr> works;
+  std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks.size());
+  std::vector<std::vector<at::Tensor>> inputs(ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    inputs[i] = {at::tensor((*norms)[i], at::kDouble)};
+    outputs[i].resize(1);
+    for (int s = 0; s < stages; ++s) outputs[i][0].push_back(at::empty_like(inputs[i][0]));
+    works.push_back(ranks[i]->rank.plain->allgather(outputs[i], inputs[i]));
+  }
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    WaitAndReset(&works[i]);
+    for (size_t m = 0; m < (*norms)[i].size(); ++m) {
+      double sum = 0;
+      for (const at::Tensor& stage : outputs[i][0]) sum += stage.const_data_ptr<double>()[m];
+      (*norms)[i][m] = sum;
+    }
+  }
+}
+
 class PipelineTrainer : public Trainer {
  public:
   PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,
-                  std::function<absl::Duration()> now)
-      : spec_(spec), corpus_(std::move(corpus)), now_(std::move(now)) {}
+                  std::function<absl::Duration()> now, RoundKeeper* keeper)
+      : spec_(spec), corpus_(std::move(corpus)), now_(std::move(now)), keeper_(keeper) {}
 
   absl::Status Start(const std::vector<LocalRank>& ranks);
 
   absl::StatusOr<std::vector<StepReport>> Step() override;
   absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) override;
   int64_t step() const override { return step_; }
+  int evaluated_group() const override { return evaluated_; }
+  void LoseGroup(int group) override;
+  absl::Status AddGroup(std::vector<LocalRank> ranks) override;
+  absl::Status GiveState(int stage, c10d::Backend& to, int peer) override;
+  absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) override;
+  void Poison(int group, double factor) override;
   absl::Status FinishSends() override;
   absl::Status SaveCheckpoint(const std::string& directory) override;
   absl::Status LoadCheckpoint(const std::string& directory) override;
@@ -44,6 +86,11 @@ class PipelineTrainer : public Trainer {
   void UpdateParameters();
   absl::Status AverageGradients();
   absl::Status SyncGroups();
+  void SortRanks();
+  absl::Status MeetAndExchange(std::vector<std::vector<double>>* norms);
+  absl::Status ExchangeDeltas(std::vector<std::vector<double>>* norms);
+  absl::Status TakeOuterStep(const std::vector<std::vector<double>>& norms);
+  RankState* Holder(int stage);  // a local rank of the stage; null: none
   // All local ranks begin, then all finish what crosses between groups.
   template <typename Begin, typename Finish>
   absl::Status Exchange(Begin begin, Finish finish);
@@ -51,6 +98,8 @@ class PipelineTrainer : public Trainer {
   const TrainSpec spec_;
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
+  RoundKeeper* const keeper_;  // null: all groups meet
+  int evaluated_ = 0;
   Program order_;  // all stages' actions; this thread runs the local ones in this order
   std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
   int64_t step_ = 0;
@@ -73,10 +122,14 @@ absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
   }
+  SortRanks();
+  return absl::OkStatus();
+}
+
+void PipelineTrainer::SortRanks() {
   std::sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) {
     return std::pair(a->rank.group, a->rank.stage) < std::pair(b->rank.group, b->rank.stage);
   });
-  return absl::OkStatus();
 }
 
 absl::Status PipelineTrainer::CheckUsable() const {
@@ -180,18 +233,154 @@ absl::Status PipelineTrainer::AverageGradients() {
       });
 }
 
+// One exchange between the members that are set. [i]: norms squared of local rank i's members.
+absl::Status PipelineTrainer::ExchangeDeltas(std::vector<std::vector<double>>* norms) {
+  norms->clear();
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    state->outer->exchange().Send();
+    state->report.outer += now_() - start;
+  }
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    auto squared = state->outer->SquaredNorms();
+    if (!squared.ok()) return squared.status();
+    norms->push_back(*std::move(squared));
+    state->report.outer += now_() - start;
+  }
+  if (spec_.stages > 1 && spec_.groups > 1) SumOverStages(ranks_, norms);
+  return absl::OkStatus();
+}
+
+// Until an exchange is whole on all members; without a keeper the first one must be.
+absl::Status PipelineTrainer::MeetAndExchange(std::vector<std::vector<double>>* norms) {
+  for (int64_t attempt = 1;; ++attempt) {
+    const absl::Duration start = now_();
+    if (keeper_ != nullptr) {
+      const absl::StatusOr<Meeting> meeting = keeper_->Meet(step_ + 1);
+      if (!meeting.ok()) return meeting.status();
+      for (const Meeting::Peers& peers : meeting->peers) {
+        for (auto& state : ranks_) {
+          if (state->rank.group != peers.group || state->rank.stage != peers.stage) continue;
+          state->outer->exchange().SetMembers(meeting->members, peers.backend);
+        }
+      }
+    }
+    for (auto& state : ranks_) {
+      state->report.met += now_() - start;
+      state->report.attempts = attempt;
+    }
+    if (keeper_ == nullptr) return ExchangeDeltas(norms);
+    absl::Status exchanged;
+    const absl::Status thrown =
+        StatusFromTorch("exchange of outer deltas", [&] { exchanged = ExchangeDeltas(norms); });
+    const absl::StatusOr<bool> committed = keeper_->Commit(thrown.ok() ? exchanged : thrown);
+    if (!committed.ok()) return committed.status();
+    if (*committed) return absl::OkStatus();
+  }
+}
+
+absl::Status PipelineTrainer::TakeOuterStep(const std::vector<std::vector<double>>& norms) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankState& state = *ranks_[i];
+    const absl::Duration start = now_();
+    const std::vector<int>& members = state.outer->exchange().members();
+    std::vector<double> lengths;
+    for (const double squared : norms[i]) lengths.push_back(std::sqrt(squared));
+    const std::vector<bool> poisoned = PoisonedMembers(lengths);
+    if (absl::Status status = state.outer->Finish(poisoned); !status.ok()) return status;
+    state.stage->parameters().copy_(state.host_parameters);
+    state.report.members = members;
+    for (size_t m = 0; m < members.size(); ++m) {
+      if (!poisoned[m]) continue;
+      state.report.left_out.push_back(members[m]);
+      if (members[m] != state.rank.group) continue;
+      state.outer->exchange().ForgetCodecState();
+      if (state.optimizer != nullptr) state.optimizer->ForgetMoments();
+    }
+    state.report.outer += now_() - start;
+    state.report.outer_synced = true;
+    state.report.outer_bytes_sent = state.exchange()->bytes_sent();
+    evaluated_ = members.front();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PipelineTrainer::SyncGroups() {
-  // The outer step computes on the host: of a stage on a device, on a copy of its parameters.
-  return Exchange(
-      [this](RankState& state) {
-        state.host_parameters.copy_(state.stage->parameters());
-        return state.outer->Begin(step_ + 1);
-      },
-      [](RankState& state) {
-        const absl::Status finished = state.outer->Finish();
-        state.stage->parameters().copy_(state.host_parameters);
-        return finished;
-      });
+  for (auto& state : ranks_) {
+    const absl::Duration start = now_();
+    if (state->poison != 1) state->stage->parameters().mul_(std::exchange(state->poison, 1));
+    // The outer step computes on the host: of a stage on a device, on a copy of its parameters.
+    state->host_parameters.copy_(state->stage->parameters());
+    if (absl::Status status = state->outer->Encode(step_ + 1); !status.ok()) return status;
+    state->report.outer += now_() - start;
+  }
+  std::vector<std::vector<double>> norms;
+  if (absl::Status status = MeetAndExchange(&norms); !status.ok()) return status;
+  return TakeOuterStep(norms);
+}
+
+RankState* PipelineTrainer::Holder(int stage) {
+  for (auto& state : ranks_) {
+    if (state->rank.stage == stage) return state.get();
+  }
+  return nullptr;
+}
+
+void PipelineTrainer::LoseGroup(int group) {
+  std::erase_if(ranks_, [group](const auto& state) { return state->rank.group == group; });
+}
+
+absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks) {
+  std::vector<std::unique_ptr<RankState>> fresh;
+  for (const LocalRank& rank : ranks) {
+    const RankState* holder = Holder(rank.stage);
+    if (holder == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "group ", rank.group, ": no group is left that it could take its state from"));
+    }
+    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
+    if (!state.ok()) return state.status();
+    const std::vector<at::Tensor> from = HandedOver(*holder), to = HandedOver(**state);
+    for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+    (*state)->stage->ParametersChanged();
+    fresh.push_back(*std::move(state));
+  }
+  for (auto& state : fresh) ranks_.push_back(std::move(state));
+  SortRanks();
+  return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::GiveState(int stage, c10d::Backend& to, int peer) {
+  const RankState* holder = Holder(stage);
+  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
+  return StatusFromTorch("hand the state over", [&] {
+    std::vector<WorkPtr> sent;
+    for (const at::Tensor& x : HandedOver(*holder)) sent.push_back(SendTensor(to, x, peer));
+    for (WorkPtr& work : sent) WaitAndReset(&work);
+  });
+}
+
+absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
+  const absl::Status taken = StatusFromTorch("take the state over", [&] {
+    std::vector<WorkPtr> received;
+    for (const at::Tensor& x : HandedOver(*ranks_.front())) {
+      received.push_back(ReceiveTensor(from, x, peer));
+    }
+    for (WorkPtr& work : received) WaitAndReset(&work);
+  });
+  if (!taken.ok()) return taken;
+  ranks_.front()->stage->ParametersChanged();
+  step_ = step;
+  return absl::OkStatus();
+}
+
+void PipelineTrainer::Poison(int group, double factor) {
+  for (auto& state : ranks_) {
+    if (state->rank.group == group) state->poison = factor;
+  }
 }
 
 absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
@@ -253,7 +442,7 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
   std::vector<Stage*> stages;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
   for (const auto& state : ranks_) {
-    if (state->rank.group != 0) continue;
+    if (state->rank.group != evaluated_) continue;
     stages.push_back(state->stage.get());
     backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
   }
@@ -316,10 +505,12 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
                                                          std::vector<LocalRank> ranks,
                                                          std::shared_ptr<const Corpus> corpus,
-                                                         std::function<absl::Duration()> now) {
+                                                         std::function<absl::Duration()> now,
+                                                         RoundKeeper* keeper) {
   if (absl::Status status = CheckTrainSpec(spec, *corpus); !status.ok()) return status;
-  if (absl::Status status = CheckLocalRanks(spec, ranks); !status.ok()) return status;
-  auto trainer = std::make_unique<PipelineTrainer>(spec, std::move(corpus), std::move(now));
+  if (absl::Status status = CheckLocalRanks(spec, ranks, keeper != nullptr); !status.ok())
+    return status;
+  auto trainer = std::make_unique<PipelineTrainer>(spec, std::move(corpus), std::move(now), keeper);
   if (absl::Status status = trainer->Start(ranks); !status.ok()) return status;
   return trainer;
 }

@@ -18,6 +18,7 @@
 #include "pp_group/injected_stage.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/outer_sync.h"
+#include "pp_group/round_keeper.h"
 
 namespace longhaul {
 
@@ -85,6 +86,10 @@ struct StepReport {
   bool outer_synced = false;     // the groups met: an outer step, or gradients were averaged
   int64_t outer_bytes_sent = 0;  // frames of the outer delta or gradients handed to c10d
   uint64_t parameter_hash = 0;   // of the stage's parameters after the step
+  // Of the outer step, if there was one: who met, and whose delta would have poisoned the average.
+  std::vector<int> members = {}, left_out = {};
+  int64_t attempts = 0;  // exchanges until one was whole
+  absl::Duration met;    // waiting for who is to meet
 };
 
 enum class BoundaryCodec { kOn, kOff };
@@ -108,11 +113,14 @@ class Trainer {
   virtual ~Trainer() = default;
 
   // InvalidArgument: S does not divide the blocks, M not the rows, unknown schedule or codec, ...
-  // `now` is a monotonic clock; only reports depend on it.
+  // `now` is a monotonic clock; only reports depend on it. `keeper`: groups come and go
+  // (docs/faults.md), so that LocalRank::outer is not used; it must outlive the trainer. null: all
+  // G groups meet in every outer step.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainSpec& spec,
                                                          std::vector<LocalRank> ranks,
                                                          std::shared_ptr<const Corpus> corpus,
-                                                         std::function<absl::Duration()> now);
+                                                         std::function<absl::Duration()> now,
+                                                         RoundKeeper* keeper = nullptr);
 
   // One inner step of every local rank, and the outer step when it is due: after every H steps and
   // after the last step of the run. Unavailable or DeadlineExceeded: a peer is gone. A NaN loss is
@@ -130,6 +138,23 @@ class Trainer {
   virtual absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) = 0;
 
   virtual int64_t step() const = 0;  // finished inner steps
+  // The group whose parameters Evaluate takes: the lowest that met in the last outer step.
+  virtual int evaluated_group() const = 0;
+
+  // Groups that come and go; only with a keeper, between steps.
+  //
+  // The local ranks of a group are gone with all that they held; no step counts them any more.
+  virtual void LoseGroup(int group) = 0;
+  // New local ranks of a group that has none, with the training's state as a local group holds it
+  // after an outer step: parameters, outer start and momentum, AdamW's moments. What codecs
+  // remember starts anew.
+  virtual absl::Status AddGroup(std::vector<LocalRank> ranks) = 0;
+  // The same state from one process to another, of one stage; throws nothing. Right after an outer
+  // step. Take sets the step, too, and is called before the first one.
+  virtual absl::Status GiveState(int stage, c10d::Backend& to, int peer) = 0;
+  virtual absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) = 0;
+  // Multiplies the group's parameters on local ranks right before its next outer delta is taken.
+  virtual void Poison(int group, double factor) = 0;
 
   // Waits until everything that the steps sent has left: only then do the groups' counters have it.
   virtual absl::Status FinishSends() = 0;

@@ -1,5 +1,6 @@
 #include "experiments/run/run_recorder.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "experiments/run/run_host.h"
 #include "experiments/run/run_place.h"
 #include "experiments/train/stillness.h"
+#include "plugin/core/clock.h"
 
 namespace longhaul {
 namespace {
@@ -51,7 +53,9 @@ std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", 
 
 void RunRecorder::See(const json& event) {
   const std::string kind = event.value("event", "");
-  if (kind == "step") steps_.push_back(RowFrom<StepRow>(event));
+  if (kind == "step") SeeStep(RowFrom<StepRow>(event));
+  if (kind == "fault") SeeFault(RowFrom<FaultRow>(event));
+  if (kind == "round") rounds_.push_back(RowFrom<RoundRow>(event));
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
   if (kind == "crossing") SeeCrossing(event);
   if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
@@ -84,6 +88,46 @@ void RunRecorder::See(const json& event) {
     evaluations_.push_back(RowFrom<EvaluationRow>(event));
     losses_[std::string(ToString(evaluations_.back().codec))] = evaluations_.back().loss_nat;
   }
+}
+
+void RunRecorder::SeeStep(const StepRow& step) {
+  steps_.push_back(step);
+  if (step.stage != spec_.schedule.stages - 1) return;
+  int64_t& tokens = unsynced_tokens_[step.group_index];
+  tokens = step.outer_synced ? 0 : tokens + step.tokens;
+  for (Struck& fault : faults_) {
+    if (!fault.waits || fault.row.group_index != step.group_index) continue;
+    fault.waits = false;
+    fault.changed = true;
+    fault.row.recovered_step = step.step;
+    fault.row.recovery_s = absl::ToDoubleSeconds(MonotonicClock().Now() - fault.at);
+  }
+}
+
+// A group that is lost has lost what it trained since its last outer step.
+void RunRecorder::SeeFault(FaultRow fault) {
+  fault.number = static_cast<int64_t>(faults_.size());
+  const bool lost = fault.said.empty() && (fault.what == "kill" || fault.what == "lost" ||
+                                           fault.what == "leave" || fault.what == "stop");
+  if (lost) {
+    fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
+    ++groups_lost_;
+  }
+  faults_.push_back({.row = std::move(fault), .at = MonotonicClock().Now(), .waits = lost});
+}
+
+absl::Status RunRecorder::FlushFaults() {
+  std::vector<FaultRow> rows;
+  for (Struck& fault : faults_) {
+    if (std::exchange(fault.changed, false)) rows.push_back(fault.row);
+  }
+  if (!rows.empty()) {
+    if (absl::Status s = record_.AddFaults(run_, rows); !s.ok()) return s;
+  }
+  if (rounds_.empty()) return absl::OkStatus();
+  absl::Status written = record_.AddRounds(run_, rounds_);
+  rounds_.clear();
+  return written;
 }
 
 // Only what the sender saw becomes a row: the receiver's side of the same crossing is its check.
@@ -189,6 +233,7 @@ absl::Status RunRecorder::Flush() {
     steps_.clear();
   }
   if (absl::Status s = FlushCheckpoints(); !s.ok()) return s;
+  if (absl::Status s = FlushFaults(); !s.ok()) return s;
   if (!links_.empty()) {
     if (absl::Status s = record_.AddLinks(run_, links_); !s.ok()) return s;
     links_.clear();
@@ -204,12 +249,33 @@ absl::Status RunRecorder::Flush() {
   return absl::OkStatus();
 }
 
+// Every round is there, and a row of its last step of every worker of its members.
+absl::Status RunRecorder::WholeRounds() const {
+  absl::StatusOr<std::vector<RoundRow>> rounds = record_.Rounds(run_);
+  if (!rounds.ok()) return rounds.status();
+  const int64_t inner = spec_.outer.inner_steps;
+  const int64_t want = (Steps(spec_) + inner - 1) / inner;
+  int64_t whole = 0;
+  for (const RoundRow& round : *rounds) {
+    const int64_t members = std::count(round.members.begin(), round.members.end(), ' ') + 1;
+    absl::StatusOr<StepCoverage> last = record_.Coverage(run_, round.last_step, round.last_step);
+    if (!last.ok()) return last.status();
+    if (last->rows == members * spec_.schedule.stages) ++whole;
+  }
+  if (whole == want) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("partial: of {} rounds this record has {} whole ones", want, whole));
+}
+
 absl::Status RunRecorder::Whole(const std::string& flaws) const {
   const int64_t steps = Steps(spec_);
   const int64_t ranks = spec_.schedule.stages * spec_.outer.groups;
   absl::StatusOr<StepCoverage> there = record_.Coverage(run_, 1, steps);
   if (!there.ok()) return there.status();
-  if (there->rows != steps * ranks) {
+  const bool elastic = spec_.outer.on_group_loss == "continue";
+  if (elastic) {
+    if (absl::Status s = WholeRounds(); !s.ok()) return s;
+  } else if (there->rows != steps * ranks) {
     return absl::DataLossError(
         fmt::format("partial: of {} steps this record has {} to {}, {} of {} rows; the rest was "
                     "trained elsewhere",
@@ -233,7 +299,12 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
 
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
-  std::string flaws = Flaws(FillWireBytes(spec_, wire_, crossings_));
+  absl::Status bytes = FillWireBytes(spec_, wire_, crossings_);
+  if (groups_lost_ > 0 && spec_.net.transport != "loopback") {
+    bytes = absl::FailedPreconditionError(fmt::format(
+        "groups were lost {} times, and with them the counts of what they had sent", groups_lost_));
+  }
+  std::string flaws = Flaws(bytes);
   AddEarlierCounts(earlier_, crossings_);
   if (written.ok() && !crossings_.empty()) written = record_.AddCrossings(run_, crossings_);
   absl::Status verdict = outcome;

@@ -42,9 +42,13 @@ class RunRecorder {
 
  private:
   void SeeCrossing(const nlohmann::json& event);
+  void SeeStep(const StepRow& step);
+  void SeeFault(FaultRow fault);
+  absl::Status FlushFaults();
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
   std::string Flaws(const absl::Status& bytes) const;
+  absl::Status WholeRounds() const;
   // What keeps a run that trained to its end from being ok.
   absl::Status Whole(const std::string& flaws) const;
 
@@ -71,6 +75,17 @@ class RunRecorder {
   std::string earlier_flaws_;
   absl::Status resumption_;
   std::map<std::string, double> losses_;
+  // Faults that struck, by number, and which of their rows changed since the last Flush.
+  struct Struck {
+    FaultRow row;
+    absl::Duration at;
+    bool waits = false;  // for the group to be back
+    bool changed = true;
+  };
+  std::vector<Struck> faults_;
+  std::vector<RoundRow> rounds_;
+  std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
+  int64_t groups_lost_ = 0;
 };
 
 // The row a run starts with: everything known before its first process exists.

@@ -87,6 +87,16 @@ double Overhead(const RunSpec& spec, const WireCounts::Path& path) {
   return Heartbeats(spec, path) + static_cast<double>(path.packets * kFrameHeaderBytes);
 }
 
+// Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
+// number for each group, on the path of a boundary that carried the micro-batches of `c`.
+double NormBytes(const RunSpec& spec, const CrossingRow& c) {
+  const RunSpec::Outer& outer = spec.outer;
+  if (c.direction == Direction::kOuter || outer.groups < 2 || outer.inner_steps == 0) return 0;
+  const int64_t steps = c.tensors / spec.train.microbatches;
+  const auto syncs = static_cast<double>((steps + outer.inner_steps - 1) / outer.inner_steps);
+  return OnTcp(syncs * static_cast<double>(kPacketHeaderBytes + 8 * outer.groups), syncs);
+}
+
 // "" when `counted` is in the bounds of `accounted`.
 std::string Complaint(const std::string& where, double counted, double accounted, int64_t drops) {
   const double bound =
@@ -108,7 +118,7 @@ std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const C
   const int64_t drops = path.drops + (back == counts.paths.end() ? 0 : back->second.drops);
   const double accounted =
       OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) +
-      Overhead(spec, path);
+      NormBytes(spec, c) + Overhead(spec, path);
   return Complaint(fmt::format("path {} > {}", c.src_rank, c.dst_rank),
                    static_cast<double>(path.bytes), accounted, drops);
 }

@@ -23,7 +23,7 @@ enum class FaultKind {
   kLinkDelay,  // the link's one-way delay becomes delay_ms, likewise
   kDiskFull,   // the next checkpoint of the place cannot be written
   kPoison,     // the group's parameters are multiplied by `factor` before its round ends; nan: NaN
-  kLeave,      // the group ends in order at the end of its step, and says so
+  kLeave,      // the group ends in order before its step, and says so
   kJoin,       // a group that is not there comes, and trains from the next round on
 };
 std::string_view ToString(FaultKind kind);

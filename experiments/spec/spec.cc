@@ -168,12 +168,19 @@ void CheckOuter(TableReader& r, const RunSpec& spec) {
   r.Check((!data_parallel && outer.inner_steps == 0) || r.Has("codec"), "codec",
           fmt::format("is missing (a choice: 'none' sends the {} lossless)",
                       data_parallel ? "gradients" : "outer delta"));
+  r.Check(outer.on_group_loss == "end" || (!data_parallel && outer.inner_steps >= 1),
+          "on_group_loss",
+          "= \"continue\" needs outer steps, at which groups come and go: outer.inner_steps >= 1");
+  r.Check(outer.min_groups <= outer.groups, "min_groups",
+          fmt::format("= {} with outer.groups = {}", outer.min_groups, outer.groups));
   r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",
           fmt::format("= {} with schedule.stages = {}; want a product of at most {} ranks",
                       outer.groups, spec.schedule.stages, kMaxRanks));
 }
 
 void CheckNet(TableReader& r, const RunSpec& spec) {
+  r.Check(spec.net.transport == "loopback" || spec.outer.on_group_loss == "end", "transport",
+          "= \"ucx\" with outer.on_group_loss = \"continue\" is not done yet");
   r.Check(spec.net.transport != "ucx" || r.Has("profile"), "profile",
           "is missing (needed with net.transport = \"ucx\")");
 }
@@ -193,6 +200,7 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
   if (table.empty()) {
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
     r.Skip("compute");
+    r.Skip("fault");
   }
   if (table == "boundary") r.Skip("cuts");
   for (const auto& [name, check] : kTogether) {
@@ -213,7 +221,36 @@ absl::Status CheckLength(const TomlValue& root, const RunSpec& spec) {
   return r.status();
 }
 
+// A script needs groups that may be lost, and a worker or a link that it can strike.
+absl::Status CheckFaults(const RunSpec& spec) {
+  for (const Fault& fault : spec.faults) {
+    const bool link = fault.where.kind == FaultPlace::Kind::kLink;
+    const bool lab = fault.where.kind == FaultPlace::Kind::kLab;
+    const auto refuse = [&fault](std::string_view why) {
+      return absl::InvalidArgumentError(fmt::format("{}: 'fault' {}", fault.written, why));
+    };
+    if ((link || lab) && spec.net.transport == "loopback") {
+      return refuse("strikes a link or the lab; net.transport = \"loopback\" has neither");
+    }
+    if (spec.net.transport != "loopback") {
+      return refuse("over links is not done yet; want net.transport = \"loopback\"");
+    }
+    if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
+      return refuse("poisons the average of one group; want outer.groups of at least 2");
+    }
+    if (!link && !lab && spec.outer.on_group_loss != "continue" &&
+        (fault.what == FaultKind::kLeave || fault.what == FaultKind::kJoin)) {
+      return refuse("is of groups that come and go; want outer.on_group_loss = \"continue\"");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+FaultBounds FaultBoundsOf(const RunSpec& spec) {
+  return {.steps = Steps(spec), .groups = spec.outer.groups, .stages = spec.schedule.stages};
+}
 
 int64_t TokensPerStep(const RunSpec& spec) {
   return spec.train.batch_rows * spec.model.context * spec.outer.groups;
@@ -236,6 +273,10 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));
+  if (!faults.ok()) return faults.status();
+  spec.faults = *std::move(faults);
+  if (absl::Status s = CheckFaults(spec); !s.ok()) return s;
   return spec;
 }
 

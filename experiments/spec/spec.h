@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/spec/fault_script.h"
 #include "experiments/spec/toml_tree.h"
 
 namespace longhaul {
@@ -99,6 +100,12 @@ struct RunSpec {
     double lr = 0.7;
     double momentum = 0.9;
     std::string codec = "none";  // required in the file where groups may meet: H > 0, or "dp"
+    // A group that is lost ends the run ("end"), or the others go on without it ("continue",
+    // docs/faults.md): who finished its H steps within round_deadline_s of the first that did is a
+    // member of the outer step. Fewer than min_groups end the run.
+    std::string on_group_loss = "end";
+    double round_deadline_s = 120;
+    int64_t min_groups = 1;
   } outer;
 
   struct Net {
@@ -138,7 +145,12 @@ struct RunSpec {
     friend bool operator==(const Compute&, const Compute&) = default;
   };
   std::optional<Compute> compute = std::nullopt;
+
+  std::vector<Fault> faults = {};  // "[[fault]]", fault_script.h
 };
+
+// What the faults of a spec are checked against and drawn for.
+FaultBounds FaultBoundsOf(const RunSpec& spec);
 
 // Who knows the names that stand in a spec. Each returns OK, or an error whose message lists the
 // known names. Filled from the catalogues by CatalogNames() (known_names.h); tests pass their own.

@@ -71,6 +71,9 @@ const SpecKey kKeys[] = {
     {"outer", "lr", kMay, Real{kTiny, kHuge}, "", FIELD(outer.lr)},
     {"outer", "momentum", kMay, Real{0, kBelowOne}, "", FIELD(outer.momentum)},
     {"outer", "codec", kMay, kCodec, "", FIELD(outer.codec)},
+    {"outer", "on_group_loss", kMay, OneOf{{"end", "continue"}}, "", FIELD(outer.on_group_loss)},
+    {"outer", "round_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(outer.round_deadline_s)},
+    {"outer", "min_groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.min_groups)},
 
     {"net", "transport", kMust, OneOf{{"loopback", "ucx"}}, "", FIELD(net.transport)},
     {"net", "profile", kMay, kProfile, "", FIELD(net.profile)},

@@ -35,7 +35,7 @@ std::string ToToml(const RunSpec& spec) {
     const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);
     if (!value.empty()) text += fmt::format("{} = {}\n", key.name, value);
   }
-  return text + ComputeTableText(spec);
+  return text + ComputeTableText(spec) + FaultsText(spec.faults);
 }
 
 }  // namespace longhaul

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "experiments/train/check_training.h"
+#include "experiments/train/local_membership.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
 
@@ -14,33 +15,15 @@ namespace {
 
 // Process groups of every rank; rank = g * S + s.
 absl::StatusOr<std::vector<LocalTelemetry>> MakeRanks(const RunSpec& spec) {
-  const int stages = static_cast<int>(spec.schedule.stages);
-  const int groups = static_cast<int>(spec.outer.groups);
-  std::vector<std::shared_ptr<Node>> nodes;
-  for (int rank = 0; rank < stages * groups; ++rank) {
-    absl::StatusOr<std::shared_ptr<Node>> node = Node::Create(
-        {.transport = TransportKind::kLoopback, .interface = "", .credit_bytes = int64_t{1} << 40});
-    if (!node.ok()) return node.status();
-    nodes.push_back(*std::move(node));
-  }
   std::vector<LocalTelemetry> ranks;
-  for (int g = 0; g < groups; ++g) {
-    for (int s = 0; s < stages; ++s) {
-      const auto& node = nodes[g * stages + s];
-      std::vector<std::string> pipeline, peers;
-      for (int i = 0; i < stages; ++i) pipeline.push_back(nodes[g * stages + i]->address());
-      for (int i = 0; i < groups; ++i) peers.push_back(nodes[i * stages + s]->address());
-      const auto make = [&](GroupKind kind, int index, int rank, const auto& addresses) {
-        return ProcessGroupLonghaul::FromAddresses(rank, addresses,
-                                                   ToGroupOptions(spec, kind, index, node));
-      };
-      LocalTelemetry rank{.rank = g * stages + s, .group = g, .stage = s};
-      rank.boundary = make(GroupKind::kBoundary, g, s, pipeline);
-      rank.plain = make(GroupKind::kPlain, g, s, pipeline);
-      if (groups > 1) rank.outer = make(GroupKind::kOuter, s, g, peers);
-      ranks.push_back(std::move(rank));
-    }
+  std::vector<int> groups;
+  for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
+    absl::StatusOr<std::vector<LocalTelemetry>> group = NewLocalGroup(spec, g);
+    if (!group.ok()) return group.status();
+    ranks.insert(ranks.end(), group->begin(), group->end());
+    groups.push_back(g);
   }
+  if (groups.size() > 1) JoinLocalGroups(spec, groups, /*meeting=*/0, ranks);
   return ranks;
 }
 
@@ -62,8 +45,14 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
   for (const LocalTelemetry& r : *ranks) local.push_back(ToLocalRank(r, options.capture.get()));
+  std::unique_ptr<Membership> membership;
+  if (spec.outer.on_group_loss == "continue") {
+    membership = NewLocalMembership(spec, *ranks, sink);
+    options.membership = membership.get();
+  }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); });
+      ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); },
+      membership.get());
   if (!trainer.ok()) return trainer.status();
   sink.Emit({{"event", "started"},
              {"rank", 0},

@@ -7,9 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "compressors/numbers/noise.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
+#include "experiments/train/membership.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/stillness.h"
 
@@ -24,7 +27,7 @@ double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
 std::string Hex(uint64_t hash) { return absl::StrFormat("%016x", hash); }
 
 struct CodecTime {
-  absl::Duration encode, decode;
+  absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
 };
 
 CodecTime CodecTimeOf(const LocalTelemetry& rank) {
@@ -64,13 +67,14 @@ void EmitRow(const char* kind, int rank, const Row& row, EventSink& sink) {
 }
 
 void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
-               std::vector<CodecTime>& before, EventSink& sink) {
+               std::map<std::pair<int, int>, CodecTime>& times, EventSink& sink) {
   for (const StepReport& r : reports) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
       const CodecTime now = CodecTimeOf(ranks[i]);
-      EmitRow("step", ranks[i].rank, RowOfStep(r, before[i], now), sink);
-      before[i] = now;
+      CodecTime& before = times[{ranks[i].rank, ranks[i].life}];
+      EmitRow("step", ranks[i].rank, RowOfStep(r, before, now), sink);
+      before = now;
     }
   }
 }
@@ -100,6 +104,31 @@ void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, Windowed
   }
 }
 
+// Between groups, by group number, over all backends that joined them one after the other.
+std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
+  std::map<std::pair<int, bool>, CrossingCounters> sums;
+  std::vector<LocalTelemetry::Outer> all = rank.earlier_outer;
+  if (rank.outer) all.push_back({rank.outer, rank.outer_groups});
+  for (const LocalTelemetry::Outer& outer : all) {
+    for (CrossingCounters c : outer.backend->group().counters()) {
+      if (!outer.groups.empty()) c.peer = outer.groups[static_cast<size_t>(c.peer)];
+      const auto [at, fresh] = sums.emplace(std::pair(c.peer, c.sent), c);
+      if (fresh) continue;
+      CrossingCounters& sum = at->second;
+      sum.tensors += c.tensors;
+      sum.elements += c.elements;
+      sum.payload_bytes += c.payload_bytes;
+      sum.message_bytes += c.message_bytes;
+      sum.encode += c.encode;
+      sum.decode += c.decode;
+      sum.payload_hash = FoldSeed({sum.payload_hash, c.payload_hash});
+    }
+  }
+  std::vector<CrossingCounters> counters;
+  for (auto& [key, sum] : sums) counters.push_back(std::move(sum));
+  return counters;
+}
+
 // `checkpoint`: the step after which one was written; 0: of the whole training.
 void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
   const auto emit = [&](const char* group, const CrossingCounters& c) {
@@ -124,8 +153,7 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
                {"payload_hash", Hex(c.payload_hash)}});
   };
   for (const CrossingCounters& c : rank.boundary->group().counters()) emit("boundary", c);
-  if (!rank.outer) return;
-  for (const CrossingCounters& c : rank.outer->group().counters()) emit("outer", c);
+  for (const CrossingCounters& c : OuterCounters(rank)) emit("outer", c);
 }
 
 void EmitKernelCounters(const std::string& interface, const char* phase,
@@ -172,11 +200,14 @@ absl::Status EvaluateBoth(Trainer& trainer, const RunLoopOptions& options, int r
   return absl::OkStatus();
 }
 
-bool Diverged(const std::vector<StepReport>& reports) {
+// Where groups come and go, one that has diverged is left out of the next outer step: only when all
+// have is there nothing to go on with.
+bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
+  int finite = 0, not_finite = 0;
   for (const StepReport& r : reports) {
-    if (r.loss && !std::isfinite(*r.loss)) return true;
+    if (r.loss) ++(std::isfinite(*r.loss) ? finite : not_finite);
   }
-  return false;
+  return not_finite > 0 && (!elastic || finite == 0);
 }
 
 // A checkpoint, and what had been counted by then, so that a resumed run can count on from there.
@@ -194,25 +225,51 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
 }
 
 // In how many of this process's steps a clip group of the rank was scaled down.
-void EmitClipping(const std::vector<LocalTelemetry>& ranks, const std::vector<int64_t>& clipped,
-                  int64_t steps, EventSink& sink) {
-  for (size_t i = 0; i < ranks.size(); ++i) {
+void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSink& sink) {
+  for (const auto& [rank, count] : clipped) {
     sink.Emit({{"event", "fact"},
-               {"key", absl::StrCat("rank_", ranks[i].rank, "_clipped_steps")},
-               {"value", absl::StrCat(clipped[i], " of ", steps)}});
+               {"key", absl::StrCat("rank_", rank, "_clipped_steps")},
+               {"value", absl::StrCat(count, " of ", steps)}});
   }
 }
 
-absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
+// Of an outer step with a keeper, or of one that left a group out; by one process of all.
+absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank,
+                            const RunLoopOptions& options, EventSink& sink) {
+  Membership* membership = options.membership;
+  if (membership == nullptr && report.left_out.empty()) return absl::OkStatus();
+  RoundRow row{.round = (report.step + options.inner_steps - 1) / options.inner_steps,
+               .last_step = report.step,
+               .members = absl::StrJoin(report.members, " "),
+               .left_out = absl::StrJoin(report.left_out, " "),
+               .attempts = report.attempts,
+               .waited_s = Seconds(report.met)};
+  bool tells = report.group == report.members.front() && report.stage == 0;
+  if (membership != nullptr) {
+    if (absl::Status s = membership->AfterRound(trainer, &row); !s.ok()) return s;
+    tells = membership->TellsOf(report.members);
+  }
+  if (tells) EmitRow("round", rank, row, sink);
+  return absl::OkStatus();
+}
+
+absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
                    const RunLoopOptions& options, StillnessMeter& stillness, FdEventSink& sink) {
-  std::vector<CodecTime> codec_time;
-  for (const LocalTelemetry& r : ranks) codec_time.push_back(CodecTimeOf(r));
-  std::vector<int64_t> clipped(ranks.size(), 0);
+  std::map<std::pair<int, int>, CodecTime> codec_time;  // by rank and life
+  for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
+  std::map<int, int64_t> clipped;  // by rank
+  Membership* const membership = options.membership;
   const int64_t begun = trainer.step();
   WindowedErrors errors(options.steps);
   while (trainer.step() < options.steps) {
     if (options.capture) options.capture->BeginStep(trainer.step() + 1);
+    if (membership != nullptr) {
+      absl::Status s = membership->BeforeStep(trainer, trainer.step() + 1);
+      if (!s.ok()) return s;
+    }
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
+    const std::vector<LocalTelemetry>& ranks =
+        membership == nullptr ? all_ranks : membership->ranks();
     // A lossy boundary codec refuses NaN and Inf before the loss can show them.
     if (absl::IsOutOfRange(reports.status())) {
       return absl::OutOfRangeError(absl::StrCat("diverged in step ", trainer.step() + 1, ": ",
@@ -225,13 +282,18 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;
     }
     for (const StepReport& r : *reports) {
-      for (size_t i = 0; i < ranks.size(); ++i) {
-        clipped[i] +=
-            ranks[i].group == r.group && ranks[i].stage == r.stage && r.clipped_groups > 0;
+      for (const LocalTelemetry& rank : ranks) {
+        if (rank.group != r.group || rank.stage != r.stage) continue;
+        clipped[rank.rank] += r.clipped_groups > 0;
       }
     }
     if (!sink.status().ok()) return sink.status();
-    if (Diverged(*reports)) {
+    const StepReport& first = reports->front();
+    if (first.outer_synced && !first.members.empty()) {
+      absl::Status s = AfterOuterStep(trainer, first, ranks.front().rank, options, sink);
+      if (!s.ok()) return s;
+    }
+    if (Diverged(*reports, membership != nullptr)) {
       return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
@@ -247,7 +309,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
         return s;
     }
   }
-  if (options.trains) EmitClipping(ranks, clipped, trainer.step() - begun, sink);
+  if (options.trains) EmitClipping(clipped, trainer.step() - begun, sink);
   return trainer.FinishSends();
 }
 
@@ -280,7 +342,9 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);
-  for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
+  const std::vector<LocalTelemetry>& left =
+      options.membership == nullptr ? ranks : options.membership->ranks();
+  for (const LocalTelemetry& r : left) EmitCrossings(r, /*checkpoint=*/0, sink);
   if (!status.ok()) return status;
   PassPhase(options.phase_fd, "trained");
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);

@@ -22,10 +22,22 @@ struct LocalTelemetry {
   c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
   c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
   c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
+  std::vector<int> outer_groups = {};                   // which group each rank of `outer` is
+  // Where groups come and go: what joined others before `outer`.
+  struct Outer {
+    c10::intrusive_ptr<ProcessGroupLonghaul> backend;
+    std::vector<int> groups;
+  };
+  std::vector<Outer> earlier_outer = {};
+  std::shared_ptr<Node> node = nullptr;  // in one process
+  int life = 0;                          // of its group: how often it was started anew
 };
+
+class Membership;
 
 struct RunLoopOptions {
   int64_t steps;                     // of the whole run
+  int64_t inner_steps;               // H; 0: no outer step
   int64_t eval_rows;                 // 0: no evaluation
   bool trains;                       // false: compute is injected, there are no losses
   bool forward_is_identity;          // the forward boundary codec sends the source's own bytes
@@ -37,6 +49,7 @@ struct RunLoopOptions {
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};
   std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
+  Membership* membership = nullptr;            // the trainer's keeper where groups come and go
 };
 
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to

@@ -105,6 +105,7 @@ std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
+          .inner_steps = spec.outer.inner_steps,
           .eval_rows = spec.compute ? 0 : spec.eval.rows,
           .trains = !spec.compute,
           .forward_is_identity = CodecText(spec).forward == "none",

@@ -7,6 +7,7 @@ add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
   longhaul_test(runs/${name}_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 endforeach()
+longhaul_test(runs/elastic_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)

@@ -1,0 +1,243 @@
+#include "experiments/train/local_membership.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "experiments/record/row_json.h"
+#include "experiments/train/train_setup.h"
+
+namespace longhaul {
+namespace {
+
+RoundBounds BoundsOf(const RunSpec& spec) {
+  return {.steps = Steps(spec),
+          .inner_steps = spec.outer.inner_steps,
+          .groups = spec.outer.groups,
+          .checkpoint_every = spec.checkpoint.every_steps};
+}
+
+class LocalMembership final : public Membership {
+ public:
+  LocalMembership(const RunSpec& spec, std::vector<LocalTelemetry> ranks, EventSink& sink)
+      : spec_(spec),
+        bounds_(BoundsOf(spec)),
+        drawn_(DrawFaults(spec.faults, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed))),
+        plan_(PlanRounds(drawn_, bounds_)),
+        ranks_(std::move(ranks)),
+        sink_(sink) {}
+
+  absl::Status BeforeStep(Trainer& trainer, int64_t step) override;
+  absl::StatusOr<Meeting> Meet(int64_t step) override;
+  absl::StatusOr<bool> Commit(const absl::Status& exchanged) override;
+  absl::Status AfterRound(Trainer& trainer, RoundRow* round) override;
+  const std::vector<LocalTelemetry>& ranks() const override { return ranks_; }
+  bool TellsOf(const std::vector<int>&) const override { return true; }
+
+ private:
+  const RoundPlan* PlanOf(int64_t step) const;
+  bool There(int64_t group) const;
+  void Strike(Trainer& trainer, const Fault& fault, int64_t step);
+  void Lose(Trainer& trainer, int64_t group);
+  // Groups that the script brings later are not there at first.
+  void LoseLatecomers(Trainer& trainer);
+
+  const RunSpec& spec_;
+  const RoundBounds bounds_;
+  const std::vector<Fault> drawn_;
+  const std::vector<RoundPlan> plan_;
+  std::vector<LocalTelemetry> ranks_;
+  EventSink& sink_;
+  Trainer* trainer_ = nullptr;  // of the step that is being made
+  std::vector<int> joined_;     // the groups that ranks_' outer backends join
+  int64_t meetings_ = 0;
+  int lives_ = 0;
+  std::vector<int64_t> gone_;  // in this round
+};
+
+const RoundPlan* LocalMembership::PlanOf(int64_t step) const {
+  for (const RoundPlan& round : plan_) {
+    if (round.last_step >= step) return &round;
+  }
+  return nullptr;
+}
+
+bool LocalMembership::There(int64_t group) const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [group](const LocalTelemetry& r) { return r.group == group; });
+}
+
+void LocalMembership::Lose(Trainer& trainer, int64_t group) {
+  trainer.LoseGroup(static_cast<int>(group));
+  std::erase_if(ranks_, [group](const LocalTelemetry& r) { return r.group == group; });
+  gone_.push_back(group);
+}
+
+void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
+  const int64_t group = fault.where.group;
+  const bool ends = fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
+                    (fault.what == FaultKind::kStop && fault.for_s == 0);
+  if (fault.what == FaultKind::kJoin) return;  // at the end of its round
+  if (!There(group)) {
+    EmitFault(fault, step, "the group was not there", sink_);
+  } else if (ends) {
+    EmitFault(fault, step, "", sink_);
+    Lose(trainer, group);
+  } else if (fault.what == FaultKind::kPoison) {
+    EmitFault(fault, step, "", sink_);
+    trainer.Poison(static_cast<int>(group), fault.factor);
+  } else {
+    EmitFault(fault, step, "costs time alone, so nothing in one process", sink_);
+  }
+}
+
+void LocalMembership::LoseLatecomers(Trainer& trainer) {
+  for (int64_t g = 0; g < spec_.outer.groups; ++g) {
+    const auto first = std::find_if(drawn_.begin(), drawn_.end(), [g](const Fault& f) {
+      return f.where.group == g && (f.what == FaultKind::kJoin || f.what == FaultKind::kLeave);
+    });
+    if (first != drawn_.end() && first->what == FaultKind::kJoin) Lose(trainer, g);
+  }
+  gone_.clear();
+}
+
+absl::Status LocalMembership::BeforeStep(Trainer& trainer, int64_t step) {
+  trainer_ = &trainer;
+  if (step == 1) LoseLatecomers(trainer);
+  for (const Fault& fault : drawn_) {
+    longhaul::Strike at = StrikeOf(fault, bounds_);
+    if (at.after_outer) ++at.step;
+    if (at.step == step && fault.during != FaultMoment::kOuter) Strike(trainer, fault, step);
+  }
+  if (!ranks_.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("step ", step, ": no group is left that holds the training's state"));
+}
+
+absl::StatusOr<Meeting> LocalMembership::Meet(int64_t step) {
+  for (const Fault& fault : drawn_) {
+    if (fault.during != FaultMoment::kOuter || StrikeOf(fault, bounds_).step != step) continue;
+    Strike(*trainer_, fault, step);
+  }
+  const RoundPlan& round = *PlanOf(step);
+  const auto members = static_cast<int64_t>(round.members.size());
+  if (members < spec_.outer.min_groups || members == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("round ", round.round, " (step ", step, "): ", members, " groups are left of ",
+                     spec_.outer.groups, ", outer.min_groups is ", spec_.outer.min_groups));
+  }
+  Meeting meeting{.members = {round.members.begin(), round.members.end()}, .peers = {}};
+  if (joined_ != meeting.members) {
+    JoinLocalGroups(spec_, meeting.members, ++meetings_, ranks_);
+    joined_ = meeting.members;
+  }
+  for (const LocalTelemetry& r : ranks_) meeting.peers.push_back({r.group, r.stage, r.outer});
+  return meeting;
+}
+
+absl::StatusOr<bool> LocalMembership::Commit(const absl::Status& exchanged) {
+  if (!exchanged.ok()) return exchanged;  // within one process nothing can be lost on the way
+  return true;
+}
+
+absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
+  const RoundPlan& plan = *PlanOf(round->last_step);
+  const bool last = round->last_step == bounds_.steps;
+  round->round = plan.round;
+  round->lost = absl::StrJoin(std::exchange(gone_, {}), " ");
+  for (const int64_t group : plan.joiners) {
+    if (last) break;  // nothing is left to train
+    for (const Fault& fault : drawn_) {
+      if (fault.what == FaultKind::kJoin && fault.where.group == group &&
+          PlanOf(fault.at_step) == &plan) {
+        EmitFault(fault, round->last_step, "", sink_);
+      }
+    }
+    absl::StatusOr<std::vector<LocalTelemetry>> fresh =
+        NewLocalGroup(spec_, static_cast<int>(group));
+    if (!fresh.ok()) return fresh.status();
+    ++lives_;
+    std::vector<LocalRank> local;
+    for (LocalTelemetry& r : *fresh) {
+      r.life = lives_;
+      local.push_back(ToLocalRank(r, nullptr));
+    }
+    if (absl::Status s = trainer.AddGroup(std::move(local)); !s.ok()) return s;
+    ranks_.insert(ranks_.end(), fresh->begin(), fresh->end());
+    absl::StrAppend(&round->joiners, round->joiners.empty() ? "" : " ", group);
+    joined_.clear();  // nodes are new
+  }
+  std::sort(ranks_.begin(), ranks_.end(),
+            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string GroupList(const std::vector<int>& groups) { return absl::StrJoin(groups, " "); }
+
+void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventSink& sink) {
+  sink.Emit(EventOf("fault", FaultRow{.number = 0,
+                                      .step = step,
+                                      .what = std::string(ToString(fault.what)),
+                                      .place = ToString(fault.where),
+                                      .group_index = fault.where.group,
+                                      .said = said}));
+}
+
+absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, int group) {
+  const int stages = static_cast<int>(spec.schedule.stages);
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<std::string> pipeline;
+  for (int s = 0; s < stages; ++s) {
+    absl::StatusOr<std::shared_ptr<Node>> node = Node::Create(
+        {.transport = TransportKind::kLoopback, .interface = "", .credit_bytes = int64_t{1} << 40});
+    if (!node.ok()) return node.status();
+    nodes.push_back(*std::move(node));
+    pipeline.push_back(nodes.back()->address());
+  }
+  std::vector<LocalTelemetry> ranks;
+  for (int s = 0; s < stages; ++s) {
+    const auto make = [&](GroupKind kind) {
+      return ProcessGroupLonghaul::FromAddresses(s, pipeline,
+                                                 ToGroupOptions(spec, kind, group, nodes[s]));
+    };
+    LocalTelemetry rank{.rank = group * stages + s, .group = group, .stage = s};
+    rank.node = nodes[s];
+    rank.boundary = make(GroupKind::kBoundary);
+    rank.plain = make(GroupKind::kPlain);
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+void JoinLocalGroups(const RunSpec& spec, const std::vector<int>& groups, int64_t meeting,
+                     std::vector<LocalTelemetry>& ranks) {
+  for (int s = 0; s < static_cast<int>(spec.schedule.stages); ++s) {
+    std::vector<LocalTelemetry*> joined;
+    std::vector<std::string> addresses;
+    for (LocalTelemetry& r : ranks) {
+      if (r.stage != s || std::find(groups.begin(), groups.end(), r.group) == groups.end())
+        continue;
+      joined.push_back(&r);
+      addresses.push_back(r.node->address());
+    }
+    for (size_t i = 0; i < joined.size(); ++i) {
+      LocalTelemetry& r = *joined[i];
+      if (r.outer) r.earlier_outer.push_back({r.outer, r.outer_groups});
+      auto options = ToGroupOptions(spec, GroupKind::kOuter, s, r.node);
+      if (meeting > 0) absl::StrAppend(&options->group_name, "/meeting", meeting);
+      r.outer = ProcessGroupLonghaul::FromAddresses(static_cast<int>(i), addresses, options);
+      r.outer_groups = groups;
+    }
+  }
+}
+
+std::unique_ptr<Membership> NewLocalMembership(const RunSpec& spec,
+                                               std::vector<LocalTelemetry> ranks, EventSink& sink) {
+  return std::make_unique<LocalMembership>(spec, std::move(ranks), sink);
+}
+
+}  // namespace longhaul

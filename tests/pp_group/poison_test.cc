@@ -1,0 +1,51 @@
+// Which outer deltas are left out of an average.
+#include "pp_group/poison.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<bool> Of(std::vector<double> norms) { return PoisonedMembers(norms); }
+
+TEST(Poison, WhatIsNotFiniteIsLeftOut) {
+  EXPECT_THAT(Of({1, kNotANumber}), ElementsAre(false, true));
+  EXPECT_THAT(Of({kInf, 1, 1.2}), ElementsAre(true, false, false));
+  EXPECT_THAT(Of({kNotANumber, kInf}), ElementsAre(true, true));
+  EXPECT_THAT(Of({kNotANumber, 1e30}), ElementsAre(true, false))
+      << "nobody is left to judge the other";
+}
+
+TEST(Poison, OfFewGroupsTheRatioToTheOthersMedianDecides) {
+  EXPECT_THAT(Of({1, 9.9}), ElementsAre(false, false));
+  EXPECT_THAT(Of({1, 10.1}), ElementsAre(false, true));
+  EXPECT_THAT(Of({1, 1e6, 2}), ElementsAre(false, true, false));
+  EXPECT_THAT(Of({1, 1e6, 2e6}), ElementsAre(false, false, false)) << "whose median is it?";
+  EXPECT_THAT(Of({1, 1, 11, 1}), ElementsAre(false, false, true, false));
+  EXPECT_THAT(Of({1e-9, 1, 1}), Each(false)) << "a small one pulls nobody away";
+}
+
+TEST(Poison, OfManyTheSpreadMustBeExceededToo) {
+  EXPECT_THAT(Of({1, 1.1, 0.9, 1, 10.5}), ElementsAre(false, false, false, false, true));
+  // ln: -3, -1.5, 0, 1.5, 3.5: median 0, MAD 1.5, limit exp(6 x 1.4826 x 1.5) = 6e5.
+  EXPECT_THAT(Of({0.0498, 0.223, 1, 4.48, 33.1}), Each(false));
+}
+
+TEST(Poison, NothingMovedIsNoPoison) {
+  EXPECT_THAT(Of({0, 0, 0}), Each(false));
+  EXPECT_THAT(Of({0, 0, 3}), Each(false)) << "a median of 0 judges nobody";
+  EXPECT_THAT(Of({5}), ElementsAre(false));
+  EXPECT_THAT(Of({}), ElementsAre());
+}
+
+}  // namespace
+}  // namespace longhaul

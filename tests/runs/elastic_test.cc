@@ -1,0 +1,83 @@
+// Groups that come and go, as the command runs them from a script of faults.
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/record/record.h"
+#include "tests/runs/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kSpec = std::string(LONGHAUL_SPECS) + "/faults.toml";
+
+std::vector<std::vector<std::string>> Rows(const std::string& folder, const std::string& sql) {
+  const auto record = Record::Open(folder, Record::Mode::kRead);
+  if (!record.ok()) return {};
+  const auto rows = record->Rows(sql);
+  return rows.ok() ? *rows : std::vector<std::vector<std::string>>();
+}
+
+// Stages whose groups hold different parameters after an outer step; the header row is counted.
+std::vector<std::vector<std::string>> Unequal(const std::string& folder) {
+  return Rows(folder,
+              "SELECT step, stage FROM steps WHERE outer_synced GROUP BY step, stage"
+              " HAVING COUNT(DISTINCT parameter_hash) > 1");
+}
+
+TEST(Elastic, AScriptInOneProcessIsSurvivedAndRecorded) {
+  const ScratchFolder scratch;
+  const CommandResult run = RunLonghaul({"run", kSpec, "--results", scratch.path()});
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_EQ(Rows(scratch.path(), "SELECT status, reason FROM runs").at(1),
+            (std::vector<std::string>{"ok", ""}));
+  const auto rounds = Rows(scratch.path(),
+                           "SELECT members || '|' || joiners || '|' || lost || '|' || left_out"
+                           " FROM rounds ORDER BY round");
+  const char* expected[] = {"0 1 2|||",  "0 2|1|1|", "0 1 2|||",
+                            "0 1 2|||2", "1 2|0|0|", "0 1 2|||"};
+  ASSERT_EQ(rounds.size(), 7u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(rounds[i + 1][0], expected[i]) << "round " << i + 1;
+  // Killed in step 6 of a round that began with step 5: one step of 8 rows of 32 is lost.
+  EXPECT_EQ(
+      Rows(scratch.path(), "SELECT step, what, place, lost_tokens, recovered_step FROM faults")
+          .at(1),
+      (std::vector<std::string>{"6", "kill", "group 1 stage 0", "256", "9"}));
+  EXPECT_EQ(Unequal(scratch.path()).size(), 1u) << "survivors hold equal bits";
+  EXPECT_EQ(Rows(scratch.path(), "SELECT COUNT(*) FROM evaluations").at(1).at(0), "2");
+}
+
+TEST(Elastic, AScriptGivesTheSameBitsAgain) {
+  const ScratchFolder a, b;
+  for (const ScratchFolder* scratch : {&a, &b}) {
+    ASSERT_EQ(RunLonghaul({"run", kSpec, "--results", scratch->path()}).exit_status, 0);
+  }
+  const std::string sql =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(a.path(), sql), Rows(b.path(), sql));
+  EXPECT_GT(Rows(a.path(), sql).size(), 100u);
+}
+
+TEST(Elastic, TooFewGroupsEndTheRunAndItSaysWhere) {
+  const ScratchFolder scratch;
+  const CommandResult run =
+      RunLonghaul({"run", kSpec, "--results", scratch.path(), "--set", "outer.min_groups=3"});
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(run.output, HasSubstr("round 2 (step 8): 2 groups are left of 3, outer.min_groups"));
+  EXPECT_EQ(Rows(scratch.path(), "SELECT status FROM runs").at(1).at(0), "failed");
+}
+
+TEST(Elastic, AFaultBeyondTheRunIsRefusedWithItsLine) {
+  const ScratchFolder scratch;
+  const CommandResult run =
+      RunLonghaul({"run", kSpec, "--results", scratch.path(), "--set", "train.steps=10"});
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(run.output, HasSubstr("'fault.at_step' is 14; the run has the steps 1 to 10"));
+}
+
+}  // namespace
+}  // namespace longhaul
