@@ -4,7 +4,7 @@
 #   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
 #   make gpu-test  the same, then their tests and their benchmark on this machine's GPU
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
-#   make setup | build | test-links | bench | bench-codecs | sanitize | format | format-check | clean
+#   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +17,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-links test-mutations bench bench-codecs cuda gpu-test sanitize format format-check clean
+.PHONY: setup build demo test test-faults test-links test-mutations bench bench-codecs cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -38,6 +38,13 @@ test-links:
 	@scripts/setup.sh test
 	@scripts/build.sh link_suites
 	@tests/netem/run_links.sh build/tests
+
+# Every test of lost workers, groups and links, 20 times each; prints how often each passed.
+test-faults:
+	@scripts/setup.sh test
+	@for target in longhaul runs_elastic_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do \
+	  scripts/build.sh $$target; done
+	@scripts/test-faults.sh $(or $(N),20)
 
 # ONLY=REGEX: only the faults whose file's name matches. What was seen is kept in build/mutations.
 test-mutations:

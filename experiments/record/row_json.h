@@ -60,8 +60,8 @@ nlohmann::json EventOf(const char* kind, const Row& row) {
   return event;
 }
 
-// Keys that the event lacks leave the row's fields as they are. Throws nlohmann's type_error where a
-// value is of another type, as events are read everywhere.
+// Keys that the event lacks leave the row's fields as they are. Throws nlohmann's type_error where
+// a value is of another type, as events are read everywhere.
 template <typename Row>
 Row RowFrom(const nlohmann::json& event) {
   Row row{};

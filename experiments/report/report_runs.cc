@@ -257,7 +257,9 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
   }
   absl::StatusOr<std::string> timing = TimingPart(record, e, figures);
   if (!timing.ok()) return timing.status();
-  return out + *timing + RunsPart(e) + "</section>\n";
+  const absl::StatusOr<std::string> faults = FaultsPart(record, e);
+  if (!faults.ok()) return faults.status();
+  return out + *timing + *faults + RunsPart(e) + "</section>\n";
 }
 
 }  // namespace longhaul

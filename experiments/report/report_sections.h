@@ -31,6 +31,8 @@ std::string GridPart(const TimingFindings& findings);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);
+// Runs whose groups came and went: the loss with the faults on it. In report_faults.cc; "": none.
+absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExperiment& e);
 
 // "0.9931" over a small "[0.9902, 0.9960]"; "no interval" in its place where there is none; "<="
 // before what is a bound.

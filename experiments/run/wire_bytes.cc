@@ -151,7 +151,7 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
   for (const CrossingRow& c : crossings) {
     const Planned* planned = plan.Of(c);
     if (planned != nullptr && planned->tcp_bytes) {
-      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes;
+      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes + NormBytes(spec, c);
     }
     sent[{c.src_rank, c.dst_rank}] =
         OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));

@@ -49,6 +49,10 @@ TEST(Elastic, AScriptInOneProcessIsSurvivedAndRecorded) {
       (std::vector<std::string>{"6", "kill", "group 1 stage 0", "256", "9"}));
   EXPECT_EQ(Unequal(scratch.path()).size(), 1u) << "survivors hold equal bits";
   EXPECT_EQ(Rows(scratch.path(), "SELECT COUNT(*) FROM evaluations").at(1).at(0), "2");
+  ASSERT_EQ(RunLonghaul({"report", scratch.path()}).exit_status, 0);
+  const std::string page = ReadFile(scratch.path() + "/report/index.html");
+  EXPECT_THAT(page, HasSubstr("3 faults"));
+  EXPECT_THAT(page, HasSubstr("<title>step 6: kill, group 1 stage 0</title>"));
 }
 
 TEST(Elastic, AScriptGivesTheSameBitsAgain) {

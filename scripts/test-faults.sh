@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The long form of the tests of faults: each N times (20), over shaped links where this machine can.
+# Prints a row for each: how often it passed, the slowest of its runs. Usage: scripts/test-faults.sh [N]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+repeats=${1:-20}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for suite in runs_elastic_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
+  program=build/tests/$suite
+  [ -x "$program" ] || { echo "test-faults: $program is not built: make build"; exit 1; }
+  "$program" --gtest_repeat="$repeats" --gtest_color=no >>"$log" 2>&1
+done
+python3 - "$log" "$repeats" <<'PY'
+import re, sys
+ended = {}
+for line in open(sys.argv[1], errors="replace"):
+    m = re.match(r"\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+?),? .*\((\d+) ms\)", line)
+    if m:
+        ended.setdefault(m[2], []).append((m[1], int(m[3])))
+bad = False
+print(f"| test | passed of {sys.argv[2]} | slowest, s |\n|---|---|---|")
+for name, runs in ended.items():
+    passed = sum(how == "OK" for how, _ in runs)
+    skipped = sum(how == "SKIPPED" for how, _ in runs)
+    bad |= passed + skipped < len(runs)
+    text = "skipped" if skipped == len(runs) else str(passed)
+    print(f"| {name} | {text} | {max(ms for _, ms in runs) / 1000:.1f} |")
+sys.exit(bad or not ended)
+PY
