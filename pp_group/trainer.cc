@@ -70,6 +70,7 @@ class PipelineTrainer : public Trainer {
   absl::Status GiveState(int stage, c10d::Backend& to, int peer) override;
   absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) override;
   void Poison(int group, double factor) override;
+  void OnAction(std::function<void(const Action&)> call) override { on_action_ = std::move(call); }
   absl::Status FinishSends() override;
   absl::Status SaveCheckpoint(const std::string& directory) override;
   absl::Status LoadCheckpoint(const std::string& directory) override;
@@ -98,6 +99,7 @@ class PipelineTrainer : public Trainer {
   const TrainSpec spec_;
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
+  std::function<void(const Action&)> on_action_;
   RoundKeeper* const keeper_;  // null: all groups meet
   int evaluated_ = 0;
   Program order_;  // all stages' actions; this thread runs the local ones in this order
@@ -184,6 +186,7 @@ void PipelineTrainer::RunPipelines() {
     for (auto& state : ranks_) {
       if (state->rank.stage != action.stage) continue;
       busy_ = state.get();
+      if (on_action_) on_action_(action);
       state->pipeline->Run(action);
     }
   }
@@ -250,7 +253,6 @@ absl::Status PipelineTrainer::ExchangeDeltas(std::vector<std::vector<double>>* n
     norms->push_back(*std::move(squared));
     state->report.outer += now_() - start;
   }
-  if (spec_.stages > 1 && spec_.groups > 1) SumOverStages(ranks_, norms);
   return absl::OkStatus();
 }
 
@@ -319,6 +321,8 @@ absl::Status PipelineTrainer::SyncGroups() {
   }
   std::vector<std::vector<double>> norms;
   if (absl::Status status = MeetAndExchange(&norms); !status.ok()) return status;
+  // Not before: a stage whose exchange failed is not there to tell its norms.
+  if (spec_.stages > 1 && spec_.groups > 1) SumOverStages(ranks_, &norms);
   return TakeOuterStep(norms);
 }
 

@@ -19,6 +19,7 @@
 #include "pp_group/models/model_spec.h"
 #include "pp_group/outer_sync.h"
 #include "pp_group/round_keeper.h"
+#include "pp_group/schedule/action.h"
 
 namespace longhaul {
 
@@ -155,6 +156,8 @@ class Trainer {
   virtual absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) = 0;
   // Multiplies the group's parameters on local ranks right before its next outer delta is taken.
   virtual void Poison(int group, double factor) = 0;
+  // Called before every action of the local ranks; faults strike there.
+  virtual void OnAction(std::function<void(const Action&)> call) = 0;
 
   // Waits until everything that the steps sent has left: only then do the groups' counters have it.
   virtual absl::Status FinishSends() = 0;

@@ -15,15 +15,22 @@ struct WorkerArguments {
   std::string events;
   int events_fd = 1;
   int phase_fd = -1;
+  int life = -1;
+  int serve_store = 0;
 };
 
 int Work(const WorkerArguments& arguments) {
+  if (arguments.serve_store > 0) {
+    const absl::Status served = ServeStore(arguments.serve_store, STDIN_FILENO);
+    return served.ok() ? 0 : Fail(served);
+  }
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
   if (!spec.ok()) return Fail(spec.status());
   absl::StatusOr<WorkerPlace> place = PlaceFromEnvironment();
   if (!place.ok()) return Fail(place.status());
   place->interface = arguments.interface;
   place->phase_fd = arguments.phase_fd;
+  place->life = arguments.life;
   Fd file;
   if (!arguments.events.empty()) {
     absl::StatusOr<Fd> opened = OpenEventFile(arguments.events, *spec, place->rank);
@@ -34,7 +41,8 @@ int Work(const WorkerArguments& arguments) {
   const absl::Status status = RunWorker(*spec, *place, arguments.checkpoints, sink);
   if (status.ok()) return 0;
   // Told as an event; in a lab its reader says it, once for all ranks.
-  return arguments.phase_fd >= 0 ? 1 : Fail(status);
+  if (arguments.phase_fd < 0) Fail(status);
+  return WorkerExit(*spec, status);
 }
 
 }  // namespace
@@ -55,6 +63,10 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
   command->add_option("--events-fd", arguments->events_fd,
                       "descriptor for events, one JSON object a line (default: 1)");
   command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");
+  command->add_option("--life", arguments->life,
+                      "how often the lab has started this rank's group before");
+  command->add_option("--serve-store", arguments->serve_store,
+                      "train nothing: serve the c10d store at this port until stdin ends");
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });
 }
 

@@ -102,6 +102,7 @@ RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
       reader_(events_fd),
       stages_(spec.schedule.stages),
       one_process_(spec.net.transport == "loopback"),
+      workers_may_go_(spec.outer.on_group_loss == "continue"),
       deadline_(absl::Seconds(spec.net.peer_deadline_s)),
       watch_(pid,
              spec.net.transport == "loopback" ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
@@ -151,6 +152,7 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
 // that stands still is the cause at once.
 void RunProcess::Look() {
   const std::optional<LabWatch::Finding> found = watch_.Look(MonotonicClock().Now());
+  if (found && found->rank >= 0 && workers_may_go_) return;  // the lab starts its group anew
   if (!found || over_ || cause_.stood_still()) return;
   if (found->lasted < (cause_.known() || ended_ ? LookInterval(deadline_) : deadline_)) return;
   cause_.StoodStill(Describe(*found));

@@ -61,6 +61,7 @@ class RunProcess {
   const KilledBy killed_by_;
   const int64_t stages_;
   const bool one_process_;
+  const bool workers_may_go_;  // a lost group does not end the run
   const absl::Duration deadline_;
   LabWatch watch_;
   Fd epoll_, timer_;

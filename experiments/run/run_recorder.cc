@@ -92,6 +92,7 @@ void RunRecorder::See(const json& event) {
 
 void RunRecorder::SeeStep(const StepRow& step) {
   steps_.push_back(step);
+  group_step_[step.group_index] = step.step;
   if (step.stage != spec_.schedule.stages - 1) return;
   int64_t& tokens = unsynced_tokens_[step.group_index];
   tokens = step.outer_synced ? 0 : tokens + step.tokens;
@@ -107,8 +108,19 @@ void RunRecorder::SeeStep(const StepRow& step) {
 // A group that is lost has lost what it trained since its last outer step.
 void RunRecorder::SeeFault(FaultRow fault) {
   fault.number = static_cast<int64_t>(faults_.size());
-  const bool lost = fault.said.empty() && (fault.what == "kill" || fault.what == "lost" ||
-                                           fault.what == "leave" || fault.what == "stop");
+  if (fault.what == "lost") {
+    // What the lab sees of a fault that its worker has told.
+    for (Struck& told : faults_) {
+      if (!told.waits || told.row.group_index != fault.group_index) continue;
+      told.row.said = fault.said;
+      told.changed = true;
+      return;
+    }
+    fault.step = group_step_[fault.group_index] + 1;
+  }
+  const bool lost = fault.what == "lost" ||
+                    (fault.said.empty() &&
+                     (fault.what == "kill" || fault.what == "leave" || fault.what == "stop"));
   if (lost) {
     fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
     ++groups_lost_;

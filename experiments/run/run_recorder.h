@@ -85,6 +85,7 @@ class RunRecorder {
   std::vector<Struck> faults_;
   std::vector<RoundRow> rounds_;
   std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
+  std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
   int64_t groups_lost_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "experiments/run/worker_pool.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -10,9 +11,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "experiments/record/row_json.h"
+#include "experiments/train/worker_exit.h"
 
 #include "netem/lab/lab.h"
 #include "plugin/core/clock.h"
@@ -50,7 +56,9 @@ WorkerPool::WorkerPool(const RunSpec& spec, const Emulator& emulator, FdEventSin
       sink_(sink),
       events_fd_(events_fd),
       gates_(std::move(on_phase)),
-      emulator_watch_(kHealthInterval + kAnswerDeadline) {
+      emulator_watch_(kHealthInterval + kAnswerDeadline),
+      elastic_(spec.outer.on_group_loss == "continue") {
+  if (elastic_) gates_.WorkersMayEnd();
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -63,45 +71,82 @@ WorkerPool::~WorkerPool() {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
+  if (store_ > 0) {
+    kill(store_, SIGKILL);
+    while (waitpid(store_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (store_fd_ >= 0) close(store_fd_);
   close(child_signal_fd_);
 }
 
 absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
+  checkpoint_directory_ = checkpoint_directory;
+  if (elastic_) {
+    if (absl::Status s = StartStore(); !s.ok()) return s;
+  }
   const int ranks = static_cast<int>(spec_.schedule.stages * spec_.outer.groups);
   for (int rank = 0; rank < ranks; ++rank) {
-    if (absl::Status s = Start(rank, checkpoint_directory); !s.ok()) return s;
+    if (absl::Status s = Start(rank, /*life=*/0); !s.ok()) return s;
+  }
+  for (int g = 0; g < static_cast<int>(spec_.outer.groups); ++g) {
+    groups_[g].started = MonotonicClock().Now();
   }
   return absl::OkStatus();
 }
 
-absl::Status WorkerPool::Start(int rank, const std::string& checkpoint_directory) {
-  absl::StatusOr<int> spec_fd = SpecFile(spec_);
-  if (!spec_fd.ok()) return spec_fd.status();
-  absl::StatusOr<int> phase_fd = gates_.AddWorker();
-  if (!phase_fd.ok()) return phase_fd.status();
+absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
+                                        std::vector<std::pair<int, int>> fds) {
   NodeCommand command;
-  command.argv = {"/proc/self/exe",
-                  "worker",
-                  "/proc/self/fd/0",
-                  "--events-fd",
-                  fmt::format("{}", kEventsFd),
-                  "--phase-fd",
-                  fmt::format("{}", kPhaseFd),
-                  "--interface",
-                  "net0"};
-  if (!checkpoint_directory.empty()) {
-    command.argv.insert(command.argv.end(), {"--checkpoints", checkpoint_directory});
-  }
-  command.environment = {fmt::format("RANK={}", rank),
+  command.argv = std::move(argv);
+  command.environment = {fmt::format("RANK={}", node),
                          fmt::format("WORLD_SIZE={}", spec_.schedule.stages * spec_.outer.groups),
                          fmt::format("MASTER_ADDR={}", NodeAddress(0)),
                          fmt::format("MASTER_PORT={}", kMasterPort),
                          fmt::format("OMP_NUM_THREADS={}", spec_.limits.threads),
                          // c10d warns that nodes have no host names; nodes have none.
                          "TORCH_CPP_LOG_LEVEL=ERROR", "PATH=/usr/bin:/bin"};
-  command.inherit_fds = {
-      {0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, *phase_fd}};
-  absl::StatusOr<pid_t> pid = SpawnInNode(emulator_, rank, command);
+  for (const auto& [in_worker, own] : fds) command.inherit_fds[in_worker] = own;
+  return SpawnInNode(emulator_, node, command);
+}
+
+absl::Status WorkerPool::StartStore() {
+  int keys[2];
+  if (pipe2(keys, O_CLOEXEC) != 0) {
+    return absl::InternalError(fmt::format("make the store's pipe: {}", strerror(errno)));
+  }
+  absl::StatusOr<pid_t> pid =
+      Spawn(0, {"/proc/self/exe", "worker", "--serve-store", fmt::format("{}", kMasterPort), "-"},
+            {{0, keys[0]}, {1, 2}, {2, 2}});
+  close(keys[0]);
+  store_fd_ = keys[1];
+  if (!pid.ok()) return pid.status();
+  store_ = *pid;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPool::Start(int rank, int life) {
+  absl::StatusOr<int> spec_fd = SpecFile(spec_);
+  if (!spec_fd.ok()) return spec_fd.status();
+  absl::StatusOr<int> phase_fd = gates_.AddWorker(/*anew=*/life > 0);
+  if (!phase_fd.ok()) return phase_fd.status();
+  rank_of_gate_.push_back(rank);
+  std::vector<std::string> argv = {"/proc/self/exe",
+                                   "worker",
+                                   "/proc/self/fd/0",
+                                   "--events-fd",
+                                   fmt::format("{}", kEventsFd),
+                                   "--phase-fd",
+                                   fmt::format("{}", kPhaseFd),
+                                   "--interface",
+                                   "net0"};
+  if (!checkpoint_directory_.empty()) {
+    argv.insert(argv.end(), {"--checkpoints", checkpoint_directory_});
+  }
+  if (elastic_) argv.insert(argv.end(), {"--life", fmt::format("{}", life)});
+  absl::StatusOr<pid_t> pid =
+      Spawn(rank, std::move(argv),
+            {{0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, *phase_fd}});
   close(*spec_fd);
   close(*phase_fd);
   if (!pid.ok()) return pid.status();
@@ -109,14 +154,118 @@ absl::Status WorkerPool::Start(int rank, const std::string& checkpoint_directory
   return absl::OkStatus();
 }
 
+bool WorkerPool::Runs(int group) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& worker) {
+    return worker.second / spec_.schedule.stages == group;
+  });
+}
+
+// Its peers learn it from the store. What is left of the group has a moment to notice and to tell
+// what it has to tell, is ended then, and starts anew together.
+absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
+  Group& g = groups_[group];
+  if (g.lost) return absl::OkStatus();
+  g.lost = true;
+  const bool held = std::exchange(g.holds, false);
+  const std::string line = fmt::format("down/{}/{}\n", group, g.life);
+  (void)!write(store_fd_, line.data(), line.size());
+  if (held) {
+    sink_.Emit(EventOf("fault", FaultRow{.number = 0,
+                                         .step = 0,
+                                         .what = "lost",
+                                         .place = fmt::format("group {}", group),
+                                         .group_index = group,
+                                         .said = how}));
+  }
+  g.lost_at = MonotonicClock().Now();
+  const bool any = std::any_of(groups_.begin(), groups_.end(),
+                               [](const auto& other) { return other.second.holds; });
+  if (any) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format(
+      "group {} was lost ({}), and no other is left that holds the training's state", group, how));
+}
+
+absl::Status WorkerPool::StartAnew(int group) {
+  constexpr int kMostShortLives = 5;
+  constexpr absl::Duration kShortLife = absl::Seconds(10);
+  Group& g = groups_[group];
+  const absl::Duration now = MonotonicClock().Now();
+  g.short_lives = now - g.started < kShortLife ? g.short_lives + 1 : 0;
+  if (g.short_lives > kMostShortLives) g.gone = true;
+  if (g.gone) {
+    const std::string line = fmt::format("gone/{}\n", group);
+    (void)!write(store_fd_, line.data(), line.size());
+    return absl::OkStatus();
+  }
+  g.lost = false;
+  g.started = now;
+  ++g.life;
+  for (int s = 0; s < static_cast<int>(spec_.schedule.stages); ++s) {
+    const int rank = group * static_cast<int>(spec_.schedule.stages) + s;
+    if (absl::Status status = Start(rank, g.life); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPool::Ended(int rank, int wait_status) {
+  const int group = rank / static_cast<int>(spec_.schedule.stages);
+  const int exit = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+  if (exit == 1) {  // it says why the run cannot go on
+    return absl::UnavailableError(
+        fmt::format("rank {}: {}", rank, HowItEnded(wait_status, killed_by_)));
+  }
+  if (exit == kExitLeft) groups_[group].gone = groups_[group].lost = true;
+  if (exit == kExitLeft) groups_[group].holds = false;
+  absl::Status lost;
+  if (exit != 0) lost = GroupLost(group, HowItEnded(wait_status, killed_by_));
+  if (!lost.ok() || !groups_[group].lost || Runs(group)) return lost;
+  return StartAnew(group);
+}
+
+void WorkerPool::EndTheStopped() {
+  const absl::Duration now = MonotonicClock().Now();
+  for (const auto& [pid, rank] : running_) {
+    const Group& group = groups_[rank / static_cast<int>(spec_.schedule.stages)];
+    if (group.lost && now - group.lost_at > kHealthInterval / 2) kill(pid, SIGKILL);
+  }
+  for (const auto& [pid, rank] : running_) {
+    std::string stat;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
+    const size_t name_end = stat.rfind(')');
+    const bool stopped = name_end != std::string::npos && stat.size() > name_end + 2 &&
+                         (stat[name_end + 2] == 'T' || stat[name_end + 2] == 't');
+    if (!stopped) {
+      stopped_since_.erase(pid);
+      continue;
+    }
+    const auto [since, fresh] = stopped_since_.emplace(pid, now);
+    if (now - since->second > absl::Seconds(spec_.net.peer_deadline_s)) kill(pid, SIGKILL);
+  }
+}
+
 absl::Status WorkerPool::Reap() {
   absl::Status first;
   int wait_status = 0;
   for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    if (pid == store_) {
+      store_ = 0;
+      if (first.ok()) {
+        first = absl::UnavailableError(
+            "the process that serves the c10d store ended: nobody can say who is there any more");
+        sink_.EmitFailure(-1, 0, first);
+      }
+      continue;
+    }
     const auto it = running_.find(pid);
     if (it == running_.end()) continue;  // an orphan: the lab's first process inherits them
     const int rank = it->second;
     running_.erase(it);
+    stopped_since_.erase(pid);
+    if (elastic_ && !killed_ && first.ok() && !over_) {
+      first = Ended(rank, wait_status);
+      if (!first.ok()) sink_.EmitFailure(-1, 0, first);
+      continue;
+    }
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
     if (killed_ && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) continue;
     const std::string how = HowItEnded(wait_status, killed_by_);
@@ -140,6 +289,9 @@ void WorkerPool::Sleep(absl::Duration at_most) {
   }
   for (size_t worker = 0; worker + 1 < fds.size(); ++worker) {
     if (fds[worker + 1].revents != 0) gates_.Arrived(worker);
+  }
+  for (const size_t worker : gates_.TakeJoined()) {
+    groups_[rank_of_gate_[worker] / static_cast<int>(spec_.schedule.stages)].holds = true;
   }
 }
 
@@ -174,6 +326,7 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
     // Without its links no worker gets anywhere: end now, and say what broke.
     if (failed.ok() && clock.Now() >= health_at) {
       failed = CheckLinks(Patience::kDeadline);
+      if (elastic_) EndTheStopped();
       health_at = clock.Now() + kHealthInterval;
     }
     if (running_.empty()) return first.ok() ? failed : first;
@@ -182,6 +335,7 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
         if (absl::Status s = CheckLinks(Patience::kNone); !s.ok()) failed = s;
       }
       first = failed;
+      over_ = true;
       const bool stuck = absl::IsDeadlineExceeded(failed);
       kill_at = clock.Now() + (stuck ? absl::ZeroDuration() : grace);
       health_at = absl::InfiniteDuration();

@@ -4,6 +4,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,8 +18,10 @@
 
 namespace longhaul {
 
-// The workers of a lab: one process per rank, each in its node. Used by the lab's first process,
-// with SIGCHLD blocked in all its threads.
+// The workers of a lab: one process per rank, each in its node. Where a lost group does not end the
+// run (outer.on_group_loss = "continue"), a group that loses a worker is ended as a whole and
+// started anew, and a process of its own in node 0 serves the c10d store, which then outlives every
+// group. Used by the lab's first process, with SIGCHLD blocked in all its threads.
 class WorkerPool {
  public:
   // `on_phase` as PhaseGates. All references must outlive the pool.
@@ -36,8 +40,18 @@ class WorkerPool {
   absl::Status WaitForAll(absl::Duration grace);
 
  private:
-  absl::Status Start(int rank, const std::string& checkpoint_directory);
+  absl::Status Start(int rank, int life);
+  absl::Status StartStore();
+  absl::StatusOr<pid_t> Spawn(int node, std::vector<std::string> argv,
+                              std::vector<std::pair<int, int>> fds);
   absl::Status Reap();  // everything that has ended; the first failure
+  // A worker of an elastic run has ended: OK, or what ends the run.
+  absl::Status Ended(int rank, int wait_status);
+  absl::Status GroupLost(int group, const std::string& how);
+  absl::Status StartAnew(int group);
+  bool Runs(int group) const;
+  // Who has been stopped for net.peer_deadline_s, and who is left of a lost group.
+  void EndTheStopped();
   enum class Patience { kDeadline, kNone };
   absl::Status CheckLinks(Patience patience);
   void Sleep(absl::Duration at_most);
@@ -52,6 +66,23 @@ class WorkerPool {
   StandstillWatch emulator_watch_;
   bool killed_ = false;           // those that did not end by themselves
   std::map<pid_t, int> running_;  // rank by pid
+
+  const bool elastic_;
+  std::string checkpoint_directory_;
+  pid_t store_ = 0;    // the process that serves the store
+  int store_fd_ = -1;  // keys to set, a line each
+  struct Group {
+    int life = 0;
+    bool lost = false;  // its workers are being ended
+    bool gone = false;  // not started anew
+    bool holds = true;  // the training's state
+    absl::Duration started = absl::ZeroDuration(), lost_at = absl::ZeroDuration();
+    int short_lives = 0;  // in a row
+  };
+  std::map<int, Group> groups_;
+  std::map<pid_t, absl::Duration> stopped_since_;
+  std::vector<int> rank_of_gate_;  // by place in gates_
+  bool over_ = false;              // the run has failed
 };
 
 }  // namespace longhaul

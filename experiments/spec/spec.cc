@@ -179,15 +179,25 @@ void CheckOuter(TableReader& r, const RunSpec& spec) {
 }
 
 void CheckNet(TableReader& r, const RunSpec& spec) {
-  r.Check(spec.net.transport == "loopback" || spec.outer.on_group_loss == "end", "transport",
-          "= \"ucx\" with outer.on_group_loss = \"continue\" is not done yet");
   r.Check(spec.net.transport != "ucx" || r.Has("profile"), "profile",
           "is missing (needed with net.transport = \"ucx\")");
 }
 
+void CheckCheckpoint(TableReader& r, const RunSpec& spec) {
+  r.Check(spec.checkpoint.every_steps == 0 || spec.net.transport == "loopback" ||
+              spec.outer.on_group_loss == "end",
+          "every_steps",
+          "over links is not done yet with outer.on_group_loss = \"continue\"; want 0");
+}
+
 constexpr std::pair<std::string_view, void (*)(TableReader&, const RunSpec&)> kTogether[] = {
-    {"model", CheckModel},       {"data", CheckData},   {"train", CheckTrain},
-    {"schedule", CheckSchedule}, {"outer", CheckOuter}, {"net", CheckNet},
+    {"checkpoint", CheckCheckpoint},
+    {"model", CheckModel},
+    {"data", CheckData},
+    {"train", CheckTrain},
+    {"schedule", CheckSchedule},
+    {"outer", CheckOuter},
+    {"net", CheckNet},
 };
 
 absl::Status ReadTable(const TomlValue& root, std::string_view table, const SpecNames& names,
@@ -232,8 +242,9 @@ absl::Status CheckFaults(const RunSpec& spec) {
     if ((link || lab) && spec.net.transport == "loopback") {
       return refuse("strikes a link or the lab; net.transport = \"loopback\" has neither");
     }
-    if (spec.net.transport != "loopback") {
-      return refuse("over links is not done yet; want net.transport = \"loopback\"");
+    if (spec.net.transport != "loopback" &&
+        (link || lab || fault.what == FaultKind::kDiskFull || fault.what == FaultKind::kJoin)) {
+      return refuse("of this kind is not done over links yet");
     }
     if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
       return refuse("poisons the average of one group; want outer.groups of at least 2");

@@ -34,12 +34,21 @@ void FdEventSink::Emit(const nlohmann::json& event) {
   }
 }
 
+bool IsGroupLoss(const absl::Status& failure) {
+  return absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure) ||
+         absl::IsAborted(failure) || absl::IsCancelled(failure);
+}
+
 void FdEventSink::EmitFailure(int rank, int64_t step, const absl::Status& failure) {
   if (failed_) return;
   failed_ = true;
   std::string message(
       failure.message());  // torch's goes on with a stack trace below the first line
   message.resize(std::min({message.find('\n'), message.size(), size_t{2000}}));
+  if (run_goes_on_ && IsGroupLoss(failure)) {
+    Emit({{"event", "lost"}, {"rank", rank}, {"step", step}, {"message", message}});
+    return;
+  }
   Emit({{"event", "failed"},
         {"rank", rank},
         {"step", step},

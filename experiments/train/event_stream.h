@@ -14,6 +14,10 @@ namespace longhaul {
 // In the message of a run that was asked to stop and did, with a checkpoint (in_process.h).
 inline constexpr char kAskedToStop[] = "asked to stop after step ";
 
+// What costs a group that is one of many its place, and not the run: a peer that is gone or late, a
+// round settled without it, an end in order.
+bool IsGroupLoss(const absl::Status& failure);
+
 // What a run tells about itself while it runs: one JSON object a line, key "event" first. Workers
 // in the lab, and the processes of a campaign, share one pipe whose other end is the command, the
 // only writer of the record. A line stays below PIPE_BUF (4096 bytes), so that lines of many
@@ -38,6 +42,7 @@ inline constexpr char kAskedToStop[] = "asked to stop after step ";
 //   exited      rank, message, by_signal                (a worker process ended, not in order)
 //   worker      rank, host, kernel, cpu, ..., begun_utc (first in a file of events, event_folder.h)
 //   attempt     id                                      (all ranks have met; equal for all of them)
+//   lost        rank, step, message                     (a group cannot go on, the run can)
 //   finished    rank                                    (this rank did all it should)
 class EventSink {
  public:
@@ -56,10 +61,12 @@ class FdEventSink : public EventSink {
   // invalid, the links were out of bounds; DeadlineExceeded without a rank: the links stood still.
   void EmitFailure(int rank, int64_t step, const absl::Status& failure);
   const absl::Status& status() const { return status_; }
+  // The run goes on without this process (IsGroupLoss): such a failure is told as "lost".
+  void RunGoesOn() { run_goes_on_ = true; }
 
  private:
   const int fd_;
-  bool failed_ = false;
+  bool failed_ = false, run_goes_on_ = false;
   absl::Status status_;
 };
 

@@ -36,13 +36,31 @@ PhaseGates::~PhaseGates() {
   }
 }
 
-absl::StatusOr<int> PhaseGates::AddWorker() {
+absl::StatusOr<int> PhaseGates::AddWorker(bool anew) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::InternalError(absl::StrCat("make a worker's gate: ", strerror(errno)));
   }
+  if (anew) outside_.insert(fds_.size());
   fds_.push_back(ends[0]);
   return ends[1];
+}
+
+void PhaseGates::Pass(const std::string& phase) {
+  waiting_.erase(phase);
+  passed_.insert(phase);
+  on_phase_(phase);
+  for (size_t worker = 0; worker < fds_.size(); ++worker) {
+    if (fds_[worker] >= 0 && !outside_.contains(worker)) (void)!write(fds_[worker], "", 1);
+  }
+}
+
+// After somebody has gone: gates at which only it was missing.
+void PhaseGates::LookAtAll() {
+  const std::map<std::string, std::set<size_t>> waiting = waiting_;
+  for (const auto& [phase, workers] : waiting) {
+    if (workers.size() + outside_.size() >= fds_.size()) Pass(phase);
+  }
 }
 
 void PhaseGates::Arrived(size_t worker) {
@@ -52,19 +70,23 @@ void PhaseGates::Arrived(size_t worker) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     close(fds_[worker]);  // the worker has ended; its exit status tells how
     fds_[worker] = -1;
+    if (!may_end_) return;
+    outside_.insert(worker);
+    for (auto& [name, workers] : waiting_) workers.erase(worker);
+    LookAtAll();
     return;
   }
   const std::string name(phase, n);
-  if (open_) {
+  if (name == kJoinedPhase) {
+    outside_.erase(worker);
+    joined_.push_back(worker);
+  }
+  if (open_ || name == kJoinedPhase || passed_.contains(name)) {
     (void)!write(fds_[worker], "", 1);
     return;
   }
-  if (++waiting_[name] < fds_.size()) return;
-  waiting_.erase(name);
-  on_phase_(name);
-  for (const int fd : fds_) {
-    if (fd >= 0) (void)!write(fd, "", 1);
-  }
+  waiting_[name].insert(worker);
+  if (waiting_[name].size() + outside_.size() >= fds_.size()) Pass(name);
 }
 
 void PhaseGates::OpenAll() {

@@ -18,7 +18,9 @@
 #include "absl/time/time.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
+#include "experiments/train/store_membership.h"
 #include "experiments/train/train_setup.h"
+#include "experiments/train/worker_exit.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/sha256.h"
 
@@ -60,19 +62,24 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
   try {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(place.master_port);
-    options.isServer = place.rank == 0 && getenv("TORCHELASTIC_USE_AGENT_STORE") == nullptr;
+    const bool elastic = spec.outer.on_group_loss == "continue";
+    options.waitWorkers = !elastic;
+    options.isServer =
+        place.rank == 0 && place.life < 0 && getenv("TORCHELASTIC_USE_AGENT_STORE") == nullptr;
     options.numWorkers = place.world_size;
     options.timeout =
         std::chrono::milliseconds(static_cast<int64_t>(spec.net.peer_deadline_s * 1000) + 60'000);
     store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
     const auto join = [&](GroupKind kind, int index, int group_rank, int size) {
       auto group_options = ToGroupOptions(spec, kind, index, node);
+      if (place.life > 0) absl::StrAppend(&group_options->group_name, "/life", place.life);
       auto prefixed = c10::make_intrusive<c10d::PrefixStore>(group_options->group_name, store);
       return c10::make_intrusive<ProcessGroupLonghaul>(prefixed, group_rank, size, group_options);
     };
     rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
-    if (groups > 1) rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
+    if (groups > 1 && !elastic)
+      rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
   } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
@@ -146,6 +153,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
         "rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.schedule.stages,
         " stages x ", spec.outer.groups, " groups need WORLD_SIZE=", ranks));
   }
+  if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
@@ -160,16 +168,24 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   // Told before the groups are taken down, which is what its peers notice.
   if (!joined.ok()) return Told(joined.status(), place, sink);
   const LocalTelemetry& rank = joined->rank;
-  if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) return Told(s, place, sink);
-  if (place.rank == 0) {
+  std::unique_ptr<StoreMembership> membership;
+  if (spec.outer.on_group_loss == "continue") {
+    membership = StoreMembership::Create(
+        spec, joined->store, *node,
+        {.rank = rank, .life = std::max(0, place.life), .phase_fd = place.phase_fd}, sink);
+  } else if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) {
+    return Told(s, place, sink);
+  }
+  if (place.rank == 0 && place.life <= 0) {
     EmitRunFacts(spec, **corpus, sink);
     EmitTcpFacts(sink);
   }
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Create(ToTrainSpec(spec), {ToLocalRank(rank, options.capture.get())}, *corpus,
-                      [] { return MonotonicClock().Now(); });
+  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
+      ToTrainSpec(spec), {ToLocalRank(rank, options.capture.get())}, *corpus,
+      [] { return MonotonicClock().Now(); }, membership.get());
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
+  options.membership = membership.get();
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
              {"group", rank.group},
@@ -178,6 +194,14 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
              {"node", (*node)->description()}});
   options.interface = place.interface;
   options.phase_fd = place.phase_fd;
+  if (place.life > 0) {
+    const absl::StatusOr<bool> has_state = membership->Join(**trainer);
+    if (!has_state.ok()) return Told(has_state.status(), place, sink);
+    if (!*has_state) {  // the run was over before it was its turn
+      sink.Emit({{"event", "finished"}, {"rank", place.rank}});
+      return sink.status();
+    }
+  }
   return RunLoop(**trainer, {rank}, options, sink);
 }
 
@@ -196,6 +220,30 @@ absl::StatusOr<WorkerPlace> PlaceFromEnvironment() {
   if (!address.ok()) return address.status();
   place.master_address = *address;
   return place;
+}
+
+int WorkerExit(const RunSpec& spec, const absl::Status& status) {
+  if (status.ok()) return 0;
+  if (spec.outer.on_group_loss != "continue" || !IsGroupLoss(status)) return 1;
+  return absl::IsCancelled(status) ? kExitLeft : kExitGroupLost;
+}
+
+absl::Status ServeStore(int port, int keys) {
+  return StatusFromTorch(absl::StrCat("serve the c10d store at port ", port), [&] {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port);
+    options.isServer = true;
+    options.waitWorkers = false;
+    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    std::string pending;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(keys, buffer, sizeof buffer)) > 0;) {
+      pending.append(buffer, static_cast<size_t>(n));
+      for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
+        store->set(pending.substr(0, end), std::vector<uint8_t>{'1'});
+      }
+    }
+  });
 }
 
 absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,

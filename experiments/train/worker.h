@@ -17,10 +17,17 @@ struct WorkerPlace {
   int master_port;
   std::string interface;  // not from the environment; "net0" in the lab; empty: the only one
   int phase_fd = -1;      // phase_gate.h; -1: no lab
+  int life = -1;          // of its group, where the lab starts groups anew; -1: it does not
 };
 
 // FailedPrecondition naming the variable that is missing or not a number.
 absl::StatusOr<WorkerPlace> PlaceFromEnvironment();
+
+// Serves a c10d store at `port` until `keys` ends; each line there is a key to set.
+absl::Status ServeStore(int port, int keys);
+
+// How a worker process ends with what RunWorker returned (worker_exit.h).
+int WorkerExit(const RunSpec& spec, const absl::Status& status);
 
 // Runs one rank over ucx to the end of the run. Errors are emitted as "failed" and returned.
 absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,

@@ -1,0 +1,148 @@
+#include "experiments/train/round_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "plugin/core/clock.h"
+
+namespace longhaul {
+namespace {
+
+constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
+
+std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+// What is known when one looks, but for the lives of groups.
+struct Look {
+  Decision decision;
+  bool complete = true;  // nobody is worth waiting for
+};
+
+Look LookAround(RoundStore& store, const std::string& prefix, const Lives& expected,
+                const Lives& known, bool last) {
+  Look look;
+  for (int g = 0; g < store.groups(); ++g) {
+    const auto there = expected.find(g);
+    if (there != expected.end() && store.AllStages(absl::StrCat(prefix, "done/", g))) {
+      look.decision.members.insert(*there);
+      continue;
+    }
+    const bool late = there != expected.end() && !store.Down(g, there->second);
+    if (late) {
+      look.complete = false;
+      continue;
+    }
+    if (last) continue;
+    const auto life = known.find(g);
+    const std::optional<int> waits = store.Waiting(g, life == known.end() ? -1 : life->second);
+    if (waits) {
+      look.decision.joiners[g] = *waits;
+    } else if (there != expected.end() && !store.Gone(g)) {
+      look.complete = false;
+    }
+  }
+  return look;
+}
+
+}  // namespace
+
+std::string LivesText(const Lives& lives) {
+  std::string text;
+  for (const auto& [group, life] : lives) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", group, ":", life);
+  }
+  return text;
+}
+
+absl::StatusOr<Lives> LivesFrom(const std::string& text) {
+  Lives lives;
+  for (const auto word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(word, ':');
+    int group = 0, life = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &group) ||
+        !absl::SimpleAtoi(parts[1], &life)) {
+      return absl::DataLossError(absl::StrCat("the store says who is there as '", text, "'"));
+    }
+    lives[group] = life;
+  }
+  return lives;
+}
+
+std::string DecisionText(const Decision& decision) {
+  return absl::StrCat(LivesText(decision.members), "|", LivesText(decision.joiners));
+}
+
+absl::StatusOr<Decision> DecisionFrom(const std::string& text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 1));
+  const auto members = LivesFrom(parts.first), joiners = LivesFrom(parts.second);
+  if (!members.ok()) return members.status();
+  if (!joiners.ok()) return joiners.status();
+  return Decision{*members, *joiners};
+}
+
+void RoundStore::Set(const std::string& key, const std::string& value) {
+  store_->set(key, Bytes(value));
+}
+
+bool RoundStore::Has(const std::string& key) { return store_->check({key}); }
+
+std::string RoundStore::Get(const std::string& key) {
+  const std::vector<uint8_t> value = store_->get(key);
+  return {value.begin(), value.end()};
+}
+
+std::string RoundStore::Settle(const std::string& key, const std::string& value) {
+  const std::vector<uint8_t> settled = store_->compareSet(key, {}, Bytes(value));
+  return {settled.begin(), settled.end()};
+}
+
+bool RoundStore::Await(const std::string& key, absl::Duration at_most) {
+  try {
+    const auto limit = std::max<int64_t>(1, absl::ToInt64Milliseconds(at_most));
+    store_->wait({key}, std::chrono::milliseconds(limit));
+    return true;
+  } catch (const std::exception&) {
+    return Has(key);  // throws where the store is lost, rather than late
+  }
+}
+
+bool RoundStore::Down(int group, int life) { return Has(absl::StrCat("down/", group, "/", life)); }
+
+bool RoundStore::Gone(int group) { return Has(absl::StrCat("gone/", group)); }
+
+bool RoundStore::AllStages(const std::string& prefix) {
+  std::vector<std::string> keys;
+  for (int s = 0; s < stages_; ++s) keys.push_back(absl::StrCat(prefix, "/", s));
+  return store_->check(keys);
+}
+
+std::optional<int> RoundStore::Waiting(int group, int after_life) {
+  int life = after_life + 1;
+  while (Down(group, life)) ++life;
+  if (!AllStages(absl::StrCat("join/", group, "/", life))) return std::nullopt;
+  return life;
+}
+
+Decision WhoMeets(RoundStore& store, const std::string& prefix, const Lives& expected,
+                  const Lives& known, bool last, absl::Duration deadline) {
+  const std::string who = prefix + "who";
+  for (absl::Duration pause = absl::Milliseconds(5);; pause = std::min(2 * pause, kLongestPause)) {
+    const Look look = LookAround(store, prefix, expected, known, last);
+    if (look.complete || MonotonicClock().Now() >= deadline) {
+      // The first one to say it is believed by all.
+      const auto settled = DecisionFrom(store.Settle(who, DecisionText(look.decision)));
+      return settled.ok() ? *settled : Decision();
+    }
+    if (store.Await(who, pause)) {
+      const auto settled = DecisionFrom(store.Get(who));
+      return settled.ok() ? *settled : Decision();
+    }
+  }
+}
+
+}  // namespace longhaul

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace longhaul {
+
+// Which life of a group: 0 at first, one more with every start anew.
+using Lives = std::map<int, int>;  // by group
+// "0:0 2:1", and back; DataLoss: another text.
+std::string LivesText(const Lives& lives);
+absl::StatusOr<Lives> LivesFrom(const std::string& text);
+
+// What groups tell each other about rounds, through the c10d store that the run has anyway. A
+// question is settled by the first answer (compare_set): the store is the only arbiter, and who
+// loses it cannot go on.
+//
+//   down/G/LIFE            that life is over (the launcher says so, or one that leaves)
+//   gone/G                 and no other will come
+//   join/G/LIFE/S          stage S of that life is there and waits for a state
+//   rR/aA/done/G/S         stage S of G has finished round R and asks who meets, the A-th time
+//   rR/aA/who              the answer: "members|joiners", each as LivesText
+//   rR/aA/have/G/S         it has every frame
+//   rR/aA/outcome          "go" or "again"
+//   welcome/G/LIFE/S       "STEP|LIVES": a state is handed over to that life; who is there now
+//   over                   the run has ended
+//
+// Every call may throw what the store does: the store is lost.
+class RoundStore {
+ public:
+  RoundStore(c10::intrusive_ptr<c10d::Store> store, int stages, int groups)
+      : store_(std::move(store)), stages_(stages), groups_(groups) {}
+
+  c10d::Store& store() { return *store_; }
+  void Set(const std::string& key, const std::string& value);
+  bool Has(const std::string& key);
+  std::string Get(const std::string& key);  // waits for it
+  // The first answer: `value`, or what is there already.
+  std::string Settle(const std::string& key, const std::string& value);
+  // Blocks until the key is there, at most so long. True: it is.
+  bool Await(const std::string& key, absl::Duration at_most);
+
+  bool Down(int group, int life);
+  bool Gone(int group);
+  // All stages have set PREFIX/S.
+  bool AllStages(const std::string& prefix);
+  // The life after `life` (or a later one) that waits for a state with all its stages.
+  std::optional<int> Waiting(int group, int after_life);
+
+  int groups() const { return groups_; }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int stages_, groups_;
+};
+
+struct Decision {
+  Lives members, joiners;
+};
+std::string DecisionText(const Decision& decision);
+absl::StatusOr<Decision> DecisionFrom(const std::string& text);
+
+// Who meets: everybody of `expected` who is done; those who are down are waited for until they are
+// back as joiners, those who are late until `deadline` (of the monotonic clock). `last`: after this
+// round nobody needs a state any more. `prefix`: "r3/a1/".
+Decision WhoMeets(RoundStore& store, const std::string& prefix, const Lives& expected,
+                  const Lives& known, bool last, absl::Duration deadline);
+
+}  // namespace longhaul

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/membership.h"
+#include "experiments/train/round_store.h"
+
+namespace longhaul {
+
+// One rank among processes that come and go. `life`: of its group; 0: it is there from the start.
+struct StorePlace {
+  LocalTelemetry rank;  // its boundary and plain backends are those of this life
+  int life;
+  int phase_fd;  // told "joined"; -1: no lab
+};
+
+// What ends a process of a run that goes on without it (worker.h): Aborted, Unavailable and
+// DeadlineExceeded of the functions below. Other errors end the run.
+class StoreMembership : public Membership {
+ public:
+  // `store` as the run's ranks see it; borrows spec and sink.
+  static std::unique_ptr<StoreMembership> Create(const RunSpec& spec,
+                                                 c10::intrusive_ptr<c10d::Store> store,
+                                                 std::shared_ptr<Node> node, StorePlace place,
+                                                 EventSink& sink);
+  // Of a life that is not the first: waits until the others hand the state over, and takes it.
+  // False: the run ended before.
+  virtual absl::StatusOr<bool> Join(Trainer& trainer) = 0;
+  // The last outer step has been taken: nobody is waited for any more.
+  virtual void SayOver() = 0;
+};
+
+}  // namespace longhaul
