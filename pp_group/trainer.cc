@@ -9,8 +9,9 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "absl/strings/str_cat.h"
+#include "pp_group/handover.h"
 #include "pp_group/local_rank.h"
-#include "pp_group/poison.h"
+#include "pp_group/outer_round.h"
 #include "pp_group/resume.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
@@ -19,52 +20,21 @@
 namespace longhaul {
 namespace {
 
-// What a group that joins takes over, in this order; right after an outer step.
-std::vector<at::Tensor> HandedOver(const RankState& state) {
-  std::vector<at::Tensor> tensors = {state.stage->parameters(), state.outer->theta_start(),
-                                     state.outer->momentum()};
-  if (state.optimizer != nullptr) {
-    tensors.push_back(state.optimizer->first_moment());
-    tensors.push_back(state.optimizer->second_moment());
-  }
-  return tensors;
-}
-
-// norms[i]: of local rank i's stage; becomes the sum over the stages of its group, in their order.
-void SumOverStages(const std::vector<std::unique_ptr<RankState>>& ranks,
-                   std::vector<std::vector<double>>* norms) {
-  const int stages = ranks.front()->stage->layout().stages;
-  std::vector<WorkPtr> works;
-  std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks.size());
-  std::vector<std::vector<at::Tensor>> inputs(ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    inputs[i] = {at::tensor((*norms)[i], at::kDouble)};
-    outputs[i].resize(1);
-    for (int s = 0; s < stages; ++s) outputs[i][0].push_back(at::empty_like(inputs[i][0]));
-    works.push_back(ranks[i]->rank.plain->allgather(outputs[i], inputs[i]));
-  }
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    WaitAndReset(&works[i]);
-    for (size_t m = 0; m < (*norms)[i].size(); ++m) {
-      double sum = 0;
-      for (const at::Tensor& stage : outputs[i][0]) sum += stage.const_data_ptr<double>()[m];
-      (*norms)[i][m] = sum;
-    }
-  }
-}
-
 class PipelineTrainer : public Trainer {
  public:
   PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,
                   std::function<absl::Duration()> now, RoundKeeper* keeper)
-      : spec_(spec), corpus_(std::move(corpus)), now_(std::move(now)), keeper_(keeper) {}
+      : spec_(spec),
+        corpus_(std::move(corpus)),
+        now_(std::move(now)),
+        outer_round_(spec_, ranks_, keeper, now_) {}
 
   absl::Status Start(const std::vector<LocalRank>& ranks);
 
   absl::StatusOr<std::vector<StepReport>> Step() override;
   absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) override;
   int64_t step() const override { return step_; }
-  int evaluated_group() const override { return evaluated_; }
+  int evaluated_group() const override { return outer_round_.lowest_member(); }
   void LoseGroup(int group) override;
   absl::Status AddGroup(std::vector<LocalRank> ranks) override;
   absl::Status GiveState(int stage, c10d::Backend& to, int peer) override;
@@ -86,11 +56,7 @@ class PipelineTrainer : public Trainer {
   void RunPipelines();
   void UpdateParameters();
   absl::Status AverageGradients();
-  absl::Status SyncGroups();
   void SortRanks();
-  absl::Status MeetAndExchange(std::vector<std::vector<double>>* norms);
-  absl::Status ExchangeDeltas(std::vector<std::vector<double>>* norms);
-  absl::Status TakeOuterStep(const std::vector<std::vector<double>>& norms);
   RankState* Holder(int stage);  // a local rank of the stage; null: none
   // All local ranks begin, then all finish what crosses between groups.
   template <typename Begin, typename Finish>
@@ -100,10 +66,9 @@ class PipelineTrainer : public Trainer {
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
   std::function<void(const Action&)> on_action_;
-  RoundKeeper* const keeper_;  // null: all groups meet
-  int evaluated_ = 0;
   Program order_;  // all stages' actions; this thread runs the local ones in this order
   std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
+  OuterRound outer_round_;
   int64_t step_ = 0;
   const RankState* busy_ = nullptr;  // for error messages
   absl::Status spent_;
@@ -154,8 +119,9 @@ absl::Status PipelineTrainer::Guarded(F f) {
     result = f();
   } catch (...) {
     std::string where = absl::StrCat("step ", step_ + 1);
-    if (busy_ != nullptr) {
-      absl::StrAppend(&where, ", group ", busy_->rank.group, ", ", busy_->pipeline->Doing());
+    const RankState* busy = busy_ != nullptr ? busy_ : outer_round_.busy();
+    if (busy != nullptr) {
+      absl::StrAppend(&where, ", group ", busy->rank.group, ", ", busy->pipeline->Doing());
     }
     result = StatusOfCurrentException(where);
   }
@@ -236,96 +202,6 @@ absl::Status PipelineTrainer::AverageGradients() {
       });
 }
 
-// One exchange between the members that are set. [i]: norms squared of local rank i's members.
-absl::Status PipelineTrainer::ExchangeDeltas(std::vector<std::vector<double>>* norms) {
-  norms->clear();
-  for (auto& state : ranks_) {
-    busy_ = state.get();
-    const absl::Duration start = now_();
-    state->outer->exchange().Send();
-    state->report.outer += now_() - start;
-  }
-  for (auto& state : ranks_) {
-    busy_ = state.get();
-    const absl::Duration start = now_();
-    auto squared = state->outer->SquaredNorms();
-    if (!squared.ok()) return squared.status();
-    norms->push_back(*std::move(squared));
-    state->report.outer += now_() - start;
-  }
-  return absl::OkStatus();
-}
-
-// Until an exchange is whole on all members; without a keeper the first one must be.
-absl::Status PipelineTrainer::MeetAndExchange(std::vector<std::vector<double>>* norms) {
-  for (int64_t attempt = 1;; ++attempt) {
-    const absl::Duration start = now_();
-    if (keeper_ != nullptr) {
-      const absl::StatusOr<Meeting> meeting = keeper_->Meet(step_ + 1);
-      if (!meeting.ok()) return meeting.status();
-      for (const Meeting::Peers& peers : meeting->peers) {
-        for (auto& state : ranks_) {
-          if (state->rank.group != peers.group || state->rank.stage != peers.stage) continue;
-          state->outer->exchange().SetMembers(meeting->members, peers.backend);
-        }
-      }
-    }
-    for (auto& state : ranks_) {
-      state->report.met += now_() - start;
-      state->report.attempts = attempt;
-    }
-    if (keeper_ == nullptr) return ExchangeDeltas(norms);
-    absl::Status exchanged;
-    const absl::Status thrown =
-        StatusFromTorch("exchange of outer deltas", [&] { exchanged = ExchangeDeltas(norms); });
-    const absl::StatusOr<bool> committed = keeper_->Commit(thrown.ok() ? exchanged : thrown);
-    if (!committed.ok()) return committed.status();
-    if (*committed) return absl::OkStatus();
-  }
-}
-
-absl::Status PipelineTrainer::TakeOuterStep(const std::vector<std::vector<double>>& norms) {
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    RankState& state = *ranks_[i];
-    const absl::Duration start = now_();
-    const std::vector<int>& members = state.outer->exchange().members();
-    std::vector<double> lengths;
-    for (const double squared : norms[i]) lengths.push_back(std::sqrt(squared));
-    const std::vector<bool> poisoned = PoisonedMembers(lengths);
-    if (absl::Status status = state.outer->Finish(poisoned); !status.ok()) return status;
-    state.stage->parameters().copy_(state.host_parameters);
-    state.report.members = members;
-    for (size_t m = 0; m < members.size(); ++m) {
-      if (!poisoned[m]) continue;
-      state.report.left_out.push_back(members[m]);
-      if (members[m] != state.rank.group) continue;
-      state.outer->exchange().ForgetCodecState();
-      if (state.optimizer != nullptr) state.optimizer->ForgetMoments();
-    }
-    state.report.outer += now_() - start;
-    state.report.outer_synced = true;
-    state.report.outer_bytes_sent = state.exchange()->bytes_sent();
-    evaluated_ = members.front();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PipelineTrainer::SyncGroups() {
-  for (auto& state : ranks_) {
-    const absl::Duration start = now_();
-    if (state->poison != 1) state->stage->parameters().mul_(std::exchange(state->poison, 1));
-    // The outer step computes on the host: of a stage on a device, on a copy of its parameters.
-    state->host_parameters.copy_(state->stage->parameters());
-    if (absl::Status status = state->outer->Encode(step_ + 1); !status.ok()) return status;
-    state->report.outer += now_() - start;
-  }
-  std::vector<std::vector<double>> norms;
-  if (absl::Status status = MeetAndExchange(&norms); !status.ok()) return status;
-  // Not before: a stage whose exchange failed is not there to tell its norms.
-  if (spec_.stages > 1 && spec_.groups > 1) SumOverStages(ranks_, &norms);
-  return TakeOuterStep(norms);
-}
-
 RankState* PipelineTrainer::Holder(int stage) {
   for (auto& state : ranks_) {
     if (state->rank.stage == stage) return state.get();
@@ -347,9 +223,7 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks) {
     }
     absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
     if (!state.ok()) return state.status();
-    const std::vector<at::Tensor> from = HandedOver(*holder), to = HandedOver(**state);
-    for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
-    (*state)->stage->ParametersChanged();
+    CopyState(*holder, state->get());
     fresh.push_back(*std::move(state));
   }
   for (auto& state : fresh) ranks_.push_back(std::move(state));
@@ -360,23 +234,12 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks) {
 absl::Status PipelineTrainer::GiveState(int stage, c10d::Backend& to, int peer) {
   const RankState* holder = Holder(stage);
   if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
-  return StatusFromTorch("hand the state over", [&] {
-    std::vector<WorkPtr> sent;
-    for (const at::Tensor& x : HandedOver(*holder)) sent.push_back(SendTensor(to, x, peer));
-    for (WorkPtr& work : sent) WaitAndReset(&work);
-  });
+  return SendState(*holder, to, peer);
 }
 
 absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
-  const absl::Status taken = StatusFromTorch("take the state over", [&] {
-    std::vector<WorkPtr> received;
-    for (const at::Tensor& x : HandedOver(*ranks_.front())) {
-      received.push_back(ReceiveTensor(from, x, peer));
-    }
-    for (WorkPtr& work : received) WaitAndReset(&work);
-  });
+  const absl::Status taken = ReceiveState(ranks_.front().get(), from, peer);
   if (!taken.ok()) return taken;
-  ranks_.front()->stage->ParametersChanged();
   step_ = step;
   return absl::OkStatus();
 }
@@ -409,7 +272,8 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     }
     UpdateParameters();
     busy_ = nullptr;
-    return OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps) ? SyncGroups() : absl::OkStatus();
+    if (!OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps)) return absl::OkStatus();
+    return outer_round_.Run(step_ + 1);
   });
   if (!status.ok()) return status;
   for (auto& state : ranks_) state->stage->ParametersChanged();
@@ -446,7 +310,7 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
   std::vector<Stage*> stages;
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
   for (const auto& state : ranks_) {
-    if (state->rank.group != evaluated_) continue;
+    if (state->rank.group != evaluated_group()) continue;
     stages.push_back(state->stage.get());
     backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
   }
