@@ -1,8 +1,8 @@
 // Tokens per second of processor time of the pipeline on one thread (on an idle machine that is
 // wall time; on a busy one it does not count the others): the unsplit model and S stages in one
 // process (lossless in-memory backend, so it is the pipeline that is measured, not a transport),
-// on each engine, against the same model in eager Python torch, interleaved in one run so that all see the same
-// machine.
+// on each engine, against the same model in eager Python torch, interleaved in one run so that all
+// see the same machine.
 //
 //   pp_group_bench [--python PYTHON --script bench/eager_gpt.py] [--rounds 5] [--seconds 2]
 
@@ -35,17 +35,18 @@ absl::Duration Clock() {
 
 // The demo's model and batch (docs/pp_group.md).
 TrainSpec DemoSpec(const std::string& engine, int stages, int64_t microbatches) {
-  return {.model = {.blocks = 8, .width = 64, .heads = 4, .context = 128, .vocab = 256,
-                    .engine = engine},
-          .stages = stages,
-          .groups = 1,
-          .schedule = "1f1b",
-          .microbatches = microbatches,
-          .batch_rows = 16,
-          .steps = 1000000,
-          .inner = {.lr = 3e-3},
-          .outer = {.inner_steps = 0},
-          .seed = 1};
+  return {
+      .model =
+          {.blocks = 8, .width = 64, .heads = 4, .context = 128, .vocab = 256, .engine = engine},
+      .stages = stages,
+      .groups = 1,
+      .schedule = "1f1b",
+      .microbatches = microbatches,
+      .batch_rows = 16,
+      .steps = 1000000,
+      .inner = {.lr = 3e-3},
+      .outer = {.inner_steps = 0},
+      .seed = 1};
 }
 
 std::shared_ptr<const Corpus> GeneratedText() {

@@ -59,15 +59,17 @@ int main() {
   absl::StatusOr<TomlValue> root = ParseToml(kSpec, "scale.toml");
   if (!root.ok()) return 1;
   const auto spec = scale::ReadScaleSpec(*std::move(root), CatalogNames());
-  if (!spec.ok()) return std::fprintf(stderr, "%s\n", std::string(spec.status().message()).c_str()), 1;
+  if (!spec.ok())
+    return std::fprintf(stderr, "%s\n", std::string(spec.status().message()).c_str()), 1;
   auto pace = scale::GroupPace::Of(*spec);
   if (!pace.ok()) return 1;
   const scale::ScaleResult r = scale::SimulateRounds(*spec, *pace, 1);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const bool held = seconds < kBarSeconds && r.rounds == 10'000 && r.faults > 90'000;
-  std::printf("S 64, G 1000: %lld rounds, %lld faults, %.3g simulated days in %.2f s; bar %.0f s\n%s\n",
-              static_cast<long long>(r.rounds), static_cast<long long>(r.faults), r.seconds / 86400,
-              seconds, kBarSeconds, held ? "held" : "MISSED");
+  std::printf(
+      "S 64, G 1000: %lld rounds, %lld faults, %.3g simulated days in %.2f s; bar %.0f s\n%s\n",
+      static_cast<long long>(r.rounds), static_cast<long long>(r.faults), r.seconds / 86400,
+      seconds, kBarSeconds, held ? "held" : "MISSED");
   return held ? 0 : 1;
 }

@@ -153,8 +153,8 @@ void PipelineRank::Run(const Action& action) {
   Microbatch& m = chunk.microbatches[action.microbatch];
   if (action.op == Op::kForward) Forward(chunk, m);
   // A whole backward pass in its turn may take less memory than its two parts.
-  const bool whole = action.op == Op::kBackward &&
-                     chunk.next_weight == static_cast<size_t>(action.microbatch);
+  const bool whole =
+      action.op == Op::kBackward && chunk.next_weight == static_cast<size_t>(action.microbatch);
   if (MakesInputGradient(action.op)) {
     Backward(chunk, m, whole ? Gradients::kBoth : Gradients::kInput);
   }

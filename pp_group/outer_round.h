@@ -12,8 +12,8 @@
 
 namespace longhaul {
 
-// An outer step of all local ranks together: their deltas are encoded once and exchanged between the
-// groups that meet, until an exchange counts; those that would poison the average are left out
+// An outer step of all local ranks together: their deltas are encoded once and exchanged between
+// the groups that meet, until an exchange counts; those that would poison the average are left out
 // (poison.h); every rank applies the rest.
 class OuterRound {
  public:
@@ -28,7 +28,7 @@ class OuterRound {
   absl::Status Run(int64_t step);
 
   int lowest_member() const { return lowest_member_; }  // of the last round; 0 before it
-  const RankState* busy() const { return busy_; }        // at work just now, for error messages
+  const RankState* busy() const { return busy_; }       // at work just now, for error messages
 
  private:
   absl::Status MeetAndExchange(int64_t step);

@@ -36,12 +36,15 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
 std::string HeadText(const scale::ScaleSpec& spec, int64_t seeds) {
   const RunSpec& run = spec.run;
   return fmt::format(
-      "simulated time: S = {}, G = {}, {} steps in rounds of {}, {}; {} to {} Mbit/s inside, {} between; "
-      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, TCP without "
+      "simulated time: S = {}, G = {}, {} steps in rounds of {}, {}; {} to {} Mbit/s inside, {} "
+      "between; "
+      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, TCP "
+      "without "
       "loss.\n",
-      run.schedule.stages, run.outer.groups, Steps(run), std::max<int64_t>(1, run.outer.inner_steps),
-      run.schedule.kind, run.net.profile, spec.inside.rate_bit_per_s / 1e6,
-      spec.between.rate_bit_per_s / 1e6, seeds, seeds == 1 ? "" : "s");
+      run.schedule.stages, run.outer.groups, Steps(run),
+      std::max<int64_t>(1, run.outer.inner_steps), run.schedule.kind, run.net.profile,
+      spec.inside.rate_bit_per_s / 1e6, spec.between.rate_bit_per_s / 1e6, seeds,
+      seeds == 1 ? "" : "s");
 }
 
 absl::Status RunScale(const ScaleOptions& options) {

@@ -18,8 +18,8 @@ constexpr double kFloatsFetched = 2;
 absl::StatusOr<BoundaryLink> LinkOf(const std::string& codec, Shape shape, const Link& link) {
   const std::optional<double> bytes = MessageBytes(codec, shape);
   if (!bytes) {
-    return absl::InvalidArgumentError(fmt::format("codec '{}' takes no tensor of {} x {}", codec,
-                                                  shape.rows, shape.cols));
+    return absl::InvalidArgumentError(
+        fmt::format("codec '{}' takes no tensor of {} x {}", codec, shape.rows, shape.cols));
   }
   return BoundaryLink{.message_bytes = *bytes,
                       .rate_bit_per_s = link.rate_bit_per_s,
@@ -39,10 +39,9 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
     pace.pipeline_.stages.push_back({.forward_s = run.compute->forward_s[at],
                                      .backward_s = run.compute->backward_s[at],
                                      .optimizer_s = run.compute->optimizer_s});
-    pace.compute_s_ +=
-        static_cast<double>(run.train.microbatches) *
-            (run.compute->forward_s[at] + run.compute->backward_s[at]) +
-        run.compute->optimizer_s;
+    pace.compute_s_ += static_cast<double>(run.train.microbatches) *
+                           (run.compute->forward_s[at] + run.compute->backward_s[at]) +
+                       run.compute->optimizer_s;
   }
   RunSpec one = run;  // every group is alike
   one.outer.groups = 1;
@@ -96,8 +95,7 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
 
 double GroupPace::ExchangeSeconds(int64_t peers) const {
   if (peers < 1) return 0;
-  const double frames =
-      exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
+  const double frames = exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
   Transfer transfer{.bytes = kWireFactor * frames * frame_bytes_,
                     .sources = 1,
                     .up_bytes_per_s = between_.rate_bit_per_s / 8,

@@ -13,11 +13,11 @@ namespace longhaul::scale {
 
 // What makes one group slower than the others for a while. Of several faults the later ones win.
 struct Hindrance {
-  int64_t stage = -1;       // -1: every stage
-  double slow = 1;          // factor on compute
-  int64_t boundary = -1;    // of the link below; -1: no link
-  bool forward = true;      // s -> s + 1
-  double rate_bit_per_s = 0;   // 0: the profile's
+  int64_t stage = -1;           // -1: every stage
+  double slow = 1;              // factor on compute
+  int64_t boundary = -1;        // of the link below; -1: no link
+  bool forward = true;          // s -> s + 1
+  double rate_bit_per_s = 0;    // 0: the profile's
   double one_way_delay_s = -1;  // < 0: the profile's
   auto Key() const {
     return std::tuple(stage, slow, boundary, forward, rate_bit_per_s, one_way_delay_s);

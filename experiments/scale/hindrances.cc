@@ -16,10 +16,9 @@ bool Hindrances::Add(const Fault& f) {
   switch (f.what) {
     case FaultKind::kSlow: {
       const int64_t last = f.for_steps > 0 ? f.at_step + f.for_steps - 1 : kToTheEnd;
-      inside_[f.where.group].push_back(
-          {.first = f.at_step,
-           .last = last,
-           .hindrance = {.stage = f.where.stage, .slow = f.factor}});
+      inside_[f.where.group].push_back({.first = f.at_step,
+                                        .last = last,
+                                        .hindrance = {.stage = f.where.stage, .slow = f.factor}});
       return true;
     }
     case FaultKind::kLinkDown:
@@ -44,8 +43,9 @@ void Hindrances::AddLink(const Fault& f, int64_t from, int64_t to) {
   Spell spell{.first = f.at_step, .last = kToTheEnd, .hindrance = {}};
   if (f.what == FaultKind::kLinkDown) {
     spell.last = f.at_step;
-    spell.down_s =
-        f.for_s > 0 ? f.for_s : static_cast<double>(std::max<int64_t>(1, f.for_steps)) * pace_.step_s();
+    spell.down_s = f.for_s > 0
+                       ? f.for_s
+                       : static_cast<double>(std::max<int64_t>(1, f.for_steps)) * pace_.step_s();
   }
   if (f.what == FaultKind::kLinkRate) spell.hindrance.rate_bit_per_s = f.rate_mbit * 1e6;
   if (f.what == FaultKind::kLinkDelay) spell.hindrance.one_way_delay_s = f.delay_ms / 1e3;
@@ -105,7 +105,8 @@ double Hindrances::ExchangeExtra(int64_t first, int64_t last, double begin_s) {
     if (h.one_way_delay_s >= 0) longer_s += h.one_way_delay_s - link.one_way_delay_s;
     // Down from the time of its step on: what is left of that when the outer step begins.
     if (spell.down_s > 0) {
-      const double down_at_s = begin_s - static_cast<double>(last + 1 - spell.first) * pace_.step_s();
+      const double down_at_s =
+          begin_s - static_cast<double>(last + 1 - spell.first) * pace_.step_s();
       longer_s = std::max(0.0, down_at_s + spell.down_s - begin_s);
     }
     extra_s = std::max(extra_s, longer_s);

@@ -151,7 +151,8 @@ class Simulation {
       group.arrives_s = kNever;
       if (!group.present) continue;
       began_s = std::min(began_s, group.ready_s);
-      Train(static_cast<int64_t>(g), group, struck.empty() ? Struck() : of(static_cast<int64_t>(g)));
+      Train(static_cast<int64_t>(g), group,
+            struck.empty() ? Struck() : of(static_cast<int64_t>(g)));
       earliest_s = std::min(earliest_s, group.arrives_s);
     }
     Meet(earliest_s + spec_.round_deadline_s, struck);
@@ -193,15 +194,14 @@ class Simulation {
     }
     members_ = there;
     if (there == 0) {
-      result_.ended_early = fmt::format("round {} has no members: nobody holds the weights",
-                                        RoundOf(first_));
+      result_.ended_early =
+          fmt::format("round {} has no members: nobody holds the weights", RoundOf(first_));
       return;
     }
     if (killed_in_outer_) last_s += spec_.run.net.peer_deadline_s;
-    const double exchange_s =
-        there < 2 ? 0
-                  : pace_.ExchangeSeconds(there - 1) +
-                        hindrances_.ExchangeExtra(first_, last_, last_s);
+    const double exchange_s = there < 2 ? 0
+                                        : pace_.ExchangeSeconds(there - 1) +
+                                              hindrances_.ExchangeExtra(first_, last_, last_s);
     end_s_ = last_s + exchange_s;
     result_.exchange_s += exchange_s;
     result_.tokens_counted += tokens * static_cast<double>(counted);

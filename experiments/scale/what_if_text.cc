@@ -97,14 +97,14 @@ std::string WhatIfText(const std::vector<Axis>& axes, const std::vector<Point>& 
     std::vector<std::string> row = p.at;
     double faults = 0;
     for (const ScaleResult& r : p.seeds) faults += static_cast<double>(r.faults);
-    row.insert(row.end(), {fmt::format("{:.4g}", p.step_s),
-                           fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_mean_s)),
-                           fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_p95_s)),
-                           fmt::format("{:.3f}", p.seconds.value / 86400),
-                           WithInterval(p.goodput, 1, 0),
-                           WithInterval(p.goodput, 100 / p.ideal_goodput, 1),
-                           WithInterval(p.lost_share, 100, 2), WithInterval(p.utilisation, 100, 1),
-                           fmt::format("{:.0f}", faults / static_cast<double>(p.seeds.size()))});
+    row.insert(row.end(),
+               {fmt::format("{:.4g}", p.step_s),
+                fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_mean_s)),
+                fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_p95_s)),
+                fmt::format("{:.3f}", p.seconds.value / 86400), WithInterval(p.goodput, 1, 0),
+                WithInterval(p.goodput, 100 / p.ideal_goodput, 1),
+                WithInterval(p.lost_share, 100, 2), WithInterval(p.utilisation, 100, 1),
+                fmt::format("{:.0f}", faults / static_cast<double>(p.seeds.size()))});
     table.Add(row);
     if (const std::string remark = Remark(p); !remark.empty()) {
       remarks += fmt::format("{}: {}\n", fmt::join(p.at, ", "), remark);
@@ -123,11 +123,11 @@ std::string WhatIfCsv(const std::vector<Axis>& axes, const std::vector<Point>& p
   for (const Point& p : points) {
     for (const ScaleResult& r : p.seeds) {
       for (const std::string& value : p.at) text += value + ",";
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.seed, p.step_s,
-                          r.rounds, r.faults, r.seconds, r.round_mean_s, r.round_p50_s,
-                          r.round_p95_s, r.round_max_s, r.tokens_counted, r.tokens_lost,
-                          r.goodput(), p.ideal_goodput, r.utilisation, r.exchange_s,
-                          r.ended_early.empty() ? 0 : 1);
+      text +=
+          fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.seed, p.step_s,
+                      r.rounds, r.faults, r.seconds, r.round_mean_s, r.round_p50_s, r.round_p95_s,
+                      r.round_max_s, r.tokens_counted, r.tokens_lost, r.goodput(), p.ideal_goodput,
+                      r.utilisation, r.exchange_s, r.ended_early.empty() ? 0 : 1);
     }
   }
   return text;
@@ -180,7 +180,8 @@ absl::StatusOr<std::string> WhatIfSvg(const std::vector<Axis>& axes,
     return kHeight - kBottom - share * (kHeight - kBottom - kTop);
   };
   std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"sans-serif\" "
       "font-size=\"12\"><rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
       kWidth, kHeight);
   for (int tick = 0; tick <= 10; tick += 2) {

@@ -30,12 +30,14 @@ std::vector<int64_t> CommonSteps(const std::string& checkpoints, int stages) {
 absl::Status CheckModelOf(const Checkpoint& checkpoint, const ModelSpec& model,
                           const std::string& path) {
   const std::string text = absl::StrCat("\n", checkpoint.spec);
-  for (const auto& [name, value] : {std::pair{"blocks", model.blocks}, {"width", model.width},
-                                    {"heads", model.heads}, {"context", model.context},
+  for (const auto& [name, value] : {std::pair{"blocks", model.blocks},
+                                    {"width", model.width},
+                                    {"heads", model.heads},
+                                    {"context", model.context},
                                     {"vocab", model.vocab}}) {
     if (text.find(absl::StrCat("\n", name, "=", value, "\n")) == std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", path, ": not of a model with ",
-                                                     name, " = ", value));
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint ", path, ": not of a model with ", name, " = ", value));
     }
   }
   return absl::OkStatus();
@@ -58,8 +60,8 @@ absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
   const auto stages = static_cast<int>(spec.schedule.stages);
   const std::vector<int64_t> steps = CommonSteps(checkpoints, stages);
   if (steps.empty()) {
-    return absl::NotFoundError(absl::StrCat("no step of which all ", stages,
-                                            " stages of group 0 have a checkpoint in ", checkpoints));
+    return absl::NotFoundError(absl::StrCat(
+        "no step of which all ", stages, " stages of group 0 have a checkpoint in ", checkpoints));
   }
   const StageLayout whole = LayoutOf(model, 0, 1);
   std::vector<float> flat(static_cast<size_t>(whole.flat_elements));

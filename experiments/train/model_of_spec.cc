@@ -21,9 +21,8 @@ ModelSpec ToModelSpec(const RunSpec& spec) {
 }
 
 ComputeSpec ToComputeSpec(const RunSpec& spec) {
-  return {.device = spec.train.device,
-          .dtype = spec.train.dtype,
-          .recompute = spec.train.recompute};
+  return {
+      .device = spec.train.device, .dtype = spec.train.dtype, .recompute = spec.train.recompute};
 }
 
 }  // namespace longhaul

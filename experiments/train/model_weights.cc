@@ -101,8 +101,7 @@ std::vector<WeightTensor> TensorsOf(const RunSpec& spec, const ParameterSlot& sl
   const size_t dot = slot.name.find('.');
   const std::string in_block = slot.name.substr(dot + 1);
   // "block3." is model.layers.3.
-  const std::string layer =
-      absl::StrCat("model.layers.", slot.name.substr(5, dot - 5), ".");
+  const std::string layer = absl::StrCat("model.layers.", slot.name.substr(5, dot - 5), ".");
   const std::string name = Find(kInBlock, in_block);
   if (!in_block.starts_with("experts.")) return whole(layer + name);
   std::vector<WeightTensor> parts;
@@ -142,8 +141,8 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std
                                              ", and [model] makes it ", ShapeText(tensor.shape)));
       }
       if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
-        return BadWeights(path, absl::StrCat("'", tensor.name, "' is ", entry.dtype,
-                                             ", want F32, BF16 or F16"));
+        return BadWeights(
+            path, absl::StrCat("'", tensor.name, "' is ", entry.dtype, ", want F32, BF16 or F16"));
       }
       wanted.insert(tensor.name);
     }
@@ -186,7 +185,8 @@ absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, c
     for (WeightTensor& tensor : TensorsOf(spec, slot)) {
       size_t elements = 1;
       for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
-      tensors.push_back({std::move(tensor.name), std::move(tensor.shape),
+      tensors.push_back({std::move(tensor.name),
+                         std::move(tensor.shape),
                          {flat + slot.offset + tensor.offset, elements}});
     }
   }

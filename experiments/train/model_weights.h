@@ -46,8 +46,8 @@ class ModelWeights {
 };
 
 // Writes parameters as FOLDER/model.safetensors, and for llama and moe the config.json beside it
-// with which `transformers` reads the folder. `flat`: the whole model's buffer, in the layout of one
-// stage. The folder is made where it is not there.
+// with which `transformers` reads the folder. `flat`: the whole model's buffer, in the layout of
+// one stage. The folder is made where it is not there.
 absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat);
 
 }  // namespace longhaul

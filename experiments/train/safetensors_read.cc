@@ -22,9 +22,9 @@ struct Type {
   const char* name;
   uint64_t bytes;
 };
-constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"F8_E5M2", 1}, {"F8_E4M3", 1},
-                           {"I16", 2},  {"U16", 2}, {"F16", 2},  {"BF16", 2},    {"I32", 4},
-                           {"U32", 4},  {"F32", 4}, {"F64", 8},  {"I64", 8},     {"U64", 8}};
+constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+                           {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                           {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
 // A name out of a file, fit for one line of a message.
 std::string Shown(const std::string& text) {
@@ -116,8 +116,8 @@ absl::Status CheckCovered(const std::map<std::string, SafeEntry>& entries,
   const std::byte* at = data.data();
   for (const auto& [begin, end] : ranges) {
     if (begin != at) {
-      return absl::InvalidArgumentError(absl::StrCat("values ", begin < at ? "overlap" : "have a gap",
-                                                     " at byte ", begin - data.data()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "values ", begin < at ? "overlap" : "have a gap", " at byte ", begin - data.data()));
     }
     at = end;
   }
@@ -131,8 +131,8 @@ absl::StatusOr<std::map<std::string, SafeEntry>> Parse(std::span<const std::byte
   if (content.size() < kLengthBytes) return absl::InvalidArgumentError("it has no header");
   std::memcpy(&length, content.data(), kLengthBytes);
   if (length > kMostHeaderBytes || length > content.size() - kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("its header of ", length,
-                                                   " bytes is longer than the file or 100 MB"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("its header of ", length, " bytes is longer than the file or 100 MB"));
   }
   const std::string_view text(reinterpret_cast<const char*>(content.data()) + kLengthBytes, length);
   const absl::StatusOr<json> header = ParseHeader(text);
@@ -143,8 +143,8 @@ absl::StatusOr<std::map<std::string, SafeEntry>> Parse(std::span<const std::byte
     if (name == "__metadata__") continue;
     absl::StatusOr<SafeEntry> entry = ParseEntry(item, data);
     if (!entry.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", Shown(name), "': ",
-                                                     std::string(entry.status().message())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", Shown(name), "': ", std::string(entry.status().message())));
     }
     entries.emplace(name, *std::move(entry));
   }
@@ -180,15 +180,13 @@ absl::Status ConvertToFloat(const SafeEntry& entry, std::span<float> values) {
     return absl::OkStatus();
   }
   if (entry.dtype != "BF16" && entry.dtype != "F16") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is ", entry.dtype, ", want F32, BF16 or F16"));
+    return absl::InvalidArgumentError(absl::StrCat("is ", entry.dtype, ", want F32, BF16 or F16"));
   }
   for (size_t i = 0; i < values.size(); ++i) {
     uint16_t half;
     std::memcpy(&half, bytes + 2 * i, sizeof half);
-    values[i] = entry.dtype == "F16"
-                    ? HalfToFloat(half)
-                    : std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+    values[i] = entry.dtype == "F16" ? HalfToFloat(half)
+                                     : std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
   }
   return absl::OkStatus();
 }

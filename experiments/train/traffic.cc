@@ -128,9 +128,7 @@ std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType 
   }
   const std::optional<size_t> bytes = FrameBytes(**made, part, dtype);
   if (!bytes) return std::nullopt;
-  const auto bound = [&](Shape s) {
-    return static_cast<double>((*made)->MaxFrameBytes(s, dtype));
-  };
+  const auto bound = [&](Shape s) { return static_cast<double>((*made)->MaxFrameBytes(s, dtype)); };
   const double scale = part.elements() == shape.elements() ? 1 : bound(shape) / bound(part);
   return kHeader + static_cast<double>(*bytes) * scale;
 }

@@ -1,4 +1,5 @@
-// Whatever stands in a safetensors file: it is refused in one line, or its tensors cover its values.
+// Whatever stands in a safetensors file: it is refused in one line, or its tensors cover its
+// values.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

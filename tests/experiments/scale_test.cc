@@ -1,5 +1,5 @@
-// Runs in simulated time against a pencil, against the rounds that a fault script plans, and against
-// runs over shaped links that were recorded.
+// Runs in simulated time against a pencil, against the rounds that a fault script plans, and
+// against runs over shaped links that were recorded.
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -68,7 +68,7 @@ struct Simulated {
   ScaleResult result;
 };
 Simulated Simulate(const std::string& more, const std::vector<std::string>& sets = {},
-              uint64_t seed = 1) {
+                   uint64_t seed = 1) {
   auto spec = Read(more, sets);
   EXPECT_TRUE(spec.ok()) << spec.status();
   auto pace = GroupPace::Of(*spec);
@@ -215,7 +215,8 @@ at_step = 90
 
 TEST(Scale, EqualSeedsGiveEqualFigures) {
   const std::vector<std::string> sets = {"scale.mtbf_h=0.05", "outer.groups=50", "train.steps=400"};
-  const Simulated a = Simulate("", sets, 3), b = Simulate("", sets, 3), other = Simulate("", sets, 4);
+  const Simulated a = Simulate("", sets, 3), b = Simulate("", sets, 3),
+                  other = Simulate("", sets, 4);
   EXPECT_EQ(a.result.seconds, b.result.seconds);
   EXPECT_EQ(a.result.tokens_counted, b.result.tokens_counted);
   EXPECT_NE(a.result.seconds, other.result.seconds);
@@ -249,9 +250,8 @@ TEST(WhatIf, TakesTheProductOfItsAxesWithIntervalsOverSeeds) {
   const std::vector<Axis> axes = {*ParseAxis("scale.mtbf_h=0.05,100"),
                                   *ParseAxis("outer.inner_steps=5,20")};
   std::vector<Point> points;
-  ASSERT_TRUE(RunWhatIf(root, axes, 5, CatalogNames(), [&](const Point& p) {
-                points.push_back(p);
-              }).ok());
+  ASSERT_TRUE(
+      RunWhatIf(root, axes, 5, CatalogNames(), [&](const Point& p) { points.push_back(p); }).ok());
   ASSERT_EQ(points.size(), 4u);
   EXPECT_EQ(points[1].at, (std::vector<std::string>{"0.05", "20"}));
   EXPECT_TRUE(points[0].goodput.interval.has_value());
@@ -282,13 +282,13 @@ TEST(Scale, RecordedRunsOverShapedLinksLieWithinTenPercentButForOne) {
     };
     const bool ocean = of("links").ends_with(".toml");  // two-continents.toml
     const std::vector<std::string> codecs = absl::StrSplit(of("codecs"), " / ");
-    const Simulated s =
-        Simulate(ocean ? "[scale]\nbetween = \"transatlantic\"\n" : "",
-            {"net.profile=" + (ocean ? "regional" : of("links")), "schedule.kind=" + of("schedule"),
-             "boundary.forward=" + codecs.front(), "boundary.backward=" + codecs.back(),
-             "outer.groups=2", "outer.inner_steps=5", "outer.codec=int4-b64-h64+ef",
-             "train.batch_rows=16", "train.microbatches=8", "train.steps=20",
-             "compute.forward_s=0.02", "compute.backward_s=0.04", "compute.optimizer_s=0.01"});
+    const Simulated s = Simulate(
+        ocean ? "[scale]\nbetween = \"transatlantic\"\n" : "",
+        {"net.profile=" + (ocean ? "regional" : of("links")), "schedule.kind=" + of("schedule"),
+         "boundary.forward=" + codecs.front(), "boundary.backward=" + codecs.back(),
+         "outer.groups=2", "outer.inner_steps=5", "outer.codec=int4-b64-h64+ef",
+         "train.batch_rows=16", "train.microbatches=8", "train.steps=20", "compute.forward_s=0.02",
+         "compute.backward_s=0.04", "compute.optimizer_s=0.01"});
     const double measured_s = 5 * std::stod(of("step_s")) + std::stod(of("outer_s"));
     const double ratio = s.result.round_mean_s / measured_s;
     const std::string cell = of("links") + ", " + of("codecs") + ", " + of("schedule");

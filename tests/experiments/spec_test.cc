@@ -124,10 +124,11 @@ TEST(Spec, WhatCannotBeRunIsRefusedAtItsLine) {
 }
 
 TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
-  const std::vector<std::string> moe = {"model.kind=moe", "model.kv_heads=2", "model.experts=4",
-                                        "model.capacity_factor=1.25", "train.device=cuda:1",
-                                        "train.dtype=bfloat16", "train.recompute=true",
-                                        "data.eval=tokens32:e.bin", "model.vocab=128000"};
+  const std::vector<std::string> moe = {"model.kind=moe",       "model.kv_heads=2",
+                                        "model.experts=4",      "model.capacity_factor=1.25",
+                                        "train.device=cuda:1",  "train.dtype=bfloat16",
+                                        "train.recompute=true", "data.eval=tokens32:e.bin",
+                                        "model.vocab=128000"};
   const absl::StatusOr<RunSpec> spec = Read(kRunToml, moe);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->model.experts, 4);

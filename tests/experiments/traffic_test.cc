@@ -38,7 +38,7 @@ transport = "loopback"
 [eval]
 rows = 1
 )",
-                                           "run.toml");
+                                             "run.toml");
   EXPECT_TRUE(root.ok()) << root.status();
   for (const std::string& set : sets) EXPECT_TRUE(SetByPath(*root, set).ok()) << set;
   const absl::StatusOr<RunSpec> spec = ReadRunSpec(*root, CatalogNames());
@@ -80,7 +80,8 @@ TEST(PlanCrossings, DataParallelGroupsMeetInEveryStep) {
   EXPECT_EQ(OuterTurns(SpecOf({"outer.groups=1", "outer.inner_steps=0"})), 0);
 }
 
-// 112 bytes of our header; "none" has no frame's header, int8-b64 64 bytes and a bf16 scale a block.
+// 112 bytes of our header; "none" has no frame's header, int8-b64 64 bytes and a bf16 scale a
+// block.
 TEST(MessageBytes, AreHeadersAndFrame) {
   EXPECT_EQ(MessageBytes("none", {64, 64}), 112 + 4 * 64 * 64);
   EXPECT_EQ(MessageBytes("int8-b64", {64, 64}), 112 + 64 + 64 * 64 + 2 * 64);

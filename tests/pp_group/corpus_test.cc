@@ -179,7 +179,8 @@ TEST_F(CorpusTest, ShardsFollowOneAnotherAndAPatternsMatchesComeByName) {
     return Write(name, Ids({all.begin() + begin, all.begin() + end}));
   };
   const std::string whole = Write("whole.bin", Ids(all));
-  const std::string first = shard("shard_a.bin", 0, 1000), second = shard("shard_b.bin", 1000, 1001),
+  const std::string first = shard("shard_a.bin", 0, 1000),
+                    second = shard("shard_b.bin", 1000, 1001),
                     third = shard("shard_c.bin", 1001, 6400);
   const std::string pattern = first.substr(0, first.size() - 5) + "?.bin";
   const auto one = Corpus::Open("tokens:" + whole, 6400);
@@ -208,14 +209,14 @@ TEST_F(CorpusTest, WideIdsAreReadWhole) {
   EXPECT_EQ(row.back(), row.front() + 10);
   EXPECT_THAT(std::string(Corpus::Open("tokens32:" + path, 100'500).status().message()),
               testing::AllOf(HasSubstr("wide.bin"), HasSubstr("id 100500 at token 500")));
-  const auto headed = Corpus::Open(
-      "tokens32:" + Write("headed32.bin", Header(20240801, 7, 1000) + text), 101'000);
+  const auto headed =
+      Corpus::Open("tokens32:" + Write("headed32.bin", Header(20240801, 7, 1000) + text), 101'000);
   ASSERT_TRUE(headed.ok()) << headed.status();
   EXPECT_EQ((*headed)->train_hash(), (*corpus)->train_hash());
-  EXPECT_THAT(std::string(Corpus::Open("tokens32:" + Write("odd.bin", text + "x"), 101'000)
-                              .status()
-                              .message()),
-              HasSubstr("no whole uint32"));
+  EXPECT_THAT(
+      std::string(
+          Corpus::Open("tokens32:" + Write("odd.bin", text + "x"), 101'000).status().message()),
+      HasSubstr("no whole uint32"));
 }
 
 TEST_F(CorpusTest, AnEvaluationFileIsHeldOutAndTheRestIsTrainedOn) {

@@ -18,8 +18,11 @@ using testing::HasSubstr;
 constexpr Remaining kPlenty{int64_t{1} << 60, "test"};
 
 TEST(CheckResources, RefusesWhatDoesNotFitWithBothFigures) {
-  const ResourcePlan plan{
-      .processes = 3, .bytes = 3'000'000'000, .worker_bytes = 1'500'000'000, .threads = 100};
+  const ResourcePlan plan{.processes = 3,
+                          .bytes = 3'000'000'000,
+                          .worker_bytes = 1'500'000'000,
+                          .device_bytes = 0,
+                          .threads = 100};
   EXPECT_TRUE(CheckResources({plan, plan}, {6'000'000'000, "x"}, kPlenty).ok());
   const absl::Status status =
       CheckResources({plan, plan}, {5'999'999'999, "MemAvailable"}, kPlenty);
@@ -30,7 +33,8 @@ TEST(CheckResources, RefusesWhatDoesNotFitWithBothFigures) {
 }
 
 TEST(CheckResources, LeavesHalfOfTheThreadsToOthers) {
-  const ResourcePlan plan{.processes = 2, .bytes = 1, .worker_bytes = 1, .threads = 100};
+  const ResourcePlan plan{
+      .processes = 2, .bytes = 1, .worker_bytes = 1, .device_bytes = 0, .threads = 100};
   EXPECT_TRUE(CheckResources({plan}, kPlenty, {200, "pids.max"}).ok());
   EXPECT_THAT(std::string(CheckResources({plan}, kPlenty, {199, "pids.max"}).message()),
               HasSubstr("would start 100, and half of what is left are 99 (pids.max)"));

@@ -1,5 +1,5 @@
-// Weights in and out: what is written reads back, into any number of stages; `transformers` computes
-// with them what we do; what does not fit is refused in one line.
+// Weights in and out: what is written reads back, into any number of stages; `transformers`
+// computes with them what we do; what does not fit is refused in one line.
 #include "experiments/train/model_weights.h"
 
 #include <gmock/gmock.h>
@@ -154,8 +154,9 @@ TEST(SafetensorsParser, WhatIsNoFileOfTheFormatIsRefused) {
   EXPECT_THAT(refused(f32 + R"(,"data_offsets":[0,4])", eight), HasSubstr("do not take the 4"));
   EXPECT_THAT(refused(f32 + R"(,"data_offsets":[-8,0])", eight), HasSubstr("whole numbers"));
   EXPECT_THAT(refused(f32 + R"(,"data_offsets":[0.0,8])", eight), HasSubstr("whole numbers"));
-  EXPECT_THAT(refused(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0])", ""),
-              HasSubstr("do not take"));
+  EXPECT_THAT(
+      refused(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,0])", ""),
+      HasSubstr("do not take"));
   EXPECT_THAT(refused(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])", eight),
               HasSubstr("'F31' is unknown"));
   EXPECT_THAT(refused(f32, eight), HasSubstr("data_offsets"));
@@ -163,17 +164,16 @@ TEST(SafetensorsParser, WhatIsNoFileOfTheFormatIsRefused) {
   EXPECT_THAT(ParseRefusal("{\"a\":"), HasSubstr("no JSON object"));
   const std::string a = "\"a\":{" + f32 + ",\"data_offsets\":[0,8]}";
   EXPECT_THAT(ParseRefusal("{" + a + "," + a + "}", eight), HasSubstr("'a' stands twice"));
-  EXPECT_THAT(ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[4,12]}}",
-                           std::string(12, 'x')),
-              HasSubstr("overlap"));
-  EXPECT_THAT(ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[9,17]}}",
-                           std::string(17, 'x')),
-              HasSubstr("gap"));
+  EXPECT_THAT(
+      ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[4,12]}}", std::string(12, 'x')),
+      HasSubstr("overlap"));
+  EXPECT_THAT(
+      ParseRefusal("{" + a + ",\"b\":{" + f32 + ",\"data_offsets\":[9,17]}}", std::string(17, 'x')),
+      HasSubstr("gap"));
   EXPECT_THAT(ParseRefusal("{" + a + "}", std::string(12, 'x')), HasSubstr("end at byte 8 of 12"));
   std::string huge(8, '\xFF');
-  EXPECT_THAT(
-      std::string(ParseSafetensors("x", std::as_bytes(std::span(huge))).status().message()),
-      HasSubstr("longer than the file"));
+  EXPECT_THAT(std::string(ParseSafetensors("x", std::as_bytes(std::span(huge))).status().message()),
+              HasSubstr("longer than the file"));
   EXPECT_FALSE(ParseSafetensors("x", std::as_bytes(std::span(huge).first(3))).ok());
 }
 

@@ -29,6 +29,9 @@ class NoLinks : public Emulator {
   absl::Status SetCarrier(int, int, Carrier) override { return absl::OkStatus(); }
   int node_netns_fd(int) const override { return netns_; }
   absl::StatusOr<PathCounters> counters(int, int) const override { return PathCounters{}; }
+  absl::StatusOr<std::vector<LineCounters>> line_counters() const override {
+    return std::vector<LineCounters>();
+  }
   absl::StatusOr<int64_t> unroutable_drops() const override { return 0; }
   std::string_view scheduling() const override { return "none"; }
   absl::Duration cpu_time() const override { return absl::ZeroDuration(); }
