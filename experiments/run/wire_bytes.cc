@@ -88,11 +88,10 @@ double Overhead(const RunSpec& spec, const WireCounts::Path& path) {
 }
 
 // Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
-// number for each group, on the path of a boundary that carried the micro-batches of `c`.
-double NormBytes(const RunSpec& spec, const CrossingRow& c) {
+// number for each group, in `steps` steps on the path of a boundary.
+double NormBytes(const RunSpec& spec, const CrossingRow& c, int64_t steps) {
   const RunSpec::Outer& outer = spec.outer;
   if (c.direction == Direction::kOuter || outer.groups < 2 || outer.inner_steps == 0) return 0;
-  const int64_t steps = c.tensors / spec.train.microbatches;
   const auto syncs = static_cast<double>((steps + outer.inner_steps - 1) / outer.inner_steps);
   return OnTcp(syncs * static_cast<double>(kPacketHeaderBytes + 8 * outer.groups), syncs);
 }
@@ -118,7 +117,7 @@ std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const C
   const int64_t drops = path.drops + (back == counts.paths.end() ? 0 : back->second.drops);
   const double accounted =
       OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) +
-      NormBytes(spec, c) + Overhead(spec, path);
+      NormBytes(spec, c, c.tensors / spec.train.microbatches) + Overhead(spec, path);
   return Complaint(fmt::format("path {} > {}", c.src_rank, c.dst_rank),
                    static_cast<double>(path.bytes), accounted, drops);
 }
@@ -151,7 +150,7 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
   for (const CrossingRow& c : crossings) {
     const Planned* planned = plan.Of(c);
     if (planned != nullptr && planned->tcp_bytes) {
-      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes + NormBytes(spec, c);
+      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes + NormBytes(spec, c, Steps(spec));
     }
     sent[{c.src_rank, c.dst_rank}] =
         OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));

@@ -69,7 +69,7 @@ struct RunSpec {
   } train;
 
   struct Schedule {
-    std::string kind;  // "gpipe" or "1f1b"
+    std::string kind;  // a name of pp_group/schedule/catalog.cc
     int64_t stages;    // S
     // The blocks with which stages 1, 2, ... begin: [2, 5, 11] makes stages of blocks 0-1, 2-4,
     // 5-10 and the rest. Empty: S equal stages.
