@@ -183,8 +183,8 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
   file.seekg(0);
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   const auto bad = [&](const char* why) {
-    return absl::DataLossError(absl::StrCat("checkpoint ", path, " (", bytes.size(), " bytes): ",
-                                            why, "; delete it to go on from an older one"));
+    return absl::DataLossError(
+        absl::StrCat("checkpoint ", path, " (", bytes.size(), " bytes): ", why));
   };
   if (!file) return bad("cannot be read");
   constexpr size_t kCrcBytes = sizeof(uint32_t);

@@ -186,47 +186,83 @@ absl::Status SaveRanks(std::span<const std::unique_ptr<RankState>> ranks,
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,
-                                  const std::string& directory, const std::string& spec) {
-  constexpr int64_t kNone = -1;
-  std::vector<int64_t> newest;
-  for (const auto& state : ranks) {
-    const auto steps = CheckpointSteps(directory, state->rank.group, state->rank.stage);
-    newest.push_back(steps.empty() ? kNone : steps.back());
-  }
-  const int64_t step = AgreeOnSmallest(ranks, newest);
-  if (step == kNone) {
-    return absl::NotFoundError(
-        absl::StrCat("checkpoint directory ", directory, ": not every rank has a checkpoint"));
-  }
+namespace {
+
+// How a rank fares with its file of a step; the smallest over all ranks is what all do.
+enum Fare : int64_t { kRefused, kDamaged, kWhole };
+
+// Of a step that all ranks may have: every local rank's file, or why not.
+struct Tried {
   std::vector<std::unique_ptr<Loaded>> checkpoints;
   absl::Status own;
+  Fare fare = kWhole;
+};
+
+Tried TryStep(std::span<const std::unique_ptr<RankState>> ranks, const std::string& directory,
+              int64_t step, const std::string& spec) {
+  Tried tried;
   for (const auto& state : ranks) {
     absl::StatusOr<std::unique_ptr<Loaded>> loaded = ReadFor(directory, step, spec, *state);
-    if (!loaded.ok()) {
-      own = loaded.status();
-      break;
+    if (loaded.ok()) {
+      tried.checkpoints.push_back(*std::move(loaded));
+      continue;
     }
-    checkpoints.push_back(*std::move(loaded));
+    tried.own = loaded.status();
+    const bool older_may_do = absl::IsDataLoss(tried.own) || absl::IsNotFound(tried.own);
+    tried.fare = older_may_do ? kDamaged : kRefused;
+    break;
   }
-  // All or none: a rank that cannot load stops the others before anything has changed.
-  const bool all = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), own.ok())) == 1;
-  if (!own.ok()) return own;
-  if (!all) {
-    return absl::DataLossError(
-        absl::StrCat("checkpoint of step ", step, ": another rank cannot load its file"));
+  return tried;
+}
+
+// The newest step, at most `limit`, of which every rank has a file; -1: none.
+int64_t NewestStep(std::span<const std::unique_ptr<RankState>> ranks, const std::string& directory,
+                   int64_t limit) {
+  std::vector<int64_t> newest;
+  for (const auto& state : ranks) {
+    std::vector<int64_t> steps = CheckpointSteps(directory, state->rank.group, state->rank.stage);
+    std::erase_if(steps, [limit](int64_t step) { return step > limit; });
+    newest.push_back(steps.empty() ? -1 : steps.back());
   }
+  return AgreeOnSmallest(ranks, newest);
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedStep> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,
+                                     const std::string& directory, const std::string& spec) {
+  LoadedStep result{.step = INT64_MAX, .damaged = {}};
+  absl::Status none = absl::NotFoundError(
+      absl::StrCat("checkpoint directory ", directory, ": not every rank has a checkpoint"));
+  Tried tried;
+  for (;;) {
+    result.step = NewestStep(ranks, directory, result.step);
+    if (result.step < 0) return none;
+    tried = TryStep(ranks, directory, result.step, spec);
+    // All or none: a rank that cannot load stops the others before anything has changed.
+    const int64_t fare = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), tried.fare));
+    if (fare == kWhole) break;
+    const absl::Status why =
+        !tried.own.ok() ? tried.own
+                        : absl::DataLossError(absl::StrCat("checkpoint of step ", result.step,
+                                                           ": another rank cannot load its file"));
+    if (fare == kRefused) return why;
+    if (absl::IsNotFound(none)) none = why;  // the newest damage, where no older step is whole
+    if (!tried.own.ok()) result.damaged.emplace_back(tried.own.message());
+    --result.step;
+  }
+  absl::Status own;
   for (size_t i = 0; i < ranks.size() && own.ok(); ++i) {
-    own = Restore(std::move(*checkpoints[i]), *ranks[i]);
+    own = Restore(std::move(*tried.checkpoints[i]), *ranks[i]);
   }
   // Nobody sends before everybody's channels know which message comes next.
   const bool restored = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), own.ok())) == 1;
   if (!own.ok()) return own;
   if (!restored) {
     return absl::InternalError(
-        absl::StrCat("checkpoint of step ", step, ": another rank failed to take it over"));
+        absl::StrCat("checkpoint of step ", result.step, ": another rank failed to take it over"));
   }
-  return step;
+  return result;
 }
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,9 +18,13 @@ namespace longhaul {
 absl::Status SaveRanks(std::span<const std::unique_ptr<RankState>> ranks,
                        const std::string& directory, int64_t step, const std::string& spec);
 
-// Collective over all S*G ranks: the newest step that all have, loaded by all or by none. Returns
-// the step. Errors as Trainer::LoadCheckpoint; throws what c10d does.
-absl::StatusOr<int64_t> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,
-                                  const std::string& directory, const std::string& spec);
+struct LoadedStep {
+  int64_t step;
+  std::vector<std::string> damaged;  // of the local ranks: files of newer steps, and why not
+};
+// Collective over all S*G ranks: the newest step of which all have a whole file, loaded by all or
+// by none. Errors and throws as Trainer::LoadCheckpoint.
+absl::StatusOr<LoadedStep> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,
+                                     const std::string& directory, const std::string& spec);
 
 }  // namespace longhaul

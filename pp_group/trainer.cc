@@ -43,7 +43,8 @@ class PipelineTrainer : public Trainer {
   void OnAction(std::function<void(const Action&)> call) override { on_action_ = std::move(call); }
   absl::Status FinishSends() override;
   absl::Status SaveCheckpoint(const std::string& directory) override;
-  absl::Status LoadCheckpoint(const std::string& directory) override;
+  absl::Status LoadCheckpoint(const std::string& directory,
+                              std::vector<std::string>* damaged) override;
 
  private:
   // Runs f, which may throw; a failure spends the trainer.
@@ -351,20 +352,22 @@ absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
   return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
 }
 
-absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory) {
+absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
+                                             std::vector<std::string>* damaged) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  absl::StatusOr<int64_t> step;
+  absl::StatusOr<LoadedStep> loaded;
   // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
   absl::Status status = Guarded([&] {
     busy_ = nullptr;
-    step = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
+    loaded = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  if (!step.ok()) return step.status();
+  if (!loaded.ok()) return loaded.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
-  step_ = *step;
+  step_ = loaded->step;
+  if (damaged != nullptr) *damaged = std::move(loaded->damaged);
   return absl::OkStatus();
 }
 

@@ -168,10 +168,13 @@ class Trainer {
   virtual absl::Status SaveCheckpoint(const std::string& directory) = 0;
 
   // Takes what SaveCheckpoint wrote for the same spec and corpus. All S*G ranks call it together:
-  // they agree (over `plain` and `outer`) on the newest step that every one of them has. NotFound:
-  // some rank has none. DataLoss: truncated or corrupt; InvalidArgument: of another run or another
-  // boundary codec. On any error nothing has changed.
-  virtual absl::Status LoadCheckpoint(const std::string& directory) = 0;
+  // they agree (over `plain` and `outer`) on the newest step of which every one of them has a whole
+  // file; those of newer steps that were truncated or corrupt are told in `damaged`, one line each,
+  // by the ranks that have them. NotFound: some rank has none. DataLoss: none is whole, with what
+  // is wrong with the newest; InvalidArgument: of another run or another boundary codec. On any
+  // error nothing has changed.
+  virtual absl::Status LoadCheckpoint(const std::string& directory,
+                                      std::vector<std::string>* damaged = nullptr) = 0;
 };
 
 }  // namespace longhaul

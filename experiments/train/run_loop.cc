@@ -313,6 +313,9 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
   return trainer.FinishSends();
 }
 
+// Of the process whose first rank it names.
+constexpr char kDamagedCheckpointFact[] = "damaged_checkpoint_of_rank_";
+
 absl::Status Told(const absl::Status& failure, const Trainer& trainer, int rank,
                   FdEventSink& sink) {
   sink.EmitFailure(rank, trainer.step(), failure);
@@ -326,7 +329,13 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   const int rank = ranks.front().rank;
   absl::Status status;
   if (!options.checkpoint_directory.empty()) {
-    status = trainer.LoadCheckpoint(options.checkpoint_directory);
+    std::vector<std::string> damaged;
+    status = trainer.LoadCheckpoint(options.checkpoint_directory, &damaged);
+    for (const std::string& why : damaged) {
+      sink.Emit({{"event", "fact"},
+                 {"key", absl::StrCat(kDamagedCheckpointFact, rank)},
+                 {"value", absl::StrCat("went on from step ", trainer.step(), ": ", why)}});
+    }
     if (absl::IsNotFound(status)) status = absl::OkStatus();  // nothing to resume from
     if (status.ok() && trainer.step() > 0) {
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});

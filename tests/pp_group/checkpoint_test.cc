@@ -124,6 +124,45 @@ TEST_F(CheckpointTest, CorruptFileStopsEveryRankAndChangesNothing) {
   EXPECT_EQ(history.hashes, RunAll(spec).hashes);
 }
 
+TEST_F(CheckpointTest, ACorruptNewestFallsBackToTheOneBefore) {
+  const TrainSpec spec = TwoByTwo();
+  History history;
+  {
+    const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+    RunSteps(*trainer, 2, &history);
+    ASSERT_TRUE(trainer->SaveCheckpoint(directory_).ok());
+    RunSteps(*trainer, 1, &history);
+    ASSERT_TRUE(trainer->SaveCheckpoint(directory_).ok());
+  }
+  const std::string path = CheckpointPath(directory_, 1, 0, 3);
+  fs::resize_file(path, fs::file_size(path) - 1);
+  const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
+  std::vector<std::string> damaged;
+  const absl::Status status = trainer->LoadCheckpoint(directory_, &damaged);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(trainer->step(), 2);
+  EXPECT_THAT(damaged, testing::ElementsAre(testing::HasSubstr(path)));
+  History rest;
+  RunSteps(*trainer, spec.steps - 2, &rest);
+  const History whole = RunAll(spec);
+  EXPECT_EQ(rest.hashes,
+            decltype(rest.hashes)(whole.hashes.end() - rest.hashes.size(), whole.hashes.end()));
+}
+
+TEST_F(CheckpointTest, WhereNoneIsWholeTheNewestDamageIsTold) {
+  const std::unique_ptr<Trainer> trainer = NewTrainer(TwoByTwo());
+  History history;
+  for (const int64_t step : {1, 2}) {
+    RunSteps(*trainer, 1, &history);
+    ASSERT_TRUE(trainer->SaveCheckpoint(directory_).ok());
+    fs::resize_file(CheckpointPath(directory_, 0, 0, step), 20);
+  }
+  const absl::Status status = trainer->LoadCheckpoint(directory_);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr(CheckpointPath(directory_, 0, 0, 2)));
+}
+
 TEST_F(CheckpointTest, AnotherRunsCheckpointIsRefusedWithTheDifference) {
   TrainSpec spec = TwoByTwo();
   ASSERT_TRUE(NewTrainer(spec)->SaveCheckpoint(directory_).ok());

@@ -110,6 +110,29 @@ TEST_F(Resume, KilledAtRandomStepsARunHasEveryStepAndByteOfOneThatWasNot) {
   EXPECT_EQ(Rows("SELECT id FROM runs").size(), 2u);
 }
 
+TEST_F(Resume, ACorruptNewestCheckpointIsPassedOverAndSaid) {
+  const std::vector<std::string> rare = {"--set", "checkpoint.every_steps=60"};
+  std::vector<std::string> whole = rare, resume = rare;
+  whole.insert(whole.end(), {"--arm", "whole"});
+  resume.emplace_back("--resume");
+  ASSERT_EQ(RunLonghaul(Arguments(whole)).exit_status, 0);
+  KilledAt(2, 121, SIGKILL, false, rare);
+  int64_t cut = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(results() + "/checkpoints")) {
+    if (entry.path().filename() != "group1-stage0-step120.ckpt") continue;
+    std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) - 1);
+    ++cut;
+  }
+  ASSERT_GE(cut, 1);  // of both arms, where the other's are still there
+  const CommandResult resumed = RunLonghaul(Arguments(resume));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("went on from step 60: checkpoint "));
+  EXPECT_THAT(Rows("SELECT status FROM runs"), Each(ElementsAre("ok")));
+  const CommandResult same = RunLonghaul({"compare", results(), "whole", "last"});
+  EXPECT_EQ(same.exit_status, 0) << same.output;
+}
+
 TEST_F(Resume, TwoAtOnceAreOneRunAndALineOfRefusal) {
   KilledAt(1, 30, SIGKILL, false, {});
   const CommandResult anew = RunLonghaul(Arguments({}));
