@@ -109,7 +109,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   r.Allow("reference", &part.reference);
   r.Allow("held_out", &part.held_out);
   for (const char* key : {"stages", "forward", "backward", "model", "data", "train", "schedule",
-                          "boundary", "outer", "net", "eval", "checkpoint", "limits"}) {
+                          "boundary", "outer", "net", "eval", "checkpoint", "limits", "fault"}) {
     r.Skip(key);
   }
   r.Line("name", part.arm, kNameBytes);

@@ -1,6 +1,7 @@
 #include "experiments/spec/spec_changes.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -22,15 +23,20 @@ struct Key {
   std::string path, value;
 };
 
-// The program's own TOML has one "[table]" or "key = value" a line.
+// The program's own TOML has one "[table]", "[[table]]" or "key = value" a line. The tables of an
+// array are told apart by their place in it: "fault[0].what".
 std::vector<Key> Keys(std::string_view toml) {
   std::vector<Key> keys;
   std::string table;
+  std::map<std::string, int> met;
   for (size_t at = 0; at < toml.size();) {
     const size_t end = std::min(toml.find('\n', at), toml.size());
     const std::string_view line = toml.substr(at, end - at);
     at = end + 1;
-    if (line.starts_with('[')) {
+    if (line.starts_with("[[")) {
+      const std::string array(line.substr(2, line.find(']') - 2));
+      table = fmt::format("{}[{}].", array, met[array]++);
+    } else if (line.starts_with('[')) {
       table = std::string(line.substr(1, line.find(']') - 1)) + ".";
     } else if (const size_t equals = line.find(" = "); equals != std::string_view::npos) {
       keys.push_back(

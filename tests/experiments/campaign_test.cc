@@ -134,6 +134,16 @@ TEST(Campaign, ReferenceThatCannotCarryAQIsRefused) {
               HasSubstr("differs in more than stages and codecs: train.lr 0.001 > 0.002"));
 }
 
+TEST(Campaign, AnArmMayHaveAFaultScriptOfItsOwnAndThenNoQ) {
+  const absl::StatusOr<CampaignSpec> c = Read(Replaced(
+      "stages = 4", "stages = 4\nfault = [{ what = \"kill\", where = \"group 0\", at_step = 5 }]"));
+  ASSERT_TRUE(c.ok()) << c.status();
+  for (const PlannedRun& run : c->runs) {
+    EXPECT_EQ(run.spec.faults.size(), run.arm == "s4" ? 1u : 0u) << run.arm;
+  }
+  EXPECT_EQ(c->primary, "s2");  // s4 differs in more than stages and codecs
+}
+
 TEST(Campaign, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(Error(Replaced("name = \"s4\"", "name = \"s2\"")),
               HasSubstr("demo.toml:13: two arms are named 's2'"));

@@ -65,5 +65,16 @@ TEST(CompressedCrossings, AreSMinusOnePerCompressedDirection) {
   EXPECT_EQ(CompressedCrossings(4, "identity", "identity"), 6);
 }
 
+TEST(SpecChanges, TablesOfAnArrayAreToldApart) {
+  const std::string one = "[[fault]]\nwhat = \"kill\"\nat_step = 3\n";
+  const std::string two = "[[fault]]\nwhat = \"kill\"\nat_step = 5\n";
+  const auto changes = SpecChanges(one + one, one + two);
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].key, "fault[1].at_step");
+  EXPECT_EQ(changes[0].from, "3");
+  EXPECT_EQ(changes[0].to, "5");
+  EXPECT_EQ(SpecChanges(one, one + two).size(), 2u);
+}
+
 }  // namespace
 }  // namespace longhaul
