@@ -18,27 +18,6 @@ namespace longhaul {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'H', 'C', 'K', 'P', 'T', '0', '1'};
-constexpr size_t kKeep = 2;
-
-class Writer {
- public:
-  void Bytes(const void* values, size_t size) {
-    const auto* from = static_cast<const std::byte*>(values);
-    bytes_.insert(bytes_.end(), from, from + size);
-  }
-  template <typename T>
-  void Number(T value) {
-    Bytes(&value, sizeof value);
-  }
-  void Text(const std::string& text) {
-    Number(static_cast<uint32_t>(text.size()));
-    Bytes(text.data(), text.size());
-  }
-  std::vector<std::byte>& bytes() { return bytes_; }
-
- private:
-  std::vector<std::byte> bytes_;
-};
 
 // Reads beyond the end give zeros and clear ok().
 class Reader {
@@ -95,25 +74,52 @@ class File {
   int fd_;
 };
 
-absl::Status WriteAll(const std::string& path, std::span<const std::byte> bytes) {
-  const File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (file.fd() < 0) return SystemError("create " + path);
-  while (!bytes.empty()) {
-    const ssize_t written = write(file.fd(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError("write " + path);
-    bytes = bytes.subspan(static_cast<size_t>(written));
+// Writes a file from front to back, and sums its CRC on the way. After an error nothing more is
+// written.
+class Writer {
+ public:
+  explicit Writer(const std::string& path)
+      : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {
+    if (file_.fd() < 0) status_ = SystemError("create " + path_);
   }
-  if (fsync(file.fd()) != 0) return SystemError("fsync " + path);
-  return absl::OkStatus();
-}
+  void Bytes(const void* values, size_t size) {
+    std::span bytes(static_cast<const std::byte*>(values), size);
+    crc_ = Crc32cAlone(bytes, crc_);
+    while (status_.ok() && !bytes.empty()) {
+      const ssize_t written = write(file_.fd(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) status_ = SystemError("write " + path_);
+      if (written > 0) bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+  template <typename T>
+  void Number(T value) {
+    Bytes(&value, sizeof value);
+  }
+  void Text(const std::string& text) {
+    Number(static_cast<uint32_t>(text.size()));
+    Bytes(text.data(), text.size());
+  }
+  // The CRC of all that was written, as its end; on disk when this is OK.
+  absl::Status Finish() {
+    Number(crc_);
+    if (status_.ok() && fsync(file_.fd()) != 0) status_ = SystemError("fsync " + path_);
+    return status_;
+  }
+
+ private:
+  const std::string path_;
+  const File file_;
+  uint32_t crc_ = 0;
+  absl::Status status_;
+};
 
 std::string NamePrefix(int group, int stage) {
   return absl::StrCat("group", group, "-stage", stage, "-step");
 }
 
-std::vector<std::byte> Serialize(const Checkpoint& checkpoint) {
-  Writer writer;
+absl::Status WriteTo(const std::string& path, const Checkpoint& checkpoint) {
+  Writer writer(path);
   writer.Bytes(kMagic, sizeof kMagic);
   writer.Number(checkpoint.step);
   writer.Number(static_cast<int32_t>(checkpoint.group));
@@ -125,8 +131,7 @@ std::vector<std::byte> Serialize(const Checkpoint& checkpoint) {
     writer.Number(static_cast<uint64_t>(bytes.size()));
     writer.Bytes(bytes.data(), bytes.size());
   }
-  writer.Number(Crc32c(writer.bytes()));
-  return std::move(writer.bytes());
+  return writer.Finish();
 }
 
 }  // namespace
@@ -150,7 +155,8 @@ std::string CheckpointPath(const std::string& directory, int group, int stage, i
   return absl::StrCat(directory, "/", NamePrefix(group, stage), step, ".ckpt");
 }
 
-absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& checkpoint) {
+absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& checkpoint,
+                             int64_t keep) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
@@ -160,7 +166,7 @@ absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& che
   const std::string path =
       CheckpointPath(directory, checkpoint.group, checkpoint.stage, checkpoint.step);
   const std::string partial = path + ".partial";
-  if (absl::Status status = WriteAll(partial, Serialize(checkpoint)); !status.ok()) {
+  if (absl::Status status = WriteTo(partial, checkpoint); !status.ok()) {
     unlink(partial.c_str());
     return status;
   }
@@ -170,7 +176,8 @@ absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& che
   const File folder(directory, O_RDONLY | O_DIRECTORY);
   if (folder.fd() < 0 || fsync(folder.fd()) != 0) return SystemError("fsync " + directory);
   const std::vector<int64_t> steps = CheckpointSteps(directory, checkpoint.group, checkpoint.stage);
-  for (size_t i = 0; i + kKeep < steps.size(); ++i) {
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    if (steps[i] == checkpoint.step) continue;
     unlink(CheckpointPath(directory, checkpoint.group, checkpoint.stage, steps[i]).c_str());
   }
   return absl::OkStatus();

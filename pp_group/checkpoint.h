@@ -30,10 +30,15 @@ struct Checkpoint {
 // DIRECTORY/group0-stage1-step120.ckpt
 std::string CheckpointPath(const std::string& directory, int group, int stage, int64_t step);
 
+// Files of each rank that stay when nothing else is asked for: ranks that were killed while saving
+// then still have one step in common.
+constexpr int64_t kCheckpointsKept = 2;
+
 // Writes to a temporary name, fsyncs file and directory, renames: a kill at any moment leaves the
-// old files or the new one. Keeps the newest two of this rank: ranks that were killed while saving
-// then still have one step in common. Errors name the path and the system's reason.
-absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& checkpoint);
+// old files or the new one. Removes all but the newest `keep` (at least 1) of this rank, never the
+// one just written. On the calling thread alone. Errors name the path and the system's reason.
+absl::Status WriteCheckpoint(const std::string& directory, const Checkpoint& checkpoint,
+                             int64_t keep = kCheckpointsKept);
 
 // NotFound; DataLoss: truncated, corrupt, not a checkpoint.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);

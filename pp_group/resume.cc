@@ -176,14 +176,15 @@ absl::StatusOr<std::unique_ptr<Loaded>> ReadFor(const std::string& directory, in
 
 }  // namespace
 
-absl::Status SaveRanks(std::span<const std::unique_ptr<RankState>> ranks,
-                       const std::string& directory, int64_t step, const std::string& spec) {
+absl::StatusOr<std::vector<Checkpoint>> CheckpointsOf(
+    std::span<const std::unique_ptr<RankState>> ranks, int64_t step, const std::string& spec) {
+  std::vector<Checkpoint> checkpoints;
   for (const auto& state : ranks) {
-    const absl::StatusOr<Checkpoint> checkpoint = CheckpointOf(*state, step, spec);
+    absl::StatusOr<Checkpoint> checkpoint = CheckpointOf(*state, step, spec);
     if (!checkpoint.ok()) return checkpoint.status();
-    if (absl::Status s = WriteCheckpoint(directory, *checkpoint); !s.ok()) return s;
+    checkpoints.push_back(*std::move(checkpoint));
   }
-  return absl::OkStatus();
+  return checkpoints;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pp_group/checkpoint.h"
 #include "pp_group/local_rank.h"
 
 namespace longhaul {
@@ -15,8 +16,8 @@ namespace longhaul {
 // Trainer's checkpoints. `spec` is the run's canonical text. A rank's state between two steps is:
 // parameters, AdamW moments, outer start and momentum, state of the outer codec, state of the
 // boundary's channels. A codec's state is kept as in compressors/saved_state.h.
-absl::Status SaveRanks(std::span<const std::unique_ptr<RankState>> ranks,
-                       const std::string& directory, int64_t step, const std::string& spec);
+absl::StatusOr<std::vector<Checkpoint>> CheckpointsOf(
+    std::span<const std::unique_ptr<RankState>> ranks, int64_t step, const std::string& spec);
 
 struct LoadedStep {
   int64_t step;

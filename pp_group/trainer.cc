@@ -42,7 +42,7 @@ class PipelineTrainer : public Trainer {
   void Poison(int group, double factor) override;
   void OnAction(std::function<void(const Action&)> call) override { on_action_ = std::move(call); }
   absl::Status FinishSends() override;
-  absl::Status SaveCheckpoint(const std::string& directory) override;
+  absl::StatusOr<std::vector<Checkpoint>> Snapshot() override;
   absl::Status LoadCheckpoint(const std::string& directory,
                               std::vector<std::string>* damaged) override;
 
@@ -346,10 +346,10 @@ absl::Status PipelineTrainer::FinishSends() {
   });
 }
 
-absl::Status PipelineTrainer::SaveCheckpoint(const std::string& directory) {
+absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
-  return SaveRanks(ranks_, directory, step_, CanonicalText(spec_, *corpus_));
+  return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
 }
 
 absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
@@ -372,6 +372,15 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
 }
 
 }  // namespace
+
+absl::Status Trainer::SaveCheckpoint(const std::string& directory) {
+  const absl::StatusOr<std::vector<Checkpoint>> checkpoints = Snapshot();
+  if (!checkpoints.ok()) return checkpoints.status();
+  for (const Checkpoint& checkpoint : *checkpoints) {
+    if (absl::Status s = WriteCheckpoint(directory, checkpoint); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
                                                          std::vector<LocalRank> ranks,

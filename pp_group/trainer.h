@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "pp_group/adamw.h"
 #include "pp_group/channel_state.h"
+#include "pp_group/checkpoint.h"
 #include "pp_group/corpus.h"
 #include "pp_group/injected_stage.h"
 #include "pp_group/models/model_spec.h"
@@ -162,10 +163,14 @@ class Trainer {
   // Waits until everything that the steps sent has left: only then do the groups' counters have it.
   virtual absl::Status FinishSends() = 0;
 
-  // One file per local rank and step (checkpoint.h), CRC32C inside, the newest two are kept. Holds
-  // parameters, AdamW moments, the outer step's start, momentum and codec state, and what
+  // A copy of the local ranks' state between two steps, one of each (checkpoint.h): parameters,
+  // AdamW moments, the outer step's start, momentum and codec state, and what
   // LocalRank::boundary_state saves: a resumed run is bit-identical to one that was never stopped.
-  virtual absl::Status SaveCheckpoint(const std::string& directory) = 0;
+  // Training may go on while it is written (checkpoint_writer.h).
+  virtual absl::StatusOr<std::vector<Checkpoint>> Snapshot() = 0;
+
+  // Snapshot, written before it returns.
+  absl::Status SaveCheckpoint(const std::string& directory);
 
   // Takes what SaveCheckpoint wrote for the same spec and corpus. All S*G ranks call it together:
   // they agree (over `plain` and `outer`) on the newest step of which every one of them has a whole

@@ -131,6 +131,7 @@ struct RunSpec {
 
   struct Checkpoint {
     int64_t every_steps = 0;  // 0: off
+    int64_t keep = 2;         // of each rank's files, the newest; the rest is removed
   } checkpoint;
 
   struct Limits {

@@ -86,6 +86,7 @@ const SpecKey kKeys[] = {
     {"eval", "rows", kMust, Whole{1, kMany}, "rows", FIELD(eval.rows)},
 
     {"checkpoint", "every_steps", kMay, Whole{0, kMany}, "steps", FIELD(checkpoint.every_steps)},
+    {"checkpoint", "keep", kMay, Whole{2, 1'000'000}, "", FIELD(checkpoint.keep)},
 
     {"limits", "threads", kMay, Whole{1, 256}, "per worker", FIELD(limits.threads)},
 };

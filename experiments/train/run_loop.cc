@@ -15,6 +15,7 @@
 #include "experiments/train/membership.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/stillness.h"
+#include "pp_group/checkpoint_writer.h"
 
 namespace longhaul {
 namespace {
@@ -210,11 +211,15 @@ bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
   return not_finite > 0 && (!elastic || finite == 0);
 }
 
-// A checkpoint, and what had been counted by then, so that a resumed run can count on from there.
+// A checkpoint, which is written while training goes on, and what had been counted by then, so that
+// a resumed run can count on from there. When ranks pass the gate, each has the file of the
+// checkpoint before.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                           const RunLoopOptions& options, StillnessMeter& stillness,
-                          FdEventSink& sink) {
-  if (absl::Status s = trainer.SaveCheckpoint(options.checkpoint_directory); !s.ok()) return s;
+                          CheckpointWriter& writer, FdEventSink& sink) {
+  absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
+  if (!snapshot.ok()) return snapshot.status();
+  if (absl::Status s = writer.Begin(*std::move(snapshot)); !s.ok()) return s;
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
   EmitStillness(stillness, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
@@ -253,8 +258,20 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
   return absl::OkStatus();
 }
 
+// How long files took to write, and how long training waited for that.
+void EmitWriting(CheckpointWriter& writer, int rank, EventSink& sink) {
+  const CheckpointWriter::Times times = writer.times();
+  if (times.written == 0) return;
+  sink.Emit(
+      {{"event", "fact"},
+       {"key", absl::StrCat("checkpoints_of_rank_", rank)},
+       {"value", absl::StrFormat("%d written, the longest in %.3f s; training waited %.3f s",
+                                 times.written, Seconds(times.longest), Seconds(times.waited))}});
+}
+
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
-                   const RunLoopOptions& options, StillnessMeter& stillness, FdEventSink& sink) {
+                   const RunLoopOptions& options, StillnessMeter& stillness,
+                   CheckpointWriter& writer, FdEventSink& sink) {
   std::map<std::pair<int, int>, CodecTime> codec_time;  // by rank and life
   for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
   std::map<int, int64_t> clipped;  // by rank
@@ -297,20 +314,25 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
       return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
+    if (absl::Status s = writer.Poll(); !s.ok()) return s;
     if (trainer.step() < options.steps && options.stop_asked && options.stop_asked()) {
-      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok())
-        return s;
+      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, writer, sink);
+      if (s.ok()) s = writer.Finish();
+      if (!s.ok()) return s;
       return absl::CancelledError(
           absl::StrCat(kAskedToStop, trainer.step(), ", with a checkpoint"));
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
-      if (absl::Status s = SaveAndCount(trainer, ranks, options, stillness, sink); !s.ok())
-        return s;
+      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, writer, sink);
+      if (!s.ok()) return s;
     }
   }
   if (options.trains) EmitClipping(clipped, trainer.step() - begun, sink);
-  return trainer.FinishSends();
+  if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
+  const absl::Status written = writer.Finish();
+  EmitWriting(writer, all_ranks.front().rank, sink);
+  return written;
 }
 
 // Of the process whose first rank it names.
@@ -346,8 +368,9 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
+  CheckpointWriter writer(options.checkpoint_directory, options.checkpoints_kept);
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
-  status = Train(trainer, ranks, options, stillness, sink);
+  status = Train(trainer, ranks, options, stillness, writer, sink);
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);

@@ -43,6 +43,7 @@ struct RunLoopOptions {
   bool forward_is_identity;          // the forward boundary codec sends the source's own bytes
   std::string checkpoint_directory;  // empty: none
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
+  int64_t checkpoints_kept;          // of each rank
   std::string interface;             // whose kernel counters are reported; empty: none
   int phase_fd = -1;                 // phase_gate.h
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run

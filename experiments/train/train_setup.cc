@@ -111,6 +111,7 @@ RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_
           .forward_is_identity = CodecText(spec).forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
+          .checkpoints_kept = spec.checkpoint.keep,
           .interface = "",
           .capture = CaptureOf(spec)};
 }

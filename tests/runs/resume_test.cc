@@ -58,12 +58,32 @@ class Resume : public testing::Test {
         Rows("SELECT ifnull(MAX(step), 0) FROM steps WHERE run_id = " + std::to_string(run));
     return rows.empty() ? 0 : std::stoll(rows[0][0]);
   }
+  // Whether the run's folder of checkpoints has all four ranks' files of the step.
+  bool HasFiles(int64_t run, int64_t step) const {
+    const std::string ending = "-step" + std::to_string(step) + ".ckpt";
+    std::error_code error;
+    for (const auto& folder :
+         std::filesystem::directory_iterator(results() + "/checkpoints", error)) {
+      if (ReadFile(folder.path() / "owner").find("\nrun " + std::to_string(run) + " ") ==
+          std::string::npos) {
+        continue;
+      }
+      int files = 0;
+      for (const auto& file : std::filesystem::directory_iterator(folder.path(), error)) {
+        files += file.path().filename().string().ends_with(ending);
+      }
+      if (files == 4) return true;
+    }
+    return false;
+  }
   // Starts, waits until the record of `run` has this step, and sends the signal to the command or
   // to its child. Returns how the command ended.
   CommandResult KilledAt(int64_t run, int64_t step, int signal, bool child,
-                         const std::vector<std::string>& more) {
+                         const std::vector<std::string>& more, int64_t files_of_step = 0) {
     const pid_t pid = StartLonghaul(Arguments(more), output_file());
-    EXPECT_TRUE(Eventually([&] { return LastStep(run) >= step; })) << ReadFile(output_file());
+    EXPECT_TRUE(Eventually([&] {
+      return LastStep(run) >= step && (files_of_step == 0 || HasFiles(run, files_of_step));
+    })) << ReadFile(output_file());
     pid_t target = pid;
     if (child) {
       const std::string task = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
@@ -116,7 +136,8 @@ TEST_F(Resume, ACorruptNewestCheckpointIsPassedOverAndSaid) {
   whole.insert(whole.end(), {"--arm", "whole"});
   resume.emplace_back("--resume");
   ASSERT_EQ(RunLonghaul(Arguments(whole)).exit_status, 0);
-  KilledAt(2, 121, SIGKILL, false, rare);
+  // Files are written behind the training: killed when the last one of step 120 is there.
+  KilledAt(2, 121, SIGKILL, false, rare, /*files_of_step=*/120);
   int64_t cut = 0;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(results() + "/checkpoints")) {
