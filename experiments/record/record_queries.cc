@@ -19,8 +19,6 @@ Enum FromText(Enum last, const std::string& text) {
   std::abort();
 }
 
-uint64_t FromHex(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 16); }
-
 // Every row of `query`, made by `make`.
 template <typename Row, typename Make>
 absl::StatusOr<std::vector<Row>> Collect(SqliteStatement& query, Make make) {
@@ -68,26 +66,6 @@ absl::StatusOr<std::vector<Row>> RowsOf(sqlite3* db, int64_t run, std::string_vi
                                 .c_str());
   query.Bind(run);
   return Collect<Row>(query, [](SqliteStatement& q) { return ReadRow<Row>(q); });
-}
-
-CrossingRow MakeCrossing(SqliteStatement& q) {
-  return CrossingRow{.src_rank = q.Integer(0),
-                     .dst_rank = q.Integer(1),
-                     .direction = FromText(Direction::kOther, q.Text(2)),
-                     .codec = q.Text(3),
-                     .tensors = q.Integer(4),
-                     .elements = q.Integer(5),
-                     .predicted_wire_bytes = q.MaybeInteger(6),
-                     .payload_bytes = q.Integer(7),
-                     .message_bytes = q.Integer(8),
-                     .kernel_tx_bytes = q.MaybeInteger(9),
-                     .kernel_rx_bytes = q.MaybeInteger(10),
-                     .nmse_samples = q.Integer(11),
-                     .nmse_mean = q.MaybeReal(12),
-                     .nmse_max = q.MaybeReal(13),
-                     .encode_s = q.Real(14),
-                     .decode_s = q.Real(15),
-                     .payload_hash = FromHex(q.Text(16))};
 }
 
 // The first records of this version lack some tables; who writes into one adds them.
@@ -227,26 +205,19 @@ absl::StatusOr<std::vector<LinkRow>> Record::Links(int64_t run) const {
 }
 
 absl::StatusOr<std::vector<CrossingRow>> Record::Crossings(int64_t run) const {
-  SqliteStatement query(
-      db_.get(),
-      "SELECT src_rank, dst_rank, direction, codec, tensors, elements, predicted_wire_bytes,"
-      " payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes, nmse_samples, nmse_mean,"
-      " nmse_max, encode_s, decode_s, payload_hash FROM crossings WHERE run_id = ?"
-      " ORDER BY src_rank, dst_rank, direction");
-  query.Bind(run);
-  return Collect<CrossingRow>(query, MakeCrossing);
+  return RowsOf<CrossingRow>(db_.get(), run, "crossings", "src_rank, dst_rank, direction");
 }
 
 absl::StatusOr<std::vector<CrossingRow>> Record::CheckpointCrossings(int64_t run,
                                                                      int64_t step) const {
-  SqliteStatement query(db_.get(),
-                        "SELECT src_rank, dst_rank, direction, codec, tensors, elements, NULL,"
-                        " payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes,"
-                        " nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash"
-                        " FROM checkpoint_crossings WHERE run_id = ? AND step = ?"
-                        " ORDER BY src_rank, dst_rank, direction");
-  query.Bind(run).Bind(step);
-  return Collect<CrossingRow>(query, MakeCrossing);
+  absl::StatusOr<std::vector<CheckpointCrossingRow>> all = RowsOf<CheckpointCrossingRow>(
+      db_.get(), run, "checkpoint_crossings", "src_rank, dst_rank, direction");
+  if (!all.ok()) return all.status();
+  std::vector<CrossingRow> rows;
+  for (CheckpointCrossingRow& row : *all) {
+    if (row.step == step) rows.push_back(std::move(row.crossing));
+  }
+  return rows;
 }
 
 absl::StatusOr<std::vector<CrossingErrorRow>> Record::CrossingErrors(int64_t run) const {

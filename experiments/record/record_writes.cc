@@ -7,8 +7,6 @@
 namespace longhaul {
 namespace {
 
-std::string Hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
-
 // One transaction around `insert_row` of every row.
 template <typename Row, typename InsertRow>
 absl::Status InsertAll(sqlite3* db, const std::string& sql, std::span<const Row> rows,
@@ -75,36 +73,15 @@ absl::Status Record::AddFaults(int64_t run, std::span<const FaultRow> faults) {
 }
 
 absl::Status Record::AddCrossings(int64_t run, std::span<const CrossingRow> crossings) {
-  return InsertAll(
-      db_.get(),
-      "INSERT OR REPLACE INTO crossings (run_id, src_rank, dst_rank, direction, codec, tensors,"
-      " elements, predicted_wire_bytes, payload_bytes, message_bytes, kernel_tx_bytes,"
-      " kernel_rx_bytes, nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash)"
-      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-      crossings, [run](SqliteStatement& q, const CrossingRow& c) {
-        q.Bind(run).Bind(c.src_rank).Bind(c.dst_rank).Bind(std::string(ToString(c.direction)));
-        q.Bind(c.codec).Bind(c.tensors).Bind(c.elements).Bind(c.predicted_wire_bytes);
-        q.Bind(c.payload_bytes).Bind(c.message_bytes).Bind(c.kernel_tx_bytes);
-        q.Bind(c.kernel_rx_bytes).Bind(c.nmse_samples).Bind(c.nmse_mean).Bind(c.nmse_max);
-        q.Bind(c.encode_s).Bind(c.decode_s).Bind(Hex(c.payload_hash));
-      });
+  return ReplaceRows(db_.get(), run, "crossings", crossings);
 }
 
 absl::Status Record::AddCheckpointCrossings(int64_t run, int64_t step,
                                             std::span<const CrossingRow> crossings) {
-  return InsertAll(
-      db_.get(),
-      "INSERT OR REPLACE INTO checkpoint_crossings (run_id, step, src_rank, dst_rank, direction,"
-      " codec, tensors, elements, payload_bytes, message_bytes, kernel_tx_bytes, kernel_rx_bytes,"
-      " nmse_samples, nmse_mean, nmse_max, encode_s, decode_s, payload_hash)"
-      " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-      crossings, [run, step](SqliteStatement& q, const CrossingRow& c) {
-        q.Bind(run).Bind(step).Bind(c.src_rank).Bind(c.dst_rank);
-        q.Bind(std::string(ToString(c.direction))).Bind(c.codec).Bind(c.tensors).Bind(c.elements);
-        q.Bind(c.payload_bytes).Bind(c.message_bytes).Bind(c.kernel_tx_bytes);
-        q.Bind(c.kernel_rx_bytes).Bind(c.nmse_samples).Bind(c.nmse_mean).Bind(c.nmse_max);
-        q.Bind(c.encode_s).Bind(c.decode_s).Bind(Hex(c.payload_hash));
-      });
+  std::vector<CheckpointCrossingRow> rows;
+  for (const CrossingRow& c : crossings) rows.push_back({.step = step, .crossing = c});
+  return ReplaceRows(db_.get(), run, "checkpoint_crossings",
+                     std::span<const CheckpointCrossingRow>(rows));
 }
 
 absl::Status Record::AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <string_view>
 #include <type_traits>
 
 #include "experiments/record/record_rows.h"
@@ -54,6 +55,42 @@ void VisitFields(Row& r, Visit&& visit) {
   visit("loss_drops", r.loss_drops);
   visit("ok", r.ok);
   visit("why", r.why);
+}
+
+template <RowOf<CrossingRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("src_rank", r.src_rank);
+  visit("dst_rank", r.dst_rank);
+  visit("direction", r.direction);
+  visit("codec", r.codec);
+  visit("tensors", r.tensors);
+  visit("elements", r.elements);
+  visit("predicted_wire_bytes", r.predicted_wire_bytes);
+  visit("payload_bytes", r.payload_bytes);
+  visit("message_bytes", r.message_bytes);
+  visit("kernel_tx_bytes", r.kernel_tx_bytes);
+  visit("kernel_rx_bytes", r.kernel_rx_bytes);
+  visit("nmse_samples", r.nmse_samples);
+  visit("nmse_mean", r.nmse_mean);
+  visit("nmse_max", r.nmse_max);
+  visit("encode_s", r.encode_s);
+  visit("decode_s", r.decode_s);
+  visit("payload_hash", r.payload_hash);
+}
+
+// A row of checkpoint_crossings: `step`, and a crossing without its prediction, which is of a whole
+// run.
+struct CheckpointCrossingRow {
+  int64_t step;
+  CrossingRow crossing;
+};
+
+template <RowOf<CheckpointCrossingRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("step", r.step);
+  VisitFields(r.crossing, [&visit](const char* name, auto& field) {
+    if (std::string_view(name) != "predicted_wire_bytes") visit(name, field);
+  });
 }
 
 template <RowOf<CrossingErrorRow> Row, typename Visit>

@@ -40,6 +40,13 @@ inline void In(const SqliteStatement& q, int c, std::optional<double>* v) { *v =
 inline void In(const SqliteStatement& q, int c, std::optional<int64_t>* v) {
   *v = q.MaybeInteger(c);
 }
+inline void In(const SqliteStatement& q, int c, Direction* v) {
+  const std::string text = q.Text(c);
+  *v = Direction::kForward;
+  while (*v != Direction::kOther && ToString(*v) != text) {
+    *v = static_cast<Direction>(static_cast<int>(*v) + 1);
+  }
+}
 // Enums of two values; the CHECK constraints of the schema allow no other text.
 template <typename E>
 requires std::is_enum_v<E>

@@ -14,6 +14,7 @@
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
 
+#include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/command_watch.h"
 #include "experiments/run/worker_pool.h"
@@ -111,6 +112,10 @@ absl::Status Verify(LinkPhase phase, const RunSpec& spec, const Emulator& emulat
                                         absl::StrJoin(bad, "; ")));
 }
 
+void EmitFact(EventSink& sink, const std::string& key, const std::string& value) {
+  sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
+}
+
 // What each used path carried between two phases, as the emulator counted it, and what reached each
 // node, as its interface did.
 class PathMeter {
@@ -149,15 +154,27 @@ class PathMeter {
       const auto now = counts.find({from, to});
       if (now == counts.end()) continue;
       const PathCounters& start = start_[{from, to}];
-      sink_.Emit({{"event", "path"},
-                  {"from", from},
-                  {"to", to},
-                  {"checkpoint", checkpoint},
-                  {"seconds", absl::ToDoubleSeconds(lasted)},
-                  {"packets", now->second.packets - start.packets},
-                  {"bytes", now->second.bytes - start.bytes},
-                  {"drops_queue", DroppedByQueues(now->second) - DroppedByQueues(start)},
-                  {"drops_loss", now->second.drops_loss - start.drops_loss}});
+      PathCount count{.from = from,
+                      .to = to,
+                      .checkpoint = checkpoint,
+                      .seconds = absl::ToDoubleSeconds(lasted),
+                      .packets = now->second.packets - start.packets,
+                      .bytes = now->second.bytes - start.bytes,
+                      .drops_queue = DroppedByQueues(now->second) - DroppedByQueues(start),
+                      .drops_loss = now->second.drops_loss - start.drops_loss};
+      sink_.Emit(EventOf("path", count));
+      if (checkpoint == 0) EmitQueueManagement(count, now->second, start);
+    }
+  }
+
+  // What the AQM of a path did while the workers trained; nothing where it had nothing to do.
+  void EmitQueueManagement(const PathCount& path, const PathCounters& end,
+                           const PathCounters& start) {
+    for (const auto& [name, sum] : {std::pair("aqm_drops", end.drops_aqm - start.drops_aqm),
+                                    std::pair("ce_marks", end.ecn_marks - start.ecn_marks)}) {
+      if (sum == 0) continue;
+      EmitFact(sink_, fmt::format("path_{}_{}_{}", path.from, path.to, name),
+               fmt::format("{}", sum));
     }
   }
 
@@ -169,11 +186,10 @@ class PathMeter {
     for (const auto& [node, bytes] : received) {
       const auto before = received_.find(node);
       if (before == received_.end()) continue;
-      sink_.Emit({{"event", "node"},
-                  {"node", node},
-                  {"checkpoint", checkpoint},
-                  {"received", bytes - before->second},
-                  {"delivered", delivered[node]}});
+      sink_.Emit(EventOf("node", NodeCount{.node = node,
+                                           .checkpoint = checkpoint,
+                                           .received = bytes - before->second,
+                                           .delivered = delivered[node]}));
     }
   }
 
@@ -184,10 +200,6 @@ class PathMeter {
   std::map<int, int64_t> received_;  // by node
   absl::Duration begun_ = absl::ZeroDuration();
 };
-
-void EmitFact(EventSink& sink, const std::string& key, const std::string& value) {
-  sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
-}
 
 // What the kernel really gave the nodes, and how deep each used path's queue is.
 absl::Status EmitHostFacts(const RunSpec& spec, const Emulator& emulator, EventSink& sink) {

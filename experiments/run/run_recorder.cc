@@ -1,7 +1,6 @@
 #include "experiments/run/run_recorder.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,16 +19,6 @@ namespace longhaul {
 namespace {
 
 using nlohmann::json;
-
-uint64_t FromHex(const json& event, const char* key) {
-  return std::strtoull(event.value(key, "0").c_str(), nullptr, 16);
-}
-
-std::optional<double> Number(const json& event, const char* key) {
-  const auto it = event.find(key);
-  if (it == event.end() || !it->is_number()) return std::nullopt;
-  return it->get<double>();
-}
 
 RunStatus StatusOf(const absl::Status& outcome) {
   switch (outcome.code()) {
@@ -57,7 +46,7 @@ void RunRecorder::See(const json& event) {
   if (kind == "fault") SeeFault(RowFrom<FaultRow>(event));
   if (kind == "round") rounds_.push_back(RowFrom<RoundRow>(event));
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
-  if (kind == "crossing") SeeCrossing(event);
+  if (kind == "crossing") SeeCrossing(RowFrom<CrossingCount>(event));
   if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
@@ -143,38 +132,28 @@ absl::Status RunRecorder::FlushFaults() {
 }
 
 // Only what the sender saw becomes a row: the receiver's side of the same crossing is its check.
-void RunRecorder::SeeCrossing(const json& e) {
-  if (!e.value("sent", false)) return;
+void RunRecorder::SeeCrossing(CrossingCount c) {
+  if (!c.sent) return;
   const int64_t stages = spec_.schedule.stages;
-  const int64_t rank = e.value("rank", int64_t{0});
-  const int64_t peer = e.value("peer", int64_t{0});  // rank within its group
-  const bool outer = e.value("group_kind", "") == "outer";
-  const int64_t dst = outer ? peer * stages + rank % stages : rank / stages * stages + peer;
-  CrossingRow row{.src_rank = rank,
+  const bool outer = c.group_kind == CrossingKind::kOuter;
+  const int64_t dst = outer ? c.peer * stages + c.rank % stages : c.rank / stages * stages + c.peer;
+  CrossingRow row{.src_rank = c.rank,
                   .dst_rank = dst,
-                  .direction = outer        ? Direction::kOuter
-                               : dst > rank ? Direction::kForward
-                                            : Direction::kBackward,
-                  .codec = outer ? spec_.outer.codec : e.value("codec", ""),
-                  .tensors = e.value("tensors", int64_t{0}),
-                  .elements = e.value("elements", int64_t{0}),
-                  .predicted_wire_bytes = std::nullopt,
-                  .payload_bytes = e.value("payload_bytes", int64_t{0}),
-                  .message_bytes = e.value("message_bytes", int64_t{0}),
-                  .kernel_tx_bytes = std::nullopt,
-                  .kernel_rx_bytes = std::nullopt,
-                  .nmse_samples = e.value("nmse_samples", int64_t{0}),
-                  .nmse_mean = std::nullopt,
-                  .nmse_max = std::nullopt,
-                  .encode_s = e.value("encode_s", 0.0),
-                  .decode_s = e.value("decode_s", 0.0),
-                  .payload_hash = FromHex(e, "payload_hash")};
-  if (row.nmse_samples > 0) {
-    row.nmse_mean = Number(e, "nmse_mean");
-    row.nmse_max = Number(e, "nmse_max");
-  }
-  const int64_t checkpoint = e.value("checkpoint", int64_t{0});
-  (checkpoint > 0 ? checkpoints_[checkpoint].crossings : crossings_).push_back(std::move(row));
+                  .direction = outer          ? Direction::kOuter
+                               : dst > c.rank ? Direction::kForward
+                                              : Direction::kBackward,
+                  .codec = outer ? spec_.outer.codec : std::move(c.codec),
+                  .tensors = c.tensors,
+                  .elements = c.elements,
+                  .payload_bytes = c.payload_bytes,
+                  .message_bytes = c.message_bytes,
+                  .nmse_samples = c.nmse_samples,
+                  .nmse_mean = c.nmse_mean,
+                  .nmse_max = c.nmse_max,
+                  .encode_s = c.encode_s,
+                  .decode_s = c.decode_s,
+                  .payload_hash = c.payload_hash};
+  (c.checkpoint > 0 ? checkpoints_[c.checkpoint].crossings : crossings_).push_back(std::move(row));
 }
 
 // Every rank says it; what the crossings had counted then is read once.

@@ -41,7 +41,7 @@ class RunRecorder {
   const std::map<std::string, double>& losses() const { return losses_; }
 
  private:
-  void SeeCrossing(const nlohmann::json& event);
+  void SeeCrossing(CrossingCount count);
   void SeeStep(const StepRow& step);
   void SeeFault(FaultRow fault);
   absl::Status FlushFaults();

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/str_join.h"
+#include "experiments/record/row_json.h"
 #include "experiments/train/traffic.h"
 #include "plugin/core/packet.h"
 
@@ -76,14 +77,14 @@ std::optional<int64_t> ReceivedBytes(const WireCounts& counts, const CrossingRow
                       static_cast<double>(node->second.delivered));
 }
 
-double Heartbeats(const RunSpec& spec, const WireCounts::Path& path) {
+double Heartbeats(const RunSpec& spec, const PathCount& path) {
   constexpr double kBeatsPerDeadline = 5;
   return path.seconds * kBeatsPerDeadline / spec.net.peer_deadline_s *
          static_cast<double>(kPacketHeaderBytes + kTransportPacketBytes);
 }
 
 // Bytes on a path that are neither messages nor the transport's headers for them.
-double Overhead(const RunSpec& spec, const WireCounts::Path& path) {
+double Overhead(const RunSpec& spec, const PathCount& path) {
   return Heartbeats(spec, path) + static_cast<double>(path.packets * kFrameHeaderBytes);
 }
 
@@ -108,13 +109,15 @@ std::string Complaint(const std::string& where, double counted, double accounted
       kWireAllowanceBytes);
 }
 
+int64_t Drops(const PathCount& path) { return path.drops_queue + path.drops_loss; }
+
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
 std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const CrossingRow& c) {
   const auto at = counts.paths.find({c.src_rank, c.dst_rank});
   if (at == counts.paths.end() || c.tensors == 0) return "";
-  const WireCounts::Path& path = at->second;
+  const PathCount& path = at->second;
   const auto back = counts.paths.find({c.dst_rank, c.src_rank});
-  const int64_t drops = path.drops + (back == counts.paths.end() ? 0 : back->second.drops);
+  const int64_t drops = Drops(path) + (back == counts.paths.end() ? 0 : Drops(back->second));
   const double accounted =
       OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) +
       NormBytes(spec, c, c.tensors / spec.train.microbatches) + Overhead(spec, path);
@@ -127,15 +130,12 @@ std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const C
 void WireCounts::See(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "path") {
-    paths[{event.value("from", int64_t{0}), event.value("to", int64_t{0})}] = {
-        .bytes = event.value("bytes", int64_t{0}),
-        .packets = event.value("packets", int64_t{0}),
-        .drops = event.value("drops_queue", int64_t{0}) + event.value("drops_loss", int64_t{0}),
-        .seconds = event.value("seconds", 0.0)};
+    const PathCount count = RowFrom<PathCount>(event);
+    paths[{count.from, count.to}] = count;
   }
   if (kind == "node") {
-    nodes[event.value("node", int64_t{0})] = {.received = event.value("received", int64_t{0}),
-                                              .delivered = event.value("delivered", int64_t{0})};
+    const NodeCount count = RowFrom<NodeCount>(event);
+    nodes[count.node] = count;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
+#include "experiments/record/count_events.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/spec.h"
 
@@ -25,16 +26,8 @@ constexpr int64_t kTransportPiece = 64 << 10;
 
 // What was counted while the workers trained, between two moments at which all of them waited.
 struct WireCounts {
-  struct Path {
-    int64_t bytes = 0, packets = 0, drops = 0;  // by the emulator, both Ethernet level
-    double seconds = 0;
-  };
-  struct Node {
-    int64_t received = 0;   // by its interface
-    int64_t delivered = 0;  // to it by the emulator, as its interface counts
-  };
-  std::map<std::pair<int64_t, int64_t>, Path> paths;  // by (source, destination)
-  std::map<int64_t, Node> nodes;
+  std::map<std::pair<int64_t, int64_t>, PathCount> paths;  // by (source, destination)
+  std::map<int64_t, NodeCount> nodes;
   void See(const nlohmann::json& event);  // "path" and "node"
 };
 

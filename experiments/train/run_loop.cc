@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "compressors/numbers/noise.h"
+#include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/membership.h"
@@ -25,8 +26,6 @@ using nlohmann::json;
 double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
 
 // Frames cross as int64 in the record and as text here: 2^53 is not enough for a hash.
-std::string Hex(uint64_t hash) { return absl::StrFormat("%016x", hash); }
-
 struct CodecTime {
   absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
 };
@@ -132,29 +131,29 @@ std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
 
 // `checkpoint`: the step after which one was written; 0: of the whole training.
 void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
-  const auto emit = [&](const char* group, const CrossingCounters& c) {
-    sink.Emit({{"event", "crossing"},
-               {"checkpoint", checkpoint},
-               {"group_kind", group},
-               {"rank", rank.rank},
-               {"group", rank.group},
-               {"stage", rank.stage},
-               {"peer", c.peer},
-               {"sent", c.sent},
-               {"codec", c.codec},
-               {"tensors", c.tensors},
-               {"elements", c.elements},
-               {"payload_bytes", c.payload_bytes},
-               {"message_bytes", c.message_bytes},
-               {"encode_s", Seconds(c.encode)},
-               {"decode_s", Seconds(c.decode)},
-               {"nmse_samples", c.nmse_samples},
-               {"nmse_mean", c.nmse_samples ? c.nmse_sum / c.nmse_samples : 0.0},
-               {"nmse_max", c.nmse_max},
-               {"payload_hash", Hex(c.payload_hash)}});
+  const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
+    CrossingCount count{.checkpoint = checkpoint,
+                        .group_kind = kind,
+                        .rank = rank.rank,
+                        .peer = c.peer,
+                        .sent = c.sent,
+                        .codec = c.codec,
+                        .tensors = c.tensors,
+                        .elements = c.elements,
+                        .payload_bytes = c.payload_bytes,
+                        .message_bytes = c.message_bytes,
+                        .encode_s = Seconds(c.encode),
+                        .decode_s = Seconds(c.decode),
+                        .nmse_samples = c.nmse_samples,
+                        .payload_hash = c.payload_hash};
+    if (c.nmse_samples > 0) {
+      count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
+      count.nmse_max = c.nmse_max;
+    }
+    sink.Emit(EventOf("crossing", count));
   };
-  for (const CrossingCounters& c : rank.boundary->group().counters()) emit("boundary", c);
-  for (const CrossingCounters& c : OuterCounters(rank)) emit("outer", c);
+  for (const CrossingCounters& c : rank.boundary->group().counters()) emit(CrossingKind::kBoundary, c);
+  for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
 }
 
 void EmitKernelCounters(const std::string& interface, const char* phase,

@@ -149,8 +149,8 @@ std::vector<CrossingRow> BothWays() {
   return {row, back};
 }
 
-WireCounts::Path Path(int64_t payload, int64_t packets) {
-  return {.bytes = payload + 66 * packets, .packets = packets, .drops = 0, .seconds = 0};
+PathCount Path(int64_t payload, int64_t packets) {
+  return {.packets = packets, .bytes = payload + 66 * packets};
 }
 
 TEST(WireBytes, WithoutACountAreFramesAndHeadersAndAcknowledgements) {
@@ -198,7 +198,7 @@ TEST(WireBytes, HeartbeatsCountByTheTimeTheyWereSent) {
   spec.net.peer_deadline_s = 5;  // one a second, 112 + 13 bytes
   std::vector<CrossingRow> rows = BothWays();
   WireCounts counts;
-  counts.paths[{0, 1}] = {.bytes = 1, .packets = 0, .drops = 0, .seconds = 400};
+  counts.paths[{0, 1}] = {.seconds = 400, .bytes = 1};
   (void)FillWireBytes(spec, counts, rows);
   EXPECT_EQ(rows[0].predicted_wire_bytes, kForward + kTransport + 400 * 125);
 }
@@ -213,10 +213,9 @@ TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
                            4096 + 1514 * drops;
         std::vector<CrossingRow> rows = BothWays();
         WireCounts counts;
-        counts.paths[{0, 1}] = {.bytes = payload + frames + sign * (bound + (inside ? -1 : 2)),
-                                .packets = 300,
-                                .drops = drops,
-                                .seconds = 0};
+        counts.paths[{0, 1}] = {.packets = 300,
+                                .bytes = payload + frames + sign * (bound + (inside ? -1 : 2)),
+                                .drops_queue = drops};
         const absl::Status judged = FillWireBytes(SmallSpec(), counts, rows);
         EXPECT_EQ(judged.ok(), inside) << drops << sign << judged;
         if (!inside) {
@@ -251,10 +250,11 @@ TEST(WireCounts, EventsComeToTheirOwnPathAndNode) {
   counts.See({{"event", "node"}, {"node", 5}, {"received", 8}, {"delivered", 9}});
   ASSERT_EQ(counts.paths.count({2, 5}), 1u);
   EXPECT_EQ(counts.paths.size(), 1u);
-  const WireCounts::Path& path = counts.paths.at({2, 5});
+  const PathCount& path = counts.paths.at({2, 5});
   EXPECT_EQ(path.bytes, 70);
   EXPECT_EQ(path.packets, 1);
-  EXPECT_EQ(path.drops, 7);
+  EXPECT_EQ(path.drops_queue, 3);
+  EXPECT_EQ(path.drops_loss, 4);
   EXPECT_EQ(path.seconds, 1.5);
   EXPECT_EQ(counts.nodes.at(5).received, 8);
   EXPECT_EQ(counts.nodes.at(5).delivered, 9);
