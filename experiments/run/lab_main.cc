@@ -36,10 +36,11 @@ int RankCount(const RunSpec& spec) {
   return static_cast<int>(spec.schedule.stages * spec.outer.groups);
 }
 
-absl::StatusOr<EmulatorKind> ChooseEmulator(const RunSpec& spec) {
-  if (spec.net.emulator == "netem") return EmulatorKind::kNetem;
-  if (spec.net.emulator == "tap") return EmulatorKind::kTap;
-  return ProbeEmulatorKind();
+absl::StatusOr<EmulatorKind> ChooseEmulator(const RunSpec& spec, const Topology& topology) {
+  std::optional<EmulatorKind> forced;
+  if (spec.net.emulator == "netem") forced = EmulatorKind::kNetem;
+  if (spec.net.emulator == "tap") forced = EmulatorKind::kTap;
+  return ChooseEmulatorKind(forced, topology);
 }
 
 // Full or managed: the record has one column for them.
@@ -275,15 +276,17 @@ absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
                                         absl::StrJoin(causes, "; ")));
 }
 
-absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, EmulatorKind kind) {
+absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec) {
   absl::StatusOr<Topology> topology = MeshNamed(spec.net.profile, RankCount(spec));
   if (!topology.ok()) return topology.status();
+  const absl::StatusOr<EmulatorKind> kind = ChooseEmulator(spec, *topology);
+  if (!kind.ok()) return kind.status();
   const std::optional<TapCeiling> ceiling = LoadTapCeiling();
-  if (kind == EmulatorKind::kTap && ceiling) {
+  if (*kind == EmulatorKind::kTap && ceiling) {
     if (absl::Status s = CheckRates(*topology, *ceiling); !s.ok()) return s;
   }
   const std::string& control = spec.net.congestion_control;
-  return BuildEmulator(kind, *topology,
+  return BuildEmulator(*kind, *topology,
                        {.congestion_control = control == "system" ? "" : control,
                         .slow_start_after_idle = spec.net.slow_start_after_idle,
                         .seed = static_cast<uint64_t>(spec.seed)});
@@ -291,9 +294,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec, Emulat
 
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int events_fd,
                  FdEventSink& sink) {
-  absl::StatusOr<EmulatorKind> kind = ChooseEmulator(spec);
-  if (!kind.ok()) return kind.status();
-  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildLinks(spec, *kind);
+  absl::StatusOr<std::unique_ptr<Emulator>> emulator = BuildLinks(spec);
   if (!emulator.ok()) return emulator.status();
   if (absl::Status s = NameNodes((*emulator)->topology()); !s.ok()) return s;
   EmitFact(sink, "emulator_scheduling", std::string((*emulator)->scheduling()));

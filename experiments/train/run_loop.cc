@@ -152,7 +152,8 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
     }
     sink.Emit(EventOf("crossing", count));
   };
-  for (const CrossingCounters& c : rank.boundary->group().counters()) emit(CrossingKind::kBoundary, c);
+  for (const CrossingCounters& c : rank.boundary->group().counters())
+    emit(CrossingKind::kBoundary, c);
   for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
 }
 
