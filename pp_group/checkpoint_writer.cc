@@ -8,9 +8,7 @@
 namespace longhaul {
 
 CheckpointWriter::CheckpointWriter(std::string directory, int64_t keep, WriteFile write)
-    : directory_(std::move(directory)),
-      keep_(keep),
-      write_(std::move(write)) {}
+    : directory_(std::move(directory)), keep_(keep), write_(std::move(write)) {}
 
 CheckpointWriter::~CheckpointWriter() {
   {

@@ -40,9 +40,9 @@ class CheckpointWriter {
   absl::Status Finish();
 
   struct Times {
-    int64_t written = 0;                               // sets
-    absl::Duration longest = absl::ZeroDuration();     // of one set, fsync included
-    absl::Duration waited = absl::ZeroDuration();      // by Begin and Finish, together
+    int64_t written = 0;                            // sets
+    absl::Duration longest = absl::ZeroDuration();  // of one set, fsync included
+    absl::Duration waited = absl::ZeroDuration();   // by Begin and Finish, together
   };
   Times times();
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -36,6 +37,26 @@ class AnalysedCampaign : public testing::Test {
   }
   CampaignAnalysis Analysed(const SyntheticWorld& world) {
     return Analysed(WriteSyntheticCampaign(*record_, world));
+  }
+
+  static const ArmResult& Arm(const CampaignAnalysis& a, const std::string& name) {
+    for (const ArmResult& arm : a.arms) {
+      if (arm.arm == name) return arm;
+    }
+    ADD_FAILURE() << name;
+    return a.arms.front();
+  }
+
+  // sd of the paired differences of the arms with a q and the control, three seeds each.
+  static double PooledByHand(const CampaignAnalysis& a) {
+    double squares = 0;
+    for (const char* name : {"control@0.9", "s2", "s4", "s8"}) {
+      const auto& deltas = Arm(a, name).off->delta_by_seed;
+      double mean = 0;
+      for (const auto& [seed, delta] : deltas) mean += delta / 3;
+      for (const auto& [seed, delta] : deltas) squares += (delta - mean) * (delta - mean);
+    }
+    return std::sqrt(squares / (4 * 2));  // two degrees of freedom each
   }
 
   std::string folder_;

@@ -27,7 +27,8 @@ longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_tes
 longhaul_test(experiments/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/campaign_analysis_test.cc
+longhaul_test(experiments/campaign_analysis_test.cc experiments/campaign_forecast_test.cc
+  experiments/campaign_verdicts_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)
 longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc experiments/outer_forms_test.cc
@@ -38,7 +39,7 @@ longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABEL
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc experiments/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_pipeline_test.cc
+longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_search_test.cc experiments/simulator_pipeline_test.cc
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
   LIBS longhaul::simulator_model LABELS cpu)
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
