@@ -110,7 +110,12 @@ TEST_P(Faults, WhatIsReorderedGoesAtOnceAndWhatIsCorruptedIsLost) {
     path = plain;
     path.corrupt_prob = 1;
     ASSERT_TRUE(emulator.ChangePath(path).ok());
-    EXPECT_EQ(rtt().received, 0) << "its checksum is wrong";
+    // The kernel's netem flips one bit anywhere in the frame: in 6 of some 98 bytes, the source's
+    // hardware address, nobody minds. Of 20 frames more than 8 get through once in 10^6 times.
+    const int sent = 20;
+    const RttSample corrupted = *ProbeRtt(emulator, 0, 1, sent, absl::Milliseconds(10));
+    EXPECT_LE(corrupted.received, emulator.kind() == EmulatorKind::kNetem ? 8 : 0)
+        << "its checksum is wrong";
     ASSERT_TRUE(emulator.ChangePath(plain).ok());
     EXPECT_EQ(rtt().received, 5);
     path = plain;
