@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/checkpoint.h"
+#include "pp_group/step_agreement.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
@@ -27,31 +28,6 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const RankState& state
 
 constexpr char kCodecSection[] = "outer.codec_state";
 constexpr char kChannelSection[] = "boundary.channels";
-
-// One round of the agreement: allgather of one int64 per rank, all local ranks posted before any
-// is waited for.
-using BackendOf = c10::intrusive_ptr<c10d::Backend> (*)(const RankState&);
-void SmallestOver(std::span<const std::unique_ptr<RankState>> ranks, BackendOf backend_of,
-                  std::vector<int64_t>* offers) {
-  std::vector<WorkPtr> works;
-  std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks.size());
-  std::vector<std::vector<at::Tensor>> inputs(ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const auto backend = backend_of(*ranks[i]);
-    inputs[i] = {at::full({1}, (*offers)[i], at::kLong)};
-    outputs[i].resize(1);
-    for (int r = 0; r < backend->getSize(); ++r) {
-      outputs[i][0].push_back(at::empty({1}, at::kLong));
-    }
-    works.push_back(backend->allgather(outputs[i], inputs[i]));
-  }
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    WaitAndReset(&works[i]);
-    for (const at::Tensor& offer : outputs[i][0]) {
-      (*offers)[i] = std::min((*offers)[i], offer.item<int64_t>());
-    }
-  }
-}
 
 absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
                                         const std::string& spec) {
@@ -135,21 +111,6 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
   return absl::OkStatus();
 }
 
-// The smallest of every rank's `offers` ([i] of local rank i) over all S*G ranks: over the plain
-// group of each pipeline, then over the peers of each stage. Throws what c10d does.
-int64_t AgreeOnSmallest(std::span<const std::unique_ptr<RankState>> ranks,
-                        std::vector<int64_t> offers) {
-  if (ranks.front()->stage->layout().stages > 1) {
-    SmallestOver(
-        ranks, [](const RankState& s) { return s.rank.plain; }, &offers);
-  }
-  if (ranks.front()->rank.outer != nullptr) {
-    SmallestOver(
-        ranks, [](const RankState& s) { return s.rank.outer; }, &offers);
-  }
-  return *std::min_element(offers.begin(), offers.end());
-}
-
 // Reads and checks the file of one rank; changes nothing.
 absl::StatusOr<std::unique_ptr<Loaded>> ReadFor(const std::string& directory, int64_t step,
                                                 const std::string& spec, const RankState& state) {
@@ -187,83 +148,35 @@ absl::StatusOr<std::vector<Checkpoint>> CheckpointsOf(
   return checkpoints;
 }
 
-namespace {
-
-// How a rank fares with its file of a step; the smallest over all ranks is what all do.
-enum Fare : int64_t { kRefused, kDamaged, kWhole };
-
-// Of a step that all ranks may have: every local rank's file, or why not.
-struct Tried {
-  std::vector<std::unique_ptr<Loaded>> checkpoints;
-  absl::Status own;
-  Fare fare = kWhole;
-};
-
-Tried TryStep(std::span<const std::unique_ptr<RankState>> ranks, const std::string& directory,
-              int64_t step, const std::string& spec) {
-  Tried tried;
-  for (const auto& state : ranks) {
-    absl::StatusOr<std::unique_ptr<Loaded>> loaded = ReadFor(directory, step, spec, *state);
-    if (loaded.ok()) {
-      tried.checkpoints.push_back(*std::move(loaded));
-      continue;
-    }
-    tried.own = loaded.status();
-    const bool older_may_do = absl::IsDataLoss(tried.own) || absl::IsNotFound(tried.own);
-    tried.fare = older_may_do ? kDamaged : kRefused;
-    break;
-  }
-  return tried;
-}
-
-// The newest step, at most `limit`, of which every rank has a file; -1: none.
-int64_t NewestStep(std::span<const std::unique_ptr<RankState>> ranks, const std::string& directory,
-                   int64_t limit) {
-  std::vector<int64_t> newest;
-  for (const auto& state : ranks) {
-    std::vector<int64_t> steps = CheckpointSteps(directory, state->rank.group, state->rank.stage);
-    std::erase_if(steps, [limit](int64_t step) { return step > limit; });
-    newest.push_back(steps.empty() ? -1 : steps.back());
-  }
-  return AgreeOnSmallest(ranks, newest);
-}
-
-}  // namespace
-
 absl::StatusOr<LoadedStep> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,
                                      const std::string& directory, const std::string& spec) {
-  LoadedStep result{.step = INT64_MAX, .damaged = {}};
-  absl::Status none = absl::NotFoundError(
-      absl::StrCat("checkpoint directory ", directory, ": not every rank has a checkpoint"));
-  Tried tried;
-  for (;;) {
-    result.step = NewestStep(ranks, directory, result.step);
-    if (result.step < 0) return none;
-    tried = TryStep(ranks, directory, result.step, spec);
-    // All or none: a rank that cannot load stops the others before anything has changed.
-    const int64_t fare = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), tried.fare));
-    if (fare == kWhole) break;
-    const absl::Status why =
-        !tried.own.ok() ? tried.own
-                        : absl::DataLossError(absl::StrCat("checkpoint of step ", result.step,
-                                                           ": another rank cannot load its file"));
-    if (fare == kRefused) return why;
-    if (absl::IsNotFound(none)) none = why;  // the newest damage, where no older step is whole
-    if (!tried.own.ok()) result.damaged.emplace_back(tried.own.message());
-    --result.step;
-  }
-  absl::Status own;
-  for (size_t i = 0; i < ranks.size() && own.ok(); ++i) {
-    own = Restore(std::move(*tried.checkpoints[i]), *ranks[i]);
-  }
-  // Nobody sends before everybody's channels know which message comes next.
-  const bool restored = AgreeOnSmallest(ranks, std::vector<int64_t>(ranks.size(), own.ok())) == 1;
-  if (!own.ok()) return own;
-  if (!restored) {
-    return absl::InternalError(
-        absl::StrCat("checkpoint of step ", result.step, ": another rank failed to take it over"));
-  }
-  return result;
+  std::vector<std::unique_ptr<Loaded>> tried;
+  StepLoad load{.directory = directory, .newest = {}, .try_step = {}, .restore = {}};
+  load.newest = [&](int64_t limit) {
+    int64_t newest = INT64_MAX;
+    for (const auto& state : ranks) {
+      std::vector<int64_t> steps = CheckpointSteps(directory, state->rank.group, state->rank.stage);
+      std::erase_if(steps, [limit](int64_t step) { return step > limit; });
+      newest = std::min(newest, steps.empty() ? -1 : steps.back());
+    }
+    return newest;
+  };
+  load.try_step = [&](int64_t step) -> absl::Status {
+    tried.clear();
+    for (const auto& state : ranks) {
+      absl::StatusOr<std::unique_ptr<Loaded>> loaded = ReadFor(directory, step, spec, *state);
+      if (!loaded.ok()) return loaded.status();
+      tried.push_back(*std::move(loaded));
+    }
+    return absl::OkStatus();
+  };
+  load.restore = [&]() -> absl::Status {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (absl::Status s = Restore(std::move(*tried[i]), *ranks[i]); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  };
+  return LoadNewestStep(ranks, load);
 }
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "pp_group/checkpoint.h"
 #include "pp_group/local_rank.h"
+#include "pp_group/step_agreement.h"
 
 namespace longhaul {
 
@@ -19,10 +20,6 @@ namespace longhaul {
 absl::StatusOr<std::vector<Checkpoint>> CheckpointsOf(
     std::span<const std::unique_ptr<RankState>> ranks, int64_t step, const std::string& spec);
 
-struct LoadedStep {
-  int64_t step;
-  std::vector<std::string> damaged;  // of the local ranks: files of newer steps, and why not
-};
 // Collective over all S*G ranks: the newest step of which all have a whole file, loaded by all or
 // by none. Errors and throws as Trainer::LoadCheckpoint.
 absl::StatusOr<LoadedStep> LoadRanks(std::span<const std::unique_ptr<RankState>> ranks,

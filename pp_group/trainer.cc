@@ -12,6 +12,7 @@
 #include "pp_group/handover.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer_round.h"
+#include "pp_group/reshard.h"
 #include "pp_group/resume.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
@@ -45,6 +46,7 @@ class PipelineTrainer : public Trainer {
   absl::StatusOr<std::vector<Checkpoint>> Snapshot() override;
   absl::Status LoadCheckpoint(const std::string& directory,
                               std::vector<std::string>* damaged) override;
+  absl::StatusOr<Restored> RestoreFrom(const std::string& directory) override;
 
  private:
   // Runs f, which may throw; a failure spends the trainer.
@@ -369,6 +371,22 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
   step_ = loaded->step;
   if (damaged != nullptr) *damaged = std::move(loaded->damaged);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directory) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  absl::StatusOr<Restored> restored;
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    restored = RestoreRanks(ranks_, directory, spec_, CanonicalText(spec_, *corpus_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!restored.ok()) return restored.status();
+  for (auto& state : ranks_) state->stage->ParametersChanged();
+  step_ = restored->step;
+  return restored;
 }
 
 }  // namespace

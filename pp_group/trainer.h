@@ -94,6 +94,14 @@ struct StepReport {
   absl::Duration met;    // waiting for who is to meet
 };
 
+// What a run that goes on from another one's checkpoints took over.
+struct Restored {
+  int64_t step = 0;                       // finished inner steps
+  std::string changes;                    // "stages=2 > 4, groups=1 > 2"; "": none
+  std::vector<std::string> dropped = {};  // what did not come along, one line each
+  std::vector<std::string> damaged = {};  // files of newer steps, and why not
+};
+
 enum class BoundaryCodec { kOn, kOff };
 struct Evaluation {
   double loss;  // nat/token
@@ -180,6 +188,14 @@ class Trainer {
   // error nothing has changed.
   virtual absl::Status LoadCheckpoint(const std::string& directory,
                                       std::vector<std::string>* damaged = nullptr) = 0;
+
+  // Takes what another run of the same model and data left in `directory`, of any S, G, cuts and
+  // schedule (reshard.h): parameters, AdamW's moments, outer start and momentum, by the parameter's
+  // name; what codecs remember where stages, groups and codecs are the same. Before the first step,
+  // collective like LoadCheckpoint; every rank needs the files of the stages that it holds blocks
+  // of. Errors as LoadCheckpoint's; FailedPrecondition: another number of groups in the middle of a
+  // round.
+  virtual absl::StatusOr<Restored> RestoreFrom(const std::string& directory) = 0;
 };
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
+#include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/follow_run.h"
 #include "experiments/run/run_place.h"
 #include "experiments/spec/known_names.h"
@@ -23,6 +24,7 @@ struct RunArguments {
   std::string results;
   std::string arm;
   std::string capture;
+  std::string from;
   bool resume = false;
   OutputOptions output;
 };
@@ -72,16 +74,35 @@ absl::Status CheckCapture(const RunSpec& spec, bool resume) {
                   error ? error.message() : std::string("it is not empty")));
 }
 
+// The spec names the other run's folder itself, whatever was given. A run that is resumed has begun
+// with it already, and the folder may be gone.
+absl::Status PlaceFrom(RunSpec& spec, bool resume) {
+  if (spec.checkpoint.from.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> folder = FindCheckpoints(spec.checkpoint.from);
+  if (!folder.ok() && !resume) return folder.status();
+  const std::string given =
+      std::filesystem::absolute(spec.checkpoint.from).lexically_normal().string();
+  spec.checkpoint.from = folder.ok() ? *folder : given;
+  return absl::OkStatus();
+}
+
+RunSpec ToBegin(RunSpec spec, bool resume) {
+  if (resume) spec.checkpoint.from.clear();
+  return spec;
+}
+
 absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.capture.empty()) {  // the lab and its workers may stand elsewhere
     const std::string folder = std::filesystem::absolute(arguments.capture).lexically_normal();
     sets.push_back("boundary.capture=" + TomlQuote(folder));
   }
+  if (!arguments.from.empty()) sets.push_back("checkpoint.from=" + TomlQuote(arguments.from));
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
   if (!spec.ok()) return spec.status();
+  if (absl::Status s = PlaceFrom(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
-  if (absl::Status s = CheckFirst(*spec); !s.ok()) return s;
+  if (absl::Status s = CheckFirst(ToBegin(*spec, arguments.resume)); !s.ok()) return s;
   const std::string name = std::filesystem::path(arguments.spec).stem();
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
@@ -130,6 +151,9 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
                       "name of this configuration in the record (default: the spec's)");
   command->add_option("--capture", arguments->capture,
                       "empty or new folder for the boundary tensors of four steps (safetensors)");
+  command->add_option("--from", arguments->from,
+                      "begin with the newest checkpoint of another run of the same model and data: "
+                      "its folder of checkpoints or of its record");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
   AddOutputOptions(*command, arguments->output);

@@ -82,7 +82,8 @@ void PrintKeys(bool json) {
     return;
   }
   fmt::print(
-      "{}Tables of their own: [boundary.cuts] (\"3.forward\" = codec), [compute], and of a "
+      "{}Read apart: outer.schedule (pairs of a step and a number of groups), [boundary.cuts] "
+      "(\"3.forward\" = codec), [compute], and of a "
       "campaign "
       "[campaign], [[arm]], [timing]: docs/experiments.md. What a key means stands in "
       "experiments/spec/spec.h.\n",

@@ -119,6 +119,7 @@ absl::Status CheckFirst(const RunSpec& spec) {
     const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
     if (!corpus.ok()) return corpus.status();
     if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
+    if (absl::Status s = CheckRestoring(spec, **corpus); !s.ok()) return s;
     return CheckDeviceMemory(ToComputeSpec(spec), plan.device_bytes);
   });
 }
@@ -161,8 +162,10 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
       if (!read.ok()) return read.status();
       corpus = *std::move(read);
     }
-    const absl::Status taken =
-        CheckOnDevice(run.spec, [&] { return CheckTraining(run.spec, *corpus); });
+    const absl::Status taken = CheckOnDevice(run.spec, [&] {
+      const absl::Status trains = CheckTraining(run.spec, *corpus);
+      return trains.ok() ? CheckRestoring(run.spec, *corpus) : trains;
+    });
     if (!taken.ok()) return In(fmt::format("arm '{}'", run.arm), taken);
   }
   return absl::OkStatus();

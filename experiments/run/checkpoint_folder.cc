@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -144,6 +145,50 @@ absl::Status CheckpointFolder::RemoveAll() {
     if (absl::Status s = Remove(step); !s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+bool HoldsCheckpoints(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".ckpt") return true;
+  }
+  return false;
+}
+
+// "run 3 (arm 'x') of ...", as its owner file says; "".
+std::string WordsIn(const fs::path& folder) {
+  std::ifstream file(folder / "owner");
+  std::string identity, words;
+  std::getline(file, identity);
+  std::getline(file, words);
+  return words;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindCheckpoints(const std::string& path) {
+  const fs::path given = fs::absolute(path).lexically_normal();
+  if (HoldsCheckpoints(given)) return given.string();
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(given / "checkpoints", error)) {
+    if (HoldsCheckpoints(entry.path())) found.push_back(entry.path());
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(
+        fmt::format("go on from '{}': no checkpoint there nor in a folder below {}/checkpoints",
+                    path, given.string()));
+  }
+  if (found.size() == 1) return found[0].string();
+  std::sort(found.begin(), found.end());
+  std::string all;
+  for (const fs::path& folder : found) {
+    all += fmt::format("{}{} ({})", all.empty() ? "" : ", ", folder.string(), WordsIn(folder));
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "go on from '{}': {} runs left checkpoints there; name one: {}", path, found.size(), all));
 }
 
 std::string NewIdentity() {

@@ -47,6 +47,11 @@ class CheckpointFolder {
   std::optional<CheckpointOwner> owner_;
 };
 
+// The folder of checkpoints that `path` means: `path` itself, or the one below it where it is the
+// folder of a record. Absolute. NotFound: no checkpoint there; InvalidArgument: several runs left
+// some, each with its folder.
+absl::StatusOr<std::string> FindCheckpoints(const std::string& path);
+
 // 128 random bits as hex: what tells a run from every other one of every record.
 std::string NewIdentity();
 

@@ -95,6 +95,9 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
 absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const RunSpec& spec,
                               int64_t step) {
   int64_t first = 1;
+  if (const auto restored = run.facts.find(kRestoredStepFact); restored != run.facts.end()) {
+    first = std::atoll(restored->second.c_str()) + 1;
+  }
   if (const auto partial = run.facts.find(kPartialFromFact); partial != run.facts.end()) {
     first = std::atoll(partial->second.c_str());
     if (step == first - 1) return true;  // where it began

@@ -63,6 +63,7 @@ void RunRecorder::See(const json& event) {
     if (key == "resumed_from_step" && value.is_number()) {
       resumption_ = SeeResumption(value.get<int64_t>());
     }
+    if (key == kRestoredStepFact && value.is_number()) restored_ = value.get<int64_t>();
   }
   if (kind == "started") {
     facts_["node_of_rank_" + std::to_string(event.value("rank", 0))] = event.value("node", "");
@@ -168,6 +169,9 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
     earlier_flaws_ = flaws->second;
   }
+  if (const auto restored = row->facts.find(kRestoredStepFact); restored != row->facts.end()) {
+    restored_ = std::atoll(restored->second.c_str());
+  }
   return absl::OkStatus();
 }
 
@@ -192,7 +196,7 @@ absl::Status RunRecorder::FlushCheckpoints() {
       ++it;
       continue;
     }
-    const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, counts.crossings));
+    const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, counts.crossings, restored_));
     if (!flaws.empty()) {
       absl::Status s = record_.AddFacts(run_, {{FlawsFact(it->first), flaws}});
       if (!s.ok()) return s;
@@ -245,7 +249,7 @@ absl::Status RunRecorder::WholeRounds() const {
   absl::StatusOr<std::vector<RoundRow>> rounds = record_.Rounds(run_);
   if (!rounds.ok()) return rounds.status();
   const int64_t inner = spec_.outer.inner_steps;
-  const int64_t want = (Steps(spec_) + inner - 1) / inner;
+  const int64_t want = (Steps(spec_) + inner - 1) / inner - restored_ / inner;
   int64_t whole = 0;
   for (const RoundRow& round : *rounds) {
     const int64_t members = std::count(round.members.begin(), round.members.end(), ' ') + 1;
@@ -261,16 +265,16 @@ absl::Status RunRecorder::WholeRounds() const {
 absl::Status RunRecorder::Whole(const std::string& flaws) const {
   const int64_t steps = Steps(spec_);
   const int64_t ranks = spec_.schedule.stages * spec_.outer.groups;
-  absl::StatusOr<StepCoverage> there = record_.Coverage(run_, 1, steps);
+  absl::StatusOr<StepCoverage> there = record_.Coverage(run_, restored_ + 1, steps);
   if (!there.ok()) return there.status();
   const bool elastic = spec_.outer.on_group_loss == "continue";
   if (elastic) {
     if (absl::Status s = WholeRounds(); !s.ok()) return s;
-  } else if (there->rows != steps * ranks) {
+  } else if (there->rows != (steps - restored_) * ranks) {
     return absl::DataLossError(
         fmt::format("partial: of {} steps this record has {} to {}, {} of {} rows; the rest was "
                     "trained elsewhere",
-                    steps, there->first, there->last, there->rows, steps * ranks));
+                    steps, there->first, there->last, there->rows, (steps - restored_) * ranks));
   }
   if (resumed_from_ > 0 && earlier_.empty() && ranks > 1) {
     return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
@@ -290,7 +294,7 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
 
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
-  absl::Status bytes = FillWireBytes(spec_, wire_, crossings_);
+  absl::Status bytes = FillWireBytes(spec_, wire_, crossings_, restored_);
   if (groups_lost_ > 0 && spec_.net.transport != "loopback") {
     bytes = absl::FailedPreconditionError(fmt::format(
         "groups were lost {} times, and with them the counts of what they had sent", groups_lost_));

@@ -71,6 +71,7 @@ class RunRecorder {
   };
   std::map<int64_t, CheckpointCounts> checkpoints_;  // by step; until every rank has told
   int64_t resumed_from_ = 0;                         // step; 0: not resumed
+  int64_t restored_ = 0;                             // of another run's checkpoint; 0: none
   std::vector<CrossingRow> earlier_;                 // what crossings had counted until then
   std::string earlier_flaws_;
   absl::Status resumption_;

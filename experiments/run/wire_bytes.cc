@@ -34,7 +34,7 @@ struct Planned {
 
 class Plan {
  public:
-  explicit Plan(const RunSpec& spec) {
+  Plan(const RunSpec& spec, int64_t restored) {
     absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec);
     if (!crossings.ok()) return;
     std::map<std::tuple<std::string, uint64_t, DType>, std::optional<double>> messages;
@@ -42,6 +42,8 @@ class Plan {
       const auto [at, added] = messages.try_emplace({c.codec, c.shape.elements(), c.dtype});
       if (added) at->second = MessageBytes(c.codec, c.shape, c.dtype);
       const std::tuple key(c.direction, c.src_rank, c.dst_rank);
+      const bool rounds = c.direction == Direction::kOuter && spec.outer.inner_steps > 0;
+      c.turns -= rounds ? restored / spec.outer.inner_steps : restored;
       const std::optional<double> bytes = Bytes(c, at->second);
       planned_.emplace(key, Planned{.crossing = std::move(c), .tcp_bytes = bytes});
     }
@@ -140,8 +142,8 @@ void WireCounts::See(const nlohmann::json& event) {
 }
 
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
-                           std::vector<CrossingRow>& crossings) {
-  const Plan plan(spec);
+                           std::vector<CrossingRow>& crossings, int64_t restored) {
+  const Plan plan(spec, restored);
   std::map<std::pair<int64_t, int64_t>, double> predicted, sent;  // on TCP
   std::vector<std::string> complaints;
   const auto complain = [&](std::string text) {
@@ -150,7 +152,8 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
   for (const CrossingRow& c : crossings) {
     const Planned* planned = plan.Of(c);
     if (planned != nullptr && planned->tcp_bytes) {
-      predicted[{c.src_rank, c.dst_rank}] = *planned->tcp_bytes + NormBytes(spec, c, Steps(spec));
+      predicted[{c.src_rank, c.dst_rank}] =
+          *planned->tcp_bytes + NormBytes(spec, c, Steps(spec) - restored);
     }
     sent[{c.src_rank, c.dst_rank}] =
         OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));

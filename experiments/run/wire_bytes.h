@@ -44,10 +44,11 @@ constexpr int64_t kWireAllowanceBytes = 4096;
 // stream into frames and acknowledges it hangs on its timing, so frames are counted, not guessed;
 // without a count they are taken to be full, with an acknowledgement for every two of the opposite
 // crossing. Of a part of a run (a checkpoint, a resumed rest) the prediction is for the whole run
-// all the same, by that part's frames per byte. Call once.
+// all the same, by that part's frames per byte; `restored`: the finished steps with which a run
+// began that goes on from another one's checkpoint are not its own. Call once.
 // FailedPrecondition: more than the bounds above between the counted bytes and those that the
 // sender handed over, or between an interface and the emulator; every such path with its figures.
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
-                           std::vector<CrossingRow>& crossings);
+                           std::vector<CrossingRow>& crossings, int64_t restored = 0);
 
 }  // namespace longhaul

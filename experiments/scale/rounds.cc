@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "experiments/scale/hindrances.h"
+#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/round_plan.h"
 
 namespace longhaul::scale {
@@ -67,6 +68,7 @@ class Simulation {
   // Which group is struck in which round: a fault's step says it, and its moment.
   void Script(uint64_t seed) {
     std::vector<Fault> rules = spec_.faults;
+    for (Fault& planned : PlannedFaults(spec_.run)) rules.push_back(std::move(planned));
     if (spec_.mtbf_h > 0) {
       Fault kill;
       kill.where.kind = FaultPlace::Kind::kAnyGroup;

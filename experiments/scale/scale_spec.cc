@@ -97,6 +97,11 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(TomlValue root, const SpecNames& names) 
   Erase(plain, "fault");
   absl::StatusOr<RunSpec> run = ReadRunSpec(plain, names);
   if (!run.ok()) return run.status();
+  if (*groups && !run->outer.schedule.empty()) {
+    return absl::InvalidArgumentError(run->outer.schedule_written +
+                                      ": 'outer.schedule' says how many groups there are; leave "
+                                      "scale.groups out");
+  }
   if (*groups) run->outer.groups = **groups;
   if (absl::Status status = CheckRun(*run); !status.ok()) return status;
   const std::optional<Link> inside = LinkOf(run->net.profile);

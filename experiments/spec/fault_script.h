@@ -57,6 +57,7 @@ struct Fault {
   double factor = 1;         // kSlow: > 1; kPoison: any number
   double rate_mbit = 0;      // kLinkRate
   double delay_ms = 0;       // kLinkDelay, one way
+  bool planned = false;      // a leave or join of outer.schedule, not of a [[fault]]
   std::string written = {};  // "demo.toml:12", for messages
   friend bool operator==(const Fault& a, const Fault& b);  // all but `written`; NaN equals NaN
 };

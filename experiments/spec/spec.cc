@@ -8,6 +8,7 @@
 
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/compute_table.h"
+#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 
@@ -188,6 +189,11 @@ void CheckCheckpoint(TableReader& r, const RunSpec& spec) {
               spec.outer.on_group_loss == "end",
           "every_steps",
           "over links is not done yet with outer.on_group_loss = \"continue\"; want 0");
+  r.Check(spec.checkpoint.from.empty() || spec.net.transport == "loopback" ||
+              spec.outer.on_group_loss == "end",
+          "from", "over links is not done yet with outer.on_group_loss = \"continue\"");
+  r.Check(spec.checkpoint.from.empty() || spec.model.init.empty(), "from",
+          "and model.init: one of them says what the run starts from");
 }
 
 constexpr std::pair<std::string_view, void (*)(TableReader&, const RunSpec&)> kTogether[] = {
@@ -213,6 +219,7 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
     r.Skip("fault");
   }
   if (table == "boundary") r.Skip("cuts");
+  if (table == "outer") r.Skip("schedule");
   for (const auto& [name, check] : kTogether) {
     if (name == table && r.status().ok()) check(r, spec);
   }
@@ -233,11 +240,15 @@ absl::Status CheckLength(const TomlValue& root, const RunSpec& spec) {
 
 // A script needs groups that may be lost, and a worker or a link that it can strike.
 absl::Status CheckFaults(const RunSpec& spec) {
-  for (const Fault& fault : spec.faults) {
+  std::vector<Fault> all = spec.faults;
+  for (Fault& planned : PlannedFaults(spec)) all.push_back(std::move(planned));
+  for (const Fault& fault : all) {
     const bool link = fault.where.kind == FaultPlace::Kind::kLink;
     const bool lab = fault.where.kind == FaultPlace::Kind::kLab;
     const auto refuse = [&fault](std::string_view why) {
-      return absl::InvalidArgumentError(fmt::format("{}: 'fault' {}", fault.written, why));
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: '{}' {}", fault.written,
+          fault.planned ? "outer.schedule, a " + std::string(ToString(fault.what)) : "fault", why));
     };
     if ((link || lab) && spec.net.transport == "loopback") {
       return refuse("strikes a link or the lab; net.transport = \"loopback\" has neither");
@@ -261,6 +272,12 @@ absl::Status CheckFaults(const RunSpec& spec) {
 
 FaultBounds FaultBoundsOf(const RunSpec& spec) {
   return {.steps = Steps(spec), .groups = spec.outer.groups, .stages = spec.schedule.stages};
+}
+
+std::vector<Fault> ScriptOf(const RunSpec& spec) {
+  std::vector<Fault> all = spec.faults;  // what is drawn hangs on a fault's place: the plan is last
+  for (Fault& planned : PlannedFaults(spec)) all.push_back(std::move(planned));
+  return DrawFaults(all, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed));
 }
 
 int64_t TokensPerStep(const RunSpec& spec) {
@@ -287,6 +304,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));
   if (!faults.ok()) return faults.status();
   spec.faults = *std::move(faults);
+  if (absl::Status s = ReadGroupSchedule(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckFaults(spec); !s.ok()) return s;
   return spec;
 }

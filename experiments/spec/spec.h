@@ -106,6 +106,14 @@ struct RunSpec {
     std::string on_group_loss = "end";
     double round_deadline_s = 120;
     int64_t min_groups = 1;
+    // "outer.schedule = [[0, 2], [200, 4]]": how many of the groups are there from which finished
+    // inner step on, a multiple of H; those with the lowest numbers. Empty: all of them, always.
+    struct GroupsFrom {
+      int64_t step, groups;
+      friend bool operator==(const GroupsFrom&, const GroupsFrom&) = default;
+    };
+    std::vector<GroupsFrom> schedule = {};
+    std::string schedule_written = {};  // "demo.toml:12", for messages
   } outer;
 
   struct Net {
@@ -132,6 +140,9 @@ struct RunSpec {
   struct Checkpoint {
     int64_t every_steps = 0;  // 0: off
     int64_t keep = 2;         // of each rank's files, the newest; the rest is removed
+    // A folder of checkpoints of another run of the same model and data to go on from, at its
+    // newest step and whatever its stages and groups were; empty: none. `longhaul run --from`.
+    std::string from = {};
   } checkpoint;
 
   struct Limits {
@@ -152,6 +163,8 @@ struct RunSpec {
 
 // What the faults of a spec are checked against and drawn for.
 FaultBounds FaultBoundsOf(const RunSpec& spec);
+// All that makes groups come and go: `faults`, and the joins and leaves of outer.schedule; drawn.
+std::vector<Fault> ScriptOf(const RunSpec& spec);
 
 // Who knows the names that stand in a spec. Each returns OK, or an error whose message lists the
 // known names. Filled from the catalogues by CatalogNames() (known_names.h); tests pass their own.

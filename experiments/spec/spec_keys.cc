@@ -87,6 +87,7 @@ const SpecKey kKeys[] = {
 
     {"checkpoint", "every_steps", kMay, Whole{0, kMany}, "steps", FIELD(checkpoint.every_steps)},
     {"checkpoint", "keep", kMay, Whole{2, 1'000'000}, "", FIELD(checkpoint.keep)},
+    {"checkpoint", "from", kMay, Line{kPathBytes}, "", FIELD(checkpoint.from)},
 
     {"limits", "threads", kMay, Whole{1, 256}, "per worker", FIELD(limits.threads)},
 };

@@ -4,6 +4,7 @@
 
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/compute_table.h"
+#include "experiments/spec/group_schedule.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/spec_keys.h"
 
@@ -30,6 +31,7 @@ std::string ToToml(const RunSpec& spec) {
   for (const SpecKey& key : SpecKeys()) {
     if (key.table != table) {
       if (table == "boundary") text += BoundaryCutsText(spec);
+      if (table == "outer") text += GroupScheduleText(spec);
       text += fmt::format("\n[{}]\n", table = key.table);
     }
     const std::string value = std::visit([&](auto get) { return Text(*get(copy)); }, key.field);

@@ -10,4 +10,8 @@ namespace longhaul {
 // the rows of the evaluation that comes last. Nothing is built. InvalidArgument.
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus);
 
+// Whether the run can begin with what checkpoint.from holds, by its newest files of group 0; OK
+// where nothing is named. InvalidArgument: another model, other data; NotFound, DataLoss.
+absl::Status CheckRestoring(const RunSpec& spec, const Corpus& corpus);
+
 }  // namespace longhaul

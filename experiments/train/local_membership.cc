@@ -24,7 +24,7 @@ class LocalMembership final : public Membership {
   LocalMembership(const RunSpec& spec, std::vector<LocalTelemetry> ranks, EventSink& sink)
       : spec_(spec),
         bounds_(BoundsOf(spec)),
-        drawn_(DrawFaults(spec.faults, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed))),
+        drawn_(ScriptOf(spec)),
         plan_(PlanRounds(drawn_, bounds_)),
         ranks_(std::move(ranks)),
         sink_(sink) {}
@@ -41,8 +41,9 @@ class LocalMembership final : public Membership {
   bool There(int64_t group) const;
   void Strike(Trainer& trainer, const Fault& fault, int64_t step);
   void Lose(Trainer& trainer, int64_t group);
-  // Groups that the script brings later are not there at first.
-  void LoseLatecomers(Trainer& trainer);
+  // Before the first step of this process: groups that the script has not brought yet or has taken
+  // away are not there, be it from the run's begin or from a checkpoint's step on.
+  void LoseWhoIsNotThere(Trainer& trainer, int64_t step);
 
   const RunSpec& spec_;
   const RoundBounds bounds_;
@@ -54,6 +55,7 @@ class LocalMembership final : public Membership {
   std::vector<int> joined_;     // the groups that ranks_' outer backends join
   int64_t meetings_ = 0;
   int lives_ = 0;
+  bool begun_ = false;
   std::vector<int64_t> gone_;  // in this round
 };
 
@@ -75,15 +77,20 @@ void LocalMembership::Lose(Trainer& trainer, int64_t group) {
   gone_.push_back(group);
 }
 
+bool Ends(const Fault& fault) {
+  return fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
+         (fault.what == FaultKind::kStop && fault.for_s == 0);
+}
+
+const char* Said(const Fault& fault) { return fault.planned ? "outer.schedule" : ""; }
+
 void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
   const int64_t group = fault.where.group;
-  const bool ends = fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
-                    (fault.what == FaultKind::kStop && fault.for_s == 0);
   if (fault.what == FaultKind::kJoin) return;  // at the end of its round
   if (!There(group)) {
     EmitFault(fault, step, "the group was not there", sink_);
-  } else if (ends) {
-    EmitFault(fault, step, "", sink_);
+  } else if (Ends(fault)) {
+    EmitFault(fault, step, Said(fault), sink_);
     Lose(trainer, group);
   } else if (fault.what == FaultKind::kPoison) {
     EmitFault(fault, step, "", sink_);
@@ -93,19 +100,30 @@ void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step)
   }
 }
 
-void LocalMembership::LoseLatecomers(Trainer& trainer) {
+void LocalMembership::LoseWhoIsNotThere(Trainer& trainer, int64_t step) {
+  const RoundPlan* round = PlanOf(step);
+  if (round == nullptr) return;
   for (int64_t g = 0; g < spec_.outer.groups; ++g) {
-    const auto first = std::find_if(drawn_.begin(), drawn_.end(), [g](const Fault& f) {
-      return f.where.group == g && (f.what == FaultKind::kJoin || f.what == FaultKind::kLeave);
-    });
-    if (first != drawn_.end() && first->what == FaultKind::kJoin) Lose(trainer, g);
+    const auto has = [g](const std::vector<int64_t>& groups) {
+      return std::find(groups.begin(), groups.end(), g) != groups.end();
+    };
+    if (!has(round->members) && !has(round->lost)) Lose(trainer, g);
   }
   gone_.clear();
+  // In the middle of a round: who was lost in it before this step.
+  const int64_t first = (round->round - 1) * bounds_.inner_steps + 1;
+  for (const Fault& fault : drawn_) {
+    longhaul::Strike at = StrikeOf(fault, bounds_);
+    if (at.after_outer) ++at.step;
+    if (Ends(fault) && at.step >= first && at.step < step && There(fault.where.group)) {
+      Lose(trainer, fault.where.group);
+    }
+  }
 }
 
 absl::Status LocalMembership::BeforeStep(Trainer& trainer, int64_t step) {
   trainer_ = &trainer;
-  if (step == 1) LoseLatecomers(trainer);
+  if (!std::exchange(begun_, true)) LoseWhoIsNotThere(trainer, step);
   for (const Fault& fault : drawn_) {
     longhaul::Strike at = StrikeOf(fault, bounds_);
     if (at.after_outer) ++at.step;
@@ -152,7 +170,7 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
     for (const Fault& fault : drawn_) {
       if (fault.what == FaultKind::kJoin && fault.where.group == group &&
           PlanOf(fault.at_step) == &plan) {
-        EmitFault(fault, round->last_step, "", sink_);
+        EmitFault(fault, round->last_step, Said(fault), sink_);
       }
     }
     absl::StatusOr<std::vector<LocalTelemetry>> fresh =

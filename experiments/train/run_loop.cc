@@ -338,6 +338,29 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
 // Of the process whose first rank it names.
 constexpr char kDamagedCheckpointFact[] = "damaged_checkpoint_of_rank_";
 
+void EmitDamaged(const std::vector<std::string>& damaged, int64_t step, int rank, EventSink& sink) {
+  for (const std::string& why : damaged) {
+    sink.Emit({{"event", "fact"},
+               {"key", absl::StrCat(kDamagedCheckpointFact, rank)},
+               {"value", absl::StrCat("went on from step ", step, ": ", why)}});
+  }
+}
+
+// From the newest checkpoint of another run, and what that changes and leaves behind.
+absl::Status Restore(Trainer& trainer, const std::string& from, int rank, FdEventSink& sink) {
+  const absl::StatusOr<Restored> restored = trainer.RestoreFrom(from);
+  if (!restored.ok()) return restored.status();
+  EmitDamaged(restored->damaged, restored->step, rank, sink);
+  const auto fact = [&](const char* key, const nlohmann::json& value) {
+    sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
+  };
+  fact("restored_step", restored->step);
+  fact("restored_from", from);
+  if (!restored->changes.empty()) fact("restored_changes", restored->changes);
+  if (!restored->dropped.empty()) fact("restored_without", absl::StrJoin(restored->dropped, "; "));
+  return sink.status();
+}
+
 absl::Status Told(const absl::Status& failure, const Trainer& trainer, int rank,
                   FdEventSink& sink) {
   sink.EmitFailure(rank, trainer.step(), failure);
@@ -353,15 +376,14 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   if (!options.checkpoint_directory.empty()) {
     std::vector<std::string> damaged;
     status = trainer.LoadCheckpoint(options.checkpoint_directory, &damaged);
-    for (const std::string& why : damaged) {
-      sink.Emit({{"event", "fact"},
-                 {"key", absl::StrCat(kDamagedCheckpointFact, rank)},
-                 {"value", absl::StrCat("went on from step ", trainer.step(), ": ", why)}});
-    }
+    EmitDamaged(damaged, trainer.step(), rank, sink);
     if (absl::IsNotFound(status)) status = absl::OkStatus();  // nothing to resume from
     if (status.ok() && trainer.step() > 0) {
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
     }
+  }
+  if (status.ok() && trainer.step() == 0 && !options.restore_from.empty()) {
+    status = Restore(trainer, options.restore_from, rank, sink);
   }
   if (!status.ok()) return Told(status, trainer, rank, sink);
   StillnessMeter stillness;

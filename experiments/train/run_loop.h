@@ -44,6 +44,7 @@ struct RunLoopOptions {
   std::string checkpoint_directory;  // empty: none
   int64_t checkpoint_every;          // steps; 0: only what is there is resumed
   int64_t checkpoints_kept;          // of each rank
+  std::string restore_from;          // another run's folder to start from; empty: none
   std::string interface;             // whose kernel counters are reported; empty: none
   int phase_fd = -1;                 // phase_gate.h
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run

@@ -45,7 +45,7 @@ class OverStore final : public StoreMembership {
                 .inner_steps = spec.outer.inner_steps,
                 .groups = spec.outer.groups,
                 .checkpoint_every = spec.checkpoint.every_steps},
-        drawn_(DrawFaults(spec.faults, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed))),
+        drawn_(ScriptOf(spec)),
         c10d_store_(store),
         store_(std::move(store), static_cast<int>(spec.schedule.stages),
                static_cast<int>(spec.outer.groups)),

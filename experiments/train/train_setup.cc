@@ -18,6 +18,7 @@
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "pp_group/models/model.h"
+#include "pp_group/reshard.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
@@ -88,6 +89,12 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
       " holds out ", corpus.held_out_tokens(), " tokens, rows of ", spec.model.context));
 }
 
+absl::Status CheckRestoring(const RunSpec& spec, const Corpus& corpus) {
+  if (spec.checkpoint.from.empty()) return absl::OkStatus();
+  const TrainSpec train = ToTrainSpec(spec);
+  return CheckRestorable(spec.checkpoint.from, train, CanonicalText(train, corpus));
+}
+
 namespace {
 
 std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
@@ -112,6 +119,7 @@ RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
           .checkpoints_kept = spec.checkpoint.keep,
+          .restore_from = spec.checkpoint.from,
           .interface = "",
           .capture = CaptureOf(spec)};
 }

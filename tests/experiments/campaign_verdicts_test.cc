@@ -1,4 +1,5 @@
-// Of a campaign: runs that failed, diverged or are not what they should be, and what then is concluded.
+// Of a campaign: runs that failed, diverged or are not what they should be, and what then is
+// concluded.
 #include "experiments/estimates/campaign_analysis.h"
 
 #include <gmock/gmock.h>

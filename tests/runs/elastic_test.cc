@@ -65,6 +65,81 @@ TEST(Elastic, AScriptGivesTheSameBitsAgain) {
   EXPECT_GT(Rows(a.path(), sql).size(), 100u);
 }
 
+// The spec of the script without its faults, and with `more`.
+std::string WithoutFaults(const std::string& outer, const std::string& more = "") {
+  std::string text = ReadFile(kSpec);
+  text = text.substr(0, text.find("[[fault]]"));
+  const size_t at = text.find("[outer]\n") + 8;
+  return text.substr(0, at) + outer + text.substr(at) + more;
+}
+
+std::string Word(const char* what, int step, int group) {
+  return "[[fault]]\nat_step = " + std::to_string(step) + "\nwhat = \"" + what +
+         "\"\nwhere = \"group " + std::to_string(group) + "\"\n";
+}
+
+TEST(Elastic, AScheduleOfGroupsGivesTheBitsOfTheScriptThatSaysTheSame) {
+  const ScratchFolder planned, scripted;
+  const std::string schedule =
+      planned.File("planned.toml", WithoutFaults("schedule = [[0, 1], [8, 3], [16, 2]]\n"));
+  const std::string script = scripted.File(
+      "scripted.toml",
+      WithoutFaults("", Word("join", 8, 1) + Word("join", 8, 2) + Word("leave", 17, 2)));
+  for (const auto& [spec, folder] : {std::pair(schedule, &planned), {script, &scripted}}) {
+    const CommandResult run = RunLonghaul({"run", spec, "--results", folder->path()});
+    ASSERT_EQ(run.exit_status, 0) << run.output;
+  }
+  const std::string bits =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(planned.path(), bits), Rows(scripted.path(), bits));
+  const std::string rounds =
+      "SELECT members || '|' || joiners || '|' || lost FROM rounds ORDER BY round";
+  const auto told = Rows(planned.path(), rounds);
+  const char* expected[] = {"0||", "0|1 2|", "0 1 2||", "0 1 2||", "0 1||2", "0 1||"};
+  ASSERT_EQ(told.size(), 7u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(told[i + 1][0], expected[i]) << "round " << i + 1;
+  EXPECT_EQ(told, Rows(scripted.path(), rounds));
+  // Steps of group 2: of the two rounds that it was there for, on two stages.
+  EXPECT_EQ(
+      Rows(planned.path(), "SELECT COUNT(*), MIN(step), MAX(step) FROM steps WHERE group_index = 2")
+          .at(1),
+      (std::vector<std::string>{"16", "9", "16"}));
+  EXPECT_EQ(Rows(planned.path(), "SELECT DISTINCT said, lost_tokens FROM faults").at(1),
+            (std::vector<std::string>{"outer.schedule", "0"}));
+  EXPECT_EQ(Unequal(planned.path()).size(), 1u);
+}
+
+TEST(Elastic, AScheduleThatMakesNoSenseIsRefusedWithItsLine) {
+  const ScratchFolder scratch;
+  const auto refusal = [&](const std::string& outer, const std::vector<std::string>& sets = {}) {
+    std::vector<std::string> arguments = {"run", scratch.File("spec.toml", WithoutFaults(outer)),
+                                          "--results", scratch.path() + "/results"};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    const CommandResult run = RunLonghaul(arguments);
+    EXPECT_EQ(run.exit_status, 1) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("spec.toml:26: 'outer.schedule"));
+    return run.output;
+  };
+  EXPECT_THAT(refusal("schedule = 3\n"), HasSubstr("is no list; want pairs of a step and"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8]]\n"), HasSubstr("no pair of whole numbers"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8.0, 3]]\n"), HasSubstr("no pair of whole numbers"));
+  EXPECT_THAT(refusal("schedule = [[4, 3]]\n"), HasSubstr("the first step must be 0"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [6, 3]]\n"),
+              HasSubstr("a multiple of outer.inner_steps = 4"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 3], [8, 2]]\n"),
+              HasSubstr("not after the one before it, 8"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [24, 3]]\n"), HasSubstr("a step below the run's 24"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 4]]\n"), HasSubstr("to outer.groups = 3 groups"));
+  EXPECT_THAT(refusal("schedule = [[0, 0], [8, 3]]\n"), HasSubstr("want outer.min_groups = 1"));
+  EXPECT_THAT(refusal("schedule = [[0, 3], [8, 3]]\n"), HasSubstr("as many groups as before"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 2]]\n"),
+              HasSubstr("a group that is never there is none"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [9223372036854775807, 3]]\n"),
+              HasSubstr("a step below"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 3]]\n", {"outer.on_group_loss=end"}),
+              HasSubstr("want outer.on_group_loss = \"continue\""));
+}
+
 TEST(Elastic, TooFewGroupsEndTheRunAndItSaysWhere) {
   const ScratchFolder scratch;
   const CommandResult run =

@@ -58,6 +58,14 @@ class Resume : public testing::Test {
         Rows("SELECT ifnull(MAX(step), 0) FROM steps WHERE run_id = " + std::to_string(run));
     return rows.empty() ? 0 : std::stoll(rows[0][0]);
   }
+  std::string CheckpointsOf(const std::string& arm) const {
+    for (const auto& folder : std::filesystem::directory_iterator(results() + "/checkpoints")) {
+      if (ReadFile(folder.path() / "owner").find("(arm '" + arm + "')") != std::string::npos) {
+        return folder.path();
+      }
+    }
+    return "";
+  }
   // Whether the run's folder of checkpoints has all four ranks' files of the step.
   bool HasFiles(int64_t run, int64_t step) const {
     const std::string ending = "-step" + std::to_string(step) + ".ckpt";
@@ -152,6 +160,47 @@ TEST_F(Resume, ACorruptNewestCheckpointIsPassedOverAndSaid) {
   EXPECT_THAT(Rows("SELECT status FROM runs"), Each(ElementsAre("ok")));
   const CommandResult same = RunLonghaul({"compare", results(), "whole", "last"});
   EXPECT_EQ(same.exit_status, 0) << same.output;
+}
+
+TEST_F(Resume, ARunBeginsWithAnotherOnesCheckpointOverOtherStagesAndHasEqualLosses) {
+  const auto lossless = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all;
+    for (const char* set : {"boundary.forward=none", "boundary.backward=none", "outer.codec=none",
+                            "checkpoint.every_steps=50"}) {
+      all.insert(all.end(), {"--set", set});
+    }
+    all.insert(all.end(), more.begin(), more.end());
+    return Arguments(all);
+  };
+  ASSERT_EQ(RunLonghaul(lossless({"--arm", "two"})).exit_status, 0);
+  const CommandResult four =
+      RunLonghaul(lossless({"--arm", "four", "--from", results(), "--set", "schedule.stages=4",
+                            "--set", "checkpoint.every_steps=20"}));
+  ASSERT_EQ(four.exit_status, 0) << four.output;
+  EXPECT_THAT(Rows("SELECT status FROM runs"), Each(ElementsAre("ok")));
+  const std::string losses =
+      "SELECT step, group_index, loss_nat FROM steps WHERE loss_nat IS NOT NULL AND step > 200"
+      " AND run_id = ";
+  EXPECT_EQ(Rows(losses + "2 ORDER BY 1, 2").size(), 80u);
+  EXPECT_EQ(Rows(losses + "2 ORDER BY 1, 2"), Rows(losses + "1 ORDER BY 1, 2"));
+  EXPECT_THAT(Rows("SELECT MIN(step) FROM steps WHERE run_id = 2"),
+              ElementsAre(ElementsAre("201")));
+  EXPECT_THAT(Rows("SELECT value FROM run_facts WHERE run_id = 2 AND key = 'restored_changes'"),
+              ElementsAre(ElementsAre("stages=2 > 4")));
+  // What crossed is what is left of the training, as predicted for that.
+  EXPECT_THAT(Rows("SELECT MAX(tensors) FROM crossings WHERE run_id = 2 AND direction = 'forward'"),
+              ElementsAre(ElementsAre("80")));
+  const CommandResult several = RunLonghaul(lossless({"--arm", "x", "--from", results()}));
+  EXPECT_EQ(several.exit_status, 1);
+  EXPECT_THAT(several.output, HasSubstr("2 runs left checkpoints there; name one: "));
+  const CommandResult other = RunLonghaul(
+      lossless({"--arm", "x", "--from", CheckpointsOf("two"), "--set", "model.width=64"}));
+  EXPECT_EQ(other.exit_status, 1);
+  EXPECT_THAT(other.output, HasSubstr("is of another model: width = 32, and this run's is 64"));
+  const CommandResult nothing = RunLonghaul(lossless({"--arm", "x", "--from", "/nowhere"}));
+  EXPECT_EQ(nothing.exit_status, 1);
+  EXPECT_THAT(nothing.output, HasSubstr("go on from '/nowhere': no checkpoint there"));
+  EXPECT_EQ(Rows("SELECT id FROM runs").size(), 2u) << "refused before anything began";
 }
 
 TEST_F(Resume, TwoAtOnceAreOneRunAndALineOfRefusal) {
