@@ -8,14 +8,14 @@
 #include <sstream>
 #include <string>
 
-#include "netem/addressing.h"
 #include "netem/emulators/netem_emulator.h"
 #include "netem/emulators/tap_emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
 #include "netem/kernel/posix.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/addressing.h"
+#include "netem/nodes/node_setup.h"
 #include "netem/topology/access_lines.h"
 
 namespace longhaul {

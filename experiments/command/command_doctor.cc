@@ -4,7 +4,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/run/machine_check.h"
-#include "netem/tap_ceiling.h"
+#include "netem/machine/tap_ceiling.h"
 
 namespace longhaul {
 namespace {

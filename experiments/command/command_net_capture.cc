@@ -12,7 +12,7 @@
 #include "netem/lab_control/capture.h"
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/node_entry.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 
 namespace longhaul {
 namespace {

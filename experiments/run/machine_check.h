@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "netem/capabilities.h"
+#include "netem/machine/capabilities.h"
 
 namespace longhaul {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "netem/addressing.h"
+#include "netem/nodes/addressing.h"
 
 namespace longhaul {
 

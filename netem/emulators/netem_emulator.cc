@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "netem/addressing.h"
 #include "netem/emulators/netem_routers.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/addressing.h"
+#include "netem/nodes/node_setup.h"
 #include "netem/topology/access_lines.h"
 
 namespace longhaul {

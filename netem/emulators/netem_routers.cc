@@ -8,7 +8,7 @@
 
 #include "netem/emulators/managed_queue.h"
 #include "netem/kernel/posix.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
 

@@ -5,10 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "netem/addressing.h"
 #include "netem/emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
+#include "netem/nodes/addressing.h"
 #include "netem/topology/topology.h"
 
 namespace longhaul {

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "netem/addressing.h"
 #include "netem/emulators/mtu_frames.h"
 #include "netem/emulators/tap_device.h"
 #include "netem/emulators/tap_loop.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/addressing.h"
+#include "netem/nodes/node_setup.h"
 
 namespace longhaul {
 namespace {

@@ -16,9 +16,9 @@
 #include <cstring>
 #include <utility>
 
-#include "netem/addressing.h"
 #include "netem/emulators/frame.h"
 #include "netem/kernel/scheduling.h"
+#include "netem/nodes/addressing.h"
 
 namespace longhaul {
 namespace {

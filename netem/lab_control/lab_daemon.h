@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "netem/emulator.h"
 #include "netem/lab_control/lab_store.h"
-#include "netem/tap_ceiling.h"
+#include "netem/machine/tap_ceiling.h"
 
 namespace longhaul {
 

@@ -17,8 +17,8 @@
 #include <span>
 #include <utility>
 
-#include "netem/addressing.h"
 #include "netem/kernel/netns.h"
+#include "netem/nodes/addressing.h"
 #include "netem/probes/probe.h"
 #include "netem/topology/access_lines.h"
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "netem/addressing.h"
 #include "netem/kernel/netns.h"
+#include "netem/nodes/addressing.h"
 
 namespace longhaul {
 

@@ -41,8 +41,8 @@ inside() {
 }
 inside topology
 inside kernel
-deny netem/queues 'netem/(emulators|kernel|probes|lab|lab_control)'
-deny netem/emulators 'netem/(probes|lab|lab_control)'
+deny netem/queues 'netem/(emulators|kernel|machine|nodes|probes|lab|lab_control)'
+deny netem/emulators 'netem/(machine|probes|lab|lab_control)'
 deny netem/probes 'netem/(lab|lab_control)'
 deny netem/lab 'netem/lab_control'
 # Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.

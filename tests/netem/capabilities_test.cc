@@ -1,10 +1,10 @@
-#include "netem/capabilities.h"
+#include "netem/machine/capabilities.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "netem/host_facts.h"
-#include "netem/tap_ceiling.h"
+#include "netem/machine/host_facts.h"
+#include "netem/machine/tap_ceiling.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {

@@ -12,7 +12,7 @@
 
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 #include "netem/probes/probe.h"
 #include "tests/netem/judgement.h"
 #include "tests/netem/lab_harness.h"

@@ -18,7 +18,7 @@
 #include "netem/lab_control/lab_client.h"
 #include "netem/lab_control/lab_daemon.h"
 #include "netem/lab_control/node_entry.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 #include "tests/netem/lab_harness.h"
 
 namespace longhaul {

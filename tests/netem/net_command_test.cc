@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "netem/tap_ceiling.h"
+#include "netem/machine/tap_ceiling.h"
 #include "tests/netem/net_fixture.h"
 
 namespace longhaul {

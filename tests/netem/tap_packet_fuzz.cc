@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "netem/addressing.h"
 #include "netem/emulators/frame.h"
 #include "netem/emulators/tap_network.h"
+#include "netem/nodes/addressing.h"
 #include "netem/topology/rate_trace.h"
 
 namespace longhaul {

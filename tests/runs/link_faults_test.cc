@@ -16,7 +16,7 @@
 
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 #include "tests/runs/command_line.h"
 
 namespace longhaul {

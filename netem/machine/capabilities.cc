@@ -1,4 +1,4 @@
-#include "netem/capabilities.h"
+#include "netem/machine/capabilities.h"
 
 #include <fmt/format.h>
 #include <sys/utsname.h>

@@ -1,4 +1,4 @@
-#include "netem/addressing.h"
+#include "netem/nodes/addressing.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "netem/tap_ceiling.h"
+#include "netem/machine/tap_ceiling.h"
 
 #include <fmt/format.h>
 

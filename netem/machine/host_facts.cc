@@ -1,4 +1,4 @@
-#include "netem/host_facts.h"
+#include "netem/machine/host_facts.h"
 
 #include <fmt/format.h>
 #include <linux/ethtool.h>
@@ -8,7 +8,7 @@
 
 #include "netem/kernel/netns.h"
 #include "netem/kernel/posix.h"
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 
 namespace longhaul {
 namespace {

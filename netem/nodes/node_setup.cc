@@ -1,4 +1,4 @@
-#include "netem/node_setup.h"
+#include "netem/nodes/node_setup.h"
 
 #include <fmt/format.h>
 #include <linux/ethtool.h>
@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "netem/addressing.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/posix.h"
+#include "netem/nodes/addressing.h"
 
 namespace longhaul {
 namespace {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "netem/kernel/posix.h"
-#include "netem/tap_ceiling.h"
+#include "netem/machine/tap_ceiling.h"
 
 namespace longhaul {
 namespace {
