@@ -1,6 +1,5 @@
 #include "experiments/run/check_first.h"
 
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,18 +22,6 @@
 
 namespace longhaul {
 namespace {
-
-// The built-in corpus ends there; of a file it is known.
-constexpr int64_t kHeadersBytes = int64_t{64} << 20;
-
-// What a process keeps of the data: two bytes a token.
-int64_t CorpusBytes(const RunSpec& spec) {
-  const std::string& source = spec.data.source;
-  if (source == "headers") return 2 * kHeadersBytes;
-  struct stat file {};
-  if (stat(source.substr(source.find(':') + 1).c_str(), &file) != 0) return 0;
-  return source.starts_with("text:") ? 2 * file.st_size : file.st_size;
-}
 
 std::string Gigabytes(int64_t bytes) {
   const double gb = static_cast<double>(bytes) / 1e9;
@@ -111,7 +98,7 @@ absl::Status CheckResources(const std::vector<ResourcePlan>& plans, const Remain
 
 absl::Status CheckFirst(const RunSpec& spec) {
   if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
-  const ResourcePlan plan = PlanResources(spec, CorpusBytes(spec));
+  const ResourcePlan plan = PlanResources(spec);
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
   }
@@ -134,7 +121,7 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
     if (absl::Status s = CheckLinks(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);
-    const ResourcePlan plan = PlanResources(run.spec, CorpusBytes(run.spec));
+    const ResourcePlan plan = PlanResources(run.spec);
     if (absl::Status s = CheckResources({plan}, memory, threads); !s.ok()) {
       return In(fmt::format("arm '{}'", run.arm), s);
     }

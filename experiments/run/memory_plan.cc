@@ -1,31 +1,57 @@
 #include "experiments/run/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "compressors/catalog.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/schedule/catalog.h"
+#include "pp_group/schedule/check.h"
 
 namespace longhaul {
 namespace {
 
 constexpr double kFloat = sizeof(float), kId = sizeof(int64_t);
-// Measured: what a process of a run holds before its first tensor, torch's libraries included where
-// they are its own. Its threads beside those that compute: progress, codecs, heartbeat, store.
-constexpr double kProcessBytes = 110e6;
+// Measured: what a process of a run has to itself before its first tensor. Its threads beside those
+// that compute: progress, codecs, heartbeat, store.
+constexpr double kProcessBytes = 60e6;
 constexpr int64_t kOtherThreads = 6;
 // Of a process on a GPU: its context and the libraries' workspaces. Not measured here.
 constexpr double kDeviceContextBytes = 600e6;
 
-double FrameBytes(const std::string& codec, double rows, double cols) {
+// Of one stage, in bytes.
+struct StageBytes {
+  double held = 0;     // from step to step
+  double kept = 0;     // of each micro-batch between its forward and its backward pass
+  double put_off = 0;  // of that, what is left between I and W of a split backward pass
+  double running = 0;  // only while the stage computes
+};
+
+double FrameBytes(const std::string& codec, double rows, double cols, DType dtype) {
   const auto made = MakeCodec(codec);
   // A shape whose product leaves 64 bits is refused by its plain size.
   if (!made.ok() || rows * cols > 1e18) return rows * cols * kFloat;
   const Shape shape{static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
-  return static_cast<double>((*made)->MaxFrameBytes(shape, DType::kF32));
+  return static_cast<double>((*made)->MaxFrameBytes(shape, dtype));
+}
+
+// What a codec remembers of one tensor: asked of a part of a large one, and scaled.
+double CodecStateBytes(const std::string& codec, double rows, double cols) {
+  constexpr double kAsked = 1 << 20;
+  const auto made = MakeCodec(codec);
+  if (!made.ok()) return 0;
+  const double asked_rows = std::clamp(std::floor(kAsked / cols), 1.0, rows);
+  const double asked_cols = std::min(cols, kAsked);
+  const auto state = (*made)->NewState(
+      Shape{static_cast<uint64_t>(asked_rows), static_cast<uint64_t>(asked_cols)});
+  if (state == nullptr) return 0;
+  return static_cast<double>(state->bytes()) * (rows * cols) / (asked_rows * asked_cols);
 }
 
 bool IsAten(const RunSpec& spec) {
@@ -33,117 +59,216 @@ bool IsAten(const RunSpec& spec) {
   return engine.ok() && *engine == "aten";
 }
 
-double ElementBytes(const RunSpec& spec) { return spec.train.dtype == "bfloat16" ? 2 : 4; }
+bool IsBf16(const RunSpec& spec) { return spec.train.dtype == "bfloat16"; }
+double ElementBytes(const RunSpec& spec) { return IsBf16(spec) ? 2 : kFloat; }
 
-// Of one micro-batch on one stage: CpuGptStage's activations.
-double CpuActivationBytes(const RunSpec& spec, double tokens, const StageLayout& layout) {
+double TokensOfMicrobatch(const RunSpec& spec) {
+  return static_cast<double>(spec.train.batch_rows) / static_cast<double>(spec.train.microbatches) *
+         static_cast<double>(spec.model.context);
+}
+
+double MicrobatchesKept(const RunSpec& spec, const StageLayout& layout) {
+  const auto schedule = FindSchedule(spec.schedule.kind);
+  if (!schedule.ok()) return static_cast<double>(spec.train.microbatches);
+  return schedule->peak_activations(layout.stage, layout.stages,
+                                    static_cast<int>(spec.train.microbatches));
+}
+
+// CpuGptStage: everything is made once (gpt_activations.h). Evaluation has activations and scratch
+// of its own size, for the rows that it takes at once.
+StageBytes CpuComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto width = static_cast<double>(spec.model.width);
   const auto blocks = static_cast<double>(layout.num_blocks);
   const double block = 15 * width + static_cast<double>(spec.model.heads) + 4;
   const double ends = (layout.first() ? width : 0) + (layout.last() ? 3 * width + 2 : 0);
-  return tokens * kFloat * (blocks * block + (blocks - 1) * width + ends);
+  const double kept = kFloat * (blocks * block + (blocks - 1) * width + ends);
+  const double scratch =
+      kFloat * (11 * width + (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
+  const double tokens = TokensOfMicrobatch(spec);
+  const double evaluated =
+      std::min(tokens, static_cast<double>(spec.eval.rows * spec.model.context));
+  double bytes = MicrobatchesKept(spec, layout) * tokens * kept + tokens * scratch;
+  bytes += evaluated * kept + (evaluated < tokens ? evaluated * scratch : 0);
+  return {.held = bytes};
 }
 
-// What autograd keeps of one block for a token, in elements. gpt: the block's input, both norms'
-// outputs, q, k, v, attention, the stream between the halves, GELU's input and output. llama:
-// RMSNorm keeps its quotient too, keys and values stand once for each head of queries, SwiGLU keeps
-// its four factors; moe: those of two experts, with each choice's input and output.
-double AtenBlockElements(const RunSpec& spec) {
+// What autograd keeps of one block for a token. gpt: the block's input, both norms' outputs, q, k,
+// v, attention, the stream between the halves, GELU's input and output. llama: keys and values
+// stand once for each head of queries, SwiGLU keeps its four factors, RMSNorm its quotient and,
+// where the input is no float, the input as one; moe: SwiGLU's factors of two experts, with each
+// choice's input and output.
+double AtenBlockBytes(const RunSpec& spec) {
   const ModelSpec model = ToModelSpec(spec);
   const auto d = static_cast<double>(model.width),
              hidden = static_cast<double>(model.hidden_width());
   const auto heads = static_cast<double>(model.heads);
-  if (model.kind == "gpt") return 16 * d + heads + 4;
-  if (model.kind == "llama") return 10 * d + 4 * hidden + heads + 2;
-  return 14 * d + 8 * hidden + heads + 6 * static_cast<double>(model.experts);
+  const double element = ElementBytes(spec);
+  if (model.kind == "gpt") return 16 * d * element + kFloat * (heads + 4);
+  const double norms = kFloat * (2 * d * (IsBf16(spec) ? 2 : 1) + 2) + kFloat * heads;
+  if (model.kind == "llama") return (8 * d + 4 * hidden) * element + norms;
+  // Router: logits and probabilities; ids, order and places of the two choices.
+  const double router = kFloat * 4 * static_cast<double>(model.experts) + 8 * kId;
+  return (12 * d + 8 * hidden) * element + norms + router;
 }
 
-// Of `kept` micro-batches, and what one of them takes while it runs.
-double AtenActivationBytes(const RunSpec& spec, double tokens, const StageLayout& layout,
-                           double kept) {
+// Of it, what products of gradients wait for: inputs and output gradients of each linear layer.
+double AtenPutOffBytes(const RunSpec& spec) {
   const ModelSpec model = ToModelSpec(spec);
-  const auto d = static_cast<double>(model.width), blocks = static_cast<double>(layout.num_blocks);
-  const double block = AtenBlockElements(spec);
-  const double wide = model.kind == "gpt" ? 4 * d : static_cast<double>(model.hidden_width());
-  const double per_token = spec.train.recompute ? blocks * d : blocks * block + d;
-  const double running = (spec.train.recompute ? block : 0) + 3 * wide + 4 * d;
-  // Logits, their logarithms and gradient; in float32 whatever the dtype.
-  const double logits = layout.last() ? 3 * static_cast<double>(model.vocab) * kFloat : 0;
-  return tokens * ((kept * per_token + running) * ElementBytes(spec) + logits);
+  const auto d = static_cast<double>(model.width),
+             hidden = static_cast<double>(model.hidden_width());
+  const double keys = d / static_cast<double>(model.heads) * static_cast<double>(model.key_heads());
+  const double element = ElementBytes(spec);
+  if (model.kind == "gpt") return 16 * d * element;
+  if (model.kind == "llama") return (6 * d + 2 * keys + 3 * hidden) * element;
+  return (9 * d + 2 * keys + 6 * hidden + static_cast<double>(model.experts)) * element;
 }
 
-double PipelineBytes(const RunSpec& spec, const StageLayout& layout) {
+// AtenStage: graphs are made and go with each micro-batch.
+StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
+  const ModelSpec model = ToModelSpec(spec);
+  const double tokens = TokensOfMicrobatch(spec), element = ElementBytes(spec);
+  const auto d = static_cast<double>(model.width), blocks = static_cast<double>(layout.num_blocks);
+  const double block = AtenBlockBytes(spec);
+  // With recomputation the blocks' inputs alone; else also the last block's output.
+  const double per_token =
+      spec.train.recompute ? blocks * d * element : blocks * block + d * element;
+  // Gradients of the widest layer's input and output, beside those of the stream.
+  const double wide = model.kind == "gpt" ? 4 * d : static_cast<double>(model.hidden_width());
+  const double choices = model.kind == "moe" ? 2 : 1;
+  double running = (spec.train.recompute ? block : 0) + (2 * choices * wide + 3 * d) * element;
+  // Or, in float32 whatever the dtype, the logits' logarithms and two gradients.
+  if (layout.last()) {
+    running = std::max(running, 3 * static_cast<double>(model.vocab) * kFloat + 2 * d * element);
+  }
+  return {.kept = tokens * per_token,
+          .put_off = tokens * blocks * AtenPutOffBytes(spec),
+          .running = tokens * running};
+}
+
+// Tensors that cross, frames on their way, and what codecs remember of each micro-batch.
+double BoundaryBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto microbatches = static_cast<double>(spec.train.microbatches);
   const auto width = static_cast<double>(spec.model.width);
-  const double tokens = static_cast<double>(spec.train.batch_rows) / microbatches *
-                        static_cast<double>(spec.model.context);
-  const auto schedule = FindSchedule(spec.schedule.kind);
-  const double kept = schedule.ok()
-                          ? schedule->peak_activations(layout.stage, layout.stages,
-                                                       static_cast<int>(spec.train.microbatches))
-                          : microbatches;
-  // Evaluation keeps one more while the steps' own are still there.
+  const double tokens = TokensOfMicrobatch(spec);
+  const DType dtype = IsBf16(spec) ? DType::kBF16 : DType::kF32;
+  // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
+  const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
   double bytes = 0;
-  if (!spec.compute) {
-    bytes = IsAten(spec) ? AtenActivationBytes(spec, tokens, layout, kept)
-                         : (kept + 1) * CpuActivationBytes(spec, tokens, layout);
-  }
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);
-    const double frames =
-        FrameBytes(codecs.forward, tokens, width) + FrameBytes(codecs.backward, tokens, width);
-    bytes += microbatches * (2 * tokens * width * ElementBytes(spec) + frames);
+    bytes += microbatches * 2 * tokens * width * ElementBytes(spec);
+    const bool sends_forward = boundary == layout.stage;
+    for (const auto& [codec, sends] :
+         {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {
+      bytes += (sends ? waiting : 1) * FrameBytes(codec, tokens, width, dtype) +
+               microbatches * CodecStateBytes(codec, tokens, width);
+    }
   }
-  // Scratch of both passes; of the last stage also the logits.
-  if (!IsAten(spec)) {
-    bytes += tokens * kFloat *
-             (11 * width + (layout.last() ? static_cast<double>(spec.model.vocab) : 0));
-  }
-  // Rows as read, as inputs and as targets, and the losses.
-  return bytes + 4 * microbatches * tokens * kId;
+  return bytes;
+}
+
+// Rows as read, as inputs and as targets, and the losses.
+double RowBytes(const RunSpec& spec, const StageLayout& layout) {
+  if (!layout.first() && !layout.last()) return 0;
+  return 4 * static_cast<double>(spec.train.microbatches) * TokensOfMicrobatch(spec) * kId;
 }
 
 double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.flat_elements);
-  double bytes = 4 * floats * kFloat;                       // with gradients and both moments
-  if (spec.train.dtype == "bfloat16") bytes += floats * 2;  // the shadow
+  double bytes = 4 * floats * kFloat;     // with gradients and both moments
+  if (IsBf16(spec)) bytes += floats * 2;  // the shadow
   const bool data_parallel = spec.outer.algorithm == "dp";
-  if (spec.outer.inner_steps == 0 && !data_parallel) return bytes;
-  // An outer step's start, momentum and delta; the average, what a codec keeps, and a frame of each
-  // group.
-  bytes += (data_parallel ? 2 : 5) * floats * kFloat;
-  return bytes +
-         static_cast<double>(spec.outer.groups + 1) * FrameBytes(spec.outer.codec, 1, floats);
+  const bool outer_step = spec.outer.inner_steps > 0 && !data_parallel;
+  // What is being written: parameters, moments, the outer step's start and momentum.
+  if (spec.checkpoint.every_steps > 0) bytes += (outer_step ? 5 : 3) * floats * kFloat;
+  if (!outer_step && !data_parallel) return bytes;
+  // The average; of an outer step also start, momentum and delta.
+  bytes += (data_parallel ? 1 : 4) * floats * kFloat;
+  bytes += CodecStateBytes(spec.outer.codec, 1, floats);
+  // A frame of each group, and what the transport has of them on its way in or out.
+  const auto groups = static_cast<double>(spec.outer.groups);
+  return bytes + (groups + (groups - 1)) * FrameBytes(spec.outer.codec, 1, floats, DType::kF32);
+}
+
+StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
+  StageBytes bytes;
+  if (!spec.compute)
+    bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, layout);
+  bytes.held += ParameterBytes(spec, layout) + BoundaryBytes(spec, layout) + RowBytes(spec, layout);
+  return bytes;
+}
+
+// The most that is alive at once while one thread runs these actions, in each of `groups` groups.
+double ComputePeak(const Program& program, const std::vector<StageBytes>& stages, double groups) {
+  double live = 0, peak = 0;
+  for (const Action& action : program) {
+    const StageBytes& stage = stages[static_cast<size_t>(action.stage)];
+    if (action.op == Op::kForward) live += groups * stage.kept;
+    peak = std::max(peak, live + stage.running);
+    if (action.op == Op::kBackward) live -= groups * stage.kept;
+    if (action.op == Op::kInputGradient) live -= groups * (stage.kept - stage.put_off);
+    if (action.op == Op::kWeightGradient) live -= groups * stage.put_off;
+  }
+  return peak;
 }
 
 int64_t Clamped(double bytes) {
   return bytes < 9e18 ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
+// While it computes: the largest rank, and all ranks of all groups together.
+struct ComputeBytes {
+  double largest = 0, all = 0;
+};
+
+ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stages) {
+  constexpr double kActions =
+      1 << 22;  // a program of more would take longer than the answer is worth
+  const auto groups = static_cast<double>(spec.outer.groups);
+  const auto count = static_cast<int>(stages.size());
+  const auto microbatches = static_cast<int>(spec.train.microbatches);
+  const auto schedule = FindSchedule(spec.schedule.kind);
+  const bool run = schedule.ok() && 3.0 * count * microbatches < kActions;
+  const PipelineProgram program =
+      run ? ProgramOf(*schedule, count, microbatches) : PipelineProgram{};
+  ComputeBytes bytes;
+  for (int s = 0; s < count; ++s) {
+    const StageBytes& stage = stages[static_cast<size_t>(s)];
+    const double kept =
+        schedule.ok() ? schedule->peak_activations(s, count, microbatches) : microbatches;
+    const double held_back = kept * stage.kept + stage.running;
+    const double own =
+        stage.held +
+        (run ? ComputePeak(program.ranks[static_cast<size_t>(s)], stages, 1) : held_back);
+    bytes.largest = std::max(bytes.largest, own);
+    bytes.all += groups * own;
+  }
+  if (!run || spec.net.transport != "loopback") return bytes;
+  // Stages of one thread do not reach their own most at the same time.
+  const absl::StatusOr<Program> order = GlobalOrder(program);
+  if (!order.ok()) return bytes;
+  bytes.all = ComputePeak(*order, stages, groups);
+  for (const StageBytes& stage : stages) bytes.all += groups * stage.held;
+  return bytes;
+}
+
 }  // namespace
 
-ResourcePlan PlanResources(const RunSpec& spec, int64_t corpus_bytes) {
+ResourcePlan PlanResources(const RunSpec& spec) {
   const bool one_process = spec.net.transport == "loopback";
-  const double base = kProcessBytes + static_cast<double>(corpus_bytes);
-  double stages = 0, largest = 0;  // without what a process has anyway
+  std::vector<StageBytes> stages;
   for (int64_t s = 0; s < spec.schedule.stages; ++s) {
-    const StageLayout layout = LayoutOf(spec, s);
-    const double bytes = ParameterBytes(spec, layout) + PipelineBytes(spec, layout);
-    stages += bytes;
-    largest = std::max(largest, bytes);
+    stages.push_back(BytesOf(spec, LayoutOf(spec, s)));
   }
-  const auto groups = static_cast<double>(spec.outer.groups);
-  const int64_t ranks = spec.schedule.stages * spec.outer.groups;
-  const int64_t processes = one_process ? 1 : ranks;
-  const double all = groups * stages + static_cast<double>(processes) * base;
+  const ComputeBytes compute = ComputeOf(spec, stages);
+  const int64_t processes = one_process ? 1 : spec.schedule.stages * spec.outer.groups;
+  const double all = compute.all + static_cast<double>(processes) * kProcessBytes;
+  const double device = compute.all + static_cast<double>(processes) * kDeviceContextBytes;
   return {.processes = static_cast<int>(processes),
           .bytes = Clamped(all),
-          .worker_bytes = Clamped(one_process ? all : largest + base),
-          .device_bytes =
-              spec.train.device == "cpu"
-                  ? 0
-                  : Clamped(groups * stages + static_cast<double>(processes) * kDeviceContextBytes),
+          .worker_bytes = Clamped(one_process ? all : compute.largest + kProcessBytes),
+          .device_bytes = spec.train.device == "cpu" ? 0 : Clamped(device),
           .threads = processes * (spec.limits.threads + kOtherThreads)};
 }
 

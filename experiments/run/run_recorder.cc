@@ -10,6 +10,7 @@
 #include "compressors/isa.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/crossing_sum.h"
+#include "experiments/run/memory_plan.h"
 #include "experiments/run/run_host.h"
 #include "experiments/run/run_place.h"
 #include "experiments/train/stillness.h"
@@ -341,6 +342,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts[kRunIdFact] = NewIdentity();
   row.facts["device"] = "cpu";
   row.facts["dtype"] = "float32";
+  row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_codec"] = spec.outer.codec;
   row.facts["outer_algorithm"] = spec.outer.algorithm;

@@ -9,6 +9,7 @@
 #include "experiments/train/local_membership.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
+#include "pp_group/tensor_memory.h"
 
 namespace longhaul {
 namespace {
@@ -34,6 +35,7 @@ bool TerminationPending() {
 }
 
 absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, FdEventSink& sink) {
+  UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();

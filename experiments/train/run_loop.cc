@@ -14,6 +14,7 @@
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/membership.h"
+#include "experiments/train/memory_use.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/stillness.h"
 #include "pp_group/checkpoint_writer.h"
@@ -217,6 +218,8 @@ bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                           const RunLoopOptions& options, StillnessMeter& stillness,
                           CheckpointWriter& writer, FdEventSink& sink) {
+  // The one before is on the disk before its successor is copied: memory holds one of them.
+  if (absl::Status s = writer.Finish(); !s.ok()) return s;
   absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
   if (!snapshot.ok()) return snapshot.status();
   if (absl::Status s = writer.Begin(*std::move(snapshot)); !s.ok()) return s;
@@ -236,6 +239,15 @@ void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSin
                {"key", absl::StrCat("rank_", rank, "_clipped_steps")},
                {"value", absl::StrCat(count, " of ", steps)}});
   }
+}
+
+// Of the process whose first rank it names; "predicted_worker_bytes" stands beside it.
+void EmitMemory(int rank, EventSink& sink) {
+  const std::optional<int64_t> peak = PeakPrivateBytes();
+  if (!peak) return;
+  sink.Emit({{"event", "fact"},
+             {"key", absl::StrCat("peak_bytes_of_rank_", rank)},
+             {"value", absl::StrCat(*peak)}});
 }
 
 // Of an outer step with a keeper, or of one that left a group out; by one process of all.
@@ -403,6 +415,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "trained");
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
   if (!status.ok()) return Told(status, trainer, rank, sink);
+  EmitMemory(rank, sink);
   sink.Emit({{"event", "finished"}, {"rank", rank}});
   return sink.status();
 }

@@ -23,6 +23,7 @@
 #include "experiments/train/worker_exit.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/sha256.h"
+#include "pp_group/tensor_memory.h"
 
 namespace longhaul {
 namespace {
@@ -154,6 +155,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
         " stages x ", spec.outer.groups, " groups need WORLD_SIZE=", ranks));
   }
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
+  UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();

@@ -16,6 +16,7 @@ longhaul_test(pp_group/corpus_test.cc pp_group/kernels_test.cc
   pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
   pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc pp_group/diloco_golden_test.cc
   pp_group/injected_test.cc pp_group/executor_test.cc pp_group/poison_test.cc pp_group/elastic_test.cc

@@ -25,7 +25,7 @@ longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run
 longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
-longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu TIMEOUT 600)
 longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
