@@ -5,6 +5,7 @@ foreach(name point_to_point_test collectives_test codec_policy_test receiver_sta
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
 # A device's part by the host's stand-in.
+set_tests_properties(plugin_coder_test PROPERTIES TIMEOUT 600)  # megabytes through every state, also sanitized
 longhaul_test(plugin/device_coder_test.cc SRCS compressors/cuda_host_device.cc
   LIBS plugin_testing longhaul::plugin_device LABELS cpu)
 longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)

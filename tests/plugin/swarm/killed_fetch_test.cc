@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ void Tear(const std::string& path) {
   for (int i = 0; i < 2000; ++i) file.put('~');
 }
 
+// Until so many bytes of a file are on the disk, 20 s at most.
+void AwaitBytes(const std::string& path, int64_t bytes) {
+  for (int tries = 0; tries < 2000; ++tries) {
+    struct stat file {};
+    if (stat(path.c_str(), &file) == 0 && file.st_blocks * 512 >= bytes) return;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
 TEST_F(KilledFetch, GoesOnFromItsPartialWithoutTrustingIt) {
   const std::string weights = MakeWeights("w", kBytes);
   const auto manifest = MakeManifest(weights, {});
@@ -63,6 +73,7 @@ TEST_F(KilledFetch, GoesOnFromItsPartialWithoutTrustingIt) {
   for (int kills = 0; kills < 6; ++kills) {
     const pid_t child = StartFetch(folder() + "/m.json", (*share)->address());
     absl::SleepFor(absl::Milliseconds(50 + random() % 700));
+    if (kills == 5) AwaitBytes(into + ".partial/files/model.bin", kBytes / 2);
     kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
