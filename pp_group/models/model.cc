@@ -156,6 +156,15 @@ absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
                                                 const StageOptions& options) {
   const Entry* const entry = Find(model, options.compute);
   if (entry == nullptr) return EngineOf(model, options.compute).status();
+  if (options.expert_peers != nullptr) {
+    const int ranks = options.expert_peers->getSize();
+    if (model.kind != "moe") {
+      return BadModel("kind '", model.kind, "' has no experts to spread over ", ranks, " ranks");
+    }
+    if (model.experts % ranks != 0) {
+      return BadModel("experts ", model.experts, " do not divide over ", ranks, " ranks");
+    }
+  }
   return entry->stage(model, options);
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pp_group/models/model_spec.h"
@@ -18,13 +20,17 @@ struct StageOptions {
   std::span<const int64_t> cuts = {};  // as EmptyLayout takes them
   int64_t microbatches = 1;            // M; scales losses that are means over a micro-batch
   ComputeSpec compute = {};
+  // Of moe: each block's experts are spread over the ranks of this group (expert_parallel.h), which
+  // run the same stage on rows of their own, in step. Every rank has the whole layout; of an expert
+  // that it does not hold it leaves the gradient zero. null: all experts are run here.
+  c10::intrusive_ptr<c10d::Backend> expert_peers = {};
 };
 
 // InvalidArgument in one line: a number below 1, heads that do not divide, a tied head on several
 // stages, what EngineOf refuses; FailedPrecondition: a device that is not there.
 absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute, int stages);
 
-// What CheckModel has passed.
+// What CheckModel has passed. InvalidArgument: experts that do not divide over expert_peers.
 absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
                                                 const StageOptions& options);
 

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "absl/strings/str_cat.h"
+#include "pp_group/models/expert_parallel.h"
 #include "pp_group/models/llama.h"
 
 namespace longhaul {
@@ -52,11 +53,12 @@ Routing Route(const at::Tensor& chosen, int64_t experts) {  // [n, 2] expert ids
 
 class MoeModel : public LlamaModel {
  public:
-  MoeModel(const ModelSpec& spec, int64_t microbatches, const StageLayout& layout,
+  MoeModel(const ModelSpec& spec, const StageOptions& options, const StageLayout& layout,
            AtenParameters* parameters)
       : LlamaModel(spec, layout, parameters),
         spec_(spec),
-        balance_weight_(spec.balance_loss / static_cast<double>(microbatches)) {
+        balance_weight_(spec.balance_loss / static_cast<double>(options.microbatches)),
+        peers_(options.expert_peers) {
     for (int64_t b = 0; b < layout.num_blocks; ++b) {
       const std::string name = absl::StrCat("block", layout.first_block + b, ".");
       blocks_.push_back({parameters->Find(name + "router"), parameters->Find(name + "experts.gate"),
@@ -85,19 +87,52 @@ class MoeModel : public LlamaModel {
     AtenParameter router, gate, up, down;
   };
 
-  // x: [2 n, D], sorted by expert.
+  // x: [2 n, D], sorted by expert. What an expert does not take adds nothing.
   at::Tensor RunExperts(const Experts& p, const at::Tensor& x, const std::vector<int64_t>& counts) {
-    const int64_t d = spec_.width, hidden = spec_.hidden_width(), capacity = Capacity(x.size(0));
-    std::vector<at::Tensor> outputs;
+    const int64_t capacity = Capacity(x.size(0));
+    std::vector<int64_t> taken;
+    std::vector<at::Tensor> rows;
     int64_t begin = 0;
-    for (int64_t e = 0; e < spec_.experts; ++e) {
-      const int64_t count = counts[static_cast<size_t>(e)], taken = std::min(count, capacity);
-      if (taken > 0) {
-        outputs.push_back(SwiGlu(x.narrow(0, begin, taken), p.gate.Rows(e * hidden, hidden),
+    for (const int64_t count : counts) {
+      taken.push_back(std::min(count, capacity));
+      rows.push_back(x.narrow(0, begin, taken.back()));
+      begin += count;
+    }
+    if (taken == counts) return RunTaken(p, x, counts);
+    const at::Tensor outputs = RunTaken(p, at::cat(rows, 0), taken);
+    std::vector<at::Tensor> all;
+    begin = 0;
+    for (size_t e = 0; e < counts.size(); ++e) {
+      all.push_back(outputs.narrow(0, begin, taken[e]));
+      all.push_back(at::zeros({counts[e] - taken[e], spec_.width}, x.options()));
+      begin += taken[e];
+    }
+    return at::cat(all, 0);
+  }
+
+  at::Tensor RunTaken(const Experts& p, const at::Tensor& x, const std::vector<int64_t>& counts) {
+    if (peers_ == nullptr) return RunOwn(p, 0, x, counts);
+    const ExpertShare own = ShareOf(spec_.experts, peers_->getRank(), peers_->getSize());
+    return RunSpreadExperts(*peers_, x, counts,
+                            [&](const at::Tensor& rows, const std::vector<int64_t>& of_own) {
+                              return RunOwn(p, own.begin, rows, of_own);
+                            });
+  }
+
+  // Experts first, first + 1, ...: x [k, D], sorted by expert -> [k, D].
+  at::Tensor RunOwn(const Experts& p, int64_t first, const at::Tensor& x,
+                    const std::vector<int64_t>& counts) {
+    const int64_t d = spec_.width, hidden = spec_.hidden_width();
+    // An expert without rows adds nothing; the first keeps the graph whole where none has any.
+    std::vector<at::Tensor> outputs = {x.narrow(0, 0, 0)};
+    int64_t begin = 0, e = first;
+    for (const int64_t count : counts) {
+      if (count > 0) {
+        outputs.push_back(SwiGlu(x.narrow(0, begin, count), p.gate.Rows(e * hidden, hidden),
                                  p.up.Rows(e * hidden, hidden), p.down.Rows(e * d, d)));
       }
-      if (count > taken) outputs.push_back(at::zeros({count - taken, d}, x.options()));
       begin += count;
+      ++e;
     }
     return at::cat(outputs, 0);
   }
@@ -120,6 +155,7 @@ class MoeModel : public LlamaModel {
 
   const ModelSpec spec_;
   const double balance_weight_;
+  const c10::intrusive_ptr<c10d::Backend> peers_;  // null: all experts are here
   std::vector<Experts> blocks_;
 };
 
@@ -131,7 +167,7 @@ StageLayout MoeLayout(const ModelSpec& spec, int stage, int stages, std::span<co
 
 std::unique_ptr<AtenModel> NewAtenMoe(const ModelSpec& spec, const StageOptions& options,
                                       const StageLayout& layout, AtenParameters* parameters) {
-  return std::make_unique<MoeModel>(spec, options.microbatches, layout, parameters);
+  return std::make_unique<MoeModel>(spec, options, layout, parameters);
 }
 
 }  // namespace longhaul
