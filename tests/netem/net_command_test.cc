@@ -157,6 +157,7 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
 }
 
 TEST_F(NetCommand, ATraceAndAManagedQueueFromFileAndFlags) {
+  if (const std::string why = WhyNoNetRun(); !why.empty()) GTEST_SKIP() << why;
   Write("up.trace", "1\n2\n2\n5\n9\n9\n10\n14\n15\n20\n");
   const std::string down = Write("down.trace", "1\n");
   const std::string file = Write("lte.toml",

@@ -17,6 +17,10 @@ using testing::Not;
 
 class NetPrograms : public NetFixture {
  protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoNetRun(); !why.empty()) GTEST_SKIP() << why;
+    NetFixture::SetUp();
+  }
   static bool Has(const std::string& program) {
     return RunShell("command -v " + program).status == 0;
   }
