@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/record/count_events.h"
@@ -212,17 +213,24 @@ bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
   return not_finite > 0 && (!elastic || finite == 0);
 }
 
+struct Saving {
+  CheckpointWriter writer;
+  absl::Duration copying = absl::ZeroDuration();  // of states, in which training stands still
+};
+
 // A checkpoint, which is written while training goes on, and what had been counted by then, so that
 // a resumed run can count on from there. When ranks pass the gate, each has the file of the
 // checkpoint before.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                          const RunLoopOptions& options, StillnessMeter& stillness,
-                          CheckpointWriter& writer, FdEventSink& sink) {
+                          const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
+                          FdEventSink& sink) {
   // The one before is on the disk before its successor is copied: memory holds one of them.
-  if (absl::Status s = writer.Finish(); !s.ok()) return s;
+  if (absl::Status s = saving.writer.Finish(); !s.ok()) return s;
+  const absl::Time start = absl::Now();
   absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
+  saving.copying += absl::Now() - start;
   if (!snapshot.ok()) return snapshot.status();
-  if (absl::Status s = writer.Begin(*std::move(snapshot)); !s.ok()) return s;
+  if (absl::Status s = saving.writer.Begin(*std::move(snapshot)); !s.ok()) return s;
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
   EmitStillness(stillness, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
@@ -270,20 +278,21 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
   return absl::OkStatus();
 }
 
-// How long files took to write, and how long training waited for that.
-void EmitWriting(CheckpointWriter& writer, int rank, EventSink& sink) {
-  const CheckpointWriter::Times times = writer.times();
+// How long files took to write, and how long training stood still for them.
+void EmitWriting(Saving& saving, int rank, EventSink& sink) {
+  const CheckpointWriter::Times times = saving.writer.times();
   if (times.written == 0) return;
-  sink.Emit(
-      {{"event", "fact"},
-       {"key", absl::StrCat("checkpoints_of_rank_", rank)},
-       {"value", absl::StrFormat("%d written, the longest in %.3f s; training waited %.3f s",
-                                 times.written, Seconds(times.longest), Seconds(times.waited))}});
+  sink.Emit({{"event", "fact"},
+             {"key", absl::StrCat("checkpoints_of_rank_", rank)},
+             {"value", absl::StrFormat("%d written, the longest in %.3f s; training stood still "
+                                       "%.3f s to copy states, %.3f s for the one before",
+                                       times.written, Seconds(times.longest),
+                                       Seconds(saving.copying), Seconds(times.waited))}});
 }
 
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
-                   const RunLoopOptions& options, StillnessMeter& stillness,
-                   CheckpointWriter& writer, FdEventSink& sink) {
+                   const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
+                   FdEventSink& sink) {
   std::map<std::pair<int, int>, CodecTime> codec_time;  // by rank and life
   for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
   std::map<int, int64_t> clipped;  // by rank
@@ -326,24 +335,24 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
       return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
-    if (absl::Status s = writer.Poll(); !s.ok()) return s;
+    if (absl::Status s = saving.writer.Poll(); !s.ok()) return s;
     if (trainer.step() < options.steps && options.stop_asked && options.stop_asked()) {
-      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, writer, sink);
-      if (s.ok()) s = writer.Finish();
+      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
+      if (s.ok()) s = saving.writer.Finish();
       if (!s.ok()) return s;
       return absl::CancelledError(
           absl::StrCat(kAskedToStop, trainer.step(), ", with a checkpoint"));
     }
     const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
     if (due && trainer.step() < options.steps) {
-      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, writer, sink);
+      absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
       if (!s.ok()) return s;
     }
   }
   if (options.trains) EmitClipping(clipped, trainer.step() - begun, sink);
   if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
-  const absl::Status written = writer.Finish();
-  EmitWriting(writer, all_ranks.front().rank, sink);
+  const absl::Status written = saving.writer.Finish();
+  EmitWriting(saving, all_ranks.front().rank, sink);
   return written;
 }
 
@@ -402,9 +411,9 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
-  CheckpointWriter writer(options.checkpoint_directory, options.checkpoints_kept);
+  Saving saving{.writer = {options.checkpoint_directory, options.checkpoints_kept}};
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
-  status = Train(trainer, ranks, options, stillness, writer, sink);
+  status = Train(trainer, ranks, options, stillness, saving, sink);
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);
   EmitKernelCounters(options.interface, "trained", ranks, sink);
   EmitStillness(stillness, rank, options, sink);
