@@ -180,8 +180,10 @@ double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   if (IsBf16(spec)) bytes += floats * 2;  // the shadow
   const bool data_parallel = spec.outer.algorithm == "dp";
   const bool outer_step = spec.outer.inner_steps > 0 && !data_parallel;
-  // What is being written: parameters, moments, the outer step's start and momentum.
-  if (spec.checkpoint.every_steps > 0) bytes += (outer_step ? 5 : 3) * floats * kFloat;
+  // What is being written, or saved at the end: parameters, moments, the outer step's start and
+  // momentum.
+  const bool writes = spec.checkpoint.every_steps > 0 || !spec.model.save.empty();
+  if (writes) bytes += (outer_step ? 5 : 3) * floats * kFloat;
   if (!outer_step && !data_parallel) return bytes;
   // The average; of an outer step also start, momentum and delta.
   bytes += (data_parallel ? 1 : 4) * floats * kFloat;

@@ -309,6 +309,13 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
                     "over each other's files; use `longhaul run --capture`",
                     Find(root, "campaign")->where, run.arm));
   }
+  for (const PlannedRun& run : c.runs) {
+    if (run.spec.model.save.empty()) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'model.save' of '{}' is for one run: runs of a campaign would write over "
+                    "each other's weights; use `longhaul run`",
+                    Find(root, "campaign")->where, run.arm));
+  }
   if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
   if (absl::Status s = CheckInnerSteps(root, c); !s.ok()) return s;
   if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;

@@ -63,6 +63,7 @@ absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   if (spec.checkpoint.every_steps > 0) {
     return refuse("trains nothing that checkpoint.every_steps could keep; want 0");
   }
+  if (!spec.model.save.empty()) return refuse("trains no weights that model.save could keep");
   if (!spec.boundary.capture.empty()) {
     return refuse("sends no tensors of a training that boundary.capture could keep");
   }

@@ -41,7 +41,8 @@ struct RunSpec {
     int64_t experts = 8;
     double capacity_factor = 0;
     double balance_loss = 0.01;
-    std::string init = {};  // safetensors file to start from; empty: drawn from the seed
+    std::string init = {};  // safetensors file or index to start from; empty: drawn from the seed
+    std::string save = {};  // folder for the weights of the finished run; empty: none
   } model;
 
   struct Data {

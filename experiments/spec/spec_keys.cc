@@ -36,6 +36,7 @@ const SpecKey kKeys[] = {
     {"model", "capacity_factor", kMay, Real{0, 1024}, "", FIELD(model.capacity_factor)},
     {"model", "balance_loss", kMay, Real{0, 1024}, "", FIELD(model.balance_loss)},
     {"model", "init", kMay, Line{kPathBytes}, "", FIELD(model.init)},
+    {"model", "save", kMay, Line{kPathBytes}, "", FIELD(model.save)},
 
     {"data", "source", kMust, Line{kPathBytes}, "", FIELD(data.source)},
     {"data", "eval", kMay, Line{kPathBytes}, "", FIELD(data.eval)},

@@ -1,5 +1,9 @@
 #include "experiments/train/model_weights.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,8 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
-#include "pp_group/mapped_file.h"
-#include "pp_group/sha256.h"
+#include "experiments/train/weight_files.h"
 
 namespace longhaul {
 namespace {
@@ -116,20 +119,18 @@ std::vector<WeightTensor> TensorsOf(const RunSpec& spec, const ParameterSlot& sl
 
 struct ModelWeights::File {
   std::string path;
-  std::shared_ptr<const MappedFile> mapped;
-  std::map<std::string, SafeEntry> entries;
+  WeightFiles files;
 };
 
 ModelWeights::ModelWeights(const RunSpec& spec, std::unique_ptr<File> file)
-    : spec_(spec), file_(std::move(file)), hash_(Sha256Hex(file_->mapped->bytes())) {}
+    : spec_(spec), file_(std::move(file)), hash_(file_->files.hash) {}
 ModelWeights::~ModelWeights() = default;
 
 absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std::string& path,
                                                                        const RunSpec& spec) {
-  auto mapped = MappedFile::Open("weights", path);
-  if (!mapped.ok()) return mapped.status();
-  auto entries = ParseSafetensors(path, (*mapped)->bytes());
-  if (!entries.ok()) return entries.status();
+  absl::StatusOr<WeightFiles> files = OpenWeightFiles(path);
+  if (!files.ok()) return files.status();
+  const std::map<std::string, SafeEntry>* const entries = &files->entries;
   std::set<std::string> wanted;
   for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
     for (const WeightTensor& tensor : TensorsOf(spec, slot)) {
@@ -155,15 +156,15 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> ModelWeights::Open(const std
       return BadWeights(path, absl::StrCat("has '", name, "', which this model has not"));
     }
   }
-  auto file = std::make_unique<File>(File{path, *std::move(mapped), *std::move(entries)});
+  auto file = std::make_unique<File>(File{path, *std::move(files)});
   return std::shared_ptr<const ModelWeights>(new ModelWeights(spec, std::move(file)));
 }
 
 absl::Status ModelWeights::Fill(const StageLayout& layout, float* flat) const {
   for (const ParameterSlot& slot : layout.slots) {
     for (const WeightTensor& tensor : TensorsOf(spec_, slot)) {
-      const auto found = file_->entries.find(tensor.name);
-      if (found == file_->entries.end()) {
+      const auto found = file_->files.entries.find(tensor.name);
+      if (found == file_->files.entries.end()) {
         return BadWeights(file_->path, absl::StrCat("no '", tensor.name, "'"));
       }
       size_t elements = 1;
@@ -176,28 +177,110 @@ absl::Status ModelWeights::Fill(const StageLayout& layout, float* flat) const {
   return absl::OkStatus();
 }
 
-absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat("make ", folder, ": ", error.message()));
+namespace {
+
+// The tensors of a stage's layout.
+std::vector<SafeTensor> SafeTensorsOf(const RunSpec& spec, const StageLayout& layout,
+                                      const float* flat) {
   std::vector<SafeTensor> tensors;
-  for (const ParameterSlot& slot : LayoutOf(ToModelSpec(spec), 0, 1).slots) {
+  for (const ParameterSlot& slot : layout.slots) {
     for (WeightTensor& tensor : TensorsOf(spec, slot)) {
       size_t elements = 1;
       for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
-      tensors.push_back({std::move(tensor.name),
-                         std::move(tensor.shape),
-                         {flat + slot.offset + tensor.offset, elements}});
+      const float* const begin = flat == nullptr ? nullptr : flat + slot.offset + tensor.offset;
+      tensors.push_back({std::move(tensor.name), std::move(tensor.shape), {begin, elements}});
     }
   }
-  const absl::Status written =
-      WriteSafetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
-  if (!written.ok() || spec.model.kind == "gpt") return written;
+  return tensors;
+}
+
+absl::Status WriteConfig(const std::string& folder, const RunSpec& spec) {
+  if (spec.model.kind == "gpt") return absl::OkStatus();
   std::ofstream config(folder + "/config.json");
   config << ConfigOf(spec).dump(2) << "\n";
   config.close();
   if (config) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("write ", folder, "/config.json"));
+}
+
+// One file of several; the index names it for its tensors.
+absl::Status WritePart(const std::string& folder, int index, int files,
+                       std::span<const SafeTensor> tensors) {
+  return WriteSafetensors(absl::StrCat(folder, "/", WeightFileName(index, files)), tensors,
+                          {{"format", "pt"}});
+}
+
+// Runs of tensors of at most this many bytes, or of one tensor.
+std::vector<std::vector<SafeTensor>> Parts(std::vector<SafeTensor> tensors, size_t most_bytes) {
+  std::vector<std::vector<SafeTensor>> parts;
+  size_t bytes = 0;
+  for (SafeTensor& tensor : tensors) {
+    if (parts.empty() || bytes + tensor.values.size_bytes() > most_bytes) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    bytes += tensor.values.size_bytes();
+    parts.back().push_back(std::move(tensor));
+  }
+  return parts;
+}
+
+absl::Status WriteIndexOf(const std::string& folder,
+                          const std::vector<std::vector<SafeTensor>>& parts) {
+  std::map<std::string, std::string> file_of;
+  int64_t total = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    for (const SafeTensor& tensor : parts[p]) {
+      file_of[tensor.name] = WeightFileName(static_cast<int>(p), static_cast<int>(parts.size()));
+      total += static_cast<int64_t>(tensor.values.size_bytes());
+    }
+  }
+  return WriteWeightIndex(folder, file_of, total);
+}
+
+}  // namespace
+
+absl::Status MakeWeightFolder(const std::string& folder) {
+  if (folder.empty()) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat("make ", folder, ": ", error.message()));
+  if (access(folder.c_str(), W_OK) == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("write into ", folder, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat,
+                               size_t most_bytes) {
+  if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
+  const auto parts =
+      Parts(SafeTensorsOf(spec, LayoutOf(ToModelSpec(spec), 0, 1), flat), most_bytes);
+  const auto count = static_cast<int>(parts.size());
+  for (int p = 0; p < count; ++p) {
+    const absl::Status written = WritePart(folder, p, count, parts[static_cast<size_t>(p)]);
+    if (!written.ok()) return written;
+  }
+  if (count > 1) {
+    if (absl::Status index = WriteIndexOf(folder, parts); !index.ok()) return index;
+  }
+  return WriteConfig(folder, spec);
+}
+
+absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, int stage,
+                               const float* flat) {
+  if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
+  const auto stages = static_cast<int>(spec.schedule.stages);
+  const auto layout = [&](int s) {
+    return LayoutOf(ToModelSpec(spec), s, stages, spec.schedule.cuts);
+  };
+  const absl::Status written =
+      WritePart(folder, stage, stages, SafeTensorsOf(spec, layout(stage), flat));
+  if (!written.ok() || stage > 0) return written;
+  std::vector<std::vector<SafeTensor>> parts;
+  for (int s = 0; s < stages; ++s) parts.push_back(SafeTensorsOf(spec, layout(s), nullptr));
+  if (stages > 1) {
+    if (absl::Status index = WriteIndexOf(folder, parts); !index.ok()) return index;
+  }
+  return WriteConfig(folder, spec);
 }
 
 }  // namespace longhaul

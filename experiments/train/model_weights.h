@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,15 +26,16 @@ std::vector<WeightTensor> TensorsOf(const RunSpec& spec, const ParameterSlot& sl
 // Weights that exist (model.init), mapped and checked against the whole model.
 class ModelWeights {
  public:
-  // InvalidArgument in one line: no safetensors file, a tensor that the model has and the file has
-  // not or the reverse, another shape (said with both), a dtype that is no float. NotFound.
+  // `path` as OpenWeightFiles takes it. InvalidArgument in one line: no safetensors file, a tensor
+  // that the model has and the file has not or the reverse, another shape (said with both), a dtype
+  // that is no float. NotFound.
   static absl::StatusOr<std::shared_ptr<const ModelWeights>> Open(const std::string& path,
                                                                   const RunSpec& spec);
   ~ModelWeights();
 
   // Writes a stage's parameters into `flat` ([flat_elements] f32, zeroed).
   absl::Status Fill(const StageLayout& layout, float* flat) const;
-  // SHA-256 of the file, hex.
+  // As WeightFiles::hash.
   const std::string& hash() const { return hash_; }
 
  private:
@@ -45,9 +47,20 @@ class ModelWeights {
   std::string hash_;
 };
 
-// Writes parameters as FOLDER/model.safetensors, and for llama and moe the config.json beside it
-// with which `transformers` reads the folder. `flat`: the whole model's buffer, in the layout of
-// one stage. The folder is made where it is not there.
-absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat);
+// Writes parameters as FOLDER/model.safetensors or, where they have more than `most_bytes`, as
+// several files with an index, and for llama and moe the config.json beside it with which
+// `transformers` reads the folder. `flat`: the whole model's buffer, in the layout of one stage.
+// The folder is made where it is not there.
+inline constexpr size_t kMostFileBytes = 5'000'000'000;  // as `transformers`
+absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat,
+                               size_t most_bytes = kMostFileBytes);
+
+// So that a folder that cannot be is refused before training. Unavailable, in one line.
+absl::Status MakeWeightFolder(const std::string& folder);  // "": nothing to do
+
+// The same of one stage of spec.schedule: a file of its own; stage 0 adds the index and
+// config.json. `flat`: the stage's buffer. The folder is whole when all stages have written.
+absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, int stage,
+                               const float* flat);
 
 }  // namespace longhaul

@@ -423,6 +423,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   if (!status.ok()) return status;
   PassPhase(options.phase_fd, "trained");
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
+  if (status.ok() && options.save_weights) status = options.save_weights(trainer);
   if (!status.ok()) return Told(status, trainer, rank, sink);
   EmitMemory(rank, sink);
   sink.Emit({{"event", "finished"}, {"rank", rank}});

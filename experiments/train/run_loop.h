@@ -51,7 +51,9 @@ struct RunLoopOptions {
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};
   std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
-  Membership* membership = nullptr;            // the trainer's keeper where groups come and go
+  // After the last evaluation, where training has finished; may be empty.
+  std::function<absl::Status(Trainer&)> save_weights = {};
+  Membership* membership = nullptr;  // the trainer's keeper where groups come and go
 };
 
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to

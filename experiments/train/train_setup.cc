@@ -82,6 +82,7 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
   if (!spec.model.init.empty()) {
     if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
   }
+  if (absl::Status s = MakeWeightFolder(spec.model.save); !s.ok()) return s;
   const int64_t rows = corpus.held_out_rows(spec.model.context);
   if (spec.eval.rows <= rows) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -108,6 +109,26 @@ std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
                                          {"steps", absl::StrCat(Steps(spec))}});
 }
 
+// The local stages of the group that was evaluated; where groups have just met, every group's.
+absl::Status SaveWeights(Trainer& trainer, const RunSpec& spec) {
+  const absl::StatusOr<std::vector<Checkpoint>> ranks = trainer.Snapshot();
+  if (!ranks.ok()) return ranks.status();
+  for (const Checkpoint& rank : *ranks) {
+    if (rank.group != trainer.evaluated_group()) continue;
+    const auto values = rank.Section("parameters");
+    if (!values.ok()) return values.status();
+    const auto* flat = reinterpret_cast<const float*>(values->data());
+    absl::Status s = WriteStageWeights(spec.model.save, spec, rank.stage, flat);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+std::function<absl::Status(Trainer&)> SaveWeightsOf(const RunSpec& spec) {
+  if (spec.model.save.empty()) return {};
+  return [spec](Trainer& trainer) { return SaveWeights(trainer, spec); };
+}
+
 }  // namespace
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
@@ -121,7 +142,8 @@ RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_
           .checkpoints_kept = spec.checkpoint.keep,
           .restore_from = spec.checkpoint.from,
           .interface = "",
-          .capture = CaptureOf(spec)};
+          .capture = CaptureOf(spec),
+          .save_weights = SaveWeightsOf(spec)};
 }
 
 c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,

@@ -21,7 +21,8 @@ int64_t SumOf(const Counts& counts) {
 
 // Rows for rank 0, 1, ... go out, those of rank 0, 1, ... come back.
 at::Tensor Exchange(c10d::Backend& peers, const at::Tensor& rows, Counts sent, Counts received) {
-  at::Tensor in = rows.contiguous(), out = at::empty({SumOf(received), rows.size(1)}, rows.options());
+  at::Tensor in = rows.contiguous(),
+             out = at::empty({SumOf(received), rows.size(1)}, rows.options());
   peers.alltoall_base(out, in, received, sent, {})->wait();
   return out;
 }
@@ -84,7 +85,8 @@ at::Tensor RunSpreadExperts(
     c10d::Backend& peers, const at::Tensor& rows, const Counts& counts,
     const std::function<at::Tensor(const at::Tensor&, const Counts&)>& run) {
   const int ranks = peers.getSize();
-  const auto own = static_cast<size_t>(ShareOf(static_cast<int64_t>(counts.size()), 0, ranks).count);
+  const auto own =
+      static_cast<size_t>(ShareOf(static_cast<int64_t>(counts.size()), 0, ranks).count);
   const std::vector<Counts> of_rank = CountsForOwn(peers, counts);
   Counts sent, received, of_expert(own, 0);
   for (size_t r = 0; r < of_rank.size(); ++r) {

@@ -24,8 +24,9 @@ inline ExpertShare ShareOf(int64_t experts, int rank, int ranks) {
 //   counts  [E]: how many of them each expert takes
 //   run     the rank's own experts: rows [k, D] of all ranks, sorted by expert and within one by
 //           rank, and how many each of the rank's experts has -> [k, D], with autograd
-// Returns [m, D], the outputs in the order of `rows`. Two exchanges of rows forward and two backward
-// (all-to-all), and one of E counts; bytes a rank sends in each: those of its rows for others.
+// Returns [m, D], the outputs in the order of `rows`. Two exchanges of rows forward and two
+// backward (all-to-all), and one of E counts; bytes a rank sends in each: those of its rows for
+// others.
 //
 // Collective: all ranks of `peers` call it in the same order, and their backward passes likewise.
 // An expert sees the rows of all ranks at once, so that the gradient of its parameters is whole on

@@ -19,7 +19,8 @@ namespace {
 using Counts = std::vector<int64_t>;
 constexpr int64_t kExperts = 4, kWidth = 16;
 
-// Of each rank: how many of its rows each expert takes. Some take none, one rank has no rows at all.
+// Of each rank: how many of its rows each expert takes. Some take none, one rank has no rows at
+// all.
 const std::vector<Counts> kCounts = {{3, 0, 5, 2}, {0, 0, 1, 7}, {4, 0, 0, 0}, {0, 0, 0, 0}};
 
 struct Layer {
@@ -34,17 +35,19 @@ at::Tensor Rows(int rank) {
   return at::sin(at::arange(count * kWidth, at::kFloat).view({count, kWidth}) + 100.0 * rank);
 }
 at::Tensor Weights() {
-  return at::cos(at::arange(kExperts * kWidth * kWidth, at::kFloat)).view({kExperts, kWidth, kWidth});
+  return at::cos(at::arange(kExperts * kWidth * kWidth, at::kFloat))
+      .view({kExperts, kWidth, kWidth});
 }
 
 // Experts first, first + 1, ... on rows that are sorted by them.
-at::Tensor RunFrom(int64_t first, const at::Tensor& weights, const at::Tensor& x, const Counts& counts) {
+at::Tensor RunFrom(int64_t first, const at::Tensor& weights, const at::Tensor& x,
+                   const Counts& counts) {
   std::vector<at::Tensor> outputs = {x.narrow(0, 0, 0)};
   int64_t begin = 0;
   for (size_t e = 0; e < counts.size(); ++e) {
     if (counts[e] > 0) {
-      outputs.push_back(at::silu(at::mm(x.narrow(0, begin, counts[e]),
-                                        weights[first + static_cast<int64_t>(e)])));
+      outputs.push_back(at::silu(
+          at::mm(x.narrow(0, begin, counts[e]), weights[first + static_cast<int64_t>(e)])));
     }
     begin += counts[e];
   }
@@ -56,12 +59,11 @@ Layer RunSpread(c10d::Backend& peers) {
   const at::Tensor x = Rows(peers.getRank()).requires_grad_();
   const at::Tensor w = Weights().requires_grad_();
   const ExpertShare own = ShareOf(kExperts, peers.getRank(), peers.getSize());
-  const at::Tensor y = RunSpreadExperts(
-      peers, x, kCounts[static_cast<size_t>(peers.getRank())],
-      [&](const at::Tensor& rows, const Counts& counts) {
-        EXPECT_EQ(counts.size(), static_cast<size_t>(own.count));
-        return RunFrom(own.begin, w, rows, counts);
-      });
+  const at::Tensor y = RunSpreadExperts(peers, x, kCounts[static_cast<size_t>(peers.getRank())],
+                                        [&](const at::Tensor& rows, const Counts& counts) {
+                                          EXPECT_EQ(counts.size(), static_cast<size_t>(own.count));
+                                          return RunFrom(own.begin, w, rows, counts);
+                                        });
   y.backward(at::cos(y.detach()));
   return {w, w.grad().defined() ? w.grad() : at::zeros_like(w), y.detach(), x.grad()};
 }
@@ -115,7 +117,8 @@ TEST_P(ExpertParallel, ALayerHasTheBitsOfOneInOnePlace) {
     const ExpertShare own = ShareOf(kExperts, static_cast<int>(r), ranks);
     for (int64_t e = 0; e < kExperts; ++e) {
       const bool here = e >= own.begin && e < own.begin + own.count;
-      EXPECT_TRUE(at::equal(of[r].gradient[e], here ? whole.gradient[e] : at::zeros_like(whole.gradient[e])))
+      EXPECT_TRUE(at::equal(of[r].gradient[e],
+                            here ? whole.gradient[e] : at::zeros_like(whole.gradient[e])))
           << "rank " << r << ", expert " << e;
     }
   }
@@ -126,8 +129,16 @@ TEST_P(ExpertParallel, ALayerHasTheBitsOfOneInOnePlace) {
 INSTANTIATE_TEST_SUITE_P(Ranks, ExpertParallel, testing::Values(1, 2, 4));
 
 ModelSpec Moe(double capacity_factor) {
-  return {.blocks = 2, .width = 32, .heads = 2, .context = 16, .vocab = 64, .kind = "moe",
-          .hidden = 64, .experts = 4, .capacity_factor = capacity_factor, .balance_loss = 0};
+  return {.blocks = 2,
+          .width = 32,
+          .heads = 2,
+          .context = 16,
+          .vocab = 64,
+          .kind = "moe",
+          .hidden = 64,
+          .experts = 4,
+          .capacity_factor = capacity_factor,
+          .balance_loss = 0};
 }
 
 std::vector<int64_t> Ids(int64_t count, int64_t step) {
@@ -147,19 +158,22 @@ Trained TrainRows(double capacity, int64_t first_row, int64_t rows, int64_t all_
                   c10::intrusive_ptr<c10d::Backend> peers) {
   at::set_num_threads(1);
   const ModelSpec model = Moe(capacity);
-  auto stage = NewStage(model, {.stage = 0, .stages = 1, .seed = 3, .expert_peers = std::move(peers)});
+  auto stage =
+      NewStage(model, {.stage = 0, .stages = 1, .seed = 3, .expert_peers = std::move(peers)});
   EXPECT_TRUE(stage.ok()) << stage.status();
   (*stage)->parameters().mul_(8);  // so that routing is decided, and products count
   (*stage)->ParametersChanged();
   (*stage)->ZeroGradients();
   const std::vector<int64_t> tokens = Ids(all_rows * 16, 7), targets = Ids(all_rows * 16, 5);
   const auto part = [&](const std::vector<int64_t>& ids) {
-    return std::span(ids).subspan(static_cast<size_t>(first_row * 16), static_cast<size_t>(rows * 16));
+    return std::span(ids).subspan(static_cast<size_t>(first_row * 16),
+                                  static_cast<size_t>(rows * 16));
   };
   Trained result{std::vector<double>(static_cast<size_t>(rows * 16)), {}, (*stage)->layout()};
   const auto kept = (*stage)->NewActivations(rows);
   (*stage)->Forward(part(tokens), {}, {}, kept.get());
-  (*stage)->Loss(part(targets), 1.0f / static_cast<float>(all_rows * 16), kept.get(), result.losses);
+  (*stage)->Loss(part(targets), 1.0f / static_cast<float>(all_rows * 16), kept.get(),
+                 result.losses);
   (*stage)->Backward(part(tokens), {}, {}, kept.get());
   result.gradient = (*stage)->gradients().clone();
   return result;
@@ -192,7 +206,8 @@ TEST_P(SpreadStage, TrainsAsOneStageWithAllRowsDoes) {
   }
   for (const ParameterSlot& slot : whole.layout.slots) {
     EXPECT_LT(RelativeError(sum.narrow(0, slot.offset, slot.elements()),
-                            whole.gradient.narrow(0, slot.offset, slot.elements())), 2e-5)
+                            whole.gradient.narrow(0, slot.offset, slot.elements())),
+              2e-5)
         << slot.name;
   }
 }
@@ -204,23 +219,29 @@ TEST(SpreadStageWith, ACapacityDropsWhatItDropsAlone) {
   std::vector<Trained> parts(2), alone(2);
   for (int64_t r = 0; r < 2; ++r) alone[static_cast<size_t>(r)] = TrainRows(0.75, 2 * r, 2, 4, {});
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul&) {
-    parts[static_cast<size_t>(rank)] = TrainRows(0.75, 2 * rank, 2, 4, group[static_cast<size_t>(rank)]);
+    parts[static_cast<size_t>(rank)] =
+        TrainRows(0.75, 2 * rank, 2, 4, group[static_cast<size_t>(rank)]);
   });
   for (size_t r = 0; r < 2; ++r) {
     for (size_t i = 0; i < parts[r].losses.size(); ++i) {
       EXPECT_NEAR(parts[r].losses[i], alone[r].losses[i], 2e-5);
     }
   }
-  EXPECT_LT(RelativeError(parts[0].gradient + parts[1].gradient, alone[0].gradient + alone[1].gradient), 2e-5);
+  EXPECT_LT(
+      RelativeError(parts[0].gradient + parts[1].gradient, alone[0].gradient + alone[1].gradient),
+      2e-5);
 }
 
 TEST(SpreadStageWith, ExpertsThatDoNotDivideIsRefusedInOneLine) {
   const LocalGroup group = LoopbackGroup(3);
-  const auto stage = NewStage(Moe(0), {.stage = 0, .stages = 1, .seed = 1, .expert_peers = group[0]});
+  const auto stage =
+      NewStage(Moe(0), {.stage = 0, .stages = 1, .seed = 1, .expert_peers = group[0]});
   EXPECT_EQ(stage.status().message(), "model experts 4 do not divide over 3 ranks");
   ModelSpec llama = Moe(0);
   llama.kind = "llama";
-  EXPECT_EQ(NewStage(llama, {.stage = 0, .stages = 1, .seed = 1, .expert_peers = group[0]}).status().message(),
+  EXPECT_EQ(NewStage(llama, {.stage = 0, .stages = 1, .seed = 1, .expert_peers = group[0]})
+                .status()
+                .message(),
             "model kind 'llama' has no experts to spread over 3 ranks");
 }
 

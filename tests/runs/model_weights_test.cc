@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include <ATen/Parallel.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/record/record.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
 #include "pp_group/models/model.h"
@@ -69,6 +71,108 @@ TEST_P(EveryKind, WhatIsWrittenFillsEveryNumberOfStages) {
           << s << " of " << stages;
     }
   }
+}
+
+TEST_P(EveryKind, FilesWithAnIndexAreReadAsOneFileIs) {
+  RunSpec spec = Spec(GetParam());
+  const std::unique_ptr<Stage> whole = StageOf(spec, 0, 1);
+  const auto* const flat = whole->parameters().const_data_ptr<float>();
+  const std::string small = scratch_.path() + "/small", stages = scratch_.path() + "/stages";
+  ASSERT_TRUE(WriteModelWeights(small, spec, flat, /*most_bytes=*/20'000).ok());
+  spec.schedule.stages = 2;
+  for (int s = 0; s < 2; ++s) {
+    const std::unique_ptr<Stage> part = StageOf(spec, s, 2);
+    ASSERT_TRUE(
+        WriteStageWeights(stages, spec, s, part->parameters().const_data_ptr<float>()).ok());
+  }
+  EXPECT_TRUE(std::filesystem::exists(stages + "/model-00002-of-00002.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(small + "/model.safetensors"));
+  for (const std::string& folder : {small, stages}) {
+    const auto weights = ModelWeights::Open(folder + "/model.safetensors.index.json", spec);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    std::vector<float> filled(static_cast<size_t>(whole->layout().flat_elements));
+    ASSERT_TRUE((*weights)->Fill(whole->layout(), filled.data()).ok());
+    EXPECT_EQ(std::memcmp(filled.data(), flat, filled.size() * sizeof(float)), 0) << folder;
+  }
+}
+
+// Each in one line, before anything is read of the weights.
+TEST(WeightIndex, WhatDoesNotFitIsRefused) {
+  const ScratchFolder scratch;
+  RunSpec spec = Spec("llama");
+  spec.schedule.stages = 2;
+  for (int s = 0; s < 2; ++s) {
+    const std::unique_ptr<Stage> part = StageOf(spec, s, 2);
+    ASSERT_TRUE(
+        WriteStageWeights(scratch.path(), spec, s, part->parameters().const_data_ptr<float>())
+            .ok());
+  }
+  const std::string path = scratch.path() + "/model.safetensors.index.json";
+  const std::string good = ReadFile(path);
+  const auto refusal = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    const std::string message(ModelWeights::Open(path, spec).status().message());
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    return message;
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  EXPECT_EQ(refusal(good), "");
+  EXPECT_THAT(refusal(good.substr(0, 100)), HasSubstr("no index"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("no index"));
+  EXPECT_THAT(refusal("{\"weight_map\": {}}"), HasSubstr("no index"));
+  EXPECT_THAT(refusal("{\"weight_map\": {\"a\": 7}}"), HasSubstr("no safetensors file beside it"));
+  EXPECT_THAT(refusal(with("model-00001-of-00002", "../model-00001-of-00002")),
+              HasSubstr("no safetensors file beside it"));
+  EXPECT_THAT(refusal(with("model-00001-of-00002", "model-00003-of-00002")),
+              HasSubstr("model-00003-of-00002.safetensors: open: No such file"));
+  EXPECT_THAT(refusal(with("model-00001-of-00002", "model-00002-of-00002")),
+              HasSubstr("is not in model-00002-of-00002.safetensors"));
+  EXPECT_THAT(refusal(with("lm_head.weight", "lm_head.weights")),
+              HasSubstr("'lm_head.weights' is not in"));
+  std::filesystem::copy_file(scratch.path() + "/model-00001-of-00002.safetensors",
+                             scratch.path() + "/x.safetensors");
+  EXPECT_THAT(refusal(with("model-00002-of-00002", "x")), HasSubstr("which another file has too"));
+}
+
+// What a finished run leaves is what it was evaluated with: a run that starts there and hardly
+// moves has the same held-out loss. Lossless, so that no codec's choice comes between.
+TEST(FinishedRun, LeavesTheWeightsThatItWasEvaluatedWith) {
+  const ScratchFolder scratch;
+  const std::string saved = scratch.path() + "/saved";
+  const auto held_out = [&](const std::string& results, std::vector<std::string> sets) {
+    std::vector<std::string> words = {"run", scratch.File("spec.toml", TinySpec()), "--results",
+                                      scratch.path() + "/" + results};
+    for (const char* set : {"boundary.forward=none", "boundary.backward=none", "outer.groups=2",
+                            "outer.inner_steps=2", "outer.codec=none"}) {
+      sets.emplace_back(set);
+    }
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    const CommandResult result = RunLonghaul(words);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    const auto record = Record::Open(scratch.path() + "/" + results, Record::Mode::kRead);
+    EXPECT_TRUE(record.ok()) << record.status();
+    const auto rows = record->Rows("SELECT loss_nat FROM evaluations ORDER BY step DESC LIMIT 1");
+    return std::stod((*rows)[1].front());
+  };
+  const double end = held_out("first", {"model.save=" + saved});
+  const double again = held_out("second", {"model.init=" + saved + "/model.safetensors.index.json",
+                                           "train.lr=1e-30", "train.steps=1", "schedule.stages=4"});
+  EXPECT_EQ(end, again);
+  EXPECT_LT(end, 5.5);  // it has learned: ln 256 is 5.545
+}
+
+TEST(FinishedRun, AFolderThatCannotBeIsRefusedBeforeTraining) {
+  const ScratchFolder scratch;
+  const CommandResult result =
+      RunLonghaul({"run", scratch.File("spec.toml", TinySpec()), "--results",
+                   scratch.path() + "/results", "--set", "model.save=/dev/null/x"});
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.output, HasSubstr("make /dev/null/x: Not a directory"));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/results"));
 }
 
 // Per-token losses of random weights, sharper than initial ones.
