@@ -136,11 +136,12 @@ absl::StatusOr<Record> Record::Open(const std::string& folder, Mode mode) {
   Record record(folder, nullptr, lock_fd);  // closes lock_fd on every way out
   // The switch to WAL mode does not wait for others as the rest of SQLite does; byte 0 belongs to
   // no run (ids start at 1) and lets one process open at a time.
-  struct flock opening = RunByte(0, F_WRLCK);
-  if (write) fcntl(lock_fd, F_OFD_SETLKW, &opening);
+  // A reader waits for it: a record has its tables only when its first writer has opened it.
+  struct flock opening = RunByte(0, write ? F_WRLCK : F_RDLCK);
+  if (lock_fd >= 0) fcntl(lock_fd, F_OFD_SETLKW, &opening);
   absl::StatusOr<SqliteHandle> db = write ? OpenToWrite(file) : OpenToRead(file);
   opening.l_type = F_UNLCK;
-  if (write) fcntl(lock_fd, F_OFD_SETLK, &opening);
+  if (lock_fd >= 0) fcntl(lock_fd, F_OFD_SETLK, &opening);
   if (!db.ok()) return db.status();
   if (absl::Status s = CheckVersion(db->get(), file); !s.ok()) return s;
   record.db_ = *std::move(db);

@@ -108,6 +108,21 @@ TEST_F(Claims, OfManyThatAskAtOnceOneGetsEachRun) {
   EXPECT_THAT(*Open().Runs(1), SizeIs(kRuns));
 }
 
+TEST_F(Claims, WhoReadsWhileARecordIsMadeSeesItWhole) {
+  for (int round = 0; round < 30; ++round) {
+    std::filesystem::remove_all(folder_);
+    const pid_t writer = fork();
+    if (writer == 0) _exit(Record::Open(folder_, Record::Mode::kWrite).ok() ? 0 : 1);
+    absl::StatusOr<Record> read = Record::Open(folder_, Record::Mode::kRead);
+    while (absl::IsNotFound(read.status())) read = Record::Open(folder_, Record::Mode::kRead);
+    int status = 0;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(status, 0);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->Experiments().ok());
+  }
+}
+
 TEST_F(Claims, TakingOverIsForRunsThatDidNotEndWell) {
   Record record = Open();
   for (const auto& [status, taken] : {std::pair{RunStatus::kInterrupted, true},
