@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # The long form of the tests of faults: each N times (20), over shaped links where this machine can.
-# Prints a row for each: how often it passed, the slowest of its runs. Usage: scripts/test-faults.sh [N]
+# Prints a row for each: how often it passed, the slowest of its runs.
+# Usage: [FAULTS_LOG=file] scripts/test-faults.sh [N]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 repeats=${1:-20}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for suite in runs_elastic_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
+log=${FAULTS_LOG:-$(mktemp)}
+[ -n "${FAULTS_LOG:-}" ] || trap 'rm -f "$log"' EXIT
+export LONGHAUL_LONG_FAULTS=1
+for suite in runs_elastic_test runs_elastic_links_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
   program=build/tests/$suite
   [ -x "$program" ] || { echo "test-faults: $program is not built: make build"; exit 1; }
   "$program" --gtest_repeat="$repeats" --gtest_color=no >>"$log" 2>&1

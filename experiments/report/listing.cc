@@ -23,6 +23,8 @@ struct StepsOfRun {
 constexpr char kStepsQuery[] =
     "WITH by_step AS ("
     "  SELECT s.run_id AS run_id, s.step AS step,"
+    // Where groups come and go a step is done that one group has done.
+    "    MAX(r.spec_toml LIKE '%on_group_loss = \"continue\"%') AS elastic,"
     "    SUM(CASE WHEN s.stage = r.stages - 1 THEN s.tokens ELSE 0 END) AS tokens,"
     "    SUM(s.stage = r.stages - 1) AS last_stages, r.groups AS groups,"
     "    MAX(s.wall_s) AS wall_s,"
@@ -31,7 +33,7 @@ constexpr char kStepsQuery[] =
     "      AS loss_nat"
     "  FROM steps s JOIN runs r ON r.id = s.run_id GROUP BY s.run_id, s.step) "
     "SELECT run_id, COUNT(*), SUM(tokens), SUM(wall_s), loss_nat, MAX(step) "
-    "FROM by_step WHERE last_stages = groups GROUP BY run_id";
+    "FROM by_step WHERE last_stages = groups OR (elastic AND last_stages > 0) GROUP BY run_id";
 
 absl::StatusOr<std::map<int64_t, StepsOfRun>> StepsByRun(const Record& record) {
   const auto rows = record.Rows(kStepsQuery);

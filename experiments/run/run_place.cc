@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -91,6 +92,19 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
   return owned;
 }
 
+// Where groups come and go: every round up to the checkpoint, and its step of every rank.
+absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, const RunSpec& spec,
+                                    int64_t step) {
+  absl::StatusOr<std::vector<RoundRow>> rounds = record.Rounds(run.id);
+  if (!rounds.ok()) return rounds.status();
+  const auto there = std::count_if(rounds->begin(), rounds->end(), [step](const RoundRow& round) {
+    return round.last_step <= step;
+  });
+  absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
+  if (!last.ok()) return last.status();
+  return there == step / spec.outer.inner_steps && last->rows == Ranks(spec);
+}
+
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.
 absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const RunSpec& spec,
                               int64_t step) {
@@ -104,7 +118,12 @@ absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const Run
   }
   absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, first, step);
   if (!steps.ok()) return steps.status();
-  if (steps->rows != (step - first + 1) * Ranks(spec)) return false;
+  if (spec.outer.on_group_loss == "continue") {
+    absl::StatusOr<bool> whole = RoundsRecorded(record, run, spec, step);
+    if (!whole.ok() || !*whole) return whole;
+  } else if (steps->rows != (step - first + 1) * Ranks(spec)) {
+    return false;
+  }
   if (Ranks(spec) == 1) return true;  // nothing crosses
   absl::StatusOr<std::vector<CrossingRow>> crossings = record.CheckpointCrossings(run.id, step);
   if (!crossings.ok()) return crossings.status();

@@ -36,6 +36,14 @@ RunStatus StatusOf(const absl::Status& outcome) {
   }
 }
 
+// Of a fault that has just struck, or has been over for long: its group was lost, or joined.
+bool CameOrWent(const FaultRow& fault) {
+  if (fault.what == "lost" || fault.recovered_step) return true;
+  if (!fault.said.empty() || fault.group_index < 0) return false;
+  return fault.what == "kill" || fault.what == "leave" || fault.what == "stop" ||
+         fault.what == "join";
+}
+
 // What was wrong with a run until its checkpoint of this step; none: nothing.
 std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", step); }
 
@@ -55,7 +63,8 @@ void RunRecorder::See(const json& event) {
     checkpoints_[event.value("step", int64_t{0})].ranks.insert(event.value("rank", int64_t{0}));
   }
   if (kind == "stillness") {
-    longest_still_s_[event.value("rank", int64_t{0})] = event.value("longest_s", 0.0);
+    double& longest = longest_still_s_[event.value("rank", int64_t{0})];  // of all its lives
+    longest = std::max(longest, event.value("longest_s", 0.0));
   }
   if (kind == "fact") {
     const json& value = event["value"];
@@ -81,6 +90,11 @@ void RunRecorder::See(const json& event) {
   }
 }
 
+int64_t RunRecorder::LastOfRound(int64_t step) const {
+  const int64_t inner = std::max<int64_t>(1, spec_.outer.inner_steps);
+  return (step + inner - 1) / inner * inner;
+}
+
 void RunRecorder::SeeStep(const StepRow& step) {
   steps_.push_back(step);
   group_step_[step.group_index] = step.step;
@@ -89,6 +103,8 @@ void RunRecorder::SeeStep(const StepRow& step) {
   tokens = step.outer_synced ? 0 : tokens + step.tokens;
   for (Struck& fault : faults_) {
     if (!fault.waits || fault.row.group_index != step.group_index) continue;
+    // A stage may finish the step in which another one died.
+    if (step.step <= LastOfRound(fault.row.step)) continue;
     fault.waits = false;
     fault.changed = true;
     fault.row.recovered_step = step.step;
@@ -98,7 +114,7 @@ void RunRecorder::SeeStep(const StepRow& step) {
 
 // A group that is lost has lost what it trained since its last outer step.
 void RunRecorder::SeeFault(FaultRow fault) {
-  fault.number = static_cast<int64_t>(faults_.size());
+  fault.number = earlier_faults_ + static_cast<int64_t>(faults_.size());
   if (fault.what == "lost") {
     // What the lab sees of a fault that its worker has told.
     for (Struck& told : faults_) {
@@ -109,14 +125,14 @@ void RunRecorder::SeeFault(FaultRow fault) {
     }
     fault.step = group_step_[fault.group_index] + 1;
   }
-  const bool lost = fault.what == "lost" ||
-                    (fault.said.empty() &&
-                     (fault.what == "kill" || fault.what == "leave" || fault.what == "stop"));
+  const bool joins = fault.what == "join" && fault.said.empty();
+  const bool lost = CameOrWent(fault) && !joins;
   if (lost) {
     fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
-    ++groups_lost_;
   }
-  faults_.push_back({.row = std::move(fault), .at = MonotonicClock().Now(), .waits = lost});
+  if (lost || joins) ++groups_came_or_went_;
+  faults_.push_back(
+      {.row = std::move(fault), .at = MonotonicClock().Now(), .waits = lost || joins});
 }
 
 absl::Status RunRecorder::FlushFaults() {
@@ -165,6 +181,10 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   absl::StatusOr<std::vector<CrossingRow>> earlier = record_.CheckpointCrossings(run_, step);
   if (!earlier.ok()) return earlier.status();
   earlier_ = *std::move(earlier);
+  absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
+  if (!faults.ok()) return faults.status();
+  earlier_faults_ = static_cast<int64_t>(faults->size());
+  groups_came_or_went_ += std::count_if(faults->begin(), faults->end(), CameOrWent);
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
   if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
@@ -296,9 +316,12 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
   absl::Status bytes = FillWireBytes(spec_, wire_, crossings_, restored_);
-  if (groups_lost_ > 0 && spec_.net.transport != "loopback") {
-    bytes = absl::FailedPreconditionError(fmt::format(
-        "groups were lost {} times, and with them the counts of what they had sent", groups_lost_));
+  if (groups_came_or_went_ > 0 && spec_.net.transport != "loopback") {
+    bytes =
+        absl::FailedPreconditionError(fmt::format("groups came or went {} times: what a lost one "
+                                                  "had sent is not counted, nor how a state was "
+                                                  "handed over",
+                                                  groups_came_or_went_));
   }
   std::string flaws = Flaws(bytes);
   AddEarlierCounts(earlier_, crossings_);

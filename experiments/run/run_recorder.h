@@ -43,6 +43,7 @@ class RunRecorder {
  private:
   void SeeCrossing(CrossingCount count);
   void SeeStep(const StepRow& step);
+  int64_t LastOfRound(int64_t step) const;
   void SeeFault(FaultRow fault);
   absl::Status FlushFaults();
   absl::Status SeeResumption(int64_t step);
@@ -87,7 +88,8 @@ class RunRecorder {
   std::vector<RoundRow> rounds_;
   std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
   std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
-  int64_t groups_lost_ = 0;
+  int64_t earlier_faults_ = 0;                  // rows before it was resumed
+  int64_t groups_came_or_went_ = 0;
 };
 
 // The row a run starts with: everything known before its first process exists.

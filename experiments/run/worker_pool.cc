@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -18,6 +19,8 @@
 #include <fmt/format.h>
 
 #include "experiments/record/row_json.h"
+#include "experiments/spec/round_plan.h"
+#include "experiments/train/fault_event.h"
 #include "experiments/train/worker_exit.h"
 
 #include "netem/lab/lab.h"
@@ -49,16 +52,20 @@ std::string HowItEnded(int wait_status, const KilledBy& killed_by) {
 
 }  // namespace
 
-WorkerPool::WorkerPool(const RunSpec& spec, const Emulator& emulator, FdEventSink& sink,
-                       int events_fd, std::function<void(const std::string&)> on_phase)
+WorkerPool::WorkerPool(const RunSpec& spec, Emulator& emulator, FdEventSink& sink, int events_fd,
+                       std::function<void(const std::string&)> on_phase)
     : spec_(spec),
       emulator_(emulator),
       sink_(sink),
       events_fd_(events_fd),
       gates_(std::move(on_phase)),
       emulator_watch_(kHealthInterval + kAnswerDeadline),
-      elastic_(spec.outer.on_group_loss == "continue") {
+      elastic_(spec.outer.on_group_loss == "continue"),
+      script_(DrawFaults(spec.faults, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed))),
+      links_(script_, emulator) {
   if (elastic_) gates_.WorkersMayEnd();
+  gates_.OnAsk(
+      [this](size_t worker, const std::string& words) { Asked(rank_of_gate_[worker], words); });
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -86,11 +93,15 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
     if (absl::Status s = StartStore(); !s.ok()) return s;
   }
   const int ranks = static_cast<int>(spec_.schedule.stages * spec_.outer.groups);
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (absl::Status s = Start(rank, /*life=*/0); !s.ok()) return s;
-  }
+  const std::set<int64_t> absent = AbsentAtFirst(script_, spec_.outer.groups);
   for (int g = 0; g < static_cast<int>(spec_.outer.groups); ++g) {
-    groups_[g].started = MonotonicClock().Now();
+    if (absent.contains(g)) groups_[g] = {.lost = true, .gone = true, .holds = false};
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    Group& group = groups_[rank / static_cast<int>(spec_.schedule.stages)];
+    if (group.gone) continue;
+    if (absl::Status s = Start(rank, /*life=*/0); !s.ok()) return s;
+    group.started = MonotonicClock().Now();
   }
   return absl::OkStatus();
 }
@@ -178,6 +189,10 @@ absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
                                          .said = how}));
   }
   g.lost_at = MonotonicClock().Now();
+  return NobodyLeft(group, how);
+}
+
+absl::Status WorkerPool::NobodyLeft(int group, const std::string& how) const {
   const bool any = std::any_of(groups_.begin(), groups_.end(),
                                [](const auto& other) { return other.second.holds; });
   if (any) return absl::OkStatus();
@@ -186,18 +201,31 @@ absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
 }
 
 absl::Status WorkerPool::StartAnew(int group) {
-  constexpr int kMostShortLives = 5;
-  constexpr absl::Duration kShortLife = absl::Seconds(10);
+  constexpr int kMostFruitlessLives = 5;
+  constexpr absl::Duration kLongLife = absl::Minutes(2);
   Group& g = groups_[group];
   const absl::Duration now = MonotonicClock().Now();
-  g.short_lives = now - g.started < kShortLife ? g.short_lives + 1 : 0;
-  if (g.short_lives > kMostShortLives) g.gone = true;
-  if (g.gone) {
-    const std::string line = fmt::format("gone/{}\n", group);
+  const bool fruitful = std::exchange(g.met, false) || now - g.started > kLongLife;
+  g.fruitless_lives = fruitful ? 0 : g.fruitless_lives + 1;
+  if (!g.gone && g.fruitless_lives > kMostFruitlessLives) {
+    g.gone = true;
+    sink_.Emit(EventOf(
+        "fault",
+        FaultRow{.number = 0,
+                 .step = 0,
+                 .what = "given_up",
+                 .place = fmt::format("group {}", group),
+                 .group_index = group,
+                 .said = fmt::format("{} lives in a row ended before an outer step, each within "
+                                     "{:g} s",
+                                     g.fruitless_lives, absl::ToDoubleSeconds(kLongLife))}));
+  }
+  if (g.gone && !g.wanted) {
+    const std::string line = fmt::format("gone/{}/{}\n", group, g.life);
     (void)!write(store_fd_, line.data(), line.size());
     return absl::OkStatus();
   }
-  g.lost = false;
+  g.gone = g.wanted = g.lost = false;
   g.started = now;
   ++g.life;
   for (int s = 0; s < static_cast<int>(spec_.schedule.stages); ++s) {
@@ -214,12 +242,47 @@ absl::Status WorkerPool::Ended(int rank, int wait_status) {
     return absl::UnavailableError(
         fmt::format("rank {}: {}", rank, HowItEnded(wait_status, killed_by_)));
   }
-  if (exit == kExitLeft) groups_[group].gone = groups_[group].lost = true;
-  if (exit == kExitLeft) groups_[group].holds = false;
   absl::Status lost;
-  if (exit != 0) lost = GroupLost(group, HowItEnded(wait_status, killed_by_));
+  if (exit == kExitLeft) {
+    Group& g = groups_[group];
+    g.gone = g.lost = true;
+    g.holds = false;
+    g.lost_at = MonotonicClock().Now();
+    lost = NobodyLeft(group, "it left, as the script says");
+  } else if (exit != 0) {
+    lost = GroupLost(group, HowItEnded(wait_status, killed_by_));
+  }
   if (!lost.ok() || !groups_[group].lost || Runs(group)) return lost;
   return StartAnew(group);
+}
+
+// A worker waits for the answer meanwhile.
+void WorkerPool::Asked(int rank, const std::string& words) {
+  const auto number = [&words](std::string_view before) {
+    return static_cast<size_t>(std::strtoull(words.c_str() + before.size(), nullptr, 10));
+  };
+  absl::Status done;
+  if (words == kAskMember) groups_[rank / static_cast<int>(spec_.schedule.stages)].met = true;
+  if (words.starts_with(kAskStrike)) done = Strike(number(kAskStrike));
+  if (words.starts_with(kAskMend)) done = links_.Mend(number(kAskMend));
+  if (!done.ok() && asked_.ok()) asked_ = done;
+}
+
+absl::Status WorkerPool::Strike(size_t number) {
+  if (number >= script_.size() || !struck_.insert(number).second) return absl::OkStatus();
+  const Fault& fault = script_[number];
+  EmitFault(fault, fault.at_step, "", sink_);
+  if (fault.where.kind == FaultPlace::Kind::kLab) raise(SIGKILL);
+  if (fault.what == FaultKind::kJoin) return Come(static_cast<int>(fault.where.group));
+  return links_.Strike(number, MonotonicClock().Now());
+}
+
+// One that is still leaving comes when it has left.
+absl::Status WorkerPool::Come(int group) {
+  Group& g = groups_[group];
+  g.wanted = true;
+  g.met = true;  // it starts with a clean record
+  return g.gone && !Runs(group) ? StartAnew(group) : absl::OkStatus();
 }
 
 void WorkerPool::EndTheStopped() {
@@ -323,13 +386,16 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
   absl::Duration health_at = clock.Now();
   for (;;) {
     absl::Status failed = Reap();
+    if (failed.ok()) failed = links_.MendDue(clock.Now());
+    if (failed.ok()) failed = std::exchange(asked_, absl::OkStatus());
     // Without its links no worker gets anywhere: end now, and say what broke.
     if (failed.ok() && clock.Now() >= health_at) {
       failed = CheckLinks(Patience::kDeadline);
       if (elastic_) EndTheStopped();
       health_at = clock.Now() + kHealthInterval;
     }
-    if (running_.empty()) return first.ok() ? failed : first;
+    if (running_.empty() && first.ok()) first = failed.ok() ? links_.MendAll() : failed;
+    if (running_.empty()) return first;
     if (!failed.ok() && first.ok()) {
       if (!absl::IsDeadlineExceeded(failed)) {
         if (absl::Status s = CheckLinks(Patience::kNone); !s.ok()) failed = s;
@@ -346,7 +412,7 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
       killed_ = true;
       kill_at = absl::InfiniteDuration();
     }
-    Sleep(std::min(kill_at, health_at) - clock.Now());
+    Sleep(std::min({kill_at, health_at, links_.next_end()}) - clock.Now());
   }
 }
 

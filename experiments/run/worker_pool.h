@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "experiments/run/killed_by.h"
+#include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
@@ -25,7 +27,7 @@ namespace longhaul {
 class WorkerPool {
  public:
   // `on_phase` as PhaseGates. All references must outlive the pool.
-  WorkerPool(const RunSpec& spec, const Emulator& emulator, FdEventSink& sink, int events_fd,
+  WorkerPool(const RunSpec& spec, Emulator& emulator, FdEventSink& sink, int events_fd,
              std::function<void(const std::string&)> on_phase);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -49,6 +51,11 @@ class WorkerPool {
   absl::Status Ended(int rank, int wait_status);
   absl::Status GroupLost(int group, const std::string& how);
   absl::Status StartAnew(int group);
+  absl::Status NobodyLeft(int group, const std::string& how) const;  // OK: somebody is
+  // What a worker asks for beside gates (phase_gate.h).
+  void Asked(int rank, const std::string& words);
+  absl::Status Strike(size_t fault);
+  absl::Status Come(int group);
   bool Runs(int group) const;
   // Who has been stopped for net.peer_deadline_s, and who is left of a lost group.
   void EndTheStopped();
@@ -57,7 +64,7 @@ class WorkerPool {
   void Sleep(absl::Duration at_most);
 
   const RunSpec& spec_;
-  const Emulator& emulator_;
+  Emulator& emulator_;
   FdEventSink& sink_;
   const int events_fd_;
   const KilledBy killed_by_;
@@ -77,12 +84,18 @@ class WorkerPool {
     bool gone = false;  // not started anew
     bool holds = true;  // the training's state
     absl::Duration started = absl::ZeroDuration(), lost_at = absl::ZeroDuration();
-    int short_lives = 0;  // in a row
+    bool wanted = false;      // the script lets it join
+    bool met = false;         // this life was a member of an outer step
+    int fruitless_lives = 0;  // in a row
   };
   std::map<int, Group> groups_;
   std::map<pid_t, absl::Duration> stopped_since_;
   std::vector<int> rank_of_gate_;  // by place in gates_
   bool over_ = false;              // the run has failed
+  const std::vector<Fault> script_;
+  LinkFaults links_;
+  std::set<size_t> struck_;  // of the script, by the lab
+  absl::Status asked_;       // what came of what workers asked for
 };
 
 }  // namespace longhaul

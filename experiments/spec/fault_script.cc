@@ -346,6 +346,11 @@ std::vector<Fault> DrawFaults(const std::vector<Fault>& faults, const FaultBound
   return drawn;
 }
 
+bool IsOfLab(const Fault& fault) {
+  return fault.where.kind == FaultPlace::Kind::kLink ||
+         fault.where.kind == FaultPlace::Kind::kLab || fault.what == FaultKind::kJoin;
+}
+
 std::string Describe(const Fault& fault) {
   std::string text =
       fmt::format("step {}: {}, {}", fault.at_step, ToString(fault.what), ToString(fault.where));

@@ -84,6 +84,10 @@ std::string FaultsText(const std::vector<Fault>& faults);
 std::vector<Fault> DrawFaults(const std::vector<Fault>& faults, const FaultBounds& bounds,
                               uint64_t seed);
 
+// The lab does it, which every rank that begins the step asks: links, the lab itself, a group that
+// joins.
+bool IsOfLab(const Fault& fault);
+
 // "step 40: kill, group 1 stage 0, backward": for records and figures.
 std::string Describe(const Fault& fault);
 

@@ -48,20 +48,22 @@ Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
   return at;
 }
 
+std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups) {
+  std::set<int64_t> absent;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto first = std::find_if(drawn.begin(), drawn.end(), [g](const Fault& f) {
+      return f.where.group == g && (f.what == FaultKind::kLeave || f.what == FaultKind::kJoin);
+    });
+    if (first != drawn.end() && first->what == FaultKind::kJoin) absent.insert(g);
+  }
+  return absent;
+}
+
 std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds) {
   std::vector<RoundPlan> rounds;
-  std::set<int64_t> present, away;
-  for (int64_t g = 0; g < bounds.groups; ++g) present.insert(g);
-  // Who joins before its first leave was not there when the run began.
+  std::set<int64_t> present, away = AbsentAtFirst(drawn, bounds.groups);
   for (int64_t g = 0; g < bounds.groups; ++g) {
-    for (const Fault& f : drawn) {
-      if (f.where.group != g) continue;
-      if (f.what == FaultKind::kLeave) break;
-      if (f.what != FaultKind::kJoin) continue;
-      present.erase(g);
-      away.insert(g);
-      break;
-    }
+    if (!away.contains(g)) present.insert(g);
   }
   for (int64_t first = 1, round = 1; first <= bounds.steps; ++round) {
     const int64_t last = std::min(first + bounds.inner_steps - 1, bounds.steps);

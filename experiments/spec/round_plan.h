@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "experiments/spec/fault_script.h"
@@ -39,6 +40,9 @@ struct RoundBounds {
 // The rounds of a run under a drawn script (DrawFaults). It ends early with a round that has no
 // members: nobody holds the training's state any more.
 std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds);
+
+// The groups that are not there when the run begins: their first leave or join is a join.
+std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups);
 
 // The step in which a kill strikes, and whether only after that step's outer step: what `during`
 // makes of at_step. Step 0: it never does, there is no such moment before the end.

@@ -185,10 +185,6 @@ void CheckNet(TableReader& r, const RunSpec& spec) {
 }
 
 void CheckCheckpoint(TableReader& r, const RunSpec& spec) {
-  r.Check(spec.checkpoint.every_steps == 0 || spec.net.transport == "loopback" ||
-              spec.outer.on_group_loss == "end",
-          "every_steps",
-          "over links is not done yet with outer.on_group_loss = \"continue\"; want 0");
   r.Check(spec.checkpoint.from.empty() || spec.net.transport == "loopback" ||
               spec.outer.on_group_loss == "end",
           "from", "over links is not done yet with outer.on_group_loss = \"continue\"");
@@ -253,16 +249,17 @@ absl::Status CheckFaults(const RunSpec& spec) {
     if ((link || lab) && spec.net.transport == "loopback") {
       return refuse("strikes a link or the lab; net.transport = \"loopback\" has neither");
     }
-    if (spec.net.transport != "loopback" &&
-        (link || lab || fault.what == FaultKind::kDiskFull || fault.what == FaultKind::kJoin)) {
-      return refuse("of this kind is not done over links yet");
+    const bool checkpoints = spec.checkpoint.every_steps > 0;
+    const bool at_one =
+        fault.what == FaultKind::kDiskFull || fault.during == FaultMoment::kCheckpoint;
+    if (at_one && !checkpoints) {
+      return refuse("strikes a checkpoint; want checkpoint.every_steps of at least 1");
     }
     if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
       return refuse("poisons the average of one group; want outer.groups of at least 2");
     }
-    if (!link && !lab && spec.outer.on_group_loss != "continue" &&
-        (fault.what == FaultKind::kLeave || fault.what == FaultKind::kJoin)) {
-      return refuse("is of groups that come and go; want outer.on_group_loss = \"continue\"");
+    if (spec.outer.on_group_loss != "continue") {
+      return refuse("is of a run that goes on; want outer.on_group_loss = \"continue\"");
     }
   }
   return absl::OkStatus();

@@ -196,15 +196,6 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
 
 std::string GroupList(const std::vector<int>& groups) { return absl::StrJoin(groups, " "); }
 
-void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventSink& sink) {
-  sink.Emit(EventOf("fault", FaultRow{.number = 0,
-                                      .step = step,
-                                      .what = std::string(ToString(fault.what)),
-                                      .place = ToString(fault.where),
-                                      .group_index = fault.where.group,
-                                      .said = said}));
-}
-
 absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, int group) {
   const int stages = static_cast<int>(spec.schedule.stages);
   std::vector<std::shared_ptr<Node>> nodes;

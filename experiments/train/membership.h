@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/fault_script.h"
 #include "experiments/train/event_stream.h"
+#include "experiments/train/fault_event.h"
 #include "experiments/train/run_loop.h"
 #include "pp_group/round_keeper.h"
 #include "pp_group/trainer.h"
@@ -20,6 +22,10 @@ class Membership : public RoundKeeper {
   // Faults of the script that strike before inner step `step` (1-based) of local groups.
   virtual absl::Status BeforeStep(Trainer& trainer, int64_t step) = 0;
 
+  // Before a checkpoint of `step` is written below *directory, and after: faults that strike there.
+  virtual absl::Status BeforeCheckpoint(int64_t, std::string*) { return absl::OkStatus(); }
+  virtual void AfterCheckpoint(int64_t) {}
+
   // After an outer step: groups that join take over the state. Fills joiners and lost of `round`.
   virtual absl::Status AfterRound(Trainer& trainer, RoundRow* round) = 0;
 
@@ -32,8 +38,5 @@ class Membership : public RoundKeeper {
 
 // "0 2 3".
 std::string GroupList(const std::vector<int>& groups);
-
-// A fault that struck, as the event that says so.
-void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventSink& sink);
 
 }  // namespace longhaul

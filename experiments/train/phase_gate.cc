@@ -77,6 +77,11 @@ void PhaseGates::Arrived(size_t worker) {
     return;
   }
   const std::string name(phase, n);
+  if (name.starts_with(kAsk)) {
+    if (on_ask_) on_ask_(worker, name);
+    (void)!send(fds_[worker], "", 1, MSG_NOSIGNAL);
+    return;
+  }
   if (name == kJoinedPhase) {
     outside_.erase(worker);
     joined_.push_back(worker);

@@ -23,6 +23,14 @@ std::optional<int64_t> CheckpointStep(const std::string& phase);  // nullopt: an
 // wait for it at gates. Nobody waits here.
 inline constexpr char kJoinedPhase[] = "joined";
 
+// What a worker asks of the lab beside gates: words that begin so are done and answered at once.
+// "ask strike K", "ask mend K": of fault K of the drawn script; "ask member": this rank's group has
+// taken an outer step.
+inline constexpr char kAsk[] = "ask ";
+inline constexpr char kAskStrike[] = "ask strike ";
+inline constexpr char kAskMend[] = "ask mend ";
+inline constexpr char kAskMember[] = "ask member";
+
 // Worker's side: tells the lab and blocks until every worker has. A lab that is gone opens every
 // gate. fd < 0: there is no lab (a cluster, one process): returns at once.
 void PassPhase(int fd, const std::string& phase);
@@ -46,6 +54,10 @@ class PhaseGates {
   const std::vector<int>& fds() const { return fds_; }  // to poll; -1 where a worker is gone
   void Arrived(size_t worker);                          // its descriptor is readable
   std::vector<size_t> TakeJoined() { return std::exchange(joined_, {}); }  // since the last call
+  // What to do with words that begin with kAsk, before they are answered.
+  void OnAsk(std::function<void(size_t worker, const std::string& words)> call) {
+    on_ask_ = std::move(call);
+  }
   void OpenAll();  // for good: a worker has failed
 
  private:
@@ -54,6 +66,7 @@ class PhaseGates {
   void Pass(const std::string& phase);
   void LookAtAll();
 
+  std::function<void(size_t, const std::string&)> on_ask_;
   std::vector<size_t> joined_;
   std::set<size_t> outside_;  // gone, or not joined yet
   std::map<std::string, std::set<size_t>> waiting_;

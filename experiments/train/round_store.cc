@@ -23,12 +23,26 @@ struct Look {
   bool complete = true;  // nobody is worth waiting for
 };
 
-Look LookAround(RoundStore& store, const std::string& prefix, const Lives& expected,
-                const Lives& known, bool last) {
+// -1: nobody is.
+int CutOff(RoundStore& store, const Question& question) {
+  if (question.attempt <= kMostExchanges) return -1;
+  const std::string before = absl::StrCat(question.round, "a", question.attempt - 1, "/");
+  const auto met = DecisionFrom(store.Get(before + "who"));
+  if (!met.ok()) return -1;
+  int highest = -1;
+  for (const auto& [group, life] : met->members) {
+    if (!store.AllStages(absl::StrCat(before, "have/", group))) highest = group;
+  }
+  return highest;
+}
+
+Look LookAround(RoundStore& store, const Question& question, int cut_off) {
+  const Lives &expected = question.expected, &known = question.known;
   Look look;
   for (int g = 0; g < store.groups(); ++g) {
+    if (g == cut_off) continue;
     const auto there = expected.find(g);
-    if (there != expected.end() && store.AllStages(absl::StrCat(prefix, "done/", g))) {
+    if (there != expected.end() && store.AllStages(absl::StrCat(question.prefix(), "done/", g))) {
       look.decision.members.insert(*there);
       continue;
     }
@@ -37,12 +51,13 @@ Look LookAround(RoundStore& store, const std::string& prefix, const Lives& expec
       look.complete = false;
       continue;
     }
-    if (last) continue;
+    if (question.last) continue;
     const auto life = known.find(g);
     const std::optional<int> waits = store.Waiting(g, life == known.end() ? -1 : life->second);
     if (waits) {
       look.decision.joiners[g] = *waits;
-    } else if (there != expected.end() && !store.Gone(g)) {
+    } else if (there != expected.end() ? !store.Gone(g, there->second)
+                                       : store.Has(absl::StrCat(question.round, "coming/", g))) {
       look.complete = false;
     }
   }
@@ -113,7 +128,7 @@ bool RoundStore::Await(const std::string& key, absl::Duration at_most) {
 
 bool RoundStore::Down(int group, int life) { return Has(absl::StrCat("down/", group, "/", life)); }
 
-bool RoundStore::Gone(int group) { return Has(absl::StrCat("gone/", group)); }
+bool RoundStore::Gone(int group, int life) { return Has(absl::StrCat("gone/", group, "/", life)); }
 
 bool RoundStore::AllStages(const std::string& prefix) {
   std::vector<std::string> keys;
@@ -128,12 +143,14 @@ std::optional<int> RoundStore::Waiting(int group, int after_life) {
   return life;
 }
 
-Decision WhoMeets(RoundStore& store, const std::string& prefix, const Lives& expected,
-                  const Lives& known, bool last, absl::Duration deadline) {
-  const std::string who = prefix + "who";
+std::string Question::prefix() const { return absl::StrCat(round, "a", attempt, "/"); }
+
+Decision WhoMeets(RoundStore& store, const Question& question) {
+  const std::string who = question.prefix() + "who";
+  const int cut_off = CutOff(store, question);
   for (absl::Duration pause = absl::Milliseconds(5);; pause = std::min(2 * pause, kLongestPause)) {
-    const Look look = LookAround(store, prefix, expected, known, last);
-    if (look.complete || MonotonicClock().Now() >= deadline) {
+    const Look look = LookAround(store, question, cut_off);
+    if (look.complete || MonotonicClock().Now() >= question.deadline) {
       // The first one to say it is believed by all.
       const auto settled = DecisionFrom(store.Settle(who, DecisionText(look.decision)));
       return settled.ok() ? *settled : Decision();

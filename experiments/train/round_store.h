@@ -24,13 +24,15 @@ absl::StatusOr<Lives> LivesFrom(const std::string& text);
 // loses it cannot go on.
 //
 //   down/G/LIFE            that life is over (the launcher says so, or one that leaves)
-//   gone/G                 and no other will come
+//   gone/G/LIFE            and no other will come, unless the script lets the group join
+//   rR/coming/G            G joins in round R: it is waited for
 //   join/G/LIFE/S          stage S of that life is there and waits for a state
 //   rR/aA/done/G/S         stage S of G has finished round R and asks who meets, the A-th time
 //   rR/aA/who              the answer: "members|joiners", each as LivesText
 //   rR/aA/have/G/S         it has every frame
 //   rR/aA/outcome          "go" or "again"
 //   welcome/G/LIFE/S       "STEP|LIVES": a state is handed over to that life; who is there now
+//   taken/G/LIFE/S         it has the state
 //   over                   the run has ended
 //
 // Every call may throw what the store does: the store is lost.
@@ -49,7 +51,7 @@ class RoundStore {
   bool Await(const std::string& key, absl::Duration at_most);
 
   bool Down(int group, int life);
-  bool Gone(int group);
+  bool Gone(int group, int life);
   // All stages have set PREFIX/S.
   bool AllStages(const std::string& prefix);
   // The life after `life` (or a later one) that waits for a state with all its stages.
@@ -68,10 +70,21 @@ struct Decision {
 std::string DecisionText(const Decision& decision);
 absl::StatusOr<Decision> DecisionFrom(const std::string& text);
 
+struct Question {
+  std::string round;           // "r3/"
+  int64_t attempt;             // from 1
+  Lives expected;              // who was to train this round
+  Lives known;                 // the last life of every group that was ever heard of
+  bool last;                   // after this round nobody needs a state any more
+  absl::Duration deadline;     // of the monotonic clock
+  std::string prefix() const;  // "r3/a1/"
+};
+
 // Who meets: everybody of `expected` who is done; those who are down are waited for until they are
-// back as joiners, those who are late until `deadline` (of the monotonic clock). `last`: after this
-// round nobody needs a state any more. `prefix`: "r3/a1/".
-Decision WhoMeets(RoundStore& store, const std::string& prefix, const Lives& expected,
-                  const Lives& known, bool last, absl::Duration deadline);
+// back as joiners, and so are those who are coming; those who are late until the deadline. Where an
+// exchange was taken again kMostExchanges times, the highest group of those that never had all its
+// frames is left out: two of them cannot reach each other.
+inline constexpr int64_t kMostExchanges = 3;
+Decision WhoMeets(RoundStore& store, const Question& question);
 
 }  // namespace longhaul

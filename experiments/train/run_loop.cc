@@ -14,6 +14,7 @@
 #include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
+#include "experiments/train/forgiving_writes.h"
 #include "experiments/train/membership.h"
 #include "experiments/train/memory_use.h"
 #include "experiments/train/phase_gate.h"
@@ -213,24 +214,44 @@ bool Diverged(const std::vector<StepReport>& reports, bool elastic) {
   return not_finite > 0 && (!elastic || finite == 0);
 }
 
+// What writes checkpoints.
 struct Saving {
+  ForgivingWrites forgiving;
   CheckpointWriter writer;
   absl::Duration copying = absl::ZeroDuration();  // of states, in which training stands still
+
+  explicit Saving(const RunLoopOptions& options)
+      : writer(
+            options.checkpoint_directory, options.checkpoints_kept,
+            options.membership == nullptr
+                ? CheckpointWriter::WriteFile(WriteCheckpoint)
+                : [this](const std::string& directory, const Checkpoint& checkpoint, int64_t keep) {
+                    return forgiving.Write(directory, checkpoint, keep);
+                  }) {}
 };
 
 // A checkpoint, which is written while training goes on, and what had been counted by then, so that
 // a resumed run can count on from there. When ranks pass the gate, each has the file of the
 // checkpoint before.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                          const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
-                          FdEventSink& sink) {
-  // The one before is on the disk before its successor is copied: memory holds one of them.
+                          const RunLoopOptions& options, StillnessMeter& stillness,
+                          Saving& saving, FdEventSink& sink) {
+  // The one before is on the disk before its successor is copied: memory holds one of them, and
+  // what strikes in this write does not strike in that one.
   if (absl::Status s = saving.writer.Finish(); !s.ok()) return s;
+  Membership* const membership = options.membership;
+  if (membership != nullptr) {
+    std::string directory = options.checkpoint_directory;
+    absl::Status s = membership->BeforeCheckpoint(trainer.step(), &directory);
+    if (!s.ok()) return s;
+    saving.forgiving.Divert(trainer.step(), directory);
+  }
   const absl::Time start = absl::Now();
   absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
   saving.copying += absl::Now() - start;
   if (!snapshot.ok()) return snapshot.status();
   if (absl::Status s = saving.writer.Begin(*std::move(snapshot)); !s.ok()) return s;
+  if (membership != nullptr) membership->AfterCheckpoint(trainer.step());
   for (const LocalTelemetry& r : ranks) EmitCrossings(r, trainer.step(), sink);
   EmitStillness(stillness, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
@@ -238,6 +259,19 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
     sink.Emit({{"event", "checkpoint"}, {"rank", r.rank}, {"step", trainer.step()}});
   }
   return sink.status();
+}
+
+// Checkpoints that could not be written where groups come and go; the first of them.
+absl::Status TellUnwritten(Saving& saving, const LocalTelemetry& rank, EventSink& sink) {
+  absl::Status first;
+  for (const auto& [step, why] : saving.forgiving.TakeFailures()) {
+    if (first.ok()) first = why;
+    EmitFault(
+        {.what = FaultKind::kDiskFull,
+         .where = {.kind = FaultPlace::Kind::kWorker, .group = rank.group, .stage = rank.stage}},
+        step, "no checkpoint: " + std::string(why.message().substr(0, 300)), sink);
+  }
+  return first;
 }
 
 // In how many of this process's steps a clip group of the rank was scaled down.
@@ -297,8 +331,18 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
   for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
   std::map<int, int64_t> clipped;  // by rank
   Membership* const membership = options.membership;
+  CheckpointWriter& writer = saving.writer;
   const int64_t begun = trainer.step();
   WindowedErrors errors(options.steps);
+  const auto due = [&] {
+    return options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0 &&
+           trainer.step() < options.steps;
+  };
+  // The others, who handed the state over, write theirs and wait for this one.
+  if (options.joins && due()) {
+    absl::Status s = SaveAndCount(trainer, all_ranks, options, stillness, saving, sink);
+    if (!s.ok()) return s;
+  }
   while (trainer.step() < options.steps) {
     if (options.capture) options.capture->BeginStep(trainer.step() + 1);
     if (membership != nullptr) {
@@ -335,23 +379,25 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
       return absl::OutOfRangeError(
           absl::StrCat("diverged: the loss of step ", trainer.step(), " is not a number"));
     }
-    if (absl::Status s = saving.writer.Poll(); !s.ok()) return s;
+    if (absl::Status s = writer.Poll(); !s.ok()) return s;
+    (void)TellUnwritten(saving, ranks.front(), sink);
     if (trainer.step() < options.steps && options.stop_asked && options.stop_asked()) {
       absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
-      if (s.ok()) s = saving.writer.Finish();
+      if (s.ok()) s = writer.Finish();
+      if (s.ok()) s = TellUnwritten(saving, ranks.front(), sink);
       if (!s.ok()) return s;
       return absl::CancelledError(
           absl::StrCat(kAskedToStop, trainer.step(), ", with a checkpoint"));
     }
-    const bool due = options.checkpoint_every > 0 && trainer.step() % options.checkpoint_every == 0;
-    if (due && trainer.step() < options.steps) {
+    if (due()) {
       absl::Status s = SaveAndCount(trainer, ranks, options, stillness, saving, sink);
       if (!s.ok()) return s;
     }
   }
   if (options.trains) EmitClipping(clipped, trainer.step() - begun, sink);
   if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
-  const absl::Status written = saving.writer.Finish();
+  const absl::Status written = writer.Finish();
+  (void)TellUnwritten(saving, all_ranks.front(), sink);
   EmitWriting(saving, all_ranks.front().rank, sink);
   return written;
 }
@@ -394,7 +440,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink) {
   const int rank = ranks.front().rank;
   absl::Status status;
-  if (!options.checkpoint_directory.empty()) {
+  if (!options.checkpoint_directory.empty() && !options.joins) {
     std::vector<std::string> damaged;
     status = trainer.LoadCheckpoint(options.checkpoint_directory, &damaged);
     EmitDamaged(damaged, trainer.step(), rank, sink);
@@ -411,7 +457,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
   EmitKernelCounters(options.interface, "ready", ranks, sink);
-  Saving saving{.writer = {options.checkpoint_directory, options.checkpoints_kept}};
+  Saving saving(options);
   // A rank that failed tells it before its peers can miss it, and waits for nobody.
   status = Train(trainer, ranks, options, stillness, saving, sink);
   if (!status.ok()) sink.EmitFailure(rank, trainer.step(), status);

@@ -54,6 +54,7 @@ struct RunLoopOptions {
   // After the last evaluation, where training has finished; may be empty.
   std::function<absl::Status(Trainer&)> save_weights = {};
   Membership* membership = nullptr;  // the trainer's keeper where groups come and go
+  bool joins = false;  // started anew: the trainer has the state of the others, not a checkpoint's
 };
 
 // Drives the trainer from where it stands (a checkpoint in checkpoint_directory is loaded first) to

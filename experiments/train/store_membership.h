@@ -28,6 +28,10 @@ class StoreMembership : public Membership {
   // Of a life that is not the first: waits until the others hand the state over, and takes it.
   // False: the run ended before.
   virtual absl::StatusOr<bool> Join(Trainer& trainer) = 0;
+  // Joins the groups that are there at first, which then agree on a checkpoint to go on from; other
+  // lives have nothing to do. Unavailable: somebody did not come. The first outer step makes good
+  // for it where there is no checkpoint to agree on.
+  virtual absl::Status MeetAtFirst() = 0;
   // The last outer step has been taken: nobody is waited for any more.
   virtual void SayOver() = 0;
 };

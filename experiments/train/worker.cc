@@ -9,6 +9,7 @@
 #include <span>
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -156,6 +157,12 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   }
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   UseTensorMemory();
+  for (const Fault& fault : spec.faults) {
+    if (place.phase_fd >= 0 || !IsOfLab(fault)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        fault.written, ": '", std::string(ToString(fault.what)), "' at '", ToString(fault.where),
+        "' is done by the lab of 'longhaul run'; these workers have none"));
+  }
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
@@ -183,9 +190,15 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
     EmitTcpFacts(sink);
   }
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  LocalRank local = ToLocalRank(rank, options.capture.get());
+  if (membership != nullptr) {
+    const absl::Status met = membership->MeetAtFirst();
+    if (!met.ok() && !checkpoint_directory.empty()) return Told(met, place, sink);
+    local.outer = membership->ranks().front().outer;
+  }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), {ToLocalRank(rank, options.capture.get())}, *corpus,
-      [] { return MonotonicClock().Now(); }, membership.get());
+      ToTrainSpec(spec), {std::move(local)}, *corpus, [] { return MonotonicClock().Now(); },
+      membership.get());
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
   options.membership = membership.get();
   sink.Emit({{"event", "started"},
@@ -199,6 +212,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   if (place.life > 0) {
     const absl::StatusOr<bool> has_state = membership->Join(**trainer);
     if (!has_state.ok()) return Told(has_state.status(), place, sink);
+    options.joins = true;
     if (!*has_state) {  // the run was over before it was its turn
       sink.Emit({{"event", "finished"}, {"rank", place.rank}});
       return sink.status();
@@ -231,6 +245,7 @@ int WorkerExit(const RunSpec& spec, const absl::Status& status) {
 }
 
 absl::Status ServeStore(int port, int keys) {
+  c10::initLogging();  // TORCH_CPP_LOG_LEVEL
   return StatusFromTorch(absl::StrCat("serve the c10d store at port ", port), [&] {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(port);
@@ -250,6 +265,7 @@ absl::Status ServeStore(int port, int keys) {
 
 absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,
                        const std::string& checkpoint_directory, FdEventSink& sink) {
+  c10::initLogging();  // TORCH_CPP_LOG_LEVEL
   const absl::Status status = Run(spec, place, checkpoint_directory, sink);
   if (!status.ok()) sink.EmitFailure(place.rank, 0, status);
   return status;

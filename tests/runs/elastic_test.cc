@@ -157,29 +157,5 @@ TEST(Elastic, AFaultBeyondTheRunIsRefusedWithItsLine) {
   EXPECT_THAT(run.output, HasSubstr("'fault.at_step' is 14; the run has the steps 1 to 10"));
 }
 
-constexpr char kHashes[] =
-    "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
-
-CommandResult OverLinks(const ScratchFolder& scratch, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments = {"run",       kSpec,
-                                        "--results", scratch.path(),
-                                        "--set",     "net.transport=ucx",
-                                        "--set",     "net.out_of_bounds=flag"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunLonghaul(arguments);
-}
-
-TEST(ElasticLinks, TheScriptGivesTheBitsOfOneProcess) {
-  if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
-  const ScratchFolder alone, links;
-  ASSERT_EQ(RunLonghaul({"run", kSpec, "--results", alone.path()}).exit_status, 0);
-  const CommandResult run = OverLinks(links);
-  EXPECT_EQ(Rows(links.path(), "SELECT round, members, joiners, lost, left_out FROM rounds"),
-            Rows(alone.path(), "SELECT round, members, joiners, lost, left_out FROM rounds"))
-      << run.output;
-  EXPECT_EQ(Rows(links.path(), kHashes), Rows(alone.path(), kHashes)) << run.output;
-  EXPECT_TRUE(ProcessesWith(links.path()).empty());
-}
-
 }  // namespace
 }  // namespace longhaul
