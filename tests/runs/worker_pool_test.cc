@@ -54,7 +54,7 @@ int FirstProcess(int events_fd) {
   spec.schedule = {"1f1b", 2};
   spec.limits.threads = 1;
   FdEventSink sink(events_fd);
-  const NoLinks links;
+  NoLinks links;
   WorkerPool pool(spec, links, sink, events_fd, [](const std::string&) {});
   absl::Status status = pool.StartAll("");
   if (status.ok()) status = pool.WaitForAll(absl::Seconds(5));
