@@ -234,8 +234,8 @@ struct Saving {
 // a resumed run can count on from there. When ranks pass the gate, each has the file of the
 // checkpoint before.
 absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
-                          const RunLoopOptions& options, StillnessMeter& stillness,
-                          Saving& saving, FdEventSink& sink) {
+                          const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
+                          FdEventSink& sink) {
   // The one before is on the disk before its successor is copied: memory holds one of them, and
   // what strikes in this write does not strike in that one.
   if (absl::Status s = saving.writer.Finish(); !s.ok()) return s;
