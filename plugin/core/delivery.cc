@@ -142,7 +142,10 @@ void Delivery::OnDecoded(const std::shared_ptr<Arrival>& arrival, DecodeResult r
     const absl::StatusOr<int> ended = *std::exchange(receipt->ended, std::nullopt);
     Complete(receipt, ended);
   }
-  if (arrival->complete) {
+  // Bind may still be placing what was held of a complete message: who called it finishes then.
+  const bool placed =
+      arrival->reader == nullptr || arrival->placed_bytes() == arrival->header.message_bytes;
+  if (arrival->complete && (placed || arrival->decoded)) {
     Finish(arrival);
   } else if (arrival->failure.ok() && receipt->open() &&
              arrival->placed_bytes() > arrival->reader->reached()) {

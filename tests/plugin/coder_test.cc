@@ -135,6 +135,25 @@ TEST_P(CoderContract, ABigFrameIsStreamedAndIsTheCodecsOwn) {
   }
 }
 
+TEST_P(CoderContract, ABigFrameThatWasThereBeforeItsReceiveIsDecodedPieceByPiece) {
+  for (const int threads : {0, 2}) {
+    const Cluster cluster(GetParam(), 2,
+                          [&](NodeOptions& options) { options.coder_threads = threads; });
+    const auto group = cluster.MakeGroup("pp", With("int4-b64-h64"));
+    std::vector<float> x = Noise(kLong, 7), y(kLong), early(kLong);
+    Outcome send, recv, early_send, early_recv;
+    group[1]->Recv(F32(early), 0, 6, early_recv.done());
+    group[0]->Send(F32(x), 1, 6, early_send.done());
+    ASSERT_EQ(early_recv.Wait(), absl::OkStatus());
+    group[0]->Send(F32(x), 1, 6, send.done());
+    ASSERT_EQ(send.Wait(), absl::OkStatus());
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    group[1]->Recv(F32(y), 0, 6, recv.done());
+    ASSERT_EQ(recv.Wait(), absl::OkStatus());
+    EXPECT_TRUE(y == early) << threads;
+  }
+}
+
 TEST_P(CoderContract, AnEncodingThatFailsGivesItsMessageUp) {
   for (const size_t count : {kShort, kLong}) {
     RiggedPair pair(GetParam(), 0, Hold::kEncodes);
