@@ -1,193 +1,32 @@
 #include "experiments/train/run_loop.h"
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "compressors/numbers/noise.h"
-#include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/forgiving_writes.h"
 #include "experiments/train/membership.h"
-#include "experiments/train/memory_use.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/rank_events.h"
 #include "experiments/train/stillness.h"
+#include "plugin/core/clock.h"
 #include "pp_group/checkpoint_writer.h"
 
 namespace longhaul {
 namespace {
 
-using nlohmann::json;
-
 double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
-
-// Frames cross as int64 in the record and as text here: 2^53 is not enough for a hash.
-struct CodecTime {
-  absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
-};
-
-CodecTime CodecTimeOf(const LocalTelemetry& rank) {
-  CodecTime total;
-  for (const CrossingCounters& c : rank.boundary->group().counters()) {
-    total.encode += c.encode;
-    total.decode += c.decode;
-  }
-  return total;
-}
-
-StepRow RowOfStep(const StepReport& r, const CodecTime& before, const CodecTime& now) {
-  return {.step = r.step,
-          .group_index = r.group,
-          .stage = r.stage,
-          .loss_nat = r.loss,
-          .tokens = r.tokens,
-          .wall_s = Seconds(r.wall),
-          .forward_s = Seconds(r.forward),
-          .backward_s = Seconds(r.backward),
-          .optimizer_s = Seconds(r.optimizer),
-          .wait_s = Seconds(r.wait),
-          .outer_s = Seconds(r.outer),
-          .encode_s = Seconds(now.encode - before.encode),
-          .decode_s = Seconds(now.decode - before.decode),
-          .outer_synced = r.outer_synced,
-          .outer_sent_bytes = r.outer_bytes_sent,
-          .parameter_hash = r.parameter_hash};
-}
-
-// A row as an event of one rank.
-template <typename Row>
-void EmitRow(const char* kind, int rank, const Row& row, EventSink& sink) {
-  json event = EventOf(kind, row);
-  event["rank"] = rank;
-  sink.Emit(event);
-}
-
-void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
-               std::map<std::pair<int, int>, CodecTime>& times, EventSink& sink) {
-  for (const StepReport& r : reports) {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
-      const CodecTime now = CodecTimeOf(ranks[i]);
-      CodecTime& before = times[{ranks[i].rank, ranks[i].life}];
-      EmitRow("step", ranks[i].rank, RowOfStep(r, before, now), sink);
-      before = now;
-    }
-  }
-}
-
-// What the boundaries' senders measured in this step, and windows that end with it.
-void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
-                EventSink& sink) {
-  for (const LocalTelemetry& r : ranks) {
-    for (const NmseSample& sample : r.boundary->group().TakeNmse()) {
-      errors.Add(step, {r.rank, sample.peer}, sample.nmse);
-    }
-  }
-  for (const ErrorSummary& summary : errors.Close(step)) {
-    // The peer is a rank of the pipeline's group, S in a row.
-    const int64_t stages = ranks.front().boundary->getSize();
-    const int64_t src = summary.crossing.rank;
-    EmitRow("error", summary.crossing.rank,
-            CrossingErrorRow{.src_rank = src,
-                             .dst_rank = src / stages * stages + summary.crossing.peer,
-                             .percent = summary.window.percent,
-                             .first_step = summary.window.first,
-                             .last_step = summary.window.last,
-                             .samples = summary.samples,
-                             .nmse_mean = summary.mean,
-                             .nmse_p95 = summary.p95},
-            sink);
-  }
-}
-
-// Between groups, by group number, over all backends that joined them one after the other.
-std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
-  std::map<std::pair<int, bool>, CrossingCounters> sums;
-  std::vector<LocalTelemetry::Outer> all = rank.earlier_outer;
-  if (rank.outer) all.push_back({rank.outer, rank.outer_groups});
-  for (const LocalTelemetry::Outer& outer : all) {
-    for (CrossingCounters c : outer.backend->group().counters()) {
-      if (!outer.groups.empty()) c.peer = outer.groups[static_cast<size_t>(c.peer)];
-      const auto [at, fresh] = sums.emplace(std::pair(c.peer, c.sent), c);
-      if (fresh) continue;
-      CrossingCounters& sum = at->second;
-      sum.tensors += c.tensors;
-      sum.elements += c.elements;
-      sum.payload_bytes += c.payload_bytes;
-      sum.message_bytes += c.message_bytes;
-      sum.encode += c.encode;
-      sum.decode += c.decode;
-      sum.payload_hash = FoldSeed({sum.payload_hash, c.payload_hash});
-    }
-  }
-  std::vector<CrossingCounters> counters;
-  for (auto& [key, sum] : sums) counters.push_back(std::move(sum));
-  return counters;
-}
-
-// `checkpoint`: the step after which one was written; 0: of the whole training.
-void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
-  const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
-    CrossingCount count{.checkpoint = checkpoint,
-                        .group_kind = kind,
-                        .rank = rank.rank,
-                        .peer = c.peer,
-                        .sent = c.sent,
-                        .codec = c.codec,
-                        .tensors = c.tensors,
-                        .elements = c.elements,
-                        .payload_bytes = c.payload_bytes,
-                        .message_bytes = c.message_bytes,
-                        .encode_s = Seconds(c.encode),
-                        .decode_s = Seconds(c.decode),
-                        .nmse_samples = c.nmse_samples,
-                        .payload_hash = c.payload_hash};
-    if (c.nmse_samples > 0) {
-      count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
-      count.nmse_max = c.nmse_max;
-    }
-    sink.Emit(EventOf("crossing", count));
-  };
-  for (const CrossingCounters& c : rank.boundary->group().counters())
-    emit(CrossingKind::kBoundary, c);
-  for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
-}
-
-void EmitKernelCounters(const std::string& interface, const char* phase,
-                        const std::vector<LocalTelemetry>& ranks, EventSink& sink) {
-  if (interface.empty()) return;
-  const std::string folder = "/sys/class/net/" + interface + "/statistics/";
-  int64_t tx = 0, rx = 0;
-  std::ifstream(folder + "tx_bytes") >> tx;
-  std::ifstream(folder + "rx_bytes") >> rx;
-  sink.Emit({{"event", "kernel"},
-             {"rank", ranks.front().rank},
-             {"phase", phase},
-             {"tx_bytes", tx},
-             {"rx_bytes", rx}});
-}
 
 void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& options,
                    EventSink& sink) {
   if (options.phase_fd < 0) return;  // no links whose times would mean something
   sink.Emit({{"event", "stillness"}, {"rank", rank}, {"longest_s", Seconds(stillness.Longest())}});
-}
-
-void EmitEvaluation(const Evaluation& e, EvalCodec codec, int64_t step, int rank, EventSink& sink) {
-  EmitRow("evaluation", rank,
-          EvaluationRow{.step = step,
-                        .codec = codec,
-                        .loss_nat = e.loss,
-                        .standard_error_nat = e.block_se,
-                        .tokens = e.tokens},
-          sink);
 }
 
 // With the boundary codec off and on. A codec that sends the source's own bytes is off and on at
@@ -246,9 +85,9 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
     if (!s.ok()) return s;
     saving.forgiving.Divert(trainer.step(), directory);
   }
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicClock().Now();
   absl::StatusOr<std::vector<Checkpoint>> snapshot = trainer.Snapshot();
-  saving.copying += absl::Now() - start;
+  saving.copying += MonotonicClock().Now() - start;
   if (!snapshot.ok()) return snapshot.status();
   if (absl::Status s = saving.writer.Begin(*std::move(snapshot)); !s.ok()) return s;
   if (membership != nullptr) membership->AfterCheckpoint(trainer.step());
@@ -272,24 +111,6 @@ absl::Status TellUnwritten(Saving& saving, const LocalTelemetry& rank, EventSink
         step, "no checkpoint: " + std::string(why.message().substr(0, 300)), sink);
   }
   return first;
-}
-
-// In how many of this process's steps a clip group of the rank was scaled down.
-void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSink& sink) {
-  for (const auto& [rank, count] : clipped) {
-    sink.Emit({{"event", "fact"},
-               {"key", absl::StrCat("rank_", rank, "_clipped_steps")},
-               {"value", absl::StrCat(count, " of ", steps)}});
-  }
-}
-
-// Of the process whose first rank it names; "predicted_worker_bytes" stands beside it.
-void EmitMemory(int rank, EventSink& sink) {
-  const std::optional<int64_t> peak = PeakPrivateBytes();
-  if (!peak) return;
-  sink.Emit({{"event", "fact"},
-             {"key", absl::StrCat("peak_bytes_of_rank_", rank)},
-             {"value", absl::StrCat(*peak)}});
 }
 
 // Of an outer step with a keeper, or of one that left a group out; by one process of all.
@@ -327,7 +148,7 @@ void EmitWriting(Saving& saving, int rank, EventSink& sink) {
 absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_ranks,
                    const RunLoopOptions& options, StillnessMeter& stillness, Saving& saving,
                    FdEventSink& sink) {
-  std::map<std::pair<int, int>, CodecTime> codec_time;  // by rank and life
+  CodecTimes codec_time;  // by rank and life
   for (const LocalTelemetry& r : all_ranks) codec_time[{r.rank, r.life}] = CodecTimeOf(r);
   std::map<int, int64_t> clipped;  // by rank
   Membership* const membership = options.membership;

@@ -9,29 +9,10 @@
 #include "absl/status/status.h"
 #include "experiments/train/capture.h"
 #include "experiments/train/event_stream.h"
-#include "plugin/backend/process_group.h"
+#include "experiments/train/local_telemetry.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {
-
-// One local rank as the record sees it: its place, and the groups whose counters are reported.
-struct LocalTelemetry {
-  int rank;
-  int group;
-  int stage;
-  c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
-  c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
-  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
-  std::vector<int> outer_groups = {};                   // which group each rank of `outer` is
-  // Where groups come and go: what joined others before `outer`.
-  struct Outer {
-    c10::intrusive_ptr<ProcessGroupLonghaul> backend;
-    std::vector<int> groups;
-  };
-  std::vector<Outer> earlier_outer = {};
-  std::shared_ptr<Node> node = nullptr;  // in one process
-  int life = 0;                          // of its group: how often it was started anew
-};
 
 class Membership;
 

@@ -1,14 +1,6 @@
 #include "experiments/train/store_membership.h"
 
-#include <signal.h>
-#include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,9 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "experiments/record/row_json.h"
 #include "experiments/spec/round_plan.h"
+#include "experiments/train/own_faults.h"
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/train_setup.h"
 #include "plugin/core/clock.h"
@@ -29,43 +21,8 @@
 namespace longhaul {
 namespace {
 
-// What a stopped process is woken by: itself cannot.
-void WakeLater(double seconds) {
-  const pid_t sleeper = getpid();
-  if (fork() != 0) return;
-  timespec left{
-      static_cast<time_t>(seconds),
-      static_cast<int64_t>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-  while (nanosleep(&left, &left) != 0) {
-  }
-  kill(sleeper, SIGCONT);
-  _exit(0);
-}
-
 // Others may still be starting.
 constexpr absl::Duration kPatienceAtFirst = absl::Minutes(2);
-
-// Whoever writes more than so many bytes into a file is killed there.
-void DieInTheNextWrite() {
-  constexpr rlim_t kEnough = 4096;
-  signal(SIGXFSZ, [](int) { kill(getpid(), SIGKILL); });
-  const rlimit limit{kEnough, RLIM_INFINITY};
-  setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-// A folder in this process's own mount namespace on a disk of one page. A node's alone: anybody
-// else's mounts are left alone.
-absl::StatusOr<std::string> FullDisk() {
-  const std::string folder = "/run/full";
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::InternalError(absl::StrCat("make ", folder, ": ", strerror(errno)));
-  }
-  if (mount("full", folder.c_str(), "tmpfs", 0, "size=4k,mode=0700") != 0) {
-    return absl::InternalError(
-        absl::StrCat("mount a disk of one page at ", folder, ": ", strerror(errno)));
-  }
-  return folder;
-}
 
 class OverStore final : public StoreMembership {
  public:
@@ -76,7 +33,6 @@ class OverStore final : public StoreMembership {
                 .inner_steps = spec.outer.inner_steps,
                 .groups = spec.outer.groups,
                 .checkpoint_every = spec.checkpoint.every_steps},
-        drawn_(ScriptOf(spec)),
         c10d_store_(store),
         store_(std::move(store), static_cast<int>(spec.schedule.stages),
                static_cast<int>(spec.outer.groups)),
@@ -86,20 +42,27 @@ class OverStore final : public StoreMembership {
         life_(place.life),
         phase_fd_(place.phase_fd),
         ranks_{std::move(place.rank)},
-        sink_(sink) {
+        sink_(sink),
+        faults_(ScriptOf(spec), bounds_,
+                {.group = group_, .stage = stage_, .life = life_, .phase_fd = phase_fd_}, store_,
+                sink_) {
     ranks_[0].life = life_;
-    const std::set<int64_t> absent = AbsentAtFirst(drawn_, spec.outer.groups);
+    const std::set<int64_t> absent = AbsentAtFirst(faults_.script(), spec.outer.groups);
     for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
       known_[g] = 0;
       if (!absent.contains(g)) expected_[g] = 0;
     }
   }
 
-  absl::Status BeforeStep(Trainer& trainer, int64_t step) override;
+  absl::Status BeforeStep(Trainer& trainer, int64_t step) override {
+    return faults_.BeforeStep(trainer, step, expected_);
+  }
   absl::StatusOr<Meeting> Meet(int64_t step) override;
   absl::StatusOr<bool> Commit(const absl::Status& exchanged) override;
-  absl::Status BeforeCheckpoint(int64_t step, std::string* directory) override;
-  void AfterCheckpoint(int64_t step) override;
+  absl::Status BeforeCheckpoint(int64_t step, std::string* directory) override {
+    return faults_.BeforeCheckpoint(step, directory);
+  }
+  void AfterCheckpoint(int64_t step) override { faults_.AfterCheckpoint(step); }
   absl::Status AfterRound(Trainer& trainer, RoundRow* round) override;
   absl::Status MeetAtFirst() override;
   absl::StatusOr<bool> Join(Trainer& trainer) override;
@@ -110,12 +73,6 @@ class OverStore final : public StoreMembership {
   }
 
  private:
-  absl::Status Strike(Trainer& trainer, const Fault& fault, int64_t step);
-  bool Concerns(const Fault& fault) const;
-  void StrikeAt(Trainer& trainer, const Fault& fault, int64_t step);
-  void AskLab(size_t fault, int64_t step);
-  const Fault* AtCheckpoint(FaultKind what, int64_t step) const;
-  void BeSlow();
   absl::Status GoOn(Trainer& trainer, RoundRow* round);
   absl::StatusOr<bool> WaitAndTake(Trainer& trainer);
   c10::intrusive_ptr<ProcessGroupLonghaul> Connect(const std::string& name, int index, int rank,
@@ -125,7 +82,6 @@ class OverStore final : public StoreMembership {
 
   const RunSpec& spec_;
   const RoundBounds bounds_;
-  const std::vector<Fault> drawn_;
   const c10::intrusive_ptr<c10d::Store> c10d_store_;
   RoundStore store_;
   const std::shared_ptr<Node> node_;
@@ -141,138 +97,8 @@ class OverStore final : public StoreMembership {
   bool member_ = false;  // of an outer step, in this life
   Lives joined_;         // the members that `outer` joins; empty: it is not to be used
   std::string prefix_;
-  absl::Duration step_began_ = absl::ZeroDuration();
-  double slow_factor_ = 1;
-  int64_t slow_until_ = 0;  // step
+  OwnFaults faults_;
 };
-
-bool OverStore::Concerns(const Fault& fault) const {
-  return fault.where.group == group_ && (fault.where.stage < 0 || fault.where.stage == stage_);
-}
-
-absl::Status OverStore::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
-  const bool tells = fault.where.stage == stage_ || stage_ == 0;
-  const bool ends = fault.what == FaultKind::kStop && fault.for_s > 0;
-  if (tells) EmitFault(fault, step, ends ? absl::StrCat("for ", fault.for_s, " s") : "", sink_);
-  switch (fault.what) {
-    case FaultKind::kKill:
-      raise(SIGKILL);
-      break;
-    case FaultKind::kStop:
-      if (fault.for_s > 0) WakeLater(fault.for_s);
-      raise(SIGSTOP);
-      break;
-    case FaultKind::kSlow:
-      slow_factor_ = fault.factor;
-      slow_until_ = fault.for_steps > 0 ? step + fault.for_steps : bounds_.steps + 1;
-      break;
-    case FaultKind::kPoison:
-      trainer.Poison(group_, fault.factor);
-      break;
-    case FaultKind::kLeave:
-      store_.Set(absl::StrCat("gone/", group_, "/", life_), "1");
-      store_.Set(absl::StrCat("down/", group_, "/", life_), "left");
-      return absl::CancelledError(absl::StrCat("left before step ", step, ", as the script says"));
-    default:
-      break;
-  }
-  return absl::OkStatus();
-}
-
-// The rest of the time that the step before would have taken.
-void OverStore::BeSlow() {
-  const absl::Duration now = MonotonicClock().Now();
-  if (slow_factor_ > 1 && step_began_ > absl::ZeroDuration()) {
-    absl::SleepFor((slow_factor_ - 1) * (now - step_began_));
-  }
-  step_began_ = MonotonicClock().Now();
-}
-
-// A kill in the middle of a pass: at the first such action.
-void OverStore::StrikeAt(Trainer& trainer, const Fault& fault, int64_t step) {
-  const Op op = fault.during == FaultMoment::kForward ? Op::kForward : Op::kBackward;
-  const bool tells = fault.where.stage == stage_ || stage_ == 0;
-  trainer.OnAction([this, op, fault, step, tells](const Action& action) {
-    if (action.op != op) return;
-    if (tells) EmitFault(fault, step, "", sink_);
-    raise(SIGKILL);
-  });
-}
-
-// What the lab does: the first rank that asks has it done before it goes on.
-void OverStore::AskLab(size_t number, int64_t step) {
-  const Fault& fault = drawn_[number];
-  if (fault.for_steps > 0 && step == fault.at_step + fault.for_steps) {
-    PassPhase(phase_fd_, absl::StrCat(kAskMend, number));
-  }
-  if (step != fault.at_step) return;
-  if (fault.what == FaultKind::kJoin) {
-    if (expected_.contains(static_cast<int>(fault.where.group))) return;  // it is there
-    const int64_t round = (step + bounds_.inner_steps - 1) / bounds_.inner_steps;
-    store_.Set(absl::StrCat("r", round, "/coming/", fault.where.group), "1");
-  }
-  PassPhase(phase_fd_, absl::StrCat(kAskStrike, number));
-}
-
-absl::Status OverStore::BeforeStep(Trainer& trainer, int64_t step) {
-  if (step >= slow_until_) slow_factor_ = 1;
-  BeSlow();
-  const absl::Status told = StatusFromTorch("the store", [&] {
-    for (size_t i = 0; i < drawn_.size(); ++i) {
-      if (IsOfLab(drawn_[i])) AskLab(i, step);
-    }
-  });
-  if (!told.ok()) return told;
-  for (const Fault& fault : drawn_) {
-    if (IsOfLab(fault) || fault.during == FaultMoment::kCheckpoint ||
-        fault.what == FaultKind::kDiskFull) {
-      continue;
-    }
-    const longhaul::Strike at = StrikeOf(fault, bounds_);
-    if (at.step != step || !Concerns(fault) || fault.during == FaultMoment::kOuter) continue;
-    // What the steps before sent is under way, so that the fault costs none of them.
-    if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
-    if (fault.during == FaultMoment::kForward || fault.during == FaultMoment::kBackward) {
-      StrikeAt(trainer, fault, step);
-      continue;
-    }
-    absl::Status struck;
-    const absl::Status asked =
-        StatusFromTorch("the store", [&] { struck = Strike(trainer, fault, step); });
-    if (!asked.ok()) return asked;
-    if (!struck.ok()) return struck;
-  }
-  return absl::OkStatus();
-}
-
-const Fault* OverStore::AtCheckpoint(FaultKind what, int64_t step) const {
-  const auto at = std::find_if(drawn_.begin(), drawn_.end(), [&](const Fault& f) {
-    if (f.what != what || !Concerns(f)) return false;
-    if (what == FaultKind::kKill) {
-      return f.during == FaultMoment::kCheckpoint && StrikeOf(f, bounds_).step == step;
-    }
-    return step >= f.at_step && step < f.at_step + bounds_.checkpoint_every;
-  });
-  return at == drawn_.end() ? nullptr : &*at;
-}
-
-absl::Status OverStore::BeforeCheckpoint(int64_t step, std::string* directory) {
-  if (const Fault* kill = AtCheckpoint(FaultKind::kKill, step)) {
-    if (kill->where.stage == stage_ || stage_ == 0) EmitFault(*kill, step + 1, "", sink_);
-    DieInTheNextWrite();
-  }
-  if (const Fault* full = AtCheckpoint(FaultKind::kDiskFull, step)) {
-    if (full->where.stage == stage_ || stage_ == 0) EmitFault(*full, step, "", sink_);
-    absl::StatusOr<std::string> folder = FullDisk();
-    if (!folder.ok()) return folder.status();
-    *directory = *std::move(folder);
-  }
-  return absl::OkStatus();
-}
-
-void OverStore::AfterCheckpoint(int64_t step) {
-  while (AtCheckpoint(FaultKind::kKill, step) != nullptr) pause();  // until the writer dies
-}
 
 // Before anything is counted on the links: joining proves that they are crossed.
 absl::Status OverStore::MeetAtFirst() {
@@ -338,12 +164,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
   }
   Meeting meeting;
   for (const auto& [group, life] : now_.members) meeting.members.push_back(group);
-  for (const Fault& fault : drawn_) {
-    if (fault.during != FaultMoment::kOuter || !Concerns(fault)) continue;
-    if (StrikeOf(fault, bounds_).step != step) continue;
-    if (fault.where.stage == stage_ || stage_ == 0) EmitFault(fault, step, "", sink_);
-    raise(SIGKILL);
-  }
+  faults_.AtOuterStep(step);
   LocalTelemetry& rank = ranks_[0];
   if (joined_ != now_.members && members > 1) {
     if (rank.outer) rank.earlier_outer.push_back({rank.outer, rank.outer_groups});

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "plugin/backend/process_group.h"
+
+namespace longhaul {
+
+// One local rank as the record sees it: its place, and the groups whose counters are reported.
+struct LocalTelemetry {
+  int rank;
+  int group;
+  int stage;
+  c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
+  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
+  std::vector<int> outer_groups = {};                   // which group each rank of `outer` is
+  // Where groups come and go: what joined others before `outer`.
+  struct Outer {
+    c10::intrusive_ptr<ProcessGroupLonghaul> backend;
+    std::vector<int> groups;
+  };
+  std::vector<Outer> earlier_outer = {};
+  std::shared_ptr<Node> node = nullptr;  // in one process
+  int life = 0;                          // of its group: how often it was started anew
+};
+
+}  // namespace longhaul

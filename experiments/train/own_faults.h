@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "experiments/spec/round_plan.h"
+#include "experiments/train/event_stream.h"
+#include "experiments/train/round_store.h"
+#include "pp_group/trainer.h"
+
+namespace longhaul {
+
+// A fault script as one rank among processes suffers it: this process is killed, stopped, slowed or
+// leaves, and what the lab does (links, joins) is asked of it. Every fault is told once, by the
+// worker that it names or by stage 0 of its group.
+class OwnFaults {
+ public:
+  struct Place {
+    int group, stage, life;
+    int phase_fd;  // to the lab; -1: none
+  };
+  // Borrows store and sink.
+  OwnFaults(std::vector<Fault> script, RoundBounds bounds, Place place, RoundStore& store,
+            EventSink& sink)
+      : script_(std::move(script)), bounds_(bounds), place_(place), store_(store), sink_(sink) {}
+
+  const std::vector<Fault>& script() const { return script_; }
+
+  // `expected`: the groups of this round. Cancelled: this group leaves here. Errors of the store.
+  absl::Status BeforeStep(Trainer& trainer, int64_t step, const Lives& expected);
+  // The members of the outer step after `step` are settled.
+  void AtOuterStep(int64_t step);
+  // May set `directory` to one that is full, or see to it that the write kills this process.
+  absl::Status BeforeCheckpoint(int64_t step, std::string* directory);
+  void AfterCheckpoint(int64_t step);
+
+ private:
+  bool Concerns(const Fault& fault) const;
+  absl::Status Strike(Trainer& trainer, const Fault& fault, int64_t step);
+  void StrikeAt(Trainer& trainer, const Fault& fault, int64_t step);
+  void AskLab(size_t number, int64_t step, const Lives& expected);
+  const Fault* AtCheckpoint(FaultKind what, int64_t step) const;
+  void BeSlow();
+
+  const std::vector<Fault> script_;
+  const RoundBounds bounds_;
+  const Place place_;
+  RoundStore& store_;
+  EventSink& sink_;
+  absl::Duration step_began_ = absl::ZeroDuration();
+  double slow_factor_ = 1;
+  int64_t slow_until_ = 0;  // step
+};
+
+}  // namespace longhaul

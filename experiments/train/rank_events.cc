@@ -1,0 +1,177 @@
+#include "experiments/train/rank_events.h"
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compressors/numbers/noise.h"
+#include "experiments/record/count_events.h"
+#include "experiments/train/memory_use.h"
+
+namespace longhaul {
+namespace {
+
+double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
+
+StepRow RowOfStep(const StepReport& r, const CodecTime& before, const CodecTime& now) {
+  return {.step = r.step,
+          .group_index = r.group,
+          .stage = r.stage,
+          .loss_nat = r.loss,
+          .tokens = r.tokens,
+          .wall_s = Seconds(r.wall),
+          .forward_s = Seconds(r.forward),
+          .backward_s = Seconds(r.backward),
+          .optimizer_s = Seconds(r.optimizer),
+          .wait_s = Seconds(r.wait),
+          .outer_s = Seconds(r.outer),
+          .encode_s = Seconds(now.encode - before.encode),
+          .decode_s = Seconds(now.decode - before.decode),
+          .outer_synced = r.outer_synced,
+          .outer_sent_bytes = r.outer_bytes_sent,
+          .parameter_hash = r.parameter_hash};
+}
+
+// Between groups, by group number, over all backends that joined them one after the other.
+std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
+  std::map<std::pair<int, bool>, CrossingCounters> sums;
+  std::vector<LocalTelemetry::Outer> all = rank.earlier_outer;
+  if (rank.outer) all.push_back({rank.outer, rank.outer_groups});
+  for (const LocalTelemetry::Outer& outer : all) {
+    for (CrossingCounters c : outer.backend->group().counters()) {
+      if (!outer.groups.empty()) c.peer = outer.groups[static_cast<size_t>(c.peer)];
+      const auto [at, fresh] = sums.emplace(std::pair(c.peer, c.sent), c);
+      if (fresh) continue;
+      CrossingCounters& sum = at->second;
+      sum.tensors += c.tensors;
+      sum.elements += c.elements;
+      sum.payload_bytes += c.payload_bytes;
+      sum.message_bytes += c.message_bytes;
+      sum.encode += c.encode;
+      sum.decode += c.decode;
+      sum.payload_hash = FoldSeed({sum.payload_hash, c.payload_hash});
+    }
+  }
+  std::vector<CrossingCounters> counters;
+  for (auto& [key, sum] : sums) counters.push_back(std::move(sum));
+  return counters;
+}
+
+}  // namespace
+
+CodecTime CodecTimeOf(const LocalTelemetry& rank) {
+  CodecTime total;
+  for (const CrossingCounters& c : rank.boundary->group().counters()) {
+    total.encode += c.encode;
+    total.decode += c.decode;
+  }
+  return total;
+}
+
+void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
+               CodecTimes& times, EventSink& sink) {
+  for (const StepReport& r : reports) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
+      const CodecTime now = CodecTimeOf(ranks[i]);
+      CodecTime& before = times[{ranks[i].rank, ranks[i].life}];
+      EmitRow("step", ranks[i].rank, RowOfStep(r, before, now), sink);
+      before = now;
+    }
+  }
+}
+
+void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
+                EventSink& sink) {
+  for (const LocalTelemetry& r : ranks) {
+    for (const NmseSample& sample : r.boundary->group().TakeNmse()) {
+      errors.Add(step, {r.rank, sample.peer}, sample.nmse);
+    }
+  }
+  for (const ErrorSummary& summary : errors.Close(step)) {
+    // The peer is a rank of the pipeline's group, S in a row.
+    const int64_t stages = ranks.front().boundary->getSize();
+    const int64_t src = summary.crossing.rank;
+    EmitRow("error", summary.crossing.rank,
+            CrossingErrorRow{.src_rank = src,
+                             .dst_rank = src / stages * stages + summary.crossing.peer,
+                             .percent = summary.window.percent,
+                             .first_step = summary.window.first,
+                             .last_step = summary.window.last,
+                             .samples = summary.samples,
+                             .nmse_mean = summary.mean,
+                             .nmse_p95 = summary.p95},
+            sink);
+  }
+}
+
+void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
+  const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
+    CrossingCount count{.checkpoint = checkpoint,
+                        .group_kind = kind,
+                        .rank = rank.rank,
+                        .peer = c.peer,
+                        .sent = c.sent,
+                        .codec = c.codec,
+                        .tensors = c.tensors,
+                        .elements = c.elements,
+                        .payload_bytes = c.payload_bytes,
+                        .message_bytes = c.message_bytes,
+                        .encode_s = Seconds(c.encode),
+                        .decode_s = Seconds(c.decode),
+                        .nmse_samples = c.nmse_samples,
+                        .payload_hash = c.payload_hash};
+    if (c.nmse_samples > 0) {
+      count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
+      count.nmse_max = c.nmse_max;
+    }
+    sink.Emit(EventOf("crossing", count));
+  };
+  for (const CrossingCounters& c : rank.boundary->group().counters())
+    emit(CrossingKind::kBoundary, c);
+  for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
+}
+
+void EmitKernelCounters(const std::string& interface, const char* phase,
+                        const std::vector<LocalTelemetry>& ranks, EventSink& sink) {
+  if (interface.empty()) return;
+  const std::string folder = "/sys/class/net/" + interface + "/statistics/";
+  int64_t tx = 0, rx = 0;
+  std::ifstream(folder + "tx_bytes") >> tx;
+  std::ifstream(folder + "rx_bytes") >> rx;
+  sink.Emit({{"event", "kernel"},
+             {"rank", ranks.front().rank},
+             {"phase", phase},
+             {"tx_bytes", tx},
+             {"rx_bytes", rx}});
+}
+
+void EmitEvaluation(const Evaluation& e, EvalCodec codec, int64_t step, int rank, EventSink& sink) {
+  EmitRow("evaluation", rank,
+          EvaluationRow{.step = step,
+                        .codec = codec,
+                        .loss_nat = e.loss,
+                        .standard_error_nat = e.block_se,
+                        .tokens = e.tokens},
+          sink);
+}
+
+void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSink& sink) {
+  for (const auto& [rank, count] : clipped) {
+    sink.Emit({{"event", "fact"},
+               {"key", absl::StrCat("rank_", rank, "_clipped_steps")},
+               {"value", absl::StrCat(count, " of ", steps)}});
+  }
+}
+
+void EmitMemory(int rank, EventSink& sink) {
+  const std::optional<int64_t> peak = PeakPrivateBytes();
+  if (!peak) return;
+  sink.Emit({{"event", "fact"},
+             {"key", absl::StrCat("peak_bytes_of_rank_", rank)},
+             {"value", absl::StrCat(*peak)}});
+}
+
+}  // namespace longhaul
