@@ -185,6 +185,17 @@ TEST_F(ElasticLinks, StopsSlownessLeavingAndJoiningGiveTheBitsOfOneProcess) {
   EXPECT_THAT(Verdict(), HasSubstr("rank 2 stood still for 3."));
 }
 
+TEST_F(ElasticLinks, APlanThatGrowsAndShrinksGivesTheBitsOfOneProcess) {
+  const std::vector<std::string> plan = {"outer.schedule=[[0, 1], [8, 3], [16, 2]]"};
+  const CommandResult reference = InProcess({}, plan);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const CommandResult run = OverLinks({}, plan);
+  EXPECT_EQ(Rounds(links()), Rounds(alone())) << run.output;
+  EXPECT_EQ(Rows(links(), kHashes), Rows(alone(), kHashes)) << run.output;
+  EXPECT_EQ(Rounds(links()).at(2), "0 1 2||");
+  EXPECT_EQ(Rounds(links()).at(4).substr(0, 3), "0 1");
+}
+
 TEST_F(ElasticLinks, AKillAndAFullDiskInACheckpointCostNoOther) {
   const std::vector<Strike> script = {{"kill", "group 1 stage 0", "during = \"checkpoint\"", 3},
                                       {"disk_full", "group 2 stage 1", "", 12}};
