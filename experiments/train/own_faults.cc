@@ -59,7 +59,8 @@ absl::StatusOr<std::string> FullDisk() {
 }  // namespace
 
 bool OwnFaults::Concerns(const Fault& fault) const {
-  return fault.where.group == place_.group && (fault.where.stage < 0 || fault.where.stage == place_.stage);
+  return fault.where.group == place_.group &&
+         (fault.where.stage < 0 || fault.where.stage == place_.stage);
 }
 
 absl::Status OwnFaults::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
@@ -179,7 +180,8 @@ const Fault* OwnFaults::AtCheckpoint(FaultKind what, int64_t step) const {
 
 absl::Status OwnFaults::BeforeCheckpoint(int64_t step, std::string* directory) {
   if (const Fault* kill = AtCheckpoint(FaultKind::kKill, step)) {
-    if (kill->where.stage == place_.stage || place_.stage == 0) EmitFault(*kill, step + 1, "", sink_);
+    if (kill->where.stage == place_.stage || place_.stage == 0)
+      EmitFault(*kill, step + 1, "", sink_);
     DieInTheNextWrite();
   }
   if (const Fault* full = AtCheckpoint(FaultKind::kDiskFull, step)) {

@@ -135,8 +135,11 @@ TEST(Campaign, ReferenceThatCannotCarryAQIsRefused) {
 }
 
 TEST(Campaign, AnArmMayHaveAFaultScriptOfItsOwnAndThenNoQ) {
-  const absl::StatusOr<CampaignSpec> c = Read(Replaced(
-      "stages = 4", "stages = 4\nfault = [{ what = \"kill\", where = \"group 0\", at_step = 5 }]"));
+  const absl::StatusOr<CampaignSpec> c =
+      Read(Replaced("stages = 4",
+                    "stages = 4\nouter.groups = 2\nouter.inner_steps = 4\nouter.codec = \"none\"\n"
+                    "outer.on_group_loss = \"continue\"\n"
+                    "fault = [{ what = \"kill\", where = \"group 0\", at_step = 5 }]"));
   ASSERT_TRUE(c.ok()) << c.status();
   for (const PlannedRun& run : c->runs) {
     EXPECT_EQ(run.spec.faults.size(), run.arm == "s4" ? 1u : 0u) << run.arm;
