@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
-
 namespace longhaul {
 
-CheckpointWriter::CheckpointWriter(std::string directory, int64_t keep, WriteFile write)
-    : directory_(std::move(directory)), keep_(keep), write_(std::move(write)) {}
+CheckpointWriter::CheckpointWriter(std::string directory, int64_t keep,
+                                   std::function<absl::Duration()> now, WriteFile write)
+    : directory_(std::move(directory)),
+      keep_(keep),
+      now_(std::move(now)),
+      write_(std::move(write)) {}
 
 CheckpointWriter::~CheckpointWriter() {
   {
@@ -34,10 +36,10 @@ absl::Status CheckpointWriter::Poll() {
 }
 
 absl::Status CheckpointWriter::Finish() {
-  const absl::Time start = absl::Now();
+  const absl::Duration start = now_();
   const absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(this, &CheckpointWriter::Idle));
-  times_.waited += absl::Now() - start;
+  times_.waited += now_() - start;
   return failed_;
 }
 
@@ -60,7 +62,7 @@ void CheckpointWriter::Work() {
       taken = std::exchange(queued_, {});
       busy_ = true;
     }
-    const absl::Time start = absl::Now();
+    const absl::Duration start = now_();
     absl::Status status;
     for (Checkpoint& checkpoint : taken) {
       if (status.ok()) status = write_(directory_, checkpoint, keep_);
@@ -71,7 +73,7 @@ void CheckpointWriter::Work() {
     if (failed_.ok()) failed_ = status;
     if (!status.ok()) continue;
     ++times_.written;
-    times_.longest = std::max(times_.longest, absl::Now() - start);
+    times_.longest = std::max(times_.longest, now_() - start);
   }
 }
 

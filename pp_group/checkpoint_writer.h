@@ -16,16 +16,16 @@ namespace longhaul {
 
 // Writes checkpoints on a thread of its own, so that training goes on while files are written. At
 // most one set is on its way: memory holds one snapshot beside the training's own state. One thread
-// calls; a write that failed is told by every call after it, and nothing
-// is written any more.
+// calls; a write that failed is told by every call after it, and nothing is written any more.
 class CheckpointWriter {
  public:
   // As WriteCheckpoint; tests pass one that waits or fails.
   using WriteFile = std::function<absl::Status(const std::string& directory,
                                                const Checkpoint& checkpoint, int64_t keep)>;
 
-  // `keep`: steps of which each rank's file is left, at least 1.
-  CheckpointWriter(std::string directory, int64_t keep, WriteFile write = WriteCheckpoint);
+  // `keep`: steps of which each rank's file is left, at least 1. `now`: the process's clock.
+  CheckpointWriter(std::string directory, int64_t keep, std::function<absl::Duration()> now,
+                   WriteFile write = WriteCheckpoint);
   // Waits for what is on its way: what had been taken is written.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -52,6 +52,7 @@ class CheckpointWriter {
 
   const std::string directory_;
   const int64_t keep_;
+  const std::function<absl::Duration()> now_;
   const WriteFile write_;
   absl::Mutex mutex_;
   std::vector<Checkpoint> queued_ ABSL_GUARDED_BY(mutex_);

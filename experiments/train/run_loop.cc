@@ -62,11 +62,11 @@ struct Saving {
   explicit Saving(const RunLoopOptions& options)
       : writer(
             options.checkpoint_directory, options.checkpoints_kept,
+            [] { return MonotonicClock().Now(); },
             options.membership == nullptr
                 ? CheckpointWriter::WriteFile(WriteCheckpoint)
-                : [this](const std::string& directory, const Checkpoint& checkpoint, int64_t keep) {
-                    return forgiving.Write(directory, checkpoint, keep);
-                  }) {}
+                : [this](const std::string& directory, const Checkpoint& checkpoint,
+                         int64_t keep) { return forgiving.Write(directory, checkpoint, keep); }) {}
 };
 
 // A checkpoint, which is written while training goes on, and what had been counted by then, so that

@@ -16,6 +16,8 @@
 namespace longhaul {
 namespace {
 
+absl::Duration Now() { return absl::Now() - absl::UnixEpoch(); }
+
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 
@@ -43,11 +45,12 @@ TEST(CheckpointWriter, TrainingGoesOnWhileAFileIsWrittenAndTheFileHoldsTheStepIt
   const TrainSpec spec = SmallSpec(2, 2);
   const History whole = RunAll(spec);
   Gate gate;
-  CheckpointWriter writer(folder, 2, [&](const std::string& f, const Checkpoint& c, int64_t keep) {
-    if (!gate.begun.HasBeenNotified()) gate.begun.Notify();
-    gate.open.WaitForNotification();
-    return WriteCheckpoint(f, c, keep);
-  });
+  CheckpointWriter writer(folder, 2, Now,
+                          [&](const std::string& f, const Checkpoint& c, int64_t keep) {
+                            if (!gate.begun.HasBeenNotified()) gate.begun.Notify();
+                            gate.open.WaitForNotification();
+                            return WriteCheckpoint(f, c, keep);
+                          });
   const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
   History history;
   RunSteps(*trainer, 5, &history);
@@ -70,7 +73,7 @@ TEST(CheckpointWriter, TrainingGoesOnWhileAFileIsWrittenAndTheFileHoldsTheStepIt
 
 TEST(CheckpointWriter, BeginWaitsForTheSetBeforeItSoThatOneSnapshotIsHeld) {
   std::atomic<int> at_once = 0, most = 0;
-  CheckpointWriter writer("unused", 2, [&](const std::string&, const Checkpoint&, int64_t) {
+  CheckpointWriter writer("unused", 2, Now, [&](const std::string&, const Checkpoint&, int64_t) {
     most = std::max<int>(most, ++at_once);
     absl::SleepFor(absl::Milliseconds(20));
     --at_once;
@@ -86,7 +89,7 @@ TEST(CheckpointWriter, BeginWaitsForTheSetBeforeItSoThatOneSnapshotIsHeld) {
 TEST(CheckpointWriter, AFailureIsToldByThePollAfterItAndNothingMoreIsWritten) {
   absl::Notification failed;
   int calls = 0;
-  CheckpointWriter writer("unused", 2, [&](const std::string&, const Checkpoint&, int64_t) {
+  CheckpointWriter writer("unused", 2, Now, [&](const std::string&, const Checkpoint&, int64_t) {
     ++calls;
     failed.Notify();
     return absl::ResourceExhaustedError("write x: No space left on device");
@@ -104,7 +107,7 @@ TEST(CheckpointWriter, AFailureIsToldByThePollAfterItAndNothingMoreIsWritten) {
 TEST(CheckpointWriter, WhatWasTakenIsWrittenWhenTheWriterEnds) {
   const std::string folder = Folder();
   {
-    CheckpointWriter writer(folder, 2);
+    CheckpointWriter writer(folder, 2, Now);
     ASSERT_TRUE(writer.Begin({Of(3, 1 << 22)}).ok());
   }
   EXPECT_TRUE(ReadCheckpoint(CheckpointPath(folder, 0, 0, 3)).ok());
@@ -112,7 +115,7 @@ TEST(CheckpointWriter, WhatWasTakenIsWrittenWhenTheWriterEnds) {
 
 TEST(CheckpointWriter, KeepsAsManyStepsAsItIsTold) {
   const std::string folder = Folder();
-  CheckpointWriter writer(folder, 3);
+  CheckpointWriter writer(folder, 3, Now);
   for (int64_t step = 1; step <= 5; ++step) ASSERT_TRUE(writer.Begin({Of(step)}).ok());
   ASSERT_TRUE(writer.Finish().ok());
   EXPECT_THAT(CheckpointSteps(folder, 0, 0), ElementsAre(3, 4, 5));
@@ -133,7 +136,7 @@ TEST(CheckpointWriter, AKillInTheMiddleOfAWriteLeavesTheFilesBefore) {
     ASSERT_TRUE(WriteCheckpoint(folder, Of(1)).ok());
     const pid_t child = fork();
     if (child == 0) {
-      CheckpointWriter writer(folder, 2);
+      CheckpointWriter writer(folder, 2, Now);
       (void)writer.Begin({Of(2, size_t{256} << 20)});
       (void)writer.Finish();
       _exit(0);
