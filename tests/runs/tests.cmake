@@ -34,6 +34,12 @@ set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
   runs_standstill_faults_test runs_elastic_links_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
 
+# Its rows with workers want a lab, the others do not.
+set_tests_properties(runs_memory_plan_test PROPERTIES ENVIRONMENT "GTEST_FILTER=-Workers/*")
+add_test(NAME runs_memory_plan_workers_test COMMAND runs_memory_plan_test --gtest_filter=Workers/*)
+set_tests_properties(runs_memory_plan_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77
+  RESOURCE_LOCK lab_of_a_run)
+
 # The examples for Slurm, on a real one in namespaces; skipped where there is none.
 foreach(name array workers)
   add_test(NAME runs_slurm_${name}_test COMMAND
