@@ -77,6 +77,15 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
 
 absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
                                                 const Topology& topology) {
+  if (forced == EmulatorKind::kNetem) {
+    const absl::StatusOr<EmulatorKind> can = ProbeEmulatorKind();
+    if (!can.ok()) return can.status();
+    if (*can != EmulatorKind::kNetem) {
+      return absl::InvalidArgumentError(
+          "the netem emulator was asked for, but this kernel has no sch_netem; load it (modprobe "
+          "sch_netem), or ask for the tap emulator");
+    }
+  }
   if (forced) return *forced;
   return WhyTapAlone(topology).empty() ? ProbeEmulatorKind() : EmulatorKind::kTap;
 }

@@ -111,6 +111,7 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node);
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind();
 
 // `forced`, or tap for links that only it can be (WhyTapAlone), or what the kernel can.
+// InvalidArgument: netem is forced and the kernel has none.
 absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
                                                 const Topology& topology);
 

@@ -92,7 +92,8 @@ std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities) {
   checks.push_back(CheckFigures());
   const bool gpu = std::filesystem::exists("/dev/nvidia0");
   checks.push_back({"GPU", true,
-                    gpu ? "an NVIDIA device is there; stages train on the CPU all the same"
+                    gpu ? "an NVIDIA device is there: train.device = \"cuda\" trains on it where "
+                          "torch is a CUDA build"
                         : "none, and none is needed",
                     ""});
   return checks;

@@ -244,9 +244,11 @@ absl::Status MakeWeightFolder(const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat("make ", folder, ": ", error.message()));
-  if (access(folder.c_str(), W_OK) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("write into ", folder, ": ", std::strerror(errno)));
+  const bool writable = !error && access(folder.c_str(), W_OK) == 0;
+  if (writable) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "'model.save': the folder '", folder, "' cannot be ", error ? "made: " : "written: ",
+      error ? error.message() : std::strerror(errno), "; name one that this user may write"));
 }
 
 absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, const float* flat,

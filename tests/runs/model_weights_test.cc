@@ -171,7 +171,7 @@ TEST(FinishedRun, AFolderThatCannotBeIsRefusedBeforeTraining) {
       RunLonghaul({"run", scratch.File("spec.toml", TinySpec()), "--results",
                    scratch.path() + "/results", "--set", "model.save=/dev/null/x"});
   EXPECT_NE(result.exit_status, 0);
-  EXPECT_THAT(result.output, HasSubstr("make /dev/null/x: Not a directory"));
+  EXPECT_THAT(result.output, HasSubstr("the folder '/dev/null/x' cannot be made: Not a directory"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/results"));
 }
 
