@@ -89,7 +89,7 @@ absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directo
   const Fields was = FieldsOf(left.left_text_), is = FieldsOf(text);
   if (absl::Status s = CheckSameModel(path, was, is); !s.ok()) return s;
   if (step > spec.steps) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint ", path, " is of a later step than this run's last one, ", spec.steps));
   }
   left.stages_ = static_cast<int>(NumberOf(was, "stages"));

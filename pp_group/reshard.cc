@@ -129,7 +129,7 @@ absl::StatusOr<Restored> RestoreRanks(std::span<const std::unique_ptr<RankState>
   return Restored{.step = loaded->step,
                   .changes = std::move(changes),
                   .dropped = {dropped.begin(), dropped.end()},
-                  .damaged = std::move(loaded->damaged)};
+                  .passed_over = std::move(loaded->passed_over)};
 }
 
 absl::Status CheckRestorable(const std::string& directory, const TrainSpec& spec,
@@ -139,7 +139,10 @@ absl::Status CheckRestorable(const std::string& directory, const TrainSpec& spec
       "checkpoint directory ", directory, ": no checkpoint of group 0, stage 0 in it"));
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const absl::Status opened = LeftCheckpoints::Open(directory, *step, spec, text).status();
-    if (opened.ok() || (!absl::IsDataLoss(opened) && !absl::IsNotFound(opened))) return opened;
+    // As LoadNewestStep does: a file that is damaged or of another run is passed over.
+    const bool unusable =
+        absl::IsDataLoss(opened) || absl::IsNotFound(opened) || absl::IsInvalidArgument(opened);
+    if (!unusable) return opened;
     if (absl::IsNotFound(newest)) newest = opened;
   }
   return newest;

@@ -49,19 +49,32 @@ int64_t AgreeOnSmallest(std::span<const std::unique_ptr<RankState>> ranks, int64
   return *std::min_element(offers.begin(), offers.end());
 }
 
-// How a rank fares with its file of a step; the smallest over all ranks is what all do.
-enum Fare : int64_t { kRefused, kDamaged, kWhole };
+// How a worker fares with its file of a step; the worst of all workers is what all do.
+enum Fare : int64_t { kRefused, kUnusable, kWhole };
 
 Fare FareOf(const absl::Status& tried) {
   if (tried.ok()) return kWhole;
-  return absl::IsDataLoss(tried) || absl::IsNotFound(tried) ? kDamaged : kRefused;
+  const bool unusable =
+      absl::IsDataLoss(tried) || absl::IsNotFound(tried) || absl::IsInvalidArgument(tried);
+  return unusable ? kUnusable : kRefused;
+}
+
+// A fare and whose it is as one number, ordered by fare first.
+constexpr int64_t kRanks = int64_t{1} << 32;
+int64_t OfferOf(Fare fare, const RankState& state) {
+  return fare * kRanks + int64_t{state.rank.group} * state.stage->layout().stages +
+         state.rank.stage;
+}
+std::string WorkerOf(int64_t offer, const RankState& state) {
+  const int64_t rank = offer % kRanks, stages = state.stage->layout().stages;
+  return absl::StrCat("group ", rank / stages, ", stage ", rank % stages);
 }
 
 }  // namespace
 
 absl::StatusOr<LoadedStep> LoadNewestStep(std::span<const std::unique_ptr<RankState>> ranks,
                                           const StepLoad& load) {
-  LoadedStep result{.step = INT64_MAX, .damaged = {}};
+  LoadedStep result{.step = INT64_MAX, .passed_over = {}};
   absl::Status none = absl::NotFoundError(
       absl::StrCat("checkpoint directory ", load.directory, ": not every rank has a checkpoint"));
   for (;;) {
@@ -69,15 +82,16 @@ absl::StatusOr<LoadedStep> LoadNewestStep(std::span<const std::unique_ptr<RankSt
     if (result.step < 0) return none;
     const absl::Status tried = load.try_step(result.step);
     // All or none: a rank that cannot load stops the others before anything has changed.
-    const int64_t fare = AgreeOnSmallest(ranks, FareOf(tried));
-    if (fare == kWhole) break;
+    const int64_t worst = AgreeOnSmallest(ranks, OfferOf(FareOf(tried), *ranks.front()));
+    if (worst / kRanks == kWhole) break;
     const absl::Status why =
         !tried.ok() ? tried
-                    : absl::DataLossError(absl::StrCat("checkpoint of step ", result.step,
-                                                       ": another rank cannot load its file"));
-    if (fare == kRefused) return why;
-    if (absl::IsNotFound(none)) none = why;  // the newest damage, where no older step is whole
-    if (!tried.ok()) result.damaged.emplace_back(tried.message());
+                    : absl::DataLossError(absl::StrCat("checkpoint of step ", result.step, ": ",
+                                                       WorkerOf(worst, *ranks.front()),
+                                                       " cannot load its file"));
+    if (worst / kRanks == kRefused) return why;
+    if (absl::IsNotFound(none)) none = why;  // the newest one's, where no older step is whole
+    if (!tried.ok()) result.passed_over.emplace_back(tried.message());
     --result.step;
   }
   const absl::Status own = load.restore();

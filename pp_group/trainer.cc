@@ -45,7 +45,7 @@ class PipelineTrainer : public Trainer {
   absl::Status FinishSends() override;
   absl::StatusOr<std::vector<Checkpoint>> Snapshot() override;
   absl::Status LoadCheckpoint(const std::string& directory,
-                              std::vector<std::string>* damaged) override;
+                              std::vector<std::string>* passed_over) override;
   absl::StatusOr<Restored> RestoreFrom(const std::string& directory) override;
 
  private:
@@ -355,7 +355,7 @@ absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
 }
 
 absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
-                                             std::vector<std::string>* damaged) {
+                                             std::vector<std::string>* passed_over) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
   absl::StatusOr<LoadedStep> loaded;
@@ -369,7 +369,7 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
   if (!loaded.ok()) return loaded.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = loaded->step;
-  if (damaged != nullptr) *damaged = std::move(loaded->damaged);
+  if (passed_over != nullptr) *passed_over = std::move(loaded->passed_over);
   return absl::OkStatus();
 }
 

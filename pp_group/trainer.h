@@ -96,10 +96,10 @@ struct StepReport {
 
 // What a run that goes on from another one's checkpoints took over.
 struct Restored {
-  int64_t step = 0;                       // finished inner steps
-  std::string changes;                    // "stages=2 > 4, groups=1 > 2"; "": none
-  std::vector<std::string> dropped = {};  // what did not come along, one line each
-  std::vector<std::string> damaged = {};  // files of newer steps, and why not
+  int64_t step = 0;                           // finished inner steps
+  std::string changes;                        // "stages=2 > 4, groups=1 > 2"; "": none
+  std::vector<std::string> dropped = {};      // what did not come along, one line each
+  std::vector<std::string> passed_over = {};  // files of newer steps, and why
 };
 
 enum class BoundaryCodec { kOn, kOff };
@@ -182,12 +182,12 @@ class Trainer {
 
   // Takes what SaveCheckpoint wrote for the same spec and corpus. All S*G ranks call it together:
   // they agree (over `plain` and `outer`) on the newest step of which every one of them has a whole
-  // file; those of newer steps that were truncated or corrupt are told in `damaged`, one line each,
-  // by the ranks that have them. NotFound: some rank has none. DataLoss: none is whole, with what
-  // is wrong with the newest; InvalidArgument: of another run or another boundary codec. On any
-  // error nothing has changed.
+  // file; those of newer steps that were truncated, corrupt or of another run are told in
+  // `passed_over`, one line each, by the ranks that have them. NotFound: some rank has none. Where
+  // none will do, what is wrong with the newest (DataLoss; InvalidArgument: it is of another run or
+  // another boundary codec). On any error nothing has changed.
   virtual absl::Status LoadCheckpoint(const std::string& directory,
-                                      std::vector<std::string>* damaged = nullptr) = 0;
+                                      std::vector<std::string>* passed_over = nullptr) = 0;
 
   // Takes what another run of the same model and data left in `directory`, of any S, G, cuts and
   // schedule (reshard.h): parameters, AdamW's moments, outer start and momentum, by the parameter's

@@ -8,7 +8,7 @@ repeats=${1:-20}
 log=${FAULTS_LOG:-$(mktemp)}
 [ -n "${FAULTS_LOG:-}" ] || trap 'rm -f "$log"' EXIT
 export LONGHAUL_LONG_FAULTS=1
-for suite in runs_elastic_test runs_elastic_links_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
+for suite in runs_elastic_test runs_elastic_links_test runs_elastic_checkpoints_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
   program=build/tests/$suite
   [ -x "$program" ] || { echo "test-faults: $program is not built: make build"; exit 1; }
   "$program" --gtest_repeat="$repeats" --gtest_color=no >>"$log" 2>&1

@@ -224,12 +224,13 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
 }
 
 // Of the process whose first rank it names.
-constexpr char kDamagedCheckpointFact[] = "damaged_checkpoint_of_rank_";
+constexpr char kPassedOverFact[] = "checkpoint_passed_over_by_rank_";
 
-void EmitDamaged(const std::vector<std::string>& damaged, int64_t step, int rank, EventSink& sink) {
-  for (const std::string& why : damaged) {
+void EmitPassedOver(const std::vector<std::string>& passed_over, int64_t step, int rank,
+                    EventSink& sink) {
+  for (const std::string& why : passed_over) {
     sink.Emit({{"event", "fact"},
-               {"key", absl::StrCat(kDamagedCheckpointFact, rank)},
+               {"key", absl::StrCat(kPassedOverFact, rank)},
                {"value", absl::StrCat("went on from step ", step, ": ", why)}});
   }
 }
@@ -238,7 +239,7 @@ void EmitDamaged(const std::vector<std::string>& damaged, int64_t step, int rank
 absl::Status Restore(Trainer& trainer, const std::string& from, int rank, FdEventSink& sink) {
   const absl::StatusOr<Restored> restored = trainer.RestoreFrom(from);
   if (!restored.ok()) return restored.status();
-  EmitDamaged(restored->damaged, restored->step, rank, sink);
+  EmitPassedOver(restored->passed_over, restored->step, rank, sink);
   const auto fact = [&](const char* key, const nlohmann::json& value) {
     sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
   };
@@ -262,9 +263,9 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   const int rank = ranks.front().rank;
   absl::Status status;
   if (!options.checkpoint_directory.empty() && !options.joins) {
-    std::vector<std::string> damaged;
-    status = trainer.LoadCheckpoint(options.checkpoint_directory, &damaged);
-    EmitDamaged(damaged, trainer.step(), rank, sink);
+    std::vector<std::string> passed_over;
+    status = trainer.LoadCheckpoint(options.checkpoint_directory, &passed_over);
+    EmitPassedOver(passed_over, trainer.step(), rank, sink);
     if (absl::IsNotFound(status)) status = absl::OkStatus();  // nothing to resume from
     if (status.ok() && trainer.step() > 0) {
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});

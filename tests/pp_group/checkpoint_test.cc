@@ -137,11 +137,11 @@ TEST_F(CheckpointTest, ACorruptNewestFallsBackToTheOneBefore) {
   const std::string path = CheckpointPath(directory_, 1, 0, 3);
   fs::resize_file(path, fs::file_size(path) - 1);
   const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
-  std::vector<std::string> damaged;
-  const absl::Status status = trainer->LoadCheckpoint(directory_, &damaged);
+  std::vector<std::string> passed_over;
+  const absl::Status status = trainer->LoadCheckpoint(directory_, &passed_over);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(trainer->step(), 2);
-  EXPECT_THAT(damaged, testing::ElementsAre(testing::HasSubstr(path)));
+  EXPECT_THAT(passed_over, testing::ElementsAre(testing::HasSubstr(path)));
   History rest;
   RunSteps(*trainer, spec.steps - 2, &rest);
   const History whole = RunAll(spec);
@@ -170,6 +170,36 @@ TEST_F(CheckpointTest, AnotherRunsCheckpointIsRefusedWithTheDifference) {
   const absl::Status status = NewTrainer(spec)->LoadCheckpoint(directory_);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("lr=0.003"));
+}
+
+TEST_F(CheckpointTest, OneFileOfAnotherRunFallsBackToTheOneBefore) {
+  const TrainSpec spec = TwoByTwo();
+  TrainSpec other = spec;
+  other.inner.lr = 4e-3;
+  const std::string elsewhere = directory_ + "/other";
+  const auto leave = [](const TrainSpec& of, int64_t step, const std::string& folder) {
+    const std::unique_ptr<Trainer> trainer = NewTrainer(of);
+    History history;
+    RunSteps(*trainer, step, &history);
+    return trainer->SaveCheckpoint(folder);
+  };
+  ASSERT_TRUE(leave(spec, 2, directory_).ok());
+  ASSERT_TRUE(leave(spec, 4, directory_).ok());
+  ASSERT_TRUE(leave(other, 4, elsewhere).ok());
+  const std::string path = CheckpointPath(directory_, 1, 0, 4);
+  fs::copy_file(CheckpointPath(elsewhere, 1, 0, 4), path, fs::copy_options::overwrite_existing);
+  const std::unique_ptr<Trainer> resumed = NewTrainer(spec);
+  std::vector<std::string> passed_over;
+  const absl::Status loaded = resumed->LoadCheckpoint(directory_, &passed_over);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_EQ(resumed->step(), 2);
+  EXPECT_THAT(passed_over, testing::ElementsAre(testing::AllOf(testing::HasSubstr(path),
+                                                               testing::HasSubstr("lr=0.004"))));
+  History rest;
+  RunSteps(*resumed, spec.steps - 2, &rest);
+  const History whole = RunAll(spec);
+  EXPECT_EQ(rest.hashes,
+            decltype(rest.hashes)(whole.hashes.end() - rest.hashes.size(), whole.hashes.end()));
 }
 
 TEST_F(CheckpointTest, NoneAtAllIsNotFound) {

@@ -70,7 +70,7 @@ TEST_F(Reshard, AnyNumberOfStagesAndAnyCutsGoOnWithEqualLosses) {
         ASSERT_TRUE(restored.ok()) << restored.status();
         EXPECT_EQ(restored->step, step);
         EXPECT_THAT(restored->changes, HasSubstr(absl::StrCat("stages=2 > ", spec.stages)));
-        EXPECT_THAT(restored->damaged, IsEmpty());
+        EXPECT_THAT(restored->passed_over, IsEmpty());
         History rest;
         RunSteps(*trainer, spec.steps - step, &rest);
         EXPECT_EQ(rest.losses, LossesAfter(whole, step, 2)) << spec.stages << " stages";
@@ -191,7 +191,7 @@ TEST_F(Reshard, ADamagedOrMissingFileOfTheNewestStepMakesAllGoOnFromTheOneBefore
   const auto restored = trainer->RestoreFrom(directory_);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(restored->step, 4);
-  EXPECT_THAT(restored->damaged, ElementsAre(HasSubstr("group1-stage1-step6.ckpt")));
+  EXPECT_THAT(restored->passed_over, ElementsAre(HasSubstr("group1-stage1-step6.ckpt")));
   History rest;
   RunSteps(*trainer, spec.steps - 4, &rest);
   EXPECT_EQ(rest.losses, LossesAfter(whole, 4, 2));

@@ -1,148 +1,10 @@
 // Groups that are lost, stopped, cut off and come back over shaped links.
-#include <signal.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "experiments/record/record.h"
-#include "tests/runs/command_line.h"
+#include "tests/runs/elastic_links.h"
 
 namespace longhaul {
 namespace {
 
 using testing::HasSubstr;
-using Table = std::vector<std::vector<std::string>>;
-
-Table Rows(const std::string& folder, const std::string& sql) {
-  const auto record = Record::Open(folder, Record::Mode::kRead);
-  if (!record.ok()) return {};
-  const auto rows = record->Rows(sql);
-  return rows.ok() ? Table(rows->begin() + 1, rows->end()) : Table();  // without the header
-}
-
-// "members|joiners|lost", and "|left out" where there is one, of every round.
-std::vector<std::string> Rounds(const std::string& folder) {
-  std::vector<std::string> rounds;
-  for (const auto& row : Rows(folder,
-                              "SELECT members || '|' || joiners || '|' || lost || CASE"
-                              " left_out WHEN '' THEN '' ELSE '|' || left_out END FROM rounds"
-                              " ORDER BY round")) {
-    rounds.push_back(row[0]);
-  }
-  return rounds;
-}
-
-// Of the members of every round, H = 4: how far a lost group came is no part of the training.
-constexpr char kHashes[] =
-    "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps JOIN rounds"
-    " ON round = (step + 3) / 4 AND ' ' || members || ' ' LIKE '% ' || group_index || ' %'"
-    " ORDER BY 1, 2, 3";
-constexpr char kVerdict[] = "SELECT status || ': ' || reason FROM runs";
-
-// What takes longer than `make test` has: scripts/test-faults.sh sets it.
-bool LongForm() { return getenv("LONGHAUL_LONG_FAULTS") != nullptr; }
-constexpr char kLongForm[] = "of the long form: make test-faults";
-
-struct Strike {
-  std::string what, where, more;  // `more`: further keys, a line each
-  int at_step;
-};
-
-// 2 stages x 3 groups, H = 4.
-class ElasticLinks : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
-  }
-
-  // The script goes before the last table of the spec, which is an array of its own.
-  std::string Spec(const std::vector<Strike>& script, const std::string& name) const {
-    std::string spec = ReadFile(std::string(LONGHAUL_SPECS) + "/faults.toml");
-    spec.resize(spec.find("[[fault]]"));
-    for (const Strike& s : script) {
-      spec += "[[fault]]\nat_step = " + std::to_string(s.at_step) + "\nwhat = \"" + s.what +
-              "\"\nwhere = \"" + s.where + "\"\n" + s.more + "\n";
-    }
-    return scratch_.File(name, spec);
-  }
-
-  std::string Mesh(const std::string& figures) const {
-    std::string nodes, header, rows;
-    for (int i = 0; i < 6; ++i) {
-      const std::string name = "n" + std::to_string(i);
-      nodes += "[[node]]\nname = \"" + name + "\"\n";
-      header += "," + name;
-      rows += name;
-      for (int j = 0; j < 6; ++j) rows += i == j ? ",0" : ",10";
-      rows += "\n";
-    }
-    scratch_.File("rtt.csv", header + "\n" + rows);
-    return scratch_.File("mesh.toml", nodes + "[matrix]\ncsv = \"rtt.csv\"\n" + figures);
-  }
-
-  static std::vector<std::string> Arguments(const std::string& spec, const std::string& results,
-                                            const std::vector<std::string>& sets) {
-    std::vector<std::string> arguments = {"run", spec, "--results", results};
-    for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
-    return arguments;
-  }
-  static CommandResult Run(const std::string& spec, const std::string& results,
-                           const std::vector<std::string>& sets) {
-    return RunLonghaul(Arguments(spec, results, sets));
-  }
-
-  // 10 ms of round trip; a rate is probed for seconds before and after every run.
-  CommandResult OverLinks(const std::vector<Strike>& script, std::vector<std::string> sets = {},
-                          const std::string& figures = "") {
-    sets.insert(sets.begin(),
-                {"net.transport=ucx", "net.profile=" + Mesh(figures), "net.out_of_bounds=flag"});
-    const CommandResult run = Run(Spec(script, "links.toml"), links(), sets);
-    EXPECT_TRUE(ProcessesWith(links()).empty()) << "left behind";
-    return run;
-  }
-  CommandResult InProcess(const std::vector<Strike>& script, std::vector<std::string> sets = {}) {
-    sets.emplace_back("net.transport=loopback");
-    return Run(Spec(script, "alone.toml"), alone(), sets);
-  }
-
-  // The same rounds and the same bits as the script gives in one process.
-  void ExpectTheBitsOfOneProcess(const std::string& output) {
-    EXPECT_EQ(Rounds(links()), Rounds(alone())) << output;
-    const Table bits = Rows(links(), kHashes);
-    EXPECT_GT(bits.size(), 50u);
-    EXPECT_EQ(bits, Rows(alone(), kHashes)) << output;
-  }
-
-  // After round 2, so that a group has the time to come back before the run ends.
-  static std::vector<Strike> TheOthersAreSlow() {
-    return {{"slow", "group 0", "factor = 10", 9}, {"slow", "group 2", "factor = 10", 9}};
-  }
-  void ExpectGroup1MissesTheSecondRoundAndComesBack(const std::string& output) {
-    const std::vector<std::string> rounds = Rounds(links());
-    ASSERT_EQ(rounds.size(), 6u) << output;
-    EXPECT_EQ(rounds[1].substr(0, 3), "0 2");
-    EXPECT_EQ(rounds[5], "0 1 2||") << output;
-    EXPECT_EQ(Rows(links(),
-                   "SELECT step, stage FROM steps WHERE outer_synced GROUP BY step, stage"
-                   " HAVING COUNT(DISTINCT parameter_hash) > 1"),
-              Table())
-        << "survivors and joiners hold equal bits";
-  }
-
-  std::string links() const { return scratch_.path() + "/links"; }
-  std::string alone() const { return scratch_.path() + "/alone"; }
-  std::string Verdict() const {
-    const Table rows = Rows(links(), kVerdict);
-    return rows.empty() ? "no run" : rows[0][0];
-  }
-
-  ScratchFolder scratch_;
-};
 
 TEST_F(ElasticLinks, KillsInEveryPartOfAStepGiveTheBitsOfOneProcess) {
   const std::vector<Strike> script = {
@@ -196,45 +58,6 @@ TEST_F(ElasticLinks, APlanThatGrowsAndShrinksGivesTheBitsOfOneProcess) {
   EXPECT_EQ(Rounds(links()).at(4).substr(0, 3), "0 1");
 }
 
-TEST_F(ElasticLinks, AKillAndAFullDiskInACheckpointCostNoOther) {
-  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "during = \"checkpoint\"", 3},
-                                      {"disk_full", "group 2 stage 1", "", 12}};
-  const CommandResult reference = InProcess(script, {"checkpoint.every_steps=4"});
-  ASSERT_EQ(reference.exit_status, 0) << reference.output;
-  const CommandResult run = OverLinks(script, {"checkpoint.every_steps=4", "checkpoint.keep=9"});
-  ExpectTheBitsOfOneProcess(run.output);
-  EXPECT_EQ(Rounds(links()).at(1), "0 2|1|1");
-  const Table said =
-      Rows(links(), "SELECT said FROM faults WHERE what = 'disk_full' AND said != ''");
-  ASSERT_EQ(said.size(), 1u) << run.output;
-  EXPECT_THAT(said[0][0], HasSubstr("No space left on device"));
-}
-
-TEST_F(ElasticLinks, ARunThatWasKilledGoesOnFromItsCheckpointWithTheSameBits) {
-  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 6},
-                                      {"stop", "group 0", "for_s = 2", 18}};
-  const CommandResult reference = InProcess(script);
-  ASSERT_EQ(reference.exit_status, 0) << reference.output;
-  std::vector<std::string> arguments =
-      Arguments(Spec(script, "links.toml"), links(),
-                {"net.transport=ucx", "net.profile=" + Mesh(""), "net.out_of_bounds=flag",
-                 "checkpoint.every_steps=4", "checkpoint.keep=9"});
-  const std::string output = scratch_.path() + "/output";
-  const pid_t pid = StartLonghaul(arguments, output);
-  for (int i = 0; i < 900 && Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty(); ++i) {
-    usleep(100'000);
-  }
-  kill(pid, SIGKILL);
-  WaitFor(pid, output);
-  ASSERT_FALSE(Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty()) << ReadFile(output);
-  arguments.emplace_back("--resume");
-  const CommandResult resumed = RunLonghaul(arguments);
-  EXPECT_EQ(Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'"),
-            (Table{{"16"}}))
-      << resumed.output;
-  ExpectTheBitsOfOneProcess(resumed.output);
-}
-
 TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
   const std::vector<Strike> script = {
       {"link_rate", "link 0 > 1", "rate_mbit = 2\nfor_steps = 3", 3},
@@ -256,6 +79,14 @@ TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
                             " BETWEEN 9 AND 10");
   EXPECT_EQ(waited.at(0)[0], "1") << run.output;
   EXPECT_EQ(Verdict(), "ok: ") << "mended before the links are verified again";
+}
+
+TEST_F(ElasticLinks, BytesThatAreCorruptedBelowTheChecksumCostTimeAlone) {
+  const CommandResult reference = InProcess({});
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  // One bit of every fiftieth packet is flipped: no checksum on the way lets it through.
+  const CommandResult run = OverLinks({}, {}, "corrupt = 0.02\n");
+  ExpectTheBitsOfOneProcess(run.output);
 }
 
 TEST_F(ElasticLinks, AGroupThatIsLateMissesItsRoundAndComesBack) {

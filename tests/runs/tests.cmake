@@ -9,6 +9,7 @@ foreach(name bad_input faults shaped)
 endforeach()
 longhaul_test(runs/elastic_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/elastic_links_test.cc LIBS runs_testing longhaul::experiments_data LABELS root TIMEOUT 900)
+longhaul_test(runs/elastic_checkpoints_test.cc LIBS runs_testing longhaul::experiments_data LABELS root TIMEOUT 900)
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
@@ -31,7 +32,8 @@ longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_r
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
-  runs_standstill_faults_test runs_elastic_links_test PROPERTIES
+  runs_standstill_faults_test runs_elastic_links_test runs_elastic_checkpoints_test
+  PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
 
 # Its rows with workers want a lab, the others do not.

@@ -1,0 +1,102 @@
+// Checkpoints of runs whose groups come and go over shaped links.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/runs/elastic_links.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+// The file of a rank below a results folder; "": there is none.
+std::string CheckpointOf(const std::string& results, int group, int stage, int64_t step) {
+  const std::string name = "group" + std::to_string(group) + "-stage" + std::to_string(stage) +
+                           "-step" + std::to_string(step) + ".ckpt";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(results)) {
+    if (entry.path().filename() == name) return entry.path();
+  }
+  return "";
+}
+
+TEST_F(ElasticLinks, AKillAndAFullDiskInACheckpointCostNoOther) {
+  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "during = \"checkpoint\"", 3},
+                                      {"disk_full", "group 2 stage 1", "", 12}};
+  const CommandResult reference = InProcess(script, {"checkpoint.every_steps=4"});
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const CommandResult run = OverLinks(script, {"checkpoint.every_steps=4", "checkpoint.keep=9"});
+  ExpectTheBitsOfOneProcess(run.output);
+  EXPECT_EQ(Rounds(links()).at(1), "0 2|1|1");
+  const Table said =
+      Rows(links(), "SELECT said FROM faults WHERE what = 'disk_full' AND said != ''");
+  ASSERT_EQ(said.size(), 1u) << run.output;
+  EXPECT_THAT(said[0][0], HasSubstr("No space left on device"));
+}
+
+TEST_F(ElasticLinks, ARunThatWasKilledGoesOnFromItsCheckpointWithTheSameBits) {
+  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 6},
+                                      {"stop", "group 0", "for_s = 2", 18}};
+  const CommandResult reference = InProcess(script);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  std::vector<std::string> arguments =
+      Arguments(Spec(script, "links.toml"), links(),
+                {"net.transport=ucx", "net.profile=" + Mesh(""), "net.out_of_bounds=flag",
+                 "checkpoint.every_steps=4", "checkpoint.keep=9"});
+  const std::string output = scratch_.path() + "/output";
+  const pid_t pid = StartLonghaul(arguments, output);
+  for (int i = 0; i < 900 && Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty(); ++i) {
+    usleep(100'000);
+  }
+  kill(pid, SIGKILL);
+  WaitFor(pid, output);
+  ASSERT_FALSE(Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty()) << ReadFile(output);
+  arguments.emplace_back("--resume");
+  const CommandResult resumed = RunLonghaul(arguments);
+  EXPECT_EQ(Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'"),
+            (Table{{"16"}}))
+      << resumed.output;
+  ExpectTheBitsOfOneProcess(resumed.output);
+}
+
+TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
+  const CommandResult reference = InProcess({});
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const auto saving = [this](const std::string& results, const std::vector<std::string>& more) {
+    std::vector<std::string> sets = {"net.transport=ucx", "net.profile=" + Mesh(""),
+                                     "net.out_of_bounds=flag", "checkpoint.every_steps=4",
+                                     "checkpoint.keep=9"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return Arguments(Spec({}, "links.toml"), results, sets);
+  };
+  const std::string other = scratch_.path() + "/other";
+  const CommandResult another =
+      RunLonghaul(saving(other, {"train.lr=2e-3", "train.steps=12"}));
+  std::vector<std::string> arguments = saving(links(), {});
+  const std::string output = scratch_.path() + "/output";
+  const pid_t pid = StartLonghaul(arguments, output);
+  for (int i = 0; i < 900 && Rows(links(), "SELECT 1 FROM steps WHERE step = 14").empty(); ++i) {
+    usleep(100'000);
+  }
+  kill(pid, SIGKILL);
+  WaitFor(pid, output);
+  const std::string file = CheckpointOf(links(), 1, 0, 12);
+  ASSERT_NE(file, "") << ReadFile(output);
+  ASSERT_NE(CheckpointOf(other, 1, 0, 12), "") << another.output;
+  std::filesystem::copy_file(CheckpointOf(other, 1, 0, 12), file,
+                             std::filesystem::copy_options::overwrite_existing);
+  arguments.emplace_back("--resume");
+  const CommandResult resumed = RunLonghaul(arguments);
+  const Table from = Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'");
+  EXPECT_EQ(from, (Table{{"8"}})) << resumed.output;
+  ExpectTheBitsOfOneProcess(resumed.output);
+  const Table said =
+      Rows(links(), "SELECT key, value FROM run_facts WHERE key LIKE 'checkpoint_passed_over%'");
+  ASSERT_EQ(said.size(), 1u) << resumed.output;
+  EXPECT_EQ(said[0][0], "checkpoint_passed_over_by_rank_2");
+  EXPECT_THAT(said[0][1], HasSubstr("is of another run: lr=0.002"));
+}
+
+}  // namespace
+}  // namespace longhaul
