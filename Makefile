@@ -42,8 +42,7 @@ test-links:
 # Every test of lost workers, groups and links, 20 times each; prints how often each passed.
 test-faults:
 	@scripts/setup.sh test
-	@for target in longhaul runs_elastic_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do \
-	  scripts/build.sh $$target; done
+	@scripts/build.sh fault_suites
 	@scripts/test-faults.sh $(or $(N),20)
 
 # ONLY=REGEX: only the faults whose file's name matches. What was seen is kept in build/mutations.

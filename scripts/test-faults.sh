@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 repeats=${1:-20}
 log=${FAULTS_LOG:-$(mktemp)}
 [ -n "${FAULTS_LOG:-}" ] || trap 'rm -f "$log"' EXIT
+[ -s build/tests/fault_suites.txt ] || { echo "test-faults: the suites are not built: make test-faults"; exit 1; }
 export LONGHAUL_LONG_FAULTS=1
-for suite in runs_elastic_test runs_elastic_links_test runs_elastic_checkpoints_test runs_faults_test runs_link_faults_test runs_standstill_faults_test; do
+for suite in $(cat build/tests/fault_suites.txt); do
   program=build/tests/$suite
-  [ -x "$program" ] || { echo "test-faults: $program is not built: make build"; exit 1; }
+  [ -x "$program" ] || { echo "test-faults: $program is not built: make test-faults"; exit 1; }
   "$program" --gtest_repeat="$repeats" --gtest_color=no >>"$log" 2>&1
 done
 python3 - "$log" "$repeats" <<'PY'

@@ -92,9 +92,10 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
   return owned;
 }
 
-// Where groups come and go: every round up to the checkpoint, and its step of every rank.
+// Where groups come and go: every round from the first step's up to the checkpoint, and the
+// checkpoint's step of every rank.
 absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, const RunSpec& spec,
-                                    int64_t step) {
+                                    int64_t first, int64_t step) {
   absl::StatusOr<std::vector<RoundRow>> rounds = record.Rounds(run.id);
   if (!rounds.ok()) return rounds.status();
   const auto there = std::count_if(rounds->begin(), rounds->end(), [step](const RoundRow& round) {
@@ -102,7 +103,8 @@ absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, con
   });
   absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
   if (!last.ok()) return last.status();
-  return there == step / spec.outer.inner_steps && last->rows == Ranks(spec);
+  const int64_t rounds_until = step / spec.outer.inner_steps;
+  return there == rounds_until - (first - 1) / spec.outer.inner_steps && last->rows == Ranks(spec);
 }
 
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.
@@ -119,7 +121,7 @@ absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const Run
   absl::StatusOr<StepCoverage> steps = record.Coverage(run.id, first, step);
   if (!steps.ok()) return steps.status();
   if (spec.outer.on_group_loss == "continue") {
-    absl::StatusOr<bool> whole = RoundsRecorded(record, run, spec, step);
+    absl::StatusOr<bool> whole = RoundsRecorded(record, run, spec, first, step);
     if (!whole.ok() || !*whole) return whole;
   } else if (steps->rows != (step - first + 1) * Ranks(spec)) {
     return false;

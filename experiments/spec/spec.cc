@@ -185,9 +185,6 @@ void CheckNet(TableReader& r, const RunSpec& spec) {
 }
 
 void CheckCheckpoint(TableReader& r, const RunSpec& spec) {
-  r.Check(spec.checkpoint.from.empty() || spec.net.transport == "loopback" ||
-              spec.outer.on_group_loss == "end",
-          "from", "over links is not done yet with outer.on_group_loss = \"continue\"");
   r.Check(spec.checkpoint.from.empty() || spec.model.init.empty(), "from",
           "and model.init: one of them says what the run starts from");
 }
@@ -254,6 +251,12 @@ absl::Status CheckFaults(const RunSpec& spec) {
         fault.what == FaultKind::kDiskFull || fault.during == FaultMoment::kCheckpoint;
     if (at_one && !checkpoints) {
       return refuse("strikes a checkpoint; want checkpoint.every_steps of at least 1");
+    }
+    const bool planned = fault.what == FaultKind::kJoin || fault.what == FaultKind::kLeave;
+    if (planned && !spec.checkpoint.from.empty() && spec.net.transport != "loopback") {
+      return refuse(
+          "comes or goes by plan; over links a run with checkpoint.from begins with all groups, "
+          "whatever its step: take it out, or net.transport = \"loopback\"");
     }
     if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
       return refuse("poisons the average of one group; want outer.groups of at least 2");

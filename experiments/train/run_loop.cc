@@ -271,7 +271,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
       sink.Emit({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", trainer.step()}});
     }
   }
-  if (status.ok() && trainer.step() == 0 && !options.restore_from.empty()) {
+  if (status.ok() && trainer.step() == 0 && !options.restore_from.empty() && !options.joins) {
     status = Restore(trainer, options.restore_from, rank, sink);
   }
   if (!status.ok()) return Told(status, trainer, rank, sink);

@@ -71,8 +71,7 @@ TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
     return Arguments(Spec({}, "links.toml"), results, sets);
   };
   const std::string other = scratch_.path() + "/other";
-  const CommandResult another =
-      RunLonghaul(saving(other, {"train.lr=2e-3", "train.steps=12"}));
+  const CommandResult another = RunLonghaul(saving(other, {"train.lr=2e-3", "train.steps=12"}));
   std::vector<std::string> arguments = saving(links(), {});
   const std::string output = scratch_.path() + "/output";
   const pid_t pid = StartLonghaul(arguments, output);
@@ -96,6 +95,29 @@ TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
   ASSERT_EQ(said.size(), 1u) << resumed.output;
   EXPECT_EQ(said[0][0], "checkpoint_passed_over_by_rank_2");
   EXPECT_THAT(said[0][1], HasSubstr("is of another run: lr=0.002"));
+}
+
+TEST_F(ElasticLinks, ARunFromAnothersCheckpointLosesAGroupWithTheBitsOfOneProcess) {
+  const std::string left = scratch_.path() + "/left";
+  const CommandResult earlier =
+      Run(Spec({}, "left.toml"), left,
+          {"net.transport=loopback", "train.steps=14", "checkpoint.every_steps=4"});
+  ASSERT_EQ(earlier.exit_status, 0) << earlier.output;
+  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 14},
+                                      {"kill", "group 0", "during = \"outer\"", 19}};
+  const std::vector<std::string> from = {"checkpoint.from=\"" + left + "\""};
+  const CommandResult reference = InProcess(script, from);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const CommandResult run = OverLinks(script, from);
+  EXPECT_EQ(Rows(links(), "SELECT value FROM run_facts WHERE key = 'restored_step'"),
+            (Table{{"12"}}))
+      << run.output;
+  ExpectTheBitsOfOneProcess(run.output);
+  EXPECT_EQ(Rounds(links()).size(), 3u) << "of the steps from 13 on";
+  EXPECT_THAT(Run(Spec({{"leave", "group 1", "", 14}}, "plan.toml"), links(),
+                  {"net.transport=ucx", "net.profile=regional", from[0]})
+                  .output,
+              HasSubstr("begins with all groups"));
 }
 
 }  // namespace

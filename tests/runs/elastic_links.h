@@ -112,7 +112,7 @@ class ElasticLinks : public testing::Test {
   void ExpectTheBitsOfOneProcess(const std::string& output) {
     EXPECT_EQ(Rounds(links()), Rounds(alone())) << output;
     const Table bits = Rows(links(), kHashes);
-    EXPECT_GT(bits.size(), 50u);
+    EXPECT_GE(bits.size(), 50u);
     EXPECT_EQ(bits, Rows(alone(), kHashes)) << output;
   }
 

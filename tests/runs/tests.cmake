@@ -12,6 +12,7 @@ longhaul_test(runs/elastic_links_test.cc LIBS runs_testing longhaul::experiments
 longhaul_test(runs/elastic_checkpoints_test.cc LIBS runs_testing longhaul::experiments_data LABELS root TIMEOUT 900)
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
+longhaul_test(runs/scale_command_test.cc LIBS runs_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
@@ -29,6 +30,12 @@ longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiment
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu TIMEOUT 600)
 longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+# Lost workers, groups and links: scripts/test-faults.sh runs what this target builds, from the list beside it.
+set(fault_suites runs_elastic_test runs_elastic_links_test runs_elastic_checkpoints_test runs_faults_test
+  runs_link_faults_test runs_standstill_faults_test)
+add_custom_target(fault_suites DEPENDS ${fault_suites})
+list(JOIN fault_suites "\n" fault_suites_lines)
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fault_suites_lines}\n")
 # One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
 # so what needs no links may run beside them.
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
