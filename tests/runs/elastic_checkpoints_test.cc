@@ -71,7 +71,7 @@ TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
     return Arguments(Spec({}, "links.toml"), results, sets);
   };
   const std::string other = scratch_.path() + "/other";
-  const CommandResult another = RunLonghaul(saving(other, {"train.lr=2e-3", "train.steps=12"}));
+  const CommandResult another = RunLonghaul(saving(other, {"train.steps=13"}));
   std::vector<std::string> arguments = saving(links(), {});
   const std::string output = scratch_.path() + "/output";
   const pid_t pid = StartLonghaul(arguments, output);
@@ -94,7 +94,7 @@ TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
       Rows(links(), "SELECT key, value FROM run_facts WHERE key LIKE 'checkpoint_passed_over%'");
   ASSERT_EQ(said.size(), 1u) << resumed.output;
   EXPECT_EQ(said[0][0], "checkpoint_passed_over_by_rank_2");
-  EXPECT_THAT(said[0][1], HasSubstr("is of another run: lr=0.002"));
+  EXPECT_THAT(said[0][1], HasSubstr("is of another run: 'steps=13' against 'steps=24'"));
 }
 
 TEST_F(ElasticLinks, ARunFromAnothersCheckpointLosesAGroupWithTheBitsOfOneProcess) {

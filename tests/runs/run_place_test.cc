@@ -33,12 +33,13 @@ class Place : public testing::Test {
     row_.arm = "a";
     row_.spec_toml = "the spec";
   }
-  // A run that trained to `steps`, wrote checkpoints of those steps, and ended as it says.
-  int64_t Earlier(int64_t steps, const std::vector<int64_t>& checkpoints, RunStatus status) {
+  // A run that trained from step `first` to `steps`, wrote checkpoints, and ended as it says.
+  int64_t Earlier(int64_t steps, const std::vector<int64_t>& checkpoints, RunStatus status,
+                  int64_t first = 1) {
     absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, false);
     EXPECT_TRUE(place.ok()) << place.status();
     std::vector<StepRow> rows;
-    for (int64_t step = 1; step <= steps; ++step) {
+    for (int64_t step = first; step <= steps; ++step) {
       for (const int64_t stage : {0, 1}) {
         rows.push_back({.step = step,
                         .group_index = 0,
@@ -74,7 +75,7 @@ class Place : public testing::Test {
   }
   std::vector<int64_t> Files() const { return CheckpointSteps(folder_, 0, 1); }
 
-  const RunSpec spec_ = TwoStages();
+  RunSpec spec_ = TwoStages();
   ScratchFolder scratch_;
   Record record_;
   RunRow row_;
@@ -160,6 +161,28 @@ TEST_F(Place, GoesOnFromWhereTheCrossingsWereCounted) {
   const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_THAT(Files(), ElementsAre(10));
+}
+
+TEST_F(Place, WhereGroupsComeAndGoEveryRoundSinceTheRunsFirstStepMustBeRecorded) {
+  spec_.outer.on_group_loss = "continue";
+  spec_.outer.groups = 1;
+  spec_.outer.inner_steps = 5;
+  // Began with another run's step 10; round 4 is steps 16 to 20.
+  for (const bool whole : {true, false}) {
+    row_.arm = whole ? "whole" : "without a round";
+    const int64_t run = Earlier(25, {20}, RunStatus::kInterrupted, 11);
+    ASSERT_TRUE(record_.AddFacts(run, {{kRestoredStepFact, "10"}}).ok());
+    for (const int64_t round : whole ? std::vector<int64_t>{3, 4, 5} : std::vector<int64_t>{4, 5}) {
+      RoundRow row{};
+      row.round = round;
+      row.last_step = round * 5;
+      ASSERT_TRUE(record_.AddRounds(run, std::span(&row, 1)).ok());
+    }
+    const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
+    ASSERT_TRUE(place.ok()) << place.status();
+    EXPECT_THAT(Files(), whole ? testing::Matcher<std::vector<int64_t>>(ElementsAre(20))
+                               : testing::Matcher<std::vector<int64_t>>(IsEmpty()));
+  }
 }
 
 TEST_F(Place, CheckpointsOfAnotherRecordMakeAPartialRun) {
