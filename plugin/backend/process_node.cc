@@ -33,6 +33,9 @@ std::string Difference(const NodeWishes& wishes, const NodeOptions& node) {
   if (wishes.credit_bytes.value_or(node.credit_bytes) != node.credit_bytes) {
     return absl::StrCat("credit_bytes ", node.credit_bytes, ", ", *wishes.credit_bytes);
   }
+  if (wishes.coder_threads.value_or(CoderThreads(node)) != CoderThreads(node)) {
+    return absl::StrCat("coder_threads ", CoderThreads(node), ", ", *wishes.coder_threads);
+  }
   if (wishes.shared_memory && node.shared_memory == NodeOptions::SharedMemory::kForbidden) {
     return "shared_memory forbidden, allowed";
   }
@@ -48,6 +51,7 @@ NodeOptions ToNodeOptions(const NodeWishes& wishes) {
   NodeOptions options{.transport = TransportKind::kUcx, .interface = wishes.interface};
   options.peer_deadline = wishes.peer_deadline.value_or(options.peer_deadline);
   options.credit_bytes = wishes.credit_bytes.value_or(options.credit_bytes);
+  options.coder_threads = wishes.coder_threads;
   if (wishes.shared_memory) options.shared_memory = NodeOptions::SharedMemory::kAllowed;
   if (wishes.ucx_environment) options.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
   return options;

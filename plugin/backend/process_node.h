@@ -14,6 +14,7 @@ struct NodeWishes {
   std::string interface = {};  // empty: any
   std::optional<absl::Duration> peer_deadline = {};
   std::optional<int64_t> credit_bytes = {};
+  std::optional<int> coder_threads = {};
   bool shared_memory = false;    // true: must be allowed
   bool ucx_environment = false;  // likewise
 };

@@ -7,6 +7,17 @@
 #include "plugin/core/ucx/transport.h"
 
 namespace longhaul {
+namespace {
+
+// One for each direction: a stage encodes what it sends while it decodes what it gets.
+constexpr int kUcxCoderThreads = 2;
+
+}  // namespace
+
+int CoderThreads(const NodeOptions& options) {
+  return options.coder_threads.value_or(
+      options.transport == TransportKind::kLoopback ? 0 : kUcxCoderThreads);
+}
 
 absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
   if (options.credit_bytes < kMinCreditBytes) {

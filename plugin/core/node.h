@@ -37,14 +37,17 @@ struct NodeOptions {
   // bandwidth-delay products of the link or it throttles it. A message that a receive is posted for
   // is never held back, whatever its size.
   int64_t credit_bytes = 64 << 20;
-  // Threads that encode and decode beside the strand; 0: inside the calls. Unset: none for
-  // loopback, which one thread may then drive alone, and two for ucx. Bytes are the same with any
-  // number.
+  // Threads that encode and decode beside the strand, at most kMaxCoderThreads; 0: on the strand
+  // itself. Unset: none for loopback, which one thread may then drive alone, and two for ucx. Bytes
+  // are the same with any number.
   std::optional<int> coder_threads = {};
   const Clock* clock = &MonotonicClock();
   // For tests: makes what encodes and decodes instead.
   std::function<std::unique_ptr<Coder>()> coder = {};
 };
+
+// How many coder threads a node made with these has: what is unset decided.
+int CoderThreads(const NodeOptions& options);
 
 // Counted at the transport: whole messages, our headers included, TCP/IP headers not.
 struct NodeTraffic {
@@ -74,7 +77,8 @@ class Node {
 
   virtual NodeTraffic traffic() const = 0;
 
-  // "ucx tcp/net0" or "loopback": what is really used, read back from the transport; for records.
+  // "ucx tcp/net0, 2 coder threads" or "loopback, 0 coder threads": what is really used, the first
+  // part read back from the transport; for records.
   virtual std::string description() const = 0;
 
   // Everything outstanding and later fails with `why`; threads stop. Idempotent.

@@ -14,18 +14,14 @@ namespace {
 // A leaving node waits so long for its peers to have received everything.
 constexpr absl::Duration kMaxGoodbyeWait = absl::Seconds(5);
 
-// One for each direction: a stage encodes what it sends while it decodes what it gets.
-constexpr int kCoderThreads = 2;
-
 uint64_t RandomNodeId() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
 }
 
-std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, TransportKind kind, BufferPool& pool) {
+std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, BufferPool& pool) {
   if (options.coder) return options.coder();
-  const int threads = kind == TransportKind::kLoopback ? 0 : kCoderThreads;
-  return std::make_unique<HostCoder>(options.coder_threads.value_or(threads), &pool, options.clock);
+  return std::make_unique<HostCoder>(CoderThreads(options), &pool, options.clock);
 }
 
 }  // namespace
@@ -36,7 +32,7 @@ NodeCore::NodeCore(const NodeOptions& options, TransportKind kind,
       kind_(kind),
       transport_(std::move(transport)),
       node_id_(RandomNodeId()),
-      coder_(MakeCoder(options_, kind, pool_)) {
+      coder_(MakeCoder(options_, pool_)) {
   interface_start_bytes_ = transport_->InterfaceSentBytes().value_or(0);
 }
 
@@ -69,7 +65,8 @@ NodeTraffic NodeCore::traffic() const {
 
 std::string NodeCore::description() const {
   const std::lock_guard lock(mu_);
-  return transport_->description() + proof_;
+  return fmt::format("{}{}, {} coder threads", transport_->description(), proof_,
+                     CoderThreads(options_));
 }
 
 absl::Status NodeCore::end_status() const {

@@ -2,12 +2,14 @@
 given none takes those of the pipeline that it is a part of."""
 
 import datetime
+import os
 
 import torch
 import torch.distributed as dist
 
 import launch
 import longhaul
+from longhaul.registration import load_adapter
 
 LONG = 8192  # elements: above Options.min_elements
 
@@ -34,6 +36,11 @@ def wrong_options():
     one_line(ValueError, ["ef_slots is 0"], lambda: longhaul.Options(ef_slots=0))
     one_line(ValueError, ["seed is -3"], lambda: longhaul.Options(seed=-3))
     one_line(ValueError, ["credit_bytes is 5", "65536"], lambda: longhaul.Options(credit_bytes=5))
+    one_line(ValueError, ["coder_threads is -1", "0 to 256"], lambda: longhaul.Options(coder_threads=-1))
+    one_line(ValueError, ["coder_threads is 257"], lambda: longhaul.Options(coder_threads=257))
+    one_line(TypeError, ["coder_threads must be an int, not str"],
+             lambda: longhaul.Options(coder_threads="2"))
+    assert load_adapter().MAX_CODER_THREADS == 256
     one_line(ValueError, ["kinds is 'x'", "'ranks' or 'tags'"], lambda: longhaul.Options(kinds="x"))
 
 
@@ -49,9 +56,10 @@ def refused_groups(rank):
              lambda: new_group(peer_deadline=datetime.timedelta(seconds=5)))
     one_line(dist.DistBackendError, ["credit_bytes 67108864, 1048576"],
              lambda: new_group(credit_bytes=1 << 20))
+    one_line(dist.DistBackendError, ["coder_threads 2, 3"], lambda: new_group(coder_threads=3))
     one_line(TypeError, ["pg_options must be longhaul.Options, not dict"],
              lambda: dist.new_group([0, 1], backend="longhaul", pg_options={"forward": "none"}))
-    same = new_group(credit_bytes=64 << 20)  # what the node has
+    same = new_group(credit_bytes=64 << 20, coder_threads=2)  # what the node has
     dist.destroy_process_group(same)
 
 
@@ -117,6 +125,28 @@ def groups_without_options(rank):
     assert crossed(derived, rank) in (None, False)
 
 
+def coder_threads(count):
+    """A node of its own with so many: it says so, and so many or fewer come with the first long
+    tensors that are encoded or decoded."""
+    rank, _ = launch.init(coder_threads=count)
+    assert longhaul.transport().endswith(f", {count} coder threads"), longhaul.transport()
+    group = new_group(forward="int8-b64")
+
+    def cross(elements):
+        tensors = [torch.ones(elements) for _ in range(4)]
+        start = dist.isend if rank == 0 else dist.irecv
+        for work in [start(x, 1 - rank, group=group) for x in tensors]:
+            work.wait()
+
+    cross(16)  # exact: whatever else starts threads has done so
+    before = len(os.listdir("/proc/self/task"))
+    cross(1 << 20)
+    added = len(os.listdir("/proc/self/task")) - before
+    assert min(count, 1) <= added <= count, (count, added)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def worker():
     wrong_options()
     rank, _ = launch.init()
@@ -125,6 +155,9 @@ def worker():
         print(f"rank {rank}: ok {check.__name__}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    for count in (0, 1, 3):
+        coder_threads(count)
+        print(f"rank {rank}: ok coder_threads {count}", flush=True)
 
 
 launch.main(worker)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Mapping, Optional
 
+_MAX_CODER_THREADS = 256
+
 
 @dataclass(frozen=True)
 class Options:
@@ -37,6 +39,9 @@ class Options:
         queueing.
     credit_bytes: bytes a sender may have under way per peer (default 64 MiB, at least 64 KiB); at
         least two bandwidth-delay products.
+    coder_threads: threads that encode and decode tensors of hosts beside the one that moves bytes
+        (default 2, 0 to 256; 0: that one does it itself). Bytes are the same with any number. Raise
+        it where the link is faster than two of them; each wants a core.
     shared_memory: lets processes of one host exchange data past the network interface.
     ucx_environment: accepts variables UCX_* of the environment, which could undo what is set here;
         otherwise they are an error that names them.
@@ -54,6 +59,7 @@ class Options:
     interface: str = ""
     peer_deadline: Optional[timedelta] = None
     credit_bytes: Optional[int] = None
+    coder_threads: Optional[int] = None
     shared_memory: bool = False
     ucx_environment: bool = False
 
@@ -68,6 +74,8 @@ class Options:
         _check_integer("ef_slots", self.ef_slots, 1, 2**31 - 1)
         if self.credit_bytes is not None:
             _check_integer("credit_bytes", self.credit_bytes, 64 << 10, 2**63 - 1)
+        if self.coder_threads is not None:
+            _check_integer("coder_threads", self.coder_threads, 0, _MAX_CODER_THREADS)
         for name in ("timeout", "peer_deadline"):
             if getattr(self, name) is not None:
                 _check_duration(name, getattr(self, name))
@@ -96,6 +104,7 @@ class Options:
             self.interface,
             self.peer_deadline,
             self.credit_bytes,
+            self.coder_threads,
             self.shared_memory,
             self.ucx_environment,
         )

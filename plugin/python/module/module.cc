@@ -71,16 +71,17 @@ void BindOptions(py::module_& m) {
                          .untold = kinds_by_rank ? CodecPolicy::Untold::kByRank
                                                  : CodecPolicy::Untold::kRefused};
            })
-      .def("set_node",
-           [](Options& o, std::string interface,
-              std::optional<std::chrono::milliseconds> peer_deadline,
-              std::optional<int64_t> credit_bytes, bool shared_memory, bool ucx_environment) {
-             o.node_wishes = {.interface = std::move(interface),
-                              .credit_bytes = credit_bytes,
-                              .shared_memory = shared_memory,
-                              .ucx_environment = ucx_environment};
-             if (peer_deadline) o.node_wishes.peer_deadline = absl::FromChrono(*peer_deadline);
-           });
+      .def("set_node", [](Options& o, std::string interface,
+                          std::optional<std::chrono::milliseconds> peer_deadline,
+                          std::optional<int64_t> credit_bytes, std::optional<int> coder_threads,
+                          bool shared_memory, bool ucx_environment) {
+        o.node_wishes = {.interface = std::move(interface),
+                         .credit_bytes = credit_bytes,
+                         .coder_threads = coder_threads,
+                         .shared_memory = shared_memory,
+                         .ucx_environment = ucx_environment};
+        if (peer_deadline) o.node_wishes.peer_deadline = absl::FromChrono(*peer_deadline);
+      });
 }
 
 void BindProcessGroup(py::module_& m) {
@@ -105,6 +106,7 @@ PYBIND11_MODULE(LONGHAUL_MODULE_NAME, m) {
   py::module_::import("torch.distributed");            // the base classes are bound there
   m.attr("FIRST_KIND_TAG") = longhaul::kFirstKindTag;  // pipelining.py must name the same
   m.attr("GRADIENT_BIT") = longhaul::kGradientBit;
+  m.attr("MAX_CODER_THREADS") = longhaul::kMaxCoderThreads;  // and options.py
   longhaul::BindOptions(m);
   longhaul::BindProcessGroup(m);
 }
