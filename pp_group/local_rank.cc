@@ -27,23 +27,18 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   if (!schedule.ok()) return schedule.status();
   auto state = std::make_unique<RankState>();
   state->rank = rank;
-  if (spec.compute) {
-    const ModelSpec& model = spec.model;
-    auto stage = std::make_unique<InjectedStage>(
-        StageShape{model.context, model.width, model.vocab},
-        LayoutOf(model, rank.stage, spec.stages, spec.cuts), spec.seed, *spec.compute, now);
-    state->injected = stage.get();
-    state->stage = std::move(stage);
-  } else {
-    absl::StatusOr<std::unique_ptr<Stage>> stage =
-        NewStage(spec.model, {.stage = rank.stage,
-                              .stages = spec.stages,
-                              .seed = spec.seed,
-                              .cuts = spec.cuts,
-                              .microbatches = spec.microbatches,
-                              .compute = spec.stage_compute});
-    if (!stage.ok()) return stage.status();
-    state->stage = *std::move(stage);
+  absl::StatusOr<std::unique_ptr<Stage>> stage =
+      NewStage(spec.model, {.stage = rank.stage,
+                            .stages = spec.stages,
+                            .seed = spec.seed,
+                            .cuts = spec.cuts,
+                            .microbatches = spec.microbatches,
+                            .compute = spec.stage_compute,
+                            .injected = spec.compute ? &*spec.compute : nullptr,
+                            .now = now});
+  if (!stage.ok()) return stage.status();
+  state->stage = *std::move(stage);
+  if (state->stage->trains()) {
     if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
     state->optimizer = std::make_unique<AdamW>(spec.inner, *state->stage);
   }

@@ -5,7 +5,6 @@
 
 #include "pp_group/adamw.h"
 #include "pp_group/executor.h"
-#include "pp_group/injected_stage.h"
 #include "pp_group/outer_sync.h"
 #include "pp_group/trainer.h"
 
@@ -16,10 +15,9 @@ namespace longhaul {
 struct RankState {
   LocalRank rank;
   std::unique_ptr<Stage> stage;
-  InjectedStage* injected = nullptr;  // the stage, where its compute is slept
   std::unique_ptr<PipelineRank> pipeline;
   at::Tensor host_parameters;  // the stage's own where they are on the host; for the outer step
-  std::unique_ptr<AdamW> optimizer;         // nullptr: `injected` updates itself
+  std::unique_ptr<AdamW> optimizer;         // nullptr: the stage updates itself
   std::unique_ptr<OuterSync> outer;         // nullptr: never an outer step
   std::unique_ptr<GroupAverage> gradients;  // nullptr: each group steps on its own
   std::vector<int64_t> rows;                // of the current step, [B, T + 1]; first and last stage

@@ -37,8 +37,10 @@ class Stage {
   virtual at::TensorOptions boundary() const {
     return at::TensorOptions(at::kCPU).dtype(at::kFloat);
   }
-  // False: Loss computes none, and what parameters become means nothing.
+  // False: Loss computes none, what parameters become means nothing, and UpdateItself stands for
+  // the optimizer.
   virtual bool trains() const = 0;
+  virtual void UpdateItself() {}
 
   // [layout().flat_elements] each, f32, contiguous, on boundary().device(). Writing into them is
   // allowed between steps; the storage stays where it is.

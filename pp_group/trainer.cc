@@ -165,8 +165,8 @@ void PipelineTrainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
-    if (state->injected != nullptr) {
-      state->injected->Update();
+    if (state->optimizer == nullptr) {
+      state->stage->UpdateItself();
     } else {
       state->report.clipped_groups = state->optimizer->Step(step_, spec_.steps, state->stage.get());
     }

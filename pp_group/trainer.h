@@ -16,7 +16,7 @@
 #include "pp_group/channel_state.h"
 #include "pp_group/checkpoint.h"
 #include "pp_group/corpus.h"
-#include "pp_group/injected_stage.h"
+#include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/outer_sync.h"
 #include "pp_group/round_keeper.h"
@@ -39,7 +39,7 @@ struct TrainSpec {
   uint64_t seed;  // initial weights, data order, codec noise of the outer delta
   // The blocks with which stages 1, 2, ... begin; empty: S divides the blocks, stages are equal.
   std::vector<int64_t> cuts = {};
-  // Compute that is slept instead of done (injected_stage.h): step times over real links without
+  // Compute that is slept instead of done (injected_compute.h): step times over real links without
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;
   ComputeSpec stage_compute = {};  // what stages compute on, and in which dtype

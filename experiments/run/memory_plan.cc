@@ -74,8 +74,8 @@ double MicrobatchesKept(const RunSpec& spec, const StageLayout& layout) {
                                     static_cast<int>(spec.train.microbatches));
 }
 
-// CpuGptStage: everything is made once (gpt_activations.h). Evaluation has activations and scratch
-// of its own size, for the rows that it takes at once.
+// CpuGptStage: everything is made once (engines/cpu/gpt_activations.h). Evaluation has activations
+// and scratch of its own size, for the rows that it takes at once.
 StageBytes CpuComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto width = static_cast<double>(spec.model.width);
   const auto blocks = static_cast<double>(layout.num_blocks);

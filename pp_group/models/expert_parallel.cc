@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "pp_group/aten_ops.h"
+#include "pp_group/engines/aten/ops.h"
 
 namespace longhaul {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "pp_group/aten_model.h"
+#include "pp_group/engines/aten/model.h"
 #include "pp_group/models/model.h"
 
 namespace longhaul {

@@ -5,9 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pp_group/aten_device.h"
-#include "pp_group/aten_stage.h"
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/device_check.h"
+#include "pp_group/engines/aten/stage.h"
+#include "pp_group/engines/cpu/gpt_stage.h"
+#include "pp_group/engines/injected/stage.h"
 #include "pp_group/models/gpt.h"
 #include "pp_group/models/llama.h"
 #include "pp_group/models/moe.h"
@@ -154,6 +155,12 @@ int64_t ParameterCount(const ModelSpec& spec) { return LayoutOf(spec, 0, 1).para
 
 absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
                                                 const StageOptions& options) {
+  if (options.injected != nullptr) {
+    return std::make_unique<InjectedStage>(
+        StageShape{model.context, model.width, model.vocab},
+        LayoutOf(model, options.stage, options.stages, options.cuts), options.seed,
+        *options.injected, options.now);
+  }
   const Entry* const entry = Find(model, options.compute);
   if (entry == nullptr) return EngineOf(model, options.compute).status();
   if (options.expert_peers != nullptr) {

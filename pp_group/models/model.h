@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -8,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/stage.h"
 
@@ -20,6 +23,9 @@ struct StageOptions {
   std::span<const int64_t> cuts = {};  // as EmptyLayout takes them
   int64_t microbatches = 1;            // M; scales losses that are means over a micro-batch
   ComputeSpec compute = {};
+  // Not null: a stage that sleeps so instead, by the clock `now`, which it borrows.
+  const InjectedCompute* injected = nullptr;
+  const std::function<absl::Duration()>* now = nullptr;
   // Of moe: each block's experts are spread over the ranks of this group (expert_parallel.h), which
   // run the same stage on rows of their own, in step. Every rank has the whole layout; of an expert
   // that it does not hold it leaves the gradient zero. null: all experts are run here.

@@ -54,6 +54,25 @@ deny experiments/simulator 'experiments/(record|report|train|run|command)'
 deny experiments/scale 'experiments/(report|run|command)|torch|ATen|c10'
 deny experiments/train 'experiments/(estimates|report|run|command)'
 deny experiments/run 'experiments/(estimates|report|command)'
+# Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models
+# are written in the aten engine's model.h and ops.h. The root knows models, and no engine.
+only() {
+  local files=$1 allowed=$2
+  # shellcheck disable=SC2086
+  if grep -rnE '^ *# *include "pp_group/' $files | grep -vE "include \"pp_group/($allowed)\.h\""; then
+    echo "^ of pp_group, these files may include nothing but $allowed"
+    bad=1
+  fi
+}
+seam='stage|stage_layout|device_check|injected_compute'
+only pp_group/engines/aten "engines/aten/[a-z_]+|models/model|$seam"
+only pp_group/engines/cpu "engines/cpu/[a-z_]+|kernels/kernels|models/model_spec|$seam"
+only pp_group/engines/injected "engines/injected/[a-z_]+|$seam"
+only pp_group/models/model.cc "engines/[a-z]+/[a-z_]*stage|models/[a-z_]+|$seam"
+only "$(find pp_group/models -type f ! -name model.cc)" "engines/aten/(model|ops)|models/[a-z_]+|$seam"
+only pp_group/kernels 'kernels/[a-z_0-9]+'
+only pp_group/schedule 'schedule/[a-z_]+'
+only "$(find pp_group -maxdepth 1 -name '*.[ch]*')" '([a-z_0-9]+|kernels/kernels|models/model|models/model_spec|schedule/[a-z_]+)'
 for folder in common utils util core; do
   if [ -e "$folder" ]; then
     echo "a top-level $folder/ is not wanted: shared code lives in the lowest folder that needs it"

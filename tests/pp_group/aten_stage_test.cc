@@ -1,4 +1,4 @@
-#include "pp_group/aten_stage.h"
+#include "pp_group/engines/aten/stage.h"
 
 #include <numeric>
 

@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/aten_ops.h"
+#include "pp_group/engines/aten/ops.h"
 #include "pp_group/models/model.h"
 #include "tests/backend/ranks.h"
 

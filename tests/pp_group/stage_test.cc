@@ -1,4 +1,4 @@
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/engines/cpu/gpt_stage.h"
 
 #include <cmath>
 #include <numeric>
@@ -9,7 +9,7 @@
 #include "compressors/numbers/noise.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/gpt_activations.h"
+#include "pp_group/engines/cpu/gpt_activations.h"
 #include "tests/pp_group/autograd_gpt.h"
 
 namespace longhaul {

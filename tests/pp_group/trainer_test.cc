@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/engines/cpu/gpt_stage.h"
 #include "pp_group/schedule/catalog.h"
 #include "tests/pp_group/autograd_gpt.h"
 #include "tests/pp_group/training.h"

@@ -1,8 +1,8 @@
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/engines/cpu/gpt_stage.h"
 
 #include <algorithm>
 
-#include "pp_group/gpt_activations.h"
+#include "pp_group/engines/cpu/gpt_activations.h"
 
 namespace longhaul {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "pp_group/aten_ops.h"
+#include "pp_group/engines/aten/ops.h"
 #include "pp_group/stage_layout.h"
 
 namespace longhaul {

@@ -1,4 +1,4 @@
-#include "pp_group/injected_stage.h"
+#include "pp_group/engines/injected/stage.h"
 
 #include <utility>
 
@@ -47,7 +47,7 @@ void InjectedStage::BackwardInput(std::span<const int64_t>, const at::Tensor&, c
   SleepUntil(end);
 }
 
-void InjectedStage::Update() {
+void InjectedStage::UpdateItself() {
   const absl::Duration end = now_() + compute_.optimizer;
   parameters_.add_(movement_);
   SleepUntil(end);

@@ -1,4 +1,4 @@
-#include "pp_group/aten_device.h"
+#include "pp_group/engines/aten/device.h"
 
 #include <cstdlib>
 #include <string>

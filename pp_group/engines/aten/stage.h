@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pp_group/aten_model.h"
+#include "pp_group/engines/aten/model.h"
 #include "pp_group/models/model.h"
 #include "pp_group/stage.h"
 

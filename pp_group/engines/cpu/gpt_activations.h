@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "pp_group/cpu_gpt_stage.h"
+#include "pp_group/engines/cpu/gpt_stage.h"
 #include "pp_group/kernels/kernels.h"
 
 namespace longhaul {

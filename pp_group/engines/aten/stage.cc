@@ -1,10 +1,10 @@
-#include "pp_group/aten_stage.h"
+#include "pp_group/engines/aten/stage.h"
 
 #include <utility>
 
 #include <ATen/ATen.h>
 
-#include "pp_group/aten_device.h"
+#include "pp_group/engines/aten/device.h"
 
 namespace longhaul {
 namespace {

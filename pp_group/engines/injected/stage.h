@@ -4,20 +4,12 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "absl/time/time.h"
+#include "pp_group/injected_compute.h"
 #include "pp_group/stage.h"
 
 namespace longhaul {
-
-// What a stage's compute takes, for runs that measure the pipeline around it.
-struct InjectedCompute {
-  std::vector<absl::Duration> forward = {}, backward = {};  // per stage and micro-batch; S of each
-  absl::Duration optimizer;                                 // per stage and inner step
-  // Blocks the thread; a test may move its clock instead.
-  std::function<void(absl::Duration)> sleep;
-};
 
 // A stage that computes nothing and takes its time: every call writes what a link needs, then
 // sleeps until the call has taken as long as the table says. A machine can so run the pipeline of
@@ -49,9 +41,7 @@ class InjectedStage : public Stage {
                      Activations* kept) override;
   void BackwardWeight(Activations*) override {}
   bool splits_backward() const override { return false; }
-
-  // The optimizer's part of a step.
-  void Update();
+  void UpdateItself() override;
 
  private:
   void Fill(const at::Tensor& message);

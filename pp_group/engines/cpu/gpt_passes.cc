@@ -1,4 +1,4 @@
-#include "pp_group/gpt_activations.h"
+#include "pp_group/engines/cpu/gpt_activations.h"
 
 namespace longhaul {
 namespace {

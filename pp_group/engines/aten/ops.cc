@@ -1,4 +1,4 @@
-#include "pp_group/aten_ops.h"
+#include "pp_group/engines/aten/ops.h"
 
 #include <cmath>
 #include <utility>
