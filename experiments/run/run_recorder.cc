@@ -36,23 +36,25 @@ RunStatus StatusOf(const absl::Status& outcome) {
   }
 }
 
-// Of a fault that has just struck, or has been over for long: its group was lost, or joined.
-bool CameOrWent(const FaultRow& fault) {
-  if (fault.what == "lost" || fault.recovered_step) return true;
-  if (!fault.said.empty() || fault.group_index < 0) return false;
-  return fault.what == "kill" || fault.what == "leave" || fault.what == "stop" ||
-         fault.what == "join";
-}
-
 // What was wrong with a run until its checkpoint of this step; none: nothing.
 std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", step); }
 
 }  // namespace
 
+RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
+    : record_(record),
+      run_(run),
+      spec_(spec),
+      faults_(spec.outer.inner_steps, spec.schedule.stages, [] { return MonotonicClock().Now(); }) {
+}
+
 void RunRecorder::See(const json& event) {
   const std::string kind = event.value("event", "");
-  if (kind == "step") SeeStep(RowFrom<StepRow>(event));
-  if (kind == "fault") SeeFault(RowFrom<FaultRow>(event));
+  if (kind == "step") {
+    steps_.push_back(RowFrom<StepRow>(event));
+    faults_.SeeStep(steps_.back());
+  }
+  if (kind == "fault") faults_.SeeFault(RowFrom<FaultRow>(event));
   if (kind == "round") rounds_.push_back(RowFrom<RoundRow>(event));
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
   if (kind == "crossing") SeeCrossing(RowFrom<CrossingCount>(event));
@@ -90,56 +92,8 @@ void RunRecorder::See(const json& event) {
   }
 }
 
-int64_t RunRecorder::LastOfRound(int64_t step) const {
-  const int64_t inner = std::max<int64_t>(1, spec_.outer.inner_steps);
-  return (step + inner - 1) / inner * inner;
-}
-
-void RunRecorder::SeeStep(const StepRow& step) {
-  steps_.push_back(step);
-  group_step_[step.group_index] = step.step;
-  if (step.stage != spec_.schedule.stages - 1) return;
-  int64_t& tokens = unsynced_tokens_[step.group_index];
-  tokens = step.outer_synced ? 0 : tokens + step.tokens;
-  for (Struck& fault : faults_) {
-    if (!fault.waits || fault.row.group_index != step.group_index) continue;
-    // A stage may finish the step in which another one died.
-    if (step.step <= LastOfRound(fault.row.step)) continue;
-    fault.waits = false;
-    fault.changed = true;
-    fault.row.recovered_step = step.step;
-    fault.row.recovery_s = absl::ToDoubleSeconds(MonotonicClock().Now() - fault.at);
-  }
-}
-
-// A group that is lost has lost what it trained since its last outer step.
-void RunRecorder::SeeFault(FaultRow fault) {
-  fault.number = earlier_faults_ + static_cast<int64_t>(faults_.size());
-  if (fault.what == "lost") {
-    // What the lab sees of a fault that its worker has told.
-    for (Struck& told : faults_) {
-      if (!told.waits || told.row.group_index != fault.group_index) continue;
-      told.row.said = fault.said;
-      told.changed = true;
-      return;
-    }
-    fault.step = group_step_[fault.group_index] + 1;
-  }
-  const bool joins = fault.what == "join" && fault.said.empty();
-  const bool lost = CameOrWent(fault) && !joins;
-  if (lost) {
-    fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
-  }
-  if (lost || joins) ++groups_came_or_went_;
-  faults_.push_back(
-      {.row = std::move(fault), .at = MonotonicClock().Now(), .waits = lost || joins});
-}
-
 absl::Status RunRecorder::FlushFaults() {
-  std::vector<FaultRow> rows;
-  for (Struck& fault : faults_) {
-    if (std::exchange(fault.changed, false)) rows.push_back(fault.row);
-  }
+  const std::vector<FaultRow> rows = faults_.TakeChanged();
   if (!rows.empty()) {
     if (absl::Status s = record_.AddFaults(run_, rows); !s.ok()) return s;
   }
@@ -183,8 +137,7 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   earlier_ = *std::move(earlier);
   absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
   if (!faults.ok()) return faults.status();
-  earlier_faults_ = static_cast<int64_t>(faults->size());
-  groups_came_or_went_ += std::count_if(faults->begin(), faults->end(), CameOrWent);
+  faults_.SeeEarlier(*faults);
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
   if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
@@ -316,12 +269,13 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   absl::Status written = Flush();
   absl::Status bytes = FillWireBytes(spec_, wire_, crossings_, restored_);
-  if (groups_came_or_went_ > 0 && spec_.net.transport != "loopback") {
+  const int64_t came_or_went = faults_.groups_came_or_went();
+  if (came_or_went > 0 && spec_.net.transport != "loopback") {
     bytes =
         absl::FailedPreconditionError(fmt::format("groups came or went {} times: what a lost one "
                                                   "had sent is not counted, nor how a state was "
                                                   "handed over",
-                                                  groups_came_or_went_));
+                                                  came_or_went));
   }
   std::string flaws = Flaws(bytes);
   AddEarlierCounts(earlier_, crossings_);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/record/record.h"
+#include "experiments/run/fault_ledger.h"
 #include "experiments/run/wire_bytes.h"
 #include "experiments/spec/spec.h"
 
@@ -23,8 +24,7 @@ namespace longhaul {
 // in the record.
 class RunRecorder {
  public:
-  RunRecorder(Record& record, int64_t run, const RunSpec& spec)
-      : record_(record), run_(run), spec_(spec) {}
+  RunRecorder(Record& record, int64_t run, const RunSpec& spec);
 
   void See(const nlohmann::json& event);
   absl::Status Flush();
@@ -42,9 +42,6 @@ class RunRecorder {
 
  private:
   void SeeCrossing(CrossingCount count);
-  void SeeStep(const StepRow& step);
-  int64_t LastOfRound(int64_t step) const;
-  void SeeFault(FaultRow fault);
   absl::Status FlushFaults();
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
@@ -77,19 +74,8 @@ class RunRecorder {
   std::string earlier_flaws_;
   absl::Status resumption_;
   std::map<std::string, double> losses_;
-  // Faults that struck, by number, and which of their rows changed since the last Flush.
-  struct Struck {
-    FaultRow row;
-    absl::Duration at;
-    bool waits = false;  // for the group to be back
-    bool changed = true;
-  };
-  std::vector<Struck> faults_;
+  FaultLedger faults_;
   std::vector<RoundRow> rounds_;
-  std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step
-  std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
-  int64_t earlier_faults_ = 0;                  // rows before it was resumed
-  int64_t groups_came_or_went_ = 0;
 };
 
 // The row a run starts with: everything known before its first process exists.

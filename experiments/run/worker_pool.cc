@@ -61,9 +61,7 @@ WorkerPool::WorkerPool(const RunSpec& spec, Emulator& emulator, FdEventSink& sin
       gates_(std::move(on_phase)),
       emulator_watch_(kHealthInterval + kAnswerDeadline),
       elastic_(spec.outer.on_group_loss == "continue"),
-      script_(spec.faults.empty()
-                  ? std::vector<Fault>()
-                  : DrawFaults(spec.faults, FaultBoundsOf(spec), static_cast<uint64_t>(spec.seed))),
+      script_(elastic_ ? ScriptOf(spec) : std::vector<Fault>()),
       links_(script_, emulator) {
   if (elastic_) gates_.WorkersMayEnd();
   gates_.OnAsk(

@@ -43,6 +43,9 @@ struct FaultPlace {
 // "group 1 stage 0", "group 1", "any group", "link 0 > 3" (one way), "link 0 - 3", "lab".
 std::string ToString(const FaultPlace& place);
 
+// What the record says of a leave or join that outer.schedule stands for.
+constexpr char kByPlan[] = "outer.schedule";
+
 // One [[fault]] of a spec. Fields of other kinds stay at their defaults.
 struct Fault {
   FaultKind what = FaultKind::kKill;
@@ -57,7 +60,7 @@ struct Fault {
   double factor = 1;         // kSlow: > 1; kPoison: any number
   double rate_mbit = 0;      // kLinkRate
   double delay_ms = 0;       // kLinkDelay, one way
-  bool planned = false;      // a leave or join of outer.schedule, not of a [[fault]]
+  bool planned = false;      // a leave or join of outer.schedule, not of a [[fault]]: kByPlan
   std::string written = {};  // "demo.toml:12", for messages
   friend bool operator==(const Fault& a, const Fault& b);  // all but `written`; NaN equals NaN
 };

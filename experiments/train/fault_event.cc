@@ -10,7 +10,7 @@ void EmitFault(const Fault& fault, int64_t step, const std::string& said, EventS
                                       .what = std::string(ToString(fault.what)),
                                       .place = ToString(fault.where),
                                       .group_index = fault.where.group,
-                                      .said = said}));
+                                      .said = said.empty() && fault.planned ? kByPlan : said}));
 }
 
 }  // namespace longhaul

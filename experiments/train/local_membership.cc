@@ -82,15 +82,13 @@ bool Ends(const Fault& fault) {
          (fault.what == FaultKind::kStop && fault.for_s == 0);
 }
 
-const char* Said(const Fault& fault) { return fault.planned ? "outer.schedule" : ""; }
-
 void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
   const int64_t group = fault.where.group;
   if (fault.what == FaultKind::kJoin) return;  // at the end of its round
   if (!There(group)) {
     EmitFault(fault, step, "the group was not there", sink_);
   } else if (Ends(fault)) {
-    EmitFault(fault, step, Said(fault), sink_);
+    EmitFault(fault, step, "", sink_);
     Lose(trainer, group);
   } else if (fault.what == FaultKind::kPoison) {
     EmitFault(fault, step, "", sink_);
@@ -170,7 +168,7 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
     for (const Fault& fault : drawn_) {
       if (fault.what == FaultKind::kJoin && fault.where.group == group &&
           PlanOf(fault.at_step) == &plan) {
-        EmitFault(fault, round->last_step, Said(fault), sink_);
+        EmitFault(fault, round->last_step, "", sink_);
       }
     }
     absl::StatusOr<std::vector<LocalTelemetry>> fresh =

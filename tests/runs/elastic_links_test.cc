@@ -56,6 +56,12 @@ TEST_F(ElasticLinks, APlanThatGrowsAndShrinksGivesTheBitsOfOneProcess) {
   EXPECT_EQ(Rows(links(), kHashes), Rows(alone(), kHashes)) << run.output;
   EXPECT_EQ(Rounds(links()).at(2), "0 1 2||");
   EXPECT_EQ(Rounds(links()).at(4).substr(0, 3), "0 1");
+  // Nobody trains before the plan lets it, and nothing but the plan is told.
+  constexpr char kTold[] =
+      "SELECT step, what, place, said, lost_tokens, recovered_step FROM faults ORDER BY 1, 3";
+  EXPECT_EQ(Rows(links(), kTold), Rows(alone(), kTold)) << run.output;
+  EXPECT_EQ(Rows(links(), kTold).size(), 3u);
+  EXPECT_EQ(Rows(links(), "SELECT MIN(step) FROM steps WHERE group_index = 1"), (Table{{"9"}}));
 }
 
 TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
