@@ -9,6 +9,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "absl/strings/str_cat.h"
+#include "pp_group/c10d_status.h"
 #include "pp_group/handover.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer_round.h"
@@ -37,9 +38,13 @@ class PipelineTrainer : public Trainer {
   int64_t step() const override { return step_; }
   int evaluated_group() const override { return outer_round_.lowest_member(); }
   void LoseGroup(int group) override;
-  absl::Status AddGroup(std::vector<LocalRank> ranks) override;
+  absl::Status AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
+                        const std::vector<int>& lost) override;
   absl::Status GiveState(int stage, c10d::Backend& to, int peer) override;
   absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) override;
+  absl::Status WriteState(int stage, int place, int givers, const std::string& folder) override;
+  absl::Status ReadState(int64_t step, const std::vector<bool>& lost,
+                         const std::string& folder) override;
   void Poison(int group, double factor) override;
   void OnAction(std::function<void(const Action&)> call) override { on_action_ = std::move(call); }
   absl::Status FinishSends() override;
@@ -61,6 +66,9 @@ class PipelineTrainer : public Trainer {
   absl::Status AverageGradients();
   void SortRanks();
   RankState* Holder(int stage);  // a local rank of the stage; null: none
+  // By place in `givers`; null: of `lost`, or not local.
+  std::vector<const RankState*> GiversOf(int stage, const std::vector<int>& givers,
+                                         const std::vector<int>& lost) const;
   // All local ranks begin, then all finish what crosses between groups.
   template <typename Begin, typename Finish>
   absl::Status Exchange(Begin begin, Finish finish);
@@ -216,7 +224,21 @@ void PipelineTrainer::LoseGroup(int group) {
   std::erase_if(ranks_, [group](const auto& state) { return state->rank.group == group; });
 }
 
-absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks) {
+std::vector<const RankState*> PipelineTrainer::GiversOf(int stage, const std::vector<int>& givers,
+                                                        const std::vector<int>& lost) const {
+  std::vector<const RankState*> found;
+  for (const int group : givers) {
+    const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& state) {
+      return state->rank.group == group && state->rank.stage == stage;
+    });
+    const bool there = at != ranks_.end() && std::count(lost.begin(), lost.end(), group) == 0;
+    found.push_back(there ? at->get() : nullptr);
+  }
+  return found;
+}
+
+absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
+                                       const std::vector<int>& lost) {
   std::vector<std::unique_ptr<RankState>> fresh;
   for (const LocalRank& rank : ranks) {
     const RankState* holder = Holder(rank.stage);
@@ -226,7 +248,12 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks) {
     }
     absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
     if (!state.ok()) return state.status();
-    CopyState(*holder, state->get());
+    if (givers.empty()) {
+      CopyState(*holder, state->get());
+    } else if (!CopyStateOfAll(GiversOf(rank.stage, givers, lost), state->get())) {
+      return absl::UnavailableError(absl::StrCat(
+          "group ", rank.group, ": all groups were lost while they handed their state over"));
+    }
     fresh.push_back(*std::move(state));
   }
   for (auto& state : fresh) ranks_.push_back(std::move(state));
@@ -245,6 +272,26 @@ absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int p
   if (!taken.ok()) return taken;
   step_ = step;
   return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::WriteState(int stage, int place, int givers,
+                                         const std::string& folder) {
+  const RankState* holder = Holder(stage);
+  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
+  absl::Status written;
+  const absl::Status torch = StatusFromTorch(
+      "write the state", [&] { written = longhaul::WriteState(*holder, place, givers, folder); });
+  return torch.ok() ? written : torch;
+}
+
+absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& lost,
+                                        const std::string& folder) {
+  absl::Status read;
+  const absl::Status torch = StatusFromTorch(
+      "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
+  if (!torch.ok()) return torch;
+  if (read.ok()) step_ = step;
+  return read;
 }
 
 void PipelineTrainer::Poison(int group, double factor) {

@@ -157,12 +157,20 @@ class Trainer {
   virtual void LoseGroup(int group) = 0;
   // New local ranks of a group that has none, with the training's state as a local group holds it
   // after an outer step: parameters, outer start and momentum, AdamW's moments. What codecs
-  // remember starts anew.
-  virtual absl::Status AddGroup(std::vector<LocalRank> ranks) = 0;
+  // remember starts anew. `givers`: the members of the outer step, ascending, where all of them
+  // give (handover.h); those that `lost` names, too, are lost while they do. Empty: the lowest
+  // group gives all.
+  virtual absl::Status AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers = {},
+                                const std::vector<int>& lost = {}) = 0;
   // The same state from one process to another, of one stage; throws nothing. Right after an outer
   // step. Take sets the step, too, and is called before the first one.
   virtual absl::Status GiveState(int stage, c10d::Backend& to, int peer) = 0;
   virtual absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) = 0;
+  // The same through files of `givers` processes, of which this is the one at `place`; `lost`: by
+  // place (handover.h, also for the files and the errors).
+  virtual absl::Status WriteState(int stage, int place, int givers, const std::string& folder) = 0;
+  virtual absl::Status ReadState(int64_t step, const std::vector<bool>& lost,
+                                 const std::string& folder) = 0;
   // Multiplies the group's parameters on local ranks right before its next outer delta is taken.
   virtual void Poison(int group, double factor) = 0;
   // Called before every action of the local ranks; faults strike there.

@@ -1,9 +1,6 @@
 // `weights fetch`: a manifest's files, from all who have them.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmath>
 
@@ -23,24 +20,6 @@ struct FetchWords {
   double give_up_s = 60;
 };
 
-// The address from which packets to `source` would leave. "": there is no way to it.
-std::string AddressToward(const SwarmAddress& source) {
-  sockaddr_in there{};
-  there.sin_family = AF_INET;
-  there.sin_port = htons(9);
-  inet_pton(AF_INET, source.ip.c_str(), &there.sin_addr);
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in here{};
-  socklen_t size = sizeof(here);
-  char text[INET_ADDRSTRLEN] = "";
-  if (connect(fd, reinterpret_cast<sockaddr*>(&there), sizeof(there)) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) == 0) {
-    inet_ntop(AF_INET, &here.sin_addr, text, sizeof(text));
-  }
-  if (fd >= 0) close(fd);
-  return text;
-}
-
 absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
   if (std::isnan(words.give_up_s)) return absl::InvalidArgumentError("--give-up: not a number");
   std::vector<SwarmAddress> sources;
@@ -49,7 +28,7 @@ absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
     if (!source.ok()) return source.status();
     sources.push_back(*source);
   }
-  if (words.swarm.listen.empty()) words.swarm.listen = AddressToward(sources.front()) + ":0";
+  if (words.swarm.listen.empty()) words.swarm.listen = AddressToward(sources.front().ip) + ":0";
   auto swarm = OptionsOf(words.swarm);
   if (!swarm.ok()) return swarm.status();
   FetchOptions options{.swarm = *std::move(swarm),

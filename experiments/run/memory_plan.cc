@@ -185,6 +185,9 @@ double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   const bool writes = spec.checkpoint.every_steps > 0 || !spec.model.save.empty();
   if (writes) bytes += (outer_step ? 5 : 3) * floats * kFloat;
   if (!outer_step && !data_parallel) return bytes;
+  // A joiner's files, in its node's memory: start, momentum, both moments.
+  const bool files = spec.outer.joiner_source == "swarm" && spec.net.transport == "ucx";
+  if (files) bytes += 4 * floats * kFloat;
   // The average; of an outer step also start, momentum and delta.
   bytes += (data_parallel ? 1 : 4) * floats * kFloat;
   bytes += CodecStateBytes(spec.outer.codec, 1, floats);

@@ -48,7 +48,8 @@ constexpr KindEntry kKinds[] = {
     {FaultKind::kLeave, "leave", kWholeGroup, kNothing},
     {FaultKind::kJoin, "join", kWholeGroup, kNothing},
 };
-constexpr std::string_view kMoments[] = {"begin", "forward", "backward", "outer", "checkpoint"};
+constexpr std::string_view kMoments[] = {"begin", "forward",    "backward",
+                                         "outer", "checkpoint", "transfer"};
 
 constexpr int64_t kMostFaults = 4096;
 constexpr double kLongestFaultS = 86'400, kMostFactor = 1e6, kMostMbit = 1e6, kMostMs = 600'000;

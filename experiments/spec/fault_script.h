@@ -29,7 +29,9 @@ enum class FaultKind {
 std::string_view ToString(FaultKind kind);
 
 // The part of a step in which a kill strikes: the first such moment at or after the step.
-enum class FaultMoment { kBegin, kForward, kBackward, kOuter, kCheckpoint };
+// kTransfer: of a state, through the swarm, after the outer step that ends the step's round; the
+// group gives or takes it. Where nobody joins there, it never strikes.
+enum class FaultMoment { kBegin, kForward, kBackward, kOuter, kCheckpoint, kTransfer };
 std::string_view ToString(FaultMoment moment);
 
 struct FaultPlace {

@@ -18,10 +18,12 @@ bool Kills(const Fault& f) {
   return f.what == FaultKind::kKill || (f.what == FaultKind::kStop && f.for_s == 0);
 }
 
+// `somebody_joined`: at the outer step before `first`.
 Changes ChangesIn(const std::vector<Fault>& drawn, const RoundBounds& bounds, int64_t first,
-                  int64_t last) {
+                  int64_t last, bool somebody_joined) {
   Changes changes;
   for (const Fault& f : drawn) {
+    if (f.during == FaultMoment::kTransfer && !somebody_joined) continue;
     Strike at = StrikeOf(f, bounds);
     if (at.after_outer) ++at.step;
     if (at.step < first || at.step > last) continue;
@@ -39,6 +41,11 @@ Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
   if (fault.during == FaultMoment::kOuter) {
     at.step = std::min(NextMultiple(fault.at_step, bounds.inner_steps), bounds.steps);
   }
+  if (fault.during == FaultMoment::kTransfer) {
+    at.step = NextMultiple(fault.at_step, bounds.inner_steps);
+    at.after_outer = true;
+    if (at.step >= bounds.steps) return {};  // nobody joins after the last step
+  }
   if (fault.during == FaultMoment::kCheckpoint) {
     if (bounds.checkpoint_every == 0) return {};
     at.step = NextMultiple(fault.at_step, bounds.checkpoint_every);
@@ -46,6 +53,22 @@ Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
     if (at.step >= bounds.steps) return {};  // none is written after the last step
   }
   return at;
+}
+
+std::vector<Fault> WithoutVainKills(std::vector<Fault> drawn, const std::vector<RoundPlan>& rounds,
+                                    const RoundBounds& bounds) {
+  std::erase_if(drawn, [&](const Fault& f) {
+    if (f.during != FaultMoment::kTransfer) return false;
+    const auto round = std::find_if(rounds.begin(), rounds.end(), [&](const RoundPlan& r) {
+      return r.last_step == StrikeOf(f, bounds).step;
+    });
+    if (round == rounds.end() || round->joiners.empty()) return true;
+    const auto has = [&f](const std::vector<int64_t>& groups) {
+      return std::find(groups.begin(), groups.end(), f.where.group) != groups.end();
+    };
+    return !has(round->members) && !has(round->joiners);
+  });
+  return drawn;
 }
 
 std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups) {
@@ -67,7 +90,8 @@ std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBo
   }
   for (int64_t first = 1, round = 1; first <= bounds.steps; ++round) {
     const int64_t last = std::min(first + bounds.inner_steps - 1, bounds.steps);
-    const Changes changes = ChangesIn(drawn, bounds, first, last);
+    const bool somebody_joined = !rounds.empty() && !rounds.back().joiners.empty();
+    const Changes changes = ChangesIn(drawn, bounds, first, last, somebody_joined);
     RoundPlan plan{.round = round, .last_step = last, .members = {}, .joiners = {}, .lost = {}};
     for (const int64_t g : present) {
       const bool left = changes.left.contains(g), killed = changes.killed.contains(g);

@@ -15,7 +15,7 @@ namespace longhaul {
 //   - A group that is killed in a round (a worker is enough) has lost it: it is no member of the
 //     outer step that ends the round, takes over the others' state there and trains the next round.
 //     A kill during "outer" costs the round that ends; one during "checkpoint" the round after the
-//     checkpoint.
+//     checkpoint; one during "transfer" the round after the outer step at which somebody joins.
 //   - One that leaves is no member from the outer step on that ends its step's round, until it
 //   joins.
 //   - One that joins in a round takes over the state at its end and trains the next. A group whose
@@ -39,7 +39,12 @@ struct RoundBounds {
 
 // The rounds of a run under a drawn script (DrawFaults). It ends early with a round that has no
 // members: nobody holds the training's state any more.
+// Kills during a transfer of which there is none strike nobody.
 std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds);
+
+// The script without those kills during a transfer. `rounds`: its PlanRounds.
+std::vector<Fault> WithoutVainKills(std::vector<Fault> drawn, const std::vector<RoundPlan>& rounds,
+                                    const RoundBounds& bounds);
 
 // The groups that are not there when the run begins: their first leave or join is a join.
 std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups);

@@ -172,6 +172,8 @@ void CheckOuter(TableReader& r, const RunSpec& spec) {
   r.Check(outer.on_group_loss == "end" || (!data_parallel && outer.inner_steps >= 1),
           "on_group_loss",
           "= \"continue\" needs outer steps, at which groups come and go: outer.inner_steps >= 1");
+  r.Check(outer.joiner_source == "member" || outer.on_group_loss == "continue", "joiner_source",
+          "= \"swarm\" is for groups that join: it needs outer.on_group_loss = \"continue\"");
   r.Check(outer.min_groups <= outer.groups, "min_groups",
           fmt::format("= {} with outer.groups = {}", outer.min_groups, outer.groups));
   r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",
@@ -257,6 +259,9 @@ absl::Status CheckFaults(const RunSpec& spec) {
       return refuse(
           "comes or goes by plan; over links a run with checkpoint.from begins with all groups, "
           "whatever its step: take it out, or net.transport = \"loopback\"");
+    }
+    if (fault.during == FaultMoment::kTransfer && spec.outer.joiner_source != "swarm") {
+      return refuse("strikes a swarm's transfer; want outer.joiner_source = \"swarm\"");
     }
     if (fault.what == FaultKind::kPoison && spec.outer.groups == 1) {
       return refuse("poisons the average of one group; want outer.groups of at least 2");

@@ -106,6 +106,10 @@ struct RunSpec {
     // member of the outer step. Fewer than min_groups end the run.
     std::string on_group_loss = "end";
     double round_deadline_s = 120;
+    // Whose state a group takes over that joins: the lowest member's ("member"), or, through a
+    // swarm (docs/swarm.md), that of all members, with a slice of AdamW's moments from each
+    // ("swarm"; in one process the same bits are copied).
+    std::string joiner_source = "member";
     int64_t min_groups = 1;
     // "outer.schedule = [[0, 2], [200, 4]]": how many of the groups are there from which finished
     // inner step on, a multiple of H; those with the lowest numbers. Empty: all of them, always.

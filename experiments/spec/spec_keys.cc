@@ -74,6 +74,7 @@ const SpecKey kKeys[] = {
     {"outer", "codec", kMay, kCodec, "", FIELD(outer.codec)},
     {"outer", "on_group_loss", kMay, OneOf{{"end", "continue"}}, "", FIELD(outer.on_group_loss)},
     {"outer", "round_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(outer.round_deadline_s)},
+    {"outer", "joiner_source", kMay, OneOf{{"member", "swarm"}}, "", FIELD(outer.joiner_source)},
     {"outer", "min_groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.min_groups)},
 
     {"net", "transport", kMust, OneOf{{"loopback", "ucx"}}, "", FIELD(net.transport)},

@@ -24,8 +24,8 @@ class LocalMembership final : public Membership {
   LocalMembership(const RunSpec& spec, std::vector<LocalTelemetry> ranks, EventSink& sink)
       : spec_(spec),
         bounds_(BoundsOf(spec)),
-        drawn_(ScriptOf(spec)),
-        plan_(PlanRounds(drawn_, bounds_)),
+        plan_(PlanRounds(ScriptOf(spec), bounds_)),
+        drawn_(WithoutVainKills(ScriptOf(spec), plan_, bounds_)),
         ranks_(std::move(ranks)),
         sink_(sink) {}
 
@@ -44,11 +44,12 @@ class LocalMembership final : public Membership {
   // Before the first step of this process: groups that the script has not brought yet or has taken
   // away are not there, be it from the run's begin or from a checkpoint's step on.
   void LoseWhoIsNotThere(Trainer& trainer, int64_t step);
+  absl::Status Add(Trainer& trainer, std::vector<LocalRank> ranks, const RoundPlan& plan) const;
 
   const RunSpec& spec_;
   const RoundBounds bounds_;
-  const std::vector<Fault> drawn_;
   const std::vector<RoundPlan> plan_;
+  const std::vector<Fault> drawn_;
   std::vector<LocalTelemetry> ranks_;
   EventSink& sink_;
   Trainer* trainer_ = nullptr;  // of the step that is being made
@@ -158,6 +159,20 @@ absl::StatusOr<bool> LocalMembership::Commit(const absl::Status& exchanged) {
   return true;
 }
 
+// What the joiner of a swarm takes, copied. A member that is killed in the transfer is there until
+// the next step.
+absl::Status LocalMembership::Add(Trainer& trainer, std::vector<LocalRank> ranks,
+                                  const RoundPlan& plan) const {
+  if (spec_.outer.joiner_source == "member") return trainer.AddGroup(std::move(ranks));
+  std::vector<int> lost;
+  for (const Fault& fault : drawn_) {
+    if (fault.during == FaultMoment::kTransfer && StrikeOf(fault, bounds_).step == plan.last_step) {
+      lost.push_back(static_cast<int>(fault.where.group));
+    }
+  }
+  return trainer.AddGroup(std::move(ranks), {plan.members.begin(), plan.members.end()}, lost);
+}
+
 absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
   const RoundPlan& plan = *PlanOf(round->last_step);
   const bool last = round->last_step == bounds_.steps;
@@ -180,7 +195,7 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
       r.life = lives_;
       local.push_back(ToLocalRank(r, nullptr));
     }
-    if (absl::Status s = trainer.AddGroup(std::move(local)); !s.ok()) return s;
+    if (absl::Status s = Add(trainer, std::move(local), plan); !s.ok()) return s;
     ranks_.insert(ranks_.end(), fresh->begin(), fresh->end());
     absl::StrAppend(&round->joiners, round->joiners.empty() ? "" : " ", group);
     joined_.clear();  // nodes are new

@@ -1,25 +1,27 @@
 #include "experiments/train/own_faults.h"
 
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "experiments/train/fault_event.h"
+#include "experiments/train/memory_disk.h"
 #include "experiments/train/phase_gate.h"
 #include "plugin/core/clock.h"
 #include "pp_group/c10d_status.h"
 
 namespace longhaul {
 namespace {
+
+bool Ends(const Fault& fault) {
+  return fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
+         (fault.what == FaultKind::kStop && fault.for_s == 0);
+}
 
 // What a stopped process is woken by: itself cannot.
 void WakeLater(double seconds) {
@@ -40,20 +42,6 @@ void DieInTheNextWrite() {
   signal(SIGXFSZ, [](int) { kill(getpid(), SIGKILL); });
   const rlimit limit{kEnough, RLIM_INFINITY};
   setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-// A folder in this process's own mount namespace on a disk of one page. A node's alone: anybody
-// else's mounts are left alone.
-absl::StatusOr<std::string> FullDisk() {
-  const std::string folder = "/run/full";
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::InternalError(absl::StrCat("make ", folder, ": ", strerror(errno)));
-  }
-  if (mount("full", folder.c_str(), "tmpfs", 0, "size=4k,mode=0700") != 0) {
-    return absl::InternalError(
-        absl::StrCat("mount a disk of one page at ", folder, ": ", strerror(errno)));
-  }
-  return folder;
 }
 
 }  // namespace
@@ -138,13 +126,17 @@ absl::Status OwnFaults::BeforeStep(Trainer& trainer, int64_t step, const Lives& 
   if (!told.ok()) return told;
   for (const Fault& fault : script_) {
     if (IsOfLab(fault) || fault.during == FaultMoment::kCheckpoint ||
-        fault.what == FaultKind::kDiskFull) {
+        fault.during == FaultMoment::kTransfer || fault.what == FaultKind::kDiskFull) {
       continue;
     }
     const longhaul::Strike at = StrikeOf(fault, bounds_);
     if (at.step != step || !Concerns(fault) || fault.during == FaultMoment::kOuter) continue;
     // What the steps before sent is under way, so that the fault costs none of them.
     if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
+    if (Ends(fault)) {
+      const absl::Status had = StatusFromTorch("the store", before_end_);
+      if (!had.ok()) return had;
+    }
     if (fault.during == FaultMoment::kForward || fault.during == FaultMoment::kBackward) {
       StrikeAt(trainer, fault, step);
       continue;
@@ -167,6 +159,21 @@ void OwnFaults::AtOuterStep(int64_t step) {
   }
 }
 
+std::function<void()> OwnFaults::InTransfer(int64_t step) const {
+  for (const Fault& fault : script_) {
+    // One worker of a group is enough, and tells.
+    const bool own = fault.where.group == place_.group &&
+                     std::max<int64_t>(0, fault.where.stage) == place_.stage;
+    if (fault.during != FaultMoment::kTransfer || !own) continue;
+    if (StrikeOf(fault, bounds_).step != step) continue;
+    return [this, fault, step] {
+      EmitFault(fault, step + 1, "", sink_);
+      raise(SIGKILL);
+    };
+  }
+  return {};
+}
+
 const Fault* OwnFaults::AtCheckpoint(FaultKind what, int64_t step) const {
   const auto at = std::find_if(script_.begin(), script_.end(), [&](const Fault& f) {
     if (f.what != what || !Concerns(f)) return false;
@@ -182,13 +189,13 @@ absl::Status OwnFaults::BeforeCheckpoint(int64_t step, std::string* directory) {
   if (const Fault* kill = AtCheckpoint(FaultKind::kKill, step)) {
     if (kill->where.stage == place_.stage || place_.stage == 0)
       EmitFault(*kill, step + 1, "", sink_);
+    if (absl::Status s = StatusFromTorch("the store", before_end_); !s.ok()) return s;
     DieInTheNextWrite();
   }
   if (const Fault* full = AtCheckpoint(FaultKind::kDiskFull, step)) {
     if (full->where.stage == place_.stage || place_.stage == 0) EmitFault(*full, step, "", sink_);
-    absl::StatusOr<std::string> folder = FullDisk();
-    if (!folder.ok()) return folder.status();
-    *directory = *std::move(folder);
+    *directory = "/run/full";
+    return MountMemoryDisk(*directory, "size=4k,mode=0700");  // one page
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +24,16 @@ class OwnFaults {
     int group, stage, life;
     int phase_fd;  // to the lab; -1: none
   };
-  // Borrows store and sink.
+  // Borrows store and sink. `before_end`: called before a fault ends this process, unless it is one
+  // in a transfer, so that what others are to have of it costs them nothing.
   OwnFaults(std::vector<Fault> script, RoundBounds bounds, Place place, RoundStore& store,
-            EventSink& sink)
-      : script_(std::move(script)), bounds_(bounds), place_(place), store_(store), sink_(sink) {}
+            EventSink& sink, std::function<void()> before_end)
+      : script_(std::move(script)),
+        bounds_(bounds),
+        place_(place),
+        store_(store),
+        sink_(sink),
+        before_end_(std::move(before_end)) {}
 
   const std::vector<Fault>& script() const { return script_; }
 
@@ -34,6 +41,9 @@ class OwnFaults {
   absl::Status BeforeStep(Trainer& trainer, int64_t step, const Lives& expected);
   // The members of the outer step after `step` are settled.
   void AtOuterStep(int64_t step);
+  // To be called from any thread when a part of a state has been given or taken after the outer
+  // step of `step`: kills this process. Empty: the script wants nothing there.
+  std::function<void()> InTransfer(int64_t step) const;
   // May set `directory` to one that is full, or see to it that the write kills this process.
   absl::Status BeforeCheckpoint(int64_t step, std::string* directory);
   void AfterCheckpoint(int64_t step);
@@ -51,6 +61,7 @@ class OwnFaults {
   const Place place_;
   RoundStore& store_;
   EventSink& sink_;
+  const std::function<void()> before_end_;
   absl::Duration step_began_ = absl::ZeroDuration();
   double slow_factor_ = 1;
   int64_t slow_until_ = 0;  // step

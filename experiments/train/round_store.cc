@@ -42,7 +42,8 @@ Look LookAround(RoundStore& store, const Question& question, int cut_off) {
   for (int g = 0; g < store.groups(); ++g) {
     if (g == cut_off) continue;
     const auto there = expected.find(g);
-    if (there != expected.end() && store.AllStages(absl::StrCat(question.prefix(), "done/", g))) {
+    if (there != expected.end() && store.AllStages(absl::StrCat(question.prefix(), "done/", g)) &&
+        !(question.died_waiting && store.Down(g, there->second))) {
       look.decision.members.insert(*there);
       continue;
     }

@@ -31,7 +31,8 @@ absl::StatusOr<Lives> LivesFrom(const std::string& text);
 //   rR/aA/who              the answer: "members|joiners", each as LivesText
 //   rR/aA/have/G/S         it has every frame
 //   rR/aA/outcome          "go" or "again"
-//   welcome/G/LIFE/S       "STEP|LIVES": a state is handed over to that life; who is there now
+//   welcome/G/LIFE/S       "STEP|LIVES|GIVERS": a state is handed over to that life; who is there
+//                          now; the members that give, where all do (state_swarm.h)
 //   taken/G/LIFE/S         it has the state
 //   over                   the run has ended
 //
@@ -58,6 +59,7 @@ class RoundStore {
   std::optional<int> Waiting(int group, int after_life);
 
   int groups() const { return groups_; }
+  int stages() const { return stages_; }
 
  private:
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -76,6 +78,7 @@ struct Question {
   Lives expected;              // who was to train this round
   Lives known;                 // the last life of every group that was ever heard of
   bool last;                   // after this round nobody needs a state any more
+  bool died_waiting;           // one that is done may be lost since: it waited for a joiner's state
   absl::Duration deadline;     // of the monotonic clock
   std::string prefix() const;  // "r3/a1/"
 };

@@ -14,6 +14,7 @@
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/own_faults.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/swarm_handover.h"
 #include "experiments/train/train_setup.h"
 #include "plugin/core/clock.h"
 #include "pp_group/c10d_status.h"
@@ -45,7 +46,17 @@ class OverStore final : public StoreMembership {
         sink_(sink),
         faults_(ScriptOf(spec), bounds_,
                 {.group = group_, .stage = stage_, .life = life_, .phase_fd = phase_fd_}, store_,
-                sink_) {
+                sink_, [this] { AwaitTaken(); }),
+        ip_(place.ip),
+        interface_(place.interface),
+        swarm_(spec,
+               {.group = group_,
+                .stage = stage_,
+                .life = life_,
+                .ip = ip_,
+                .interface = interface_,
+                .node = phase_fd_ >= 0},
+               c10d_store_, sink_) {
     ranks_[0].life = life_;
     const std::set<int64_t> absent = AbsentAtFirst(faults_.script(), spec.outer.groups);
     for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
@@ -77,7 +88,12 @@ class OverStore final : public StoreMembership {
   absl::StatusOr<bool> WaitAndTake(Trainer& trainer);
   c10::intrusive_ptr<ProcessGroupLonghaul> Connect(const std::string& name, int index, int rank,
                                                    int size, absl::Duration patience);
+  bool Swarm() const { return spec_.outer.joiner_source == "swarm"; }
+  void Welcome(int group, int life, int64_t step);
   absl::Status HandOver(Trainer& trainer, int group, int life, int64_t step);
+  void HandOverToAll(Trainer& trainer, int64_t step);
+  void AwaitTaken();
+  absl::Status Take(Trainer& trainer, int64_t step, const Lives& givers, std::string* said);
   absl::Duration PeerDeadline() const { return absl::Seconds(spec_.net.peer_deadline_s); }
 
   const RunSpec& spec_;
@@ -94,10 +110,14 @@ class OverStore final : public StoreMembership {
   int64_t round_ = 0, attempt_ = 0;
   absl::Duration met_at_;  // when this rank had finished the round
   Decision now_;
-  bool member_ = false;  // of an outer step, in this life
-  Lives joined_;         // the members that `outer` joins; empty: it is not to be used
+  bool member_ = false;   // of an outer step, in this life
+  Lives given_to_;        // joiners to which this rank gives through the swarm since the last round
+  bool swarmed_ = false;  // somebody joined through the swarm, maybe this group, since then
+  Lives joined_;          // the members that `outer` joins; empty: it is not to be used
   std::string prefix_;
   OwnFaults faults_;
+  const std::string ip_, interface_;
+  SwarmHandover swarm_;
 };
 
 // Before anything is counted on the links: joining proves that they are crossed.
@@ -141,6 +161,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
                           .expected = expected_,
                           .known = known_,
                           .last = step == bounds_.steps,
+                          .died_waiting = swarmed_,
                           .deadline = (attempt_ == 1 ? met_at_ : MonotonicClock().Now()) +
                                       absl::Seconds(spec_.outer.round_deadline_s)};
   prefix_ = question.prefix();
@@ -222,11 +243,16 @@ absl::StatusOr<bool> OverStore::Commit(const absl::Status& exchanged) {
   }
 }
 
-absl::Status OverStore::HandOver(Trainer& trainer, int group, int life, int64_t step) {
+void OverStore::Welcome(int group, int life, int64_t step) {
   Lives there = now_.members;
   there.insert(now_.joiners.begin(), now_.joiners.end());
+  store_.Set(absl::StrCat("welcome/", group, "/", life, "/", stage_),
+             absl::StrCat(step, "|", LivesText(there), "|", LivesText(now_.members)));
+}
+
+absl::Status OverStore::HandOver(Trainer& trainer, int group, int life, int64_t step) {
   const std::string who = absl::StrCat(group, "/", life, "/", stage_);
-  store_.Set("welcome/" + who, absl::StrCat(step, "|", LivesText(there)));
+  Welcome(group, life, step);
   absl::Status given;
   const absl::Status connected = StatusFromTorch("hand the state over", [&] {
     const auto pair = Connect("handover/" + who, stage_, 0, 2, 2 * PeerDeadline());
@@ -238,6 +264,37 @@ absl::Status OverStore::HandOver(Trainer& trainer, int group, int life, int64_t 
     if (store_.Await("taken/" + who, absl::Milliseconds(100))) return absl::OkStatus();
     if (store_.Down(group, life)) return absl::UnavailableError("it was lost while it took over");
     if (MonotonicClock().Now() >= by) return absl::DeadlineExceededError("it does not take over");
+  }
+}
+
+// One that is lost while it takes the state over is lost again, and is the next round's matter.
+void OverStore::HandOverToAll(Trainer& trainer, int64_t step) {
+  if (Swarm()) {
+    swarm_.Stop();  // of the round before
+    given_to_ = now_.joiners;
+    swarmed_ = !now_.joiners.empty();
+    if (now_.joiners.empty()) return;
+    for (const auto& [group, life] : now_.joiners) Welcome(group, life, step);
+    swarm_.Give(trainer, step, now_, faults_.InTransfer(step));
+    return;
+  }
+  if (group_ != now_.members.begin()->first) return;
+  for (const auto& [group, life] : now_.joiners) {
+    if (absl::Status s = HandOver(trainer, group, life, step); !s.ok()) {
+      EmitFault({.what = FaultKind::kJoin, .where = {.group = group}}, step,
+                std::string(s.message().substr(0, 200)), sink_);
+    }
+  }
+}
+
+// Until no joiner needs this group any more: all have the state on all stages, or are lost.
+void OverStore::AwaitTaken() {
+  for (const auto& [group, life] : given_to_) {
+    for (int stage = 0; stage < store_.stages(); ++stage) {
+      const std::string taken = absl::StrCat("taken/", group, "/", life, "/", stage);
+      while (!store_.Await(taken, absl::Seconds(1)) && !store_.Down(group, life)) {
+      }
+    }
   }
 }
 
@@ -256,15 +313,7 @@ absl::Status OverStore::GoOn(Trainer& trainer, RoundRow* round) {
   for (const auto& [group, life] : now_.joiners) joiners.push_back(group);
   round->lost = GroupList(lost);
   round->joiners = GroupList(joiners);
-  // One that is lost while it takes the state over is lost again, and is the next round's matter.
-  if (group_ == now_.members.begin()->first) {
-    for (const auto& [group, life] : now_.joiners) {
-      if (absl::Status s = HandOver(trainer, group, life, round->last_step); !s.ok()) {
-        EmitFault({.what = FaultKind::kJoin, .where = {.group = group}}, round->last_step,
-                  std::string(s.message().substr(0, 200)), sink_);
-      }
-    }
-  }
+  HandOverToAll(trainer, round->last_step);
   if (!std::exchange(member_, true)) PassPhase(phase_fd_, kAskMember);
   expected_ = now_.members;
   expected_.insert(now_.joiners.begin(), now_.joiners.end());
@@ -279,28 +328,45 @@ absl::StatusOr<bool> OverStore::Join(Trainer& trainer) {
   return asked.ok() ? joined : asked;
 }
 
-absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
+absl::Status OverStore::Take(Trainer& trainer, int64_t step, const Lives& givers,
+                             std::string* said) {
+  swarmed_ = Swarm();
+  if (Swarm()) return swarm_.Take(trainer, step, givers, faults_.InTransfer(step), store_, said);
+  *said = absl::StrCat("the state of group ", givers.begin()->first);
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
-  store_.Set("join/" + who, "1");
-  while (!store_.Await("welcome/" + who, absl::Seconds(1))) {
-    if (store_.Has("over")) return false;
-  }
-  const std::pair<std::string, std::string> words =
-      absl::StrSplit(store_.Get("welcome/" + who), absl::MaxSplits('|', 1));
-  int64_t step = 0;
-  const auto there = LivesFrom(words.second);
-  if (!absl::SimpleAtoi(words.first, &step) || !there.ok()) {
-    return absl::InternalError("the store's welcome says no step");
-  }
-  expected_ = *there;
-  for (const auto& [group, life] : expected_) known_[group] = life;
   absl::Status taken;
   const absl::Status connected = StatusFromTorch("take the state over", [&] {
     taken =
         trainer.TakeState(step, *Connect("handover/" + who, stage_, 1, 2, 2 * PeerDeadline()), 0);
   });
-  if (!connected.ok()) return connected;
-  if (!taken.ok()) return taken;
+  return connected.ok() ? taken : connected;
+}
+
+absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
+  const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
+  store_.Set("join/" + who, ip_);
+  while (!store_.Await("welcome/" + who, absl::Seconds(1))) {
+    if (store_.Has("over")) return false;
+  }
+  const absl::Duration begun = MonotonicClock().Now();
+  const int64_t received = ReceivedOn(interface_);
+  const std::vector<std::string> words = absl::StrSplit(store_.Get("welcome/" + who), '|');
+  int64_t step = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &step)) {
+    return absl::InternalError("the store's welcome says no step");
+  }
+  const auto there = LivesFrom(words[1]), givers = LivesFrom(words[2]);
+  if (!there.ok()) return there.status();
+  if (!givers.ok()) return givers.status();
+  expected_ = *there;
+  for (const auto& [group, life] : expected_) known_[group] = life;
+  std::string said;
+  if (absl::Status s = Take(trainer, step, *givers, &said); !s.ok()) return s;
+  const double took_s = absl::ToDoubleSeconds(MonotonicClock().Now() - begun);
+  sink_.Emit({{"event", "fact"},
+              {"key", absl::StrCat("joined_after_step_", step, "_rank_", ranks_[0].rank)},
+              {"value", absl::StrCat("took ", said, " in ", took_s, " s; ", interface_, " counted ",
+                                     ReceivedOn(interface_) - received)}});
   PassPhase(phase_fd_, kJoinedPhase);
   store_.Set("taken/" + who, "1");
   return true;

@@ -13,7 +13,8 @@ namespace longhaul {
 struct StorePlace {
   LocalTelemetry rank;  // its boundary and plain backends are those of this life
   int life;
-  int phase_fd;  // told "joined"; -1: no lab
+  int phase_fd;               // told "joined"; -1: no lab
+  std::string ip, interface;  // of this process: how others reach it, and what counts its bytes
 };
 
 // What ends a process of a run that goes on without it (worker.h): Aborted, Unavailable and

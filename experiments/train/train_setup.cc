@@ -17,6 +17,7 @@
 #include "experiments/train/check_training.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
+#include "experiments/train/state_swarm.h"
 #include "pp_group/models/model.h"
 #include "pp_group/reshard.h"
 #include "pp_group/train_spec.h"
@@ -81,6 +82,11 @@ absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
   if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
   if (!spec.model.init.empty()) {
     if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
+  }
+  if (spec.outer.joiner_source == "swarm" && spec.net.transport == "ucx" && !SwarmIsBuilt()) {
+    return absl::FailedPreconditionError(
+        "outer.joiner_source = \"swarm\" needs a longhaul that was built with "
+        "libtorrent-rasterbar (longhaul doctor names the package), or \"member\"");
   }
   if (absl::Status s = MakeWeightFolder(spec.model.save); !s.ok()) return s;
   const int64_t rows = corpus.held_out_rows(spec.model.context);

@@ -22,6 +22,7 @@
 #include "experiments/train/store_membership.h"
 #include "experiments/train/train_setup.h"
 #include "experiments/train/worker_exit.h"
+#include "plugin/swarm/swarm_address.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/sha256.h"
 #include "pp_group/tensor_memory.h"
@@ -179,9 +180,13 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   const LocalTelemetry& rank = joined->rank;
   std::unique_ptr<StoreMembership> membership;
   if (spec.outer.on_group_loss == "continue") {
-    membership = StoreMembership::Create(
-        spec, joined->store, *node,
-        {.rank = rank, .life = std::max(0, place.life), .phase_fd = place.phase_fd}, sink);
+    membership = StoreMembership::Create(spec, joined->store, *node,
+                                         {.rank = rank,
+                                          .life = std::max(0, place.life),
+                                          .phase_fd = place.phase_fd,
+                                          .ip = AddressToward(place.master_address),
+                                          .interface = place.interface},
+                                         sink);
   } else if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) {
     return Told(s, place, sink);
   }

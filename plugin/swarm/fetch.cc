@@ -143,7 +143,7 @@ void Download::Take(const lt::alert& alert) {
   TakePeer(alert);
   if (const auto* block = lt::alert_cast<lt::block_finished_alert>(&alert)) {
     const int64_t start = int64_t{block->block_index} * lt::default_block_size;
-    const int64_t left = torrent_->piece_size(block->piece_index) - start;
+    const int64_t left = torrent_->files().piece_size2(block->piece_index) - start;
     delivered_.Add(block->endpoint.address().to_string(),
                    std::min<int64_t>(left, lt::default_block_size));
   } else if (const auto* bad = lt::alert_cast<lt::hash_failed_alert>(&alert)) {

@@ -41,8 +41,12 @@ bool LeavesSeeding(const lt::alert& alert) {
 class TorrentShare : public Share {
  public:
   TorrentShare(std::unique_ptr<SwarmSession> session,
-               std::shared_ptr<const lt::torrent_info> torrent, std::string folder)
-      : session_(std::move(session)), torrent_(std::move(torrent)), folder_(std::move(folder)) {
+               std::shared_ptr<const lt::torrent_info> torrent, std::string folder,
+               std::function<void(int64_t)> given)
+      : session_(std::move(session)),
+        torrent_(std::move(torrent)),
+        folder_(std::move(folder)),
+        given_(std::move(given)) {
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -81,10 +85,13 @@ class TorrentShare : public Share {
     session_->NoticeBlocked(alert);
     if (const auto* block = lt::alert_cast<lt::block_uploaded_alert>(&alert)) {
       const int64_t start = int64_t{block->block_index} * lt::default_block_size;
-      const int64_t left = torrent_->piece_size(block->piece_index) - start;
-      const std::lock_guard lock(mu_);
-      taken_.Add(block->endpoint.address().to_string(),
-                 std::min<int64_t>(left, lt::default_block_size));
+      const int64_t left = torrent_->files().piece_size2(block->piece_index) - start;
+      const int64_t bytes = std::min<int64_t>(left, lt::default_block_size);
+      {
+        const std::lock_guard lock(mu_);
+        taken_.Add(block->endpoint.address().to_string(), bytes);
+      }
+      if (given_) given_(bytes);
     } else if (LeavesSeeding(alert)) {
       End(absl::DataLossError(fmt::format(
           "share {}: its files no longer match the manifest; sharing has ended", folder_)));
@@ -109,6 +116,7 @@ class TorrentShare : public Share {
   const std::unique_ptr<SwarmSession> session_;
   const std::shared_ptr<const lt::torrent_info> torrent_;
   const std::string folder_;
+  const std::function<void(int64_t)> given_;
   mutable std::mutex mu_;
   bool stop_ = false;    // mu_
   ByteLedger taken_;     // mu_
@@ -139,7 +147,8 @@ absl::StatusOr<std::unique_ptr<Share>> Share::Start(const Manifest& manifest,
   lt::error_code error;
   (*session)->libtorrent().add_torrent(std::move(params), error);
   if (error) return absl::InternalError(fmt::format("share {}: {}", folder, error.message()));
-  return std::make_unique<TorrentShare>(*std::move(session), *std::move(torrent), folder);
+  return std::make_unique<TorrentShare>(*std::move(session), *std::move(torrent), folder,
+                                        options.given);
 }
 
 }  // namespace longhaul

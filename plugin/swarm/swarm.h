@@ -44,6 +44,8 @@ struct SwarmOptions {
   // One line about an event that people want to know: who was banned, who was turned away. Called
   // on the swarm's own thread.
   std::function<void(const std::string& line)> notice = nullptr;
+  // Of a share: so many bytes more were handed to a member's connection. On the swarm's own thread.
+  std::function<void(int64_t bytes)> given = nullptr;
 };
 
 // Payload that crossed between us and one member, in blocks of 16 KiB as they were handed over.

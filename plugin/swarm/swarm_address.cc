@@ -1,6 +1,9 @@
 #include "plugin/swarm/swarm_address.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <optional>
@@ -39,6 +42,25 @@ absl::StatusOr<SwarmAddress> ParseSwarmAddress(std::string_view text) {
 
 std::string ToString(const SwarmAddress& address) {
   return fmt::format("{}:{}", address.ip, address.port);
+}
+
+std::string AddressToward(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &wanted, &found) != 0) return "";
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in here{};
+  socklen_t size = sizeof(here);
+  char text[INET_ADDRSTRLEN] = "";
+  if (connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) == 0) {
+    inet_ntop(AF_INET, &here.sin_addr, text, sizeof(text));
+  }
+  if (fd >= 0) close(fd);
+  freeaddrinfo(found);
+  return text;
 }
 
 absl::StatusOr<MemberRange> ParseMember(std::string_view text) {

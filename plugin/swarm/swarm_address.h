@@ -19,6 +19,10 @@ struct SwarmAddress {
 absl::StatusOr<SwarmAddress> ParseSwarmAddress(std::string_view text);
 std::string ToString(const SwarmAddress& address);
 
+// The IPv4 address from which packets to `host` would leave. "": there is no way to it, or the
+// name is unknown.
+std::string AddressToward(const std::string& host);
+
 // IPv4 addresses that belong to a swarm, both ends included, in host byte order.
 struct MemberRange {
   uint32_t first, last;

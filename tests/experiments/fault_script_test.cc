@@ -202,6 +202,36 @@ TEST(RoundPlan, TheMomentOfAKillSaysWhichRoundIsLost) {
   }
 }
 
+TEST(RoundPlan, AKillInATransferCostsTheRoundAfterIt) {
+  const std::string joins = KillOne("at_step = 2\n");
+  const std::string in_transfer =
+      "[[fault]]\nwhat = \"kill\"\nwhere = \"group 2\"\nat_step = 3\nduring = \"transfer\"\n";
+  const auto rounds = Plan(joins + in_transfer);
+  EXPECT_THAT(rounds[0].members, ElementsAre(0, 2)) << "it is there until group 1 joins";
+  EXPECT_THAT(rounds[0].joiners, ElementsAre(1));
+  EXPECT_THAT(rounds[1].members, ElementsAre(0, 1));
+  EXPECT_THAT(rounds[1].lost, ElementsAre(2));
+  EXPECT_THAT(rounds[2].members, ElementsAre(0, 1, 2));
+  for (const RoundPlan& round : Plan(in_transfer)) {
+    EXPECT_THAT(round.members, ElementsAre(0, 1, 2)) << "nobody joins, so there is no transfer";
+  }
+}
+
+TEST(RoundPlan, KillsInTransfersThatAreNoneAreTakenOut) {
+  const std::string in_transfer =
+      "[[fault]]\nwhat = \"kill\"\nwhere = \"group 2\"\nat_step = 3\nduring = \"transfer\"\n";
+  const RoundBounds bounds{.steps = 12, .inner_steps = 4, .groups = 3, .checkpoint_every = 0};
+  const auto left = [&](const std::string& toml) {
+    const std::vector<Fault> drawn = DrawFaults(*Read(toml), kBounds, 1);
+    return WithoutVainKills(drawn, PlanRounds(drawn, bounds), bounds).size();
+  };
+  EXPECT_EQ(left(in_transfer), 0u);
+  EXPECT_EQ(left(KillOne("at_step = 2\n") + in_transfer), 2u);
+  EXPECT_EQ(left(KillOne("at_step = 10\n") + in_transfer), 1u) << "nobody joins after step 4";
+  const std::string gone = "[[fault]]\nwhat = \"leave\"\nwhere = \"group 2\"\nat_step = 1\n";
+  EXPECT_EQ(left(KillOne("at_step = 2\n") + gone + in_transfer), 2u) << "it is not there";
+}
+
 TEST(RoundPlan, OneThatLeavesStaysAwayUntilItJoins) {
   const auto rounds = Plan(R"(
 [[fault]]

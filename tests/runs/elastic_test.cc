@@ -140,6 +140,46 @@ TEST(Elastic, AScheduleThatMakesNoSenseIsRefusedWithItsLine) {
               HasSubstr("want outer.on_group_loss = \"continue\""));
 }
 
+TEST(Elastic, AJoinerOfASwarmHoldsMomentsOfAllMembers) {
+  const ScratchFolder one, all;
+  for (const auto& [scratch, source] : {std::pair(&one, "member"), std::pair(&all, "swarm")}) {
+    const CommandResult run = RunLonghaul({"run", kSpec, "--results", scratch->path(), "--set",
+                                           std::string("outer.joiner_source=") + source});
+    ASSERT_EQ(run.exit_status, 0) << run.output;
+  }
+  const auto hashes = [](const ScratchFolder& scratch, int first, int last) {
+    return Rows(scratch.path(),
+                "SELECT step, group_index, stage, parameter_hash FROM steps WHERE"
+                " step BETWEEN " +
+                    std::to_string(first) + " AND " + std::to_string(last) + " ORDER BY 1, 2, 3");
+  };
+  EXPECT_EQ(hashes(one, 1, 8), hashes(all, 1, 8));
+  EXPECT_NE(hashes(one, 9, 9), hashes(all, 9, 9)) << "group 1 joined after step 8";
+  EXPECT_EQ(Unequal(all.path()).size(), 1u) << "all hold equal bits after outer steps";
+}
+
+TEST(Elastic, ASwarmThatNobodyJoinsThroughIsRefused) {
+  const ScratchFolder scratch;
+  const auto refusal = [&scratch](const std::string& script, std::vector<std::string> sets) {
+    std::string spec = ReadFile(kSpec);
+    spec.resize(spec.find("[[fault]]"));
+    std::vector<std::string> arguments = {"run", scratch.File("spec.toml", spec + script),
+                                          "--results", scratch.path()};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    const CommandResult run = RunLonghaul(arguments);
+    EXPECT_NE(run.exit_status, 0);
+    return run.output;
+  };
+  EXPECT_THAT(refusal("", {"outer.joiner_source=swarm", "outer.on_group_loss=end"}),
+              HasSubstr("'outer.joiner_source' = \"swarm\" is for groups that join: it needs "
+                        "outer.on_group_loss = \"continue\""));
+  EXPECT_THAT(
+      refusal("[[fault]]\nat_step = 2\nwhat = \"kill\"\nwhere = \"group 1\"\n"
+              "during = \"transfer\"\n",
+              {}),
+      HasSubstr("'fault' strikes a swarm's transfer; want outer.joiner_source = \"swarm\""));
+}
+
 TEST(Elastic, TooFewGroupsEndTheRunAndItSaysWhere) {
   const ScratchFolder scratch;
   const CommandResult run =

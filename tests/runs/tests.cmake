@@ -16,6 +16,14 @@ longhaul_test(runs/scale_command_test.cc LIBS runs_testing nlohmann_json::nlohma
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
+if(TARGET longhaul_swarm)
+  longhaul_test(runs/state_swarm_test.cc LIBS longhaul::experiments_train longhaul::experiments_run
+    longhaul::pp_group LABELS cpu)
+  longhaul_test(runs/swarm_joiner_test.cc LIBS runs_testing longhaul::experiments_data LABELS root)
+  set(swarm_suites runs_swarm_joiner_test)
+else()
+  longhaul_count_test(runs/state_swarm_test.cc runs/swarm_joiner_test.cc)
+endif()
 longhaul_test(runs/capture_test.cc LIBS runs_testing longhaul::experiments_run nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/error_windows_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
@@ -32,7 +40,7 @@ longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_r
 longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # Lost workers, groups and links: scripts/test-faults.sh runs what this target builds, from the list beside it.
 set(fault_suites runs_elastic_test runs_elastic_links_test runs_elastic_checkpoints_test runs_faults_test
-  runs_link_faults_test runs_standstill_faults_test)
+  runs_link_faults_test runs_standstill_faults_test ${swarm_suites})
 add_custom_target(fault_suites DEPENDS ${fault_suites})
 list(JOIN fault_suites "\n" fault_suites_lines)
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fault_suites_lines}\n")
@@ -40,7 +48,7 @@ file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fa
 # so what needs no links may run beside them.
 set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
   runs_standstill_faults_test runs_elastic_links_test runs_elastic_checkpoints_test
-  PROPERTIES
+  ${swarm_suites} PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
 
 # Its rows with workers want a lab, the others do not.

@@ -1,0 +1,184 @@
+// A state that goes from all members to one that joins: givers and the joiner in one process, each
+// at an address of its own of this machine.
+#include "experiments/train/state_swarm.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pp_group/handover.h"
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int kJoiner = 3, kLife = 2;
+constexpr int64_t kStep = 8;
+constexpr size_t kCommonBytes = 400'000, kMomentBytes = 100'000;
+
+std::string IpOf(int group) { return "127.0.0." + std::to_string(20 + group); }
+
+void Write(const std::string& path, size_t bytes, char fill) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << std::string(bytes, fill);
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Groups 0, 1 and 2 were members; group 3 joins in its third life.
+class StateSwarm : public testing::Test {
+ protected:
+  StateSwarm()
+      : folder_(testing::TempDir() + "/state-swarm"),
+        hash_store_(c10::make_intrusive<c10d::HashStore>()),
+        store_(hash_store_, /*stages=*/1, /*groups=*/4) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ + "/joiner");
+    store_.Set("join/3/2/0", IpOf(kJoiner));
+  }
+  ~StateSwarm() override {
+    givers_.clear();
+    fs::remove_all(folder_);
+  }
+
+  SharedState StateOf(int group, const std::string& name) const {
+    return {.step = kStep,
+            .stage = 0,
+            .members = {{0, 0}, {1, 0}, {2, 0}},
+            .moments = true,
+            .folder = folder_ + "/" + name,
+            .ip = IpOf(group)};
+  }
+  void Give(int group, char common = 'c') {
+    const SharedState state = StateOf(group, "giver" + std::to_string(group));
+    Write(state.folder + "/" + kStatePart + "/outer_start.f32", kCommonBytes, common);
+    Write(state.folder + "/" + MomentsPart(group) + "/first.f32", kMomentBytes,
+          static_cast<char>('0' + group));
+    Start(state, group);
+  }
+  void Start(const SharedState& state, int group) {
+    auto giver = StateGiver::Start(state, group, {{kJoiner, kLife}}, hash_store_, 1, 4);
+    ASSERT_TRUE(giver.ok()) << giver.status();
+    givers_.push_back(*std::move(giver));
+  }
+  absl::StatusOr<StateTaken> Take(absl::Duration patience = absl::Seconds(20)) {
+    auto taken = TakeStateFromAll(StateOf(kJoiner, "joiner"), kJoiner, kLife, patience, store_);
+    store_.Set("taken/3/2/0", "1");
+    return taken;
+  }
+  void ExpectState(std::vector<int> moments_of) const {
+    EXPECT_EQ(Read(folder_ + "/joiner/" + kStatePart + "/outer_start.f32"),
+              std::string(kCommonBytes, 'c'));
+    for (const int k : moments_of) {
+      EXPECT_EQ(Read(folder_ + "/joiner/" + MomentsPart(k) + "/first.f32"),
+                std::string(kMomentBytes, static_cast<char>('0' + k)));
+    }
+  }
+
+  const std::string folder_;
+  const c10::intrusive_ptr<c10d::Store> hash_store_;
+  RoundStore store_;
+  std::vector<std::unique_ptr<StateGiver>> givers_;
+};
+
+TEST_F(StateSwarm, EveryMemberGivesAndIsRidOfItsFilesAfterwards) {
+  for (const int group : {0, 1, 2}) Give(group);
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 1, 2});
+  EXPECT_THAT(taken->lost, ElementsAre(false, false, false));
+  EXPECT_THAT(taken->words, testing::IsEmpty());
+  EXPECT_EQ(taken->bytes, kCommonBytes + 3 * kMomentBytes);
+  int64_t sum = 0;
+  for (const auto& [who, bytes] : taken->givers) {
+    EXPECT_GE(bytes, static_cast<int64_t>(kMomentBytes)) << who;
+    sum += bytes;
+  }
+  EXPECT_GE(sum, taken->bytes);
+  for (const auto& giver : givers_) EXPECT_THAT(giver->TakeWords(), testing::IsEmpty());
+  givers_.clear();
+  EXPECT_FALSE(fs::exists(folder_ + "/giver0"));
+}
+
+TEST_F(StateSwarm, AMemberThatHoldsAnotherStateIsNamedAndNothingOfItIsTaken) {
+  Give(0, 'x');
+  Give(1);
+  Give(2);
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({1, 2});
+  EXPECT_THAT(taken->lost, ElementsAre(true, false, false));
+  EXPECT_EQ(taken->givers[0].second, 0);
+  ASSERT_EQ(taken->words.size(), 1u);
+  EXPECT_THAT(taken->words[0], HasSubstr("group 0: its state has the manifest "));
+}
+
+TEST_F(StateSwarm, AMemberThatIsLostBeforeItOffersIsNotWaitedFor) {
+  Give(0);
+  Give(2);
+  store_.Set("down/1/0", "1");
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 2});
+  EXPECT_THAT(taken->lost, ElementsAre(false, true, false));
+  EXPECT_THAT(taken->words, ElementsAre("group 1: it was lost; its moments start anew"));
+}
+
+TEST_F(StateSwarm, AMemberThatIsLostAfterTheTransferGivesNoMomentsEither) {
+  for (const int group : {0, 1, 2}) Give(group);
+  store_.Set("down/1/0", "1");  // its files still come: what is told counts, not how far it got
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_THAT(taken->lost, ElementsAre(false, true, false));
+}
+
+TEST_F(StateSwarm, WhatOneStageCouldNotHaveNoStageTakes) {
+  for (const int group : {0, 1, 2}) Give(group);
+  RoundStore both(hash_store_, /*stages=*/2, /*groups=*/4);
+  store_.Set("swarm/8/lost/3/2/1", "0 2");  // the other stage's word
+  const auto taken =
+      TakeStateFromAll(StateOf(kJoiner, "joiner"), kJoiner, kLife, absl::Seconds(20), both);
+  store_.Set("taken/3/2/0", "1");
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_THAT(taken->lost, ElementsAre(true, false, true));
+}
+
+TEST_F(StateSwarm, AMemberWhoseFilesAreNotThereSaysSoAndCostsNoOther) {
+  Give(0);
+  Give(1);
+  Start(StateOf(2, "giver2"), 2);
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 1});
+  EXPECT_THAT(taken->lost, ElementsAre(false, false, true));
+  EXPECT_THAT(givers_[2]->TakeWords(), testing::Contains(HasSubstr("giver2/state")));
+}
+
+TEST_F(StateSwarm, WhereNobodyGivesTheJoinFails) {
+  for (const char* down : {"down/0/0", "down/1/0", "down/2/0"}) store_.Set(down, "1");
+  const auto taken = Take();
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr("no member gave the state of step 8"));
+}
+
+TEST_F(StateSwarm, AManifestThatIsNotItsDigestIsRefused) {
+  Give(0);
+  ASSERT_TRUE(store_.Await("swarm/8/0/0/state", absl::Seconds(20)));
+  const std::string word = store_.Get("swarm/8/0/0/state");
+  store_.Set("manifest/" + word.substr(0, word.find(' ')), "{}");
+  for (const char* down : {"down/1/0", "down/2/0"}) store_.Set(down, "1");
+  EXPECT_EQ(Take().status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace longhaul
