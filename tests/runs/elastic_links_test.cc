@@ -100,6 +100,8 @@ TEST_F(ElasticLinks, BytesThatAreCorruptedBelowTheChecksumCostTimeAlone) {
   }
   const CommandResult run = OverLinks({}, {}, paths);
   ExpectTheBitsOfOneProcess(run.output);
+  const Table lost = Rows(links(), "SELECT SUM(probes_sent) > SUM(probes_received) FROM links");
+  EXPECT_EQ(lost.at(0)[0], "1") << "corruption must have struck the probes too";
 }
 
 TEST_F(ElasticLinks, AGroupThatIsLateMissesItsRoundAndComesBack) {
