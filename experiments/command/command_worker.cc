@@ -16,6 +16,7 @@ struct WorkerArguments {
   int events_fd = 1;
   int phase_fd = -1;
   int life = -1;
+  bool resumes = false;
   int serve_store = 0;
 };
 
@@ -31,6 +32,7 @@ int Work(const WorkerArguments& arguments) {
   place->interface = arguments.interface;
   place->phase_fd = arguments.phase_fd;
   place->life = arguments.life;
+  place->resumes = arguments.resumes;
   Fd file;
   if (!arguments.events.empty()) {
     absl::StatusOr<Fd> opened = OpenEventFile(arguments.events, *spec, place->rank);
@@ -65,6 +67,8 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
   command->add_option("--phase-fd", arguments->phase_fd, "the lab's gate (default: none)");
   command->add_option("--life", arguments->life,
                       "how often the lab has started this rank's group before");
+  command->add_flag("--resumes", arguments->resumes,
+                    "where the lab starts groups anew: every rank has a checkpoint to go on from");
   command->add_option("--serve-store", arguments->serve_store,
                       "train nothing: serve the c10d store at this port until stdin ends");
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });

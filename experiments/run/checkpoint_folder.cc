@@ -46,6 +46,15 @@ std::optional<int64_t> StepOf(const std::string& name) {
   return step;
 }
 
+std::vector<int64_t> StepsIn(const std::string& folder) {
+  std::set<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (const auto step = StepOf(entry.path().filename().string())) steps.insert(*step);
+  }
+  return {steps.begin(), steps.end()};
+}
+
 }  // namespace
 
 absl::StatusOr<CheckpointFolder> CheckpointFolder::Hold(const std::string& path) {
@@ -105,24 +114,10 @@ absl::Status CheckpointFolder::SetOwner(const CheckpointOwner& owner) {
 }
 
 std::vector<int64_t> CheckpointFolder::CommonSteps(int64_t stages, int64_t groups) const {
-  std::vector<int64_t> common = AnySteps();
-  for (int64_t rank = 0; rank < stages * groups; ++rank) {
-    const std::vector<int64_t> own =
-        CheckpointSteps(path_, static_cast<int>(rank / stages), static_cast<int>(rank % stages));
-    std::erase_if(common,
-                  [&](int64_t s) { return std::find(own.begin(), own.end(), s) == own.end(); });
-  }
-  return common;
+  return CommonCheckpointSteps(path_, stages, groups);
 }
 
-std::vector<int64_t> CheckpointFolder::AnySteps() const {
-  std::set<int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (const auto step = StepOf(entry.path().filename().string())) steps.insert(*step);
-  }
-  return {steps.begin(), steps.end()};
-}
+std::vector<int64_t> CheckpointFolder::AnySteps() const { return StepsIn(path_); }
 
 absl::Status CheckpointFolder::Remove(int64_t step) {
   std::vector<fs::path> files;
@@ -167,6 +162,18 @@ std::string WordsIn(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::vector<int64_t> CommonCheckpointSteps(const std::string& path, int64_t stages,
+                                           int64_t groups) {
+  std::vector<int64_t> common = StepsIn(path);
+  for (int64_t rank = 0; rank < stages * groups; ++rank) {
+    const std::vector<int64_t> own =
+        CheckpointSteps(path, static_cast<int>(rank / stages), static_cast<int>(rank % stages));
+    std::erase_if(common,
+                  [&](int64_t s) { return std::find(own.begin(), own.end(), s) == own.end(); });
+  }
+  return common;
+}
 
 absl::StatusOr<std::string> FindCheckpoints(const std::string& path) {
   const fs::path given = fs::absolute(path).lexically_normal();

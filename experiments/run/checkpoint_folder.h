@@ -47,6 +47,9 @@ class CheckpointFolder {
   std::optional<CheckpointOwner> owner_;
 };
 
+// As CommonSteps, of a folder that somebody else may hold.
+std::vector<int64_t> CommonCheckpointSteps(const std::string& path, int64_t stages, int64_t groups);
+
 // The folder of checkpoints that `path` means: `path` itself, or the one below it where it is the
 // folder of a record. Absolute. NotFound: no checkpoint there; InvalidArgument: several runs left
 // some, each with its folder.

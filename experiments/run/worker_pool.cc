@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "experiments/record/row_json.h"
+#include "experiments/run/checkpoint_folder.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/worker_exit.h"
@@ -93,7 +94,11 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
     if (absl::Status s = StartStore(); !s.ok()) return s;
   }
   const int ranks = static_cast<int>(spec_.schedule.stages * spec_.outer.groups);
-  const std::set<int64_t> absent = AbsentAtFirst(script_, spec_.outer.groups);
+  // A checkpoint that all ranks have is one at which all groups were there.
+  resumes_ = !CommonCheckpointSteps(checkpoint_directory, spec_.schedule.stages, spec_.outer.groups)
+                  .empty();
+  const std::set<int64_t> absent =
+      resumes_ ? std::set<int64_t>() : AbsentAtFirst(script_, spec_.outer.groups);
   for (int g = 0; g < static_cast<int>(spec_.outer.groups); ++g) {
     if (absent.contains(g)) groups_[g] = {.lost = true, .gone = true, .holds = false};
   }
@@ -155,6 +160,7 @@ absl::Status WorkerPool::Start(int rank, int life) {
     argv.insert(argv.end(), {"--checkpoints", checkpoint_directory_});
   }
   if (elastic_) argv.insert(argv.end(), {"--life", fmt::format("{}", life)});
+  if (elastic_ && resumes_) argv.emplace_back("--resumes");
   absl::StatusOr<pid_t> pid =
       Spawn(rank, std::move(argv),
             {{0, *spec_fd}, {1, 2}, {2, 2}, {kEventsFd, events_fd_}, {kPhaseFd, *phase_fd}});

@@ -76,8 +76,9 @@ class WorkerPool {
 
   const bool elastic_;
   std::string checkpoint_directory_;
-  pid_t store_ = 0;    // the process that serves the store
-  int store_fd_ = -1;  // keys to set, a line each
+  bool resumes_ = false;  // every rank has a file of one checkpoint
+  pid_t store_ = 0;       // the process that serves the store
+  int store_fd_ = -1;     // keys to set, a line each
   struct Group {
     int life = 0;
     bool lost = false;  // its workers are being ended

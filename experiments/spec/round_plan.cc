@@ -112,4 +112,11 @@ std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBo
   return rounds;
 }
 
+RoundBounds RoundBoundsOf(const RunSpec& spec) {
+  return {.steps = Steps(spec),
+          .inner_steps = spec.outer.inner_steps,
+          .groups = spec.outer.groups,
+          .checkpoint_every = spec.checkpoint.every_steps};
+}
+
 }  // namespace longhaul

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/spec/fault_script.h"
+#include "experiments/spec/spec.h"
 
 namespace longhaul {
 
@@ -36,6 +37,8 @@ struct RoundBounds {
   int64_t groups;            // G
   int64_t checkpoint_every;  // steps; 0: none, and kills during one never strike
 };
+
+RoundBounds RoundBoundsOf(const RunSpec& spec);
 
 // The rounds of a run under a drawn script (DrawFaults). It ends early with a round that has no
 // members: nobody holds the training's state any more.

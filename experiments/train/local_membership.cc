@@ -12,18 +12,11 @@
 namespace longhaul {
 namespace {
 
-RoundBounds BoundsOf(const RunSpec& spec) {
-  return {.steps = Steps(spec),
-          .inner_steps = spec.outer.inner_steps,
-          .groups = spec.outer.groups,
-          .checkpoint_every = spec.checkpoint.every_steps};
-}
-
 class LocalMembership final : public Membership {
  public:
   LocalMembership(const RunSpec& spec, std::vector<LocalTelemetry> ranks, EventSink& sink)
       : spec_(spec),
-        bounds_(BoundsOf(spec)),
+        bounds_(RoundBoundsOf(spec)),
         plan_(PlanRounds(ScriptOf(spec), bounds_)),
         drawn_(WithoutVainKills(ScriptOf(spec), plan_, bounds_)),
         ranks_(std::move(ranks)),

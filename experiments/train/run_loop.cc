@@ -262,7 +262,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
                      const RunLoopOptions& options, FdEventSink& sink) {
   const int rank = ranks.front().rank;
   absl::Status status;
-  if (!options.checkpoint_directory.empty() && !options.joins) {
+  if (!options.checkpoint_directory.empty() && options.resumes && !options.joins) {
     std::vector<std::string> passed_over;
     status = trainer.LoadCheckpoint(options.checkpoint_directory, &passed_over);
     EmitPassedOver(passed_over, trainer.step(), rank, sink);

@@ -35,6 +35,7 @@ struct RunLoopOptions {
   // After the last evaluation, where training has finished; may be empty.
   std::function<absl::Status(Trainer&)> save_weights = {};
   Membership* membership = nullptr;  // the trainer's keeper where groups come and go
+  bool resumes = true;               // loads the checkpoint that the directory may have
   bool joins = false;  // started anew: the trainer has the state of the others, not a checkpoint's
 };
 

@@ -30,10 +30,7 @@ class OverStore final : public StoreMembership {
   OverStore(const RunSpec& spec, c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<Node> node,
             StorePlace place, EventSink& sink)
       : spec_(spec),
-        bounds_{.steps = Steps(spec),
-                .inner_steps = spec.outer.inner_steps,
-                .groups = spec.outer.groups,
-                .checkpoint_every = spec.checkpoint.every_steps},
+        bounds_(RoundBoundsOf(spec)),
         c10d_store_(store),
         store_(std::move(store), static_cast<int>(spec.schedule.stages),
                static_cast<int>(spec.outer.groups)),
@@ -58,7 +55,9 @@ class OverStore final : public StoreMembership {
                 .node = phase_fd_ >= 0},
                c10d_store_, sink_) {
     ranks_[0].life = life_;
-    const std::set<int64_t> absent = AbsentAtFirst(faults_.script(), spec.outer.groups);
+    // A checkpoint that all have is one at which all were there.
+    const std::set<int64_t> absent =
+        place.resumes ? std::set<int64_t>() : AbsentAtFirst(faults_.script(), spec.outer.groups);
     for (int g = 0; g < static_cast<int>(spec.outer.groups); ++g) {
       known_[g] = 0;
       if (!absent.contains(g)) expected_[g] = 0;

@@ -15,6 +15,7 @@ struct StorePlace {
   int life;
   int phase_fd;               // told "joined"; -1: no lab
   std::string ip, interface;  // of this process: how others reach it, and what counts its bytes
+  bool resumes = false;       // every rank of the run has files of one checkpoint
 };
 
 // What ends a process of a run that goes on without it (worker.h): Aborted, Unavailable and

@@ -148,6 +148,21 @@ absl::Status Told(const absl::Status& failure, const WorkerPlace& place, FdEvent
   return failure;
 }
 
+// Part of a script is done by the lab.
+absl::Status CheckLabIsThere(const RunSpec& spec, const WorkerPlace& place) {
+  if (place.phase_fd >= 0 || spec.outer.on_group_loss != "continue") return absl::OkStatus();
+  for (const Fault& fault : ScriptOf(spec)) {
+    if (!fault.planned && !IsOfLab(fault)) continue;
+    const std::string what = fault.planned ? kByPlan
+                                           : absl::StrCat("'", std::string(ToString(fault.what)),
+                                                          "' at '", ToString(fault.where), "'");
+    return absl::InvalidArgumentError(
+        absl::StrCat(fault.written, ": ", what,
+                     " is done by the lab of 'longhaul run'; these workers have none"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
   const int64_t ranks = spec.schedule.stages * spec.outer.groups;
@@ -158,12 +173,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   }
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   UseTensorMemory();
-  for (const Fault& fault : spec.faults) {
-    if (place.phase_fd >= 0 || !IsOfLab(fault)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        fault.written, ": '", std::string(ToString(fault.what)), "' at '", ToString(fault.where),
-        "' is done by the lab of 'longhaul run'; these workers have none"));
-  }
+  if (absl::Status s = CheckLabIsThere(spec, place); !s.ok()) return s;
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
@@ -185,7 +195,8 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                                           .life = std::max(0, place.life),
                                           .phase_fd = place.phase_fd,
                                           .ip = AddressToward(place.master_address),
-                                          .interface = place.interface},
+                                          .interface = place.interface,
+                                          .resumes = place.resumes},
                                          sink);
   } else if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) {
     return Told(s, place, sink);
@@ -206,6 +217,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
       membership.get());
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
   options.membership = membership.get();
+  options.resumes = place.life < 0 || place.resumes;
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
              {"group", rank.group},

@@ -18,6 +18,7 @@ struct WorkerPlace {
   std::string interface;  // not from the environment; "net0" in the lab; empty: the only one
   int phase_fd = -1;      // phase_gate.h; -1: no lab
   int life = -1;          // of its group, where the lab starts groups anew; -1: it does not
+  bool resumes = false;   // the lab sees a checkpoint of which every rank has a file
 };
 
 // FailedPrecondition naming the variable that is missing or not a number.

@@ -21,7 +21,37 @@ std::string CheckpointOf(const std::string& results, int group, int stage, int64
   return "";
 }
 
-TEST_F(ElasticLinks, AKillAndAFullDiskInACheckpointCostNoOther) {
+class ElasticCheckpoints : public ElasticLinks {
+ protected:
+  // Over links, with checkpoints every 4 steps.
+  std::vector<std::string> Saving(const std::string& spec, const std::string& results,
+                                  const std::vector<std::string>& more = {}) {
+    std::vector<std::string> sets = {"net.transport=ucx", "net.profile=" + Mesh(""),
+                                     "net.out_of_bounds=flag", "checkpoint.every_steps=4",
+                                     "checkpoint.keep=9"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    return Arguments(spec, results, sets);
+  }
+  // Starts the command and kills it when some worker has told of this step.
+  void RunAndKillAfter(int step, const std::vector<std::string>& arguments) {
+    const std::string output = scratch_.path() + "/output";
+    const std::string told = "SELECT 1 FROM steps WHERE step = " + std::to_string(step);
+    const pid_t pid = StartLonghaul(arguments, output);
+    for (int i = 0; i < 900 && Rows(links(), told).empty(); ++i) usleep(100'000);
+    kill(pid, SIGKILL);
+    WaitFor(pid, output);
+    ASSERT_FALSE(Rows(links(), told).empty()) << ReadFile(output);
+  }
+  static CommandResult Resume(std::vector<std::string> arguments) {
+    arguments.emplace_back("--resume");
+    return RunLonghaul(arguments);
+  }
+  Table ResumedFrom() const {
+    return Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'");
+  }
+};
+
+TEST_F(ElasticCheckpoints, AKillAndAFullDiskInACheckpointCostNoOther) {
   const std::vector<Strike> script = {{"kill", "group 1 stage 0", "during = \"checkpoint\"", 3},
                                       {"disk_full", "group 2 stage 1", "", 12}};
   const CommandResult reference = InProcess(script, {"checkpoint.every_steps=4"});
@@ -35,60 +65,44 @@ TEST_F(ElasticLinks, AKillAndAFullDiskInACheckpointCostNoOther) {
   EXPECT_THAT(said[0][0], HasSubstr("No space left on device"));
 }
 
-TEST_F(ElasticLinks, ARunThatWasKilledGoesOnFromItsCheckpointWithTheSameBits) {
+TEST_F(ElasticCheckpoints, ARunThatWasKilledGoesOnWithTheSameBits) {
   const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 6},
                                       {"stop", "group 0", "for_s = 2", 18}};
   const CommandResult reference = InProcess(script);
   ASSERT_EQ(reference.exit_status, 0) << reference.output;
-  std::vector<std::string> arguments =
-      Arguments(Spec(script, "links.toml"), links(),
-                {"net.transport=ucx", "net.profile=" + Mesh(""), "net.out_of_bounds=flag",
-                 "checkpoint.every_steps=4", "checkpoint.keep=9"});
-  const std::string output = scratch_.path() + "/output";
-  const pid_t pid = StartLonghaul(arguments, output);
-  for (int i = 0; i < 900 && Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty(); ++i) {
-    usleep(100'000);
-  }
-  kill(pid, SIGKILL);
-  WaitFor(pid, output);
-  ASSERT_FALSE(Rows(links(), "SELECT 1 FROM steps WHERE step = 17").empty()) << ReadFile(output);
-  arguments.emplace_back("--resume");
-  const CommandResult resumed = RunLonghaul(arguments);
-  EXPECT_EQ(Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'"),
-            (Table{{"16"}}))
-      << resumed.output;
+  const std::vector<std::string> arguments = Saving(Spec(script, "links.toml"), links());
+  RunAndKillAfter(17, arguments);
+  const CommandResult resumed = Resume(arguments);
+  EXPECT_EQ(ResumedFrom(), (Table{{"16"}})) << resumed.output;
   ExpectTheBitsOfOneProcess(resumed.output);
 }
 
-TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
+TEST_F(ElasticCheckpoints, APlanOfGroupsIsResumedWithThoseThatAreThereThen) {
+  const std::vector<std::string> plan = {"outer.schedule=[[0, 1], [8, 3], [16, 2]]"};
+  const CommandResult reference = InProcess({}, plan);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const std::vector<std::string> arguments = Saving(Spec({}, "links.toml"), links(), plan);
+  RunAndKillAfter(14, arguments);
+  const CommandResult resumed = Resume(arguments);
+  EXPECT_EQ(ResumedFrom(), (Table{{"12"}})) << resumed.output;
+  EXPECT_EQ(Rounds(links()), Rounds(alone())) << resumed.output;
+  EXPECT_EQ(Rows(links(), kHashes), Rows(alone(), kHashes)) << resumed.output;
+}
+
+TEST_F(ElasticCheckpoints, OneOfTheWrongRunIsPassedOver) {
   const CommandResult reference = InProcess({});
   ASSERT_EQ(reference.exit_status, 0) << reference.output;
-  const auto saving = [this](const std::string& results, const std::vector<std::string>& more) {
-    std::vector<std::string> sets = {"net.transport=ucx", "net.profile=" + Mesh(""),
-                                     "net.out_of_bounds=flag", "checkpoint.every_steps=4",
-                                     "checkpoint.keep=9"};
-    sets.insert(sets.end(), more.begin(), more.end());
-    return Arguments(Spec({}, "links.toml"), results, sets);
-  };
-  const std::string other = scratch_.path() + "/other";
-  const CommandResult another = RunLonghaul(saving(other, {"train.steps=13"}));
-  std::vector<std::string> arguments = saving(links(), {});
-  const std::string output = scratch_.path() + "/output";
-  const pid_t pid = StartLonghaul(arguments, output);
-  for (int i = 0; i < 900 && Rows(links(), "SELECT 1 FROM steps WHERE step = 14").empty(); ++i) {
-    usleep(100'000);
-  }
-  kill(pid, SIGKILL);
-  WaitFor(pid, output);
+  const std::string spec = Spec({}, "links.toml"), other = scratch_.path() + "/other";
+  const CommandResult another = RunLonghaul(Saving(spec, other, {"train.steps=13"}));
+  const std::vector<std::string> arguments = Saving(spec, links());
+  RunAndKillAfter(14, arguments);
   const std::string file = CheckpointOf(links(), 1, 0, 12);
-  ASSERT_NE(file, "") << ReadFile(output);
+  ASSERT_NE(file, "");
   ASSERT_NE(CheckpointOf(other, 1, 0, 12), "") << another.output;
   std::filesystem::copy_file(CheckpointOf(other, 1, 0, 12), file,
                              std::filesystem::copy_options::overwrite_existing);
-  arguments.emplace_back("--resume");
-  const CommandResult resumed = RunLonghaul(arguments);
-  const Table from = Rows(links(), "SELECT value FROM run_facts WHERE key = 'resumed_from_step'");
-  EXPECT_EQ(from, (Table{{"8"}})) << resumed.output;
+  const CommandResult resumed = Resume(arguments);
+  EXPECT_EQ(ResumedFrom(), (Table{{"8"}})) << resumed.output;
   ExpectTheBitsOfOneProcess(resumed.output);
   const Table said =
       Rows(links(), "SELECT key, value FROM run_facts WHERE key LIKE 'checkpoint_passed_over%'");
@@ -97,7 +111,7 @@ TEST_F(ElasticLinks, ACheckpointOfTheWrongRunIsPassedOver) {
   EXPECT_THAT(said[0][1], HasSubstr("is of another run: 'steps=13' against 'steps=24'"));
 }
 
-TEST_F(ElasticLinks, ARunFromAnothersCheckpointLosesAGroupWithTheBitsOfOneProcess) {
+TEST_F(ElasticCheckpoints, ARunFromAnothersCheckpointLosesAGroupWithTheBitsOfOneProcess) {
   const std::string left = scratch_.path() + "/left";
   const CommandResult earlier =
       Run(Spec({}, "left.toml"), left,
