@@ -99,14 +99,11 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
                   .empty();
   const std::set<int64_t> absent =
       resumes_ ? std::set<int64_t>() : AbsentAtFirst(script_, spec_.outer.groups);
-  for (int g = 0; g < static_cast<int>(spec_.outer.groups); ++g) {
-    if (absent.contains(g)) groups_[g] = {.lost = true, .gone = true, .holds = false};
-  }
+  groups_ = GroupLives(static_cast<int>(spec_.outer.groups), absent);
   for (int rank = 0; rank < ranks; ++rank) {
-    Group& group = groups_[rank / static_cast<int>(spec_.schedule.stages)];
-    if (group.gone) continue;
+    if (!groups_.IsThere(GroupOf(rank))) continue;
     if (absl::Status s = Start(rank, /*life=*/0); !s.ok()) return s;
-    group.started = MonotonicClock().Now();
+    groups_.Started(GroupOf(rank), MonotonicClock().Now());
   }
   return absl::OkStatus();
 }
@@ -172,77 +169,60 @@ absl::Status WorkerPool::Start(int rank, int life) {
 }
 
 bool WorkerPool::Runs(int group) const {
-  return std::any_of(running_.begin(), running_.end(), [&](const auto& worker) {
-    return worker.second / spec_.schedule.stages == group;
-  });
+  return std::any_of(running_.begin(), running_.end(),
+                     [&](const auto& worker) { return GroupOf(worker.second) == group; });
 }
 
 // Its peers learn it from the store. What is left of the group has a moment to notice and to tell
 // what it has to tell, is ended then, and starts anew together.
 absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
-  Group& g = groups_[group];
-  if (g.lost) return absl::OkStatus();
-  g.lost = true;
-  const bool held = std::exchange(g.holds, false);
-  const std::string line = fmt::format("down/{}/{}\n", group, g.life);
-  (void)!write(store_fd_, line.data(), line.size());
-  if (held) {
-    sink_.Emit(EventOf("fault", FaultRow{.number = 0,
-                                         .step = 0,
-                                         .what = "lost",
-                                         .place = fmt::format("group {}", group),
-                                         .group_index = group,
-                                         .said = how}));
-  }
-  g.lost_at = MonotonicClock().Now();
+  const GroupLives::Loss loss = groups_.Lose(group, MonotonicClock().Now());
+  if (loss == GroupLives::Loss::kNone) return absl::OkStatus();
+  SetInStore("down", group);
+  if (loss == GroupLives::Loss::kState) Tell("lost", group, how);
   return NobodyLeft(group, how);
 }
 
+void WorkerPool::SetInStore(const char* key, int group) {
+  const std::string line = fmt::format("{}/{}/{}\n", key, group, groups_.Life(group));
+  (void)!write(store_fd_, line.data(), line.size());
+}
+
+void WorkerPool::Tell(const std::string& what, int group, const std::string& said) {
+  sink_.Emit(EventOf("fault", FaultRow{.number = 0,
+                                       .step = 0,
+                                       .what = what,
+                                       .place = fmt::format("group {}", group),
+                                       .group_index = group,
+                                       .said = said}));
+}
+
 absl::Status WorkerPool::NobodyLeft(int group, const std::string& how) const {
-  const bool any = std::any_of(groups_.begin(), groups_.end(),
-                               [](const auto& other) { return other.second.holds; });
-  if (any) return absl::OkStatus();
+  if (groups_.AnyHolds()) return absl::OkStatus();
   return absl::UnavailableError(fmt::format(
       "group {} was lost ({}), and no other is left that holds the training's state", group, how));
 }
 
 absl::Status WorkerPool::StartAnew(int group) {
-  constexpr int kMostFruitlessLives = 5;
-  constexpr absl::Duration kLongLife = absl::Minutes(2);
-  Group& g = groups_[group];
-  const absl::Duration now = MonotonicClock().Now();
-  const bool fruitful = std::exchange(g.met, false) || now - g.started > kLongLife;
-  g.fruitless_lives = fruitful ? 0 : g.fruitless_lives + 1;
-  if (!g.gone && g.fruitless_lives > kMostFruitlessLives) {
-    g.gone = true;
-    sink_.Emit(EventOf(
-        "fault",
-        FaultRow{.number = 0,
-                 .step = 0,
-                 .what = "given_up",
-                 .place = fmt::format("group {}", group),
-                 .group_index = group,
-                 .said = fmt::format("{} lives in a row ended before an outer step, each within "
-                                     "{:g} s",
-                                     g.fruitless_lives, absl::ToDoubleSeconds(kLongLife))}));
+  const GroupLives::Next next = groups_.WhatNext(group, MonotonicClock().Now());
+  if (next == GroupLives::Next::kGiveUp) {
+    Tell("given_up", group,
+         fmt::format("{} lives in a row ended before an outer step, each within {:g} s",
+                     groups_.FruitlessLives(group), absl::ToDoubleSeconds(GroupLives::kLongLife)));
   }
-  if (g.gone && !g.wanted) {
-    const std::string line = fmt::format("gone/{}/{}\n", group, g.life);
-    (void)!write(store_fd_, line.data(), line.size());
+  if (next != GroupLives::Next::kStart) {
+    SetInStore("gone", group);
     return absl::OkStatus();
   }
-  g.gone = g.wanted = g.lost = false;
-  g.started = now;
-  ++g.life;
   for (int s = 0; s < static_cast<int>(spec_.schedule.stages); ++s) {
     const int rank = group * static_cast<int>(spec_.schedule.stages) + s;
-    if (absl::Status status = Start(rank, g.life); !status.ok()) return status;
+    if (absl::Status status = Start(rank, groups_.Life(group)); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 absl::Status WorkerPool::Ended(int rank, int wait_status) {
-  const int group = rank / static_cast<int>(spec_.schedule.stages);
+  const int group = GroupOf(rank);
   const int exit = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
   if (exit == 1) {  // it says why the run cannot go on
     return absl::UnavailableError(
@@ -250,15 +230,12 @@ absl::Status WorkerPool::Ended(int rank, int wait_status) {
   }
   absl::Status lost;
   if (exit == kExitLeft) {
-    Group& g = groups_[group];
-    g.gone = g.lost = true;
-    g.holds = false;
-    g.lost_at = MonotonicClock().Now();
+    groups_.Leave(group, MonotonicClock().Now());
     lost = NobodyLeft(group, "it left, as the script says");
   } else if (exit != 0) {
     lost = GroupLost(group, HowItEnded(wait_status, killed_by_));
   }
-  if (!lost.ok() || !groups_[group].lost || Runs(group)) return lost;
+  if (!lost.ok() || !groups_.IsLost(group) || Runs(group)) return lost;
   return StartAnew(group);
 }
 
@@ -268,7 +245,7 @@ void WorkerPool::Asked(int rank, const std::string& words) {
     return static_cast<size_t>(std::strtoull(words.c_str() + before.size(), nullptr, 10));
   };
   absl::Status done;
-  if (words == kAskMember) groups_[rank / static_cast<int>(spec_.schedule.stages)].met = true;
+  if (words == kAskMember) groups_.Met(GroupOf(rank));
   if (words.starts_with(kAskStrike)) done = Strike(number(kAskStrike));
   if (words.starts_with(kAskMend)) done = links_.Mend(number(kAskMend));
   if (!done.ok() && asked_.ok()) asked_ = done;
@@ -285,17 +262,14 @@ absl::Status WorkerPool::Strike(size_t number) {
 
 // One that is still leaving comes when it has left.
 absl::Status WorkerPool::Come(int group) {
-  Group& g = groups_[group];
-  g.wanted = true;
-  g.met = true;  // it starts with a clean record
-  return g.gone && !Runs(group) ? StartAnew(group) : absl::OkStatus();
+  groups_.Want(group);
+  return !groups_.IsThere(group) && !Runs(group) ? StartAnew(group) : absl::OkStatus();
 }
 
 void WorkerPool::EndTheStopped() {
   const absl::Duration now = MonotonicClock().Now();
   for (const auto& [pid, rank] : running_) {
-    const Group& group = groups_[rank / static_cast<int>(spec_.schedule.stages)];
-    if (group.lost && now - group.lost_at > kHealthInterval / 2) kill(pid, SIGKILL);
+    if (groups_.IsLostFor(GroupOf(rank), kHealthInterval / 2, now)) kill(pid, SIGKILL);
   }
   for (const auto& [pid, rank] : running_) {
     std::string stat;
@@ -360,7 +334,7 @@ void WorkerPool::Sleep(absl::Duration at_most) {
     if (fds[worker + 1].revents != 0) gates_.Arrived(worker);
   }
   for (const size_t worker : gates_.TakeJoined()) {
-    groups_[rank_of_gate_[worker] / static_cast<int>(spec_.schedule.stages)].holds = true;
+    groups_.Holds(GroupOf(rank_of_gate_[worker]));
   }
 }
 

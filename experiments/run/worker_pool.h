@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "experiments/run/group_lives.h"
 #include "experiments/run/killed_by.h"
 #include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"
@@ -51,6 +52,9 @@ class WorkerPool {
   absl::Status Ended(int rank, int wait_status);
   absl::Status GroupLost(int group, const std::string& how);
   absl::Status StartAnew(int group);
+  int GroupOf(int rank) const { return rank / static_cast<int>(spec_.schedule.stages); }
+  void SetInStore(const char* key, int group);  // KEY/GROUP/LIFE
+  void Tell(const std::string& what, int group, const std::string& said);
   absl::Status NobodyLeft(int group, const std::string& how) const;  // OK: somebody is
   // What a worker asks for beside gates (phase_gate.h).
   void Asked(int rank, const std::string& words);
@@ -79,17 +83,7 @@ class WorkerPool {
   bool resumes_ = false;  // every rank has a file of one checkpoint
   pid_t store_ = 0;       // the process that serves the store
   int store_fd_ = -1;     // keys to set, a line each
-  struct Group {
-    int life = 0;
-    bool lost = false;  // its workers are being ended
-    bool gone = false;  // not started anew
-    bool holds = true;  // the training's state
-    absl::Duration started = absl::ZeroDuration(), lost_at = absl::ZeroDuration();
-    bool wanted = false;      // the script lets it join
-    bool met = false;         // this life was a member of an outer step
-    int fruitless_lives = 0;  // in a row
-  };
-  std::map<int, Group> groups_;
+  GroupLives groups_;
   std::map<pid_t, absl::Duration> stopped_since_;
   std::vector<int> rank_of_gate_;  // by place in gates_
   bool over_ = false;              // the run has failed
