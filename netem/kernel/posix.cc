@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +40,12 @@ absl::Status ErrnoStatus(std::string_view what, int error) {
     default:
       return absl::InternalError(message);
   }
+}
+
+absl::Time MonotonicNow() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return absl::TimeFromTimespec(t);
 }
 
 absl::Status WriteFile(const std::string& path, std::string_view text) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace longhaul {
 
@@ -29,6 +30,9 @@ class Fd {
 // EACCES PermissionDenied; ENOENT and ENODEV FailedPrecondition; ETIMEDOUT DeadlineExceeded;
 // everything else Internal. `error` is an errno value.
 absl::Status ErrnoStatus(std::string_view what, int error);
+
+// CLOCK_MONOTONIC, which nobody sets; its zero means nothing. For durations and deadlines.
+absl::Time MonotonicNow();
 
 // Writes a whole small file such as a sysctl. The message carries path and text.
 absl::Status WriteFile(const std::string& path, std::string_view text);

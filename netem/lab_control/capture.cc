@@ -159,11 +159,11 @@ absl::StatusOr<Captured> Capture(const CaptureSpec& spec, const Fd& file) {
   if (auto s = WriteFileHeader(file, spec.snap_bytes); !s.ok()) return s;
   std::vector<char> buffer(spec.snap_bytes);
   Captured captured;
-  const absl::Time end = absl::Now() + spec.max_time;
+  const absl::Time end = MonotonicNow() + spec.max_time;
   const auto done = [&] { return spec.max_packets > 0 && captured.packets >= spec.max_packets; };
-  while (!done() && absl::Now() < end) {
+  while (!done() && MonotonicNow() < end) {
     pollfd ready[] = {{socket->get(), POLLIN, 0}, {spec.stop_fd, POLLIN, 0}};
-    const timespec limit = absl::ToTimespec(std::min(end - absl::Now(), absl::Seconds(1)));
+    const timespec limit = absl::ToTimespec(std::min(end - MonotonicNow(), absl::Seconds(1)));
     if (ppoll(ready, 2, &limit, nullptr) <= 0) continue;
     if (ready[1].revents != 0) break;
     for (bool more = true; more && !done();) {

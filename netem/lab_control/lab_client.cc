@@ -11,9 +11,9 @@ namespace {
 constexpr absl::Duration kEndDeadline = absl::Seconds(5);
 
 bool GoneWithin(const LabStore& store, const std::string& lab, absl::Duration deadline) {
-  const absl::Time end = absl::Now() + deadline;
+  const absl::Time end = MonotonicNow() + deadline;
   while (store.Holder(lab)) {
-    if (absl::Now() >= end) return false;
+    if (MonotonicNow() >= end) return false;
     absl::SleepFor(absl::Milliseconds(5));
   }
   return true;

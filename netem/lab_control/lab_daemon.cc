@@ -112,10 +112,10 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
 // now: it gets a moment to be gone. That it can be connected to says nothing: it listens before it
 // knows whether anybody wants it.
 absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration patience) {
-  const absl::Time end = absl::Now() + patience;
+  const absl::Time end = MonotonicNow() + patience;
   for (;;) {
     const absl::Status s = store.Claim(lab);
-    const absl::Duration left = end - absl::Now();
+    const absl::Duration left = end - MonotonicNow();
     if (!absl::IsAlreadyExists(s) || left <= absl::ZeroDuration()) return s;
     if (AskLab(store, lab, {{"do", "info"}}, left).ok()) return s;
     absl::SleepFor(absl::Milliseconds(20));

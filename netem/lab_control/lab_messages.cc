@@ -73,12 +73,12 @@ absl::Status SendLine(const Fd& socket, const nlohmann::json& message,
 }
 
 absl::StatusOr<Received> ReceiveLine(const Fd& socket, absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  const absl::Time end = MonotonicNow() + timeout;
   std::string line;
   std::vector<Fd> fds;
   std::vector<char> buffer(1 << 16);
   while (line.empty() || line.back() != '\n') {
-    const absl::Duration left = std::min(end - absl::Now(), absl::Hours(1));
+    const absl::Duration left = std::min(end - MonotonicNow(), absl::Hours(1));
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("lab: no answer in time");
     pollfd ready{socket.get(), POLLIN, 0};
     const timespec limit = absl::ToTimespec(left);

@@ -42,7 +42,7 @@ int64_t Whole(const json& request, const char* key, int64_t otherwise) {
 
 LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
     : name_(std::move(name)),
-      started_(absl::Now()),
+      started_(MonotonicNow()),
       emulator_(std::move(emulator)),
       user_ns_(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC)),
       mount_ns_(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
@@ -119,7 +119,7 @@ json LabRequests::Info() const {
           {"scheduling", emulator_->scheduling()},
           {"profile", topology.profile},
           {"mtu", topology.mtu},
-          {"up_s", absl::ToDoubleSeconds(absl::Now() - started_)},
+          {"up_s", absl::ToDoubleSeconds(MonotonicNow() - started_)},
           {"health", health.ok() ? failed_change_ : std::string(health.message())},
           {"changes_planned", topology.changes.size()},
           {"nodes", std::move(nodes)},
@@ -154,7 +154,7 @@ json LabRequests::Stats() const {
   }
   const Lateness late = emulator_->lateness();
   return {{"ok", true},
-          {"at_s", absl::ToDoubleSeconds(absl::Now() - started_)},
+          {"at_s", absl::ToDoubleSeconds(MonotonicNow() - started_)},
           {"cpu_s", absl::ToDoubleSeconds(emulator_->cpu_time())},
           {"unroutable_drops", emulator_->unroutable_drops().value_or(-1)},
           {"unread_drops", std::move(unread)},
@@ -252,7 +252,7 @@ void LabRequests::FollowSchedule() {
     return emulator_->topology().changes;
   }();
   for (const ScheduledChange& change : changes) {
-    absl::SleepFor(started_ + change.at - absl::Now());
+    absl::SleepFor(started_ + change.at - MonotonicNow());
     const std::unique_lock lock(mu_);
     const auto done = SetPaths(change.path, change.figures);
     if (!done.ok()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "netem/emulators/mtu_frames.h"
+#include "netem/kernel/posix.h"
 #include "netem/lab/lab_answer.h"
 #include "netem/topology/queue_limits.h"
 
@@ -34,10 +35,10 @@ absl::StatusOr<Carried> Measure(EmulatorKind kind, double loss_prob, absl::Durat
   }
   auto emulator = BuildEmulator(kind, topology);
   if (!emulator.ok()) return emulator.status();
-  const absl::Time start = absl::Now();
+  const absl::Time start = MonotonicNow();
   auto rate = ProbeRate(**emulator, 0, 1, kWarmUp, measure, "");
   if (!rate.ok()) return rate.status();
-  const double busy = absl::FDivDuration((*emulator)->cpu_time(), absl::Now() - start);
+  const double busy = absl::FDivDuration((*emulator)->cpu_time(), MonotonicNow() - start);
   return Carried{rate->goodput.value / TcpPayloadShare(topology.mtu), busy};
 }
 

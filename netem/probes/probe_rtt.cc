@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "netem/kernel/netns.h"
+#include "netem/kernel/posix.h"
 #include "netem/nodes/addressing.h"
 #include "netem/probes/probe.h"
 #include "netem/topology/access_lines.h"
@@ -77,7 +78,7 @@ class Echo {
   // Takes replies until `until`, or until `wanted` have come in all.
   void Receive(absl::Time until, int wanted) {
     while (received_ < wanted) {
-      const int64_t left_ns = absl::ToInt64Nanoseconds(until - absl::Now());
+      const int64_t left_ns = absl::ToInt64Nanoseconds(until - MonotonicNow());
       if (left_ns <= 0) return;
       pollfd ready{socket_.get(), POLLIN, 0};
       const timespec timeout{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
@@ -176,9 +177,9 @@ absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, i
   sample.nominal = NominalEchoRtt(emulator.topology(), *path, kEchoFrameBytes);
   for (int i = 0; i < count; ++i) {
     if (auto s = echo.Send(i); !s.ok()) return s;
-    if (i + 1 < count) echo.Receive(absl::Now() + interval, count);
+    if (i + 1 < count) echo.Receive(MonotonicNow() + interval, count);
   }
-  echo.Receive(absl::Now() + sample.nominal + kGrace, count);
+  echo.Receive(MonotonicNow() + sample.nominal + kGrace, count);
   sample.sent = count;
   sample.received = echo.received();
   const std::vector<int64_t> rtts = echo.SortedRtts();

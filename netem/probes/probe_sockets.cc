@@ -13,12 +13,6 @@
 
 namespace longhaul {
 
-absl::Time MonotonicNow() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return absl::TimeFromTimespec(t);
-}
-
 bool WaitFor(const Fd& fd, short what, absl::Duration timeout) {
   pollfd ready{fd.get(), what, 0};
   const timespec limit = absl::ToTimespec(std::max(timeout, absl::ZeroDuration()));

@@ -12,8 +12,6 @@ namespace longhaul {
 // What the probes share.
 constexpr int kUdpIpHeaderBytes = 28;
 
-absl::Time MonotonicNow();
-
 // poll() for one of POLLIN, POLLOUT; false on timeout.
 bool WaitFor(const Fd& fd, short what, absl::Duration timeout);
 
