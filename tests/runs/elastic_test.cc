@@ -1,4 +1,7 @@
 // Groups that come and go, as the command runs them from a script of faults.
+#include <signal.h>
+#include <unistd.h>
+
 #include <string>
 
 #include <gmock/gmock.h>
@@ -76,6 +79,37 @@ std::string WithoutFaults(const std::string& outer, const std::string& more = ""
 std::string Word(const char* what, int step, int group) {
   return "[[fault]]\nat_step = " + std::to_string(step) + "\nwhat = \"" + what +
          "\"\nwhere = \"group " + std::to_string(group) + "\"\n";
+}
+
+TEST(Elastic, ARunThatLostAGroupIsResumedWithTheSameBits) {
+  const ScratchFolder whole, killed;
+  const std::string spec =
+      killed.File("spec.toml", WithoutFaults("", Word("kill", 6, 1) + Word("kill", 22, 2)));
+  const auto run = [&](const ScratchFolder& folder, bool resume) {
+    std::vector<std::string> arguments = {"run",       spec,
+                                          "--results", folder.path() + "/results",
+                                          "--set",     "train.steps=80",
+                                          "--set",     "checkpoint.every_steps=4"};
+    if (resume) arguments.emplace_back("--resume");
+    return arguments;
+  };
+  ASSERT_EQ(RunLonghaul(run(whole, false)).exit_status, 0);
+  const std::string results = killed.path() + "/results", output = killed.path() + "/output";
+  const pid_t pid = StartLonghaul(run(killed, false), output);
+  const std::string told = "SELECT 1 FROM steps WHERE step = 31";
+  for (int i = 0; i < 6000 && Rows(results, told).size() < 2; ++i) usleep(10'000);
+  kill(pid, SIGKILL);
+  WaitFor(pid, output);
+  const CommandResult resumed = RunLonghaul(run(killed, true));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.output;
+  const auto from = Rows(results, "SELECT value FROM run_facts WHERE key = 'resumed_from_step'");
+  ASSERT_EQ(from.size(), 2u) << resumed.output;
+  EXPECT_GE(std::stoi(from[1][0]), 28);
+  const std::string bits =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(results, bits), Rows(whole.path() + "/results", bits));
+  const std::string rounds = "SELECT members, joiners, lost FROM rounds ORDER BY round";
+  EXPECT_EQ(Rows(results, rounds), Rows(whole.path() + "/results", rounds));
 }
 
 TEST(Elastic, AScheduleOfGroupsGivesTheBitsOfTheScriptThatSaysTheSame) {
