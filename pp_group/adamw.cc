@@ -38,18 +38,40 @@ AdamW::Rates AdamW::RatesOf(int64_t step, int64_t steps) const {
           .decay = lr * spec_.weight_decay};
 }
 
+ClipSquares ClipSquaresOf(const Stage& stage) {
+  const at::Tensor& gradients = stage.gradients();
+  const auto squares = [&gradients](int64_t begin, int64_t end) {
+    return gradients.is_cpu()
+               ? BestKernels().sum_of_squares(gradients.data_ptr<float>() + begin, end - begin)
+               : gradients.narrow(0, begin, end - begin).square().sum(at::kDouble).item<double>();
+  };
+  ClipSquares sums;
+  const std::vector<FlatRange> shared = SharedRanges(stage.layout());
+  for (const ClipGroup& group : stage.layout().clip_groups) {
+    double own = 0, spread = 0;
+    int64_t at = group.begin;
+    for (const FlatRange& range : shared) {
+      const int64_t begin = std::max(range.begin, group.begin),
+                    end = std::min(range.end, group.end);
+      if (begin >= end) continue;
+      if (at < begin) spread += squares(at, begin);
+      own += squares(begin, end);
+      at = end;
+    }
+    if (at < group.end) spread += squares(at, group.end);
+    sums.shared.push_back(own);
+    sums.spread.push_back(spread);
+  }
+  return sums;
+}
+
 // Of each clip group; 1: it is not clipped. A NaN norm fails the comparison and leaves NaN
 // gradients as they are: the loss reports it.
-std::vector<float> AdamW::ClipScales(const Stage& stage) const {
-  const at::Tensor& gradients = stage.gradients();
+std::vector<float> AdamW::ClipScales(const Stage& stage, const std::vector<double>& spread) const {
   std::vector<float> scales;
-  for (const ClipGroup& group : stage.layout().clip_groups) {
-    const int64_t size = group.end - group.begin;
-    const double squares =
-        gradients.is_cpu()
-            ? BestKernels().sum_of_squares(gradients.data_ptr<float>() + group.begin, size)
-            : gradients.narrow(0, group.begin, size).square().sum(at::kDouble).item<double>();
-    const double norm = std::sqrt(squares);
+  const ClipSquares squares = ClipSquaresOf(stage);
+  for (size_t i = 0; i < squares.shared.size(); ++i) {
+    const double norm = std::sqrt(squares.shared[i] + (spread.empty() ? 0 : spread[i]));
     scales.push_back(norm > spec_.clip_norm ? static_cast<float>(spec_.clip_norm / norm) : 1.0f);
   }
   return scales;
@@ -65,9 +87,9 @@ void StepByAten(const AdamWStep& s, const at::Tensor& gradient, const at::Tensor
   parameter.addcdiv_(first, second.sqrt().div_(s.sqrt_correction2).add_(s.eps), -s.step_size);
 }
 
-int AdamW::Step(int64_t step, int64_t steps, Stage* stage) {
+int AdamW::Step(int64_t step, int64_t steps, Stage* stage, const std::vector<double>& spread) {
   const at::Tensor &parameters = stage->parameters(), &gradients = stage->gradients();
-  const std::vector<float> scales = ClipScales(*stage);
+  const std::vector<float> scales = ClipScales(*stage, spread);
   const Rates rates = RatesOf(step, steps);
   for (const ParameterSlot& slot : stage->layout().slots) {
     const AdamWStep update{.grad_scale = scales[slot.clip_group],

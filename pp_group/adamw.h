@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -24,14 +25,22 @@ struct AdamWSpec {
 // warm-up, then half a cosine from the peak down to min_lr_fraction of it after the last step.
 double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps);
 
+// Squared gradient norms of each clip group of a stage: of what all ranks that run it hold alike,
+// and of what is spread over them (stage_layout.h).
+struct ClipSquares {
+  std::vector<double> shared, spread;
+};
+ClipSquares ClipSquaresOf(const Stage& stage);
+
 // AdamW over the flat buffers of one stage. Its moments stay across outer steps.
 class AdamW {
  public:
   AdamW(const AdamWSpec& spec, const Stage& stage);
 
-  // One update from stage->gradients(). `step` counts from 0 (bias correction and rate). Returns
-  // how many clip groups had a larger norm than clip_norm.
-  int Step(int64_t step, int64_t steps, Stage* stage);
+  // One update from stage->gradients(). `step` counts from 0 (bias correction and rate). `spread`:
+  // of each clip group the squares that are spread, of all ranks together; empty: nothing is
+  // spread. Returns how many clip groups had a larger norm than clip_norm.
+  int Step(int64_t step, int64_t steps, Stage* stage, const std::vector<double>& spread = {});
 
   void ForgetMoments();  // as new
 
@@ -42,7 +51,7 @@ class AdamW {
  private:
   struct Rates;
   Rates RatesOf(int64_t step, int64_t steps) const;
-  std::vector<float> ClipScales(const Stage& stage) const;
+  std::vector<float> ClipScales(const Stage& stage, const std::vector<double>& spread) const;
 
   AdamWSpec spec_;
   at::Tensor m_, v_;

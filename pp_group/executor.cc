@@ -171,14 +171,14 @@ void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
   m.slot = chunk.free.back();
   chunk.free.pop_back();
   Activations* kept = chunk.kept[m.slot].get();
-  const absl::Duration start = now_();
+  const absl::Duration start = now_(), waited = chunk.stage->waited();
   chunk.stage->Forward(m.tokens, m.x, m.y, kept);
   if (chunk.last()) {
     const int64_t total = tokens_ * static_cast<int64_t>(chunk.microbatches.size());
     chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
     loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
   }
-  times_.forward += now_() - start;
+  CountCompute(*chunk.stage, now_() - start, waited, &times_.forward);
   Send(m.y, &m.sent_y, "send to the stage after");
 }
 
@@ -186,7 +186,7 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   Wait(&m.received_dy, "receive from the stage after");
   WaitSent(m.dx, &m.sent_dx, "previous send to the stage before");
   doing_ = "compute";
-  const absl::Duration start = now_();
+  const absl::Duration start = now_(), waited = chunk.stage->waited();
   Activations* kept = chunk.kept[m.slot].get();
   if (gradients == Gradients::kBoth) {
     chunk.stage->Backward(m.tokens, m.dy, m.dx, kept);
@@ -194,8 +194,16 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   } else {
     chunk.stage->BackwardInput(m.tokens, m.dy, m.dx, kept);
   }
-  times_.backward += now_() - start;
+  CountCompute(*chunk.stage, now_() - start, waited, &times_.backward);
   Send(m.dx, &m.sent_dx, "send to the stage before");
+}
+
+// Of a call of the stage, which may have waited for other ranks.
+void PipelineRank::CountCompute(const Stage& stage, absl::Duration took,
+                                absl::Duration waited_before, absl::Duration* compute) {
+  const absl::Duration waited = stage.waited() - waited_before;
+  *compute += took - waited;
+  times_.wait += waited;
 }
 
 void PipelineRank::SumDueWeights(Chunk& chunk) {

@@ -21,7 +21,8 @@ namespace longhaul {
 struct PipelineTimes {
   absl::Duration forward, backward;  // backward: I and W too
   absl::Duration send;  // inside c10d's send: encoding, where the backend encodes in the caller
-  absl::Duration wait;  // blocked on a receive, or on a send buffer that is still in flight
+  // Blocked on a receive, on a send buffer that is still in flight, or in a stage (Stage::waited).
+  absl::Duration wait;
 };
 
 // One rank's side of the pipeline: runs the actions of its stages, one step after the other. The
@@ -82,6 +83,8 @@ class PipelineRank {
   void Forward(Chunk& chunk, Microbatch& m);
   enum class Gradients { kBoth, kInput };
   void Backward(Chunk& chunk, Microbatch& m, Gradients gradients);
+  void CountCompute(const Stage& stage, absl::Duration took, absl::Duration waited_before,
+                    absl::Duration* compute);
   void SumDueWeights(Chunk& chunk);
   void FinishWeight(Chunk& chunk, Microbatch& m);
   void Wait(WorkPtr* work, const char* doing);

@@ -72,6 +72,20 @@ bool GroupsAgreed(const Fields& left, int64_t step) {
   return step % inner == 0 || step == NumberOf(left, "steps");
 }
 
+// Rows that two slots of one parameter have in common, as floats of the flat buffers.
+struct RowsInBoth {
+  int64_t from, to, elements;
+};
+
+RowsInBoth InBoth(const ParameterSlot& from, const ParameterSlot& to) {
+  if (from.whole_rows != to.whole_rows || from.cols != to.cols) return {0, 0, 0};
+  const int64_t begin = std::max(from.first_row, to.first_row),
+                end = std::min(from.first_row + from.rows, to.first_row + to.rows);
+  return {.from = from.offset + (begin - from.first_row) * from.cols,
+          .to = to.offset + (begin - to.first_row) * to.cols,
+          .elements = (end - begin) * to.cols};
+}
+
 }  // namespace
 
 absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directory, int64_t step,
@@ -117,8 +131,14 @@ absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directo
   left.outer_ = NumberOf(was, "inner_steps") > 0;
   left.same_stages_ = left.stages_ == spec.stages && cuts == spec.cuts;
   left.changes_ = ChangesOf(was, is);
-  for (int s = 0; s < left.stages_; ++s) {
-    left.layouts_.push_back(LayoutOf(spec.model, s, left.stages_, cuts));
+  ModelSpec model = spec.model;
+  model.expert_parallel = std::max<int64_t>(1, NumberOf(was, "expert_parallel"));
+  left.layouts_.resize(static_cast<size_t>(model.expert_parallel));
+  for (size_t holder = 0; holder < left.layouts_.size(); ++holder) {
+    for (int s = 0; s < left.stages_; ++s) {
+      left.layouts_[holder].push_back(
+          LayoutOf(OnExpertRank(model, static_cast<int>(holder)), s, left.stages_, cuts));
+    }
   }
   left.files_.resize(static_cast<size_t>(left.groups_));
   for (auto& group : left.files_) group.resize(static_cast<size_t>(left.stages_));
@@ -144,34 +164,46 @@ absl::StatusOr<const Checkpoint*> LeftCheckpoints::File(int group, int stage) {
 
 absl::Status LeftCheckpoints::Fill(const std::string& section, int group, const StageLayout& layout,
                                    std::span<float> flat) {
-  const int from = group < groups_ ? group : 0;
-  size_t found = 0;
-  for (int s = 0; s < stages_; ++s) {
-    const StageLayout& was = layouts_[static_cast<size_t>(s)];
-    std::span<const std::byte> bytes;
-    for (const ParameterSlot& slot : layout.slots) {
-      const auto at = std::find_if(was.slots.begin(), was.slots.end(), [&](const ParameterSlot& x) {
-        return x.global_index == slot.global_index && x.name == slot.name;
-      });
-      if (at == was.slots.end() || at->elements() != slot.elements()) continue;
-      if (bytes.empty()) {
-        const auto file = File(from, s);
-        if (!file.ok()) return file.status();
-        const auto content =
-            (*file)->Section(section, static_cast<size_t>(was.flat_elements) * sizeof(float));
-        if (!content.ok()) return content.status();
-        bytes = *content;
+  int64_t found = 0;
+  for (size_t holder = 0; holder < layouts_.size(); ++holder) {
+    // Groups that spread their experts hold all else alike.
+    const int own = group < groups_ ? group : 0;
+    const int from = layouts_.size() > 1 ? static_cast<int>(holder) : own;
+    for (int s = 0; s < stages_; ++s) {
+      const StageLayout& was = layouts_[holder][static_cast<size_t>(s)];
+      std::span<const std::byte> bytes;
+      for (const ParameterSlot& slot : layout.slots) {
+        const auto at =
+            std::find_if(was.slots.begin(), was.slots.end(), [&](const ParameterSlot& x) {
+              return x.global_index == slot.global_index && x.name == slot.name;
+            });
+        if (at == was.slots.end() || (holder > 0 && !at->spread())) continue;
+        const RowsInBoth rows = InBoth(*at, slot);
+        if (rows.elements <= 0) continue;
+        if (bytes.empty()) {
+          const auto content = Values(section, from, s, was);
+          if (!content.ok()) return content.status();
+          bytes = *content;
+        }
+        std::memcpy(flat.data() + rows.to,
+                    bytes.data() + static_cast<size_t>(rows.from) * sizeof(float),
+                    static_cast<size_t>(rows.elements) * sizeof(float));
+        found += rows.elements;
       }
-      std::memcpy(flat.data() + slot.offset,
-                  bytes.data() + static_cast<size_t>(at->offset) * sizeof(float),
-                  static_cast<size_t>(slot.elements()) * sizeof(float));
-      ++found;
     }
   }
-  if (found == layout.slots.size()) return absl::OkStatus();
+  if (found == layout.parameter_elements) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("checkpoints of step ", step_, " in ", directory_,
-                                          " hold ", found, " of ", layout.slots.size(),
-                                          " parameters of stage ", layout.stage));
+                                          " hold ", found, " of ", layout.parameter_elements,
+                                          " parameter elements of stage ", layout.stage));
+}
+
+absl::StatusOr<std::span<const std::byte>> LeftCheckpoints::Values(const std::string& section,
+                                                                   int group, int stage,
+                                                                   const StageLayout& layout) {
+  const auto file = File(group, stage);
+  if (!file.ok()) return file.status();
+  return (*file)->Section(section, static_cast<size_t>(layout.flat_elements) * sizeof(float));
 }
 
 absl::StatusOr<const Checkpoint*> LeftCheckpoints::SameRank(int group, int stage) {

@@ -35,7 +35,10 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
                             .microbatches = spec.microbatches,
                             .compute = spec.stage_compute,
                             .injected = spec.compute ? &*spec.compute : nullptr,
-                            .now = now});
+                            .now = now,
+                            .expert_peers = spec.model.expert_parallel > 1
+                                                ? rank.experts
+                                                : c10::intrusive_ptr<c10d::Backend>()});
   if (!stage.ok()) return stage.status();
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
@@ -53,7 +56,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
   if (spec.outer.algorithm == OuterAlgorithm::kDataParallel) {
     auto gradients =
-        GroupAverage::Create(spec.outer.codec, std::move(place), state->stage->gradients().numel());
+        GradientAverage::Create(spec.outer.codec, std::move(place), *state->stage, rank.experts);
     if (!gradients.ok()) return gradients.status();
     state->gradients = *std::move(gradients);
     return state;

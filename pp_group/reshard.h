@@ -23,7 +23,8 @@ namespace longhaul {
 //   - another number of groups: only right after an outer step (or of groups that always agree:
 //   data
 //     parallel, one group without outer steps), when all hold equal parameters. Group g has what
-//     group g had, new groups have what group 0 had, as a group that joins does.
+//     group g had, new groups have what group 0 had, as a group that joins does;
+//   - experts that are spread over the groups, or were: from the files of the groups that had them.
 class LeftCheckpoints {
  public:
   // `spec`, `text`: of the run that goes on (CanonicalText). InvalidArgument: of another model or
@@ -46,13 +47,18 @@ class LeftCheckpoints {
 
  private:
   absl::StatusOr<const Checkpoint*> File(int group, int stage);
+  // A section of that file which holds a buffer of this layout.
+  absl::StatusOr<std::span<const std::byte>> Values(const std::string& section, int group,
+                                                    int stage, const StageLayout& layout);
 
   std::string directory_;
   int64_t step_ = 0;
   std::string left_text_, changes_;
   int stages_ = 1, groups_ = 1;  // as they were
   bool outer_ = false, same_stages_ = false;
-  std::vector<StageLayout> layouts_;                             // by stage, as they were
+  // As they were, [holder][stage]: of the groups over which experts were spread; one where they
+  // were not.
+  std::vector<std::vector<StageLayout>> layouts_;
   std::vector<std::vector<std::unique_ptr<Checkpoint>>> files_;  // [group][stage]; null: not read
 };
 

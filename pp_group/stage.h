@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "absl/time/time.h"
 #include "pp_group/stage_layout.h"
 
 namespace longhaul {
@@ -83,6 +84,8 @@ class Stage {
   // False: BackwardInput is the whole backward pass and BackwardWeight nothing, so that a split
   // schedule runs and gains nothing.
   virtual bool splits_backward() const = 0;
+  // How long calls have waited for other ranks so far: no compute.
+  virtual absl::Duration waited() const { return absl::ZeroDuration(); }
   // Both at once, which may take less memory; the same bits.
   virtual void Backward(std::span<const int64_t> tokens, const at::Tensor& dy, const at::Tensor& dx,
                         Activations* kept) {

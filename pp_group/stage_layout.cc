@@ -36,12 +36,37 @@ void LayoutBuilder::BeginClipGroup() {
 
 void LayoutBuilder::Matrix(const std::string& name, int64_t global_index, int64_t rows,
                            int64_t cols, double scale) {
-  Add({name, global_index, rows, cols, layout_->flat_elements, scale, 0, /*decays=*/true, 0});
+  MatrixRows(name, global_index, 0, rows, rows, cols, scale);
+}
+
+void LayoutBuilder::MatrixRows(const std::string& name, int64_t global_index, int64_t first,
+                               int64_t rows, int64_t whole_rows, int64_t cols, double scale) {
+  Add({.name = name,
+       .global_index = global_index,
+       .rows = rows,
+       .cols = cols,
+       .offset = layout_->flat_elements,
+       .initial_scale = scale,
+       .initial_value = 0,
+       .decays = true,
+       .clip_group = 0,
+       .first_row = first,
+       .whole_rows = whole_rows});
 }
 
 void LayoutBuilder::Vector(const std::string& name, int64_t global_index, int64_t cols,
                            double value) {
-  Add({name, global_index, 1, cols, layout_->flat_elements, 0, value, /*decays=*/false, 0});
+  Add({.name = name,
+       .global_index = global_index,
+       .rows = 1,
+       .cols = cols,
+       .offset = layout_->flat_elements,
+       .initial_scale = 0,
+       .initial_value = value,
+       .decays = false,
+       .clip_group = 0,
+       .first_row = 0,
+       .whole_rows = 1});
 }
 
 void LayoutBuilder::Add(ParameterSlot slot) {
@@ -51,6 +76,28 @@ void LayoutBuilder::Add(ParameterSlot slot) {
   layout_->clip_groups.back().end = layout_->flat_elements;
   layout_->parameter_elements += slot.elements();
   layout_->slots.push_back(std::move(slot));
+}
+
+std::vector<FlatRange> SharedRanges(const StageLayout& layout) {
+  std::vector<FlatRange> ranges;
+  for (size_t i = 0; i < layout.slots.size(); ++i) {
+    const ParameterSlot& slot = layout.slots[i];
+    if (slot.spread()) continue;
+    const bool last = i + 1 == layout.slots.size();
+    const int64_t end = last ? layout.flat_elements : layout.slots[i + 1].offset;
+    if (!ranges.empty() && ranges.back().end == slot.offset) {
+      ranges.back().end = end;
+    } else {
+      ranges.push_back({slot.offset, end});
+    }
+  }
+  return ranges;
+}
+
+int64_t SharedElements(const StageLayout& layout) {
+  int64_t elements = 0;
+  for (const FlatRange& range : SharedRanges(layout)) elements += range.end - range.begin;
+  return elements;
 }
 
 void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat) {
@@ -63,7 +110,7 @@ void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat)
         continue;
       }
       // Box-Muller on two words; 1 - u keeps the logarithm finite.
-      const uint64_t word = 2 * static_cast<uint64_t>(i);
+      const uint64_t word = 2 * static_cast<uint64_t>(slot.first_row * slot.cols + i);
       const double u = 1.0 - NoiseUniform(key, NoisePurpose::kSampling, word);
       const double angle =
           2 * std::numbers::pi * NoiseUniform(key, NoisePurpose::kSampling, word + 1);

@@ -17,7 +17,10 @@ struct ParameterSlot {
   double initial_value;  // where initial_scale is 0
   bool decays;           // weight decay: matrices only
   int clip_group;        // index into StageLayout::clip_groups
+  // Of a matrix whose rows are spread over ranks: which these are, and how many all have together.
+  int64_t first_row, whole_rows;
   int64_t elements() const { return rows * cols; }
+  bool spread() const { return rows != whole_rows; }
 };
 
 // Parameters whose gradients are clipped together: the embeddings, one block, or the final norm and
@@ -42,6 +45,14 @@ struct StageLayout {
   bool last() const { return stage == stages - 1; }
 };
 
+// Floats of the flat buffers that all ranks hold alike which run the same stage on rows of their
+// own: everything but spread parameters, in ascending runs; gaps are of the parameter before them.
+struct FlatRange {
+  int64_t begin, end;
+};
+std::vector<FlatRange> SharedRanges(const StageLayout& layout);
+int64_t SharedElements(const StageLayout& layout);
+
 // A layout of stage s of S without parameters yet. `cuts` [S - 1], ascending: the blocks with which
 // stages 1, 2, ... begin; empty: equal stages.
 StageLayout EmptyLayout(int64_t blocks, int stage, int stages, std::span<const int64_t> cuts);
@@ -55,6 +66,9 @@ class LayoutBuilder {
   // [rows, cols], drawn with this standard deviation; decays.
   void Matrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
               double scale);
+  // Rows first .. first + rows - 1 of such a matrix of whole_rows; drawn as they are there.
+  void MatrixRows(const std::string& name, int64_t global_index, int64_t first, int64_t rows,
+                  int64_t whole_rows, int64_t cols, double scale);
   // [cols], all of this value; does not decay.
   void Vector(const std::string& name, int64_t global_index, int64_t cols, double value);
 
@@ -65,7 +79,8 @@ class LayoutBuilder {
 };
 
 // Fills `flat` ([flat_elements], zeroed by the caller) with the initial values of `seed`: for each
-// parameter normal draws keyed by (seed, global index), so the model is the same for every S.
+// parameter normal draws keyed by (seed, global index) and by the place in the whole parameter, so
+// the model is the same for every S and however rows are spread.
 void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat);
 
 }  // namespace longhaul

@@ -97,6 +97,33 @@ absl::Status CheckCompute(const TrainSpec& spec) {
   return c.sleep ? absl::OkStatus() : Bad("injected compute without a sleep");
 }
 
+// The ranks over which experts are spread are the peers of one stage, which hold equal parameters
+// otherwise, step for step.
+absl::Status CheckExperts(const TrainSpec& spec) {
+  const ModelSpec& model = spec.model;
+  const int64_t ranks = model.expert_parallel;
+  if (ranks == 1) return absl::OkStatus();
+  if (ranks < 1) return Bad("expert_parallel ", ranks, ", want 1 or more");
+  if (model.kind != "moe") {
+    return Bad("expert_parallel ", ranks, ": kind '", model.kind, "' has no experts; want 1");
+  }
+  if (model.experts % ranks != 0) {
+    return Bad("expert_parallel ", ranks, " does not divide ", model.experts, " experts");
+  }
+  if (spec.outer.algorithm != OuterAlgorithm::kDataParallel) {
+    return Bad("expert_parallel ", ranks,
+               ": DiLoCo's groups differ between their meetings; want data parallel groups");
+  }
+  if (ranks != spec.groups) {
+    return Bad("expert_parallel ", ranks, " with ", spec.groups,
+               " groups: experts are spread over all groups or none; want 1 or ", spec.groups);
+  }
+  if (spec.compute) {
+    return Bad("expert_parallel ", ranks, ": injected compute routes no tokens; want 1");
+  }
+  return absl::OkStatus();
+}
+
 std::string Exact(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", x);
@@ -116,6 +143,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   if (absl::Status status = CheckData(spec.model, corpus); !status.ok()) return status;
   if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
   if (absl::Status status = CheckCompute(spec); !status.ok()) return status;
+  if (absl::Status status = CheckExperts(spec); !status.ok()) return status;
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }
@@ -136,7 +164,9 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
     for (const auto& [what, backend, rank_in, size, needed] :
          {std::tuple{"boundary", rank.boundary, rank.stage, spec.stages, spec.stages > 1},
           std::tuple{"plain", rank.plain, rank.stage, spec.stages, spec.stages > 1},
-          std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1 && !elastic}}) {
+          std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1 && !elastic},
+          std::tuple{"experts", rank.experts, rank.group, spec.groups,
+                     spec.model.expert_parallel > 1}}) {
       if (!needed) continue;
       if (backend == nullptr) return Bad(name, ": no ", what, " backend");
       if (backend->getRank() != rank_in || backend->getSize() != size) {
@@ -168,6 +198,7 @@ std::string ModelText(const TrainSpec& spec) {
   if (m.kind != "moe") return text;
   absl::StrAppend(&text, "\nexperts=", m.experts, "\ncapacity_factor=", Exact(m.capacity_factor),
                   "\nbalance_loss=", Exact(m.balance_loss));
+  if (m.expert_parallel > 1) absl::StrAppend(&text, "\nexpert_parallel=", m.expert_parallel);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/handover.h"
+#include "pp_group/local_pipelines.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer_round.h"
 #include "pp_group/reshard.h"
@@ -29,7 +31,8 @@ class PipelineTrainer : public Trainer {
       : spec_(spec),
         corpus_(std::move(corpus)),
         now_(std::move(now)),
-        outer_round_(spec_, ranks_, keeper, now_) {}
+        outer_round_(spec_, ranks_, keeper, now_),
+        pipelines_(spec_, ranks_, *corpus_) {}
 
   absl::Status Start(const std::vector<LocalRank>& ranks);
 
@@ -61,6 +64,7 @@ class PipelineTrainer : public Trainer {
   absl::Status CheckTrains(const char* what) const;
 
   void ReadRows(RankState& state);
+  bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
   void RunPipelines();
   void UpdateParameters();
   absl::Status AverageGradients();
@@ -80,6 +84,7 @@ class PipelineTrainer : public Trainer {
   Program order_;  // all stages' actions; this thread runs the local ones in this order
   std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
   OuterRound outer_round_;
+  LocalPipelines pipelines_;
   int64_t step_ = 0;
   const RankState* busy_ = nullptr;  // for error messages
   absl::Status spent_;
@@ -130,7 +135,9 @@ absl::Status PipelineTrainer::Guarded(F f) {
     result = f();
   } catch (...) {
     std::string where = absl::StrCat("step ", step_ + 1);
-    const RankState* busy = busy_ != nullptr ? busy_ : outer_round_.busy();
+    const RankState* busy = busy_;
+    if (busy == nullptr) busy = pipelines_.busy();
+    if (busy == nullptr) busy = outer_round_.busy();
     if (busy != nullptr) {
       absl::StrAppend(&where, ", group ", busy->rank.group, ", ", busy->pipeline->Doing());
     }
@@ -159,14 +166,8 @@ void PipelineTrainer::RunPipelines() {
     state->stage->ZeroGradients();
     state->pipeline->BeginStep(state->rows);
   }
-  for (const Action& action : order_) {
-    for (auto& state : ranks_) {
-      if (state->rank.stage != action.stage) continue;
-      busy_ = state.get();
-      if (on_action_) on_action_(action);
-      state->pipeline->Run(action);
-    }
-  }
+  busy_ = nullptr;
+  pipelines_.Run(order_, on_action_);
 }
 
 void PipelineTrainer::UpdateParameters() {
@@ -176,7 +177,8 @@ void PipelineTrainer::UpdateParameters() {
     if (state->optimizer == nullptr) {
       state->stage->UpdateItself();
     } else {
-      state->report.clipped_groups = state->optimizer->Step(step_, spec_.steps, state->stage.get());
+      state->report.clipped_groups =
+          state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares);
     }
     state->report.optimizer = now_() - start;
   }
@@ -200,16 +202,18 @@ absl::Status PipelineTrainer::Exchange(Begin begin, Finish finish) {
 }
 
 absl::Status PipelineTrainer::AverageGradients() {
+  absl::Status averaged =
+      Exchange([this](RankState& state) { return state.gradients->Begin(step_ + 1, *state.stage); },
+               [](RankState& state) { return state.gradients->Finish(state.stage.get()); });
+  if (!averaged.ok() || !experts_are_spread()) return averaged;
   return Exchange(
-      [this](RankState& state) {
-        return state.gradients->Begin(step_ + 1, state.stage->gradients().cpu());
+      [](RankState& state) {
+        state.gradients->BeginSquares(*state.stage);
+        return absl::OkStatus();
       },
       [](RankState& state) {
-        const at::Tensor& gradients = state.stage->gradients();
-        const absl::StatusOr<at::Tensor> average = state.gradients->Finish(
-            gradients.is_cpu() ? gradients : at::empty(gradients.sizes(), at::kFloat));
-        if (average.ok()) gradients.copy_(*average);
-        return average.status();
+        state.spread_squares = state.gradients->FinishSquares();
+        return absl::OkStatus();
       });
 }
 
@@ -357,20 +361,10 @@ absl::StatusOr<std::optional<Evaluation>> PipelineTrainer::Evaluate(BoundaryCode
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation on ", rows, " rows: the held-out part has ", available));
   }
-  std::vector<Stage*> stages;
-  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
-  for (const auto& state : ranks_) {
-    if (state->rank.group != evaluated_group()) continue;
-    stages.push_back(state->stage.get());
-    backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
-  }
   std::optional<RowLosses> losses;
   absl::Status status = Guarded([&] {
     busy_ = nullptr;
-    losses = EvaluateRows(stages, backends, rows, spec_.batch_rows / spec_.microbatches,
-                          [this](int64_t row, std::span<int64_t> ids) {
-                            corpus_->HeldOutRow(row, spec_.model.context, ids);
-                          });
+    losses = pipelines_.Evaluate(evaluated_group(), codec, rows);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;

@@ -71,6 +71,9 @@ struct LocalRank {
   std::shared_ptr<ChannelState> boundary_state = nullptr;
   // Called with every tensor of a step before it is sent, in the order of sends; may be empty.
   std::function<void(const BoundaryTensor&)> watch = {};
+  // The peers of `outer` again, for rows of spread experts (ModelSpec::expert_parallel) and the
+  // norms of their gradients; not used where none are spread.
+  c10::intrusive_ptr<c10d::Backend> experts = {};
 };
 
 // Of one local rank and one inner step. The durations add up to less than `wall`: the rest is the
@@ -87,7 +90,8 @@ struct StepReport {
   int clipped_groups = 0;        // clip groups whose gradients were scaled down to clip_norm
   bool outer_synced = false;     // the groups met: an outer step, or gradients were averaged
   int64_t outer_bytes_sent = 0;  // frames of the outer delta or gradients handed to c10d
-  uint64_t parameter_hash = 0;   // of the stage's parameters after the step
+  // Of the parameters that the rank holds, after the step: of spread experts its own.
+  uint64_t parameter_hash = 0;
   // Of the outer step, if there was one: who met, and whose delta would have poisoned the average.
   std::vector<int> members = {}, left_out = {};
   int64_t attempts = 0;  // exchanges until one was whole
@@ -112,7 +116,9 @@ struct Evaluation {
 // Runs PP-Group DiLoCo for the local ranks: cooperatively in one thread when there are several,
 // blocking on receives when there is one. Either way the same sequence of floating-point
 // operations, so losses are bit-identical. Not thread safe; uses the calling thread only and
-// whatever at::get_num_threads() says.
+// whatever at::get_num_threads() says. Where experts are spread over groups
+// (ModelSpec::expert_parallel) their stages wait for each other: then each local group's pass runs
+// on a thread of its own, while the call lasts.
 //
 // The training does not depend on S, on the schedule, or on the number of local ranks: with
 // lossless boundaries S = 1, 2, 4, 8 give equal losses bit for bit. (M changes the order of sums.)
@@ -140,7 +146,8 @@ class Trainer {
   virtual absl::StatusOr<std::vector<StepReport>> Step() = 0;
 
   // Held-out loss of the current (after an outer step: averaged) parameters of group 0, forward
-  // passes only; every rank of group 0 must call it. nullopt where the last stage of group 0 is
+  // passes only; every rank of group 0 must call it, and where experts are spread every rank of
+  // all. nullopt where the last stage of group 0 is
   // not local. `rows`: how many rows of the held-out part, from the start of its fixed order.
   // FailedPrecondition: compute is injected. Changes nothing of the training: its tensors have a
   // tag of their own, and with it channels of their own, so codecs with state or drawn noise move

@@ -180,6 +180,11 @@ std::string Note(const RunRow& run, const RunSpec& spec) {
 bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
              const std::vector<LinkRow>& links, const std::vector<CrossingRow>& crossings,
              StepTime& out) {
+  if (spec.model.expert_parallel > 1) {
+    out.note =
+        "no prediction: rows of spread experts cross in the midst of every pass, as routers choose";
+    return false;
+  }
   const double share = 1 / static_cast<double>(out.groups);
   const double meeting_s = out.meets_every_step ? out.outer_predicted_s.value_or(0) : 0;
   double p1_s = 0, p2_s = 0, p3_s = 0, alone_s = 0, coded_s = 0;

@@ -56,8 +56,9 @@ std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::str
     table.Add(
         {fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
          c.codec, fmt::format("{}", c.tensors),
-         fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
-                                   std::max<double>(1, static_cast<double>(c.elements))),
+         c.elements == 0 ? std::string("-")
+                         : fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
+                                                     static_cast<double>(c.elements)),
          fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
          maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes), maybe(c.kernel_rx_bytes),
          c.predicted_wire_bytes && c.kernel_tx_bytes && *c.predicted_wire_bytes > 0

@@ -13,17 +13,21 @@ namespace longhaul {
 // (row_json.h), where it becomes crossings (record_rows.h). `checkpoint`: the step after which a
 // checkpoint was written; 0: the whole training.
 
-enum class CrossingKind { kBoundary, kOuter };  // within a group, between groups
+// Within a group; between groups; rows of spread experts, which go between groups too.
+enum class CrossingKind { kBoundary, kOuter, kExperts };
 inline std::string_view ToString(CrossingKind kind) {
-  return kind == CrossingKind::kBoundary ? "boundary" : "outer";
+  constexpr std::string_view kNames[] = {"boundary", "outer", "experts"};
+  return kNames[static_cast<size_t>(kind)];
 }
+
+constexpr int CountOf(const CrossingKind*) { return 3; }
 
 // Event "crossing": one direction between a rank and its peer, by that rank.
 struct CrossingCount {
   int64_t checkpoint = 0;
   CrossingKind group_kind = CrossingKind::kBoundary;
   int64_t rank = 0;  // of the run
-  int64_t peer = 0;  // boundary: a stage of the same group; outer: a group, of the same stage
+  int64_t peer = 0;  // boundary: a stage of the same group; else: a group, of the same stage
   bool sent = false;
   std::string codec = {};
   int64_t tensors = 0, elements = 0, payload_bytes = 0, message_bytes = 0;

@@ -38,11 +38,15 @@ inline void In(const nlohmann::json& j, std::string* v) { *v = j.get<std::string
 inline void In(const nlohmann::json& j, double* v) {
   *v = j.is_null() ? std::nan("") : j.get<double>();
 }
-// Enums of two values.
+// Enums of two values, or of as many as a CountOf beside them says.
+constexpr int CountOf(...) { return 2; }
 template <typename E>
 requires std::is_enum_v<E>
 void In(const nlohmann::json& j, E* v) {
-  *v = j.get<std::string>() == ToString(E{0}) ? E{0} : E{1};
+  const std::string text = j.get<std::string>();
+  int i = CountOf(v) - 1;
+  while (i > 0 && text != ToString(static_cast<E>(i))) --i;
+  *v = static_cast<E>(i);
 }
 
 }  // namespace row_json

@@ -74,16 +74,17 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
                                                     static_cast<double>(*c.predicted_wire_bytes) -
                                                 1));
       }
-      rows.push_back({fmt::format("{}", run.id), HtmlEscape(run.arm),
-                      fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank),
-                      std::string(ToString(c.direction)),
-                      fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
-                      fmt::format("{}", c.tensors),
-                      fmt::format("{:.3f}", 8 * static_cast<double>(c.payload_bytes) /
-                                                std::max(1.0, static_cast<double>(c.elements))),
-                      c.nmse_mean ? fmt::format("{:.2e}", *c.nmse_mean) : std::string("-"),
-                      Bytes(c.payload_bytes), Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
-                      Bytes(c.kernel_tx_bytes), apart});
+      rows.push_back(
+          {fmt::format("{}", run.id), HtmlEscape(run.arm),
+           fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
+           fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
+           fmt::format("{}", c.tensors),
+           c.elements == 0 ? std::string("-")
+                           : fmt::format("{:.3f}", 8 * static_cast<double>(c.payload_bytes) /
+                                                       static_cast<double>(c.elements)),
+           c.nmse_mean ? fmt::format("{:.2e}", *c.nmse_mean) : std::string("-"),
+           Bytes(c.payload_bytes), Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
+           Bytes(c.kernel_tx_bytes), apart});
     }
   }
   if (rows.empty()) return std::string();

@@ -188,12 +188,14 @@ double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   // A joiner's files, in its node's memory: start, momentum, both moments.
   const bool files = spec.outer.joiner_source == "swarm" && spec.net.transport == "ucx";
   if (files) bytes += 4 * floats * kFloat;
-  // The average; of an outer step also start, momentum and delta.
-  bytes += (data_parallel ? 1 : 4) * floats * kFloat;
-  bytes += CodecStateBytes(spec.outer.codec, 1, floats);
+  // The average; of an outer step also start, momentum and delta. Of spread experts nothing
+  // crosses, and the rest is laid together.
+  const auto crossing = static_cast<double>(SharedElements(layout));
+  bytes += ((data_parallel ? 1 : 4) + (crossing < floats ? 1 : 0)) * crossing * kFloat;
+  bytes += CodecStateBytes(spec.outer.codec, 1, crossing);
   // A frame of each group, and what the transport has of them on its way in or out.
   const auto groups = static_cast<double>(spec.outer.groups);
-  return bytes + (groups + (groups - 1)) * FrameBytes(spec.outer.codec, 1, floats, DType::kF32);
+  return bytes + (groups + (groups - 1)) * FrameBytes(spec.outer.codec, 1, crossing, DType::kF32);
 }
 
 StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
@@ -205,12 +207,14 @@ StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
 }
 
 // The most that is alive at once while one thread runs these actions, in each of `groups` groups.
-double ComputePeak(const Program& program, const std::vector<StageBytes>& stages, double groups) {
+// `running`: groups that run at once.
+double ComputePeak(const Program& program, const std::vector<StageBytes>& stages, double groups,
+                   double running = 1) {
   double live = 0, peak = 0;
   for (const Action& action : program) {
     const StageBytes& stage = stages[static_cast<size_t>(action.stage)];
     if (action.op == Op::kForward) live += groups * stage.kept;
-    peak = std::max(peak, live + stage.running);
+    peak = std::max(peak, live + running * stage.running);
     if (action.op == Op::kBackward) live -= groups * stage.kept;
     if (action.op == Op::kInputGradient) live -= groups * (stage.kept - stage.put_off);
     if (action.op == Op::kWeightGradient) live -= groups * stage.put_off;
@@ -253,7 +257,7 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
   // Stages of one thread do not reach their own most at the same time.
   const absl::StatusOr<Program> order = GlobalOrder(program);
   if (!order.ok()) return bytes;
-  bytes.all = ComputePeak(*order, stages, groups);
+  bytes.all = ComputePeak(*order, stages, groups, static_cast<double>(spec.model.expert_parallel));
   for (const StageBytes& stage : stages) bytes.all += groups * stage.held;
   return bytes;
 }

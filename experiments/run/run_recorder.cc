@@ -108,10 +108,13 @@ void RunRecorder::SeeCrossing(CrossingCount c) {
   if (!c.sent) return;
   const int64_t stages = spec_.schedule.stages;
   const bool outer = c.group_kind == CrossingKind::kOuter;
-  const int64_t dst = outer ? c.peer * stages + c.rank % stages : c.rank / stages * stages + c.peer;
+  const bool experts = c.group_kind == CrossingKind::kExperts;
+  const int64_t dst =
+      outer || experts ? c.peer * stages + c.rank % stages : c.rank / stages * stages + c.peer;
   CrossingRow row{.src_rank = c.rank,
                   .dst_rank = dst,
                   .direction = outer          ? Direction::kOuter
+                               : experts      ? Direction::kOther
                                : dst > c.rank ? Direction::kForward
                                               : Direction::kBackward,
                   .codec = outer ? spec_.outer.codec : std::move(c.codec),

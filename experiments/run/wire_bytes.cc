@@ -114,14 +114,16 @@ std::string Complaint(const std::string& where, double counted, double accounted
 int64_t Drops(const PathCount& path) { return path.drops_queue + path.drops_loss; }
 
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
-std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const CrossingRow& c) {
+// `beside`: of another crossing on it, on TCP.
+std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const CrossingRow& c,
+                          double beside) {
   const auto at = counts.paths.find({c.src_rank, c.dst_rank});
   if (at == counts.paths.end() || c.tensors == 0) return "";
   const PathCount& path = at->second;
   const auto back = counts.paths.find({c.dst_rank, c.src_rank});
   const int64_t drops = Drops(path) + (back == counts.paths.end() ? 0 : Drops(back->second));
   const double accounted =
-      OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) +
+      OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) + beside +
       NormBytes(spec, c, c.tensors / spec.train.microbatches) + Overhead(spec, path);
   // Where groups come and go every rank asks the store in node 0 who is there: its paths carry more
   // than messages, and cannot be told to carry too much.
@@ -149,19 +151,27 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
                            std::vector<CrossingRow>& crossings, int64_t restored) {
   const Plan plan(spec, restored);
   std::map<std::pair<int64_t, int64_t>, double> predicted, sent;  // on TCP
+  std::map<std::pair<int64_t, int64_t>, double> experts;          // what routers chose: counted
+  for (const CrossingRow& c : crossings) {
+    if (c.direction != Direction::kOther) continue;
+    experts[{c.src_rank, c.dst_rank}] =
+        OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
+  }
   std::vector<std::string> complaints;
   const auto complain = [&](std::string text) {
     if (!text.empty()) complaints.push_back(std::move(text));
   };
   for (const CrossingRow& c : crossings) {
+    if (c.direction == Direction::kOther) continue;
+    const auto beside = experts.find({c.src_rank, c.dst_rank});
     const Planned* planned = plan.Of(c);
-    if (planned != nullptr && planned->tcp_bytes) {
+    if (planned != nullptr && planned->tcp_bytes && beside == experts.end()) {
       predicted[{c.src_rank, c.dst_rank}] =
           *planned->tcp_bytes + NormBytes(spec, c, Steps(spec) - restored);
     }
     sent[{c.src_rank, c.dst_rank}] =
         OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
-    complain(PathComplaint(spec, counts, c));
+    complain(PathComplaint(spec, counts, c, beside == experts.end() ? 0 : beside->second));
   }
   for (const auto& [node, n] : counts.nodes) {
     complain(Complaint(fmt::format("interface of node {}", node), static_cast<double>(n.received),

@@ -95,6 +95,11 @@ void CheckModel(TableReader& r, const RunSpec& spec) {
   only(moe, "experts", m.experts == none.experts, "moe");
   only(moe, "capacity_factor", m.capacity_factor == none.capacity_factor, "moe");
   only(moe, "balance_loss", m.balance_loss == none.balance_loss, "moe");
+  only(moe, "expert_parallel", m.expert_parallel == none.expert_parallel, "moe");
+  r.Check(m.experts % m.expert_parallel == 0, "expert_parallel",
+          fmt::format("= {} does not divide model.experts = {}", m.expert_parallel, m.experts));
+  r.Check(m.expert_parallel == 1 || m.engine != "cpu", "expert_parallel",
+          "needs model.engine = \"aten\" or \"auto\"");
   r.Check(m.kv_heads == 0 || m.heads % m.kv_heads == 0, "kv_heads",
           fmt::format("= {} does not divide model.heads = {}", m.kv_heads, m.heads));
 }
@@ -233,6 +238,28 @@ absl::Status CheckLength(const TomlValue& root, const RunSpec& spec) {
   return r.status();
 }
 
+// Experts are spread over the peers of a stage, which hold equal parameters otherwise.
+absl::Status CheckExperts(const TomlValue& root, const RunSpec& spec) {
+  const int64_t ranks = spec.model.expert_parallel, groups = spec.outer.groups;
+  TableReader r(root, "model");
+  if (ranks == 1) return r.status();
+  const auto check = [&](bool holds, const std::string& want) {
+    r.Check(holds, "expert_parallel", fmt::format("= {} {}", ranks, want));
+  };
+  check(spec.outer.algorithm == "dp",
+        "needs outer.algorithm = \"dp\": groups of DiLoCo differ between their meetings");
+  check(ranks == groups,
+        fmt::format("with outer.groups = {}; want 1 or {}: experts are spread over "
+                    "the ranks of a stage in all groups",
+                    groups, groups));
+  check(!spec.compute, "with a table [compute]: what is slept routes no tokens; want 1");
+  check(spec.boundary.capture.empty(), "with boundary.capture; leave one of them out");
+  check(spec.net.transport != "loopback" || spec.train.device == "cpu",
+        "on a GPU needs net.transport = \"ucx\": groups of one process would wait for each other "
+        "on the GPU's one thread");
+  return r.status();
+}
+
 // A script needs groups that may be lost, and a worker or a link that it can strike.
 absl::Status CheckFaults(const RunSpec& spec) {
   std::vector<Fault> all = spec.faults;
@@ -306,6 +333,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  if (absl::Status s = CheckExperts(root, spec); !s.ok()) return s;
   absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));
   if (!faults.ok()) return faults.status();
   spec.faults = *std::move(faults);

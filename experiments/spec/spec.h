@@ -41,6 +41,9 @@ struct RunSpec {
     int64_t experts = 8;
     double capacity_factor = 0;
     double balance_loss = 0.01;
+    // Of moe: over so many ranks, the peers of a stage in all groups, the experts of each block are
+    // spread; 1: each stage has all of its blocks'. Else outer.groups, which are data parallel.
+    int64_t expert_parallel = 1;
     std::string init = {};  // safetensors file or index to start from; empty: drawn from the seed
     std::string save = {};  // folder for the weights of the finished run; empty: none
   } model;

@@ -35,6 +35,7 @@ const SpecKey kKeys[] = {
     {"model", "experts", kMay, Whole{2, 1024}, "", FIELD(model.experts)},
     {"model", "capacity_factor", kMay, Real{0, 1024}, "", FIELD(model.capacity_factor)},
     {"model", "balance_loss", kMay, Real{0, 1024}, "", FIELD(model.balance_loss)},
+    {"model", "expert_parallel", kMay, Whole{1, kMaxRanks}, "ranks", FIELD(model.expert_parallel)},
     {"model", "init", kMay, Line{kPathBytes}, "", FIELD(model.init)},
     {"model", "save", kMay, Line{kPathBytes}, "", FIELD(model.save)},
 

@@ -246,6 +246,9 @@ void JoinLocalGroups(const RunSpec& spec, const std::vector<int>& groups, int64_
       if (meeting > 0) absl::StrAppend(&options->group_name, "/meeting", meeting);
       r.outer = ProcessGroupLonghaul::FromAddresses(static_cast<int>(i), addresses, options);
       r.outer_groups = groups;
+      if (spec.model.expert_parallel == 1) continue;
+      r.experts = ProcessGroupLonghaul::FromAddresses(
+          static_cast<int>(i), addresses, ToGroupOptions(spec, GroupKind::kExperts, s, r.node));
     }
   }
 }

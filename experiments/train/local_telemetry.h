@@ -14,8 +14,9 @@ struct LocalTelemetry {
   int stage;
   c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
   c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
-  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};  // null when there is one group
-  std::vector<int> outer_groups = {};                   // which group each rank of `outer` is
+  c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};    // null when there is one group
+  std::vector<int> outer_groups = {};                     // which group each rank of `outer` is
+  c10::intrusive_ptr<ProcessGroupLonghaul> experts = {};  // of all groups; null: none are spread
   // Where groups come and go: what joined others before `outer`.
   struct Outer {
     c10::intrusive_ptr<ProcessGroupLonghaul> backend;

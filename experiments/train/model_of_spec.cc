@@ -17,7 +17,8 @@ ModelSpec ToModelSpec(const RunSpec& spec) {
           .rope_theta = m.rope_theta,
           .experts = m.experts,
           .capacity_factor = m.capacity_factor,
-          .balance_loss = m.balance_loss};
+          .balance_loss = m.balance_loss,
+          .expert_parallel = m.expert_parallel};
 }
 
 ComputeSpec ToComputeSpec(const RunSpec& spec) {

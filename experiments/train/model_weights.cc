@@ -108,9 +108,9 @@ std::vector<WeightTensor> TensorsOf(const RunSpec& spec, const ParameterSlot& sl
   const std::string name = Find(kInBlock, in_block);
   if (!in_block.starts_with("experts.")) return whole(layer + name);
   std::vector<WeightTensor> parts;
-  const int64_t rows = slot.rows / spec.model.experts;
-  for (int64_t e = 0; e < spec.model.experts; ++e) {
-    parts.push_back({absl::StrCat(layer, "block_sparse_moe.experts.", e, ".", name),
+  const int64_t rows = slot.whole_rows / spec.model.experts, first = slot.first_row / rows;
+  for (int64_t e = 0; e < slot.rows / rows; ++e) {
+    parts.push_back({absl::StrCat(layer, "block_sparse_moe.experts.", first + e, ".", name),
                      {rows, slot.cols},
                      e * rows * slot.cols});
   }
@@ -179,11 +179,12 @@ absl::Status ModelWeights::Fill(const StageLayout& layout, float* flat) const {
 
 namespace {
 
-// The tensors of a stage's layout.
+// The tensors of a stage's layout; `spread_alone`: of its spread parameters.
 std::vector<SafeTensor> SafeTensorsOf(const RunSpec& spec, const StageLayout& layout,
-                                      const float* flat) {
+                                      const float* flat, bool spread_alone = false) {
   std::vector<SafeTensor> tensors;
   for (const ParameterSlot& slot : layout.slots) {
+    if (spread_alone && !slot.spread()) continue;
     for (WeightTensor& tensor : TensorsOf(spec, slot)) {
       size_t elements = 1;
       for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
@@ -268,18 +269,21 @@ absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, c
 }
 
 absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, int stage,
-                               const float* flat) {
+                               const float* flat, int expert_rank) {
   if (absl::Status made = MakeWeightFolder(folder); !made.ok()) return made;
   const auto stages = static_cast<int>(spec.schedule.stages);
-  const auto layout = [&](int s) {
-    return LayoutOf(ToModelSpec(spec), s, stages, spec.schedule.cuts);
+  const auto holders = static_cast<int>(spec.model.expert_parallel);
+  const auto part = [&](int s, int holder, const float* values) {
+    const StageLayout layout =
+        LayoutOf(OnExpertRank(ToModelSpec(spec), holder), s, stages, spec.schedule.cuts);
+    return SafeTensorsOf(spec, layout, values, /*spread_alone=*/holder > 0);
   };
-  const absl::Status written =
-      WritePart(folder, stage, stages, SafeTensorsOf(spec, layout(stage), flat));
-  if (!written.ok() || stage > 0) return written;
+  const int files = stages * holders, index = stage * holders + expert_rank;
+  const absl::Status written = WritePart(folder, index, files, part(stage, expert_rank, flat));
+  if (!written.ok() || index > 0) return written;
   std::vector<std::vector<SafeTensor>> parts;
-  for (int s = 0; s < stages; ++s) parts.push_back(SafeTensorsOf(spec, layout(s), nullptr));
-  if (stages > 1) {
+  for (int f = 0; f < files; ++f) parts.push_back(part(f / holders, f % holders, nullptr));
+  if (files > 1) {
     if (absl::Status index = WriteIndexOf(folder, parts); !index.ok()) return index;
   }
   return WriteConfig(folder, spec);

@@ -59,8 +59,10 @@ absl::Status WriteModelWeights(const std::string& folder, const RunSpec& spec, c
 absl::Status MakeWeightFolder(const std::string& folder);  // "": nothing to do
 
 // The same of one stage of spec.schedule: a file of its own; stage 0 adds the index and
-// config.json. `flat`: the stage's buffer. The folder is whole when all stages have written.
+// config.json. Where experts are spread over the groups, group `expert_rank` writes its experts,
+// group 0 all else too; else it is 0. `flat`: the rank's buffer. The folder is whole when all have
+// written.
 absl::Status WriteStageWeights(const std::string& folder, const RunSpec& spec, int stage,
-                               const float* flat);
+                               const float* flat, int expert_rank = 0);
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/record/count_events.h"
 #include "experiments/train/memory_use.h"
+#include "plugin/core/packet.h"
 
 namespace longhaul {
 namespace {
@@ -132,6 +133,14 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
   for (const CrossingCounters& c : rank.boundary->group().counters())
     emit(CrossingKind::kBoundary, c);
   for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
+  if (rank.experts == nullptr) return;
+  for (CrossingCounters c : rank.experts->group().counters()) {  // collectives, all of it
+    c.tensors = c.collective_messages;
+    c.message_bytes = c.collective_bytes;
+    c.payload_bytes =
+        c.collective_bytes - c.collective_messages * static_cast<int64_t>(kPacketHeaderBytes);
+    emit(CrossingKind::kExperts, c);
+  }
 }
 
 void EmitKernelCounters(const std::string& interface, const char* phase,

@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
   }
   const int64_t turns = OuterTurns(spec);
   for (int64_t s = 0; turns > 0 && s < stages; ++s) {
-    const Shape shape{1, static_cast<uint64_t>(LayoutOf(spec, s).flat_elements)};
+    const Shape shape{1, static_cast<uint64_t>(SharedElements(LayoutOf(spec, s)))};
     for (int64_t from = 0; from < groups; ++from) {
       for (int64_t to = 0; to < groups; ++to) {
         if (from == to) continue;
@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
 }
 
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
-  return LayoutOf(ToModelSpec(spec), static_cast<int>(stage),
+  return LayoutOf(OnExpertRank(ToModelSpec(spec), 0), static_cast<int>(stage),
                   static_cast<int>(spec.schedule.stages), spec.schedule.cuts);
 }
 

@@ -15,13 +15,14 @@ namespace longhaul {
 
 // Which tensors cross between the ranks of a run, of which shape, how often and in how many bytes:
 // the one place for whoever predicts bytes or time. Pipelines' crossings follow from the schedule
-// (pp_group/schedule), those between groups from the stages' layouts.
+// (pp_group/schedule), those between groups from the stages' layouts. Rows that go to spread
+// experts are not planned: routers choose them.
 struct PlannedCrossing {
   int64_t src_rank, dst_rank;  // group * S + stage
   Direction direction;         // kForward: activations, kBackward: their gradients, kOuter
   std::string codec;
-  Shape shape;                // of one tensor: [n, D], or [1, N] between groups
-  DType dtype;                // of the tensor before its codec
+  Shape shape;  // of one tensor: [n, D], or [1, N] (what is not spread) between groups
+  DType dtype;  // of the tensor before its codec
   int64_t messages_per_turn;  // in every inner step; kOuter: whenever the groups meet
   int64_t turns;              // of the whole training
 };
@@ -29,7 +30,7 @@ struct PlannedCrossing {
 // By direction, then source and destination. InvalidArgument: an unknown schedule.
 absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec);
 
-// The parameters of a stage.
+// The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
 
 // How often the groups meet in the whole training: after every H steps and after the last; in every

@@ -116,15 +116,18 @@ std::shared_ptr<Capture> CaptureOf(const RunSpec& spec) {
 }
 
 // The local stages of the group that was evaluated; where groups have just met, every group's.
+// Where experts are spread, every group has a part.
 absl::Status SaveWeights(Trainer& trainer, const RunSpec& spec) {
   const absl::StatusOr<std::vector<Checkpoint>> ranks = trainer.Snapshot();
   if (!ranks.ok()) return ranks.status();
   for (const Checkpoint& rank : *ranks) {
-    if (rank.group != trainer.evaluated_group()) continue;
+    const bool holds_experts = spec.model.expert_parallel > 1;
+    if (!holds_experts && rank.group != trainer.evaluated_group()) continue;
     const auto values = rank.Section("parameters");
     if (!values.ok()) return values.status();
     const auto* flat = reinterpret_cast<const float*>(values->data());
-    absl::Status s = WriteStageWeights(spec.model.save, spec, rank.stage, flat);
+    absl::Status s =
+        WriteStageWeights(spec.model.save, spec, rank.stage, flat, holds_experts ? rank.group : 0);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
@@ -156,7 +159,7 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
                                                                  GroupKind kind, int index,
                                                                  std::shared_ptr<Node> node) {
   auto options = c10::make_intrusive<ProcessGroupLonghaul::Options>();
-  const char* names[] = {"boundary", "plain", "outer"};
+  const char* names[] = {"boundary", "plain", "outer", "experts"};
   options->group_name = absl::StrCat(names[static_cast<int>(kind)], "/", index);
   options->node = std::move(node);
   options->seed = FoldSeed({static_cast<uint64_t>(spec.seed), static_cast<uint64_t>(kind),
@@ -218,7 +221,8 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
           .plain = rank.plain,
           .outer = rank.outer,
           .boundary_state = StateOfGroup(rank.boundary),
-          .watch = std::move(watch)};
+          .watch = std::move(watch),
+          .experts = rank.experts};
 }
 
 }  // namespace longhaul

@@ -18,10 +18,10 @@ TrainSpec ToTrainSpec(const RunSpec& spec);
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory);
 
-enum class GroupKind { kBoundary, kPlain, kOuter };
+enum class GroupKind { kBoundary, kPlain, kOuter, kExperts };
 
-// Options of one process group of group g (boundary, plain) or stage s (outer); the name tells them
-// apart on the wire, and only the boundary group's policy opts in to a codec.
+// Options of one process group of group g (boundary, plain) or stage s (outer, experts); the name
+// tells them apart on the wire, and only the boundary group's policy opts in to a codec.
 c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,
                                                                  GroupKind kind, int index,
                                                                  std::shared_ptr<Node> node);

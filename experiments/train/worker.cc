@@ -83,6 +83,8 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (groups > 1 && !elastic)
       rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
+    if (spec.model.expert_parallel > 1)
+      rank.experts = join(GroupKind::kExperts, rank.stage, rank.group, groups);
   } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,

@@ -32,6 +32,7 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
   const std::lock_guard lock(mu_);
   CrossingCounters& row = Row(peer, direction);
   if (header.space == ChannelSpace::kCollective) {
+    ++row.collective_messages;
     row.collective_bytes += message.message_bytes;
     return;
   }

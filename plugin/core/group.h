@@ -99,8 +99,9 @@ struct CrossingCounters {
   absl::Duration encode = absl::ZeroDuration(), decode = absl::ZeroDuration();
   int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;
-  uint64_t payload_hash = 0;     // order-dependent hash of every payload byte: equality of two runs
-  int64_t collective_bytes = 0;  // messages of collectives, headers included; in no field above
+  uint64_t payload_hash = 0;  // order-dependent hash of every payload byte: equality of two runs
+  // Messages of collectives, and their bytes with headers; in no field above.
+  int64_t collective_messages = 0, collective_bytes = 0;
 };
 
 // A frame whose error its sender measured (nmse_every).

@@ -20,10 +20,12 @@ int64_t SumOf(const Counts& counts) {
 }
 
 // Rows for rank 0, 1, ... go out, those of rank 0, 1, ... come back.
-at::Tensor Exchange(c10d::Backend& peers, const at::Tensor& rows, Counts sent, Counts received) {
+at::Tensor Exchange(ExpertPeers& peers, const at::Tensor& rows, Counts sent, Counts received) {
+  const absl::Duration start = peers.now ? (*peers.now)() : absl::ZeroDuration();
   at::Tensor in = rows.contiguous(),
              out = at::empty({SumOf(received), rows.size(1)}, rows.options());
-  peers.alltoall_base(out, in, received, sent, {})->wait();
+  peers.backend->alltoall_base(out, in, received, sent, {})->wait();
+  if (peers.now) peers.waited += (*peers.now)() - start;
   return out;
 }
 
@@ -35,10 +37,10 @@ class ExchangeOp : public torch::autograd::Function<ExchangeOp> {
     context->saved_data["peers"] = peers;
     context->saved_data["sent"] = sent;
     context->saved_data["received"] = received;
-    return Exchange(*reinterpret_cast<c10d::Backend*>(peers), rows.detach(), sent, received);
+    return Exchange(*reinterpret_cast<ExpertPeers*>(peers), rows.detach(), sent, received);
   }
   static variable_list backward(AutogradContext* context, const variable_list& dy) {
-    auto* const peers = reinterpret_cast<c10d::Backend*>(context->saved_data["peers"].toInt());
+    auto* const peers = reinterpret_cast<ExpertPeers*>(context->saved_data["peers"].toInt());
     return {Exchange(*peers, dy[0], context->saved_data["received"].toIntVector(),
                      context->saved_data["sent"].toIntVector()),
             {},
@@ -48,8 +50,8 @@ class ExchangeOp : public torch::autograd::Function<ExchangeOp> {
 };
 
 // counts [E] of this rank -> [R, E / R]: what each rank sends to this one's experts.
-std::vector<Counts> CountsForOwn(c10d::Backend& peers, const Counts& counts) {
-  const auto ranks = static_cast<int64_t>(peers.getSize());
+std::vector<Counts> CountsForOwn(ExpertPeers& peers, const Counts& counts) {
+  const auto ranks = static_cast<int64_t>(peers.backend->getSize());
   const auto experts = static_cast<int64_t>(counts.size());
   const at::Tensor out = at::tensor(at::ArrayRef<int64_t>(counts), at::kLong).view({experts, 1});
   const Counts even(static_cast<size_t>(ranks), experts / ranks);
@@ -82,9 +84,9 @@ at::Tensor ByExpert(const std::vector<Counts>& of_rank) {
 }  // namespace
 
 at::Tensor RunSpreadExperts(
-    c10d::Backend& peers, const at::Tensor& rows, const Counts& counts,
+    ExpertPeers& peers, const at::Tensor& rows, const Counts& counts,
     const std::function<at::Tensor(const at::Tensor&, const Counts&)>& run) {
-  const int ranks = peers.getSize();
+  const int ranks = peers.backend->getSize();
   const auto own =
       static_cast<size_t>(ShareOf(static_cast<int64_t>(counts.size()), 0, ranks).count);
   const std::vector<Counts> of_rank = CountsForOwn(peers, counts);

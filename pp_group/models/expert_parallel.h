@@ -9,7 +9,16 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "absl/time/time.h"
+
 namespace longhaul {
+
+// The group that experts are spread over, and how long calls have stood in its exchanges so far.
+struct ExpertPeers {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  const std::function<absl::Duration()>* now = nullptr;  // null: nothing is timed
+  absl::Duration waited = absl::ZeroDuration();
+};
 
 // Which experts a rank holds: equal runs of them, in the order of ranks.
 struct ExpertShare {
@@ -28,12 +37,13 @@ inline ExpertShare ShareOf(int64_t experts, int rank, int ranks) {
 // backward (all-to-all), and one of E counts; bytes a rank sends in each: those of its rows for
 // others.
 //
-// Collective: all ranks of `peers` call it in the same order, and their backward passes likewise.
+// Collective: all ranks of `peers`, which outlive the graph, call it in the same order, and their
+// backward passes likewise.
 // An expert sees the rows of all ranks at once, so that the gradient of its parameters is whole on
 // the rank that holds it; gradients of what all ranks hold alike (router, attention) are of each
 // rank's own tokens, and to be summed over the ranks. Throws what c10d does.
 at::Tensor RunSpreadExperts(
-    c10d::Backend& peers, const at::Tensor& rows, const std::vector<int64_t>& counts,
+    ExpertPeers& peers, const at::Tensor& rows, const std::vector<int64_t>& counts,
     const std::function<at::Tensor(const at::Tensor&, const std::vector<int64_t>&)>& run);
 
 }  // namespace longhaul

@@ -151,6 +151,11 @@ StageLayout LayoutOf(const ModelSpec& spec, int stage, int stages, std::span<con
   return EmptyLayout(spec.blocks, stage, stages, cuts);
 }
 
+ModelSpec OnExpertRank(ModelSpec spec, int rank) {
+  if (spec.expert_parallel > 1) spec.expert_rank = rank;
+  return spec;
+}
+
 int64_t ParameterCount(const ModelSpec& spec) { return LayoutOf(spec, 0, 1).parameter_elements; }
 
 absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
@@ -172,7 +177,12 @@ absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,
       return BadModel("experts ", model.experts, " do not divide over ", ranks, " ranks");
     }
   }
-  return entry->stage(model, options);
+  ModelSpec held = model;
+  if (options.expert_peers != nullptr) {
+    held.expert_parallel = options.expert_peers->getSize();
+    held = OnExpertRank(std::move(held), options.expert_peers->getRank());
+  }
+  return entry->stage(held, options);
 }
 
 }  // namespace longhaul

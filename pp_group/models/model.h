@@ -23,12 +23,13 @@ struct StageOptions {
   std::span<const int64_t> cuts = {};  // as EmptyLayout takes them
   int64_t microbatches = 1;            // M; scales losses that are means over a micro-batch
   ComputeSpec compute = {};
-  // Not null: a stage that sleeps so instead, by the clock `now`, which it borrows.
+  // Not null: a stage that sleeps so instead, by `now`.
   const InjectedCompute* injected = nullptr;
+  // A clock, borrowed; null: waiting for expert_peers is not timed.
   const std::function<absl::Duration()>* now = nullptr;
   // Of moe: each block's experts are spread over the ranks of this group (expert_parallel.h), which
-  // run the same stage on rows of their own, in step. Every rank has the whole layout; of an expert
-  // that it does not hold it leaves the gradient zero. null: all experts are run here.
+  // run the same stage on rows of their own, in step. The stage's layout has the own experts alone
+  // (OnExpertRank). null: all experts are here.
   c10::intrusive_ptr<c10d::Backend> expert_peers = {};
 };
 

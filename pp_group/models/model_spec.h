@@ -30,8 +30,10 @@ struct ModelSpec {
   double rope_theta = 10000;
   // Of moe:
   int64_t experts = 8;
-  double capacity_factor = 0;  // an expert takes at most this times its even share; 0: dropless
-  double balance_loss = 0.01;  // weight of the load-balancing loss (Switch Transformers, eq. 4)
+  double capacity_factor = 0;   // an expert takes at most this times its even share; 0: dropless
+  double balance_loss = 0.01;   // weight of the load-balancing loss (Switch Transformers, eq. 4)
+  int64_t expert_parallel = 1;  // ranks over which each block's experts are spread, one a group
+  int64_t expert_rank = -1;     // of LayoutOf: that rank's experts alone (OnExpertRank); -1: all
 
   int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int64_t hidden_width() const { return hidden == 0 ? (8 * width / 3 + 63) / 64 * 64 : hidden; }
@@ -56,6 +58,10 @@ absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& 
 // Of a kind of the table in model.cc. `cuts` as EmptyLayout takes them.
 StageLayout LayoutOf(const ModelSpec& spec, int stage, int stages,
                      std::span<const int64_t> cuts = {});
+
+// The model as rank `rank` of its expert_parallel holds it: equal runs of experts, in the order of
+// ranks. The model itself where experts are not spread.
+ModelSpec OnExpertRank(ModelSpec spec, int rank);
 
 // Number of parameters of the whole model.
 int64_t ParameterCount(const ModelSpec& spec);

@@ -22,11 +22,19 @@ constexpr int64_t kExpertParameters = 4;
 void AddExperts(const ModelSpec& spec, const std::string& name, int64_t index,
                 LayoutBuilder* builder) {
   const int64_t d = spec.width, hidden = spec.hidden_width(), experts = spec.experts;
+  const ExpertShare own = spec.expert_rank < 0
+                              ? ExpertShare{0, experts}
+                              : ShareOf(experts, static_cast<int>(spec.expert_rank),
+                                        static_cast<int>(spec.expert_parallel));
+  const auto add = [&](const char* matrix, int64_t at, int64_t rows, int64_t cols, double scale) {
+    builder->MatrixRows(name + matrix, index + at, own.begin * rows, own.count * rows,
+                        experts * rows, cols, scale);
+  };
   const double residual = kLlamaInitialScale / std::sqrt(2.0 * static_cast<double>(spec.blocks));
   builder->Matrix(name + "router", index + 0, experts, d, kLlamaInitialScale);
-  builder->Matrix(name + "experts.gate", index + 1, experts * hidden, d, kLlamaInitialScale);
-  builder->Matrix(name + "experts.up", index + 2, experts * hidden, d, kLlamaInitialScale);
-  builder->Matrix(name + "experts.down", index + 3, experts * d, hidden, residual);
+  add("experts.gate", 1, hidden, d, kLlamaInitialScale);
+  add("experts.up", 2, hidden, d, kLlamaInitialScale);
+  add("experts.down", 3, d, hidden, residual);
 }
 
 // Which of the 2 n choices goes where: sorted by expert, in the order of tokens within one.
@@ -58,7 +66,7 @@ class MoeModel : public LlamaModel {
       : LlamaModel(spec, layout, parameters),
         spec_(spec),
         balance_weight_(spec.balance_loss / static_cast<double>(options.microbatches)),
-        peers_(options.expert_peers) {
+        peers_{.backend = options.expert_peers, .now = options.now} {
     for (int64_t b = 0; b < layout.num_blocks; ++b) {
       const std::string name = absl::StrCat("block", layout.first_block + b, ".");
       blocks_.push_back({parameters->Find(name + "router"), parameters->Find(name + "experts.gate"),
@@ -66,6 +74,8 @@ class MoeModel : public LlamaModel {
                          parameters->Find(name + "experts.down")});
     }
   }
+
+  absl::Duration waited() const override { return peers_.waited; }
 
  protected:
   at::Tensor FeedForward(int64_t index, const at::Tensor& x) override {
@@ -111,21 +121,19 @@ class MoeModel : public LlamaModel {
   }
 
   at::Tensor RunTaken(const Experts& p, const at::Tensor& x, const std::vector<int64_t>& counts) {
-    if (peers_ == nullptr) return RunOwn(p, 0, x, counts);
-    const ExpertShare own = ShareOf(spec_.experts, peers_->getRank(), peers_->getSize());
-    return RunSpreadExperts(*peers_, x, counts,
+    if (peers_.backend == nullptr) return RunOwn(p, x, counts);
+    return RunSpreadExperts(peers_, x, counts,
                             [&](const at::Tensor& rows, const std::vector<int64_t>& of_own) {
-                              return RunOwn(p, own.begin, rows, of_own);
+                              return RunOwn(p, rows, of_own);
                             });
   }
 
-  // Experts first, first + 1, ...: x [k, D], sorted by expert -> [k, D].
-  at::Tensor RunOwn(const Experts& p, int64_t first, const at::Tensor& x,
-                    const std::vector<int64_t>& counts) {
+  // The experts that are here: x [k, D], sorted by expert -> [k, D].
+  at::Tensor RunOwn(const Experts& p, const at::Tensor& x, const std::vector<int64_t>& counts) {
     const int64_t d = spec_.width, hidden = spec_.hidden_width();
     // An expert without rows adds nothing; the first keeps the graph whole where none has any.
     std::vector<at::Tensor> outputs = {x.narrow(0, 0, 0)};
-    int64_t begin = 0, e = first;
+    int64_t begin = 0, e = 0;
     for (const int64_t count : counts) {
       if (count > 0) {
         outputs.push_back(SwiGlu(x.narrow(0, begin, count), p.gate.Rows(e * hidden, hidden),
@@ -155,7 +163,7 @@ class MoeModel : public LlamaModel {
 
   const ModelSpec spec_;
   const double balance_weight_;
-  const c10::intrusive_ptr<c10d::Backend> peers_;  // null: all experts are here
+  ExpertPeers peers_;  // no backend: all experts are here
   std::vector<Experts> blocks_;
 };
 

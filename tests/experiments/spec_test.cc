@@ -148,6 +148,38 @@ TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
   EXPECT_THAT(Error(kRunToml, {"data.eval=headers"}), HasSubstr("known: text:PATH"));
 }
 
+TEST(Spec, SpreadExpertsNeedDataParallelGroups) {
+  const auto with = [](const std::vector<std::string>& sets) {
+    std::vector<std::string> all = {"model.kind=moe",         "model.experts=4",
+                                    "outer.groups=2",         "outer.algorithm=dp",
+                                    "outer.codec=none",       "net.transport=loopback",
+                                    "model.expert_parallel=2"};
+    all.insert(all.end(), sets.begin(), sets.end());
+    return all;
+  };
+  const auto error = [&](const std::vector<std::string>& sets) {
+    return Error(kRunToml, with(sets));
+  };
+  const absl::StatusOr<RunSpec> spec = Read(kRunToml, with({}));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.expert_parallel, 2);
+  EXPECT_TRUE(Read(kRunToml, with({"net.transport=ucx", "train.device=cuda"})).ok());
+  EXPECT_THAT(error({"model.expert_parallel=0"}),
+              HasSubstr("'model.expert_parallel' is 0; want 1 to"));
+  EXPECT_THAT(error({"model.experts=5"}),
+              HasSubstr("'model.expert_parallel' = 2 does not divide model.experts = 5"));
+  EXPECT_THAT(Error(kRunToml, {"model.kind=llama", "model.expert_parallel=2"}),
+              HasSubstr("is of moe, not of model.kind = \"llama\""));
+  EXPECT_THAT(error({"model.engine=cpu"}),
+              HasSubstr("'model.expert_parallel' needs model.engine = \"aten\" or \"auto\""));
+  EXPECT_THAT(error({"outer.algorithm=diloco", "outer.inner_steps=2"}),
+              HasSubstr("= 2 needs outer.algorithm = \"dp\""));
+  EXPECT_THAT(error({"outer.groups=4"}), HasSubstr("= 2 with outer.groups = 4; want 1 or 4"));
+  EXPECT_THAT(error({"outer.groups=1"}), HasSubstr("= 2 with outer.groups = 1"));
+  EXPECT_THAT(error({"boundary.capture=x"}), HasSubstr("boundary.capture; leave one of them out"));
+  EXPECT_THAT(error({"train.device=cuda"}), HasSubstr("on a GPU needs net.transport = \"ucx\""));
+}
+
 TEST(Spec, LoopbackNeedsNoProfileAndKeepsAGivenOne) {
   const absl::StatusOr<RunSpec> spec = Read(kRunToml, {"net.transport=loopback"});
   ASSERT_TRUE(spec.ok()) << spec.status();

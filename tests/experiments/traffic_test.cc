@@ -80,6 +80,27 @@ TEST(PlanCrossings, DataParallelGroupsMeetInEveryStep) {
   EXPECT_EQ(OuterTurns(SpecOf({"outer.groups=1", "outer.inner_steps=0"})), 0);
 }
 
+// Experts that are spread do not cross as gradients, and a rank holds its share of them.
+TEST(PlanCrossings, SpreadExpertsAreNotAveraged) {
+  const std::vector<std::string> dp = {"model.kind=moe", "model.experts=2", "outer.algorithm=dp",
+                                       "outer.inner_steps=0"};
+  std::vector<std::string> spread = dp;
+  spread.emplace_back("model.expert_parallel=2");
+  const RunSpec spec = SpecOf(spread), local = SpecOf(dp);
+  for (int64_t s = 0; s < 3; ++s) {
+    // 8/3 D up to a multiple of 64 is 192: three matrices [192, 64] an expert.
+    const int64_t blocks = LayoutOf(spec, s).num_blocks, expert = 3 * int64_t{192} * 64;
+    EXPECT_EQ(LayoutOf(local, s).flat_elements - LayoutOf(spec, s).flat_elements, blocks * expert);
+    EXPECT_EQ(LayoutOf(spec, s).flat_elements - SharedElements(LayoutOf(spec, s)), blocks * expert);
+  }
+  const auto crossings = *PlanCrossings(spec);
+  for (const PlannedCrossing& c : crossings) {
+    if (c.direction != Direction::kOuter) continue;
+    EXPECT_EQ(c.shape.elements(),
+              static_cast<uint64_t>(SharedElements(LayoutOf(spec, c.src_rank % 3))));
+  }
+}
+
 // 112 bytes of our header; "none" has no frame's header, int8-b64 64 bytes and a bf16 scale a
 // block.
 TEST(MessageBytes, AreHeadersAndFrame) {

@@ -32,7 +32,11 @@ std::vector<LocalRank> LoopbackRanks(const TrainSpec& spec, const CodecPolicy& c
   }
   for (int s = 0; s < spec.stages && spec.groups > 1; ++s) {
     const auto peers = group_of("outer" + std::to_string(s), s, spec.stages, spec.groups, {});
-    for (int g = 0; g < spec.groups; ++g) ranks[g * spec.stages + s].outer = peers[g];
+    const auto experts = group_of("experts" + std::to_string(s), s, spec.stages, spec.groups, {});
+    for (int g = 0; g < spec.groups; ++g) {
+      ranks[g * spec.stages + s].outer = peers[g];
+      ranks[g * spec.stages + s].experts = experts[g];
+    }
   }
   return ranks;
 }

@@ -23,6 +23,9 @@ longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
   pp_group/handover_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/expert_parallel_test.cc LIBS longhaul::pp_group longhaul::plugin_backend LABELS cpu)
+longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc
+  ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
+  LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors

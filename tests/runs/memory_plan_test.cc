@@ -115,14 +115,22 @@ INSTANTIATE_TEST_SUITE_P(
         Size{"LlamaRecompute", kWide + Sets{"model.kind=llama", "train.recompute=true"}},
         Size{"LlamaZbH1", kFew + Sets{"model.kind=llama", "schedule.kind=zb-h1"}},
         Size{"MoeActivations", kWide + Sets{"model.kind=moe"}, int64_t{768} << 20},
-        Size{"Moe4Stages", kFew + Sets{"model.kind=moe", "model.experts=4"}}),
+        Size{"Moe4Stages", kFew + Sets{"model.kind=moe", "model.experts=4"}},
+        Size{"MoeSpread", kParameters + Sets{"model.kind=moe", "model.experts=8",
+                                             "outer.inner_steps=0", "outer.algorithm=dp",
+                                             "outer.codec=none", "model.expert_parallel=2"}}),
     [](const auto& size) { return std::string(size.param.name); });
 
 // Of workers behind links, each a process of its own.
 INSTANTIATE_TEST_SUITE_P(
     Workers, MemoryPlan,
     testing::Values(Size{"GptCpuWorkers", kParameters + kLinks + Sets{"outer.codec=int8-b64"}},
-                    Size{"LlamaWorkers", kFew + kLinks + Sets{"model.kind=llama"}}),
+                    Size{"LlamaWorkers", kFew + kLinks + Sets{"model.kind=llama"}},
+                    Size{"MoeSpreadWorkers",
+                         kParameters + kLinks +
+                             Sets{"model.kind=moe", "model.experts=8", "model.width=128",
+                                  "outer.inner_steps=0", "outer.algorithm=dp", "outer.codec=none",
+                                  "model.expert_parallel=2"}}),
     [](const auto& size) { return std::string(size.param.name); });
 
 // By hand: a GPT of 2 blocks, D = 64, V = 256, T = 32 in one stage has 133,760 parameters (2 blocks

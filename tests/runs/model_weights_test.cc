@@ -9,13 +9,16 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 
 #include <ATen/Parallel.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/record/record.h"
+#include "experiments/train/export_weights.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/safetensors.h"
+#include "pp_group/checkpoint.h"
 #include "pp_group/models/model.h"
 #include "tests/runs/command_line.h"
 
@@ -138,6 +141,45 @@ TEST(WeightIndex, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal(with("model-00002-of-00002", "x")), HasSubstr("which another file has too"));
 }
 
+// Of checkpoints whose experts are spread over two groups: each has what it holds.
+TEST(ExportWeights, TakesSpreadExpertsFromTheGroupsThatHaveThem) {
+  const ScratchFolder scratch;
+  RunSpec spec = Spec("moe");
+  spec.model.expert_parallel = 2;
+  spec.schedule.stages = 2;
+  const ModelSpec model = ToModelSpec(spec);
+  for (int i = 0; i < 4; ++i) {
+    const int group = i / 2, stage = i % 2;
+    const StageLayout layout = LayoutOf(OnExpertRank(model, group), stage, 2);
+    std::vector<float> flat(static_cast<size_t>(layout.flat_elements));
+    InitializeParameters(layout, /*seed=*/3, flat.data());
+    const auto bytes = std::as_bytes(std::span(flat));
+    const Checkpoint checkpoint{
+        .step = 5,
+        .group = group,
+        .stage = stage,
+        .spec = "blocks=4\nwidth=32\nheads=4\ncontext=16\nvocab=61\nexpert_parallel=2\n",
+        .sections = {{"parameters", {bytes.begin(), bytes.end()}}}};
+    ASSERT_TRUE(WriteCheckpoint(scratch.path(), checkpoint).ok());
+  }
+  const std::string out = scratch.path() + "/out";
+  const absl::Status exported = ExportWeights(scratch.path(), spec, out);
+  ASSERT_TRUE(exported.ok()) << exported;
+  const auto weights = ModelWeights::Open(out + "/model.safetensors", spec);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const std::unique_ptr<Stage> whole = StageOf(Spec("moe"), 0, 1);
+  std::vector<float> filled(static_cast<size_t>(whole->layout().flat_elements));
+  ASSERT_TRUE((*weights)->Fill(whole->layout(), filled.data()).ok());
+  EXPECT_EQ(std::memcmp(filled.data(), whole->parameters().const_data_ptr(),
+                        filled.size() * sizeof(float)),
+            0);
+  RunSpec local = spec;
+  local.model.expert_parallel = 1;  // these checkpoints are no such run's
+  EXPECT_THAT(
+      std::string(ExportWeights(scratch.path(), local, scratch.path() + "/other").message()),
+      HasSubstr("not of a model with expert_parallel = 1"));
+}
+
 // What a finished run leaves is what it was evaluated with: a run that starts there and hardly
 // moves has the same held-out loss. Lossless, so that no codec's choice comes between.
 TEST(FinishedRun, LeavesTheWeightsThatItWasEvaluatedWith) {
@@ -163,6 +205,37 @@ TEST(FinishedRun, LeavesTheWeightsThatItWasEvaluatedWith) {
                                            "train.lr=1e-30", "train.steps=1", "schedule.stages=4"});
   EXPECT_EQ(end, again);
   EXPECT_LT(end, 5.5);  // it has learned: ln 256 is 5.545
+}
+
+// Each group writes its experts; a run reads them into the same groups, or all into each.
+TEST(FinishedRun, LeavesSpreadExpertsOnceEach) {
+  const ScratchFolder scratch;
+  const std::string saved = scratch.path() + "/saved";
+  const std::string index = saved + "/model.safetensors.index.json";
+  const auto held_out = [&](const std::string& results, const std::vector<std::string>& sets) {
+    std::vector<std::string> words = {"run", scratch.File("spec.toml", TinySpec()), "--results",
+                                      scratch.path() + "/" + results};
+    for (const char* set :
+         {"model.kind=moe", "model.experts=4", "boundary.forward=none", "boundary.backward=none",
+          "outer.groups=2", "outer.algorithm=dp", "outer.inner_steps=0", "outer.codec=none"}) {
+      words.insert(words.end(), {"--set", set});
+    }
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    const CommandResult result = RunLonghaul(words);
+    EXPECT_EQ(result.exit_status, 0) << result.output;
+    const auto record = Record::Open(scratch.path() + "/" + results, Record::Mode::kRead);
+    EXPECT_TRUE(record.ok()) << record.status();
+    const auto rows = record->Rows("SELECT loss_nat FROM evaluations ORDER BY step DESC LIMIT 1");
+    return std::stod((*rows)[1].front());
+  };
+  const double end = held_out("first", {"model.expert_parallel=2", "model.save=" + saved});
+  EXPECT_TRUE(std::filesystem::exists(saved + "/model-00004-of-00004.safetensors"));
+  const std::vector<std::string> from = {"model.init=" + index, "train.lr=1e-30", "train.steps=1"};
+  std::vector<std::string> spread = from;
+  spread.emplace_back("model.expert_parallel=2");
+  EXPECT_EQ(held_out("second", spread), end);
+  EXPECT_NEAR(held_out("third", from), end, 1e-5);
+  EXPECT_LT(end, 5.5);
 }
 
 TEST(FinishedRun, AFolderThatCannotBeIsRefusedBeforeTraining) {

@@ -96,6 +96,29 @@ TEST_F(Shaped, CutsAndNoiseGiveTheSameBitsInOneProcessAndOverLinks) {
   EXPECT_THAT(same.output, HasSubstr("bit-identical"));
 }
 
+// Rows go to the experts of the other group and back, and all of their bytes are accounted for.
+TEST_F(Shaped, SpreadExpertsGiveTheSameBitsInOneProcessAndOverLinks) {
+  const std::vector<std::string> sets = {"model.kind=moe", "model.experts=4",
+                                         "model.expert_parallel=2", "outer.algorithm=dp",
+                                         "outer.inner_steps=0"};
+  const CommandResult loopback = RunLonghaul(Arguments(sets));
+  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
+  std::vector<std::string> over_links = sets;
+  over_links.emplace_back("net.transport=ucx");
+  const CommandResult shaped = RunLonghaul(Arguments(over_links));
+  if (shaped.exit_status != 0) {
+    ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
+  }
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, HasSubstr("no prediction: rows of spread experts"));
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 2 +other +none"));
+  }
+  const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+  EXPECT_EQ(same.exit_status, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+}
+
 TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
   const pid_t pid = StartLonghaul(
       Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());

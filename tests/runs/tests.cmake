@@ -76,6 +76,7 @@ add_test(NAME runs_models_on_links_test COMMAND
   ${PROJECT_SOURCE_DIR}/experiments/specs/gpt-aten.toml
   ${PROJECT_SOURCE_DIR}/experiments/specs/llama-small.toml
   ${PROJECT_SOURCE_DIR}/experiments/specs/moe-small.toml
+  ${PROJECT_SOURCE_DIR}/experiments/specs/moe-spread.toml
   -- --set train.steps=3 --set eval.rows=8 --set train.warmup_steps=0 --set model.context=64 --set train.dtype=bfloat16)
 set_tests_properties(runs_models_on_links_test PROPERTIES LABELS root TIMEOUT 900 SKIP_RETURN_CODE 77
   RESOURCE_LOCK lab_of_a_run)

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "absl/time/time.h"
 #include "pp_group/engines/aten/ops.h"
 #include "pp_group/stage_layout.h"
 
@@ -53,6 +54,8 @@ class AtenModel {
   virtual at::Tensor Block(int64_t index, const at::Tensor& x) = 0;
   // Last stage: [n, D] -> [n, V].
   virtual at::Tensor Logits(const at::Tensor& x) = 0;
+  // As Stage::waited.
+  virtual absl::Duration waited() const { return absl::ZeroDuration(); }
 };
 
 }  // namespace longhaul
