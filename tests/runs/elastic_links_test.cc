@@ -68,9 +68,9 @@ TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
   const std::vector<Strike> script = {
       {"link_rate", "link 0 > 1", "rate_mbit = 2\nfor_steps = 3", 3},
       {"link_delay", "link 2 - 3", "delay_ms = 40\nfor_steps = 2", 5},
-      {"link_down", "link 0 - 1", "for_s = 2", 9},  // in flight: every pipeline's, so that the
-      {"link_down", "link 2 - 3", "for_s = 2", 9},  // first to begin the step is hindered in it
-      {"link_down", "link 4 - 5", "for_s = 2", 9},
+      {"link_down", "link 0 - 1", "for_s = 1.2", 9},  // in flight: every pipeline's, so that the
+      {"link_down", "link 2 - 3", "for_s = 1.2", 9},  // first to begin the step is hindered in it
+      {"link_down", "link 4 - 5", "for_s = 1.2", 9},
       {"link_down", "link 1 - 5", "for_s = 1.5", 13},  // idle until the outer step
       {"link_down", "link 4 - 5", "for_s = 1", 17},    // flapping
       {"link_down", "link 4 - 5", "for_s = 1", 18},
@@ -82,7 +82,7 @@ TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
   ExpectTheBitsOfOneProcess(run.output);
   EXPECT_EQ(Rows(links(), "SELECT what FROM faults").size(), script.size());
   const Table waited =
-      Rows(links(), "SELECT MAX(wall_s) > 1.5 FROM steps WHERE step BETWEEN 9 AND 10");
+      Rows(links(), "SELECT MAX(wall_s) > 0.9 FROM steps WHERE step BETWEEN 9 AND 10");
   EXPECT_EQ(waited.at(0)[0], "1") << run.output;
   EXPECT_EQ(Verdict(), "ok: ") << "mended before the links are verified again";
 }
