@@ -84,7 +84,12 @@ TEST_F(ElasticLinks, LinksThatChangeCostTimeAlone) {
   const Table waited =
       Rows(links(), "SELECT MAX(wall_s) > 0.9 FROM steps WHERE step BETWEEN 9 AND 10");
   EXPECT_EQ(waited.at(0)[0], "1") << run.output;
-  EXPECT_EQ(Verdict(), "ok: ") << "mended before the links are verified again";
+  // By far, so that a busy machine judges it too.
+  EXPECT_EQ(Rows(links(),
+                 "SELECT COUNT(*) > 0, SUM(probes_received = 0 OR rtt_min_s > 0.04 OR"
+                 " goodput_bit_per_s < 5e6) FROM links WHERE phase = 'after'"),
+            (Table{{"1", "0"}}))
+      << "mended before the links are verified again: " << Verdict();
 }
 
 TEST_F(ElasticLinks, BytesThatAreCorruptedBelowTheChecksumCostTimeAlone) {
