@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/models/model.h"
@@ -290,6 +291,24 @@ TEST_F(SpreadCheckpoints, AreTakenOverByOtherNumbersOfRanksAndStages) {
     EXPECT_EQ(MovedApart(next, Go(next, *trainer, 0), spec, was), 0)
         << next.stages << " stages, " << next.groups << " groups";
   }
+}
+
+// What a stage waits for rows of a slower group is no compute of its own.
+TEST(SpreadWaiting, IsNoCompute) {
+  const TrainSpec spec = MoeSpec(2, 2, 2);
+  std::vector<LocalRank> ranks = LoopbackRanks(spec, {}, 2);
+  constexpr absl::Duration kPause = absl::Milliseconds(300);
+  ranks[2].watch = [&](const BoundaryTensor&) { absl::SleepFor(kPause); };  // group 1, stage 0
+  const auto trainer = Start(spec, std::move(ranks));
+  const auto reports = trainer->Step();
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  absl::Duration waited, computed;
+  for (size_t s = 0; s < 2; ++s) {  // of group 0
+    waited += (*reports)[s].wait;
+    computed += (*reports)[s].forward + (*reports)[s].backward;
+  }
+  EXPECT_GT(waited, kPause);
+  EXPECT_LT(computed, waited);
 }
 
 // A group whose training has diverged ends the others, which wait for its rows.
