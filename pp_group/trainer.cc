@@ -7,88 +7,12 @@
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 
-#include "absl/strings/str_cat.h"
-#include "pp_group/c10d_status.h"
-#include "pp_group/handover.h"
-#include "pp_group/local_pipelines.h"
-#include "pp_group/local_rank.h"
-#include "pp_group/outer_round.h"
-#include "pp_group/reshard.h"
-#include "pp_group/resume.h"
+#include "pp_group/pipeline_trainer.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
-#include "pp_group/train_spec.h"
 
 namespace longhaul {
-namespace {
-
-class PipelineTrainer : public Trainer {
- public:
-  PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,
-                  std::function<absl::Duration()> now, RoundKeeper* keeper)
-      : spec_(spec),
-        corpus_(std::move(corpus)),
-        now_(std::move(now)),
-        outer_round_(spec_, ranks_, keeper, now_),
-        pipelines_(spec_, ranks_, *corpus_) {}
-
-  absl::Status Start(const std::vector<LocalRank>& ranks);
-
-  absl::StatusOr<std::vector<StepReport>> Step() override;
-  absl::StatusOr<std::optional<Evaluation>> Evaluate(BoundaryCodec codec, int64_t rows) override;
-  int64_t step() const override { return step_; }
-  int evaluated_group() const override { return outer_round_.lowest_member(); }
-  void LoseGroup(int group) override;
-  absl::Status AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
-                        const std::vector<int>& lost) override;
-  absl::Status GiveState(int stage, c10d::Backend& to, int peer) override;
-  absl::Status TakeState(int64_t step, c10d::Backend& from, int peer) override;
-  absl::Status WriteState(int stage, int place, int givers, const std::string& folder) override;
-  absl::Status ReadState(int64_t step, const std::vector<bool>& lost,
-                         const std::string& folder) override;
-  void Poison(int group, double factor) override;
-  void OnAction(std::function<void(const Action&)> call) override { on_action_ = std::move(call); }
-  absl::Status FinishSends() override;
-  absl::StatusOr<std::vector<Checkpoint>> Snapshot() override;
-  absl::Status LoadCheckpoint(const std::string& directory,
-                              std::vector<std::string>* passed_over) override;
-  absl::StatusOr<Restored> RestoreFrom(const std::string& directory) override;
-
- private:
-  // Runs f, which may throw; a failure spends the trainer.
-  template <typename F>
-  absl::Status Guarded(F f);
-  absl::Status CheckUsable() const;
-  absl::Status CheckTrains(const char* what) const;
-
-  void ReadRows(RankState& state);
-  bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
-  void RunPipelines();
-  void UpdateParameters();
-  absl::Status AverageGradients();
-  void SortRanks();
-  RankState* Holder(int stage);  // a local rank of the stage; null: none
-  // By place in `givers`; null: of `lost`, or not local.
-  std::vector<const RankState*> GiversOf(int stage, const std::vector<int>& givers,
-                                         const std::vector<int>& lost) const;
-  // All local ranks begin, then all finish what crosses between groups.
-  template <typename Begin, typename Finish>
-  absl::Status Exchange(Begin begin, Finish finish);
-
-  const TrainSpec spec_;
-  const std::shared_ptr<const Corpus> corpus_;
-  const std::function<absl::Duration()> now_;
-  std::function<void(const Action&)> on_action_;
-  Program order_;  // all stages' actions; this thread runs the local ones in this order
-  std::vector<std::unique_ptr<RankState>> ranks_;  // by group, then stage
-  OuterRound outer_round_;
-  LocalPipelines pipelines_;
-  int64_t step_ = 0;
-  const RankState* busy_ = nullptr;  // for error messages
-  absl::Status spent_;
-};
 
 absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
   const absl::StatusOr<Schedule> schedule = FindSchedule(spec_.schedule);
@@ -125,26 +49,6 @@ absl::Status PipelineTrainer::CheckTrains(const char* what) const {
   if (!spec_.compute) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("trainer: ", what, ": compute is injected, so that nothing is trained"));
-}
-
-template <typename F>
-absl::Status PipelineTrainer::Guarded(F f) {
-  const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  absl::Status result;
-  try {
-    result = f();
-  } catch (...) {
-    std::string where = absl::StrCat("step ", step_ + 1);
-    const RankState* busy = busy_;
-    if (busy == nullptr) busy = pipelines_.busy();
-    if (busy == nullptr) busy = outer_round_.busy();
-    if (busy != nullptr) {
-      absl::StrAppend(&where, ", group ", busy->rank.group, ", ", busy->pipeline->Doing());
-    }
-    result = StatusOfCurrentException(where);
-  }
-  if (!result.ok()) spent_ = result;
-  return result;
 }
 
 void PipelineTrainer::ReadRows(RankState& state) {
@@ -215,93 +119,6 @@ absl::Status PipelineTrainer::AverageGradients() {
         state.spread_squares = state.gradients->FinishSquares();
         return absl::OkStatus();
       });
-}
-
-RankState* PipelineTrainer::Holder(int stage) {
-  for (auto& state : ranks_) {
-    if (state->rank.stage == stage) return state.get();
-  }
-  return nullptr;
-}
-
-void PipelineTrainer::LoseGroup(int group) {
-  std::erase_if(ranks_, [group](const auto& state) { return state->rank.group == group; });
-}
-
-std::vector<const RankState*> PipelineTrainer::GiversOf(int stage, const std::vector<int>& givers,
-                                                        const std::vector<int>& lost) const {
-  std::vector<const RankState*> found;
-  for (const int group : givers) {
-    const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& state) {
-      return state->rank.group == group && state->rank.stage == stage;
-    });
-    const bool there = at != ranks_.end() && std::count(lost.begin(), lost.end(), group) == 0;
-    found.push_back(there ? at->get() : nullptr);
-  }
-  return found;
-}
-
-absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
-                                       const std::vector<int>& lost) {
-  std::vector<std::unique_ptr<RankState>> fresh;
-  for (const LocalRank& rank : ranks) {
-    const RankState* holder = Holder(rank.stage);
-    if (holder == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "group ", rank.group, ": no group is left that it could take its state from"));
-    }
-    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
-    if (!state.ok()) return state.status();
-    if (givers.empty()) {
-      CopyState(*holder, state->get());
-    } else if (!CopyStateOfAll(GiversOf(rank.stage, givers, lost), state->get())) {
-      return absl::UnavailableError(absl::StrCat(
-          "group ", rank.group, ": all groups were lost while they handed their state over"));
-    }
-    fresh.push_back(*std::move(state));
-  }
-  for (auto& state : fresh) ranks_.push_back(std::move(state));
-  SortRanks();
-  return absl::OkStatus();
-}
-
-absl::Status PipelineTrainer::GiveState(int stage, c10d::Backend& to, int peer) {
-  const RankState* holder = Holder(stage);
-  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
-  return SendState(*holder, to, peer);
-}
-
-absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
-  const absl::Status taken = ReceiveState(ranks_.front().get(), from, peer);
-  if (!taken.ok()) return taken;
-  step_ = step;
-  return absl::OkStatus();
-}
-
-absl::Status PipelineTrainer::WriteState(int stage, int place, int givers,
-                                         const std::string& folder) {
-  const RankState* holder = Holder(stage);
-  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
-  absl::Status written;
-  const absl::Status torch = StatusFromTorch(
-      "write the state", [&] { written = longhaul::WriteState(*holder, place, givers, folder); });
-  return torch.ok() ? written : torch;
-}
-
-absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& lost,
-                                        const std::string& folder) {
-  absl::Status read;
-  const absl::Status torch = StatusFromTorch(
-      "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
-  if (!torch.ok()) return torch;
-  if (read.ok()) step_ = step;
-  return read;
-}
-
-void PipelineTrainer::Poison(int group, double factor) {
-  for (auto& state : ranks_) {
-    if (state->rank.group == group) state->poison = factor;
-  }
 }
 
 absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
@@ -387,58 +204,6 @@ absl::Status PipelineTrainer::FinishSends() {
     }
     return absl::OkStatus();
   });
-}
-
-absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
-  return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
-}
-
-absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
-                                             std::vector<std::string>* passed_over) {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  absl::StatusOr<LoadedStep> loaded;
-  // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
-  absl::Status status = Guarded([&] {
-    busy_ = nullptr;
-    loaded = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  if (!loaded.ok()) return loaded.status();
-  for (auto& state : ranks_) state->stage->ParametersChanged();
-  step_ = loaded->step;
-  if (passed_over != nullptr) *passed_over = std::move(loaded->passed_over);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directory) {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
-  absl::StatusOr<Restored> restored;
-  absl::Status status = Guarded([&] {
-    busy_ = nullptr;
-    restored = RestoreRanks(ranks_, directory, spec_, CanonicalText(spec_, *corpus_));
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  if (!restored.ok()) return restored.status();
-  for (auto& state : ranks_) state->stage->ParametersChanged();
-  step_ = restored->step;
-  return restored;
-}
-
-}  // namespace
-
-absl::Status Trainer::SaveCheckpoint(const std::string& directory) {
-  const absl::StatusOr<std::vector<Checkpoint>> checkpoints = Snapshot();
-  if (!checkpoints.ok()) return checkpoints.status();
-  for (const Checkpoint& checkpoint : *checkpoints) {
-    if (absl::Status s = WriteCheckpoint(directory, checkpoint); !s.ok()) return s;
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
