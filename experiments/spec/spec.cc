@@ -1,6 +1,7 @@
 #include "experiments/spec/spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -179,6 +180,8 @@ void CheckOuter(TableReader& r, const RunSpec& spec) {
           "= \"continue\" needs outer steps, at which groups come and go: outer.inner_steps >= 1");
   r.Check(outer.joiner_source == "member" || outer.on_group_loss == "continue", "joiner_source",
           "= \"swarm\" is for groups that join: it needs outer.on_group_loss = \"continue\"");
+  r.Check(outer.joiner_source == "swarm" || std::isinf(outer.joiner_up_mbit), "joiner_up_mbit",
+          "is a swarm's; want outer.joiner_source = \"swarm\"");
   r.Check(outer.min_groups <= outer.groups, "min_groups",
           fmt::format("= {} with outer.groups = {}", outer.min_groups, outer.groups));
   r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -113,6 +114,8 @@ struct RunSpec {
     // swarm (docs/swarm.md), that of all members, with a slice of AdamW's moments from each
     // ("swarm"; in one process the same bits are copied).
     std::string joiner_source = "member";
+    // Of "swarm": most that each worker of a member sends to joiners, of payload. inf: no limit.
+    double joiner_up_mbit = std::numeric_limits<double>::infinity();
     int64_t min_groups = 1;
     // "outer.schedule = [[0, 2], [200, 4]]": how many of the groups are there from which finished
     // inner step on, a multiple of H; those with the lowest numbers. Empty: all of them, always.

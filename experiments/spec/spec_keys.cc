@@ -76,6 +76,8 @@ const SpecKey kKeys[] = {
     {"outer", "on_group_loss", kMay, OneOf{{"end", "continue"}}, "", FIELD(outer.on_group_loss)},
     {"outer", "round_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(outer.round_deadline_s)},
     {"outer", "joiner_source", kMay, OneOf{{"member", "swarm"}}, "", FIELD(outer.joiner_source)},
+    {"outer", "joiner_up_mbit", kMay, Real{0.3, kOff}, "Mbit/s (inf: no limit)",
+     FIELD(outer.joiner_up_mbit)},
     {"outer", "min_groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.min_groups)},
 
     {"net", "transport", kMust, OneOf{{"loopback", "ucx"}}, "", FIELD(net.transport)},

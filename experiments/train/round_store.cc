@@ -127,6 +127,26 @@ bool RoundStore::Await(const std::string& key, absl::Duration at_most) {
   }
 }
 
+bool RoundStore::AwaitAll(const std::vector<std::string>& keys, absl::Duration at_most) {
+  try {
+    const auto limit = std::max<int64_t>(1, absl::ToInt64Milliseconds(at_most));
+    store_->wait(keys, std::chrono::milliseconds(limit));
+    return true;
+  } catch (const std::exception&) {
+    return store_->check(keys);  // throws where the store is lost, rather than late
+  }
+}
+
+std::vector<std::string> RoundStore::GetAll(const std::vector<std::string>& keys) {
+  std::vector<std::string> values;
+  for (const std::vector<uint8_t>& value : store_->multiGet(keys)) {
+    values.emplace_back(value.begin(), value.end());
+  }
+  return values;
+}
+
+int64_t RoundStore::Losses() { return store_->add(kLossesKey, 0); }
+
 bool RoundStore::Down(int group, int life) { return Has(absl::StrCat("down/", group, "/", life)); }
 
 bool RoundStore::Gone(int group, int life) { return Has(absl::StrCat("gone/", group, "/", life)); }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -24,6 +25,7 @@ absl::StatusOr<Lives> LivesFrom(const std::string& text);
 // loses it cannot go on.
 //
 //   down/G/LIFE            that life is over (the launcher says so, or one that leaves)
+//   losses                 how often the launcher said that
 //   gone/G/LIFE            and no other will come, unless the script lets the group join
 //   rR/coming/G            G joins in round R: it is waited for
 //   join/G/LIFE/S          stage S of that life is there and waits for a state
@@ -37,6 +39,7 @@ absl::StatusOr<Lives> LivesFrom(const std::string& text);
 //   over                   the run has ended
 //
 // Every call may throw what the store does: the store is lost.
+inline constexpr char kLossesKey[] = "losses";
 class RoundStore {
  public:
   RoundStore(c10::intrusive_ptr<c10d::Store> store, int stages, int groups)
@@ -51,6 +54,12 @@ class RoundStore {
   // Blocks until the key is there, at most so long. True: it is.
   bool Await(const std::string& key, absl::Duration at_most);
 
+  // Of all these keys: as Await and Get.
+  bool AwaitAll(const std::vector<std::string>& keys, absl::Duration at_most);
+  std::vector<std::string> GetAll(const std::vector<std::string>& keys);
+
+  // How many lives the launcher has said to be over; one that left is not counted.
+  int64_t Losses();
   bool Down(int group, int life);
   bool Gone(int group, int life);
   // All stages have set PREFIX/S.

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <mutex>
 #include <thread>
@@ -24,7 +25,7 @@ class SwarmGiver final : public StateGiver {
         joiners_(std::move(joiners)),
         stages_(stages),
         groups_(groups),
-        thread_([this, store = std::move(store)] { Run(*store); }) {}
+        thread_([this, store = std::move(store)] { Run(store); }) {}
 
   ~SwarmGiver() override {
     stop_ = true;
@@ -37,10 +38,14 @@ class SwarmGiver final : public StateGiver {
   }
 
  private:
-  void Run(c10d::Store& store) {
+  void Run(c10::intrusive_ptr<c10d::Store> store) {
     try {
-      RoundStore own(store.clone(), stages_, groups_);
-      Give(own);
+      RoundStore own(std::move(store), stages_, groups_);
+      const absl::StatusOr<std::string> offers = ShareAll(own);
+      if (!offers.ok()) Say(std::string(offers.status().message()));
+      own.Set(absl::StrCat("swarm/", state_.step, "/", state_.stage, "/", group_),
+              offers.ok() ? *offers : absl::StrCat("! ", std::string(offers.status().message())));
+      if (offers.ok()) AwaitJoiners(own);
     } catch (const std::exception& e) {  // the store is lost: the training's thread finds it, too
       Say(std::string(e.what()).substr(0, 200));
     }
@@ -52,25 +57,27 @@ class SwarmGiver final : public StateGiver {
     std::filesystem::remove_all(state_.folder, ignored);
   }
 
-  void Give(RoundStore& store) {
-    std::vector<std::string> addresses;
+  // What the store is to say of both parts, which are prepared side by side.
+  absl::StatusOr<std::string> ShareAll(RoundStore& store) {
+    std::vector<std::string> joiners;
     for (const auto& [group, life] : joiners_) {
-      addresses.push_back(store.Get(absl::StrCat("join/", group, "/", life, "/", state_.stage)));
+      joiners.push_back(absl::StrCat("join/", group, "/", life, "/", state_.stage));
     }
-    std::vector<std::string> parts = {kStatePart};
-    const auto place = std::distance(state_.members.begin(), state_.members.find(group_));
-    if (state_.moments) parts.push_back(MomentsPart(static_cast<int>(place)));
-    for (const std::string& part : parts) {
-      const std::string key =
-          absl::StrCat("swarm/", state_.step, "/", state_.stage, "/", group_, "/", part);
-      const absl::StatusOr<std::string> word = SharePart(part, addresses, store);
-      store.Set(key, word.ok() ? *word : absl::StrCat("! ", std::string(word.status().message())));
-      if (!word.ok()) Say(std::string(word.status().message()));
+    joiners = store.GetAll(joiners);  // their addresses
+    std::future<absl::StatusOr<std::string>> moments;
+    if (state_.moments) {
+      const auto place = std::distance(state_.members.begin(), state_.members.find(group_));
+      moments = std::async(std::launch::async, [&, part = MomentsPart(static_cast<int>(place))] {
+        return SharePart(part, joiners, store);
+      });
     }
-    AwaitJoiners(store);
+    const absl::StatusOr<std::string> common = SharePart(kStatePart, joiners, store);
+    if (!state_.moments) return common;
+    const absl::StatusOr<std::string> own = moments.get();
+    if (!common.ok() || !own.ok()) return common.ok() ? own : common;
+    return absl::StrCat(*common, " ", *own);
   }
 
-  // What the store is to say of it.
   absl::StatusOr<std::string> SharePart(const std::string& part,
                                         const std::vector<std::string>& members,
                                         RoundStore& store) {
@@ -78,11 +85,17 @@ class SwarmGiver final : public StateGiver {
     const absl::StatusOr<Manifest> manifest =
         MakeManifest(folder, {.model = "", .run = "", .step = state_.step});
     if (!manifest.ok()) return manifest.status();
+    const std::string digest = ManifestDigest(*manifest);
+    store.Set("manifest/" + digest, ManifestText(*manifest));
     // A quarter of what this member will give at least: its moments, and its share of the rest.
     const auto n = static_cast<int64_t>(state_.members.size());
     wanted_ += TotalBytes(*manifest) / (part == kStatePart ? 4 * n : 4);
     SwarmOptions options{.listen = {.ip = state_.ip, .port = 0}, .members = members};
     options.notice = [this](const std::string& line) { Say(line); };
+    // Half of what it gives is of either part.
+    if (state_.up_bytes_per_s) {
+      options.upload_bytes_per_s = *state_.up_bytes_per_s / (state_.moments ? 2 : 1);
+    }
     if (state_.midway) {
       options.given = [this](int64_t bytes) {
         if ((given_ += bytes) >= wanted_) state_.midway();
@@ -90,9 +103,7 @@ class SwarmGiver final : public StateGiver {
     }
     absl::StatusOr<std::unique_ptr<Share>> share = Share::Start(*manifest, folder, options);
     if (!share.ok()) return share.status();
-    const std::string digest = ManifestDigest(*manifest);
-    const std::string text_key = "manifest/" + digest;
-    if (!store.Has(text_key)) store.Set(text_key, ManifestText(*manifest));
+    const std::lock_guard lock(mu_);
     shares_.push_back(*std::move(share));
     return absl::StrCat(digest, " ", ToString(shares_.back()->address()));
   }
@@ -116,10 +127,10 @@ class SwarmGiver final : public StateGiver {
   const int stages_, groups_;
   std::atomic<bool> stop_ = false;
   std::atomic<int64_t> given_ = 0, wanted_ = 0;  // bytes
-  std::vector<std::unique_ptr<Share>> shares_;   // the thread's
   std::mutex mu_;
-  std::vector<std::string> words_;  // mu_
-  std::thread thread_;              // last: it uses the others
+  std::vector<std::unique_ptr<Share>> shares_;  // mu_ until both are there
+  std::vector<std::string> words_;              // mu_
+  std::thread thread_;                          // last: it uses the others
 };
 
 }  // namespace

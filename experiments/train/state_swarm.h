@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,10 +23,10 @@ namespace longhaul {
 // the c10d store, beside round_store.h's keys:
 //
 //   join/G/LIFE/S              its value is the address of that worker
-//   swarm/STEP/S/G/PART        stage S of G shares PART of the state after STEP: "DIGEST IP:PORT";
-//                              "! WHY": it does not
+//   swarm/STEP/S/G             stage S of G shares the state after STEP: "DIGEST IP:PORT" of each
+//                              part; "! WHY": it does not
 //   manifest/DIGEST            the manifest's text, which has this SHA-256
-//   swarm/STEP/lost/G/LIFE/S   a joiner's stage: the members whose moments it cannot have, "0 2"
+//   lost/G/LIFE/S              a joiner's stage: the members whose moments it cannot have, "0 2"
 
 // False: this build has no libtorrent, and what follows is FailedPrecondition.
 bool SwarmIsBuilt();
@@ -38,6 +39,8 @@ struct SharedState {
   bool moments;        // false: compute is injected, there are none
   std::string folder;  // of this process: the parts are below it
   std::string ip;      // this process's address
+  // Of a giver: most that it sends, of payload; nullopt: no limit.
+  std::optional<int64_t> up_bytes_per_s = std::nullopt;
   // A fault that strikes when a part has been given or taken (OwnFaults::InTransfer); may be empty.
   std::function<void()> midway = {};
 };
@@ -46,7 +49,7 @@ struct SharedState {
 // the store; the member trains on. It ends when all joiners have the state or are lost.
 class StateGiver {
  public:
-  // Takes over the folder, and removes it at the end. `store` is borrowed until Start returns.
+  // Takes over the folder, and removes it at the end. `store`: no other thread's.
   static absl::StatusOr<std::unique_ptr<StateGiver>> Start(SharedState state, int group,
                                                            Lives joiners,
                                                            c10::intrusive_ptr<c10d::Store> store,
@@ -60,6 +63,7 @@ struct StateTaken {
   int64_t bytes = 0;                                    // of the parts that came
   std::vector<bool> lost;                               // by place among the members
   std::vector<std::pair<std::string, int64_t>> givers;  // "group 0" and what came from it
+  absl::Duration offered, arrived;                      // from the start: all offers, all bytes
   std::vector<std::string> words = {};                  // who was banned, who could not give
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,11 +23,17 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 // For a fault that strikes in the middle.
 constexpr absl::Duration kProgressEvery = absl::Milliseconds(20);
 
-// What a giver says of a part in the store.
+// One part of what a giver offers.
 struct Offer {
-  std::string digest;
+  std::string digest;  // of its manifest
   SwarmAddress address;
 };
+
+absl::StatusOr<Manifest> ManifestFrom(const std::string& text, const std::string& digest) {
+  if (Sha256Of(text) == digest) return ParseManifest(text);
+  return absl::DataLossError(
+      absl::StrCat("the manifest in the store has not the SHA-256 ", digest, " of its key"));
+}
 
 class Taker {
  public:
@@ -44,17 +51,25 @@ class Taker {
     std::string ip = {};
   };
 
-  absl::StatusOr<Offer> Await(const Member& member, const std::string& part);
-  absl::Status StartState();
-  void StartMoments(size_t place);
-  absl::StatusOr<std::unique_ptr<Fetch>> Start(const std::string& digest, const std::string& part,
-                                               std::vector<SwarmAddress> sources);
-  absl::StatusOr<Manifest> ManifestOf(const std::string& digest);
+  struct Offered {
+    std::string part;
+    std::vector<Offer> from;  // equal digests
+  };
+
+  std::string OfferKey(const Member& member) const {
+    return absl::StrCat("swarm/", state_.step, "/", state_.stage, "/", member.group);
+  }
+  void AwaitOffers();
+  std::optional<std::vector<Offer>> OffersOf(size_t place, const std::string& said);
+  absl::StatusOr<std::vector<Offered>> Choose();
+  absl::Status StartFetches(const std::vector<Offered>& parts);
+  absl::StatusOr<std::unique_ptr<Fetch>> Start(const Manifest& manifest, const Offered& offered);
   absl::Status AwaitFetches();
   absl::Status Ended(const std::string& part, Fetch& fetch);
   void LoseTheDown();
   absl::Status AgreeOnTheLost();
   void Lose(size_t place, const std::string& why);
+  void LosePart(const std::string& part, const std::string& why);
   void Say(const std::string& line) {
     const std::lock_guard lock(mu_);
     taken_.words.push_back(line);
@@ -65,6 +80,7 @@ class Taker {
   const absl::Duration patience_;
   RoundStore& store_;
   std::vector<Member> members_;
+  int64_t losses_seen_ = -1;
   std::map<std::string, int64_t> by_ip_;
   std::mutex mu_;
   StateTaken taken_;                                       // its words: mu_
@@ -79,95 +95,125 @@ void Taker::Lose(size_t place, const std::string& why) {
   if (fetch != fetches_.end()) fetch->second->Cancel();
 }
 
-absl::StatusOr<Offer> Taker::Await(const Member& member, const std::string& part) {
-  const std::string key =
-      absl::StrCat("swarm/", state_.step, "/", state_.stage, "/", member.group, "/", part);
+// The moments that only one member has.
+void Taker::LosePart(const std::string& part, const std::string& why) {
+  for (size_t place = 0; place < members_.size(); ++place) {
+    if (part == MomentsPart(static_cast<int>(place))) Lose(place, why);
+  }
+}
+
+// Until every member that is not lost has said what it offers.
+void Taker::AwaitOffers() {
   const absl::Duration by = MonotonicClock().Now() + patience_;
-  while (!store_.Await(key, kLookEvery)) {
-    if (store_.Down(member.group, member.life)) return absl::UnavailableError("it was lost");
-    if (MonotonicClock().Now() >= by) return absl::DeadlineExceededError("it offered none in time");
+  for (;;) {
+    std::vector<std::string> keys;
+    for (size_t place = 0; place < members_.size(); ++place) {
+      if (!taken_.lost[place]) keys.push_back(OfferKey(members_[place]));
+    }
+    if (keys.empty() || store_.AwaitAll(keys, kLookEvery)) return;
+    LoseTheDown();
+    if (MonotonicClock().Now() < by) continue;
+    for (size_t place = 0; place < members_.size(); ++place) {
+      if (!store_.Has(OfferKey(members_[place]))) Lose(place, "it offered no state in time");
+    }
   }
-  const std::string said = store_.Get(key);
-  const std::pair<std::string, std::string> words = absl::StrSplit(said, absl::MaxSplits(' ', 1));
-  const absl::StatusOr<SwarmAddress> address = ParseSwarmAddress(words.second);
-  if (words.first != "!" && address.ok()) return Offer{words.first, *address};
-  return absl::UnavailableError(absl::StrCat("it cannot give ", part, ": ", said.substr(0, 200)));
 }
 
-absl::StatusOr<Manifest> Taker::ManifestOf(const std::string& digest) {
-  const std::string text = store_.Get("manifest/" + digest);
-  if (Sha256Of(text) != digest) {
-    return absl::DataLossError(
-        absl::StrCat("the manifest in the store has not the SHA-256 ", digest, " of its key"));
+// The state's and the moments'; nullopt: none, and the member is lost.
+std::optional<std::vector<Offer>> Taker::OffersOf(size_t place, const std::string& said) {
+  std::vector<Offer> offers;
+  const std::vector<std::string> words = absl::StrSplit(said, ' ');
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    const absl::StatusOr<SwarmAddress> address = ParseSwarmAddress(words[i + 1]);
+    if (address.ok()) offers.push_back({words[i], *address});
   }
-  return ParseManifest(text);
+  if (offers.size() == (state_.moments ? 2 : 1)) return offers;
+  Lose(place, absl::StrCat("it does not give: ", said.substr(0, 200)));
+  return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<Fetch>> Taker::Start(const std::string& digest,
-                                                    const std::string& part,
-                                                    std::vector<SwarmAddress> sources) {
-  const absl::StatusOr<Manifest> manifest = ManifestOf(digest);
-  if (!manifest.ok()) return manifest.status();
+// What is the same on all members comes from those who say so: where they differ, from the most,
+// and among equals from the lowest group's.
+absl::StatusOr<std::vector<Taker::Offered>> Taker::Choose() {
+  std::vector<size_t> places;
+  std::vector<std::string> keys;
+  for (size_t place = 0; place < members_.size(); ++place) {
+    if (taken_.lost[place]) continue;
+    places.push_back(place);
+    keys.push_back(OfferKey(members_[place]));
+  }
+  const std::vector<std::string> said = store_.GetAll(keys);
+  std::map<size_t, std::vector<Offer>> offers;  // by place
+  std::map<std::string, size_t> votes;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto own = OffersOf(places[i], said[i]);
+    if (!own) continue;
+    offers[places[i]] = *own;
+    members_[places[i]].ip = own->front().address.ip;
+    ++votes[own->front().digest];
+  }
+  std::string best;
+  for (const auto& [place, own] : offers) {
+    const std::string& digest = own.front().digest;
+    if (best.empty() || votes[digest] > votes[best]) best = digest;
+  }
+  if (best.empty()) {
+    return absl::UnavailableError(absl::StrCat("no member gave the state of step ", state_.step));
+  }
+  std::vector<Offered> parts = {{kStatePart, {}}};
+  for (const auto& [place, own] : offers) {
+    if (own.front().digest != best) {
+      Lose(place, absl::StrCat("its state has the manifest ", own.front().digest,
+                               ", the others' is ", best));
+      continue;
+    }
+    parts[0].from.push_back(own.front());
+    if (state_.moments) parts.push_back({MomentsPart(static_cast<int>(place)), {own.back()}});
+  }
+  return parts;
+}
+
+absl::StatusOr<std::unique_ptr<Fetch>> Taker::Start(const Manifest& manifest,
+                                                    const Offered& offered) {
   FetchOptions options{.swarm = {.listen = {.ip = state_.ip, .port = 0}},
-                       .sources = std::move(sources),
+                       .sources = {},
                        .model = std::nullopt,
                        .give_up_after = std::max(patience_, absl::Seconds(1))};
+  for (const Offer& offer : offered.from) options.sources.push_back(offer.address);
   options.swarm.notice = [this](const std::string& line) { Say(line); };
-  if (state_.midway && part == kStatePart) {
+  if (state_.midway && offered.part == kStatePart) {
     options.progress_every = kProgressEvery;
     options.progress = [this](const FetchProgress& at) {
       if (4 * at.bytes >= at.total) state_.midway();
     };
   }
-  return Fetch::Start(*manifest, absl::StrCat(state_.folder, "/", part), options);
+  return Fetch::Start(manifest, absl::StrCat(state_.folder, "/", offered.part), options);
 }
 
-// What is the same on all members comes from those who say so: where they differ, from the most,
-// and among equals from the lowest group's.
-absl::Status Taker::StartState() {
-  std::vector<absl::StatusOr<Offer>> offers;
-  std::map<std::string, size_t> votes;
-  for (Member& member : members_) {
-    offers.push_back(Await(member, kStatePart));
-    if (!offers.back().ok()) continue;
-    member.ip = offers.back()->address.ip;
-    ++votes[offers.back()->digest];
-  }
-  std::string best;
-  for (const auto& offer : offers) {
-    if (offer.ok() && (best.empty() || votes[offer->digest] > votes[best])) best = offer->digest;
-  }
-  if (best.empty()) {
-    return absl::UnavailableError(absl::StrCat("no member gave the state of step ", state_.step));
-  }
-  std::vector<SwarmAddress> sources;
-  for (size_t place = 0; place < members_.size(); ++place) {
-    if (!offers[place].ok()) {
-      Lose(place, std::string(offers[place].status().message()));
-    } else if (offers[place]->digest != best) {
-      Lose(place, absl::StrCat("its state has the manifest ", offers[place]->digest,
-                               ", the others' is ", best));
-    } else {
-      sources.push_back(offers[place]->address);
+absl::Status Taker::StartFetches(const std::vector<Offered>& parts) {
+  std::vector<std::string> keys;
+  for (const Offered& part : parts) keys.push_back("manifest/" + part.from.front().digest);
+  const std::vector<std::string> texts = store_.GetAll(keys);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto manifest = ManifestFrom(texts[i], parts[i].from.front().digest);
+    absl::Status status = manifest.status();
+    if (status.ok()) {
+      absl::StatusOr<std::unique_ptr<Fetch>> fetch = Start(*manifest, parts[i]);
+      status = fetch.status();
+      if (fetch.ok()) fetches_[parts[i].part] = *std::move(fetch);
     }
+    if (status.ok()) continue;
+    if (i == 0) return status;
+    LosePart(parts[i].part, std::string(status.message()));
   }
-  absl::StatusOr<std::unique_ptr<Fetch>> fetch = Start(best, kStatePart, std::move(sources));
-  if (!fetch.ok()) return fetch.status();
-  fetches_[kStatePart] = *std::move(fetch);
   return absl::OkStatus();
 }
 
-void Taker::StartMoments(size_t place) {
-  if (taken_.lost[place]) return;
-  const std::string part = MomentsPart(static_cast<int>(place));
-  const absl::StatusOr<Offer> offer = Await(members_[place], part);
-  if (!offer.ok()) return Lose(place, std::string(offer.status().message()));
-  absl::StatusOr<std::unique_ptr<Fetch>> fetch = Start(offer->digest, part, {offer->address});
-  if (!fetch.ok()) return Lose(place, std::string(fetch.status().message()));
-  fetches_[part] = *std::move(fetch);
-}
-
+// Asks for each member only if somebody was lost since it last did: an answer may be far away.
 void Taker::LoseTheDown() {
+  const int64_t losses = store_.Losses();
+  if (losses == losses_seen_) return;
+  losses_seen_ = losses;
   for (size_t place = 0; place < members_.size(); ++place) {
     if (taken_.lost[place]) continue;
     if (store_.Down(members_[place].group, members_[place].life)) Lose(place, "it was lost");
@@ -183,11 +229,7 @@ absl::Status Taker::Ended(const std::string& part, Fetch& fetch) {
     return absl::OkStatus();
   }
   if (part == kStatePart) return report.status();
-  for (size_t place = 0; place < members_.size(); ++place) {
-    if (part == MomentsPart(static_cast<int>(place))) {
-      Lose(place, std::string(report.status().message()));
-    }
-  }
+  LosePart(part, std::string(report.status().message()));
   return absl::OkStatus();
 }
 
@@ -222,14 +264,18 @@ absl::Status Taker::AgreeOnTheLost() {
   for (size_t place = 0; place < members_.size(); ++place) {
     if (taken_.lost[place]) own.push_back(static_cast<int>(place));
   }
-  const std::string prefix = absl::StrCat("swarm/", state_.step, "/lost/", group_, "/", life_);
-  store_.Set(absl::StrCat(prefix, "/", state_.stage), absl::StrJoin(own, " "));
+  const std::string prefix = absl::StrCat("lost/", group_, "/", life_, "/");
+  store_.Set(absl::StrCat(prefix, state_.stage), absl::StrJoin(own, " "));
+  std::vector<std::string> others;
   for (int stage = 0; stage < store_.stages(); ++stage) {
-    const std::string key = absl::StrCat(prefix, "/", stage);
-    while (!store_.Await(key, kLookEvery)) {
-      if (store_.Down(group_, life_)) return absl::UnavailableError("another stage was lost");
-    }
-    for (const auto word : absl::StrSplit(store_.Get(key), ' ', absl::SkipEmpty())) {
+    if (stage != state_.stage) others.push_back(absl::StrCat(prefix, stage));
+  }
+  if (others.empty()) return absl::OkStatus();
+  while (!store_.AwaitAll(others, kLookEvery)) {
+    if (store_.Down(group_, life_)) return absl::UnavailableError("another stage was lost");
+  }
+  for (const std::string& said : store_.GetAll(others)) {
+    for (const auto word : absl::StrSplit(said, ' ', absl::SkipEmpty())) {
       size_t place = 0;
       if (absl::SimpleAtoi(word, &place) && place < members_.size()) {
         Lose(place, "another stage could not have its moments");
@@ -240,9 +286,15 @@ absl::Status Taker::AgreeOnTheLost() {
 }
 
 absl::StatusOr<StateTaken> Taker::Take() {
-  if (absl::Status s = StartState(); !s.ok()) return s;
-  for (size_t place = 0; state_.moments && place < members_.size(); ++place) StartMoments(place);
+  const absl::Duration begun = MonotonicClock().Now();
+  LoseTheDown();
+  AwaitOffers();
+  const absl::StatusOr<std::vector<Offered>> parts = Choose();
+  if (!parts.ok()) return parts.status();
+  taken_.offered = MonotonicClock().Now() - begun;
+  if (absl::Status s = StartFetches(*parts); !s.ok()) return s;
   if (absl::Status s = AwaitFetches(); !s.ok()) return s;
+  taken_.arrived = MonotonicClock().Now() - begun;
   if (absl::Status s = AgreeOnTheLost(); !s.ok()) return s;
   for (const Member& member : members_) {
     taken_.givers.emplace_back(absl::StrCat("group ", member.group), by_ip_[member.ip]);

@@ -121,7 +121,12 @@ class OverStore final : public StoreMembership {
 
 // Before anything is counted on the links: joining proves that they are crossed.
 absl::Status OverStore::MeetAtFirst() {
-  if (life_ > 0 || expected_.size() < 2 || !expected_.contains(group_)) return absl::OkStatus();
+  if (life_ > 0) return absl::OkStatus();
+  if (Swarm()) {
+    const absl::Status connected = StatusFromTorch("the store", [&] { swarm_.Connect(); });
+    if (!connected.ok()) return connected;
+  }
+  if (expected_.size() < 2 || !expected_.contains(group_)) return absl::OkStatus();
   LocalTelemetry& rank = ranks_[0];
   const absl::Status met = StatusFromTorch("join the other groups", [&] {
     rank.outer = Connect(absl::StrCat("outer/first/", stage_), stage_,
@@ -343,6 +348,7 @@ absl::Status OverStore::Take(Trainer& trainer, int64_t step, const Lives& givers
 
 absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
+  if (Swarm()) swarm_.Connect();
   store_.Set("join/" + who, ip_);
   while (!store_.Await("welcome/" + who, absl::Seconds(1))) {
     if (store_.Has("over")) return false;

@@ -1,5 +1,6 @@
 #include "experiments/train/swarm_handover.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -50,13 +51,16 @@ absl::StatusOr<std::string> SwarmHandover::MakeFolder(const std::string& name) {
 
 SharedState SwarmHandover::StateOf(int64_t step, const Lives& members, std::string folder,
                                    std::function<void()> midway) const {
-  return {.step = step,
-          .stage = place_.stage,
-          .members = members,
-          .moments = !spec_.compute,
-          .folder = std::move(folder),
-          .ip = place_.ip,
-          .midway = std::move(midway)};
+  SharedState state{.step = step,
+                    .stage = place_.stage,
+                    .members = members,
+                    .moments = !spec_.compute,
+                    .folder = std::move(folder),
+                    .ip = place_.ip,
+                    .midway = std::move(midway)};
+  const double up = spec_.outer.joiner_up_mbit;
+  if (std::isfinite(up)) state.up_bytes_per_s = static_cast<int64_t>(up * 125'000);
+  return state;
 }
 
 void SwarmHandover::Tell(int64_t step, const std::string& what) {
@@ -76,16 +80,15 @@ void SwarmHandover::Give(Trainer& trainer, int64_t step, const Decision& now,
   }
   if (written.ok()) {
     auto giver = StateGiver::Start(
-        StateOf(step, now.members, *folder, std::move(midway)), place_.group, now.joiners, store_,
-        static_cast<int>(spec_.schedule.stages), static_cast<int>(spec_.outer.groups));
+        StateOf(step, now.members, *folder, std::move(midway)), place_.group, now.joiners,
+        own_store_, static_cast<int>(spec_.schedule.stages), static_cast<int>(spec_.outer.groups));
     written = giver.status();
     if (giver.ok()) giver_ = *std::move(giver);
     given_step_ = step;
   }
   if (written.ok()) return;
   const std::string why = absl::StrCat("! ", std::string(written.message()));
-  store_->set(absl::StrCat("swarm/", step, "/", place_.stage, "/", place_.group, "/", kStatePart),
-              why);
+  store_->set(absl::StrCat("swarm/", step, "/", place_.stage, "/", place_.group), why);
   Tell(step, std::string(written.message()));
 }
 
@@ -117,7 +120,9 @@ absl::Status SwarmHandover::Take(Trainer& trainer, int64_t step, const Lives& me
   absl::Status status = taken.status();
   if (status.ok()) {
     for (const std::string& word : taken->words) Tell(step, word);
-    absl::StrAppend(said, taken->bytes, " bytes");
+    absl::StrAppend(said, taken->bytes, " bytes, offered after ",
+                    absl::ToDoubleSeconds(taken->offered), " s, there after ",
+                    absl::ToDoubleSeconds(taken->arrived), " s");
     for (const auto& [giver, bytes] : taken->givers) {
       absl::StrAppend(said, ", ", giver, " ", bytes);
     }

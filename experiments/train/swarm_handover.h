@@ -31,6 +31,10 @@ class SwarmHandover {
       : spec_(spec), place_(std::move(place)), store_(std::move(store)), sink_(sink) {}
   ~SwarmHandover() { Stop(); }
 
+  // A connection to the store for what gives beside the training; once, before Give. Throws what
+  // the store does.
+  void Connect() { own_store_ = store_->clone(); }
+
   // A member's, after the outer step of `step`: writes the state, and shares it while the training
   // goes on. What cannot be is told to the joiners and as a fault, and costs them this giver.
   void Give(Trainer& trainer, int64_t step, const Decision& now, std::function<void()> midway);
@@ -52,6 +56,7 @@ class SwarmHandover {
   const RunSpec& spec_;
   const Place place_;
   const c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> own_store_;
   EventSink& sink_;
   bool mounted_ = false;
   int64_t given_step_ = 0;

@@ -277,6 +277,7 @@ absl::Status ServeStore(int port, int keys) {
       pending.append(buffer, static_cast<size_t>(n));
       for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
         store->set(pending.substr(0, end), std::vector<uint8_t>{'1'});
+        store->add(kLossesKey, 1);
       }
     }
   });

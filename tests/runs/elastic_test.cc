@@ -207,6 +207,8 @@ TEST(Elastic, ASwarmThatNobodyJoinsThroughIsRefused) {
   EXPECT_THAT(refusal("", {"outer.joiner_source=swarm", "outer.on_group_loss=end"}),
               HasSubstr("'outer.joiner_source' = \"swarm\" is for groups that join: it needs "
                         "outer.on_group_loss = \"continue\""));
+  EXPECT_THAT(refusal("", {"outer.joiner_up_mbit=20"}),
+              HasSubstr("'outer.joiner_up_mbit' is a swarm's; want outer.joiner_source"));
   EXPECT_THAT(
       refusal("[[fault]]\nat_step = 2\nwhat = \"kill\"\nwhere = \"group 1\"\n"
               "during = \"transfer\"\n",

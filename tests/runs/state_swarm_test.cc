@@ -7,6 +7,8 @@
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/handover.h"
@@ -58,8 +60,9 @@ class StateSwarm : public testing::Test {
             .folder = folder_ + "/" + name,
             .ip = IpOf(group)};
   }
-  void Give(int group, char common = 'c') {
-    const SharedState state = StateOf(group, "giver" + std::to_string(group));
+  void Give(int group, char common = 'c', std::optional<int64_t> up_bytes_per_s = std::nullopt) {
+    SharedState state = StateOf(group, "giver" + std::to_string(group));
+    state.up_bytes_per_s = up_bytes_per_s;
     Write(state.folder + "/" + kStatePart + "/outer_start.f32", kCommonBytes, common);
     Write(state.folder + "/" + MomentsPart(group) + "/first.f32", kMomentBytes,
           static_cast<char>('0' + group));
@@ -74,6 +77,10 @@ class StateSwarm : public testing::Test {
     auto taken = TakeStateFromAll(StateOf(kJoiner, "joiner"), kJoiner, kLife, patience, store_);
     store_.Set("taken/3/2/0", "1");
     return taken;
+  }
+  void LauncherSaysDown(int group) {
+    store_.Set(absl::StrCat("down/", group, "/0"), "1");
+    hash_store_->add(kLossesKey, 1);
   }
   void ExpectState(std::vector<int> moments_of) const {
     EXPECT_EQ(Read(folder_ + "/joiner/" + kStatePart + "/outer_start.f32"),
@@ -109,6 +116,14 @@ TEST_F(StateSwarm, EveryMemberGivesAndIsRidOfItsFilesAfterwards) {
   EXPECT_FALSE(fs::exists(folder_ + "/giver0"));
 }
 
+TEST_F(StateSwarm, AMembersRateIsOfBothPartsTogether) {
+  for (const int group : {0, 1, 2}) Give(group, 'c', 100'000);
+  const absl::Time begun = absl::Now();
+  ASSERT_TRUE(Take().ok());
+  // Each gives its moments and a third of the rest, 233 kB, at 50 kB/s a part: 2 s for the moments.
+  EXPECT_GT(absl::Now() - begun, absl::Seconds(1));
+}
+
 TEST_F(StateSwarm, AMemberThatHoldsAnotherStateIsNamedAndNothingOfItIsTaken) {
   Give(0, 'x');
   Give(1);
@@ -125,7 +140,7 @@ TEST_F(StateSwarm, AMemberThatHoldsAnotherStateIsNamedAndNothingOfItIsTaken) {
 TEST_F(StateSwarm, AMemberThatIsLostBeforeItOffersIsNotWaitedFor) {
   Give(0);
   Give(2);
-  store_.Set("down/1/0", "1");
+  LauncherSaysDown(1);
   const auto taken = Take();
   ASSERT_TRUE(taken.ok()) << taken.status();
   ExpectState({0, 2});
@@ -133,10 +148,12 @@ TEST_F(StateSwarm, AMemberThatIsLostBeforeItOffersIsNotWaitedFor) {
   EXPECT_THAT(taken->words, ElementsAre("group 1: it was lost; its moments start anew"));
 }
 
-TEST_F(StateSwarm, AMemberThatIsLostAfterTheTransferGivesNoMomentsEither) {
+TEST_F(StateSwarm, AMemberThatIsLostInTheTransferGivesNoMomentsHoweverFarItGot) {
   for (const int group : {0, 1, 2}) Give(group);
-  store_.Set("down/1/0", "1");  // its files still come: what is told counts, not how far it got
-  const auto taken = Take();
+  SharedState state = StateOf(kJoiner, "joiner");
+  state.midway = [this] { LauncherSaysDown(1); };  // all of its files still come
+  const auto taken = TakeStateFromAll(state, kJoiner, kLife, absl::Seconds(20), store_);
+  store_.Set("taken/3/2/0", "1");
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_THAT(taken->lost, ElementsAre(false, true, false));
 }
@@ -144,7 +161,7 @@ TEST_F(StateSwarm, AMemberThatIsLostAfterTheTransferGivesNoMomentsEither) {
 TEST_F(StateSwarm, WhatOneStageCouldNotHaveNoStageTakes) {
   for (const int group : {0, 1, 2}) Give(group);
   RoundStore both(hash_store_, /*stages=*/2, /*groups=*/4);
-  store_.Set("swarm/8/lost/3/2/1", "0 2");  // the other stage's word
+  store_.Set("lost/3/2/1", "0 2");  // the other stage's word
   const auto taken =
       TakeStateFromAll(StateOf(kJoiner, "joiner"), kJoiner, kLife, absl::Seconds(20), both);
   store_.Set("taken/3/2/0", "1");
@@ -164,7 +181,7 @@ TEST_F(StateSwarm, AMemberWhoseFilesAreNotThereSaysSoAndCostsNoOther) {
 }
 
 TEST_F(StateSwarm, WhereNobodyGivesTheJoinFails) {
-  for (const char* down : {"down/0/0", "down/1/0", "down/2/0"}) store_.Set(down, "1");
+  for (const int group : {0, 1, 2}) LauncherSaysDown(group);
   const auto taken = Take();
   EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(taken.status().message()),
@@ -173,10 +190,10 @@ TEST_F(StateSwarm, WhereNobodyGivesTheJoinFails) {
 
 TEST_F(StateSwarm, AManifestThatIsNotItsDigestIsRefused) {
   Give(0);
-  ASSERT_TRUE(store_.Await("swarm/8/0/0/state", absl::Seconds(20)));
-  const std::string word = store_.Get("swarm/8/0/0/state");
+  ASSERT_TRUE(store_.Await("swarm/8/0/0", absl::Seconds(20)));
+  const std::string word = store_.Get("swarm/8/0/0");
   store_.Set("manifest/" + word.substr(0, word.find(' ')), "{}");
-  for (const char* down : {"down/1/0", "down/2/0"}) store_.Set(down, "1");
+  for (const int group : {1, 2}) LauncherSaysDown(group);
   EXPECT_EQ(Take().status().code(), absl::StatusCode::kDataLoss);
 }
 

