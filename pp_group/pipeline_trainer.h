@@ -18,8 +18,8 @@
 
 namespace longhaul {
 
-// The trainer of any stage, engine and schedule. Steps: trainer.cc; what its ranks hold, to and from
-// other groups and files: trainer_state.cc.
+// The trainer of any stage, engine and schedule. Steps: trainer.cc; what its ranks hold, to and
+// from other groups and files: trainer_state.cc.
 class PipelineTrainer : public Trainer {
  public:
   PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,

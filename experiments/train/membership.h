@@ -22,6 +22,9 @@ class Membership : public RoundKeeper {
   // Faults of the script that strike before inner step `step` (1-based) of local groups.
   virtual absl::Status BeforeStep(Trainer& trainer, int64_t step) = 0;
 
+  // A step of the local ranks is done, its outer step included.
+  virtual void AfterStep(const std::vector<StepReport>&) {}
+
   // Before a checkpoint of `step` is written below *directory, and after: faults that strike there.
   virtual absl::Status BeforeCheckpoint(int64_t, std::string*) { return absl::OkStatus(); }
   virtual void AfterCheckpoint(int64_t) {}

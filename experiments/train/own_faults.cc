@@ -80,13 +80,10 @@ absl::Status OwnFaults::Strike(Trainer& trainer, const Fault& fault, int64_t ste
   return absl::OkStatus();
 }
 
-// The rest of the time that the step before would have taken.
-void OwnFaults::BeSlow() {
-  const absl::Duration now = MonotonicClock().Now();
-  if (slow_factor_ > 1 && step_began_ > absl::ZeroDuration()) {
-    absl::SleepFor((slow_factor_ - 1) * (now - step_began_));
-  }
-  step_began_ = MonotonicClock().Now();
+// The rest of the time that the step's compute would have taken. What it waited for others is no
+// part of it: two slow stages would be slow for each other's sleep, and ever slower.
+void OwnFaults::AfterStep(int64_t step, absl::Duration compute) {
+  if (step < slow_until_) absl::SleepFor((slow_factor_ - 1) * compute);
 }
 
 // A kill in the middle of a pass: at the first such action.
@@ -116,8 +113,6 @@ void OwnFaults::AskLab(size_t number, int64_t step, const Lives& expected) {
 }
 
 absl::Status OwnFaults::BeforeStep(Trainer& trainer, int64_t step, const Lives& expected) {
-  if (step >= slow_until_) slow_factor_ = 1;
-  BeSlow();
   const absl::Status told = StatusFromTorch("the store", [&] {
     for (size_t i = 0; i < script_.size(); ++i) {
       if (IsOfLab(script_[i])) AskLab(i, step, expected);

@@ -39,6 +39,8 @@ class OwnFaults {
 
   // `expected`: the groups of this round. Cancelled: this group leaves here. Errors of the store.
   absl::Status BeforeStep(Trainer& trainer, int64_t step, const Lives& expected);
+  // `compute`: what this rank itself computed in the step.
+  void AfterStep(int64_t step, absl::Duration compute);
   // The members of the outer step after `step` are settled.
   void AtOuterStep(int64_t step);
   // To be called from any thread when a part of a state has been given or taken after the outer
@@ -54,7 +56,6 @@ class OwnFaults {
   void StrikeAt(Trainer& trainer, const Fault& fault, int64_t step);
   void AskLab(size_t number, int64_t step, const Lives& expected);
   const Fault* AtCheckpoint(FaultKind what, int64_t step) const;
-  void BeSlow();
 
   const std::vector<Fault> script_;
   const RoundBounds bounds_;
@@ -62,9 +63,8 @@ class OwnFaults {
   RoundStore& store_;
   EventSink& sink_;
   const std::function<void()> before_end_;
-  absl::Duration step_began_ = absl::ZeroDuration();
   double slow_factor_ = 1;
-  int64_t slow_until_ = 0;  // step
+  int64_t slow_until_ = 0;  // the first step that is as before
 };
 
 }  // namespace longhaul

@@ -179,6 +179,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
                                                 std::string(reports.status().message())));
     }
     if (!reports.ok()) return reports.status();
+    if (membership != nullptr) membership->AfterStep(*reports);
     EmitSteps(*reports, ranks, codec_time, sink);
     EmitErrors(trainer.step(), ranks, errors, sink);
     if (options.capture) {

@@ -67,6 +67,10 @@ class OverStore final : public StoreMembership {
   absl::Status BeforeStep(Trainer& trainer, int64_t step) override {
     return faults_.BeforeStep(trainer, step, expected_);
   }
+  void AfterStep(const std::vector<StepReport>& reports) override {
+    const StepReport& own = reports.front();
+    faults_.AfterStep(own.step, own.forward + own.backward + own.optimizer);
+  }
   absl::StatusOr<Meeting> Meet(int64_t step) override;
   absl::StatusOr<bool> Commit(const absl::Status& exchanged) override;
   absl::Status BeforeCheckpoint(int64_t step, std::string* directory) override {

@@ -34,7 +34,7 @@ TEST_F(ElasticLinks, StopsSlownessLeavingAndJoiningGiveTheBitsOfOneProcess) {
   const std::vector<Strike> script = {
       {"stop", "group 1 stage 0", "for_s = 3", 2},
       {"stop", "group 2 stage 1", "", 6},
-      {"slow", "group 0", "factor = 4\nfor_steps = 3", 10},
+      {"slow", "group 0", "factor = 10\nfor_steps = 8", 10},
       {"leave", "group 1", "", 14},
       {"join", "group 1", "", 18},
       {"leave", "group 0", "", 18},
@@ -44,6 +44,9 @@ TEST_F(ElasticLinks, StopsSlownessLeavingAndJoiningGiveTheBitsOfOneProcess) {
   const CommandResult run = OverLinks(script);
   ExpectTheBitsOfOneProcess(run.output);
   EXPECT_EQ(Rounds(links()).at(4), "2|1|0") << "one joins while another leaves";
+  // Ten times its compute, and not ten times what each stage slept for the other's sake.
+  EXPECT_EQ(Rows(links(), "SELECT MAX(wall_s) < 20 FROM steps WHERE group_index = 0"),
+            (Table{{"1"}}));
   EXPECT_THAT(Verdict(), testing::ContainsRegex("rank 2 stood still for [2-9]"));
 }
 
@@ -114,7 +117,7 @@ TEST_F(ElasticLinks, AGroupThatIsLateMissesItsRoundAndComesBack) {
   std::vector<Strike> script = TheOthersAreSlow();
   script.push_back({"stop", "group 1 stage 1", "for_s = 7", 6});
   const CommandResult run =
-      OverLinks(script, {"outer.round_deadline_s=3", "net.peer_deadline_s=12"});
+      OverLinks(script, {"train.steps=48", "outer.round_deadline_s=3", "net.peer_deadline_s=12"});
   ExpectGroup1MissesTheSecondRoundAndComesBack(run.output);
 }
 
@@ -127,7 +130,7 @@ TEST_F(ElasticLinks, AGroupThatIsCutOffForARoundMissesItAndComesBack) {
                         "for_s = 8", 6});
     }
   }
-  const CommandResult run = OverLinks(script, {"outer.round_deadline_s=3"});
+  const CommandResult run = OverLinks(script, {"train.steps=48", "outer.round_deadline_s=3"});
   ExpectGroup1MissesTheSecondRoundAndComesBack(run.output);
 }
 
