@@ -75,9 +75,10 @@ TEST_F(SwarmJoiner, KillsInATransferCostNobodyElseAndGiveTheBitsOfOneProcess) {
 
 TEST_F(SwarmJoiner, MembersTrainOnWhileTheyGive) {
   const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 2}};
-  const CommandResult run = OverLinks(script, {kSwarm, "train.steps=8"}, "rate_mbit = 2\n");
+  const CommandResult run =
+      OverLinks(script, {kSwarm, "train.steps=8", "model.width=64"}, "rate_mbit = 2\n");
   const double took_s = SecondsOf(Joined(4, 2));
-  ASSERT_GT(took_s, 1) << run.output;
+  ASSERT_GT(took_s, 3) << run.output;
   // Who waited for the joiner to have its state would be as late as it is at the next outer step.
   const Table waited = Rows(links(), "SELECT waited_s FROM rounds WHERE round = 2");
   ASSERT_EQ(waited.size(), 1u) << run.output;
