@@ -180,6 +180,20 @@ TEST_F(StateSwarm, AMemberWhoseFilesAreNotThereSaysSoAndCostsNoOther) {
   EXPECT_THAT(givers_[2]->TakeWords(), testing::Contains(HasSubstr("giver2/state")));
 }
 
+TEST_F(StateSwarm, AMemberWhoseFilesRotIsNamedAndCostsItsMomentsAlone) {
+  for (const int group : {0, 1, 2}) Give(group);
+  ASSERT_TRUE(store_.Await("swarm/8/0/1", absl::Seconds(20)));
+  Write(folder_ + "/giver1/" + MomentsPart(1) + "/first.f32", kMomentBytes, 'r');
+  const auto taken = Take(absl::Seconds(2));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 2});
+  EXPECT_THAT(taken->lost, ElementsAre(false, true, false));
+  EXPECT_THAT(taken->words,
+              testing::Contains(testing::StartsWith("group 1: fetch: no byte for 2s")));
+  EXPECT_THAT(givers_[1]->TakeWords(),
+              testing::Contains(HasSubstr("no longer match the manifest")));
+}
+
 TEST_F(StateSwarm, WhereNobodyGivesTheJoinFails) {
   for (const int group : {0, 1, 2}) LauncherSaysDown(group);
   const auto taken = Take();
