@@ -13,6 +13,7 @@
 #include <libtorrent/alert_types.hpp>
 #include <libtorrent/torrent_status.hpp>
 
+#include "plugin/core/clock.h"
 #include "plugin/swarm/member_list.h"
 #include "plugin/swarm/partial_folder.h"
 #include "plugin/swarm/swarm.h"
@@ -181,7 +182,7 @@ std::string Download::LastWords() const {
 
 class TorrentFetch : public Fetch {
  public:
-  TorrentFetch(Manifest manifest, const FetchOptions& options, absl::Time start)
+  TorrentFetch(Manifest manifest, const FetchOptions& options, absl::Duration start)
       : manifest_(std::move(manifest)),
         options_(options),
         start_(start),
@@ -199,7 +200,7 @@ class TorrentFetch : public Fetch {
                     .kept_bytes = TotalBytes(manifest_),
                     .rejected_bytes = 0,
                     .arrived = absl::ZeroDuration(),
-                    .time = absl::Now() - start_,
+                    .time = MonotonicClock().Now() - start_,
                     .delivered = {},
                     .banned = {}});
   }
@@ -253,12 +254,12 @@ class TorrentFetch : public Fetch {
 
   const Manifest manifest_;
   const FetchOptions options_;
-  const absl::Time start_;
+  const absl::Duration start_;
   const int done_fd_;  // an eventfd
   std::unique_ptr<PartialFolder> folder_;
   std::unique_ptr<SwarmSession> session_;  // replaced under mu_
   int64_t payload_seen_ = 0;
-  absl::Time last_news_;
+  absl::Duration last_news_;
   mutable std::mutex mu_;
   bool cancelled_ = false;                                                // mu_
   absl::StatusOr<FetchReport> result_ = absl::UnknownError("not ended");  // mu_
@@ -270,13 +271,13 @@ void TorrentFetch::TellProgress(const Download& download, const lt::torrent_stat
   options_.progress({.bytes = status.total_done,
                      .total = TotalBytes(manifest_),
                      .connected = download.Connected(),
-                     .time = absl::Now() - start_});
+                     .time = MonotonicClock().Now() - start_});
 }
 
 // Once a second: dials who is missing, and gives up when nothing has come for long.
 absl::Status TorrentFetch::Look(Download& download, const lt::torrent_status& status) {
   download.DialMissing();
-  const absl::Time now = absl::Now();
+  const absl::Duration now = MonotonicClock().Now();
   if (status.total_payload_download > payload_seen_) last_news_ = now;
   payload_seen_ = status.total_payload_download;
   if (now - last_news_ <= options_.give_up_after) return absl::OkStatus();
@@ -286,24 +287,25 @@ absl::Status TorrentFetch::Look(Download& download, const lt::torrent_status& st
 }
 
 absl::Status TorrentFetch::AwaitPieces(Download& download, FetchReport& report) {
-  absl::Time look = absl::InfiniteFuture(), tell = absl::Now() + options_.progress_every;
+  absl::Duration look = absl::InfiniteDuration(),
+                 tell = MonotonicClock().Now() + options_.progress_every;
   while (!download.finished()) {
     if (Cancelled()) return absl::CancelledError("fetch: cancelled");
     session_->WaitUntil(std::min(look, tell));
     for (const lt::alert* alert : session_->Alerts()) download.Take(*alert);
     if (!download.failure().ok()) return download.failure();
-    if (download.checked() && look == absl::InfiniteFuture()) {
+    if (download.checked() && look == absl::InfiniteDuration()) {
       report.kept_bytes = download.Status().total_done;
-      last_news_ = absl::Now();
-      look = absl::InfinitePast();
+      last_news_ = MonotonicClock().Now();
+      look = -absl::InfiniteDuration();
     }
-    if (absl::Now() >= look && !download.finished()) {
+    if (MonotonicClock().Now() >= look && !download.finished()) {
       if (auto s = Look(download, download.Status()); !s.ok()) return s;
-      look = absl::Now() + kDialEvery;
+      look = MonotonicClock().Now() + kDialEvery;
     }
-    if (absl::Now() >= tell) {
+    if (MonotonicClock().Now() >= tell) {
       TellProgress(download, download.Status());
-      tell = absl::Now() + options_.progress_every;
+      tell = MonotonicClock().Now() + options_.progress_every;
     }
   }
   return absl::OkStatus();
@@ -316,7 +318,7 @@ absl::StatusOr<FetchReport> TorrentFetch::Run(
   absl::Status status = download.Add(folder_->files());
   if (status.ok()) status = AwaitPieces(download, report);
   if (status.ok()) {
-    report.arrived = absl::Now() - start_;
+    report.arrived = MonotonicClock().Now() - start_;
     const lt::torrent_status last = download.Status();
     TellProgress(download, last);
     report.rejected_bytes = last.total_failed_bytes;
@@ -328,7 +330,7 @@ absl::StatusOr<FetchReport> TorrentFetch::Run(
                                                    std::string(status.message()), folder_->path()));
   }
   report.bytes = TotalBytes(manifest_);
-  report.time = absl::Now() - start_;
+  report.time = MonotonicClock().Now() - start_;
   report.delivered = download.delivered().MostFirst();
   report.banned = download.Banned();
   return report;
@@ -360,7 +362,7 @@ absl::Status CheckAsked(const Manifest& manifest, const std::string& into,
 absl::StatusOr<std::unique_ptr<Fetch>> Fetch::Start(const Manifest& manifest,
                                                     const std::string& into,
                                                     const FetchOptions& options) {
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicClock().Now();
   if (auto s = CheckAsked(manifest, into, options); !s.ok()) return s;
   auto torrent = TorrentOf(manifest);
   if (!torrent.ok()) return torrent.status();

@@ -72,7 +72,7 @@ class TorrentShare : public Share {
  private:
   void Run() {
     while (!Stopped()) {
-      session_->WaitUntil(absl::InfiniteFuture());
+      session_->WaitUntil(absl::InfiniteDuration());
       for (const lt::alert* alert : session_->Alerts()) Take(*alert);
     }
   }

@@ -16,6 +16,7 @@
 #include <libtorrent/posix_disk_io.hpp>
 #include <libtorrent/session_params.hpp>
 
+#include "plugin/core/clock.h"
 #include "plugin/swarm/member_list.h"
 
 namespace longhaul {
@@ -147,9 +148,9 @@ absl::StatusOr<std::unique_ptr<SwarmSession>> SwarmSession::Open(
 }
 
 absl::Status SwarmSession::AwaitListening() {
-  const absl::Time deadline = absl::Now() + kListenDeadline;
+  const absl::Duration deadline = MonotonicClock().Now() + kListenDeadline;
   const std::string wanted = ToString(options_.listen);
-  while (absl::Now() < deadline) {
+  while (MonotonicClock().Now() < deadline) {
     WaitUntil(deadline);
     for (const lt::alert* alert : Alerts()) {
       if (const auto* listening = lt::alert_cast<lt::listen_succeeded_alert>(alert)) {
@@ -180,8 +181,9 @@ void SwarmSession::Wake() {
   [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
 }
 
-void SwarmSession::WaitUntil(absl::Time until) {
-  const timespec wait = absl::ToTimespec(std::max(until - absl::Now(), absl::ZeroDuration()));
+void SwarmSession::WaitUntil(absl::Duration until) {
+  const timespec wait =
+      absl::ToTimespec(std::max(until - MonotonicClock().Now(), absl::ZeroDuration()));
   pollfd wake{wake_fd_, POLLIN, 0};
   if (ppoll(&wake, 1, &wait, nullptr) <= 0) return;
   uint64_t count = 0;

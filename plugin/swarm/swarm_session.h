@@ -29,7 +29,7 @@ class SwarmSession {
   SwarmAddress address() const { return address_; }
 
   void Wake();  // any thread
-  void WaitUntil(absl::Time until);
+  void WaitUntil(absl::Duration until);
   // What has happened; valid until the next call.
   std::vector<libtorrent::alert*> Alerts();
   // Tells of an address that was turned away; once each.
