@@ -47,6 +47,10 @@ Look LookAround(RoundStore& store, const Question& question, int cut_off) {
       look.decision.members.insert(*there);
       continue;
     }
+    if (there != expected.end() && store.Unwelcome(g, there->second)) {
+      if (!question.last) look.decision.joiners.insert(*there);
+      continue;
+    }
     const bool late = there != expected.end() && !store.Down(g, there->second);
     if (late) {
       look.complete = false;
@@ -162,6 +166,11 @@ std::optional<int> RoundStore::Waiting(int group, int after_life) {
   while (Down(group, life)) ++life;
   if (!AllStages(absl::StrCat("join/", group, "/", life))) return std::nullopt;
   return life;
+}
+
+bool RoundStore::Unwelcome(int group, int life) {
+  return !Down(group, life) && AllStages(absl::StrCat("join/", group, "/", life)) &&
+         !AllStages(absl::StrCat("welcome/", group, "/", life));
 }
 
 std::string Question::prefix() const { return absl::StrCat(round, "a", attempt, "/"); }

@@ -66,6 +66,8 @@ class RoundStore {
   bool AllStages(const std::string& prefix);
   // The life after `life` (or a later one) that waits for a state with all its stages.
   std::optional<int> Waiting(int group, int after_life);
+  // That life waits for a state still, and nobody has said that it gets one.
+  bool Unwelcome(int group, int life);
 
   int groups() const { return groups_; }
   int stages() const { return stages_; }
@@ -93,7 +95,8 @@ struct Question {
 };
 
 // Who meets: everybody of `expected` who is done; those who are down are waited for until they are
-// back as joiners, and so are those who are coming; those who are late until the deadline. Where an
+// back as joiners, and so are those who are coming; those who are late until the deadline. A joiner
+// of the round before whose giver was lost before it welcomed it joins again. Where an
 // exchange was taken again kMostExchanges times, the highest group of those that never had all its
 // frames is left out: two of them cannot reach each other.
 inline constexpr int64_t kMostExchanges = 3;

@@ -117,7 +117,7 @@ TEST_F(ElasticLinks, AGroupThatIsLateMissesItsRoundAndComesBack) {
   std::vector<Strike> script = TheOthersAreSlow();
   script.push_back({"stop", "group 1 stage 1", "for_s = 7", 6});
   const CommandResult run =
-      OverLinks(script, {"train.steps=48", "outer.round_deadline_s=3", "net.peer_deadline_s=12"});
+      OverLinks(script, {"train.steps=200", "outer.round_deadline_s=3", "net.peer_deadline_s=12"});
   ExpectGroup1MissesTheSecondRoundAndComesBack(run.output);
 }
 
@@ -130,7 +130,7 @@ TEST_F(ElasticLinks, AGroupThatIsCutOffForARoundMissesItAndComesBack) {
                         "for_s = 8", 6});
     }
   }
-  const CommandResult run = OverLinks(script, {"train.steps=48", "outer.round_deadline_s=3"});
+  const CommandResult run = OverLinks(script, {"train.steps=200", "outer.round_deadline_s=3"});
   ExpectGroup1MissesTheSecondRoundAndComesBack(run.output);
 }
 

@@ -33,6 +33,7 @@ longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.c
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/round_store_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
