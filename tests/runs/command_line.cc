@@ -32,6 +32,17 @@ CommandResult Finish(pid_t pid, const std::string& output_file, Clock::time_poin
 
 }  // namespace
 
+std::vector<std::string> MountsOfLonghaul() {
+  std::vector<std::string> mounts;
+  std::istringstream lines(ReadFile("/proc/mounts"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("longhaul") != std::string::npos && !line.starts_with("small ")) {
+      mounts.push_back(line);
+    }
+  }
+  return mounts;
+}
+
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();

@@ -48,6 +48,9 @@ std::string WhyNoLab();
 // Processes whose command line contains `text`, other than this one.
 std::vector<pid_t> ProcessesWith(const std::string& text);
 
+// Lines of /proc/mounts that longhaul made, but for the small disks of tests that run beside.
+std::vector<std::string> MountsOfLonghaul();
+
 std::string ReadFile(const std::string& path);
 
 }  // namespace longhaul

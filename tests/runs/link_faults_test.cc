@@ -80,8 +80,7 @@ class LinkFaults : public testing::Test {
   CommandResult Wait() { return WaitFor(run_, output_file()); }
   static void ExpectNothingIsLeft() {
     EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
-    EXPECT_TRUE(Eventually(
-        [] { return ReadFile("/proc/mounts").find("longhaul") == std::string::npos; }, 5))
+    EXPECT_TRUE(Eventually([] { return MountsOfLonghaul().empty(); }, 5))
         << ReadFile("/proc/mounts");
     EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
   }

@@ -25,18 +25,6 @@ bool Eventually(Condition condition, int seconds) {
   return false;
 }
 
-// But for the small disks of tests that run beside this one.
-std::vector<std::string> MountsOfLonghaul() {
-  std::vector<std::string> mounts;
-  std::istringstream lines(ReadFile("/proc/mounts"));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find("longhaul") != std::string::npos && !line.starts_with("small ")) {
-      mounts.push_back(line);
-    }
-  }
-  return mounts;
-}
-
 class Shaped : public testing::Test {
  protected:
   void SetUp() override {
