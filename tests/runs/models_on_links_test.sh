@@ -13,6 +13,21 @@ sets=("$@")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+mesh() {  # SPEC FILE: 20 ms between all its ranks; no rate, which would be probed for seconds a path
+  "$python" - "$1" "$2" <<'PY'
+import sys, tomllib
+spec = tomllib.load(open(sys.argv[1], "rb"))
+names = [f"n{i}" for i in range(spec["schedule"]["stages"] * spec.get("outer", {}).get("groups", 1))]
+with open(sys.argv[2] + ".csv", "w") as csv:
+    csv.write("," + ",".join(names) + "\n")
+    for a in names:
+        csv.write(",".join([a] + ["0" if a == b else "20" for b in names]) + "\n")
+with open(sys.argv[2], "w") as mesh:
+    mesh.writelines(f'[[node]]\nname = "{name}"\n' for name in names)
+    mesh.write('[matrix]\ncsv = "mesh.toml.csv"\n')
+PY
+}
+
 losses() {  # FOLDER: step, group and loss of each step, exactly
   "$python" - "$1" <<'PY'
 import sqlite3, sys
@@ -25,9 +40,10 @@ PY
 
 for spec in "${specs[@]}"; do
   name=$(basename "$spec" .toml)
+  mesh "$spec" "$work/mesh.toml"
   for transport in loopback ucx; do
     "$longhaul" run "$spec" --results "$work/$name.$transport" --set net.transport=$transport \
-      --set net.out_of_bounds=flag "${sets[@]}" >"$work/log" 2>&1 ||
+      --set net.profile="$work/mesh.toml" --set net.out_of_bounds=flag "${sets[@]}" >"$work/log" 2>&1 ||
       { echo "FAILED: $name over $transport"; tail -20 "$work/log"; exit 1; }
     losses "$work/$name.$transport" >"$work/$name.$transport.losses"
   done
