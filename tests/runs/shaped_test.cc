@@ -43,6 +43,23 @@ class Shaped : public testing::Test {
   }
   std::string results() const { return scratch_.path() + "/results"; }
   std::string output_file() const { return scratch_.path() + "/output"; }
+  // What the second of two runs with these settings did, which is over links.
+  CommandResult InOneProcessAndOverLinks(std::vector<std::string> sets) {
+    const CommandResult loopback = RunLonghaul(Arguments(sets));
+    EXPECT_EQ(loopback.exit_status, 0) << loopback.output;
+    sets.emplace_back("net.transport=ucx");
+    CommandResult shaped = RunLonghaul(Arguments(sets));
+    if (shaped.exit_status != 0) {
+      EXPECT_THAT(shaped.output, HasSubstr("trained to the end"));
+    }
+    return shaped;
+  }
+  void ExpectTheSameBits() {
+    const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+    EXPECT_EQ(same.exit_status, 0) << same.output;
+    EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  }
+
   ScratchFolder scratch_;
 };
 
@@ -63,48 +80,24 @@ TEST_F(Shaped, TwoRatesAndOneProcessGiveTheSameBits) {
 
 // Unequal stages, codecs of single boundaries and drawn noise: one process and links alike.
 TEST_F(Shaped, CutsAndNoiseGiveTheSameBitsInOneProcessAndOverLinks) {
-  const std::vector<std::string> sets = {"outer.groups=1",
-                                         "outer.inner_steps=0",
-                                         "schedule.stages=3",
-                                         "schedule.cuts=[1, 2]",
-                                         "boundary.forward=none",
-                                         "boundary.backward=none",
-                                         "boundary.cuts.0.forward=gauss-0.01",
-                                         "boundary.cuts.1.backward=int8-b64"};
-  const CommandResult loopback = RunLonghaul(Arguments(sets));
-  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
-  std::vector<std::string> over_links = sets;
-  over_links.emplace_back("net.transport=ucx");
-  const CommandResult shaped = RunLonghaul(Arguments(over_links));
-  if (shaped.exit_status != 0) {
-    ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
-  }
-  const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
-  EXPECT_EQ(same.exit_status, 0) << same.output;
-  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  InOneProcessAndOverLinks({"outer.groups=1", "outer.inner_steps=0", "schedule.stages=3",
+                            "schedule.cuts=[1, 2]", "boundary.forward=none",
+                            "boundary.backward=none", "boundary.cuts.0.forward=gauss-0.01",
+                            "boundary.cuts.1.backward=int8-b64"});
+  ExpectTheSameBits();
 }
 
 // Rows go to the experts of the other group and back, and all of their bytes are accounted for.
 TEST_F(Shaped, SpreadExpertsGiveTheSameBitsInOneProcessAndOverLinks) {
-  const std::vector<std::string> sets = {"model.kind=moe", "model.experts=4",
-                                         "model.expert_parallel=2", "outer.algorithm=dp",
-                                         "outer.inner_steps=0"};
-  const CommandResult loopback = RunLonghaul(Arguments(sets));
-  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
-  std::vector<std::string> over_links = sets;
-  over_links.emplace_back("net.transport=ucx");
-  const CommandResult shaped = RunLonghaul(Arguments(over_links));
-  if (shaped.exit_status != 0) {
-    ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
-  }
+  const CommandResult shaped =
+      InOneProcessAndOverLinks({"model.kind=moe", "model.experts=4", "model.expert_parallel=2",
+                                "outer.algorithm=dp", "outer.inner_steps=0"});
   EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
   if (shaped.exit_status == 0) {
     EXPECT_THAT(shaped.output, HasSubstr("no prediction: rows of spread experts"));
     EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 2 +other +none"));
   }
-  const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
-  EXPECT_EQ(same.exit_status, 0) << same.output;
-  EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  ExpectTheSameBits();
 }
 
 TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
