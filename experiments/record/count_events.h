@@ -13,18 +13,21 @@ namespace longhaul {
 // (row_json.h), where it becomes crossings (record_rows.h). `checkpoint`: the step after which a
 // checkpoint was written; 0: the whole training.
 
-// Within a group; between groups; rows of spread experts, which go between groups too.
-enum class CrossingKind { kBoundary, kOuter, kExperts };
+// Within a group; between groups; rows of spread experts, which go between groups too; the state
+// that a member hands to a joiner.
+enum class CrossingKind { kBoundary, kOuter, kExperts, kState };
 inline std::string_view ToString(CrossingKind kind) {
-  constexpr std::string_view kNames[] = {"boundary", "outer", "experts"};
+  constexpr std::string_view kNames[] = {"boundary", "outer", "experts", "state"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-constexpr int CountOf(const CrossingKind*) { return 3; }
+constexpr int CountOf(const CrossingKind*) { return 4; }
 
-// Event "crossing": one direction between a rank and its peer, by that rank.
+// Event "crossing": one direction between a rank and its peer, by that rank, since its group's life
+// began. A life that goes on tells the same again, with more.
 struct CrossingCount {
   int64_t checkpoint = 0;
+  int64_t life = 0;  // how often the group was started anew
   CrossingKind group_kind = CrossingKind::kBoundary;
   int64_t rank = 0;  // of the run
   int64_t peer = 0;  // boundary: a stage of the same group; else: a group, of the same stage
@@ -40,6 +43,7 @@ struct CrossingCount {
 template <RowOf<CrossingCount> Row, typename Visit>
 void VisitFields(Row& r, Visit&& visit) {
   visit("checkpoint", r.checkpoint);
+  visit("life", r.life);
   visit("group_kind", r.group_kind);
   visit("rank", r.rank);
   visit("peer", r.peer);

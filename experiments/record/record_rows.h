@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -141,6 +142,10 @@ struct RoundRow {
   std::string left_out = {};  // members whose outer delta was no number or of absurd norm
   int64_t attempts = 1;       // exchanges until one was whole on all members
   double waited_s = 0;        // of the rank that tells, for those who came late or not at all
+
+  int64_t member_count() const {
+    return members.empty() ? 0 : std::count(members.begin(), members.end(), ' ') + 1;
+  }
 };
 
 // A fault that struck, of the script or not. `recovered_step`: the first that the group finished

@@ -21,7 +21,9 @@ void AddNmse(const CrossingRow& earlier, CrossingRow& row) {
   row.nmse_max = std::max(row.nmse_max.value_or(0), earlier.nmse_max.value_or(0));
 }
 
-void Add(const CrossingRow& earlier, CrossingRow& row) {
+}  // namespace
+
+void AddCounts(const CrossingRow& earlier, CrossingRow& row) {
   row.tensors += earlier.tensors;
   row.elements += earlier.elements;
   row.payload_bytes += earlier.payload_bytes;
@@ -34,8 +36,6 @@ void Add(const CrossingRow& earlier, CrossingRow& row) {
   AddNmse(earlier, row);
 }
 
-}  // namespace
-
 void AddEarlierCounts(std::span<const CrossingRow> earlier, std::vector<CrossingRow>& since) {
   for (const CrossingRow& before : earlier) {
     const auto same = std::find_if(since.begin(), since.end(), [&](const CrossingRow& c) {
@@ -45,7 +45,7 @@ void AddEarlierCounts(std::span<const CrossingRow> earlier, std::vector<Crossing
     if (same == since.end()) {
       since.push_back(before);
     } else {
-      Add(before, *same);
+      AddCounts(before, *same);
     }
   }
 }

@@ -72,7 +72,10 @@ void FaultLedger::SeeFault(FaultRow fault) {
   const bool joins = fault.what == "join" && CameOrWent(fault);
   const bool lost = CameOrWent(fault) && !joins;
   if (lost) fault.lost_tokens = std::exchange(unsynced_tokens_[fault.group_index], 0);
-  if (lost || joins) ++came_or_went_;
+  if (lost || joins) {
+    ++came_or_went_;
+    groups_.insert(fault.group_index);
+  }
   faults_.push_back({.row = std::move(fault), .at = now_(), .waits = lost || joins});
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,10 @@ class FaultLedger {
 
   // The rows that are new or have changed since the last call.
   std::vector<FaultRow> TakeChanged();
+  // How often, in the whole run.
   int64_t groups_came_or_went() const { return came_or_went_; }
+  // Which, since it was resumed.
+  const std::set<int64_t>& groups() const { return groups_; }
 
  private:
   struct Struck {
@@ -45,6 +49,7 @@ class FaultLedger {
   std::map<int64_t, int64_t> group_step_;       // by group, the last one seen
   int64_t earlier_ = 0;                         // rows before it was resumed
   int64_t came_or_went_ = 0;
+  std::set<int64_t> groups_;
 };
 
 }  // namespace longhaul

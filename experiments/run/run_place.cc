@@ -93,18 +93,21 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
 }
 
 // Where groups come and go: every round from the first step's up to the checkpoint, and the
-// checkpoint's step of every rank.
+// checkpoint's step of every rank; where it ended a round, of those that were members: who joined
+// then has a checkpoint of the step and no row.
 absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, const RunSpec& spec,
                                     int64_t first, int64_t step) {
   absl::StatusOr<std::vector<RoundRow>> rounds = record.Rounds(run.id);
   if (!rounds.ok()) return rounds.status();
-  const auto there = std::count_if(rounds->begin(), rounds->end(), [step](const RoundRow& round) {
-    return round.last_step <= step;
-  });
+  int64_t there = 0, ranks = Ranks(spec);
+  for (const RoundRow& round : *rounds) {
+    there += round.last_step <= step;
+    if (round.last_step == step) ranks = round.member_count() * spec.schedule.stages;
+  }
   absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
   if (!last.ok()) return last.status();
   const int64_t rounds_until = step / spec.outer.inner_steps;
-  return there == rounds_until - (first - 1) / spec.outer.inner_steps && last->rows == Ranks(spec);
+  return there == rounds_until - (first - 1) / spec.outer.inner_steps && last->rows == ranks;
 }
 
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.

@@ -45,6 +45,7 @@ RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
     : record_(record),
       run_(run),
       spec_(spec),
+      crossings_(spec.schedule.stages, spec.outer.codec),
       faults_(spec.outer.inner_steps, spec.schedule.stages, [] { return MonotonicClock().Now(); }) {
 }
 
@@ -55,9 +56,12 @@ void RunRecorder::See(const json& event) {
     faults_.SeeStep(steps_.back());
   }
   if (kind == "fault") faults_.SeeFault(RowFrom<FaultRow>(event));
-  if (kind == "round") rounds_.push_back(RowFrom<RoundRow>(event));
+  if (kind == "round") {
+    rounds_.push_back(RowFrom<RoundRow>(event));
+    vain_exchanges_ += rounds_.back().attempts - 1;
+  }
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
-  if (kind == "crossing") SeeCrossing(RowFrom<CrossingCount>(event));
+  if (kind == "crossing") crossings_.See(RowFrom<CrossingCount>(event));
   if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
@@ -103,34 +107,6 @@ absl::Status RunRecorder::FlushFaults() {
   return written;
 }
 
-// Only what the sender saw becomes a row: the receiver's side of the same crossing is its check.
-void RunRecorder::SeeCrossing(CrossingCount c) {
-  if (!c.sent) return;
-  const int64_t stages = spec_.schedule.stages;
-  const bool outer = c.group_kind == CrossingKind::kOuter;
-  const bool experts = c.group_kind == CrossingKind::kExperts;
-  const int64_t dst =
-      outer || experts ? c.peer * stages + c.rank % stages : c.rank / stages * stages + c.peer;
-  CrossingRow row{.src_rank = c.rank,
-                  .dst_rank = dst,
-                  .direction = outer          ? Direction::kOuter
-                               : experts      ? Direction::kOther
-                               : dst > c.rank ? Direction::kForward
-                                              : Direction::kBackward,
-                  .codec = outer ? spec_.outer.codec : std::move(c.codec),
-                  .tensors = c.tensors,
-                  .elements = c.elements,
-                  .payload_bytes = c.payload_bytes,
-                  .message_bytes = c.message_bytes,
-                  .nmse_samples = c.nmse_samples,
-                  .nmse_mean = c.nmse_mean,
-                  .nmse_max = c.nmse_max,
-                  .encode_s = c.encode_s,
-                  .decode_s = c.decode_s,
-                  .payload_hash = c.payload_hash};
-  (c.checkpoint > 0 ? checkpoints_[c.checkpoint].crossings : crossings_).push_back(std::move(row));
-}
-
 // Every rank says it; what the crossings had counted then is read once.
 absl::Status RunRecorder::SeeResumption(int64_t step) {
   if (resumed_from_ == step) return resumption_;
@@ -173,14 +149,16 @@ absl::Status RunRecorder::FlushCheckpoints() {
       ++it;
       continue;
     }
-    const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, counts.crossings, restored_));
+    std::vector<CrossingRow> crossings = crossings_.RowsAt(it->first);
+    const std::string flaws = Flaws(FillWireBytes(spec_, counts.wire, crossings, Wire()));
     if (!flaws.empty()) {
       absl::Status s = record_.AddFacts(run_, {{FlawsFact(it->first), flaws}});
       if (!s.ok()) return s;
     }
-    AddEarlierCounts(earlier_, counts.crossings);
-    absl::Status s = record_.AddCheckpointCrossings(run_, it->first, counts.crossings);
+    AddEarlierCounts(earlier_, crossings);
+    absl::Status s = record_.AddCheckpointCrossings(run_, it->first, crossings);
     if (!s.ok()) return s;
+    crossings_.Forget(it->first);
     it = checkpoints_.erase(it);
   }
   return absl::OkStatus();
@@ -229,10 +207,9 @@ absl::Status RunRecorder::WholeRounds() const {
   const int64_t want = (Steps(spec_) + inner - 1) / inner - restored_ / inner;
   int64_t whole = 0;
   for (const RoundRow& round : *rounds) {
-    const int64_t members = std::count(round.members.begin(), round.members.end(), ' ') + 1;
     absl::StatusOr<StepCoverage> last = record_.Coverage(run_, round.last_step, round.last_step);
     if (!last.ok()) return last.status();
-    if (last->rows == members * spec_.schedule.stages) ++whole;
+    if (last->rows == round.member_count() * spec_.schedule.stages) ++whole;
   }
   if (whole == want) return absl::OkStatus();
   return absl::DataLossError(
@@ -269,20 +246,22 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
       fmt::format("its times are no evidence: before it was resumed, {}", links->second));
 }
 
+WirePart RunRecorder::Wire() const {
+  return {.restored = restored_,
+          .came_or_went = faults_.groups(),
+          .vain_exchanges = vain_exchanges_,
+          .as_planned = faults_.groups_came_or_went() == 0};
+}
+
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
+  std::vector<CrossingRow> crossings = crossings_.Rows();
+  const absl::Status bytes = FillWireBytes(spec_, wire_, crossings, Wire());
+  const std::string one_sided = JudgedForLackAlone(spec_, wire_, crossings, Wire());
+  if (!one_sided.empty()) facts_["paths_judged_for_lack_alone"] = one_sided;
   absl::Status written = Flush();
-  absl::Status bytes = FillWireBytes(spec_, wire_, crossings_, restored_);
-  const int64_t came_or_went = faults_.groups_came_or_went();
-  if (came_or_went > 0 && spec_.net.transport != "loopback") {
-    bytes =
-        absl::FailedPreconditionError(fmt::format("groups came or went {} times: what a lost one "
-                                                  "had sent is not counted, nor how a state was "
-                                                  "handed over",
-                                                  came_or_went));
-  }
   std::string flaws = Flaws(bytes);
-  AddEarlierCounts(earlier_, crossings_);
-  if (written.ok() && !crossings_.empty()) written = record_.AddCrossings(run_, crossings_);
+  AddEarlierCounts(earlier_, crossings);
+  if (written.ok() && !crossings.empty()) written = record_.AddCrossings(run_, crossings);
   absl::Status verdict = outcome;
   if (verdict.ok()) verdict = written;
   RunStatus status = StatusOf(verdict);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/record/record.h"
+#include "experiments/run/crossing_ledger.h"
 #include "experiments/run/fault_ledger.h"
 #include "experiments/run/wire_bytes.h"
 #include "experiments/spec/spec.h"
@@ -41,11 +42,11 @@ class RunRecorder {
   const std::map<std::string, double>& losses() const { return losses_; }
 
  private:
-  void SeeCrossing(CrossingCount count);
   absl::Status FlushFaults();
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
   std::string Flaws(const absl::Status& bytes) const;
+  WirePart Wire() const;  // of what has been seen
   absl::Status WholeRounds() const;
   // What keeps a run that trained to its end from being ok.
   absl::Status Whole(const std::string& flaws) const;
@@ -57,13 +58,13 @@ class RunRecorder {
   std::string emulator_ = "none";
   std::vector<StepRow> steps_;
   std::vector<LinkRow> links_;
-  std::vector<CrossingRow> crossings_;
   std::vector<CrossingErrorRow> errors_;
   std::vector<EvaluationRow> evaluations_;
   WireCounts wire_;                            // of the whole training
   std::map<int64_t, double> longest_still_s_;  // by rank
+  CrossingLedger crossings_;
+  int64_t vain_exchanges_ = 0;
   struct CheckpointCounts {
-    std::vector<CrossingRow> crossings;
     WireCounts wire;
     std::set<int64_t> ranks;  // that have told everything
   };

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,20 @@ struct WireCounts {
 constexpr double kWireTolerance = 0.005;
 constexpr int64_t kWireAllowanceBytes = 4096;
 
+// Which part of a run's spec the counted bytes are of.
+struct WirePart {
+  int64_t restored = 0;  // finished steps of another run's checkpoint with which this one began
+  // Groups that were lost, joined or left meanwhile. What a lost one had sent since its last outer
+  // step is not counted, nor what a swarm carried, so the paths from and to them are judged for
+  // bytes that lack alone, and so are those of node 0 where groups may come and go: the store is
+  // there, which everybody asks.
+  std::set<int64_t> came_or_went = {};
+  // Outer exchanges that were made again, because somebody was lost in them: what was handed over
+  // in one of them need not have crossed.
+  int64_t vain_exchanges = 0;
+  bool as_planned = true;  // false: groups came or went in the run, so nothing is predicted
+};
+
 // Fills in, per crossing, what was counted (kernel_tx_bytes on the path; kernel_rx_bytes at the
 // receiver's interface, its headers once per MTU frame, shared out to its sources as the path
 // counters say) and the bytes predicted: the codec's frames for this shape, our message headers and
@@ -44,11 +60,14 @@ constexpr int64_t kWireAllowanceBytes = 4096;
 // stream into frames and acknowledges it hangs on its timing, so frames are counted, not guessed;
 // without a count they are taken to be full, with an acknowledgement for every two of the opposite
 // crossing. Of a part of a run (a checkpoint, a resumed rest) the prediction is for the whole run
-// all the same, by that part's frames per byte; `restored`: the finished steps with which a run
-// began that goes on from another one's checkpoint are not its own. Call once.
+// all the same, by that part's frames per byte. Call once.
 // FailedPrecondition: more than the bounds above between the counted bytes and those that the
 // sender handed over, or between an interface and the emulator; every such path with its figures.
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
-                           std::vector<CrossingRow>& crossings, int64_t restored = 0);
+                           std::vector<CrossingRow>& crossings, const WirePart& part = {});
+
+// "24 of 30: ..."; "" where all paths that were counted are judged both ways.
+std::string JudgedForLackAlone(const RunSpec& spec, const WireCounts& counts,
+                               const std::vector<CrossingRow>& crossings, const WirePart& part);
 
 }  // namespace longhaul

@@ -60,6 +60,30 @@ std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
   return counters;
 }
 
+void EmitCrossing(CrossingKind kind, const CrossingCounters& c, const LocalTelemetry& rank,
+                  int64_t checkpoint, EventSink& sink) {
+  CrossingCount count{.checkpoint = checkpoint,
+                      .life = rank.life,
+                      .group_kind = kind,
+                      .rank = rank.rank,
+                      .peer = c.peer,
+                      .sent = c.sent,
+                      .codec = c.codec,
+                      .tensors = c.tensors,
+                      .elements = c.elements,
+                      .payload_bytes = c.payload_bytes,
+                      .message_bytes = c.message_bytes,
+                      .encode_s = Seconds(c.encode),
+                      .decode_s = Seconds(c.decode),
+                      .nmse_samples = c.nmse_samples,
+                      .payload_hash = c.payload_hash};
+  if (c.nmse_samples > 0) {
+    count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
+    count.nmse_max = c.nmse_max;
+  }
+  sink.Emit(EventOf("crossing", count));
+}
+
 }  // namespace
 
 CodecTime CodecTimeOf(const LocalTelemetry& rank) {
@@ -110,25 +134,7 @@ void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, Windowed
 
 void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink) {
   const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
-    CrossingCount count{.checkpoint = checkpoint,
-                        .group_kind = kind,
-                        .rank = rank.rank,
-                        .peer = c.peer,
-                        .sent = c.sent,
-                        .codec = c.codec,
-                        .tensors = c.tensors,
-                        .elements = c.elements,
-                        .payload_bytes = c.payload_bytes,
-                        .message_bytes = c.message_bytes,
-                        .encode_s = Seconds(c.encode),
-                        .decode_s = Seconds(c.decode),
-                        .nmse_samples = c.nmse_samples,
-                        .payload_hash = c.payload_hash};
-    if (c.nmse_samples > 0) {
-      count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
-      count.nmse_max = c.nmse_max;
-    }
-    sink.Emit(EventOf("crossing", count));
+    EmitCrossing(kind, c, rank, checkpoint, sink);
   };
   for (const CrossingCounters& c : rank.boundary->group().counters())
     emit(CrossingKind::kBoundary, c);
@@ -140,6 +146,14 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
     c.payload_bytes =
         c.collective_bytes - c.collective_messages * static_cast<int64_t>(kPacketHeaderBytes);
     emit(CrossingKind::kExperts, c);
+  }
+}
+
+void EmitState(const LocalTelemetry& rank, int giver, ProcessGroupLonghaul& pair, EventSink& sink) {
+  for (CrossingCounters c : pair.group().counters()) {
+    if (c.sent) continue;
+    c.peer = giver;
+    EmitCrossing(CrossingKind::kState, c, rank, /*checkpoint=*/0, sink);
   }
 }
 

@@ -38,8 +38,10 @@ void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTe
 // What the boundaries' senders measured in this step, and windows that end with it.
 void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
                 EventSink& sink);
-// `checkpoint`: the step after which one was written; 0: of the whole training.
+// Since its life began. `checkpoint`: the step after which one was written; 0: of the training.
 void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& sink);
+// What a joiner has received from group `giver`, through a backend of the two.
+void EmitState(const LocalTelemetry& rank, int giver, ProcessGroupLonghaul& pair, EventSink& sink);
 // Of the node's interface; none: nothing.
 void EmitKernelCounters(const std::string& interface, const char* phase,
                         const std::vector<LocalTelemetry>& ranks, EventSink& sink);

@@ -196,6 +196,10 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
     if (first.outer_synced && !first.members.empty()) {
       absl::Status s = AfterOuterStep(trainer, first, ranks.front().rank, options, sink);
       if (!s.ok()) return s;
+      // Everybody has the others' deltas: what has been counted has crossed, whoever is lost next.
+      if (membership != nullptr) {
+        for (const LocalTelemetry& r : ranks) EmitCrossings(r, /*checkpoint=*/0, sink);
+      }
     }
     if (Diverged(*reports, membership != nullptr)) {
       return absl::OutOfRangeError(
@@ -288,7 +292,10 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   EmitStillness(stillness, rank, options, sink);
   const std::vector<LocalTelemetry>& left =
       options.membership == nullptr ? ranks : options.membership->ranks();
-  for (const LocalTelemetry& r : left) EmitCrossings(r, /*checkpoint=*/0, sink);
+  // A group that is lost has told after its last outer step what is sure to have crossed.
+  if (status.ok() || options.membership == nullptr) {
+    for (const LocalTelemetry& r : left) EmitCrossings(r, /*checkpoint=*/0, sink);
+  }
   if (!status.ok()) return status;
   PassPhase(options.phase_fd, "trained");
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);

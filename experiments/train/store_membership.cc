@@ -14,6 +14,7 @@
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/own_faults.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/rank_events.h"
 #include "experiments/train/swarm_handover.h"
 #include "experiments/train/train_setup.h"
 #include "plugin/core/clock.h"
@@ -344,8 +345,9 @@ absl::Status OverStore::Take(Trainer& trainer, int64_t step, const Lives& givers
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
   absl::Status taken;
   const absl::Status connected = StatusFromTorch("take the state over", [&] {
-    taken =
-        trainer.TakeState(step, *Connect("handover/" + who, stage_, 1, 2, 2 * PeerDeadline()), 0);
+    const auto pair = Connect("handover/" + who, stage_, 1, 2, 2 * PeerDeadline());
+    taken = trainer.TakeState(step, *pair, 0);
+    if (taken.ok()) EmitState(ranks_[0], givers.begin()->first, *pair, sink_);
   });
   return connected.ok() ? taken : connected;
 }

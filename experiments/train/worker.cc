@@ -61,6 +61,7 @@ absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
   const int groups = static_cast<int>(spec.outer.groups);
   LocalTelemetry rank{
       .rank = place.rank, .group = place.rank / stages, .stage = place.rank % stages};
+  rank.life = std::max(0, place.life);
   c10::intrusive_ptr<c10d::TCPStore> store;
   try {
     c10d::TCPStoreOptions options;

@@ -43,6 +43,20 @@ std::vector<std::string> MountsOfLonghaul() {
   return mounts;
 }
 
+int RemoveCheckpointsAfter(int64_t step, const std::string& results) {
+  std::vector<std::filesystem::path> late;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(results)) {
+    const std::string name = entry.path().filename().string();
+    const size_t at = name.find("-step");
+    if (entry.path().extension() == ".ckpt" && at != std::string::npos &&
+        std::stoll(name.substr(at + 5)) > step) {
+      late.push_back(entry.path());
+    }
+  }
+  for (const auto& path : late) std::filesystem::remove(path);
+  return static_cast<int>(late.size());
+}
+
 std::string ReadFile(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();

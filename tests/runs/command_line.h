@@ -53,4 +53,8 @@ std::vector<std::string> MountsOfLonghaul();
 
 std::string ReadFile(const std::string& path);
 
+// Removes the checkpoints of later steps below a results folder, as if the run had been killed
+// before it wrote them. How many files there were.
+int RemoveCheckpointsAfter(int64_t step, const std::string& results);
+
 }  // namespace longhaul

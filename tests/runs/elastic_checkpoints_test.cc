@@ -77,6 +77,20 @@ TEST_F(ElasticCheckpoints, ARunThatWasKilledGoesOnWithTheSameBits) {
   ExpectTheBitsOfOneProcess(resumed.output);
 }
 
+// The joiner's checkpoint of that step is as good as the others'.
+TEST_F(ElasticCheckpoints, ARunGoesOnFromTheStepAfterWhichAGroupJoined) {
+  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 6}};
+  const CommandResult reference = InProcess(script);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const std::vector<std::string> arguments = Saving(Spec(script, "links.toml"), links());
+  RunAndKillAfter(13, arguments);
+  ASSERT_GT(RemoveCheckpointsAfter(8, links()), 0);
+  const CommandResult resumed = Resume(arguments);
+  EXPECT_EQ(ResumedFrom(), (Table{{"8"}})) << resumed.output;
+  ExpectTheBitsOfOneProcess(resumed.output);
+  EXPECT_EQ(Verdict(), "ok: ");
+}
+
 TEST_F(ElasticCheckpoints, APlanOfGroupsIsResumedWithThoseThatAreThereThen) {
   const std::vector<std::string> plan = {"outer.schedule=[[0, 1], [8, 3], [16, 2]]"};
   const CommandResult reference = InProcess({}, plan);

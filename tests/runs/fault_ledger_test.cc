@@ -88,6 +88,7 @@ TEST_F(Ledger, WhatTheLabSeesOfALossIsTheFaultThatTheWorkerTold) {
   EXPECT_EQ(Row(1).step, 3);
   EXPECT_EQ(Row(1).lost_tokens, 200);
   EXPECT_EQ(ledger_.groups_came_or_went(), 2);
+  EXPECT_THAT(ledger_.groups(), ElementsAre(0, 1));
 }
 
 TEST_F(Ledger, WhatCostsTimeAloneIsNoLossAndEarlierFaultsKeepTheirNumbers) {
@@ -98,6 +99,7 @@ TEST_F(Ledger, WhatCostsTimeAloneIsNoLossAndEarlierFaultsKeepTheirNumbers) {
   Fault("stop", 0, 2, "for 3 s");
   Fault("slow", 0, 2);
   EXPECT_EQ(ledger_.groups_came_or_went(), 1) << "the earlier one";
+  EXPECT_THAT(ledger_.groups(), IsEmpty()) << "what was counted then was judged then";
   const std::vector<FaultRow> rows = ledger_.TakeChanged();
   ASSERT_THAT(rows, SizeIs(2));
   EXPECT_EQ(rows[0].number, 1);

@@ -226,6 +226,67 @@ TEST(WireBytes, JustInsideTheBoundIsOkAndJustOutsideIsNot) {
   }
 }
 
+// Of group 1 of two, ranks 2 and 3, on the path between them.
+struct Elastic {
+  RunSpec spec = SmallSpec();
+  std::vector<CrossingRow> rows = BothWays();
+  WireCounts counts;
+
+  Elastic() {
+    spec.outer.groups = 2;
+    spec.outer.inner_steps = 5;
+    spec.outer.on_group_loss = "continue";
+    for (CrossingRow& row : rows) {
+      row.src_rank += 2;
+      row.dst_rank += 2;
+    }
+  }
+  // `more` bytes than were sent, norms included: two outer steps.
+  absl::Status Judge(int64_t more, const WirePart& part) {
+    const int64_t norms = 2 * (112 + 8 * 2 + 13);
+    counts.paths[{2, 3}] = Path(kForward + kTransport + norms + more, 300);
+    return FillWireBytes(spec, counts, rows, part);
+  }
+};
+
+TEST(WireBytes, APathOfAGroupThatCameOrWentIsJudgedForWhatLacksAlone) {
+  EXPECT_TRUE(Elastic().Judge(0, {}).ok());
+  EXPECT_FALSE(Elastic().Judge(50'000, {}).ok()) << "nobody was lost";
+  EXPECT_TRUE(Elastic().Judge(50'000, {.came_or_went = {1}}).ok());
+  EXPECT_FALSE(Elastic().Judge(50'000, {.came_or_went = {0}}).ok()) << "another group was";
+  EXPECT_FALSE(Elastic().Judge(-50'000, {.came_or_went = {1}}).ok());
+}
+
+TEST(WireBytes, WhichPathsAreJudgedForWhatLacksAloneIsSaid) {
+  Elastic run;
+  ASSERT_TRUE(run.Judge(0, {}).ok());
+  EXPECT_EQ(JudgedForLackAlone(run.spec, run.counts, run.rows, {}), "");
+  EXPECT_EQ(JudgedForLackAlone(run.spec, run.counts, run.rows, {.came_or_went = {1}}),
+            "1 of 1: those of node 0, where the store is, and of groups that came or went: 1");
+}
+
+TEST(WireBytes, OfAnExchangeInVainNothingNeedHaveCrossed) {
+  Elastic run;
+  for (CrossingRow& row : run.rows) row.direction = Direction::kOuter;
+  // Of ten exchanges with two messages each, one in vain.
+  const auto judged = [&](int64_t exchanges) {
+    std::vector<CrossingRow> rows = run.rows;
+    run.counts.paths[{2, 3}] = Path((kForward + kTransport) / 10 * exchanges, 300);
+    return FillWireBytes(run.spec, run.counts, rows, {.vain_exchanges = 1}).ok();
+  };
+  EXPECT_TRUE(judged(10));
+  EXPECT_TRUE(judged(9));
+  EXPECT_FALSE(judged(8));
+  EXPECT_FALSE(judged(11));
+}
+
+TEST(WireBytes, NothingIsPredictedOfARunWhoseGroupsCameOrWent) {
+  Elastic run;
+  ASSERT_TRUE(run.Judge(0, {.came_or_went = {1}, .as_planned = false}).ok());
+  EXPECT_EQ(run.rows[0].predicted_wire_bytes, std::nullopt);
+  EXPECT_EQ(run.rows[0].kernel_tx_bytes, run.counts.paths.at({2, 3}).bytes);
+}
+
 TEST(WireBytes, AnInterfaceThatSawOtherBytesThanTheEmulatorIsNamed) {
   std::vector<CrossingRow> rows = BothWays();
   WireCounts counts;

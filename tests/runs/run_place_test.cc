@@ -176,6 +176,7 @@ TEST_F(Place, WhereGroupsComeAndGoEveryRoundSinceTheRunsFirstStepMustBeRecorded)
       RoundRow row{};
       row.round = round;
       row.last_step = round * 5;
+      row.members = "0";
       ASSERT_TRUE(record_.AddRounds(run, std::span(&row, 1)).ok());
     }
     const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);

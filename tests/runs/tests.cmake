@@ -31,7 +31,8 @@ longhaul_test(runs/boundary_state_test.cc
 longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
   runs/first_cause_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
-longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc
+  runs/crossing_ledger_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/round_store_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)

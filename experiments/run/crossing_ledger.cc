@@ -1,0 +1,79 @@
+#include "experiments/run/crossing_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "experiments/run/crossing_sum.h"
+
+namespace longhaul {
+namespace {
+
+// A joiner tells of its state when it has it: who gave it does not know what arrived.
+bool IsARow(const CrossingCount& count) {
+  return count.sent || count.group_kind == CrossingKind::kState;
+}
+
+}  // namespace
+
+void CrossingLedger::See(CrossingCount count) {
+  if (!IsARow(count)) return;
+  const Key key(count.rank, count.life, count.group_kind, count.peer);
+  (count.checkpoint > 0 ? at_[count.checkpoint] : last_)[key] = std::move(count);
+}
+
+CrossingRow CrossingLedger::RowOf(const CrossingCount& c) const {
+  const bool within = c.group_kind == CrossingKind::kBoundary;
+  const int64_t peer =
+      within ? c.rank / stages_ * stages_ + c.peer : c.peer * stages_ + c.rank % stages_;
+  const auto [src, dst] = c.sent ? std::pair(c.rank, peer) : std::pair(peer, c.rank);
+  const bool outer = c.group_kind == CrossingKind::kOuter;
+  return {.src_rank = src,
+          .dst_rank = dst,
+          .direction = outer       ? Direction::kOuter
+                       : !within   ? Direction::kOther
+                       : dst > src ? Direction::kForward
+                                   : Direction::kBackward,
+          .codec = outer ? outer_codec_ : c.codec,
+          .tensors = c.tensors,
+          .elements = c.elements,
+          .payload_bytes = c.payload_bytes,
+          .message_bytes = c.message_bytes,
+          .nmse_samples = c.nmse_samples,
+          .nmse_mean = c.nmse_mean,
+          .nmse_max = c.nmse_max,
+          .encode_s = c.encode_s,
+          .decode_s = c.decode_s,
+          .payload_hash = c.payload_hash};
+}
+
+std::vector<CrossingRow> CrossingLedger::Sum(const Counts& counts) const {
+  std::map<std::tuple<int64_t, int64_t, Direction>, CrossingRow> sums;
+  for (const auto& [key, count] : counts) {
+    CrossingRow row = RowOf(count);
+    const auto [at, fresh] = sums.try_emplace({row.src_rank, row.dst_rank, row.direction}, row);
+    if (!fresh) AddCounts(row, at->second);
+  }
+  std::vector<CrossingRow> rows;
+  for (auto& [key, row] : sums) rows.push_back(std::move(row));
+  return rows;
+}
+
+std::vector<CrossingRow> CrossingLedger::RowsAt(int64_t checkpoint) const {
+  const auto told = at_.find(checkpoint);
+  if (told == at_.end()) return {};
+  std::map<int64_t, int64_t> life;  // by rank, the one that wrote the checkpoint
+  for (const auto& [key, count] : told->second) {
+    life[count.rank] = std::max(life[count.rank], count.life);
+  }
+  Counts counts = told->second;
+  for (const auto& [key, count] : last_) {
+    const auto now = life.find(count.rank);
+    const bool before = now != life.end() && count.life < now->second;
+    const bool given = now != life.end() && count.life == now->second &&
+                       count.group_kind == CrossingKind::kState;
+    if (before || given) counts.emplace(key, count);
+  }
+  return Sum(counts);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "experiments/record/count_events.h"
+#include "experiments/record/record_rows.h"
+
+namespace longhaul {
+
+// What the ranks of a run have told of their crossings, as rows. A rank whose group is started anew
+// counts from nothing again: what its lives before had told last is added. Of a life that was lost
+// that is what had crossed when its last outer step was taken.
+class CrossingLedger {
+ public:
+  CrossingLedger(int64_t stages, std::string outer_codec)
+      : stages_(stages), outer_codec_(std::move(outer_codec)) {}
+
+  void See(CrossingCount count);
+
+  // By source, destination and direction; of what the sender saw, but a joiner's state, of which
+  // the joiner tells. The receiver's side of the others is no row.
+  std::vector<CrossingRow> Rows() const { return Sum(last_); }
+  // The same when the checkpoint of this step was written, by all that have told of it.
+  std::vector<CrossingRow> RowsAt(int64_t checkpoint) const;
+  void Forget(int64_t checkpoint) { at_.erase(checkpoint); }
+
+ private:
+  // Rank, life, kind, peer.
+  using Key = std::tuple<int64_t, int64_t, CrossingKind, int64_t>;
+  using Counts = std::map<Key, CrossingCount>;
+
+  CrossingRow RowOf(const CrossingCount& count) const;
+  std::vector<CrossingRow> Sum(const Counts& counts) const;
+
+  const int64_t stages_;
+  const std::string outer_codec_;
+  Counts last_;
+  std::map<int64_t, Counts> at_;  // by checkpoint
+};
+
+}  // namespace longhaul
