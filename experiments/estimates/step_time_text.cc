@@ -43,29 +43,44 @@ std::string PredictionText(const StepTime& t) {
                     ResidualVerdict(t), *t.p1_s, *t.p3_s);
 }
 
-// Who counted on a path stands over the column.
+// Counted to predicted.
+std::string Apart(const CrossingRow& c) {
+  if (!c.predicted_wire_bytes || !c.kernel_tx_bytes || *c.predicted_wire_bytes <= 0) return "-";
+  return fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
+                                             static_cast<double>(*c.predicted_wire_bytes) -
+                                         1));
+}
+
+// Who counted on a path stands over the column; in one process nothing did.
 std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::string& emulator) {
-  const std::string counter = emulator == "netem" ? "kernel's netem" : emulator + " emulator";
-  TextTable table({"ranks", "direction", "codec", "tensors", "bits/element", "payload B", "sent B",
-                   "predicted on wire B", fmt::format("counted by {} B", counter),
-                   "counted by receiver's net0 B", "counted/predicted"});
+  const bool links = emulator != "none";
+  std::vector<std::string> header = {"ranks",        "direction", "codec", "tensors",
+                                     "bits/element", "payload B", "sent B"};
+  if (links) {
+    const std::string counter = emulator == "netem" ? "kernel's netem" : emulator + " emulator";
+    header.insert(header.end(), {"predicted on wire B", fmt::format("counted by {} B", counter),
+                                 "counted by receiver's net0 B", "counted/predicted"});
+  }
+  TextTable table(header);
   const auto maybe = [](const std::optional<int64_t>& x) {
     return x ? fmt::format("{}", *x) : std::string("-");
   };
   for (const CrossingRow& c : crossings) {
-    table.Add(
-        {fmt::format("{} > {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
-         c.codec, fmt::format("{}", c.tensors),
-         c.elements == 0 ? std::string("-")
-                         : fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
-                                                     static_cast<double>(c.elements)),
-         fmt::format("{}", c.payload_bytes), fmt::format("{}", c.message_bytes),
-         maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes), maybe(c.kernel_rx_bytes),
-         c.predicted_wire_bytes && c.kernel_tx_bytes && *c.predicted_wire_bytes > 0
-             ? fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
-                                                   static_cast<double>(*c.predicted_wire_bytes) -
-                                               1))
-             : std::string("-")});
+    std::vector<std::string> row = {
+        fmt::format("{} > {}", c.src_rank, c.dst_rank),
+        std::string(ToString(c.direction)),
+        c.codec,
+        fmt::format("{}", c.tensors),
+        c.elements == 0 ? std::string("-")
+                        : fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
+                                                    static_cast<double>(c.elements)),
+        fmt::format("{}", c.payload_bytes),
+        fmt::format("{}", c.message_bytes)};
+    if (links) {
+      row.insert(row.end(), {maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes),
+                             maybe(c.kernel_rx_bytes), Apart(c)});
+    }
+    table.Add(std::move(row));
   }
   return table.Text();
 }

@@ -69,8 +69,8 @@ std::vector<CrossingRow> CrossingLedger::RowsAt(int64_t checkpoint) const {
   for (const auto& [key, count] : last_) {
     const auto now = life.find(count.rank);
     const bool before = now != life.end() && count.life < now->second;
-    const bool given = now != life.end() && count.life == now->second &&
-                       count.group_kind == CrossingKind::kState;
+    const bool given =
+        now != life.end() && count.life == now->second && count.group_kind == CrossingKind::kState;
     if (before || given) counts.emplace(key, count);
   }
   return Sum(counts);

@@ -1,5 +1,6 @@
 #include "experiments/spec/toml_tree.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -134,6 +135,13 @@ absl::Status SetByPath(TomlValue& root, std::string_view assignment) {
   const std::string text(Trim(assignment.substr(equals + 1)));
   TomlValue leaf{text, where};
   const absl::StatusOr<TomlValue> parsed = ParseToml("v = " + text, where);
+  const size_t signs = std::min(text.find_first_not_of("+-"), text.size());
+  const bool digits = signs < 2 && signs < text.size() &&
+                      text.find_first_not_of("0123456789", signs) == std::string::npos;
+  if (!parsed.ok() && digits) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: '{}' is no integer (64 bits, no zero ahead)", where, Shown(text)));
+  }
   if (parsed.ok()) {
     if (const TomlValue* v = Find(*parsed, "v")) leaf.value = v->value;
   }

@@ -315,5 +315,14 @@ TEST(HostileToml, FileWithoutAnEndIsRefusedAfterWhatASpecMayHave) {
               HasSubstr("read /tmp: Is a directory"));
 }
 
+TEST(HostileSet, AnIntegerBeyond64BitsIsSaidToBeOne) {
+  TomlValue root = *ParseToml(kRunToml, "demo.toml");
+  for (const char* digits : {"12345678901234567890", "-99999999999999999999"}) {
+    EXPECT_EQ(SetByPath(root, std::string("train.steps=") + digits).message(),
+              std::string("--set train.steps=") + digits + ": '" + digits +
+                  "' is no integer (64 bits, no zero ahead)");
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

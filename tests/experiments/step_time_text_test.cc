@@ -45,6 +45,11 @@ std::string SummaryOf(int64_t steps) {
                       .outer_s = 0});
     }
     EXPECT_TRUE(record.AddSteps(run, rows).ok());
+    CrossingRow crossing{};
+    crossing.direction = Direction::kForward;
+    crossing.dst_rank = 1;
+    crossing.message_bytes = 1234;
+    EXPECT_TRUE(record.AddCrossings(run, std::span(&crossing, 1)).ok());
     text = *StepTimeSummary(record, run, spec);
   }
   std::filesystem::remove_all(folder);
@@ -66,6 +71,10 @@ TEST(StepTimeSummary, FewStepsHaveAMedianAndSayWhyTheyHaveNoInterval) {
 TEST(StepTimeSummary, MoreStepsHaveTheirIntervalBesideThem) {
   EXPECT_THAT(SummaryOf(20), HasSubstr("measured 0.0115 s [0.0070, 0.0160] (median of 18 steady "
                                        "steps, 95 %), CU 50 % [50, 50]"));
+}
+
+TEST(StepTimeSummary, InOneProcessNobodyCountedBytes) {
+  EXPECT_THAT(SummaryOf(4), AllOf(HasSubstr("sent B"), HasSubstr("1234"), Not(HasSubstr("count"))));
 }
 
 }  // namespace
