@@ -1,7 +1,6 @@
 #include "experiments/train/swarm_handover.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,20 +27,16 @@ int64_t ReceivedOn(const std::string& interface) {
 }
 
 absl::StatusOr<std::string> SwarmHandover::MakeFolder(const std::string& name) {
-  if (!place_.node) {
-    std::error_code error;
-    const auto temporary = std::filesystem::temp_directory_path(error);
-    std::string pattern = (temporary / "longhaul-state-XXXXXX").string();
-    if (error || mkdtemp(pattern.data()) == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat("make a folder ", pattern));
-    }
-    return pattern;
-  }
-  if (!mounted_) {
+  if (place_.node && !mounted_) {
     if (absl::Status s = MountMemoryDisk(kNodeDisk, "mode=0700"); !s.ok()) return s;
     mounted_ = true;
   }
-  const std::string folder = absl::StrCat(kNodeDisk, "/", name);
+  if (!place_.node && temporary_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<TemporaryFolder>> made = TemporaryFolder::Make();
+    if (!made.ok()) return made.status();
+    temporary_ = *std::move(made);
+  }
+  const std::string folder = absl::StrCat(place_.node ? kNodeDisk : temporary_->path(), "/", name);
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error)

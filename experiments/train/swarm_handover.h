@@ -11,6 +11,7 @@
 #include "experiments/train/event_stream.h"
 #include "experiments/train/round_store.h"
 #include "experiments/train/state_swarm.h"
+#include "experiments/train/temporary_folder.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {
@@ -59,6 +60,7 @@ class SwarmHandover {
   c10::intrusive_ptr<c10d::Store> own_store_;
   EventSink& sink_;
   bool mounted_ = false;
+  std::unique_ptr<TemporaryFolder> temporary_;  // in place of a node's disk
   int64_t given_step_ = 0;
   std::unique_ptr<StateGiver> giver_;
 };
