@@ -3,6 +3,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/worker.h"
+#include "experiments/train/worker_exit.h"
 
 namespace longhaul {
 namespace {
@@ -18,7 +19,16 @@ struct WorkerArguments {
   int life = -1;
   bool resumes = false;
   int serve_store = 0;
+  int group = -1;
+  std::string store;
 };
+
+// In a lab its reader takes a group that left for what it is; to another launcher, who would start
+// it anew, it has done all it should.
+int ExitStatus(const RunSpec& spec, const absl::Status& status, bool lab) {
+  const int exit = WorkerExit(spec, status);
+  return !lab && exit == kExitLeft ? 0 : exit;
+}
 
 int Work(const WorkerArguments& arguments) {
   if (arguments.serve_store > 0) {
@@ -33,6 +43,10 @@ int Work(const WorkerArguments& arguments) {
   place->phase_fd = arguments.phase_fd;
   place->life = arguments.life;
   place->resumes = arguments.resumes;
+  if (arguments.group >= 0) {
+    const absl::Status placed = PlaceInGroup(*spec, arguments.group, arguments.store, &*place);
+    if (!placed.ok()) return Fail(placed);
+  }
   Fd file;
   if (!arguments.events.empty()) {
     absl::StatusOr<Fd> opened = OpenEventFile(arguments.events, *spec, place->rank);
@@ -44,7 +58,7 @@ int Work(const WorkerArguments& arguments) {
   if (status.ok()) return 0;
   // Told as an event; in a lab its reader says it, once for all ranks.
   if (arguments.phase_fd < 0) Fail(status);
-  return WorkerExit(*spec, status);
+  return ExitStatus(*spec, status, arguments.phase_fd >= 0);
 }
 
 }  // namespace
@@ -69,6 +83,13 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
                       "how often the lab has started this rank's group before");
   command->add_flag("--resumes", arguments->resumes,
                     "where the lab starts groups anew: every rank has a checkpoint to go on from");
+  CLI::Option* const store = command->add_option(
+      "--store", arguments->store, "HOST:PORT of the run's c10d store, of a worker --serve-store");
+  command
+      ->add_option("--group", arguments->group,
+                   "this launcher's workers are this group, from 0, of a run that goes on without "
+                   "a lost one: RANK and WORLD_SIZE are within it")
+      ->needs(store);
   command->add_option("--serve-store", arguments->serve_store,
                       "train nothing: serve the c10d store at this port until stdin ends");
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });

@@ -51,12 +51,21 @@ absl::Status PutSpec(const std::string& folder, const std::string& text) {
 }
 
 // A line's fields that the folder is sorted by.
-void See(const nlohmann::json& event, EventFile& file, int64_t* attempt) {
+struct Met {
+  int64_t attempt = 0;  // 0: the process never met the others
+  int64_t life = 0;
+};
+
+void See(const nlohmann::json& event, EventFile& file, Met* met) {
   const std::string kind = event.value("event", "");
-  if (kind == "attempt") *attempt = event.value("id", int64_t{0});
+  if (kind == "attempt") {
+    *met = {.attempt = event.value("id", int64_t{0}), .life = event.value("life", int64_t{0})};
+  }
   if (kind == "step") file.last_step = event.value("step", int64_t{0});
   if (kind == "finished") file.finished = true;
   if (kind == "failed") file.failure = event.value("message", "no reason given");
+  if (kind == "lost") file.lost = event.value("message", "no reason given");
+  if (kind == "fault" && event.value("what", "") == "leave") file.left = true;
   if (kind != "worker") return;
   file.rank = event.value("rank", int64_t{-1});
   file.host = event.value("host", "");
@@ -68,16 +77,15 @@ void See(const nlohmann::json& event, EventFile& file, int64_t* attempt) {
   file.begun_utc = event.value("begun_utc", "");
 }
 
-// `*attempt`: 0 where the process never met the others.
-absl::StatusOr<EventFile> Skim(const std::string& path, int64_t* attempt) {
+absl::StatusOr<EventFile> Skim(const std::string& path, Met* met) {
   EventFile file{.path = path};
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
   file.alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   const absl::Status read = ForEachEvent(
-      path, [&](const nlohmann::json& event) { See(event, file, attempt); }, &file.torn);
+      path, [&](const nlohmann::json& event) { See(event, file, met); }, &file.torn);
   if (!read.ok()) return read;
-  if (*attempt != 0 && file.rank < 0) {
+  if (met->attempt != 0 && file.rank < 0) {
     return absl::DataLossError(fmt::format("{}:1: want the event 'worker' first", path));
   }
   return file;
@@ -104,6 +112,12 @@ absl::StatusOr<std::vector<std::string>> EventPaths(const std::string& folder) {
 }
 
 }  // namespace
+
+std::map<int64_t, const EventFile*> Attempt::LastByRank() const {
+  std::map<int64_t, const EventFile*> last;
+  for (const auto& [process, file] : files) last[process.rank] = &file;  // lives ascend
+  return last;
+}
 
 absl::Status ForEachEvent(const std::string& path,
                           const std::function<void(const nlohmann::json&)>& see, bool* torn) {
@@ -169,15 +183,16 @@ absl::StatusOr<EventFolder> ReadEventFolder(const std::string& folder) {
   }
   std::map<int64_t, Attempt> attempts;
   for (const std::string& path : *paths) {
-    int64_t id = 0;
-    absl::StatusOr<EventFile> file = Skim(path, &id);
+    Met met;
+    absl::StatusOr<EventFile> file = Skim(path, &met);
     if (!file.ok()) return file.status();
-    if (id == 0) {
+    if (met.attempt == 0) {
       found.never_met.push_back(*std::move(file));
       continue;
     }
-    Attempt& attempt = attempts.try_emplace(id, Attempt{.id = id, .by_rank = {}}).first->second;
-    const auto [at, fresh] = attempt.by_rank.try_emplace(file->rank, *file);
+    Attempt& attempt =
+        attempts.try_emplace(met.attempt, Attempt{.id = met.attempt, .files = {}}).first->second;
+    const auto [at, fresh] = attempt.files.try_emplace({met.life, file->rank}, *file);
     if (!fresh) {
       return absl::DataLossError(
           fmt::format("events: {} and {} are of one rank and one start", at->second.path, path));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,16 +37,26 @@ struct EventFile {
   bool alive = false;        // locked by a process of this machine
   bool finished = false;     // it did all it should
   std::string failure = {};  // what it said; empty: nothing
+  std::string lost = {};     // why its group could not go on, the run could; empty: nothing
+  bool left = false;         // in order, as its script says
   int64_t last_step = 0;
   // Of its "worker" event.
   std::string host = {}, kernel = {}, cpu = {}, isa = {}, torch = {}, git_revision = {};
   std::string begun_utc = {};
 };
 
-// The processes that met: one start of all ranks, by torchrun's or the user's hand.
+// The processes that met: one start of all ranks, by torchrun's or the user's hand, and, where
+// groups come and go, those that came later to the same store.
 struct Attempt {
-  int64_t id;  // "attempt" event: UTC microseconds of rank 0's start
-  std::map<int64_t, EventFile> by_rank;
+  struct Process {
+    int64_t life;  // of its group: how often it had been started before in this attempt
+    int64_t rank;
+    friend auto operator<=>(const Process&, const Process&) = default;
+  };
+  int64_t id;  // "attempt" event: UTC microseconds of the first start
+  std::map<Process, EventFile> files;
+  // The last process of every rank.
+  std::map<int64_t, const EventFile*> LastByRank() const;
 };
 
 struct EventFolder {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_join.h"
+#include "experiments/record/row_json.h"
 #include "experiments/run/first_cause.h"
 #include "experiments/run/run_recorder.h"
 
@@ -16,41 +17,107 @@ namespace {
 
 int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
 
-// Those that ended without a word are the cause of what the others report.
-void SeeSilent(const Attempt& attempt, FirstCause& cause) {
+// Those of them that ended without a word; "": none did.
+std::string Silent(const std::map<int64_t, const EventFile*>& by_rank) {
   std::vector<std::string> silent;
-  for (const auto& [rank, file] : attempt.by_rank) {
-    if (file.finished || !file.failure.empty()) continue;
-    silent.push_back(fmt::format("rank {} on {} after step {}", rank, file.host, file.last_step));
+  for (const auto& [rank, file] : by_rank) {
+    if (file->finished || !file->failure.empty() || !file->lost.empty()) continue;
+    silent.push_back(fmt::format("rank {} on {} after step {}", rank, file->host, file->last_step));
   }
-  if (silent.empty()) return;
-  cause.Fail(absl::StrJoin(silent, ", ") +
-             ": ended without a word (killed, stopped by its launcher, or its machine was lost)");
+  if (silent.empty()) return "";
+  return absl::StrJoin(silent, ", ") +
+         ": ended without a word (killed, stopped by its launcher, or its machine was lost)";
 }
 
-absl::Status TakeAttempt(Record& record, int64_t run, const RunSpec& spec, const Attempt& attempt) {
-  RunRecorder recorder(record, run, spec);
-  FirstCause cause;
-  SeeSilent(attempt, cause);
-  for (const auto& [rank, file] : attempt.by_rank) {
-    absl::Status read = ForEachEvent(file.path, [&](const nlohmann::json& event) {
-      recorder.See(event);
-      cause.See(event);
-    });
-    if (read.ok()) read = recorder.Flush();
-    if (!read.ok()) return recorder.Finish(read);
+// One start after the other of groups that come and go, or the one start of all ranks. Nobody wrote
+// down when a thing happened on which host: rows come in the order of lives and ranks, which is
+// their own order within every group.
+class AttemptReader {
+ public:
+  AttemptReader(Record& record, int64_t run, const RunSpec& spec, const Attempt& attempt)
+      : record_(record), run_(run), spec_(spec), attempt_(attempt), recorder_(record, run, spec) {}
+
+  absl::Status Take(std::vector<std::string>& words) {
+    const std::string silent = Silent(attempt_.LastByRank());
+    if (!OverWithoutSome() && !silent.empty()) cause_.Fail(silent);
+    for (auto at = attempt_.files.begin(); at != attempt_.files.end();) {
+      const int64_t life = at->first.life, group = GroupOf(at->first.rank);
+      std::map<int64_t, const EventFile*> by_rank;
+      for (;
+           at != attempt_.files.end() && at->first.life == life && GroupOf(at->first.rank) == group;
+           ++at) {
+        by_rank[at->first.rank] = &at->second;
+        if (absl::Status read = Read(at->second); !read.ok()) return recorder_.Finish(read);
+      }
+      if (Elastic()) SeeEnd(group, life, by_rank, words);
+    }
+    const absl::Status outcome = recorder_.Finish(cause_.status());
+    const absl::Status timeless = ForgetRecoveryTimes();
+    return timeless.ok() ? outcome : timeless;
   }
-  return recorder.Finish(cause.status());
-}
+
+ private:
+  bool Elastic() const { return spec_.outer.on_group_loss == "continue"; }
+  int64_t GroupOf(int64_t rank) const { return rank / spec_.schedule.stages; }
+  // The run went on without those that are lost, to its end.
+  bool OverWithoutSome() const {
+    return Elastic() && std::any_of(attempt_.files.begin(), attempt_.files.end(),
+                                    [](const auto& process) { return process.second.finished; });
+  }
+  absl::Status Read(const EventFile& file) {
+    const bool over = OverWithoutSome();
+    absl::Status read = ForEachEvent(file.path, [&](const nlohmann::json& event) {
+      recorder_.See(event);
+      if (!over) cause_.See(event);
+    });
+    return read.ok() ? recorder_.Flush() : read;
+  }
+
+  // What a lab says of a group that loses a worker.
+  void SeeEnd(int64_t group, int64_t life, const std::map<int64_t, const EventFile*>& by_rank,
+              std::vector<std::string>& words) {
+    std::string how = Silent(by_rank);
+    bool ended = true;
+    for (const auto& [rank, file] : by_rank) {
+      if (file->left) return;
+      ended = ended && file->finished;
+      const std::string& said = file->failure.empty() ? file->lost : file->failure;
+      if (how.empty() && !said.empty()) how = fmt::format("rank {}: {}", rank, said);
+    }
+    if (ended) return;
+    recorder_.See(EventOf("fault", FaultRow{.number = 0,
+                                            .step = 0,
+                                            .what = "lost",
+                                            .place = fmt::format("group {}", group),
+                                            .group_index = group,
+                                            .said = how}));
+    words.push_back(fmt::format("group {}, life {}: {}", group, life, how));
+  }
+
+  // Nobody saw how long a group was away.
+  absl::Status ForgetRecoveryTimes() {
+    absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
+    if (!faults.ok()) return faults.status();
+    for (FaultRow& fault : *faults) fault.recovery_s.reset();
+    return faults->empty() ? absl::OkStatus() : record_.AddFaults(run_, *faults);
+  }
+
+  Record& record_;
+  const int64_t run_;
+  const RunSpec& spec_;
+  const Attempt& attempt_;
+  RunRecorder recorder_;
+  FirstCause cause_;
+};
 
 RunRow RowOf(const RunSpec& spec, int64_t experiment, const std::string& arm,
              const Attempt& first) {
   RunRow row = NewRunRow(spec, experiment, arm);
-  const EventFile& rank0 = first.by_rank.at(0);
+  const EventFile& rank0 = *first.LastByRank().at(0);
   std::set<std::string> hosts;
-  for (const auto& [rank, file] : first.by_rank) {
+  for (const auto& [process, file] : first.files) {
     hosts.insert(file.host);
-    row.facts[fmt::format("host_of_rank_{}", rank)] = file.host;
+    row.facts[fmt::format("host_of_rank_{}", process.rank)] = file.host;
   }
   row.host = absl::StrJoin(hosts, ",");
   row.kernel = rank0.kernel;
@@ -114,28 +181,26 @@ absl::Status OutcomeOf(const Record& record, int64_t run) {
 
 absl::Status CheckEvents(const RunSpec& spec, const EventFolder& events) {
   for (const Attempt& attempt : events.attempts) {
-    const auto beyond = attempt.by_rank.lower_bound(Ranks(spec));
-    if (beyond != attempt.by_rank.end() || attempt.by_rank.begin()->first < 0) {
-      return absl::DataLossError(fmt::format(
-          "ingest: {}: no rank of a run with {}",
-          (beyond != attempt.by_rank.end() ? beyond->second : attempt.by_rank.begin()->second).path,
-          Ranks(spec)));
+    for (const auto& [process, file] : attempt.files) {
+      if (process.rank < 0 || process.rank >= Ranks(spec)) {
+        return absl::DataLossError(
+            fmt::format("ingest: {}: no rank of a run with {}", file.path, Ranks(spec)));
+      }
+      if (file.alive) {
+        return absl::UnavailableError(fmt::format("ingest: {} is being written: rank {} still runs",
+                                                  file.path, process.rank));
+      }
     }
+    const auto last = attempt.LastByRank();
     std::vector<std::string> missing;
     for (int64_t rank = 0; rank < Ranks(spec); ++rank) {
-      const auto at = attempt.by_rank.find(rank);
-      if (at == attempt.by_rank.end()) {
-        missing.push_back(std::to_string(rank));
-      } else if (at->second.alive) {
-        return absl::UnavailableError(
-            fmt::format("ingest: {} is being written: rank {} still runs", at->second.path, rank));
-      }
+      if (!last.contains(rank)) missing.push_back(std::to_string(rank));
     }
     if (missing.empty()) continue;
     return absl::FailedPreconditionError(fmt::format(
         "ingest: of the start at {} the events of rank {} are not here; copy their hosts' folders "
         "into this one",
-        attempt.by_rank.begin()->second.begun_utc, absl::StrJoin(missing, ", ")));
+        attempt.files.begin()->second.begun_utc, absl::StrJoin(missing, ", ")));
   }
   if (!events.attempts.empty()) return absl::OkStatus();
   std::vector<std::string> said;
@@ -161,11 +226,11 @@ absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const 
   const size_t starts = events.attempts.size();
   for (size_t i = std::min(begun->taken, starts - 1); i < starts; ++i) {
     const Attempt& attempt = events.attempts[i];
-    result.outcome = TakeAttempt(record, result.run, spec, attempt);
+    result.outcome = AttemptReader(record, result.run, spec, attempt).Take(result.words);
     const auto facts =
         std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
     if (absl::Status s = record.AddFacts(result.run, facts); !s.ok()) return s;
-    for (const auto& [rank, file] : attempt.by_rank) {
+    for (const auto& [process, file] : attempt.files) {
       if (file.torn)
         result.words.push_back(file.path + ": its last line has no end and is left out");
     }

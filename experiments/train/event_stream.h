@@ -41,7 +41,8 @@ bool IsGroupLoss(const absl::Status& failure);
 //                                                        failures)
 //   exited      rank, message, by_signal                (a worker process ended, not in order)
 //   worker      rank, host, kernel, cpu, ..., begun_utc (first in a file of events, event_folder.h)
-//   attempt     id                                      (all ranks have met; equal for all of them)
+//   attempt     id, life                                (all ranks have met; equal for all of them;
+//                                                        life: of a group that comes and goes)
 //   lost        rank, step, message                     (a group cannot go on, the run can)
 //   finished    rank                                    (this rank did all it should)
 class EventSink {

@@ -168,6 +168,15 @@ std::optional<int> RoundStore::Waiting(int group, int after_life) {
   return life;
 }
 
+bool RoundStore::AnyHolds() {
+  for (int group = 0; group < groups_; ++group) {
+    int life = 0;
+    while (Down(group, life)) ++life;
+    if (life == 0 || AllStages(absl::StrCat("taken/", group, "/", life))) return true;
+  }
+  return false;
+}
+
 bool RoundStore::Unwelcome(int group, int life) {
   return !Down(group, life) && AllStages(absl::StrCat("join/", group, "/", life)) &&
          !AllStages(absl::StrCat("welcome/", group, "/", life));

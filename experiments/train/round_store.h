@@ -37,6 +37,8 @@ absl::StatusOr<Lives> LivesFrom(const std::string& text);
 //                          now; the members that give, where all do (state_swarm.h)
 //   taken/G/LIFE/S         it has the state
 //   over                   the run has ended
+//   starts/G               where groups have launchers of their own: how often G was started
+//   attempt, spec          there, too: a number for this run, and what it trains
 //
 // Every call may throw what the store does: the store is lost.
 inline constexpr char kLossesKey[] = "losses";
@@ -66,6 +68,8 @@ class RoundStore {
   bool AllStages(const std::string& prefix);
   // The life after `life` (or a later one) that waits for a state with all its stages.
   std::optional<int> Waiting(int group, int after_life);
+  // Some group that is not down had the state from the start, or has taken it.
+  bool AnyHolds();
   // That life waits for a state still, and nobody has said that it gets one.
   bool Unwelcome(int group, int life);
 

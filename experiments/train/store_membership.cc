@@ -356,8 +356,14 @@ absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
   if (Swarm()) swarm_.Connect();
   store_.Set("join/" + who, ip_);
-  while (!store_.Await("welcome/" + who, absl::Seconds(1))) {
+  for (int64_t losses = -1; !store_.Await("welcome/" + who, absl::Seconds(1));) {
     if (store_.Has("over")) return false;
+    if (phase_fd_ >= 0 || losses == store_.Losses()) continue;  // a lab sees it by itself
+    losses = store_.Losses();
+    if (store_.AnyHolds()) continue;
+    return absl::FailedPreconditionError(
+        "no group is left that holds the training's state: begin again, with a new store, from "
+        "the newest checkpoint that all have");
   }
   const absl::Duration begun = MonotonicClock().Now();
   const int64_t received = ReceivedOn(interface_);

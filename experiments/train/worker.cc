@@ -3,28 +3,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <span>
 
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/round_store.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/store_membership.h"
 #include "experiments/train/train_setup.h"
 #include "experiments/train/worker_exit.h"
+#include "experiments/train/worker_join.h"
+#include "plugin/core/ucx/interfaces.h"
 #include "plugin/swarm/swarm_address.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/sha256.h"
 #include "pp_group/tensor_memory.h"
 
 namespace longhaul {
@@ -45,93 +43,6 @@ absl::StatusOr<int> IntVariable(const char* name) {
   int value = 0;
   if (absl::SimpleAtoi(*text, &value) && value >= 0) return value;
   return absl::FailedPreconditionError(absl::StrCat(name, " is '", *text, "': want a number >= 0"));
-}
-
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// Rank 0 serves the store; it must outlive the others' rendezvous, so it lives as long as the run.
-struct Joined {
-  c10::intrusive_ptr<c10d::Store> store;
-  LocalTelemetry rank;
-};
-
-absl::StatusOr<Joined> Connect(const RunSpec& spec, const WorkerPlace& place,
-                               std::shared_ptr<Node> node) {
-  const int stages = static_cast<int>(spec.schedule.stages);
-  const int groups = static_cast<int>(spec.outer.groups);
-  LocalTelemetry rank{
-      .rank = place.rank, .group = place.rank / stages, .stage = place.rank % stages};
-  rank.life = std::max(0, place.life);
-  c10::intrusive_ptr<c10d::TCPStore> store;
-  try {
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(place.master_port);
-    const bool elastic = spec.outer.on_group_loss == "continue";
-    options.waitWorkers = !elastic;
-    options.isServer =
-        place.rank == 0 && place.life < 0 && getenv("TORCHELASTIC_USE_AGENT_STORE") == nullptr;
-    options.numWorkers = place.world_size;
-    options.timeout =
-        std::chrono::milliseconds(static_cast<int64_t>(spec.net.peer_deadline_s * 1000) + 60'000);
-    store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
-    const auto join = [&](GroupKind kind, int index, int group_rank, int size) {
-      auto group_options = ToGroupOptions(spec, kind, index, node);
-      if (place.life > 0) absl::StrAppend(&group_options->group_name, "/life", place.life);
-      auto prefixed = c10::make_intrusive<c10d::PrefixStore>(group_options->group_name, store);
-      return c10::make_intrusive<ProcessGroupLonghaul>(prefixed, group_rank, size, group_options);
-    };
-    rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
-    rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
-    if (groups > 1 && !elastic)
-      rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
-    if (spec.model.expert_parallel > 1)
-      rank.experts = join(GroupKind::kExperts, rank.stage, rank.group, groups);
-  } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
-    return absl::UnavailableError(
-        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
-                     ":", place.master_port, ": ", FirstLine(e.what_without_backtrace())));
-  } catch (const std::exception& e) {
-    return absl::UnavailableError(
-        absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
-                     ":", place.master_port, ": ", FirstLine(e.what())));
-  }
-  return Joined{std::move(store), std::move(rank)};
-}
-
-// Rank 0's answer for every rank: over the pipelines, then over the groups. Throws what c10d does.
-int64_t FromRankZero(const LocalTelemetry& rank, int64_t own) {
-  int64_t value = rank.rank == 0 ? own : INT64_MAX;
-  for (const auto& group : {rank.plain, rank.outer}) {
-    if (group == nullptr || group->getSize() == 1) continue;
-    std::vector<at::Tensor> input = {at::full({1}, value, at::kLong)};
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (int r = 0; r < group->getSize(); ++r) all[0].push_back(at::empty({1}, at::kLong));
-    group->allgather(all, input, {})->wait();
-    for (const at::Tensor& theirs : all[0]) value = std::min(value, theirs.item<int64_t>());
-  }
-  return value;
-}
-
-// All ranks have met, and train the same: told as "attempt", with one number for all of them.
-// InvalidArgument: this rank was started with another spec than rank 0.
-absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, EventSink& sink) {
-  int64_t id = absl::ToUnixMicros(absl::Now());
-  const std::string text = ToToml(spec);
-  const auto own_spec = static_cast<int64_t>(
-      std::stoull(Sha256Hex(std::as_bytes(std::span(text))).substr(0, 15), nullptr, /*base=*/16));
-  int64_t spec_of_rank_0 = 0;
-  try {
-    id = FromRankZero(rank, id);
-    spec_of_rank_0 = FromRankZero(rank, own_spec);
-  } catch (...) {
-    return StatusOfCurrentException("agreeing with rank 0");
-  }
-  if (spec_of_rank_0 != own_spec) {
-    return absl::InvalidArgumentError(
-        "this rank's spec, with its --set, is not rank 0's: start all ranks with the same");
-  }
-  sink.Emit({{"event", "attempt"}, {"id", id}});
-  return absl::OkStatus();
 }
 
 // What TCP in this node really uses, as the kernel names it.
@@ -166,6 +77,29 @@ absl::Status CheckLabIsThere(const RunSpec& spec, const WorkerPlace& place) {
   return absl::OkStatus();
 }
 
+// One launcher for all ranks ends all of them when it loses one.
+absl::Status CheckLauncher(const RunSpec& spec, const WorkerPlace& place) {
+  const bool elastic = spec.outer.on_group_loss == "continue";
+  if (elastic && place.life < 0 && !place.counts_lives) {
+    return absl::InvalidArgumentError(
+        "outer.on_group_loss = \"continue\": without the lab of 'longhaul run' every group needs a "
+        "launcher of its own, and the run a store: 'longhaul worker SPEC --group G --store "
+        "HOST:PORT' (docs/arrays.md)");
+  }
+  if (elastic || !place.counts_lives) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--group: these groups train together or not at all; a run whose groups come and go says "
+      "outer.on_group_loss = \"continue\"");
+}
+
+// How others reach this process: where its other traffic goes.
+absl::StatusOr<std::string> OwnAddress(const RunSpec& spec, const std::string& interface) {
+  std::string ip = AddressOfInterface(interface);
+  if (!ip.empty() || spec.outer.joiner_source != "swarm") return ip;
+  return absl::FailedPreconditionError(
+      absl::StrCat("outer.joiner_source = \"swarm\": ", interface, " has no IPv4 address"));
+}
+
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
   const int64_t ranks = spec.schedule.stages * spec.outer.groups;
@@ -176,35 +110,40 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   }
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   UseTensorMemory();
+  if (absl::Status s = CheckLauncher(spec, place); !s.ok()) return s;
   if (absl::Status s = CheckLabIsThere(spec, place); !s.ok()) return s;
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
   // Before any other rank waits for this one.
   if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
+  const absl::StatusOr<std::string> interface = ChooseInterface(place.interface);
+  if (!interface.ok()) return interface.status();
+  const absl::StatusOr<std::string> ip = OwnAddress(spec, *interface);
+  if (!ip.ok()) return ip.status();
   absl::StatusOr<std::shared_ptr<Node>> node =
       Node::Create({.transport = TransportKind::kUcx,
-                    .interface = place.interface,
+                    .interface = *interface,
                     .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
   if (!node.ok()) return node.status();
-  absl::StatusOr<Joined> joined = Connect(spec, place, *node);
+  absl::StatusOr<Joined> joined = JoinRun(spec, place, *node);
   // Told before the groups are taken down, which is what its peers notice.
   if (!joined.ok()) return Told(joined.status(), place, sink);
+  if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok())
+    return Told(s, place, sink);
   const LocalTelemetry& rank = joined->rank;
   std::unique_ptr<StoreMembership> membership;
   if (spec.outer.on_group_loss == "continue") {
     membership = StoreMembership::Create(spec, joined->store, *node,
                                          {.rank = rank,
-                                          .life = std::max(0, place.life),
+                                          .life = joined->life,
                                           .phase_fd = place.phase_fd,
-                                          .ip = AddressToward(place.master_address),
-                                          .interface = place.interface,
+                                          .ip = *ip,
+                                          .interface = *interface,
                                           .resumes = place.resumes},
                                          sink);
-  } else if (absl::Status s = AgreeWithRankZero(spec, rank, sink); !s.ok()) {
-    return Told(s, place, sink);
   }
-  if (place.rank == 0 && place.life <= 0) {
+  if (place.rank == 0 && joined->life == 0) {
     EmitRunFacts(spec, **corpus, sink);
     EmitTcpFacts(sink);
   }
@@ -220,16 +159,16 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
       membership.get());
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
   options.membership = membership.get();
-  options.resumes = place.life < 0 || place.resumes;
+  options.resumes = place.life < 0 ? joined->life == 0 : place.resumes;
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
              {"group", rank.group},
              {"stage", rank.stage},
              {"pid", getpid()},
              {"node", (*node)->description()}});
-  options.interface = place.interface;
+  options.interface = *interface;
   options.phase_fd = place.phase_fd;
-  if (place.life > 0) {
+  if (joined->life > 0) {
     const absl::StatusOr<bool> has_state = membership->Join(**trainer);
     if (!has_state.ok()) return Told(has_state.status(), place, sink);
     options.joins = true;
@@ -256,6 +195,32 @@ absl::StatusOr<WorkerPlace> PlaceFromEnvironment() {
   if (!address.ok()) return address.status();
   place.master_address = *address;
   return place;
+}
+
+absl::Status PlaceInGroup(const RunSpec& spec, int group, const std::string& store,
+                          WorkerPlace* place) {
+  const auto stages = static_cast<int>(spec.schedule.stages);
+  if (group < 0 || group >= spec.outer.groups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group ", group, ": the spec has ", spec.outer.groups, " groups, from 0"));
+  }
+  if (place->world_size != stages || place->rank >= stages) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", place->rank, " of ", place->world_size, " in group ", group, ": the spec's ",
+        stages, " stages need WORLD_SIZE=", stages, " in the launcher of each group"));
+  }
+  const size_t colon = store.rfind(':');
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(store.substr(colon + 1), &place->master_port) || place->master_port < 1 ||
+      place->master_port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store '", store, "': want HOST:PORT of 'longhaul worker --serve-store'"));
+  }
+  place->master_address = store.substr(0, colon);
+  place->rank += group * stages;
+  place->world_size = stages * static_cast<int>(spec.outer.groups);
+  place->counts_lives = true;
+  return absl::OkStatus();
 }
 
 int WorkerExit(const RunSpec& spec, const absl::Status& status) {
@@ -286,6 +251,8 @@ absl::Status ServeStore(int port, int keys) {
 
 absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,
                        const std::string& checkpoint_directory, FdEventSink& sink) {
+  // Where groups come and go, a wait in the store that ends in time for another look is in order.
+  if (place.counts_lives) setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   c10::initLogging();  // TORCH_CPP_LOG_LEVEL
   const absl::Status status = Run(spec, place, checkpoint_directory, sink);
   if (!status.ok()) sink.EmitFailure(place.rank, 0, status);

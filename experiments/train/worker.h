@@ -19,7 +19,15 @@ struct WorkerPlace {
   int phase_fd = -1;      // phase_gate.h; -1: no lab
   int life = -1;          // of its group, where the lab starts groups anew; -1: it does not
   bool resumes = false;   // the lab sees a checkpoint of which every rank has a file
+  // Its group has a launcher of its own (PlaceInGroup): the store counts the group's lives.
+  bool counts_lives = false;
 };
+
+// Where each group of a run that goes on without a lost one has a launcher of its own: `place`,
+// from the environment, is one within `group`, and becomes one within the run, whose c10d store is
+// served at `store`, "HOST:PORT". InvalidArgument.
+absl::Status PlaceInGroup(const RunSpec& spec, int group, const std::string& store,
+                          WorkerPlace* place);
 
 // FailedPrecondition naming the variable that is missing or not a number.
 absl::StatusOr<WorkerPlace> PlaceFromEnvironment();

@@ -1,11 +1,14 @@
 #include "plugin/swarm/swarm_address.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstring>
 #include <optional>
 
 #include <fmt/format.h>
@@ -60,6 +63,20 @@ std::string AddressToward(const std::string& host) {
   }
   if (fd >= 0) close(fd);
   freeaddrinfo(found);
+  return text;
+}
+
+std::string AddressOfInterface(const std::string& interface) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  interface.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+  char text[INET_ADDRSTRLEN] = "";
+  if (ioctl(fd, SIOCGIFADDR, &request) == 0) {
+    sockaddr_in here{};
+    std::memcpy(&here, &request.ifr_addr, sizeof(here));
+    inet_ntop(AF_INET, &here.sin_addr, text, sizeof(text));
+  }
+  if (fd >= 0) close(fd);
   return text;
 }
 

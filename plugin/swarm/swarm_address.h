@@ -23,6 +23,9 @@ std::string ToString(const SwarmAddress& address);
 // name is unknown.
 std::string AddressToward(const std::string& host);
 
+// The IPv4 address of this host's (or node's) interface. "": it has none, or is not there.
+std::string AddressOfInterface(const std::string& interface);
+
 // IPv4 addresses that belong to a swarm, both ends included, in host byte order.
 struct MemberRange {
   uint32_t first, last;

@@ -76,5 +76,16 @@ TEST_F(Rounds, NobodyJoinsAfterTheLastRound) {
   EXPECT_EQ(Meets(absl::Minutes(1)), "0:0 1:0|");
 }
 
+TEST_F(Rounds, OneThatWasStartedAnewHoldsNothingUntilItHasTakenTheStateOnAllStages) {
+  EXPECT_TRUE(store_.AnyHolds());
+  for (const int group : {0, 1, 2}) Down(group, 0);
+  Down(1, 1);
+  EXPECT_FALSE(store_.AnyHolds());
+  store_.Set("taken/1/2/0", "1");
+  EXPECT_FALSE(store_.AnyHolds());
+  store_.Set("taken/1/2/1", "1");
+  EXPECT_TRUE(store_.AnyHolds());
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -67,11 +67,14 @@ foreach(name array workers)
   set_tests_properties(runs_slurm_${name}_test PROPERTIES LABELS cpu TIMEOUT 600 SKIP_RETURN_CODE 77)
 endforeach()
 
-# Two namespaces as two hosts under torchrun, a kill, and the record made of what the workers told.
-add_test(NAME runs_torchrun_workers_test COMMAND ${PROJECT_SOURCE_DIR}/tests/workers/torchrun_test.sh
-  $<TARGET_FILE:longhaul> ${TORCH_PYTHON} ${PROJECT_SOURCE_DIR})
-set_tests_properties(runs_torchrun_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77
-  RESOURCE_LOCK lab_of_a_run)
+# Namespaces as hosts under torchrun, kills, and the record made of what the workers told: one torchrun for all ranks,
+# and one for each group of a run that goes on without those that are lost.
+foreach(name torchrun groups)
+  add_test(NAME runs_${name}_workers_test COMMAND ${PROJECT_SOURCE_DIR}/tests/workers/${name}_test.sh
+    $<TARGET_FILE:longhaul> ${TORCH_PYTHON} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(runs_${name}_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77
+    RESOURCE_LOCK lab_of_a_run)
+endforeach()
 
 # Every kind of model and the LibTorch engine, in one process and behind links.
 add_test(NAME runs_models_on_links_test COMMAND
