@@ -38,4 +38,6 @@ for recovery_s, in workers.execute("SELECT recovery_s FROM faults"):
     if recovery_s is not None:
         sys.exit(f"nobody timed how long a group was away, and the record says {recovery_s} s")
 status, reason = workers.execute("SELECT status, reason FROM runs").fetchone()
-print(f"{len(joins)} joins; {status}: {reason}")
+if status != "ok":
+    sys.exit(f"{status}: {reason}")
+print(f"{len(joins)} joins, {workers.execute('SELECT COUNT(*) FROM faults').fetchone()[0]} faults")

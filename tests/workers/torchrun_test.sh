@@ -17,7 +17,7 @@ refused() {  # WORDS COMMAND...: it ends with 1 and one line that holds the word
   grep -q -- "$words" "$work/refused.log" || fail "want '$words': $*"
 }
 
-PYTHONDONTWRITEBYTECODE=1 "$longhaul" net run --nodes 2 --rate 200mbit --rtt 10ms -- "$python" -m torch.distributed.run \
+PYTHONDONTWRITEBYTECODE=1 TMPDIR="$work" "$longhaul" net run --nodes 2 --rate 200mbit --rtt 10ms -- "$python" -m torch.distributed.run \
   --nnodes=2 --nproc-per-node=1 --rdzv-backend=c10d --rdzv-endpoint=a:29400 --rdzv-id=test \
   --max-restarts=3 --monitor-interval=0.1 --no-python \
   "$here/rank.sh" "$longhaul" "$here/tiny.toml" "$work" >"$work/torchrun.log" 2>&1 ||
