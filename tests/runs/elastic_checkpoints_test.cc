@@ -32,15 +32,18 @@ class ElasticCheckpoints : public ElasticLinks {
     sets.insert(sets.end(), more.begin(), more.end());
     return Arguments(spec, results, sets);
   }
-  // Starts the command and kills it when some worker has told of this step.
-  void RunAndKillAfter(int step, const std::vector<std::string>& arguments) {
+  // Starts the command and kills it; what every worker has then is the checkpoint of `step`, and
+  // none of a later one. That of `step` is being written while training goes on, and is there
+  // when the next one is begun.
+  void RunAndKillAfterCheckpoint(int step, const std::vector<std::string>& arguments) {
     const std::string output = scratch_.path() + "/output";
-    const std::string told = "SELECT 1 FROM steps WHERE step = " + std::to_string(step);
+    const std::string told = "SELECT 1 FROM steps WHERE step = " + std::to_string(step + 5);
     const pid_t pid = StartLonghaul(arguments, output);
     for (int i = 0; i < 900 && Rows(links(), told).empty(); ++i) usleep(100'000);
     kill(pid, SIGKILL);
     WaitFor(pid, output);
     ASSERT_FALSE(Rows(links(), told).empty()) << ReadFile(output);
+    RemoveCheckpointsAfter(step, links());
   }
   static CommandResult Resume(std::vector<std::string> arguments) {
     arguments.emplace_back("--resume");
@@ -71,7 +74,7 @@ TEST_F(ElasticCheckpoints, ARunThatWasKilledGoesOnWithTheSameBits) {
   const CommandResult reference = InProcess(script);
   ASSERT_EQ(reference.exit_status, 0) << reference.output;
   const std::vector<std::string> arguments = Saving(Spec(script, "links.toml"), links());
-  RunAndKillAfter(17, arguments);
+  RunAndKillAfterCheckpoint(16, arguments);
   const CommandResult resumed = Resume(arguments);
   EXPECT_EQ(ResumedFrom(), (Table{{"16"}})) << resumed.output;
   ExpectTheBitsOfOneProcess(resumed.output);
@@ -83,8 +86,7 @@ TEST_F(ElasticCheckpoints, ARunGoesOnFromTheStepAfterWhichAGroupJoined) {
   const CommandResult reference = InProcess(script);
   ASSERT_EQ(reference.exit_status, 0) << reference.output;
   const std::vector<std::string> arguments = Saving(Spec(script, "links.toml"), links());
-  RunAndKillAfter(13, arguments);
-  ASSERT_GT(RemoveCheckpointsAfter(8, links()), 0);
+  RunAndKillAfterCheckpoint(8, arguments);
   const CommandResult resumed = Resume(arguments);
   EXPECT_EQ(ResumedFrom(), (Table{{"8"}})) << resumed.output;
   ExpectTheBitsOfOneProcess(resumed.output);
@@ -96,7 +98,7 @@ TEST_F(ElasticCheckpoints, APlanOfGroupsIsResumedWithThoseThatAreThereThen) {
   const CommandResult reference = InProcess({}, plan);
   ASSERT_EQ(reference.exit_status, 0) << reference.output;
   const std::vector<std::string> arguments = Saving(Spec({}, "links.toml"), links(), plan);
-  RunAndKillAfter(14, arguments);
+  RunAndKillAfterCheckpoint(12, arguments);
   const CommandResult resumed = Resume(arguments);
   EXPECT_EQ(ResumedFrom(), (Table{{"12"}})) << resumed.output;
   EXPECT_EQ(Rounds(links()), Rounds(alone())) << resumed.output;
@@ -109,7 +111,7 @@ TEST_F(ElasticCheckpoints, OneOfTheWrongRunIsPassedOver) {
   const std::string spec = Spec({}, "links.toml"), other = scratch_.path() + "/other";
   const CommandResult another = RunLonghaul(Saving(spec, other, {"train.steps=13"}));
   const std::vector<std::string> arguments = Saving(spec, links());
-  RunAndKillAfter(14, arguments);
+  RunAndKillAfterCheckpoint(12, arguments);
   const std::string file = CheckpointOf(links(), 1, 0, 12);
   ASSERT_NE(file, "");
   ASSERT_NE(CheckpointOf(other, 1, 0, 12), "") << another.output;

@@ -1,4 +1,7 @@
 // Groups that are lost, stopped, cut off and come back over shaped links.
+#include <signal.h>
+#include <unistd.h>
+
 #include "tests/runs/elastic_links.h"
 
 namespace longhaul {
@@ -171,6 +174,24 @@ TEST_F(ElasticLinks, ALabThatIsKilledEndsTheRunAndItSaysSo) {
   EXPECT_THAT(Verdict(), HasSubstr("failed: after step"));
   EXPECT_THAT(Verdict(), HasSubstr("killed by signal 9"));
   EXPECT_EQ(Rows(links(), "SELECT step, what, place FROM faults"), (Table{{"6", "kill", "lab"}}));
+}
+
+TEST_F(ElasticLinks, AStoreThatIsKilledEndsTheRunAndItSaysSo) {
+  const std::string output = scratch_.path() + "/output";
+  const pid_t command =
+      StartLonghaul(Arguments(Spec({}, "links.toml"), links(),
+                              {"net.transport=ucx", "net.profile=" + Mesh(""), "train.steps=5000"}),
+                    output);
+  constexpr char kTold[] = "SELECT 1 FROM rounds WHERE round = 1";
+  for (int i = 0; i < 900 && Rows(links(), kTold).empty(); ++i) usleep(100'000);
+  const std::vector<pid_t> stores = ProcessesWith("--serve-store");
+  ASSERT_EQ(stores.size(), 1u) << ReadFile(output);
+  kill(stores[0], SIGKILL);
+  const CommandResult run = WaitFor(command, output);
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(Verdict(), testing::ContainsRegex("failed: the lab after step [0-9]+: the process "
+                                                "that serves the c10d store ended: nobody can"));
+  EXPECT_TRUE(ProcessesWith(links()).empty() && ProcessesWith("--serve-store").empty());
 }
 
 TEST_F(ElasticLinks, TheLastGroupThatLeavesEndsTheRun) {
