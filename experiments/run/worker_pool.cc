@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,9 +125,9 @@ absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
 }
 
 absl::Status WorkerPool::StartStore() {
-  int keys[2];
-  if (pipe2(keys, O_CLOEXEC) != 0) {
-    return absl::InternalError(fmt::format("make the store's pipe: {}", strerror(errno)));
+  int keys[2];  // sockets: a pipe to a store that was killed would kill the lab
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, keys) != 0) {
+    return absl::InternalError(fmt::format("make the store's socket: {}", strerror(errno)));
   }
   absl::StatusOr<pid_t> pid =
       Spawn(0, {"/proc/self/exe", "worker", "--serve-store", fmt::format("{}", kMasterPort), "-"},
@@ -185,7 +186,7 @@ absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
 
 void WorkerPool::SetInStore(const char* key, int group) {
   const std::string line = fmt::format("{}/{}/{}\n", key, group, groups_.Life(group));
-  (void)!write(store_fd_, line.data(), line.size());
+  (void)send(store_fd_, line.data(), line.size(), MSG_NOSIGNAL);
 }
 
 void WorkerPool::Tell(const std::string& what, int group, const std::string& said) {

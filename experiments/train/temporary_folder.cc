@@ -63,12 +63,14 @@ void RemoveLeftovers(const fs::path& temporary, absl::Duration age) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(absl::Duration leftover_age) {
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(
+    absl::Duration leftover_age) {
   std::error_code error;
   const fs::path temporary = fs::temp_directory_path(error);
   if (error) return Failed("find the temporary folder", temporary.string(), error.value());
   RemoveLeftovers(temporary, leftover_age);
-  std::string path = (temporary / absl::StrCat(std::string(kPrefix), std::string(kDrawn, 'X'))).string();
+  std::string path =
+      (temporary / absl::StrCat(std::string(kPrefix), std::string(kDrawn, 'X'))).string();
   if (mkdtemp(path.data()) == nullptr) return Failed("make a folder", path, errno);
   const std::string lock = absl::StrCat(path, "/", kLock);
   const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
