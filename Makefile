@@ -2,7 +2,9 @@
 #   make demo      install what is missing, build, run the main job on built-in data, open the report's path
 #   make test      install, build and run every test this machine can run; says what it skipped and why
 #   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
-#   make gpu-test  the same, then their tests and their benchmark on this machine's GPU
+#   make gpu-test  the same, then on this machine's GPU their tests and their benchmark, processes that share
+#                  it, a shaped run, and the table of bench-gpu
+#   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
@@ -17,7 +19,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-faults test-links test-mutations bench bench-codecs cuda gpu-test sanitize format format-check clean
+.PHONY: setup build demo test test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -63,7 +65,11 @@ cuda:
 gpu-test:
 	@scripts/setup.sh test
 	@scripts/cuda.sh test
-	@scripts/gpu_run.sh
+	@scripts/gpu_run.sh test
+
+# DEVICE=cpu rehearses it.
+bench-gpu: setup
+	@scripts/gpu_run.sh bench $(DEVICE)
 
 sanitize:
 	@scripts/setup.sh test

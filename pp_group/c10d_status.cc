@@ -33,6 +33,12 @@ absl::Status StatusOfCurrentException(const std::string& where) {
     return absl::OutOfRangeError(absl::StrCat(where, ": ", e.what()));
   } catch (const c10::DistNetworkError& e) {
     return Make(where, e.what_without_backtrace(), absl::StatusCode::kUnavailable);
+  } catch (const c10::OutOfMemoryError& e) {
+    const std::string said = e.what_without_backtrace();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        where, ": ", said.substr(0, said.find('\n')),
+        "; a worker may take its predicted share of a GPU (the record's gpu_memory_of_rank_N), and "
+        "no more: lower train.batch_rows or model.width, or set train.recompute = true"));
   } catch (const c10::ValueError& e) {
     return Make(where, e.what_without_backtrace(), absl::StatusCode::kInvalidArgument);
   } catch (const c10::Error& e) {

@@ -19,8 +19,9 @@ class Diverged : public std::runtime_error {
 
 // The Status of the exception that is being handled; call it in a catch block only. c10d says
 // what went wrong by type and by text: DistNetworkError is Unavailable; a message that names a
-// Status code keeps it (DEADLINE_EXCEEDED, ...); a c10::ValueError is InvalidArgument; anything
-// else is Internal. `where` goes in front of the message.
+// Status code keeps it (DEADLINE_EXCEEDED, ...); a c10::ValueError is InvalidArgument; a device
+// whose memory is full is ResourceExhausted; anything else is Internal. `where` goes in front of
+// the message.
 absl::Status StatusOfCurrentException(const std::string& where);
 
 // Runs f, which may throw, and returns what happened. STYLE: no exception leaves a Status function.

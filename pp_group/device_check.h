@@ -13,7 +13,13 @@ namespace longhaul {
 // machine has no such device; says how many there are.
 absl::Status CheckDevice(const ComputeSpec& compute);
 
-// ResourceExhausted: a GPU with less than `bytes` free; says both. Nothing is asked of the CPU.
-absl::Status CheckDeviceMemory(const ComputeSpec& compute, int64_t bytes);
+// GPUs of this machine that this torch can use.
+int GpuCount();
+
+struct GpuMemory {
+  int64_t free_bytes, total_bytes;
+};
+// Of one of them. Takes a context on it, for as long as this process lives.
+GpuMemory MemoryOfGpu(int gpu);
 
 }  // namespace longhaul

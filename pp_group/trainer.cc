@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include "absl/strings/str_cat.h"
+#include "pp_group/c10d_status.h"
 #include "pp_group/pipeline_trainer.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
@@ -25,7 +27,11 @@ absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
   for (const LocalRank& rank : ranks) {
-    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
+    absl::StatusOr<std::unique_ptr<RankState>> state = std::unique_ptr<RankState>();
+    const absl::Status made =
+        StatusFromTorch(absl::StrCat("build stage ", rank.stage, " of group ", rank.group),
+                        [&] { state = NewRankState(spec_, rank, &now_); });  // a GPU may be full
+    if (!made.ok()) return made;
     if (!state.ok()) return state.status();
     ranks_.push_back(*std::move(state));
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the codecs' GPU kernels, their test and their benchmark in build/cuda; `test` also runs both
-# on this machine's GPU. The benchmark's table is also in build/cuda/bench/.
+# Builds the codecs' GPU kernels, their test and their benchmark in build/cuda, and compiles what the
+# plugin has beside them for a GPU; `test` also runs test and benchmark on this machine's GPU. The
+# benchmark's table is also in build/cuda/bench/.
 # Usage: scripts/cuda.sh build|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +10,17 @@ command -v nvcc >/dev/null || { echo "cuda: nvcc is missing: install the CUDA to
 mkdir -p build/cuda
 cmake -S . -B build/cuda -G Ninja -DCMAKE_BUILD_TYPE=Release -DLONGHAUL_TORCH=OFF -DLONGHAUL_CUDA=ON \
   >build/cuda/configure.log 2>&1 || { cat build/cuda/configure.log; exit 1; }
-cmake --build build/cuda --target compressors_cuda_host_test compressors_cuda_gpu_test cuda_codecs_bench
+cmake --build build/cuda --target compressors_cuda_host_test compressors_cuda_gpu_test cuda_codecs_bench \
+  longhaul_plugin_cuda
+# The adapter's part, which needs torch's headers and no more of it.
+torch_python=${TORCH_PYTHON:-$PWD/.venv/bin/python}
+if torch=$("$torch_python" -c 'import torch; print(torch.__path__[0])' 2>/dev/null); then
+  "${CXX:-c++}" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I. -isystem "$torch/include" \
+    plugin/backend/device_coders_cuda.cc
+  echo "cuda: plugin/backend/device_coders_cuda.cc compiles against the torch of $torch_python"
+else
+  echo "cuda: skipped: plugin/backend/device_coders_cuda.cc: no torch in $torch_python"
+fi
 [ "${1:-}" = build ] && exit 0
 ctest --test-dir build/cuda --output-on-failure -R '^compressors_cuda_'
 python3 scripts/skipped.py build/cuda/Testing/Temporary/LastTest.log

@@ -1,5 +1,6 @@
 #include "experiments/command/command.h"
 #include "experiments/run/event_folder.h"
+#include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/worker.h"
@@ -47,6 +48,7 @@ int Work(const WorkerArguments& arguments) {
     const absl::Status placed = PlaceInGroup(*spec, arguments.group, arguments.store, &*place);
     if (!placed.ok()) return Fail(placed);
   }
+  place->gpu_bytes = GpuBytesOfRank(*spec, place->rank);
   Fd file;
   if (!arguments.events.empty()) {
     absl::StatusOr<Fd> opened = OpenEventFile(arguments.events, *spec, place->rank);

@@ -14,11 +14,10 @@
 #include <fmt/format.h>
 
 #include "experiments/run/core_needs.h"
+#include "experiments/run/gpu_memory.h"
 #include "experiments/train/check_training.h"
-#include "experiments/train/model_of_spec.h"
 #include "experiments/train/spec_corpus.h"
 #include "netem/topology/topology_file.h"
-#include "pp_group/device_check.h"
 
 namespace longhaul {
 namespace {
@@ -34,8 +33,8 @@ absl::Status In(const std::string& where, const absl::Status& status) {
 }
 
 // A process that has asked after a GPU cannot fork workers that use one, so a child asks.
-absl::Status CheckOnDevice(const RunSpec& spec, const std::function<absl::Status()>& check) {
-  if (spec.train.device == "cpu") return check();
+absl::Status CheckOnDevice(const std::string& device, const std::function<absl::Status()>& check) {
+  if (device == "cpu") return check();
   int ends[2];
   if (pipe(ends) != 0) return absl::UnavailableError("pipe for the check of a device");
   const pid_t child = fork();
@@ -55,9 +54,13 @@ absl::Status CheckOnDevice(const RunSpec& spec, const std::function<absl::Status
   const size_t line = text.find('\n');
   if (line == std::string::npos) {
     return absl::UnavailableError(
-        fmt::format("device '{}': the process that looked at it died", spec.train.device));
+        fmt::format("device '{}': the process that looked at it died", device));
   }
   return absl::Status(static_cast<absl::StatusCode>(std::stoi(text)), text.substr(line + 1));
+}
+
+absl::Status CheckGpus(const std::string& device, const std::vector<ResourcePlan>& plans) {
+  return device == "cpu" ? absl::OkStatus() : CheckGpuMemory(plans, MemoryOfGpus());
 }
 
 // A profile fits any number of ranks.
@@ -102,12 +105,12 @@ absl::Status CheckFirst(const RunSpec& spec) {
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
     return s;
   }
-  return CheckOnDevice(spec, [&]() -> absl::Status {
+  return CheckOnDevice(spec.train.device, [&]() -> absl::Status {
     const absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
     if (!corpus.ok()) return corpus.status();
     if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
     if (absl::Status s = CheckRestoring(spec, **corpus); !s.ok()) return s;
-    return CheckDeviceMemory(ToComputeSpec(spec), plan.device_bytes);
+    return CheckGpus(spec.train.device, {plan});
   });
 }
 
@@ -149,13 +152,20 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
       if (!read.ok()) return read.status();
       corpus = *std::move(read);
     }
-    const absl::Status taken = CheckOnDevice(run.spec, [&] {
-      const absl::Status trains = CheckTraining(run.spec, *corpus);
-      return trains.ok() ? CheckRestoring(run.spec, *corpus) : trains;
+    const absl::Status taken = CheckOnDevice(run.spec.train.device, [&] {
+      absl::Status status = CheckTraining(run.spec, *corpus);
+      if (status.ok()) status = CheckRestoring(run.spec, *corpus);
+      return status.ok() ? CheckGpus(run.spec.train.device, {PlanResources(run.spec)}) : status;
     });
     if (!taken.ok()) return In(fmt::format("arm '{}'", run.arm), taken);
   }
-  return absl::OkStatus();
+  // The largest in the host's memory are so on a GPU.
+  const auto on_gpu = [](const ResourcePlan& plan) { return plan.device != "cpu"; };
+  if (together.size() < 2 || std::none_of(together.begin(), together.end(), on_gpu)) {
+    return absl::OkStatus();
+  }
+  return In(fmt::format("{} runs at a time", together.size()),
+            CheckOnDevice("cuda", [&] { return CheckGpus("cuda", together); }));
 }
 
 }  // namespace longhaul

@@ -22,8 +22,12 @@ constexpr double kFloat = sizeof(float), kId = sizeof(int64_t);
 // that compute: progress, codecs, heartbeat, store.
 constexpr double kProcessBytes = 60e6;
 constexpr int64_t kOtherThreads = 6;
-// Of a process on a GPU: its context and the libraries' workspaces. Not measured here.
-constexpr double kDeviceContextBytes = 600e6;
+// torch's allocator of a GPU hands out memory in segments of 2 MiB and more, which one small tensor
+// keeps: a quarter more than the plan, its own factor among that.
+constexpr double kGpuFactor = 1.25;
+// Whatever the tensors: the first segments for small and for large ones, 2 and 20 MiB; workspaces
+// of cuBLAS (":4096:8") and cuBLASLt, of 32 MiB each, for the worker's thread and autograd's.
+constexpr double kGpuFixedBytes = (2 + 20 + 2 * (32 + 32)) * 1024.0 * 1024.0;
 
 // Of one stage, in bytes.
 struct StageBytes {
@@ -226,9 +230,11 @@ int64_t Clamped(double bytes) {
   return bytes < 9e18 ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
-// While it computes: the largest rank, and all ranks of all groups together.
+// While it computes: each stage of a group, and all ranks of all groups together.
 struct ComputeBytes {
-  double largest = 0, all = 0;
+  std::vector<double> stages;
+  double all = 0;
+  double largest() const { return *std::max_element(stages.begin(), stages.end()); }
 };
 
 ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stages) {
@@ -250,7 +256,7 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
     const double own =
         stage.held +
         (run ? ComputePeak(program.ranks[static_cast<size_t>(s)], stages, 1) : held_back);
-    bytes.largest = std::max(bytes.largest, own);
+    bytes.stages.push_back(own);
     bytes.all += groups * own;
   }
   if (!run || spec.net.transport != "loopback") return bytes;
@@ -259,6 +265,17 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
   if (!order.ok()) return bytes;
   bytes.all = ComputePeak(*order, stages, groups, static_cast<double>(spec.model.expert_parallel));
   for (const StageBytes& stage : stages) bytes.all += groups * stage.held;
+  return bytes;
+}
+
+std::vector<int64_t> GpuBytes(const RunSpec& spec, const ComputeBytes& compute) {
+  if (spec.train.device == "cpu" || spec.compute) return {};
+  const auto limit = [](double tensors) { return Clamped(kGpuFactor * tensors + kGpuFixedBytes); };
+  if (spec.net.transport == "loopback") return {limit(compute.all)};
+  std::vector<int64_t> bytes;
+  for (int64_t g = 0; g < spec.outer.groups; ++g) {
+    for (const double stage : compute.stages) bytes.push_back(limit(stage));
+  }
   return bytes;
 }
 
@@ -273,12 +290,19 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   const ComputeBytes compute = ComputeOf(spec, stages);
   const int64_t processes = one_process ? 1 : spec.schedule.stages * spec.outer.groups;
   const double all = compute.all + static_cast<double>(processes) * kProcessBytes;
-  const double device = compute.all + static_cast<double>(processes) * kDeviceContextBytes;
   return {.processes = static_cast<int>(processes),
           .bytes = Clamped(all),
-          .worker_bytes = Clamped(one_process ? all : compute.largest + kProcessBytes),
-          .device_bytes = spec.train.device == "cpu" ? 0 : Clamped(device),
-          .threads = processes * (spec.limits.threads + kOtherThreads)};
+          .worker_bytes = Clamped(one_process ? all : compute.largest() + kProcessBytes),
+          .threads = processes * (spec.limits.threads + kOtherThreads),
+          .device = spec.train.device,
+          .device_bytes = GpuBytes(spec, compute)};
+}
+
+int64_t GpuBytesOfRank(const RunSpec& spec, int rank) {
+  if (spec.train.device == "cpu") return 0;
+  const std::vector<int64_t> bytes = PlanResources(spec).device_bytes;
+  const auto index = static_cast<size_t>(rank);
+  return index < bytes.size() ? bytes[index] : 0;
 }
 
 }  // namespace longhaul

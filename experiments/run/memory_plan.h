@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "experiments/spec/spec.h"
 
@@ -17,11 +19,21 @@ struct ResourcePlan {
   int processes;
   int64_t bytes;         // of all processes together
   int64_t worker_bytes;  // of the largest process
-  int64_t device_bytes;  // of all processes together, on the GPU that they share; 0 on the CPU
   int64_t threads;       // of all processes together
+  std::string device;    // train.device
+  // On a GPU: what torch's allocator may take there in each process, in the order of ranks. Empty
+  // where none computes. What is predicted with room for what is not: that factor, holes between
+  // tensors, libraries' workspaces. A process is held to it (pp_group/memory_limit.h).
+  std::vector<int64_t> device_bytes;
 };
 inline constexpr double kMemoryPlanFactor = 1.1;
 
+// Of each process on a GPU beside that: its context, with the kernels that it has loaded. Not
+// measured.
+inline constexpr int64_t kGpuContextBytes = 600'000'000;
+
 ResourcePlan PlanResources(const RunSpec& spec);
+// Of device_bytes; 0 where no GPU computes.
+int64_t GpuBytesOfRank(const RunSpec& spec, int rank);
 
 }  // namespace longhaul

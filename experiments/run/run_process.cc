@@ -19,6 +19,7 @@
 
 #include "experiments/run/command_watch.h"
 #include "experiments/run/lab_main.h"
+#include "experiments/run/memory_plan.h"
 #include "experiments/train/in_process.h"
 #include "netem/lab/lab.h"
 #include "plugin/core/clock.h"
@@ -55,7 +56,7 @@ void LeaveTerminalSignals() {
   sigaddset(&terminate, SIGTERM);
   sigprocmask(SIG_BLOCK, &terminate, nullptr);  // in_process.h
   FdEventSink sink(events_fd);
-  _exit(RunInProcess(spec, checkpoint_directory, sink).ok() ? 0 : 1);
+  _exit(RunInProcess(spec, checkpoint_directory, GpuBytesOfRank(spec, 0), sink).ok() ? 0 : 1);
 }
 
 absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& checkpoint_directory,

@@ -299,8 +299,8 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts = {{"cores", std::to_string(host.cores)},
                {"load_1min_at_start", std::to_string(host.load_1min)}};
   row.facts[kRunIdFact] = NewIdentity();
-  row.facts["device"] = "cpu";
-  row.facts["dtype"] = "float32";
+  row.facts["device"] = spec.train.device;
+  row.facts["dtype"] = spec.train.dtype;
   row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_codec"] = spec.outer.codec;

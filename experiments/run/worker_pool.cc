@@ -21,6 +21,7 @@
 
 #include "experiments/record/row_json.h"
 #include "experiments/run/checkpoint_folder.h"
+#include "experiments/run/gpu_memory.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/worker_exit.h"
@@ -120,6 +121,9 @@ absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
                          fmt::format("OMP_NUM_THREADS={}", spec_.limits.threads),
                          // c10d warns that nodes have no host names; nodes have none.
                          "TORCH_CPP_LOG_LEVEL=ERROR", "PATH=/usr/bin:/bin"};
+  for (std::string& variable : GpuVariables(spec_.train.device)) {
+    command.environment.push_back(std::move(variable));
+  }
   for (const auto& [in_worker, own] : fds) command.inherit_fds[in_worker] = own;
   return SpawnInNode(emulator_, node, command);
 }

@@ -12,6 +12,7 @@
 #include "experiments/spec/group_schedule.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
+#include "pp_group/device_name.h"
 
 namespace longhaul {
 namespace {
@@ -241,6 +242,15 @@ absl::Status CheckLength(const TomlValue& root, const RunSpec& spec) {
   return r.status();
 }
 
+// Which GPU a rank has is a question of its process.
+absl::Status CheckGpuOfRank(const TomlValue& root, const RunSpec& spec) {
+  TableReader r(root, "train");
+  r.Check(spec.train.device != kGpuOfRank || spec.net.transport != "loopback", "device",
+          "= \"cuda:*\" gives each worker's process a GPU; net.transport = \"loopback\" has one "
+          "process: want cuda, cuda:N or net.transport = \"ucx\"");
+  return r.status();
+}
+
 // Experts are spread over the peers of a stage, which hold equal parameters otherwise.
 absl::Status CheckExperts(const TomlValue& root, const RunSpec& spec) {
   const int64_t ranks = spec.model.expert_parallel, groups = spec.outer.groups;
@@ -336,6 +346,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  if (absl::Status s = CheckGpuOfRank(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckExperts(root, spec); !s.ok()) return s;
   absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));
   if (!faults.ok()) return faults.status();

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "experiments/train/check_training.h"
+#include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/local_membership.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/train_setup.h"
@@ -34,7 +35,8 @@ bool TerminationPending() {
   return sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1;
 }
 
-absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, FdEventSink& sink) {
+absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, int64_t gpu_bytes,
+                 FdEventSink& sink) {
   UseTensorMemory();
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
@@ -43,6 +45,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
   absl::StatusOr<std::vector<LocalTelemetry>> ranks = MakeRanks(spec);
   if (!ranks.ok()) return ranks.status();
   EmitRunFacts(spec, **corpus, sink);
+  if (absl::Status s = TakeGpu(spec, /*rank=*/0, gpu_bytes, sink); !s.ok()) return s;
   std::vector<LocalRank> local;
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
@@ -67,8 +70,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, F
 }  // namespace
 
 absl::Status RunInProcess(const RunSpec& spec, const std::string& checkpoint_directory,
-                          FdEventSink& sink) {
-  const absl::Status status = Run(spec, checkpoint_directory, sink);
+                          int64_t gpu_bytes, FdEventSink& sink) {
+  const absl::Status status = Run(spec, checkpoint_directory, gpu_bytes, sink);
   if (!status.ok()) sink.EmitFailure(0, 0, status);
   return status;
 }

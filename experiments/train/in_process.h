@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,7 +13,8 @@ namespace longhaul {
 // codecs and arithmetic as over shaped links, so the same losses to the last bit, and no network.
 // Everything is emitted to `sink`. Errors as RunLoop. SIGTERM must be blocked: with a checkpoint
 // directory, one that is pending ends the run after its step, with a checkpoint (Cancelled).
+// `gpu_bytes`: what it may take of its GPU (memory_plan.h).
 absl::Status RunInProcess(const RunSpec& spec, const std::string& checkpoint_directory,
-                          FdEventSink& sink);
+                          int64_t gpu_bytes, FdEventSink& sink);
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@
 #include "experiments/record/count_events.h"
 #include "experiments/train/memory_use.h"
 #include "plugin/core/packet.h"
+#include "pp_group/memory_limit.h"
 
 namespace longhaul {
 namespace {
@@ -189,12 +190,14 @@ void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSin
   }
 }
 
-void EmitMemory(int rank, EventSink& sink) {
-  const std::optional<int64_t> peak = PeakPrivateBytes();
-  if (!peak) return;
-  sink.Emit({{"event", "fact"},
-             {"key", absl::StrCat("peak_bytes_of_rank_", rank)},
-             {"value", absl::StrCat(*peak)}});
+void EmitMemory(int rank, std::optional<int> gpu, EventSink& sink) {
+  const auto fact = [&](const char* key, int64_t bytes) {
+    sink.Emit({{"event", "fact"},
+               {"key", absl::StrCat(key, "_of_rank_", rank)},
+               {"value", absl::StrCat(bytes)}});
+  };
+  if (const std::optional<int64_t> peak = PeakPrivateBytes()) fact("peak_bytes", *peak);
+  if (gpu) fact("peak_gpu_bytes", PeakGpuBytes(*gpu));
 }
 
 }  // namespace longhaul

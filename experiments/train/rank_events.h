@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,8 @@ void EmitKernelCounters(const std::string& interface, const char* phase,
 void EmitEvaluation(const Evaluation& e, EvalCodec codec, int64_t step, int rank, EventSink& sink);
 // In how many of this process's steps a clip group of the rank was scaled down.
 void EmitClipping(const std::map<int, int64_t>& clipped, int64_t steps, EventSink& sink);
-// Of the process whose first rank it names; "predicted_worker_bytes" stands beside it.
-void EmitMemory(int rank, EventSink& sink);
+// Of the process whose first rank it names; "predicted_worker_bytes" stands beside it. `gpu`: the
+// one that its stages are on.
+void EmitMemory(int rank, std::optional<int> gpu, EventSink& sink);
 
 }  // namespace longhaul

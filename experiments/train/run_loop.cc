@@ -301,7 +301,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
   if (status.ok() && options.save_weights) status = options.save_weights(trainer);
   if (!status.ok()) return Told(status, trainer, rank, sink);
-  EmitMemory(rank, sink);
+  EmitMemory(rank, options.gpu, sink);
   sink.Emit({{"event", "finished"}, {"rank", rank}});
   return sink.status();
 }

@@ -28,6 +28,7 @@ struct RunLoopOptions {
   std::string restore_from;          // another run's folder to start from; empty: none
   std::string interface;             // whose kernel counters are reported; empty: none
   int phase_fd = -1;                 // phase_gate.h
+  std::optional<int> gpu = {};       // that the stages are on
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};

@@ -15,6 +15,7 @@
 #include "compressors/numbers/noise.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
 #include "experiments/train/state_swarm.h"
@@ -151,6 +152,7 @@ RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_
           .checkpoints_kept = spec.checkpoint.keep,
           .restore_from = spec.checkpoint.from,
           .interface = "",
+          .gpu = GpuOf(spec),
           .capture = CaptureOf(spec),
           .save_weights = SaveWeightsOf(spec)};
 }

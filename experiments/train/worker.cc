@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
 #include <ATen/Parallel.h>
 #include <c10/util/Logging.h>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/round_store.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/store_membership.h"
@@ -23,6 +25,7 @@
 #include "plugin/core/ucx/interfaces.h"
 #include "plugin/swarm/swarm_address.h"
 #include "pp_group/c10d_status.h"
+#include "pp_group/device_check.h"
 #include "pp_group/tensor_memory.h"
 
 namespace longhaul {
@@ -55,6 +58,16 @@ void EmitTcpFacts(EventSink& sink) {
     sink.Emit(
         {{"event", "fact"}, {"key", control ? "congestion_control" : name}, {"value", value}});
   }
+}
+
+// All ranks of a lab are on its machine.
+void EmitSharing(const RunSpec& spec, const WorkerPlace& place, EventSink& sink) {
+  if (!GpuOf(spec)) return;
+  const std::optional<RanksHere> here =
+      place.phase_fd >= 0 ? RanksHere{0, place.world_size} : RanksHereFromEnvironment(place.rank);
+  sink.Emit({{"event", "fact"},
+             {"key", "gpu_shared_by"},
+             {"value", SharedBy(spec.train.device, here, GpuCount())}});
 }
 
 absl::Status Told(const absl::Status& failure, const WorkerPlace& place, FdEventSink& sink) {
@@ -115,8 +128,9 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
+  const RunSpec own = OnGpuOfRank(spec, place.rank);
   // Before any other rank waits for this one.
-  if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
+  if (absl::Status s = CheckTraining(own, **corpus); !s.ok()) return s;
   const absl::StatusOr<std::string> interface = ChooseInterface(place.interface);
   if (!interface.ok()) return interface.status();
   const absl::StatusOr<std::string> ip = OwnAddress(spec, *interface);
@@ -146,8 +160,12 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   if (place.rank == 0 && joined->life == 0) {
     EmitRunFacts(spec, **corpus, sink);
     EmitTcpFacts(sink);
+    EmitSharing(spec, place, sink);
   }
-  RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
+  if (absl::Status s = TakeGpu(own, place.rank, place.gpu_bytes, sink); !s.ok()) {
+    return Told(s, place, sink);
+  }
+  RunLoopOptions options = ToLoopOptions(own, checkpoint_directory);
   LocalRank local = ToLocalRank(rank, options.capture.get());
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
@@ -155,7 +173,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
     local.outer = membership->ranks().front().outer;
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(spec), {std::move(local)}, *corpus, [] { return MonotonicClock().Now(); },
+      ToTrainSpec(own), {std::move(local)}, *corpus, [] { return MonotonicClock().Now(); },
       membership.get());
   if (!trainer.ok()) return Told(trainer.status(), place, sink);
   options.membership = membership.get();

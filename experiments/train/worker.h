@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@ struct WorkerPlace {
   bool resumes = false;   // the lab sees a checkpoint of which every rank has a file
   // Its group has a launcher of its own (PlaceInGroup): the store counts the group's lives.
   bool counts_lives = false;
+  int64_t gpu_bytes = 0;  // of its GPU, at most (memory_plan.h); not from the environment
 };
 
 // Where each group of a run that goes on without a lost one has a launcher of its own: `place`,

@@ -45,9 +45,9 @@ struct EncodeJob {
   void* after;    // of a device: what its work on x comes after (WireTensor::after)
   uint64_t seed;
   CodecState* state;  // nullptr: the codec has none
-  // Looks at a frame that is whole, and at the state after it, before the last update; may be
-  // empty. Coders of a device skip it.
-  absl::AnyInvocable<void(std::span<const std::byte> frame)> inspect;
+  // Looks at a frame that is whole and at x, both in host memory, and at the state after it, before
+  // the last update; may be empty. For it alone, a coder of a device copies x to the host.
+  absl::AnyInvocable<void(std::span<const std::byte> frame, ConstTensor x)> inspect;
   // True: nobody wants the frame any more, and the job may end early with Cancelled. Any thread.
   absl::AnyInvocable<bool() const> abandoned;
   absl::AnyInvocable<void(EncodeUpdate)> update;

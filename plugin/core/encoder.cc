@@ -16,7 +16,7 @@ void Encoder::Add(SendChannel& channel, std::shared_ptr<Ticket> ticket) {
   ticket->stage = Ticket::Stage::kWaiting;
   ticket->message->coding = true;
   ticket->message->ready_bytes = 0;
-  ticket->sampled = ticket->x.coder == nullptr && Sampled(ticket->key.rank);
+  ticket->sampled = Sampled(ticket->key.rank);
   if (ticket->sampled) samples_.push_back(ticket);
   channel.uncoded.push_back(std::move(ticket));
   Start(channel);
@@ -67,7 +67,8 @@ void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) 
                 .abandoned = [ticket] { return ticket->abandoned.load(std::memory_order_relaxed); },
                 .update = {}};
   if (ticket->sampled) {
-    job.inspect = [ticket, x, state, node = context_->node](std::span<const std::byte> frame) {
+    job.inspect = [ticket, state, node = context_->node](std::span<const std::byte> frame,
+                                                         ConstTensor x) {
       const PooledBuffer scratch = node->pool().Acquire(x.shape.elements() * sizeof(float));
       const absl::StatusOr<double> nmse = FrameNmse(frame, x, state, scratch.bytes());
       if (nmse.ok()) ticket->nmse = *nmse;

@@ -77,8 +77,10 @@ struct GroupOptions {
   int size;
   absl::Duration timeout = absl::Minutes(30);  // of each operation
   CodecPolicy codecs = {};
-  uint64_t seed = 0;   // of codec noise; frames get FoldSeed of it, sequence, source, tag
-  int nmse_every = 0;  // n > 0: the sender decodes every n-th encoded frame and measures its error
+  uint64_t seed = 0;  // of codec noise; frames get FoldSeed of it, sequence, source, tag
+  // n > 0: the sender decodes every n-th encoded frame on the host and measures its error; of a
+  // tensor on a device, on a copy.
+  int nmse_every = 0;
   // States of codecs are kept per peer, tag and slot = sequence modulo ef_slots, on both ends; the
   // same on every rank. Set it to the micro-batches per step, so that micro-batch m of each step
   // meets its own residual; for aqsgd* to the messages per epoch, so that an example does.

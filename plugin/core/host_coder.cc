@@ -35,7 +35,7 @@ class EncodeRun {
     update.ready_bytes = *ready;
     update.last = *ready == buffer_->bytes().size();
     update.time = time_;
-    if (update.last && job_.inspect) job_.inspect(buffer_->bytes());
+    if (update.last && job_.inspect) job_.inspect(buffer_->bytes(), job_.x);
     const bool more = !update.last;
     job_.update(std::move(update));
     return more;

@@ -41,7 +41,7 @@ struct ModelSpec {
 
 // What a stage computes on.
 struct ComputeSpec {
-  std::string device = "cpu";     // "cpu", "cuda", "cuda:N"
+  std::string device = "cpu";     // device_name.h; of what trains, one rank's
   std::string dtype = "float32";  // of products and boundaries: "float32", "bfloat16"
   bool recompute = false;         // a block's activations are computed again in its backward pass
 };

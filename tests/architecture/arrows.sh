@@ -64,7 +64,7 @@ only() {
     bad=1
   fi
 }
-seam='stage|stage_layout|device_check|injected_compute'
+seam='stage|stage_layout|device_check|device_name|injected_compute'
 only pp_group/engines/aten "engines/aten/[a-z_]+|models/model|$seam"
 only pp_group/engines/cpu "engines/cpu/[a-z_]+|kernels/kernels|models/model_spec|$seam"
 only pp_group/engines/injected "engines/injected/[a-z_]+|$seam"

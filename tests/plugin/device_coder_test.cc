@@ -129,6 +129,45 @@ TEST_P(DeviceCoderTest, EitherEndMayBeADeviceAndNoByteChanges) {
   EXPECT_GT(runtime.events, 0);
 }
 
+TEST_P(DeviceCoderTest, WhatIsSampledHasTheErrorThatTheHostMeasures) {
+  constexpr int kFrames = 7, kEvery = 3;  // frames 0, 3 and 6
+  for (const char* codec : {"int4-b64-h64", "int8-b64+sr"}) {
+    std::vector<std::vector<double>> errors;
+    std::vector<size_t> crossed;
+    for (const bool on_device : {false, true}) {
+      const Cluster cluster(GetParam(), 2);
+      const auto group = cluster.MakeGroup("pp", [&](GroupOptions& options) {
+        With(codec)(options);
+        options.nmse_every = kEvery;
+      });
+      const size_t before = HostRuntime::crossed;
+      for (int i = 0; i < kFrames; ++i) {
+        std::vector<std::byte> x = Values(size_t{600} * 256), y(x.size());
+        Outcome send, recv;
+        group[1]->Recv(Wire(y, false), 0, 0, recv.done());
+        group[0]->Send(Wire(x, on_device), 1, 0, send.done());
+        ASSERT_EQ(recv.Wait(), absl::OkStatus());
+        ASSERT_EQ(send.Wait(), absl::OkStatus());
+      }
+      crossed.push_back(HostRuntime::crossed - before);
+      std::vector<double> of_samples;
+      for (const NmseSample& sample : group[0]->TakeNmse()) of_samples.push_back(sample.nmse);
+      errors.push_back(std::move(of_samples));
+      const CrossingCounters row = Row(*group[0], true);
+      EXPECT_EQ(row.nmse_samples, 3);
+      EXPECT_EQ(row.device_tensors, on_device ? kFrames : 0);
+    }
+    ASSERT_EQ(errors[0].size(), 3);
+    EXPECT_GT(errors[0][0], 0);
+    EXPECT_EQ(errors[1], errors[0]) << codec;  // the same bits
+    // Three tensors in full and seven frames, of which the longest has nine bits an element.
+    const size_t tensor = size_t{600} * 256 * 2;
+    EXPECT_EQ(crossed[0], 0);
+    EXPECT_GE(crossed[1], 3 * tensor);
+    EXPECT_LT(crossed[1], 3 * tensor + kFrames * tensor * 6 / 10);
+  }
+}
+
 TEST_P(DeviceCoderTest, WhatHasNoKernelsAndWhatIsRawIsCopiedToTheDevice) {
   for (const char* codec : {"qsgd4", "int4-b64+ef21", "none"}) {
     EXPECT_FALSE(coder->Encodes(codec) && std::string_view(codec) != "none") << codec;

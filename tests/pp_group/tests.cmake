@@ -16,6 +16,8 @@ longhaul_test(pp_group/corpus_test.cc pp_group/kernels_test.cc
   pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/device_name_test.cc pp_group/memory_limit_test.cc NAME pp_group_device_test
+  LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
   pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc pp_group/diloco_golden_test.cc
@@ -30,6 +32,14 @@ longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loo
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors
   LABELS cpu)
+
+# One device shared by processes; on a GPU by `make gpu-test`.
+add_executable(stage_hash pp_group/stage_hash.cc)
+target_link_libraries(stage_hash PRIVATE longhaul_flags longhaul::pp_group longhaul::compressors)
+target_precompile_headers(stage_hash REUSE_FROM longhaul_headers_torch)
+add_test(NAME pp_group_shared_device_test COMMAND ${TORCH_PYTHON}
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/shared_device.py $<TARGET_FILE:stage_hash> cpu --rounds 5)
+set_tests_properties(pp_group_shared_device_test PROPERTIES LABELS cpu TIMEOUT 300)
 
 if(LONGHAUL_BENCHMARKS)
   add_executable(pp_group_bench ${PROJECT_SOURCE_DIR}/bench/pp_group_bench.cc)

@@ -21,8 +21,9 @@ TEST(CheckResources, RefusesWhatDoesNotFitWithBothFigures) {
   const ResourcePlan plan{.processes = 3,
                           .bytes = 3'000'000'000,
                           .worker_bytes = 1'500'000'000,
-                          .device_bytes = 0,
-                          .threads = 100};
+                          .threads = 100,
+                          .device = "cpu",
+                          .device_bytes = {}};
   EXPECT_TRUE(CheckResources({plan, plan}, {6'000'000'000, "x"}, kPlenty).ok());
   const absl::Status status =
       CheckResources({plan, plan}, {5'999'999'999, "MemAvailable"}, kPlenty);
@@ -33,8 +34,12 @@ TEST(CheckResources, RefusesWhatDoesNotFitWithBothFigures) {
 }
 
 TEST(CheckResources, LeavesHalfOfTheThreadsToOthers) {
-  const ResourcePlan plan{
-      .processes = 2, .bytes = 1, .worker_bytes = 1, .device_bytes = 0, .threads = 100};
+  const ResourcePlan plan{.processes = 2,
+                          .bytes = 1,
+                          .worker_bytes = 1,
+                          .threads = 100,
+                          .device = "cpu",
+                          .device_bytes = {}};
   EXPECT_TRUE(CheckResources({plan}, kPlenty, {200, "pids.max"}).ok());
   EXPECT_THAT(std::string(CheckResources({plan}, kPlenty, {199, "pids.max"}).message()),
               HasSubstr("would start 100, and half of what is left are 99 (pids.max)"));
@@ -111,22 +116,27 @@ TEST_P(CheckedFirst, IsOneLineBeforeAnythingStarts) {
 
 INSTANTIATE_TEST_SUITE_P(
     Runs, CheckedFirst,
-    testing::Values(Case{"WarmUpBeyondTheRun",
-                         {"train.warmup_steps=7"},
-                         {"'train.warmup_steps' is 7; want 0 to 6 steps"}},
-                    Case{"EvaluationBeyondTheData",
-                         {"eval.rows=1000000"},
-                         {"'eval.rows' is 1000000; want 1 to ", "headers holds out"}},
-                    Case{"EmptyData", {"data.source=text:@empty"}, {"/empty", "0 tokens"}},
-                    Case{"DataShorterThanARow",
-                         {"data.source=text:@short", "model.context=128"},
-                         {"context 128", "6300 tokens to train on, 100 held out"}},
-                    Case{"OuterCodecWithAReceiversState",
-                         {"outer.inner_steps=2", "outer.codec=int8-b64+ef21"},
-                         {"int8-b64+ef21", "use +ef"}},
-                    Case{"MoreMemoryThanThereIs",
-                         {"model.width=65536", "model.heads=8"},
-                         {"not enough memory", "2 processes would take", " GB"}}),
+    testing::Values(
+        Case{"WarmUpBeyondTheRun",
+             {"train.warmup_steps=7"},
+             {"'train.warmup_steps' is 7; want 0 to 6 steps"}},
+        Case{"EvaluationBeyondTheData",
+             {"eval.rows=1000000"},
+             {"'eval.rows' is 1000000; want 1 to ", "headers holds out"}},
+        Case{"EmptyData", {"data.source=text:@empty"}, {"/empty", "0 tokens"}},
+        Case{"DataShorterThanARow",
+             {"data.source=text:@short", "model.context=128"},
+             {"context 128", "6300 tokens to train on, 100 held out"}},
+        Case{"OuterCodecWithAReceiversState",
+             {"outer.inner_steps=2", "outer.codec=int8-b64+ef21"},
+             {"int8-b64+ef21", "use +ef"}},
+        Case{"MoreMemoryThanThereIs",
+             {"model.width=65536", "model.heads=8"},
+             {"not enough memory", "2 processes would take", " GB"}},
+        Case{"ADeviceThatIsNone",
+             {"train.device=cuda:01"},
+             {"device 'cuda:01', want cpu, cuda, cuda:N or cuda:*"}},
+        Case{"AGpuBeyondTheMachines", {"train.device=cuda:999"}, {"device 'cuda:999': "}}),
     [](const auto& c) { return std::string(c.param.name); });
 
 TEST(CheckedFirstCampaign, TheArmThatCannotRunIsNamedBeforeAnythingStarts) {

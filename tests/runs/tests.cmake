@@ -40,7 +40,8 @@ longhaul_test(runs/worker_pool_test.cc LIBS runs_testing longhaul::experiments_r
 longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu TIMEOUT 600)
-longhaul_test(runs/check_first_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/check_first_test.cc runs/gpu_memory_test.cc
+  LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # Lost workers, groups and links: scripts/test-faults.sh runs what this target builds, from the list beside it.
 set(fault_suites runs_elastic_test runs_elastic_links_test runs_elastic_checkpoints_test runs_faults_test
   runs_link_faults_test runs_standstill_faults_test ${swarm_suites})
@@ -86,6 +87,15 @@ add_test(NAME runs_models_on_links_test COMMAND
   -- --set train.steps=3 --set eval.rows=8 --set train.warmup_steps=0 --set model.context=64 --set train.dtype=bfloat16)
 set_tests_properties(runs_models_on_links_test PROPERTIES LABELS root TIMEOUT 900 SKIP_RETURN_CODE 77
   RESOURCE_LOCK lab_of_a_run)
+
+# What `make bench-gpu` prints, rehearsed on the processor with a model that trains in milliseconds.
+if(TARGET longhaul_python)
+  add_test(NAME bench_device_table_test COMMAND ${TORCH_PYTHON} ${PROJECT_SOURCE_DIR}/bench/device_table.py
+    $<TARGET_FILE:longhaul> --device cpu --stages 2 --microbatches 2 --steps 3 --seconds 0.2 --rounds 1
+    --blocks 2 --width 64 --heads 2 --context 64 --rows 4)
+  set_tests_properties(bench_device_table_test PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
+endif()
 
 # Into the packages that `scripts/setup.sh test` puts beside torch's, where it could.
 set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)

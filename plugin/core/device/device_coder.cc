@@ -56,6 +56,7 @@ class DeviceCoder::Lane {
  public:
   explicit Lane(DeviceRuntime* runtime)
       : frame(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
+        values(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
         report(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
         device(runtime, &DeviceRuntime::AllocateDevice, &DeviceRuntime::FreeDevice),
         runtime_(runtime) {}
@@ -74,7 +75,7 @@ class DeviceCoder::Lane {
     return stream_;
   }
 
-  Room frame, report, device;
+  Room frame, values, report, device;
 
  private:
   DeviceRuntime* const runtime_;
@@ -139,12 +140,15 @@ void DeviceCoder::Encode(EncodeJob job) {
         EncodeUpdate update{.frame = {}, .last = true, .status = {}, .time = {}};
         const std::shared_ptr<Lane> lane = lanes_->Take();
         update.status = EncodeOn(*lane, *shared, update);
+        update.time = clock_->Now() - start;  // what is measured of it costs no encoding
+        if (update.status.ok() && shared->inspect) {
+          update.status = Inspect(*lane, *shared, update.frame->bytes);
+        }
         if (update.status.ok()) {
           update.frame->owner = lane;  // the frame stands in its slot until it has gone
         } else {
           update.frame.reset();
         }
-        update.time = clock_->Now() - start;
         shared->update(std::move(update));
         return false;
       },
@@ -178,6 +182,23 @@ absl::Status DeviceCoder::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdat
   update.frame->bytes = {*host, *bytes};
   update.ready_bytes = *bytes;
   update.on_device = true;
+  return absl::OkStatus();
+}
+
+// The stream has come to the end of the encoding, which came after what the program did to x.
+absl::Status DeviceCoder::Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame) {
+  const size_t bytes = job.x.shape.elements() * BytesPerElement(job.x.dtype);
+  const absl::StatusOr<std::byte*> host = lane.values.AtLeast(bytes);
+  if (!host.ok()) return host.status();
+  const absl::StatusOr<CudaStream> stream = lane.Behind(nullptr);
+  if (!stream.ok()) return stream.status();
+  const int error = runtime_->api().to_host(job.x.values, *host, bytes, *stream);
+  if (error != 0) {
+    return absl::InternalError("copy of a tensor whose error is measured to the host: " +
+                               std::string(runtime_->api().error(error)));
+  }
+  if (absl::Status s = runtime_->Await(*stream); !s.ok()) return s;
+  job.inspect(frame, {*host, job.x.dtype, job.x.shape});
   return absl::OkStatus();
 }
 

@@ -15,8 +15,10 @@ namespace longhaul {
 
 // Coder of one device's memory: codecs with kernels (compressors/cuda) run on streams of its own,
 // beside the program's, and only the frame crosses to or from the host, through page-locked slots
-// that are reused. Frames are those of the host, bit for bit. What has no kernels and what is raw
-// is decoded on the host and copied to the device; sends of such tensors are the caller's to stage.
+// that are reused. Frames are those of the host, bit for bit; so is what is measured of their error
+// (EncodeJob::inspect), for which the tensor's values cross as well. What has no kernels and what
+// is raw is decoded on the host and copied to the device; sends of such tensors are the caller's to
+// stage.
 class DeviceCoder final : public Coder, public std::enable_shared_from_this<DeviceCoder> {
  public:
   // `runtime` and `clock` must outlive it and every frame that it has made.
@@ -35,6 +37,7 @@ class DeviceCoder final : public Coder, public std::enable_shared_from_this<Devi
   class Lane;   // a stream and its slots, one job at a time
   class Lanes;  // those that wait for a job
   absl::Status EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update);
+  absl::Status Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame);
   absl::StatusOr<bool> DecodeOn(Lane& lane, const DecodeJob& job);
   absl::Status Upload(Lane& lane, const DecodeJob& job);
   std::shared_ptr<const DeviceCodec> CodecNamed(std::string_view name);

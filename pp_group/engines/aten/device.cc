@@ -1,28 +1,16 @@
 #include "pp_group/engines/aten/device.h"
 
 #include <cstdlib>
-#include <string>
+#include <optional>
 
 #include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "pp_group/device_name.h"
 
 namespace longhaul {
-namespace {
-
-// -1: not the name of a GPU.
-int GpuIndex(const std::string& device) {
-  if (device == "cuda") return 0;
-  int index = -1;
-  const std::string kPrefix = "cuda:";
-  const bool numbered = device.starts_with(kPrefix) && device.size() <= kPrefix.size() + 3 &&
-                        absl::SimpleAtoi(device.substr(kPrefix.size()), &index);
-  return numbered && index >= 0 && device == absl::StrCat(kPrefix, index) ? index : -1;
-}
-
-}  // namespace
 
 absl::Status CheckDevice(const ComputeSpec& compute) {
   if (compute.dtype != "float32" && compute.dtype != "bfloat16") {
@@ -30,39 +18,28 @@ absl::Status CheckDevice(const ComputeSpec& compute) {
         absl::StrCat("dtype '", compute.dtype, "', want float32 or bfloat16"));
   }
   if (compute.device == "cpu") return absl::OkStatus();
-  const int index = GpuIndex(compute.device);
-  if (index < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device '", compute.device, "', want cpu, cuda or cuda:N"));
-  }
-  if (!at::globalContext().hasCUDA()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device '", compute.device, "': no GPU that this torch can use; want cpu, or a ",
-        "CUDA build of torch and a driver that it finds"));
-  }
-  const auto count = static_cast<int>(at::getNumGPUs());
-  if (index < count) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("device '", compute.device,
-                                                    "': this machine has ", count,
-                                                    " GPUs, cuda:0 to cuda:", count - 1));
+  if (absl::Status s = CheckDeviceName(compute.device); !s.ok()) return s;
+  return CheckGpuIsThere(compute.device, GpuCount());
 }
 
-absl::Status CheckDeviceMemory(const ComputeSpec& compute, int64_t bytes) {
-  if (compute.device == "cpu") return absl::OkStatus();
-  const auto [free, total] = at::getDeviceAllocator(at::kCUDA)->getMemoryInfo(
-      static_cast<at::DeviceIndex>(GpuIndex(compute.device)));
-  if (bytes <= static_cast<int64_t>(free)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "device '", compute.device, "': the run would take ", bytes / 1'000'000, " MB of it, and ",
-      free / 1'000'000, " of ", total / 1'000'000,
-      " MB are free; lower model.width, train.batch_rows, schedule.stages or outer.groups, or set "
-      "train.recompute = true"));
+int GpuCount() { return at::globalContext().hasCUDA() ? static_cast<int>(at::getNumGPUs()) : 0; }
+
+GpuMemory MemoryOfGpu(int gpu) {
+  const auto [free, total] =
+      at::getDeviceAllocator(at::kCUDA)->getMemoryInfo(static_cast<at::DeviceIndex>(gpu));
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 at::Device DeviceOf(const ComputeSpec& compute) {
   if (compute.device == "cpu") return at::kCPU;
+  const std::optional<int> gpu = GpuOfRank(compute.device, 0, 1);
+  TORCH_CHECK(gpu && compute.device != kGpuOfRank, "device '", compute.device,
+              "' is not of one rank");
   RequireDeterminism();
-  return {at::kCUDA, static_cast<at::DeviceIndex>(GpuIndex(compute.device))};
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(*gpu));
+  // What asks for no device, as page-locked memory does, takes no context on another GPU.
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  return device;
 }
 
 at::ScalarType DtypeOf(const ComputeSpec& compute) {
