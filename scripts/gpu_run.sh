@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On this machine's GPU, with the codecs' kernels in longhaul itself: processes that share it have the
-# gradients of one alone; four stages as four processes behind shaped links have the losses of the same
+# On this machine's GPU, with the codecs' kernels in longhaul itself: tensors there cross as those of the
+# host do; processes that share it have the gradients of one alone; four stages as four processes behind shaped links have the losses of the same
 # run in one process; then bench/device_table.py. Needs a CUDA build of torch and nvcc.
 # Usage: scripts/gpu_run.sh test|bench [cpu]     cpu: the same on the processor, to rehearse it
 set -euo pipefail
@@ -11,9 +11,9 @@ python=${TORCH_PYTHON:-$PWD/.venv/bin/python}
 PATH=$PATH:/usr/local/cuda/bin
 
 # Each line of what would run, with the reason.
-lines=("one stage's gradients in four processes on one GPU" "a shaped run of four processes on one GPU"
-  "the table of tokens per second")
-[ "$what" = bench ] && lines=("${lines[2]}")
+lines=("tensors of a GPU through the backend" "one stage's gradients in four processes on one GPU"
+  "a shaped run of four processes on one GPU" "the table of tokens per second")
+[ "$what" = bench ] && lines=("${lines[3]}")
 skip_all() { for line in "${lines[@]}"; do echo "skipped: $line: $*"; done; exit 0; }
 options=()
 if [ "$device" != cpu ]; then
@@ -32,16 +32,14 @@ ended() {  # NAME STATUS
 }
 if [ "$what" = test ]; then
   scripts/build.sh stage_hash
-  status=0
-  "$python" tests/pp_group/shared_device.py build/tests/stage_hash "$device" || status=$?
-  ended "${lines[0]}" "$status"
-  status=0
+  scripts/build.sh backend_work_test
+  build/tests/backend_work_test --gtest_filter='CudaTensors*' --gtest_brief=1 || ended "${lines[0]}" $?
+  PYTHONPATH=build/python "$python" tests/backend/cuda_tensors.py || ended "${lines[0]}" $?
+  "$python" tests/pp_group/shared_device.py build/tests/stage_hash "$device" || ended "${lines[1]}" $?
   tests/runs/models_on_links_test.sh build/longhaul "$python" experiments/specs/gpt-cuda.toml -- \
-    --set train.device="$device" || status=$?
-  ended "${lines[1]}" "$status"
+    --set train.device="$device" || ended "${lines[2]}" $?
 fi
-status=0
 mkdir -p build/bench
-"$python" bench/device_table.py build/longhaul --device "$device" | tee build/bench/device_table.txt || status=$?
-ended "the table of tokens per second" "$status"
+"$python" bench/device_table.py build/longhaul --device "$device" | tee build/bench/device_table.txt ||
+  ended "the table of tokens per second" $?
 exit "$failed"

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 import launch
 
 MICROBATCHES, ROWS, WIDTH = 4, 32, 768
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def exchanged(x, group, rank):
@@ -24,17 +25,24 @@ def exchanged(x, group, rank):
 
 
 def check_codecs(rank):
+    """Values, and the errors that senders measure, are those of host tensors."""
     import longhaul
 
+    torch.manual_seed(7)
+    x = torch.randn(64, 256)
     for forward, backward in (("none", "none"), ("int4-b64-h64", "int8-b64")):
-        group = dist.new_group([0, 1], backend="longhaul",
-                               pg_options=longhaul.Options(forward=forward, backward=backward))
-        torch.manual_seed(7)
-        x = torch.randn(64, 256)
-        for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            want = exchanged(x.to(dtype), group, rank)
-            got = exchanged(x.to(dtype).cuda(), group, rank)
-            assert got.is_cuda and torch.equal(got.cpu(), want), (forward, dtype)
+        errors, received = [], []
+        for device in ("cpu", "cuda"):
+            group = dist.new_group([0, 1], backend="longhaul", pg_options=longhaul.Options(
+                forward=forward, backward=backward, nmse_every=1))
+            got = [exchanged(x.to(device, dtype), group, rank) for dtype in DTYPES]
+            assert all(part.device.type == device for part in got)
+            received.append([part.cpu() for part in got])
+            sent, = (c for c in longhaul.crossings(group) if c.sent)
+            errors.append((sent.nmse_samples, sent.nmse_sum, sent.nmse_max))
+        assert errors[1] == errors[0], (forward, errors)
+        for dtype, want, got in zip(DTYPES, *received):
+            assert torch.equal(got, want), (forward, dtype)
             assert torch.equal(want, x.to(dtype)) == (forward == "none"), (forward, dtype)
 
 
