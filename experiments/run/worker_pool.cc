@@ -1,11 +1,9 @@
 #include "experiments/run/worker_pool.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -81,19 +78,16 @@ WorkerPool::~WorkerPool() {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
-  if (store_ > 0) {
-    kill(store_, SIGKILL);
-    while (waitpid(store_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  if (store_fd_ >= 0) close(store_fd_);
   close(child_signal_fd_);
 }
 
 absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
   checkpoint_directory_ = checkpoint_directory;
   if (elastic_) {
-    if (absl::Status s = StartStore(); !s.ok()) return s;
+    const absl::Status served = store_.Start(kMasterPort, [this](auto argv, auto fds) {
+      return Spawn(/*node=*/0, std::move(argv), std::move(fds));
+    });
+    if (!served.ok()) return served;
   }
   const int ranks = static_cast<int>(spec_.schedule.stages * spec_.outer.groups);
   // A checkpoint that all ranks have is one at which all groups were there.
@@ -126,21 +120,6 @@ absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
   }
   for (const auto& [in_worker, own] : fds) command.inherit_fds[in_worker] = own;
   return SpawnInNode(emulator_, node, command);
-}
-
-absl::Status WorkerPool::StartStore() {
-  int keys[2];  // sockets: a pipe to a store that was killed would kill the lab
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, keys) != 0) {
-    return absl::InternalError(fmt::format("make the store's socket: {}", strerror(errno)));
-  }
-  absl::StatusOr<pid_t> pid =
-      Spawn(0, {"/proc/self/exe", "worker", "--serve-store", fmt::format("{}", kMasterPort), "-"},
-            {{0, keys[0]}, {1, 2}, {2, 2}});
-  close(keys[0]);
-  store_fd_ = keys[1];
-  if (!pid.ok()) return pid.status();
-  store_ = *pid;
-  return absl::OkStatus();
 }
 
 absl::Status WorkerPool::Start(int rank, int life) {
@@ -189,8 +168,7 @@ absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
 }
 
 void WorkerPool::SetInStore(const char* key, int group) {
-  const std::string line = fmt::format("{}/{}/{}\n", key, group, groups_.Life(group));
-  (void)send(store_fd_, line.data(), line.size(), MSG_NOSIGNAL);
+  store_.Set(fmt::format("{}/{}/{}", key, group, groups_.Life(group)));
 }
 
 void WorkerPool::Tell(const std::string& what, int group, const std::string& said) {
@@ -276,39 +254,26 @@ void WorkerPool::EndTheStopped() {
   for (const auto& [pid, rank] : running_) {
     if (groups_.IsLostFor(GroupOf(rank), kHealthInterval / 2, now)) kill(pid, SIGKILL);
   }
+  const absl::Duration deadline = absl::Seconds(spec_.net.peer_deadline_s);
   for (const auto& [pid, rank] : running_) {
-    std::string stat;
-    std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
-    const size_t name_end = stat.rfind(')');
-    const bool stopped = name_end != std::string::npos && stat.size() > name_end + 2 &&
-                         (stat[name_end + 2] == 'T' || stat[name_end + 2] == 't');
-    if (!stopped) {
-      stopped_since_.erase(pid);
-      continue;
-    }
-    const auto [since, fresh] = stopped_since_.emplace(pid, now);
-    if (now - since->second > absl::Seconds(spec_.net.peer_deadline_s)) kill(pid, SIGKILL);
+    if (stopped_.StoppedFor(pid, now) > deadline) kill(pid, SIGKILL);
   }
+  store_.EndIfStopped(now, deadline);
 }
 
 absl::Status WorkerPool::Reap() {
   absl::Status first;
   int wait_status = 0;
   for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-    if (pid == store_) {
-      store_ = 0;
-      if (first.ok()) {
-        first = absl::UnavailableError(
-            "the process that serves the c10d store ended: nobody can say who is there any more");
-        sink_.EmitFailure(-1, 0, first);
-      }
+    if (const absl::Status store = store_.Ended(pid); !store.ok()) {
+      if (first.ok()) sink_.EmitFailure(-1, 0, first = store);
       continue;
     }
     const auto it = running_.find(pid);
     if (it == running_.end()) continue;  // an orphan: the lab's first process inherits them
     const int rank = it->second;
     running_.erase(it);
-    stopped_since_.erase(pid);
+    stopped_.Forget(pid);
     if (elastic_ && !killed_ && first.ok() && !over_) {
       first = Ended(rank, wait_status);
       if (!first.ok()) sink_.EmitFailure(-1, 0, first);

@@ -14,6 +14,8 @@
 #include "experiments/run/killed_by.h"
 #include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"
+#include "experiments/run/stopped_processes.h"
+#include "experiments/run/store_process.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
@@ -44,7 +46,6 @@ class WorkerPool {
 
  private:
   absl::Status Start(int rank, int life);
-  absl::Status StartStore();
   absl::StatusOr<pid_t> Spawn(int node, std::vector<std::string> argv,
                               std::vector<std::pair<int, int>> fds);
   absl::Status Reap();  // everything that has ended; the first failure
@@ -61,7 +62,7 @@ class WorkerPool {
   absl::Status Strike(size_t fault);
   absl::Status Come(int group);
   bool Runs(int group) const;
-  // Who has been stopped for net.peer_deadline_s, and who is left of a lost group.
+  // Who has been stopped for net.peer_deadline_s, the store too, and who is left of a lost group.
   void EndTheStopped();
   enum class Patience { kDeadline, kNone };
   absl::Status CheckLinks(Patience patience);
@@ -81,10 +82,9 @@ class WorkerPool {
   const bool elastic_;
   std::string checkpoint_directory_;
   bool resumes_ = false;  // every rank has a file of one checkpoint
-  pid_t store_ = 0;       // the process that serves the store
-  int store_fd_ = -1;     // keys to set, a line each
+  StoreProcess store_;
   GroupLives groups_;
-  std::map<pid_t, absl::Duration> stopped_since_;
+  StoppedProcesses stopped_;
   std::vector<int> rank_of_gate_;  // by place in gates_
   bool over_ = false;              // the run has failed
   const std::vector<Fault> script_;

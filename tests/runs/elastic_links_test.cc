@@ -176,22 +176,29 @@ TEST_F(ElasticLinks, ALabThatIsKilledEndsTheRunAndItSaysSo) {
   EXPECT_EQ(Rows(links(), "SELECT step, what, place FROM faults"), (Table{{"6", "kill", "lab"}}));
 }
 
-TEST_F(ElasticLinks, AStoreThatIsKilledEndsTheRunAndItSaysSo) {
-  const std::string output = scratch_.path() + "/output";
-  const pid_t command =
-      StartLonghaul(Arguments(Spec({}, "links.toml"), links(),
-                              {"net.transport=ucx", "net.profile=" + Mesh(""), "train.steps=5000"}),
-                    output);
-  constexpr char kTold[] = "SELECT 1 FROM rounds WHERE round = 1";
-  for (int i = 0; i < 900 && Rows(links(), kTold).empty(); ++i) usleep(100'000);
-  const std::vector<pid_t> stores = ProcessesWith("--serve-store");
-  ASSERT_EQ(stores.size(), 1u) << ReadFile(output);
-  kill(stores[0], SIGKILL);
-  const CommandResult run = WaitFor(command, output);
-  EXPECT_NE(run.exit_status, 0);
-  EXPECT_THAT(Verdict(), testing::ContainsRegex("failed: the lab after step [0-9]+: the process "
-                                                "that serves the c10d store ended: nobody can"));
-  EXPECT_TRUE(ProcessesWith(links()).empty() && ProcessesWith("--serve-store").empty());
+TEST_F(ElasticLinks, AStoreThatIsKilledOrStoppedEndsTheRunAndItSaysSo) {
+  for (const auto& [signal, how] :
+       {std::pair(SIGKILL, "ended"), {SIGSTOP, "was stopped for .* s"}}) {
+    const std::string results = links() + std::to_string(signal), output = results + "-output";
+    const pid_t command = StartLonghaul(
+        Arguments(Spec({}, "links.toml"), results,
+                  {"net.transport=ucx", "net.profile=" + Mesh(""), "train.steps=5000"}),
+        output);
+    constexpr char kTold[] = "SELECT 1 FROM rounds WHERE round = 1";
+    for (int i = 0; i < 900 && Rows(results, kTold).empty(); ++i) usleep(100'000);
+    const std::vector<pid_t> stores = ProcessesWith("--serve-store");
+    ASSERT_EQ(stores.size(), 1u) << ReadFile(output);
+    kill(stores[0], signal);
+    const CommandResult run = WaitFor(command, output);
+    EXPECT_NE(run.exit_status, 0);
+    const Table verdict = Rows(results, kVerdict);
+    ASSERT_EQ(verdict.size(), 1u);
+    EXPECT_THAT(verdict[0][0],
+                testing::ContainsRegex("failed: the lab after step [0-9]+: the process that serves "
+                                       "the c10d store " +
+                                       std::string(how) + ": nobody can say"));
+    EXPECT_TRUE(ProcessesWith(results).empty() && ProcessesWith("--serve-store").empty());
+  }
 }
 
 TEST_F(ElasticLinks, TheLastGroupThatLeavesEndsTheRun) {
