@@ -185,6 +185,18 @@ TEST_F(Reshard, AnotherModelOrOtherDataOrALaterStepIsRefusedInOneLine) {
               HasSubstr("is of other data"));
 }
 
+// A checkpoint says whether a GPU has made it, and not which.
+TEST_F(Reshard, WhichGpuMadeACheckpointIsNoPartOfIt) {
+  TrainSpec spec = SmallSpec(2, 1, "llama_aten");
+  const auto text_on = [&](const char* device) {
+    spec.stage_compute.device = device;
+    return CanonicalText(spec, *SmallCorpus());
+  };
+  EXPECT_EQ(text_on("cuda:*"), text_on("cuda:3"));
+  EXPECT_EQ(text_on("cuda:*"), text_on("cuda"));
+  EXPECT_NE(text_on("cuda:*"), text_on("cpu"));
+}
+
 TEST_F(Reshard, ADamagedOrMissingFileOfTheNewestStepMakesAllGoOnFromTheOneBefore) {
   const History whole = Leave(SmallSpec(2, 2), {4, 6});
   const std::string path = CheckpointPath(directory_, 1, 1, 6);
