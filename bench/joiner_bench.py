@@ -1,10 +1,10 @@
 """Times how a group joins a training over shaped links: its state from one member, or from all through a swarm.
 
-usage: joiner_bench.py join [--profile P]... [--groups N]... [--stages S] [--rounds R]
+usage: joiner_bench.py join [--profile P]... [--groups N]... [--stages S] [--rounds R] [--joiners J]
        joiner_bench.py beside [--groups N] [--rounds R] [--limits mbit,..]
 
-Each line is two runs of `longhaul run` that differ in outer.joiner_source: the last group is killed every other round and
-takes over the state of the others R times. What is timed is the program itself, hashing, files and all.
+Each line is two runs of `longhaul run` that differ in outer.joiner_source: the last J groups (1) are killed every other
+round and take over the state of the others R times, at once. What is timed is the program itself, hashing, files and all.
 
 `join`: a mesh of the profile's links. Seconds from the word that the group may join (written right after the outer step)
 to its state, and to the end of its first step; medians over joins and stages. Beside them the closed form
@@ -17,18 +17,14 @@ which one does, until it has its state; and how long the members waited for it a
 
 Run it as root from the repository's folder, with build/longhaul built and the machine otherwise idle.
 """
-import argparse
-import os
 import re
 import sqlite3
 import statistics
 import subprocess
-import sys
 import tempfile
 
-LONGHAUL = os.path.abspath(os.environ.get("LONGHAUL", "build/longhaul"))
-GOODPUT = 1448 / 1514
-PROFILES = {"continental-us": (100, 65), "transpacific": (50, 105)}  # Mbit/s, ms
+from join_bench import LONGHAUL, PROFILES, access_file, estimate, main
+
 INNER_STEPS = 8
 
 SPEC = """
@@ -74,34 +70,36 @@ KILL = '[[fault]]\nat_step = {step}\nwhat = "kill"\nwhere = "group {group} stage
 
 
 class Run:
-    """One run whose last group is killed in rounds 1, 3, ...; it joins after them."""
+    """One run whose last groups are killed in rounds 1, 3, ...; they join after them."""
 
     def __init__(self, folder, rounds, source, **figures):
         self.groups, self.stages = figures["groups"], figures["stages"]
+        self.members = self.groups - figures.get("joiners", 1)
         self.joins = [INNER_STEPS * (2 * i + 1) for i in range(rounds)]
         results, spec = f"{folder}/{source}", f"{folder}/{source}.toml"
         with open(spec, "w") as f:
             f.write(SPEC.format(steps=2 * INNER_STEPS * rounds, inner_steps=INNER_STEPS, source=source, **figures))
             for step in self.joins:
-                f.write(KILL.format(step=step - INNER_STEPS + 2, group=self.groups - 1))
+                for group in range(self.members, self.groups):
+                    f.write(KILL.format(step=step - INNER_STEPS + 2, group=group))
         done = subprocess.run([LONGHAUL, "run", spec, "--results", results], capture_output=True, text=True)
-        if "groups came or went" not in done.stdout + done.stderr:
-            raise RuntimeError(done.stdout[-3000:] + done.stderr[-3000:])
         self.db = sqlite3.connect(f"{results}/longhaul.sqlite")
+        back = self.one("SELECT COUNT(*) FROM faults WHERE what = 'kill' AND recovered_step IS NOT NULL")
+        if back != rounds * (self.groups - self.members):
+            raise RuntimeError(done.stdout[-3000:] + done.stderr[-3000:])
 
     def one(self, sql, *values):
         return self.db.execute(sql, values).fetchone()[0]
 
     def joined(self):
-        """(seconds to the state, to the end of the first step) of every join and stage."""
+        """(seconds to the state, to the end of the first step) of every join and worker."""
         times = []
         for step in self.joins:
-            for stage in range(self.stages):
-                rank = (self.groups - 1) * self.stages + stage
+            for rank in range(self.members * self.stages, self.groups * self.stages):
                 said = self.one("SELECT value FROM run_facts WHERE key = ?", f"joined_after_step_{step}_rank_{rank}")
                 took = float(re.search(r" in ([0-9.]+) s", said).group(1))
                 first = self.one("SELECT wall_s FROM steps WHERE step = ? AND group_index = ? AND stage = ?",
-                                 step + 1, self.groups - 1, stage)
+                                 step + 1, rank // self.stages, rank % self.stages)
                 times.append((took, took + first))
         return times
 
@@ -113,7 +111,7 @@ class Run:
     def steps(self):
         """Wall seconds of members' steps without an outer one: (while the last group takes its state, while it is there)."""
         joining, quiet = [], []
-        for group in range(self.groups - 1):
+        for group in range(self.members):
             for stage in range(self.stages):
                 rows = dict(self.db.execute("SELECT step, wall_s FROM steps WHERE group_index = ? AND stage = ? AND NOT outer_synced",
                                             (group, stage)).fetchall())
@@ -131,14 +129,6 @@ class Run:
         return [self.one("SELECT waited_s FROM rounds WHERE last_step = ?", step + INNER_STEPS) for step in self.joins]
 
 
-def estimate(mb, sources, mbit, rtt_ms):
-    """(fetch from all, copy from one), seconds: every source has a path of its own."""
-    text = subprocess.run([LONGHAUL, "weights", "estimate", "--mb", str(mb), "--sources", str(sources), "--up-mbit",
-                           str(mbit * GOODPUT), "--down-mbit", "1e6", "--rtt-ms", str(rtt_ms)],
-                          check=True, capture_output=True, text=True).stdout
-    return [float(line.split(":")[1].split()[0]) for line in text.splitlines()]
-
-
 def medians(times):
     return [statistics.median(column) for column in zip(*times)]
 
@@ -151,22 +141,14 @@ def join(arguments):
         for groups in arguments.groups or [2, 4, 8]:
             with tempfile.TemporaryDirectory() as folder:
                 runs = [Run(folder, arguments.rounds, source, profile=profile, groups=groups, stages=arguments.stages,
-                            rows=1, microbatches=1, width=256, blocks=4 * arguments.stages, compute="", limit="")
+                            joiners=arguments.joiners, rows=1, microbatches=1, width=256, blocks=4 * arguments.stages, compute="", limit="")
                         for source in ("member", "swarm")]
                 (one, one_first), (all_, all_first) = [medians(run.joined()) for run in runs]
                 mb = runs[1].state_mb()
-                of_all, copy = estimate(mb, groups - 1, *PROFILES[profile])
+                of_all, copy = estimate(mb, groups - arguments.joiners, profile)
                 firsts = [first for _, first in runs[1].joined()]
                 print(f"| {profile} | {groups} | {mb:.1f} | {one:.2f} ({copy:.2f}) | {one_first:.2f} | {all_:.2f} ({of_all:.2f}) | "
                       f"{all_first:.2f} | {max(firsts) - min(firsts):.2f} | {one_first / all_first:.2f} |", flush=True)
-
-
-def access_file(folder, nodes):
-    lines = "".join(f'[[node]]\nname = "n{i}"\nup_mbit = 100\ndown_mbit = 100\naccess_queue_bdp = 1\n' for i in range(nodes))
-    path = f"{folder}/access.toml"
-    with open(path, "w") as f:
-        f.write(lines + '[between]\nrate_mbit = "none"\nrtt_ms = 65\n')
-    return path
 
 
 def beside(arguments):
@@ -176,7 +158,7 @@ def beside(arguments):
     print("|---|---|---|---|---|---|---|")
     for source, limit in [("member", "none")] + [("swarm", limit) for limit in arguments.limits.split(",")]:
         with tempfile.TemporaryDirectory() as folder:
-            run = Run(folder, arguments.rounds, source, profile=access_file(folder, 2 * groups), groups=groups, stages=2,
+            run = Run(folder, arguments.rounds, source, profile=access_file(folder, [f"n{i}" for i in range(2 * groups)]), groups=groups, stages=2,
                       rows=32, microbatches=4, width=384, blocks=8, compute=COMPUTE,
                       limit="" if limit == "none" else f"joiner_up_mbit = {limit}\n")
             joining, quiet = run.steps()
@@ -186,19 +168,5 @@ def beside(arguments):
                   f"{statistics.median(run.waited()):.2f} |", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=["join", "beside"])
-    parser.add_argument("--profile", action="append", choices=list(PROFILES))
-    parser.add_argument("--groups", action="append", type=int)
-    parser.add_argument("--stages", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limits", default="none,20,10")
-    arguments = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", file=sys.stderr)
-    {"join": join, "beside": beside}[arguments.what](arguments)
-    print(f"load after: {os.getloadavg()[0]:.1f}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, join, beside, "none,20,10", {"--stages": (int, 1), "--joiners": (int, 1)})

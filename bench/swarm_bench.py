@@ -13,7 +13,6 @@ a, b and c with each of the --limits (Mbit/s) on what each of them sends.
 
 Run it as root from the repository's folder, with build/longhaul built and the machine otherwise idle.
 """
-import argparse
 import json
 import os
 import signal
@@ -23,10 +22,9 @@ import sys
 import tempfile
 import time
 
-LONGHAUL = os.path.abspath(os.environ.get("LONGHAUL", "build/longhaul"))
+from join_bench import LONGHAUL, PROFILES, access_file, estimate, main, run
+
 WEIGHTS = [LONGHAUL + "-weights", "weights"]
-GOODPUT = 1448 / 1514
-PROFILES = {"continental-us": (100, 65), "transpacific": (50, 105)}  # Mbit/s, ms
 
 COPY_SERVER = """
 import socket, sys
@@ -62,10 +60,6 @@ while time.monotonic() < end:
     times.append([start, took]); time.sleep(max(0, 0.5 - took))
 print(json.dumps(times))
 """
-
-
-def run(*words, **options):
-    return subprocess.run(words, check=True, capture_output=True, text=True, **options).stdout
 
 
 class Lab:
@@ -128,20 +122,12 @@ def fetch(lab, node, folder, sources, *more):
                               "--json", "--quiet", *more))
 
 
-def estimate(mb, sources, mbit, rtt_ms):
-    """(fetch from all, copy from one), seconds: every source has a path of its own."""
-    text = run(*WEIGHTS, "estimate", "--mb", str(mb), "--sources", str(sources), "--up-mbit",
-               str(mbit * GOODPUT), "--down-mbit", "1e6", "--rtt-ms", str(rtt_ms))
-    return [float(line.split(":")[1].split()[0]) for line in text.splitlines()]
-
-
 def time_copy(lab, node, source):
     count, seconds = lab.run(node, sys.executable, "-c", COPY_CLIENT, address(source)).split()
     return float(seconds)
 
 
 def join_one(profile, groups, mb, rounds):
-    mbit, rtt_ms = PROFILES[profile]
     with tempfile.TemporaryDirectory() as folder, Lab(profile, "--nodes", str(groups)) as lab:
         make_weights(folder, mb)
         everyone = list(range(1, groups))
@@ -155,8 +141,8 @@ def join_one(profile, groups, mb, rounds):
             times["one"].append(fetch(lab, 0, folder, [1])["seconds"])
             times["all"].append(fetch(lab, 0, folder, everyone)["seconds"])
         median = {key: statistics.median(values) for key, values in times.items()}
-        of_all, copy = estimate(mb, groups - 1, mbit, rtt_ms)
-        of_one = estimate(mb, 1, mbit, rtt_ms)[0]
+        of_all, copy = estimate(mb, groups - 1, profile)
+        of_one = estimate(mb, 1, profile)[0]
         spread = max(times["all"]) - min(times["all"])
         print(f"| {profile} | {groups} | {median['copy']:.2f} ({copy:.2f}) | {median['one']:.2f} ({of_one:.2f}) | "
               f"{median['all']:.2f} ({of_all:.2f}) | {spread:.2f} | {median['copy'] / median['all']:.2f} |", flush=True)
@@ -168,14 +154,6 @@ def join(arguments):
     for profile in arguments.profile or list(PROFILES):
         for groups in arguments.groups or [2, 4, 8]:
             join_one(profile, groups, arguments.mb, arguments.rounds)
-
-
-def access_file(folder):
-    lines = "".join(f'[[node]]\nname = "{name}"\nup_mbit = 100\ndown_mbit = 100\naccess_queue_bdp = 1\n' for name in "jabc")
-    path = f"{folder}/access.toml"
-    with open(path, "w") as f:
-        f.write(lines + '[between]\nrate_mbit = "none"\nrtt_ms = 65\n')
-    return path
 
 
 def message_times(lab, seconds, size, fetching):
@@ -199,7 +177,7 @@ def beside(arguments):
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         make_weights(folder, arguments.mb)
-        with Lab(access_file(folder)) as lab:
+        with Lab(access_file(folder, "jabc")) as lab:
             median, most, count, _ = message_times(lab, 12, size, None)
             print(f"| none | {median:.3f} | {most:.3f} | {count} | |", flush=True)
             for limit, sources in [("none", [1])] + [(limit, [1, 2, 3]) for limit in arguments.limits.split(",")]:
@@ -213,20 +191,5 @@ def beside(arguments):
                 print(f"| from {who}, limit {limit} | {median:.3f} | {most:.3f} | {count} | {took:.2f} |", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("what", choices=["join", "beside"])
-    parser.add_argument("--profile", action="append", choices=list(PROFILES))
-    parser.add_argument("--groups", action="append", type=int)
-    parser.add_argument("--mb", type=float, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=45)
-    parser.add_argument("--limits", default="none,50,25,10")
-    arguments = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", file=sys.stderr)
-    {"join": join, "beside": beside}[arguments.what](arguments)
-    print(f"load after: {os.getloadavg()[0]:.1f}", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, join, beside, "none,50,25,10", {"--mb": (float, 64), "--seconds": (float, 45)})
