@@ -170,6 +170,7 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
   const RoundPlan& plan = *PlanOf(round->last_step);
   const bool last = round->last_step == bounds_.steps;
   round->round = plan.round;
+  std::sort(gone_.begin(), gone_.end());  // as groups are listed everywhere
   round->lost = absl::StrJoin(std::exchange(gone_, {}), " ");
   for (const int64_t group : plan.joiners) {
     if (last) break;  // nothing is left to train

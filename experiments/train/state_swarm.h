@@ -26,6 +26,9 @@ namespace longhaul {
 //   swarm/STEP/S/G             stage S of G shares the state after STEP: "DIGEST IP:PORT" of each
 //                              part; "! WHY": it does not
 //   manifest/DIGEST            the manifest's text, which has this SHA-256
+//   taking/STEP/S/G            stage S of G, which joins, fetches "state" and gives what it has of
+//   it
+//                              at "IP:PORT"
 //   lost/G/LIFE/S              a joiner's stage: the members whose moments it cannot have, "0 2"
 
 // False: this build has no libtorrent, and what follows is FailedPrecondition.
@@ -39,6 +42,8 @@ struct SharedState {
   bool moments;        // false: compute is injected, there are none
   std::string folder;  // of this process: the parts are below it
   std::string ip;      // this process's address
+  // Of a joiner: the others that take this state, which give it what they have of its common part.
+  Lives other_joiners = {};
   // Of a giver: most that it sends, of payload; nullopt: no limit.
   std::optional<int64_t> up_bytes_per_s = std::nullopt;
   // A fault that strikes when a part has been given or taken (OwnFaults::InTransfer); may be empty.
@@ -60,17 +65,20 @@ class StateGiver {
 };
 
 struct StateTaken {
-  int64_t bytes = 0;                                    // of the parts that came
-  std::vector<bool> lost;                               // by place among the members
-  std::vector<std::pair<std::string, int64_t>> givers;  // "group 0" and what came from it
-  absl::Duration offered, arrived;                      // from the start: all offers, all bytes
-  std::vector<std::string> words = {};                  // who was banned, who could not give
+  int64_t bytes = 0;       // of the parts that came
+  std::vector<bool> lost;  // by place among the members
+  // "group 0" and what came from it: the members, then other joiners.
+  std::vector<std::pair<std::string, int64_t>> givers;
+  absl::Duration offered, arrived;      // from the start: all offers, all bytes
+  std::vector<std::string> words = {};  // who was banned, who could not give
 };
 
 // The joiner's side: fetches the parts into state.folder, each checked against its manifest and
-// that against its SHA-256. One that cannot give costs the others' bandwidth alone and the joiner
-// its moments. All stages of `group` call it and agree on who could not. Unavailable,
-// DeadlineExceeded: no member has given; `patience` without a byte is the end of it. DataLoss.
+// that against its SHA-256. Other joiners give and get what is the same for all; one of them that
+// is lost costs nothing but what it would have given. A member that cannot give costs the others'
+// bandwidth alone and the joiner its moments. All stages of `group` call it and agree on who could
+// not. Unavailable, DeadlineExceeded: no member has given; `patience` without a byte is the end of
+// it. DataLoss.
 absl::StatusOr<StateTaken> TakeStateFromAll(const SharedState& state, int group, int life,
                                             absl::Duration patience, RoundStore& store);
 

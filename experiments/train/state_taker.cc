@@ -9,9 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "experiments/train/other_joiners.h"
+#include "experiments/train/state_offers.h"
 #include "experiments/train/state_swarm.h"
 #include "plugin/core/clock.h"
-#include "plugin/swarm/file_digest.h"
 #include "plugin/swarm/swarm.h"
 #include "pp_group/handover.h"
 
@@ -23,22 +24,15 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 // For a fault that strikes in the middle.
 constexpr absl::Duration kProgressEvery = absl::Milliseconds(20);
 
-// One part of what a giver offers.
-struct Offer {
-  std::string digest;  // of its manifest
-  SwarmAddress address;
-};
-
-absl::StatusOr<Manifest> ManifestFrom(const std::string& text, const std::string& digest) {
-  if (Sha256Of(text) == digest) return ParseManifest(text);
-  return absl::DataLossError(
-      absl::StrCat("the manifest in the store has not the SHA-256 ", digest, " of its key"));
-}
-
 class Taker {
  public:
   Taker(const SharedState& state, int group, int life, absl::Duration patience, RoundStore& store)
-      : state_(state), group_(group), life_(life), patience_(patience), store_(store) {
+      : state_(state),
+        group_(group),
+        life_(life),
+        patience_(patience),
+        store_(store),
+        joiners_(state, group, store) {
     for (const auto& [member, its_life] : state.members) members_.push_back({member, its_life});
     taken_.lost.resize(members_.size());
   }
@@ -48,7 +42,7 @@ class Taker {
  private:
   struct Member {
     int group, life;
-    std::string ip = {};
+    std::vector<SwarmAddress> addresses = {};  // of what it offers
   };
 
   struct Offered {
@@ -64,6 +58,7 @@ class Taker {
   absl::StatusOr<std::vector<Offered>> Choose();
   absl::Status StartFetches(const std::vector<Offered>& parts);
   absl::StatusOr<std::unique_ptr<Fetch>> Start(const Manifest& manifest, const Offered& offered);
+  void NameGivers();
   absl::Status AwaitFetches();
   absl::Status Ended(const std::string& part, Fetch& fetch);
   void LoseTheDown();
@@ -80,8 +75,9 @@ class Taker {
   const absl::Duration patience_;
   RoundStore& store_;
   std::vector<Member> members_;
+  OtherJoiners joiners_;
   int64_t losses_seen_ = -1;
-  std::map<std::string, int64_t> by_ip_;
+  std::map<std::string, int64_t> came_;  // by address
   std::mutex mu_;
   StateTaken taken_;                                       // its words: mu_
   std::map<std::string, std::unique_ptr<Fetch>> fetches_;  // by part; last: they use the others
@@ -121,19 +117,13 @@ void Taker::AwaitOffers() {
 
 // The state's and the moments'; nullopt: none, and the member is lost.
 std::optional<std::vector<Offer>> Taker::OffersOf(size_t place, const std::string& said) {
-  std::vector<Offer> offers;
-  const std::vector<std::string> words = absl::StrSplit(said, ' ');
-  for (size_t i = 0; i + 1 < words.size(); i += 2) {
-    const absl::StatusOr<SwarmAddress> address = ParseSwarmAddress(words[i + 1]);
-    if (address.ok()) offers.push_back({words[i], *address});
-  }
+  std::vector<Offer> offers = OffersIn(said);
   if (offers.size() == (state_.moments ? 2 : 1)) return offers;
   Lose(place, absl::StrCat("it does not give: ", said.substr(0, 200)));
   return std::nullopt;
 }
 
-// What is the same on all members comes from those who say so: where they differ, from the most,
-// and among equals from the lowest group's.
+// What is the same on all members comes from those who say so.
 absl::StatusOr<std::vector<Taker::Offered>> Taker::Choose() {
   std::vector<size_t> places;
   std::vector<std::string> keys;
@@ -144,19 +134,13 @@ absl::StatusOr<std::vector<Taker::Offered>> Taker::Choose() {
   }
   const std::vector<std::string> said = store_.GetAll(keys);
   std::map<size_t, std::vector<Offer>> offers;  // by place
-  std::map<std::string, size_t> votes;
   for (size_t i = 0; i < places.size(); ++i) {
     const auto own = OffersOf(places[i], said[i]);
     if (!own) continue;
     offers[places[i]] = *own;
-    members_[places[i]].ip = own->front().address.ip;
-    ++votes[own->front().digest];
+    for (const Offer& offer : *own) members_[places[i]].addresses.push_back(offer.address);
   }
-  std::string best;
-  for (const auto& [place, own] : offers) {
-    const std::string& digest = own.front().digest;
-    if (best.empty() || votes[digest] > votes[best]) best = digest;
-  }
+  const std::string best = MostBelieved(offers);
   if (best.empty()) {
     return absl::UnavailableError(absl::StrCat("no member gave the state of step ", state_.step));
   }
@@ -181,6 +165,7 @@ absl::StatusOr<std::unique_ptr<Fetch>> Taker::Start(const Manifest& manifest,
                        .give_up_after = std::max(patience_, absl::Seconds(1))};
   for (const Offer& offer : offered.from) options.sources.push_back(offer.address);
   options.swarm.notice = [this](const std::string& line) { Say(line); };
+  if (offered.part == kStatePart) options.swarm.members = joiners_.Ips();
   if (state_.midway && offered.part == kStatePart) {
     options.progress_every = kProgressEvery;
     options.progress = [this](const FetchProgress& at) {
@@ -202,6 +187,7 @@ absl::Status Taker::StartFetches(const std::vector<Offered>& parts) {
       status = fetch.status();
       if (fetch.ok()) fetches_[parts[i].part] = *std::move(fetch);
     }
+    if (status.ok() && i == 0) joiners_.Tell(*fetches_[kStatePart]);
     if (status.ok()) continue;
     if (i == 0) return status;
     LosePart(parts[i].part, std::string(status.message()));
@@ -225,7 +211,9 @@ absl::Status Taker::Ended(const std::string& part, Fetch& fetch) {
   const absl::StatusOr<FetchReport> report = fetch.Wait();
   if (report.ok()) {
     taken_.bytes += report->bytes;
-    for (const MemberBytes& member : report->delivered) by_ip_[member.ip] += member.bytes;
+    for (const MemberBytes& member : report->delivered) {
+      came_[ToString(SwarmAddress{member.ip, member.port})] += member.bytes;
+    }
     return absl::OkStatus();
   }
   if (part == kStatePart) return report.status();
@@ -235,6 +223,9 @@ absl::Status Taker::Ended(const std::string& part, Fetch& fetch) {
 
 absl::Status Taker::AwaitFetches() {
   while (!fetches_.empty()) {
+    if (const auto state = fetches_.find(kStatePart); state != fetches_.end()) {
+      joiners_.Meet(*state->second);
+    }
     std::vector<pollfd> ends;
     for (const auto& [part, fetch] : fetches_) ends.push_back({fetch->done_fd(), POLLIN, 0});
     const timespec pause = absl::ToTimespec(kLookEvery);
@@ -285,6 +276,18 @@ absl::Status Taker::AgreeOnTheLost() {
   return absl::OkStatus();
 }
 
+void Taker::NameGivers() {
+  for (const Member& member : members_) {
+    int64_t bytes = 0;
+    for (const SwarmAddress& address : member.addresses) bytes += came_[ToString(address)];
+    taken_.givers.emplace_back(absl::StrCat("group ", member.group), bytes);
+  }
+  for (const auto& [group, address] : joiners_.addresses()) {
+    taken_.givers.emplace_back(absl::StrCat("joiner ", group),
+                               std::exchange(came_[ToString(address)], 0));
+  }
+}
+
 absl::StatusOr<StateTaken> Taker::Take() {
   const absl::Duration begun = MonotonicClock().Now();
   LoseTheDown();
@@ -296,9 +299,7 @@ absl::StatusOr<StateTaken> Taker::Take() {
   if (absl::Status s = AwaitFetches(); !s.ok()) return s;
   taken_.arrived = MonotonicClock().Now() - begun;
   if (absl::Status s = AgreeOnTheLost(); !s.ok()) return s;
-  for (const Member& member : members_) {
-    taken_.givers.emplace_back(absl::StrCat("group ", member.group), by_ip_[member.ip]);
-  }
+  NameGivers();
   return taken_;
 }
 

@@ -340,7 +340,13 @@ absl::StatusOr<bool> OverStore::Join(Trainer& trainer) {
 absl::Status OverStore::Take(Trainer& trainer, int64_t step, const Lives& givers,
                              std::string* said) {
   swarmed_ = Swarm();
-  if (Swarm()) return swarm_.Take(trainer, step, givers, faults_.InTransfer(step), store_, said);
+  if (Swarm()) {
+    Lives others = expected_;  // of all who are there
+    std::erase_if(others, [&](const auto& other) {
+      return other.first == group_ || givers.contains(other.first);
+    });
+    return swarm_.Take(trainer, step, givers, others, faults_.InTransfer(step), store_, said);
+  }
   *said = absl::StrCat("the state of group ", givers.begin()->first);
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
   absl::Status taken;

@@ -104,14 +104,15 @@ absl::Status SwarmHandover::CheckCounted(int64_t before, int64_t taken) const {
 }
 
 absl::Status SwarmHandover::Take(Trainer& trainer, int64_t step, const Lives& members,
-                                 std::function<void()> midway, RoundStore& store,
-                                 std::string* said) {
+                                 const Lives& others, std::function<void()> midway,
+                                 RoundStore& store, std::string* said) {
   const absl::StatusOr<std::string> folder = MakeFolder(absl::StrCat("taken-", step));
   if (!folder.ok()) return folder.status();
   const int64_t before = ReceivedOn(place_.interface);
-  const absl::StatusOr<StateTaken> taken =
-      TakeStateFromAll(StateOf(step, members, *folder, std::move(midway)), place_.group,
-                       place_.life, 2 * absl::Seconds(spec_.net.peer_deadline_s), store);
+  SharedState state = StateOf(step, members, *folder, std::move(midway));
+  state.other_joiners = others;
+  const absl::StatusOr<StateTaken> taken = TakeStateFromAll(
+      state, place_.group, place_.life, 2 * absl::Seconds(spec_.net.peer_deadline_s), store);
   absl::Status status = taken.status();
   if (status.ok()) {
     for (const std::string& word : taken->words) Tell(step, word);

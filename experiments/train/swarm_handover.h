@@ -42,9 +42,9 @@ class SwarmHandover {
   // Ends what is shared still, and tells what went wrong.
   void Stop();
 
-  // A joiner's: the state of `step` from `members`. Errors are TakeStateFromAll's. What came from
-  // whom is added to *said.
-  absl::Status Take(Trainer& trainer, int64_t step, const Lives& members,
+  // A joiner's: the state of `step` from `members`, and from `others` that join. Errors are
+  // TakeStateFromAll's. What came from whom is added to *said.
+  absl::Status Take(Trainer& trainer, int64_t step, const Lives& members, const Lives& others,
                     std::function<void()> midway, RoundStore& store, std::string* said);
 
  private:

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <boost/asio/error.hpp>
@@ -64,6 +65,11 @@ class Download {
                  : absl::OkStatus();
   }
 
+  void AddSource(const SwarmAddress& address) {
+    sources_.push_back({address});
+    handle_.connect_peer(EndpointOf(address));
+  }
+
   void DialMissing() {
     for (const Source& source : sources_) {
       if (source.connected || source.banned) continue;
@@ -98,22 +104,29 @@ class Download {
   absl::Status failure_;
 };
 
-// By address: who dials us comes from another port than he listens on.
+// By its address, or, where that is not known to listen, the only one at its IP: who dials us comes
+// from another port than he listens on.
 Source* Download::Find(const lt::tcp::endpoint& endpoint) {
   const std::string ip = endpoint.address().to_string();
+  Source* at_ip = nullptr;
+  int sharing = 0;
   for (Source& source : sources_) {
-    if (source.address.ip == ip) return &source;
+    if (source.address.ip != ip) continue;
+    if (source.address.port == endpoint.port()) return &source;
+    at_ip = &source;
+    ++sharing;
   }
-  return nullptr;
+  return sharing == 1 ? at_ip : nullptr;
 }
 
 void Download::Ban(const lt::tcp::endpoint& endpoint) {
   const std::string ip = endpoint.address().to_string();
   if (std::find(banned_.begin(), banned_.end(), ip) != banned_.end()) return;
   banned_.push_back(ip);
-  if (Source* source = Find(endpoint)) {
-    source->banned = true;
-    source->last_word = "banned: it sent bytes that do not match";
+  for (Source& source : sources_) {  // libtorrent bans the IP
+    if (source.address.ip != ip) continue;
+    source.banned = true;
+    source.last_word = "banned: it sent bytes that do not match";
   }
   session_.Notice(fmt::format("{} sent bytes that do not match their hash (piece {}): banned", ip,
                               bad_pieces_.empty() ? -1 : bad_pieces_.back()));
@@ -145,8 +158,10 @@ void Download::Take(const lt::alert& alert) {
   if (const auto* block = lt::alert_cast<lt::block_finished_alert>(&alert)) {
     const int64_t start = int64_t{block->block_index} * lt::default_block_size;
     const int64_t left = torrent_->files().piece_size2(block->piece_index) - start;
-    delivered_.Add(block->endpoint.address().to_string(),
-                   std::min<int64_t>(left, lt::default_block_size));
+    SwarmAddress from{block->endpoint.address().to_string(), block->endpoint.port()};
+    const Source* source = Find(block->endpoint);
+    if (source == nullptr || !(source->address == from)) from.port = 0;
+    delivered_.Add(from, std::min<int64_t>(left, lt::default_block_size));
   } else if (const auto* bad = lt::alert_cast<lt::hash_failed_alert>(&alert)) {
     bad_pieces_.push_back(static_cast<int>(bad->piece_index));
   } else if (lt::alert_cast<lt::torrent_checked_alert>(&alert) != nullptr) {
@@ -209,12 +224,19 @@ class TorrentFetch : public Fetch {
              std::shared_ptr<const lt::torrent_info> torrent) {
     folder_ = std::move(folder);
     session_ = std::move(session);
+    address_ = session_->address();
     thread_ = std::thread([this, torrent = std::move(torrent)] { End(Run(torrent)); });
   }
 
   void Cancel() override {
     const std::lock_guard lock(mu_);
     cancelled_ = true;
+    if (session_ != nullptr) session_->Wake();
+  }
+  std::optional<SwarmAddress> address() const override { return address_; }
+  void AddSource(const SwarmAddress& source) override {
+    const std::lock_guard lock(mu_);
+    added_.push_back(source);
     if (session_ != nullptr) session_->Wake();
   }
   int done_fd() const override { return done_fd_; }
@@ -234,6 +256,10 @@ class TorrentFetch : public Fetch {
   bool Cancelled() const {
     const std::lock_guard lock(mu_);
     return cancelled_;
+  }
+  std::vector<SwarmAddress> TakeAdded() {
+    const std::lock_guard lock(mu_);
+    return std::exchange(added_, {});
   }
   // Its files are closed then, and its peers told.
   void CloseSession() {
@@ -258,10 +284,12 @@ class TorrentFetch : public Fetch {
   const int done_fd_;  // an eventfd
   std::unique_ptr<PartialFolder> folder_;
   std::unique_ptr<SwarmSession> session_;  // replaced under mu_
+  std::optional<SwarmAddress> address_;
   int64_t payload_seen_ = 0;
   absl::Duration last_news_;
   mutable std::mutex mu_;
   bool cancelled_ = false;                                                // mu_
+  std::vector<SwarmAddress> added_;                                       // mu_
   absl::StatusOr<FetchReport> result_ = absl::UnknownError("not ended");  // mu_
   std::thread thread_;
 };
@@ -292,6 +320,7 @@ absl::Status TorrentFetch::AwaitPieces(Download& download, FetchReport& report) 
   while (!download.finished()) {
     if (Cancelled()) return absl::CancelledError("fetch: cancelled");
     session_->WaitUntil(std::min(look, tell));
+    for (const SwarmAddress& source : TakeAdded()) download.AddSource(source);
     for (const lt::alert* alert : session_->Alerts()) download.Take(*alert);
     if (!download.failure().ok()) return download.failure();
     if (download.checked() && look == absl::InfiniteDuration()) {

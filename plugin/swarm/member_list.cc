@@ -22,7 +22,9 @@ absl::StatusOr<libtorrent::ip_filter> OnlyMembers(const std::vector<std::string>
 
 std::vector<MemberBytes> ByteLedger::MostFirst() const {
   std::vector<MemberBytes> members;
-  for (const auto& [ip, bytes] : bytes_) members.push_back({ip, bytes});
+  for (const auto& [member, bytes] : bytes_) {
+    members.push_back({member.first, member.second, bytes});
+  }
   std::stable_sort(members.begin(), members.end(),
                    [](const MemberBytes& a, const MemberBytes& b) { return a.bytes > b.bytes; });
   return members;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <libtorrent/ip_filter.hpp>
@@ -18,11 +19,11 @@ absl::StatusOr<libtorrent::ip_filter> OnlyMembers(const std::vector<std::string>
 // Bytes by address. No locks.
 class ByteLedger {
  public:
-  void Add(const std::string& ip, int64_t bytes) { bytes_[ip] += bytes; }
+  void Add(const SwarmAddress& member, int64_t bytes) { bytes_[{member.ip, member.port}] += bytes; }
   std::vector<MemberBytes> MostFirst() const;
 
  private:
-  std::map<std::string, int64_t> bytes_;
+  std::map<std::pair<std::string, uint16_t>, int64_t> bytes_;
 };
 
 }  // namespace longhaul

@@ -89,7 +89,7 @@ class TorrentShare : public Share {
       const int64_t bytes = std::min<int64_t>(left, lt::default_block_size);
       {
         const std::lock_guard lock(mu_);
-        taken_.Add(block->endpoint.address().to_string(), bytes);
+        taken_.Add({block->endpoint.address().to_string(), 0}, bytes);
       }
       if (given_) given_(bytes);
     } else if (LeavesSeeding(alert)) {

@@ -51,6 +51,7 @@ struct SwarmOptions {
 // Payload that crossed between us and one member, in blocks of 16 KiB as they were handed over.
 struct MemberBytes {
   std::string ip;
+  uint16_t port;  // of a fetch's source, where it listens; 0: it dialled us
   int64_t bytes;
 };
 
@@ -110,7 +111,12 @@ class Fetch {
   static absl::StatusOr<std::unique_ptr<Fetch>> Start(const Manifest& manifest,
                                                       const std::string& into,
                                                       const FetchOptions& options);
-  virtual ~Fetch() = default;       // cancels; the partial stays
+  virtual ~Fetch() = default;  // cancels; the partial stays
+  // Where it listens, with the port that was taken; nullopt: what it fetches was there already.
+  virtual std::optional<SwarmAddress> address() const = 0;
+  // One more that has the files or fetches them too; its address must be among the sources' or
+  // members' of the start. Any thread.
+  virtual void AddSource(const SwarmAddress& source) = 0;
   virtual void Cancel() = 0;        // any thread
   virtual int done_fd() const = 0;  // readable from the end on
   // Waits for the end. DeadlineExceeded: nobody delivers, with what each source last said.

@@ -62,6 +62,8 @@ void CloseSwarm(Settings& pack, const SwarmAddress& listen) {
   pack.set_int(Settings::out_enc_policy, Settings::pe_disabled);
   pack.set_int(Settings::in_enc_policy, Settings::pe_disabled);
   pack.set_int(Settings::mixed_mode_algorithm, Settings::prefer_tcp);
+  // Of members that share a host each has an address of its own by its port.
+  pack.set_bool(Settings::allow_multiple_connections_per_ip, true);
   pack.set_str(Settings::user_agent, "longhaul");
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -20,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr int kJoiner = 3, kLife = 2;
+constexpr int kJoiner = 3, kOtherJoiner = 4, kLife = 2;
 constexpr int64_t kStep = 8;
 constexpr size_t kCommonBytes = 400'000, kMomentBytes = 100'000;
 
@@ -42,10 +43,11 @@ class StateSwarm : public testing::Test {
   StateSwarm()
       : folder_(testing::TempDir() + "/state-swarm"),
         hash_store_(c10::make_intrusive<c10d::HashStore>()),
-        store_(hash_store_, /*stages=*/1, /*groups=*/4) {
+        store_(hash_store_, /*stages=*/1, /*groups=*/5) {
     fs::remove_all(folder_);
     fs::create_directories(folder_ + "/joiner");
     store_.Set("join/3/2/0", IpOf(kJoiner));
+    store_.Set("join/4/2/0", IpOf(kOtherJoiner));
   }
   ~StateSwarm() override {
     givers_.clear();
@@ -69,7 +71,7 @@ class StateSwarm : public testing::Test {
     Start(state, group);
   }
   void Start(const SharedState& state, int group) {
-    auto giver = StateGiver::Start(state, group, {{kJoiner, kLife}}, hash_store_, 1, 4);
+    auto giver = StateGiver::Start(state, group, joiners_, hash_store_, 1, 5);
     ASSERT_TRUE(giver.ok()) << giver.status();
     givers_.push_back(*std::move(giver));
   }
@@ -94,6 +96,7 @@ class StateSwarm : public testing::Test {
   const std::string folder_;
   const c10::intrusive_ptr<c10d::Store> hash_store_;
   RoundStore store_;
+  Lives joiners_ = {{kJoiner, kLife}};
   std::vector<std::unique_ptr<StateGiver>> givers_;
 };
 
@@ -114,6 +117,78 @@ TEST_F(StateSwarm, EveryMemberGivesAndIsRidOfItsFilesAfterwards) {
   for (const auto& giver : givers_) EXPECT_THAT(giver->TakeWords(), testing::IsEmpty());
   givers_.clear();
   EXPECT_FALSE(fs::exists(folder_ + "/giver0"));
+}
+
+// As workers of several groups on one host are.
+TEST_F(StateSwarm, MembersAtOneAddressAreToldApartByTheirPorts) {
+  for (const int group : {0, 1, 2}) {
+    SharedState state = StateOf(group, "giver" + std::to_string(group));
+    state.ip = IpOf(kJoiner);
+    Write(state.folder + "/" + kStatePart + "/outer_start.f32", kCommonBytes, 'c');
+    Write(state.folder + "/" + MomentsPart(group) + "/first.f32", kMomentBytes,
+          static_cast<char>('0' + group));
+    Start(state, group);
+  }
+  const auto taken = Take();
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 1, 2});
+  int64_t sum = 0;
+  for (const auto& [who, bytes] : taken->givers) {
+    EXPECT_GE(bytes, static_cast<int64_t>(kMomentBytes)) << who;
+    sum += bytes;
+  }
+  EXPECT_EQ(sum, taken->bytes) << "nothing is counted twice";
+}
+
+TEST_F(StateSwarm, JoinersAtOnceGiveToEachOtherWhatIsTheSameForBoth) {
+  joiners_[kOtherJoiner] = kLife;
+  // So slow that the other joiner has something to give before all has come from the members.
+  for (const int group : {0, 1, 2}) Give(group, 'c', 100'000);
+  const auto take = [&](int group, int other) {
+    fs::create_directories(folder_ + "/joiner" + std::to_string(group));
+    SharedState state = StateOf(group, "joiner" + std::to_string(group));
+    state.other_joiners = {{other, kLife}};
+    RoundStore store(hash_store_, 1, 5);
+    auto taken = TakeStateFromAll(state, group, kLife, absl::Seconds(20), store);
+    store.Set(absl::StrCat("taken/", group, "/2/0"), "1");
+    return taken;
+  };
+  auto second = std::async(std::launch::async, take, kOtherJoiner, kJoiner);
+  const auto first = take(kJoiner, kOtherJoiner);
+  const auto other = second.get();
+  int64_t between = 0;
+  for (const auto& [taken, other_name] :
+       {std::pair(&first, "joiner 4"), std::pair(&other, "joiner 3")}) {
+    ASSERT_TRUE(taken->ok()) << taken->status();
+    EXPECT_THAT((*taken)->lost, ElementsAre(false, false, false));
+    EXPECT_THAT((*taken)->words, testing::IsEmpty());
+    ASSERT_EQ((*taken)->givers.size(), 4u);
+    EXPECT_EQ((*taken)->givers.back().first, other_name);
+    between += (*taken)->givers.back().second;
+  }
+  EXPECT_GT(between, 0);
+  for (const char* joiner : {"/joiner3/", "/joiner4/"}) {
+    EXPECT_EQ(Read(folder_ + joiner + kStatePart + "/outer_start.f32"),
+              std::string(kCommonBytes, 'c'));
+    EXPECT_EQ(Read(folder_ + joiner + MomentsPart(2) + "/first.f32"),
+              std::string(kMomentBytes, '2'));
+  }
+}
+
+// Its word is in the store, and nobody answers there.
+TEST_F(StateSwarm, AnotherJoinerThatIsGoneCostsNothing) {
+  store_.Set("join/2/5/0", IpOf(kOtherJoiner));
+  store_.Set("taking/8/0/2", IpOf(kOtherJoiner) + ":9");
+  for (const int group : {0, 1}) Give(group);
+  SharedState state = StateOf(kJoiner, "joiner");
+  state.members = {{0, 0}, {1, 0}};
+  state.other_joiners = {{2, 5}};
+  const auto taken = TakeStateFromAll(state, kJoiner, kLife, absl::Seconds(20), store_);
+  store_.Set("taken/3/2/0", "1");
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ExpectState({0, 1});
+  EXPECT_THAT(taken->lost, ElementsAre(false, false));
+  EXPECT_THAT(taken->words, testing::IsEmpty());
 }
 
 TEST_F(StateSwarm, AMembersRateIsOfBothPartsTogether) {

@@ -121,6 +121,11 @@ TEST(SwarmAddress, OnlyDigits) {
   }
 }
 
+TEST(SwarmAddress, OfAnInterfaceThatIsThereAndHasOne) {
+  EXPECT_EQ(AddressOfInterface("lo"), "127.0.0.1");
+  EXPECT_EQ(AddressOfInterface("none0"), "");
+}
+
 TEST(SwarmAddress, RangesOfMembers) {
   const auto one = ParseMember("10.0.0.2");
   ASSERT_TRUE(one.ok());
