@@ -53,6 +53,18 @@ MachineCheck CheckTorrent() {
           "apt-get install libtorrent-rasterbar-dev, then build again; all else works without"};
 }
 
+MachineCheck CheckGpus() {
+  int gpus = 0;
+  while (std::filesystem::exists(fmt::format("/dev/nvidia{}", gpus))) ++gpus;
+  if (gpus == 0) return {"GPU", true, "none, and none is needed", ""};
+  return {
+      "GPU", true,
+      fmt::format("{} NVIDIA device{}: where torch is a CUDA build, train.device = {} trains on {}",
+                  gpus, gpus == 1 ? "" : "s", gpus == 1 ? "\"cuda\"" : "\"cuda:*\"",
+                  gpus == 1 ? "it" : "all of them"),
+      ""};
+}
+
 }  // namespace
 
 std::string PlotPython() { return LONGHAUL_PYTHON; }
@@ -90,12 +102,7 @@ std::vector<MachineCheck> CheckMachine(const Capabilities& capabilities) {
                     ucx.ok() ? "" : "install libucx-dev; runs over loopback work without"});
   checks.push_back(CheckTorrent());
   checks.push_back(CheckFigures());
-  const bool gpu = std::filesystem::exists("/dev/nvidia0");
-  checks.push_back({"GPU", true,
-                    gpu ? "an NVIDIA device is there: train.device = \"cuda\" trains on it where "
-                          "torch is a CUDA build"
-                        : "none, and none is needed",
-                    ""});
+  checks.push_back(CheckGpus());
   return checks;
 }
 
