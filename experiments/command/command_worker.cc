@@ -92,8 +92,10 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
                    "this launcher's workers are this group, from 0, of a run that goes on without "
                    "a lost one: RANK and WORLD_SIZE are within it")
       ->needs(store);
-  command->add_option("--serve-store", arguments->serve_store,
-                      "train nothing: serve the c10d store at this port until stdin ends");
+  command
+      ->add_option("--serve-store", arguments->serve_store,
+                   "train nothing: serve the c10d store at this port until stdin ends")
+      ->check(CLI::Range(1, 65535));
   command->callback([arguments, exit_status] { *exit_status = Work(*arguments); });
 }
 
