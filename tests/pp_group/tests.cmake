@@ -37,6 +37,7 @@ longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loo
 add_executable(stage_hash pp_group/stage_hash.cc)
 target_link_libraries(stage_hash PRIVATE longhaul_flags longhaul::pp_group longhaul::compressors)
 target_precompile_headers(stage_hash REUSE_FROM longhaul_headers_torch)
+add_custom_target(pp_group_shared_device_test DEPENDS stage_hash)  # what the test needs, by its name
 add_test(NAME pp_group_shared_device_test COMMAND ${TORCH_PYTHON}
   ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/shared_device.py $<TARGET_FILE:stage_hash> cpu --rounds 5)
 set_tests_properties(pp_group_shared_device_test PROPERTIES LABELS cpu TIMEOUT 300)
