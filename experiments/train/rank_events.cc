@@ -15,8 +15,6 @@
 namespace longhaul {
 namespace {
 
-double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
-
 StepRow RowOfStep(const StepReport& r, const CodecTime& before, const CodecTime& now) {
   return {.step = r.step,
           .group_index = r.group,

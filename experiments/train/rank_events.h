@@ -18,6 +18,8 @@ namespace longhaul {
 
 // What the ranks of this process tell the recorder (experiments/run/run_recorder.h).
 
+inline double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
+
 // A row as an event of one rank.
 template <typename Row>
 void EmitRow(const char* kind, int rank, const Row& row, EventSink& sink) {

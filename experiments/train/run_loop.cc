@@ -21,8 +21,6 @@
 namespace longhaul {
 namespace {
 
-double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
-
 void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& options,
                    EventSink& sink) {
   if (options.phase_fd < 0) return;  // no links whose times would mean something

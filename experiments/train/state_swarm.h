@@ -67,8 +67,13 @@ class StateGiver {
 struct StateTaken {
   int64_t bytes = 0;       // of the parts that came
   std::vector<bool> lost;  // by place among the members
-  // "group 0" and what came from it: the members, then other joiners.
-  std::vector<std::pair<std::string, int64_t>> givers;
+  // What came from whom, payload: the members, then other joiners.
+  struct Giver {
+    std::string name;  // "group 0", "joiner 1"
+    int group;
+    int64_t bytes;
+  };
+  std::vector<Giver> givers;
   absl::Duration offered, arrived;      // from the start: all offers, all bytes
   std::vector<std::string> words = {};  // who was banned, who could not give
 };

@@ -280,11 +280,11 @@ void Taker::NameGivers() {
   for (const Member& member : members_) {
     int64_t bytes = 0;
     for (const SwarmAddress& address : member.addresses) bytes += came_[ToString(address)];
-    taken_.givers.emplace_back(absl::StrCat("group ", member.group), bytes);
+    taken_.givers.push_back({absl::StrCat("group ", member.group), member.group, bytes});
   }
   for (const auto& [group, address] : joiners_.addresses()) {
-    taken_.givers.emplace_back(absl::StrCat("joiner ", group),
-                               std::exchange(came_[ToString(address)], 0));
+    taken_.givers.push_back(
+        {absl::StrCat("joiner ", group), group, std::exchange(came_[ToString(address)], 0)});
   }
 }
 

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,9 +12,9 @@
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/own_faults.h"
 #include "experiments/train/phase_gate.h"
-#include "experiments/train/rank_events.h"
-#include "experiments/train/swarm_handover.h"
+#include "experiments/train/state_handover.h"
 #include "experiments/train/train_setup.h"
+#include "experiments/train/worker_join.h"
 #include "plugin/core/clock.h"
 #include "pp_group/c10d_status.h"
 
@@ -44,18 +42,12 @@ class OverStore final : public StoreMembership {
         sink_(sink),
         faults_(ScriptOf(spec), bounds_,
                 {.group = group_, .stage = stage_, .life = life_, .phase_fd = phase_fd_}, store_,
-                sink_, [this] { AwaitTaken(); }),
+                sink_, [this] { handover_.AwaitTaken(); }),
         ip_(place.ip),
         interface_(place.interface),
-        swarm_(spec,
-               {.group = group_,
-                .stage = stage_,
-                .life = life_,
-                .ip = ip_,
-                .interface = interface_,
-                .node = phase_fd_ >= 0},
-               c10d_store_, sink_) {
-    ranks_[0].life = life_;
+        handover_(spec, c10d_store_, store_, node_,
+                  {.rank = ranks_[0], .ip = ip_, .interface = interface_, .node = phase_fd_ >= 0},
+                  sink_) {
     // A checkpoint that all have is one at which all were there.
     const std::set<int64_t> absent =
         place.resumes ? std::set<int64_t>() : AbsentAtFirst(faults_.script(), spec.outer.groups);
@@ -90,14 +82,11 @@ class OverStore final : public StoreMembership {
  private:
   absl::Status GoOn(Trainer& trainer, RoundRow* round);
   absl::StatusOr<bool> WaitAndTake(Trainer& trainer);
-  c10::intrusive_ptr<ProcessGroupLonghaul> Connect(const std::string& name, int index, int rank,
-                                                   int size, absl::Duration patience);
-  bool Swarm() const { return spec_.outer.joiner_source == "swarm"; }
-  void Welcome(int group, int life, int64_t step);
-  absl::Status HandOver(Trainer& trainer, int group, int life, int64_t step);
-  void HandOverToAll(Trainer& trainer, int64_t step);
-  void AwaitTaken();
-  absl::Status Take(Trainer& trainer, int64_t step, const Lives& givers, std::string* said);
+  c10::intrusive_ptr<ProcessGroupLonghaul> Connect(const std::string& name, int rank, int size,
+                                                   absl::Duration patience) {
+    return JoinOuter(spec_, c10d_store_, node_,
+                     {.name = name, .stage = stage_, .rank = rank, .size = size}, patience);
+  }
   absl::Duration PeerDeadline() const { return absl::Seconds(spec_.net.peer_deadline_s); }
 
   const RunSpec& spec_;
@@ -114,27 +103,23 @@ class OverStore final : public StoreMembership {
   int64_t round_ = 0, attempt_ = 0;
   absl::Duration met_at_;  // when this rank had finished the round
   Decision now_;
-  bool member_ = false;   // of an outer step, in this life
-  Lives given_to_;        // joiners to which this rank gives through the swarm since the last round
-  bool swarmed_ = false;  // somebody joined through the swarm, maybe this group, since then
-  Lives joined_;          // the members that `outer` joins; empty: it is not to be used
+  bool member_ = false;  // of an outer step, in this life
+  Lives joined_;         // the members that `outer` joins; empty: it is not to be used
   std::string prefix_;
   OwnFaults faults_;
   const std::string ip_, interface_;
-  SwarmHandover swarm_;
+  StateHandover handover_;
 };
 
 // Before anything is counted on the links: joining proves that they are crossed.
 absl::Status OverStore::MeetAtFirst() {
   if (life_ > 0) return absl::OkStatus();
-  if (Swarm()) {
-    const absl::Status connected = StatusFromTorch("the store", [&] { swarm_.Connect(); });
-    if (!connected.ok()) return connected;
-  }
+  const absl::Status connected = StatusFromTorch("the store", [&] { handover_.Connect(); });
+  if (!connected.ok()) return connected;
   if (expected_.size() < 2 || !expected_.contains(group_)) return absl::OkStatus();
   LocalTelemetry& rank = ranks_[0];
   const absl::Status met = StatusFromTorch("join the other groups", [&] {
-    rank.outer = Connect(absl::StrCat("outer/first/", stage_), stage_,
+    rank.outer = Connect(absl::StrCat("outer/first/", stage_),
                          static_cast<int>(std::distance(expected_.begin(), expected_.find(group_))),
                          static_cast<int>(expected_.size()), kPatienceAtFirst);
   });
@@ -142,19 +127,6 @@ absl::Status OverStore::MeetAtFirst() {
   joined_ = expected_;
   for (const auto& [group, life] : expected_) rank.outer_groups.push_back(group);
   return met;
-}
-
-c10::intrusive_ptr<ProcessGroupLonghaul> OverStore::Connect(const std::string& name, int index,
-                                                            int rank, int size,
-                                                            absl::Duration patience) {
-  auto options = ToGroupOptions(spec_, GroupKind::kOuter, index, node_);
-  options->group_name = name;
-  // Who does not come is found by this; afterwards by its silence, however long a transfer lasts.
-  options->timeout = std::chrono::milliseconds(absl::ToInt64Milliseconds(patience));
-  auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name, c10d_store_);
-  auto group = c10::make_intrusive<ProcessGroupLonghaul>(prefixed, rank, size, options);
-  group->setTimeout(ToGroupOptions(spec_, GroupKind::kOuter, index, node_)->timeout);
-  return group;
 }
 
 absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
@@ -170,7 +142,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
                           .expected = expected_,
                           .known = known_,
                           .last = step == bounds_.steps,
-                          .died_waiting = swarmed_,
+                          .died_waiting = handover_.swarmed(),
                           .deadline = (attempt_ == 1 ? met_at_ : MonotonicClock().Now()) +
                                       absl::Seconds(spec_.outer.round_deadline_s)};
   prefix_ = question.prefix();
@@ -201,7 +173,7 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
     joined_.clear();
     const auto place = std::find(meeting.members.begin(), meeting.members.end(), group_);
     const absl::Status connected = StatusFromTorch("join the members of a round", [&] {
-      rank.outer = Connect(absl::StrCat("outer/", prefix_, stage_), stage_,
+      rank.outer = Connect(absl::StrCat("outer/", prefix_, stage_),
                            static_cast<int>(place - meeting.members.begin()),
                            static_cast<int>(members), 2 * PeerDeadline());
     });
@@ -252,61 +224,6 @@ absl::StatusOr<bool> OverStore::Commit(const absl::Status& exchanged) {
   }
 }
 
-void OverStore::Welcome(int group, int life, int64_t step) {
-  Lives there = now_.members;
-  there.insert(now_.joiners.begin(), now_.joiners.end());
-  store_.Set(absl::StrCat("welcome/", group, "/", life, "/", stage_),
-             absl::StrCat(step, "|", LivesText(there), "|", LivesText(now_.members)));
-}
-
-absl::Status OverStore::HandOver(Trainer& trainer, int group, int life, int64_t step) {
-  const std::string who = absl::StrCat(group, "/", life, "/", stage_);
-  Welcome(group, life, step);
-  absl::Status given;
-  const absl::Status connected = StatusFromTorch("hand the state over", [&] {
-    const auto pair = Connect("handover/" + who, stage_, 0, 2, 2 * PeerDeadline());
-    given = trainer.GiveState(stage_, *pair, 1);
-  });
-  if (!connected.ok() || !given.ok()) return connected.ok() ? given : connected;
-  // Sent is not taken: who goes on now may be lost before it is.
-  for (const absl::Duration by = MonotonicClock().Now() + 2 * PeerDeadline();;) {
-    if (store_.Await("taken/" + who, absl::Milliseconds(100))) return absl::OkStatus();
-    if (store_.Down(group, life)) return absl::UnavailableError("it was lost while it took over");
-    if (MonotonicClock().Now() >= by) return absl::DeadlineExceededError("it does not take over");
-  }
-}
-
-// One that is lost while it takes the state over is lost again, and is the next round's matter.
-void OverStore::HandOverToAll(Trainer& trainer, int64_t step) {
-  if (Swarm()) {
-    swarm_.Stop();  // of the round before
-    given_to_ = now_.joiners;
-    swarmed_ = !now_.joiners.empty();
-    if (now_.joiners.empty()) return;
-    for (const auto& [group, life] : now_.joiners) Welcome(group, life, step);
-    swarm_.Give(trainer, step, now_, faults_.InTransfer(step));
-    return;
-  }
-  if (group_ != now_.members.begin()->first) return;
-  for (const auto& [group, life] : now_.joiners) {
-    if (absl::Status s = HandOver(trainer, group, life, step); !s.ok()) {
-      EmitFault({.what = FaultKind::kJoin, .where = {.group = group}}, step,
-                std::string(s.message().substr(0, 200)), sink_);
-    }
-  }
-}
-
-// Until no joiner needs this group any more: all have the state on all stages, or are lost.
-void OverStore::AwaitTaken() {
-  for (const auto& [group, life] : given_to_) {
-    for (int stage = 0; stage < store_.stages(); ++stage) {
-      const std::string taken = absl::StrCat("taken/", group, "/", life, "/", stage);
-      while (!store_.Await(taken, absl::Seconds(1)) && !store_.Down(group, life)) {
-      }
-    }
-  }
-}
-
 absl::Status OverStore::AfterRound(Trainer& trainer, RoundRow* round) {
   absl::Status status;
   const absl::Status asked = StatusFromTorch("the store", [&] { status = GoOn(trainer, round); });
@@ -322,7 +239,7 @@ absl::Status OverStore::GoOn(Trainer& trainer, RoundRow* round) {
   for (const auto& [group, life] : now_.joiners) joiners.push_back(group);
   round->lost = GroupList(lost);
   round->joiners = GroupList(joiners);
-  HandOverToAll(trainer, round->last_step);
+  handover_.ToAll(trainer, round->last_step, now_, faults_.InTransfer(round->last_step));
   if (!std::exchange(member_, true)) PassPhase(phase_fd_, kAskMember);
   expected_ = now_.members;
   expected_.insert(now_.joiners.begin(), now_.joiners.end());
@@ -337,30 +254,9 @@ absl::StatusOr<bool> OverStore::Join(Trainer& trainer) {
   return asked.ok() ? joined : asked;
 }
 
-absl::Status OverStore::Take(Trainer& trainer, int64_t step, const Lives& givers,
-                             std::string* said) {
-  swarmed_ = Swarm();
-  if (Swarm()) {
-    Lives others = expected_;  // of all who are there
-    std::erase_if(others, [&](const auto& other) {
-      return other.first == group_ || givers.contains(other.first);
-    });
-    return swarm_.Take(trainer, step, givers, others, faults_.InTransfer(step), store_, said);
-  }
-  *said = absl::StrCat("the state of group ", givers.begin()->first);
-  const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
-  absl::Status taken;
-  const absl::Status connected = StatusFromTorch("take the state over", [&] {
-    const auto pair = Connect("handover/" + who, stage_, 1, 2, 2 * PeerDeadline());
-    taken = trainer.TakeState(step, *pair, 0);
-    if (taken.ok()) EmitState(ranks_[0], givers.begin()->first, *pair, sink_);
-  });
-  return connected.ok() ? taken : connected;
-}
-
 absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   const std::string who = absl::StrCat(group_, "/", life_, "/", stage_);
-  if (Swarm()) swarm_.Connect();
+  handover_.Connect();
   store_.Set("join/" + who, ip_);
   for (int64_t losses = -1; !store_.Await("welcome/" + who, absl::Seconds(1));) {
     if (store_.Has("over")) return false;
@@ -384,7 +280,9 @@ absl::StatusOr<bool> OverStore::WaitAndTake(Trainer& trainer) {
   expected_ = *there;
   for (const auto& [group, life] : expected_) known_[group] = life;
   std::string said;
-  if (absl::Status s = Take(trainer, step, *givers, &said); !s.ok()) return s;
+  const absl::Status taken =
+      handover_.Take(trainer, step, *givers, expected_, faults_.InTransfer(step), &said);
+  if (!taken.ok()) return taken;
   const double took_s = absl::ToDoubleSeconds(MonotonicClock().Now() - begun);
   sink_.Emit({{"event", "fact"},
               {"key", absl::StrCat("joined_after_step_", step, "_rank_", ranks_[0].rank)},

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "experiments/record/count_events.h"
+#include "experiments/record/row_json.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/memory_disk.h"
 #include "pp_group/handover.h"
@@ -61,6 +63,20 @@ SharedState SwarmHandover::StateOf(int64_t step, const Lives& members, std::stri
 void SwarmHandover::Tell(int64_t step, const std::string& what) {
   EmitFault({.what = FaultKind::kJoin, .where = {.group = place_.group}}, step, what.substr(0, 300),
             sink_);
+}
+
+// Payload alone: what the swarm's protocol adds is on the paths' counters.
+void SwarmHandover::TellTaken(const StateTaken::Giver& giver) {
+  const int64_t rank = place_.group * spec_.schedule.stages + place_.stage;
+  const CrossingCount count{.life = place_.life,
+                            .group_kind = CrossingKind::kState,
+                            .rank = rank,
+                            .peer = giver.group,
+                            .codec = "none",
+                            .tensors = giver.bytes > 0,
+                            .payload_bytes = giver.bytes,
+                            .message_bytes = giver.bytes};
+  sink_.Emit(EventOf("crossing", count));
 }
 
 void SwarmHandover::Give(Trainer& trainer, int64_t step, const Decision& now,
@@ -119,8 +135,9 @@ absl::Status SwarmHandover::Take(Trainer& trainer, int64_t step, const Lives& me
     absl::StrAppend(said, taken->bytes, " bytes, offered after ",
                     absl::ToDoubleSeconds(taken->offered), " s, there after ",
                     absl::ToDoubleSeconds(taken->arrived), " s");
-    for (const auto& [giver, bytes] : taken->givers) {
-      absl::StrAppend(said, ", ", giver, " ", bytes);
+    for (const StateTaken::Giver& giver : taken->givers) {
+      absl::StrAppend(said, ", ", giver.name, " ", giver.bytes);
+      TellTaken(giver);
     }
     status = CheckCounted(before, taken->bytes);
   }

@@ -51,6 +51,7 @@ class SwarmHandover {
   absl::StatusOr<std::string> MakeFolder(const std::string& name);
   absl::Status CheckCounted(int64_t before, int64_t taken) const;
   void Tell(int64_t step, const std::string& what);
+  void TellTaken(const StateTaken::Giver& giver);
   SharedState StateOf(int64_t step, const Lives& members, std::string folder,
                       std::function<void()> midway) const;
 

@@ -165,4 +165,18 @@ absl::Status AgreeOnTheRun(const RunSpec& spec, const WorkerPlace& place, const 
   return AgreeWithRankZero(spec, joined.rank, sink);
 }
 
+c10::intrusive_ptr<ProcessGroupLonghaul> JoinOuter(const RunSpec& spec,
+                                                   const c10::intrusive_ptr<c10d::Store>& store,
+                                                   std::shared_ptr<Node> node, OuterPlace place,
+                                                   absl::Duration patience) {
+  auto options = ToGroupOptions(spec, GroupKind::kOuter, place.stage, std::move(node));
+  const auto lasting = options->timeout;
+  options->group_name = place.name;
+  options->timeout = std::chrono::milliseconds(absl::ToInt64Milliseconds(patience));
+  auto prefixed = c10::make_intrusive<c10d::PrefixStore>(place.name, store);
+  auto group = c10::make_intrusive<ProcessGroupLonghaul>(prefixed, place.rank, place.size, options);
+  group->setTimeout(lasting);
+  return group;
+}
+
 }  // namespace longhaul

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/local_telemetry.h"
@@ -28,5 +30,17 @@ absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
 // groups come and go that is sure. InvalidArgument: this rank was started with another spec.
 absl::Status AgreeOnTheRun(const RunSpec& spec, const WorkerPlace& place, const Joined& joined,
                            EventSink& sink);
+
+// Ranks of one stage of some groups, which meet under this name in the store.
+struct OuterPlace {
+  std::string name;
+  int stage, rank, size;
+};
+// Who does not come within `patience` is found by this; afterwards by its silence, however long a
+// transfer lasts. Throws what c10d does.
+c10::intrusive_ptr<ProcessGroupLonghaul> JoinOuter(const RunSpec& spec,
+                                                   const c10::intrusive_ptr<c10d::Store>& store,
+                                                   std::shared_ptr<Node> node, OuterPlace place,
+                                                   absl::Duration patience);
 
 }  // namespace longhaul

@@ -109,7 +109,7 @@ TEST_F(StateSwarm, EveryMemberGivesAndIsRidOfItsFilesAfterwards) {
   EXPECT_THAT(taken->words, testing::IsEmpty());
   EXPECT_EQ(taken->bytes, kCommonBytes + 3 * kMomentBytes);
   int64_t sum = 0;
-  for (const auto& [who, bytes] : taken->givers) {
+  for (const auto& [who, group, bytes] : taken->givers) {
     EXPECT_GE(bytes, static_cast<int64_t>(kMomentBytes)) << who;
     sum += bytes;
   }
@@ -133,7 +133,7 @@ TEST_F(StateSwarm, MembersAtOneAddressAreToldApartByTheirPorts) {
   ASSERT_TRUE(taken.ok()) << taken.status();
   ExpectState({0, 1, 2});
   int64_t sum = 0;
-  for (const auto& [who, bytes] : taken->givers) {
+  for (const auto& [who, group, bytes] : taken->givers) {
     EXPECT_GE(bytes, static_cast<int64_t>(kMomentBytes)) << who;
     sum += bytes;
   }
@@ -163,8 +163,8 @@ TEST_F(StateSwarm, JoinersAtOnceGiveToEachOtherWhatIsTheSameForBoth) {
     EXPECT_THAT((*taken)->lost, ElementsAre(false, false, false));
     EXPECT_THAT((*taken)->words, testing::IsEmpty());
     ASSERT_EQ((*taken)->givers.size(), 4u);
-    EXPECT_EQ((*taken)->givers.back().first, other_name);
-    between += (*taken)->givers.back().second;
+    EXPECT_EQ((*taken)->givers.back().name, other_name);
+    between += (*taken)->givers.back().bytes;
   }
   EXPECT_GT(between, 0);
   for (const char* joiner : {"/joiner3/", "/joiner4/"}) {
@@ -207,7 +207,7 @@ TEST_F(StateSwarm, AMemberThatHoldsAnotherStateIsNamedAndNothingOfItIsTaken) {
   ASSERT_TRUE(taken.ok()) << taken.status();
   ExpectState({1, 2});
   EXPECT_THAT(taken->lost, ElementsAre(true, false, false));
-  EXPECT_EQ(taken->givers[0].second, 0);
+  EXPECT_EQ(taken->givers[0].bytes, 0);
   ASSERT_EQ(taken->words.size(), 1u);
   EXPECT_THAT(taken->words[0], HasSubstr("group 0: its state has the manifest "));
 }
