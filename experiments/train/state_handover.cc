@@ -44,9 +44,9 @@ absl::Status StateHandover::HandOver(Trainer& trainer, int group, int life) {
   const std::string who = absl::StrCat(group, "/", life, "/", rank_.stage);
   absl::Status given;
   const absl::Status connected = StatusFromTorch("hand the state over", [&] {
-    const auto pair = JoinOuter(spec_, c10d_store_, node_,
-                                {.name = "handover/" + who, .stage = rank_.stage, .rank = 0,
-                                 .size = 2}, Patience());
+    const auto pair = JoinOuter(
+        spec_, c10d_store_, node_,
+        {.name = "handover/" + who, .stage = rank_.stage, .rank = 0, .size = 2}, Patience());
     given = trainer.GiveState(rank_.stage, *pair, 1);
   });
   if (!connected.ok() || !given.ok()) return connected.ok() ? given : connected;
@@ -105,9 +105,9 @@ absl::Status StateHandover::Take(Trainer& trainer, int64_t step, const Lives& gi
   const std::string who = absl::StrCat(rank_.group, "/", rank_.life, "/", rank_.stage);
   absl::Status taken;
   const absl::Status connected = StatusFromTorch("take the state over", [&] {
-    const auto pair = JoinOuter(spec_, c10d_store_, node_,
-                                {.name = "handover/" + who, .stage = rank_.stage, .rank = 1,
-                                 .size = 2}, Patience());
+    const auto pair = JoinOuter(
+        spec_, c10d_store_, node_,
+        {.name = "handover/" + who, .stage = rank_.stage, .rank = 1, .size = 2}, Patience());
     taken = trainer.TakeState(step, *pair, 0);
     if (taken.ok()) EmitState(rank_, giver, *pair, sink_);
   });
