@@ -28,7 +28,7 @@ longhaul_test(runs/capture_test.cc LIBS runs_testing longhaul::experiments_run n
 longhaul_test(runs/error_windows_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/boundary_state_test.cc
   LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
-longhaul_test(runs/processes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
+longhaul_test(runs/processes_test.cc runs/wire_bytes_test.cc runs/run_view_test.cc runs/killed_by_test.cc
   runs/first_cause_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc
