@@ -19,6 +19,8 @@ inline constexpr char kComputeFact[] = "compute";
 // Of every run: its own id, kept when records are merged, and its number among those of its arm
 // and seed.
 inline constexpr char kRunIdFact[] = "run_id", kAttemptFact[] = "attempt";
+// Of a run whose groups came or went: how many paths were judged for bytes that lack, and why.
+inline constexpr char kOneSidedPathsFact[] = "paths_judged_for_lack_alone";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 

@@ -63,8 +63,13 @@ std::string Bytes(const std::optional<int64_t>& bytes) {
 // Predicted, sent, counted: the kernel's count against the prediction in per cent.
 absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExperiment& e) {
   std::vector<std::vector<std::string>> rows;
+  std::string one_sided;
   for (const RunRow& run : e.runs) {
     if (run.profile == "loopback") continue;
+    if (const auto at = run.facts.find(kOneSidedPathsFact); at != run.facts.end()) {
+      one_sided += fmt::format(" Run {}: paths judged for bytes that lack, not for more, {}.",
+                               run.id, HtmlEscape(at->second));
+    }
     absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run.id);
     if (!crossings.ok()) return crossings.status();
     for (const CrossingRow& c : *crossings) {
@@ -90,7 +95,8 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
   if (rows.empty()) return std::string();
   return "<h3>Bytes three ways</h3><p class=\"note\">In MB. Predicted before the run: frame size x "
          "1514/1448, acknowledgements included. Sent: handed to the transport. Counted: the path's "
-         "own counter while training, Ethernet headers included.</p>" +
+         "own counter while training, Ethernet headers included; crossings of one path share it." +
+         one_sided + "</p>" +
          HtmlTable({"run", "arm", "ranks", "direction", "codec", "tensors", "bits/element", "NMSE",
                     "payload", "sent", "predicted", "counted", "counted<br>to predicted"},
                    rows);

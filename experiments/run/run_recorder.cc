@@ -257,7 +257,7 @@ absl::Status RunRecorder::Finish(const absl::Status& outcome) {
   std::vector<CrossingRow> crossings = crossings_.Rows();
   const absl::Status bytes = FillWireBytes(spec_, wire_, crossings, Wire());
   const std::string one_sided = JudgedForLackAlone(spec_, wire_, crossings, Wire());
-  if (!one_sided.empty()) facts_["paths_judged_for_lack_alone"] = one_sided;
+  if (!one_sided.empty()) facts_[kOneSidedPathsFact] = one_sided;
   absl::Status written = Flush();
   std::string flaws = Flaws(bytes);
   AddEarlierCounts(earlier_, crossings);

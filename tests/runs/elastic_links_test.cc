@@ -36,6 +36,10 @@ TEST_F(ElasticLinks, KillsInEveryPartOfAStepGiveTheBitsOfOneProcess) {
             (Table{{"18 of 18: those of node 0, where the store is, and of "
                     "groups that came or went: 0 1 2"}}));
   EXPECT_THAT(RunLonghaul({"list", links()}).output, HasSubstr("24/24"));
+  ASSERT_EQ(RunLonghaul({"report", links()}).exit_status, 0);
+  EXPECT_THAT(
+      ReadFile(links() + "/report/index.html"),
+      HasSubstr("Run 1: paths judged for bytes that lack, not for more, 18 of 18: those of"));
 }
 
 TEST_F(ElasticLinks, StopsSlownessLeavingAndJoiningGiveTheBitsOfOneProcess) {
