@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Puts each fault of tests/mutations/ into a copy of HEAD, one at a time, and sees its test fail.
 
-A patch begins with "Fault:" and "Caught-by: TEST", or "Survives: REASON" where no test can be had.
-Works in build/mutations, which holds a clone of HEAD and the results so far: a run that was stopped
-goes on where it was, and a result is kept until its patch or anything outside docs/ changes.
-Exit status: 0 when every fault was caught or stands as a survivor with its reason.
+tests/mutations/README.md says what a row of its tables means. Works in build/mutations, which holds a
+clone of HEAD and the results so far: a run that was stopped goes on where it was, and a result is kept
+until its row or anything outside docs/ changes. Exit status: 0 when every fault was caught or stands
+as a survivor with its reason.
 Usage: mutations.py [--only REGEX] [--table FILE]      (make test-mutations)
-  --only REGEX  only the patches whose name matches
-  --table FILE  also writes the table there, as Markdown
+       mutations.py --check                            (make test): reads the tables and builds nothing
+  --only REGEX  only the faults whose name matches
+  --table FILE  also writes the verdicts there, as Markdown
+  --check       every row must be complete and its text must be in its file once
 """
 import argparse
 import hashlib
@@ -20,7 +22,13 @@ import subprocess
 import sys
 import time
 
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
+
 TOP = pathlib.Path(__file__).resolve().parent.parent
+TABLES = TOP / "tests" / "mutations"
 WORK = TOP / "build" / "mutations"
 TREE = WORK / "tree"
 # A fault that makes its test hang is caught too, by this limit; the slowest test takes half of it.
@@ -45,14 +53,38 @@ def must(words, **kw):
     return output
 
 
-def read_patch(path):
-    head, patch = path.read_text(), {"name": path.stem, "path": path}
-    for key in ("Fault", "Caught-by", "Survives"):
-        found = re.search(rf"(?m)^{key}: (.+)$", head.split("\ndiff ", 1)[0])
-        patch[key] = found.group(1).strip() if found else ""
-    if not patch["Fault"] or bool(patch["Caught-by"]) == bool(patch["Survives"]):
-        sys.exit(f"mutations: {path}: wants 'Fault:' and one of 'Caught-by:' and 'Survives:' before its diff")
-    return patch
+KEYS = {"name", "what", "caught_by", "survives", "file", "find", "replace", "edit"}
+
+
+def read_faults():
+    """The rows of all tables; ends with one line for each that is not as it should be."""
+    faults, wrong = [], []
+    for path in sorted(TABLES.rglob("*.toml")):
+        for row in tomllib.loads(path.read_text()).get("fault", []):
+            row.setdefault("edit", [{k: row[k] for k in ("file", "find", "replace") if k in row}])
+            faults.append(row)
+            wrong += [f"{path.relative_to(TOP)}: {row.get('name', '?')}: {why}" for why in mistakes(row)]
+    names = [row.get("name") for row in faults]
+    wrong += [f"two faults are called {name}" for name in sorted({n for n in names if names.count(n) > 1})]
+    if wrong:
+        sys.exit("\n".join(f"mutations: {line}" for line in wrong))
+    return faults
+
+
+def mistakes(row):
+    if not row.get("name") or not row.get("what") or bool(row.get("caught_by")) == bool(row.get("survives")):
+        yield "wants name, what, and one of caught_by and survives"
+    yield from (f"unknown key {key}" for key in sorted(row.keys() - KEYS))
+    for edit in row["edit"]:
+        if edit.keys() != {"file", "find", "replace"} or edit["find"] == edit["replace"]:
+            yield "every edit wants file, find and another replace"
+            continue
+        path = TOP / edit["file"]
+        count = path.read_text().count(edit["find"]) if path.is_file() else 0
+        if not path.is_file():
+            yield f"there is no {edit['file']}"
+        elif count != 1:
+            yield f"{edit['file']} has this text {count} times, wanted once: {edit['find'].strip()[:80]}"
 
 
 def prepare_tree():
@@ -106,38 +138,36 @@ class Runner:
         self.known = set(re.findall(r"(?m)^(\w+): phony", listing))
         self.sound = {}  # test -> what it does without any fault
 
-    def apply(self, patch, *options):
-        return run(["git", "apply", *options, str(patch["path"])], cwd=TREE)
-
-    def judge(self, patch):
+    def judge(self, fault):
         """(verdict, details); anything but "caught" and "survives" fails the run."""
-        status, output = self.apply(patch, "--check")
-        if status:
-            return "does not apply", output
-        if patch["Survives"]:
-            return "survives", patch["Survives"]
-        test = patch["Caught-by"]
+        if "survives" in fault:
+            return "survives", fault["survives"]
+        test = fault["caught_by"]
         if test not in self.sound:
             self.sound[test] = build_and_test(test, self.known)
         outcome, output = self.sound[test]
         if outcome != "passed":
             return f"void: without the fault its test {outcome}", output
-        self.apply(patch)
+        sound = {TREE / edit["file"]: (TREE / edit["file"]).read_text() for edit in fault["edit"]}
         try:
+            for edit in fault["edit"]:
+                path = TREE / edit["file"]
+                path.write_text(path.read_text().replace(edit["find"], edit["replace"]))
             outcome, output = build_and_test(test, self.known)
         finally:
-            self.apply(patch, "--reverse")
+            for path, text in sound.items():
+                path.write_text(text)
         if outcome in ("failed", "hung"):
             return "caught", "hung" if outcome == "hung" else ""
         return {"passed": "NOT CAUGHT", "unbuilt": "does not build"}.get(outcome, outcome), output
 
-    def result(self, patch):
-        key = hashlib.sha256(self.code.encode() + patch["path"].read_bytes()).hexdigest()[:16]
-        kept = WORK / "results" / f"{patch['name']}-{key}.json"
+    def result(self, fault):
+        key = hashlib.sha256((self.code + json.dumps(fault)).encode()).hexdigest()[:16]
+        kept = WORK / "results" / f"{fault['name']}-{key}.json"
         if kept.exists():
             return json.loads(kept.read_text())
         start = time.monotonic()
-        verdict, details = self.judge(patch)
+        verdict, details = self.judge(fault)
         row = {"verdict": verdict, "details": details[-3000:], "seconds": time.monotonic() - start}
         if verdict in ("caught", "survives"):
             kept.parent.mkdir(exist_ok=True)
@@ -147,10 +177,10 @@ class Runner:
 
 def table(rows):
     lines = ["| fault | caught by | verdict |", "|---|---|---|"]
-    for patch, row in rows:
-        by = f"`{patch['Caught-by']}`" if patch["Caught-by"] else "-"
+    for fault, row in rows:
+        by = f"`{fault['caught_by']}`" if "caught_by" in fault else "-"
         note = f": {row['details']}" if row["verdict"] in ("caught", "survives") and row["details"] else ""
-        lines.append(f"| {patch['Fault']} (`{patch['name']}`) | {by} | {row['verdict']}{note} |")
+        lines.append(f"| {fault['what']} (`{fault['name']}`) | {by} | {row['verdict']}{note} |")
     return "\n".join(lines)
 
 
@@ -158,26 +188,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--table")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    patches = [read_patch(p) for p in sorted((TOP / "tests/mutations").glob("*.patch"))]
-    patches = [p for p in patches if re.search(options.only, p["name"])]
-    if not patches:
-        sys.exit(f"mutations: no patch in tests/mutations matches '{options.only}'")
+    faults = [fault for fault in read_faults() if re.search(options.only, fault["name"])]
+    if not faults:
+        sys.exit(f"mutations: no fault in tests/mutations is called like '{options.only}'")
+    if options.check:
+        print(f"{len(faults)} faults: each has its text in its file once")
+        return
     runner = Runner(prepare_tree())
     rows = []
-    for at, patch in enumerate(patches, 1):
-        row = runner.result(patch)
-        rows.append((patch, row))
-        print(f"{at}/{len(patches)} {patch['name']}: {row['verdict']} ({row['seconds']:.0f} s)", flush=True)
+    for at, fault in enumerate(faults, 1):
+        row = runner.result(fault)
+        rows.append((fault, row))
+        print(f"{at}/{len(faults)} {fault['name']}: {row['verdict']} ({row['seconds']:.0f} s)", flush=True)
         if row["verdict"] not in ("caught", "survives"):
             print(re.sub(r"(?m)^", "    ", row["details"][-1500:]), flush=True)
     if options.table:
         pathlib.Path(options.table).write_text(table(rows) + "\n")
     caught = sum(row["verdict"] == "caught" for _, row in rows)
     survived = sum(row["verdict"] == "survives" for _, row in rows)
-    wrong = [(patch, row) for patch, row in rows if row["verdict"] not in ("caught", "survives")]
-    for patch, row in wrong:
-        print(f"  {patch['name']}: {row['verdict']}")
+    wrong = [(fault, row) for fault, row in rows if row["verdict"] not in ("caught", "survives")]
+    for fault, row in wrong:
+        print(f"  {fault['name']}: {row['verdict']}")
     print(f"{len(rows)} faults: {caught} caught, {survived} survive with a reason, {len(wrong)} not as listed")
     sys.exit(1 if wrong else 0)
 
