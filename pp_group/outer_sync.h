@@ -30,9 +30,11 @@ inline bool OuterStepIsDue(const OuterSpec& spec, int64_t step, int64_t steps) {
 
 // DiLoCo's outer step (Douillard et al. 2023) of one stage among its G peers:
 //   outer_delta = theta_start - theta                               [N], after H inner steps
-//   average     = GroupAverage of the members' outer deltas, but those that would poison it
-//   (poison.h) momentum    = mu momentum + average theta_start = theta_start - lr (average + mu
-//   momentum);  theta = theta_start
+//   average     = GroupAverage of the members' outer deltas, without those that would poison it
+//                 (poison.h)
+//   momentum    = mu momentum + average
+//   theta_start = theta_start - lr (average + mu momentum)          Nesterov
+//   theta       = theta_start
 // A member that was left out takes the outer step like the others, and forgets what its outer codec
 // remembered. The parts are apart as GroupAverage's are.
 class OuterSync {

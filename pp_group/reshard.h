@@ -21,9 +21,8 @@ namespace longhaul {
 // What is taken over, by group:
 //   - as many groups as there were: group g has what group g had;
 //   - another number of groups: only right after an outer step (or of groups that always agree:
-//   data
-//     parallel, one group without outer steps), when all hold equal parameters. Group g has what
-//     group g had, new groups have what group 0 had, as a group that joins does;
+//     data parallel, one group without outer steps), when all hold equal parameters. Group g has
+//     what group g had, new groups have what group 0 had, as a group that joins does;
 //   - experts that are spread over the groups, or were: from the files of the groups that had them.
 class LeftCheckpoints {
  public:

@@ -147,8 +147,8 @@ class Trainer {
 
   // Held-out loss of the current (after an outer step: averaged) parameters of group 0, forward
   // passes only; every rank of group 0 must call it, and where experts are spread every rank of
-  // all. nullopt where the last stage of group 0 is
-  // not local. `rows`: how many rows of the held-out part, from the start of its fixed order.
+  // all. nullopt where the last stage of group 0 is not local. `rows`: how many rows of the held-out
+  // part, from the start of its fixed order.
   // FailedPrecondition: compute is injected. Changes nothing of the training: its tensors have a
   // tag of their own, and with it channels of their own, so codecs with state or drawn noise move
   // on for evaluations only.

@@ -16,8 +16,8 @@ namespace longhaul {
 
 struct ListedRun {
   RunRow row;
-  int64_t steps_done =
-      0;  // recorded by the last stage of every group; of one, where groups come and go
+  // Recorded by the last stage of every group; of one, where groups come and go.
+  int64_t steps_done = 0;
   // nullopt: the stored spec is one that this version can't read.
   std::optional<int64_t> steps_planned = std::nullopt;
   // Final held-out loss, nat per token, with its standard error over rows: codec off at evaluation

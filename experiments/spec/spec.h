@@ -196,9 +196,8 @@ int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
 // 'boundary.forwrad'; known: backward, capture, cuts, forward, nmse_every") for a missing key, a
-// wrong type, an unknown key, an unknown name and everything that cannot be run (S does not divide
-// blocks,
-// ...).
+// wrong type, an unknown key, an unknown name and everything that cannot be run (S does not
+// divide blocks, ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);
 
 // The codecs of boundary b, 0 <= b < S - 1.

@@ -27,8 +27,7 @@ namespace longhaul {
 //                              part; "! WHY": it does not
 //   manifest/DIGEST            the manifest's text, which has this SHA-256
 //   taking/STEP/S/G            stage S of G, which joins, fetches "state" and gives what it has of
-//   it
-//                              at "IP:PORT"
+//                              it at "IP:PORT"
 //   lost/G/LIFE/S              a joiner's stage: the members whose moments it cannot have, "0 2"
 
 // False: this build has no libtorrent, and what follows is FailedPrecondition.

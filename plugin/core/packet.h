@@ -57,8 +57,7 @@ enum class ChannelSpace : uint8_t { kPointToPoint = 0, kCollective = 1 };
 enum PacketFlag : uint16_t {
   kPacketCancelled = 1 << 0,  // the sender gave this message up; payload: reason
   kPacketAborted = 1 << 1,    // goodbye: not a clean end
-  kPacketStreamed =
-      1 << 2,  // payload: the frame in stream order (compressors/frame/frame_pieces.h)
+  kPacketStreamed = 1 << 2,   // payload: the frame in stream order (frame_pieces.h)
 };
 
 struct PacketHeader {

@@ -12,9 +12,9 @@ namespace longhaul {
 
 // A decoder-only model as a plain value. `blocks` is divisible by S where stages are equal, `width`
 // by `heads`, and `heads` by `kv_heads`.
-//   gpt    learned positions, LayerNorm, GELU (tanh form) of 4 D, untied head (GPT-2 without
-//   biases) llama  rotary positions, RMSNorm, SwiGLU, grouped queries, head tied or not moe llama
-//   with `experts` SwiGLUs a block, of which each token takes its top two (Mixtral)
+//   gpt    learned positions, LayerNorm, GELU (tanh form) of 4 D, untied head (GPT-2, no biases)
+//   llama  rotary positions, RMSNorm, SwiGLU, grouped queries, head tied or not
+//   moe    llama with `experts` SwiGLUs a block, of which each token takes its top two (Mixtral)
 struct ModelSpec {
   int64_t blocks;
   int64_t width;    // D

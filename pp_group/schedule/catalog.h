@@ -28,8 +28,8 @@ Program OneForwardOneBackward(int stage, int num_stages, int num_microbatches);
 // ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", 2023): 1F1B with the backward pass split.
 // The stage before waits for I alone, and W fills what would be a bubble: stage s runs its W s
 // micro-batches behind its I.
-//   bubble fraction  (S-1)/(3M+S-1) with F, I and W of equal cost, against 3(S-1)/(3M+3(S-1)) of
-//   1F1B peak activations min(S, M) micro-batches on every stage: 1F1B's largest
+//   bubble fraction   (S-1)/(3M+S-1) with F, I and W of equal cost; 1F1B: 3(S-1)/(3M+3(S-1))
+//   peak activations  min(S, M) micro-batches on every stage: 1F1B's largest
 // A stage that cannot split its backward pass runs all of it as I, and gains nothing.
 Program ZeroBubbleH1(int stage, int num_stages, int num_microbatches);
 

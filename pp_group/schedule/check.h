@@ -7,9 +7,8 @@
 namespace longhaul {
 
 // Proves that a program runs to its end:
-//   - every stage has, for every micro-batch 0..M-1, one forward, and then one B or one I with one
-//   W
-//     after it;
+//   - every stage has, for every micro-batch 0..M-1, one forward, and then one B, or one I and
+//     after it one W;
 //   - every receive has its send, and messages of one kind from one rank to another are sent in the
 //     order in which they are needed (channels are first in, first out);
 //   - no cycle: some order of all actions meets every dependency (sends never block).

@@ -13,8 +13,8 @@ namespace longhaul {
 // action, micro-batch.
 //
 //   kComputeOnly    F, B, I, W; an empty cell is a bubble and means nothing here
-//   kComputeComms   also SEND_F, RECV_F, SEND_B, RECV_B ("1RECV_F0": stage 1 receives), no empty
-//   cell
+//   kComputeComms   also SEND_F, RECV_F, SEND_B, RECV_B ("1RECV_F0": stage 1 receives), and no
+//                   empty cell
 //
 // B is the full backward. The older `BW` for it is refused, since B meant the input gradient then;
 // so are cells of sharded parameters (UNSHARD, RESHARD, REDUCE_GRAD) and overlapped pairs.

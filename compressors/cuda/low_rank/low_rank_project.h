@@ -14,8 +14,8 @@ struct ProjectKernel {
   static constexpr int kThreads = kWarp;
   static constexpr int kResidentThreads = 512;  // 128 registers: 32 loads of M in flight
   static constexpr int kRows = 4;
-  static constexpr int kAtOnce =
-      8;  // steps of 32 elements of each row, loaded before the first use
+  // Steps of 32 elements of each row, loaded before the first use.
+  static constexpr int kAtOnce = 8;
   static constexpr uint64_t kBatch = kAtOnce * kSumLanes;
 
   struct Steps {
