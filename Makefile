@@ -33,7 +33,7 @@ demo: build
 test:
 	@scripts/setup.sh test
 	@scripts/build.sh all
-	@scripts/run_tests.sh build
+	@scripts/run_tests.py build
 
 # Every link suite in its long form: tap here, the kernel's netem here where it is and in the guest.
 test-links:

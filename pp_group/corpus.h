@@ -22,7 +22,7 @@ class Corpus {
   // "tokens:PATH"    little-endian uint16 ids; a header of 256 int32 that starts with 20240520, 1,
   //                  count (the format of GPT trainers such as llm.c) is recognised and skipped
   // "tokens32:PATH"  the same with uint32 ids and 20240801, 7, count
-  // "headers:DIR"    bytes of every *.h below DIR in the order of their relative paths, up to 64 MiB:
+  // "headers:DIR"    bytes of every *.h below DIR in the order of their relative paths, to 64 MiB:
   //                  the built-in corpus, with DIR the include folder of torch; vocab >= 256
   // PATH: one or more with commas between them, each a file or a pattern with * and ?, whose
   // matches come in the order of their names; their tokens follow one another. Held out: all of

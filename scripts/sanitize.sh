@@ -10,6 +10,6 @@ for preset in "${@:-asan tsan}"; do
       { cat "build/$name/configure.log"; exit 1; }
     cmake --build "build/$name"
     export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1"
-    scripts/run_tests.sh "build/$name" -LE "guest|physical"
+    scripts/run_tests.py "build/$name" -LE "guest|physical"
   done
 done

@@ -9,11 +9,22 @@ import re
 import sys
 
 
-def skips(log):
+def blocks(log):
+    """(name, what it printed) of each test of the log."""
+    name, printed = None, []
     for block in re.split(r"(?m)^-{58}$", log):
         head = re.search(r"(?m)^\d+/\d+ Testing: (\S+)", block)
         if head:
-            name = head.group(1)
+            if name:
+                yield name, "".join(printed)
+            name, printed = head.group(1), []
+        printed.append(block)
+    if name:
+        yield name, "".join(printed)
+
+
+def skips(log):
+    for name, block in blocks(log):
         if "[  SKIPPED ]" in block:
             case, reason = None, []
             for line in block.splitlines():
@@ -43,4 +54,5 @@ def main():
     print(f"  {len(found)} skipped in all")
 
 
-main()
+if __name__ == "__main__":
+    main()

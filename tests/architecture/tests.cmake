@@ -4,6 +4,9 @@ set_tests_properties(architecture_arrows PROPERTIES LABELS cpu)
 # The catalogue of faults fits the code (tests/mutations/README.md).
 add_test(NAME architecture_mutations COMMAND ${PROJECT_SOURCE_DIR}/scripts/mutations.py --check)
 set_tests_properties(architecture_mutations PROPERTIES LABELS cpu)
+# What make test may try again.
+add_test(NAME architecture_run_tests COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/run_tests_test.py)
+set_tests_properties(architecture_run_tests PROPERTIES LABELS cpu)
 # Sanitizers initialise every object.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT LONGHAUL_SANITIZER)
   add_test(NAME architecture_isa_objects

@@ -30,17 +30,18 @@ add_custom_target(link_suites DEPENDS netem_acceptance_test netem_aqm_test netem
 # The same suites on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
 # what does not hang on the one CPU of the guest being free at every moment (64 sites take it 6 to
 # 12 s, as the host has time for it); `make test-links` runs all of it.
+# Labels beside `guest` come last.
 function(longhaul_guest_test suite filter)
   add_test(NAME netem_guest_${suite}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/netem/guest/run_guest.sh
       $<TARGET_FILE:netem_${suite}_test> --gtest_filter=${filter})
-  set_tests_properties(netem_guest_${suite} PROPERTIES LABELS guest TIMEOUT 900
+  set_tests_properties(netem_guest_${suite} PROPERTIES LABELS "guest;${ARGN}" TIMEOUT 900
     SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
 longhaul_guest_test(acceptance
-  *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem)
-longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem)
-longhaul_guest_test(aqm Links/Managed*netem:ManagedPath.TheKernel*)
+  *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem physical)
+longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem physical)
+longhaul_guest_test(aqm Links/Managed*netem:ManagedPath.TheKernel* physical)
 longhaul_guest_test(faults *netem)
 longhaul_guest_test(vector_state *)
 
