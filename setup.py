@@ -1,7 +1,12 @@
-"""Builds the extension module with CMake, for the torch of the environment that installs it."""
+"""Builds the extension module with CMake, for the torch of the environment that installs it.
+
+LONGHAUL_BUILD_DIR=build takes the CMake tree that is already there (`make build`) instead of one of
+its own, and copies the modules from it: seconds instead of minutes. It must be of the same torch.
+"""
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -13,26 +18,42 @@ ROOT = pathlib.Path(__file__).resolve().parent
 
 class BuildAdapter(build_ext):
     def run(self):
-        # pip's isolated build hides the environment's torch behind PYTHONPATH; CMake asks the
-        # interpreter itself, so without that variable it is found with isolation and without.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        build = pathlib.Path(self.build_temp).resolve()
         package = "longhaul"
         if self.inplace:
             output = ROOT / "plugin" / "python" / package
         else:
             output = pathlib.Path(self.build_lib).resolve() / package
+        given = os.environ.get("LONGHAUL_BUILD_DIR")
+        if given:
+            self.take(ROOT / given, output)
+        else:
+            self.build(pathlib.Path(self.build_temp).resolve(), output)
+
+    def build(self, tree, output):
+        # pip's isolated build hides the environment's torch behind PYTHONPATH; CMake asks the
+        # interpreter itself, so without that variable it is found with isolation and without.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         configure = [
-            "cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja",
+            "cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja",
             "-DCMAKE_BUILD_TYPE=Release",
             f"-DTORCH_PYTHON={os.environ.get('TORCH_PYTHON', sys.executable)}",
             f"-DLONGHAUL_PYTHON_DIR={output}",
         ]
         subprocess.run(configure, check=True, env=environment)
         subprocess.run(
-            ["cmake", "--build", str(build), "--target", "longhaul_python"],
+            ["cmake", "--build", str(tree), "--target", "longhaul_python"],
             check=True, env=environment,
         )
+
+    def take(self, tree, output):
+        modules = sorted((tree / "python" / "longhaul").glob("_backend_torch*.so"))
+        if not modules:
+            raise SystemExit(f"longhaul: LONGHAUL_BUILD_DIR={tree}: no python/longhaul/"
+                             "_backend_torch*.so there; run `make build`, or unset it")
+        output.mkdir(parents=True, exist_ok=True)
+        for module in modules:
+            print(f"longhaul: taken from {module}")
+            shutil.copy2(module, output)
 
     def get_outputs(self):
         return []

@@ -21,3 +21,6 @@ longhaul_python_test(looped_pipelines)
 longhaul_python_test(options)
 longhaul_python_test(restart)
 longhaul_python_test(cuda_tensors)
+longhaul_python_test(installed_package)
+set_property(TEST backend_python_installed_package APPEND PROPERTY ENVIRONMENT
+  "LONGHAUL_BUILD_DIR=${PROJECT_BINARY_DIR}")

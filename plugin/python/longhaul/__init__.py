@@ -34,8 +34,4 @@ __version__ = "0.1.0"
 __all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
            "traffic", "transport"]
 
-_register()
-
-
-def _autoload():
-    """The entry point of group torch.backends: importing this module has registered the backend."""
+_register()  # imports torch, which may come back for longhaul.autoload while this module is not done

@@ -25,7 +25,7 @@ def load_adapter():
         raise ImportError(
             f"longhaul has no adapter for torch {torch.__version__}; there is one for torch "
             f"{', '.join(versions) or '(none)'}. torch's c10d changes with every minor release: "
-            "build longhaul again with this torch (pip install --no-build-isolation .)"
+            "build longhaul again with this torch (pip install .)"
         )
     return importlib.import_module(f"{__package__}.{name}")
 
