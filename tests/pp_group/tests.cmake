@@ -16,6 +16,10 @@ longhaul_test(pp_group/corpus_test.cc pp_group/kernels_test.cc
   pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/models_golden_test.cc LIBS pp_group_testing LABELS cpu)
+add_test(NAME pp_group_models_golden_file COMMAND ${TORCH_PYTHON}
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/models_golden.py)
+set_tests_properties(pp_group_models_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
 longhaul_test(pp_group/device_name_test.cc pp_group/memory_limit_test.cc NAME pp_group_device_test
   LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
