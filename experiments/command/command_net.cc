@@ -95,7 +95,7 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
       {"delay", "one way: 20ms"},
       {"rtt", "there and back: 40ms"},
       {"jitter", "one way: 2ms"},
-      {"loss", "0.01 or 1%"},
+      {"loss", "of the packets: 1%"},
       {"queue", "100p, 50ms, 64kb, 0.5bdp"},
       {"aqm", "of the queue before the rate: droptail, codel, fq_codel"},
       {"ecn", "on: CE marks instead of drops by aqm"}};

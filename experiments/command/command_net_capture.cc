@@ -35,16 +35,19 @@ absl::StatusOr<std::string> AddressOf(const nlohmann::json& info, const std::str
 absl::Status RunCapture(const CaptureOptions& options) {
   const size_t arrow = options.path.find('>');
   if (arrow == std::string::npos) {
-    return absl::InvalidArgumentError(fmt::format("path '{}': want 'a>b'", options.path));
+    return absl::InvalidArgumentError(
+        fmt::format("path '{}': want 'a>b', or 'a<>b' for both directions", options.path));
   }
+  const bool both = arrow > 0 && options.path[arrow - 1] == '<';
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   auto info = AskLab(*store, options.lab, {{"do", "info"}});
   if (!info.ok()) return info.status();
   CaptureSpec spec{.device = kNodeDevice, .from = "", .to = ""};
-  auto from = AddressOf(info->message, options.path.substr(0, arrow));
+  auto from = AddressOf(info->message, options.path.substr(0, both ? arrow - 1 : arrow));
   if (!from.ok()) return from.status();
   spec.from = *from;
+  spec.both = both;
   spec.max_packets = options.packets;
   if (options.seconds > 0) spec.max_time = absl::Seconds(options.seconds);
   if (options.snap_bytes > 0) spec.snap_bytes = static_cast<uint32_t>(options.snap_bytes);
@@ -87,7 +90,10 @@ void AddNetCaptureCommand(CLI::App& net, int* exit_status) {
   CLI::App* capture = net.add_subcommand(
       "capture", "write what arrives over a path to a pcap file (for tcpdump -r, Wireshark)");
   capture->add_option("lab", options->lab)->required();
-  capture->add_option("path", options->path, "'a>b'")->required();
+  capture
+      ->add_option("path", options->path,
+                   "'a>b': what arrives at b; 'a<>b': also what b sends to a, as b sends it")
+      ->required();
   capture->add_option("file", options->file, "-: standard output, for `| tcpdump -r -`")
       ->required();
   capture->add_option("--packets", options->packets, "end after so many");

@@ -209,7 +209,7 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
       ->required();
   set->add_option("figures", *assignments,
                   "rate=50mbit delay=20ms rtt=40ms jitter=2ms jitter_shape=uniform loss=1% "
-                  "burst_loss=0.01,0.25,1,0 reorder=1% duplicate=1% corrupt=0.1% "
+                  "burst_loss=1%,25%,100%,0% reorder=1% duplicate=1% corrupt=0.1% "
                   "queue=100p|50ms|64kb|0.5bdp rate_trace=FILE aqm=droptail|codel|fq_codel "
                   "ecn=on|off aqm_target=5ms aqm_interval=100ms jitter_order=keep|free "
                   "carrier=down|up outage=3s")

@@ -20,6 +20,7 @@ absl::StatusOr<Fd> OpenTunDevice() {
   if (fd.ok()) return fd;
   const int error = errno;
   const absl::Status s = ErrnoStatus(fmt::format("open {}", kTunDevice), error);
+  if (absl::IsResourceExhausted(s)) return s;
   std::string help = "load the module with 'modprobe tun'";
   struct stat mode {};
   if ((error == EACCES || error == EPERM) && stat(kTunDevice, &mode) == 0) {

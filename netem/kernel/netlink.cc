@@ -72,6 +72,8 @@ absl::StatusOr<Netlink> Netlink::Open() {
   Netlink netlink(nl_socket_alloc());
   if (netlink.socket_ == nullptr) return absl::InternalError("netlink: no memory");
   if (int e = nl_connect(netlink.socket(), NETLINK_ROUTE); e < 0) {
+    if (errno == EMFILE)
+      return ErrnoStatus("netlink: connect", errno);  // libnl knows no word for it
     return NetlinkStatus("netlink: connect", e);
   }
   return netlink;
@@ -182,6 +184,18 @@ absl::Status Netlink::AddRoute(const std::string& destination, const std::string
   }
   const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | NLM_F_EXCL);
   if (e < 0) return NetlinkStatus(fmt::format("add route {} on {}", destination, device), e);
+  return absl::OkStatus();
+}
+
+absl::Status Netlink::AddUnreachable(const std::string& destination) const {
+  auto to = Parse(destination);
+  if (!to.ok()) return to.status();
+  const Route route(rtnl_route_alloc());
+  rtnl_route_set_family(route.get(), AF_INET);
+  rtnl_route_set_dst(route.get(), to->get());
+  rtnl_route_set_type(route.get(), RTN_UNREACHABLE);
+  const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | NLM_F_EXCL);
+  if (e < 0) return NetlinkStatus(fmt::format("make {} unreachable", destination), e);
   return absl::OkStatus();
 }
 

@@ -40,6 +40,8 @@ class Netlink {
   // `gateway` empty: the destination is on the device itself.
   absl::Status AddRoute(const std::string& destination, const std::string& device,
                         const std::string& gateway) const;
+  // What is sent there fails at once: "No route to host".
+  absl::Status AddUnreachable(const std::string& destination) const;
 
   nl_sock* socket() const { return socket_.get(); }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +38,13 @@ absl::Status ErrnoStatus(std::string_view what, int error) {
       return absl::FailedPreconditionError(message);
     case ETIMEDOUT:
       return absl::DeadlineExceededError(message);
+    case EMFILE: {
+      rlimit limit{};
+      getrlimit(RLIMIT_NOFILE, &limit);
+      return absl::ResourceExhaustedError(fmt::format(
+          "{}: this process may hold {} at once; raise it with 'ulimit -n' before you start it",
+          message, limit.rlim_cur));
+    }
     default:
       return absl::InternalError(message);
   }

@@ -5,9 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 #include <utility>
 
 #include "netem/kernel/posix.h"
+#include "netem/lab/lab_mounts.h"
 
 namespace longhaul {
 namespace {
@@ -54,23 +53,6 @@ absl::Status UnshareAll() {
     return absl::PermissionDeniedError(
         fmt::format("lab: {}{}", std::string(s.message()), kUserNamespaceHelp));
   }
-  return absl::OkStatus();
-}
-
-absl::Status MountPrivate() {
-  if (mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    return ErrnoStatus("lab: make mounts private", errno);
-  }
-  // A container that masks parts of /proc forbids a fresh one; the old one then still answers
-  // /proc/thread-self and /proc/sys rightly, which is all that is used here.
-  if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 &&
-      errno != EPERM) {
-    return ErrnoStatus("lab: mount /proc", errno);
-  }
-  if (mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m") != 0) {
-    return ErrnoStatus("lab: mount a tmpfs on /run", errno);
-  }
-  if (mkdir("/run/netns", 0755) != 0) return ErrnoStatus("lab: mkdir /run/netns", errno);
   return absl::OkStatus();
 }
 
@@ -137,7 +119,7 @@ struct LabStart {
   pollfd gone{keeper_alive.get(), POLLIN, 0};
   if (poll(&gone, 1, 0) != 0) _exit(kExitLabFailed);
   keeper_alive.reset();
-  if (auto s = MountPrivate(); !s.ok()) Fail(start.report, s);
+  if (auto s = MountLab(); !s.ok()) Fail(start.report, s);
   std::vector<int> keep = start.keep_fds;
   keep.push_back(start.report.get());
   CloseAllBut(keep);
@@ -151,15 +133,20 @@ struct LabStart {
 }
 
 // Out of the caller's session, and without its terminal or pipes, which would stay open.
-void Detach() {
+absl::Status Detach() {
   setsid();
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd : {0, 1, 2}) dup2(null, fd);
+  Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (int fd : {0, 1, 2}) {
+    if (dup2(null.get(), fd) < 0)
+      return ErrnoStatus("lab: leave the terminal for /dev/null", errno);
+  }
+  if (null.get() <= 2) null.release();  // it took the place of one that was closed
+  return absl::OkStatus();
 }
 
 [[noreturn]] void RunKeeper(LabStart& start, pid_t command) {
   if (start.lifetime == LabLifetime::kDetached) {
-    Detach();
+    if (auto s = Detach(); !s.ok()) Fail(start.report, s);
   } else {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != command) _exit(kExitLabFailed);

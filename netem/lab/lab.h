@@ -20,7 +20,8 @@ namespace longhaul {
 // its value (0..125; 128 + signal when a signal ended it). Call from the main thread, before other
 // threads exist. `keep_fds` stay open in the child; everything else above 2 is closed. Inside, an
 // init process reaps orphans, so `body` waits only for children that it started itself
-// (SpawnInNode's are its children). /proc is fresh, /run an empty tmpfs with /run/netns.
+// (SpawnInNode's are its children). The file system is what lab_mounts.h says; the working folder
+// stays the caller's.
 //
 // Signals: SIGTERM to `pid` is passed on to `body`; SIGKILL ends the whole lab at once. SIGINT from
 // a terminal reaches `body` directly.

@@ -46,7 +46,8 @@ absl::Status WriteFileHeader(const Fd& file, uint32_t snap_bytes) {
   return WriteAll(file, &header, sizeof header);
 }
 
-// IPv4 from `from` to `to`, both in host byte order; of one protocol and port where they are given.
+// IPv4 from `from` to `to`, both in host byte order, and back where both directions are wanted; of
+// one protocol and port where they are given.
 absl::Status AttachFilter(const Fd& socket, const CaptureSpec& spec, uint32_t from, uint32_t to) {
   constexpr uint32_t kEtherTypeAt = 12, kIpAt = 14, kFragmentAt = 20, kProtocolAt = 23,
                      kSourceAt = 26, kDestinationAt = 30;
@@ -63,6 +64,13 @@ absl::Status AttachFilter(const Fd& socket, const CaptureSpec& spec, uint32_t fr
   load(BPF_H, kEtherTypeAt);
   want(ETH_P_IP);
   load(BPF_W, kSourceAt);
+  if (spec.both) {                                       // the other direction, or else this one
+    constexpr uint8_t kToThisOne = 3, kPastThisOne = 4;  // instructions ahead
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, kToThisOne));
+    load(BPF_W, kDestinationAt);
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, from, kPastThisOne, 0));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  }
   want(from);
   load(BPF_W, kDestinationAt);
   want(to);
@@ -112,7 +120,7 @@ absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
   if (auto s = AttachFilter(socket, spec, ntohl(from.s_addr), ntohl(to.s_addr)); !s.ok()) return s;
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
-  address.sll_protocol = htons(ETH_P_IP);
+  address.sll_protocol = htons(spec.both ? ETH_P_ALL : ETH_P_IP);  // only ALL sees what leaves
   address.sll_ifindex = static_cast<int>(if_nametoindex(spec.device.c_str()));
   if (address.sll_ifindex == 0 ||
       bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {

@@ -14,6 +14,7 @@ namespace longhaul {
 struct CaptureSpec {
   std::string device;       // of the calling thread's network namespace
   std::string from, to;     // IPv4 addresses
+  bool both = false;        // also what goes from `to` to `from`, as it enters its link
   int stop_fd = -1;         // readable: stop; -1: none
   int64_t max_packets = 0;  // 0: no limit
   absl::Duration max_time = absl::InfiniteDuration();

@@ -63,11 +63,14 @@ absl::Status TakeDown(const LabStore& store, const std::string& lab) {
   if (std::find(names.begin(), names.end(), lab) == names.end()) {
     return absl::NotFoundError(fmt::format("no lab '{}' is up", lab));
   }
-  const bool told = AskLab(store, lab, {{"do", "down"}}, kEndDeadline).ok();
-  if (!told || !GoneWithin(store, lab, kEndDeadline)) {
+  Fd keeper = store.Keeper(lab);  // while its lab lives: afterwards nothing names it
+  const absl::Status told = AskLab(store, lab, {{"do", "down"}}, kEndDeadline).status();
+  if (absl::IsResourceExhausted(told)) return told;
+  if (!told.ok() || !GoneWithin(store, lab, kEndDeadline)) {
     if (auto s = store.Kill(lab); !s.ok()) return s;
   }
-  if (!GoneWithin(store, lab, kEndDeadline)) {
+  if (!GoneWithin(store, lab, kEndDeadline) ||
+      (keeper.ok() && !EndLabProcesses(std::move(keeper)))) {
     return absl::DeadlineExceededError(fmt::format("lab '{}' does not end", lab));
   }
   store.RemoveIfDead(lab);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,7 +57,8 @@ class LabServer : public std::enable_shared_from_this<LabServer> {
   LabServer(std::unique_ptr<LabRequests> requests, Fd listener)
       : requests_(std::move(requests)),
         listener_(std::move(listener)),
-        down_(eventfd(0, EFD_CLOEXEC)) {}
+        down_(eventfd(0, EFD_CLOEXEC)),
+        spare_(OpenSpare()) {}
 
   void Serve() {
     for (;;) {
@@ -65,10 +67,17 @@ class LabServer : public std::enable_shared_from_this<LabServer> {
       if (ready[1].revents != 0) return;
       if (ready[0].revents == 0) continue;
       Fd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const bool no_descriptor = !connection.ok() && (errno == EMFILE || errno == ENFILE);
+      if (no_descriptor) {  // to leave the caller in the queue would wake us for ever
+        spare_.reset();
+        connection = Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      }
       if (!connection.ok()) continue;
-      if (connections_ >= kMaxConnections) {
+      if (no_descriptor || connections_ >= kMaxConnections) {
         SendLine(connection, ErrorAnswer(absl::ResourceExhaustedError("lab: too many at once")))
             .IgnoreError();
+        connection.reset();
+        if (!spare_.ok()) spare_ = OpenSpare();
         continue;
       }
       ++connections_;
@@ -80,6 +89,8 @@ class LabServer : public std::enable_shared_from_this<LabServer> {
   }
 
  private:
+  static Fd OpenSpare() { return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
   void Handle(const Fd& connection) {
     auto request = ReceiveLine(connection, kRequestTimeout);
     if (!request.ok()) return;
@@ -95,17 +106,31 @@ class LabServer : public std::enable_shared_from_this<LabServer> {
   std::unique_ptr<LabRequests> requests_;
   Fd listener_;
   Fd down_;
+  Fd spare_;  // a descriptor to take a connection with when there are no others
   std::atomic<int> connections_ = 0;
 };
 
+// As many as the system lets us: a lab holds several for each node.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
+  RaiseDescriptorLimit();
   auto kind = ChooseEmulatorKind(spec.emulator, spec.topology);
   if (!kind.ok()) return kind.status();
   if (*kind == EmulatorKind::kTap && spec.ceiling) {
     if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
   }
   if (auto s = NameNodes(spec.topology); !s.ok()) return s;
-  return BuildEmulator(*kind, spec.topology, spec.options);
+  auto emulator = BuildEmulator(*kind, spec.topology, spec.options);
+  if (!absl::IsResourceExhausted(emulator.status())) return emulator;
+  return absl::ResourceExhaustedError(fmt::format("a lab of {} nodes: {}",
+                                                  spec.topology.nodes.size(),
+                                                  std::string(emulator.status().message())));
 }
 
 // A holder that does not answer is being built for somebody who may have been killed, or ends just
@@ -131,7 +156,13 @@ int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
     Report(report.get(), s);
     return 1;
   }
-  if (auto log = store.OpenLog(spec.name); log.ok()) dup2(log->get(), STDERR_FILENO);
+  if (auto log = store.OpenLog(spec.name); !log.ok()) {
+    Report(report.get(), log.status());
+    return 1;
+  } else if (dup2(log->get(), STDERR_FILENO) < 0) {
+    Report(report.get(), ErrnoStatus("lab: write to its log", errno));
+    return 1;
+  }
   auto emulator = Build(spec);
   auto listener = emulator.ok() ? store.Listen(spec.name) : absl::StatusOr<Fd>(emulator.status());
   if (!listener.ok()) {
@@ -152,6 +183,7 @@ absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
   if (auto s = CheckLabName(spec.name); !s.ok()) return s;
   if (auto s = Validate(spec.topology); !s.ok()) return s;
   if (auto s = CheckSchedule(spec.topology); !s.ok()) return s;
+  if (!store.Holder(spec.name)) store.RemoveIfDead(spec.name);
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
@@ -162,7 +194,11 @@ absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
   reporter.reset();
   if (!lab.ok()) return lab.status();
   const absl::Status status = ReadReport(reports);
-  if (status.ok()) return status;
+  if (status.ok()) {
+    const absl::Status noted = store.NoteKeeper(spec.name, lab->pid);
+    if (!noted.ok()) TakeDown(store, spec.name).IgnoreError();
+    return noted;
+  }
   waitpid(lab->pid, nullptr, 0);
   store.RemoveIfDead(spec.name);
   return status;

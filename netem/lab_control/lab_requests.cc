@@ -301,6 +301,10 @@ void LabRequests::EndOutage(int from, int to, absl::Duration after) {
 json LabRequests::Enter(const json& request, std::vector<int>& fds) const {
   const std::string node = Field<std::string>(request, "node", "");
   const Topology& topology = emulator_->topology();
+  if (!user_ns_.ok() || !mount_ns_.ok() || !pid_ns_.ok()) {
+    return ErrorAnswer(absl::ResourceExhaustedError(
+        fmt::format("lab '{}' could not open its own namespaces when it was built", name_)));
+  }
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     if (topology.nodes[i].name != node) continue;
     fds = {user_ns_.get(), mount_ns_.get(), pid_ns_.get(),

@@ -20,12 +20,17 @@
 #include <string_view>
 #include <utility>
 
+#include "netem/lab_control/process_identity.h"
+
 namespace longhaul {
 namespace {
 
 constexpr std::string_view kSuffixes[] = {".lock", ".sock", ".log"};
 constexpr size_t kMaxNameBytes = 48;
 constexpr int kBacklog = 64;
+// A keeper whose lab's daemon is dead: the kernel needs no longer, unless one is stopped.
+constexpr absl::Duration kEndsByItself = absl::Milliseconds(500);
+constexpr absl::Duration kEndsWhenKilled = absl::Seconds(5);
 
 // The whole file, of any length.
 struct flock WriteLock() {
@@ -73,6 +78,12 @@ sockaddr_un SocketAddress(int folder_fd, const std::string& lab) {
   return address;
 }
 
+std::string TextOf(const Fd& file) {
+  char text[256];
+  const ssize_t bytes = pread(file.get(), text, sizeof text, 0);
+  return std::string(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+}
+
 std::string StandardFolder() {
   const char* runtime = getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/') return std::string(runtime) + "/longhaul";
@@ -115,10 +126,9 @@ std::vector<std::string> LabStore::Names() const {
 
 std::optional<pid_t> LabStore::Holder(const std::string& lab) const {
   const Fd fd(openat(fd_.get(), (lab + ".lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.ok()) return errno == ENOENT ? std::nullopt : std::optional<pid_t>(0);
   struct flock lock = WriteLock();
-  if (!fd.ok() || fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) {
-    return std::nullopt;
-  }
+  if (fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
   return lock.l_pid > 0 ? lock.l_pid : 0;
 }
 
@@ -126,7 +136,8 @@ absl::Status LabStore::Claim(const std::string& lab) {
   auto fd = LockFile(fd_.get(), lab, O_CREAT);
   if (!fd.ok()) return fd.status();
   claim_ = *std::move(fd);
-  return absl::OkStatus();
+  if (ftruncate(claim_.get(), 0) == 0) return absl::OkStatus();
+  return ErrnoStatus(fmt::format("lab {}: empty its lock file", lab), errno);
 }
 
 absl::StatusOr<Fd> LabStore::Listen(const std::string& lab) const {
@@ -155,9 +166,9 @@ absl::StatusOr<Fd> LabStore::Connect(const std::string& lab) const {
         fmt::format("no lab '{}' is up; 'longhaul net list' shows those that are", lab));
   }
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.ok()) return ErrnoStatus(fmt::format("lab '{}': open a socket", lab), errno);
   const sockaddr_un address = SocketAddress(fd_.get(), lab);
-  if (fd.ok() &&
-      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return fd;
   }
   return absl::UnavailableError(
@@ -167,9 +178,33 @@ absl::StatusOr<Fd> LabStore::Connect(const std::string& lab) const {
 void LabStore::RemoveIfDead(const std::string& lab) const {
   const auto lock = LockFile(fd_.get(), lab, O_CREAT);
   if (!lock.ok()) return;
+  if (Fd keeper = OpenProcess(TextOf(*lock)); keeper.ok()) EndLabProcesses(std::move(keeper));
   for (std::string_view suffix : {".sock", ".log", ".lock"}) {  // the lock last
     unlinkat(fd_.get(), fmt::format("{}{}", lab, suffix).c_str(), 0);
   }
+}
+
+absl::Status LabStore::NoteKeeper(const std::string& lab, pid_t keeper) const {
+  const Fd fd(openat(fd_.get(), (lab + ".lock").c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  const std::string text = IdentityOf(keeper);
+  if (fd.ok() && pwrite(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
+    return absl::OkStatus();
+  return ErrnoStatus(fmt::format("lab {}: write down its keeper", lab), errno);
+}
+
+Fd LabStore::Keeper(const std::string& lab) const {
+  const Fd fd(openat(fd_.get(), (lab + ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return fd.ok() ? OpenProcess(TextOf(fd)) : Fd();
+}
+
+bool EndLabProcesses(Fd keeper) {
+  const std::vector<Fd> processes = WithChildren(std::move(keeper));
+  if (EndedWithin(processes.back(), kEndsByItself)) return true;
+  for (const Fd& process : processes) KillProcess(process);
+  for (const Fd& process : processes) {
+    if (!EndedWithin(process, kEndsWhenKilled)) return false;
+  }
+  return true;
 }
 
 absl::Status LabStore::Kill(const std::string& lab) const {

@@ -13,10 +13,13 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "netem/lab/lab.h"
+#include "netem/lab/lab_mounts.h"
 #include "netem/lab_control/lab_client.h"
 
 namespace longhaul {
@@ -30,8 +33,10 @@ absl::StatusOr<std::vector<Fd>> NamespacesOf(const LabStore& store, const std::s
   auto answer = AskLab(store, lab, {{"do", "enter"}, {"node", node}});
   if (!answer.ok()) return answer.status();
   if (answer->fds.size() != kSpaces) {
-    return absl::InternalError(fmt::format("lab '{}': {} of {} namespaces came", lab,
-                                           answer->fds.size(), static_cast<int>(kSpaces)));
+    // The kernel leaves out what the receiver may not hold.
+    return ErrnoStatus(fmt::format("lab '{}': {} of {} namespaces came", lab, answer->fds.size(),
+                                   static_cast<int>(kSpaces)),
+                       EMFILE);
   }
   address = answer->message.value("address", "");
   return std::move(answer->fds);
@@ -49,10 +54,28 @@ absl::Status EnterUserNamespace(const Fd& space) {
   return ErrnoStatus("enter the lab's user namespace", errno);
 }
 
+// The caller's folder, which the program is to find at the same place.
+struct Folder {
+  std::string path;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+absl::StatusOr<Folder> CallersFolder() {
+  char path[PATH_MAX];
+  struct stat facts {};
+  // "(unreachable)/...": of another mount namespace, or below something mounted over it.
+  if (getcwd(path, sizeof path) == nullptr || path[0] != '/' || stat(".", &facts) != 0) {
+    return absl::FailedPreconditionError(
+        "exec: the folder you are in has been deleted, or has no path any more; cd to another");
+  }
+  return Folder{path, facts.st_dev, facts.st_ino};
+}
+
 struct Program {
   std::vector<char*> argv;
   sigset_t mask;  // of signals blocked, as the program is to find it
-  std::string folder;
+  Folder folder;
   int netns_fd;
   const char* host_name;
   int parent_alive_fd;  // closed in the parent only by its death
@@ -61,8 +84,40 @@ struct Program {
 
 struct Failure {
   const char* step;  // a string literal
-  int error;
+  int error;         // 0: none
 };
+constexpr std::string_view kExec = "exec";
+
+// The program starts where its caller is or not at all: elsewhere it would read and write other
+// files. What it looks for under /run is the host's. Null, or the step that failed.
+const char* EnterFolder(const Program& program) {
+  const char* search = getenv("PATH");
+  std::istringstream folders(search == nullptr ? "" : search);
+  std::vector<std::string> under_run = {program.folder.path, program.argv[0]};
+  for (std::string folder; std::getline(folders, folder, ':');) under_run.push_back(folder);
+  for (const std::string& path : under_run) {
+    if (!ShowHostRun(path).ok()) return "show what the host has under /run";
+  }
+  if (chdir(program.folder.path.c_str()) != 0) return "enter the folder";
+  struct stat here {};
+  if (stat(".", &here) != 0) return "look at the folder";
+  errno = 0;
+  const bool same = here.st_dev == program.folder.device && here.st_ino == program.folder.inode;
+  return same ? nullptr : "find the same folder";
+}
+
+// What is to be said of a step that failed in the child.
+std::string WhyNotStarted(const Failure& failure, const Program& program) {
+  const std::string why = failure.error == 0 ? "" : fmt::format(": {}", strerror(failure.error));
+  if (!std::string_view(failure.step).ends_with("folder")) return failure.step + why;
+  return fmt::format(
+      "cannot {} {}{}: inside the lab it is hidden, is another one, or was mounted after the lab "
+      "was "
+      "up; start from a folder that both see, or take the lab down and up again (the host's /run "
+      "is "
+      "/run/host there)",
+      failure.step, program.folder.path, why);
+}
 
 [[noreturn]] void RunChild(const Program& program) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -70,10 +125,12 @@ struct Failure {
   if (poll(&gone, 1, 0) != 0) _exit(126);
   const char* step = EnterNode(program.netns_fd, program.host_name);
   if (step == nullptr) {
-    if (chdir(program.folder.c_str()) != 0 && chdir("/") != 0) _exit(126);
+    step = EnterFolder(program);
+  }
+  if (step == nullptr) {
     sigprocmask(SIG_SETMASK, &program.mask, nullptr);
     execvp(program.argv[0], program.argv.data());
-    step = "exec";
+    step = kExec.data();
   }
   const Failure failure{step, errno};
   if (write(program.report_fd, &failure, sizeof failure) < 0) _exit(126);
@@ -96,8 +153,11 @@ int WaitForChild(pid_t child) {
   for (;;) {
     if (waitpid(child, &status, WNOHANG) == child) break;
     siginfo_t info{};
-    const int signal = sigwaitinfo(&signals, &info);
-    if (signal > 0 && signal != SIGCHLD && info.si_code <= 0) kill(child, signal);
+    int signal = sigwaitinfo(&signals, &info);
+    if (signal <= 0 || signal == SIGCHLD || info.si_code > 0) continue;
+    if (info.si_code == SI_QUEUE && info.si_value.sival_int == SIGKILL) signal = SIGKILL;
+    kill(child, signal);
+    kill(child, SIGCONT);  // one that is stopped would not hear it
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -115,17 +175,23 @@ int StatusOfFailure(int error) { return error == ENOENT || error == ENOTDIR ? 12
 
 }  // namespace
 
+void KillProgramOf(pid_t waiting) {
+  sigqueue(waiting, SIGTERM, sigval{.sival_int = SIGKILL});
+  kill(waiting, SIGCONT);
+}
+
 absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
                               const std::string& node, const std::vector<std::string>& argv) {
   if (argv.empty()) return absl::InvalidArgumentError("exec: want a program");
+  auto folder = CallersFolder();
+  if (!folder.ok()) return folder.status();
   std::string address;
   auto spaces = NamespacesOf(store, lab, node, address);
   if (!spaces.ok()) return spaces.status();
   Program program{};
+  program.folder = *std::move(folder);
   for (const std::string& word : argv) program.argv.push_back(const_cast<char*>(word.c_str()));
   program.argv.push_back(nullptr);
-  char folder[PATH_MAX];
-  program.folder = getcwd(folder, sizeof folder) == nullptr ? "/" : folder;
   int alive[2], report[2];
   if (pipe2(alive, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0) {
     return ErrnoStatus("exec: pipe", errno);
@@ -156,10 +222,10 @@ absl::StatusOr<int> RunInNode(const LabStore& store, const std::string& lab,
   const ssize_t failed = read(report[0], &failure, sizeof failure);
   if (failed == sizeof failure) {
     waitpid(child, nullptr, 0);
-    const absl::Status why = ErrnoStatus(
-        fmt::format("{} in {}/{}: {}", argv[0], lab, node, failure.step), failure.error);
-    if (failure.step != std::string_view("exec")) return why;
-    fmt::print(stderr, "longhaul: {}\n", std::string(why.message()));
+    const std::string why =
+        fmt::format("{} in {}/{}: {}", argv[0], lab, node, WhyNotStarted(failure, program));
+    if (failure.step != kExec) return absl::FailedPreconditionError(why);
+    fmt::print(stderr, "longhaul: {}\n", why);
     return StatusOfFailure(failure.error);
   }
   const int status = WaitForChild(child);

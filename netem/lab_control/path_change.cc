@@ -2,70 +2,39 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
-#include <cmath>
-#include <cstdlib>
-
+#include "netem/topology/figure_text.h"
 #include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
 
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-constexpr Unit kRates[] = {{"", 1e6}, {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
-constexpr Unit kTimes[] = {{"", 1e-3}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-constexpr Unit kShares[] = {{"", 1}, {"%", 0.01}};
-
 absl::Status BadValue(std::string_view key, std::string_view value, std::string_view want) {
   return absl::InvalidArgumentError(fmt::format("{}={}: want {}", key, value, want));
 }
 
-// "20ms" -> 20 and "ms".
-std::optional<double> TakeNumber(std::string_view text, std::string& unit) {
-  const std::string whole(text);
-  char* end = nullptr;
-  const double number = strtod(whole.c_str(), &end);
-  if (end == whole.c_str()) return std::nullopt;
-  unit = end;
-  for (char& c : unit) c = static_cast<char>(tolower(static_cast<unsigned char>(c)));
-  return number;
-}
-
-template <size_t kCount>
-std::optional<double> WithUnit(std::string_view text, const Unit (&units)[kCount]) {
-  std::string name;
-  const auto number = TakeNumber(text, name);
-  if (!number) return std::nullopt;
-  for (const Unit& unit : units) {
-    if (unit.name == name) return *number * unit.factor;
-  }
-  return std::nullopt;
-}
-
 absl::Status SetTime(std::string_view key, std::string_view value, absl::Duration& time) {
-  const auto seconds = WithUnit(value, kTimes);
-  if (!seconds || !std::isfinite(*seconds)) {
-    return BadValue(key, value, "a time such as 20ms, 300us or 1.5s");
-  }
-  time = absl::Seconds(*seconds);
-  return absl::OkStatus();
+  const auto read = ReadTime(key, value);
+  if (read.ok()) time = *read;
+  return read.status();
 }
 
 absl::Status SetQueue(std::string_view value, PathSpec& path) {
   using Depth = QueueDepth::Unit;
   std::string unit;
-  const auto amount = TakeNumber(value, unit);
-  if (amount && unit == "p")
-    path.queue = QueueDepth{Depth::kPackets, *amount};
-  else if (amount && unit == "ms")
-    path.queue = QueueDepth{Depth::kMilliseconds, *amount};
-  else if (amount && unit == "kb")
-    path.queue = QueueDepth{Depth::kBytes, *amount * 1000};
-  else if (amount && unit == "bdp")
-    path.queue = QueueDepth{Depth::kBdp, *amount};
+  double amount = 0;
+  const bool read = TakeNumber(value, amount, unit);
+  if (read && unit.empty()) {
+    return BadValue("queue", value,
+                    fmt::format("its unit: {0}p for packets, as tc reads it, or {0}ms", value));
+  }
+  if (read && unit == "p")
+    path.queue = QueueDepth{Depth::kPackets, amount};
+  else if (read && unit == "ms")
+    path.queue = QueueDepth{Depth::kMilliseconds, amount};
+  else if (read && unit == "kb")
+    path.queue = QueueDepth{Depth::kBytes, amount * 1000};
+  else if (read && unit == "bdp")
+    path.queue = QueueDepth{Depth::kBdp, amount};
   else
     return BadValue("queue", value, "a depth such as 100p, 50ms, 64kb or 0.5bdp");
   return absl::OkStatus();
@@ -80,12 +49,17 @@ absl::Status SetBurstLoss(std::string_view value, PathSpec& path) {
   std::string rest(value);
   for (double* field : {&burst.to_bad, &burst.to_good, &burst.loss_bad, &burst.loss_good}) {
     std::string after;
-    const auto number = TakeNumber(rest, after);
     const bool last = field == &burst.loss_good;
-    if (!number || (last ? !after.empty() : after.empty() || after[0] != ',')) {
-      return BadValue("burst_loss", value, "four numbers such as 0.01,0.25,1,0, or none");
+    bool read = TakeNumber(rest, *field, after);
+    if (read && after.starts_with('%')) {
+      *field /= 100;
+      after.erase(0, 1);
     }
-    *field = *number;
+    read = read && (last ? after.empty() : after.starts_with(','));
+    if (!read) {
+      return BadValue("burst_loss", value,
+                      "four probabilities such as 0.01,0.25,1,0 or 1%,25%,100%,0%, or none");
+    }
     rest = last ? "" : after.substr(1);
   }
   path.burst_loss = burst;
@@ -99,24 +73,20 @@ absl::Status SetRate(std::string_view value, PathSpec& path) {
     path.rate.reset();
     return absl::OkStatus();
   }
-  const auto rate = WithUnit(value, kRates);
-  if (!rate) return BadValue("rate", value, "a rate such as 50mbit, 1gbit or 500kbit, or none");
-  path.rate = BitsPerSecond{*rate};
-  return absl::OkStatus();
-}
-
-absl::Status SetLoss(std::string_view value, PathSpec& path) {
-  const auto loss = WithUnit(value, kShares);
-  if (!loss) return BadValue("loss", value, "a probability such as 0.01 or 1%");
-  path.loss_prob = *loss;
-  path.burst_loss.reset();
-  return absl::OkStatus();
+  const auto rate = ReadRate("rate", value);
+  if (rate.ok()) path.rate = *rate;
+  return rate.status();
 }
 
 absl::Status SetShare(std::string_view key, std::string_view value, double& share) {
-  const auto read = WithUnit(value, kShares);
-  if (!read) return BadValue(key, value, "a probability such as 0.01 or 1%");
-  share = *read;
+  const auto read = ReadShare(key, value);
+  if (read.ok()) share = *read;
+  return read.status();
+}
+
+absl::Status SetLoss(std::string_view value, PathSpec& path) {
+  if (auto s = SetShare("loss", value, path.loss_prob); !s.ok()) return s;
+  path.burst_loss.reset();
   return absl::OkStatus();
 }
 

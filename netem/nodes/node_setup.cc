@@ -74,6 +74,10 @@ absl::Status PrepareNode(int node, const std::string& gateway_mac, const Emulato
   if (auto s = netlink->SetUp(kNodeDevice); !s.ok()) return s;
   if (auto s = netlink->AddAddress(kNodeDevice, NodeAddress(node) + "/32"); !s.ok()) return s;
   if (auto s = netlink->AddNeighbour(kNodeDevice, kGatewayAddress, gateway_mac); !s.ok()) return s;
+  // No link carries one frame to many nodes: whoever tries is to hear it, not to wait for answers.
+  for (const char* many : {"224.0.0.0/4", "255.255.255.255/32"}) {
+    if (auto s = netlink->AddUnreachable(many); !s.ok()) return s;
+  }
   return netlink->AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
 }
 

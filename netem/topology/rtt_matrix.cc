@@ -4,8 +4,9 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <sstream>
+
+#include "netem/topology/text_file.h"
 
 namespace longhaul {
 namespace {
@@ -74,11 +75,9 @@ absl::StatusOr<RttMatrix> ParseRttMatrix(const std::string& text, const std::str
 }
 
 absl::StatusOr<RttMatrix> ReadRttMatrix(const std::string& file) {
-  std::ifstream stream(file);
-  std::stringstream text;
-  text << stream.rdbuf();
-  if (!stream) return absl::NotFoundError(fmt::format("{}: cannot be read", file));
-  return ParseRttMatrix(text.str(), file);
+  const auto text = ReadTextFile(file);
+  if (!text.ok()) return text.status();
+  return ParseRttMatrix(*text, file);
 }
 
 }  // namespace longhaul

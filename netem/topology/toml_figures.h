@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <utility>
 
+#include "netem/topology/figure_text.h"
 #include "netem/topology/toml_fields.h"
 #include "netem/topology/topology.h"
 
@@ -129,6 +131,22 @@ class TomlFigures : protected TomlFields {
     }
   }
 
+  // A probability below 1, or text such as "1%". What is 1 or more may be meant in percent.
+  std::optional<double> Share(const toml::table& t, std::string_view key) {
+    const toml::node* node = t.get(key);
+    if (node != nullptr && node->is_string()) {
+      const auto share = ReadShare(key, node->value<std::string>().value_or(""));
+      if (share.ok()) return *share;
+      Fail(*node, std::string(share.status().message()));
+      return std::nullopt;
+    }
+    const auto number = Number(t, key);
+    if (!number || *number < 1 || std::isnan(*number)) return number;
+    Fail(*node, fmt::format("'{0}' is {1:g}: write \"{1:g}%\"{2}", key, *number,
+                            *number == 1 ? ", or \"100%\" for all of them" : ""));
+    return std::nullopt;
+  }
+
   void ReadImpairment(const toml::table& t, PathSpec& path) {
     if (const auto jitter = Number(t, "jitter_ms")) path.jitter = absl::Milliseconds(*jitter);
     if (const auto shape = Text(t, "jitter_shape")) {
@@ -143,10 +161,10 @@ class TomlFigures : protected TomlFields {
       }
       path.jitter_order = *order == "free" ? JitterOrder::kFree : JitterOrder::kKeep;
     }
-    if (const auto loss = Number(t, "loss")) path.loss_prob = *loss;
-    if (const auto reorder = Number(t, "reorder")) path.reorder_prob = *reorder;
-    if (const auto duplicate = Number(t, "duplicate")) path.duplicate_prob = *duplicate;
-    if (const auto corrupt = Number(t, "corrupt")) path.corrupt_prob = *corrupt;
+    if (const auto loss = Share(t, "loss")) path.loss_prob = *loss;
+    if (const auto reorder = Share(t, "reorder")) path.reorder_prob = *reorder;
+    if (const auto duplicate = Share(t, "duplicate")) path.duplicate_prob = *duplicate;
+    if (const auto corrupt = Share(t, "corrupt")) path.corrupt_prob = *corrupt;
     const toml::node* burst = t.get("burst_loss");
     if (burst == nullptr) return;
     const toml::array* values = burst->as_array();

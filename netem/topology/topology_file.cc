@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include "netem/topology/access_lines.h"
 #include "netem/topology/rate_trace.h"
 #include "netem/topology/rtt_matrix.h"
+#include "netem/topology/text_file.h"
 #include "netem/topology/toml_figures.h"
 
 namespace longhaul {
@@ -247,13 +247,23 @@ class Reader : private TomlFigures {
     keys.insert({"from", "to", "both"});
     Only(t, keys);
     const int from = NodeNamed(t, "from"), to = NodeNamed(t, "to");
+    const bool both = Flag(t, "both");
     const PathSpec path = FiguresAndTrace(t, "profile");
     if (!status_.ok()) return;
-    if (!named_.insert({from, to}).second) Fail(t, "this path is given twice");
+    LinkNamed(t, from, to, both, path);
+    if (both) LinkNamed(t, to, from, both, path);
+  }
+
+  // One direction that is named by itself takes the place of what an entry for both said before it.
+  void LinkNamed(const toml::table& t, int from, int to, bool both, const PathSpec& path) {
+    const auto [before, is_new] = named_.emplace(std::pair(from, to), both);
+    if (!is_new && (both || !before->second)) {
+      Fail(t, fmt::format("path {} > {} is given twice{}", topology_.nodes[from].name,
+                          topology_.nodes[to].name,
+                          both ? "; one direction alone may follow an entry for both" : ""));
+    }
+    before->second = both;
     Link(t, from, to, path);
-    if (!Flag(t, "both")) return;
-    if (!named_.insert({to, from}).second) Fail(t, "this path is given twice");
-    Link(t, to, from, path);
   }
 
   // What a lab shall do by itself; the words are judged by who does it (lab_control).
@@ -346,7 +356,7 @@ class Reader : private TomlFigures {
   std::map<std::string, int> index_;
   std::map<std::string, std::vector<int>> groups_;
   std::map<std::pair<int, int>, PathSpec> paths_;
-  std::set<std::pair<int, int>> named_;  // by [[path]]
+  std::map<std::pair<int, int>, bool> named_;  // by [[path]]; whether by one for both directions
   std::vector<std::pair<std::string, long>> lines_;
   std::map<long, std::vector<std::pair<std::string_view, long>>> keys_;  // by their table's line
 };
@@ -365,12 +375,10 @@ absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string&
 }
 
 absl::StatusOr<Topology> ReadTopology(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(fmt::format("{}: cannot be read", path));
+  const auto text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  return ParseTopology(text.str(), path, folder.empty() ? "." : folder);
+  return ParseTopology(*text, path, folder.empty() ? "." : folder);
 }
 
 }  // namespace longhaul

@@ -30,7 +30,8 @@ namespace longhaul {
 //   [matrix]                            # round-trip times in ms: first row and column are nodes
 //   csv = "rtt.csv"                     # beside this file
 //   rate_mbit = 100
-//   [[path]]                            # one direction, or both with both = true
+//   [[path]]                            # one direction, or both with both = true; one direction
+//                                       # alone may follow and take the place of that one
 //   from = "paris"
 //   to = "eu-0"
 //   both = true
@@ -46,8 +47,8 @@ namespace longhaul {
 //   ecn = true                          # CE marks instead of drops where a packet can take them
 //   aqm_target_ms = 5
 //   aqm_interval_ms = 100
-//   loss = 0.001
-//   reorder = 0.01                      # also duplicate (tap alone), corrupt
+//   loss = 0.001                        # a probability below 1, or "0.1%"
+//   reorder = 0.01                      # as loss; also duplicate (tap alone), corrupt
 //   burst_loss = [0.01, 0.3, 1.0, 0.0]  # good to bad, bad to good, loss when bad, when good
 //   queue_packets = 300                 # or queue_ms, queue_bytes, queue_bdp
 //

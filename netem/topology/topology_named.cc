@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "netem/topology/topology_file.h"
 
@@ -13,7 +14,8 @@ absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
     uniform->nodes[1].name = "b";
     return uniform;
   }
-  if (std::filesystem::exists(profile_or_file)) return ReadTopology(profile_or_file);
+  std::error_code unknown;  // as a name that is too long for a file
+  if (std::filesystem::exists(profile_or_file, unknown)) return ReadTopology(profile_or_file);
   return absl::NotFoundError(
       fmt::format("{}; nor is there a file of that name", std::string(uniform.status().message())));
 }

@@ -160,6 +160,47 @@ TEST_F(LabControl, DaemonThatDoesNotAnswerIsTakenDownByForce) {
   EXPECT_FALSE(store_->Holder("one").has_value());
 }
 
+// The lab's keeper, its init and its daemon, from the outside in.
+std::vector<pid_t> ProcessesOf(const LabStore& store, const std::string& lab) {
+  std::vector<pid_t> processes = {*store.Holder(lab)};
+  for (int up = 0; up < 2; ++up) {
+    const std::string stat = ReadFileOrEmpty("/proc/" + std::to_string(processes[0]) + "/stat");
+    processes.insert(processes.begin(), std::stoi(stat.substr(stat.rfind(')') + 4)));
+  }
+  return processes;
+}
+
+bool LivesOn(pid_t pid) {
+  const std::string stat = ReadFileOrEmpty("/proc/" + std::to_string(pid) + "/stat");
+  return !stat.empty() && stat[stat.rfind(')') + 2] != 'Z';
+}
+
+TEST_F(LabControl, DownLeavesNoProcessWhicheverIsStopped) {
+  for (const size_t stopped : {0u, 1u, 2u}) {
+    ASSERT_TRUE(Up("one").ok());
+    const std::vector<pid_t> processes = ProcessesOf(*store_, "one");
+    ASSERT_EQ(kill(processes[stopped], SIGSTOP), 0);
+    EXPECT_TRUE(TakeDown(*store_, "one").ok());
+    for (pid_t process : processes) EXPECT_FALSE(LivesOn(process)) << stopped << " was stopped";
+  }
+}
+
+TEST_F(LabControl, WhatADeadDaemonLeftIsEndedByWhoeverComesNext) {
+  for (const bool by_list : {true, false}) {
+    ASSERT_TRUE(Up("one").ok());
+    const std::vector<pid_t> processes = ProcessesOf(*store_, "one");
+    for (const size_t stopped : {0u, 1u}) ASSERT_EQ(kill(processes[stopped], SIGSTOP), 0);
+    ASSERT_EQ(kill(processes[2], SIGKILL), 0);
+    while (store_->Holder("one")) absl::SleepFor(absl::Milliseconds(1));
+    if (by_list) {
+      EXPECT_THAT(ListLabs(*store_), IsEmpty());
+    } else {
+      EXPECT_TRUE(Up("one").ok());
+    }
+    for (pid_t process : processes) EXPECT_FALSE(LivesOn(process));
+  }
+}
+
 TEST_F(LabControl, UpKilledAtAnyMomentLeavesWhatUpOrDownCleans) {
   for (int moment_ms = 0; moment_ms < 60; moment_ms += 5) {
     fflush(nullptr);
@@ -349,23 +390,6 @@ TEST_F(LabControl, OrdinaryUserHasLabsToo) {
   if (status == 77) GTEST_SKIP() << text;
   EXPECT_EQ(status, 0);
   EXPECT_EQ(text, "lo\nnet0\n0\n");
-}
-
-TEST(LabStore, FolderOfSomebodyElseIsRefused) {
-  std::string folder = testing::TempDir() + "/open-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  EXPECT_TRUE(LabStore::OpenAt(folder).ok());
-  chmod(folder.c_str(), 0755);
-  EXPECT_EQ(LabStore::OpenAt(folder).status().code(), absl::StatusCode::kPermissionDenied);
-  std::filesystem::remove(folder);
-}
-
-TEST(LabStore, BadNamesAreRefused) {
-  for (const char* name : {"", "a/b", "..", ".a", "-a", "a b", "a\n"}) {
-    EXPECT_FALSE(CheckLabName(name).ok()) << name;
-  }
-  EXPECT_FALSE(CheckLabName(std::string(49, 'a')).ok());
-  EXPECT_TRUE(CheckLabName("eu-1.test_2").ok());
 }
 
 }  // namespace

@@ -130,7 +130,11 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
            {"delay", Path("delay_ms = -1\n"), "delay.toml:6: path a > b: delay is -1ms"},
            {"delay-nan", Path("delay_ms = nan\n"), "delay-nan.toml:"},
            {"jitter", Path("rtt_ms = 1\njitter_ms = -2\n"), "jitter.toml:7: path a > b: jitter"},
-           {"loss", Path("rtt_ms = 1\nloss = 1.5\n"), "loss.toml:7: path a > b: loss is 1.5"},
+           {"loss", Path("rtt_ms = 1\nloss = 1.5\n"), "loss.toml:7: 'loss' is 1.5: write \"1.5%\""},
+           {"loss-all", Path("rtt_ms = 1\ncorrupt = 1\n"),
+            "7: 'corrupt' is 1: write \"1%\", or \"100%\""},
+           {"loss-text", Path("rtt_ms = 1\nloss = '150%'\n"), "7: path a > b: loss is 1.5"},
+           {"loss-bare", Path("rtt_ms = 1\nloss = '1'\n"), "7: loss=1: want its unit: 1%"},
            {"loss-less", Path("rtt_ms = 1\nloss = -0.1\n"),
             "loss-less.toml:7: path a > b: loss is"},
            {"queue", Path("rtt_ms = 1\nqueue_packets = 0\n"),
@@ -184,7 +188,8 @@ TEST_F(NetCommand, ATraceAndAManagedQueueFromFileAndFlags) {
           "/up.trace' --node b -- "
           "ping -c 2 -i 0.2 -W 2 a");
   EXPECT_EQ(run.status, 0) << run.text;
-  EXPECT_EQ(Run("net run --rtt 10ms --rate 10 --aqm codel --ecn on --node a -- true").status, 0);
+  EXPECT_EQ(Run("net run --rtt 10ms --rate 10mbit --aqm codel --ecn on --node a -- true").status,
+            0);
 }
 
 TEST_F(NetCommand, BadTracesAreNamedWithTheirLine) {

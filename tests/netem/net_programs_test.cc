@@ -1,6 +1,7 @@
 // Programs that know nothing of labs, in a node: names, host names, an interface to find.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -114,7 +115,9 @@ TEST_F(NetPrograms, BadLinksAreOneLine) {
   for (const std::string arguments :
        {"net run -- true", "net run colocated", "net run nowhere -- true",
         "net run --rate fast -- true", "net run colocated --node z -- true",
-        "net run --rtt 5ms --loss 2 -- true"}) {
+        "net run --rtt 5ms --loss 2 -- true", "net run --rtt 5ms --loss 150% -- true",
+        "net run --rtt 5ms --grace 5 -- true", "net run --rtt 5ms --node a -- --node b -- true",
+        "net run --rtt 5ms --node a -- true --node z -- true"}) {
     const ShellResult result = Run(arguments);
     EXPECT_NE(result.status, 0) << arguments;
     EXPECT_THAT(result.text, AllOf(HasSubstr("longhaul: "), Not(HasSubstr("terminate"))));
@@ -193,8 +196,155 @@ TEST_F(NetPrograms, CaptureTakesWhatIsAskedFor) {
                " net exec demo/a -- ping -c 2 -i 0.2 b >/dev/null) & " LONGHAUL_COMMAND
                " net capture demo 'a>b' - --port 80 --seconds 2 2>/dev/null | wc -c; wait");
   EXPECT_EQ(std::atoi(other.text.c_str()), 24) << "no port 80 in a ping";
+  const ShellResult both =
+      RunShell("(sleep 0.5; " LONGHAUL_COMMAND
+               " net exec demo/a -- ping -c 2 -i 0.2 b >/dev/null) & " LONGHAUL_COMMAND
+               " net capture demo 'a<>b' - --protocol icmp --snaplen 60 --seconds 2 2>/dev/null "
+               "| wc -c; wait");
+  EXPECT_EQ(std::atoi(both.text.c_str()), 24 + 4 * (16 + 60)) << "two requests and two replies";
   EXPECT_NE(Run("net capture demo 'a>b' - --protocol icmp --port 80").status, 0);
   Run("net down demo");
+}
+
+// A program that reads and writes elsewhere than its caller stands does harm: in '/' most of all.
+TEST_F(NetPrograms, AProgramRunsInItsCallersFolderOrNotAtAll) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounts need root";
+  ASSERT_EQ(Run("net up --rtt 1ms --name demo --emulator tap").status, 0);
+  const std::string exec = LONGHAUL_COMMAND " net exec demo/a -- ";
+  const std::string pwd = exec + "pwd";
+  const std::string folder = std::filesystem::canonical(folder_).string();
+  const std::string deleted = folder_ + "/deleted";
+  const std::string over = "cd " + folder + " && mkdir over && mount -t tmpfs none over && cd over";
+  const std::string made = "cd " + folder +
+                           " && mkdir new && mount -t tmpfs none new && "
+                           "mkdir new/in && cd new/in";
+  const std::pair<std::string, std::string> cases[] = {
+      {"mkdir " + deleted + " && cd " + deleted + " && rmdir " + deleted, "has been deleted"},
+      {over, "cannot find the same folder " + folder + "/over"},
+      {made, "cannot enter the folder " + folder + "/new/in"},
+      {"cd /run", "cannot find the same folder /run"}};
+  for (const auto& [into, says] : cases) {
+    const std::string line = into + " && " + pwd;
+    // Mounts of its own, which the lab cannot see.
+    const ShellResult result = RunShell("unshare -m --propagation private sh -c '" + line + "'");
+    EXPECT_EQ(result.status, 1) << line;
+    EXPECT_THAT(result.text, AllOf(testing::StartsWith("longhaul: "), HasSubstr(says))) << line;
+    EXPECT_EQ(std::count(result.text.begin(), result.text.end(), '\n'), 1) << result.text;
+  }
+}
+
+TEST_F(NetPrograms, WhatTheHostHasUnderRunAndMountsLaterIsSeen) {
+  if (geteuid() != 0) GTEST_SKIP() << "/run belongs to root";
+  const std::string under = "/run/longhaul-test-" + std::to_string(getpid());
+  std::filesystem::create_directories(under + "/in");
+  std::ofstream(under + "/word") << "from the host\n";
+  std::filesystem::copy_file("/bin/echo", under + "/say");
+  ASSERT_EQ(Run("net up --rtt 1ms --name demo --emulator tap").status, 0);
+  const std::string in = "cd " + under + "/in && " LONGHAUL_COMMAND " ";
+  const std::string show = "sh -c \"pwd; cat ../word; ls /run/netns\"";
+  EXPECT_EQ(RunShell(in + "net exec demo/a -- " + show).text, under + "/in\nfrom the host\na\nb\n");
+  EXPECT_EQ(RunShell(in + kFast + "--node a -- " + show).text,
+            under + "/in\nfrom the host\na\nb\n");
+  EXPECT_EQ(Run("net exec demo/b -- " + under + "/say here").text, "here\n");
+  EXPECT_EQ(
+      RunShell("PATH=$PATH:" + under + " " LONGHAUL_COMMAND " net exec demo/b say there").text,
+      "there\n");
+  EXPECT_EQ(Run("net exec demo/b cat /run/host/" + under.substr(5) + "/word").text,
+            "from the host\n");
+  std::filesystem::remove_all(under);
+  const std::string later = folder_ + "/later";
+  std::filesystem::create_directory(later);
+  const ShellResult seen = RunShell(
+      "unshare -m sh -c 'mount --make-rshared / && " LONGHAUL_COMMAND
+      " net up --rtt 1ms --name shared --emulator tap >/dev/null && mount -t tmpfs none " +
+      later + " && cd " + later +
+      " && echo seen >word && " LONGHAUL_COMMAND
+      " net exec shared/a -- cat word; cd /; " LONGHAUL_COMMAND " net down shared; umount " +
+      later + "'");
+  EXPECT_EQ(seen.text, "seen\nlab shared is down\n");
+}
+
+// What runs of ours with this argument, stopped or not.
+std::string Alive(const std::string& argument) {
+  return RunShell("pgrep -fx 'sleep " + argument + "' | wc -l").text;
+}
+
+TEST_F(NetPrograms, WhatDoesNotEndIsKilledAfterTheGrace) {
+  const std::string deaf = "trap \"\" TERM INT; while :; do sleep 1000.5; done";
+  const ShellResult failed = Run(std::string(kFast) +
+                                 "--grace 300ms -- sh -c '[ $RANK = 1 ] && "
+                                 "exit 5; " +
+                                 deaf + "'");
+  EXPECT_EQ(failed.status, 5);
+  EXPECT_EQ(failed.text, "longhaul: sh in a had not ended after 300ms: killed\n");
+  const ShellResult stopped = Run(std::string(kFast) +
+                                  "--grace 20s -- sh -c '[ $RANK = 1 ] && { "
+                                  "sleep 0.5; exit 6; }; trap \"echo told; exit 1\" TERM; "
+                                  "kill -STOP $$; sleep 1000.5'");
+  EXPECT_EQ(stopped.status, 6);
+  EXPECT_EQ(stopped.text, "told\n") << "a stopped one hears it";
+  const std::string interrupt =
+      "& p=$!; for i in $(seq 200); do pgrep -fx \"sleep 1000.5\" "
+      ">/dev/null && break; sleep 0.05; done; kill -INT $p; ";
+  const std::string run = LONGHAUL_COMMAND " " + std::string(kFast);
+  const ShellResult once =
+      RunShell(run + "--grace 300ms -- sh -c '" + deaf + "' " + interrupt + "wait $p; echo $?");
+  EXPECT_EQ(once.text,
+            "longhaul: interrupted: sh in a, sh in b have 300ms to end; Ctrl-C again kills\n"
+            "longhaul: sh in a, sh in b had not ended after 300ms: killed\n130\n");
+  const ShellResult twice = RunShell(run + "--grace 1000s -- sh -c '" + deaf + "' " + interrupt +
+                                     "sleep 0.3; kill -INT $p; wait $p; echo $?");
+  EXPECT_THAT(twice.text, HasSubstr("again kills\n130\n"));
+  EXPECT_EQ(Run(std::string(kFast) +
+                "--node a -- sh -c 'setsid sleep 1000.5 >/dev/null 2>&1 </dev/null & exit 0'")
+                .status,
+            0);
+  EXPECT_EQ(Alive("1000.5"), "0\n") << "nor one that left its session";
+}
+
+TEST_F(NetPrograms, SeveralProgramsInOneLab) {
+  const std::string run = std::string(kFast) + "--grace 300ms --node b -- ";
+  const ShellResult served =
+      Run(run + "sh -c 'hostname; exec sleep 1000.7' --node a -- sh -c 'sleep 0.5; hostname'");
+  EXPECT_EQ(served.status, 0);
+  EXPECT_EQ(served.text, "b\na\nlonghaul: sh in a has ended; sh in b has 300ms to end as well\n");
+  EXPECT_EQ(Run(run + "sleep 1000.7 --node a -- sh -c 'exit 3'").status, 3);
+  EXPECT_EQ(Run(run + "sh -c 'exit 4' --node a -- sleep 1000.7").status, 4);
+  EXPECT_EQ(Run(run + "sh -c 'sleep 0.2; echo b' --node a -- true").text,
+            "longhaul: true in a has ended; sh in b has 300ms to end as well\nb\n");
+  EXPECT_EQ(RunShell("echo hi | " LONGHAUL_COMMAND " " + run + "cat").text, "hi\n");
+  EXPECT_EQ(Alive("1000.7"), "0\n");
+}
+
+TEST_F(NetPrograms, OneFrameForManyIsRefusedAtItsSender) {
+  if (!Has("python3")) GTEST_SKIP() << "no python3";
+  const std::string program = Write("many.py", R"(
+import socket
+for to in ("224.0.0.251", "239.1.2.3", "255.255.255.255", "10.0.0.3"):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    try: print(s.sendto(b"x", (to, 9)))
+    except OSError as e: print(e.strerror)
+)");
+  EXPECT_EQ(Run(std::string(kFast) + "--node a -- python3 " + program).text,
+            "No route to host\nNo route to host\nNo route to host\n1\n");
+}
+
+TEST_F(NetPrograms, TooManyOpenFilesIsOneLineWithTheLimit) {
+  ASSERT_EQ(Run("net up --rtt 1ms --name demo --emulator tap").status, 0);
+  for (int limit = 4; limit < 12; ++limit) {
+    const ShellResult result = RunShell("ulimit -n " + std::to_string(limit) +
+                                        "; exec " LONGHAUL_COMMAND " net exec demo/a true");
+    if (result.status == 0) break;
+    if (result.text.find("error while loading shared libraries") != std::string::npos) continue;
+    EXPECT_THAT(result.text, AllOf(testing::StartsWith("longhaul: "), HasSubstr("Too many open"),
+                                   HasSubstr("may hold " + std::to_string(limit))));
+  }
+  const ShellResult up = RunShell("ulimit -Sn 40; ulimit -Hn 40; " LONGHAUL_COMMAND
+                                  " net up --rtt 1ms --nodes 26 --name large --emulator tap");
+  EXPECT_EQ(up.status, 1);
+  EXPECT_THAT(up.text, AllOf(HasSubstr("a lab of 26 nodes: "), HasSubstr("may hold 40 at once")));
+  EXPECT_EQ(Run("net exec demo/a true").status, 0) << "nothing was taken for dead";
 }
 
 }  // namespace

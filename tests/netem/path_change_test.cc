@@ -30,11 +30,40 @@ TEST(PathChange, EveryKeyWithItsUnits) {
   EXPECT_EQ(change->carrier, Carrier::kDown);
 }
 
-TEST(PathChange, BareNumbersAreMegabitsAndMilliseconds) {
-  auto change = Change({"rate=50", "rtt=40"});
-  ASSERT_TRUE(change.ok()) << change.status();
-  EXPECT_EQ(InMbit(*change->path.rate), 50);
-  EXPECT_EQ(change->path.delay, absl::Milliseconds(20));
+TEST(PathChange, ANumberWithoutItsUnitIsRefusedWithBothReadings) {
+  for (const auto& [word, says] : std::vector<std::pair<std::string, std::string>>{
+           {"loss=1", "loss=1: want its unit: 1%, as tc reads it, or 100% for a probability of 1"},
+           {"loss=0.01", "0.01%, as tc reads it, or 1% for a probability of 0.01"},
+           {"loss=5", "want its unit: 5%"},
+           {"reorder=0.5", "0.5%, as tc reads it, or 50%"},
+           {"duplicate=1", "1%, as tc reads it, or 100%"},
+           {"corrupt=1", "1%, as tc reads it, or 100%"},
+           {"rate=50", "50mbit, or 50bit, as tc reads it"},
+           {"delay=20", "20ms, or 20us, as tc reads it"},
+           {"rtt=40", "40ms, or 40us"},
+           {"jitter=2", "2ms, or 2us"},
+           {"aqm_target=5", "5ms, or 5us"},
+           {"aqm_interval=100", "100ms, or 100us"},
+           {"outage=3", "3s or 3ms"},
+           {"queue=5", "5p for packets, as tc reads it, or 5ms"}}) {
+    const auto change = Change({word});
+    EXPECT_EQ(change.status().code(), absl::StatusCode::kInvalidArgument) << word;
+    EXPECT_THAT(std::string(change.status().message()), HasSubstr(says)) << word;
+  }
+  const auto none = Change({"loss=0", "jitter=0", "delay=0"});
+  ASSERT_TRUE(none.ok()) << "0 is the same in every unit: " << none.status();
+  EXPECT_EQ(none->path.delay, absl::ZeroDuration());
+}
+
+TEST(PathChange, BurstsAsProbabilitiesOrInPercent) {
+  for (const char* word : {"burst_loss=0.01,0.25,1,0", "burst_loss=1%,25%,100%,0%"}) {
+    const auto change = Change({word});
+    ASSERT_TRUE(change.ok()) << change.status();
+    EXPECT_DOUBLE_EQ(change->path.burst_loss->to_bad, 0.01);
+    EXPECT_DOUBLE_EQ(change->path.burst_loss->to_good, 0.25);
+    EXPECT_DOUBLE_EQ(change->path.burst_loss->loss_bad, 1);
+    EXPECT_DOUBLE_EQ(change->path.burst_loss->loss_good, 0);
+  }
 }
 
 TEST(PathChange, WhatIsNotNamedStays) {
@@ -83,7 +112,7 @@ TEST(PathChange, ATraceIsTheRateUntilARateIsSet) {
   ASSERT_TRUE(change.ok()) << change.status();
   EXPECT_NEAR(InMbit(*change->path.rate), 6.056, 1e-9);
   ASSERT_NE(change->path.rate_trace, nullptr);
-  EXPECT_EQ(ApplyAssignments(change->path, {"rate=5"})->path.rate_trace, nullptr);
+  EXPECT_EQ(ApplyAssignments(change->path, {"rate=5mbit"})->path.rate_trace, nullptr);
   EXPECT_FALSE(ApplyAssignments(change->path, {"rate_trace=none"})->path.rate.has_value());
   EXPECT_THAT(std::string(Change({"rate_trace=/no/such"}).status().message()),
               HasSubstr("/no/such: rate trace: No such file"));
@@ -97,8 +126,9 @@ TEST(PathChange, WhatCannotBeReadSaysWhatIsWanted) {
                                                         {"jitter_order=no", "keep or free"},
                                                         {"delay=1year", "20ms"},
                                                         {"delay=nan", "20ms"},
-                                                        {"loss=", "0.01"},
-                                                        {"queue=5", "100p"},
+                                                        {"loss=", "1%"},
+                                                        {"queue=deep", "100p"},
+                                                        {"rate=nan", "50mbit"},
                                                         {"burst_loss=1,2", "four"},
                                                         {"carrier=sideways", "up"},
                                                         {"jitter_shape=x", "normal"},
@@ -113,7 +143,7 @@ TEST(PathChange, WhatCannotBeReadSaysWhatIsWanted) {
 
 TEST(PathChange, FiguresThatNoLinkCanHaveAreLeftToValidatePath) {
   const Topology topology = *UniformTopology("continental-us", 2);
-  for (const char* word : {"rate=0", "rate=-1", "rate=nan", "delay=-1ms", "loss=1.01", "loss=-0.1",
+  for (const char* word : {"rate=0", "rate=-1mbit", "delay=-1ms", "loss=101%", "loss=-10%",
                            "queue=0p", "queue=nanp", "jitter=-1ms"}) {
     auto change = ApplyAssignments(topology.paths[0], {word});
     ASSERT_TRUE(change.ok()) << change.status();

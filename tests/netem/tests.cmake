@@ -46,11 +46,12 @@ longhaul_guest_test(faults *netem)
 longhaul_guest_test(vector_state *)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
+longhaul_test(netem/lab_store_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
 # Hostile topology files and packets: what reads them, without the system calls around it.
 if(LONGHAUL_FUZZERS)
-  set(links topology/access_lines nodes/addressing emulators/frame emulators/frame_pool topology/impairment lab_control/path_change emulators/link_stage topology/profiles
+  set(links topology/access_lines nodes/addressing emulators/frame emulators/frame_pool topology/figure_text topology/text_file topology/impairment lab_control/path_change emulators/link_stage topology/profiles
     topology/queue_limits topology/rtt_matrix emulators/tap_network topology/topology topology/topology_file
     topology/topology_named topology/rate_trace queues/codel queues/fq_codel_queue queues/queued_stage)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")

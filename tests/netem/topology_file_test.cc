@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"LossOfTwo",
             "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nrtt_ms=1\n"
             "loss=2\n",
-            "t.toml:9: ", "loss is 2"},
+            "t.toml:9: ", "'loss' is 2: write \"2%\""},
         Bad{"NanDelay",
             "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\ndelay_ms=nan\n",
             "t.toml:8: ", "delay is"},
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
             "t.toml:9: ", "loss is nan"},
         Bad{"LossAboveOne",
             "[[node]]\nname='a'\n[[node]]\nname='b'\n[between]\nrtt_ms=1\nloss=1.5\n",
-            "t.toml:7: ", "loss is 1.5: want a probability in [0, 1]"},
+            "t.toml:7: ", "'loss' is 1.5: write \"1.5%\""},
         Bad{"NoPath", "[[node]]\nname='a'\n[[node]]\nname='b'\n", "t.toml:1: ", "no path"},
         Bad{"ChangeInThePast",
             "[[node]]\nname='a'\n[[change]]\npath='*'\nset='rate=1mbit'\nat_s=-1\n",
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"PathTwice",
             "[[node]]\nname='a'\n[[node]]\nname='b'\n[[path]]\nfrom='a'\nto='b'\nboth=true\nrtt_ms="
             "1\n"
-            "[[path]]\nfrom='b'\nto='a'\nrtt_ms=1\n",
+            "[[path]]\nfrom='b'\nto='a'\nboth=true\nrtt_ms=1\n",
             "t.toml:10: ", "given twice"},
         Bad{"NotAscii", "[[node]]\nname='a'\nn\xc3\xa4me='b'\n", "t.toml:3: ", ""},
         Bad{"NotAsciiInAName", "[[node]]\nname='\xc3\xa4'\n", "t.toml:1: ", "letters, digits"},
@@ -274,6 +274,60 @@ TEST(RegionTable, NamesOnlyProfilesThatExist) {
       EXPECT_TRUE(UniformTopology(region.profile, 2).ok()) << region.scenario;
     }
   }
+}
+
+TEST(TopologyFile, OneDirectionTakesTheOtherFromAnEntryForBoth) {
+  const std::string nodes = "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n";
+  const std::string both = "[[path]]\nfrom = 'a'\nto = 'b'\nboth = true\nrtt_ms = 10\n";
+  const std::string there = "[[path]]\nfrom = 'a'\nto = 'b'\nrtt_ms = 60\n";
+  const std::string back = "[[path]]\nfrom = 'b'\nto = 'a'\nrtt_ms = 30\n";
+  const auto topology = Parse(nodes + both + back);
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(FindPath(*topology, 0, 1)->delay, absl::Milliseconds(5));
+  EXPECT_EQ(FindPath(*topology, 1, 0)->delay, absl::Milliseconds(15));
+  const auto each = Parse(nodes + both + back + there);
+  ASSERT_TRUE(each.ok()) << each.status();
+  EXPECT_EQ(FindPath(*each, 0, 1)->delay, absl::Milliseconds(30));
+  EXPECT_EQ(FindPath(*each, 1, 0)->delay, absl::Milliseconds(15));
+  for (const std::string& twice : {both + both, both + back + back, back + both}) {
+    EXPECT_THAT(std::string(Parse(nodes + twice).status().message()), HasSubstr("is given twice"));
+  }
+}
+
+TEST(TopologyFile, SharesAreBelowOneOrSayTheirUnit) {
+  const auto topology = Parse(
+      "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[between]\nrtt_ms = 2\n"
+      "loss = '1%'\nreorder = 0.25\ncorrupt = '100%'\n");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_DOUBLE_EQ(topology->paths[0].loss_prob, 0.01);
+  EXPECT_DOUBLE_EQ(topology->paths[0].reorder_prob, 0.25);
+  EXPECT_DOUBLE_EQ(topology->paths[0].corrupt_prob, 1);
+}
+
+// As editors elsewhere write them.
+TEST(TopologyFile, MarksAndLineEndsOfOtherSystems) {
+  std::string folder = testing::TempDir() + "/text-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder + "/" + name, std::ios::binary) << text;
+    return folder + "/" + name;
+  };
+  write("rtt.csv", "\xef\xbb\xbfrtt,a,b\r\na,,40\r\nb,60,\r\n");
+  const auto topology =
+      ReadTopology(write("marked.toml",
+                         "\xef\xbb\xbf[[node]]\r\nname = 'a'\r\n[[node]]\r\nname = 'b'\r\n"
+                         "[matrix]\r\ncsv = 'rtt.csv'\r\n"));
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(FindPath(*topology, 1, 0)->delay, absl::Milliseconds(30));
+  const auto says = [](const std::string& file) {
+    return std::string(ReadTopology(file).status().message());
+  };
+  EXPECT_THAT(says(write("wide.toml", std::string("\xff\xfe[\0", 4))),
+              HasSubstr("is UTF-16; save it as UTF-8"));
+  EXPECT_THAT(says(write("zeros.toml", std::string("a\0b", 3))), HasSubstr("bytes of zero"));
+  EXPECT_THAT(says(folder), HasSubstr("is a folder; want a file"));
+  EXPECT_THAT(says(folder + "/none.toml"), HasSubstr("cannot be read: No such file"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+#include "netem/topology/text_file.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kMaxBytes = 64 << 20;
+constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
+constexpr std::string_view kUtf16Marks[] = {"\xff\xfe", "\xfe\xff"};
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  const auto wrong = [&](std::string_view what) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
+  };
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
+  if (file == nullptr) {
+    return absl::NotFoundError(fmt::format("{}: cannot be read: {}", path, strerror(errno)));
+  }
+  struct stat facts {};
+  if (fstat(fileno(file.get()), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    return wrong("is a folder; want a file");
+  }
+  std::string text;
+  std::vector<char> buffer(1 << 16);
+  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), file.get())) > 0;) {
+    text.append(buffer.data(), n);
+    if (text.size() > kMaxBytes) return wrong("is longer than 64 MiB; want a text file");
+  }
+  if (ferror(file.get()) != 0) return wrong(fmt::format("cannot be read: {}", strerror(errno)));
+  for (std::string_view mark : kUtf16Marks) {
+    if (text.starts_with(mark)) return wrong("is UTF-16; save it as UTF-8");
+  }
+  if (text.find('\0') != std::string::npos) return wrong("is no text: it holds bytes of zero");
+  if (text.starts_with(kUtf8Mark)) text.erase(0, kUtf8Mark.size());
+  return text;
+}
+
+}  // namespace longhaul
