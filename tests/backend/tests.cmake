@@ -20,6 +20,8 @@ longhaul_python_test(stopped_peer)
 longhaul_python_test(looped_pipelines)
 longhaul_python_test(options)
 longhaul_python_test(restart)
+longhaul_python_test(rounds)
+set_tests_properties(backend_python_rounds PROPERTIES TIMEOUT 600)
 longhaul_python_test(cuda_tensors)
 longhaul_python_test(installed_package)
 set_property(TEST backend_python_installed_package APPEND PROPERTY ENVIRONMENT

@@ -7,7 +7,7 @@ extension module is loaded when the first group is made, so it starts no thread 
 import importlib
 import pathlib
 
-from longhaul import inheritance, pipelining
+from longhaul import inheritance, pipelining, stores
 from longhaul.options import Options
 
 _NAME = "longhaul"
@@ -48,6 +48,8 @@ def _create(dist_options, options):
         raise TypeError(
             f"longhaul: pg_options must be longhaul.Options, not {type(options).__name__}"
         )
+    if not dist_options.global_ranks_in_group:  # the default group
+        stores.watch(dist_options.store, dist_options.group_rank)
     native.timeout = timeout
     native.group_name = dist_options.group_id
     backend = adapter.ProcessGroupLonghaul(
