@@ -9,6 +9,7 @@
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
 #include "netem/topology/rate_trace.h"
+#include "netem/topology/region_tables.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul {
@@ -78,8 +79,10 @@ std::string PathText(const nlohmann::json& path) {
 }
 
 void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& options) {
-  command.add_option("links", options->links,
-                     "a profile, or a topology file (docs/net-lab.md); none: --rate and --rtt");
+  command.add_option(
+      "links", options->links,
+      "a profile, a table of regions (aws, or aws:us-east-1,eu-west-1), or a topology file "
+      "(docs/net-lab.md); none: --rate and --rtt");
   command.add_option("--nodes", options->nodes, "of a profile (default: 2, named a, b, ..)")
       ->check(CLI::Range(2, 26));
   command.add_option("--emulator", options->emulator, "auto, netem or tap")
@@ -136,6 +139,10 @@ absl::StatusOr<Topology> TopologyOf(const LinkOptions& options) {
     if (options.nodes == 0) return ReadTopology(options.links);
     return absl::InvalidArgumentError("--nodes: a topology file says itself which nodes there are");
   }
+  if (RegionTableOf(options.links) != nullptr && options.nodes != 0) {
+    return absl::InvalidArgumentError(
+        "--nodes: a table of regions has a node for each: aws:us-east-1,eu-west-1 takes two");
+  }
   if (options.links.empty() && options.figures.empty() && options.traces.empty()) {
     return absl::InvalidArgumentError(
         "want a profile (see `longhaul doctor`), a topology file, or figures such as --rate 50mbit "
@@ -180,7 +187,10 @@ absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
   for (const std::string& word : options.traces) {
     if (auto s = AddTrace(word, *topology); !s.ok()) return s;
   }
-  const std::string name = std::filesystem::path(options.links).stem().string();
+  const RegionRtts* regions = RegionTableOf(options.links);
+  const std::string name = regions != nullptr
+                               ? std::string(regions->name)
+                               : std::filesystem::path(options.links).stem().string();
   LabSpec spec{.name = name.empty() ? "lab" : name,
                .topology = *std::move(topology),
                .emulator = std::nullopt,

@@ -7,6 +7,7 @@
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/text_table.h"
 #include "netem/lab_control/lab_client.h"
+#include "netem/topology/region_tables.h"
 
 namespace longhaul {
 namespace {
@@ -38,6 +39,10 @@ absl::Status PrintUp(const UpOptions& options) {
              nodes.size() == 1 ? "" : "s", info->message.at("paths").size(),
              info->message.at("paths").size() == 1 ? "" : "s", info->message.value("emulator", ""),
              info->message.value("scheduling", ""));
+  if (const RegionRtts* regions = RegionTableOf(info->message.value("profile", ""))) {
+    fmt::print("round-trip times of {}: {}; rates are yours to give\n", regions->name,
+               regions->source);
+  }
   fmt::print(stderr, "{}", JitterText(info->message.at("paths")));
   if (nodes.size() >= 2) {
     fmt::print(

@@ -72,6 +72,9 @@ absl::Status MountLab() {
   std::error_code no_folder;  // one that was deleted stays where it is
   const std::string folder = std::filesystem::current_path(no_folder).string();
   if (auto s = MountRun(); !s.ok()) return s;
+  for (const char* files : {"/run/media", "/run/user"}) {  // where people have theirs
+    if (auto s = ShowHostRun(files); !s.ok()) return s;
+  }
   if (no_folder || EntryOfRun(folder).empty()) return absl::OkStatus();
   if (auto s = ShowHostRun(folder); !s.ok()) return s;
   return chdir(folder.c_str()) == 0 ? absl::OkStatus()

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,7 +39,7 @@ class TomlFields {
 
   std::optional<double> Number(const toml::table& t, std::string_view key) {
     const toml::node* node = t.get(key);
-    if (node == nullptr) return std::nullopt;
+    if (node == nullptr || in_matrices_.contains(key)) return std::nullopt;
     if (const auto value = node->value<double>(); value && node->is_number()) return value;
     Fail(*node, fmt::format("'{}' is no number", key));
     return std::nullopt;
@@ -87,6 +88,8 @@ class TomlFields {
 
   const std::string where_;
   absl::Status status_;
+  // Keys whose value names a matrix, while their table is read: no number of theirs is there.
+  std::set<std::string, std::less<>> in_matrices_;
 };
 
 }  // namespace longhaul

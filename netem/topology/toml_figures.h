@@ -88,8 +88,11 @@ class TomlFigures : protected TomlFields {
     return queue;
   }
 
+  enum class DelayFrom { kTable, kMatrix };  // of a table without a profile
+
   // A path with a profile's figures and what the table says instead.
-  PathSpec Figures(const toml::table& t, std::string_view profile_key) {
+  PathSpec Figures(const toml::table& t, std::string_view profile_key,
+                   DelayFrom delay_from = DelayFrom::kTable) {
     PathSpec path{.from = 0,
                   .to = 0,
                   .rate = std::nullopt,
@@ -109,7 +112,7 @@ class TomlFigures : protected TomlFields {
     if (rtt && delay) Fail(t, "rtt_ms and delay_ms are both given; a delay is half an RTT");
     if (rtt) path.delay = absl::Milliseconds(*rtt) / 2;
     if (delay) path.delay = absl::Milliseconds(*delay);
-    if (!profile && !rtt && !delay && profile_key == "profile") {
+    if (!profile && !rtt && !delay && profile_key == "profile" && delay_from == DelayFrom::kTable) {
       Fail(t, "a path needs a profile, rtt_ms or delay_ms");
     }
     ReadImpairment(t, path);
@@ -121,7 +124,7 @@ class TomlFigures : protected TomlFields {
   // A number, or "none".
   void ReadRate(const toml::table& t, PathSpec& path) {
     const toml::node* node = t.get("rate_mbit");
-    if (node == nullptr) return;
+    if (node == nullptr || in_matrices_.contains("rate_mbit")) return;
     if (node->value<std::string>() == "none") {
       path.rate = std::nullopt;
     } else if (const auto rate = Number(t, "rate_mbit")) {
@@ -134,6 +137,7 @@ class TomlFigures : protected TomlFields {
   // A probability below 1, or text such as "1%". What is 1 or more may be meant in percent.
   std::optional<double> Share(const toml::table& t, std::string_view key) {
     const toml::node* node = t.get(key);
+    if (in_matrices_.contains(key)) return std::nullopt;
     if (node != nullptr && node->is_string()) {
       const auto share = ReadShare(key, node->value<std::string>().value_or(""));
       if (share.ok()) return *share;

@@ -11,9 +11,8 @@
 
 #include "netem/topology/access_lines.h"
 #include "netem/topology/rate_trace.h"
-#include "netem/topology/rtt_matrix.h"
 #include "netem/topology/text_file.h"
-#include "netem/topology/toml_figures.h"
+#include "netem/topology/toml_matrix.h"
 
 namespace longhaul {
 namespace {
@@ -22,10 +21,10 @@ namespace {
 // memory.
 constexpr int kMaxFileNodes = 256;
 
-class Reader : private TomlFigures {
+class Reader : private TomlMatrix {
  public:
   Reader(std::string where, std::string folder)
-      : TomlFigures(std::move(where)), folder_(std::move(folder)) {}
+      : TomlMatrix(std::move(where)), folder_(std::move(folder)) {}
 
   absl::StatusOr<Topology> Read(const toml::table& root) {
     topology_.profile = where_;
@@ -37,6 +36,7 @@ class Reader : private TomlFigures {
     ForEach(root, "site", [&](const toml::table& t) { ReadSite(t); });
     ForEach(root, "node", [&](const toml::table& t) { ReadNode(t); });
     ForEach(root, "group", [&](const toml::table& t) { ReadGroup(t); });
+    if (const toml::table* t = Table(root, "matrix")) ReadMatrixNodes(*t);
     if (topology_.nodes.size() > kMaxFileNodes) {
       Fail(root,
            fmt::format("{} nodes: at most {} in a file", topology_.nodes.size(), kMaxFileNodes));
@@ -45,7 +45,7 @@ class Reader : private TomlFigures {
     if (const toml::table* t = Table(root, "between")) ReadBetween(*t);
     LinkSites();
     ForEach(root, "group", [&](const toml::table& t) { LinkGroup(t); });
-    if (const toml::table* t = Table(root, "matrix")) ReadMatrix(*t);
+    if (const toml::table* t = Table(root, "matrix")) LinkMatrix(*t);
     ForEach(root, "path", [&](const toml::table& t) { ReadPath(t); });
     ForEach(root, "change", [&](const toml::table& t) { ReadChange(t); });
     if (!status_.ok()) return status_;
@@ -200,36 +200,25 @@ class Reader : private TomlFigures {
     }
   }
 
-  void ReadMatrix(const toml::table& t) {
-    Only(t, {"csv", "rate_mbit"});
-    const std::string file = folder_ + "/" + RequiredText(t, "csv");
-    auto matrix = ReadRttMatrix(file);
-    if (!matrix.ok()) {
-      // Its own file and line, where it has them.
-      if (absl::IsInvalidArgument(matrix.status()) && status_.ok()) status_ = matrix.status();
-      Fail(t, std::string(matrix.status().message()));
+  // Its nodes are the file's; a file that has none gets them from here.
+  void ReadMatrixNodes(const toml::table& t) {
+    pairs_ = ReadPairs(t, folder_);
+    if (!topology_.nodes.empty()) return;
+    for (const std::string& name : pairs_.names) AddNode(t, name);
+  }
+
+  void LinkMatrix(const toml::table& t) {
+    for (const std::string& name : pairs_.names) {
+      if (index_.contains(name)) continue;
+      Fail(t, fmt::format("'{}' of {} is no node of this file, and a file without nodes gets them "
+                          "all from there",
+                          name, pairs_.where));
       return;
     }
-    PathSpec path{.from = 0,
-                  .to = 0,
-                  .rate = std::nullopt,
-                  .delay = absl::ZeroDuration(),
-                  .jitter = absl::ZeroDuration()};
-    ReadRate(t, path);
-    for (size_t i = 0; i < matrix->names.size(); ++i) {
-      for (size_t j = 0; j < matrix->names.size(); ++j) {
+    for (size_t i = 0; i < pairs_.names.size(); ++i) {
+      for (size_t j = 0; j < pairs_.names.size(); ++j) {
         if (i == j) continue;
-        const auto from = index_.find(matrix->names[i]), to = index_.find(matrix->names[j]);
-        if (from == index_.end() || to == index_.end()) {
-          if (status_.ok()) {
-            status_ = absl::InvalidArgumentError(
-                fmt::format("{}:1: '{}' is no node of {}", file,
-                            matrix->names[from == index_.end() ? i : j], where_));
-          }
-          return;
-        }
-        path.delay = absl::Milliseconds(matrix->rtt_ms[i][j]) / 2;
-        Link(t, from->second, to->second, path);
+        Link(t, index_[pairs_.names[i]], index_[pairs_.names[j]], pairs_.paths[i][j]);
       }
     }
   }
@@ -351,6 +340,7 @@ class Reader : private TomlFigures {
 
   const std::string folder_;
   Topology topology_;
+  PathsOfPairs pairs_;                                              // of [matrix]
   std::map<std::string, std::shared_ptr<const RateTrace>> traces_;  // by their files
   std::map<std::string, int> sites_;
   std::map<std::string, int> index_;

@@ -27,9 +27,13 @@ namespace longhaul {
 //   site = "rome"                       # of a group or a node; among its nodes lies a LAN
 //   [between]                           # every pair that nothing else names
 //   profile = "continental-us"
-//   [matrix]                            # round-trip times in ms: first row and column are nodes
-//   csv = "rtt.csv"                     # beside this file
-//   rate_mbit = 100
+//   [matrix]                            # round-trip times in ms: first row and column are nodes,
+//                                       # which a file without [[node]] and [[group]] gets from here
+//   csv = "rtt.csv"                     # beside this file, or from '/'
+//   table = "aws"                       # instead: a table of regions (region_tables.h), all of it
+//   regions = ["us-east-1", "eu-west-1"]   # or these
+//   rate_mbit = 100                     # the figures of [[path]], for all pairs; rate_mbit,
+//   loss = "loss.csv"                   # jitter_ms, loss and queue_.. also as a matrix
 //   [[path]]                            # one direction, or both with both = true; one direction
 //                                       # alone may follow and take the place of that one
 //   from = "paris"
@@ -65,7 +69,7 @@ absl::StatusOr<Topology> ReadTopology(const std::string& path);
 absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string& where,
                                        const std::string& folder);
 
-// A profile's name (two nodes, "a" and "b") or else a file.
+// A profile's name (two nodes, "a" and "b"), a table of regions (region_tables.h), or else a file.
 absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file);
 
 // True for what MeshNamed reads as a file: a name that ends in ".toml".
@@ -73,7 +77,8 @@ inline bool IsTopologyFile(std::string_view profile_or_file) {
   return profile_or_file.ends_with(".toml");
 }
 
-// A profile between `nodes` nodes, or a file with as many, each pair of which has a path.
+// A profile between `nodes` nodes, or a file or a table of regions with as many, each pair of which
+// has a path.
 // InvalidArgument: another number of nodes, or a pair without one.
 absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes);
 

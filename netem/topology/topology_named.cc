@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "netem/topology/region_tables.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul {
 
 absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
+  if (RegionTableOf(profile_or_file) != nullptr) return RegionTopology(profile_or_file);
   auto uniform = UniformTopology(profile_or_file, 2);
   if (uniform.ok()) {
     uniform->nodes[0].name = "a";
@@ -17,12 +19,15 @@ absl::StatusOr<Topology> TopologyNamed(const std::string& profile_or_file) {
   std::error_code unknown;  // as a name that is too long for a file
   if (std::filesystem::exists(profile_or_file, unknown)) return ReadTopology(profile_or_file);
   return absl::NotFoundError(
-      fmt::format("{}; nor is there a file of that name", std::string(uniform.status().message())));
+      fmt::format("{}; tables of regions: aws, ibm; nor is there a file of that name",
+                  std::string(uniform.status().message())));
 }
 
 absl::StatusOr<Topology> MeshNamed(const std::string& profile_or_file, int nodes) {
-  if (!IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
-  absl::StatusOr<Topology> read = ReadTopology(profile_or_file);
+  const bool regions = RegionTableOf(profile_or_file) != nullptr;
+  if (!regions && !IsTopologyFile(profile_or_file)) return UniformTopology(profile_or_file, nodes);
+  absl::StatusOr<Topology> read =
+      regions ? RegionTopology(profile_or_file) : ReadTopology(profile_or_file);
   if (!read.ok()) return read.status();
   if (!read->changes.empty()) {
     return absl::InvalidArgumentError(

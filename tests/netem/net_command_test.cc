@@ -56,6 +56,19 @@ profile = "transatlantic"
   EXPECT_EQ(Run("net list two-sites --nodes").text, "eu-0\neu-1\nus-0\nus-1\n");
 }
 
+TEST_F(NetCommand, RegionsOfACloud) {
+  const ShellResult up =
+      Run("net up aws:eu-west-1,us-east-1,ap-northeast-1 --rate 200mbit --emulator tap");
+  ASSERT_EQ(up.status, 0) << up.text;
+  EXPECT_THAT(up.text, HasSubstr("lab aws is up: 3 nodes, 6 paths"));
+  EXPECT_THAT(up.text, HasSubstr("round-trip times of aws: cloudping.co: median"));
+  EXPECT_EQ(Run("net list aws --nodes").text, "eu-west-1\nus-east-1\nap-northeast-1\n");
+  EXPECT_EQ(Run("net exec aws/us-east-1 -- ping -c 1 -W 2 eu-west-1 >/dev/null").status, 0);
+  EXPECT_THAT(Run("net up aws --nodes 3").text, HasSubstr("--nodes: a table of regions"));
+  EXPECT_THAT(Run("net up aws:mars").text,
+              HasSubstr("no region 'mars' in the table 'aws'; known:"));
+}
+
 TEST_F(NetCommand, WordsOfAProgramAreItsOwn) {
   ASSERT_EQ(Run("net up colocated --name demo --emulator tap").status, 0);
   const std::string show = R"(sh -c 'for w; do printf "<%s>" "$w"; done' x )";
@@ -148,7 +161,7 @@ TEST_F(NetCommand, BadFilesAreNamedWithTheirLineAndBuildNothing) {
            {"long", "[[node]]\nname = '" + std::string(60, 'n') + "'\n", "long.toml:1: node 0"},
            {"square", nodes + "[matrix]\ncsv = 'odd.csv'\n", "odd.csv:2: not square"},
            {"word", nodes + "[matrix]\ncsv = 'word.csv'\n", "word.csv:2: 'far' is no round-trip"},
-           {"whom", nodes + "[matrix]\ncsv = 'whom.csv'\n", "whom.csv:1: 'c' is no node"},
+           {"whom", nodes + "[matrix]\ncsv = 'whom.csv'\n", "whom.toml:5: 'c' of "},
            {"gone", nodes + "[matrix]\ncsv = 'gone.csv'\n", "gone.toml:5: "},
        }) {
     const std::string file = Write(bad.name + std::string(".toml"), bad.text);

@@ -3,6 +3,7 @@ longhaul_test_library(netem_testing LIBS longhaul::netem
 
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/topology_matrix_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/tap_network_test.cc LIBS longhaul::netem LABELS cpu)
@@ -51,8 +52,8 @@ longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
 # Hostile topology files and packets: what reads them, without the system calls around it.
 if(LONGHAUL_FUZZERS)
-  set(links topology/access_lines nodes/addressing emulators/frame emulators/frame_pool topology/figure_text topology/text_file topology/impairment lab_control/path_change emulators/link_stage topology/profiles
-    topology/queue_limits topology/rtt_matrix emulators/tap_network topology/topology topology/topology_file
+  set(links topology/access_lines nodes/addressing emulators/frame emulators/frame_pool topology/figure_text topology/text_file topology/region_tables topology/impairment lab_control/path_change emulators/link_stage topology/profiles
+    topology/queue_limits topology/pair_matrix emulators/tap_network topology/topology topology/topology_file
     topology/topology_named topology/rate_trace queues/codel queues/fq_codel_queue queues/queued_stage)
   list(TRANSFORM links REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/netem/\\1.cc")
   longhaul_library(fuzzed_links HEADERS base SRCS ${links}

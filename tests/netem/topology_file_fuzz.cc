@@ -6,8 +6,8 @@
 #include <string>
 
 #include "netem/lab_control/path_change.h"
+#include "netem/topology/pair_matrix.h"
 #include "netem/topology/queue_limits.h"
-#include "netem/topology/rtt_matrix.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul {
@@ -27,8 +27,8 @@ void ReadAsTopology(const std::string& text) {
 }
 
 void ReadAsMatrix(const std::string& text) {
-  auto matrix = ParseRttMatrix(text, "m");
-  if (matrix.ok() && matrix->rtt_ms.size() != matrix->names.size()) __builtin_trap();
+  auto matrix = ParsePairMatrix(text, "m");
+  if (matrix.ok() && matrix->cells.size() != matrix->names.size()) __builtin_trap();
 }
 
 void ReadAsChange(const std::string& text) {

@@ -8,8 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "netem/topology/rtt_matrix.h"
-
 namespace longhaul {
 namespace {
 
@@ -202,26 +200,6 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NotAsciiInAName", "[[node]]\nname='\xc3\xa4'\n", "t.toml:1: ", "letters, digits"},
         Bad{"NoNodes", "mtu=1500\n", "t.toml:1: ", "no nodes"}),
     [](const auto& test) { return test.param.name; });
-
-TEST(RttMatrix, ReadsBothDirections) {
-  auto matrix = ParseRttMatrix("rtt_ms,a,b\na,,230\nb, 228.5 ,-\n", "m.csv");
-  ASSERT_TRUE(matrix.ok()) << matrix.status();
-  EXPECT_EQ(matrix->rtt_ms[0][1], 230);
-  EXPECT_EQ(matrix->rtt_ms[1][0], 228.5);
-  EXPECT_EQ(matrix->rtt_ms[1][1], 0);
-}
-
-TEST(RttMatrix, BadOnesNameTheLine) {
-  const auto says = [](const char* text) {
-    return std::string(ParseRttMatrix(text, "m.csv").status().message());
-  };
-  EXPECT_THAT(says("x,a,b\na,,1\n"), HasSubstr("not square: 2 columns, 1 rows"));
-  EXPECT_THAT(says("x,a,b\na,,1\nb,1\n"), HasSubstr("m.csv:3: not square"));
-  EXPECT_THAT(says("x,a,b\nb,,1\na,1,\n"), HasSubstr("m.csv:2: row of 'b'"));
-  EXPECT_THAT(says("x,a,b\na,,nan\nb,1,\n"), HasSubstr("m.csv:2: 'nan'"));
-  EXPECT_THAT(says("x,a,b\na,,-1\nb,1,\n"), HasSubstr("m.csv:2: '-1'"));
-  EXPECT_THAT(says(""), HasSubstr("not square"));
-}
 
 TEST(TopologyNamed, ProfileGivesTwoNodesAAndB) {
   auto topology = TopologyNamed("worst-case");
