@@ -29,10 +29,12 @@ absl::Status ExportToSafetensors(const ExportArguments& arguments) {
   }
   const absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, {}, CatalogNames());
   if (!spec.ok()) return spec.status();
-  return ExportWeights(arguments.results, *spec, arguments.out);
+  if (absl::Status s = ExportWeights(arguments.results, *spec, arguments.out); !s.ok()) return s;
+  fmt::print("safetensors: the model's weights in {}\n", arguments.out);
+  return absl::OkStatus();
 }
 
-// Becomes the interpreter; returns only where that fails.
+// Becomes the interpreter where Python writes the format: then it returns only a failure.
 absl::Status Export(const ExportArguments& arguments) {
   if (arguments.to == "safetensors") return ExportToSafetensors(arguments);
   // A record of another version is refused here, in the words of every other command.
@@ -69,7 +71,10 @@ void AddExportCommand(CLI::App& app, int* exit_status) {
                       "with --to safetensors: the run's spec, as it was resolved");
   command->add_option("--python", arguments->python,
                       "interpreter that has the tool's package (default: the build's)");
-  command->callback([arguments, exit_status] { *exit_status = Fail(Export(*arguments)); });
+  command->callback([arguments, exit_status] {
+    const absl::Status status = Export(*arguments);
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
 }
 
 }  // namespace longhaul

@@ -8,6 +8,7 @@
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/ingest.h"
+#include "experiments/spec/arm_name.h"
 #include "experiments/spec/known_names.h"
 
 namespace longhaul {
@@ -21,6 +22,7 @@ struct IngestArguments {
 };
 
 absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out) {
+  if (absl::Status s = CheckArmName("--arm", arguments.arm); !s.ok()) return s;
   const auto events = ReadEventFolder(arguments.events);
   if (!events.ok()) return events.status();
   const auto spec = LoadRunSpec(arguments.events + "/spec.toml", {}, CatalogNames());

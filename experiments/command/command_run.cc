@@ -13,6 +13,7 @@
 #include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/follow_run.h"
 #include "experiments/run/run_place.h"
+#include "experiments/spec/arm_name.h"
 #include "experiments/spec/known_names.h"
 
 namespace longhaul {
@@ -26,6 +27,7 @@ struct RunArguments {
   std::string capture;
   std::string from;
   bool resume = false;
+  bool verbose = false;
   OutputOptions output;
 };
 
@@ -100,10 +102,15 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (!arguments.from.empty()) sets.push_back("checkpoint.from=" + TomlQuote(arguments.from));
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
   if (!spec.ok()) return spec.status();
+  const std::string name = std::filesystem::path(arguments.spec).stem();
+  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
+  if (absl::Status s = CheckArmName(arguments.arm.empty() ? arguments.spec : "--arm", arm);
+      !s.ok()) {
+    return s;
+  }
   if (absl::Status s = PlaceFrom(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckFirst(ToBegin(*spec, arguments.resume)); !s.ok()) return s;
-  const std::string name = std::filesystem::path(arguments.spec).stem();
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
@@ -113,7 +120,6 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   absl::StatusOr<int64_t> experiment =
       record->BeginExperiment({.kind = ExperimentKind::kRun, .name = name});
   if (!experiment.ok()) return experiment.status();
-  const std::string arm = arguments.arm.empty() ? name : arguments.arm;
   CancelSignal cancel;
   absl::StatusOr<RunPlace> place =
       PlaceRun(*record, NewRunRow(*spec, *experiment, arm), *spec, arguments.resume);
@@ -123,7 +129,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
     return ShowResult(*record, place->run, *spec, FinishedBefore(*place), out);
   }
 
-  Say(out.progress(), ToToml(*spec));
+  if (arguments.verbose) Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
   for (const std::string& line : place->words) Say(out.progress(), line);
   if (!spec->compute) {
@@ -156,6 +162,8 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
                       "its folder of checkpoints or of its record");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
+  command->add_flag("--verbose", arguments->verbose,
+                    "print the resolved spec first: every key, defaults too (the record has it)");
   AddOutputOptions(*command, arguments->output);
   command->callback([arguments, exit_status] {
     CommandOutput out(arguments->output);

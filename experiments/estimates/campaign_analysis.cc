@@ -27,11 +27,12 @@ int64_t Crossings(const RunRow& run) {
 }
 
 absl::StatusOr<Outcome> ToOutcome(const Record& record, const RunRow& run) {
-  Outcome outcome{run, std::nullopt, std::nullopt};
+  Outcome outcome{run, std::nullopt, std::nullopt, /*evaluated=*/false};
   if (run.status != RunStatus::kOk) return outcome;
   absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run.id);
   if (!evaluations.ok()) return evaluations.status();
   for (const EvaluationRow& e : *evaluations) {  // in the order of steps: the last one stays
+    if (e.codec == EvalCodec::kOff) outcome.evaluated = true;
     std::optional<double>& loss = e.codec == EvalCodec::kOff ? outcome.loss_off : outcome.loss_on;
     loss.reset();
     if (std::isfinite(e.loss_nat)) loss = e.loss_nat;
@@ -73,10 +74,15 @@ absl::StatusOr<std::vector<ArmResult>> CollectArms(const Record& record, int64_t
   for (ArmResult& arm : arms) {
     arm.seeds = static_cast<int64_t>(arm.outcomes.size());
     arm.lost = std::count_if(arm.outcomes.begin(), arm.outcomes.end(), Lost);
-    // A run that ended with a loss that is no number diverged too.
+    // A run that ended with a loss that is no number diverged too; one without a loss was not
+    // evaluated.
     arm.diverged = std::count_if(arm.outcomes.begin(), arm.outcomes.end(), [](const Outcome& o) {
-      return Lost(o) && (o.run.status == RunStatus::kDiverged || o.run.status == RunStatus::kOk);
+      return Lost(o) && (o.run.status == RunStatus::kDiverged ||
+                         (o.run.status == RunStatus::kOk && o.evaluated));
     });
+    arm.not_evaluated = std::count_if(
+        arm.outcomes.begin(), arm.outcomes.end(),
+        [](const Outcome& o) { return o.run.status == RunStatus::kOk && !o.evaluated; });
     arm.open = std::count_if(arm.outcomes.begin(), arm.outcomes.end(),
                              [](const Outcome& o) { return !Ended(o.run.status); });
   }
@@ -323,10 +329,11 @@ Verdict ArmResult::verdict() const {
 
 std::string ArmResult::LostText() const {
   if (lost == 0) return "";
-  const std::string_view what = diverged == lost ? "diverged"
-                                : diverged == 0  ? "failed"
-                                                 : "diverged or failed";
-  return fmt::format("{} {} of {}", what, lost, seeds);
+  std::vector<std::string_view> what;
+  if (diverged > 0) what.emplace_back("diverged");
+  if (lost > diverged + not_evaluated) what.emplace_back("failed");
+  if (not_evaluated > 0) what.emplace_back("without a held-out loss:");
+  return fmt::format("{} {} of {}", fmt::join(what, " or "), lost, seeds);
 }
 
 Verdict Family::verdict() const {

@@ -24,6 +24,7 @@ namespace longhaul {
 struct Outcome {
   RunRow run;
   std::optional<double> loss_off, loss_on;  // final held-out loss by codec; finite
+  bool evaluated;  // a loss with the codec off stands in the record, finite or not
 };
 
 struct ArmResult {
@@ -42,10 +43,11 @@ struct ArmResult {
   bool held_out = false;  // by the plan: it joins no fit over depths
   bool HasQ() const { return role == Role::kArm && crossings > 0 && changes.empty(); }
   std::vector<Outcome> outcomes;
-  int64_t seeds = 0;     // with any run
-  int64_t lost = 0;      // of those, diverged, failed or invalid: no mean over the survivors
-  int64_t diverged = 0;  // of the lost
-  int64_t open = 0;      // running, interrupted or died
+  int64_t seeds = 0;          // with any run
+  int64_t lost = 0;           // of those, diverged, failed or invalid: no mean over the survivors
+  int64_t diverged = 0;       // of the lost
+  int64_t not_evaluated = 0;  // of the lost: trained to the end, no held-out loss in the record
+  int64_t open = 0;           // running, interrupted or died
   std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
   // Loss with the codec off less that with it on, same weights: nat, over seeds.
   std::optional<Measured> on_off = std::nullopt;

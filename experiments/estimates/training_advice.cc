@@ -9,12 +9,13 @@ namespace longhaul {
 
 std::vector<std::string> WarmUpAdvice(const RunSpec& spec) {
   const int64_t steps = Steps(spec);
-  const double share = static_cast<double>(spec.train.warmup_steps) / static_cast<double>(steps);
+  const double share =
+      static_cast<double>(spec.train.warmup_steps.value_or(0)) / static_cast<double>(steps);
   if (share >= kLeastWarmUpShare) return {};
   return {fmt::format(
       "advice: train.warmup_steps = {} of {} steps is under {:g} %; a short warm-up makes seeds "
       "differ more and intervals wider",
-      spec.train.warmup_steps, steps, 100 * kLeastWarmUpShare)};
+      spec.train.warmup_steps.value_or(0), steps, 100 * kLeastWarmUpShare)};
 }
 
 std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs) {

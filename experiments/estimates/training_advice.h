@@ -14,7 +14,7 @@ namespace longhaul {
 // cost.
 
 // Before training: a warm-up of under 5 % of the steps.
-constexpr double kLeastWarmUpShare = 0.05;
+constexpr double kLeastWarmUpShare = kWarmUpShare;
 std::vector<std::string> WarmUpAdvice(const RunSpec& spec);
 
 // After training, from the runs' facts: a clip_norm that acted in under 5 % of all steps.

@@ -27,7 +27,14 @@ h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
 .card b { display: block; font-size: 1.6rem; line-height: 1.25; font-weight: 600;
   font-variant-numeric: tabular-nums; }
 .card > span { color: var(--soft); font-size: .86rem; } .card .badge { margin-top: .4rem; }
-.scroll { overflow-x: auto; }
+.card .finding { font-size: 1.1rem; line-height: 1.35; margin: .3rem 0; font-weight: 600; }
+.card .finding.bad { color: var(--bad); }
+/* A shadow at each edge behind which a table goes on; the covers hide it where it ends. */
+.scroll { overflow-x: auto; max-width: 100%;
+  background: linear-gradient(to right, var(--paper) 40%, transparent) 0 0 / 40px 100% no-repeat local,
+    linear-gradient(to left, var(--paper) 40%, transparent) 100% 0 / 40px 100% no-repeat local,
+    linear-gradient(to right, #00000038, transparent) 0 0 / 14px 100% no-repeat scroll,
+    linear-gradient(to left, #00000038, transparent) 100% 0 / 14px 100% no-repeat scroll; }
 table { border-collapse: collapse; width: 100%; font-size: .875rem;
   font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 2px solid var(--line);
@@ -42,6 +49,9 @@ tr:last-child td { border-bottom: 0; }
 .ci { color: var(--soft); font-size: .8rem; white-space: nowrap; } .nb { white-space: nowrap; }
 figure { margin: 1.2rem 0 1.8rem; max-width: 60rem; } figure svg { width: 100%; height: auto; display: block; }
 figcaption { margin-top: .3rem; }
+/* A figure is drawn for a desk's width: below its least it scrolls as tables do, so that its words stay legible. */
+figure .drawing { min-width: 0; } figure .drawing svg { min-width: 44rem; }
+@media (max-width: 40rem) { main { padding: 1rem .5rem 3rem; } section { padding: 1rem .8rem; } }
 th { cursor: pointer; } th:hover { color: var(--ink); }
 th[aria-sort="ascending"]::after { content: " \25b4"; }
 th[aria-sort="descending"]::after { content: " \25be"; }

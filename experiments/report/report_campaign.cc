@@ -27,6 +27,37 @@ Tone ToneOf(const std::string& conclusion) {
   return conclusion == "flips" ? Tone::kBad : Tone::kOpen;
 }
 
+// What was found of eight stages, in words that stand by themselves.
+std::string EightStageSentence(const Family& family, const std::string& conclusion) {
+  const std::string need = fmt::format("{:.0f} %", 100 * kEightStageFloor);
+  for (const PlannedDepth& depth : PlannedDepths(family)) {
+    if (depth.stages != 8 || !depth.measured.interval) continue;
+    const std::string kept = fmt::format("{:.0f} % [{:.0f}, {:.0f}]", 100 * depth.measured.value,
+                                         100 * std::max(0.0, depth.measured.interval->low),
+                                         100 * depth.measured.interval->high);
+    if (conclusion == "flips") {
+      return fmt::format(
+          "Eight stages keep {} of the tokens' worth, not the {} that the plan needs", kept, need);
+    }
+    if (conclusion == "unchanged") {
+      return fmt::format(
+          "Eight stages keep {} of the tokens' worth: at least the {} that the plan "
+          "needs",
+          kept, need);
+    }
+    if (conclusion == "undetermined") {
+      return fmt::format(
+          "Eight stages keep {} of the tokens' worth: too wide to say whether it is "
+          "the {} that the plan needs",
+          kept, need);
+    }
+  }
+  return fmt::format(
+      "Whether eight stages keep the {} of the tokens' worth that the plan needs was "
+      "not measured",
+      need);
+}
+
 std::string Cards(const CampaignAnalysis& a) {
   std::string cards;
   for (const Family& family : a.families) {
@@ -54,11 +85,11 @@ std::string Cards(const CampaignAnalysis& a) {
     const std::string conclusion = EightStageVerdict(family);
     const double k = 7.0 * static_cast<double>(family.directions());
     cards += fmt::format(
-        "<div class=\"card\"><span>\"8-stage pipelines keep at least 90 % of their tokens' "
-        "worth\"</span><b>{}</b><span>the planner assumes {:.3f} and flips at q &lt; {:.5f}</span>"
-        "<br>{}</div>",
-        HtmlEscape(conclusion), std::pow(kAssumedQ, k), std::pow(kEightStageFloor, 1 / k),
-        HtmlBadge(conclusion, ToneOf(conclusion)));
+        "<div class=\"card\"><span>eight stages, {}</span><p class=\"finding {}\">{}.</p>"
+        "<span>the planner assumes {:.0f} %; {:.0f} % need a q of at least {:.5f}</span></div>",
+        HtmlEscape(family.codecs), conclusion == "flips" ? "bad" : "plain",
+        HtmlEscape(EightStageSentence(family, conclusion)), 100 * std::pow(kAssumedQ, k),
+        100 * kEightStageFloor, std::pow(kEightStageFloor, 1 / k));
   }
   return cards.empty() ? cards : "<div class=\"cards\">" + cards + "</div>\n";
 }

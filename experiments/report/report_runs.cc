@@ -175,7 +175,9 @@ std::string FigureHtml(const Figures& figures, const std::string& name,
                        const std::string& caption) {
   const auto figure = figures.find(name);
   if (figure == figures.end()) return "";
-  return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure->second, caption);
+  return fmt::format(
+      "<figure><div class=\"scroll drawing\">{}</div><figcaption>{}</figcaption></figure>\n",
+      figure->second, caption);
 }
 
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,

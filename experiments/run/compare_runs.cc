@@ -1,10 +1,12 @@
 #include "experiments/run/compare_runs.h"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace longhaul {
 namespace {
@@ -82,6 +84,44 @@ std::string FirstEvaluationDifference(const std::vector<EvaluationRow>& a,
   return "";
 }
 
+int64_t CommonEvaluations(const std::vector<EvaluationRow>& a,
+                          const std::vector<EvaluationRow>& b) {
+  return std::count_if(a.begin(), a.end(), [&](const EvaluationRow& row) {
+    return std::any_of(b.begin(), b.end(), [&](const EvaluationRow& other) {
+      return other.step == row.step && other.codec == row.codec;
+    });
+  });
+}
+
+struct Compared {
+  bool whole;    // both trained the same steps, so that bytes could be compared
+  bool resumed;  // hashes of outer frames could not be
+};
+
+// Claims no more than was there to compare: rows without a loss or a hash count as what they are.
+std::string WhatIsEqual(int64_t a, int64_t b, const std::vector<StepRow>& steps,
+                        const std::vector<CrossingRow>& crossings, int64_t evaluations,
+                        Compared compared) {
+  const auto losses = std::count_if(steps.begin(), steps.end(),
+                                    [](const StepRow& row) { return row.loss_nat.has_value(); });
+  std::string text = fmt::format(
+      "runs {} and {} are bit-identical{}: {} training losses, {} parameter hashes", a, b,
+      compared.whole ? "" : fmt::format(" in the {} step rows that run {} has", steps.size(), a),
+      losses, steps.size());
+  if (compared.whole) text += fmt::format(", the encoded bytes of {} crossings", crossings.size());
+  text += fmt::format(", {} held-out losses", evaluations);
+  std::vector<std::string> not_compared;
+  if (!compared.whole) not_compared.emplace_back("encoded bytes (one run is shorter)");
+  if (compared.whole && compared.resumed) {
+    not_compared.emplace_back(
+        "the contents of outer frames (one run was resumed; their sizes were)");
+  }
+  if (evaluations == 0)
+    not_compared.emplace_back("held-out losses (no step has them in both runs)");
+  not_compared.emplace_back("times, links");
+  return text + fmt::format("; not compared: {}", fmt::join(not_compared, "; "));
+}
+
 absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
   const auto rows = record.Rows(fmt::format(
       "SELECT value FROM run_facts WHERE key = 'resumed_from_step' AND run_id = {}", run));
@@ -119,14 +159,9 @@ absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64
     return RunComparison{false,
                          fmt::format("runs {} and {} differ, first at {}", a, b, difference)};
   }
-  return RunComparison{
-      true, fmt::format("runs {} and {} are bit-identical: {} losses and parameter hashes, {}, {} "
-                        "held-out losses",
-                        a, b, steps_a->size(),
-                        equally_long
-                            ? fmt::format("the encoded bytes of {} crossings", crossings_a->size())
-                            : "no bytes (one of them is shorter)",
-                        evaluations_a->size())};
+  return RunComparison{true, WhatIsEqual(a, b, *steps_a, *crossings_a,
+                                         CommonEvaluations(*evaluations_a, *evaluations_b),
+                                         {.whole = equally_long, .resumed = resumed})};
 }
 
 }  // namespace longhaul

@@ -12,7 +12,8 @@ namespace longhaul {
 // loopback and over any links must be equal when their specs differ in [net] alone.
 struct RunComparison {
   bool equal;
-  std::string text;  // what was compared, or the first difference: step, group, stage or crossing
+  // What was compared and what was not, or the first difference: step, group, stage or crossing.
+  std::string text;
 };
 
 // InvalidArgument: a run has no steps, or the two trained a different number of them.

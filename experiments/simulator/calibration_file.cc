@@ -15,6 +15,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostBytes = 16 * 1024 * 1024;
+// A crossing that gains this much would be a miswritten file, not a codec; noise stays far below.
+constexpr double kMostQ = 1.2;
 
 // Reads fields of one JSON document; the first error stands, later reads give zeros.
 class Reader {
@@ -63,6 +65,10 @@ class Reader {
       return {value, value, value};
     }
     const Measured out{value, (*ends)[0].get<double>(), (*ends)[1].get<double>()};
+    if (out.low > out.high) {
+      Fail(where,
+           fmt::format("'{}' = [{}, {}] is upside down; want [low, high]", ci, out.low, out.high));
+    }
     if (!(out.low <= value && value <= out.high)) {
       Fail(where, fmt::format("'{}' = {} lies outside its interval [{}, {}]", key, value, out.low,
                               out.high));
@@ -103,6 +109,10 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
   a.direction = r.Text(entry, "direction", where);
   a.evaluation = r.Text(entry, "eval", where);
   a.q = r.Positive(entry, "q", "q_ci", where);
+  if (a.q.value > kMostQ) {
+    r.Fail(where, fmt::format("'q' = {} is above {}: no crossing makes tokens worth that much more",
+                              a.q.value, kMostQ));
+  }
   if (entry.contains("level")) a.level = r.Number(entry, "level", where);
   a.bound = entry.contains("q_ci_low_bound") || entry.contains("bound");
   if (entry.contains("ratio")) {

@@ -99,7 +99,7 @@ void AddLocalBatch(const Design& d, Arms& arms) {
       arms.Add(name, 1, {"none", "none"});
       arms.Set("outer.groups", groups);
       arms.Set("outer.codec", std::string("none"));
-      arms.Set("train.warmup_steps", d.warmup_steps / groups);
+      if (d.warmup_steps) arms.Set("train.warmup_steps", *d.warmup_steps / groups);
     };
     add(reference);
     arms.Set("outer.algorithm", std::string("dp"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +36,7 @@ struct Design {
   std::vector<int64_t> replicas = {1, 2, 4}, inner_steps = {1, 10, 30};
   std::vector<std::string> outer_codecs = {"int4-b64-h64+ef", "100x"};
   int64_t model_blocks = 0, batch_rows = 0, microbatches = 0;
-  int64_t warmup_steps = 0;
+  std::optional<int64_t> warmup_steps = {};  // where none are given every arm gets its own share
   double lr = 0;
   std::string where;
 

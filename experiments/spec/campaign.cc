@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/spec/arm_name.h"
 #include "experiments/spec/campaign_blocks.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
@@ -112,7 +113,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
                           "boundary", "outer", "net", "eval", "checkpoint", "limits", "fault"}) {
     r.Skip(key);
   }
-  r.Line("name", part.arm, kNameBytes);
+  r.Line("name", part.arm, kArmNameBytes);
   r.Check(part.arm.find('@') == std::string::npos, "name", "must not hold an '@'");
   if (absl::Status s = r.Finish(); !s.ok()) return s;
   TomlValue over = arm;

@@ -230,15 +230,20 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
   return r.Finish();
 }
 
-// The run's length, which hangs on three tables.
-absl::Status CheckLength(const TomlValue& root, const RunSpec& spec) {
+// The run's length, which hangs on three tables, and the warm-up, which hangs on the length.
+absl::Status CheckLength(const TomlValue& root, RunSpec& spec) {
   TableReader r(root, "train");
   const auto per_step = static_cast<double>(TokensPerStep(spec));
   const char* given = spec.train.steps ? "steps" : "tokens";
   r.Check(static_cast<double>(Steps(spec)) * per_step <= static_cast<double>(kMaxTokens), given,
           fmt::format("makes {} steps of {} tokens; want at most {} tokens in all", Steps(spec),
                       per_step, kMaxTokens));
-  if (r.status().ok()) r.Within("warmup_steps", spec.train.warmup_steps, 0, Steps(spec), "steps");
+  if (!r.status().ok()) return r.status();
+  if (!spec.train.warmup_steps) {
+    const double share = kWarmUpShare * static_cast<double>(Steps(spec));
+    spec.train.warmup_steps = static_cast<int64_t>(std::ceil(share));
+  }
+  r.Within("warmup_steps", *spec.train.warmup_steps, 0, Steps(spec), "steps");
   return r.status();
 }
 

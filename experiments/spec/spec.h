@@ -16,6 +16,10 @@
 
 namespace longhaul {
 
+// Of a run's steps: the warm-up of a spec that gives none. Under it seeds differ more (see
+// experiments/estimates/training_advice.h).
+inline constexpr double kWarmUpShare = 0.05;
+
 // One run, as one TOML file says it. A plain value: code below the reader never sees TOML. A field
 // that is a choice has no default here and is required in the file; numbers of the field may have
 // one. Letters: S stages, G groups, M micro-batches, B rows, T context, H inner steps.
@@ -65,7 +69,8 @@ struct RunSpec {
     int64_t microbatches;           // M, divides batch_rows
     double lr;                      // peak; cosine over the run's own length
     double min_lr_fraction = 0.1;
-    int64_t warmup_steps = 0;
+    // Linear; the reader fills in kWarmUpShare of the run's steps, rounded up, where none are given.
+    std::optional<int64_t> warmup_steps = {};
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
     double clip_norm = 1.0;  // inf: off
     // "cpu"; "cuda", "cuda:N": all workers that one; "cuda:*": rank r has GPU r modulo their

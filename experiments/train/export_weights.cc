@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +63,11 @@ void CopySlots(const StageLayout& stage, const float* from, const StageLayout& w
 
 absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
                            const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "export to ", folder, ": it is there and not an empty folder: name a new one"));
+  }
   const ModelSpec model = ToModelSpec(spec);
   const auto stages = static_cast<int>(spec.schedule.stages);
   // Group 0 has everything, or each group some experts.
@@ -88,7 +95,13 @@ absl::Status ExportWeights(const std::string& checkpoints, const RunSpec& spec,
     std::memcpy(values.data(), bytes->data(), bytes->size());
     CopySlots(layout, values.data(), whole, flat.data());
   }
-  return WriteModelWeights(folder, spec, flat.data());
+  // Half an export must not pass for one.
+  absl::Status written = WriteModelWeights(folder, spec, flat.data());
+  if (!written.ok()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  return written;
 }
 
 }  // namespace longhaul

@@ -115,8 +115,7 @@ const std::vector<RegionRtts>& RegionTables() {
        "ap-southeast-2,200,188,139,141,198,312,256,266,252,272,180,409,155,95,,106,146\n"
        "ap-northeast-1,150,136,109,99,147,258,202,213,228,247,169,358,134,71,107,,36\n"
        "ap-northeast-2,180,165,134,124,176,289,233,244,232,250,163,387,135,74,145,36,\n"},
-      {"ibm",
-       "IBM Cloud's own network latency page: mean round trip, 28 Sep to 27 Oct 2024",
+      {"ibm", "IBM Cloud's own network latency page: mean round trip, 28 Sep to 27 Oct 2024",
        "rtt_ms,dallas,toronto,washington-dc,frankfurt,london,madrid,osaka,sydney,tokyo,"
        "sao-paulo\n"
        "dallas,,34,31,123,113,119,150,185,141,144\n"

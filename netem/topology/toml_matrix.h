@@ -58,10 +58,13 @@ class TomlMatrix : protected TomlFigures {
  private:
   // What a matrix of its own may give each pair.
   inline static const std::pair<std::string_view, CellKind> kPerPair[] = {
-      {"rate_mbit", {"rate in Mbit/s"}},        {"jitter_ms", {"jitter in ms"}},
+      {"rate_mbit", {"rate in Mbit/s"}},
+      {"jitter_ms", {"jitter in ms"}},
       {"loss", {"share such as 0.01 or 1%", true}},
-      {"queue_packets", {"queue in packets"}},  {"queue_ms", {"queue in ms"}},
-      {"queue_bytes", {"queue in bytes"}},      {"queue_bdp", {"queue in BDP"}}};
+      {"queue_packets", {"queue in packets"}},
+      {"queue_ms", {"queue in ms"}},
+      {"queue_bytes", {"queue in bytes"}},
+      {"queue_bdp", {"queue in BDP"}}};
 
   static std::string In(const std::string& folder, const std::string& file) {
     return file.starts_with('/') ? file : folder + "/" + file;

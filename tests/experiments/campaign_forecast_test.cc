@@ -55,11 +55,12 @@ TEST_F(CampaignForecast, PilotOfAnotherModelOrBudgetIsRefusedInOneLine) {
   WriteSyntheticCampaign(*record_, {.noise_nat = 1e-4});
   const struct {
     const char *set, *why;
-  } others[] = {{"model.width=128", "model.width 128 > 64"},
-                {"campaign.d0_tokens=100000", "train.tokens 100000 > 400000"},
-                {"train.lr=1e-3", "train.lr 0.001 > 0.003"},
-                {"data.source=text:/x", "data.source \"text:/x\" > \"headers\""},
-                {"eval.rows=64", "eval.rows 64 > 2048"}};
+  } others[] = {
+      {"model.width=128", "model.width 128 > 64"},
+      {"campaign.d0_tokens=100000", "train.tokens 100000 > 400000, train.warmup_steps 3 > 10"},
+      {"train.lr=1e-3", "train.lr 0.001 > 0.003"},
+      {"data.source=text:/x", "data.source \"text:/x\" > \"headers\""},
+      {"eval.rows=64", "eval.rows 64 > 2048"}};
   for (const auto& other : others) {
     const ResolutionForecast forecast = *ForecastFor(NextCampaign({other.set}), &*record_);
     EXPECT_THAT(

@@ -161,5 +161,15 @@ TEST_F(CampaignVerdicts, UnreadablePlanGivesNoFigure) {
   EXPECT_THAT(Analysed(e).Resolvable(), HasSubstr("the recorded plan cannot be read"));
 }
 
+TEST_F(CampaignVerdicts, AnEvaluationThatIsMissingIsNotADivergence) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {});
+  RunRow run = Arm(Analysed(e), "s4").outcomes[1].run;
+  ASSERT_TRUE(record_->FinishRun(*record_->BeginRun(run), RunStatus::kOk, "").ok());
+  const CampaignAnalysis a = Analysed(e);
+  EXPECT_EQ(Arm(a, "s4").diverged, 0);
+  EXPECT_EQ(Arm(a, "s4").note, "without a held-out loss: 1 of 3");
+  EXPECT_FALSE(Arm(a, "s4").off.has_value());
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -357,5 +357,24 @@ TEST_F(RecordTest, NewerSchemaIsRefused) {
   }
 }
 
+// Who edits the plan of a record changes what its estimates are of.
+TEST_F(RecordTest, APlanThatIsNotTheOneThatWasHashedIsRefused) {
+  {
+    Record record = OpenToWrite();
+    Campaign(record, "the plan");
+    ASSERT_TRUE(record.Experiments().ok());
+  }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ + "/" + kRecordFile).c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(
+      sqlite3_exec(db, "UPDATE experiments SET plan_text = 'another'", nullptr, nullptr, nullptr),
+      SQLITE_OK);
+  sqlite3_close(db);
+  const auto read = Record::Open(folder_, Record::Mode::kRead)->Experiments();
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(read.status().message()),
+              HasSubstr("the plan of experiment 1 ('c') has SHA-256 "));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -169,7 +169,9 @@ TEST_F(ReportTest, FiguresAreInlined) {
   const std::string page = Report({.python = python, .out = ""});
   EXPECT_THAT(page, Not(HasSubstr("No figures")));
   size_t figures = 0;
-  for (size_t at = 0; (at = page.find("<figure><svg", at)) != std::string::npos; ++at) ++figures;
+  for (size_t at = 0;
+       (at = page.find("<div class=\"scroll drawing\"><svg", at)) != std::string::npos; ++at)
+    ++figures;
   // reference, residuals, depth and forest of the campaign; training and step times of the others.
   EXPECT_EQ(figures, 6u);
 }

@@ -270,5 +270,12 @@ TEST(SimulatorCalibration, TheTextNamesWhatStaysAssumedAndTheDistance) {
   EXPECT_THAT(text, HasSubstr("Loss transfer: not possible"));
 }
 
+TEST(SimulatorCalibration, AQAboveWhatACrossingCanBeOrAnIntervalUpsideDownIsRefused) {
+  EXPECT_EQ(ErrorOf(Document(Q(1.1, 1.2, 1.3))), "");
+  EXPECT_THAT(ErrorOf(Document(Q(1.1, 1.2001, 1.3))), HasSubstr("'q' = 1.2001 is above 1.2"));
+  EXPECT_THAT(ErrorOf(Document(Q(0.99, 0.98, 0.97))),
+              HasSubstr("'q_ci' = [0.99, 0.97] is upside down; want [low, high]"));
+}
+
 }  // namespace
 }  // namespace longhaul::simulator

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/training_advice.h"
+#include "tests/experiments/specs.h"
 
 namespace longhaul {
 namespace {
@@ -37,6 +38,16 @@ TEST(ClippingAdvice, IsGivenWhereItActedInUnderFivePercentOfAllSteps) {
 
 TEST(ClippingAdvice, SaysNothingOfRunsThatDidNotCount) {
   EXPECT_THAT(ClippingAdvice(std::vector<RunRow>(2)), IsEmpty());
+}
+
+TEST(WarmUp, OfASpecThatGivesNoneIsWhatTheAdviceAsksFor) {
+  for (const int steps : {1, 19, 20, 21, 200, 201}) {
+    // 16 rows of 128 tokens a step
+    const auto spec = ReadWith({"train.tokens=" + std::to_string(steps * 16 * 128)});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_THAT(WarmUpAdvice(*spec), IsEmpty()) << steps;
+    EXPECT_EQ(spec->train.warmup_steps, (steps + 19) / 20) << steps;
+  }
 }
 
 }  // namespace

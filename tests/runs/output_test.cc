@@ -164,5 +164,87 @@ TEST_F(Output, CompletionIsAScriptThatCompletes) {
   EXPECT_NE(Stdout("completion fish").exit_status, 0);
 }
 
+// Nothing of what was printed may be lost without a word, whatever the command.
+TEST_F(Output, AStandardOutputThatTakesNothingIsAFailureOfEveryCommand) {
+  ASSERT_EQ(Stdout("run " + Spec() + " --results " + results()).exit_status, 0) << Stderr();
+  for (const std::string& command :
+       {std::string("spec"), std::string("spec --json"), std::string("--help"),
+        std::string("net --help"), std::string("weights --help"), std::string("--version"),
+        std::string("completion bash"), std::string("doctor"), "list " + results(),
+        "list " + results() + " --json", "compare " + results() + " 1 1",
+        "report " + results() + " --out " + scratch_.path() + "/page",
+        "run " + Spec() + " --quiet --results " + results(),
+        "run " + Spec() + " --json --quiet --results " + results()}) {
+    for (const std::string closed : {" >/dev/full", " >&-"}) {
+      const CommandResult run = Stdout(command + closed);
+      EXPECT_EQ(run.exit_status, 1) << command << closed << Stderr();
+      EXPECT_THAT(Stderr(), HasSubstr("longhaul: write to standard output: ")) << command << closed;
+    }
+  }
+}
+
+TEST_F(Output, AnUnknownCommandIsNamedWithTheNearest) {
+  for (const auto& [words, wanted] :
+       {std::pair{"foo", "longhaul: unknown command 'foo'; longhaul --help lists them\n"},
+        {"meassure x", "unknown command 'meassure'; did you mean 'measure'?"},
+        {"net upp", "unknown command 'upp'; did you mean 'up'?; longhaul net --help"},
+        {"weights shar", "unknown command 'shar'; did you mean 'share'?"}}) {
+    const CommandResult run = Stdout(words);
+    EXPECT_EQ(run.exit_status, 2) << words;
+    EXPECT_EQ(run.output, "");
+    EXPECT_THAT(Stderr(), HasSubstr(wanted));
+  }
+}
+
+TEST_F(Output, TheResolvedSpecIsPrintedWhereItIsAskedFor) {
+  const std::string run = "run " + Spec() + " --results " + results();
+  EXPECT_THAT(Stdout(run).output, Not(HasSubstr("weight_decay = ")));
+  EXPECT_THAT(Stdout(run + " --verbose").output, HasSubstr("weight_decay = "));
+}
+
+TEST_F(Output, ANameOfAnArmIsWithinBoundsBeforeAnythingIsMade) {
+  const std::string run = "run " + Spec() + " --results " + results() + " --arm ";
+  EXPECT_EQ(Stdout(run + std::string(64, 'a')).exit_status, 0) << Stderr();
+  std::filesystem::remove_all(results());
+  for (const std::string& name :
+       {std::string(65, 'a'), std::string("\"$(printf 'a\\nb')\""), std::string("a@1")}) {
+    EXPECT_EQ(Stdout(run + name).exit_status, 1);
+    EXPECT_THAT(Stderr(), HasSubstr("want 1 to 64 bytes without control characters and '@'"));
+    EXPECT_EQ(Stdout("ingest " + scratch_.path() + " --results " + results() + " --arm " + name)
+                  .exit_status,
+              1);
+    EXPECT_THAT(Stderr(), StartsWith("longhaul: --arm: the name"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(results()));
+}
+
+TEST_F(Output, AnExportOfWeightsEndsWellOrLeavesNothing) {
+  const std::string spec =
+      scratch_.File("kept.toml", TinySpec() + "[checkpoint]\nevery_steps = 3\n");
+  ASSERT_EQ(Stdout("run " + spec + " --results " + results()).exit_status, 0) << Stderr();
+  std::string checkpoints;
+  for (const auto& entry : std::filesystem::directory_iterator(results() + "/checkpoints")) {
+    checkpoints = entry.path();
+  }
+  const std::string out = scratch_.path() + "/weights";
+  const std::string command =
+      "export " + checkpoints + " --to safetensors --spec " + spec + " --out ";
+  const CommandResult whole = Stdout(command + out);
+  EXPECT_EQ(whole.exit_status, 0) << Stderr();
+  EXPECT_EQ(Stderr(), "");
+  EXPECT_THAT(whole.output, HasSubstr(out));
+  EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
+  EXPECT_EQ(Stdout(command + out).exit_status, 1);  // it holds the first one
+  EXPECT_THAT(Stderr(), HasSubstr("not an empty folder"));
+  EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
+  // A file may have 8 KiB: as on a full disk, the write fails half way.
+  const CommandResult half =
+      RunProgram({"/bin/bash", "-c",
+                  "trap '' XFSZ; ulimit -f 8; exec " LONGHAUL_BINARY " " + command + out + "2"});
+  EXPECT_EQ(half.exit_status, 1) << half.output;
+  EXPECT_THAT(half.output, HasSubstr("longhaul: write " + out + "2"));
+  EXPECT_FALSE(std::filesystem::exists(out + "2"));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -207,5 +207,16 @@ TEST_F(Comparison, TheBoundaryBytesOfAResumedRunCountLikeAnyOthers) {
   EXPECT_FALSE(CompareRuns(record_, a, b)->equal);
 }
 
+TEST_F(Comparison, WhatWasComparedAndWhatWasNotIsSaid) {
+  const int64_t a = Run(2.5, 7, 9), b = Run(2.5, 7, 9);
+  EXPECT_THAT(
+      CompareRuns(record_, a, b)->text,
+      HasSubstr("1 training losses, 1 parameter hashes, the encoded bytes of 1 crossings, 2 "
+                "held-out losses; not compared: times, links"));
+  ASSERT_TRUE(record_.AddFacts(b, {{"resumed_from_step", "1"}}).ok());
+  EXPECT_THAT(CompareRuns(record_, a, b)->text,
+              HasSubstr("not compared: the contents of outer frames (one run was resumed"));
+}
+
 }  // namespace
 }  // namespace longhaul

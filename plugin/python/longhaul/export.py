@@ -263,9 +263,16 @@ def main(arguments=None):
     parser.add_argument("--out", required=True, help="folder to write into; new or empty")
     options = parser.parse_args(arguments)
     try:
-        print(f"{options.to}: {export(options.results, options.to, options.out)} in {options.out}")
+        words = export(options.results, options.to, options.out)
     except Refused as refused:
         print(f"longhaul: {refused}", file=sys.stderr)
+        return 1
+    try:
+        print(f"{options.to}: {words} in {options.out}", flush=True)
+    except OSError as error:
+        print(f"longhaul: write to standard output: {error.strerror}; the export in {options.out} is complete",
+              file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left unsent fails no second time
         return 1
     return 0
 

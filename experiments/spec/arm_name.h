@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace longhaul {
+
+constexpr size_t kArmNameBytes = 64;
+
+// A name that a user gives to an arm or a run stands in tables, pages, CSV files and shells'
+// arguments: 1 to kArmNameBytes bytes, no control characters, no '@' (it comes before the budget in
+// names that a campaign makes). InvalidArgument: says where it came from (`origin`) and what is
+// wrong with it.
+absl::Status CheckArmName(const std::string& origin, const std::string& name);
+
+}  // namespace longhaul
