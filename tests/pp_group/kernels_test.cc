@@ -142,6 +142,40 @@ TEST_P(EverySet, SumOfSquaresCountsEveryElementOnce) {
   }
 }
 
+// In binary fractions, which no order of rounding changes; 19: whole vectors and a rest.
+TEST_P(EverySet, NesterovsStepIsTheOneByHandInEveryElement) {
+  constexpr size_t kCount = 19;
+  std::vector<float> delta(kCount), momentum(kCount), start(kCount, 100), theta(kCount, -1);
+  for (size_t i = 0; i < kCount; ++i) delta[i] = static_cast<float>(i), momentum[i] = 8;
+  k().nesterov(delta.data(), kCount, 0.5f, 0.25f, momentum.data(), start.data(), theta.data());
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto moved = static_cast<double>(i);
+    EXPECT_EQ(momentum[i], 2 + moved);
+    EXPECT_EQ(start[i], 100 - (moved + (2 + moved) / 4) / 2);
+    EXPECT_EQ(theta[i], start[i]);
+  }
+}
+
+TEST_P(EverySet, AdamWsUpdateIsTheOneByHandInEveryElement) {
+  constexpr size_t kCount = 19;
+  std::vector<float> gradient(kCount), theta(kCount, 64), m(kCount, 1), v(kCount);
+  for (size_t i = 0; i < kCount; ++i) gradient[i] = static_cast<float>(i), v[i] = i * i * 0.25f;
+  const AdamWStep step{.grad_scale = 0.5f,
+                       .beta1 = 0.25f,
+                       .beta2 = 0.75f,
+                       .eps = 2,
+                       .step_size = 4,
+                       .sqrt_correction2 = 0.5f,
+                       .decay = 0.125f};
+  k().adamw(step, gradient.data(), kCount, theta.data(), m.data(), v.data());
+  for (size_t i = 0; i < kCount; ++i) {  // of g = i / 2: v stays g squared, so that its root is g
+    const double g = static_cast<double>(i) / 2, mean = 0.25 + 0.75 * g;
+    EXPECT_EQ(m[i], mean);
+    EXPECT_EQ(v[i], g * g);
+    EXPECT_FLOAT_EQ(theta[i], 56 - 4 * mean / (g / 0.5 + 2));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, EverySet, testing::ValuesIn(Sets()),
                          [](auto& info) { return std::string(info.param->name); });
 

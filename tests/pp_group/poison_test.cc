@@ -38,6 +38,8 @@ TEST(Poison, OfManyTheSpreadMustBeExceededToo) {
   EXPECT_THAT(Of({1, 1.1, 0.9, 1, 10.5}), ElementsAre(false, false, false, false, true));
   // ln: -3, -1.5, 0, 1.5, 3.5: median 0, MAD 1.5, limit exp(6 x 1.4826 x 1.5) = 6e5.
   EXPECT_THAT(Of({0.0498, 0.223, 1, 4.48, 33.1}), Each(false));
+  EXPECT_THAT(Of({0.0498, 0.223, 1, 4.48, 6.0e5}), Each(false));
+  EXPECT_THAT(Of({0.0498, 0.223, 1, 4.48, 6.4e5}), ElementsAre(false, false, false, false, true));
 }
 
 TEST(Poison, NothingMovedIsNoPoison) {
