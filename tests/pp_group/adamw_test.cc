@@ -84,8 +84,8 @@ TEST_F(Update, IsAdamsWithTheDecayOfMatricesAlone) {
   Set(stage_.gradients(), {0.375, -0.875, 0.375, 0, 1.875});
   EXPECT_EQ(adamw.Step(0, 2, &stage_), 0);
   // Corrected, the moments are g and g squared: theta (1 - 0.5 x 0.25) - 0.5 g / (|g| + 1/8).
-  EXPECT_THAT(Of(stage_.parameters()), ElementsAre(14 - 0.375, 14 + 0.4375, 16 - 0.375, 0,
-                                                   -14 - 0.46875));
+  EXPECT_THAT(Of(stage_.parameters()),
+              ElementsAre(14 - 0.375, 14 + 0.4375, 16 - 0.375, 0, -14 - 0.46875));
   EXPECT_THAT(Of(adamw.first_moment()), ElementsAre(0.1875, -0.4375, 0.1875, 0, 0.9375));
   EXPECT_THAT(Of(adamw.second_moment()),
               ElementsAre(0.03515625, 0.19140625, 0.03515625, 0, 0.87890625));
@@ -130,8 +130,8 @@ TEST_F(Update, ClipsEachGroupByTheNormOfAllItsParameters) {
   };
   const std::vector<double> own = {0, 25};  // the other rank's rows are zero
   EXPECT_THAT(moments(6, 0, own), ElementsAre(1, 2, 2, 1.5, 2)) << "as long as allowed";
-  EXPECT_THAT(moments(5.5, 1, own), ElementsAre(FloatEq(5.5 / 6), FloatEq(11.0 / 6),
-                                                FloatEq(11.0 / 6), 1.5, 2));
+  EXPECT_THAT(moments(5.5, 1, own),
+              ElementsAre(FloatEq(5.5 / 6), FloatEq(11.0 / 6), FloatEq(11.0 / 6), 1.5, 2));
   EXPECT_THAT(moments(3, 2, own), ElementsAre(0.5, 1, 1, FloatEq(0.9f), FloatEq(1.2f)));
   // The other rank's rows are 12 long: 13 with these.
   EXPECT_THAT(moments(6.5, 1, {0, 144 + 25}), ElementsAre(1, 2, 2, 0.75, 1));

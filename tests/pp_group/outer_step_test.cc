@@ -28,8 +28,8 @@ class TwoGroups {
     const auto peers = NewMemoryGroup(groups);
     for (int g = 0; g < groups; ++g) {
       thetas.push_back(at::tensor(start));
-      syncs.push_back(*OuterSync::Create(spec, {g, groups, /*stage=*/0, /*seed=*/5, peers[g]},
-                                         thetas.back()));
+      syncs.push_back(
+          *OuterSync::Create(spec, {g, groups, /*stage=*/0, /*seed=*/5, peers[g]}, thetas.back()));
     }
   }
 
@@ -129,17 +129,16 @@ class Round : public testing::Test {
   RankState& At(int group, int stage) { return *ranks_[group * kStages + stage]; }
   at::Tensor First(int group, int stage) { return At(group, stage).stage->parameters()[0]; }
 
-  TrainSpec spec_{
-      .model = {},
-      .stages = kStages,
-      .groups = kGroups,
-      .schedule = "gpipe",
-      .microbatches = 1,
-      .batch_rows = 1,
-      .steps = 10,
-      .inner = {.lr = 1},
-      .outer = {.inner_steps = 5, .lr = 1, .momentum = 0, .codec = "fp16+ef"},
-      .seed = 3};
+  TrainSpec spec_{.model = {},
+                  .stages = kStages,
+                  .groups = kGroups,
+                  .schedule = "gpipe",
+                  .microbatches = 1,
+                  .batch_rows = 1,
+                  .steps = 10,
+                  .inner = {.lr = 1},
+                  .outer = {.inner_steps = 5, .lr = 1, .momentum = 0, .codec = "fp16+ef"},
+                  .seed = 3};
   std::vector<std::unique_ptr<RankState>> ranks_;
   const std::function<absl::Duration()> now_ = [] { return absl::ZeroDuration(); };
 };
@@ -173,11 +172,11 @@ TEST_P(Norms, AreOverAllStagesTogether) {
 // Each is decided otherwise by the sum of the stages' norms, by the largest of them, by one stage
 // alone, or without the root.
 INSTANTIATE_TEST_SUITE_P(Table, Norms,
-                         testing::Values(Case{48, 15, true},      // 50.3; the sum says 63 of 7
-                                         Case{28, 41.5, true},    // 50.1; stage 0 says 28 of 3
-                                         Case{41, 28, false},     // 49.6; the largest: 41 of 4
-                                         Case{30, 39.75, false},  // 49.8; 9.96 times
-                                         Case{30, 40.25, true})); // 50.2
+                         testing::Values(Case{48, 15, true},       // 50.3; the sum says 63 of 7
+                                         Case{28, 41.5, true},     // 50.1; stage 0 says 28 of 3
+                                         Case{41, 28, false},      // 49.6; the largest: 41 of 4
+                                         Case{30, 39.75, false},   // 49.8; 9.96 times
+                                         Case{30, 40.25, true}));  // 50.2
 
 TEST_F(Round, WhoIsLeftOutForgetsMomentsAndWhatItsCodecRemembers) {
   const std::vector<std::byte> fresh = At(0, 0).outer->exchange().SaveCodecState();
@@ -281,7 +280,8 @@ TEST(OuterStepMembers, AreTheMeetingsByTheirNumbers) {
     EXPECT_THAT(state->report.members, ElementsAre(1, 2, 3));
     EXPECT_THAT(state->report.left_out, ElementsAre(2));
     EXPECT_EQ(state->report.attempts, 3);
-    EXPECT_EQ(state->report.outer_bytes_sent, 2 * (64 * 4 + 64)) << "two frames, 64 bytes of header";
+    EXPECT_EQ(state->report.outer_bytes_sent, 2 * (64 * 4 + 64))
+        << "two frames, 64 bytes of header";
   }
 }
 
