@@ -9,6 +9,7 @@
 #include <string>
 
 #include "netem/emulators/netem_emulator.h"
+#include "netem/emulators/qdisc_message.h"
 #include "netem/emulators/tap_emulator.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
@@ -82,8 +83,8 @@ absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind
     if (!can.ok()) return can.status();
     if (*can != EmulatorKind::kNetem) {
       return absl::InvalidArgumentError(
-          "the netem emulator was asked for, but this kernel has no sch_netem; load it (modprobe "
-          "sch_netem), or ask for the tap emulator");
+          "the netem emulator was asked for, but this kernel has no sch_netem or no sch_tbf; load "
+          "them (modprobe sch_netem sch_tbf), or ask for the tap emulator");
     }
   }
   if (forced) return *forced;
@@ -104,13 +105,17 @@ absl::StatusOr<EmulatorKind> ProbeEmulatorKind() {
     if (!made.ok()) return made;
     auto index = netlink->DeviceIndex("probe0");
     if (!index.ok()) return index.status();
-    tried = ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),
-                         {.rate = Mbit(100), .delay_ns = 1, .limit_packets = 100});
+    // A path's leaf has both (path_leaf.h).
+    tried = PutTokenBucket(*netlink, *index, TC_H_ROOT, LeafHandle(0), 12'500'000, 10'000);
+    if (tried.ok()) {
+      tried = ReplaceNetem(*netlink, *index, TC_H_MAKE(LeafHandle(0), 1), LeafHandle(1),
+                           {.rate = Mbit(100), .delay_ns = 1, .limit_packets = 100});
+    }
     return absl::OkStatus();
   });
   if (!s.ok()) return s;
   if (tried.ok()) return EmulatorKind::kNetem;
-  if (absl::IsNotFound(tried)) return EmulatorKind::kTap;
+  if (absl::IsNotFound(tried) || absl::IsFailedPrecondition(tried)) return EmulatorKind::kTap;
   return absl::Status(tried.code(), fmt::format("probing for netem on a scratch device: {}",
                                                 std::string(tried.message())));
 }

@@ -47,7 +47,7 @@ std::string JitterText(const nlohmann::json& paths) {
         "{}: jitter of {:g} ms and {:.3g} ms a frame: behind a rate frames keep their order, so "
         "under "
         "load a late one holds back the next and the mean delay grows; with rate=none, or with "
-        "jitter_order=free on tap, they may overtake each other\n",
+        "jitter_order=free, they may overtake each other\n",
         PathText(path), path.value("jitter_ms", 0.0), frame_ms);
   }
   return "";

@@ -84,6 +84,13 @@ absl::Status ListAll(bool json) {
   return absl::OkStatus();
 }
 
+// Of the queue before the path's own rate.
+std::string QueueText(const nlohmann::json& path) {
+  const auto packets = path.find("queue_packets");
+  const bool has_queue = packets != path.end() && packets->is_number_integer();
+  return has_queue ? fmt::format("{}", packets->get<int64_t>()) : "no";
+}
+
 absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
@@ -109,20 +116,16 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
     fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""), line);
   }
   if (only_nodes) return absl::OkStatus();
-  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "limit, packets", ""});
+  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "queue, packets", ""});
   for (const auto& path : info->message.at("paths")) {
     table.Add({PathText(path), RateText(path.at("rate_mbit")),
                fmt::format("{:g}", path.value("delay_ms", 0.0)),
                fmt::format("{:g}", path.value("jitter_ms", 0.0)),
                fmt::format("{:g}", 100 * path.value("loss", 0.0)),
-               fmt::format("{}", path.value("limit_packets", int64_t{0})), BesideText(path)});
+               QueueText(path), BesideText(path)});
   }
   fmt::print("{}{}", table.Text(), DownText(lab, info->message.at("paths")));
   return absl::OkStatus();
-}
-
-bool QueuesApartText(const nlohmann::json& path) {
-  return path.contains("aqm") || path.contains("rate_trace") || path.contains("jitter_order");
 }
 
 std::string BesideSet(const nlohmann::json& path) {
@@ -149,11 +152,10 @@ absl::Status Set(const std::string& lab, const std::string& path,
                        absl::Minutes(10));
   if (!answer.ok()) return answer.status();
   for (const auto& changed : answer->message.at("paths")) {
-    fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, {} {} packets{}\n",
+    fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, queue of {} packets{}\n",
                PathText(changed), RateText(changed.at("rate_mbit")), changed.value("delay_ms", 0.0),
                changed.value("jitter_ms", 0.0), 100 * changed.value("loss", 0.0),
-               QueuesApartText(changed) ? "the queue holds" : "queue and delay line hold",
-               changed.value("limit_packets", int64_t{0}), BesideSet(changed));
+               QueueText(changed), BesideSet(changed));
   }
   fmt::print(stderr, "{}", JitterText(answer->message.at("paths")));
   return absl::OkStatus();

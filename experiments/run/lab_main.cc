@@ -212,8 +212,9 @@ absl::Status EmitHostFacts(const RunSpec& spec, const Emulator& emulator, EventS
   }
   for (const auto& [from, to] : UsedPairs(spec)) {
     const PathSpec& path = *FindPath(emulator.topology(), from, to);
-    EmitFact(sink, fmt::format("path_{}_{}_limit_packets", from, to),
-             fmt::format("{}", PathLimitPackets(emulator.topology(), path)));
+    if (!path.rate) continue;  // no queue of its own
+    EmitFact(sink, fmt::format("path_{}_{}_queue_packets", from, to),
+             fmt::format("{}", PathQueuePackets(emulator.topology(), path)));
   }
   return absl::OkStatus();
 }

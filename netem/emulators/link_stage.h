@@ -4,29 +4,26 @@
 #include <deque>
 #include <optional>
 
+#include "netem/topology/queue_capacity.h"
 #include "netem/topology/units.h"
 
 namespace longhaul {
 
-// One place where frames wait: a drop-tail queue, a rate and a delay, in that order. Synthetic time
-// in ns: no clock, no I/O, no randomness.
+// A drop-tail queue before a rate. Synthetic time in ns: no clock, no I/O, no randomness. What
+// comes after the rate (a delay) is the owner's: it takes no room here.
 struct StageSpec {
-  std::optional<BitsPerSecond> rate;  // nullopt: delay only
-  int64_t delay_ns = 0;
-  int64_t limit_bytes = 0;  // delay line and queue together, as netem's limit counts them
+  std::optional<BitsPerSecond> rate;  // nullopt: nothing waits
+  QueueCapacity queue = {};           // with the frame that is being sent
 };
 
 class LinkStage {
  public:
   explicit LinkStage(const StageSpec& spec) : spec_(spec) {}
 
-  // A frame of `wire_bytes` arrives at `now_ns`, not before any earlier arrival. Returns when it
-  // leaves, or nullopt when the queue is full. `jitter_ns` is added to this frame's delay (the sum
-  // counts as at least 0); with a rate frames never overtake each other, without one they may.
-  std::optional<int64_t> Admit(int64_t now_ns, int64_t wire_bytes, int64_t jitter_ns = 0);
-
-  // Bytes in the delay line and the queue at `now_ns`.
-  int64_t HeldBytes(int64_t now_ns);
+  // A frame of `wire_bytes`, which stands for `packets` of the MTU at most, arrives at `now_ns`,
+  // not before any earlier arrival. Returns when its last bit has left, or nullopt when the queue
+  // has no room for it.
+  std::optional<int64_t> Admit(int64_t now_ns, int64_t wire_bytes, int64_t packets = 1);
 
   // For frames that arrive from now on; those inside keep the time they were given.
   void Change(const StageSpec& spec) { spec_ = spec; }
@@ -35,13 +32,14 @@ class LinkStage {
 
  private:
   struct Held {
-    int64_t due_ns;
+    int64_t left_ns;
     int64_t wire_bytes;
+    int64_t packets;
   };
   StageSpec spec_;
-  double free_ns_ = 0;  // when the last frame leaves; a double, so that rounding does not add up
-  int64_t held_bytes_ = 0;
-  std::deque<Held> held_;  // ascending due_ns
+  double free_ns_ = 0;  // when the last frame has left; a double, so that rounding does not add up
+  int64_t held_bytes_ = 0, held_packets_ = 0;
+  std::deque<Held> held_;  // ascending left_ns
 };
 
 }  // namespace longhaul

@@ -12,11 +12,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 
-#include "netem/emulators/traffic_control.h"
+#include "netem/emulators/qdisc_message.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {
@@ -26,42 +25,12 @@ constexpr uint32_t kRateHandle = 0x10u << 16;
 constexpr uint32_t kQueueHandle = 0x20u << 16;
 constexpr double kBurstSeconds = 1e-3;  // what a late timer may make up for
 
-// One queueing discipline: kind, place and what `options` puts into TCA_OPTIONS.
-absl::Status PutQdisc(const Netlink& netlink, int ifindex, uint32_t parent, uint32_t handle,
-                      const char* kind, const std::function<void(nl_msg*)>& options) {
-  nl_msg* message = nlmsg_alloc();
-  nlmsg_put(message, NL_AUTO_PORT, NL_AUTO_SEQ, RTM_NEWQDISC, 0, NLM_F_CREATE | NLM_F_REPLACE);
-  tcmsg target{};
-  target.tcm_ifindex = ifindex;
-  target.tcm_parent = parent;
-  target.tcm_handle = handle;
-  nlmsg_append(message, &target, sizeof target, NLMSG_ALIGNTO);
-  nla_put_string(message, TCA_KIND, kind);
-  nlattr* nest = nla_nest_start(message, TCA_OPTIONS);
-  options(message);
-  nla_nest_end(message, nest);
-  const int e = nl_send_sync(netlink.socket(), message);  // frees the message
-  if (e >= 0) return absl::OkStatus();
-  const absl::Status s = NetlinkStatus(fmt::format("put {} on device {}", kind, ifindex), e);
-  if (!absl::IsNotFound(s)) return s;
-  return absl::FailedPreconditionError(fmt::format(
-      "access_aqm: this kernel has no sch_{}; load the module or use --emulator tap", kind));
-}
-
 absl::Status PutRate(const Netlink& netlink, int ifindex, BitsPerSecond rate, int mtu) {
   const auto frame = static_cast<uint32_t>(FrameBytes(mtu));
   const auto bytes_per_second = static_cast<uint64_t>(std::llround(rate.value / 8));
   const auto burst = static_cast<uint32_t>(
       std::max(2.0 * frame, static_cast<double>(bytes_per_second) * kBurstSeconds));
-  return PutQdisc(netlink, ifindex, TC_H_ROOT, kRateHandle, "tbf", [&](nl_msg* message) {
-    tc_tbf_qopt parameters{};
-    parameters.limit = burst;  // of a queue that the managed one replaces at once
-    parameters.rate.linklayer = TC_LINKLAYER_ETHERNET;
-    parameters.rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bytes_per_second, ~0u));
-    nla_put(message, TCA_TBF_PARMS, sizeof parameters, &parameters);
-    nla_put_u32(message, TCA_TBF_BURST, burst);
-    if (bytes_per_second >> 32) nla_put_u64(message, TCA_TBF_RATE64, bytes_per_second);
-  });
+  return PutTokenBucket(netlink, ifindex, TC_H_ROOT, kRateHandle, bytes_per_second, burst);
 }
 
 // What a dump of queueing disciplines says of one of them.

@@ -18,7 +18,7 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
     return rate < kSlow || limit < kShortQueuePackets;
   };
   const auto slow_access = [&](int i, BitsPerSecond rate) {
-    return slow(rate, AccessLimitPackets(topology, i, rate));
+    return slow(rate, AccessQueuePackets(topology, i, rate));
   };
   return std::any_of(topology.paths.begin(), topology.paths.end(), [&](const PathSpec& path) {
     if (path.from != node) return false;
@@ -28,8 +28,8 @@ bool NeedsMtuFrames(const Topology& topology, int node) {
       return line != nullptr && line->aqm.kind != QueueManagement::Kind::kDropTail;
     };
     return MeanLoss(path) > 0 || path.reorder_prob > 0 || path.duplicate_prob > 0 ||
-           QueuesApart(path) || managed(up) || managed(down) ||
-           (path.rate && slow(*path.rate, PathLimitPackets(topology, path))) ||
+           IsServedByEvents(path) || managed(up) || managed(down) ||
+           (path.rate && slow(*path.rate, PathQueuePackets(topology, path))) ||
            (up != nullptr && slow_access(node, up->up)) ||
            (down != nullptr && slow_access(path.to, down->down));
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "netem/emulators/netem_routers.h"
+#include "netem/emulators/path_leaf.h"
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
@@ -53,8 +54,8 @@ class NetemEmulator : public Emulator {
   };
   const Port& PortTo(int node) const;
   Place PlaceOf(const PathSpec& path) const;
-  NetemSpec Leaf(const Topology& topology, const PathSpec& path) const;
-  absl::Status ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf);
+  PathLeaf Leaf(const Topology& topology, const PathSpec& path) const;
+  absl::Status ReplaceLeaf(const PathSpec& path, const PathLeaf& leaf);
   absl::StatusOr<QueueCounters> CountersAt(const Place& place) const;
 
   Topology topology_;
@@ -166,27 +167,35 @@ absl::StatusOr<QueueCounters> NetemEmulator::CountersAt(const Place& place) cons
   return result;
 }
 
-NetemSpec NetemEmulator::Leaf(const Topology& topology, const PathSpec& path) const {
-  NetemSpec leaf = PathLeaf(topology, path);
-  if (down_.contains({path.from, path.to})) leaf.impairment = {.loss_prob = 1};
+PathLeaf NetemEmulator::Leaf(const Topology& topology, const PathSpec& path) const {
+  PathLeaf leaf = PathLeafOf(topology, path);
+  if (down_.contains({path.from, path.to})) leaf.rate.impairment = {.loss_prob = 1};
   return leaf;
 }
 
-absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const NetemSpec& leaf) {
+absl::Status NetemEmulator::ReplaceLeaf(const PathSpec& path, const PathLeaf& leaf) {
   const Place place = PlaceOf(path);
   return InNamespace(place.netns_fd, [&] {
     auto netlink = Netlink::Open();
     if (!netlink.ok()) return netlink.status();
     auto index = netlink->DeviceIndex(place.device);
     if (!index.ok()) return index.status();
-    return ReplaceNetem(*netlink, *index, LeafParent(place.slot), LeafHandle(place.slot), leaf);
+    return ChangePathLeaf(*netlink, *index, place.slot, leaf);
   });
 }
 
 // OK where the kernel can be these links.
 absl::Status CheckKernelCan(const Topology& topology) {
   const std::string why = WhyTapAlone(topology);
-  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
+  if (!why.empty()) return absl::InvalidArgumentError(why);
+  for (const Port& port : PortsOf(topology)) {
+    if (port.nodes.size() * topology.nodes.size() <= kMaxLeaves) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "node {}: {} nodes behind one line, of {}: the kernel takes a product of {} at most; use "
+        "the tap emulator (--emulator tap)",
+        topology.nodes[port.first].name, port.nodes.size(), topology.nodes.size(), kMaxLeaves));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NetemEmulator::ChangePath(const PathSpec& path) {

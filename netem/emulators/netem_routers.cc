@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "netem/emulators/managed_queue.h"
+#include "netem/emulators/path_leaf.h"
 #include "netem/kernel/posix.h"
 #include "netem/nodes/node_setup.h"
 #include "netem/topology/access_lines.h"
@@ -43,6 +44,13 @@ absl::Status RouteElsewhere(const Netlink& netlink, const std::string& device,
   return s.ok() ? netlink.AddRoute("0.0.0.0/0", device, kGatewayAddress) : s;
 }
 
+// A class for the frames of a path, and what the path is made of below it.
+absl::Status AddPath(const Topology& topology, const Netlink& netlink, int ifindex, int slot,
+                     const FlowKey& flow, const PathSpec& path) {
+  auto s = AddPassage(netlink, ifindex, topology.mtu, slot, {flow});
+  return s.ok() ? BuildPathLeaf(netlink, ifindex, slot, PathLeafOf(topology, path)) : s;
+}
+
 absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port) {
   const std::string device = CoreDevice(port);
   auto index = BringUp(netlink, device);
@@ -59,8 +67,7 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
     if (InOneSite(topology, path.from, path.to)) continue;
     FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (port.shared) flow.destination = NodeAddressValue(path.to);
-    s = AddFlow(netlink, *index, topology.mtu, LeafSlot(topology, port, path), flow,
-                PathLeaf(topology, path));
+    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path);
   }
   return s;
 }
@@ -77,7 +84,7 @@ absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, i
     if (!s.ok() || path.to != node) continue;
     const FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (InOneSite(topology, path.from, node)) {
-      s = AddFlow(netlink, *index, topology.mtu, path.from, flow, PathLeaf(topology, path));
+      s = AddPath(topology, netlink, *index, path.from, flow, path);
     } else {
       outside.push_back(flow);
     }
@@ -122,13 +129,6 @@ int LeafSlot(const Topology& topology, const Port& to, const PathSpec& path) {
   return path.from + static_cast<int>(place) * static_cast<int>(topology.nodes.size());
 }
 
-NetemSpec PathLeaf(const Topology& topology, const PathSpec& path) {
-  return {.rate = path.rate,
-          .delay_ns = absl::ToInt64Nanoseconds(path.delay),
-          .impairment = ImpairmentOf(path),
-          .limit_packets = PathLimitPackets(topology, path)};
-}
-
 absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports) {
   if (auto s = PrepareRouter(); !s.ok()) return s;
   auto netlink = Netlink::Open();
@@ -147,7 +147,7 @@ absl::Status BuildSite(const Topology& topology, const Port& port) {
        {std::pair{kLan, port.access->down}, std::pair{kWan, port.access->up}}) {
     auto index = BringUp(*netlink, device);
     if (!index.ok()) return index.status();
-    const int64_t limit = AccessLimitPackets(topology, port.first, rate);
+    const int64_t limit = AccessQueuePackets(topology, port.first, rate);
     const QueueManagement& aqm = port.access->aqm;
     auto s = aqm.kind == QueueManagement::Kind::kDropTail
                  ? ReplaceNetem(*netlink, *index, TC_H_ROOT, LeafHandle(0),

@@ -54,6 +54,5 @@ absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up);
 // The path's class on its device: leaves are numbered by source, and on the device of a site by the
 // node it leads to as well.
 int LeafSlot(const Topology& topology, const Port& to, const PathSpec& path);
-NetemSpec PathLeaf(const Topology& topology, const PathSpec& path);
 
 }  // namespace longhaul

@@ -12,11 +12,13 @@ namespace longhaul {
 namespace {
 
 StageSpec PathStage(const Topology& topology, const PathSpec& path) {
-  return {path.rate, absl::ToInt64Nanoseconds(path.delay),
-          PathLimitPackets(topology, path) * FrameBytes(topology.mtu)};
+  if (!path.rate) return {};
+  return {path.rate, PathQueueCapacity(topology, path)};
 }
 
-bool IsManaged(const QueueManagement& aqm) { return aqm.kind != QueueManagement::Kind::kDropTail; }
+bool IsManaged(const QueueManagement& aqm) {
+  return aqm.kind != QueueManagement::Kind::kDropTail;
+}
 
 }  // namespace
 
@@ -24,12 +26,12 @@ TapNetwork::LineSide TapNetwork::Side(const Topology& topology, const AccessSpec
                                       bool is_up) {
   const BitsPerSecond rate = is_up ? access.up : access.down;
   const int64_t frame_bytes = FrameBytes(topology.mtu);
-  const int64_t limit_bytes = AccessLimitPackets(topology, node, rate) * frame_bytes;
-  LineSide side{LinkStage({rate, 0, limit_bytes}), {.name = "", .is_up = is_up}};
+  const QueueCapacity capacity = AccessQueueCapacity(topology, node, rate);
+  LineSide side{LinkStage({rate, capacity}), {.name = "", .is_up = is_up}};
   if (!IsManaged(access.aqm)) return side;
   side.station = static_cast<int>(stations_.size());
   stations_.push_back({QueuedStage({.rate = rate,
-                                    .limit_bytes = limit_bytes,
+                                    .capacity = capacity,
                                     .management = access.aqm,
                                     .frame_bytes = frame_bytes,
                                     .seed = seed_}),
@@ -87,7 +89,7 @@ TapNetwork::Arrival TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_
   const bool waits_first = uplink != nullptr && uplink->station >= 0;
   int64_t at_path_ns = now_ns;
   if (uplink != nullptr && !waits_first) {
-    const auto left = uplink->stage.Admit(now_ns, wire_bytes);
+    const auto left = uplink->stage.Admit(now_ns, wire_bytes, segments);
     if (!left) {
       path.counters.drops_queue += segments;
       uplink->counters.drops_queue += segments;
@@ -114,17 +116,16 @@ TapNetwork::Arrival TapNetwork::Arrive(int64_t now_ns, int from, int to, uint32_
     path.counters.drops_loss += segments;
     return arrival;
   }
-  if (waits_first || (path.station >= 0 && !fate.reordered)) {
+  if (waits_first || path.station >= 0) {
     // In order of time with what the stations do meanwhile.
     Push(at_path_ns, waits_first ? Step::kEnterUplink : Step::kEnterPath, passage);
   } else {
-    const auto due = fate.reordered ? std::optional<int64_t>(at_path_ns)
-                                    : path.stage.Admit(at_path_ns, wire_bytes, fate.jitter_ns);
-    if (!due) {
+    const auto left = path.stage.Admit(at_path_ns, wire_bytes, segments);
+    if (!left) {
       path.counters.drops_queue += segments;
       return arrival;
     }
-    LeavePath(*due, passage);
+    EnterDelay(*left, passage);
   }
   path.counters.held_bytes += wire_bytes;
   arrival.taken = true;
@@ -180,21 +181,25 @@ void TapNetwork::EnterPath(int64_t now_ns, const Passage& passage) {
   if (passage.lost) {
     path.counters.drops_loss += passage.segments;
     HandBack(now_ns, passage);
-  } else if (passage.reordered) {
-    LeavePath(now_ns, passage);
   } else if (path.station >= 0) {
     EnterStation(path.station, now_ns, passage);
-  } else if (const auto due = path.stage.Admit(now_ns, passage.wire_bytes, passage.jitter_ns)) {
-    LeavePath(*due, passage);
+  } else if (const auto left = path.stage.Admit(now_ns, passage.wire_bytes, passage.segments)) {
+    EnterDelay(*left, passage);
   } else {
     path.counters.drops_queue += passage.segments;
     HandBack(now_ns, passage);
   }
 }
 
-void TapNetwork::LeavePath(int64_t due_ns, const Passage& passage) {
-  const bool has_downlink = paths_[passage.path].downlink >= 0;
-  Push(due_ns, has_downlink ? Step::kEnterDownlink : Step::kDeliver, passage);
+// The path's rate has sent the frame.
+void TapNetwork::EnterDelay(int64_t left_ns, const Passage& passage) {
+  Path& path = paths_[passage.path];
+  int64_t due_ns = left_ns;
+  if (!passage.reordered) {
+    due_ns += std::max<int64_t>(0, path.delay_ns + passage.jitter_ns);
+    if (path.keeps_order) due_ns = path.last_due_ns = std::max(path.last_due_ns, due_ns);
+  }
+  Push(due_ns, path.downlink >= 0 ? Step::kEnterDownlink : Step::kDeliver, passage);
 }
 
 // Sources share the downlink, so frames enter it in the order in which their paths end.
@@ -203,7 +208,7 @@ void TapNetwork::EnterDownlink(int64_t now_ns, const Passage& passage) {
   LineSide& side = lines_[path.downlink].down;
   if (side.station >= 0) {
     EnterStation(side.station, now_ns, passage);
-  } else if (const auto left = side.stage.Admit(now_ns, passage.wire_bytes)) {
+  } else if (const auto left = side.stage.Admit(now_ns, passage.wire_bytes, passage.segments)) {
     side.counters.packets += passage.segments;
     Push(*left, Step::kDeliver, passage);
   } else {
@@ -226,6 +231,7 @@ void TapNetwork::EnterStation(int station, int64_t now_ns, const Passage& passag
       .wire_bytes = passage.wire_bytes,
       .packet_bytes = std::max<int64_t>(
           1, passage.wire_bytes - passage.segments * static_cast<int64_t>(kEthernetHeaderBytes)),
+      .packets = passage.segments,
       .arrived_ns = now_ns,
       .flow = passage.flow,
       .ecn_capable = passage.ecn_capable};
@@ -280,9 +286,7 @@ void TapNetwork::Serve(int station, int64_t now_ns) {
       Push(left_ns, next, passage);
       continue;
     }
-    int64_t due_ns = left_ns + std::max<int64_t>(0, path.delay_ns + passage.jitter_ns);
-    if (path.keeps_order) due_ns = path.last_due_ns = std::max(path.last_due_ns, due_ns);
-    LeavePath(due_ns, passage);
+    EnterDelay(left_ns, passage);
   }
   if (again_ns) Push(*again_ns, Step::kServe, {}, station);
 }
@@ -330,7 +334,7 @@ QueuedStageSpec TapNetwork::PathQueue(const Topology& topology, const PathSpec& 
   return {.rate = spec.rate,
           .trace = spec.rate_trace,
           .trace_start_ns = start_ns_,
-          .limit_bytes = PathLimitPackets(topology, spec) * frame_bytes,
+          .capacity = PathQueueCapacity(topology, spec),
           .management = spec.aqm,
           .frame_bytes = frame_bytes,
           .seed = seed_};
@@ -347,7 +351,7 @@ void TapNetwork::ChangePath(const Topology& topology, const PathSpec& spec) {
     std::vector<DroppedFrame> dropped;
     stations_[path.station].stage.Change(PathQueue(topology, spec), dropped);
     Drop(dropped, path.station, 0);
-  } else if (QueuesApart(spec)) {
+  } else if (IsServedByEvents(spec)) {
     path.station = static_cast<int>(stations_.size());
     stations_.push_back({QueuedStage(PathQueue(topology, spec)), Step::kDeliver, -1});
     stations_.back().stage.HoldUntil(path.stage.free_ns());

@@ -106,7 +106,7 @@ class TapNetwork {
     Carrier carrier = Carrier::kUp;
     int station = -1;  // where its frames wait instead of in `stage`
     bool keeps_order = true;
-    int64_t delay_ns = 0, last_due_ns = 0;  // behind a station
+    int64_t delay_ns = 0, last_due_ns = 0;  // of the delay, behind the rate
   };
   struct LineSide {
     LinkStage stage;
@@ -131,7 +131,7 @@ class TapNetwork {
   void HandBack(int64_t now_ns, const Passage& passage);
   void EnterPath(int64_t now_ns, const Passage& passage);
   void EnterDownlink(int64_t now_ns, const Passage& passage);
-  void LeavePath(int64_t due_ns, const Passage& passage);
+  void EnterDelay(int64_t left_ns, const Passage& passage);
   void EnterStation(int station, int64_t now_ns, const Passage& passage);
   void Serve(int station, int64_t now_ns);
   void Drop(const std::vector<DroppedFrame>& dropped, int station, int64_t now_ns);

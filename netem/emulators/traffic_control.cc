@@ -111,7 +111,10 @@ absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow,
 
 uint32_t LeafParent(int slot) { return TC_H_MAKE(1u << 16, static_cast<uint32_t>(slot + 2)); }
 
-uint32_t LeafHandle(int slot) { return static_cast<uint32_t>(kLeafMajorBase + slot + 2) << 16; }
+uint32_t LeafHandle(int slot, LeafPart part) {
+  constexpr int kParts = 3;
+  return static_cast<uint32_t>(kLeafMajorBase + kParts * (slot + 2) + static_cast<int>(part)) << 16;
+}
 
 namespace {
 
@@ -189,12 +192,6 @@ absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {
   if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(kDefaultSlot)); !s.ok()) return s;
   return ReplaceNetem(netlink, ifindex, LeafParent(kDefaultSlot), LeafHandle(kDefaultSlot),
                       {.rate = std::nullopt, .impairment = {.loss_prob = 1}, .limit_packets = 1});
-}
-
-absl::Status AddFlow(const Netlink& netlink, int ifindex, int mtu, int slot, const FlowKey& flow,
-                     const NetemSpec& spec) {
-  if (auto s = AddPassage(netlink, ifindex, mtu, slot, {flow}); !s.ok()) return s;
-  return ReplaceNetem(netlink, ifindex, LeafParent(slot), LeafHandle(slot), spec);
 }
 
 absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,

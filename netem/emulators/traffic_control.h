@@ -17,7 +17,7 @@ struct NetemSpec {
   std::optional<BitsPerSecond> rate;
   int64_t delay_ns = 0;
   ImpairmentSpec impairment = {};
-  int64_t limit_packets = 0;  // delay line and queue together
+  int64_t limit_packets = 0;  // netem's own: what waits for its delay and its rate together
 };
 
 // Creates or changes netem at `parent` (TC_H_ROOT or an HTB class) of a device. libnl knows only an
@@ -35,15 +35,15 @@ struct FlowKey {
   std::optional<uint32_t> destination;  // nullopt: any
 };
 
-// Class for the frames of a flow, with a netem leaf whose handle is LeafHandle(slot).
-absl::Status AddFlow(const Netlink& netlink, int ifindex, int mtu, int slot, const FlowKey& flow,
-                     const NetemSpec& spec);
-
-// One class for all of these flows, which nothing holds back.
+// One class for all of these flows, which nothing holds back before it has a leaf.
 absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
                         const std::vector<FlowKey>& flows);
 
-uint32_t LeafHandle(int slot);
+// A leaf has up to three queueing disciplines, one below the other (path_leaf.h).
+enum class LeafPart : uint8_t { kTop, kRate, kDelay };
+uint32_t LeafHandle(int slot, LeafPart part = LeafPart::kTop);
+// The kernel numbers the queueing disciplines of a device with 16 bits.
+inline constexpr int kMaxLeaves = 21'000;
 uint32_t LeafParent(int slot);
 inline constexpr int kDefaultSlot = -1;  // the class that drops
 

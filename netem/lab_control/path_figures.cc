@@ -66,7 +66,8 @@ json PathFigures(const Topology& topology, const PathSpec& path) {
                   {"reorder", path.reorder_prob},
                   {"duplicate", path.duplicate_prob},
                   {"corrupt", path.corrupt_prob},
-                  {"limit_packets", PathLimitPackets(topology, path)}};
+                  {"queue_packets", nullptr}};
+  if (path.rate) figures["queue_packets"] = PathQueuePackets(topology, path);
   if (rate) figures["rate_mbit"] = InMbit(*rate);
   if (path.rate_trace != nullptr) figures["rate_trace"] = TraceFigures(topology, path);
   if (path.aqm.kind != QueueManagement::Kind::kDropTail) figures["aqm"] = AqmFigures(path.aqm);

@@ -48,7 +48,8 @@ class Codel {
 // One FIFO under CoDel.
 class CodelQueue {
  public:
-  CodelQueue(const CodelSpec& spec, int64_t limit_bytes) : spec_(spec), queue_(limit_bytes) {}
+  CodelQueue(const CodelSpec& spec, const QueueCapacity& capacity)
+      : spec_(spec), queue_(capacity) {}
 
   void Enqueue(const QueuedFrame& frame, std::vector<DroppedFrame>& dropped) {
     queue_.Enqueue(frame, dropped);

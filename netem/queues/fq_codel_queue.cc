@@ -1,12 +1,10 @@
 #include "netem/queues/fq_codel_queue.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace longhaul {
 namespace {
 
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max() / 2;
 constexpr int kMostDroppedAtOnce = 64;  // so that the search for the longest queue pays
 
 // The last step of MurmurHash3: every bit of the flow and the perturbation counts.
@@ -25,17 +23,18 @@ void FqCodelQueue::Enqueue(const QueuedFrame& frame, std::vector<DroppedFrame>& 
   int& place = place_of_hash_[Spread(frame.flow ^ spec_.perturbation) % place_of_hash_.size()];
   if (place < 0) {
     place = static_cast<int>(flows_.size());
-    flows_.push_back({FifoQueue(kNoLimit), {}});
+    flows_.push_back({FifoQueue(), {}});
   }
   Flow& flow = FlowOf(place);
   flow.queue.Enqueue(frame, dropped);
   bytes_ += frame.wire_bytes;
+  packets_ += frame.packets;
   if (flow.listed == Listed::kNo) {
     flow.listed = Listed::kNew;
     flow.credit_bytes = spec_.quantum_bytes;
     new_flows_.push_back(place);
   }
-  if (bytes_ > spec_.limit_bytes) DropFromLongest(dropped);
+  if (TooMuch()) DropFromLongest(dropped);
 }
 
 // Half of the longest queue, and no more than it takes to be a batch (RFC 8290, section 4.1.3).
@@ -45,12 +44,12 @@ void FqCodelQueue::DropFromLongest(std::vector<DroppedFrame>& dropped) {
       [](const Flow& a, const Flow& b) { return a.queue.bytes() < b.queue.bytes(); });
   const int64_t half = longest->queue.bytes() / 2;
   int64_t gone_bytes = 0;
-  for (int i = 0; i < kMostDroppedAtOnce && (gone_bytes < half || bytes_ > spec_.limit_bytes);
-       ++i) {
+  for (int i = 0; i < kMostDroppedAtOnce && (gone_bytes < half || TooMuch()); ++i) {
     const auto frame = longest->queue.Pop();
     if (!frame) break;
     gone_bytes += frame->wire_bytes;
     bytes_ -= frame->wire_bytes;
+    packets_ -= frame->packets;
     dropped.push_back({*frame, DropReason::kFull});
   }
 }
@@ -72,9 +71,10 @@ std::optional<QueuedFrame> FqCodelQueue::Dequeue(int64_t now_ns,
       to_the_end_of_old();
       continue;
     }
-    const int64_t before_bytes = flow.queue.bytes();
+    const int64_t before_bytes = flow.queue.bytes(), before_packets = flow.queue.packets();
     const auto frame = flow.codel.Dequeue(now_ns, spec_.codel, flow.queue, dropped);
     bytes_ -= before_bytes - flow.queue.bytes();
+    packets_ -= before_packets - flow.queue.packets();
     if (frame) {
       flow.credit_bytes -= frame->wire_bytes;
       return frame;
@@ -93,6 +93,7 @@ std::optional<QueuedFrame> FqCodelQueue::Pop() {
   for (Flow& flow : flows_) {
     if (auto frame = flow.queue.Pop()) {
       bytes_ -= frame->wire_bytes;
+      packets_ -= frame->packets;
       return frame;
     }
   }

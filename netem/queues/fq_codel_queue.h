@@ -14,7 +14,7 @@ namespace longhaul {
 struct FqCodelSpec {
   CodelSpec codel = {};
   int64_t quantum_bytes = 1514;  // what a flow may send in a turn
-  int64_t limit_bytes = 0;       // of all flows together
+  QueueCapacity capacity = {};   // of all flows together
   int num_flows = 1024;          // queues that flows are hashed to
   uint64_t perturbation = 0;     // of the hash
 };
@@ -41,6 +41,7 @@ class FqCodelQueue {
     Listed listed = Listed::kNo;
   };
   void DropFromLongest(std::vector<DroppedFrame>& dropped);
+  bool TooMuch() const { return !spec_.capacity.Holds(packets_, bytes_); }
 
   Flow& FlowOf(int place) { return flows_[static_cast<size_t>(place)]; }
 
@@ -48,7 +49,7 @@ class FqCodelQueue {
   std::vector<int> place_of_hash_;  // in flows_; -1: no frame came yet
   std::vector<Flow> flows_;
   std::deque<int> new_flows_, old_flows_;  // places in flows_; each in one list at most
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, packets_ = 0;
 };
 
 }  // namespace longhaul

@@ -15,14 +15,14 @@ QueuedStage::Discipline QueuedStage::NewDiscipline(const QueuedStageSpec& spec) 
     case QueueManagement::Kind::kDropTail:
       break;
     case QueueManagement::Kind::kCodel:
-      return CodelQueue(codel, spec.limit_bytes);
+      return CodelQueue(codel, spec.capacity);
     case QueueManagement::Kind::kFqCodel:
       return FqCodelQueue({.codel = codel,
                            .quantum_bytes = spec.frame_bytes,
-                           .limit_bytes = spec.limit_bytes,
+                           .capacity = spec.capacity,
                            .perturbation = spec.seed});
   }
-  return FifoQueue(spec.limit_bytes);
+  return FifoQueue(spec.capacity);
 }
 
 QueuedStage::QueuedStage(const QueuedStageSpec& spec)

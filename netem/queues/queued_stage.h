@@ -19,7 +19,7 @@ struct QueuedStageSpec {
   std::optional<BitsPerSecond> rate;                 // nullopt: nothing holds a frame back
   std::shared_ptr<const RateTrace> trace = nullptr;  // instead of the rate
   int64_t trace_start_ns = 0;                        // when the trace begins
-  int64_t limit_bytes = 0;                           // of the queue alone
+  QueueCapacity capacity = {};
   QueueManagement management = {};
   int64_t frame_bytes = 1514;  // a full one: CoDel's largest packet and fq_codel's quantum
   uint64_t seed = 1;           // of fq_codel's hash

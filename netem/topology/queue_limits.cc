@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "netem/topology/access_lines.h"
 
@@ -47,39 +48,83 @@ int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, i
   return static_cast<int64_t>(std::ceil(QueueDepthInBdp(rate, rtt, depth_bdp, mtu)));
 }
 
-int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate) {
-  absl::Duration rtt = absl::ZeroDuration();
-  double depth_bdp = 0;
+namespace {
+
+// What decides how deep a queue is.
+struct QueueAsked {
+  BitsPerSecond rate;
+  absl::Duration rtt;
+  double depth_bdp;  // where nothing else was asked for
+  std::optional<QueueDepth> depth;
+};
+
+int64_t PacketsOf(const QueueAsked& asked, int mtu) {
+  if (!asked.depth) return QueuePackets(asked.rate, asked.rtt, asked.depth_bdp, mtu);
+  return static_cast<int64_t>(
+      std::ceil(QueueDepthAsked(*asked.depth, asked.rate, asked.rtt, mtu)));
+}
+
+QueueCapacity CapacityOf(const QueueAsked& asked, int mtu) {
+  using Unit = QueueDepth::Unit;
+  const bool in_bytes = asked.depth && (asked.depth->unit == Unit::kBytes ||
+                                        asked.depth->unit == Unit::kMilliseconds);
+  if (!in_bytes) return {.packets = PacketsOf(asked, mtu)};
+  const double frames = QueueDepthAsked(*asked.depth, asked.rate, asked.rtt, mtu);
+  return {.bytes = std::llround(frames * static_cast<double>(FrameBytes(mtu)))};
+}
+
+QueueAsked OfLine(const Topology& topology, int node, BitsPerSecond rate) {
+  QueueAsked asked{rate, absl::ZeroDuration(), 0, std::nullopt};
   const auto is_behind = [&](int end) {
     return end == node || InOneSite(topology, end, node);  // and so of the same line
   };
   for (const PathSpec& path : topology.paths) {
     if (is_behind(path.from) == is_behind(path.to)) continue;
-    rtt = std::max(rtt, NominalRtt(topology, path));
-    depth_bdp = std::max(depth_bdp, path.queue_bdp);
+    asked.rtt = std::max(asked.rtt, NominalRtt(topology, path));
+    asked.depth_bdp = std::max(asked.depth_bdp, path.queue_bdp);
   }
-  const auto& site = topology.nodes[node].site;
-  const auto& access = site ? topology.sites[*site].access : topology.nodes[node].access;
-  if (access && access->queue) {
-    return static_cast<int64_t>(
-        std::ceil(QueueDepthAsked(*access->queue, rate, rtt, topology.mtu)));
-  }
-  return QueuePackets(rate, rtt, depth_bdp, topology.mtu);
+  const AccessSpec* access = LineBefore(topology, node);
+  if (access != nullptr) asked.depth = access->queue;
+  return asked;
 }
 
-int64_t PathLimitPackets(const Topology& topology, const PathSpec& path) {
-  const absl::Duration held = path.delay + 3 * path.jitter;
-  if (path.rate) {
-    const absl::Duration rtt = NominalRtt(topology, path);
-    const double queue = path.queue
-                             ? QueueDepthAsked(*path.queue, *path.rate, rtt, topology.mtu)
-                             : QueueDepthInBdp(*path.rate, rtt, path.queue_bdp, topology.mtu);
-    const double delay_line = QueuesApart(path) ? 0 : Packets(*path.rate, held, topology.mtu);
-    return static_cast<int64_t>(std::ceil(delay_line + queue));
+QueueAsked OfPath(const Topology& topology, const PathSpec& path) {
+  return {*path.rate, NominalRtt(topology, path), path.queue_bdp, path.queue};
+}
+
+absl::Duration TimeOf(const QueueAsked& asked, int mtu) {
+  const double bits = 8.0 * static_cast<double>(PacketsOf(asked, mtu) * FrameBytes(mtu));
+  return absl::Seconds(bits / asked.rate.value);
+}
+
+}  // namespace
+
+int64_t AccessQueuePackets(const Topology& topology, int node, BitsPerSecond rate) {
+  return PacketsOf(OfLine(topology, node, rate), topology.mtu);
+}
+
+int64_t PathQueuePackets(const Topology& topology, const PathSpec& path) {
+  return PacketsOf(OfPath(topology, path), topology.mtu);
+}
+
+QueueCapacity AccessQueueCapacity(const Topology& topology, int node, BitsPerSecond rate) {
+  return CapacityOf(OfLine(topology, node, rate), topology.mtu);
+}
+
+QueueCapacity PathQueueCapacity(const Topology& topology, const PathSpec& path) {
+  return CapacityOf(OfPath(topology, path), topology.mtu);
+}
+
+absl::Duration FullQueuesTime(const Topology& topology, const PathSpec& path) {
+  absl::Duration time = absl::ZeroDuration();
+  if (path.rate) time += TimeOf(OfPath(topology, path), topology.mtu);
+  if (const AccessSpec* line = UplinkOf(topology, path); line != nullptr) {
+    time += TimeOf(OfLine(topology, path.from, line->up), topology.mtu);
   }
-  const AccessSpec* access = UplinkOf(topology, path);
-  if (access == nullptr) return kUnlimitedPackets;
-  return 2 * static_cast<int64_t>(std::ceil(Packets(access->up, held, topology.mtu))) + 64;
+  if (const AccessSpec* line = DownlinkOf(topology, path); line != nullptr) {
+    time += TimeOf(OfLine(topology, path.to, line->down), topology.mtu);
+  }
+  return time;
 }
 
 }  // namespace longhaul

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "netem/topology/queue_capacity.h"
 #include "netem/topology/topology.h"
 #include "netem/topology/units.h"
 
@@ -18,17 +19,22 @@ double TcpPayloadShare(int mtu);
 // depth in bandwidth-delay products.
 int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu);
 
-// The limit of the uplink or downlink that `node` is behind: its own queue where it has one, else
-// QueuePackets with the largest round-trip time of any path that crosses the line, and the deepest
-// of their queues. A node behind no line: as if it had one.
-int64_t AccessLimitPackets(const Topology& topology, int node, BitsPerSecond rate);
+// How many full frames the queue of the uplink or downlink that `node` is behind holds: its own
+// queue where it has one, else QueuePackets with the largest round-trip time of any path that
+// crosses the line, and the deepest of their queues. A node behind no line: as if it had one.
+int64_t AccessQueuePackets(const Topology& topology, int node, BitsPerSecond rate);
 
-// The limit of a path's leaf. It covers the delay line AND the queue, because netem counts both:
-// with a rate, ceil(rate (delay + 3 jitter) / (8 F) + Q), Q the path's own queue where it has one;
-// a queue of its own apart from the delay line (QueuesApart): Q; without a rate, behind access
-// lines, 2 ceil(uplink (delay + 3 jitter) / (8 F)) + 64, wide on purpose since no queue can form
-// there. Neither rate nor access line: kUnlimitedPackets.
-inline constexpr int64_t kUnlimitedPackets = 1 << 20;
-int64_t PathLimitPackets(const Topology& topology, const PathSpec& path);
+// The same of the queue before a path's own rate, which the path must have. The delay line comes
+// after the rate and is never in it: an idle path takes as long a burst as an access line does.
+int64_t PathQueuePackets(const Topology& topology, const PathSpec& path);
+
+// The same queues as `tap` counts them: packets of any size where packets or bandwidth-delay
+// products were asked for, bytes where bytes or milliseconds were. netem counts packets alone.
+QueueCapacity AccessQueueCapacity(const Topology& topology, int node, BitsPerSecond rate);
+QueueCapacity PathQueueCapacity(const Topology& topology, const PathSpec& path);
+
+// How long a full queue of full frames takes to empty: before the path's rate, and before the rates
+// of the lines that it crosses, together.
+absl::Duration FullQueuesTime(const Topology& topology, const PathSpec& path);
 
 }  // namespace longhaul

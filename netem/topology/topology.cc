@@ -23,7 +23,7 @@ absl::Status Invalid(std::string message) { return absl::InvalidArgumentError(me
 // Outside of these a figure is a slip of the pen, and products of them would leave 64 bits.
 constexpr absl::Duration kMaxTime = absl::Hours(1);
 constexpr double kMaxQueueBdp = 1e6;
-constexpr int64_t kMaxLimitPackets = 1 << 30;  // netem keeps 32 bits
+constexpr int64_t kMaxQueuePackets = 1 << 30;  // netem keeps 32 bits
 
 absl::Status CheckTime(const std::string& where, absl::Duration time) {
   if (time >= absl::ZeroDuration() && time <= kMaxTime) return absl::OkStatus();
@@ -103,10 +103,10 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
   if (auto s = CheckManagement(where, path.aqm); !s.ok()) return s;
   if (auto s = CheckOwnQueue(where, path); !s.ok()) return s;
   if (auto s = CheckBurstLoss(where, path); !s.ok()) return s;
-  const int64_t limit = PathLimitPackets(topology, path);
-  if (limit <= kMaxLimitPackets) return absl::OkStatus();
-  return Invalid(fmt::format("{}: delay and queue hold {} packets: want at most {}", where, limit,
-                             kMaxLimitPackets));
+  const int64_t packets = path.rate ? PathQueuePackets(topology, path) : 0;
+  if (packets <= kMaxQueuePackets) return absl::OkStatus();
+  return Invalid(fmt::format("{}: the queue holds {} packets: want at most {}", where, packets,
+                             kMaxQueuePackets));
 }
 
 }  // namespace
@@ -166,8 +166,8 @@ void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mt
   path.rate_trace = std::move(trace);
 }
 
-bool QueuesApart(const PathSpec& path) {
-  return path.rate && (path.rate_trace != nullptr || path.jitter_order == JitterOrder::kFree ||
+bool IsServedByEvents(const PathSpec& path) {
+  return path.rate && (path.rate_trace != nullptr ||
                        path.aqm.kind != QueueManagement::Kind::kDropTail);
 }
 
@@ -181,8 +181,6 @@ std::string WhyTapAlone(const Topology& topology) {
             ? "rate_trace: the kernel's netem has no rate that follows a trace"
         : path.aqm.kind != QueueManagement::Kind::kDropTail
             ? "aqm: netem must not stand above a managed queue; give the access line access_aqm"
-        : path.jitter_order == JitterOrder::kFree
-            ? "jitter_order: the kernel's netem keeps the order behind a rate"
             : nullptr;
     if (why == nullptr) continue;
     return fmt::format("{}: {}, or use the tap emulator (--emulator tap)", PathName(topology, path),

@@ -24,8 +24,8 @@ enum class JitterShape {
 // What becomes of the order of frames whose delays vary. Without a rate of its own a path always
 // lets frames overtake each other.
 enum class JitterOrder {
-  kKeep,  // behind a rate a late frame holds back those behind it, as in netem
-  kFree,  // the delay comes after the rate and frames may overtake each other (tap alone)
+  kKeep,  // behind a rate a late frame holds back those behind it
+  kFree,  // frames may overtake each other
 };
 
 // Loss in bursts (Gilbert-Elliott): two states; each packet is lost with the probability of the
@@ -74,9 +74,9 @@ struct PathSpec {
   std::optional<BurstLoss> burst_loss = std::nullopt;  // instead of loss_prob
   std::optional<QueueDepth> queue = std::nullopt;      // instead of queue_bdp
   int line = 0;                                        // of the file it was read from; 0: none
-  // Independent probabilities per packet, [0, 1], as netem means them: a reordered packet goes at
-  // once, past delay, rate and queue; a duplicated one arrives twice, the copy paying its own way;
-  // a corrupted one has one bit flipped, which every checksum on its way makes a loss.
+  // Independent probabilities per packet, [0, 1]: a reordered packet goes past the delay, once the
+  // rate has sent it; a duplicated one arrives twice, the copy paying its own way; a corrupted one
+  // has one bit flipped, which every checksum on its way makes a loss.
   double reorder_prob = 0, duplicate_prob = 0, corrupt_prob = 0;
   QueueManagement aqm = {};  // of the queue before `rate`
   JitterOrder jitter_order = JitterOrder::kKeep;
@@ -138,9 +138,9 @@ double MeanLoss(const PathSpec& path);
 // path without a rate.
 void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu);
 
-// Whether frames of the path wait in a queue of its own, apart from the delay line: under queue
-// management, before a trace, or where the delay comes after the rate.
-bool QueuesApart(const PathSpec& path);
+// Whether it is known only as a frame leaves the path's queue when that is: under queue management
+// or before a trace.
+bool IsServedByEvents(const PathSpec& path);
 
 // Why the kernel's netem cannot be these links: one line that says what to do; "" when it can.
 std::string WhyTapAlone(const Topology& topology);

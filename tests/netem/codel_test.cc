@@ -27,7 +27,7 @@ std::ostream& operator<<(std::ostream& out, const Fate& fate) {
 // Frame i comes at 5 i ms; one may leave every 10 ms, from 10 ms on. So the queue grows for ever.
 class Overloaded {
  public:
-  explicit Overloaded(const CodelSpec& spec) : queue_(spec, int64_t{1} << 40) {}
+  explicit Overloaded(const CodelSpec& spec) : queue_(spec, {.bytes = int64_t{1} << 40}) {}
 
   void RunUntil(int64_t end_ms, bool ecn_capable) {
     for (now_ms_ += 10; now_ms_ <= end_ms; now_ms_ += 10) {
@@ -116,7 +116,7 @@ TEST(Codel, AFrameInTimeEndsTheDroppingAndAShortQueueIsLeftAlone) {
 }
 
 TEST(Codel, GoesOnAtItsRateSoonAfter) {
-  FifoQueue queue(int64_t{1} << 40);
+  FifoQueue queue;
   Codel codel;
   std::vector<DroppedFrame> dropped;
   uint32_t tag = 0;
@@ -149,7 +149,7 @@ TEST(Codel, GoesOnAtItsRateSoonAfter) {
 class Flows {
  public:
   explicit Flows(int64_t limit_bytes = 1 << 20)
-      : queue_({.codel = kSpec, .quantum_bytes = 1500, .limit_bytes = limit_bytes}) {}
+      : queue_({.codel = kSpec, .quantum_bytes = 1500, .capacity = {.bytes = limit_bytes}}) {}
   void Come(uint32_t flow, int count, int64_t at_ms = 0) {
     for (int i = 0; i < count; ++i) {
       queue_.Enqueue({.tag = 100 * flow + next_[flow]++,

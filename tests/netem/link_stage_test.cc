@@ -16,44 +16,57 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFrame = 1250;  // 1 ms at 10 Mbit/s
-constexpr StageSpec kTenMbit{Mbit(10), 5 * kMs, 10 * kFrame};
+constexpr StageSpec kTenMbit{Mbit(10), {.packets = 10}};
 
-TEST(LinkStage, IdleLinkTakesTransmissionPlusDelay) {
+TEST(LinkStage, AnIdleRateTakesTheTransmissionAlone) {
   LinkStage stage(kTenMbit);
-  EXPECT_EQ(stage.Admit(100 * kMs, kFrame), 106 * kMs);
+  EXPECT_EQ(stage.Admit(100 * kMs, kFrame), 101 * kMs);
 }
 
 TEST(LinkStage, BackToBackFramesLeaveOneTransmissionApart) {
   LinkStage stage(kTenMbit);
-  EXPECT_EQ(stage.Admit(0, kFrame), 6 * kMs);
-  EXPECT_EQ(stage.Admit(0, kFrame), 7 * kMs);
-  EXPECT_EQ(stage.Admit(kMs / 2, kFrame), 8 * kMs);
+  EXPECT_EQ(stage.Admit(0, kFrame), 1 * kMs);
+  EXPECT_EQ(stage.Admit(0, kFrame), 2 * kMs);
+  EXPECT_EQ(stage.Admit(kMs / 2, kFrame), 3 * kMs);
 }
 
 TEST(LinkStage, IdleTimeIsNotSavedUp) {
   LinkStage stage(kTenMbit);
   stage.Admit(0, kFrame);
-  EXPECT_EQ(stage.Admit(50 * kMs, kFrame), 56 * kMs);
+  EXPECT_EQ(stage.Admit(50 * kMs, kFrame), 51 * kMs);
 }
 
-TEST(LinkStage, DelayOnlyStagePassesFramesTogether) {
-  LinkStage stage({std::nullopt, 5 * kMs, 10 * kFrame});
-  EXPECT_EQ(stage.Admit(0, kFrame), 5 * kMs);
-  EXPECT_EQ(stage.Admit(0, kFrame), 5 * kMs);
+TEST(LinkStage, WithoutARateNothingWaits) {
+  LinkStage stage({std::nullopt, {.packets = 1}});
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(stage.Admit(7, kFrame), 7);
 }
 
-TEST(LinkStage, LimitCountsDelayLineAndQueueTogether) {
-  LinkStage stage(kTenMbit);
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(stage.Admit(0, kFrame).has_value());
-  EXPECT_EQ(stage.HeldBytes(0), 10 * kFrame);
-  EXPECT_FALSE(stage.Admit(0, kFrame).has_value());
-  EXPECT_FALSE(stage.Admit(6 * kMs - 1, kFrame).has_value()) << "the first has not left yet";
-  EXPECT_EQ(stage.Admit(6 * kMs, kFrame), 16 * kMs);
-  EXPECT_FALSE(stage.Admit(6 * kMs, 1).has_value());
+TEST(LinkStage, AQueueInPacketsHoldsThatManyOfAnySize) {
+  for (int64_t bytes : {int64_t{60}, kFrame}) {
+    LinkStage stage(kTenMbit);
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(stage.Admit(0, bytes).has_value());
+    EXPECT_FALSE(stage.Admit(0, bytes).has_value());
+    const int64_t first_left_ns = bytes * 800;  // 8 bits at 10 Mbit/s
+    EXPECT_FALSE(stage.Admit(first_left_ns - 1, bytes).has_value());
+    EXPECT_EQ(stage.Admit(first_left_ns, bytes), 11 * first_left_ns);
+    EXPECT_FALSE(stage.Admit(first_left_ns, 1).has_value());
+  }
+  LinkStage whole(kTenMbit);  // a TSO frame takes the room of its packets
+  EXPECT_TRUE(whole.Admit(0, 8 * kFrame, 8).has_value());
+  EXPECT_FALSE(whole.Admit(0, 3 * kFrame, 3).has_value());
+  EXPECT_TRUE(whole.Admit(0, 2 * kFrame, 2).has_value());
+}
+
+TEST(LinkStage, AQueueInBytesHoldsThatManyInAnyNumberOfPackets) {
+  LinkStage stage({Mbit(10), {.bytes = 2 * kFrame}});
+  EXPECT_TRUE(stage.Admit(0, kFrame).has_value());
+  EXPECT_TRUE(stage.Admit(0, kFrame - 60).has_value());
+  EXPECT_FALSE(stage.Admit(0, 61).has_value());
+  EXPECT_TRUE(stage.Admit(0, 60).has_value());
 }
 
 TEST(LinkStage, DroppedFrameTakesNoTime) {
-  LinkStage stage({Mbit(10), 0, 2 * kFrame});
+  LinkStage stage({Mbit(10), {.packets = 2}});
   stage.Admit(0, kFrame);
   stage.Admit(0, kFrame);
   EXPECT_FALSE(stage.Admit(0, kFrame).has_value());
@@ -61,29 +74,18 @@ TEST(LinkStage, DroppedFrameTakesNoTime) {
 }
 
 TEST(LinkStage, RateIsExactOverAMillionFrames) {
-  LinkStage stage({Mbit(95.7), 0, int64_t{1} << 50});
+  LinkStage stage({Mbit(95.7)});
   int64_t due = 0;
   for (int i = 0; i < 1'000'000; ++i) due = *stage.Admit(0, 1514);
   EXPECT_NEAR(static_cast<double>(due), 1e6 * 1514 * 8 / 95.7e6 * 1e9, 1000);
 }
 
-TEST(LinkStage, JitterReordersWithoutARateAndNeverWithOne) {
-  LinkStage rated(kTenMbit);
-  EXPECT_EQ(rated.Admit(0, kFrame, 4 * kMs), 10 * kMs);
-  EXPECT_EQ(rated.Admit(0, kFrame, -4 * kMs), 11 * kMs);
-  LinkStage delay_only({std::nullopt, 5 * kMs, 10 * kFrame});
-  EXPECT_EQ(delay_only.Admit(0, kFrame, 4 * kMs), 9 * kMs);
-  EXPECT_EQ(delay_only.Admit(0, kFrame, -9 * kMs), 0) << "a delay is never below 0";
-  EXPECT_EQ(delay_only.HeldBytes(0), kFrame);
-  EXPECT_EQ(delay_only.HeldBytes(9 * kMs), 0);
-}
-
 TEST(LinkStage, ChangeSparesWhatIsInside) {
   LinkStage stage(kTenMbit);
-  EXPECT_EQ(stage.Admit(0, kFrame), 6 * kMs);
-  stage.Change({Mbit(1), 5 * kMs, 10 * kFrame});
-  EXPECT_EQ(stage.HeldBytes(0), kFrame);
-  EXPECT_EQ(stage.Admit(0, kFrame), 16 * kMs);
+  EXPECT_EQ(stage.Admit(0, kFrame), 1 * kMs);
+  stage.Change({Mbit(1), {.packets = 2}});
+  EXPECT_EQ(stage.Admit(0, kFrame), 11 * kMs);
+  EXPECT_FALSE(stage.Admit(0, kFrame).has_value()) << "the first is still inside";
 }
 
 TEST(Impairment, SameSeedAndPathDrawTheSame) {

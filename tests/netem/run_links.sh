@@ -29,7 +29,7 @@ suite() {  # where name command...
     "$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) test.*/\1/p' "$log" | head -n 1 | grep . || echo 0)")")
 }
 
-for name in acceptance aqm site scale faults; do
+for name in acceptance burst aqm site scale faults; do
   program=$tests/netem_${name}_test
   suite native "$name" "$program"
   suite guest "$name" "$here/guest/run_guest.sh" env LONGHAUL_LINKS=long "$program" '--gtest_filter=*netem*'

@@ -69,7 +69,8 @@ TEST(TapNetwork, ReorderedDuplicatedAndCorruptedAsOftenAsAsked) {
       EXPECT_TRUE(arrival.taken);
       counts[1] += arrival.duplicated;
       counts[2] += arrival.flip.has_value();
-      while (const auto output = network.Next(now_ns)) counts[0] += output->handle == i;
+      // A full frame takes 12.1 us at 1 Gbit/s; who has no delay is there before the next comes.
+      while (const auto output = network.Next(now_ns + 19'000)) counts[0] += output->handle == i;
     }
     return counts;
   };
@@ -185,10 +186,12 @@ TEST(TapNetwork, JitterThatIsFreeReordersBehindARate) {
 TEST(TapNetwork, ADropTailQueueApartServesAsTheOtherDoes) {
   // The same link as a stage that knows departures at once, and as a queue that is served: one
   // frame after the other, delay behind.
-  Topology plain = *UniformTopology("continental-us", 2), apart = plain;
-  apart.paths[0].jitter_order = JitterOrder::kFree;
-  plain.paths[0].queue = apart.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 1e6};
-  TapNetwork a(plain, 1), b(apart, 1);
+  Topology plain = *UniformTopology("continental-us", 2);
+  plain.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 1e6};
+  Topology managed = plain;
+  managed.paths[0].aqm.kind = QueueManagement::Kind::kCodel;
+  TapNetwork a(plain, 1), b(managed, 1);
+  b.ChangePath(plain, plain.paths[0]);  // it keeps the queue that is served by events
   std::mt19937 rng(8);
   int64_t now_ns = 0;
   for (uint32_t i = 0; i < 5'000; ++i) {
@@ -207,6 +210,53 @@ TEST(TapNetwork, ADropTailQueueApartServesAsTheOtherDoes) {
   const auto of_a = drain(a), of_b = drain(b);
   ASSERT_EQ(of_a.size(), of_b.size());
   for (size_t i = 0; i < of_a.size(); ++i) EXPECT_NEAR(of_a[i], of_b[i], 2) << "ns, frame " << i;
+}
+
+// A burst of 300 datagrams that comes all at once: as many as the queue holds pass, whatever the
+// delay, and leave one transmission apart; as a path's own rate and as an access line's.
+TEST(TapNetwork, AnIdleLinkTakesABurstOfItsQueueAndNoMore) {
+  constexpr int64_t kTransmitNs = 121'120, kDelayNs = 32'500'000;  // 1514 bytes at 100 Mbit/s
+  Topology as_path = *UniformTopology("continental-us", 2);
+  as_path.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 20};
+  Topology as_line = as_path;
+  as_line.paths[0].rate.reset();
+  as_line.paths[0].queue.reset();
+  as_line.nodes[0].access =
+      AccessSpec{Mbit(100), Mbit(100), QueueDepth{QueueDepth::Unit::kPackets, 20}};
+  for (const Topology& topology : {as_path, as_line}) {
+    TapNetwork network(topology, 1);
+    for (uint32_t i = 0; i < 300; ++i) {
+      EXPECT_EQ(network.Arrive(0, 0, 1, i, 1514, 1).taken, i < 20) << i;
+    }
+    std::vector<int64_t> times;
+    while (const auto due_ns = network.next_due_ns()) {
+      while (const auto output = network.Next(*due_ns)) times.push_back(output->due_ns);
+    }
+    ASSERT_EQ(times.size(), 20u);
+    for (int64_t k = 0; k < 20; ++k) EXPECT_EQ(times[k], (k + 1) * kTransmitNs + kDelayNs);
+    EXPECT_EQ(network.counters(0, 1)->drops_queue, 280);
+  }
+}
+
+// A late frame holds back those behind it and takes nothing from the rate: the link is as fast as
+// without jitter.
+TEST(TapNetwork, JitterBehindARateCostsNoRate) {
+  Topology topology = *UniformTopology("continental-us", 2);
+  topology.paths[0].jitter = absl::Milliseconds(5);
+  topology.paths[0].queue = QueueDepth{QueueDepth::Unit::kPackets, 1e6};
+  TapNetwork network(topology, 1);
+  constexpr int kFrames = 10'000;
+  for (uint32_t i = 0; i < kFrames; ++i) ASSERT_TRUE(network.Arrive(0, 0, 1, i, 1514, 1));
+  int64_t last_ns = 0;
+  uint32_t next = 0;
+  while (const auto due_ns = network.next_due_ns()) {
+    while (const auto output = network.Next(*due_ns)) {
+      EXPECT_EQ(output->handle, next++);
+      last_ns = output->due_ns;
+    }
+  }
+  const double sent_ms = kFrames * 0.12112;
+  EXPECT_NEAR(static_cast<double>(last_ns) / 1e6, sent_ms + 32.5, 5 * 5.0);
 }
 
 TEST(TapNetwork, ACopyIsNotCopiedAgain) {

@@ -22,7 +22,7 @@ void ReadAsTopology(const std::string& text) {
   }
   if (!Validate(*topology).ok()) __builtin_trap();
   for (const PathSpec& path : topology->paths) {
-    if (PathLimitPackets(*topology, path) < 1) __builtin_trap();
+    if (path.rate && PathQueuePackets(*topology, path) < 1) __builtin_trap();
   }
 }
 
@@ -41,7 +41,7 @@ void ReadAsChange(const std::string& text) {
   auto pairs = SelectPaths(topology, selector);
   auto change = ApplyAssignments(topology.paths[0], assignments);
   if (change.ok() && ValidatePath(topology, change->path).ok() &&
-      PathLimitPackets(topology, change->path) < 1) {
+      change->path.rate && PathQueuePackets(topology, change->path) < 1) {
     __builtin_trap();
   }
 }

@@ -24,7 +24,6 @@ struct Golden {
   const char* profile;
   double rate_mbit;
   double rtt_ms;
-  int64_t path_limit;
   int64_t queue;
   double goodput_mbit;
 };
@@ -37,42 +36,33 @@ TEST_P(ProfileTable, LimitsAndGoodputMatchTheTable) {
   const PathSpec& path = topology->paths[0];
   EXPECT_DOUBLE_EQ(InMbit(*path.rate), want.rate_mbit);
   EXPECT_DOUBLE_EQ(absl::ToDoubleMilliseconds(NominalRtt(*topology, path)), want.rtt_ms);
-  EXPECT_EQ(PathLimitPackets(*topology, path), want.path_limit);
-  EXPECT_EQ(AccessLimitPackets(*topology, 0, *path.rate), want.queue);
+  EXPECT_EQ(PathQueuePackets(*topology, path), want.queue);
+  EXPECT_EQ(AccessQueuePackets(*topology, 0, *path.rate), want.queue);
   EXPECT_NEAR(InMbit(*path.rate) * TcpPayloadShare(1500), want.goodput_mbit,
               5e-4 * want.goodput_mbit);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProfileTable,
-                         testing::Values(Golden{"colocated", 1000, 5, 620, 413, 956.4},
-                                         Golden{"regional", 1000, 20, 2477, 1652, 956.4},
-                                         Golden{"same-country", 500, 35, 2168, 1445, 478.2},
-                                         Golden{"continental-us", 100, 65, 805, 537, 95.64},
-                                         Golden{"transatlantic", 100, 75, 929, 620, 95.64},
-                                         Golden{"simulator-default", 100, 100, 1239, 826, 95.64},
-                                         Golden{"transpacific", 50, 105, 651, 434, 47.82},
-                                         Golden{"global", 25, 230, 713, 475, 23.91},
-                                         Golden{"worst-case", 10, 340, 422, 281, 9.564}));
+                         testing::Values(Golden{"colocated", 1000, 5, 413, 956.4},
+                                         Golden{"regional", 1000, 20, 1652, 956.4},
+                                         Golden{"same-country", 500, 35, 1445, 478.2},
+                                         Golden{"continental-us", 100, 65, 537, 95.64},
+                                         Golden{"transatlantic", 100, 75, 620, 95.64},
+                                         Golden{"simulator-default", 100, 100, 826, 95.64},
+                                         Golden{"transpacific", 50, 105, 434, 47.82},
+                                         Golden{"global", 25, 230, 475, 23.91},
+                                         Golden{"worst-case", 10, 340, 281, 9.564}));
 
-TEST(QueueLimits, JumboFramesDivideTheLimit) {
+TEST(QueueLimits, JumboFramesDivideTheQueue) {
   Topology topology = Pair();
   topology.mtu = 9000;
-  // 100 Mbit/s x 32.5 ms / (8 x 9014) = 45.07, plus 90.14 for one BDP of 65 ms.
-  EXPECT_EQ(PathLimitPackets(topology, topology.paths[0]), 136);
+  // 100 Mbit/s x 65 ms / (8 x 9014) = 90.14.
+  EXPECT_EQ(PathQueuePackets(topology, topology.paths[0]), 91);
   EXPECT_NEAR(TcpPayloadShare(9000), 0.9927, 5e-5);
 }
 
 TEST(QueueLimits, ShallowQueueNeverGoesBelowSixtyFourPackets) {
   EXPECT_EQ(QueuePackets(Mbit(1), absl::Milliseconds(10), 0.25, 1500), 64);
-}
-
-TEST(QueueLimits, PathBehindAccessLinesIsWideSinceNoQueueFormsThere) {
-  Topology topology = Pair();
-  topology.nodes[0].access = AccessSpec{.up = Mbit(100), .down = Mbit(200)};
-  PathSpec path = topology.paths[0];
-  path.rate.reset();
-  path.delay = absl::Milliseconds(40);
-  EXPECT_EQ(PathLimitPackets(topology, path), 2 * 331 + 64);
 }
 
 TEST(QueueLimits, AccessLineUsesTheLongestRoundTripOfItsPaths) {
@@ -81,7 +71,7 @@ TEST(QueueLimits, AccessLineUsesTheLongestRoundTripOfItsPaths) {
   for (PathSpec& path : topology->paths) {
     if (path.from == 0 && path.to == 2) path.delay = absl::Milliseconds(100);
   }
-  EXPECT_EQ(AccessLimitPackets(*topology, 0, Mbit(100)),
+  EXPECT_EQ(AccessQueuePackets(*topology, 0, Mbit(100)),
             QueuePackets(Mbit(100), absl::Milliseconds(132.5), 1, 1500));
 }
 
@@ -95,25 +85,47 @@ TEST(QueueLimits, LineOfASiteServesThePathsOfAllItsNodesButNotItsLan) {
     if (path.from == 0 && path.to == 1) path.delay = absl::Milliseconds(500);
   }
   ASSERT_TRUE(Validate(topology).ok()) << Validate(topology);
-  EXPECT_EQ(AccessLimitPackets(topology, 0, Mbit(100)),
+  EXPECT_EQ(AccessQueuePackets(topology, 0, Mbit(100)),
             QueuePackets(Mbit(100), absl::Milliseconds(132.5), 1, 1500));
-  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 0, 1)), kUnlimitedPackets);
-  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 0, 2)), 2 * 269 + 64);
-  EXPECT_EQ(PathLimitPackets(topology, *FindPath(topology, 2, 0)), kUnlimitedPackets);
 }
 
+// 100 Mbit/s and 65 ms: the delay is in none of them, but of the depth in bandwidth-delay products.
 TEST(QueueLimits, QueueMayBeAskedForInOtherWords) {
   using Unit = QueueDepth::Unit;
+  constexpr int64_t kAny = QueueCapacity::kAny;
   Topology topology = Pair();
-  const auto limit = [&](Unit unit, double amount) {
-    topology.paths[0].queue = QueueDepth{unit, amount};
-    return PathLimitPackets(topology, topology.paths[0]);
+  topology.nodes[0].access = AccessSpec{.up = Mbit(100), .down = Mbit(100)};
+  const auto expect = [&](Unit unit, double amount, int64_t packets, const QueueCapacity& as_held) {
+    PathSpec& path = topology.paths[0];
+    path.queue = topology.nodes[0].access->queue = QueueDepth{unit, amount};
+    EXPECT_EQ(PathQueuePackets(topology, path), packets);
+    EXPECT_EQ(AccessQueuePackets(topology, 0, Mbit(100)), packets);
+    for (const auto& capacity : {PathQueueCapacity(topology, path),
+                                 AccessQueueCapacity(topology, 0, Mbit(100))}) {
+      EXPECT_EQ(capacity.packets, as_held.packets) << packets;
+      EXPECT_EQ(capacity.bytes, as_held.bytes) << packets;
+    }
   };
-  // The delay line of 32.5 ms at 100 Mbit/s is 268.33 frames of 1514 bytes.
-  EXPECT_EQ(limit(Unit::kPackets, 10), 279);
-  EXPECT_EQ(limit(Unit::kBytes, 1514 * 20), 289);
-  EXPECT_EQ(limit(Unit::kMilliseconds, 12.112), 369);
-  EXPECT_EQ(limit(Unit::kBdp, 1), 805);
+  expect(Unit::kPackets, 10, 10, {10, kAny});
+  expect(Unit::kBdp, 1, 537, {537, kAny});
+  expect(Unit::kBdp, 0.01, 64, {64, kAny});
+  expect(Unit::kBytes, 30'000, 20, {kAny, 30'000});        // 19.8 full frames
+  expect(Unit::kMilliseconds, 20, 166, {kAny, 250'000});   // 165.1
+}
+
+TEST(QueueLimits, AFullQueueEmptiesInItsBitsOverTheRate) {
+  Topology topology = Pair();
+  PathSpec& path = topology.paths[0];
+  path.rate = Mbit(0.1);
+  path.queue = QueueDepth{QueueDepth::Unit::kPackets, 50};
+  EXPECT_NEAR(absl::ToDoubleSeconds(FullQueuesTime(topology, path)), 50 * 12'112 / 1e5, 1e-6);
+  // And of the lines, each by its own rate.
+  topology.nodes[0].access =
+      AccessSpec{Mbit(1), Mbit(9), QueueDepth{QueueDepth::Unit::kPackets, 30}};
+  topology.nodes[1].access =
+      AccessSpec{Mbit(9), Mbit(2), QueueDepth{QueueDepth::Unit::kPackets, 70}};
+  EXPECT_NEAR(absl::ToDoubleSeconds(FullQueuesTime(topology, path)),
+              12'112 * (50 / 1e5 + 30 / 1e6 + 70 / 2e6), 1e-6);
 }
 
 TEST(MeanLoss, OfBurstsIsTheShareOfTheBadState) {
