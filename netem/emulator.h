@@ -22,7 +22,7 @@ struct PathCounters {
   int64_t bytes = 0;         // as on a wire: Ethernet, IP and TCP headers for every MTU frame
   int64_t device_bytes = 0;  // as the nodes' devices count them: a TSO frame's headers once
   int64_t drops_queue = 0;   // tail drops
-  int64_t drops_loss = 0;    // drops asked for by loss_prob (netem: cannot be told apart, all here)
+  int64_t drops_loss = 0;    // drops asked for: loss, an outage
   int64_t drops_aqm = 0;     // by queue management, of the path's own queue or a line's (tap)
   int64_t ecn_marks = 0;     // CE set instead of a drop, likewise
   int64_t held_bytes = 0;    // inside just now: delay line and queues (netem: the path's own)

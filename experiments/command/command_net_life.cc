@@ -147,9 +147,7 @@ absl::Status Set(const std::string& lab, const std::string& path,
   for (std::string& word : assignments) word = WithAbsoluteFile(word);
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
-  // It waits for a probe that runs just now.
-  auto answer = AskLab(*store, lab, {{"do", "set"}, {"path", path}, {"assignments", assignments}},
-                       absl::Minutes(10));
+  auto answer = AskLab(*store, lab, {{"do", "set"}, {"path", path}, {"assignments", assignments}});
   if (!answer.ok()) return answer.status();
   for (const auto& changed : answer->message.at("paths")) {
     fmt::print("{}: {}, delay {:g} ms, jitter {:g} ms, loss {:g} %, queue of {} packets{}\n",

@@ -169,7 +169,7 @@ absl::StatusOr<QueueCounters> NetemEmulator::CountersAt(const Place& place) cons
 
 PathLeaf NetemEmulator::Leaf(const Topology& topology, const PathSpec& path) const {
   PathLeaf leaf = PathLeafOf(topology, path);
-  if (down_.contains({path.from, path.to})) leaf.rate.impairment = {.loss_prob = 1};
+  if (down_.contains({path.from, path.to})) leaf.delay.impairment = {.loss_prob = 1};
   return leaf;
 }
 
@@ -222,13 +222,17 @@ absl::Status NetemEmulator::SetCarrier(int from, int to, Carrier carrier) {
 absl::StatusOr<PathCounters> NetemEmulator::counters(int from, int to) const {
   const PathSpec* path = FindPath(topology_, from, to);
   if (path == nullptr) return NoPath(from, to);
-  auto leaf = CountersAt(PlaceOf(*path));
-  if (!leaf.ok()) return leaf.status();
-  PathCounters counters{.packets = leaf->packets,
-                        .bytes = leaf->bytes,
-                        .device_bytes = leaf->bytes,  // offloads are off
-                        .held_bytes = leaf->backlog_bytes};
-  (MeanLoss(*path) > 0 ? counters.drops_loss : counters.drops_queue) = leaf->drops;
+  const Place place = PlaceOf(*path);
+  absl::StatusOr<PathCounters> counters = PathCounters{};
+  auto s = InNamespace(place.netns_fd, [&] {
+    auto netlink = Netlink::Open();
+    if (!netlink.ok()) return netlink.status();
+    auto index = netlink->DeviceIndex(place.device);
+    if (!index.ok()) return index.status();
+    counters = ReadPathLeaf(*netlink, *index, place.slot);
+    return counters.status();
+  });
+  if (!s.ok()) return s;
   return counters;
 }
 

@@ -2,6 +2,8 @@
 
 #include <linux/pkt_sched.h>
 
+#include <algorithm>
+
 #include "netem/emulators/qdisc_message.h"
 #include "netem/topology/queue_limits.h"
 
@@ -20,20 +22,12 @@ uint32_t ChildOf(uint32_t handle) { return TC_H_MAKE(handle, 1); }
 }  // namespace
 
 PathLeaf PathLeafOf(const Topology& topology, const PathSpec& path) {
-  ImpairmentSpec before = ImpairmentOf(path), behind = before;
-  before.jitter_ns = 0;
-  before.reorder_prob = 0;
-  behind.loss_prob = 0;
-  behind.burst_loss.reset();
-  behind.corrupt_prob = 0;
-  PathLeaf leaf{
-      .rate = {.rate = path.rate,
-               .impairment = before,
-               .limit_packets = path.rate ? PathQueuePackets(topology, path) : kNeverReached},
-      .delay = {.rate = std::nullopt,
-                .delay_ns = absl::ToInt64Nanoseconds(path.delay),
-                .impairment = behind,
-                .limit_packets = kNeverReached}};
+  PathLeaf leaf{.delay = {.rate = std::nullopt,
+                          .delay_ns = absl::ToInt64Nanoseconds(path.delay),
+                          .impairment = ImpairmentOf(path),
+                          .limit_packets = kNeverReached},
+                .rate = {.rate = path.rate, .limit_packets = kNeverReached}};
+  if (path.rate) leaf.rate.limit_packets = PathQueuePackets(topology, path);
   if (path.rate && path.jitter_order == JitterOrder::kKeep) leaf.delay.rate = kOrderKeepingRate;
   return leaf;
 }
@@ -45,11 +39,24 @@ absl::Status BuildPathLeaf(const Netlink& netlink, int ifindex, int slot, const 
 }
 
 absl::Status ChangePathLeaf(const Netlink& netlink, int ifindex, int slot, const PathLeaf& leaf) {
-  const uint32_t rate = LeafHandle(slot, LeafPart::kRate);
-  auto s = ReplaceNetem(netlink, ifindex, ChildOf(LeafHandle(slot)), rate, leaf.rate);
+  const uint32_t delay = LeafHandle(slot, LeafPart::kDelay);
+  auto s = ReplaceNetem(netlink, ifindex, ChildOf(LeafHandle(slot)), delay, leaf.delay);
   if (!s.ok()) return s;
-  return ReplaceNetem(netlink, ifindex, ChildOf(rate), LeafHandle(slot, LeafPart::kDelay),
-                      leaf.delay);
+  return ReplaceNetem(netlink, ifindex, ChildOf(delay), LeafHandle(slot, LeafPart::kRate),
+                      leaf.rate);
+}
+
+absl::StatusOr<PathCounters> ReadPathLeaf(const Netlink& netlink, int ifindex, int slot) {
+  auto all = ReadCounters(netlink, ifindex, LeafHandle(slot));
+  if (!all.ok()) return all.status();
+  auto queue = ReadCounters(netlink, ifindex, LeafHandle(slot, LeafPart::kRate));
+  if (!queue.ok()) return queue.status();
+  return PathCounters{.packets = all->packets,
+                      .bytes = all->bytes,
+                      .device_bytes = all->bytes,  // offloads are off
+                      .drops_queue = queue->drops,
+                      .drops_loss = std::max<int64_t>(0, all->drops - queue->drops),
+                      .held_bytes = all->backlog_bytes};
 }
 
 }  // namespace longhaul

@@ -40,7 +40,7 @@ absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
                         const std::vector<FlowKey>& flows);
 
 // A leaf has up to three queueing disciplines, one below the other (path_leaf.h).
-enum class LeafPart : uint8_t { kTop, kRate, kDelay };
+enum class LeafPart : uint8_t { kTop, kDelay, kRate };
 uint32_t LeafHandle(int slot, LeafPart part = LeafPart::kTop);
 // The kernel numbers the queueing disciplines of a device with 16 bits.
 inline constexpr int kMaxLeaves = 21'000;

@@ -3,10 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <thread>
+#include <map>
 #include <utility>
 
 #include "netem/lab_control/path_figures.h"
+#include "netem/lab_control/probed_lab.h"
 #include "netem/probes/probe.h"
 #include "netem/topology/access_lines.h"
 #include "netem/topology/queue_limits.h"
@@ -44,16 +45,48 @@ LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
     : name_(std::move(name)),
       started_(MonotonicNow()),
       emulator_(std::move(emulator)),
+      changes_(*emulator_, started_),
       user_ns_(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC)),
       mount_ns_(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
-      pid_ns_(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC)) {
-  if (!emulator_->topology().changes.empty()) std::thread([this] { FollowSchedule(); }).detach();
+      pid_ns_(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC)),
+      timekeeper_([this] { KeepTime(); }) {}
+
+LabRequests::~LabRequests() {
+  {
+    const std::lock_guard lock(mu_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  timekeeper_.join();
+}
+
+// Makes what is due, when it is due; a probe does not hold it up.
+void LabRequests::KeepTime() {
+  std::unique_lock lock(mu_);
+  while (!ending_) {
+    changes_.RunUntil(MonotonicNow());
+    if (const auto next = changes_.next()) {
+      wake_.wait_for(lock, absl::ToChronoNanoseconds(*next - MonotonicNow()));
+    } else {
+      wake_.wait(lock);
+    }
+  }
 }
 
 json LabRequests::Figures(const PathSpec& path) const {
   json figures = PathFigures(emulator_->topology(), path);
-  figures["carrier"] = down_.contains({path.from, path.to}) ? "down" : "up";
+  figures["carrier"] = changes_.IsDown({path.from, path.to}) ? "down" : "up";
   return figures;
+}
+
+json LabRequests::LateChanges() const {
+  json all = json::array();
+  for (const LateChange& change : changes_.late()) {
+    all.push_back({{"what", change.what},
+                   {"at_s", absl::ToDoubleSeconds(change.at)},
+                   {"late_s", absl::ToDoubleSeconds(change.late)}});
+  }
+  return all;
 }
 
 // "" where echoes can come back; the lab's user is told what brings them back.
@@ -63,7 +96,7 @@ std::string LabRequests::WhyUnreachable(const PathSpec& path) const {
     const std::string& a = topology.nodes[from].name;
     const std::string& b = topology.nodes[to].name;
     const std::string way = from == path.from ? "" : fmt::format("the way back, {} > {}, ", a, b);
-    if (down_.contains({from, to})) {
+    if (changes_.IsDown({from, to})) {
       return fmt::format("{}is down; `longhaul net set {} '{}>{}' carrier=up` brings it up", way,
                          name_, a, b);
     }
@@ -84,11 +117,11 @@ json LabRequests::Unreachable(const PathSpec& path, const std::string& why) cons
 
 json LabRequests::Answer(const json& request, std::vector<int>& fds) {
   const std::string what = Field<std::string>(request, "do", "");
+  if (what == "probe") return Probe(request);
+  const std::lock_guard lock(mu_);
   if (what == "set") return Set(request);
-  const std::shared_lock lock(mu_);
   if (what == "info") return Info();
   if (what == "stats") return Stats();
-  if (what == "probe") return Probe(request);
   if (what == "enter") return Enter(request, fds);
   return ErrorAnswer(
       absl::UnimplementedError(fmt::format("lab: unknown request '{}'; it may be older", what)));
@@ -120,8 +153,9 @@ json LabRequests::Info() const {
           {"profile", topology.profile},
           {"mtu", topology.mtu},
           {"up_s", absl::ToDoubleSeconds(MonotonicNow() - started_)},
-          {"health", health.ok() ? failed_change_ : std::string(health.message())},
+          {"health", health.ok() ? changes_.failure() : std::string(health.message())},
           {"changes_planned", topology.changes.size()},
+          {"late_changes", LateChanges()},
           {"nodes", std::move(nodes)},
           {"paths", std::move(paths)}};
 }
@@ -163,8 +197,36 @@ json LabRequests::Stats() const {
           {"latest_ms", Ms(late.max)},
           {"lead_ms", Ms(late.lead)},
           {"health", std::string(emulator_->health().message())},
+          {"late_changes", LateChanges()},
           {"access_lines", std::move(access)},
           {"paths", std::move(paths)}};
+}
+
+// What a probe measures, as it was when it began.
+struct LabRequests::Probing {
+  std::unique_ptr<ProbedLab> lab;
+  json unreachable = json::array();
+  std::map<LabChanges::Pair, json> figures;
+  std::map<LabChanges::Pair, int64_t> changes;
+};
+
+absl::StatusOr<LabRequests::Probing> LabRequests::BeginProbe(const std::string& selector) const {
+  const std::lock_guard lock(mu_);
+  const Topology& topology = emulator_->topology();
+  auto pairs = selector.empty() ? AllPaths(topology) : SelectPaths(topology, selector);
+  if (!pairs.ok()) return pairs.status();
+  Probing probing;
+  probing.lab = std::make_unique<ProbedLab>(*emulator_, mu_);
+  for (const auto& pair : *pairs) {
+    const PathSpec& path = *FindPath(topology, pair.first, pair.second);
+    if (const std::string why = WhyUnreachable(path); !why.empty()) {
+      probing.unreachable.push_back(Unreachable(path, why));
+    } else {
+      probing.figures[pair] = Figures(path);
+      probing.changes[pair] = changes_.count(pair);
+    }
+  }
+  return probing;
 }
 
 json LabRequests::Probe(const json& request) const {
@@ -175,28 +237,30 @@ json LabRequests::Probe(const json& request) const {
   if (options.pings < 1 || options.pings > 10'000 || options.loss_datagrams < 0) {
     return ErrorAnswer(absl::InvalidArgumentError("probe: want 1 to 10000 echoes"));
   }
-  const Topology& topology = emulator_->topology();
-  const std::string selector = Field<std::string>(request, "path", "");
-  auto pairs = selector.empty() ? AllPaths(topology) : SelectPaths(topology, selector);
-  if (!pairs.ok()) return ErrorAnswer(pairs.status());
-  json paths = json::array();
-  bool all = true;
-  for (const auto& [from, to] : *pairs) {
-    const PathSpec& path = *FindPath(topology, from, to);
-    if (const std::string why = WhyUnreachable(path); !why.empty()) {
-      paths.push_back(Unreachable(path, why));
-      all = false;
-    } else {
-      options.pairs.emplace_back(from, to);
-    }
-  }
+  const auto probing = BeginProbe(Field<std::string>(request, "path", ""));
+  if (!probing.ok()) return ErrorAnswer(probing.status());
+  for (const auto& [pair, figures] : probing->figures) options.pairs.push_back(pair);
+  const ProbedLab& lab = *probing->lab;
   auto verdicts =
-      options.pairs.empty() ? std::vector<PathVerdict>{} : VerifyLinks(*emulator_, options);
+      options.pairs.empty() ? std::vector<PathVerdict>{} : VerifyLinks(lab, options);
   if (!verdicts.ok()) return ErrorAnswer(verdicts.status());
+  json paths = probing->unreachable;
+  bool all = paths.empty();
+  const std::lock_guard lock(mu_);
   for (const PathVerdict& verdict : *verdicts) {
-    paths.push_back(
-        VerdictJson(topology, verdict, Figures(*FindPath(topology, verdict.from, verdict.to))));
-    all = all && paths.back().value("in_bounds", false);
+    const LabChanges::Pair pair(verdict.from, verdict.to), back(verdict.to, verdict.from);
+    json path = VerdictJson(lab.topology(), verdict, probing->figures.at(pair));
+    const auto changed = [&](LabChanges::Pair of) {
+      const auto before = probing->changes.find(of);
+      return before != probing->changes.end() && before->second != changes_.count(of);
+    };
+    if (changed(pair) || changed(back)) {
+      path["in_bounds"] = false;
+      path["why"] = fmt::format("path {} > {} was changed while it was probed: probe it again",
+                                path.value("from", ""), path.value("to", ""));
+    }
+    all = all && path.value("in_bounds", false);
+    paths.push_back(std::move(path));
   }
   return {{"ok", true},
           {"in_bounds", all},
@@ -208,26 +272,7 @@ json LabRequests::Probe(const json& request) const {
           {"paths", std::move(paths)}};
 }
 
-// All are judged before one is changed.
-absl::StatusOr<std::vector<std::pair<int, int>>> LabRequests::SetPaths(
-    const std::string& selector, const std::vector<std::string>& words) {
-  const Topology& topology = emulator_->topology();
-  auto pairs = SelectPaths(topology, selector);
-  if (!pairs.ok()) return pairs.status();
-  if (words.empty()) return absl::InvalidArgumentError("set: want KEY=VALUE");
-  std::vector<PathChange> changes;
-  for (const auto& [from, to] : *pairs) {
-    auto change = ApplyAssignments(*FindPath(topology, from, to), words, topology.mtu);
-    if (!change.ok()) return change.status();
-    if (auto s = ValidatePath(topology, change->path); !s.ok()) return s;
-    changes.push_back(*std::move(change));
-  }
-  if (auto s = Apply(changes); !s.ok()) return s;
-  return pairs;
-}
-
 json LabRequests::Set(const json& request) {
-  const std::unique_lock lock(mu_);
   std::vector<std::string> words;
   const auto assignments = request.find("assignments");
   if (assignments != request.end() && assignments->is_array()) {
@@ -235,67 +280,15 @@ json LabRequests::Set(const json& request) {
       if (word.is_string()) words.push_back(word.get<std::string>());
     }
   }
-  const auto pairs = SetPaths(Field<std::string>(request, "path", ""), words);
+  const auto pairs =
+      changes_.Set(Field<std::string>(request, "path", ""), words, MonotonicNow());
+  wake_.notify_all();  // an outage may have begun, whose end is the next thing due
   if (!pairs.ok()) return ErrorAnswer(pairs.status());
   json paths = json::array();
   for (const auto& [from, to] : *pairs) {
     paths.push_back(Figures(*FindPath(emulator_->topology(), from, to)));
   }
   return {{"ok", true}, {"paths", std::move(paths)}};
-}
-
-// As EndOutage, a thread that the process does not wait for. A change that fails is what the lab's
-// health says from then on.
-void LabRequests::FollowSchedule() {
-  const std::vector<ScheduledChange> changes = [this] {
-    const std::shared_lock lock(mu_);
-    return emulator_->topology().changes;
-  }();
-  for (const ScheduledChange& change : changes) {
-    absl::SleepFor(started_ + change.at - MonotonicNow());
-    const std::unique_lock lock(mu_);
-    const auto done = SetPaths(change.path, change.figures);
-    if (!done.ok()) {
-      failed_change_ = fmt::format("the change of line {} failed: {}", change.line,
-                                   std::string(done.status().message()));
-    }
-  }
-}
-
-absl::Status LabRequests::Apply(const std::vector<PathChange>& changes) {
-  for (const PathChange& change : changes) {
-    const int from = change.path.from, to = change.path.to;
-    if (auto s = emulator_->ChangePath(change.path); !s.ok()) return s;
-    if (change.carrier) {
-      if (auto s = SetCarrier(from, to, *change.carrier); !s.ok()) return s;
-    }
-    if (change.outage) {
-      if (auto s = SetCarrier(from, to, Carrier::kDown); !s.ok()) return s;
-      EndOutage(from, to, *change.outage);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LabRequests::SetCarrier(int from, int to, Carrier carrier) {
-  if (auto s = emulator_->SetCarrier(from, to, carrier); !s.ok()) return s;
-  if (carrier == Carrier::kDown) {
-    down_.insert({from, to});
-  } else {
-    down_.erase({from, to});
-  }
-  return absl::OkStatus();
-}
-
-// The process ends without waiting for this thread; until then the object lives.
-void LabRequests::EndOutage(int from, int to, absl::Duration after) {
-  std::thread([this, from, to, after] {
-    absl::SleepFor(after);
-    const std::unique_lock lock(mu_);
-    if (auto s = SetCarrier(from, to, Carrier::kUp); !s.ok()) {
-      fmt::print(stderr, "end of an outage: {}\n", std::string(s.message()));
-    }
-  }).detach();
 }
 
 json LabRequests::Enter(const json& request, std::vector<int>& fds) const {

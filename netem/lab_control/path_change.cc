@@ -69,6 +69,7 @@ absl::Status SetBurstLoss(std::string_view value, PathSpec& path) {
 
 absl::Status SetRate(std::string_view value, PathSpec& path) {
   path.rate_trace = nullptr;
+  path.rate_before_trace.reset();
   if (value == "none") {
     path.rate.reset();
     return absl::OkStatus();
@@ -100,7 +101,7 @@ absl::Status SetShape(std::string_view value, PathSpec& path) {
 
 absl::Status SetTrace(std::string_view value, int mtu, PathSpec& path) {
   if (value == "none") {
-    SetRateTrace(path, nullptr, mtu);
+    if (path.rate_trace != nullptr) SetRateTrace(path, nullptr, mtu);
     return absl::OkStatus();
   }
   if (value.empty()) return BadValue("rate_trace", value, "a file, or none");

@@ -162,7 +162,9 @@ double MeanLoss(const PathSpec& path) {
 }
 
 void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu) {
-  path.rate = trace == nullptr ? std::nullopt : std::optional(MeanRate(*trace, mtu));
+  if (path.rate_trace == nullptr) path.rate_before_trace = path.rate;
+  path.rate = trace == nullptr ? path.rate_before_trace : std::optional(MeanRate(*trace, mtu));
+  if (trace == nullptr) path.rate_before_trace.reset();
   path.rate_trace = std::move(trace);
 }
 

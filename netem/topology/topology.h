@@ -82,6 +82,7 @@ struct PathSpec {
   JitterOrder jitter_order = JitterOrder::kKeep;
   // What the rate is from moment to moment (tap alone); `rate` is then its mean (SetRateTrace).
   std::shared_ptr<const RateTrace> rate_trace = nullptr;
+  std::optional<BitsPerSecond> rate_before_trace = std::nullopt;
 };
 
 // An access line that paths share; both directions are queues with a rate and no delay.
@@ -134,8 +135,8 @@ absl::Status ValidatePath(const Topology& topology, const PathSpec& path);
 // The share of packets that a path loses in the long run; a corrupted one is lost to its receiver.
 double MeanLoss(const PathSpec& path);
 
-// Gives a path a trace, and the trace's mean as its rate; null takes the trace away and leaves the
-// path without a rate.
+// Gives a path a trace, and the trace's mean as its rate; null takes the trace away and gives the
+// path the rate back that it had before.
 void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mtu);
 
 // Whether it is known only as a frame leaves the path's queue when that is: under queue management

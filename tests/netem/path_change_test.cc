@@ -113,7 +113,16 @@ TEST(PathChange, ATraceIsTheRateUntilARateIsSet) {
   EXPECT_NEAR(InMbit(*change->path.rate), 6.056, 1e-9);
   ASSERT_NE(change->path.rate_trace, nullptr);
   EXPECT_EQ(ApplyAssignments(change->path, {"rate=5mbit"})->path.rate_trace, nullptr);
-  EXPECT_FALSE(ApplyAssignments(change->path, {"rate_trace=none"})->path.rate.has_value());
+  // Without it the path has the rate that it had, or none.
+  const auto without = [](const PathSpec& path) {
+    return ApplyAssignments(path, {"rate_trace=none"})->path;
+  };
+  EXPECT_EQ(without(change->path).rate, Mbit(100));
+  EXPECT_EQ(without(ApplyAssignments(change->path, {"rate_trace=" + file})->path).rate, Mbit(100));
+  EXPECT_EQ(without(without(change->path)).rate, Mbit(100)) << "there is no trace to take away";
+  EXPECT_EQ(without(UniformTopology("continental-us", 2)->paths[0]).rate, Mbit(100));
+  EXPECT_FALSE(without(Change({"rate=none", "rate_trace=" + file})->path).rate.has_value());
+  EXPECT_EQ(without(ApplyAssignments(change->path, {"rate=5mbit"})->path).rate, Mbit(5));
   EXPECT_THAT(std::string(Change({"rate_trace=/no/such"}).status().message()),
               HasSubstr("/no/such: rate trace: No such file"));
 }
