@@ -72,6 +72,11 @@ std::string Table(const std::string& lab, const json& now, const std::optional<j
         seconds > 0 ? 100 * cpu / seconds : 0, Count(now, "late_frames"), Count(now, "frames"),
         now.value("latest_ms", 0.0));
   }
+  for (const auto& change : now.value("late_changes", json::array())) {
+    text += fmt::format("{}, due {:.1f} s after the lab's start, was made {:.3f} s late\n",
+                        change.value("what", ""), change.value("at_s", 0.0),
+                        change.value("late_s", 0.0));
+  }
   text += fmt::format("{} frames belonged to no path and were dropped\n",
                       Count(now, "unroutable_drops"));
   text += LinesText(now.value("access_lines", json::array()));
