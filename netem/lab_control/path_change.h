@@ -28,7 +28,7 @@ struct PathChange {
 //   delay=20ms     us, ms, s; one way; rtt=40ms is twice that
 //   rate_trace=FILE   the rate is that of a recorded link (tap alone); none: the rate that it
 //                  had before
-//   jitter=2ms     jitter_shape=normal|uniform; jitter_order=keep|free
+//   jitter=2ms     jitter_shape=normal|uniform; jitter_order=keep|free (tap alone)
 //   loss=1%        of the packets
 //   burst_loss=0.01,0.25,1,0   good to bad, bad to good, loss when bad, when good: probabilities,
 //                  or 1%,25%,100%,0%; or none
