@@ -150,7 +150,7 @@ TEST_F(NetPrograms, WhatIsDownIsShownWithWhatBringsItUp) {
   ASSERT_EQ(Run("net set demo 'a>b' carrier=up").status, 0);
   EXPECT_THAT(Run("net list demo").text, Not(HasSubstr("DOWN")));
   EXPECT_THAT(Run("net set demo 'a>b' jitter=5ms").text,
-              AllOf(HasSubstr("hold 197 packets"), HasSubstr("frames keep their order")));
+              HasSubstr("frames keep their order"));
   EXPECT_THAT(Run("net set demo 'a>b' jitter=0ms").text, Not(HasSubstr("order")));
   EXPECT_EQ(Run("net set demo 'a>b' loss=100%").status, 0);
   EXPECT_NE(Run("net exec demo/a -- ping -c 1 -W 1 b").status, 0);
