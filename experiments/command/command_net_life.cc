@@ -121,8 +121,8 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
     table.Add({PathText(path), RateText(path.at("rate_mbit")),
                fmt::format("{:g}", path.value("delay_ms", 0.0)),
                fmt::format("{:g}", path.value("jitter_ms", 0.0)),
-               fmt::format("{:g}", 100 * path.value("loss", 0.0)),
-               QueueText(path), BesideText(path)});
+               fmt::format("{:g}", 100 * path.value("loss", 0.0)), QueueText(path),
+               BesideText(path)});
   }
   fmt::print("{}{}", table.Text(), DownText(lab, info->message.at("paths")));
   return absl::OkStatus();

@@ -16,9 +16,7 @@ StageSpec PathStage(const Topology& topology, const PathSpec& path) {
   return {path.rate, PathQueueCapacity(topology, path)};
 }
 
-bool IsManaged(const QueueManagement& aqm) {
-  return aqm.kind != QueueManagement::Kind::kDropTail;
-}
+bool IsManaged(const QueueManagement& aqm) { return aqm.kind != QueueManagement::Kind::kDropTail; }
 
 }  // namespace
 

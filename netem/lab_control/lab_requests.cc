@@ -241,8 +241,7 @@ json LabRequests::Probe(const json& request) const {
   if (!probing.ok()) return ErrorAnswer(probing.status());
   for (const auto& [pair, figures] : probing->figures) options.pairs.push_back(pair);
   const ProbedLab& lab = *probing->lab;
-  auto verdicts =
-      options.pairs.empty() ? std::vector<PathVerdict>{} : VerifyLinks(lab, options);
+  auto verdicts = options.pairs.empty() ? std::vector<PathVerdict>{} : VerifyLinks(lab, options);
   if (!verdicts.ok()) return ErrorAnswer(verdicts.status());
   json paths = probing->unreachable;
   bool all = paths.empty();
@@ -280,8 +279,7 @@ json LabRequests::Set(const json& request) {
       if (word.is_string()) words.push_back(word.get<std::string>());
     }
   }
-  const auto pairs =
-      changes_.Set(Field<std::string>(request, "path", ""), words, MonotonicNow());
+  const auto pairs = changes_.Set(Field<std::string>(request, "path", ""), words, MonotonicNow());
   wake_.notify_all();  // an outage may have begun, whose end is the next thing due
   if (!pairs.ok()) return ErrorAnswer(pairs.status());
   json paths = json::array();

@@ -60,8 +60,7 @@ struct QueueAsked {
 
 int64_t PacketsOf(const QueueAsked& asked, int mtu) {
   if (!asked.depth) return QueuePackets(asked.rate, asked.rtt, asked.depth_bdp, mtu);
-  return static_cast<int64_t>(
-      std::ceil(QueueDepthAsked(*asked.depth, asked.rate, asked.rtt, mtu)));
+  return static_cast<int64_t>(std::ceil(QueueDepthAsked(*asked.depth, asked.rate, asked.rtt, mtu)));
 }
 
 QueueCapacity CapacityOf(const QueueAsked& asked, int mtu) {

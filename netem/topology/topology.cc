@@ -169,8 +169,8 @@ void SetRateTrace(PathSpec& path, std::shared_ptr<const RateTrace> trace, int mt
 }
 
 bool IsServedByEvents(const PathSpec& path) {
-  return path.rate && (path.rate_trace != nullptr ||
-                       path.aqm.kind != QueueManagement::Kind::kDropTail);
+  return path.rate &&
+         (path.rate_trace != nullptr || path.aqm.kind != QueueManagement::Kind::kDropTail);
 }
 
 std::string WhyTapAlone(const Topology& topology) {

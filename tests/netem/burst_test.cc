@@ -97,14 +97,13 @@ TEST_P(Burst, OfSmallPacketsTheQueueTakesAsMany) {
   ExpectQueue(std::get<0>(GetParam()), std::get<1>(GetParam()), Mbit(1), 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Links, Burst,
-    testing::Combine(testing::Values(EmulatorKind::kTap, EmulatorKind::kNetem),
-                     testing::Values(Written::kAsPath, Written::kAsLine)),
-    [](const auto& test) {
-      return std::string(ToString(std::get<0>(test.param))) +
-             (std::get<1>(test.param) == Written::kAsPath ? "_path" : "_line");
-    });
+INSTANTIATE_TEST_SUITE_P(Links, Burst,
+                         testing::Combine(testing::Values(EmulatorKind::kTap, EmulatorKind::kNetem),
+                                          testing::Values(Written::kAsPath, Written::kAsLine)),
+                         [](const auto& test) {
+                           return std::string(ToString(std::get<0>(test.param))) +
+                                  (std::get<1>(test.param) == Written::kAsPath ? "_path" : "_line");
+                         });
 
 }  // namespace
 }  // namespace longhaul

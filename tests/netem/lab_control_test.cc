@@ -336,8 +336,8 @@ TEST_F(LabControl, ChangesDoNotWaitForAProbe) {
     if (probe.ok()) probed = probe->message;
   });
   absl::SleepFor(absl::Seconds(2.5));
-  const auto set = AskLab(
-      *store_, "one", {{"do", "set"}, {"path", "w1>w0"}, {"assignments", {"jitter=1ms"}}});
+  const auto set =
+      AskLab(*store_, "one", {{"do", "set"}, {"path", "w1>w0"}, {"assignments", {"jitter=1ms"}}});
   const auto info = AskLab(*store_, "one", {{"do", "info"}});
   EXPECT_TRUE(probed.is_null()) << "the probe still runs";
   probing.join();

@@ -149,8 +149,7 @@ TEST_F(NetPrograms, WhatIsDownIsShownWithWhatBringsItUp) {
   EXPECT_THAT(probe.text, HasSubstr("path b > a the way back, a > b, is down"));
   ASSERT_EQ(Run("net set demo 'a>b' carrier=up").status, 0);
   EXPECT_THAT(Run("net list demo").text, Not(HasSubstr("DOWN")));
-  EXPECT_THAT(Run("net set demo 'a>b' jitter=5ms").text,
-              HasSubstr("frames keep their order"));
+  EXPECT_THAT(Run("net set demo 'a>b' jitter=5ms").text, HasSubstr("frames keep their order"));
   EXPECT_THAT(Run("net set demo 'a>b' jitter=0ms").text, Not(HasSubstr("order")));
   EXPECT_EQ(Run("net set demo 'a>b' loss=100%").status, 0);
   EXPECT_NE(Run("net exec demo/a -- ping -c 1 -W 1 b").status, 0);

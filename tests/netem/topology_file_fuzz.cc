@@ -40,8 +40,8 @@ void ReadAsChange(const std::string& text) {
   while (words >> word) assignments.push_back(word);
   auto pairs = SelectPaths(topology, selector);
   auto change = ApplyAssignments(topology.paths[0], assignments);
-  if (change.ok() && ValidatePath(topology, change->path).ok() &&
-      change->path.rate && PathQueuePackets(topology, change->path) < 1) {
+  if (change.ok() && ValidatePath(topology, change->path).ok() && change->path.rate &&
+      PathQueuePackets(topology, change->path) < 1) {
     __builtin_trap();
   }
 }

@@ -100,8 +100,8 @@ TEST(QueueLimits, QueueMayBeAskedForInOtherWords) {
     path.queue = topology.nodes[0].access->queue = QueueDepth{unit, amount};
     EXPECT_EQ(PathQueuePackets(topology, path), packets);
     EXPECT_EQ(AccessQueuePackets(topology, 0, Mbit(100)), packets);
-    for (const auto& capacity : {PathQueueCapacity(topology, path),
-                                 AccessQueueCapacity(topology, 0, Mbit(100))}) {
+    for (const auto& capacity :
+         {PathQueueCapacity(topology, path), AccessQueueCapacity(topology, 0, Mbit(100))}) {
       EXPECT_EQ(capacity.packets, as_held.packets) << packets;
       EXPECT_EQ(capacity.bytes, as_held.bytes) << packets;
     }
@@ -109,8 +109,8 @@ TEST(QueueLimits, QueueMayBeAskedForInOtherWords) {
   expect(Unit::kPackets, 10, 10, {10, kAny});
   expect(Unit::kBdp, 1, 537, {537, kAny});
   expect(Unit::kBdp, 0.01, 64, {64, kAny});
-  expect(Unit::kBytes, 30'000, 20, {kAny, 30'000});        // 19.8 full frames
-  expect(Unit::kMilliseconds, 20, 166, {kAny, 250'000});   // 165.1
+  expect(Unit::kBytes, 30'000, 20, {kAny, 30'000});       // 19.8 full frames
+  expect(Unit::kMilliseconds, 20, 166, {kAny, 250'000});  // 165.1
 }
 
 TEST(QueueLimits, AFullQueueEmptiesInItsBitsOverTheRate) {
