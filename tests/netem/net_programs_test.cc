@@ -270,10 +270,12 @@ std::string Alive(const std::string& argument) {
 
 TEST_F(NetPrograms, WhatDoesNotEndIsKilledAfterTheGrace) {
   const std::string deaf = "trap \"\" TERM INT; while :; do sleep 1000.5; done";
-  const ShellResult failed = Run(std::string(kFast) +
-                                 "--grace 300ms -- sh -c '[ $RANK = 1 ] && "
-                                 "exit 5; " +
-                                 deaf + "'");
+  const ShellResult failed =
+      Run(std::string(kFast) +
+          "--grace 300ms -- sh -c '[ $RANK = 1 ] && { for i in $(seq 200); do "
+          "pgrep -fx \"sleep 1000.5\" >/dev/null && break; sleep 0.05; "
+          "done; exit 5; }; " +
+          deaf + "'");
   EXPECT_EQ(failed.status, 5);
   EXPECT_EQ(failed.text, "longhaul: sh in a had not ended after 300ms: killed\n");
   const ShellResult stopped = Run(std::string(kFast) +
