@@ -16,7 +16,7 @@ std::shared_ptr<Coder> DeviceCoderFor(const at::Tensor& tensor, std::string_view
   std::shared_ptr<DeviceCoder>& coder = (*coders)[tensor.device().index()];
   if (coder == nullptr) {
     coder =
-        std::make_shared<DeviceCoder>(&CudaRuntimeOf(tensor.device().index()), &MonotonicClock());
+        std::make_shared<DeviceCoder>(NewCudaRuntime(tensor.device().index()), &MonotonicClock());
   }
   return codec.empty() || coder->Encodes(codec) ? coder : nullptr;
 }

@@ -190,6 +190,11 @@ int ProcessGroupLonghaul::CheckedPeer(int peer, const char* op) const {
   return peer;
 }
 
+void ProcessGroupLonghaul::CheckTag(int tag, const char* op) const {
+  TORCH_CHECK_VALUE(tag >= 0, "longhaul: ", op, " (", where_, "): tag ", tag,
+                    ", tags are 0 and more");
+}
+
 // A CUDA tensor that goes with a codec which has kernels is encoded where it lies; anything else
 // goes through host memory.
 Staging ProcessGroupLonghaul::StagedSend(const at::Tensor& x, int dst, int tag) const {
@@ -216,6 +221,7 @@ Staging ProcessGroupLonghaul::StagedReceive(const at::Tensor& x, const char* op)
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor>& tensors, int dst,
                                                           int tag) {
   CheckedPeer(dst, "send");
+  CheckTag(tag, "send");
   const Staging x = StagedSend(OnlyTensor(tensors, "send"), dst, tag);
   const auto work = NewWork({.type = c10d::OpType::SEND,
                              .op = "send",
@@ -230,6 +236,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recv(std::vector<at::Tensor>& tensors, int src,
                                                           int tag) {
   CheckedPeer(src, "recv");
+  CheckTag(tag, "recv");
   const Staging x = StagedReceive(OnlyTensor(tensors, "recv"), "recv");
   const auto work = NewWork({.type = c10d::OpType::RECV,
                              .op = "recv",
@@ -244,6 +251,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recv(std::vector<at::Tensor
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::recvAnysource(std::vector<at::Tensor>& tensors,
                                                                    int tag) {
+  CheckTag(tag, "recvAnysource");
   const Staging x = StagedReceive(OnlyTensor(tensors, "recvAnysource"), "recvAnysource");
   const auto work = NewWork({.type = c10d::OpType::RECVANYSOURCE,
                              .op = "recvAnysource",

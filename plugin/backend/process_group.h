@@ -153,6 +153,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
   Staging StagedSend(const at::Tensor& x, int dst, int tag) const;
   Staging StagedReceive(const at::Tensor& x, const char* op) const;
   int CheckedPeer(int peer, const char* op) const;
+  void CheckTag(int tag, const char* op) const;
 
   // DistBackendError after shutdown().
   std::shared_ptr<Group> LiveGroup() const;

@@ -33,6 +33,22 @@ ElementType WireType(at::ScalarType type, const char* op) {
       return ElementType::kComplex64;
     case at::kComplexDouble:
       return ElementType::kComplex128;
+    case at::kUInt16:
+      return ElementType::kU16;
+    case at::kUInt32:
+      return ElementType::kU32;
+    case at::kUInt64:
+      return ElementType::kU64;
+    case at::kFloat8_e4m3fn:
+      return ElementType::kF8E4M3;
+    case at::kFloat8_e5m2:
+      return ElementType::kF8E5M2;
+    case at::kFloat8_e4m3fnuz:
+      return ElementType::kF8E4M3Fnuz;
+    case at::kFloat8_e5m2fnuz:
+      return ElementType::kF8E5M2Fnuz;
+    case at::kFloat8_e8m0fnu:
+      return ElementType::kF8E8M0;
     default:
       break;
   }

@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-constexpr uint32_t kMagic = 0x3141484C;  // "LHA1"
+constexpr uint32_t kMagic = 0x3241484C;  // "LHA2"
 
 // magic, transport, node id, generation, network id, credit, deadline in ns, blob length, blob, CRC
 constexpr size_t kFixedBytes = 4 + 1 + 8 + 4 + 8 + 8 + 8 + 4;

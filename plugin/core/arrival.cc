@@ -18,7 +18,10 @@ void Arrival::Account(const PacketHeader& packet, std::span<const std::byte> pay
   ++packets;
   if (packet.cancelled()) {
     const std::string_view reason(reinterpret_cast<const char*>(payload.data()), payload.size());
-    failure = absl::AbortedError(fmt::format("rank {} gave it up: {}", rank, reason));
+    const bool mismatch = (packet.flags & kPacketMismatch) != 0;
+    failure =
+        absl::Status(mismatch ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted,
+                     fmt::format("rank {} gave it up: {}", rank, reason));
     complete = true;
     return;
   }

@@ -30,7 +30,8 @@ class PooledBuffer {
 };
 
 // Recycles big buffers: a fresh 64 MB buffer costs more in page faults than filling it.
-// Power-of-two sizes from 4 KiB; at most `max_idle_bytes` wait for reuse. Thread safe.
+// Power-of-two sizes from 4 KiB; at most `max_idle_bytes` wait for reuse. A copy shares the buffers
+// of what it was copied from. Thread safe.
 class BufferPool {
  public:
   explicit BufferPool(size_t max_idle_bytes = size_t{256} << 20);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "plugin/core/collectives.h"
 
@@ -9,14 +9,18 @@ namespace longhaul {
 
 // One collective under way. Steps (sends and receives) are counted; when a phase has none left the
 // next begins. The first failure takes the remaining steps back; the operation ends when all have
-// come back, because they hold the caller's buffers.
+// come back, because they hold the caller's buffers, and when every rank was heard from.
 class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
  public:
-  Op(Collectives* owner, std::string name, Group::Done done)
-      : owner_(owner), name_(std::move(name)), done_(std::move(done)) {}
+  Op(Collectives* owner, const CollectiveCall& call, Group::Done done)
+      : owner_(owner), call_(call), done_(std::move(done)) {}
   virtual ~Op() = default;
 
-  void Begin(int tag, absl::Status failed_before);  // on another rank
+  // `failed_before`: on another rank. `heard`: first packets that came before.
+  void Begin(int tag, absl::Status failed_before, const std::vector<PacketHeader>& heard);
+  // The first packet from a rank, which says what that one calls.
+  void Hear(const PacketHeader& header);
+  bool failed() const { return !failure_.ok(); }
   enum class Tell { kOthers, kNobody };
   void Fail(absl::Status why, Tell tell);
 
@@ -26,23 +30,31 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
  protected:
   // Posts the steps of phase 0, 1, ...; false: there is no such phase.
   virtual bool Phase(int phase) = 0;
+  // The call as rank `dst` hears it.
+  virtual CollectiveCall CallTo(int dst) const;
+  // A call that is the same as ours: what else must fit.
+  virtual absl::Status CheckPair(const PacketHeader& header, const CollectiveCall& theirs);
 
   void Send(const WireTensor& x, int dst);
   void Recv(const WireTensor& x, int src);
+  // Between ranks that have nothing else to say: phases go on meanwhile.
+  void SendCallOnly(int dst);
+  void RecvCallOnly(int src);
   int rank() const { return owner_->context_->options.rank; }
   int size() const { return owner_->context_->options.size; }
   BufferPool& pool() { return owner_->context_->node->pool(); }
 
  private:
-  Group::Done Step();
+  Group::Done Step(int& count);
   void Advance();
 
   Collectives* const owner_;
-  const std::string name_;
+  const CollectiveCall call_;
   Once<absl::Status> done_;
   int tag_ = 0;
   int phase_ = 0;
   int steps_ = 0;
+  int calls_only_ = 0;  // of SendCallOnly and RecvCallOnly
   bool posting_ = false;
   bool ended_ = false;
   absl::Status failure_;

@@ -27,23 +27,41 @@ WireTensor Slice(const WireTensor& x, size_t first, size_t count) {
 class Collectives::BroadcastOp final : public Op {
  public:
   BroadcastOp(Collectives* owner, const WireTensor& x, int root, Group::Done done)
-      : Op(owner, "broadcast", std::move(done)), x_(x), root_(root) {}
+      : Op(owner,
+           {.kind = CollectiveKind::kBroadcast,
+            .type = x.type,
+            .root = root,
+            .count = static_cast<uint64_t>(x.elements())},
+           std::move(done)),
+        x_(x),
+        root_(root) {}
 
  private:
   bool Phase(int phase) override {
-    const int place = (rank() - root_ + size()) % size();  // in the tree; the root is 0
-    const int parent_bit = place == 0 ? 1 << 30 : place & -place;
+    if (phase > 1) return false;
     if (phase == 0) {
-      if (place != 0) Recv(x_, (place - parent_bit + root_) % size());
+      if (place() != 0) Recv(x_, RankAt(place() - parent_bit()));
+      for (int r = 0; r < size(); ++r) {
+        if (r == rank()) continue;
+        if (!IsChild(r)) SendCallOnly(r);
+        if (place() == 0 || r != RankAt(place() - parent_bit())) RecvCallOnly(r);
+      }
       return true;
     }
-    if (phase > 1) return false;
-    int bit = 1;
-    while (bit < parent_bit && place + bit < size()) bit <<= 1;
-    for (bit >>= 1; bit > 0; bit >>= 1) {
-      if (place + bit < size()) Send(x_, (place + bit + root_) % size());
+    for (int bit = 1 << 30; bit > 0; bit >>= 1) {  // the largest subtree first
+      if (bit < parent_bit() && place() + bit < size()) Send(x_, RankAt(place() + bit));
     }
     return true;
+  }
+
+  // In the tree, whose root is at 0. The children of place p are p + 1, p + 2, p + 4, ... below the
+  // lowest bit of p.
+  int place() const { return (rank() - root_ + size()) % size(); }
+  int parent_bit() const { return place() == 0 ? 1 << 30 : place() & -place(); }
+  int RankAt(int place) const { return (place + root_) % size(); }
+  bool IsChild(int r) const {
+    const int below = (r - root_ + size()) % size() - place();
+    return below > 0 && below < parent_bit() && (below & (below - 1)) == 0;
   }
 
   const WireTensor x_;
@@ -52,9 +70,12 @@ class Collectives::BroadcastOp final : public Op {
 
 class Collectives::AllGatherOp final : public Op {
  public:
-  AllGatherOp(Collectives* owner, std::string name, const WireTensor& in, const WireTensor& out,
+  AllGatherOp(Collectives* owner, CollectiveKind kind, const WireTensor& in, const WireTensor& out,
               Group::Done done)
-      : Op(owner, std::move(name), std::move(done)), in_(in), out_(out) {}
+      : Op(owner, {.kind = kind, .type = in.type, .count = static_cast<uint64_t>(in.elements())},
+           std::move(done)),
+        in_(in),
+        out_(out) {}
 
  private:
   bool Phase(int phase) override {
@@ -80,7 +101,7 @@ class Collectives::AllToAllOp final : public Op {
  public:
   AllToAllOp(Collectives* owner, const WireTensor& in, std::vector<int64_t> send_counts,
              const WireTensor& out, std::vector<int64_t> recv_counts, Group::Done done)
-      : Op(owner, "alltoall", std::move(done)),
+      : Op(owner, {.kind = CollectiveKind::kAllToAll, .type = in.type}, std::move(done)),
         in_(in),
         out_(out),
         send_counts_(std::move(send_counts)),
@@ -88,7 +109,10 @@ class Collectives::AllToAllOp final : public Op {
 
  private:
   bool Phase(int phase) override {
-    if (phase > 0) return false;
+    if (phase > 0) {
+      if (phase == 1) CheckGroup();
+      return false;
+    }
     size_t sent = 0, received = 0;
     for (int r = 0; r < size(); ++r) {
       const auto out_count = static_cast<size_t>(send_counts_[static_cast<size_t>(r)]);
@@ -106,14 +130,63 @@ class Collectives::AllToAllOp final : public Op {
     return true;
   }
 
+  CollectiveCall CallTo(int dst) const override {
+    CollectiveCall call = Op::CallTo(dst);
+    call.expected = static_cast<uint64_t>(recv_counts_[static_cast<size_t>(dst)]);
+    call.balance = OwnBalance();
+    return call;
+  }
+
+  uint64_t OwnBalance() const {
+    uint64_t balance = 0;
+    for (int r = 0; r < size(); ++r) {
+      balance += CountBalance(rank(), r, send_counts_[static_cast<size_t>(r)]);
+      balance -= CountBalance(r, rank(), recv_counts_[static_cast<size_t>(r)]);
+    }
+    return balance;
+  }
+
+  absl::Status CheckPair(const PacketHeader& header, const CollectiveCall& theirs) override {
+    const int peer = header.source_rank;
+    balance_ += theirs.balance;
+    const auto differ = [&](int from, uint64_t sent, int to, uint64_t expected) {
+      return absl::InvalidArgumentError(
+          fmt::format("alltoall of {}: rank {} sends {} elements to rank {}, which expects {}",
+                      ToString(in_.type), from, sent, to, expected));
+    };
+    const auto sent = static_cast<uint64_t>(send_counts_[static_cast<size_t>(peer)]);
+    if (theirs.expected != sent) return differ(rank(), sent, peer, theirs.expected);
+    const auto expected = static_cast<uint64_t>(recv_counts_[static_cast<size_t>(peer)]);
+    if (header.elements != expected) return differ(peer, header.elements, rank(), expected);
+    return absl::OkStatus();
+  }
+
+  // Everybody was heard.
+  void CheckGroup() {
+    if (balance_ + OwnBalance() == 0) return;
+    Fail(absl::InvalidArgumentError(fmt::format(
+             "alltoall of {}: some of the other ranks do not send one another what is expected "
+             "there; their errors name which",
+             ToString(in_.type))),
+         Tell::kNobody);
+  }
+
   const WireTensor in_, out_;
   const std::vector<int64_t> send_counts_, recv_counts_;
+  uint64_t balance_ = 0;  // of the others
 };
 
 class Collectives::AllReduceOp final : public Op {
  public:
   AllReduceOp(Collectives* owner, const WireTensor& x, ReduceOp op, Group::Done done)
-      : Op(owner, "allreduce", std::move(done)), x_(x), op_(op) {}
+      : Op(owner,
+           {.kind = CollectiveKind::kAllReduce,
+            .operation = op,
+            .type = x.type,
+            .count = static_cast<uint64_t>(x.elements())},
+           std::move(done)),
+        x_(x),
+        op_(op) {}
 
  private:
   bool Phase(int phase) override {
@@ -185,8 +258,23 @@ Collectives::~Collectives() = default;
 void Collectives::Start(std::shared_ptr<Op> op) {
   const int tag = next_tag_++;
   active_.emplace(tag, op);
-  const auto failed = failed_early_.extract(tag);
-  op->Begin(tag, failed.empty() ? absl::OkStatus() : absl::AbortedError(failed.mapped()));
+  auto failed = failed_early_.extract(tag);
+  const auto heard = heard_early_.extract(tag);
+  op->Begin(tag, failed.empty() ? absl::OkStatus() : std::move(failed.mapped()),
+            heard.empty() ? std::vector<PacketHeader>() : heard.mapped());
+}
+
+bool Collectives::Takes(const PacketHeader& header) {
+  const bool first = header.sequence == 0 && header.offset == 0;
+  const auto found = active_.find(header.tag);
+  if (found == active_.end()) {
+    if (header.tag < next_tag_) return false;  // over: it is late
+    if (first) heard_early_[header.tag].push_back(header);
+    return true;
+  }
+  const std::shared_ptr<Op> op = found->second;
+  if (first) op->Hear(header);
+  return !op->failed();
 }
 
 void Collectives::Finish(Op& op) {
@@ -200,14 +288,17 @@ void Collectives::Finish(Op& op) {
   self->RunDone();
 }
 
-void Collectives::OnPeerFailed(int rank, int tag, std::string_view why) {
-  const std::string reason = fmt::format("rank {} failed: {}", rank, why);
-  const auto found = active_.find(tag);
+void Collectives::OnPeerFailed(int rank, const PacketHeader& abort, std::string_view why) {
+  const absl::Status failure =
+      (abort.flags & kPacketMismatch) != 0
+          ? absl::InvalidArgumentError(std::string(why))
+          : absl::AbortedError(fmt::format("rank {} failed: {}", rank, why));
+  const auto found = active_.find(abort.tag);
   if (found != active_.end()) {
     const std::shared_ptr<Op> op = found->second;
-    op->Fail(absl::AbortedError(reason), Op::Tell::kNobody);
-  } else if (tag >= next_tag_) {
-    failed_early_.emplace(tag, reason);
+    op->Fail(failure, Op::Tell::kNobody);
+  } else if (abort.tag >= next_tag_) {
+    failed_early_.emplace(abort.tag, failure);
   }
 }
 
@@ -220,7 +311,7 @@ void Collectives::AllReduce(const WireTensor& x, ReduceOp op, Group::Done done) 
 }
 
 void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::Done done) {
-  Start(std::make_shared<AllGatherOp>(this, "allgather", in, out, std::move(done)));
+  Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kAllGather, in, out, std::move(done)));
 }
 
 void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
@@ -231,7 +322,8 @@ void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& sen
 
 void Collectives::Barrier(Group::Done done) {
   const WireTensor nothing{.values = nullptr, .type = ElementType::kU8, .dims = {0}};
-  Start(std::make_shared<AllGatherOp>(this, "barrier", nothing, nothing, std::move(done)));
+  Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kBarrier, nothing, nothing,
+                                      std::move(done)));
 }
 
 }  // namespace longhaul

@@ -16,12 +16,17 @@ namespace longhaul {
 // has channels of its own (tag k), so several may be under way and none can meet another's
 // messages. Let n = ranks, B = bytes of the tensor. Messages go straight from rank to rank:
 //   broadcast   binomial tree from the root      log2(n) one-way delays; a rank sends <= log2(n) B
+//               and to everybody else its call   ends 1 delay after the last rank has come
 //   allgather   everybody to everybody           1 delay;  a rank sends (n-1) B
 //   barrier     the same with nothing inside     1 delay
 //   alltoall    to everybody what is theirs      1 delay;  a rank sends what is not its own
 //   allreduce   small: allgather, then each rank adds up all   1 delay;  (n-1) B
 //               else: rank r adds up the r-th part of n, then hands it out   2 delays; 2 (n-1)/n B
-// Always added up in rank order, so every rank holds equal bits. On the strand.
+// Always added up in rank order, so every rank holds equal bits.
+// So in each of them every rank hears from every other, and each message carries its sender's call
+// (collective_call.h): a rank whose collective ends well has seen n equal calls, and where two
+// differ none ends well. Who sees a difference tells all; all fail with InvalidArgument. On the
+// strand.
 class Collectives {
  public:
   Collectives(GroupContext* context, Sender* sender, Matcher* matcher);
@@ -34,10 +39,10 @@ class Collectives {
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Group::Done done);
   void Barrier(Group::Done done);
 
-  // Another rank's collective `tag` failed: so does ours.
-  void OnPeerFailed(int rank, int tag, std::string_view why);
-  // Messages of that collective can only be late ones.
-  bool Finished(int tag) const { return tag < next_tag_ && !active_.contains(tag); }
+  // Another rank's collective failed, as that abort says: so does ours.
+  void OnPeerFailed(int rank, const PacketHeader& abort, std::string_view why);
+  // A packet of a collective: whether a receive may have it. Compares its call with ours.
+  bool Takes(const PacketHeader& header);
   bool quiet() const { return active_.empty(); }
 
  private:
@@ -54,7 +59,9 @@ class Collectives {
   Matcher* const matcher_;
   int next_tag_ = 0;
   absl::flat_hash_map<int, std::shared_ptr<Op>> active_;
-  std::map<int, std::string> failed_early_;  // by tag: failed elsewhere before it began here
+  // By tag, of those that have not begun here: failed elsewhere; first packets that came.
+  std::map<int, absl::Status> failed_early_;
+  std::map<int, std::vector<PacketHeader>> heard_early_;
 };
 
 }  // namespace longhaul

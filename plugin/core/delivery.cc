@@ -119,6 +119,7 @@ void Delivery::Decode(const std::shared_ptr<Arrival>& arrival, DecodeJob job) {
   arrival->decoding = arrival->receipt->decoding = true;
   job.after = arrival->receipt->x.after.get();
   job.done = [this, owner = context_->owner.lock(), arrival,
+              held = context_->HoldNodeFor(arrival->receipt->x),
               kept = std::move(job.done)](DecodeResult result) mutable {
     context_->node->RunOnStrand(
         [this, owner, arrival, kept = std::move(kept), result = std::move(result)]() mutable {

@@ -74,7 +74,8 @@ void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) 
       if (nmse.ok()) ticket->nmse = *nmse;
     };
   }
-  job.update = [this, owner = context_->owner.lock(), ticket, &channel](EncodeUpdate update) {
+  job.update = [this, owner = context_->owner.lock(), ticket, &channel,
+                held = context_->HoldNodeFor(ticket->x)](EncodeUpdate update) {
     context_->node->RunOnStrand([this, owner, ticket, &channel, u = std::move(update)]() mutable {
       OnUpdate(channel, ticket, std::move(u));
     });

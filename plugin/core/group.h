@@ -29,7 +29,16 @@ enum class ElementType : uint8_t {
   kBool = 9,
   kComplex64 = 10,
   kComplex128 = 11,
+  kU16 = 12,
+  kU32 = 13,
+  kU64 = 14,
+  kF8E4M3 = 15,
+  kF8E5M2 = 16,
+  kF8E4M3Fnuz = 17,
+  kF8E5M2Fnuz = 18,
+  kF8E8M0 = 19,
 };
+constexpr ElementType kLastElementType = ElementType::kF8E8M0;
 size_t BytesPerElement(ElementType type);
 std::string_view ToString(ElementType type);
 
@@ -112,7 +121,10 @@ struct NmseSample {
   double nmse;
 };
 
-enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };
+// Values are fixed (they stand in headers).
+enum class ReduceOp : uint8_t { kSum, kAvg, kProduct, kMin, kMax, kBAnd, kBOr, kBXor };
+constexpr ReduceOp kLastReduceOp = ReduceOp::kBXor;
+std::string_view ToString(ReduceOp op);
 constexpr int kAnySource = -1;
 
 // One rank's view of a set of ranks. Operations are asynchronous: they return at once, and `done`
@@ -122,7 +134,12 @@ constexpr int kAnySource = -1;
 // round. Sums are taken in rank order on every rank, so all ranks hold equal bits.
 // Errors: InvalidArgument (dtype or count mismatch, naming both sides), DeadlineExceeded (timeout,
 // naming peer, tag and sequence), Unavailable (peer dead, naming it), Aborted.
-// Thread safe. Collectives must be called in the same order by every rank.
+// Thread safe. Collectives must be called in the same order by every rank. Where ranks call
+// different ones (another operation, root, reduction, dtype or count, or an alltoall whose pairs
+// disagree), each rank of the group gets InvalidArgument that names two calls and their ranks, none
+// gets a result, and the group goes on with the next. That is sure because no rank's collective
+// ends well before it has heard from every other rank what that one calls; so a broadcast, too,
+// ends only when all ranks have come to it. After an error the contents of outputs are undefined.
 class Group {
  public:
   using Done = std::function<void(absl::Status)>;
@@ -142,7 +159,7 @@ class Group {
 
   virtual const GroupOptions& options() const = 0;
 
-  // InvalidArgument also: the policy cannot know the kind of x.
+  // Tags are 0 and more: InvalidArgument below. Of Send also: the policy cannot know the kind of x.
   virtual void Send(const WireTensor& x, int dst, int tag, Done done) = 0;
   virtual void Recv(const WireTensor& x, int src, int tag, Done done) = 0;
   virtual void RecvAny(const WireTensor& x, int tag, DoneFrom done) = 0;

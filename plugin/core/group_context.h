@@ -34,6 +34,10 @@ struct GroupContext {
     return deadline;
   }
   Coder& CoderOf(const WireTensor& x) const { return x.coder ? *x.coder : node->coder(); }
+  // What a job of CoderOf(x) holds until its last callback.
+  std::shared_ptr<void> HoldNodeFor(const WireTensor& x) const {
+    return x.coder ? node->JobElsewhere() : nullptr;
+  }
   PacketHeader Header(PacketKind kind) const {
     return {
         .kind = kind, .source_node = node->node_id(), .group = hash, .source_rank = options.rank};

@@ -185,11 +185,19 @@ absl::Status GroupCore::CheckPeer(int rank, std::string_view what) const {
                                                 rank, options_.rank, options_.name, options_.size));
 }
 
+absl::Status GroupCore::CheckTag(int tag, std::string_view what) const {
+  if (tag >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} on rank {} of group '{}': tag {}, tags are 0 and more", what, options_.rank,
+                  options_.name, tag));
+}
+
 void GroupCore::Send(const WireTensor& x, int dst, int tag, Done done) {
   absl::Status s = CheckPeer(dst, "send to");
+  if (s.ok()) s = CheckTag(tag, "send");
   if (s.ok()) s = context_.coding.CheckKind(x, dst, tag);  // never changes: any thread may read it
   if (!s.ok()) return done(s);
-  Run([=, this] { sender_.Send(x, dst, ChannelSpace::kPointToPoint, tag, done); }, done);
+  Run([=, this] { sender_.Send(x, dst, tag, done); }, done);
 }
 
 std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) const {
@@ -198,11 +206,14 @@ std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) cons
 }
 
 void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {
-  if (absl::Status s = CheckPeer(src, "recv from"); !s.ok()) return done(s);
+  absl::Status s = CheckPeer(src, "recv from");
+  if (s.ok()) s = CheckTag(tag, "recv");
+  if (!s.ok()) return done(s);
   Run([=, this] { matcher_.Receive(x, src, ChannelSpace::kPointToPoint, tag, done); }, done);
 }
 
 void GroupCore::RecvAny(const WireTensor& x, int tag, DoneFrom done) {
+  if (absl::Status s = CheckTag(tag, "recv from any rank"); !s.ok()) return done(s);
   Run([=, this] { matcher_.ReceiveAny(x, tag, done); }, done);
 }
 
@@ -228,8 +239,9 @@ int GroupCore::RankOf(const Peer& peer) const {
 }
 
 void GroupCore::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload) {
-  const bool late = header.space == ChannelSpace::kCollective && collectives_.Finished(header.tag);
-  if (!failed_.ok() || late || header.source_rank != RankOf(peer)) {
+  bool wanted = failed_.ok() && header.source_rank == RankOf(peer);
+  if (wanted && header.space == ChannelSpace::kCollective) wanted = collectives_.Takes(header);
+  if (!wanted) {
     return peer.Release(kPacketHeaderBytes + header.payload_bytes);
   }
   matcher_.OnData(peer, header, payload);
@@ -255,7 +267,7 @@ void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader& header, std::strin
   const int rank = RankOf(peer);
   if (rank < 0 || !failed_.ok()) return;
   if (header.space == ChannelSpace::kCollective) {
-    return collectives_.OnPeerFailed(rank, header.tag, why);
+    return collectives_.OnPeerFailed(rank, header, why);
   }
   FailAll(
       absl::AbortedError(fmt::format("rank {} aborted group '{}': {}", rank, options_.name, why)));

@@ -59,6 +59,7 @@ class GroupCore final : public Group,
   void Run(Task start, absl::AnyInvocable<void(absl::Status)> fail);
   absl::Status RunAndWait(absl::AnyInvocable<absl::Status()> work);
   absl::Status CheckPeer(int rank, std::string_view what) const;
+  absl::Status CheckTag(int tag, std::string_view what) const;
   int RankOf(const Peer& peer) const;
   void FailAll(absl::Status why);
   absl::StatusOr<std::string> WriteState() const;  // on the strand, like the next

@@ -10,8 +10,8 @@ namespace {
 // One encode, step by step: all pieces but the first few find their packet on its way.
 class EncodeRun {
  public:
-  EncodeRun(EncodeJob job, BufferPool* pool, const Clock* clock)
-      : job_(std::move(job)), pool_(pool), clock_(clock) {}
+  EncodeRun(EncodeJob job, BufferPool pool, const Clock* clock)
+      : job_(std::move(job)), pool_(std::move(pool)), clock_(clock) {}
 
   void Refuse(absl::Status why) {
     job_.update({.frame = {}, .last = true, .status = std::move(why), .time = time_});
@@ -44,7 +44,7 @@ class EncodeRun {
  private:
   OutFrame Begin() {
     const size_t most = job_.codec->MaxFrameBytes(job_.x.shape, job_.x.dtype);
-    buffer_ = std::make_shared<PooledBuffer>(pool_->Acquire(most));
+    buffer_ = std::make_shared<PooledBuffer>(pool_.Acquire(most));
     OutFrame frame{.owner = buffer_, .bytes = {}, .order = {}};
     if (job_.state != nullptr || most <= kWholeFrameBytes) return frame;
     std::unique_ptr<FramePieces> pieces = job_.codec->Pieces(job_.x.shape, job_.x.dtype);
@@ -63,7 +63,7 @@ class EncodeRun {
   }
 
   EncodeJob job_;
-  BufferPool* const pool_;
+  BufferPool pool_;
   const Clock* const clock_;
   std::shared_ptr<PooledBuffer> buffer_;
   std::optional<PieceWriter> writer_;
@@ -78,8 +78,8 @@ absl::Status DecodeNow(const DecodeJob& job) {
 
 }  // namespace
 
-HostCoder::HostCoder(int threads, BufferPool* pool, const Clock* clock)
-    : pool_(pool), clock_(clock), threads_(threads) {}
+HostCoder::HostCoder(int threads, BufferPool pool, const Clock* clock)
+    : pool_(std::move(pool)), clock_(clock), threads_(threads) {}
 
 void HostCoder::Do(size_t elements, StepThreads::Step step, StepThreads::Refuse refuse) {
   if (threads_.none() || elements < kWorthHandingOver) {

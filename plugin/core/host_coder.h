@@ -14,8 +14,9 @@ namespace longhaul {
 // one thread, too, encodes and decodes at once. Short tensors are done inside the call.
 class HostCoder final : public Coder {
  public:
-  // threads: 0 does everything inside the call. `pool` and `clock` must outlive it.
-  HostCoder(int threads, BufferPool* pool, const Clock* clock);
+  // threads: 0 does everything inside the call. Shares the buffers of `pool`; `clock` must outlive
+  // the coder and its jobs.
+  HostCoder(int threads, BufferPool pool, const Clock* clock);
 
   void Encode(EncodeJob job) override;
   void Decode(DecodeJob job) override;
@@ -28,7 +29,7 @@ class HostCoder final : public Coder {
  private:
   void Do(size_t elements, StepThreads::Step step, StepThreads::Refuse refuse);
 
-  BufferPool* const pool_;
+  BufferPool pool_;
   const Clock* const clock_;
   StepThreads threads_;
 };

@@ -19,12 +19,30 @@ uint64_t RandomNodeId() {
   return (uint64_t{device()} << 32) | device();
 }
 
-std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, BufferPool& pool) {
+std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, const BufferPool& pool) {
   if (options.coder) return options.coder();
-  return std::make_unique<HostCoder>(CoderThreads(options), &pool, options.clock);
+  return std::make_unique<HostCoder>(CoderThreads(options), pool, options.clock);
 }
 
 }  // namespace
+
+class NodeCore::JobCount {
+ public:
+  void Add(int jobs) {
+    const std::lock_guard lock(mu_);
+    jobs_ += jobs;
+    if (jobs_ == 0) none_.notify_all();
+  }
+  void AwaitNone() {
+    std::unique_lock lock(mu_);
+    none_.wait(lock, [this] { return jobs_ == 0; });
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable none_;
+  int jobs_ = 0;  // under mu_
+};
 
 NodeCore::NodeCore(const NodeOptions& options, TransportKind kind,
                    std::shared_ptr<Transport> transport)
@@ -32,8 +50,14 @@ NodeCore::NodeCore(const NodeOptions& options, TransportKind kind,
       kind_(kind),
       transport_(std::move(transport)),
       node_id_(RandomNodeId()),
-      coder_(MakeCoder(options_, pool_)) {
+      coder_(MakeCoder(options_, pool_)),
+      jobs_elsewhere_(std::make_shared<JobCount>()) {
   interface_start_bytes_ = transport_->InterfaceSentBytes().value_or(0);
+}
+
+std::shared_ptr<void> NodeCore::JobElsewhere() {
+  jobs_elsewhere_->Add(1);
+  return {nullptr, [jobs = jobs_elsewhere_](std::nullptr_t) { jobs->Add(-1); }};
 }
 
 void NodeCore::RunOnStrand(Task task) {
@@ -173,7 +197,9 @@ void NodeCore::Shutdown(End end, absl::Status why) {
     changed_.wait_for(lock, absl::ToChronoNanoseconds(kMaxGoodbyeWait + absl::Seconds(1)),
                       [this] { return left_; });
   }
-  coder_->Drain();  // the callbacks of operations that it works for find the strand alive
+  // The callbacks of operations that coders work for find the strand alive.
+  coder_->Drain();
+  if (!OnStrand()) jobs_elsewhere_->AwaitNone();
   const auto cut = [this, self = shared_from_this()] {
     for (auto& [id, peer] : peers_) peer->SetGone(Peer::State::kLost, end_status());
     groups_.clear();  // they hold the node, and their Close() finds no strand any more

@@ -77,6 +77,9 @@ class NodeCore final : public Node,
   const Clock& clock() const { return *options_.clock; }
   BufferPool& pool() { return pool_; }
   Coder& coder() { return *coder_; }  // of host memory
+  // Held by a job of any other coder until its last callback has come to the strand: the node does
+  // not end before.
+  std::shared_ptr<void> JobElsewhere();
 
  private:
   struct Early {  // a packet of a group that this node has not made yet
@@ -84,6 +87,7 @@ class NodeCore final : public Node,
     PacketHeader header;
     KeptBytes payload;
   };
+  class JobCount;
   // Somebody outside the strand who waits for peers to be ready.
   class Waiter {
    public:
@@ -128,6 +132,7 @@ class NodeCore final : public Node,
   const uint64_t node_id_;
   BufferPool pool_;
   const std::unique_ptr<Coder> coder_;
+  const std::shared_ptr<JobCount> jobs_elsewhere_;
 
   absl::flat_hash_map<uint64_t, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<GroupEndpoint>> groups_;

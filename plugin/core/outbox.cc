@@ -43,13 +43,17 @@ void Outbox::End(const std::shared_ptr<OutMessage>& message, absl::Status why) {
   FinishIfDone(message);
 }
 
-std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message, std::string_view why) {
+std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message,
+                                                 const absl::Status& why) {
   auto notice = std::make_shared<OutMessage>();
   notice->header = message.header;
   notice->header.flags = kPacketCancelled;
+  if (message.header.space == ChannelSpace::kCollective && absl::IsInvalidArgument(why)) {
+    notice->header.flags |= kPacketMismatch;
+  }
   notice->header.codec = 0;
-  notice->header.message_bytes = why.size();
-  const auto text = std::make_shared<const std::string>(why);
+  const auto text = std::make_shared<const std::string>(why.message());
+  notice->header.message_bytes = text->size();
   notice->payload = std::as_bytes(std::span(text->data(), text->size()));
   notice->owner = text;
   notice->exempt = true;
@@ -57,8 +61,7 @@ std::shared_ptr<OutMessage> Outbox::CancelNotice(const OutMessage& message, std:
 }
 
 void Outbox::SubmitCancelled(std::shared_ptr<OutMessage> message, absl::Status why) {
-  const std::string reason(why.message());
-  std::shared_ptr<OutMessage> notice = CancelNotice(*message, reason);
+  std::shared_ptr<OutMessage> notice = CancelNotice(*message, why);
   // The message stays alive until then: its callback may look at it.
   notice->done = [this, message, why = std::move(why)](absl::Status) { End(message, why); };
   Submit(std::move(notice));
@@ -68,7 +71,7 @@ void Outbox::Cancel(const std::shared_ptr<OutMessage>& message, absl::Status why
   for (Queue* queue : {&fresh_, &running_, &unready_}) {
     const auto found = std::find(queue->begin(), queue->end(), message);
     if (found == queue->end()) continue;
-    std::shared_ptr<OutMessage> notice = CancelNotice(*message, std::string(why.message()));
+    std::shared_ptr<OutMessage> notice = CancelNotice(*message, why);
     if (queue == &unready_) {
       unready_.erase(found);
       running_.push_back(std::move(notice));

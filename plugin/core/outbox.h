@@ -87,7 +87,8 @@ class Outbox {
   using Queue = std::deque<std::shared_ptr<OutMessage>>;
   struct Packet;
 
-  static std::shared_ptr<OutMessage> CancelNotice(const OutMessage& message, std::string_view why);
+  static std::shared_ptr<OutMessage> CancelNotice(const OutMessage& message,
+                                                  const absl::Status& why);
   void End(const std::shared_ptr<OutMessage>& message, absl::Status why);
   void Pump();
   bool SendOne(Queue& queue);

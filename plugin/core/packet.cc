@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compressors/numbers/crc32c.h"
+#include "plugin/core/collective_call.h"
 
 namespace longhaul {
 namespace {
@@ -13,8 +14,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "fields are copied as they lie in memory");
 
-constexpr uint32_t kMagic = 0x3150484C;  // "LHP1"
-constexpr uint16_t kKnownFlags = kPacketCancelled | kPacketAborted | kPacketStreamed;
+constexpr uint32_t kMagic = 0x3250484C;  // "LHP2"
+constexpr uint16_t kKnownFlags =
+    kPacketCancelled | kPacketAborted | kPacketStreamed | kPacketMismatch;
 
 // Walks the layout once; Put and Get share it so the two directions cannot drift apart.
 template <typename Visit>
@@ -43,8 +45,11 @@ absl::Status Bad(std::string_view what) {
 }
 
 absl::Status CheckShape(const PacketHeader& h) {
-  if (static_cast<uint8_t>(h.type) > static_cast<uint8_t>(ElementType::kComplex128)) {
+  if (static_cast<uint8_t>(h.type) > static_cast<uint8_t>(kLastElementType)) {
     return Bad(fmt::format("element type {}", static_cast<int>(h.type)));
+  }
+  if (h.space == ChannelSpace::kCollective) {
+    return ReadCall(h) ? absl::OkStatus() : Bad("no call of a collective");
   }
   if (h.rank > kPacketMaxDims) return Bad(fmt::format("{} dims", h.rank));
   uint64_t product = 1;

@@ -14,7 +14,7 @@
 // (raw values, or one codec frame of compressors/frame/frame.h). Little-endian.
 //
 //   off  type    field
-//     0  u32     magic          bytes 'L' 'H' 'P' '1'
+//     0  u32     magic          bytes 'L' 'H' 'P' '2'
 //     4  u8      kind           PacketKind
 //     5  u8      space          ChannelSpace (data, want)
 //     6  u16     flags          PacketFlag bits
@@ -28,7 +28,7 @@
 //    42  u16     codec          0: raw values; else the codec id of the frame
 //    44  u32     payload_bytes  of this packet
 //    48  u64     elements       of the whole message
-//    56  u32 x8  dims           unused ones 0
+//    56  u32 x8  dims           unused ones 0; collective data: the call (collective_call.h)
 //    88  u64     message_bytes  payload of the whole message
 //    96  u64     offset         of this packet's payload in the message
 //   104  u32     payload_crc    CRC32C of the message's payload from its start to this packet's end
@@ -58,6 +58,7 @@ enum PacketFlag : uint16_t {
   kPacketCancelled = 1 << 0,  // the sender gave this message up; payload: reason
   kPacketAborted = 1 << 1,    // goodbye: not a clean end
   kPacketStreamed = 1 << 2,   // payload: the frame in stream order (frame_pieces.h)
+  kPacketMismatch = 1 << 3,   // of a collective, given up or aborted: the ranks' calls do not fit
 };
 
 struct PacketHeader {

@@ -136,20 +136,21 @@ void Boolean(ReduceOp op, std::span<const std::byte* const> sources, size_t coun
   Arithmetic<Logical>(op, sources, count, out);
 }
 
-constexpr std::string_view kOpNames[] = {"sum", "avg",  "product", "min",
-                                         "max", "band", "bor",     "bxor"};
-
 }  // namespace
 
 absl::Status CheckReduce(ElementType type, ReduceOp op) {
+  const bool only_bytes = type >= ElementType::kF8E4M3;
   const bool complex = type == ElementType::kComplex64 || type == ElementType::kComplex128;
   const bool real = type <= ElementType::kF64;
   const bool bitwise = op == ReduceOp::kBAnd || op == ReduceOp::kBOr || op == ReduceOp::kBXor;
   const bool ordered = op == ReduceOp::kMin || op == ReduceOp::kMax;
-  const bool bad = real ? bitwise : complex ? bitwise || ordered : op == ReduceOp::kAvg;
+  const bool bad = only_bytes ? true
+                   : real     ? bitwise
+                   : complex  ? bitwise || ordered
+                              : op == ReduceOp::kAvg;
   if (!bad) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("reduce: no {} of {}", kOpNames[static_cast<size_t>(op)], ToString(type)));
+      fmt::format("reduce: no {} of {}", ToString(op), ToString(type)));
 }
 
 void ReduceInOrder(ElementType type, ReduceOp op, std::span<const std::byte* const> sources,
@@ -175,6 +176,18 @@ void ReduceInOrder(ElementType type, ReduceOp op, std::span<const std::byte* con
       return Integer<int64_t>(op, sources, count, out);
     case ElementType::kBool:
       return Boolean(op, sources, count, out);
+    case ElementType::kU16:
+      return Integer<uint16_t>(op, sources, count, out);
+    case ElementType::kU32:
+      return Integer<uint32_t>(op, sources, count, out);
+    case ElementType::kU64:
+      return Integer<uint64_t>(op, sources, count, out);
+    case ElementType::kF8E4M3:
+    case ElementType::kF8E5M2:
+    case ElementType::kF8E4M3Fnuz:
+    case ElementType::kF8E5M2Fnuz:
+    case ElementType::kF8E8M0:
+      return;  // CheckReduce refuses them
     case ElementType::kComplex64:
       return Arithmetic<Plain<std::complex<float>>>(op, sources, count, out);
     case ElementType::kComplex128:

@@ -38,14 +38,22 @@ std::string Sender::Describe(const Ticket& ticket) const {
                      context_->options.name, ToString(header.space, header.tag), header.sequence);
 }
 
-void Sender::Send(const WireTensor& x, int dst, ChannelSpace space, int tag, Group::Done done) {
-  const ChannelKey key{dst, space, tag};
+void Sender::Send(const WireTensor& x, int dst, const CollectiveCall& call, int tag,
+                  Group::Done done) {
+  const ChannelKey key{dst, ChannelSpace::kCollective, tag};
+  std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));
+  WriteCall(call, ticket->message->header);
+  ChannelOf(key).unsubmitted.push_back(std::move(ticket));
+  SubmitInOrder(key);
+}
+
+void Sender::Send(const WireTensor& x, int dst, int tag, Group::Done done) {
+  const ChannelKey key{dst, ChannelSpace::kPointToPoint, tag};
   std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));
   SendChannel& channel = ChannelOf(key);
   channel.unsubmitted.push_back(ticket);
-  const bool coded =
-      space == ChannelSpace::kPointToPoint && context_->peers[static_cast<size_t>(dst)]->usable();
-  ticket->codec = coded ? context_->coding.Pick(x, dst, tag) : nullptr;
+  const bool reachable = context_->peers[static_cast<size_t>(dst)]->usable();
+  ticket->codec = reachable ? context_->coding.Pick(x, dst, tag) : nullptr;
   if (ticket->codec == nullptr) return SubmitInOrder(key);
   encoder_.Add(channel, std::move(ticket));
 }

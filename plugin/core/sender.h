@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "plugin/core/collective_call.h"
 #include "plugin/core/encoder.h"
 #include "plugin/core/group_context.h"
 
@@ -19,7 +20,9 @@ class Sender {
       : context_(context), encoder_(context, [this](const auto& ticket) { OnCoded(ticket); }) {}
 
   // `done` may run inside the call. The values are read until it has run.
-  void Send(const WireTensor& x, int dst, ChannelSpace space, int tag, Group::Done done);
+  void Send(const WireTensor& x, int dst, int tag, Group::Done done);
+  // The same of a collective's message.
+  void Send(const WireTensor& x, int dst, const CollectiveCall& call, int tag, Group::Done done);
 
   // The receiver has posted receives for every message of that channel below `below`.
   void OnWant(const ChannelKey& key, uint64_t below);

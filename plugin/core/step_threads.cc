@@ -48,14 +48,10 @@ class StepThreads::Queue : public std::enable_shared_from_this<StepThreads::Queu
       ending_ = true;
       changed_.notify_all();
     }
-    for (std::thread& thread : threads_) {
-      // The last who held the coder may be a callback of its own.
-      if (thread.get_id() == std::this_thread::get_id()) {
-        thread.detach();
-      } else {
-        thread.join();
-      }
-    }
+    // Called by one of them, where a job let go of the last reference: nobody waits for anybody.
+    // They end by themselves, and all that they touch is theirs: this queue, and what jobs hold.
+    const bool own = at_work_for == this;
+    for (std::thread& thread : threads_) own ? thread.detach() : thread.join();
   }
 
  private:

@@ -15,7 +15,8 @@ class StepThreads {
   using Refuse = absl::AnyInvocable<void(absl::Status)>;  // instead of the steps that are left
 
   explicit StepThreads(int most);
-  // Ends what is left. May run on one of the threads itself.
+  // Steps that wait are still taken. Returns when all threads have ended; on one of them, at once:
+  // so a job must own whatever it uses, since it may be at work when its StepThreads are gone.
   ~StepThreads();
 
   bool none() const { return most_ <= 0; }

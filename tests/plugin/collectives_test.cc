@@ -153,14 +153,15 @@ TEST_P(CollectiveFault, AMismatchFailsOnEveryRank) {
   }
   for (size_t r = 0; r < 3; ++r) {
     const absl::Status status = outcomes[r].Wait();
-    EXPECT_FALSE(status.ok()) << r;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[3]")) << r;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[4]")) << r;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << r;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 calls allreduce(sum, f32 x 3)"))
+        << r;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("calls allreduce(sum, f32 x 4)")) << r;
     EXPECT_EQ(outcomes[r].calls(), 1);
   }
 }
 
-TEST_P(CollectiveFault, AllToAllCountsThatDisagreeFailWhereTheyArrive) {
+TEST_P(CollectiveFault, AllToAllCountsThatCannotBe) {
   const Cluster cluster(GetParam(), 2);
   const auto group = cluster.MakeGroup("uneven");
   std::vector<float> in(3), out(4);
@@ -169,19 +170,6 @@ TEST_P(CollectiveFault, AllToAllCountsThatDisagreeFailWhereTheyArrive) {
   EXPECT_THAT(std::string(refused.Wait().message()), HasSubstr("send counts [1, 1] do not cut"));
   group[0]->AllToAll(F32(in), {4, -1}, F32(out), {4, 0}, negative.done());
   EXPECT_EQ(negative.Wait().code(), absl::StatusCode::kInvalidArgument);
-
-  std::vector<std::vector<float>> from(2, std::vector<float>(2)), to(2, std::vector<float>(2));
-  to[1].resize(1);  // rank 1 does not expect what rank 0 has for it
-  std::vector<Outcome> outcomes(2);
-  group[0]->AllToAll(F32(from[0]), {1, 1}, F32(to[0]), {1, 1}, outcomes[0].done());
-  group[1]->AllToAll(F32(from[1]), {1, 1}, F32(to[1]), {0, 1}, outcomes[1].done());
-  for (const int rank : {1, 0}) {
-    const absl::Status status = outcomes[static_cast<size_t>(rank)].Wait();
-    if (rank == 0 && status.ok()) continue;  // it had all of its own before rank 1 said so
-    EXPECT_FALSE(status.ok());
-    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[0]"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("f32[1]"));
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Collective,
@@ -225,6 +213,12 @@ TEST(Reduce, IntegersWrapAndBoolsAreLogical) {
             (std::vector<int16_t>{-15, 24464}));
   EXPECT_EQ(Reduced<int32_t>(ElementType::kI32, ReduceOp::kMin, {{-5, 7}, {3, 6}}),
             (std::vector<int32_t>{-5, 6}));
+  EXPECT_EQ(Reduced<uint16_t>(ElementType::kU16, ReduceOp::kSum, {{65535, 40000}, {2, 20000}}),
+            (std::vector<uint16_t>{1, 60000}));
+  EXPECT_EQ(Reduced<uint16_t>(ElementType::kU16, ReduceOp::kProduct, {{65535}, {65535}}),
+            std::vector<uint16_t>{1});  // in int it would overflow
+  EXPECT_EQ(Reduced<uint64_t>(ElementType::kU64, ReduceOp::kMax, {{UINT64_MAX}, {1}}),
+            std::vector<uint64_t>{UINT64_MAX});
   EXPECT_EQ(Reduced<int64_t>(ElementType::kI64, ReduceOp::kBXor, {{6}, {3}}),
             std::vector<int64_t>{5});
   EXPECT_EQ(Reduced<uint8_t>(ElementType::kBool, ReduceOp::kSum, {{1, 0, 1}, {1, 0, 0}}),
@@ -246,6 +240,8 @@ TEST(Reduce, SenselessCombinationsAreRefused) {
   EXPECT_FALSE(CheckReduce(ElementType::kComplex64, ReduceOp::kMin).ok());
   EXPECT_TRUE(CheckReduce(ElementType::kComplex64, ReduceOp::kSum).ok());
   EXPECT_TRUE(CheckReduce(ElementType::kBool, ReduceOp::kBOr).ok());
+  EXPECT_FALSE(CheckReduce(ElementType::kF8E4M3, ReduceOp::kSum).ok());
+  EXPECT_TRUE(CheckReduce(ElementType::kU16, ReduceOp::kSum).ok());
 }
 
 }  // namespace

@@ -6,8 +6,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <future>
+#include <optional>
+#include <thread>
 
 #include "absl/time/clock.h"
+#include "compressors/catalog.h"
 #include "compressors/kernels/convert.h"
 #include "plugin/core/device/device_coder.h"
 #include "tests/compressors/cuda_host_team.h"
@@ -46,11 +50,14 @@ class HostRuntime final : public DeviceRuntime {
     if (event != nullptr) ++events;
     return absl::OkStatus();
   }
-  absl::Status Await(CudaStream) override { return absl::OkStatus(); }
+  absl::Status Await(CudaStream) override {
+    held.wait(true);
+    return absl::OkStatus();
+  }
 
   static inline std::atomic<size_t> crossed;
   std::atomic<int> live = 0, events = 0;
-  std::atomic<bool> exhausted = false;
+  std::atomic<bool> exhausted = false, held = false;
 
  private:
   std::byte* Allocate(size_t bytes) {
@@ -63,6 +70,73 @@ class HostRuntime final : public DeviceRuntime {
   }
   DeviceApi api_;
 };
+
+// The frame of `x`, encoded by itself.
+struct Encoded {
+  EncodeJob Job(const Codec& codec, ConstTensor x) {
+    return {.codec = &codec,
+            .x = x,
+            .after = nullptr,
+            .seed = 1,
+            .state = nullptr,
+            .inspect = {},
+            .abandoned = {},
+            .update = [this](EncodeUpdate update) { frame.set_value(std::move(update)); }};
+  }
+  std::promise<EncodeUpdate> frame;
+};
+
+TEST(DeviceCoderLife, AFrameOutlivesTheCoderAndWhoeverMadeTheRuntime) {
+  const auto codec = *MakeCodec("int8-b64");
+  std::vector<float> x = Noise(4096, 1);
+  auto runtime = std::make_shared<HostRuntime>();
+  const std::weak_ptr<HostRuntime> alive = runtime;
+  std::optional<DeviceCoder> coder(std::in_place, std::move(runtime), &MonotonicClock());
+  Encoded encoded;
+  coder->Encode(encoded.Job(*codec, {x.data(), DType::kF32, {16, 256}}));
+  EncodeUpdate update = encoded.frame.get_future().get();
+  ASSERT_EQ(update.status, absl::OkStatus());
+  coder.reset();
+  ASSERT_FALSE(alive.expired());
+  EXPECT_GT(alive.lock()->live, 0);
+  std::vector<float> y(x.size());
+  EXPECT_EQ(DecodeFrame(update.frame->bytes, {y.data(), DType::kF32, {16, 256}}), absl::OkStatus());
+  std::thread([owner = std::move(update.frame->owner)] {}).join();
+  EXPECT_TRUE(alive.expired());
+}
+
+// One thread lets go of the coder while the other is at work: neither waits for the other.
+TEST(DeviceCoderLife, ItsOwnThreadMayBeTheLastToLetGo) {
+  struct Last {
+    std::promise<void> gone;
+    ~Last() { gone.set_value(); }
+  };
+  const auto codec = *MakeCodec("int8-b64");
+  std::vector<float> x = Noise(4096, 1);
+  const ConstTensor tensor{x.data(), DType::kF32, {16, 256}};
+  auto coder = std::make_shared<DeviceCoder>(std::make_shared<HostRuntime>(), &MonotonicClock());
+  DeviceCoder& face = *coder;
+  auto last = std::make_shared<Last>();
+  std::future<void> gone = last->gone.get_future();
+  std::promise<void> let_go, other_done;
+  Encoded holding, waiting;
+  EncodeJob one = holding.Job(*codec, tensor), two = waiting.Job(*codec, tensor);
+  two.update = [&, gone = std::move(gone)](const EncodeUpdate&) mutable {
+    EXPECT_EQ(gone.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    other_done.set_value();
+  };
+  face.Encode(std::move(two));
+  // Members go last first: the coder, then what says so.
+  struct Held {
+    std::shared_ptr<Last> last;
+    std::shared_ptr<DeviceCoder> coder;
+  };
+  one.update = [held = Held{std::move(last), std::move(coder)},
+                may = let_go.get_future()](const EncodeUpdate&) mutable { may.wait(); };
+  face.Encode(std::move(one));
+  let_go.set_value();
+  other_done.get_future().wait();
+}
 
 class DeviceCoderTest : public testing::TestWithParam<TransportKind> {
  protected:
@@ -89,11 +163,11 @@ class DeviceCoderTest : public testing::TestWithParam<TransportKind> {
         values.data(), ElementType::kBF16, {static_cast<int64_t>(values.size()) / 512, 256}};
     if (!on_device) return x;
     x.coder = coder;
-    x.after = std::shared_ptr<void>(&runtime, [](void*) {});
+    x.after = runtime;
     return x;
   }
-  HostRuntime runtime;
-  std::shared_ptr<DeviceCoder> coder = std::make_shared<DeviceCoder>(&runtime, &MonotonicClock());
+  std::shared_ptr<HostRuntime> runtime = std::make_shared<HostRuntime>();
+  std::shared_ptr<DeviceCoder> coder = std::make_shared<DeviceCoder>(runtime, &MonotonicClock());
 };
 
 TEST_P(DeviceCoderTest, EitherEndMayBeADeviceAndNoByteChanges) {
@@ -126,7 +200,7 @@ TEST_P(DeviceCoderTest, EitherEndMayBeADeviceAndNoByteChanges) {
       EXPECT_TRUE(received[i] == received[0]) << codec << " " << i;
     }
   }
-  EXPECT_GT(runtime.events, 0);
+  EXPECT_GT(runtime->events, 0);
 }
 
 TEST_P(DeviceCoderTest, WhatIsSampledHasTheErrorThatTheHostMeasures) {
@@ -200,12 +274,12 @@ TEST_P(DeviceCoderTest, AFailureOfTheDeviceGivesTheMessageUp) {
   group[0]->Send(Wire(bad, true), 1, 0, sends[0].done());
   EXPECT_EQ(sends[0].Wait().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(recvs[0].Wait().message()), HasSubstr("gave it up"));
-  coder = std::make_shared<DeviceCoder>(&runtime, &MonotonicClock());  // without a slot
-  runtime.exhausted = true;
+  coder = std::make_shared<DeviceCoder>(runtime, &MonotonicClock());  // without a slot
+  runtime->exhausted = true;
   group[0]->Send(Wire(x, true), 1, 0, sends[1].done());
   EXPECT_EQ(sends[1].Wait().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(recvs[1].Wait().ok());
-  runtime.exhausted = false;
+  runtime->exhausted = false;
   group[0]->Send(Wire(x, true), 1, 0, sends[2].done());
   EXPECT_EQ(sends[2].Wait(), absl::OkStatus());
   EXPECT_EQ(recvs[2].Wait(), absl::OkStatus());
@@ -227,8 +301,29 @@ TEST_P(DeviceCoderTest, ManyAtOnceAndNothingIsLeft) {
     for (const auto& y : memory) EXPECT_TRUE(y == memory[0]);
   }
   coder.reset();
-  for (int i = 0; i < 200 && runtime.live > 0; ++i) absl::SleepFor(absl::Milliseconds(5));
-  EXPECT_EQ(runtime.live, 0);
+  for (int i = 0; i < 200 && runtime->live > 0; ++i) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(runtime->live, 0);
+}
+
+TEST_P(DeviceCoderTest, ANodeThatEndsWaitsForTheDevice) {
+  runtime->held = true;  // the device has not come to the end of its work
+  Outcome send, recv;
+  std::vector<std::byte> x = Values(size_t{600} * 256), y(x.size());
+  std::thread device;
+  {
+    const Cluster cluster(GetParam(), 2);
+    const auto group = cluster.MakeGroup("pp", With("int8-b64"));
+    group[1]->Recv(Wire(y, false), 0, 0, recv.done());
+    group[0]->Send(Wire(x, true), 1, 0, send.done());
+    device = std::thread([this] {
+      absl::SleepFor(absl::Milliseconds(50));
+      runtime->held = false;
+      runtime->held.notify_all();
+    });
+  }
+  device.join();
+  EXPECT_TRUE(send.finished());  // x is the caller's again
+  EXPECT_FALSE(send.Wait().ok() && recv.Wait().ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceCoderTest, testing::ValuesIn(AllTransports()),

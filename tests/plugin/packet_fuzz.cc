@@ -14,7 +14,7 @@ void CheckPacket(std::span<const std::byte> input) {
   if (input.size() < kPacketHeaderBytes) return;
   std::array<std::byte, kPacketHeaderBytes> header;
   std::memcpy(header.data(), input.data(), header.size());
-  std::memcpy(header.data(), "LHP1", 4);
+  std::memcpy(header.data(), "LHP2", 4);
   const uint32_t crc = Crc32c(std::span(header).first(kPacketHeaderBytes - 4));
   std::memcpy(header.data() + kPacketHeaderBytes - 4, &crc, sizeof(crc));
   const absl::StatusOr<PacketHeader> packet =

@@ -38,7 +38,7 @@ TEST(Packet, FieldsStandWhereTheLayoutSays) {
   WritePacketHeader(Example(), bytes);
   const auto at = [&](size_t i) { return static_cast<int>(bytes[i]); };
   EXPECT_EQ(at(0), 'L');
-  EXPECT_EQ(at(3), '1');
+  EXPECT_EQ(at(3), '2');
   EXPECT_EQ(at(4), 1);
   EXPECT_EQ(at(8), 0x88);
   EXPECT_EQ(at(16), 0x00);
@@ -91,7 +91,7 @@ TEST(Packet, ImpossibleFieldsAreDataLossDespiteAGoodChecksum) {
   EXPECT_TRUE(refused([](PacketHeader& h) { h.kind = static_cast<PacketKind>(0); }));
   EXPECT_TRUE(refused([](PacketHeader& h) { h.kind = static_cast<PacketKind>(10); }));
   EXPECT_TRUE(refused([](PacketHeader& h) { h.space = static_cast<ChannelSpace>(2); }));
-  EXPECT_TRUE(refused([](PacketHeader& h) { h.type = static_cast<ElementType>(12); }));
+  EXPECT_TRUE(refused([](PacketHeader& h) { h.type = static_cast<ElementType>(20); }));
   EXPECT_TRUE(refused([](PacketHeader& h) { h.flags = 1 << 9; }));
   EXPECT_TRUE(refused([](PacketHeader& h) { h.source_rank = -1; }));
   EXPECT_TRUE(refused([](PacketHeader& h) { h.rank = 9; }));

@@ -107,6 +107,44 @@ TEST_P(PointToPoint, ReceiveAnyTakesTheOldestCompleteMessage) {
   EXPECT_EQ(got, one);
 }
 
+TEST_P(PointToPoint, EveryElementTypeCrossesBitForBit) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("types");
+  for (int t = 0; t <= static_cast<int>(kLastElementType); ++t) {
+    const auto type = static_cast<ElementType>(t);
+    constexpr size_t kCount = 300;
+    std::vector<uint8_t> sent(kCount * BytesPerElement(type)), got(sent.size());
+    for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<uint8_t>(37 * i + 11 + i / 256);
+    Outcome send, recv;
+    group[0]->Send({sent.data(), type, {kCount}}, 1, 0, send.done());
+    group[1]->Recv({got.data(), type, {kCount}}, 0, 0, recv.done());
+    ASSERT_EQ(send.Wait(), absl::OkStatus()) << ToString(type);
+    ASSERT_EQ(recv.Wait(), absl::OkStatus()) << ToString(type);
+    EXPECT_EQ(got, sent) << ToString(type);
+  }
+}
+
+TEST_P(PointToPoint, ANegativeTagIsRefusedByNameAndZeroIsNot) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("tags");
+  std::vector<float> x(3, 1), y(3);
+  for (const int tag : {-1, -7}) {
+    Outcome send, recv, any;
+    group[0]->Send(F32(x), 1, tag, send.done());
+    group[1]->Recv(F32(y), 0, tag, recv.done());
+    group[1]->RecvAny(F32(y), tag, any.done_from());
+    for (const Outcome* refused : {&send, &recv, &any}) {
+      EXPECT_EQ(refused->Wait().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(refused->Wait().message()), HasSubstr("tag " + std::to_string(tag)));
+    }
+  }
+  Outcome send, recv;
+  group[0]->Send(F32(x), 1, 0, send.done());
+  group[1]->Recv(F32(y), 0, 0, recv.done());
+  EXPECT_EQ(send.Wait(), absl::OkStatus());
+  EXPECT_EQ(recv.Wait(), absl::OkStatus());
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, PointToPoint, testing::ValuesIn(AllTransports()),
                          TransportName);
 

@@ -65,7 +65,7 @@ class RiggedCoder final : public Coder {
 
   const Hold hold_;
   BufferPool pool_;
-  HostCoder inner_{0, &pool_, &MonotonicClock()};
+  HostCoder inner_{0, pool_, &MonotonicClock()};
   std::mutex mu_;
   std::condition_variable changed_;
   std::deque<std::variant<EncodeJob, DecodeJob>> kept_;  // under mu_

@@ -1,6 +1,6 @@
 longhaul_test_library(plugin_testing LIBS longhaul::plugin_core longhaul::compressors
   SRCS plugin/group_fixture.cc plugin/rigged_transport.cc)
-foreach(name point_to_point_test collectives_test codec_policy_test receiver_state_test faults_test
+foreach(name point_to_point_test collectives_test mismatch_test codec_policy_test receiver_state_test faults_test
              flow_test deadlines_test integrity_test coder_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
@@ -25,7 +25,7 @@ foreach(target plugin_ucx_test plugin_ucx_namespace_test)
 endforeach()
 
 # Hostile bytes against the parsers.
-longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/element_type.cc plugin/core/packet.cc
+longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/collective_call.cc plugin/core/element_type.cc plugin/core/packet.cc
   LIBS longhaul::compressors absl::any_invocable absl::function_ref absl::time)
 
 # Deadlines in real time: nothing else of ours beside them.

@@ -1,8 +1,6 @@
 #include "plugin/core/device/cuda_runtime.h"
 
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -67,13 +65,8 @@ class CudaRuntime final : public DeviceRuntime {
 
 }  // namespace
 
-DeviceRuntime& CudaRuntimeOf(int gpu) {
-  static std::mutex mu;
-  static auto* const made = new std::map<int, std::unique_ptr<CudaRuntime>>;
-  const std::lock_guard lock(mu);
-  std::unique_ptr<CudaRuntime>& runtime = (*made)[gpu];
-  if (runtime == nullptr) runtime = std::make_unique<CudaRuntime>(gpu);
-  return *runtime;
+std::shared_ptr<DeviceRuntime> NewCudaRuntime(int gpu) {
+  return std::make_shared<CudaRuntime>(gpu);
 }
 
 }  // namespace longhaul

@@ -1,7 +1,11 @@
 #include "plugin/core/device/device_coder.h"
 
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,8 +23,8 @@ class Room {
  public:
   using Allocate = std::byte* (DeviceRuntime::*)(size_t);
   using Free = void (DeviceRuntime::*)(std::byte*);
-  Room(DeviceRuntime* runtime, Allocate allocate, Free free)
-      : runtime_(runtime), allocate_(allocate), free_(free) {}
+  Room(std::shared_ptr<DeviceRuntime> runtime, Allocate allocate, Free free)
+      : runtime_(std::move(runtime)), allocate_(allocate), free_(free) {}
   ~Room() { Release(); }
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
@@ -28,7 +32,7 @@ class Room {
   absl::StatusOr<std::byte*> AtLeast(size_t bytes) {
     if (bytes <= bytes_) return start_;
     Release();
-    start_ = (runtime_->*allocate_)(bytes);
+    start_ = (*runtime_.*allocate_)(bytes);
     if (start_ == nullptr) {
       return absl::ResourceExhaustedError(
           fmt::format("no {} bytes for a frame on its way to or from the device", bytes));
@@ -39,22 +43,22 @@ class Room {
 
  private:
   void Release() {
-    if (start_ != nullptr) (runtime_->*free_)(start_);
+    if (start_ != nullptr) (*runtime_.*free_)(start_);
     start_ = nullptr;
     bytes_ = 0;
   }
-  DeviceRuntime* const runtime_;
+  const std::shared_ptr<DeviceRuntime> runtime_;
   const Allocate allocate_;
   const Free free_;
   std::byte* start_ = nullptr;
   size_t bytes_ = 0;
 };
 
-}  // namespace
-
-class DeviceCoder::Lane {
+// A stream and its slots, for one job at a time. The last reference may go on any thread, after the
+// coder and after whoever made the runtime: so it holds the runtime.
+class Lane {
  public:
-  explicit Lane(DeviceRuntime* runtime)
+  explicit Lane(const std::shared_ptr<DeviceRuntime>& runtime)
       : frame(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
         values(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
         report(runtime, &DeviceRuntime::AllocateHost, &DeviceRuntime::FreeHost),
@@ -63,6 +67,8 @@ class DeviceCoder::Lane {
   ~Lane() {
     if (stream_ != nullptr) runtime_->FreeStream(stream_);
   }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   // Its stream, behind `event`.
   absl::StatusOr<CudaStream> Behind(void* event) {
@@ -78,14 +84,15 @@ class DeviceCoder::Lane {
   Room frame, values, report, device;
 
  private:
-  DeviceRuntime* const runtime_;
+  const std::shared_ptr<DeviceRuntime> runtime_;
   CudaStream stream_ = nullptr;
 };
 
-// Lanes outlive the coder as long as a frame in one of them is being sent.
-class DeviceCoder::Lanes : public std::enable_shared_from_this<Lanes> {
+// Those that wait for a job. They outlive the coder as long as a frame in one of them is being
+// sent.
+class Lanes : public std::enable_shared_from_this<Lanes> {
  public:
-  explicit Lanes(DeviceRuntime* runtime) : runtime_(runtime) {}
+  explicit Lanes(std::shared_ptr<DeviceRuntime> runtime) : runtime_(std::move(runtime)) {}
   // The lane comes back when the last reference has gone.
   std::shared_ptr<Lane> Take() {
     std::unique_ptr<Lane> lane;
@@ -104,20 +111,46 @@ class DeviceCoder::Lanes : public std::enable_shared_from_this<Lanes> {
   }
 
  private:
-  DeviceRuntime* const runtime_;
+  const std::shared_ptr<DeviceRuntime> runtime_;
   std::mutex mu_;
   std::vector<std::unique_ptr<Lane>> idle_;  // under mu_
 };
 
-DeviceCoder::DeviceCoder(DeviceRuntime* runtime, const Clock* clock)
-    : runtime_(runtime),
-      clock_(clock),
-      lanes_(std::make_shared<Lanes>(runtime)),
-      threads_(kLanes) {}
+}  // namespace
+
+// What its jobs work with. They hold it and never the coder, whose last reference may go while a
+// job of it is at work, or in one.
+class DeviceCoder::Device {
+ public:
+  Device(std::shared_ptr<DeviceRuntime> runtime, const Clock* clock)
+      : runtime_(runtime), clock_(clock), lanes_(std::make_shared<Lanes>(std::move(runtime))) {}
+
+  void Encode(EncodeJob& job);
+  void Decode(DecodeJob& job);
+  std::shared_ptr<const DeviceCodec> CodecNamed(std::string_view name);
+
+ private:
+  absl::Status EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update);
+  absl::Status Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame);
+  absl::StatusOr<bool> DecodeOn(Lane& lane, const DecodeJob& job);
+  absl::Status Upload(Lane& lane, const DecodeJob& job);
+  std::shared_ptr<const DeviceCodec> CodecOf(std::span<const std::byte> frame);
+
+  const std::shared_ptr<DeviceRuntime> runtime_;
+  const Clock* const clock_;
+  const std::shared_ptr<Lanes> lanes_;
+  std::mutex mu_;
+  std::map<std::string, std::shared_ptr<const DeviceCodec>, std::less<>> codecs_;  // under mu_
+};
+
+DeviceCoder::DeviceCoder(std::shared_ptr<DeviceRuntime> runtime, const Clock* clock)
+    : device_(std::make_shared<Device>(std::move(runtime), clock)), threads_(kLanes) {}
 
 DeviceCoder::~DeviceCoder() = default;
 
-std::shared_ptr<const DeviceCodec> DeviceCoder::CodecNamed(std::string_view name) {
+bool DeviceCoder::Encodes(std::string_view codec) { return device_->CodecNamed(codec) != nullptr; }
+
+std::shared_ptr<const DeviceCodec> DeviceCoder::Device::CodecNamed(std::string_view name) {
   const std::lock_guard lock(mu_);
   const auto found = codecs_.find(name);
   if (found != codecs_.end()) return found->second;
@@ -125,9 +158,7 @@ std::shared_ptr<const DeviceCodec> DeviceCoder::CodecNamed(std::string_view name
   return codecs_.emplace(std::string(name), made.ok() ? *std::move(made) : nullptr).first->second;
 }
 
-bool DeviceCoder::Encodes(std::string_view codec) { return CodecNamed(codec) != nullptr; }
-
-std::shared_ptr<const DeviceCodec> DeviceCoder::CodecOf(std::span<const std::byte> frame) {
+std::shared_ptr<const DeviceCodec> DeviceCoder::Device::CodecOf(std::span<const std::byte> frame) {
   const auto codec = CodecOfFrame(frame);
   return codec.ok() ? CodecNamed((*codec)->name()) : nullptr;
 }
@@ -135,21 +166,8 @@ std::shared_ptr<const DeviceCodec> DeviceCoder::CodecOf(std::span<const std::byt
 void DeviceCoder::Encode(EncodeJob job) {
   const auto shared = std::make_shared<EncodeJob>(std::move(job));
   threads_.Add(
-      [this, self = shared_from_this(), shared] {
-        const absl::Duration start = clock_->Now();
-        EncodeUpdate update{.frame = {}, .last = true, .status = {}, .time = {}};
-        const std::shared_ptr<Lane> lane = lanes_->Take();
-        update.status = EncodeOn(*lane, *shared, update);
-        update.time = clock_->Now() - start;  // what is measured of it costs no encoding
-        if (update.status.ok() && shared->inspect) {
-          update.status = Inspect(*lane, *shared, update.frame->bytes);
-        }
-        if (update.status.ok()) {
-          update.frame->owner = lane;  // the frame stands in its slot until it has gone
-        } else {
-          update.frame.reset();
-        }
-        shared->update(std::move(update));
+      [device = device_, shared] {
+        device->Encode(*shared);
         return false;
       },
       [shared](absl::Status why) {
@@ -157,7 +175,24 @@ void DeviceCoder::Encode(EncodeJob job) {
       });
 }
 
-absl::Status DeviceCoder::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update) {
+void DeviceCoder::Device::Encode(EncodeJob& job) {
+  const absl::Duration start = clock_->Now();
+  EncodeUpdate update{.frame = {}, .last = true, .status = {}, .time = {}};
+  const std::shared_ptr<Lane> lane = lanes_->Take();
+  update.status = EncodeOn(*lane, job, update);
+  update.time = clock_->Now() - start;  // what is measured of it costs no encoding
+  if (update.status.ok() && job.inspect) {
+    update.status = Inspect(*lane, job, update.frame->bytes);
+  }
+  if (update.status.ok()) {
+    update.frame->owner = lane;  // the frame stands in its slot until it has gone
+  } else {
+    update.frame.reset();
+  }
+  job.update(std::move(update));
+}
+
+absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update) {
   if (job.abandoned && job.abandoned()) return absl::CancelledError("no longer wanted");
   const std::shared_ptr<const DeviceCodec> codec = CodecNamed(job.codec->name());
   if (codec == nullptr) {
@@ -186,7 +221,8 @@ absl::Status DeviceCoder::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdat
 }
 
 // The stream has come to the end of the encoding, which came after what the program did to x.
-absl::Status DeviceCoder::Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame) {
+absl::Status DeviceCoder::Device::Inspect(Lane& lane, EncodeJob& job,
+                                          std::span<const std::byte> frame) {
   const size_t bytes = job.x.shape.elements() * BytesPerElement(job.x.dtype);
   const absl::StatusOr<std::byte*> host = lane.values.AtLeast(bytes);
   if (!host.ok()) return host.status();
@@ -205,11 +241,8 @@ absl::Status DeviceCoder::Inspect(Lane& lane, EncodeJob& job, std::span<const st
 void DeviceCoder::Decode(DecodeJob job) {
   const auto shared = std::make_shared<DecodeJob>(std::move(job));
   threads_.Add(
-      [this, self = shared_from_this(), shared] {
-        const absl::Duration start = clock_->Now();
-        const std::shared_ptr<Lane> lane = lanes_->Take();
-        const absl::StatusOr<bool> done = DecodeOn(*lane, *shared);
-        shared->done({done.status(), clock_->Now() - start, done.ok() && *done});
+      [device = device_, shared] {
+        device->Decode(*shared);
         return false;
       },
       [shared](absl::Status why) {
@@ -217,8 +250,15 @@ void DeviceCoder::Decode(DecodeJob job) {
       });
 }
 
+void DeviceCoder::Device::Decode(DecodeJob& job) {
+  const absl::Duration start = clock_->Now();
+  const std::shared_ptr<Lane> lane = lanes_->Take();
+  const absl::StatusOr<bool> done = DecodeOn(*lane, job);
+  job.done({done.status(), clock_->Now() - start, done.ok() && *done});
+}
+
 // Answers whether the device has decoded it.
-absl::StatusOr<bool> DeviceCoder::DecodeOn(Lane& lane, const DecodeJob& job) {
+absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& job) {
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const auto codec = raw || job.receiver != nullptr ? nullptr : CodecOf(job.frame);
   if (codec == nullptr) {
@@ -244,7 +284,7 @@ absl::StatusOr<bool> DeviceCoder::DecodeOn(Lane& lane, const DecodeJob& job) {
 }
 
 // Values made on the host, or that came as such, to the device.
-absl::Status DeviceCoder::Upload(Lane& lane, const DecodeJob& job) {
+absl::Status DeviceCoder::Device::Upload(Lane& lane, const DecodeJob& job) {
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const size_t bytes = raw ? job.raw_bytes : job.x.shape.elements() * BytesPerElement(job.x.dtype);
   const absl::StatusOr<std::byte*> host = lane.frame.AtLeast(bytes);

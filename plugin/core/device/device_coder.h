@@ -1,10 +1,7 @@
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "plugin/core/clock.h"
 #include "plugin/core/coder.h"
@@ -19,11 +16,12 @@ namespace longhaul {
 // (EncodeJob::inspect), for which the tensor's values cross as well. What has no kernels and what
 // is raw is decoded on the host and copied to the device; sends of such tensors are the caller's to
 // stage.
-class DeviceCoder final : public Coder, public std::enable_shared_from_this<DeviceCoder> {
+class DeviceCoder final : public Coder {
  public:
-  // `runtime` and `clock` must outlive it and every frame that it has made.
-  DeviceCoder(DeviceRuntime* runtime, const Clock* clock);
-  ~DeviceCoder() override;
+  // The runtime lives as long as the last frame that was made with it. `clock` must outlive the
+  // coder and its jobs.
+  DeviceCoder(std::shared_ptr<DeviceRuntime> runtime, const Clock* clock);
+  ~DeviceCoder() override;  // on any thread, its own too
 
   // Whether Encode has kernels for that codec of the catalogue.
   bool Encodes(std::string_view codec);
@@ -34,20 +32,8 @@ class DeviceCoder final : public Coder, public std::enable_shared_from_this<Devi
   void Drain() override { threads_.Drain(); }
 
  private:
-  class Lane;   // a stream and its slots, one job at a time
-  class Lanes;  // those that wait for a job
-  absl::Status EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update);
-  absl::Status Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame);
-  absl::StatusOr<bool> DecodeOn(Lane& lane, const DecodeJob& job);
-  absl::Status Upload(Lane& lane, const DecodeJob& job);
-  std::shared_ptr<const DeviceCodec> CodecNamed(std::string_view name);
-  std::shared_ptr<const DeviceCodec> CodecOf(std::span<const std::byte> frame);
-
-  DeviceRuntime* const runtime_;
-  const Clock* const clock_;
-  std::mutex mu_;
-  std::map<std::string, std::shared_ptr<const DeviceCodec>, std::less<>> codecs_;  // under mu_
-  const std::shared_ptr<Lanes> lanes_;
+  class Device;
+  const std::shared_ptr<Device> device_;
   StepThreads threads_;
 };
 
