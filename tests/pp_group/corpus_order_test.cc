@@ -116,11 +116,11 @@ TEST_F(CorpusOrder, IsThatOfTheFormulas) {
   };
   EXPECT_THAT(order(5, 0, 21), ElementsAre(7, 5, 9, 15, 3, 2, 1, 0, 20, 14, 8, 11, 13, 4, 18, 12,
                                            19, 17, 6, 16, 10));
-  EXPECT_THAT(order(5, 21, 21), ElementsAre(12, 8, 20, 13, 14, 5, 10, 11, 2, 4, 17, 1, 6, 16, 19,
-                                            15, 9, 3, 0, 18, 7))
+  EXPECT_THAT(order(5, 21, 21),
+              ElementsAre(12, 8, 20, 13, 14, 5, 10, 11, 2, 4, 17, 1, 6, 16, 19, 15, 9, 3, 0, 18, 7))
       << "the second epoch";
-  EXPECT_THAT(order(6, 0, 21), ElementsAre(4, 19, 20, 15, 3, 18, 13, 1, 12, 17, 16, 2, 6, 9, 14, 11,
-                                           10, 0, 7, 8, 5))
+  EXPECT_THAT(order(6, 0, 21),
+              ElementsAre(4, 19, 20, 15, 3, 18, 13, 1, 12, 17, 16, 2, 6, 9, 14, 11, 10, 0, 7, 8, 5))
       << "another seed";
   std::vector<int64_t> held_out, row(4);
   for (int64_t i = 0; i < (*corpus)->held_out_rows(3); ++i) {
