@@ -74,8 +74,10 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
   command->add_option("spec", arguments->spec, "the run's TOML file")->required();
   command->add_option("--set", arguments->sets, "override, e.g. --set boundary.forward=none");
   command->add_option("--checkpoints", arguments->checkpoints, "folder of this run's checkpoints");
-  command->add_option("--interface", arguments->interface,
-                      "the interface that all traffic must cross (default: the only one)");
+  command->add_option(
+      "--interface", arguments->interface,
+      "the interface that all traffic must cross (default: LONGHAUL_INTERFACE, else the "
+      "only one, or of several the one that leads to MASTER_ADDR)");
   command->add_option("--events", arguments->events,
                       "folder for this rank's events, from which 'ingest' makes the record");
   command->add_option("--events-fd", arguments->events_fd,

@@ -131,13 +131,15 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   const RunSpec own = OnGpuOfRank(spec, place.rank);
   // Before any other rank waits for this one.
   if (absl::Status s = CheckTraining(own, **corpus); !s.ok()) return s;
-  const absl::StatusOr<std::string> interface = ChooseInterface(place.interface);
+  const absl::StatusOr<ChosenInterface> interface =
+      ChooseInterface(place.interface, {place.master_address});
   if (!interface.ok()) return interface.status();
-  const absl::StatusOr<std::string> ip = OwnAddress(spec, *interface);
+  const absl::StatusOr<std::string> ip = OwnAddress(spec, interface->name);
   if (!ip.ok()) return ip.status();
   absl::StatusOr<std::shared_ptr<Node>> node =
       Node::Create({.transport = TransportKind::kUcx,
-                    .interface = *interface,
+                    .interface = interface->name,
+                    .interface_why = interface->why,
                     .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
   if (!node.ok()) return node.status();
   absl::StatusOr<Joined> joined = JoinRun(spec, place, *node);
@@ -153,7 +155,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                                           .life = joined->life,
                                           .phase_fd = place.phase_fd,
                                           .ip = *ip,
-                                          .interface = *interface,
+                                          .interface = interface->name,
                                           .resumes = place.resumes},
                                          sink);
   }
@@ -184,7 +186,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
              {"stage", rank.stage},
              {"pid", getpid()},
              {"node", (*node)->description()}});
-  options.interface = *interface;
+  options.interface = interface->name;
   options.phase_fd = place.phase_fd;
   if (joined->life > 0) {
     const absl::StatusOr<bool> has_state = membership->Join(**trainer);

@@ -16,7 +16,7 @@ struct WorkerPlace {
   int world_size;  // must be S x G
   std::string master_address;
   int master_port;
-  std::string interface;  // not from the environment; "net0" in the lab; empty: the only one
+  std::string interface;  // "net0" in the lab; empty: as NodeOptions::interface
   int phase_fd = -1;      // phase_gate.h; -1: no lab
   int life = -1;          // of its group, where the lab starts groups anew; -1: it does not
   bool resumes = false;   // the lab sees a checkpoint of which every rank has a file

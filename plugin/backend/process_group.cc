@@ -4,7 +4,7 @@
 
 #include "plugin/backend/call.h"
 #include "plugin/backend/device_coders.h"
-#include "plugin/backend/rendezvous.h"
+#include "plugin/backend/join.h"
 #include "plugin/backend/torch_error.h"
 #include "plugin/core/coding.h"
 
@@ -51,24 +51,22 @@ ProcessGroupLonghaul::Options::Options() : c10d::Backend::Options("longhaul") {}
 ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store, int rank,
                                            int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size), options_(c10::make_intrusive<Options>(*options)) {
-  // A rank that is wrong by itself says so to the others, which would wait for it.
-  absl::StatusOr<std::shared_ptr<Node>> node = options_->node;
-  const absl::Status known = CodingTable::Create(options_->codecs, rank, size).status();
+  absl::Status known = CodingTable::Create(options_->codecs, rank, size).status();
   if (!known.ok()) {
-    node = absl::Status(known.code(), c10::str("longhaul: group '", options_->group_name,
-                                               "': ", std::string(known.message())));
-  } else if (*node == nullptr) {
-    node = ProcessNode(options_->node_wishes);
+    known = absl::Status(known.code(), c10::str("longhaul: group '", options_->group_name,
+                                                "': ", std::string(known.message())));
   }
-  const absl::StatusOr<std::string> address =
-      node.ok() ? absl::StatusOr<std::string>((*node)->address()) : node.status();
-
   Rendezvous rendezvous(*store, rank, size, options_->timeout);
-  const auto peers = rendezvous.Exchange(address, Agreement(*options_));
-  ThrowIfError(peers.status());
-  node_ = *node;
+  auto joined = Join(rendezvous, *store,
+                     {.able = known,
+                      .node = options_->node,
+                      .wishes = options_->node_wishes,
+                      .agreement = Agreement(*options_)});
+  ThrowIfError(joined.status());
+  node_ = std::move(joined->node);
+  const Rendezvous::Peers& peers = joined->peers;
   ThrowIfError(rendezvous.Confirm(
-      Connect(peers->addresses, c10::str(options_->group_name, "#", peers->nonce))));
+      Connect(peers.addresses, c10::str(options_->group_name, "#", peers.nonce))));
 }
 
 ProcessGroupLonghaul::ProcessGroupLonghaul(Connected, int rank, int size,

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugin/core/ucx/interfaces.h"
 
 namespace longhaul {
 namespace {
@@ -16,9 +18,27 @@ struct Shared {
   pid_t owner = 0;
 };
 
-Shared& TheShared() {
-  static Shared* shared = new Shared;
-  return *shared;  // never destroyed: groups may outlive static destructors
+Shared& SharedOf(NodeScope scope) {
+  static Shared* shared = new Shared[2];  // never destroyed: groups may outlive static destructors
+  return shared[scope == NodeScope::kNetwork ? 0 : 1];
+}
+
+std::shared_ptr<Node> LiveNodeOf(const Shared& shared) {
+  return shared.owner == getpid() ? shared.node.lock() : nullptr;
+}
+
+absl::Status SetInterface(NodeScope scope, const std::vector<std::string>& toward,
+                          NodeOptions& options) {
+  if (scope == NodeScope::kThisHost) {
+    options.interface = "lo";
+    options.interface_why = "every rank is on this host";
+    return absl::OkStatus();
+  }
+  absl::StatusOr<ChosenInterface> chosen = ChooseInterface(options.interface, toward);
+  if (!chosen.ok()) return chosen.status();
+  options.interface = std::move(chosen->name);
+  options.interface_why = std::move(chosen->why);
+  return absl::OkStatus();
 }
 
 // "peer_deadline 30s, 10s": the first thing in which the node is not what was wished; empty: none.
@@ -57,12 +77,14 @@ NodeOptions ToNodeOptions(const NodeWishes& wishes) {
   return options;
 }
 
-absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeWishes& wishes) {
-  Shared& shared = TheShared();
+absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeWishes& wishes, NodeScope scope,
+                                                  const std::vector<std::string>& toward) {
+  Shared& shared = SharedOf(scope);
   std::lock_guard<std::mutex> lock(shared.mu);
-  std::shared_ptr<Node> node = shared.owner == getpid() ? shared.node.lock() : nullptr;
+  std::shared_ptr<Node> node = LiveNodeOf(shared);
   if (node == nullptr) {
-    const NodeOptions options = ToNodeOptions(wishes);
+    NodeOptions options = ToNodeOptions(wishes);
+    if (absl::Status s = SetInterface(scope, toward, options); !s.ok()) return s;
     absl::StatusOr<std::shared_ptr<Node>> made = Node::Create(options);
     if (!made.ok()) return made.status();
     shared.node = *made;
@@ -77,6 +99,12 @@ absl::StatusOr<std::shared_ptr<Node>> ProcessNode(const NodeWishes& wishes) {
         difference, " asked for now: give the same in every group's options, or leave it out"));
   }
   return node;
+}
+
+std::shared_ptr<Node> LiveProcessNode(NodeScope scope) {
+  Shared& shared = SharedOf(scope);
+  std::lock_guard<std::mutex> lock(shared.mu);
+  return LiveNodeOf(shared);
 }
 
 }  // namespace longhaul

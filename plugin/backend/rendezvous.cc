@@ -26,9 +26,13 @@ constexpr milliseconds kLongestPause(100);
 constexpr milliseconds kFailedRankStays(20'000);
 constexpr milliseconds kErrorIsOfNow(60'000);
 
+constexpr milliseconds kLongestFarewell(5'000);
+
 std::string RecordOf(const absl::Status& status) {
   return status.ok() ? std::string(1, kOk) : absl::StrCat("e", status.ToString());
 }
+
+constexpr size_t kNonceBytes = 16;
 
 std::string DrawNonce() {
   std::random_device random;
@@ -36,6 +40,8 @@ std::string DrawNonce() {
 }
 
 std::string NonceKey(int rank) { return absl::StrCat("longhaul/nonce/", rank); }
+
+std::string OverKey(const std::string& nonce) { return absl::StrCat("longhaul/over/", nonce); }
 
 std::string AddressKey(const std::string& nonce) {
   return absl::StrCat("longhaul/address/", nonce);
@@ -49,7 +55,12 @@ std::string GreetingKey(const std::string& reader, const std::string& writer) {
 }  // namespace
 
 Rendezvous::Rendezvous(c10d::Store& store, int rank, int size, milliseconds timeout)
-    : store_(store), rank_(rank), size_(size), timeout_(timeout), nonces_(size) {}
+    : store_(store),
+      rank_(rank),
+      size_(size),
+      timeout_(timeout),
+      nonces_(size),
+      whereabouts_(size) {}
 
 void Rendezvous::Publish(const std::string& key, std::string_view value) {
   store_.set(key, std::vector<uint8_t>(value.begin(), value.end()));
@@ -82,10 +93,25 @@ absl::StatusOr<std::string> Rendezvous::AwaitRecord(const std::string& key, int 
   return value;
 }
 
+absl::Status Rendezvous::Fail(absl::Status why) {
+  std::vector<std::string> others;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_ && !nonces_[rank].empty()) others.push_back(OverKey(nonces_[rank]));
+  }
+  try {
+    Publish(OverKey(nonces_[rank_]), "");
+    if (!others.empty()) store_.wait(others, std::min(timeout_, kLongestFarewell));
+  } catch (const std::exception&) {
+    // Somebody has died, or the store has gone: `why` says more.
+  }
+  return why;
+}
+
 bool Rendezvous::Greeted(int rank) {
-  std::string nonce = Read(NonceKey(rank));  // again: a process that has gone may be replaced
-  if (nonce != nonces_[rank]) {
-    nonces_[rank] = std::move(nonce);
+  const std::string said = Read(NonceKey(rank));  // again: a process that has gone may be replaced
+  if (const std::string nonce = said.substr(0, kNonceBytes); nonce != nonces_[rank]) {
+    nonces_[rank] = nonce;
+    whereabouts_[rank] = said.substr(nonce.size());
     Publish(GreetingKey(nonces_[rank], nonces_[rank_]), "");
   }
   return store_.check({GreetingKey(nonces_[rank_], nonces_[rank])});
@@ -122,19 +148,30 @@ absl::Status Rendezvous::Greet(milliseconds limit) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> Rendezvous::Meet(const absl::Status& able,
+                                                          const std::string& whereabouts) {
+  nonces_[rank_] = DrawNonce();
+  whereabouts_[rank_] = whereabouts;
+  if (!able.ok()) Publish(AddressKey(nonces_[rank_]), RecordOf(able));
+  Publish(NonceKey(rank_), absl::StrCat(nonces_[rank_], whereabouts));
+  const absl::Status greeted = Greet(able.ok() ? timeout_ : std::min(timeout_, kFailedRankStays));
+  if (!able.ok()) return Fail(able);
+  if (!greeted.ok()) return Fail(greeted);
+  return whereabouts_;
+}
+
 absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std::string>& address,
                                                        const std::string& agreement) {
-  nonces_[rank_] = DrawNonce();
   // ok record: "o" agreement LF address; the address may hold any byte.
   std::string record = RecordOf(address.status());
   if (address.ok()) absl::StrAppend(&record, agreement, "\n", *address);
   Publish(AddressKey(nonces_[rank_]), record);
-  Publish(NonceKey(rank_), nonces_[rank_]);
-  const absl::Status greeted =
-      Greet(address.ok() ? timeout_ : std::min(timeout_, kFailedRankStays));
-  if (!address.ok()) return address.status();
-  if (!greeted.ok()) return greeted;
+  if (!address.ok()) return Fail(address.status());
+  absl::StatusOr<Peers> peers = ReadRecords(agreement);
+  return peers.ok() ? std::move(peers) : Fail(peers.status());
+}
 
+absl::StatusOr<Rendezvous::Peers> Rendezvous::ReadRecords(const std::string& agreement) {
   Peers peers{.addresses = {}, .nonce = nonces_[0]};
   for (int rank = 0; rank < size_; ++rank) {
     const auto theirs = AwaitRecord(AddressKey(nonces_[rank]), rank);
@@ -156,7 +193,11 @@ absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std:
 
 absl::Status Rendezvous::Confirm(const absl::Status& connected) {
   Publish(absl::StrCat("longhaul/connected/", nonces_[rank_]), RecordOf(connected));
-  if (!connected.ok()) return connected;
+  const absl::Status all = connected.ok() ? ReadConfirmations() : connected;
+  return all.ok() ? all : Fail(all);
+}
+
+absl::Status Rendezvous::ReadConfirmations() {
   for (int rank = 0; rank < size_; ++rank) {
     const auto theirs = AwaitRecord(absl::StrCat("longhaul/connected/", nonces_[rank]), rank);
     if (!theirs.ok()) return theirs.status();

@@ -11,29 +11,40 @@
 
 namespace longhaul {
 
-// How the ranks of a new group find each other through the c10d Store: every rank publishes one
-// record (its address, or why it has none) and reads the others'. A rank that fails says so, so
-// that the others fail at once and with its words instead of waiting for the timeout; it stays up
-// to 20 s for those who are not there yet.
+// How the ranks of a new group find each other through the c10d Store. They meet: each says where it
+// is and learns where the others are. Then every rank publishes one record (its address, or why it
+// has none) and reads the others'. A rank that fails says so, so that the others fail at once and
+// with its words instead of waiting for the timeout; it stays up to 20 s for those who are not there
+// yet.
 //
 // A store may outlive the processes that wrote into it (torchrun restarts the workers and keeps its
 // store), so nothing in it is believed because it is there. Every rank draws a nonce and names it
 // under its rank; each pair then greets by both nonces, which only a live peer can know:
-//   longhaul/nonce/RANK               the newest nonce of that rank; may be of a dead process
+//   longhaul/nonce/RANK               the newest nonce of that rank, and where it is behind it; may
+//                                     be of a dead process
 //   longhaul/greeting/MINE/THEIRS     written by the rank of THEIRS, which has read MINE
 //   longhaul/address/NONCE            the record
 //   longhaul/connected/NONCE          what Confirm says
+//   longhaul/over/NONCE               that rank has failed here and reads no more
+// The store may live in the process of a rank, which takes it along when it ends for an error: so
+// whoever fails first waits, up to 5 s, for the others to have failed too, who need it until then.
 class Rendezvous {
  public:
   // `store` is already prefixed for the group and must outlive this object.
   Rendezvous(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout);
 
+  // First: what each rank says of itself, by rank; costs no round trip of its own. An `able` that is
+  // an error is told to the others and returned. Unavailable: a rank failed or did not show up
+  // within the timeout.
+  absl::StatusOr<std::vector<std::string>> Meet(const absl::Status& able,
+                                                const std::string& whereabouts);
+
   struct Peers {
     std::vector<std::string> addresses;  // by rank
     std::string nonce;                   // of rank 0: two groups of one name stay apart
   };
-  // `agreement`: text that must be equal on all ranks (the codec policy); InvalidArgument names two
-  // that differ. Unavailable: a rank failed or did not show up within the timeout.
+  // Once, after Meet. `agreement`: text that must be equal on all ranks (the codec policy);
+  // InvalidArgument names two that differ. Unavailable: a rank failed.
   absl::StatusOr<Peers> Exchange(const absl::StatusOr<std::string>& address,
                                  const std::string& agreement);
 
@@ -47,15 +58,18 @@ class Rendezvous {
   void Publish(const std::string& key, std::string_view value);
   std::string Read(const std::string& key);
   absl::Status AwaitKey(const std::string& key, int rank, std::chrono::milliseconds limit);
+  absl::Status Fail(absl::Status why);
   absl::StatusOr<std::string> AwaitRecord(const std::string& key, int rank);
   absl::Status Greet(std::chrono::milliseconds limit);
   absl::Status ErrorLeftBy(int rank);
+  absl::StatusOr<Peers> ReadRecords(const std::string& agreement);
+  absl::Status ReadConfirmations();
   bool Greeted(int rank);
 
   c10d::Store& store_;
   const int rank_, size_;
   const std::chrono::milliseconds timeout_;
-  std::vector<std::string> nonces_;  // by rank
+  std::vector<std::string> nonces_, whereabouts_;  // by rank
 };
 
 }  // namespace longhaul

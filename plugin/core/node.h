@@ -21,14 +21,16 @@ constexpr int kMaxCoderThreads = 256;
 
 struct NodeOptions {
   TransportKind transport;
-  // ucx: the interface every byte must cross ("net0"). Empty: the one interface besides lo;
-  // several are an error that lists them.
+  // ucx: the interface every byte must cross ("net0"). Empty: what the variable LONGHAUL_INTERFACE
+  // names, else the one interface besides lo that is up; several are an error that lists them.
   std::string interface = {};
+  // Who chose `interface`, for the description; empty: "named".
+  std::string interface_why = {};
   // ucx on a real cluster only: lets UCX use shared memory between processes of one host, which
   // bypasses shaped links. Never set by the launcher.
   enum class SharedMemory { kForbidden, kAllowed } shared_memory = SharedMemory::kForbidden;
   // ucx: variables UCX_* in the environment could undo what is set in code; kRefused makes them an
-  // error that names them.
+  // error that names them. Those of its log and of hardware that TCP never uses always pass.
   enum class UcxEnvironment { kRefused, kAllowed } ucx_environment = UcxEnvironment::kRefused;
   // A peer silent for this long (no frame, no heartbeat) is dead. Must exceed RTT + queueing delay.
   absl::Duration peer_deadline = absl::Seconds(30);
@@ -77,13 +79,17 @@ class Node {
 
   virtual NodeTraffic traffic() const = 0;
 
-  // "ucx tcp/net0, 2 coder threads" or "loopback, 0 coder threads": what is really used, the first
-  // part read back from the transport; for records.
+  // "ucx tcp/net0 (named), 2 coder threads" or "loopback, 0 coder threads": what is really used, the
+  // first part read back from the transport, and why this interface; for records.
   virtual std::string description() const = 0;
 
   // Everything outstanding and later fails with `why`; threads stop. Idempotent.
   virtual void Abort(absl::Status why) = 0;
 };
+
+// What keeps every ucx node with such options from being made, before one is: FailedPrecondition
+// for variables in the environment that they refuse, or no UCX to load.
+absl::Status CheckUcx(const NodeOptions& options);
 
 // "1.13.1": of the UCX that a ucx node would use; loads it. FailedPrecondition: there is none.
 absl::StatusOr<std::string> UcxVersion();

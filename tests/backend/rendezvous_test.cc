@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <map>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-
-#include "plugin/backend/process_node.h"
 
 namespace longhaul {
 namespace {
@@ -19,10 +16,17 @@ using testing::HasSubstr;
 
 using Peers = absl::StatusOr<Rendezvous::Peers>;
 
+Peers MeetAndExchange(c10d::Store& store, int rank, int size,
+                      const absl::StatusOr<std::string>& address, milliseconds timeout) {
+  Rendezvous rendezvous(store, rank, size, timeout);
+  const auto met = rendezvous.Meet(address.status(), " at home");
+  return met.ok() ? rendezvous.Exchange(address, "") : met.status();
+}
+
 std::future<Peers> ExchangeAsync(c10d::Store& store, int rank, int size,
                                  absl::StatusOr<std::string> address) {
   return std::async(std::launch::async, [&store, rank, size, address] {
-    return Rendezvous(store, rank, size, std::chrono::seconds(20)).Exchange(address, "");
+    return MeetAndExchange(store, rank, size, address, std::chrono::seconds(20));
   });
 }
 
@@ -38,10 +42,36 @@ TEST(Rendezvous, FailureOfOneRankReachesTheOthersInItsOwnWords) {
 
 TEST(Rendezvous, RankThatDoesNotShowUpIsNamed) {
   c10d::HashStore store;
-  Rendezvous alone(store, 0, 2, milliseconds(50));
-  const absl::Status status = alone.Exchange(std::string("here"), "").status();
+  const absl::Status status =
+      MeetAndExchange(store, 0, 2, std::string("here"), milliseconds(50)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of 2 did not show up"));
+}
+
+TEST(Rendezvous, FailureThatIsFoundAfterMeetingReachesTheOthersToo) {
+  c10d::HashStore store;
+  auto failing = std::async(std::launch::async, [&store] {
+    Rendezvous rendezvous(store, 0, 2, std::chrono::seconds(20));
+    EXPECT_TRUE(rendezvous.Meet(absl::OkStatus(), "").ok());
+    return rendezvous.Exchange(absl::FailedPreconditionError("no interface net7"), "").status();
+  });
+  const absl::Status status = ExchangeAsync(store, 1, 2, std::string("here")).get().status();
+  EXPECT_EQ(failing.get().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 0 failed"), HasSubstr("no interface net7")));
+}
+
+TEST(Rendezvous, EveryRankLearnsWhereTheOthersAre) {
+  c10d::HashStore store;
+  const auto meet = [&store](int rank, const std::string& where) {
+    return std::async(std::launch::async, [&store, rank, where] {
+      return Rendezvous(store, rank, 3, std::chrono::seconds(20)).Meet(absl::OkStatus(), where);
+    });
+  };
+  auto first = meet(0, "here"), second = meet(1, ""), third = meet(2, "far away");
+  for (auto* met : {&first, &second, &third}) {
+    EXPECT_THAT(met->get().value(), ElementsAre("here", "", "far away"));
+  }
 }
 
 TEST(Rendezvous, ProcessesThatAreGoneAreNotBelievedWhateverTheyLeftInTheStore) {
@@ -50,9 +80,8 @@ TEST(Rendezvous, ProcessesThatAreGoneAreNotBelievedWhateverTheyLeftInTheStore) {
   ASSERT_TRUE(ExchangeAsync(store, 1, 2, std::string("old 1")).get().ok());
   const std::string old_nonce = first.get()->nonce;
   // A third and a fourth process die on their own, one of them with an error.
-  EXPECT_FALSE(Rendezvous(store, 1, 3, milliseconds(100)).Exchange(std::string("dead"), "").ok());
-  EXPECT_FALSE(
-      Rendezvous(store, 0, 3, milliseconds(100)).Exchange(absl::InternalError("old"), "").ok());
+  EXPECT_FALSE(MeetAndExchange(store, 1, 3, std::string("dead"), milliseconds(100)).ok());
+  EXPECT_FALSE(MeetAndExchange(store, 0, 3, absl::InternalError("old"), milliseconds(100)).ok());
 
   // The one that comes first must wait for the other, longer than it believes a greeting.
   auto early = ExchangeAsync(store, 1, 2, std::string("new 1"));
@@ -68,31 +97,13 @@ TEST(Rendezvous, ProcessesThatAreGoneAreNotBelievedWhateverTheyLeftInTheStore) {
 
 TEST(Rendezvous, WhoMeetsOnlyTheDeadSaysSo) {
   c10d::HashStore store;
-  EXPECT_FALSE(Rendezvous(store, 1, 2, milliseconds(50)).Exchange(std::string("dead"), "").ok());
+  EXPECT_FALSE(MeetAndExchange(store, 1, 2, std::string("dead"), milliseconds(50)).ok());
   const absl::Status status =
-      Rendezvous(store, 0, 2, milliseconds(700)).Exchange(std::string("here"), "").status();
+      MeetAndExchange(store, 0, 2, std::string("here"), milliseconds(700)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rank 1 of 2 did not show up"), HasSubstr("700 ms"),
                     HasSubstr("a process that has gone")));
-}
-
-TEST(ProcessNode, WhatALaterGroupAsksForOtherwiseIsAnErrorThatNamesBothValues) {
-  const auto node = ProcessNode(
-      {.interface = "lo", .peer_deadline = absl::Seconds(20), .credit_bytes = int64_t{1} << 20});
-  ASSERT_TRUE(node.ok()) << node.status();
-  EXPECT_EQ(*ProcessNode({}), *node);
-  EXPECT_EQ(*ProcessNode({.peer_deadline = absl::Seconds(20)}), *node);
-  const auto refusal = [](const NodeWishes& wishes) {
-    const absl::Status status = ProcessNode(wishes).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    return std::string(status.message());
-  };
-  EXPECT_THAT(refusal({.interface = "eth7"}), HasSubstr("interface 'lo', 'eth7'"));
-  EXPECT_THAT(refusal({.peer_deadline = absl::Seconds(5)}), HasSubstr("peer_deadline 20s, 5s"));
-  EXPECT_THAT(refusal({.credit_bytes = 65536}), HasSubstr("credit_bytes 1048576, 65536"));
-  EXPECT_THAT(refusal({.shared_memory = true}), HasSubstr("shared_memory"));
-  EXPECT_THAT(refusal({.ucx_environment = true}), HasSubstr("ucx_environment"));
 }
 
 }  // namespace

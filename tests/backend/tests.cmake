@@ -1,5 +1,5 @@
 longhaul_test(backend/work_test.cc backend/staging_test.cc backend/cuda_tensors_test.cc backend/conformance_test.cc
-  backend/process_group_test.cc backend/finisher_test.cc backend/rendezvous_test.cc
+  backend/process_group_test.cc backend/finisher_test.cc backend/rendezvous_test.cc backend/join_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
 
 # Several processes each, under torchrun, with the package of the build tree. What Python compiles is
@@ -19,6 +19,8 @@ longhaul_python_test(waiting_callbacks)
 longhaul_python_test(stopped_peer)
 longhaul_python_test(looped_pipelines)
 longhaul_python_test(options)
+longhaul_python_test(interfaces)
+longhaul_python_test(differing)
 longhaul_python_test(restart)
 longhaul_python_test(rounds)
 set_tests_properties(backend_python_rounds PROPERTIES TIMEOUT 600)

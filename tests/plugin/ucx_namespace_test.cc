@@ -76,10 +76,11 @@ class TwoNamespaces : public testing::Test {
 };
 
 TEST_F(TwoNamespaces, EveryByteCrossesTheInterfaceAndTheProbeProvedIt) {
-  EXPECT_EQ(ranks[0]->Ask("describe"),
-            "ucx tcp/net0, probe seen in the interface's counters, 2 coder threads");
+  EXPECT_EQ(
+      ranks[0]->Ask("describe"),
+      "ucx tcp/net0 (the only one up), probe seen in the interface's counters, 2 coder threads");
   EXPECT_EQ(ranks[1]->Ask("describe"),
-            "ucx tcp/net0, probe seen in the interface's counters, 2 coder threads");
+            "ucx tcp/net0 (named), probe seen in the interface's counters, 2 coder threads");
   const int64_t before = TxBytes(0);
   ranks[1]->Tell("recv 1000000");
   EXPECT_EQ(ranks[0]->Ask("send 1000000"), "ok");

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "plugin/core/ucx/interfaces.h"
 #include "tests/plugin/child.h"
 #include "tests/plugin/group_fixture.h"
 #include "tests/plugin/hex.h"
@@ -56,7 +57,7 @@ TEST_F(TwoProcesses, BulkCrossesBothWays) {
   EXPECT_EQ(recv.Wait(), absl::OkStatus());
   EXPECT_EQ(child.Answer(), "ok");
   EXPECT_EQ(x, y);
-  EXPECT_THAT(node->description(), StartsWith("ucx tcp/lo"));
+  EXPECT_THAT(node->description(), StartsWith("ucx tcp/lo (named)"));
   EXPECT_THAT(node->description(), HasSubstr("cross lo"));
   EXPECT_EQ(node->traffic().refused_messages, 0);
 }
@@ -156,9 +157,25 @@ TEST(UcxOptions, SettingsFromTheEnvironmentAreRefusedByName) {
   const auto node = Node::Create(options);
   EXPECT_EQ(node.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("UCX_TLS"));
+  EXPECT_THAT(std::string(node.status().message()),
+              HasSubstr("longhaul.Options(ucx_environment=True)"));
   options.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
   EXPECT_TRUE(Node::Create(options).ok());
   ::unsetenv("UCX_TLS");
+}
+
+TEST(UcxOptions, VariablesThatChangeNoByteOnTheWirePass) {
+  const char* const harmless[] = {"UCX_LOG_LEVEL_TRIGGER", "UCX_WARN_UNUSED_ENV_VARS",
+                                  "UCX_IB_GID_INDEX", "UCX_CUDA_COPY_BW"};
+  for (const char* name : harmless) ::setenv(name, "n", 1);
+  EXPECT_THAT(UcxVariables(), testing::IsEmpty());
+  // Of the same kinds by their names, and not harmless.
+  for (const char* name : {"UCX_TCP_KEEPIDLE", "UCX_TLS", "UCX_LOG", "UCX_NET_DEVICES"}) {
+    ::setenv(name, "n", 1);
+    EXPECT_THAT(UcxVariables(), testing::ElementsAre(name));
+    ::unsetenv(name);
+  }
+  for (const char* name : harmless) ::unsetenv(name);
 }
 
 TEST(UcxOptions, SignalHandlersAreLeftAlone) {

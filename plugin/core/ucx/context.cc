@@ -22,16 +22,29 @@ std::string& LastError() {
   return *text;
 }
 
-// UCX logs to stdout, which belongs to the program. Errors are kept for the next Status instead.
+bool AskedForLog() {
+  for (const char* name : {"UCX_LOG_LEVEL", "UCX_LOG_LEVEL_TRIGGER", "UCX_LOG_FILE"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+// UCX logs to stdout, which belongs to the program: only who asks for its log gets it, from UCX's own
+// handler, which comes next. Errors are kept for the next Status in any case.
 ucs_log_func_rc_t KeepError(const char*, unsigned, const char*, ucs_log_level_t level,
                             const ucs_log_component_config_t*, const char* format,
                             va_list arguments) {
-  if (level > UCS_LOG_LEVEL_ERROR) return UCS_LOG_FUNC_RC_STOP;
+  static const bool asked_for = AskedForLog();
+  const ucs_log_func_rc_t next = asked_for ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;
+  if (level > UCS_LOG_LEVEL_ERROR) return next;
   char text[512];
-  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_list again;  // the next handler reads them too
+  va_copy(again, arguments);
+  std::vsnprintf(text, sizeof(text), format, again);
+  va_end(again);
   const std::lock_guard lock(last_error_mu);
   LastError() = text;
-  return UCS_LOG_FUNC_RC_STOP;
+  return next;
 }
 
 void KeepErrorsFromNowOn() {
@@ -69,17 +82,24 @@ absl::Status UcxError(std::string_view what, ucs_status_t status) {
   return absl::UnavailableError(text);
 }
 
-absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
-                                             const std::string& interface) {
+absl::Status CheckUcx(const NodeOptions& options) {
+  // First: while another thread loads it, variables of ours are set.
+  if (absl::Status s = LoadUcx(); !s.ok()) return s;
   if (options.ucx_environment == NodeOptions::UcxEnvironment::kRefused) {
     if (const std::vector<std::string> names = UcxVariables(); !names.empty()) {
       return absl::FailedPreconditionError(
           fmt::format("ucx: {} in the environment could undo what the transport relies on: unset "
-                      "it, or allow it by NodeOptions::ucx_environment",
+                      "it, or accept it by longhaul.Options(ucx_environment=True) (in C++ "
+                      "NodeOptions::ucx_environment)",
                       fmt::join(names, ", ")));
     }
   }
-  if (absl::Status s = LoadUcx(); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
+                                             const std::string& interface) {
+  if (absl::Status s = CheckUcx(options); !s.ok()) return s;
   KeepErrorsFromNowOn();
   ucp_config_t* config = nullptr;
   if (ucs_status_t s = Ucx().ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) {

@@ -16,7 +16,7 @@ constexpr unsigned kUcxMessageId = 1;
 absl::Status UcxError(std::string_view what, ucs_status_t status);
 
 // A UCP context that can do nothing but TCP over `interface` (unless shared memory is allowed), set
-// in code. Takes UCX's log away from stdout.
+// in code. UCX's log goes nowhere unless the environment asks for it.
 absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
                                              const std::string& interface);
 

@@ -4,23 +4,48 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "compressors/numbers/noise.h"
+#include "plugin/core/ucx/routes.h"
 
 namespace longhaul {
 namespace {
 
 constexpr auto kNap = std::chrono::milliseconds(20);
 constexpr int kMaxNaps = 100;
+
+constexpr const char* kVariable = "LONGHAUL_INTERFACE";
+constexpr std::string_view kNameOne =
+    "name one by LONGHAUL_INTERFACE, by longhaul.Options(interface=...) or by 'longhaul worker "
+    "--interface'";
+
+// What UCX says, and where; how it helps who debugs it.
+constexpr std::string_view kHarmless[] = {
+    "UCX_LOG_LEVEL",        "UCX_LOG_LEVEL_TRIGGER",    "UCX_LOG_FILE",
+    "UCX_LOG_FILE_SIZE",    "UCX_LOG_FILE_ROTATE",      "UCX_LOG_FILE_FILTER",
+    "UCX_LOG_BUFFER",       "UCX_LOG_DATA_SIZE",        "UCX_LOG_PRINT_ENABLE",
+    "UCX_MODULE_LOG_LEVEL", "UCX_WARN_UNUSED_ENV_VARS", "UCX_WARN_INVALID_CONFIG",
+    "UCX_VFS_ENABLE",       "UCX_VFS_THREAD_AFFINITY",  "UCX_PROFILE_MODE",
+    "UCX_PROFILE_FILE",     "UCX_PROFILE_LOG_SIZE",
+};
+
+// Of transports that TLS=tcp,self, set in code, keeps shut: clusters set these for everybody.
+constexpr std::string_view kNeverOverTcp[] = {"UCX_IB_",   "UCX_RC_",   "UCX_DC_",      "UCX_UD_",
+                                              "UCX_CUDA_", "UCX_ROCM_", "UCX_GDR_COPY_"};
 
 std::vector<std::string> KernelInterfaces() {
   std::vector<std::string> names;
@@ -51,35 +76,66 @@ bool IsRunningSoon(const std::string& name) {
   return running;
 }
 
+// No name: none; `why` then goes on with what was tried.
+ChosenInterface OneThatLeadsTo(const std::vector<std::string>& hosts,
+                               const std::vector<std::string>& up) {
+  for (const std::string& host : hosts) {
+    const std::optional<Route> route = RouteTo(host);
+    if (!route || std::find(up.begin(), up.end(), route->interface) == up.end()) continue;
+    return {.name = route->interface, .why = fmt::format("it leads to {}", host)};
+  }
+  if (hosts.empty()) return {};
+  return {.name = "",
+          .why = fmt::format(" and none of them has the route to {}", fmt::join(hosts, " or "))};
+}
+
+bool IsHarmless(std::string_view variable) {
+  const auto is = [&](std::string_view name) { return variable == name; };
+  const auto begins = [&](std::string_view prefix) { return variable.starts_with(prefix); };
+  return std::any_of(std::begin(kHarmless), std::end(kHarmless), is) ||
+         std::any_of(std::begin(kNeverOverTcp), std::end(kNeverOverTcp), begins);
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> ChooseInterface(const std::string& wanted) {
+std::string InterfaceOfEnvironment() {
+  const char* const name = std::getenv(kVariable);
+  return name == nullptr ? "" : name;
+}
+
+absl::StatusOr<ChosenInterface> ChooseInterface(const std::string& wanted,
+                                                const std::vector<std::string>& toward) {
   const std::vector<std::string> names = KernelInterfaces();
   const auto bad = [&](std::string_view what) {
     return absl::FailedPreconditionError(
         fmt::format("ucx: {}; this network namespace has: {}", what, fmt::join(names, ", ")));
   };
-  std::vector<std::string> matching;
-  for (const std::string& name : names) {
-    if (wanted.empty() ? name != "lo" && IsUp(name) : name == wanted) matching.push_back(name);
+  ChosenInterface chosen{.name = wanted, .why = "named"};
+  if (wanted.empty()) chosen = {.name = InterfaceOfEnvironment(), .why = kVariable};
+  if (chosen.name.empty()) {
+    std::vector<std::string> up;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(up),
+                 [](const std::string& name) { return name != "lo" && IsUp(name); });
+    if (up.empty()) return bad("no interface besides lo is up");
+    chosen = {.name = up[0], .why = "the only one up"};
+    if (up.size() > 1) chosen = OneThatLeadsTo(toward, up);
+    if (chosen.name.empty()) {
+      return bad(fmt::format("several interfaces are up ({}){}: {}", fmt::join(up, ", "),
+                             chosen.why, kNameOne));
+    }
+  } else if (std::find(names.begin(), names.end(), chosen.name) == names.end()) {
+    return bad(fmt::format("no interface '{}' ({})", chosen.name, chosen.why));
   }
-  if (matching.empty()) {
-    return bad(wanted.empty() ? "no interface besides lo is up"
-                              : fmt::format("no interface '{}'", wanted));
-  }
-  if (matching.size() > 1) {
-    return bad(fmt::format("several interfaces ({}): name one", fmt::join(matching, ", ")));
-  }
-  if (!std::filesystem::exists("/sys/class/net/" + matching[0])) {
+  if (!std::filesystem::exists("/sys/class/net/" + chosen.name)) {
     return bad(
         fmt::format("/sys/class/net, which UCX reads, does not show '{}': it is of another "
                     "network namespace; mount a fresh sysfs first",
-                    matching[0]));
+                    chosen.name));
   }
-  if (!IsRunningSoon(matching[0])) {
-    return bad(fmt::format("'{}' has no carrier", matching[0]));
-  }
-  return matching[0];
+  if (IsRunningSoon(chosen.name)) return chosen;
+  return bad(IsUp(chosen.name)
+                 ? fmt::format("'{}' has no carrier", chosen.name)
+                 : fmt::format("'{}' is down: ip link set {} up", chosen.name, chosen.name));
 }
 
 absl::StatusOr<int64_t> InterfaceTxBytes(const std::string& interface) {
@@ -91,7 +147,11 @@ absl::StatusOr<int64_t> InterfaceTxBytes(const std::string& interface) {
 
 uint64_t NetworkNamespaceId() {
   std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> boot)) {
+    struct utsname host = {};  // some sandboxes have no boot id, and number namespaces from 1
+    ::uname(&host);
+    boot = host.nodename;
+  }
   struct stat ns = {};
   ::stat("/proc/self/ns/net", &ns);
   uint64_t hash = FoldSeed({ns.st_dev, ns.st_ino});
@@ -103,7 +163,8 @@ std::vector<std::string> UcxVariables() {
   std::vector<std::string> names;
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view entry(*at);
-    if (entry.starts_with("UCX_")) names.emplace_back(entry.substr(0, entry.find('=')));
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (name.starts_with("UCX_") && !IsHarmless(name)) names.emplace_back(name);
   }
   return names;
 }

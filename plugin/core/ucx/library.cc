@@ -26,7 +26,7 @@ constexpr std::pair<const char*, const char*> kWhileLoading[] = {
 absl::Status Load(UcxLibrary& library) {
   std::vector<const char*> ours;
   for (const auto& [name, value] : kWhileLoading) {
-    if (std::getenv(name) != nullptr) continue;  // somebody's wish, judged by OpenUcxContext
+    if (std::getenv(name) != nullptr) continue;  // somebody's wish, judged by CheckUcx
     ::setenv(name, value, 1);
     ours.push_back(name);
   }

@@ -7,7 +7,6 @@
 
 #include "plugin/core/ucx/context.h"
 #include "plugin/core/ucx/endpoint.h"
-#include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/library.h"
 
 namespace longhaul {
@@ -52,16 +51,18 @@ class UcxPayload final : public ArrivedPayload {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<UcxTransport>> UcxTransport::Create(const NodeOptions& options) {
-  absl::StatusOr<std::string> interface = ChooseInterface(options.interface);
+  absl::StatusOr<ChosenInterface> interface = ChooseInterface(options.interface);
   if (!interface.ok()) return interface.status();
+  if (!options.interface_why.empty()) interface->why = options.interface_why;
   std::shared_ptr<UcxTransport> transport(new UcxTransport(options, *std::move(interface)));
   if (absl::Status s = transport->Open(); !s.ok()) return s;
   return transport;
 }
 
-UcxTransport::UcxTransport(const NodeOptions& options, std::string interface)
+UcxTransport::UcxTransport(const NodeOptions& options, ChosenInterface interface)
     : options_(options),
-      interface_(std::move(interface)),
+      interface_(std::move(interface.name)),
+      interface_why_(std::move(interface.why)),
       network_id_(NetworkNamespaceId()),
       loop_(options.clock) {}
 
@@ -172,7 +173,8 @@ absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view blo
 
 std::string UcxTransport::description() const {
   const std::lock_guard lock(mu_);
-  return fmt::format("ucx {}", lanes_found_.empty() ? "tcp/" + interface_ : lanes_found_);
+  return fmt::format("ucx {} ({})", lanes_found_.empty() ? "tcp/" + interface_ : lanes_found_,
+                     interface_why_);
 }
 
 std::optional<int64_t> UcxTransport::InterfaceSentBytes() const {

@@ -11,6 +11,7 @@
 #include "plugin/core/buffer_pool.h"
 #include "plugin/core/node.h"
 #include "plugin/core/transport.h"
+#include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/loop.h"
 
 namespace longhaul {
@@ -55,7 +56,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
     ucp_worker_h worker = nullptr;
   };
 
-  UcxTransport(const NodeOptions& options, std::string interface);
+  UcxTransport(const NodeOptions& options, ChosenInterface interface);
   absl::Status Open();
   absl::Status OpenLane(LaneState& lane, std::string& address);
   absl::StatusOr<Endpoint*> OpenEndpoint(LaneState& lane, std::string_view address,
@@ -78,7 +79,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   static void OnEndpointError(void* endpoint, ucp_ep_h handle, ucs_status_t status);
 
   const NodeOptions options_;
-  const std::string interface_;
+  const std::string interface_, interface_why_;
   const uint64_t network_id_;
   std::string address_;
   WakeLoop loop_;

@@ -81,6 +81,6 @@ def traffic(group=None):
 
 
 def transport(group=None):
-    """What really carries the bytes, read back from the transport, and how many threads encode and
-    decode them, such as "ucx tcp/eth0, 2 coder threads"."""
+    """What really carries the bytes, read back from the transport, why over this interface, and how
+    many threads encode and decode them: "ucx tcp/eth0 (the only one up), 2 coder threads"."""
     return _backend_of(group).description()

@@ -33,8 +33,10 @@ class Options:
     decides; None leaves it to the first group, and a later one that asks for something else is an
     error.
 
-    interface: network interface that every byte must cross, for example "eth0". Empty: the one
-        interface besides lo; where there are several, the error lists them.
+    interface: network interface that every byte must cross, for example "eth0". Empty: what the
+        environment variable LONGHAUL_INTERFACE names; else lo where every rank of the group is on
+        one host, otherwise the one interface besides lo that is up, or of several the one that
+        leads to the store's host. longhaul.transport() says which, and why.
     peer_deadline: a peer silent for longer is dead (default 30 s). Must exceed round trip plus
         queueing.
     credit_bytes: bytes a sender may have under way per peer (default 64 MiB, at least 64 KiB); at
@@ -43,8 +45,8 @@ class Options:
         (default 2, 0 to 256; 0: that one does it itself). Bytes are the same with any number. Raise
         it where the link is faster than two of them; each wants a core.
     shared_memory: lets processes of one host exchange data past the network interface.
-    ucx_environment: accepts variables UCX_* of the environment, which could undo what is set here;
-        otherwise they are an error that names them.
+    ucx_environment: accepts variables UCX_* of the environment that could undo what is set here;
+        otherwise they are an error that names them. Those of UCX's log pass in any case.
     """
 
     forward: str = "none"

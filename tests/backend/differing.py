@@ -1,0 +1,55 @@
+"""Five ranks without an agent, so that rank 0 serves the store and takes it along when it ends: where
+the ranks' options differ, or one of them cannot join, every rank gets that error, never one of a
+store or a connection that has gone."""
+
+import os
+import subprocess
+import sys
+
+import launch
+
+RANKS, ROUNDS, ODD = 5, 2, 3
+
+
+def worker():
+    import torch.distributed as dist
+
+    import longhaul
+
+    rank = int(os.environ["RANK"])
+    options = {"seed": 7} if rank == ODD else {}
+    interface = "lo"
+    if os.environ["CASE"] == "interface":
+        options, interface = {}, "nosuch0" if rank == ODD else "lo"
+    try:
+        dist.init_process_group("longhaul", timeout=launch.TIMEOUT, pg_options=longhaul.Options(
+            interface=interface, **options))
+    except (ValueError, RuntimeError) as error:
+        print(str(error).splitlines()[0], flush=True)
+        return
+    print("no error", flush=True)
+
+
+def words_of_ranks(case):
+    environment = {**os.environ, "CASE": case, "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1",
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
+    ranks = [subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0])], text=True,
+                              stdout=subprocess.PIPE, env={**environment, "RANK": str(rank)})
+             for rank in range(RANKS)]
+    return [rank.communicate(timeout=120)[0] for rank in ranks]
+
+
+def main():
+    launch.check()
+    for case, wanted in (("options", ["options differ", "seed=0", "seed=7", f"rank {ODD}"]),
+                         ("interface", ["no interface 'nosuch0'"])):
+        for turn in range(ROUNDS):
+            said = words_of_ranks(case)
+            assert all(word in line for line in said for word in wanted), (case, turn, said)
+        print(f"ok {case}: {ROUNDS} rounds of {RANKS} ranks", flush=True)
+
+
+if "CASE" in os.environ:
+    worker()
+else:
+    main()
