@@ -79,7 +79,9 @@ class Sections : public testing::Test {
     return values;
   }
   static void ExpectHolds(const RankState& s, float first) {
-    const auto all = [](const at::Tensor& x, float value) { return x.eq(value).all().item<bool>(); };
+    const auto all = [](const at::Tensor& x, float value) {
+      return x.eq(value).all().item<bool>();
+    };
     EXPECT_TRUE(all(s.stage->parameters(), first));
     EXPECT_TRUE(all(s.optimizer->first_moment(), first + 1));
     EXPECT_TRUE(all(s.optimizer->second_moment(), first + 2));
@@ -141,7 +143,8 @@ TEST_F(Sections, ComeBackThroughAnotherLayoutsReaderToo) {
                                 s.outer->momentum()};
   for (size_t i = 0; i < std::size(tensors); ++i) {
     for (const ParameterSlot& slot : s.stage->layout().slots) {
-      EXPECT_TRUE(tensors[i].narrow(0, slot.offset, slot.elements())
+      EXPECT_TRUE(tensors[i]
+                      .narrow(0, slot.offset, slot.elements())
                       .eq(10 + static_cast<float>(i))
                       .all()
                       .item<bool>())

@@ -26,7 +26,7 @@ longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
   pp_group/checkpoint_sections_test.cc pp_group/train_spec_test.cc pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc pp_group/diloco_golden_test.cc
   pp_group/injected_test.cc pp_group/executor_test.cc pp_group/poison_test.cc pp_group/elastic_test.cc
-  pp_group/handover_test.cc pp_group/outer_step_test.cc pp_group/adamw_test.cc
+  pp_group/handover_test.cc pp_group/outer_step_test.cc pp_group/adamw_test.cc pp_group/microbatches_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
 longhaul_test(pp_group/expert_parallel_test.cc LIBS longhaul::pp_group longhaul::plugin_backend LABELS cpu)
 longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc

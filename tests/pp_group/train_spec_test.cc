@@ -68,13 +68,14 @@ TEST(CanonicalText, SaysEveryFieldByItsName) {
                 .codec = "fp16",
                 .algorithm = OuterAlgorithm::kDataParallel};
   spec.initial_hash = "abc";
-  EXPECT_EQ(CanonicalText(spec, *SmallCorpus()),
-            absl::StrCat("blocks=6\nwidth=24\nheads=4\ncontext=16\nvocab=256\n",
-                         "kind=moe\nengine=aten\ndevice=cpu\ndtype=bfloat16\nkv_heads=2\nhidden=40\n",
-                         "tied_head=0\nrope_theta=500\nexperts=8\ncapacity_factor=1.25\n",
-                         "balance_loss=0.5\nexpert_parallel=2\nstages=3\ncuts=1,4\n", optimizers,
-                         "inner_steps=0\nouter_lr=0.625\nouter_momentum=0.5\nouter_codec=fp16\n",
-                         "outer_algorithm=dp\ninit_sha256=abc\n", data));
+  EXPECT_EQ(
+      CanonicalText(spec, *SmallCorpus()),
+      absl::StrCat("blocks=6\nwidth=24\nheads=4\ncontext=16\nvocab=256\n",
+                   "kind=moe\nengine=aten\ndevice=cpu\ndtype=bfloat16\nkv_heads=2\nhidden=40\n",
+                   "tied_head=0\nrope_theta=500\nexperts=8\ncapacity_factor=1.25\n",
+                   "balance_loss=0.5\nexpert_parallel=2\nstages=3\ncuts=1,4\n", optimizers,
+                   "inner_steps=0\nouter_lr=0.625\nouter_momentum=0.5\nouter_codec=fp16\n",
+                   "outer_algorithm=dp\ninit_sha256=abc\n", data));
   // Doubles exactly: the next one is another run.
   spec.inner.lr = std::nextafter(0.25, 1);
   EXPECT_THAT(CanonicalText(spec, *SmallCorpus()), HasSubstr("lr=0.25000000000000006\n"));
@@ -247,13 +248,14 @@ TEST(LocalRanks, NeedTheBackendsOfTheirPlace) {
   EXPECT_THAT(refusal(3, [](LocalRank* r) { r->group = -1; }), HasSubstr("outside"));
   EXPECT_THAT(refusal(3, [](LocalRank* r) { r->stage = 2; }), HasSubstr("outside"));
   EXPECT_THAT(refusal(3, [](LocalRank* r) { r->stage = -1; }), HasSubstr("outside"));
-  EXPECT_THAT(refusal(2, [&](LocalRank* r) { *r = good[1]; }),
-              HasSubstr("group 0, stage 1 twice"));
+  EXPECT_THAT(refusal(2, [&](LocalRank* r) { *r = good[1]; }), HasSubstr("group 0, stage 1 twice"));
   EXPECT_THAT(refusal(2, [](LocalRank* r) { r->boundary = nullptr; }),
               HasSubstr("group 1, stage 0: no boundary backend"));
   EXPECT_THAT(refusal(2, [](LocalRank* r) { r->plain = nullptr; }), HasSubstr("no plain backend"));
   EXPECT_THAT(refusal(2, [](LocalRank* r) { r->outer = nullptr; }), HasSubstr("no outer backend"));
-  EXPECT_EQ(refusal(2, [](LocalRank* r) { r->outer = nullptr; }, /*elastic=*/true), "");
+  EXPECT_EQ(refusal(
+                2, [](LocalRank* r) { r->outer = nullptr; }, /*elastic=*/true),
+            "");
   EXPECT_THAT(refusal(2, [&](LocalRank* r) { r->plain = good[3].plain; }),
               HasSubstr("plain backend is rank 1 of 2, want 0 of 2"));
   EXPECT_THAT(refusal(2, [&](LocalRank* r) { r->outer = good[0].outer; }),
@@ -303,8 +305,8 @@ TEST_F(LeftText, OfAnotherModelOrOtherDataIsRefusedWithBothValues) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << name << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(name, " = 3, and")));
   }
-  for (const char* name : {"microbatches", "batch_rows", "steps", "lr", "seed", "beta1",
-                           "outer_lr", "outer_codec", "balance_loss", "dtype"}) {
+  for (const char* name : {"microbatches", "batch_rows", "steps", "lr", "seed", "beta1", "outer_lr",
+                           "outer_codec", "balance_loss", "dtype"}) {
     const auto left = Open(With(name, "3"), 7);
     ASSERT_TRUE(left.ok()) << left.status();
     EXPECT_THAT(left->changes(), testing::StartsWith(absl::StrCat(name, "=3 > ")));
@@ -314,8 +316,8 @@ TEST_F(LeftText, OfAnotherModelOrOtherDataIsRefusedWithBothValues) {
 
 TEST_F(LeftText, OfOtherGroupsIsTakenWhereTheyAgreed) {
   const std::string three = absl::StrReplaceAll(text_, {{"groups=2\n", "groups=3\n"}});
-  for (const auto& [step, agreed] : {std::pair{6, false}, {7, true}, {8, false}, {14, true},
-                                     {76, false}, {77, true}}) {
+  for (const auto& [step, agreed] :
+       {std::pair{6, false}, {7, true}, {8, false}, {14, true}, {76, false}, {77, true}}) {
     EXPECT_EQ(Open(three, step).ok(), agreed) << "step " << step;
     EXPECT_TRUE(Open(text_, step).ok()) << "as many groups as there were";
   }
