@@ -103,7 +103,9 @@ TEST(Join, AnInterfaceOfTheEnvironmentThatIsNotThereIsNamedWithTheVariable) {
 }
 
 TEST(ProcessNode, WhatALaterGroupAsksForOtherwiseIsAnErrorThatNamesBothValues) {
-  const auto ask = [](const NodeWishes& wishes) { return ProcessNode(wishes, NodeScope::kNetwork); };
+  const auto ask = [](const NodeWishes& wishes) {
+    return ProcessNode(wishes, NodeScope::kNetwork);
+  };
   const auto node = ask(
       {.interface = "lo", .peer_deadline = absl::Seconds(20), .credit_bytes = int64_t{1} << 20});
   ASSERT_TRUE(node.ok()) << node.status();

@@ -34,8 +34,8 @@ BatchOutcome RunBatch(const ModelSpec& model, int microbatches, const at::Tensor
   std::vector<std::unique_ptr<PipelineRank>> ranks;
   int64_t at = 0;
   for (int s = 0; s < kStages; ++s) {
-    stages.push_back(*NewStage(
-        model, {.stage = s, .stages = kStages, .seed = 3, .microbatches = microbatches}));
+    stages.push_back(
+        *NewStage(model, {.stage = s, .stages = kStages, .seed = 3, .microbatches = microbatches}));
     const at::Tensor& parameters = stages.back()->parameters();
     if (ahead.defined()) parameters.add_(ahead.narrow(0, at, parameters.numel()));
     at += parameters.numel();

@@ -45,8 +45,7 @@ std::optional<Route> RouteTo(const addrinfo& target) {
   ::close(fd);
   const auto& source = reinterpret_cast<const sockaddr&>(own);
   char text[NI_MAXHOST];
-  if (!known ||
-      ::getnameinfo(&source, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
+  if (!known || ::getnameinfo(&source, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
     return std::nullopt;
   }
   Route route{.source = text, .interface = InterfaceWith(source)};
