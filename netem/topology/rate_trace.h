@@ -35,7 +35,8 @@ absl::Duration LengthOf(const RateTrace& trace);
 BitsPerSecond MeanRate(const RateTrace& trace, int mtu);
 
 // The least and the most that any `window` of the endless trace can deliver, as rates. What was
-// measured for so long is to be between them; a window of the trace's length has the mean alone.
+// measured for so long is to be between them. An opportunity on an edge counts for the most and not
+// for the least: a window of the trace's length is one opportunity either way from the mean.
 struct RateRange {
   BitsPerSecond least, most;
 };

@@ -1,6 +1,9 @@
 longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
   SRCS experiments/synthetic_record.cc)
 longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec_bounds_test.cc experiments/spec_defaults_test.cc
+  LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec_lists_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -43,15 +46,18 @@ longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
   LIBS longhaul::simulator_model LABELS cpu)
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
+longhaul_test(experiments/simulator_bounds_test.cc LIBS longhaul::simulator LABELS cpu)
+longhaul_test(experiments/simulator_closed_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 if(LONGHAUL_TORCH)
+  longhaul_test(experiments/scale_closed_test.cc LIBS longhaul::scale LABELS cpu)
   longhaul_test(experiments/scale_test.cc experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(experiments_scale_test PRIVATE
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
-  longhaul_count_test(experiments/scale_test.cc experiments/traffic_test.cc)
+  longhaul_count_test(experiments/scale_closed_test.cc experiments/scale_test.cc experiments/traffic_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -49,6 +49,7 @@ longhaul_guest_test(faults *netem)
 longhaul_guest_test(vector_state *)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
+longhaul_test(netem/verify_bounds_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_store_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_changes_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
