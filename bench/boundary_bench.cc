@@ -123,7 +123,7 @@ class Side {
     return static_cast<double>(end - Hear()) * 1e-9;
   }
   CrossingCounters Row(bool sent) const {
-    for (const CrossingCounters& row : group_->counters()) {
+    for (const CrossingCounters& row : TotalsByPeer(group_->counters())) {
       if (row.sent == sent) return row;
     }
     Fail("no counters");

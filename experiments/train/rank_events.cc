@@ -40,7 +40,7 @@ std::vector<CrossingCounters> OuterCounters(const LocalTelemetry& rank) {
   std::vector<LocalTelemetry::Outer> all = rank.earlier_outer;
   if (rank.outer) all.push_back({rank.outer, rank.outer_groups});
   for (const LocalTelemetry::Outer& outer : all) {
-    for (CrossingCounters c : outer.backend->group().counters()) {
+    for (CrossingCounters c : TotalsByPeer(outer.backend->group().counters())) {
       if (!outer.groups.empty()) c.peer = outer.groups[static_cast<size_t>(c.peer)];
       const auto [at, fresh] = sums.emplace(std::pair(c.peer, c.sent), c);
       if (fresh) continue;
@@ -135,11 +135,12 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
   const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
     EmitCrossing(kind, c, rank, checkpoint, sink);
   };
-  for (const CrossingCounters& c : rank.boundary->group().counters())
+  for (const CrossingCounters& c : TotalsByPeer(rank.boundary->group().counters()))
     emit(CrossingKind::kBoundary, c);
   for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
   if (rank.experts == nullptr) return;
-  for (CrossingCounters c : rank.experts->group().counters()) {  // collectives, all of it
+  for (CrossingCounters c :
+       TotalsByPeer(rank.experts->group().counters())) {  // collectives, all of it
     c.tensors = c.collective_messages;
     c.message_bytes = c.collective_bytes;
     c.payload_bytes =
@@ -149,7 +150,7 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
 }
 
 void EmitState(const LocalTelemetry& rank, int giver, ProcessGroupLonghaul& pair, EventSink& sink) {
-  for (CrossingCounters c : pair.group().counters()) {
+  for (CrossingCounters c : TotalsByPeer(pair.group().counters())) {
     if (c.sent) continue;
     c.peer = giver;
     EmitCrossing(CrossingKind::kState, c, rank, /*checkpoint=*/0, sink);

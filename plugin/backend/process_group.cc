@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <c10/util/Logging.h>
+
 #include "plugin/backend/call.h"
 #include "plugin/backend/device_coders.h"
 #include "plugin/backend/join.h"
@@ -43,6 +45,12 @@ void NoteError(std::atomic<c10d::ErrorType>& error, absl::StatusCode code) {
   c10d::ErrorType none = c10d::ErrorType::SUCCESS;
   error.compare_exchange_strong(none, type);
 }
+
+struct WantedDecoded {
+  const ProcessGroupLonghaul* group = nullptr;
+  at::Tensor out;
+};
+thread_local WantedDecoded wanted_decoded;  // of this thread's next send
 
 }  // namespace
 
@@ -130,6 +138,10 @@ void ProcessGroupLonghaul::shutdown() {
     group.swap(group_);
     node.swap(node_);
     options_->node.reset();
+  }
+  if (group == nullptr) return;
+  if (const std::string remark = group->NothingEncoded(); !remark.empty()) {
+    LOG(WARNING) << "longhaul: " << remark;
   }
 }
 
@@ -220,6 +232,10 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor
                                                           int tag) {
   CheckedPeer(dst, "send");
   CheckTag(tag, "send");
+  if (wanted_decoded.group == this) {
+    const at::Tensor out = std::exchange(wanted_decoded, {}).out;
+    return SendDecoded(tensors, out, dst, tag);
+  }
   const Staging x = StagedSend(OnlyTensor(tensors, "send"), dst, tag);
   const auto work = NewWork({.type = c10d::OpType::SEND,
                              .op = "send",
@@ -228,6 +244,33 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::send(std::vector<at::Tensor
                              .stagings = {x},
                              .outputs = x.tensors()});
   LiveGroup()->Send(x.wire(), dst, tag, DoneFor(work));
+  return work;
+}
+
+void ProcessGroupLonghaul::decode_next_send(at::Tensor out) {
+  const bool wanted = out.defined();
+  wanted_decoded = {wanted ? this : nullptr, std::move(out)};
+}
+
+// Through host memory in any case: a coder of a device would not have the values there.
+c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::SendDecoded(std::vector<at::Tensor>& tensors,
+                                                                 const at::Tensor& out, int dst,
+                                                                 int tag) {
+  const at::Tensor& tensor = OnlyTensor(tensors, "send");
+  const Staging x = Staging::Of(tensor, Access::kRead, "send");
+  const Staging decoded = Staging::Of(out, Access::kWrite, "send");
+  TORCH_CHECK_VALUE(out.sizes() == tensor.sizes() && out.scalar_type() == tensor.scalar_type(),
+                    "longhaul: send of ", tensor.scalar_type(), tensor.sizes(),
+                    ": what the receiver gets does not fit ", out.scalar_type(), out.sizes());
+  TORCH_CHECK_VALUE(!out.is_alias_of(tensor),
+                    "longhaul: send: what the receiver gets needs memory of its own");
+  const auto work = NewWork({.type = c10d::OpType::SEND,
+                             .op = "send",
+                             .profiling_title = "longhaul:send",
+                             .inputs = tensors,
+                             .stagings = {x, decoded},
+                             .outputs = x.tensors()});
+  LiveGroup()->SendDecoded(x.wire(), decoded.wire().values, dst, tag, DoneFor(work));
   return work;
 }
 

@@ -43,7 +43,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
   // Throws c10::DistBackendError and kin, never returns half-connected.
   ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                        c10::intrusive_ptr<Options> options);
-  ~ProcessGroupLonghaul() override = default;  // as shutdown()
+  ~ProcessGroupLonghaul() override { shutdown(); }
 
   // Without a store: for ranks that live in one process (loopback). `addresses` by rank;
   // options->node is the rank's own and is required.
@@ -57,6 +57,10 @@ class ProcessGroupLonghaul : public c10d::Backend {
 
   // Point to point. One tensor a call; group rank `dst` or `src`, not one's own.
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int dst, int tag) override;
+  // The next send that this thread starts on this group also fills `out` (same dtype and sizes, no
+  // shared memory: ValueError there) with what the receiver's tensor will hold, bit for bit, until
+  // its work is complete. An undefined tensor takes the wish back.
+  void decode_next_send(at::Tensor out);
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int src, int tag) override;
   c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
 
@@ -117,6 +121,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
   // Operations fail with Aborted: here and on the other ranks, outstanding and later ones.
   void abort() override;
   // Leaves: outstanding operations of this rank fail with Aborted, what it has sent still arrives.
+  // Says on stderr when the group's codecs have encoded nothing (Group::NothingEncoded).
   void shutdown() override;
   void setSequenceNumberForGroup() override {}  // counts from 0 on every rank
   uint64_t getSequenceNumberForGroup() override { return collectives_; }
@@ -150,6 +155,8 @@ class ProcessGroupLonghaul : public c10d::Backend {
   struct Exchange;  // all_to_all.cc
   c10::intrusive_ptr<LonghaulWork> AllToAll(const Exchange& exchange,
                                             const c10d::AllToAllOptions& opts);
+  c10::intrusive_ptr<c10d::Work> SendDecoded(std::vector<at::Tensor>& tensors,
+                                             const at::Tensor& out, int dst, int tag);
   Staging StagedSend(const at::Tensor& x, int dst, int tag) const;
   Staging StagedReceive(const at::Tensor& x, const char* op) const;
   int CheckedPeer(int peer, const char* op) const;

@@ -75,7 +75,7 @@ absl::Status CodingTable::CheckKind(const WireTensor& x, int dst, int tag) const
   const CodecPolicy::Pair codecs = policy_.Between(rank_, dst);
   if (codecs.forward == codecs.backward || !LongEnough(x)) return absl::OkStatus();
   if (by_tag_.contains(tag) || KindOfTag(tag).has_value()) return absl::OkStatus();
-  const bool wraps = size_ > 2 && std::abs(dst - rank_) == size_ - 1;
+  const bool wraps = Wraps(rank_, dst);
   if (policy_.untold == CodecPolicy::Untold::kByRank && !wraps) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "{} to rank {} of {}, tag {}: is it an activation (codec '{}') or a gradient ('{}')? {}; say "
@@ -83,6 +83,22 @@ absl::Status CodingTable::CheckKind(const WireTensor& x, int dst, int tag) const
       ToString(x), dst, size_, tag, codecs.forward, codecs.backward,
       wraps ? "between the first rank and the last the order of ranks does not tell"
             : "this group takes no kind from the order of ranks"));
+}
+
+// Where a looped pipeline closes.
+bool CodingTable::Wraps(int src, int dst) const {
+  return size_ > 2 && std::abs(dst - src) == size_ - 1;
+}
+
+std::optional<TensorKind> CodingTable::KindOf(int src, int dst, int tag) const {
+  if (const std::optional<TensorKind> told = KindOfTag(tag)) return told;
+  const bool by_rank = policy_.untold == CodecPolicy::Untold::kByRank;
+  if (!by_rank || by_tag_.contains(tag) || Wraps(src, dst)) return std::nullopt;
+  return dst > src ? TensorKind::kActivation : TensorKind::kGradient;
+}
+
+bool CodingTable::TooShort(const WireTensor& x, int dst, int tag) const {
+  return x.type <= ElementType::kF16 && !LongEnough(x) && Named(dst, tag) != nullptr;
 }
 
 const Codec* CodingTable::Pick(const WireTensor& x, int dst, int tag) const {
@@ -129,6 +145,17 @@ Tensor CodecTensor(const WireTensor& x, const PacketHeader& header) {
     shape.rows = header.elements / shape.cols;
   }
   return {.values = x.values, .dtype = static_cast<DType>(x.type), .shape = shape};
+}
+
+absl::Status DecodeLikeReceiver(std::span<const std::byte> frame, const CodecState* state,
+                                Tensor x) {
+  const auto* mirror = dynamic_cast<const Mirror*>(state);
+  if (mirror == nullptr) return DecodeFrame(frame, x);
+  for (uint64_t i = 0; i < x.shape.elements(); ++i) {
+    StoreElement(LoadElement(mirror->values(), mirror->dtype(), i),
+                 static_cast<std::byte*>(x.values), x.dtype, i);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> FrameNmse(std::span<const std::byte> frame, ConstTensor x,

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +24,10 @@ class CodingTable {
   absl::Status CheckKind(const WireTensor& x, int dst, int tag) const;
   // What a tensor to `dst` is encoded with; nullptr: it goes raw.
   const Codec* Pick(const WireTensor& x, int dst, int tag) const;
+  // Whether x would be encoded if only it were longer.
+  bool TooShort(const WireTensor& x, int dst, int tag) const;
+  // What an encoded tensor from group rank `src` to `dst` is, as far as anything tells.
+  std::optional<TensorKind> KindOf(int src, int dst, int tag) const;
   // The policy's codec for that peer and tag, whatever the tensor.
   const Codec* Named(int dst, int tag) const;
 
@@ -31,6 +36,7 @@ class CodingTable {
     std::shared_ptr<const Codec> codec;  // nullptr: raw
   };
   bool LongEnough(const WireTensor& x) const;
+  bool Wraps(int src, int dst) const;
 
   CodecPolicy policy_;
   int rank_ = 0, size_ = 0;
@@ -51,6 +57,11 @@ size_t MaxFrameBytes(uint16_t id, const Tensor& x);
 // `x` as the codec on both sides sees it: rows as long as the last dim that the sender described,
 // or one row when it described none.
 Tensor CodecTensor(const WireTensor& x, const PacketHeader& header);
+
+// Fills `x` with what a receiver makes of the frame in a tensor of that dtype, bit for bit. `state`
+// as below. Errors: the receiver's.
+absl::Status DecodeLikeReceiver(std::span<const std::byte> frame, const CodecState* state,
+                                Tensor x);
 
 // ||decoded - x||^2 / ||x||^2 of one codec frame of x; `scratch` holds 4 bytes per element. `state`
 // is the sender's after encoding: where the receiver adds differences, it holds what that one has.

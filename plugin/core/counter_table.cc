@@ -10,33 +10,74 @@ namespace {
 
 constexpr size_t kKeptSamples = 4096;  // of a group whose samples nobody takes
 
+constexpr std::string_view kRaw = "none";
+
 }  // namespace
+
+std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& rows) {
+  std::vector<CrossingCounters> totals;
+  for (const CrossingCounters& row : rows) {
+    const auto same = [&](const CrossingCounters& t) {
+      return t.peer == row.peer && t.sent == row.sent;
+    };
+    const auto found = std::find_if(totals.begin(), totals.end(), same);
+    if (found == totals.end()) {
+      totals.push_back(row);
+      totals.back().kind = std::nullopt;
+      continue;
+    }
+    CrossingCounters& total = *found;
+    if (row.codec != kRaw) total.codec = row.codec;
+    total.tensors += row.tensors;
+    total.elements += row.elements;
+    total.payload_bytes += row.payload_bytes;
+    total.message_bytes += row.message_bytes;
+    total.device_tensors += row.device_tensors;
+    total.encode += row.encode;
+    total.decode += row.decode;
+    total.nmse_samples += row.nmse_samples;
+    total.nmse_sum += row.nmse_sum;
+    total.nmse_max = std::max(total.nmse_max, row.nmse_max);
+    total.payload_hash += row.payload_hash;
+    total.collective_messages += row.collective_messages;
+    total.collective_bytes += row.collective_bytes;
+  }
+  return totals;
+}
 
 CounterTable::CounterTable(int rank, int size) : rank_(rank) {
   for (int peer = 0; peer < size; ++peer) {
-    for (const bool sent : {true, false}) {
-      CrossingCounters& row = rows_.emplace_back();
-      row.peer = peer;
-      row.sent = sent;
-      row.codec = "none";
+    for (const Direction direction : {Direction::kSent, Direction::kReceived}) {
+      Row(peer, direction, "", std::nullopt);
     }
   }
 }
 
-CrossingCounters& CounterTable::Row(int peer, Direction direction) {
-  return rows_[2 * static_cast<size_t>(peer) + (direction == Direction::kSent ? 0 : 1)];
+CrossingCounters& CounterTable::Row(int peer, Direction direction, std::string_view codec,
+                                    std::optional<TensorKind> kind) {
+  const int kind_key = kind ? 1 + static_cast<int>(*kind) : 0;
+  const auto [at, fresh] =
+      rows_.try_emplace(Key{peer, direction, kind_key, codec}, CrossingCounters{});
+  CrossingCounters& row = at->second;
+  if (fresh) {
+    row.peer = peer;
+    row.sent = direction == Direction::kSent;
+    row.codec = codec.empty() ? kRaw : codec;
+    row.kind = kind;
+  }
+  return row;
 }
 
 void CounterTable::Count(int peer, Direction direction, const Message& message) {
   const PacketHeader& header = message.header;
   const std::lock_guard lock(mu_);
-  CrossingCounters& row = Row(peer, direction);
   if (header.space == ChannelSpace::kCollective) {
+    CrossingCounters& row = Row(peer, direction, "", std::nullopt);
     ++row.collective_messages;
     row.collective_bytes += message.message_bytes;
     return;
   }
-  if (!message.codec.empty()) row.codec = message.codec;
+  CrossingCounters& row = Row(peer, direction, message.codec, message.kind);
   ++row.tensors;
   row.device_tensors += message.on_device;
   row.elements += static_cast<int64_t>(header.elements);
@@ -49,9 +90,10 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
       {static_cast<uint64_t>(header.tag), header.sequence, message.crc, header.message_bytes});
 }
 
-void CounterTable::CountNmse(int peer, double nmse) {
+void CounterTable::CountNmse(int peer, std::string_view codec, std::optional<TensorKind> kind,
+                             double nmse) {
   const std::lock_guard lock(mu_);
-  CrossingCounters& row = Row(peer, Direction::kSent);
+  CrossingCounters& row = Row(peer, Direction::kSent, codec, kind);
   ++row.nmse_samples;
   row.nmse_sum += nmse;
   row.nmse_max = std::max(row.nmse_max, nmse);
@@ -66,10 +108,23 @@ std::vector<NmseSample> CounterTable::TakeNmse() {
 std::vector<CrossingCounters> CounterTable::Read() const {
   const std::lock_guard lock(mu_);
   std::vector<CrossingCounters> rows;
-  for (const CrossingCounters& row : rows_) {
+  for (const auto& [key, row] : rows_) {
     if (row.peer != rank_) rows.push_back(row);
   }
   return rows;
+}
+
+void CounterTable::CountShort(int64_t elements) {
+  const std::lock_guard lock(mu_);
+  longest_of_short_ = std::max(longest_of_short_, elements);
+}
+
+int64_t CounterTable::LongestOfShort() const {
+  const std::lock_guard lock(mu_);
+  const auto encoded = [](const auto& entry) {
+    return entry.second.codec != kRaw && entry.second.tensors > 0;
+  };
+  return std::any_of(rows_.begin(), rows_.end(), encoded) ? 0 : longest_of_short_;
 }
 
 }  // namespace longhaul

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "plugin/core/group.h"
@@ -24,21 +28,32 @@ class CounterTable {
     int64_t message_bytes;
     uint32_t crc;
     std::string_view codec;  // empty: raw
+    std::optional<TensorKind> kind;
     absl::Duration coding;
     bool on_device = false;
   };
   void Count(int peer, Direction direction, const Message& message);
-  void CountNmse(int peer, double nmse);
+  // Of a sent frame with that codec and kind.
+  void CountNmse(int peer, std::string_view codec, std::optional<TensorKind> kind, double nmse);
+  // A tensor that was to be encoded was too short for it.
+  void CountShort(int64_t elements);
 
   std::vector<CrossingCounters> Read() const;
+  // Elements of the longest of those, while nothing was encoded in either direction; 0: none, or
+  // something was.
+  int64_t LongestOfShort() const;
   std::vector<NmseSample> TakeNmse();
 
  private:
-  CrossingCounters& Row(int peer, Direction direction);
+  // Kind: 0 none, else 1 + its value. Codec: empty for raw, so that this comes first.
+  using Key = std::tuple<int, Direction, int, std::string>;
+  CrossingCounters& Row(int peer, Direction direction, std::string_view codec,
+                        std::optional<TensorKind> kind);
 
   mutable std::mutex mu_;
-  std::vector<CrossingCounters> rows_;  // under mu_: [peer][direction]
-  std::vector<NmseSample> samples_;     // under mu_
+  std::map<Key, CrossingCounters> rows_;  // under mu_
+  int64_t longest_of_short_ = 0;          // under mu_
+  std::vector<NmseSample> samples_;       // under mu_
   const int rank_;
 };
 

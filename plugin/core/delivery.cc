@@ -180,6 +180,9 @@ void Delivery::Conclude(const std::shared_ptr<Arrival>& arrival) {
                           arrival->packets * static_cast<int64_t>(kPacketHeaderBytes),
          .crc = arrival->Checksum(),
          .codec = header.codec == 0 ? std::string() : CodecNameOf(header.codec),
+         .kind = header.codec == 0
+                     ? KindOfTag(header.tag)
+                     : context_->coding.KindOf(arrival->rank, context_->options.rank, header.tag),
          .coding = arrival->decode_time,
          .on_device = arrival->on_device});
     Complete(receipt, arrival->rank);

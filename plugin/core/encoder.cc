@@ -66,9 +66,14 @@ void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) 
                 .inspect = {},
                 .abandoned = [ticket] { return ticket->abandoned.load(std::memory_order_relaxed); },
                 .update = {}};
-  if (ticket->sampled) {
+  if (ticket->sampled || ticket->decoded != nullptr) {
     job.inspect = [ticket, state, node = context_->node](std::span<const std::byte> frame,
                                                          ConstTensor x) {
+      if (ticket->decoded != nullptr) {
+        ticket->decode_status =
+            DecodeLikeReceiver(frame, state, {ticket->decoded, x.dtype, x.shape});
+      }
+      if (!ticket->sampled) return;
       const PooledBuffer scratch = node->pool().Acquire(x.shape.elements() * sizeof(float));
       const absl::StatusOr<double> nmse = FrameNmse(frame, x, state, scratch.bytes());
       if (nmse.ok()) ticket->nmse = *nmse;
@@ -102,6 +107,7 @@ void Encoder::OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& tick
     message.coding = false;
     std::erase(channel.uncoded, ticket);
     if (ticket->failure.ok()) ticket->failure = update.status;
+    if (ticket->failure.ok()) ticket->failure = ticket->decode_status;
     if (ticket->forget_state) ForgetState(channel, *ticket);
     CountSamples();
   }
@@ -112,7 +118,12 @@ void Encoder::OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& tick
 void Encoder::CountSamples() {
   while (!samples_.empty() && samples_.front()->stage == Ticket::Stage::kCoded) {
     const Ticket& ticket = *samples_.front();
-    if (ticket.nmse) context_->counters.CountNmse(ticket.key.rank, *ticket.nmse);
+    const int dst = ticket.key.rank;
+    if (ticket.nmse) {
+      context_->counters.CountNmse(
+          dst, ticket.codec->name(),
+          context_->coding.KindOf(context_->options.rank, dst, ticket.key.tag), *ticket.nmse);
+    }
     samples_.pop_front();
   }
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "plugin/core/node.h"
+#include "plugin/core/tensor_kind.h"
 
 namespace longhaul {
 
@@ -96,11 +98,14 @@ struct GroupOptions {
   int ef_slots = 1;
 };
 
-// One direction of one pair of ranks, since the group was made. Durations are this process's.
+// What crossed in one direction between this rank and one peer with one codec, of one kind, since
+// the group was made. Durations are this process's.
 struct CrossingCounters {
   int peer;           // group rank
   bool sent;          // true: this rank -> peer
-  std::string codec;  // of the encoded frames
+  std::string codec;  // "none": raw values
+  // As the tag said it; of encoded tensors whose tag does not, as the order of ranks did.
+  std::optional<TensorKind> kind = {};
   int64_t tensors = 0;
   int64_t elements = 0;
   int64_t payload_bytes = 0;  // codec frames (or raw values): what a measured ratio comes from
@@ -111,9 +116,14 @@ struct CrossingCounters {
   int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;
   uint64_t payload_hash = 0;  // order-dependent hash of every payload byte: equality of two runs
-  // Messages of collectives, and their bytes with headers; in no field above.
+  // Messages of collectives, and their bytes with headers; in no field above. In the row of codec
+  // "none" without a kind.
   int64_t collective_messages = 0, collective_bytes = 0;
 };
+
+// Rows of one peer and direction added up, in the order of the first of each. `codec` is that of
+// the encoded tensors ("none": there were none; of several the last), `kind` none.
+std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& rows);
 
 // A frame whose error its sender measured (nmse_every).
 struct NmseSample {
@@ -164,6 +174,11 @@ class Group {
   virtual void Recv(const WireTensor& x, int src, int tag, Done done) = 0;
   virtual void RecvAny(const WireTensor& x, int tag, DoneFrom done) = 0;
 
+  // Send, which also writes into `decoded` what the receiver's tensor will hold, bit for bit, codec
+  // noise and state included. x and `decoded` lie in host memory, do not overlap and have x's dtype
+  // and elements; `decoded` is written until `done` has run, and holds the values if that is OK.
+  virtual void SendDecoded(const WireTensor& x, void* decoded, int dst, int tag, Done done) = 0;
+
   // The codec that a send of x to `dst` takes; empty: raw values.
   virtual std::string_view CodecFor(const WireTensor& x, int dst, int tag) const = 0;
 
@@ -180,7 +195,12 @@ class Group {
   virtual void Barrier(Done done) = 0;
 
   virtual void SetTimeout(absl::Duration timeout) = 0;
+  // By peer, what was sent first; of each peer and direction at least the row of codec "none"
+  // without a kind, which comes first.
   virtual std::vector<CrossingCounters> counters() const = 0;
+  // One sentence when this group opted in to a codec and encoded nothing at this rank, because each
+  // tensor that was to be was below min_elements: the largest of them, and what to do. Else empty.
+  virtual std::string NothingEncoded() const = 0;
   // What was measured since the last call, in that order, as far as it is kept: the first 4096.
   virtual std::vector<NmseSample> TakeNmse() = 0;
 

@@ -193,16 +193,35 @@ absl::Status GroupCore::CheckTag(int tag, std::string_view what) const {
 }
 
 void GroupCore::Send(const WireTensor& x, int dst, int tag, Done done) {
+  SendDecoded(x, nullptr, dst, tag, std::move(done));
+}
+
+void GroupCore::SendDecoded(const WireTensor& x, void* decoded, int dst, int tag, Done done) {
   absl::Status s = CheckPeer(dst, "send to");
   if (s.ok()) s = CheckTag(tag, "send");
   if (s.ok()) s = context_.coding.CheckKind(x, dst, tag);  // never changes: any thread may read it
+  if (s.ok() && decoded != nullptr && x.coder != nullptr) {
+    s = absl::InvalidArgumentError("what a receiver will hold is told of tensors in host memory");
+  }
   if (!s.ok()) return done(s);
-  Run([=, this] { sender_.Send(x, dst, tag, done); }, done);
+  Run([=, this] { sender_.Send(x, decoded, dst, tag, done); }, done);
 }
 
 std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) const {
   const Codec* codec = context_.coding.Pick(x, dst, tag);
   return codec == nullptr ? std::string_view() : codec->name();
+}
+
+std::string GroupCore::NothingEncoded() const {
+  const int64_t longest = context_.counters.LongestOfShort();
+  if (longest == 0) return "";
+  const CodecPolicy& codecs = options_.codecs;
+  return fmt::format(
+      "group '{}' opted in to codecs (forward '{}', backward '{}') and rank {} encoded nothing: "
+      "every float tensor that it sent is shorter than min_elements = {}, the longest has {} "
+      "elements. They went exact; to encode them, set Options(min_elements={})",
+      options_.name, codecs.forward, codecs.backward, options_.rank, codecs.min_elements, longest,
+      longest);
 }
 
 void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {

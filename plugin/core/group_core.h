@@ -28,6 +28,7 @@ class GroupCore final : public Group,
 
   const GroupOptions& options() const override { return options_; }
   void Send(const WireTensor& x, int dst, int tag, Done done) override;
+  void SendDecoded(const WireTensor& x, void* decoded, int dst, int tag, Done done) override;
   void Recv(const WireTensor& x, int src, int tag, Done done) override;
   void RecvAny(const WireTensor& x, int tag, DoneFrom done) override;
   std::string_view CodecFor(const WireTensor& x, int dst, int tag) const override;
@@ -39,6 +40,7 @@ class GroupCore final : public Group,
   void Barrier(Done done) override;
   void SetTimeout(absl::Duration timeout) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
+  std::string NothingEncoded() const override;
   std::vector<NmseSample> TakeNmse() override { return context_.counters.TakeNmse(); }
   absl::StatusOr<std::string> SaveState() override;
   absl::Status CheckState(std::string_view state) const override;

@@ -1,6 +1,7 @@
 #include "plugin/core/sender.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,14 +48,20 @@ void Sender::Send(const WireTensor& x, int dst, const CollectiveCall& call, int 
   SubmitInOrder(key);
 }
 
-void Sender::Send(const WireTensor& x, int dst, int tag, Group::Done done) {
+void Sender::Send(const WireTensor& x, void* decoded, int dst, int tag, Group::Done done) {
   const ChannelKey key{dst, ChannelSpace::kPointToPoint, tag};
   std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));
   SendChannel& channel = ChannelOf(key);
   channel.unsubmitted.push_back(ticket);
   const bool reachable = context_->peers[static_cast<size_t>(dst)]->usable();
   ticket->codec = reachable ? context_->coding.Pick(x, dst, tag) : nullptr;
-  if (ticket->codec == nullptr) return SubmitInOrder(key);
+  if (context_->coding.TooShort(x, dst, tag)) context_->counters.CountShort(x.elements());
+  if (ticket->codec == nullptr) {
+    const size_t bytes = ticket->message->payload.size();
+    if (decoded != nullptr && bytes > 0) std::memcpy(decoded, x.values, bytes);
+    return SubmitInOrder(key);
+  }
+  ticket->decoded = decoded;
   encoder_.Add(channel, std::move(ticket));
 }
 
@@ -93,6 +100,9 @@ void Sender::OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& do
          .message_bytes = static_cast<int64_t>(message.header.message_bytes) + header_bytes,
          .crc = message.order.empty() ? message.crc : FrameCrc(message.payload),
          .codec = encoded ? ticket->codec->name() : std::string_view(),
+         .kind = encoded ? context_->coding.KindOf(context_->options.rank, ticket->key.rank,
+                                                   ticket->key.tag)
+                         : KindOfTag(ticket->key.tag),
          .coding = ticket->encode_time,
          .on_device = ticket->on_device});
   } else {

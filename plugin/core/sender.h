@@ -19,8 +19,9 @@ class Sender {
   explicit Sender(GroupContext* context)
       : context_(context), encoder_(context, [this](const auto& ticket) { OnCoded(ticket); }) {}
 
-  // `done` may run inside the call. The values are read until it has run.
-  void Send(const WireTensor& x, int dst, int tag, Group::Done done);
+  // `done` may run inside the call. The values are read until it has run. `decoded`: nullptr, or as
+  // of Group::SendDecoded.
+  void Send(const WireTensor& x, void* decoded, int dst, int tag, Group::Done done);
   // The same of a collective's message.
   void Send(const WireTensor& x, int dst, const CollectiveCall& call, int tag, Group::Done done);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 namespace longhaul {
 
@@ -8,6 +9,10 @@ namespace longhaul {
 // every rank holds one stage; where a rank holds several, both kinds go from one rank to the same
 // other one, and the sender must say which it is.
 enum class TensorKind { kActivation, kGradient };
+
+constexpr std::string_view ToString(TensorKind kind) {
+  return kind == TensorKind::kActivation ? "activation" : "gradient";
+}
 
 // Tags that say the kind of their tensor, one channel per kind and `channel`: all from
 // kFirstKindTag up to twice that, which leaves the tags below it to the program. The Python package

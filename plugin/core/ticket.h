@@ -26,7 +26,9 @@ struct Ticket {
   enum class Stage { kWaiting, kCoding, kCoded } stage = Stage::kCoded;
   bool forget_state = false;            // once it is coded
   bool sampled = false;                 // its error is measured
-  std::optional<double> nmse;           // the coder's until it is coded
+  std::optional<double> nmse;           // the coder's until it is coded, like the next two
+  void* decoded = nullptr;              // wanted: what the receiver will hold
+  absl::Status decode_status;           // of filling it
   std::atomic<bool> abandoned = false;  // any thread
   absl::Duration encode_time;
   bool on_device = false;

@@ -99,11 +99,17 @@ def each_kind_has_its_codec(name, schedule, placement, rank):
     crossing = [i for i in indices if i + 1 < STAGES and placement[i + 1] != rank]
     returning = [i for i in indices if i > 0 and placement[i - 1] != rank]
     elements = ROWS // MICROBATCHES * WIDTH
-    frames = STEPS * MICROBATCHES * (len(crossing) * launch.frame_bytes(elements, 4) +
-                                     len(returning) * launch.frame_bytes(elements, 8))
-    sent, = (c for c in longhaul.crossings(group) if c.sent)
-    # Beside them: what the stages exchange first, exact and small.
-    assert frames <= sent.payload_bytes < frames + 8192, (name, sent, frames)
+    sent = {(c.codec, c.kind): c for c in longhaul.crossings(group) if c.sent}
+    exact = sent.pop(("none", ""))  # what the stages exchange first, small
+    assert exact.payload_bytes < 8192, (name, exact)
+    wanted = {("int4-b64-h64", "activation"): (len(crossing), 4),
+              ("int8-b64", "gradient"): (len(returning), 8)}
+    assert set(sent) == {key for key, (stages, _) in wanted.items() if stages}, (name, sent)
+    for key, row in sent.items():
+        stages, bits = wanted[key]
+        frames = STEPS * MICROBATCHES * stages
+        assert row.tensors == frames, (name, row)
+        assert row.payload_bytes == frames * launch.frame_bytes(elements, bits), (name, row)
     dist.destroy_process_group(group)
 
 

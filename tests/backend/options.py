@@ -3,6 +3,7 @@ given none takes those of the pipeline that it is a part of."""
 
 import datetime
 import os
+import tempfile
 
 import torch
 import torch.distributed as dist
@@ -125,6 +126,41 @@ def groups_without_options(rank):
     assert crossed(derived, rank) in (None, False)
 
 
+def said_on_stderr(act):
+    """What act() has the process write to its stderr, C++ included."""
+    with tempfile.TemporaryFile() as kept:
+        before = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            act()
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        kept.seek(0)
+        return kept.read().decode()
+
+
+def compressed_in_vain(rank):
+    """Once, at the end of a group that opted in and whose tensors were all too small."""
+    for elements, words in ((1000, ["encoded nothing", "min_elements = 4096", "1000 elements"]),
+                            (LONG, [])):
+        group = new_group(forward="int8-b64", backward="int8-b64")
+
+        def use_and_end():
+            for size in (elements, 3):
+                x, got = torch.ones(size), torch.zeros(size)
+                works = [dist.isend(x, 1 - rank, group=group), dist.irecv(got, 1 - rank, group=group)]
+                for work in works:
+                    work.wait()
+            dist.barrier(group=group)
+            dist.destroy_process_group(group)
+
+        said = said_on_stderr(use_and_end)
+        del group, use_and_end
+        assert all(word in said for word in words), said
+        assert said.count("encoded nothing") == (1 if words else 0), said
+
+
 def coder_threads(count):
     """A node of its own with so many: it says so, and so many or fewer come with the first long
     tensors that are encoded or decoded."""
@@ -150,7 +186,7 @@ def coder_threads(count):
 def worker():
     wrong_options()
     rank, _ = launch.init()
-    for check in (refused_groups, device_mesh, groups_without_options):
+    for check in (refused_groups, device_mesh, groups_without_options, compressed_in_vain):
         check(rank)
         print(f"rank {rank}: ok {check.__name__}", flush=True)
     dist.barrier()

@@ -62,10 +62,13 @@ def worker():
         similarity = torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0)
         assert similarity > 0.9, similarity
     codec, bits = ("int8-b64", 8) if rank else ("int4-b64-h64", 4)
-    sent, = (c for c in longhaul.crossings(compressed) if c.sent)
-    frames = MICROBATCHES * launch.frame_bytes(ROWS // MICROBATCHES * WIDTH, bits)
-    # Beside the activations or gradients: the shapes that the stages exchange first, exact and small.
-    assert sent.codec == codec and frames <= sent.payload_bytes < frames + 4096, sent
+    exact, sent = sorted((c for c in longhaul.crossings(compressed) if c.sent),
+                         key=lambda c: c.codec != "none")
+    assert sent.codec == codec and sent.kind == ("gradient" if rank else "activation"), sent
+    assert sent.payload_bytes == MICROBATCHES * launch.frame_bytes(
+        ROWS // MICROBATCHES * WIDTH, bits), sent
+    # Beside them: the shapes that the stages exchange first, exact and small.
+    assert exact.codec == "none" and exact.payload_bytes < 4096, exact
     dist.destroy_process_group()
 
 

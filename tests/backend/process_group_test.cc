@@ -43,7 +43,7 @@ at::Tensor Passed(const LocalGroup& group, int from, int to, const at::Tensor& x
 }
 
 CrossingCounters SentBy(const LocalGroup& group, int rank) {
-  for (const CrossingCounters& c : group[rank]->group().counters()) {
+  for (const CrossingCounters& c : TotalsByPeer(group[rank]->group().counters())) {
     if (c.sent) return c;
   }
   return {.peer = -1, .sent = true, .codec = "nothing sent", .encode = {}, .decode = {}};

@@ -33,7 +33,7 @@ std::function<void(GroupOptions&)> With(const std::string& codec, int slots = 1,
 }
 
 CrossingCounters Row(const Group& group, int peer, bool sent) {
-  for (const CrossingCounters& row : group.counters()) {
+  for (const CrossingCounters& row : TotalsByPeer(group.counters())) {
     if (row.peer == peer && row.sent == sent) return row;
   }
   return {};

@@ -147,7 +147,7 @@ class DeviceCoderTest : public testing::TestWithParam<TransportKind> {
     };
   }
   static CrossingCounters Row(const Group& group, bool sent) {
-    for (const CrossingCounters& row : group.counters()) {
+    for (const CrossingCounters& row : TotalsByPeer(group.counters())) {
       if (row.sent == sent) return row;
     }
     return {};

@@ -84,7 +84,7 @@ std::pair<uint64_t, uint64_t> HashesAfter(const std::vector<std::vector<float>>&
     EXPECT_EQ(recv.Wait(), absl::OkStatus());
   }
   const auto hash = [](const Group& g, bool sent) {
-    for (const CrossingCounters& row : g.counters()) {
+    for (const CrossingCounters& row : TotalsByPeer(g.counters())) {
       if (row.sent == sent) return row.payload_hash;
     }
     return uint64_t{0};

@@ -38,7 +38,7 @@ double Error(const std::vector<float>& x, const std::vector<float>& y) {
 }
 
 CrossingCounters Row(const Group& group, int peer, bool sent) {
-  for (const CrossingCounters& row : group.counters()) {
+  for (const CrossingCounters& row : TotalsByPeer(group.counters())) {
     if (row.peer == peer && row.sent == sent) return row;
   }
   ADD_FAILURE() << "no row";

@@ -20,7 +20,7 @@ are activations. Collectives, integer tensors and small tensors stay exact. What
 wire::
 
     for crossing in longhaul.crossings(pipeline):
-        print(crossing.peer, crossing.codec, crossing.payload_bytes, crossing.bits_per_element)
+        print(crossing.peer, crossing.codec, crossing.kind, crossing.bits_per_element)
 
 See docs/torch-backend.md for what is supported, errors and versions of torch.
 """
@@ -29,9 +29,10 @@ from longhaul.groups import Crossing, Traffic, crossings, traffic, transport
 from longhaul.options import Options
 from longhaul.pipelining import activation_tag, gradient_tag
 from longhaul.registration import register as _register
+from longhaul.sends import isend_decoded, send_decoded
 
 __version__ = "0.1.0"
 __all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
-           "traffic", "transport"]
+           "isend_decoded", "send_decoded", "traffic", "transport"]
 
 _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

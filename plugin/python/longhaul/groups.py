@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Crossing:
-    """One direction between this rank and one peer, since the group was made.
+    """What crossed in one direction between this rank and one peer with one codec, of one kind,
+    since the group was made.
 
-    codec is that of the encoded tensors; the counts hold those that stayed exact (small or integer
-    ones) as well.
+    codec is "none" for what stayed exact: small or integer tensors, collectives.
+    kind is "activation" or "gradient" as the tag said it, or for an encoded tensor the order of
+    ranks; empty: nothing did.
     payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,
     both of point-to-point tensors only; collective_bytes are the messages of collectives. None
     counts TCP/IP. nmse_* are measured by the sender when Options.nmse_every asks for it.
@@ -19,6 +21,7 @@ class Crossing:
     peer: int
     sent: bool
     codec: str
+    kind: str
     tensors: int
     elements: int
     payload_bytes: int
@@ -68,7 +71,8 @@ def _backend_of(group):
 
 
 def crossings(group=None):
-    """List of Crossing of a group (default: the default group)."""
+    """List of Crossing of a group (default: the default group): for each peer and direction a row
+    for each codec and kind that crossed."""
     return [
         Crossing(**counters)
         for counters in _backend_of(group).crossings()

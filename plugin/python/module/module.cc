@@ -16,6 +16,7 @@ py::dict AsDict(const CrossingCounters& c) {
   d["peer"] = c.peer;
   d["sent"] = c.sent;
   d["codec"] = c.codec;
+  d["kind"] = c.kind ? std::string(ToString(*c.kind)) : std::string();
   d["tensors"] = c.tensors;
   d["elements"] = c.elements;
   d["payload_bytes"] = c.payload_bytes;
@@ -38,7 +39,9 @@ py::list Crossings(ProcessGroupLonghaul& group) {
     counters = group.group().counters();
   }
   py::list list;
-  for (const CrossingCounters& c : counters) list.append(AsDict(c));
+  for (const CrossingCounters& c : counters) {
+    if (c.tensors > 0 || c.collective_messages > 0) list.append(AsDict(c));
+  }
   return list;
 }
 
@@ -95,6 +98,10 @@ void BindProcessGroup(py::module_& m) {
            py::call_guard<py::gil_scoped_release>())
       .def("crossings", &Crossings)
       .def("lossless", &ProcessGroupLonghaul::lossless)
+      .def("decode_next_send",
+           [](ProcessGroupLonghaul& group, std::optional<at::Tensor> out) {
+             group.decode_next_send(out ? *std::move(out) : at::Tensor());
+           })
       .def("traffic", &Traffic)
       .def("description", [](ProcessGroupLonghaul& g) { return g.node().description(); });
 }
