@@ -17,6 +17,7 @@
 #include "experiments/record/count_events.h"
 #include "experiments/record/row_json.h"
 #include "experiments/run/command_watch.h"
+#include "experiments/run/ending.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
@@ -310,8 +311,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   WorkerPool workers(spec, **emulator, sink, events_fd,
                      [&meter](const std::string& phase) { meter.OnPhase(phase); });
   if (absl::Status s = workers.StartAll(checkpoint_directory); !s.ok()) return s;
-  const absl::Duration grace = absl::Seconds(spec.net.peer_deadline_s) + absl::Seconds(5);
-  const absl::Status trained = workers.WaitForAll(grace);
+  const absl::Status trained = workers.WaitForAll(GraceToEnd(spec));
   // An emulator whose thread stands still would be waited for without end.
   if (absl::IsDeadlineExceeded(trained)) _exit(1);
   if (!trained.ok()) return trained;

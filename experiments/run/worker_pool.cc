@@ -18,6 +18,7 @@
 
 #include "experiments/record/row_json.h"
 #include "experiments/run/checkpoint_folder.h"
+#include "experiments/run/ending.h"
 #include "experiments/run/gpu_memory.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/fault_event.h"
@@ -251,13 +252,12 @@ absl::Status WorkerPool::Come(int group) {
 
 void WorkerPool::EndTheStopped() {
   const absl::Duration now = MonotonicClock().Now();
-  for (const auto& [pid, rank] : running_) {
-    if (groups_.IsLostFor(GroupOf(rank), kHealthInterval / 2, now)) kill(pid, SIGKILL);
-  }
   const absl::Duration deadline = absl::Seconds(spec_.net.peer_deadline_s);
+  std::vector<RunningWorker> workers;
   for (const auto& [pid, rank] : running_) {
-    if (stopped_.StoppedFor(pid, now) > deadline) kill(pid, SIGKILL);
+    workers.push_back({pid, GroupOf(rank), stopped_.StoppedFor(pid, now)});
   }
+  for (const pid_t pid : WhomToEnd(workers, groups_, now, deadline)) kill(pid, SIGKILL);
   store_.EndIfStopped(now, deadline);
 }
 
@@ -352,8 +352,7 @@ absl::Status WorkerPool::WaitForAll(absl::Duration grace) {
       }
       first = failed;
       over_ = true;
-      const bool stuck = absl::IsDeadlineExceeded(failed);
-      kill_at = clock.Now() + (stuck ? absl::ZeroDuration() : grace);
+      kill_at = KillAt(failed, clock.Now(), grace);
       health_at = absl::InfiniteDuration();
       gates_.OpenAll();
     }

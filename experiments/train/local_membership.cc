@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "experiments/record/row_json.h"
+#include "experiments/train/round_store.h"
 #include "experiments/train/train_setup.h"
 
 namespace longhaul {
@@ -133,11 +134,9 @@ absl::StatusOr<Meeting> LocalMembership::Meet(int64_t step) {
   }
   const RoundPlan& round = *PlanOf(step);
   const auto members = static_cast<int64_t>(round.members.size());
-  if (members < spec_.outer.min_groups || members == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("round ", round.round, " (step ", step, "): ", members, " groups are left of ",
-                     spec_.outer.groups, ", outer.min_groups is ", spec_.outer.min_groups));
-  }
+  const std::string too_few =
+      TooFewMembers(round.round, step, members, spec_.outer.groups, spec_.outer.min_groups);
+  if (!too_few.empty()) return absl::UnavailableError(too_few);
   Meeting meeting{.members = {round.members.begin(), round.members.end()}, .peers = {}};
   if (joined_ != meeting.members) {
     JoinLocalGroups(spec_, meeting.members, ++meetings_, ranks_);

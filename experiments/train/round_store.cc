@@ -201,4 +201,34 @@ Decision WhoMeets(RoundStore& store, const Question& question) {
   }
 }
 
+std::optional<std::string> OutcomeOf(RoundStore& store, const std::string& prefix,
+                                     const Lives& members, bool late) {
+  bool whole = true, lost = false;
+  for (const auto& [group, life] : members) {
+    if (store.AllStages(absl::StrCat(prefix, "have/", group))) continue;
+    whole = false;
+    lost = lost || store.Down(group, life);
+  }
+  if (whole) return "go";
+  if (lost || late) return "again";
+  return std::nullopt;
+}
+
+absl::Duration MeetingDeadline(int64_t attempt, absl::Duration met_at, absl::Duration now,
+                               absl::Duration round_deadline) {
+  return (attempt == 1 ? met_at : now) + round_deadline;
+}
+
+absl::Duration ExchangeDeadline(absl::Duration now, absl::Duration peer_deadline,
+                                absl::Duration round_deadline) {
+  return now + 2 * peer_deadline + round_deadline;
+}
+
+std::string TooFewMembers(int64_t round, int64_t step, int64_t members, int64_t groups,
+                          int64_t min_groups) {
+  if (members >= std::max<int64_t>(1, min_groups)) return "";
+  return absl::StrCat("round ", round, " (step ", step, "): ", members, " groups are left of ",
+                      groups, ", outer.min_groups is ", min_groups);
+}
+
 }  // namespace longhaul

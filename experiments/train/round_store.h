@@ -106,4 +106,23 @@ struct Question {
 inline constexpr int64_t kMostExchanges = 3;
 Decision WhoMeets(RoundStore& store, const Question& question);
 
+// What the exchange of `prefix` has come to between these members: "go" when all stages of each
+// have every frame; "again" when one that lacks some is down, or where it is `late`; nullopt: not
+// known yet.
+std::optional<std::string> OutcomeOf(RoundStore& store, const std::string& prefix,
+                                     const Lives& members, bool late);
+
+// Until when the A-th question of a round waits for those who are late: the first one from when this
+// rank had finished the round, each later one from now on.
+absl::Duration MeetingDeadline(int64_t attempt, absl::Duration met_at, absl::Duration now,
+                               absl::Duration round_deadline);
+// Until when an exchange that began now is waited for: a lost peer is seen after its deadline, on
+// either side, and others may be as late as they were at the meeting.
+absl::Duration ExchangeDeadline(absl::Duration now, absl::Duration peer_deadline,
+                                absl::Duration round_deadline);
+
+// "" where so many members may take an outer step, else why not. At least one must be.
+std::string TooFewMembers(int64_t round, int64_t step, int64_t members, int64_t groups,
+                          int64_t min_groups);
+
 }  // namespace longhaul

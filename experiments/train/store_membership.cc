@@ -1,6 +1,7 @@
 #include "experiments/train/store_membership.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -88,6 +89,7 @@ class OverStore final : public StoreMembership {
                      {.name = name, .stage = stage_, .rank = rank, .size = size}, patience);
   }
   absl::Duration PeerDeadline() const { return absl::Seconds(spec_.net.peer_deadline_s); }
+  absl::Duration RoundDeadline() const { return absl::Seconds(spec_.outer.round_deadline_s); }
 
   const RunSpec& spec_;
   const RoundBounds bounds_;
@@ -137,14 +139,14 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
     met_at_ = MonotonicClock().Now();
   }
   ++attempt_;
-  const Question question{.round = absl::StrCat("r", round_, "/"),
-                          .attempt = attempt_,
-                          .expected = expected_,
-                          .known = known_,
-                          .last = step == bounds_.steps,
-                          .died_waiting = handover_.swarmed(),
-                          .deadline = (attempt_ == 1 ? met_at_ : MonotonicClock().Now()) +
-                                      absl::Seconds(spec_.outer.round_deadline_s)};
+  const Question question{
+      .round = absl::StrCat("r", round_, "/"),
+      .attempt = attempt_,
+      .expected = expected_,
+      .known = known_,
+      .last = step == bounds_.steps,
+      .died_waiting = handover_.swarmed(),
+      .deadline = MeetingDeadline(attempt_, met_at_, MonotonicClock().Now(), RoundDeadline())};
   prefix_ = question.prefix();
   store_.Set(absl::StrCat(prefix_, "done/", group_, "/", stage_), "1");
   now_ = WhoMeets(store_, question);
@@ -159,11 +161,9 @@ absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
                            spec_.outer.round_deadline_s, " s"));
   }
   const auto members = static_cast<int64_t>(now_.members.size());
-  if (members < spec_.outer.min_groups) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("round ", round_, " (step ", step, "): ", members, " groups are left of ",
-                     spec_.outer.groups, ", outer.min_groups is ", spec_.outer.min_groups));
-  }
+  const std::string too_few =
+      TooFewMembers(round_, step, members, spec_.outer.groups, spec_.outer.min_groups);
+  if (!too_few.empty()) return absl::FailedPreconditionError(too_few);
   Meeting meeting;
   for (const auto& [group, life] : now_.members) meeting.members.push_back(group);
   faults_.AtOuterStep(step);
@@ -201,19 +201,13 @@ absl::StatusOr<bool> OverStore::Commit(const absl::Status& exchanged) {
   }
   store_.Set(absl::StrCat(prefix_, "have/", group_, "/", stage_), "1");
   const absl::Duration deadline =
-      MonotonicClock().Now() + 2 * PeerDeadline() + absl::Seconds(spec_.outer.round_deadline_s);
+      ExchangeDeadline(MonotonicClock().Now(), PeerDeadline(), RoundDeadline());
   for (;;) {
-    bool whole = true, lost = false;
-    for (const auto& [group, life] : now_.members) {
-      if (store_.AllStages(absl::StrCat(prefix_, "have/", group))) continue;
-      whole = false;
-      lost = lost || store_.Down(group, life);
-    }
+    const std::optional<std::string> seen =
+        OutcomeOf(store_, prefix_, now_.members, MonotonicClock().Now() >= deadline);
     std::string settled;
-    if (whole) {
-      settled = store_.Settle(outcome, "go");
-    } else if (lost || MonotonicClock().Now() >= deadline) {
-      settled = store_.Settle(outcome, "again");
+    if (seen) {
+      settled = store_.Settle(outcome, *seen);
     } else if (store_.Await(outcome, absl::Milliseconds(50))) {
       settled = store_.Get(outcome);
     } else {

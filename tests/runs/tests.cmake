@@ -19,10 +19,11 @@ longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::expe
 if(TARGET longhaul_swarm)
   longhaul_test(runs/state_swarm_test.cc LIBS longhaul::experiments_train longhaul::experiments_run
     longhaul::pp_group LABELS cpu)
+  longhaul_test(runs/state_offers_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
   longhaul_test(runs/swarm_joiner_test.cc LIBS runs_testing longhaul::experiments_data LABELS root)
   set(swarm_suites runs_swarm_joiner_test)
 else()
-  longhaul_count_test(runs/state_swarm_test.cc runs/swarm_joiner_test.cc)
+  longhaul_count_test(runs/state_swarm_test.cc runs/state_offers_test.cc runs/swarm_joiner_test.cc)
 endif()
 longhaul_test(runs/capture_test.cc LIBS runs_testing longhaul::experiments_run nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/error_windows_test.cc LIBS longhaul::experiments_run LABELS cpu)
@@ -32,7 +33,7 @@ longhaul_test(runs/processes_test.cc runs/wire_bytes_test.cc runs/run_view_test.
   runs/first_cause_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc
-  runs/crossing_ledger_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
+  runs/crossing_ledger_test.cc runs/ending_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/round_store_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/temporary_folder_test.cc LIBS longhaul::experiments_train longhaul::experiments_run LABELS cpu)
