@@ -137,6 +137,13 @@ TEST(SimulatorBounds, EachEndIsTakenInItsUnitAndTheNextValueBeyondItIsRefused) {
   }
 }
 
+TEST(SimulatorBounds, OneWanRateIsThatOfBothDirections) {
+  const absl::StatusOr<ScenarioFile> file = With("network.wan_mbps", Number(7, false));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->draft.scenario.wan_up, 7e6);
+  EXPECT_EQ(file->draft.scenario.wan_down, 7e6);
+}
+
 TEST(SimulatorBounds, EachNameIsItsOwnValue) {
   for (const auto& [key, choice] : kChoices) {
     const bool flag = choice.names[0] == "false";

@@ -1,6 +1,7 @@
 // Changes of a lab on a given clock, and what the emulator is told of them.
 #include "netem/lab_control/lab_changes.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,55 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "tests/netem/told_emulator.h"
+
 namespace longhaul {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Pair = std::pair<int, int>;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
-
-// Takes what it is told; nothing of it moves a frame.
-class ToldEmulator : public Emulator {
- public:
-  explicit ToldEmulator(Topology topology) : topology_(std::move(topology)) {}
-
-  EmulatorKind kind() const override { return EmulatorKind::kTap; }
-  const Topology& topology() const override { return topology_; }
-  const EmulatorOptions& options() const override { return options_; }
-  absl::Status ChangePath(const PathSpec& path) override {
-    auto changed = WithPath(topology_, path);
-    if (!changed.ok()) return changed.status();
-    topology_ = *std::move(changed);
-    return absl::OkStatus();
-  }
-  absl::Status SetCarrier(int from, int to, Carrier carrier) override {
-    EXPECT_NE(down[Pair(from, to)], carrier == Carrier::kDown) << "told twice";
-    down[Pair(from, to)] = carrier == Carrier::kDown;
-    return absl::OkStatus();
-  }
-  int node_netns_fd(int /*node*/) const override { return -1; }
-  absl::StatusOr<PathCounters> counters(int /*from*/, int /*to*/) const override {
-    return PathCounters{};
-  }
-  absl::StatusOr<std::vector<LineCounters>> line_counters() const override {
-    return std::vector<LineCounters>{};
-  }
-  absl::StatusOr<int64_t> unroutable_drops() const override { return 0; }
-  std::string_view scheduling() const override { return ""; }
-  absl::Duration cpu_time() const override { return absl::ZeroDuration(); }
-  Lateness lateness() const override { return {}; }
-  absl::Status health() const override { return absl::OkStatus(); }
-
-  std::map<Pair, bool> down;
-
- private:
-  Topology topology_;
-  EmulatorOptions options_;
-};
 
 struct Told {
   double at_s;
@@ -197,6 +160,44 @@ TEST(LabChanges, WhatFailsIsNamedAndTheRestGoesOn) {
   EXPECT_TRUE((emulator.down[{0, 1}]));
   EXPECT_FALSE(changes.Set("w0>w1", {}, At(3)).ok());
   EXPECT_FALSE(changes.Set("w0>*", {"rate=0"}, At(3)).ok());
+}
+
+// Two paths, each with two outages of its own: 1 to 4 s and 2 to 3 s there, 1 to 3 s and 2 to 6 s
+// back. None of them ends one of the other path.
+TEST(LabChanges, TwoPathsWithTwoOutagesEachKeepThemApart) {
+  ToldEmulator emulator(*UniformTopology("continental-us", 3));
+  LabChanges changes(emulator, kStart);
+  const auto set = [&](double at, const char* path, const char* outage) {
+    changes.RunUntil(At(at));
+    EXPECT_TRUE(changes.Set(path, {outage}, At(at)).ok());
+  };
+  set(1, "w0>w2", "outage=3s");
+  set(1, "w2>w0", "outage=2s");
+  set(2, "w0>w2", "outage=1s");
+  set(2, "w2>w0", "outage=4s");
+  std::vector<std::string> seen;
+  while (const auto next = changes.next()) {
+    changes.RunUntil(*next);
+    seen.push_back(fmt::format("{:g}{}{}", absl::ToDoubleSeconds(*next - kStart),
+                               emulator.down[{0, 2}] ? " there" : "",
+                               emulator.down[{2, 0}] ? " back" : ""));
+  }
+  EXPECT_THAT(seen, ElementsAre("3 there back", "4 back", "6"));
+  EXPECT_FALSE((emulator.down[{0, 1}]));
+}
+
+// A burst of words for one path leaves its other figures, and every other path, as they were.
+TEST(LabChanges, ASetChangesTheFiguresThatItNamesOnThePathThatItNames) {
+  ToldEmulator emulator(*UniformTopology("continental-us", 3));
+  LabChanges changes(emulator, kStart);
+  ASSERT_TRUE(changes.Set("w1>w2", {"rate=7mbit", "delay=11ms"}, At(1)).ok());
+  ASSERT_TRUE(changes.Set("w1>w2", {"loss=3%"}, At(2)).ok());
+  for (const PathSpec& path : emulator.topology().paths) {
+    const bool named = path.from == 1 && path.to == 2;
+    EXPECT_EQ(InMbit(*path.rate), named ? 7 : 100);
+    EXPECT_EQ(path.delay, absl::Milliseconds(named ? 11 : 32.5));
+    EXPECT_EQ(path.loss_prob, named ? 0.03 : 0);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@ longhaul_test_library(netem_testing LIBS longhaul::netem
 
 longhaul_test(netem/topology_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_file_test.cc LIBS longhaul::netem LABELS cpu)
+longhaul_test(netem/topology_bounds_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/topology_matrix_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/link_stage_test.cc LIBS longhaul::netem LABELS cpu)
 longhaul_test(netem/frame_test.cc LIBS longhaul::netem LABELS cpu)
