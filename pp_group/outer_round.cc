@@ -1,6 +1,5 @@
 #include "pp_group/outer_round.h"
 
-#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -22,7 +21,7 @@ absl::Status OuterRound::Run(int64_t step) {
   }
   if (absl::Status status = MeetAndExchange(step); !status.ok()) return status;
   // Not before: a stage whose exchange failed is not there to tell its norms.
-  if (spec_.stages > 1 && spec_.groups > 1) SumNormsOverStages();
+  if (spec_.stages > 1 && spec_.groups > 1) GatherNormsOfStages();
   if (absl::Status status = Apply(); !status.ok()) return status;
   busy_ = nullptr;
   return absl::OkStatus();
@@ -58,7 +57,7 @@ absl::Status OuterRound::MeetAndExchange(int64_t step) {
 
 // One exchange between the members that are set.
 absl::Status OuterRound::ExchangeDeltas() {
-  norms_.clear();
+  squared_norms_.clear();
   for (auto& state : ranks_) {
     busy_ = state.get();
     const absl::Duration start = now_();
@@ -70,29 +69,28 @@ absl::Status OuterRound::ExchangeDeltas() {
     const absl::Duration start = now_();
     auto squared = state->outer->SquaredNorms();
     if (!squared.ok()) return squared.status();
-    norms_.push_back(*std::move(squared));
+    squared_norms_.push_back({*std::move(squared)});
     state->report.outer += now_() - start;
   }
   return absl::OkStatus();
 }
 
-// In the order of the stages: every stage of a group gets the same sums.
-void OuterRound::SumNormsOverStages() {
+void OuterRound::GatherNormsOfStages() {
   std::vector<WorkPtr> works;
   std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks_.size());
   std::vector<std::vector<at::Tensor>> inputs(ranks_.size());
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    inputs[i] = {at::tensor(norms_[i], at::kDouble)};
+    inputs[i] = {at::tensor(squared_norms_[i].front(), at::kDouble)};
     outputs[i].resize(1);
     for (int s = 0; s < spec_.stages; ++s) outputs[i][0].push_back(at::empty_like(inputs[i][0]));
     works.push_back(ranks_[i]->rank.plain->allgather(outputs[i], inputs[i]));
   }
   for (size_t i = 0; i < ranks_.size(); ++i) {
     WaitAndReset(&works[i]);
-    for (size_t m = 0; m < norms_[i].size(); ++m) {
-      double sum = 0;
-      for (const at::Tensor& stage : outputs[i][0]) sum += stage.const_data_ptr<double>()[m];
-      norms_[i][m] = sum;
+    squared_norms_[i].clear();
+    for (const at::Tensor& stage : outputs[i][0]) {
+      const auto* of_members = stage.const_data_ptr<double>();
+      squared_norms_[i].emplace_back(of_members, of_members + stage.numel());
     }
   }
 }
@@ -102,9 +100,7 @@ absl::Status OuterRound::Apply() {
     RankState& state = *ranks_[i];
     const absl::Duration start = now_();
     const std::vector<int>& members = state.outer->exchange().members();
-    std::vector<double> lengths;
-    for (const double squared : norms_[i]) lengths.push_back(std::sqrt(squared));
-    const std::vector<bool> poisoned = PoisonedMembers(lengths);
+    const std::vector<bool> poisoned = PoisonedMembers(NormsOverStages(squared_norms_[i]));
     if (absl::Status status = state.outer->Finish(poisoned); !status.ok()) return status;
     state.stage->parameters().copy_(state.host_parameters);
     state.report.members = members;

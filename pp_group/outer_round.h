@@ -33,15 +33,15 @@ class OuterRound {
  private:
   absl::Status MeetAndExchange(int64_t step);
   absl::Status ExchangeDeltas();
-  void SumNormsOverStages();
+  void GatherNormsOfStages();
   absl::Status Apply();
 
   const TrainSpec& spec_;
   const std::vector<std::unique_ptr<RankState>>& ranks_;
   RoundKeeper* const keeper_;
   const std::function<absl::Duration()>& now_;
-  // [i]: squared norms of the members' deltas, of local rank i's stage; then over all stages.
-  std::vector<std::vector<double>> norms_;
+  // [i]: squared norms of the members' deltas, of local rank i's stage; then of each stage.
+  std::vector<std::vector<std::vector<double>>> squared_norms_;
   int lowest_member_ = 0;
   const RankState* busy_ = nullptr;
 };

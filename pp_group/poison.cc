@@ -46,4 +46,13 @@ std::vector<bool> PoisonedMembers(std::span<const double> norms) {
   return poisoned;
 }
 
+std::vector<double> NormsOverStages(std::span<const std::vector<double>> squared) {
+  std::vector<double> norms(squared.front().size(), 0);
+  for (const std::vector<double>& stage : squared) {
+    for (size_t m = 0; m < norms.size(); ++m) norms[m] += stage[m];
+  }
+  for (double& norm : norms) norm = std::sqrt(norm);
+  return norms;
+}
+
 }  // namespace longhaul

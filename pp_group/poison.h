@@ -21,4 +21,9 @@ inline constexpr double kAbsurdRatio = 10;
 inline constexpr double kMads = 6;
 std::vector<bool> PoisonedMembers(std::span<const double> norms);
 
+// The norm of each member's delta over all stages, from the squared norms that every stage has of
+// its own part: [S] stages of [members] each, added up in the order of the stages, so that all
+// stages of all groups get the same bits.
+std::vector<double> NormsOverStages(std::span<const std::vector<double>> squared);
+
 }  // namespace longhaul

@@ -49,5 +49,22 @@ TEST(Poison, NothingMovedIsNoPoison) {
   EXPECT_THAT(Of({}), ElementsAre());
 }
 
+TEST(NormsOverStages, AddTheSquaresOfAllStagesAndTakeTheRoot) {
+  EXPECT_THAT(NormsOverStages(std::vector<std::vector<double>>{{9, 25, 0}}), ElementsAre(3, 5, 0));
+  EXPECT_THAT(NormsOverStages(std::vector<std::vector<double>>{{9, 1, 4}, {16, 1, 32}, {0, 2, 0}}),
+              ElementsAre(5, 2, 6));
+  const std::vector<double> broken =
+      NormsOverStages(std::vector<std::vector<double>>{{9, 1}, {16, kInf}});
+  EXPECT_THAT(broken, ElementsAre(5, kInf)) << "one stage of it is enough";
+}
+
+// Four stages of 6 are a delta of 12, more than ten times the others', whose one stage moved by 1: the
+// largest stage by itself would be none.
+TEST(NormsOverStages, WhatNoStageMakesAbsurdAloneAllOfThemDo) {
+  const std::vector<std::vector<double>> squared = {{1, 1, 36}, {0, 0, 36}, {0, 0, 36}, {0, 0, 36}};
+  EXPECT_THAT(PoisonedMembers(NormsOverStages(squared)), ElementsAre(false, false, true));
+  EXPECT_THAT(Of({1, 1, 6}), Each(false));
+}
+
 }  // namespace
 }  // namespace longhaul
