@@ -48,12 +48,12 @@ install_packages() {  # file, required|optional
 install_packages scripts/packages.txt required
 if [ "$purpose" = test ]; then install_packages scripts/packages-test.txt optional; fi
 
-# What tests of `longhaul export` read back with; torch's own environment stays as it is, and is seen
-# from there (see_torch below).
+# What tests of `longhaul export` read back with, and SciPy, which tests of the estimators compute the
+# same with; torch's own environment stays as it is, and is seen from there (see_torch below).
 install_export_packages() {
   [ -x .venv-export/bin/python ] && return 0
   if python3 -m venv .venv-export >/dev/null 2>&1 && .venv-export/bin/python -m pip install --quiet \
-      --no-compile pyarrow tensorboard wandb mlflow-skinny transformers >/dev/null 2>&1; then return 0; fi
+      --no-compile pyarrow tensorboard wandb mlflow-skinny transformers scipy >/dev/null 2>&1; then return 0; fi
   rm -rf .venv-export
   echo "setup: the packages of \`longhaul export\` cannot be had here; its test will say so and skip"
 }

@@ -136,7 +136,7 @@ void FitCurve(CampaignAnalysis& a) {
       runs.push_back({o.run.seed, arm.trained_fraction, *o.loss_off});
     }
   }
-  absl::StatusOr<ReferenceCurve> curve = FitReferenceFreely(runs);
+  absl::StatusOr<ReferenceCurve> curve = FitReference(runs);
   if (curve.ok()) {
     a.curve = *std::move(curve);
   } else {

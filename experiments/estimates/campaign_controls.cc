@@ -11,8 +11,7 @@ namespace {
 
 // One true control in a hundred fails at this level, not one in twenty.
 constexpr double kControlLevel = 0.99;
-// The local form of eta errs by so much at most.
-constexpr double kLocalError = 0.002;
+constexpr double kRounding = 1e-9;  // of a curve read backwards
 
 LossBySeed FinalLosses(const ArmResult& arm) {
   LossBySeed losses;
@@ -28,12 +27,8 @@ std::string Missed(const ReferenceCurve& curve, const ArmResult& arm) {
   const auto found = EstimateArm(curve, curve.d0_loss_by_seed, FinalLosses(arm), 0, kControlLevel);
   if (!found.ok() || !found->eta.interval) return "";
   const Interval& interval = *found->eta.interval;
-  // What the curve's exponent, which is assumed, may move it by is no fault of the instrument.
-  const double slack =
-      std::max({std::abs(found->eta_at_beta_low.value - found->eta.value),
-                std::abs(found->eta_at_beta_high.value - found->eta.value), kLocalError});
-  if (interval.low - slack <= arm.trained_fraction &&
-      arm.trained_fraction <= interval.high + slack) {
+  if (interval.low - kRounding <= arm.trained_fraction &&
+      arm.trained_fraction <= interval.high + kRounding) {
     return "";
   }
   return fmt::format("{} has a true eta of {:.4f} and was recovered as {} (99 %)", arm.arm,

@@ -122,7 +122,10 @@ void FitSymmetric(const CampaignAnalysis& a, const Family& forward, const Family
   for (size_t j = 0; j < f->influence.size(); ++j) {
     influence.push_back((f->influence[j] + b->influence[j]) / 2);
   }
-  out.q_symmetric = QOf(FromInfluence((f->a.value + b->a.value) / 2, influence, kLevel));
+  std::vector<CurveTerm> on_curve = f->on_curve;
+  on_curve.insert(on_curve.end(), b->on_curve.begin(), b->on_curve.end());
+  const Measured a_symmetric = FromInfluence((f->a.value + b->a.value) / 2, influence, kLevel);
+  out.q_symmetric = QOf(Widened(a_symmetric, CurveError(*a.curve, on_curve) / 2));
 }
 
 const ArmResult* AtStages(const Family& family, int64_t stages) {

@@ -20,7 +20,6 @@ std::string BoundNote(Bound bound) {
 
 std::string Note(const ArmResult& arm, const Efficiency& e) {
   std::string note = BoundNote(e.ln_eta.bound);
-  if (note.empty() && e.exact) note = "inverted on the curve";
   if (arm.role == Role::kArm && arm.reference != kD0Reference) {
     note += fmt::format("{}against '{}'", note.empty() ? "" : "; ", arm.reference);
   }
@@ -28,13 +27,6 @@ std::string Note(const ArmResult& arm, const Efficiency& e) {
     note += fmt::format("{}no q: {}", note.empty() ? "" : "; ", ToString(arm.changes));
   }
   return note;
-}
-
-void AddBootstrap(std::vector<EstimateRow>& rows, const std::string& arm,
-                  const std::string& evaluation, const Measured& q, int64_t seeds) {
-  if (!q.bootstrap) return;
-  AddEstimate(rows, arm, evaluation, "q, bca beside", "per crossing", {q.value, q.bootstrap}, seeds,
-              "for comparison: the t interval decides");
 }
 
 void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
@@ -47,7 +39,6 @@ void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
     AddEstimate(rows, arm.arm, evaluation, "eta", "1", x.eta, x.seeds, note);
     if (!x.q) continue;
     AddEstimate(rows, arm.arm, evaluation, "q", "per crossing", *x.q, x.seeds, note);
-    AddBootstrap(rows, arm.arm, evaluation, *x.q, x.seeds);
   }
   if (!arm.note.empty())
     rows.push_back(EstimateWithout(arm.arm, "", "eta", "1", arm.seeds, arm.note));
@@ -80,12 +71,10 @@ std::string ControlLine(const ArmResult& arm) {
 }
 
 std::string CurveLine(const ReferenceCurve& c) {
-  const std::string beta =
-      c.fitted_beta ? fmt::format("{} fitted", WithInterval(*c.fitted_beta, 2))
-                    : fmt::format("{} assumed (slope {:.3f} at {}, {:.3f} at {})", kBeta,
-                                  c.slope_at_beta_low, kBetaLow, c.slope_at_beta_high, kBetaHigh);
-  return fmt::format("reference curve: slope at D0 {:.3f} nat per e-fold of tokens, exponent {}\n",
-                     c.slope_nat, beta);
+  return fmt::format(
+      "reference curve: through the mean losses of {} budgets, slope at D0 {:.3f} nat per e-fold of "
+      "tokens\n  {}\n",
+      c.budgets.size(), c.slope_nat, CurveErrorText(c));
 }
 
 std::string FamilyLines(const Family& family) {
@@ -98,9 +87,6 @@ std::string FamilyLines(const Family& family) {
                       family.fitted_depths() == 1 ? "" : "s", ToString(family.verdict()));
   text += fmt::format("  with the codec on at evaluation {}\n",
                       family.on ? WithInterval(family.on->q, 4) : family.on_note);
-  if (const auto& beside = family.off->q.bootstrap) {
-    text += fmt::format("  BCa beside: [{:.4f}, {:.4f}]\n", beside->low, beside->high);
-  }
   text += fmt::format("  8-stage pipelines keep eta_act >= 0.90: {}\n", EightStageVerdict(family));
   return text;
 }
@@ -121,13 +107,17 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
   std::vector<EstimateRow> rows;
   if (a.curve) {
     const int64_t seeds = static_cast<int64_t>(a.curve->d0_loss_by_seed.size());
-    AddEstimate(
-        rows, "", "", "slope", "nat per e-fold of tokens", {a.curve->slope_nat, {}}, seeds,
-        fmt::format("se {:.4f}; {:.4f} at beta 0.2, {:.4f} at beta 0.5", a.curve->slope_se_nat,
-                    a.curve->slope_at_beta_low, a.curve->slope_at_beta_high));
-    if (a.curve->fitted_beta) {
-      AddEstimate(rows, "", "", "beta", "1", *a.curve->fitted_beta, seeds, "fitted");
+    AddEstimate(rows, "", "", "slope", "nat per e-fold of tokens", {a.curve->slope_nat, {}}, seeds,
+                fmt::format("se {:.4f}", a.curve->slope_se_nat));
+    for (const PseudoControl& control : a.curve->pseudo_controls) {
+      AddEstimate(rows, "", "", "ln_budget_error", "1", control.error, seeds,
+                  fmt::format("of {:.4f} D0, by the curve without it", control.budget));
     }
+    AddEstimate(rows, "", "", "curve_error", "1", {a.curve->own_error, {}}, seeds,
+                a.curve->lack_of_fit_p
+                    ? fmt::format("of ln eta between budgets; p {:.4f} that there is none",
+                                  *a.curve->lack_of_fit_p)
+                    : "of ln eta between budgets");
     AddEstimate(rows, "", "", "sigma", "nat", {a.curve->sigma_nat, {}}, seeds, "pooled");
     AddEstimate(rows, "", "", "sd_delta", "nat", {a.sd_delta_nat, {}}, seeds, "pooled");
     AddEstimate(rows, "", "", "rho", "1", {a.rho, {}}, seeds, "from sd_delta and sigma");
@@ -146,7 +136,6 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
       const std::string cut = BoundNote(q.bound);
       AddEstimate(rows, name, evaluation, "q", "per crossing", q, (*joint)->seeds,
                   cut.empty() ? "M1" : "M1; " + cut);
-      AddBootstrap(rows, name, evaluation, q, (*joint)->seeds);
     }
   }
   AddFindings(a, rows);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kPreferredBy = 4;     // AICc
 constexpr double kMisses = 2;          // |z|
-constexpr double kNoResidual = 1e-24;  // nat^2 a point: losses without noise
+constexpr double kNoResidual = 1e-24;  // squares a point: losses without noise
 constexpr DepthModel kModels[] = {DepthModel::kM1, DepthModel::kM2, DepthModel::kM3,
                                   DepthModel::kM4, DepthModel::kM5};
 
@@ -58,55 +58,61 @@ std::vector<std::string> Names(DepthModel model) {
   return {};
 }
 
-// The losses of the seeds that have every one of `arms`; the reference is point 0.
+// -ln eta of the seeds that have every one of `arms`; the reference, whose is 0, is point 0.
 struct DepthData {
   const ReferenceCurve& curve;
   std::vector<const DepthArm*> arms;
+  std::vector<std::pair<double, double>> places;  // from, to on the curve; of points, as rows
   SeedRows rows;
-  bool exact = false;
 
-  double M(double x) const { return exact ? std::expm1(curve.beta * x) / curve.beta : x; }
-  double Inverse(double m) const { return exact ? std::log1p(curve.beta * m) / curve.beta : m; }
-  // Delta over s of point i.
-  double Relative(size_t i) const {
+  double MeanOf(size_t point) const {
     double sum = 0;
-    for (const std::vector<double>& row : rows.y) sum += row[i] - row[0];
-    return sum / static_cast<double>(rows.y.size()) / Mean(rows.slopes);
+    for (const std::vector<double>& row : rows.y) sum += row[point];
+    return sum / static_cast<double>(rows.y.size());
+  }
+  // Standard error that the curve itself adds to a sum over points of weight times -ln eta.
+  double OnCurve(std::span<const double> weights) const {
+    std::vector<CurveTerm> terms;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      terms.push_back({-weights[i], places[i].first, places[i].second});
+    }
+    return CurveError(curve, terms);
   }
 };
 
 DepthData CollectRows(const ReferenceCurve& curve, const LossBySeed& reference,
                       std::vector<const DepthArm*> arms) {
-  DepthData data{curve, std::move(arms), {}, false};
-  for (const auto& [seed, slope] : curve.slope_by_seed) {
-    const auto own = reference.find(seed);
-    if (own == reference.end()) continue;
-    std::vector<double> row = {own->second};
-    for (const DepthArm* arm : data.arms) {
-      if (const auto loss = arm->loss_by_seed.find(seed); loss != arm->loss_by_seed.end()) {
-        row.push_back(loss->second);
-      }
+  DepthData data{curve, std::move(arms), {{0, 0}}, {}};
+  std::vector<ArmPair> pairs;
+  for (const DepthArm* arm : data.arms) pairs.push_back({reference, arm->loss_by_seed});
+  const absl::StatusOr<LnEtaRows> ln_eta = LnEtaBySeed(curve, pairs);
+  if (!ln_eta.ok()) return data;
+  for (size_t i = 0; i < pairs.size(); ++i)
+    data.places.emplace_back(ln_eta->from[i], ln_eta->to[i]);
+  for (size_t j = 0; j < ln_eta->seeds.size(); ++j) {
+    data.rows.y.push_back({0});
+    for (const std::vector<double>& pseudo : ln_eta->pseudo) {
+      data.rows.y.back().push_back(-pseudo[j]);
     }
-    if (row.size() != data.arms.size() + 1) continue;
-    data.rows.y.push_back(std::move(row));
-    data.rows.slopes.push_back(slope);
-  }
-  for (size_t i = 1; !data.rows.y.empty() && i <= data.arms.size(); ++i) {
-    data.exact |= curve.Exact(data.Relative(i));
   }
   return data;
 }
 
-// The fit's own points: those of `data` whose arm `keep` takes, and the reference.
-DepthData Subset(const DepthData& data, const std::set<int64_t>& without) {
-  DepthData out{data.curve, {}, {}, data.exact};
-  out.rows.slopes = data.rows.slopes;
-  out.rows.y.resize(data.rows.y.size());
-  for (size_t j = 0; j < data.rows.y.size(); ++j) out.rows.y[j].push_back(data.rows.y[j][0]);
+// The fit's own points: those of `data` whose depth is not in `without`, and the reference. `kept`:
+// which points of `data` they are.
+DepthData Subset(const DepthData& data, const std::set<int64_t>& without,
+                 std::vector<size_t>* kept) {
+  DepthData out{data.curve, {}, {data.places[0]}, {}};
+  *kept = {0};
   for (size_t i = 0; i < data.arms.size(); ++i) {
     if (without.contains(data.arms[i]->stages)) continue;
     out.arms.push_back(data.arms[i]);
-    for (size_t j = 0; j < data.rows.y.size(); ++j) out.rows.y[j].push_back(data.rows.y[j][i + 1]);
+    out.places.push_back(data.places[i + 1]);
+    kept->push_back(i + 1);
+  }
+  for (const std::vector<double>& row : data.rows.y) {
+    out.rows.y.emplace_back();
+    for (const size_t point : *kept) out.rows.y.back().push_back(row[point]);
   }
   return out;
 }
@@ -119,7 +125,7 @@ double Roughly(const DepthData& data, double* deepest) {
     const double k = static_cast<double>(data.arms[i]->forward + data.arms[i]->backward);
     if (k <= *deepest) continue;
     *deepest = k;
-    a = data.Inverse(std::max(data.Relative(i + 1), -0.5 / data.curve.beta)) / k;
+    a = data.MeanOf(i + 1) / k;
   }
   return a;
 }
@@ -157,8 +163,8 @@ absl::StatusOr<SeedRegression> FitModel(DepthModel model, const DepthData& data)
   const PointModel at = [&](Theta theta) {
     std::vector<double> m = {0};
     for (const DepthArm* arm : data.arms) {
-      m.push_back(data.M(LossOf(model, theta, static_cast<double>(arm->forward),
-                                static_cast<double>(arm->backward))));
+      m.push_back(LossOf(model, theta, static_cast<double>(arm->forward),
+                         static_cast<double>(arm->backward)));
     }
     return m;
   };
@@ -179,35 +185,41 @@ double Aicc(double squares, double points, double unknowns, bool* defined) {
          2 * unknowns * (unknowns + 1) / spare;
 }
 
-// z of point i of `data`, predicted by `fit`, whose seeds are those of `data`.
-HeldOut PredictOne(DepthModel model, const SeedRegression& fit, const DepthData& data, size_t i) {
+// z of point i + 1 of `data`, predicted by `fit` of the points `kept`, whose seeds are the same.
+HeldOut PredictOne(DepthModel model, const SeedRegression& fit, const DepthData& data,
+                   const std::vector<size_t>& kept, size_t i) {
   const DepthArm& arm = *data.arms[i];
   const double f = static_cast<double>(arm.forward), b = static_cast<double>(arm.backward);
-  const double s = Mean(data.rows.slopes), x = LossOf(model, fit.theta, f, b), m = data.M(x);
-  const double relative = data.Relative(i + 1);
-  HeldOut out{arm.stages,  arm.forward + arm.backward, x, data.Inverse(relative), 0, arm.forward,
-              arm.backward};
-  // What each seed moves the difference (nat) by: through the parameters, its slope, its losses.
-  std::vector<double> moved;
-  for (size_t j = 0; j < data.rows.y.size(); ++j) {
-    double change =
-        (data.rows.slopes[j] - s) * m - (data.rows.y[j][i + 1] - data.rows.y[j][0] - s * relative);
-    for (size_t p = 0; p < fit.theta.size(); ++p) {
-      std::vector<double> up = fit.theta;
-      const double h = 1e-6 * std::max(std::abs(up[p]), 1e-3);
-      up[p] += h;
-      change += s * (data.M(LossOf(model, up, f, b)) - m) / h * fit.influence[p][j];
-    }
-    moved.push_back(change);
+  const double x = LossOf(model, fit.theta, f, b), measured = data.MeanOf(i + 1);
+  HeldOut out{arm.stages, arm.forward + arm.backward, x, measured, 0, arm.forward, arm.backward};
+  std::vector<double> by_parameter;
+  for (size_t p = 0; p < fit.theta.size(); ++p) {
+    std::vector<double> up = fit.theta;
+    const double h = 1e-6 * std::max(std::abs(up[p]), 1e-3);
+    up[p] += h;
+    by_parameter.push_back((LossOf(model, up, f, b) - x) / h);
   }
-  const double se = std::sqrt(Variance(moved) / static_cast<double>(moved.size()));
-  const double difference = s * (m - relative);
-  constexpr double kNothing = 1e-9;  // nat
+  // What each seed moves the difference by: through the parameters and through its own losses.
+  std::vector<double> moved;
+  for (const std::vector<double>& row : data.rows.y) {
+    moved.push_back(measured - row[i + 1] + row[0]);
+  }
+  std::vector<double> weights(data.arms.size() + 1, 0.0);
+  weights[i + 1] = -1;
+  for (size_t p = 0; p < fit.theta.size(); ++p) {
+    for (size_t j = 0; j < moved.size(); ++j) moved[j] += by_parameter[p] * fit.influence[p][j];
+    for (size_t n = 0; n < kept.size(); ++n) {
+      weights[kept[n]] += by_parameter[p] * fit.by_point[p][n];
+    }
+  }
+  const double se = std::hypot(std::sqrt(Variance(moved) / static_cast<double>(moved.size())),
+                               data.OnCurve(weights));
+  constexpr double kNothing = 1e-9;
   if (se < kNothing) {
-    const double infinite = std::copysign(std::numeric_limits<double>::infinity(), difference);
-    out.z = std::abs(difference) < kNothing ? 0 : infinite;
+    const double infinite = std::copysign(std::numeric_limits<double>::infinity(), x - measured);
+    out.z = std::abs(x - measured) < kNothing ? 0 : infinite;
   } else {
-    out.z = difference / se;
+    out.z = (x - measured) / se;
   }
   return out;
 }
@@ -217,11 +229,12 @@ void HoldOut(const DepthData& data, int64_t stages, const std::set<int64_t>& nev
   if (data.rows.y.size() < 2) return;  // no standard error
   std::set<int64_t> without = never;
   without.insert(stages);
-  const absl::StatusOr<SeedRegression> fit = FitModel(out.model, Subset(data, without));
+  std::vector<size_t> kept;
+  const absl::StatusOr<SeedRegression> fit = FitModel(out.model, Subset(data, without, &kept));
   if (!fit.ok()) return;
   for (size_t i = 0; i < data.arms.size(); ++i) {
     if (data.arms[i]->stages != stages) continue;
-    HeldOut held = PredictOne(out.model, *fit, data, i);
+    HeldOut held = PredictOne(out.model, *fit, data, kept, i);
     if (std::isfinite(held.predicted)) out.held_out.push_back(held);
   }
 }
@@ -246,7 +259,8 @@ DepthFit FitOne(DepthModel model, const DepthData& data, double level) {
   out.influence = fit->influence;
   const std::vector<std::string> names = Names(model);
   for (size_t p = 0; p < names.size(); ++p) {
-    out.parameters.push_back({names[p], fit->Parameter(p, level)});
+    out.parameters.push_back(
+        {names[p], Widened(fit->Parameter(p, level), data.OnCurve(fit->by_point[p]))});
   }
   return out;
 }
@@ -354,7 +368,7 @@ absl::StatusOr<DepthComparison> CompareDepths(const ReferenceCurve& curve,
   }
   // Beyond the fit only the seeds that went there can be held against it.
   const DepthData beyond =
-      far.empty() ? DepthData{curve, {}, {}, false} : CollectRows(curve, reference, all);
+      far.empty() ? DepthData{curve, {}, {}, {}} : CollectRows(curve, reference, all);
   DepthComparison out{.seeds = static_cast<int64_t>(data.rows.y.size())};
   for (const DepthModel model : kModels) {
     DepthFit fit = FitOne(model, data, level);

@@ -70,7 +70,7 @@ struct DepthComparison {
   std::string Words() const;
 };
 
-// Joint regression loss = u_seed + s m(arm) of every model over the same arms and seeds, the
+// Joint regression -ln eta = u_seed + x(arm) of every model over the same arms and seeds, the
 // reference at K = 0. FailedPrecondition: fewer than two depths, or no seed with every arm.
 absl::StatusOr<DepthComparison> CompareDepths(const ReferenceCurve& curve,
                                               const LossBySeed& reference,

@@ -26,7 +26,6 @@ DoseRows Balanced(std::span<const DosePoint> points) {
     if (row.size() != points.size()) continue;
     out.seeds.push_back(seed);
     out.rows.y.push_back(std::move(row));
-    out.rows.slopes.push_back(1);
   }
   return out;
 }

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "experiments/estimates/efficiency.h"
+#include "experiments/estimates/ln_eta.h"
 
 namespace longhaul {
 
@@ -14,12 +15,12 @@ struct EtaTerm {
   LossBySeed reference, arm;
 };
 struct EtaContrast {
-  Measured ln;  // t over the seeds that every term has
+  Measured ln;  // t over the seeds that every term has, and the curve's own error
   int64_t seeds = 0;
 };
-// What the terms share, the seed's luck and its slope, enters once: seeds are carried through the
-// whole sum. All terms take the local form or, where one loses 0.1 or more, all invert the curve.
-// FailedPrecondition: no seed has every run, or a term lies below the smallest reference budget.
+// What the terms share, the seed's luck and its part in the curve, enters once: seeds are carried
+// through the whole sum. FailedPrecondition: no seed has every run, or a term lies below the
+// smallest reference budget.
 absl::StatusOr<EtaContrast> EstimateContrast(const ReferenceCurve& curve,
                                              std::span<const EtaTerm> terms, double level = 0.95);
 

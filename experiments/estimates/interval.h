@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +10,7 @@ namespace longhaul {
 struct Interval {
   double low, high;
   double level;        // 0.95
-  std::string method;  // "t", "fieller", "bca"
+  std::string method;  // "t", "fieller"
 };
 
 // What a number says about the quantity.
@@ -26,13 +25,7 @@ struct Measured {
   double value = 0;
   std::optional<Interval> interval = std::nullopt;
   Bound bound = Bound::kNone;
-  // BCa, beside `interval`, from kBootstrapSeeds seeds on. Never decides anything.
-  std::optional<Interval> bootstrap = std::nullopt;
 };
-
-// Fewer resamples are distinct than BCa needs: at 8 to 10 seeds it holds the truth in 88 to 91 %
-// where it says 95 %.
-constexpr size_t kBootstrapSeeds = 20;
 
 double Mean(std::span<const double> x);
 double Variance(std::span<const double> x);  // n - 1; 0 for n < 2
@@ -45,11 +38,5 @@ Measured MeanWithInterval(std::span<const double> x, double level);
 // n = 1: none. Else the delta method with t(n - 1), their covariance included; Fieller where
 // mean(x) is less than 5 standard errors from 0, none when that interval is unbounded.
 Measured RatioOfMeans(std::span<const double> y, std::span<const double> x, double level);
-
-// BCa bootstrap of `statistic`, which takes indices of seeds in 0..n-1. Deterministic. Refused
-// (nullopt) below kBootstrapSeeds.
-std::optional<Interval> BcaInterval(size_t n,
-                                    const std::function<double(std::span<const size_t>)>& statistic,
-                                    double level);
 
 }  // namespace longhaul

@@ -83,26 +83,23 @@ OuterForm FitForm(const Form& form, std::span<const double> x, const SeedRows& r
 // Of the cells with one value of the other axis: losses by x, and by seed.
 using Line = std::map<int64_t, const ArmResult*>;
 
-// Rows of the seeds that every point has; empty where there are none, or a value has no ln eta.
+// Rows of the seeds that every point has: -ln eta, or ln loss; empty where there are none.
 std::vector<std::vector<double>> RowsOf(const CampaignAnalysis& a, OuterAxis axis,
                                         const Line& line) {
+  std::vector<ArmPair> pairs;
+  for (const auto& [x, arm] : line) {
+    pairs.push_back(
+        {Losses(*FindArm(a, arm->reference), EvalCodec::kOff), Losses(*arm, EvalCodec::kOff)});
+  }
+  const absl::StatusOr<LnEtaRows> ln_eta = LnEtaBySeed(*a.curve, pairs);
   std::vector<std::vector<double>> rows;
-  for (const auto& [seed, slope] : a.curve->slope_by_seed) {
-    std::vector<double> row;
-    for (const auto& [x, arm] : line) {
-      const LossBySeed losses = Losses(*arm, EvalCodec::kOff);
-      const LossBySeed references = Losses(*FindArm(a, arm->reference), EvalCodec::kOff);
-      const auto loss = losses.find(seed), reference = references.find(seed);
-      if (loss == losses.end() || reference == references.end()) break;
-      if (axis == OuterAxis::kReplicas) {
-        row.push_back(std::log(loss->second));
-        continue;
-      }
-      const double inside = 1 + a.curve->beta * (loss->second - reference->second) / slope;
-      if (inside <= 0) return {};
-      row.push_back(std::log(inside) / a.curve->beta);
+  for (size_t j = 0; ln_eta.ok() && j < ln_eta->seeds.size(); ++j) {
+    rows.emplace_back();
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      rows.back().push_back(axis == OuterAxis::kInnerSteps
+                                ? -ln_eta->pseudo[i][j]
+                                : std::log(pairs[i].arm.at(ln_eta->seeds[j])));
     }
-    if (row.size() == line.size()) rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -156,7 +153,7 @@ std::string OuterForms::Words() const {
 OuterForms CompareOuterForms(OuterAxis axis, std::string what, std::span<const double> x,
                              const std::vector<std::vector<double>>& y) {
   OuterForms out{.what = std::move(what), .seeds = static_cast<int64_t>(y.size())};
-  const SeedRows rows{.y = y, .slopes = std::vector<double>(y.size(), 1.0)};
+  const SeedRows rows{.y = y};
   for (const Form& form : FormsOf(axis)) out.forms.push_back(FitForm(form, x, rows));
   return out;
 }

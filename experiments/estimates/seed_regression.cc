@@ -43,7 +43,6 @@ struct Problem {
   const SeedRows& rows;
   const PointModel& model;
   std::vector<double> mean;  // of y over seeds, by point
-  double slope;
 
   void Prepare(std::vector<double>& x) const {
     if (rows.seed_effects) Centre(x);
@@ -51,7 +50,7 @@ struct Problem {
   std::vector<double> Residuals(const std::vector<double>& y,
                                 const std::vector<double>& theta) const {
     std::vector<double> r = model(theta);
-    for (size_t i = 0; i < r.size(); ++i) r[i] = y[i] - slope * r[i];
+    for (size_t i = 0; i < r.size(); ++i) r[i] = y[i] - r[i];
     Prepare(r);
     return r;
   }
@@ -93,7 +92,7 @@ absl::Status Descend(const Problem& problem, std::vector<double>& theta) {
     std::vector<double> next = theta;
     double size = 0;
     for (size_t p = 0; p < next.size(); ++p) {
-      next[p] += step[p] / problem.slope;
+      next[p] += step[p];
       size = std::max(size, std::abs(next[p] - theta[p]) / std::max(std::abs(theta[p]), 1e-3));
     }
     std::vector<double> there = problem.Residuals(problem.mean, next);
@@ -131,7 +130,7 @@ Measured SeedRegression::Parameter(size_t p, double level) const {
 absl::StatusOr<SeedRegression> FitOverSeeds(const SeedRows& rows, const PointModel& model,
                                             std::vector<double> start) {
   if (rows.y.empty()) return absl::FailedPreconditionError("no seed has every arm");
-  Problem problem{rows, model, std::vector<double>(rows.y.front().size()), Mean(rows.slopes)};
+  Problem problem{rows, model, std::vector<double>(rows.y.front().size())};
   for (const std::vector<double>& row : rows.y) {
     for (size_t i = 0; i < row.size(); ++i) {
       problem.mean[i] += row[i] / static_cast<double>(rows.y.size());
@@ -141,17 +140,22 @@ absl::StatusOr<SeedRegression> FitOverSeeds(const SeedRows& rows, const PointMod
   fit.theta = std::move(start);
   if (absl::Status s = Descend(problem, fit.theta); !s.ok()) return s;
   const Columns z = problem.Gradient(fit.theta);
-  const std::vector<double> m = model(fit.theta);
   fit.influence.resize(fit.theta.size());
+  fit.by_point.resize(fit.theta.size());
+  for (size_t i = 0; i < problem.mean.size(); ++i) {
+    std::vector<double> one(problem.mean.size(), 0.0);
+    one[i] = 1;
+    problem.Prepare(one);
+    const std::vector<double> by = Solve(z, Project(z, one), 0);
+    for (size_t p = 0; p < by.size(); ++p) fit.by_point[p].push_back(by[p]);
+  }
   for (size_t j = 0; j < rows.y.size(); ++j) {
-    std::vector<double> moved(m.size());
-    for (size_t i = 0; i < m.size(); ++i) {
-      moved[i] = rows.y[j][i] - problem.mean[i] - (rows.slopes[j] - problem.slope) * m[i];
-    }
+    std::vector<double> moved = rows.y[j];
+    for (size_t i = 0; i < moved.size(); ++i) moved[i] -= problem.mean[i];
     problem.Prepare(moved);
     const std::vector<double> by = Solve(z, Project(z, moved), 0);
     if (by.empty()) return NotDetermined();
-    for (size_t p = 0; p < by.size(); ++p) fit.influence[p].push_back(by[p] / problem.slope);
+    for (size_t p = 0; p < by.size(); ++p) fit.influence[p].push_back(by[p]);
     const std::vector<double> r = problem.Residuals(rows.y[j], fit.theta);
     fit.residual_squares += Dot(r, r);
   }

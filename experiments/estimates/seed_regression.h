@@ -12,11 +12,10 @@ namespace longhaul {
 
 // Least squares of a model with one or two parameters over points that every seed has, and what
 // each seed moves the parameters by: the spread of that over seeds gives the t intervals.
-//   y[j][i] = u_j + s_j m_i(theta) + noise       of seed j at point i
+//   y[j][i] = u_j + m_i(theta) + noise       of seed j at point i
 struct SeedRows {
   std::vector<std::vector<double>> y;
-  std::vector<double> slopes;  // s_j; their mean scales the model
-  bool seed_effects = true;    // u_j, else 0
+  bool seed_effects = true;  // u_j, else 0
 };
 
 // m at every point.
@@ -25,6 +24,7 @@ using PointModel = std::function<std::vector<double>(std::span<const double> the
 struct SeedRegression {
   std::vector<double> theta;
   std::vector<std::vector<double>> influence;  // [parameter][seed]; each sums to 0
+  std::vector<std::vector<double>> by_point;   // [parameter][point]: d theta / d y, of all seeds
   double residual_squares = 0;                 // all seeds and points
   // Of parameter p, t over seeds.
   Measured Parameter(size_t p, double level) const;

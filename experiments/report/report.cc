@@ -47,6 +47,7 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
   if (e.timing) files.emplace_back("timing.csv", Csv(TimingRows(*e.timing)));
   if (e.campaign) {
     files.emplace_back("curve.csv", Csv(CurveCsv(*e.campaign)));
+    files.emplace_back("fit.csv", Csv(FitCsv(*e.campaign)));
     files.emplace_back("losses.csv", Csv(LossesCsv(*e.campaign)));
     files.emplace_back("arms.csv", Csv(ArmsCsv(*e.campaign)));
     files.emplace_back("joint.csv", Csv(JointCsv(*e.campaign)));

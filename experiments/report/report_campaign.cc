@@ -106,15 +106,6 @@ std::string VerdictCell(const ArmResult& arm) {
   return cell;
 }
 
-std::string AtOtherBetas(const Efficiency& e) {
-  const auto less = [](const Measured& a, const Measured& b) { return a.value < b.value; };
-  const auto [low, high] = std::minmax(e.eta_at_beta_low, e.eta_at_beta_high, less);
-  const auto cell = [](const Measured& x) {
-    return fmt::format("{}{:.3f}", x.bound == Bound::kUpper ? "&le; " : "", x.value);
-  };
-  return cell(low) + "<br>" + cell(high);
-}
-
 std::string CodecsCell(const ArmResult& arm) {
   return fmt::format("<span class=\"nb\">{}</span><br><span class=\"nb\">/ {}</span>",
                      HtmlEscape(arm.forward_codec), HtmlEscape(arm.backward_codec));
@@ -139,22 +130,21 @@ std::string ArmsTable(const CampaignAnalysis& a) {
     if (arm.off) {
       row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(IntervalCell(arm.off->eta, 3));
-      row.push_back(AtOtherBetas(*arm.off));
       row.push_back(QCell(arm.off));
       row.push_back(QCell(arm.on));
       row.push_back(VerdictCell(arm));
       row.push_back(Equivalence(*arm.off));
     } else {
-      row.resize(10, "-");
+      row.resize(9, "-");
       row.push_back(HtmlBadge(arm.note, Tone::kBad));
       row.emplace_back("-");
     }
     rows.push_back(std::move(row));
   }
-  return HtmlTable({"arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat",
-                    "&eta;,<br>codec off", "&eta; with<br>&beta; 0.2, 0.5", "q,<br>codec off",
-                    "q,<br>codec on", "against 0.995", "no loss?"},
-                   rows);
+  return HtmlTable(
+      {"arm", "codecs forward<br>/ backward", "S", "K", "seeds", "&Delta; loss, nat",
+       "&eta;,<br>codec off", "q,<br>codec off", "q,<br>codec on", "against 0.995", "no loss?"},
+      rows);
 }
 
 std::string ControlsTable(const CampaignAnalysis& a) {
@@ -263,8 +253,8 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
       figures, "residuals",
       "Residuals of the reference curve. Left: loss of each uncompressed run less the fit, one "
       "line per seed; what is common to a line is that seed's luck and cancels in paired "
-      "differences. Right: the same less each seed's mean; a trend over budgets would be a "
-      "misfit of the curve's shape. Crosses: controls, not fitted. " +
+      "differences. Right: the same less each seed's mean. The curve goes through the means of its "
+      "budgets; what lies between them the controls show (crosses, not fitted). " +
           conditions + ".");
   out += FigureHtml(figures, "training",
                     "Training loss along the runs at D0 (above), and its difference to the "
@@ -284,10 +274,9 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
   out += NullTest(a);
   if (a.curve) {
     out += fmt::format(
-        "<p class=\"note\">Slope s = {:.4f} nat per e-fold of tokens (standard error {:.4f} over "
-        "seeds; {:.4f} with &beta; 0.2, {:.4f} with &beta; 0.5).</p>\n",
-        a.curve->slope_nat, a.curve->slope_se_nat, a.curve->slope_at_beta_low,
-        a.curve->slope_at_beta_high);
+        "<p class=\"note\">Slope at D0 {:.4f} nat per e-fold of tokens (standard error {:.4f} over "
+        "seeds). {}</p>\n",
+        a.curve->slope_nat, a.curve->slope_se_nat, HtmlEscape(CurveErrorText(*a.curve)));
   }
   return out;
 }

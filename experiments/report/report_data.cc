@@ -40,38 +40,11 @@ SpecNames AnyNames() {
   return {.codec = any, .profile = any, .schedule = any};
 }
 
-constexpr const char* kArmColumns[] = {"arm",
-                                       "role",
-                                       "forward",
-                                       "backward",
-                                       "stages",
-                                       "crossings",
-                                       "seeds",
-                                       "evaluation",
-                                       "delta_nat",
-                                       "delta_low",
-                                       "delta_high",
-                                       "ln_eta",
-                                       "ln_eta_low",
-                                       "ln_eta_high",
-                                       "eta",
-                                       "eta_low",
-                                       "eta_high",
-                                       "q",
-                                       "q_low",
-                                       "q_high",
-                                       "bound",
-                                       "low_bound",
-                                       "q_bca_low",
-                                       "q_bca_high",
-                                       "eta_at_beta_0.2",
-                                       "bound_at_beta_0.2",
-                                       "eta_at_beta_0.5",
-                                       "bound_at_beta_0.5",
-                                       "verdict",
-                                       "reference",
-                                       "changes",
-                                       "note"};
+constexpr const char* kArmColumns[] = {
+    "arm",        "role",      "forward",   "backward",   "stages", "crossings",  "seeds",
+    "evaluation", "delta_nat", "delta_low", "delta_high", "ln_eta", "ln_eta_low", "ln_eta_high",
+    "eta",        "eta_low",   "eta_high",  "q",          "q_low",  "q_high",     "bound",
+    "low_bound",  "verdict",   "reference", "changes",    "note"};
 
 // What every row of an arm begins with.
 std::vector<std::string> ArmCells(const ArmResult& arm, int64_t seeds) {
@@ -98,13 +71,6 @@ std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluat
   }
   row.push_back(BoundMark(e.eta));
   row.push_back(LowMark(e.eta));
-  const bool beside = e.q && e.q->bootstrap;
-  row.push_back(beside ? Number(e.q->bootstrap->low) : std::string());
-  row.push_back(beside ? Number(e.q->bootstrap->high) : std::string());
-  for (const Measured* eta : {&e.eta_at_beta_low, &e.eta_at_beta_high}) {
-    row.push_back(Number(eta->value));
-    row.push_back(BoundMark(*eta));
-  }
   row.emplace_back(!e.q                  ? "no q"
                    : arm.controls_failed ? ToString(Verdict::kNoConclusion)
                                          : ToString(AgainstAssumed(*e.q)));
@@ -151,17 +117,26 @@ CsvRows CurveCsv(const CampaignAnalysis& a) {
   CsvRows rows = {{"name", "value"}};
   if (!a.curve) return rows;
   const ReferenceCurve& c = *a.curve;
-  for (const auto& [name, value] : {std::pair("beta", c.beta),
-                                    {"floor_nat", c.floor_nat},
-                                    {"slope_nat", c.slope_nat},
+  for (const auto& [name, value] : {std::pair("slope_nat", c.slope_nat),
                                     {"slope_se_nat", c.slope_se_nat},
-                                    {"slope_at_beta_0.2_nat", c.slope_at_beta_low},
-                                    {"slope_at_beta_0.5_nat", c.slope_at_beta_high},
+                                    {"own_error_ln_eta", c.own_error},
                                     {"sigma_nat", c.sigma_nat},
                                     {"rho", a.rho},
                                     {"sd_delta_nat", a.sd_delta_nat},
                                     {"smallest_budget", c.smallest_budget}}) {
     rows.push_back({name, Number(value)});
+  }
+  return rows;
+}
+
+CsvRows FitCsv(const CampaignAnalysis& a) {
+  CsvRows rows = {{"budget", "loss_nat"}};
+  if (!a.curve) return rows;
+  constexpr int kPoints = 200;
+  const double first = a.curve->mean.x.front(), last = a.curve->mean.x.back();
+  for (int i = 0; i <= kPoints; ++i) {
+    const double budget = std::exp(first + (last - first) * i / kPoints);
+    rows.push_back({Number(budget), Number(a.curve->LossAt(budget))});
   }
   return rows;
 }

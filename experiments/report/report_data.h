@@ -26,6 +26,7 @@ using CsvRows = std::vector<std::vector<std::string>>;
 
 // What the figures are drawn from; report/plots/ reads these columns.
 CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
+CsvRows FitCsv(const CampaignAnalysis& a);     // the curve from its first budget to its last
 CsvRows LossesCsv(const CampaignAnalysis& a);  // one row per run that has a final loss
 CsvRows ArmsCsv(const CampaignAnalysis& a);    // one row per arm and evaluation
 CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluation

@@ -112,9 +112,8 @@ TEST_F(CampaignFindingsTest, CalibrationCarriesTheDepthModel) {
 TEST_F(CampaignFindingsTest, CalibrationBendsQOnlyWhereDepthsSpeakAgainstIt) {
   SyntheticWorld w{.q = 0.99, .noise_nat = 2e-4, .seeds = 5};
   for (const auto& [arm, k] : {std::pair("s2", 2.0), {"s4", 6.0}, {"s8", 14.0}}) {
-    const double bent = std::exp(kBeta * 0.05 * std::sqrt(k)),
-                 straight = std::pow(0.99, -kBeta * k);
-    w.extra_nat[arm] = w.slope_nat / kBeta * (bent - straight);
+    const double bent = 0.05 * std::sqrt(k), straight = -k * std::log(0.99);
+    w.extra_nat[arm] = w.slope_nat * (bent - straight);
   }
   const CampaignAnalysis a = Analysed(w);
   ASSERT_NE(a.families[0].depths->chosen, DepthModel::kM1) << a.families[0].depths->Words();

@@ -16,16 +16,15 @@ namespace {
 
 using testing::HasSubstr;
 
-// Slopes differ by seed; the D0 loss is 3 plus the seed's own.
+// A line of 0.4 nat per e-fold, from 0.35 D0; the D0 loss is 3 plus the seed's own.
 ReferenceCurve Curve(int seeds) {
-  ReferenceCurve curve;
-  curve.slope_nat = 0.4;
-  curve.smallest_budget = 0.35;
+  std::vector<ReferenceRun> runs;
   for (int64_t seed = 1; seed <= seeds; ++seed) {
-    curve.slope_by_seed[seed] = 0.4;
-    curve.d0_loss_by_seed[seed] = 3 + 0.01 * static_cast<double>(seed);
+    const double own = 3 + 0.01 * static_cast<double>(seed);
+    runs.push_back({seed, 0.35, own - 0.4 * std::log(0.35)});
+    runs.push_back({seed, 1.0, own});
   }
-  return curve;
+  return *FitReference(runs);
 }
 
 using Truth = std::function<double(double forward, double backward)>;  // -ln eta
@@ -44,18 +43,15 @@ struct Depth {
 std::vector<DepthArm> Arms(const ReferenceCurve& curve, const std::vector<Depth>& depths,
                            const Truth& truth, double noise) {
   std::vector<DepthArm> arms;
-  bool exact = false;
   const auto x = [&](const Depth& d) {
     const double b = static_cast<double>(d.stages - 1);
     return truth(d.forward ? b : 0, d.backward ? b : 0);
   };
-  for (const Depth& d : depths) exact |= x(d) >= kLocalBelow;
   for (const Depth& d : depths) {
     const int64_t b = d.stages - 1;
     DepthArm arm{d.stages, d.forward ? b : 0, d.backward ? b : 0, {}};
-    const double m = exact ? std::expm1(curve.beta * x(d)) / curve.beta : x(d);
     for (const auto& [seed, loss] : curve.d0_loss_by_seed) {
-      arm.loss_by_seed[seed] = loss + 0.4 * m +
+      arm.loss_by_seed[seed] = loss + 0.4 * x(d) +
                                Pattern(seed, arm.forward + arm.backward, noise,
                                        static_cast<int>(curve.d0_loss_by_seed.size()));
     }
@@ -201,16 +197,19 @@ TEST(EtaContrast, InteractionCarriesSeedsThroughTheSum) {
   EXPECT_NEAR(c.ln.interval->high, c.ln.value + half, 1e-6);
 }
 
-TEST(EtaContrast, LargeLossInvertsTheCurveInEveryTerm) {
-  ReferenceCurve curve = Curve(2);
-  const auto at = [](double eta) { return 3 + 0.4 / kBeta * (std::pow(eta, -kBeta) - 1); };
-  const LossBySeed reference = {{1, 3.0}, {2, 3.0}};
-  const LossBySeed a = {{1, at(0.6)}, {2, at(0.6)}}, b = {{1, at(0.95)}, {2, at(0.95)}};
-  const EtaContrast c =
-      *EstimateContrast(curve, std::vector<EtaTerm>{{1, reference, a}, {-1, reference, b}});
+TEST(EtaContrast, TermBelowTheSmallestBudgetGivesNone) {
+  const ReferenceCurve curve = Curve(2);
+  const auto at = [&](double eta) {
+    LossBySeed losses = curve.d0_loss_by_seed;
+    for (auto& [seed, loss] : losses) loss -= 0.4 * std::log(eta);
+    return losses;
+  };
+  const LossBySeed& reference = curve.d0_loss_by_seed;
+  const EtaContrast c = *EstimateContrast(
+      curve, std::vector<EtaTerm>{{1, reference, at(0.6)}, {-1, reference, at(0.95)}});
   EXPECT_NEAR(c.ln.value, std::log(0.6 / 0.95), 1e-12);
-  const LossBySeed deep = {{1, at(0.2)}, {2, at(0.2)}};
-  EXPECT_FALSE(EstimateContrast(curve, std::vector<EtaTerm>{{1, reference, deep}}).ok());
+  EXPECT_TRUE(EstimateContrast(curve, std::vector<EtaTerm>{{1, reference, at(0.36)}}).ok());
+  EXPECT_FALSE(EstimateContrast(curve, std::vector<EtaTerm>{{1, reference, at(0.34)}}).ok());
 }
 
 TEST(Holm, StepsDownInOrderOfPAndNeverBack) {

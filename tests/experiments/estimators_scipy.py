@@ -1,9 +1,9 @@
 """The estimators once more, by SciPy: estimators_scipy.py INPUT.json > OUTPUT.json
 
-Written from the formulas alone, by other means than the program where there are any: least squares
-with seed effects as columns, roots found by bracketing, SciPy's own bootstrap. The input has the
-final losses of one campaign: {"reference": [[seed, budget, loss], ...], "arms": [{"crossings": K,
-"losses": {seed: loss}}, ...], "skewed": [...]}.
+Written from the formulas of docs/estimates.md alone, by other means than the program where there
+are any: SciPy's PCHIP, roots found by bracketing, least squares with seed effects as columns. The
+input has the final losses of one campaign: {"reference": [[seed, budget, loss], ...], "arms":
+[{"crossings": K, "losses": {seed: loss}}, ...]}.
 """
 
 import json
@@ -11,36 +11,111 @@ import math
 import sys
 
 import numpy as np
-from scipy import optimize, stats
-
-BETA = 0.35
+from scipy import interpolate, optimize, stats
 
 
-def curve(reference, beta):
-    """Slope by seed, s = beta b, each seed's own least squares of L = E + b x^-beta."""
-    slopes = {}
-    for seed in sorted({row[0] for row in reference}):
-        rows = [row for row in reference if row[0] == seed]
-        fit = stats.linregress([row[1] ** -beta for row in rows], [row[2] for row in rows])
-        slopes[seed] = beta * fit.slope
-    return slopes
+class Campaign:
+    def __init__(self, data):
+        self.seeds = sorted({row[0] for row in data["reference"]})
+        self.budgets = sorted({row[1] for row in data["reference"]})
+        loss = {(row[0], row[1]): row[2] for row in data["reference"]}
+        self.losses = np.array([[loss[s, b] for b in self.budgets] for s in self.seeds])
+        self.x = np.log(self.budgets)
+        self.d0 = {s: loss[s, 1.0] for s in self.seeds}
+
+    def curve(self, without=None):
+        rows = [i for i, s in enumerate(self.seeds) if s != without]
+        return interpolate.PchipInterpolator(self.x, self.losses[rows].mean(axis=0))
+
+    def read_off(self, loss, curve):
+        """ln(D/D0) of a loss; along the end's tangent outside."""
+        x = self.x
+        for end, beyond in ((x[0], loss > curve(x[0])), (x[-1], loss < curve(x[-1]))):
+            if beyond:
+                return end + (loss - curve(end)) / curve(end, 1)
+        return optimize.brentq(lambda at: curve(at) - loss, x[0], x[-1], xtol=1e-15, rtol=1e-15)
+
+    def seeds_of(self, arms):
+        return [s for s in self.seeds if all(str(s) in arm["losses"] for arm in arms)]
+
+    def ln_eta(self, arm, seeds, without=None):
+        curve = self.curve(without)
+        used = [s for s in seeds if s != without]
+        delta = np.mean([arm["losses"][str(s)] - self.d0[s] for s in used])
+        return self.read_off(curve(0.0) + delta, curve)
+
+    def pseudo(self, arm, seeds):
+        """The value, and the jackknife's pseudo-values about it."""
+        n, value = len(seeds), self.ln_eta(arm, seeds)
+        p = np.array([n * value - (n - 1) * self.ln_eta(arm, seeds, s) for s in seeds])
+        return value, p - p.mean() + value
+
+    def misses(self, without=None):
+        """ln(found / true) of every budget between the ends, by the curve without it."""
+        rows = [i for i, s in enumerate(self.seeds) if s != without]
+        mean = self.losses[rows].mean(axis=0)
+        out = []
+        for b in range(1, len(self.x) - 1):
+            rest = np.delete(np.arange(len(self.x)), b)
+            curve = interpolate.PchipInterpolator(self.x[rest], mean[rest])
+            out.append(self.read_off(mean[b], curve) - self.x[b])
+        return np.array(out)
+
+    def own_error(self):
+        n = len(self.seeds)
+        left_out = np.array([self.misses(s) for s in self.seeds])
+        squares = (n - 1) / n * ((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0)
+        return math.sqrt(max(0.0, np.mean(self.misses() ** 2 - squares))) / 2
+
+    def on_curve(self, weights, places):
+        """The curve's own standard error of a sum of weights times ln eta."""
+        by_gap = {}
+        for weight, at in zip(weights, places):
+            gap = int(np.searchsorted(self.x, at))
+            if gap == 0:
+                continue
+            if gap == len(self.x):
+                by_gap[gap] = by_gap.get(gap, 0) + weight * (at - self.x[-1]) / (self.x[-1] - self.x[-2])
+                continue
+            u = (at - self.x[gap - 1]) / (self.x[gap] - self.x[gap - 1])
+            by_gap[gap] = by_gap.get(gap, 0) + weight * 4 * u * (1 - u)
+        return self.own_error() * math.sqrt(sum(v * v for v in by_gap.values()))
 
 
-def pooled_sigma(reference):
-    squares, freedom = 0.0, 0
-    for budget in {row[1] for row in reference}:
-        losses = [row[2] for row in reference if row[1] == budget]
-        squares += np.var(losses, ddof=1) * (len(losses) - 1)
-        freedom += len(losses) - 1
-    return math.sqrt(squares / freedom)
+def around(value, by_seed, more, level=0.95):
+    half = stats.t.ppf(0.5 + level / 2, len(by_seed) - 1) * stats.sem(by_seed)
+    half = math.hypot(half, stats.norm.ppf(0.5 + level / 2) * more)
+    return [value, value - half, value + half]
 
 
-def ratio(y, x, level):
-    """mean(y) / mean(x), delta method by the residuals y - r x, t(n - 1)."""
-    r = np.mean(y) / np.mean(x)
-    residuals = y - r * x
-    half = stats.t.ppf(0.5 + level / 2, len(y) - 1) * stats.sem(residuals) / abs(np.mean(x))
-    return [r, r - half, r + half]
+def weighted(campaign, weights, arms, level=0.95):
+    seeds = campaign.seeds_of(arms)
+    found = [campaign.pseudo(arm, seeds) for arm in arms]
+    value = sum(w * v for w, (v, _) in zip(weights, found))
+    by_seed = sum(w * p for w, (_, p) in zip(weights, found))
+    return around(value, by_seed, campaign.on_curve(weights, [v for v, _ in found]), level)
+
+
+def joint(campaign, arms):
+    """a of -ln eta = u + a K with the reference at K = 0."""
+    ks = np.array([0.0] + [arm["crossings"] for arm in arms])
+    z = (ks - ks.mean()) / ((ks - ks.mean()) ** 2).sum()
+    return weighted(campaign, list(-z[1:]), arms)
+
+
+def power_of_depth(campaign, arms):
+    """M4, -ln eta = a K^gamma, by SciPy's least squares with a column for each seed."""
+    seeds = campaign.seeds_of(arms)
+    ks = np.array([arm["crossings"] for arm in arms], float)
+    y = np.array([np.zeros(len(seeds))] + [-campaign.pseudo(arm, seeds)[1] for arm in arms]).T
+    m = lambda p: np.r_[0.0, p[0] * ks ** p[1]]  # noqa: E731
+    residuals = lambda p: (y - p[2:, None] - m(p)[None, :]).ravel()  # noqa: E731
+    fit = optimize.least_squares(residuals, np.r_[0.01, 1.0, y[:, 0]], x_scale="jac", xtol=1e-15,
+                                 ftol=1e-15, gtol=1e-15)
+    points, unknowns = y.size, len(fit.x) + 1
+    aicc = (points * math.log(2 * fit.cost / points) + 2 * unknowns
+            + 2 * unknowns * (unknowns + 1) / (points - unknowns - 1))
+    return [fit.x[0], fit.x[1], aicc]
 
 
 def fieller(y, x, level):
@@ -51,123 +126,43 @@ def fieller(y, x, level):
     return [r, optimize.brentq(rejects, r - 10, r), optimize.brentq(rejects, r, r + 10)]
 
 
-def ln_eta(r, exact):
-    return -math.log(1 + BETA * r) / BETA if exact else -r
-
-
-def joint(arms, reference_loss, slopes):
-    """a of loss = u_seed + s m(a K) and its interval, over the seeds that have every arm."""
-    seeds = [s for s in sorted(slopes) if all(str(s) in arm["losses"] for arm in arms)]
-    ks = np.array([0.0] + [arm["crossings"] for arm in arms])
-    losses = np.array([[reference_loss[s]] + [arm["losses"][str(s)] for arm in arms] for s in seeds])
-    s_j = np.array([slopes[s] for s in seeds])
-    s = s_j.mean()
-    mean = losses.mean(axis=0)
-    exact = any(abs(mean - mean[0]) / s >= 0.1)
-    m = lambda a: (np.exp(BETA * a * ks) - 1) / BETA if exact else a * ks  # noqa: E731
-    # Seed effects are columns of their own: one unknown a seed beside a.
-    residuals = lambda p: (losses - p[1:, None] - s * m(p[0])[None, :]).ravel()  # noqa: E731
-    fit = optimize.least_squares(residuals, np.r_[0.0, losses[:, 0]], xtol=1e-15, ftol=1e-15,
-                                 gtol=1e-15)
-    a = fit.x[0]
-    slope = ks * np.exp(BETA * a * ks) if exact else ks
-    z = slope - slope.mean()
-    # Influence of each seed on a, through its losses and through its slope.
-    influence = ((losses - mean) @ z - (s_j - s) * (z @ m(a))) / (s * (z @ z))
-    half = stats.t.ppf(0.975, len(seeds) - 1) * stats.sem(influence)
-    return [a, a - half, a + half]
-
-
-def contrast(weights, arms, reference_loss, slopes):
-    """Sum of weight * ln eta, each of its own mean loss; influence of a seed by leaving the mean."""
-    seeds = [s for s in sorted(slopes) if all(str(s) in arm["losses"] for arm in arms)]
-    s_j = np.array([slopes[s] for s in seeds])
-    d = np.array([[arm["losses"][str(s)] - reference_loss[s] for s in seeds] for arm in arms])
-    exact = any(abs(d.mean(axis=1) / s_j.mean()) >= 0.1)
-
-    def value(share):  # of each seed
-        r = d @ share / (s_j @ share)
-        return sum(w * ln_eta(x, exact) for w, x in zip(weights, r))
-
-    n = len(seeds)
-    even = np.full(n, 1 / n)
-    at = value(even)
-    h = 1e-5
-    influence = [(value(even * (1 - h) + h * np.eye(n)[j]) - value(even * (1 + h) - h * np.eye(n)[j]))
-                 / (2 * h) for j in range(n)]
-    half = stats.t.ppf(0.975, n - 1) * stats.sem(influence)
-    return [at, at - half, at + half]
-
-
-def power_of_depth(arms, reference_loss, slopes):
-    """M4, -ln eta = a K^gamma, by SciPy's least squares with a column for each seed."""
-    seeds = [s for s in sorted(slopes) if all(str(s) in arm["losses"] for arm in arms)]
-    ks = np.array([arm["crossings"] for arm in arms], float)
-    losses = np.array([[reference_loss[s]] + [arm["losses"][str(s)] for arm in arms] for s in seeds])
-    s = np.mean([slopes[x] for x in seeds])
-    mean = losses.mean(axis=0)
-    exact = any(abs(mean - mean[0]) / s >= 0.1)
-
-    def m(p):
-        x = np.r_[0.0, p[0] * ks ** p[1]]
-        return np.expm1(BETA * x) / BETA if exact else x
-
-    residuals = lambda p: (losses - p[2:, None] - s * m(p)[None, :]).ravel()  # noqa: E731
-    fit = optimize.least_squares(residuals, np.r_[0.01, 1.0, losses[:, 0]], x_scale="jac",
-                                 xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    points, unknowns = losses.size, len(fit.x) + 1
-    aicc = (points * math.log(2 * fit.cost / points) + 2 * unknowns
-            + 2 * unknowns * (unknowns + 1) / (points - unknowns - 1))
-    return [fit.x[0], fit.x[1], aicc]
-
-
 def main(path):
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
-    slopes = curve(data["reference"], BETA)
-    d0 = {row[0]: row[2] for row in data["reference"] if row[1] == 1.0}
+    c = Campaign(data)
+    n = len(c.seeds)
+    left_out = np.array([-c.curve(s)(0.0, 1) for s in c.seeds])
     out = {
-        "slope": np.mean(list(slopes.values())),
-        "slope_se": stats.sem(list(slopes.values())),
-        "slope_at_0.2": np.mean(list(curve(data["reference"], 0.2).values())),
-        "slope_at_0.5": np.mean(list(curve(data["reference"], 0.5).values())),
-        "sigma": pooled_sigma(data["reference"]),
+        "slope": float(-c.curve()(0.0, 1)),
+        "slope_se": math.sqrt((n - 1) / n * ((left_out - left_out.mean()) ** 2).sum()),
+        "sigma": math.sqrt(np.mean(np.var(c.losses, axis=0, ddof=1))),
+        "own_error": c.own_error(),
+        "misses": list(c.misses()),
         "arms": [],
     }
     for arm in data["arms"]:
-        seeds = [s for s in sorted(slopes) if str(s) in arm["losses"]]
-        d = np.array([arm["losses"][str(s)] - d0[s] for s in seeds])
-        s = np.array([slopes[s] for s in seeds])
-        # The curve's own slope, of all seeds, in place of the mean over the arm's.
-        scale = s.mean() / out["slope"]
-        r = scale * np.array(ratio(d, s, 0.95))
-        exact = abs(r[0]) >= 0.1
-        half = stats.t.ppf(0.975, len(d) - 1) * stats.sem(d)
-        narrow = scale * np.array(ratio(d, s, 0.90))
+        seeds = c.seeds_of([arm])
+        d = np.array([arm["losses"][str(s)] - c.d0[s] for s in seeds])
+        narrow = weighted(c, [1], [arm], 0.90)
         margin = 0.002 * arm["crossings"]
         out["arms"].append({
-            "delta": [d.mean(), d.mean() - half, d.mean() + half],
-            "ln_eta": [ln_eta(r[0], exact), ln_eta(r[2], exact), ln_eta(r[1], exact)],
+            "delta": around(d.mean(), d, 0),
+            "ln_eta": weighted(c, [1], [arm]),
             "equivalent": bool(narrow[1] > -margin and narrow[2] < margin),
         })
-    out["contrast"] = contrast([1, -1, 0.5], data["arms"], d0, slopes)
-    out["power_of_depth"] = power_of_depth(data["arms"], d0, slopes)
-    out["joint"] = joint(data["arms"], d0, slopes)
+    out["contrast"] = weighted(c, [1, -1, 0.5], data["arms"])
+    out["power_of_depth"] = power_of_depth(c, data["arms"])
+    out["joint"] = joint(c, data["arms"])
     loud = data["loud"]
     out["fieller"] = fieller(np.array(loud["y"]), np.array(loud["x"]), 0.95)
-    bootstrap = stats.bootstrap((np.array(data["skewed"]),), np.mean, n_resamples=60_000,
-                                batch=2_000, method="BCa", random_state=np.random.default_rng(1))
-    out["bca"] = list(bootstrap.confidence_interval)
     out["t_quantiles"] = [stats.t.ppf(p, df) for p, df in data["t_quantiles"]]
-    out["power"] = [power(n, effect) for n, effect in data["power"]]
-    print(json.dumps(out))
+    out["power"] = []
+    for pairs, effect in data["power"]:
+        t = stats.t.ppf(0.975, pairs - 1)
+        shifted = stats.nct(pairs - 1, effect * math.sqrt(pairs))
+        out["power"].append(shifted.sf(t) + shifted.cdf(-t))
+    json.dump(out, sys.stdout)
 
 
-def power(n, effect):
-    """Of a two-sided 5 % paired t test."""
-    critical = stats.t.ppf(0.975, n - 1)
-    shift = effect * math.sqrt(n)
-    return stats.nct.sf(critical, n - 1, shift) + stats.nct.cdf(-critical, n - 1, shift)
-
-
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

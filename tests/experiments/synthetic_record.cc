@@ -226,7 +226,6 @@ int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& w, const st
   std::normal_distribution<double> normal;
   std::map<int64_t, double> seed_effect;
   for (const int64_t seed : campaign.seeds) seed_effect[seed] = w.seed_effect_nat * normal(random);
-  const double beta = 0.35;
   std::map<int64_t, double> d0_loss;
   // Tokens are trained in whole steps; the law is exact in what was trained.
   double d0 = 0;
@@ -242,9 +241,8 @@ int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& w, const st
         static_cast<double>(CompressedCrossings(row.stages, row.forward_codec, row.backward_codec));
     const double budget = static_cast<double>(row.train_tokens) / d0 * std::pow(w.q, crossings);
     const auto extra = w.extra_nat.find(planned.arm);
-    double loss = 2.7 - w.slope_nat / beta + w.slope_nat / beta * std::pow(budget, -beta) +
-                  seed_effect[row.seed] + w.noise_nat * normal(random) +
-                  (extra == w.extra_nat.end() ? 0 : extra->second);
+    double loss = 2.7 - w.slope_nat * std::log(budget) + seed_effect[row.seed] +
+                  w.noise_nat * normal(random) + (extra == w.extra_nat.end() ? 0 : extra->second);
     if (planned.arm == kD0Reference) d0_loss[row.seed] = loss;
     if (planned.role != Role::kReference && extra == w.extra_nat.end() && Lossless(planned)) {
       loss = d0_loss[row.seed];

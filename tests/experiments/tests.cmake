@@ -22,6 +22,7 @@ longhaul_test(experiments/estimators_scipy_test.cc
   LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(experiments_estimators_scipy_test PRIVATE
   LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
+  LONGHAUL_EXPORT_PYTHON="${PROJECT_SOURCE_DIR}/.venv-export/bin/python"
   LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimators_scipy.py")
 longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
@@ -33,7 +34,7 @@ longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test
 longhaul_test(experiments/campaign_analysis_test.cc experiments/campaign_forecast_test.cc
   experiments/campaign_verdicts_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/free_exponent_test.cc LIBS experiments_testing LABELS cpu)
+longhaul_test(experiments/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
 longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc experiments/outer_forms_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/campaign_findings_test.cc

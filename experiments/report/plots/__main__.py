@@ -2,7 +2,7 @@
 
     python plots FOLDER...
 
-Each FOLDER is one experiment of a report: it holds curve.csv, losses.csv, arms.csv, joint.csv, residuals.csv,
+Each FOLDER is one experiment of a report: it holds fit.csv, losses.csv, arms.csv, joint.csv, residuals.csv,
 depth_models.csv and diloco.csv (a campaign), training.csv and step_times.csv; or it is a comparison of two records and
 holds compare.csv. Figures whose data are there are written beside them as SVG, each named as its function. Needs
 matplotlib and nothing else; imports no torch.

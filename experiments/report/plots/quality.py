@@ -3,24 +3,23 @@
 import math
 
 import matplotlib.pyplot as plt
+import numpy as np
 from style import ASSUMED, ASSUMED_Q, COLOURS, D0_REFERENCE, INK, LINE, MODEL_STYLES, SOFT
 from style import codecs_of, estimate, interval, number, read, save
 
 
 def reference(folder):
     """Figure 1: every uncompressed run, the fit, and the horizontal read-off of each arm."""
-    curve = {row["name"]: float(row["value"]) for row in read(folder, "curve")}
+    fit = [(float(row["budget"]), float(row["loss_nat"])) for row in read(folder, "fit")]
     losses = [row for row in read(folder, "losses") if row["budget"]]
-    if not curve or not losses:
+    if not fit or not losses:
         return
-    beta, floor, slope = curve["beta"], curve["floor_nat"], curve["slope_nat"]
-    loss_at = lambda budget: floor + slope / beta * budget ** -beta  # noqa: E731
     figure, axes = plt.subplots(figsize=(8.2, 4.3))
     fitted = [row for row in losses if row["role"] == "reference"]
     budgets = [float(row["budget"]) for row in fitted]
     first, last = min(budgets), max(budgets)
-    xs = [first * (last / first) ** (i / 200) for i in range(201)]
-    axes.plot(xs, [loss_at(x) for x in xs], color=COLOURS[0], lw=1.8, label="fit")
+    axes.plot([x for x, _ in fit], [y for _, y in fit], color=COLOURS[0], lw=1.8,
+              label="through the means")
     axes.plot(budgets, [float(row["loss_off_nat"]) for row in fitted], "o", ms=5, mfc="none",
               mec=COLOURS[0], label="reference run")
     controls = [row for row in losses if row["role"] == "control"]
@@ -32,22 +31,20 @@ def reference(folder):
     for row in losses:
         if row["role"] == "arm":
             by_arm.setdefault(row["arm"], []).append(float(row["loss_off_nat"]))
-    deltas, cut = {}, set()
+    deltas, etas, cut = {}, {}, set()
     for row in read(folder, "arms"):
         if row["evaluation"] == "off" and row["role"] == "arm" and row["reference"] == D0_REFERENCE:
-            deltas[row["arm"]] = number(row["delta_nat"])
+            deltas[row["arm"]], etas[row["arm"]] = number(row["delta_nat"]), number(row["eta"])
             if row["bound"]:
                 cut.add(row["arm"])
     labels = []
     for i, arm in enumerate(sorted(deltas, key=lambda name: deltas[name])):
-        level = loss_at(1.0) + deltas[arm]
-        inside = (level - floor) * beta / slope
-        budget = inside ** (-1 / beta) if inside > 0 else None
+        level, budget = loss_at(1.0, fit) + deltas[arm], etas[arm]
         colour = COLOURS[1 + i % (len(COLOURS) - 1)]
-        end = min(max(budget or first, first), last)
+        end = min(max(budget, first), last)
         axes.plot([end, 1.0], [level, level], color=colour, lw=1.2, ls="--")
         axes.plot([1.0] * len(by_arm.get(arm, [])), by_arm.get(arm, []), "D", ms=4, color=colour)
-        off = arm in cut or budget is None or budget < first
+        off = arm in cut
         if off:  # it would be read further left, where no reference ran
             axes.plot([first], [level], "<", ms=7, color=colour, clip_on=False)
         labels.append((level, f"{arm}: " + (f"\u2264 {first:.3f} D0" if off else
@@ -63,6 +60,11 @@ def reference(folder):
     spread_labels(axes, last * 1.06, labels)
     axes.legend(loc="upper right")
     save(figure, folder, "reference")
+
+
+def loss_at(budget, fit):
+    """The curve at a budget between its first and last."""
+    return np.interp(math.log(budget), [math.log(x) for x, _ in fit], [y for _, y in fit])
 
 
 def spread_labels(axes, x, labels):
@@ -84,8 +86,8 @@ def depth(folder):
     arms = [row for row in read(folder, "arms")
             if row["evaluation"] == "off" and row["role"] == "arm" and row["crossings"] != "0"
             and row["q"]]
-    curve = {row["name"]: float(row["value"]) for row in read(folder, "curve")}
-    if not arms or not curve:
+    fit = [(float(row["budget"]), float(row["loss_nat"])) for row in read(folder, "fit")]
+    if not arms or not fit:
         return
     direction = lambda row: ("backward" if row["forward"] == "none" else  # noqa: E731
                              "forward" if row["backward"] == "none" else "both directions")
@@ -129,10 +131,10 @@ def depth(folder):
             for row in (row for row in rows if family(row) == codecs):
                 k = int(row["crossings"])
                 d0 = by_arm.get(row["reference"], {})
-                seeds = [exact_ln_eta(loss - d0[seed], curve)
+                seeds = [ln_eta_of(loss - d0[seed], fit)
                          for seed, loss in by_arm.get(row["arm"], {}).items() if seed in d0]
                 # Where the curve does not reach, a seed has no place either.
-                seeds = [y for y in seeds if y >= math.log(curve["smallest_budget"])]
+                seeds = [y for y in seeds if y is not None]
                 axes.plot([k + most * 0.015] * len(seeds), seeds, "o", ms=4, mfc="none", mec=colour,
                           alpha=0.8)
                 estimate(axes, k, row, "ln_eta", True, colour)
@@ -144,10 +146,13 @@ def depth(folder):
     save(figure, folder, "depth")
 
 
-def exact_ln_eta(delta, curve):
-    """The curve inverted: agrees with -delta/s where the loss is small."""
-    inside = 1 + curve["beta"] * delta / curve["slope_nat"]
-    return -math.log(inside) / curve["beta"] if inside > 0 else math.inf
+def ln_eta_of(delta, fit):
+    """Where the curve has a loss that is `delta` above its own at D0, as ln(D/D0); None outside."""
+    loss = loss_at(1.0, fit) + delta
+    falling = [(y, x) for x, y in fit][::-1]
+    if not falling[0][0] <= loss <= falling[-1][0]:
+        return None
+    return math.log(np.interp(loss, [y for y, _ in falling], [x for _, x in falling]))
 
 
 def forest(folder):
