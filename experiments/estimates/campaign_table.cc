@@ -110,8 +110,8 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
     AddEstimate(rows, "", "", "slope", "nat per e-fold of tokens", {a.curve->slope_nat, {}}, seeds,
                 fmt::format("se {:.4f}", a.curve->slope_se_nat));
     for (const PseudoControl& control : a.curve->pseudo_controls) {
-      AddEstimate(rows, "", "", "ln_budget_error", "1", control.error, seeds,
-                  fmt::format("of {:.4f} D0, by the curve without it", control.budget));
+      AddEstimate(rows, "", "", fmt::format("{:.4f} D0, ln budget found again", control.budget),
+                  "1", control.error, seeds, "by the curve without it");
     }
     AddEstimate(rows, "", "", "curve_error", "1", {a.curve->own_error, {}}, seeds,
                 a.curve->lack_of_fit_p

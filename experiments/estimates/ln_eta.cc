@@ -53,9 +53,8 @@ absl::StatusOr<LnEtaRows> LnEtaBySeed(const ReferenceCurve& curve, std::span<con
     out.value.push_back(out.to.back() - out.from.back());
     std::vector<double> pseudo(n, out.value.back());
     for (size_t j = 0; n > 1 && j < n; ++j) {
-      const double without =
-          curve.LnBudgetWithout(in_curve[j], MeanWithout(pair.arm, j)) -
-          curve.LnBudgetWithout(in_curve[j], MeanWithout(pair.reference, j));
+      const double without = curve.LnBudgetWithout(in_curve[j], MeanWithout(pair.arm, j)) -
+                             curve.LnBudgetWithout(in_curve[j], MeanWithout(pair.reference, j));
       pseudo[j] -= static_cast<double>(n - 1) * (without - out.value.back());
     }
     // Their mean is off the value by the jackknife's estimate of bias, which has noise of its own.
@@ -69,8 +68,7 @@ absl::StatusOr<LnEtaRows> LnEtaBySeed(const ReferenceCurve& curve, std::span<con
 Measured Widened(Measured x, double standard_error) {
   if (!x.interval || standard_error == 0) return x;
   const double z = NormalQuantile(0.5 + x.interval->level / 2);
-  const double half =
-      std::hypot((x.interval->high - x.interval->low) / 2, z * standard_error);
+  const double half = std::hypot((x.interval->high - x.interval->low) / 2, z * standard_error);
   x.interval->low = x.value - half;
   x.interval->high = x.value + half;
   return x;

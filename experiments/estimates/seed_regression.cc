@@ -14,6 +14,8 @@ constexpr int kIterations = 400;
 constexpr double kStep = 1e-6;           // of a central difference, relative
 constexpr double kSingular = 1e-9;       // of a determinant against its diagonal
 constexpr double kSmallestStep = 1e-13;  // relative
+constexpr double kRounded = 1e-8;        // of a step, relative
+constexpr double kGain = 1e-14;          // of the squares, relative
 
 using Columns = std::vector<std::vector<double>>;  // [parameter][point]
 
@@ -97,13 +99,15 @@ absl::Status Descend(const Problem& problem, std::vector<double>& theta) {
     }
     std::vector<double> there = problem.Residuals(problem.mean, next);
     const double lower = Dot(there, there);
+    // Steps this small that gain nothing are rounding, back and forth.
+    const bool done = size < kSmallestStep || (size < kRounded && lower >= squares * (1 - kGain));
     if (std::isfinite(lower) && lower <= squares) {
       theta = std::move(next);
       r = std::move(there);
       squares = lower;
       damping /= 10;
-      if (size < kSmallestStep) return absl::OkStatus();
-    } else if (size < 1e-8) {
+      if (done) return absl::OkStatus();
+    } else if (size < kRounded) {
       return absl::OkStatus();  // as low as numbers get
     } else {
       damping = std::max(10 * damping, 1e-4);

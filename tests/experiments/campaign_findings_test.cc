@@ -162,7 +162,7 @@ TEST_F(CampaignFindingsTest, DoseIsTheErrorSummedOverBoundaries) {
   EXPECT_THAT(dose.arms, SizeIs(7));
   EXPECT_NEAR(dose.largest, 7 * (7.1e-3 + 4.4e-5), 1e-9);  // s8
   EXPECT_NEAR(dose.smallest, 3 * 4.4e-5, 1e-9);            // b4
-  ASSERT_TRUE(dose.kappa && dose.forward && dose.backward);
+  ASSERT_TRUE(dose.kappa && dose.forward && dose.backward) << dose.note;
   EXPECT_TRUE(dose.exponent);
   EXPECT_FALSE(a.findings.kappa_ratio);
 }

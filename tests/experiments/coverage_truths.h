@@ -21,8 +21,8 @@ class MeasuredTruth {
       const double share = i == 1 ? 0 : before / diagonal[i - 1];
       diagonal[i] = 2 * (before + behind) - share * above[i - 1];
       above[i] = behind;
-      right[i] = 6 * ((y_[i + 1] - y_[i]) / behind - (y_[i] - y_[i - 1]) / before) -
-                 share * right[i - 1];
+      right[i] =
+          6 * ((y_[i + 1] - y_[i]) / behind - (y_[i] - y_[i - 1]) / before) - share * right[i - 1];
     }
     for (size_t i = n - 2; i > 0; --i) {
       bend_[i] = (right[i] - above[i] * bend_[i + 1]) / diagonal[i];

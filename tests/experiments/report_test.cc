@@ -137,7 +137,6 @@ train.lr = 2e-3
   EXPECT_EQ(Cell(csv, "bound", "s8", "off"), "<=");
   EXPECT_EQ(Cell(csv, "eta_low", "s8", "off"), "");
   EXPECT_EQ(Cell(csv, "eta_high", "s8", "off"), "");
-  EXPECT_EQ(Cell(csv, "bound_at_beta_0.2", "s8", "off"), "<=");
   EXPECT_EQ(Cell(csv, "bound", "s4", "off"), "");
   EXPECT_NE(Cell(csv, "eta_low", "s4", "off"), "");
   EXPECT_EQ(Cell(csv, "q", "lr", "off"), "");
