@@ -64,6 +64,7 @@ ProcessGroupLonghaul::ProcessGroupLonghaul(c10::intrusive_ptr<c10d::Store> store
     known = absl::Status(known.code(), c10::str("longhaul: group '", options_->group_name,
                                                 "': ", std::string(known.message())));
   }
+  options_->node_wishes.expected_peers = size - 1;
   Rendezvous rendezvous(*store, rank, size, options_->timeout);
   auto joined = Join(rendezvous, *store,
                      {.able = known,

@@ -72,6 +72,7 @@ NodeOptions ToNodeOptions(const NodeWishes& wishes) {
   options.peer_deadline = wishes.peer_deadline.value_or(options.peer_deadline);
   options.credit_bytes = wishes.credit_bytes.value_or(options.credit_bytes);
   options.coder_threads = wishes.coder_threads;
+  options.expected_peers = wishes.expected_peers;
   if (wishes.shared_memory) options.shared_memory = NodeOptions::SharedMemory::kAllowed;
   if (wishes.ucx_environment) options.ucx_environment = NodeOptions::UcxEnvironment::kAllowed;
   return options;

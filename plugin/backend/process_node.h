@@ -16,6 +16,7 @@ struct NodeWishes {
   std::optional<absl::Duration> peer_deadline = {};
   std::optional<int64_t> credit_bytes = {};
   std::optional<int> coder_threads = {};
+  int expected_peers = 0;        // as in NodeOptions; no difference
   bool shared_memory = false;    // true: must be allowed
   bool ucx_environment = false;  // likewise
 };

@@ -32,7 +32,11 @@ struct NodeOptions {
   // ucx: variables UCX_* in the environment could undo what is set in code; kRefused makes them an
   // error that names them. Those of its log and of hardware that TCP never uses always pass.
   enum class UcxEnvironment { kRefused, kAllowed } ucx_environment = UcxEnvironment::kRefused;
-  // A peer silent for this long (no frame, no heartbeat) is dead. Must exceed RTT + queueing delay.
+  // A peer silent for this long (no frame, no heartbeat) is dead, and nothing else makes it so but a
+  // connection that its end or the kernel breaks. Must exceed RTT + queueing delay; to ride outages
+  // out, 2.5 times the longest: TCP tries again at pauses that double, so it may take as long again
+  // to notice their end, and up to a fifth of the deadline was silent before. InfiniteDuration:
+  // never.
   absl::Duration peer_deadline = absl::Seconds(30);
   // Bytes that each peer may have sent here and that no receive has taken yet: the bound on memory
   // held for messages that arrive before their receive, per peer. At least kMinCreditBytes, and two
@@ -43,6 +47,8 @@ struct NodeOptions {
   // itself. Unset: none for loopback, which one thread may then drive alone, and two for ucx. Bytes
   // are the same with any number.
   std::optional<int> coder_threads = {};
+  // Peers that will be connected soon: ucx asks for their file descriptors too before it opens any.
+  int expected_peers = 0;
   const Clock* clock = &MonotonicClock();
   // For tests: makes what encodes and decodes instead.
   std::function<std::unique_ptr<Coder>()> coder = {};
@@ -71,7 +77,8 @@ class Node {
   virtual ~Node() = default;  // says goodbye to its peers; outstanding operations fail first
 
   // ucx: opens the worker on the interface, forces TCP, refuses UCX_* from the environment.
-  // FailedPrecondition: no such interface; the message lists those there are.
+  // FailedPrecondition: no such interface; the message lists those there are; or too few file
+  // descriptors, with both figures.
   static absl::StatusOr<std::shared_ptr<Node>> Create(const NodeOptions& options);
 
   // What a peer needs to reach this node (opaque bytes, at most 4 KiB).

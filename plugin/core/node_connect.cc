@@ -1,4 +1,5 @@
 // How a node waits for its peers to be ready.
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,6 +41,13 @@ absl::Status NodeCore::Connect(const std::vector<NodeAddress>& addresses, absl::
   auto waiter = std::make_shared<Waiter>();
   waiter->deadline = clock().Now() + timeout;
   const bool posted = Post([this, self = shared_from_this(), waiter, addresses] {
+    const auto unknown = [this](const NodeAddress& address) {
+      return address.node_id != node_id_ && FindPeer(address.node_id) == nullptr;
+    };
+    const auto fresh = std::count_if(addresses.begin(), addresses.end(), unknown);
+    if (absl::Status s = transport_->CheckRoom(static_cast<int>(fresh)); !s.ok()) {
+      return waiter->Finish(std::move(s));
+    }
     for (size_t rank = 0; rank < addresses.size(); ++rank) {
       if (addresses[rank].node_id == node_id_) continue;
       absl::StatusOr<Peer*> peer = EnsurePeer(addresses[rank]);

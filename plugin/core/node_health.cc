@@ -9,6 +9,8 @@ namespace longhaul {
 namespace {
 
 constexpr int kBeatsPerDeadline = 5;
+// However long the deadline: who has restarted must answer that it knows nothing of us.
+constexpr absl::Duration kLongestBeat = absl::Seconds(30);
 
 }  // namespace
 
@@ -27,7 +29,7 @@ void NodeCore::OnTimer() {
 // peer acknowledged more of our data while some was on its way.
 absl::Duration NodeCore::CheckHealth(absl::Duration now) {
   if (now < next_beat_) return next_beat_;
-  absl::Duration interval = options_.peer_deadline / kBeatsPerDeadline;
+  absl::Duration interval = std::min(kLongestBeat, options_.peer_deadline / kBeatsPerDeadline);
   for (const auto& [id, peer] : peers_) {
     interval = std::min(interval, peer->address().deadline / kBeatsPerDeadline);
   }

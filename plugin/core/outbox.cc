@@ -203,6 +203,7 @@ void Outbox::SendPacket(const std::shared_ptr<OutMessage>& message) {
   ++message->packets;
   ++message->in_flight;
   packet->message = message;
+  packet->owner = message->owner;
   packet->bytes = static_cast<int64_t>(kPacketHeaderBytes + packet->payload.size());
   in_flight_ += packet->bytes;
   sent_ += static_cast<uint64_t>(packet->bytes);
@@ -222,6 +223,7 @@ void Outbox::OnPacketDone(OutPacket* out, absl::Status status) {
   const std::shared_ptr<OutMessage> message = std::move(packet->message);
   in_flight_ -= packet->bytes;
   --message->in_flight;
+  packet->owner.reset();
   spare_.push_back(std::move(packet));
   if (!status.ok()) {
     if (message->failure.ok()) message->failure = status;

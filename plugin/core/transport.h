@@ -62,8 +62,9 @@ enum class Lane { kBulk, kControl };
 struct OutPacket {
   std::array<std::byte, kPacketHeaderBytes> header = {};
   std::span<const std::byte> payload;
+  // Keeps the payload's bytes as they are; null: they are the sender's own.
+  std::shared_ptr<const void> owner;
   absl::AnyInvocable<void(OutPacket*, absl::Status)> done;
-  void* carrier = nullptr;  // for the transport
 };
 
 enum class SendState { kDone, kPending };
@@ -75,7 +76,8 @@ class Link {
   // Packets of one lane arrive in order. kDone: the bytes are no longer needed and `done` will not
   // run; kPending: `done` runs on the strand later, exactly once, also after Cut().
   virtual absl::StatusOr<SendState> Send(Lane lane, OutPacket* packet) = 0;
-  // Gives up at once: pending packets come back with an error, nothing more arrives. Idempotent.
+  // Gives up at once: pending packets come back with an error, soon and whatever the network does;
+  // nothing more arrives. Idempotent.
   virtual void Cut() = 0;
 };
 
@@ -96,6 +98,9 @@ class Transport {
   // On the strand: OnTimer runs once at `when` (of the node's clock) or soon after. The earliest of
   // several wins; each OnTimer forgets them all.
   virtual void WakeAt(absl::Duration when) = 0;
+
+  // On the strand. Whether as many more peers can be connected.
+  virtual absl::Status CheckRoom(int) const { return absl::OkStatus(); }
 
   // On the strand. `blob` is a peer's address_blob(); loss is reported under `node_id`.
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view blob,

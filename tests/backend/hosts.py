@@ -57,6 +57,20 @@ class Host:
                  "mount --bind /mnt/hosts /etc/hosts")
 
 
+def route(hosts, networks):
+    """The first and the last of three hosts reach each other through the middle one, which is on
+    both `networks` (connect: the middle host is the second of each pair)."""
+    first, middle, last = hosts
+    middle.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+    first.run("ip", "route", "add", f"{networks[1]}.0/24", "via", f"{networks[0]}.2")
+    last.run("ip", "route", "add", f"{networks[0]}.0/24", "via", f"{networks[1]}.2")
+
+
+def set_forwarding(middle, on):
+    """Whether packets pass through it; when not they vanish, as in an outage."""
+    middle.run("sh", "-c", f"echo {int(on)} >/proc/sys/net/ipv4/ip_forward")
+
+
 def connect(hosts, name, network):
     """A veth `name` in each of two hosts, with the addresses network.1 and network.2."""
     first, second = hosts

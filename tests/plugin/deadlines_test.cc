@@ -149,5 +149,31 @@ TEST_F(PeerDeadline, AProcessThatWasItselfStoppedGivesItsPeersOneMoreBeat) {
   EXPECT_FALSE(recv.finished());
 }
 
+TEST(NoPeerDeadline, ASilentPeerIsWaitedForAndTheOperationEndsAtItsTimeout) {
+  RiggedCluster cluster(2, Heartbeat::kOn, [](NodeOptions& options) {
+    options.peer_deadline = absl::InfiniteDuration();
+  });
+  const auto group = cluster.MakeGroup(
+      "patient", [](GroupOptions& options) { options.timeout = absl::Hours(24 * 30); });
+  std::vector<float> x = Noise(10, 1), y(10), z(10);
+  Outcome recv, late, send;
+  group[0]->Recv(F32(y), 1, 0, recv.done());
+  int beats = 0;
+  cluster.wires[1]->on_packet = [&](const PacketHeader& header, std::span<std::byte>) {
+    beats += header.kind == PacketKind::kHeartbeat;
+    return false;
+  };
+  cluster.Pass(absl::Hours(24 * 20), 100);
+  EXPECT_FALSE(recv.finished());
+  EXPECT_GT(beats, 90) << "it still says that it is there";
+  cluster.wires[1]->on_packet = nullptr;
+  group[1]->Send(F32(x), 0, 0, send.done());
+  EXPECT_EQ(recv.Wait(), absl::OkStatus());
+  EXPECT_EQ(y, x);
+  group[0]->Recv(F32(z), 1, 0, late.done());
+  cluster.Pass(absl::Hours(24 * 30) + absl::Seconds(1), 3);
+  EXPECT_EQ(late.Wait().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -8,6 +8,8 @@ endforeach()
 set_tests_properties(plugin_coder_test PROPERTIES TIMEOUT 600)  # megabytes through every state, also sanitized
 longhaul_test(plugin/device_coder_test.cc SRCS compressors/cuda_host_device.cc
   LIBS plugin_testing longhaul::plugin_device LABELS cpu)
+# Alone in its process: it moves the limit of all.
+longhaul_test(plugin/descriptors_test.cc LIBS plugin_testing LABELS cpu)
 longhaul_test(plugin/packet_test.cc LIBS longhaul::plugin_core longhaul::compressors LABELS cpu)
 longhaul_test(plugin/outbox_test.cc LIBS longhaul::plugin_core LABELS cpu)
 

@@ -116,6 +116,12 @@ absl::StatusOr<ucp_context_h> OpenUcxContext(const NodeOptions& options,
       {"ZCOPY_THRESH", "inf"},
       {"TX_SEG_SIZE", "64k"},
       {"RX_SEG_SIZE", "64k"},
+      // peer_deadline alone says when a peer is dead. TCP's own probes would end an idle connection
+      // some 12 s into an outage.
+      {"KEEPIDLE", "inf"},
+      {"KEEPCNT", "inf"},
+      {"KEEPINTVL", "inf"},
+      {"KEEPALIVE_INTERVAL", "inf"},
       {"MAX_EAGER_RAILS", "1"},
       {"MAX_RNDV_RAILS", "1"},
       {"WARN_INVALID_CONFIG", "n"},

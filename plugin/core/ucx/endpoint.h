@@ -9,7 +9,7 @@ class UcxLink final : public Link {
  public:
   UcxLink(UcxTransport* owner, UcxTransport::Endpoint* bulk, UcxTransport::Endpoint* control)
       : owner_(owner), lanes_{bulk, control} {}
-  ~UcxLink() override { Cut(); }
+  ~UcxLink() override;
 
   absl::StatusOr<SendState> Send(Lane lane, OutPacket* packet) override;
   void Cut() override;

@@ -75,12 +75,17 @@ bool UcxTransport::ReportAndClose() {
       }
       endpoint.cut = true;
     }
+    if (endpoint.cut) GiveBack(endpoint);
     if (!endpoint.cut || endpoint.closing) continue;
     if (endpoint.flush == Endpoint::Flush::kNone && !endpoint.lost) Flush(endpoint);
     if (endpoint.flush != Endpoint::Flush::kUnderWay || endpoint.lost) Close(endpoint);
   }
   std::erase_if(endpoints_, [](const auto& e) {
-    return e->closing && e->handle == nullptr && e->flush != Endpoint::Flush::kUnderWay;
+    const bool gone = e->closing && e->handle == nullptr && e->flush != Endpoint::Flush::kUnderWay;
+    for (Sending* const sending : e->sending) {
+      if (gone) sending->endpoint = nullptr;
+    }
+    return gone;
   });
   return true;
 }

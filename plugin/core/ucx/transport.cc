@@ -54,6 +54,9 @@ absl::StatusOr<std::shared_ptr<UcxTransport>> UcxTransport::Create(const NodeOpt
   absl::StatusOr<ChosenInterface> interface = ChooseInterface(options.interface);
   if (!interface.ok()) return interface.status();
   if (!options.interface_why.empty()) interface->why = options.interface_why;
+  if (absl::Status s = CheckDescriptors(UcxNodeIs::kToBeMade, options.expected_peers); !s.ok()) {
+    return s;
+  }
   std::shared_ptr<UcxTransport> transport(new UcxTransport(options, *std::move(interface)));
   if (absl::Status s = transport->Open(); !s.ok()) return s;
   return transport;
@@ -201,11 +204,49 @@ ucs_status_t UcxTransport::OnMessage(void* lane, const void* header, size_t head
   return payload.kept() ? UCS_INPROGRESS : UCS_OK;
 }
 
-void UcxTransport::OnSent(void* request, ucs_status_t status, void* packet) {
-  auto* const out = static_cast<OutPacket*>(packet);
+std::unique_ptr<UcxTransport::Sending> UcxTransport::NewSending(Endpoint* endpoint,
+                                                                OutPacket* packet) {
+  std::unique_ptr<Sending> sending;
+  if (spare_.empty()) {
+    sending = std::make_unique<Sending>();
+  } else {
+    sending = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  sending->owner = this;
+  sending->endpoint = endpoint;
+  sending->packet = packet;
+  sending->header = packet->header;
+  sending->kept = packet->owner;
+  if (packet->owner == nullptr) {
+    sending->copy.assign(packet->payload.begin(), packet->payload.end());
+  }
+  return sending;
+}
+
+void UcxTransport::Spare(std::unique_ptr<Sending> sending) {
+  sending->kept.reset();
+  spare_.push_back(std::move(sending));
+}
+
+void UcxTransport::OnSent(void* request, ucs_status_t status, void* sending) {
+  std::unique_ptr<Sending> sent(static_cast<Sending*>(sending));
+  UcxTransport& self = *sent->owner;
   Ucx().ucp_request_free(request);
-  --static_cast<UcxTransport*>(out->carrier)->pending_sends_;
-  out->done(out, status == UCS_OK ? absl::OkStatus() : UcxError("send", status));
+  --self.pending_sends_;
+  if (sent->endpoint != nullptr) std::erase(sent->endpoint->sending, sent.get());
+  OutPacket* const packet = sent->packet;
+  self.Spare(std::move(sent));
+  if (packet == nullptr) return;
+  packet->done(packet, status == UCS_OK ? absl::OkStatus() : UcxError("send", status));
+}
+
+// What UCX still holds of a link that was cut.
+void UcxTransport::GiveBack(Endpoint& endpoint) {
+  for (size_t i = 0; i < endpoint.sending.size(); ++i) {
+    OutPacket* const packet = std::exchange(endpoint.sending[i]->packet, nullptr);
+    if (packet != nullptr) packet->done(packet, absl::UnavailableError("the link was cut"));
+  }
 }
 
 void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h, ucs_status_t) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "plugin/core/buffer_pool.h"
 #include "plugin/core/node.h"
 #include "plugin/core/transport.h"
+#include "plugin/core/ucx/descriptors.h"
 #include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/loop.h"
 
@@ -21,7 +23,8 @@ namespace longhaul {
 // TCP connection per peer; it blocks in epoll when there is nothing to do.
 class UcxTransport final : public Transport, public std::enable_shared_from_this<UcxTransport> {
  public:
-  // FailedPrecondition: interface or environment; see ChooseInterface and OpenUcxContext.
+  // FailedPrecondition: interface, environment or file descriptors; see ChooseInterface,
+  // OpenUcxContext and CheckDescriptors.
   static absl::StatusOr<std::shared_ptr<UcxTransport>> Create(const NodeOptions& options);
   ~UcxTransport() override;
 
@@ -29,6 +32,9 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   bool Post(Task task) override { return loop_.Post(std::move(task)); }
   bool OnStrand() const override { return thread_id_.load() == std::this_thread::get_id(); }
   void WakeAt(absl::Duration when) override { loop_.WakeAt(when); }
+  absl::Status CheckRoom(int new_peers) const override {
+    return CheckDescriptors(UcxNodeIs::kThere, new_peers);
+  }
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view blob, uint64_t node_id) override;
   std::string address_blob() const override { return address_; }
   std::string description() const override;
@@ -41,6 +47,18 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
  private:
   friend class UcxLink;
   // One connection of one lane; lives until its close has completed.
+  struct Endpoint;
+  // A packet inside UCX. What UCX reads is kept here, so that the packet goes back to its sender
+  // when the link is cut, however long UCX waits for a network that is out: frames by their owner,
+  // values of a tensor by a copy (UCX copies too, but not what finds no room yet).
+  struct Sending {
+    UcxTransport* owner;
+    Endpoint* endpoint;  // nullptr: gone
+    OutPacket* packet;   // nullptr: has gone back
+    std::array<std::byte, kPacketHeaderBytes> header;
+    std::vector<std::byte> copy;
+    std::shared_ptr<const void> kept;
+  };
   struct Endpoint {
     enum class Flush { kNone, kUnderWay, kDone };
     UcxTransport* owner;
@@ -50,6 +68,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
     bool cut = false;            // to be closed by the loop
     Flush flush = Flush::kNone;  // before the close
     bool closing = false;        // the close is under way
+    std::vector<Sending*> sending = {};
   };
   struct LaneState {
     UcxTransport* owner = nullptr;
@@ -71,9 +90,13 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   bool Arm();
   bool Drained() const;
 
+  std::unique_ptr<Sending> NewSending(Endpoint* endpoint, OutPacket* packet);
+  void Spare(std::unique_ptr<Sending> sending);
+  static void GiveBack(Endpoint& endpoint);
+
   static ucs_status_t OnMessage(void* lane, const void* header, size_t header_bytes, void* bytes,
                                 size_t size, const ucp_am_recv_param_t* param);
-  static void OnSent(void* request, ucs_status_t status, void* packet);
+  static void OnSent(void* request, ucs_status_t status, void* sending);
   static void OnFlushed(void* request, ucs_status_t status, void* endpoint);
   static void OnClosed(void* request, ucs_status_t status, void* endpoint);
   static void OnEndpointError(void* endpoint, ucp_ep_h handle, ucs_status_t status);
@@ -98,6 +121,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   bool attention_ = false;  // some endpoint is lost or cut
   int64_t pending_sends_ = 0;
+  std::vector<std::unique_ptr<Sending>> spare_;
 };
 
 }  // namespace longhaul

@@ -1,5 +1,6 @@
 """What a process group of the backend "longhaul" can be told: pass it as pg_options."""
 
+import math
 import operator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -37,8 +38,9 @@ class Options:
         environment variable LONGHAUL_INTERFACE names; else lo where every rank of the group is on
         one host, otherwise the one interface besides lo that is up, or of several the one that
         leads to the store's host. longhaul.transport() says which, and why.
-    peer_deadline: a peer silent for longer is dead (default 30 s). Must exceed round trip plus
-        queueing.
+    peer_deadline: a peer silent for longer is dead (default 30 s), and nothing else makes it so but
+        the end of its process. Must exceed round trip plus queueing; to ride outages out, 2.5 times
+        the longest. datetime.timedelta.max: never; operations then end at their timeout.
     credit_bytes: bytes a sender may have under way per peer (default 64 MiB, at least 64 KiB); at
         least two bandwidth-delay products.
     coder_threads: threads that encode and decode tensors of hosts beside the one that moves bytes
@@ -104,7 +106,7 @@ class Options:
                           self.kinds == "ranks")
         native.set_node(
             self.interface,
-            self.peer_deadline,
+            _seconds(self.peer_deadline),
             self.credit_bytes,
             self.coder_threads,
             self.shared_memory,
@@ -114,6 +116,12 @@ class Options:
         native.nmse_every = self.nmse_every
         native.ef_slots = self.ef_slots
         return native
+
+
+def _seconds(duration):
+    if duration is None:
+        return None
+    return math.inf if duration == timedelta.max else duration.total_seconds()
 
 
 def _wrong_type(name, value, wanted):

@@ -75,7 +75,7 @@ void BindOptions(py::module_& m) {
                                                  : CodecPolicy::Untold::kRefused};
            })
       .def("set_node", [](Options& o, std::string interface,
-                          std::optional<std::chrono::milliseconds> peer_deadline,
+                          std::optional<double> peer_deadline_s,  // inf: never
                           std::optional<int64_t> credit_bytes, std::optional<int> coder_threads,
                           bool shared_memory, bool ucx_environment) {
         o.node_wishes = {.interface = std::move(interface),
@@ -83,7 +83,7 @@ void BindOptions(py::module_& m) {
                          .coder_threads = coder_threads,
                          .shared_memory = shared_memory,
                          .ucx_environment = ucx_environment};
-        if (peer_deadline) o.node_wishes.peer_deadline = absl::FromChrono(*peer_deadline);
+        if (peer_deadline_s) o.node_wishes.peer_deadline = absl::Seconds(*peer_deadline_s);
       });
 }
 
