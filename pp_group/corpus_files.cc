@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -126,6 +127,24 @@ absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t v
   return piece;
 }
 
+// Relative paths of the headers below a folder, sorted.
+absl::StatusOr<std::vector<std::string>> HeadersBelow(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->is_regular_file() && it->path().extension() == ".h") {
+      paths.push_back(it->path().lexically_relative(directory).generic_string());
+    }
+  }
+  if (error) {
+    return absl::NotFoundError(absl::StrCat("corpus headers:", directory, ": ", error.message()));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 }  // namespace
 
 absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part) {
@@ -155,21 +174,10 @@ absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, Width width, i
 }
 
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->is_regular_file() && it->path().extension() == ".h") {
-      paths.push_back(it->path().lexically_relative(directory).generic_string());
-    }
-  }
-  if (error) {
-    return absl::NotFoundError(absl::StrCat("corpus headers:", directory, ": ", error.message()));
-  }
-  std::sort(paths.begin(), paths.end());
+  const absl::StatusOr<std::vector<std::string>> paths = HeadersBelow(directory);
+  if (!paths.ok()) return paths.status();
   CorpusTokens tokens;
-  for (const std::string& path : paths) {
+  for (const std::string& path : *paths) {
     absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", absl::StrCat(directory, "/", path));
     if (!file.ok()) return file.status();
     const auto bytes = static_cast<int64_t>((*file)->bytes().size());
@@ -178,6 +186,28 @@ absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory) {
         .Append(*std::move(file), /*begin=*/0, bytes, Width::kByte);
   }
   return tokens;
+}
+
+absl::StatusOr<std::vector<std::string>> CorpusFiles(const std::string& source) {
+  const size_t colon = source.find(':');
+  const std::string kind = source.substr(0, colon);
+  const std::string path = colon == std::string::npos ? "" : source.substr(colon + 1);
+  if (kind == "text" || kind == "tokens" || kind == "tokens32") return Paths(path);
+  if (kind != "headers") {
+    return absl::InvalidArgumentError(absl::StrCat("corpus '", source, "': of no known kind"));
+  }
+  absl::StatusOr<std::vector<std::string>> below = HeadersBelow(path);
+  if (!below.ok()) return below.status();
+  int64_t bytes = 0;
+  std::vector<std::string> read;
+  for (const std::string& file : *below) {
+    std::string full = absl::StrCat(path, "/", file);
+    std::error_code error;
+    bytes += static_cast<int64_t>(std::filesystem::file_size(full, error));
+    if (!error && bytes > kHeadersLimitBytes) break;
+    read.push_back(std::move(full));
+  }
+  return read;
 }
 
 bool IsHeldOut(const std::string& relative_path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "pp_group/mapped_tokens.h"
@@ -22,6 +23,10 @@ absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part);
 absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, MappedTokens::Width width,
                                         int64_t vocab, Part part);
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory);
+
+// The files that Corpus::Open reads of `source`, in the order of their tokens. NotFound: a pattern
+// without a match, no such folder; InvalidArgument: an unknown kind.
+absl::StatusOr<std::vector<std::string>> CorpusFiles(const std::string& source);
 
 // Whether "headers" holds out the file of this relative path: FNV-1a 64 of it, mixed, modulo 32.
 bool IsHeldOut(const std::string& relative_path);

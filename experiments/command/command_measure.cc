@@ -1,5 +1,6 @@
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
 #include "experiments/train/spec_corpus.h"
+#include "experiments/train/spec_files.h"
 
 namespace longhaul {
 namespace {
@@ -34,19 +36,34 @@ struct MeasureArguments {
 };
 
 // The data of the campaign, by hash: what the plan freezes beside the arms.
-// InvalidArgument: a run would pass the training part more than once.
+// InvalidArgument: a run would pass the training part of its own data more than once.
 absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpec& campaign) {
-  absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(campaign.runs.front().spec);
-  if (!corpus.ok()) return corpus.status();
+  std::map<std::tuple<std::string, std::string, int64_t>, std::shared_ptr<const Corpus>> opened;
+  std::shared_ptr<const Corpus> first;
   for (const PlannedRun& run : campaign.runs) {
-    if (TrainTokens(run.spec) <= (*corpus)->train_tokens()) continue;
+    if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
+    auto& corpus = opened[{run.spec.data.source, run.spec.data.eval, run.spec.model.vocab}];
+    if (corpus == nullptr) {
+      absl::StatusOr<std::shared_ptr<const Corpus>> read = OpenCorpus(run.spec);
+      if (!read.ok()) return read.status();
+      corpus = *std::move(read);
+    }
+    if (first == nullptr) first = corpus;
+    if (TrainTokens(run.spec) <= corpus->train_tokens()) continue;
     return absl::InvalidArgumentError(fmt::format(
         "arm '{}' trains {} tokens but the corpus has {}: the slope of the reference curve is "
         "only meaningful within one epoch; lower d0_tokens or name a larger corpus",
-        run.arm, TrainTokens(run.spec), (*corpus)->train_tokens()));
+        run.arm, TrainTokens(run.spec), corpus->train_tokens()));
   }
-  return std::map<std::string, std::string>{{"data_hash", (*corpus)->train_hash()},
-                                            {"eval_hash", (*corpus)->held_out_hash()}};
+  return std::map<std::string, std::string>{{"data_hash", first->train_hash()},
+                                            {"eval_hash", first->held_out_hash()}};
+}
+
+// What a record keeps of a campaign beside its plan.
+using Facts = std::map<std::string, std::string>;
+Facts WithFiles(Facts facts, const CampaignSpec& campaign) {
+  facts[kNamedFilesFact] = ContentsText(FilesOfPlan(campaign.runs));
+  return facts;
 }
 
 // Prints what the design can resolve and refuses one that can't, before anything is written. The
@@ -79,8 +96,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
 }
 
 // One run, in a record of its own. The forecast is the whole campaign's, without a pilot.
-absl::Status MeasureOne(const MeasureArguments& arguments, const CampaignSpec& campaign,
+absl::Status MeasureOne(const MeasureArguments& arguments, CampaignSpec& campaign,
                         CommandOutput& out) {
+  if (absl::Status s = PinFiles(campaign.runs); !s.ok()) return s;
   auto frozen = FrozenFacts(campaign);
   if (!frozen.ok()) return frozen.status();
   auto facts = CheckResolution(campaign, arguments.records, /*accept_unresolved=*/true, out);
@@ -91,7 +109,7 @@ absl::Status MeasureOne(const MeasureArguments& arguments, const CampaignSpec& c
                         .question = campaign.question,
                         .plan_text = PlanText(campaign, *frozen),
                         .d0_tokens = campaign.d0_tokens,
-                        .facts = *std::move(facts)},
+                        .facts = WithFiles(*std::move(facts), campaign)},
                        *arguments.run, arguments.records, out);
 }
 
@@ -105,6 +123,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
       arguments.results.empty() ? "results/" + campaign->name : arguments.results;
   const PoolLimits limits = LimitsOf(arguments.jobs);
   if (absl::Status s = CheckFirst(*campaign, limits); !s.ok()) return s;
+  if (absl::Status s = PinFiles(campaign->runs); !s.ok()) return s;
   auto frozen = FrozenFacts(*campaign);
   if (!frozen.ok()) return frozen.status();
   auto facts = CheckResolution(*campaign, results, arguments.accept_unresolved, out);
@@ -119,7 +138,7 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
                                .question = campaign->question,
                                .plan_text = PlanText(*campaign, *frozen),
                                .d0_tokens = campaign->d0_tokens,
-                               .facts = *std::move(facts)});
+                               .facts = WithFiles(*std::move(facts), *campaign)});
   if (!experiment.ok()) return experiment.status();
   absl::Status outcome = TrainTheRest(*record, *experiment, campaign->runs, limits, out.progress());
   if (!outcome.ok() && !absl::IsCancelled(outcome)) {

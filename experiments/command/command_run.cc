@@ -15,6 +15,7 @@
 #include "experiments/run/run_place.h"
 #include "experiments/spec/arm_name.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/train/spec_files.h"
 
 namespace longhaul {
 namespace {
@@ -111,6 +112,8 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (absl::Status s = PlaceFrom(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckFirst(ToBegin(*spec, arguments.resume)); !s.ok()) return s;
+  const absl::Status pinned = PinFiles(*spec, arguments.resume ? kFilesOfResumed : kAllFiles);
+  if (!pinned.ok()) return pinned;
   const std::string results = arguments.results.empty() ? "results/" + name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();

@@ -64,8 +64,7 @@ void PrintKeys(bool json) {
   nlohmann::ordered_json all = {{"schema", "longhaul.spec/1"},
                                 {"keys", nlohmann::ordered_json::array()}};
   for (const SpecKey& key : SpecKeys()) {
-    const std::string name =
-        key.table.empty() ? std::string(key.name) : fmt::format("{}.{}", key.table, key.name);
+    const std::string name = key.path();
     const std::string domain = std::visit(DomainWords{}, key.domain);
     const std::string otherwise =
         key.required ? "must be given" : std::visit(DefaultWords{defaults}, key.field);

@@ -8,6 +8,7 @@
 #include "experiments/run/check_first.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
+#include "experiments/train/spec_files.h"
 
 namespace longhaul {
 namespace {
@@ -35,19 +36,21 @@ absl::Status CheckCells(const TimingGrid& grid) {
 }  // namespace
 
 absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out) {
-  const absl::StatusOr<TimingGrid> grid = LoadTimingGrid(arguments);
+  absl::StatusOr<TimingGrid> grid = LoadTimingGrid(arguments);
   if (!grid.ok()) return grid.status();
   if (absl::Status s = CheckCells(*grid); !s.ok()) return s;
+  if (absl::Status s = PinFiles(grid->runs); !s.ok()) return s;
   const std::string results =
       arguments.results.empty() ? "results/" + grid->name : arguments.results;
   absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kWrite);
   if (!record.ok()) return record.status();
   if (const auto settled = record->SettleDeadRuns(); !settled.ok()) return settled.status();
-  const absl::StatusOr<int64_t> experiment =
-      record->BeginExperiment({.kind = ExperimentKind::kRun,
-                               .name = grid->name,
-                               .question = grid->question,
-                               .plan_text = PlanText(*grid)});
+  const absl::StatusOr<int64_t> experiment = record->BeginExperiment(
+      {.kind = ExperimentKind::kRun,
+       .name = grid->name,
+       .question = grid->question,
+       .plan_text = PlanText(*grid),
+       .facts = {{kNamedFilesFact, ContentsText(FilesOfPlan(grid->runs))}}});
   if (!experiment.ok()) return experiment.status();
   PoolLimits limits = LimitsOf(arguments.jobs);
   limits.invalid_is_outcome = true;

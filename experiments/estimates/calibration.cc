@@ -133,6 +133,7 @@ json ArmEntry(const ArmResult& arm) {
                 {"backward", arm.backward_codec},
                 {"reference", arm.reference},
                 {"changes", ChangesOf(arm)},
+                {"other_build", arm.other_build},
                 {"seeds", arm.seeds},
                 {"note", arm.note}};
   for (const auto& [evaluation, e] : {std::pair("off", &arm.off), std::pair("on", &arm.on)}) {
@@ -194,6 +195,7 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
               {"commit", a.git_revision},    {"params", a.parameters},
               {"activation", json::array()}, {"arms", json::array()}};
   if (a.experiment.d0_tokens) out["tokens"] = *a.experiment.d0_tokens;
+  if (!a.builds.empty()) out["builds"] = a.builds;  // "commit" has all revisions
   if (!a.failed_controls.empty()) out["controls_failed"] = a.failed_controls;
   for (const Family& family : a.families) {
     if (!a.failed_controls.empty()) break;  // figures of an instrument in doubt calibrate nothing

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/estimates/builds.h"
+#include "experiments/estimates/comparability.h"
 #include "experiments/estimates/student_t.h"
 
 namespace longhaul {
@@ -162,6 +164,12 @@ void EstimateArms(CampaignAnalysis& a) {
                      : fmt::format("its reference '{}' {}", arm.reference, reference->LostText());
       continue;
     }
+    // The curve is of D0's text, which is to be the arm's own and its reference's.
+    for (const ArmResult* other : {reference, FindArm(a, kD0Reference)}) {
+      const std::string text = other == nullptr ? "" : OtherText(*other, arm);
+      if (!text.empty()) arm.note = "losses on different texts have no difference: " + text;
+    }
+    if (!arm.note.empty()) continue;
     for (const EvalCodec codec : {EvalCodec::kOff, EvalCodec::kOn}) {
       absl::StatusOr<Efficiency> e =
           EstimateArm(*a.curve, Losses(*reference, EvalCodec::kOff), Losses(arm, codec),
@@ -361,13 +369,15 @@ absl::StatusOr<CampaignAnalysis> Analyse(const Record& record, const ExperimentR
     a.curve_note = "no run yet";
     return a;
   }
+  if (absl::Status s = RefuseMixed(record, a); !s.ok()) return s;
+  if (!a.mixed_files.empty()) return a;
   a.parameters = Parameters(a.arms.front().outcomes.front().run);
-  a.git_revision = a.arms.front().outcomes.front().run.git_revision;
   if (absl::Status s = PairArms(a); !s.ok()) {
     // Without the plan nobody knows what an arm is to be compared with.
     a.curve_note = "the recorded plan cannot be read: " + std::string(s.message());
     return a;
   }
+  CompareBuilds(a);
   FitCurve(a);
   EstimateArms(a);
   if (absl::Status s = CollectFamilies(record, a); !s.ok()) return s;

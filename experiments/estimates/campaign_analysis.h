@@ -40,8 +40,13 @@ struct ArmResult {
   // crossings that the change made.
   std::string reference = {};
   std::vector<SpecChange> changes = {};
+  // Where a run was made by another build, or on another path through the CPU, than its reference:
+  // which seed and what. Their bits were to agree but for what crossings lose, so there is no q.
+  std::string other_build = {};
   bool held_out = false;  // by the plan: it joins no fit over depths
-  bool HasQ() const { return role == Role::kArm && crossings > 0 && changes.empty(); }
+  bool HasQ() const {
+    return role == Role::kArm && crossings > 0 && changes.empty() && other_build.empty();
+  }
   std::vector<Outcome> outcomes;
   int64_t seeds = 0;          // with any run
   int64_t lost = 0;           // of those, diverged, failed or invalid: no mean over the survivors
@@ -79,6 +84,7 @@ struct IdentityCheck {
   std::string arm, reference;
   bool same_spec = false;  // A/A: any difference is a fault of the instrument
   int64_t seeds = 0, identical_seeds = 0;
+  int64_t other_builds = 0;                                // seeds that are not compared for it
   int64_t losses = 0, parameter_hashes = 0, held_out = 0;  // compared, all seeds together
   std::string first_difference = {};                       // "" where there is none
   std::string Text() const;                                // one line
@@ -90,14 +96,18 @@ struct CampaignAnalysis {
   std::vector<Family> families;
   std::optional<ReferenceCurve> curve;
   std::string curve_note;  // why there is no curve
+  // Where a file held different things in two runs: which, with both hashes. Then there is no
+  // figure at all.
+  std::string mixed_files = {};
   std::vector<IdentityCheck> identities = {};
   std::vector<std::string> failed_controls = {};  // why, one each; with any there is no conclusion
   int64_t parameters = 0;                         // N
   // Of a paired difference, pooled over controls and arms with a q. Arms with the bits of their
   // reference do not count: they have no noise to show.
   double sd_delta_nat = 0;
-  double rho = 0;  // 1 - sd_delta^2 / (2 sigma^2)
-  std::string git_revision;
+  double rho = 0;                        // 1 - sd_delta^2 / (2 sigma^2)
+  std::string git_revision;              // of all runs: "1a2b, 3c4d" where they are of several
+  std::vector<std::string> builds = {};  // in what the runs' builds and machines differ (builds.h)
   Findings findings = {};
   DilocoFindings diloco = {};
   CampaignAnalysis() = default;

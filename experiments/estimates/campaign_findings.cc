@@ -143,7 +143,7 @@ void FindInteractions(const CampaignAnalysis& a, const Family& forward, const Fa
     const LossBySeed reference = ReferenceLosses(a, *arm);
     std::vector<EtaTerm> terms;
     for (const auto& [weight, one] : {std::pair(1.0, arm), {-1.0, f}, {-1.0, b}}) {
-      if (one->lost > 0) interaction.note = fmt::format("arm '{}': {}", one->arm, one->note);
+      if (!one->note.empty()) interaction.note = fmt::format("arm '{}': {}", one->arm, one->note);
       terms.push_back({weight, reference, Losses(*one, EvalCodec::kOff)});
     }
     if (!a.curve) interaction.note = a.curve_note;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/estimates/builds.h"
 #include "experiments/estimates/campaign_analysis.h"
 
 namespace longhaul {
@@ -86,6 +87,10 @@ absl::StatusOr<IdentityCheck> Check(const Record& record, const ArmResult& arm,
         reference.outcomes.begin(), reference.outcomes.end(),
         [&](const Outcome& o) { return o.run.seed == ours.run.seed && o.loss_off.has_value(); });
     if (!ours.loss_off || theirs == reference.outcomes.end()) continue;
+    if (!OtherBuild(ours.run, theirs->run).empty()) {
+      ++check.other_builds;
+      continue;
+    }
     ++check.seeds;
     const Pair pair{record, ours.run, theirs->run, check};
     absl::StatusOr<std::string> difference = pair.Steps();
@@ -104,16 +109,20 @@ absl::StatusOr<IdentityCheck> Check(const Record& record, const ArmResult& arm,
 std::string IdentityCheck::Text() const {
   std::string text =
       fmt::format("{} {} against {}: ", same_spec ? "A/A" : "lossless", arm, reference);
-  if (seeds == 0) return text + "no pair of runs yet";
+  const std::string others =
+      other_builds == 0 ? ""
+                        : fmt::format("; {} seed{} not compared: of another build or CPU path",
+                                      other_builds, other_builds == 1 ? "" : "s");
+  if (seeds == 0) return text + "no pair of runs yet" + others;
   if (identical_seeds == seeds) {
     return text + fmt::format(
                       "bit-identical in {} of {} seeds ({} training losses, {} parameter "
-                      "hashes, {} held-out losses)",
-                      seeds, seeds, losses, parameter_hashes, held_out);
+                      "hashes, {} held-out losses){}",
+                      seeds, seeds, losses, parameter_hashes, held_out, others);
   }
-  return text + fmt::format("NOT bit-identical in {} of {} seeds, first at {}{}",
+  return text + fmt::format("NOT bit-identical in {} of {} seeds, first at {}{}{}",
                             seeds - identical_seeds, seeds, first_difference,
-                            same_spec ? ": runs of this record do not repeat" : "");
+                            same_spec ? ": runs of this record do not repeat" : "", others);
 }
 
 absl::Status CheckIdentities(const Record& record, CampaignAnalysis& a) {

@@ -26,6 +26,9 @@ std::string Note(const ArmResult& arm, const Efficiency& e) {
   if (!arm.changes.empty()) {
     note += fmt::format("{}no q: {}", note.empty() ? "" : "; ", ToString(arm.changes));
   }
+  if (!arm.other_build.empty()) {
+    note += fmt::format("{}no q: another build, {}", note.empty() ? "" : "; ", arm.other_build);
+  }
   return note;
 }
 
@@ -52,6 +55,7 @@ std::string QText(const std::optional<Efficiency>& e) {
 std::string VerdictText(const ArmResult& arm) {
   std::string text(ToString(arm.verdict()));
   if (!arm.changes.empty()) text += ": " + ToString(arm.changes);
+  if (!arm.other_build.empty()) text += ": another build, " + arm.other_build;
   if (arm.reference != kD0Reference) text += fmt::format(" (against {})", arm.reference);
   return text;
 }
@@ -174,6 +178,9 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     }
   }
   for (const IdentityCheck& check : a.identities) text += check.Text() + "\n";
+  for (const std::string& line : a.builds) {
+    text += "not of one build and machine: " + line + "\n";
+  }
   return text + FindingsText(a);
 }
 
@@ -184,6 +191,10 @@ absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment) 
     if (e.id != experiment) continue;
     absl::StatusOr<CampaignAnalysis> analysis = Analyse(record, e);
     if (!analysis.ok()) return analysis.status();
+    if (!analysis->mixed_files.empty()) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}/{}: {}", record.folder(), kRecordFile, analysis->curve_note));
+    }
     if (absl::Status s = record.SetEstimates(experiment, ToEstimates(*analysis)); !s.ok()) return s;
     return CampaignTable(*analysis);
   }

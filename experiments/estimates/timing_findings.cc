@@ -7,6 +7,7 @@
 
 #include "experiments/estimates/median_interval.h"
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/record/run_contents.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/timing_grid.h"
 
@@ -69,6 +70,10 @@ absl::StatusOr<std::vector<Runs>> ReadRuns(const Record& record, int64_t experim
   const auto any = [](std::string_view) { return absl::OkStatus(); };
   const absl::StatusOr<std::vector<RunRow>> rows = record.Runs(experiment);
   if (!rows.ok()) return rows.status();
+  if (const std::string mixed = MixedContents(*rows); !mixed.empty()) {
+    return absl::FailedPreconditionError(record.folder() + "/" + kRecordFile +
+                                         ": runs of other files are not mixed: " + mixed);
+  }
   std::vector<Runs> cells;
   std::map<std::string, size_t> by_arm;
   for (const RunRow& row : *rows) {

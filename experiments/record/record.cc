@@ -1,5 +1,5 @@
-// Opening and locks. The life of a run is in record_life.cc; rows go in and out in
-// record_writes.cc and record_queries.cc.
+// Opening and locks. Plans are in record_plans.cc, the life of a run in record_life.cc; rows go in
+// and out in record_writes.cc and record_queries.cc.
 #include "experiments/record/record.h"
 
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include <fmt/format.h>
 
 #include "experiments/record/schema.h"
-#include "experiments/record/sha256.h"
-#include "experiments/record/utc.h"
 
 namespace longhaul {
 namespace {
@@ -171,29 +169,6 @@ bool Record::SomeoneWrites(int64_t run) const {
   if (lock_fd_ < 0) return false;
   struct flock lock = RunByte(run, F_WRLCK);
   return fcntl(lock_fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-absl::StatusOr<int64_t> Record::BeginExperiment(const ExperimentRow& e) {
-  const std::string kind = e.kind == ExperimentKind::kRun ? "run" : "campaign";
-  const std::string hash = Sha256Hex(e.plan_text);
-  SqliteStatement insert(db_.get(),
-                         "INSERT INTO experiments (kind, name, question, plan_text, plan_sha256,"
-                         " d0_tokens, begun_utc) VALUES (?,?,?,?,?,?,?)"
-                         " ON CONFLICT (kind, plan_sha256, name) DO NOTHING");
-  insert.Bind(kind).Bind(e.name).Bind(e.question).Bind(e.plan_text).Bind(hash).Bind(e.d0_tokens);
-  if (absl::Status s = insert.Bind(UtcNow()).Done(); !s.ok()) return s;
-  SqliteStatement find(
-      db_.get(), "SELECT id FROM experiments WHERE kind = ? AND plan_sha256 = ? AND name = ?");
-  absl::StatusOr<bool> row = find.Bind(kind).Bind(hash).Bind(e.name).Step();
-  if (!row.ok()) return row.status();
-  const int64_t id = find.Integer(0);
-  for (const auto& [key, value] : e.facts) {
-    SqliteStatement fact(db_.get(),
-                         "INSERT OR IGNORE INTO experiment_facts (experiment_id, key, value)"
-                         " VALUES (?,?,?)");
-    if (absl::Status s = fact.Bind(id).Bind(key).Bind(value).Done(); !s.ok()) return s;
-  }
-  return id;
 }
 
 }  // namespace longhaul

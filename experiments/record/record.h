@@ -20,6 +20,9 @@ namespace longhaul {
 
 constexpr char kRecordFile[] = "longhaul.sqlite";
 
+// Of plan_text and, where there is one, of the list of named files in its facts.
+std::string PlanSha256(const ExperimentRow& experiment);
+
 // Who trains a planned run.
 struct Claim {
   enum class Outcome {
@@ -52,7 +55,8 @@ class Record {
 
   // Finds the experiment of this kind, name and plan (plan_sha256 is computed here), or adds it.
   // So a second `measure` of the same plan goes on where the first one stopped. Facts that an
-  // experiment has already stay as they were.
+  // experiment has already stay as they were. FailedPrecondition with both hashes: the record has
+  // runs of this plan for which a file that it names held something else.
   absl::StatusOr<int64_t> BeginExperiment(const ExperimentRow& experiment);
 
   // Adds a run as "running", with its facts, and takes its lock. Fills id, pid and begun_utc. Some
@@ -131,6 +135,8 @@ class Record {
 
  private:
   Record(std::string folder, SqliteHandle db, int lock_fd);
+  absl::StatusOr<std::optional<int64_t>> FindPlan(const ExperimentRow& experiment) const;
+  absl::StatusOr<int64_t> AddPlan(const ExperimentRow& experiment);
   absl::StatusOr<std::vector<RunRow>> RunsWhere(const std::string& column, int64_t value) const;
   bool SomeoneWrites(int64_t run) const;
   absl::Status Lock(int64_t run);

@@ -6,7 +6,6 @@
 
 #include "experiments/record/record.h"
 #include "experiments/record/row_sql.h"
-#include "experiments/record/sha256.h"
 
 namespace longhaul {
 namespace {
@@ -115,16 +114,16 @@ absl::StatusOr<std::vector<ExperimentRow>> Record::Experiments() const {
                          .begun_utc = q.Text(7)};
   });
   if (!experiments.ok()) return experiments.status();
+  if (absl::Status s = AddExperimentFacts(db_.get(), *experiments); !s.ok()) return s;
   for (const ExperimentRow& e : *experiments) {
     // Estimates are what the plan asked for: one that was edited afterwards asks for something else.
-    if (const std::string hash = Sha256Hex(e.plan_text); hash != e.plan_sha256) {
+    if (const std::string hash = PlanSha256(e); hash != e.plan_sha256) {
       return absl::DataLossError(fmt::format(
           "{}: the plan of experiment {} ('{}') has SHA-256 {}, and {} was recorded when it began: "
           "the plan was changed or is damaged; take a copy of the record from before that",
           folder(), e.id, e.name, hash, e.plan_sha256));
     }
   }
-  if (absl::Status s = AddExperimentFacts(db_.get(), *experiments); !s.ok()) return s;
   return experiments;
 }
 

@@ -21,6 +21,9 @@ inline constexpr char kComputeFact[] = "compute";
 inline constexpr char kRunIdFact[] = "run_id", kAttemptFact[] = "attempt";
 // Of a run whose groups came or went: how many paths were judged for bytes that lack, and why.
 inline constexpr char kOneSidedPathsFact[] = "paths_judged_for_lack_alone";
+// Of a run and of a planned experiment: what the files held that their specs name
+// (file_contents.h). Part of the plan's hash.
+inline constexpr char kNamedFilesFact[] = "named_files";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 

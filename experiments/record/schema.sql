@@ -7,7 +7,7 @@ CREATE TABLE experiments (
   name TEXT NOT NULL,
   question TEXT NOT NULL,
   plan_text TEXT NOT NULL,           -- what was promised before the first run; '' for kind 'run'
-  plan_sha256 TEXT NOT NULL,         -- of plan_text
+  plan_sha256 TEXT NOT NULL,         -- of plan_text, and of the named files
   d0_tokens INTEGER,                 -- campaign: the token budget that eta refers to
   begun_utc TEXT NOT NULL,
   UNIQUE (kind, plan_sha256, name)
@@ -15,7 +15,9 @@ CREATE TABLE experiments (
 
 -- What was known when the first run began and is no part of the plan: 'forecast', the text of what
 -- the design can resolve, and 'accepted_unresolved', 'true' where it was begun although the
--- forecast said that it resolves no loss of 0.5 % per crossing.
+-- forecast said that it resolves no loss of 0.5 % per crossing. And 'named_files', what the files held
+-- that the plan names, "KEY SHA256 BYTES FILES VALUE" a line: part of plan_sha256, which is that of
+-- plan_text, "\n[files]\n" and this list; of plan_text alone where there is none.
 CREATE TABLE IF NOT EXISTS experiment_facts (
   experiment_id INTEGER NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,
   key TEXT NOT NULL,

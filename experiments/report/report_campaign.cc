@@ -102,6 +102,7 @@ std::string QCell(const std::optional<Efficiency>& e) {
 std::string VerdictCell(const ArmResult& arm) {
   std::string cell = HtmlBadge(ToString(arm.verdict()), ToneOf(arm.verdict()));
   if (!arm.changes.empty()) cell += "<br>" + HtmlEscape(ToString(arm.changes));
+  if (!arm.other_build.empty()) cell += "<br>another build, " + HtmlEscape(arm.other_build);
   if (arm.reference != kD0Reference) cell += "<br>against " + HtmlEscape(arm.reference);
   return cell;
 }
@@ -187,6 +188,10 @@ std::string NullTest(const CampaignAnalysis& a) {
   }
   for (const IdentityCheck& check : a.identities) {
     lines += fmt::format("<p class=\"note\">{}</p>\n", HtmlEscape(check.Text()));
+  }
+  for (const std::string& line : a.builds) {
+    lines += fmt::format("<p class=\"note open\">Not of one build and machine: {}</p>\n",
+                         HtmlEscape(line));
   }
   return lines;
 }

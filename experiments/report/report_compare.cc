@@ -77,6 +77,11 @@ std::map<std::string, std::string> MadeWith(const RunRow& run) {
   std::map<std::string, std::string> out = run.facts;
   out.erase(kRunIdFact);
   out.erase(kAttemptFact);
+  if (const auto files = out.extract(kNamedFilesFact)) {
+    for (const FileContent& file : ReadContents(files.mapped())) {
+      out["SHA-256 of " + file.key] = ShortHash(file.sha256);
+    }
+  }
   out["revision"] = run.git_revision;
   out["host"] = run.host;
   out["kernel"] = run.kernel;

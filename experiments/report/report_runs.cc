@@ -268,7 +268,7 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
   if (!timing.ok()) return timing.status();
   const absl::StatusOr<std::string> faults = FaultsPart(record, e);
   if (!faults.ok()) return faults.status();
-  return out + *timing + *faults + RunsPart(e) + "</section>\n";
+  return out + *timing + *faults + ProvenancePart(e) + RunsPart(e) + "</section>\n";
 }
 
 }  // namespace longhaul

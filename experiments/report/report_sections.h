@@ -31,6 +31,9 @@ std::string GridPart(const TimingFindings& findings);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);
+// Per arm: hashes of data, held-out text, weights and links, epochs, build and machine. In
+// report_provenance.cc.
+std::string ProvenancePart(const ReportedExperiment& e);
 // Runs whose groups came and went: the loss with the faults on it. In report_faults.cc; "": none.
 absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExperiment& e);
 

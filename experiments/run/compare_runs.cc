@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "experiments/record/run_contents.h"
+
 namespace longhaul {
 namespace {
 
@@ -129,9 +131,34 @@ absl::StatusOr<bool> WasResumed(const Record& record, int64_t run) {
   return rows->size() > 1;
 }
 
+// What a bit of training hangs on; links are not of it.
+bool BearsOnBits(const FileContent& content) {
+  return content.key.starts_with("data.") || content.key == "model.init" ||
+         content.key == "init_hash" || content.key == "data_hash" || content.key == "eval_hash";
+}
+
+// Runs of other data or weights have no bits to compare, whatever their files are called.
+absl::Status SameContents(const Record& record, int64_t a, int64_t b) {
+  const auto run_a = record.Run(a), run_b = record.Run(b);
+  if (!run_a.ok()) return run_a.status();
+  if (!run_b.ok()) return run_b.status();
+  std::vector<FileContent> of_a = ContentsOf(*run_a), of_b = ContentsOf(*run_b);
+  for (auto* contents : {&of_a, &of_b}) {
+    std::erase_if(*contents, [](const FileContent& c) { return !BearsOnBits(c); });
+    for (FileContent& c : *contents) c.value.clear();
+  }
+  const std::string conflict = ContentConflict(of_a, of_b);
+  if (conflict.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "runs {} and {} trained on other files, so that no bit of them need agree: {}, run {} being "
+      "there and run {} here",
+      a, b, conflict, a, b));
+}
+
 }  // namespace
 
 absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64_t b) {
+  if (absl::Status s = SameContents(record, a, b); !s.ok()) return s;
   const auto steps_a = record.Steps(a), steps_b = record.Steps(b);
   const auto crossings_a = record.Crossings(a), crossings_b = record.Crossings(b);
   const auto evaluations_a = record.Evaluations(a), evaluations_b = record.Evaluations(b);

@@ -17,6 +17,7 @@ struct RunComparison {
 };
 
 // InvalidArgument: a run has no steps, or the two trained a different number of them.
+// FailedPrecondition with both hashes: their data or weights are other ones.
 absl::StatusOr<RunComparison> CompareRuns(const Record& record, int64_t a, int64_t b);
 
 }  // namespace longhaul

@@ -21,6 +21,7 @@
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
+#include "experiments/train/spec_files.h"
 #include "netem/emulator.h"
 #include "netem/lab/host_names.h"
 #include "netem/machine/host_facts.h"
@@ -281,6 +282,7 @@ absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
 absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec) {
   absl::StatusOr<Topology> topology = MeshNamed(spec.net.profile, RankCount(spec));
   if (!topology.ok()) return topology.status();
+  if (absl::Status s = CheckFiles(spec, {Names::kLinks}); !s.ok()) return s;
   const absl::StatusOr<EmulatorKind> kind = ChooseEmulator(spec, *topology);
   if (!kind.ok()) return kind.status();
   const std::optional<TapCeiling> ceiling = LoadTapCeiling();

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/record/file_contents.h"
 #include "experiments/record/sha256.h"
 #include "experiments/record/utc.h"
 
@@ -148,6 +149,19 @@ absl::Status DropUnrecorded(const Record& record, const RunRow& run, const RunSp
   return absl::OkStatus();
 }
 
+// A run is of one content of its files from its first step to its last.
+absl::Status CheckSameFiles(const RunRow& earlier, const RunRow& row) {
+  const auto before = earlier.facts.find(kNamedFilesFact), now = row.facts.find(kNamedFilesFact);
+  if (before == earlier.facts.end() || now == row.facts.end()) return absl::OkStatus();
+  const std::string conflict =
+      ContentConflict(ReadContents(before->second), ReadContents(now->second));
+  if (conflict.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("run {} ({}) began with another content of {}; put the files back, or start anew "
+                  "under another --arm or --results",
+                  earlier.id, ToString(earlier.status), conflict));
+}
+
 // Links that an earlier part found out of bounds still make the run's times no evidence.
 absl::Status KeepEarlierLinks(Record& record, int64_t run) {
   absl::StatusOr<std::vector<LinkRow>> links = record.Links(run);
@@ -191,6 +205,7 @@ absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec
   absl::StatusOr<std::optional<RunRow>> earlier = FindEarlier(record, row, place.checkpoints);
   if (!earlier.ok()) return earlier.status();
   if (*earlier) {
+    if (absl::Status s = CheckSameFiles(**earlier, row); !s.ok()) return s;
     absl::StatusOr<bool> ended = HasEnded(record, **earlier, spec);
     if (!ended.ok()) return ended.status();
     if (*ended) {

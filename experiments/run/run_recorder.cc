@@ -305,6 +305,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_codec"] = spec.outer.codec;
   row.facts["outer_algorithm"] = spec.outer.algorithm;
+  if (!spec.files.empty()) row.facts[kNamedFilesFact] = ContentsText(spec.files);
   if (spec.compute) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
   return row;
 }

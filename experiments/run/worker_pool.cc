@@ -20,6 +20,7 @@
 #include "experiments/run/checkpoint_folder.h"
 #include "experiments/run/ending.h"
 #include "experiments/run/gpu_memory.h"
+#include "experiments/spec/files_table.h"
 #include "experiments/spec/round_plan.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/worker_exit.h"
@@ -36,7 +37,7 @@ constexpr int kPhaseFd = 4;
 constexpr absl::Duration kHealthInterval = absl::Seconds(1);
 
 absl::StatusOr<int> SpecFile(const RunSpec& spec) {
-  const std::string text = ToToml(spec);
+  const std::string text = ToToml(spec) + FilesTableText(spec);
   const int fd = memfd_create("longhaul-spec", MFD_CLOEXEC);
   if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     return absl::InternalError(fmt::format("hand the spec to the workers: {}", strerror(errno)));

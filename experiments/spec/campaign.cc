@@ -109,8 +109,9 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   r.Require("name", &part.arm);
   r.Allow("reference", &part.reference);
   r.Allow("held_out", &part.held_out);
-  for (const char* key : {"stages", "forward", "backward", "model", "data", "train", "schedule",
-                          "boundary", "outer", "net", "eval", "checkpoint", "limits", "fault"}) {
+  for (const char* key :
+       {"stages", "forward", "backward", "model", "data", "train", "schedule", "boundary", "outer",
+        "net", "eval", "checkpoint", "limits", "fault", "files"}) {
     r.Skip(key);
   }
   r.Line("name", part.arm, kArmNameBytes);

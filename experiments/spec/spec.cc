@@ -9,6 +9,7 @@
 
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/compute_table.h"
+#include "experiments/spec/files_table.h"
 #include "experiments/spec/group_schedule.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
@@ -221,6 +222,7 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
     for (const std::string_view other : SpecTables()) r.Skip(std::string(other));
     r.Skip("compute");
     r.Skip("fault");
+    r.Skip("files");
   }
   if (table == "boundary") r.Skip("cuts");
   if (table == "outer") r.Skip("schedule");
@@ -358,6 +360,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   spec.faults = *std::move(faults);
   if (absl::Status s = ReadGroupSchedule(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckFaults(spec); !s.ok()) return s;
+  if (absl::Status s = ReadFilesTable(root, spec); !s.ok()) return s;
   return spec;
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/record/file_contents.h"
 #include "experiments/spec/fault_script.h"
 #include "experiments/spec/toml_tree.h"
 
@@ -177,6 +178,10 @@ struct RunSpec {
   std::optional<Compute> compute = std::nullopt;
 
   std::vector<Fault> faults = {};  // "[[fault]]", fault_script.h
+
+  // "[files]", files_table.h: what the files that keys name must hold. No part of ToToml: whoever
+  // plans a run fills it in (train/spec_files.h), and workers check it.
+  std::vector<FileContent> files = {};
 };
 
 // What the faults of a spec are checked against and drawn for.

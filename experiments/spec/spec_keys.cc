@@ -36,11 +36,11 @@ const SpecKey kKeys[] = {
     {"model", "capacity_factor", kMay, Real{0, 1024}, "", FIELD(model.capacity_factor)},
     {"model", "balance_loss", kMay, Real{0, 1024}, "", FIELD(model.balance_loss)},
     {"model", "expert_parallel", kMay, Whole{1, kMaxRanks}, "ranks", FIELD(model.expert_parallel)},
-    {"model", "init", kMay, Line{kPathBytes}, "", FIELD(model.init)},
-    {"model", "save", kMay, Line{kPathBytes}, "", FIELD(model.save)},
+    {"model", "init", kMay, Line{kPathBytes}, "", FIELD(model.init), Names::kWeights},
+    {"model", "save", kMay, Line{kPathBytes}, "", FIELD(model.save), Names::kOutput},
 
-    {"data", "source", kMust, Line{kPathBytes}, "", FIELD(data.source)},
-    {"data", "eval", kMay, Line{kPathBytes}, "", FIELD(data.eval)},
+    {"data", "source", kMust, Line{kPathBytes}, "", FIELD(data.source), Names::kCorpus},
+    {"data", "eval", kMay, Line{kPathBytes}, "", FIELD(data.eval), Names::kCorpus},
 
     {"train", "tokens", kMay, Whole{1, kMaxTokens}, "tokens", FIELD(train.tokens)},
     {"train", "steps", kMay, Whole{1, kMany}, "steps", FIELD(train.steps)},
@@ -65,7 +65,7 @@ const SpecKey kKeys[] = {
     {"boundary", "forward", kMust, kCodec, "", FIELD(boundary.forward)},
     {"boundary", "backward", kMust, kCodec, "", FIELD(boundary.backward)},
     {"boundary", "nmse_every", kMay, Whole{0, 1'000'000}, "frames", FIELD(boundary.nmse_every)},
-    {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture)},
+    {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture), Names::kOutput},
 
     {"outer", "groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.groups)},
     {"outer", "algorithm", kMay, OneOf{{"diloco", "dp"}}, "", FIELD(outer.algorithm)},
@@ -81,7 +81,7 @@ const SpecKey kKeys[] = {
     {"outer", "min_groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.min_groups)},
 
     {"net", "transport", kMust, OneOf{{"loopback", "ucx"}}, "", FIELD(net.transport)},
-    {"net", "profile", kMay, kProfile, "", FIELD(net.profile)},
+    {"net", "profile", kMay, kProfile, "", FIELD(net.profile), Names::kLinks},
     {"net", "emulator", kMay, OneOf{{"auto", "netem", "tap"}}, "", FIELD(net.emulator)},
     {"net", "congestion_control", kMay, Line{kNameBytes}, "", FIELD(net.congestion_control)},
     {"net", "slow_start_after_idle", kMay, Flag{}, "", FIELD(net.slow_start_after_idle)},
@@ -92,7 +92,7 @@ const SpecKey kKeys[] = {
 
     {"checkpoint", "every_steps", kMay, Whole{0, kMany}, "steps", FIELD(checkpoint.every_steps)},
     {"checkpoint", "keep", kMay, Whole{2, 1'000'000}, "", FIELD(checkpoint.keep)},
-    {"checkpoint", "from", kMay, Line{kPathBytes}, "", FIELD(checkpoint.from)},
+    {"checkpoint", "from", kMay, Line{kPathBytes}, "", FIELD(checkpoint.from), Names::kCheckpoints},
 
     {"limits", "threads", kMay, Whole{1, 256}, "per worker", FIELD(limits.threads)},
 };
@@ -100,6 +100,10 @@ const SpecKey kKeys[] = {
 #undef FIELD
 
 }  // namespace
+
+std::string SpecKey::path() const {
+  return table.empty() ? std::string(name) : std::string(table) + "." + std::string(name);
+}
 
 std::span<const SpecKey> SpecKeys() { return kKeys; }
 

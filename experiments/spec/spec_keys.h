@@ -37,6 +37,17 @@ struct Known {  // a name of a catalogue
 };
 using Domain = std::variant<Flag, Whole, Wholes, Real, Line, OneOf, Known>;
 
+// What the value of a key names that lies outside of the spec. The contents of files belong to a
+// run's identity as much as the spec does (train/spec_files.h finds and hashes them by this).
+enum class Names {
+  kNothing,
+  kCorpus,       // files of tokens or text, patterns, a folder of headers
+  kWeights,      // a safetensors file, or an index with the files beside it
+  kLinks,        // a topology file with its matrices and traces; a profile's name is no file
+  kCheckpoints,  // a folder of them, read when the run begins and never again
+  kOutput,       // a folder that the run writes
+};
+
 // One key of a run spec: the reader, its bounds, the printer and the table in docs/experiments.md
 // follow from it. What it means stands at its field in spec.h, and there is its default.
 struct SpecKey {
@@ -50,6 +61,9 @@ struct SpecKey {
   std::variant<Get<bool>, Get<int64_t>, Get<double>, Get<std::string>, Get<std::optional<int64_t>>,
                Get<std::vector<int64_t>>>
       field;
+  Names names = Names::kNothing;
+
+  std::string path() const;  // "train.lr"
 };
 
 // All keys, table by table, in the order in which a resolved spec prints them.

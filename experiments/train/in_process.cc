@@ -9,6 +9,7 @@
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/local_membership.h"
 #include "experiments/train/spec_corpus.h"
+#include "experiments/train/spec_files.h"
 #include "experiments/train/train_setup.h"
 #include "pp_group/tensor_memory.h"
 
@@ -41,6 +42,9 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
+  const absl::Status as_planned =
+      CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints});
+  if (!as_planned.ok()) return as_planned;
   if (absl::Status s = CheckTraining(spec, **corpus); !s.ok()) return s;
   absl::StatusOr<std::vector<LocalTelemetry>> ranks = MakeRanks(spec);
   if (!ranks.ok()) return ranks.status();
@@ -64,7 +68,8 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
              {"ranks", ranks->size()},
              {"pid", getpid()},
              {"node", "loopback"}});
-  return RunLoop(**trainer, *ranks, options, sink);
+  if (absl::Status s = RunLoop(**trainer, *ranks, options, sink); !s.ok()) return s;
+  return CheckFilesAtEnd(spec);
 }
 
 }  // namespace

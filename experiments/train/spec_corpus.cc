@@ -2,11 +2,12 @@
 
 namespace longhaul {
 
+std::string CorpusSource(const std::string& value) {
+  return value == "headers" ? std::string("headers:") + LONGHAUL_TORCH_INCLUDE : value;
+}
+
 absl::StatusOr<std::shared_ptr<const Corpus>> OpenCorpus(const RunSpec& spec) {
-  const std::string source = spec.data.source == "headers"
-                                 ? std::string("headers:") + LONGHAUL_TORCH_INCLUDE
-                                 : spec.data.source;
-  return Corpus::Open(source, spec.model.vocab, spec.data.eval);
+  return Corpus::Open(CorpusSource(spec.data.source), spec.model.vocab, spec.data.eval);
 }
 
 }  // namespace longhaul

@@ -100,6 +100,19 @@ absl::StatusOr<WeightFiles> OpenWeightFiles(const std::string& path) {
   return files;
 }
 
+absl::StatusOr<std::vector<std::string>> WeightPaths(const std::string& path) {
+  if (!absl::EndsWith(path, ".json")) return std::vector{path};
+  const auto file_of = ReadIndex(path);
+  if (!file_of.ok()) return file_of.status();
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : *file_of) names.insert(file);
+  std::vector<std::string> paths = {path};
+  for (const std::string& name : names) {
+    paths.push_back((std::filesystem::path(path).parent_path() / name).string());
+  }
+  return paths;
+}
+
 absl::Status WriteWeightIndex(const std::string& folder,
                               const std::map<std::string, std::string>& file_of_tensor,
                               int64_t total_bytes) {

@@ -25,6 +25,10 @@ struct WeightFiles {
 // file that the index names, or is in another one too. NotFound.
 absl::StatusOr<WeightFiles> OpenWeightFiles(const std::string& path);
 
+// The files that OpenWeightFiles maps of `path`, without reading their tensors: an index first, then
+// its files in the order of their names. NotFound, InvalidArgument: of an index.
+absl::StatusOr<std::vector<std::string>> WeightPaths(const std::string& path);
+
 // FOLDER/model.safetensors.index.json over files in the same folder. `total_bytes`: of all values.
 absl::Status WriteWeightIndex(const std::string& folder,
                               const std::map<std::string, std::string>& file_of_tensor,

@@ -18,6 +18,7 @@
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/round_store.h"
 #include "experiments/train/spec_corpus.h"
+#include "experiments/train/spec_files.h"
 #include "experiments/train/store_membership.h"
 #include "experiments/train/train_setup.h"
 #include "experiments/train/worker_exit.h"
@@ -161,6 +162,9 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   }
   if (place.rank == 0 && joined->life == 0) {
     EmitRunFacts(spec, **corpus, sink);
+    if (place.phase_fd < 0) {  // a lab's run had them before it began
+      sink.Emit({{"event", "fact"}, {"key", kNamedFilesFact}, {"value", ContentsText(spec.files)}});
+    }
     EmitTcpFacts(sink);
     EmitSharing(spec, place, sink);
   }
@@ -197,7 +201,16 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
       return sink.status();
     }
   }
-  return RunLoop(**trainer, {rank}, options, sink);
+  if (absl::Status s = RunLoop(**trainer, {rank}, options, sink); !s.ok()) return s;
+  return CheckFilesAtEnd(spec);
+}
+
+// A lab's workers have what was planned; those of another launcher find it out, each on its host,
+// and compare it when they have met.
+absl::Status TakeFiles(RunSpec& spec, const WorkerPlace& place) {
+  if (place.phase_fd < 0) return PinFiles(spec, kMappedFiles);
+  if (place.life > 0 || place.resumes) return CheckFiles(spec, kMappedFiles);
+  return CheckFiles(spec, {Names::kCorpus, Names::kWeights, Names::kCheckpoints});
 }
 
 }  // namespace
@@ -274,7 +287,9 @@ absl::Status RunWorker(const RunSpec& spec, const WorkerPlace& place,
   // Where groups come and go, a wait in the store that ends in time for another look is in order.
   if (place.counts_lives) setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   c10::initLogging();  // TORCH_CPP_LOG_LEVEL
-  const absl::Status status = Run(spec, place, checkpoint_directory, sink);
+  RunSpec own = spec;
+  absl::Status status = TakeFiles(own, place);
+  if (status.ok()) status = Run(own, place, checkpoint_directory, sink);
   if (!status.ok()) sink.EmitFailure(place.rank, 0, status);
   return status;
 }

@@ -66,7 +66,34 @@ int64_t HashOf(const RunSpec& spec) {
       std::stoull(Sha256Hex(std::as_bytes(std::span(text))).substr(0, 15), nullptr, /*base=*/16));
 }
 
-absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, EventSink& sink) {
+// As many digits of a hash as a number of the groups' holds.
+constexpr size_t kDigits = 15;
+
+absl::Status OtherFile(const FileContent& file, const std::string& there) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(file.key, " (", file.value, "): SHA-256 ", there, " at rank 0, ",
+                   file.sha256.substr(0, there.size()), " here: give all hosts the same files"));
+}
+
+// Each host has read its own; a lab's workers have what was planned.
+absl::Status AgreeOnFiles(const RunSpec& spec, const LocalTelemetry& rank) {
+  absl::Status agreed;
+  for (const FileContent& file : spec.files) {
+    const int64_t own = std::stoll(file.sha256.substr(0, kDigits), nullptr, /*base=*/16);
+    int64_t there = 0;
+    try {
+      there = FromRankZero(rank, own);
+    } catch (...) {
+      return StatusOfCurrentException("comparing files with rank 0");
+    }
+    if (there == own || !agreed.ok()) continue;
+    agreed = OtherFile(file, absl::StrCat(absl::Hex(there, absl::kZeroPad15)));
+  }
+  return agreed;
+}
+
+absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, bool lab,
+                               EventSink& sink) {
   int64_t id = absl::ToUnixMicros(absl::Now());
   const int64_t own_spec = HashOf(spec);
   int64_t spec_of_rank_0 = 0;
@@ -80,6 +107,7 @@ absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, 
     return absl::InvalidArgumentError(
         "this rank's spec, with its --set, is not rank 0's: start all ranks with the same");
   }
+  if (const absl::Status s = lab ? absl::OkStatus() : AgreeOnFiles(spec, rank); !s.ok()) return s;
   sink.Emit({{"event", "attempt"}, {"id", id}});
   return absl::OkStatus();
 }
@@ -88,11 +116,12 @@ absl::Status AgreeWithRankZero(const RunSpec& spec, const LocalTelemetry& rank, 
 absl::Status AgreeThroughStore(const RunSpec& spec, const Joined& joined, EventSink& sink) {
   RoundStore store(joined.store, static_cast<int>(spec.schedule.stages),
                    static_cast<int>(spec.outer.groups));
-  std::string id, first_spec;
+  std::string id, first_spec, first_files;
   const std::string own_spec = absl::StrCat(HashOf(spec));
   const absl::Status asked = StatusFromTorch("the store", [&] {
     id = store.Settle("attempt", absl::StrCat(absl::ToUnixMicros(absl::Now())));
     first_spec = store.Settle("spec", own_spec);
+    first_files = store.Settle("files", ContentsText(spec.files));
   });
   if (!asked.ok()) return asked;
   int64_t number = 0;
@@ -103,6 +132,10 @@ absl::Status AgreeThroughStore(const RunSpec& spec, const Joined& joined, EventS
     return absl::InvalidArgumentError(
         "this rank's spec, with its --set, is not that of the run which this store serves: start "
         "all groups with the same, and a store for each run");
+  }
+  if (const auto other = ContentConflict(ReadContents(first_files), spec.files); !other.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(other, ": give all hosts the files of the run that this store serves"));
   }
   sink.Emit({{"event", "attempt"}, {"id", number}, {"life", joined.life}});
   return absl::OkStatus();
@@ -162,7 +195,7 @@ absl::Status AgreeOnTheRun(const RunSpec& spec, const WorkerPlace& place, const 
                            EventSink& sink) {
   if (place.counts_lives) return AgreeThroughStore(spec, joined, sink);
   if (spec.outer.on_group_loss == "continue") return absl::OkStatus();
-  return AgreeWithRankZero(spec, joined.rank, sink);
+  return AgreeWithRankZero(spec, joined.rank, /*lab=*/place.phase_fd >= 0, sink);
 }
 
 c10::intrusive_ptr<ProcessGroupLonghaul> JoinOuter(const RunSpec& spec,

@@ -27,7 +27,8 @@ absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
                                std::shared_ptr<Node> node);
 
 // All ranks train the same: told as "attempt", with one number for all of them. In a lab whose
-// groups come and go that is sure. InvalidArgument: this rank was started with another spec.
+// groups come and go that is sure. InvalidArgument: this rank was started with another spec;
+// FailedPrecondition with both hashes: a file that the spec names is another one on its host.
 absl::Status AgreeOnTheRun(const RunSpec& spec, const WorkerPlace& place, const Joined& joined,
                            EventSink& sink);
 

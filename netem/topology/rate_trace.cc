@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "netem/topology/queue_limits.h"
+#include "netem/topology/text_file.h"
 
 namespace longhaul {
 namespace {
@@ -30,6 +31,7 @@ std::string Shown(std::string_view line) {
 }
 
 absl::StatusOr<std::string> ReadBounded(const std::string& file) {
+  FilesRead::Note(file);
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(file, error);

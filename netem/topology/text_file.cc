@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -17,9 +18,21 @@ constexpr size_t kMaxBytes = 64 << 20;
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
 constexpr std::string_view kUtf16Marks[] = {"\xff\xfe", "\xfe\xff"};
 
+thread_local FilesRead* noting = nullptr;
+
 }  // namespace
 
+FilesRead::FilesRead() { noting = this; }
+FilesRead::~FilesRead() { noting = nullptr; }
+
+void FilesRead::Note(const std::string& path) {
+  if (noting == nullptr) return;
+  std::vector<std::string>& paths = noting->paths_;
+  if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+}
+
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  FilesRead::Note(path);
   const auto wrong = [&](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", path, what));
   };

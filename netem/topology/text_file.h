@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -10,5 +11,22 @@ namespace longhaul {
 // line that says what is wrong: NotFound: it cannot be opened, and why; InvalidArgument: a folder,
 // UTF-16, bytes of zero, or more than 64 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
+// Notes which files this thread reads while it lives: whatever a topology names, and whatever that
+// names. At most one at a time.
+class FilesRead {
+ public:
+  FilesRead();
+  ~FilesRead();
+  FilesRead(const FilesRead&) = delete;
+  FilesRead& operator=(const FilesRead&) = delete;
+  const std::vector<std::string>& paths() const { return paths_; }  // in order, each once
+
+  // Said by every reader of a file, ReadTextFile too.
+  static void Note(const std::string& path);
+
+ private:
+  std::vector<std::string> paths_;
+};
 
 }  // namespace longhaul

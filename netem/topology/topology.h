@@ -123,6 +123,8 @@ struct Topology {
   int mtu = 1500;
   std::vector<SiteSpec> sites = {};
   std::vector<ScheduledChange> changes = {};  // in the order of their times
+  // That it was read from: the topology file first, then what it names. None of a profile.
+  std::vector<std::string> files = {};
 };
 
 // InvalidArgument naming the field: rates <= 0, negative or NaN delays, loss outside [0, 1), names

@@ -365,10 +365,13 @@ absl::StatusOr<Topology> ParseTopology(std::string_view text, const std::string&
 }
 
 absl::StatusOr<Topology> ReadTopology(const std::string& path) {
+  const FilesRead read;
   const auto text = ReadTextFile(path);
   if (!text.ok()) return text.status();
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  return ParseTopology(*text, path, folder.empty() ? "." : folder);
+  absl::StatusOr<Topology> topology = ParseTopology(*text, path, folder.empty() ? "." : folder);
+  if (topology.ok()) topology->files = read.paths();
+  return topology;
 }
 
 }  // namespace longhaul

@@ -10,6 +10,7 @@ longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABEL
 longhaul_test(experiments/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -35,6 +36,8 @@ longhaul_test(experiments/campaign_analysis_test.cc experiments/campaign_forecas
   experiments/campaign_verdicts_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
+longhaul_test(experiments/comparability_test.cc
+  LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc experiments/outer_forms_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/campaign_findings_test.cc
@@ -62,12 +65,12 @@ else()
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script group_schedule
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script files_table group_schedule
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
   longhaul_library(fuzzed_specs HEADERS base SRCS ${specs}
-    ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc
+    ${PROJECT_SOURCE_DIR}/experiments/record/record_names.cc ${PROJECT_SOURCE_DIR}/experiments/record/file_contents.cc
     PUBLIC absl::statusor fmt::fmt
     PRIVATE longhaul::compressors longhaul::pp_schedule longhaul_fuzzed_links)
 endif()

@@ -1,0 +1,232 @@
+#include "experiments/train/spec_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "experiments/record/sha256.h"
+#include "experiments/train/spec_corpus.h"
+#include "experiments/train/weight_files.h"
+#include "netem/topology/topology_file.h"
+#include "pp_group/corpus_files.h"
+
+namespace longhaul {
+namespace {
+
+using NamedPaths = std::vector<std::string>;
+
+// All but the file that says whose they are.
+absl::StatusOr<NamedPaths> CheckpointPaths(const std::string& folder) {
+  NamedPaths paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.is_regular_file(error) && entry.path().filename() != "owner") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  if (error) {
+    return absl::NotFoundError(fmt::format("checkpoints in {}: {}", folder, error.message()));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Empty: the value names none, or none that this run reads.
+absl::StatusOr<NamedPaths> FilesNamed(const RunSpec& spec, Names names, const std::string& value) {
+  if (value.empty()) return NamedPaths();
+  switch (names) {
+    case Names::kCorpus:
+      return CorpusFiles(CorpusSource(value));
+    case Names::kWeights:
+      return WeightPaths(value);
+    case Names::kCheckpoints:
+      return CheckpointPaths(value);
+    case Names::kLinks: {
+      if (spec.net.transport == "loopback" || !IsTopologyFile(value)) return NamedPaths();
+      absl::StatusOr<Topology> topology = ReadTopology(value);
+      if (!topology.ok()) return topology.status();
+      return std::move(topology->files);
+    }
+    case Names::kNothing:
+    case Names::kOutput:
+      break;
+  }
+  return NamedPaths();
+}
+
+// What tells that nobody wrote to a file in between, on one machine.
+absl::StatusOr<std::string> StampOf(const std::string& path, int64_t* bytes) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) {
+    return absl::NotFoundError(fmt::format("{}: {}", path, strerror(errno)));
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return absl::FailedPreconditionError(path + ": no regular file");
+  }
+  *bytes = facts.st_size;
+  return fmt::format("{} {} {} {} {}.{} {}.{}\n", path, facts.st_size, facts.st_dev, facts.st_ino,
+                     facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec,
+                     facts.st_ctim.tv_nsec);
+}
+
+absl::StatusOr<std::string> HashOnce(const std::string& path, const std::string& stamp) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::string, std::string>();
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(stamp); found != known.end()) return found->second;
+  absl::StatusOr<std::string> hash = Sha256OfFile(path);
+  if (hash.ok()) known[stamp] = *hash;
+  return hash;
+}
+
+// Of the files together, without reading them: bytes, files, stamp.
+absl::StatusOr<FileContent> Stamped(const NamedPaths& paths, std::vector<std::string>* stamps) {
+  FileContent content;
+  std::string all;
+  for (const std::string& path : paths) {
+    int64_t bytes = 0;
+    absl::StatusOr<std::string> stamp = StampOf(path, &bytes);
+    if (!stamp.ok()) return stamp.status();
+    content.bytes += bytes;
+    ++content.files;
+    all += *stamp;
+    stamps->push_back(*std::move(stamp));
+  }
+  content.stamp = Sha256Hex(all).substr(0, 32);
+  return content;
+}
+
+absl::StatusOr<std::string> HashOfAll(const NamedPaths& paths,
+                                      const std::vector<std::string>& stamps) {
+  std::string lines, last;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    absl::StatusOr<std::string> hash = HashOnce(paths[i], stamps[i]);
+    if (!hash.ok()) return hash;
+    last = *std::move(hash);
+    lines += last + "\n";
+  }
+  return paths.size() == 1 ? last : Sha256Hex(lines);
+}
+
+// files = 0: none named.
+absl::StatusOr<FileContent> ContentOf(const RunSpec& spec, Names names, const std::string& value) {
+  const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, names, value);
+  if (!paths.ok()) return paths.status();
+  if (paths->empty()) return FileContent{};
+  std::vector<std::string> stamps;
+  absl::StatusOr<FileContent> content = Stamped(*paths, &stamps);
+  if (!content.ok()) return content.status();
+  absl::StatusOr<std::string> hash = HashOfAll(*paths, stamps);
+  if (!hash.ok()) return hash.status();
+  content->sha256 = *std::move(hash);
+  return content;
+}
+
+absl::Status OfKey(const SpecKey& key, const absl::Status& status) {
+  return absl::Status(status.code(), key.path() + ": " + std::string(status.message()));
+}
+
+const std::string& ValueOf(const SpecKey& key, RunSpec& spec) {
+  return *std::get<SpecKey::Get<std::string>>(key.field)(spec);
+}
+
+// Values that were looked at before, by their key.
+using SeenContents = std::map<std::pair<std::string, std::string>, FileContent>;
+
+absl::Status Pin(RunSpec& spec, std::initializer_list<Names> kinds, SeenContents& seen) {
+  std::vector<FileContent> files;
+  for (const SpecKey& key : SpecKeys()) {
+    if (std::find(kinds.begin(), kinds.end(), key.names) == kinds.end()) continue;
+    const std::string& value = ValueOf(key, spec);
+    // Whether a topology is read hangs on the transport.
+    const auto [at, fresh] = seen.try_emplace({key.path(), spec.net.transport + " " + value});
+    if (fresh) {
+      absl::StatusOr<FileContent> content = ContentOf(spec, key.names, value);
+      if (!content.ok()) return OfKey(key, content.status());
+      at->second = *std::move(content);
+      at->second.key = key.path();
+      at->second.value = value;
+    }
+    if (at->second.files > 0) files.push_back(at->second);
+  }
+  for (const FileContent& wanted : spec.files) {
+    const auto now = std::find_if(files.begin(), files.end(),
+                                  [&](const FileContent& f) { return f.key == wanted.key; });
+    if (now == files.end() || now->sha256 == wanted.sha256) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("{} ({}): [files] wants SHA-256 {}, and it holds {}", now->key, now->value,
+                    ShortHash(wanted.sha256), ShortHash(now->sha256)));
+  }
+  spec.files = std::move(files);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PinFiles(RunSpec& spec, std::initializer_list<Names> kinds) {
+  SeenContents seen;
+  return Pin(spec, kinds, seen);
+}
+
+absl::Status PinFiles(std::vector<PlannedRun>& runs) {
+  SeenContents seen;
+  for (PlannedRun& run : runs) {
+    if (absl::Status s = Pin(run.spec, kAllFiles, seen); !s.ok()) {
+      return absl::Status(s.code(), fmt::format("'{}': {}", run.arm, std::string(s.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<FileContent> FilesOfPlan(const std::vector<PlannedRun>& runs) {
+  std::vector<FileContent> files;
+  for (const PlannedRun& run : runs) {
+    for (const FileContent& own : run.spec.files) {
+      const bool known = std::any_of(files.begin(), files.end(), [&](const FileContent& f) {
+        return f.key == own.key && f.value == own.value;
+      });
+      if (!known) files.push_back(own);
+    }
+  }
+  return files;
+}
+
+absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
+                        std::string_view what) {
+  RunSpec copy = spec;  // a key's field is found in a spec that may be written
+  for (const SpecKey& key : SpecKeys()) {
+    if (std::find(kinds.begin(), kinds.end(), key.names) == kinds.end()) continue;
+    const auto planned = std::find_if(spec.files.begin(), spec.files.end(),
+                                      [&](const FileContent& f) { return f.key == key.path(); });
+    if (planned == spec.files.end()) continue;
+    const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, key.names, ValueOf(key, copy));
+    if (!paths.ok()) return OfKey(key, paths.status());
+    std::vector<std::string> stamps;
+    const absl::StatusOr<FileContent> now = Stamped(*paths, &stamps);
+    if (!now.ok()) return OfKey(key, now.status());
+    if (!planned->stamp.empty() && planned->stamp == now->stamp) continue;
+    const absl::StatusOr<std::string> hash = HashOfAll(*paths, stamps);
+    if (!hash.ok()) return OfKey(key, hash.status());
+    if (*hash == planned->sha256) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "{} ({}) {} SHA-256 {}, and this run was planned with {}: put the files back, or begin anew "
+        "under another --results",
+        planned->key, planned->value, what, ShortHash(*hash), ShortHash(planned->sha256)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFilesAtEnd(const RunSpec& spec) {
+  return CheckFiles(spec, kMappedFiles, "changed while the run trained: it holds");
+}
+
+}  // namespace longhaul
