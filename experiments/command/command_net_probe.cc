@@ -19,24 +19,35 @@ struct ProbeOptions {
 std::string Rtt(const nlohmann::json& path) {
   if (!path.contains("rtt")) return "one way";
   const auto& rtt = path["rtt"];
-  return fmt::format("{:.2f} of {:.2f}", rtt.value("median_ms", 0.0), rtt.value("nominal_ms", 0.0));
+  const std::string bound =
+      rtt.contains("least_median_ms")
+          ? fmt::format(" ({:.2f} to {:.2f})", rtt.value("least_median_ms", 0.0),
+                        rtt.value("most_median_ms", 0.0))
+          : "";
+  return fmt::format("{:.2f} of {:.2f}{}", rtt.value("median_ms", 0.0),
+                     rtt.value("nominal_ms", 0.0), bound);
 }
 
 std::string P99(const nlohmann::json& path) {
-  return path.contains("rtt") ? fmt::format("{:.2f}", path["rtt"].value("p99_ms", 0.0)) : "-";
+  if (!path.contains("rtt")) return "-";
+  return fmt::format("{:.2f} (to {:.2f})", path["rtt"].value("p99_ms", 0.0),
+                     path["rtt"].value("most_p99_ms", 0.0));
 }
 
 std::string Goodput(const nlohmann::json& path) {
   if (!path.contains("goodput")) return "-";
   const auto& rate = path["goodput"];
-  return fmt::format("{:.4g} of {:.4g} {}", rate.value("mbit", 0.0),
-                     rate.value("nominal_mbit", 0.0), rate.value("how", ""));
+  return fmt::format("{:.4g} of {:.4g} ({:.4g} to {:.4g}) {}", rate.value("mbit", 0.0),
+                     rate.value("nominal_mbit", 0.0), rate.value("least_mbit", 0.0),
+                     rate.value("most_mbit", 0.0), rate.value("how", ""));
 }
 
 std::string Loss(const nlohmann::json& path) {
   if (!path.contains("datagrams")) return "-";
-  return fmt::format("{:.3g} of {:.3g}", 100 * path["datagrams"].value("loss", 0.0),
-                     100 * path.value("loss", 0.0));
+  const auto& datagrams = path["datagrams"];
+  return fmt::format("{:.3g} of {:.3g} (+- {:.2g}, {} sent)", 100 * datagrams.value("loss", 0.0),
+                     100 * path.value("loss", 0.0), 100 * datagrams.value("loss_bound", 0.0),
+                     datagrams.value("sent", int64_t{0}));
 }
 
 void PrintTable(const nlohmann::json& answer) {
@@ -56,8 +67,8 @@ void PrintTable(const nlohmann::json& answer) {
   }
   fmt::print("{}{}", table.Text(), complaints);
   fmt::print(
-      "measured of nominal; bounds: median RTT max({:g} ms, {:g} %), goodput {:g} %, loss 3 "
-      "standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",
+      "measured of nominal, its bounds behind it: median RTT max({:g} ms, {:g} %), goodput {:g} %, "
+      "loss 3 standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",
       answer.value("rtt_tolerance_ms", 0.0), 100 * answer.value("rtt_tolerance_share", 0.0),
       100 * answer.value("rate_tolerance_share", 0.0), answer.value("emulator", ""),
       answer.value("scheduling", ""));

@@ -248,7 +248,7 @@ json LabRequests::Probe(const json& request) const {
   const std::lock_guard lock(mu_);
   for (const PathVerdict& verdict : *verdicts) {
     const LabChanges::Pair pair(verdict.from, verdict.to), back(verdict.to, verdict.from);
-    json path = VerdictJson(lab.topology(), verdict, probing->figures.at(pair));
+    json path = VerdictJson(lab.topology(), options, verdict, probing->figures.at(pair));
     const auto changed = [&](LabChanges::Pair of) {
       const auto before = probing->changes.find(of);
       return before != probing->changes.end() && before->second != changes_.count(of);

@@ -75,18 +75,26 @@ json PathFigures(const Topology& topology, const PathSpec& path) {
   return figures;
 }
 
-json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figures) {
+json VerdictJson(const Topology& topology, const VerifyOptions& options, const PathVerdict& verdict,
+                 json figures) {
   json result = std::move(figures);
+  const PathSpec& path = *FindPath(topology, verdict.from, verdict.to);
   result["in_bounds"] = verdict.ok;
   result["why"] = verdict.why;
   if (verdict.rtt.sent > 0) {
     result["rtt"] = Milliseconds(verdict.rtt);
     const PathSpec* back = FindPath(topology, verdict.to, verdict.from);
-    const absl::Duration jitter = FindPath(topology, verdict.from, verdict.to)->jitter +
-                                  (back == nullptr ? absl::ZeroDuration() : back->jitter);
+    const absl::Duration jitter =
+        path.jitter + (back == nullptr ? absl::ZeroDuration() : back->jitter);
     const absl::Duration bound = verdict.rtt.nominal + kTailBound + 3 * jitter +
                                  MostTraceWait(topology, verdict.from, verdict.to);
     result["tail_in_bounds"] = verdict.rtt.p99 <= bound;
+    result["rtt"]["most_p99_ms"] = Ms(bound);
+    if (back != nullptr && verdict.rtt.received > 0) {
+      const RttBound median = BoundOfRtt(topology, options, path, verdict.rtt);
+      result["rtt"]["least_median_ms"] = Ms(median.least);
+      result["rtt"]["most_median_ms"] = Ms(median.most);
+    }
     if (verdict.ok && verdict.rtt.p99 > bound) {
       result["in_bounds"] = false;
       result["why"] = fmt::format("round trip p99 {:.3f} ms, want at most {:.3f} ms",
@@ -94,17 +102,22 @@ json VerdictJson(const Topology& topology, const PathVerdict& verdict, json figu
     }
   }
   if (verdict.rate) {
-    const PathSpec& path = *FindPath(topology, verdict.from, verdict.to);
     const std::string note = NoteOnRate(topology, path, *verdict.rate);
     if (!note.empty()) result["goodput_note"] = note;
+    const RateRange bound = BoundOfRate(topology, options, path, *verdict.rate);
     result["goodput"] = {{"nominal_mbit", InMbit(verdict.rate->nominal_goodput)},
                          {"mbit", InMbit(verdict.rate->goodput)},
+                         {"least_mbit", InMbit(bound.least)},
+                         {"most_mbit", InMbit(bound.most)},
+                         {"measured_s", absl::ToDoubleSeconds(verdict.rate->measured_for)},
                          {"how", verdict.rate->congestion_control}};
   }
+  if (!verdict.not_judged.empty()) result["goodput_note"] = verdict.not_judged;
   if (verdict.loss) {
     result["datagrams"] = {{"sent", verdict.loss->sent},
                            {"received", verdict.loss->received},
-                           {"loss", verdict.loss->loss()}};
+                           {"loss", verdict.loss->loss()},
+                           {"loss_bound", BoundOfLoss(path, *verdict.loss)}};
   }
   return result;
 }

@@ -14,9 +14,9 @@ nlohmann::json PathFigures(const Topology& topology, const PathSpec& path);
 nlohmann::json AqmFigures(const QueueManagement& aqm);
 nlohmann::json LineJson(const LineCounters& line);
 
-// Of a probed path, beside its `figures`: what was measured, and whether it is in bounds. A tail
-// that is late is out of bounds.
-nlohmann::json VerdictJson(const Topology& topology, const PathVerdict& verdict,
-                           nlohmann::json figures);
+// Of a probed path, beside its `figures`: what was measured, the bounds that it was judged by, and
+// whether it is within them. A tail that is late is out of bounds.
+nlohmann::json VerdictJson(const Topology& topology, const VerifyOptions& options,
+                           const PathVerdict& verdict, nlohmann::json figures);
 
 }  // namespace longhaul

@@ -64,6 +64,9 @@ double LossStandardError(const PathSpec& path, int64_t packets);
 // The least of the path's own rate and the access lines it crosses; nullopt: nothing limits it.
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path);
 
+// An echo's whole frame, as ping sends by default: Ethernet, IP and ICMP headers and 56 bytes.
+inline constexpr int kEchoFrameBytes = 14 + 20 + 8 + 56;
+
 // What an idle echo of `frame_bytes` (Ethernet header included) should take there and back.
 absl::Duration NominalEchoRtt(const Topology& topology, const PathSpec& path, int frame_bytes);
 
@@ -75,7 +78,8 @@ struct PathVerdict {
   std::optional<LossSample> loss;
   PathCounters counters;
   bool ok;
-  std::string why;  // when not ok: measured, bound, what to do
+  std::string why;         // when not ok: measured, bound, what to do
+  std::string not_judged;  // "": its rate was, or was not asked for, or it has none
 };
 
 struct VerifyOptions {
@@ -94,10 +98,13 @@ struct VerifyOptions {
   std::vector<std::pair<int, int>> pairs;  // empty: every path of the topology
 };
 
-// Idle RTT of every path (all at once: echoes load nothing), then the rate of every path with one,
-// several at once where they share no line and the machine can carry their sum. A rate is probed
-// with TCP where slow start fits the warm-up, and with UDP overload else. Waits until the queues
-// that it filled are empty.
+// Idle RTT of every path, then the rate of every path with one, then loss. Echoes go all at once
+// where they load nothing; where they would wait for each other on a slow line, those of one line
+// after those of another, and each far enough behind the one before it. Rates: several at once where
+// they share no line and the machine can carry their sum; with TCP where slow start fits the
+// warm-up, and with UDP overload else; for ten full frames at least. A rate that does not carry them
+// in ten seconds is not judged. Each probe waits until the queues that the one before it filled are
+// empty.
 absl::StatusOr<std::vector<PathVerdict>> VerifyLinks(const Emulator& emulator,
                                                      const VerifyOptions& options);
 

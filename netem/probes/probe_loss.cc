@@ -11,6 +11,7 @@
 
 #include "netem/probes/probe.h"
 #include "netem/probes/probe_sockets.h"
+#include "netem/probes/verify_bounds.h"
 #include "netem/topology/queue_limits.h"
 
 namespace longhaul {
@@ -64,8 +65,12 @@ absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to,
     SendEvenly(*sender, address, count, rate, emulator.topology().mtu);
     sent_all = true;
   });
-  // Nothing is on its way any more when nothing came for as long as the path is.
-  const absl::Duration quiet = (*path)->delay + 6 * (*path)->jitter + kGrace;
+  // Nothing is on its way any more when nothing came for as long as a full frame takes, there and
+  // back at most.
+  const Topology& topology = emulator.topology();
+  const absl::Duration quiet =
+      NominalEchoRtt(topology, **path, static_cast<int>(FrameBytes(topology.mtu))) +
+      6 * (*path)->jitter + MostTraceWait(topology, from, to) + kGrace;
   int64_t received = 0;
   while (received < count) {
     const bool last_wait = sent_all;

@@ -26,8 +26,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kPayloadBytes = 56;  // as ping's default: a frame of 98 bytes
-constexpr int kEchoFrameBytes = 14 + 20 + 8 + kPayloadBytes;
+constexpr size_t kPayloadBytes = kEchoFrameBytes - 14 - 20 - 8;
 constexpr absl::Duration kGrace = absl::Milliseconds(500);  // for late replies
 
 int64_t RealTimeNs() {

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "netem/kernel/posix.h"
 #include "netem/kernel/scheduling.h"
 #include "netem/probes/probe.h"
 #include "netem/probes/verify_bounds.h"
@@ -17,6 +23,7 @@ namespace longhaul {
 namespace {
 
 constexpr absl::Duration kPingInterval = absl::Milliseconds(10);
+constexpr absl::Duration kEmptyLook = absl::Milliseconds(10);
 // What probes may load the machine with at a time; more and they would disturb one another.
 constexpr BitsPerSecond kProbeBudget = Gbit(1);
 constexpr double kInitialWindowPackets = 10;
@@ -28,12 +35,14 @@ void InParallel(size_t count, const std::function<void(size_t)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Slow start doubles the window each round trip; a few more for the handshake and to settle.
+// Slow start doubles the window each round trip; a few more for the handshake and to settle. On a
+// slow line the first window alone takes its time.
 absl::Duration RampTime(const Topology& topology, const PathSpec& path, BitsPerSecond rate) {
   const absl::Duration rtt = NominalRtt(topology, path);
   const double bdp_packets =
       rate.value * absl::ToDoubleSeconds(rtt) / (8 * static_cast<double>(FrameBytes(topology.mtu)));
-  return rtt * (std::ceil(std::log2(std::max(1.0, bdp_packets / kInitialWindowPackets))) + 3);
+  return rtt * (std::ceil(std::log2(std::max(1.0, bdp_packets / kInitialWindowPackets))) + 3) +
+         TimeOfFrames(rate, topology.mtu, kInitialWindowPackets);
 }
 
 bool Manages(const QueueManagement& aqm) { return aqm.kind != QueueManagement::Kind::kDropTail; }
@@ -47,16 +56,18 @@ class Verification {
     if (auto s = ChoosePaths(); !s.ok()) return s;
     verdicts_.resize(paths_.size());
     errors_.resize(paths_.size());
-    InParallel(paths_.size(), [&](size_t i) { MeasureRtt(i); });
+    for (const auto& batch : EchoBatches()) {
+      InParallel(batch.size(), [&](size_t k) { MeasureRtt(batch[k]); });
+    }
     Repeat([&](size_t i) { MeasureRtt(i); }, [&](size_t i) { return RttComplaint(i); });
     if (options_.measure_rate) {
       for (const auto& batch : RateBatches()) {
         InParallel(batch.size(), [&](size_t k) { MeasureRate(batch[k]); });
-        absl::SleepFor(DrainTime());
+        WaitUntilEmpty(batch);
       }
       const auto measure = [&](size_t i) {
         MeasureRate(i);
-        absl::SleepFor(DrainTime());
+        WaitUntilEmpty({i});
       };
       Repeat(measure, [&](size_t i) { return RateComplaint(i); });
     }
@@ -84,7 +95,8 @@ class Verification {
   void MeasureRtt(size_t i) {
     const PathSpec& path = *paths_[i];
     if (FindPath(topology_, path.to, path.from) == nullptr) return;  // one way: nothing comes back
-    auto rtt = ProbeRtt(emulator_, path.from, path.to, options_.pings, kPingInterval);
+    auto rtt = ProbeRtt(emulator_, path.from, path.to, options_.pings,
+                        std::max(kPingInterval, 2 * EchoTime(path)));
     errors_[i] = rtt.status();
     if (rtt.ok()) verdicts_[i].rtt = *rtt;
   }
@@ -93,6 +105,13 @@ class Verification {
     const PathSpec& path = *paths_[i];
     const auto rate = NominalRate(topology_, path);
     if (!rate || !errors_[i].ok()) return;
+    const auto measure = MeasuringTime(*rate, topology_.mtu, options_.rate_measure);
+    if (!measure) {
+      verdicts_[i].not_judged =
+          fmt::format("the rate is too slow to judge: a full frame takes {:.3g} s at {:g} Mbit/s",
+                      absl::ToDoubleSeconds(TimeOfFrames(*rate, topology_.mtu, 1)), InMbit(*rate));
+      return;
+    }
     const bool both_ways = FindPath(topology_, path.to, path.from) != nullptr;
     // A managed queue is kept short, so that one TCP flow does not fill the link; nor one whose
     // rate changes.
@@ -102,13 +121,11 @@ class Verification {
     if (tcp) {
       // The rate is judged by what fills a queue: BBR leaves 2 to 4 % unused.
       for (const char* control : {"cubic", "reno"}) {
-        sample = ProbeRate(emulator_, path.from, path.to, options_.rate_warm_up,
-                           options_.rate_measure, control);
+        sample = ProbeRate(emulator_, path.from, path.to, options_.rate_warm_up, *measure, control);
         if (!absl::IsFailedPrecondition(sample.status())) break;
       }
     } else {
-      sample = ProbeUdpRate(emulator_, path.from, path.to, absl::Milliseconds(100),
-                            options_.rate_measure);
+      sample = ProbeUdpRate(emulator_, path.from, path.to, absl::Milliseconds(100), *measure);
     }
     errors_[i] = sample.status();
     if (sample.ok()) verdicts_[i].rate = *sample;
@@ -127,7 +144,7 @@ class Verification {
     const BitsPerSecond nominal = NominalRate(topology_, path).value_or(kFastestLossProbe);
     const BitsPerSecond rate = std::min(BitsPerSecond{nominal.value / 2}, kFastestLossProbe);
     const auto in_a_second =
-        static_cast<int64_t>(rate.value / (8 * static_cast<double>(FrameBytes(topology_.mtu))));
+        static_cast<int64_t>(1 / absl::ToDoubleSeconds(TimeOfFrames(rate, topology_.mtu, 1)));
     auto sample = ProbeLoss(emulator_, path.from, path.to,
                             std::clamp<int64_t>(in_a_second, 1, options_.loss_datagrams), rate);
     errors_[i] = sample.status();
@@ -146,12 +163,50 @@ class Verification {
     return loss ? ComplainOfLoss(*paths_[i], *loss) : "";
   }
 
-  // What a full delay line and a full queue need to empty.
-  absl::Duration DrainTime() const {
+  // What a full delay line and full queues need to empty.
+  absl::Duration DrainTime(const PathSpec& path) const {
+    return path.delay + 3 * path.jitter + FullQueuesTime(topology_, path) +
+           MostTraceWait(topology_, path.from, path.to);
+  }
+
+  // Until the paths of a batch hold nothing any more; where the emulator does not count what waits
+  // before lines, as long as that may take.
+  void WaitUntilEmpty(const std::vector<size_t>& batch) const {
     absl::Duration longest = absl::ZeroDuration();
-    for (const PathSpec* path : paths_) {
-      const absl::Duration queue = std::max(path->queue_bdp, 1.0) * NominalRtt(topology_, *path);
-      longest = std::max(longest, path->delay + 3 * path->jitter + queue);
+    bool counted = true;
+    for (const size_t i : batch) {
+      const PathSpec& path = *paths_[i];
+      longest = std::max(longest, DrainTime(path));
+      counted = counted &&
+                (emulator_.kind() == EmulatorKind::kTap ||
+                 (UplinkOf(topology_, path) == nullptr && DownlinkOf(topology_, path) == nullptr));
+    }
+    const absl::Time latest = MonotonicNow() + longest;
+    for (int empty = 0; empty < 2 && MonotonicNow() < latest;) {
+      absl::SleepFor(std::min(kEmptyLook, latest - MonotonicNow()));
+      empty = counted && HoldNothing(batch) ? empty + 1 : 0;
+    }
+  }
+
+  bool HoldNothing(const std::vector<size_t>& batch) const {
+    return std::all_of(batch.begin(), batch.end(), [this](size_t i) {
+      for (const auto& [from, to] :
+           {std::pair(paths_[i]->from, paths_[i]->to), {paths_[i]->to, paths_[i]->from}}) {
+        if (FindPath(topology_, from, to) == nullptr) continue;
+        const auto counters = emulator_.counters(from, to);
+        if (!counters.ok() || counters->held_bytes > 0) return false;
+      }
+      return true;
+    });
+  }
+
+  // Of an echo or its reply on the slowest line that it crosses.
+  absl::Duration EchoTime(const PathSpec& path) const {
+    absl::Duration longest = absl::ZeroDuration();
+    for (const PathSpec* way : {&path, FindPath(topology_, path.to, path.from)}) {
+      const auto rate =
+          way == nullptr ? std::optional<BitsPerSecond>() : NominalRate(topology_, *way);
+      if (rate) longest = std::max(longest, absl::Seconds(8 * kEchoFrameBytes / rate->value));
     }
     return longest;
   }
@@ -169,30 +224,61 @@ class Verification {
     return lines;
   }
 
-  std::vector<std::vector<size_t>> RateBatches() const {
-    struct Batch {
-      std::vector<size_t> members;
-      std::set<std::string> lines;
-      double load = 0;
-    };
-    std::vector<Batch> batches;
-    for (size_t i = 0; i < paths_.size(); ++i) {
-      const auto rate = NominalRate(topology_, *paths_[i]);
-      if (!rate) continue;
-      const std::set<std::string> lines = Lines(*paths_[i]);
-      auto fits = std::find_if(batches.begin(), batches.end(), [&](const Batch& batch) {
-        return batch.load + rate->value <= kProbeBudget.value &&
-               std::none_of(lines.begin(), lines.end(),
-                            [&](const std::string& line) { return batch.lines.contains(line); });
-      });
-      if (fits == batches.end()) fits = batches.insert(batches.end(), Batch{});
-      fits->members.push_back(i);
-      fits->lines.insert(lines.begin(), lines.end());
-      fits->load += rate->value;
-    }
+  struct Batch {
+    std::vector<size_t> members;
+    std::set<std::string> lines;
+    double load = 0;
+  };
+  // Into the first batch with which it shares no line, and which stays within what probes may load.
+  static void AddTo(std::vector<Batch>& batches, size_t member, const std::set<std::string>& lines,
+                    double load) {
+    auto fits = std::find_if(batches.begin(), batches.end(), [&](const Batch& batch) {
+      return batch.load + load <= kProbeBudget.value &&
+             std::none_of(lines.begin(), lines.end(),
+                          [&](const std::string& line) { return batch.lines.contains(line); });
+    });
+    if (fits == batches.end()) fits = batches.insert(batches.end(), Batch{});
+    fits->members.push_back(member);
+    fits->lines.insert(lines.begin(), lines.end());
+    fits->load += load;
+  }
+  static std::vector<std::vector<size_t>> MembersOf(std::vector<Batch> batches) {
     std::vector<std::vector<size_t>> members;
     for (Batch& batch : batches) members.push_back(std::move(batch.members));
     return members;
+  }
+
+  std::vector<std::vector<size_t>> RateBatches() const {
+    std::vector<Batch> batches;
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      const auto rate = NominalRate(topology_, *paths_[i]);
+      if (rate) AddTo(batches, i, Lines(*paths_[i]), rate->value);
+    }
+    return MembersOf(std::move(batches));
+  }
+
+  // Echoes of as many paths as cross a line meet there when they are sent at once: all together,
+  // where that is less than what a round trip may be late; else those of one line after another.
+  std::vector<std::vector<size_t>> EchoBatches() const {
+    std::map<std::string, int> crossing;
+    for (const PathSpec* path : paths_) {
+      for (const std::string& line : Lines(*path)) ++crossing[line];
+    }
+    std::vector<size_t> together;
+    std::vector<Batch> apart;
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      const std::set<std::string> lines = Lines(*paths_[i]);
+      int most = 0;
+      for (const std::string& line : lines) most = std::max(most, crossing.at(line));
+      if (most * EchoTime(*paths_[i]) <= options_.rtt_tolerance) {
+        together.push_back(i);
+      } else {
+        AddTo(apart, i, lines, 0);
+      }
+    }
+    std::vector<std::vector<size_t>> batches = MembersOf(std::move(apart));
+    if (!together.empty()) batches.push_back(std::move(together));
+    return batches;
   }
 
   // Measures again, alone, what is out of bounds.
@@ -203,6 +289,17 @@ class Verification {
         if (!complaint(i).empty()) measure(i);
       }
     }
+  }
+
+  // A slow link costs no machine anything; other traffic on it costs the link.
+  std::string_view WhatToDo(const PathSpec& path) const {
+    constexpr BitsPerSecond kSlow = Mbit(1);
+    const auto rate = NominalRate(topology_, path);
+    if (rate && *rate <= kSlow) {
+      return "Other traffic on it may be why, or a machine that is busy for long: stop that, and "
+             "probe again";
+    }
+    return "The machine may be too busy for it: stop other work, or choose a slower profile";
   }
 
   absl::StatusOr<std::vector<PathVerdict>> Judge() {
@@ -218,10 +315,8 @@ class Verification {
       if (why.empty()) why = LossComplaint(i);
       verdict.ok = why.empty();
       if (verdict.ok) continue;
-      verdict.why = fmt::format(
-          "link {} > {}: {}. The machine may be too busy for it: stop other work, or choose a "
-          "slower profile",
-          topology_.nodes[verdict.from].name, topology_.nodes[verdict.to].name, why);
+      verdict.why = fmt::format("link {} > {}: {}. {}", topology_.nodes[verdict.from].name,
+                                topology_.nodes[verdict.to].name, why, WhatToDo(*paths_[i]));
     }
     return verdicts_;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "netem/topology/access_lines.h"
+#include "netem/topology/queue_limits.h"
 #include "netem/topology/rate_trace.h"
 
 namespace longhaul {
@@ -31,21 +32,54 @@ RateRange GoodputWithin(const Topology& topology, const PathSpec& path, const Ra
 }
 
 // Lines beside the trace may be narrower than it at times: then only its most is a bound.
-std::string ComplainOfTrace(const Topology& topology, const VerifyOptions& options,
-                            const PathSpec& path, const RateSample& rate) {
+RateRange BoundOfTrace(const Topology& topology, const VerifyOptions& options, const PathSpec& path,
+                       const RateSample& rate) {
   const RateRange range = GoodputWithin(topology, path, rate);
   const bool alone = UplinkOf(topology, path) == nullptr && DownlinkOf(topology, path) == nullptr;
   const double least = alone ? range.least.value * (1 - MeanLoss(path)) : 0;
-  if (rate.goodput.value >= least * (1 - options.rate_tolerance) &&
-      rate.goodput.value <= range.most.value * (1 + options.rate_tolerance)) {
-    return "";
-  }
-  return fmt::format("goodput {:.3f} Mbit/s ({}), want {:.3f} to {:.3f} Mbit/s of {:.1f} s of {}",
-                     InMbit(rate.goodput), rate.congestion_control, least / 1e6, InMbit(range.most),
-                     absl::ToDoubleSeconds(rate.measured_for), path.rate_trace->file);
+  return {{least * (1 - options.rate_tolerance)},
+          {range.most.value * (1 + options.rate_tolerance)}};
 }
 
+// Rates that a slow link's reader can tell apart.
+std::string MbitText(double bit_per_s) { return fmt::format("{:.4g}", bit_per_s / 1e6); }
+
 }  // namespace
+
+RttBound BoundOfRtt(const Topology& topology, const VerifyOptions& options, const PathSpec& path,
+                    const RttSample& rtt) {
+  const PathSpec* back = FindPath(topology, path.to, path.from);
+  // The median of `sent` echoes wanders by the jitter of both ways.
+  const absl::Duration jitter =
+      3 * (path.jitter + back->jitter) / std::sqrt(static_cast<double>(rtt.received));
+  const absl::Duration bound =
+      std::max(options.rtt_tolerance, options.rtt_tolerance_fraction * rtt.nominal) + jitter;
+  return {rtt.nominal - bound, rtt.nominal + bound + MostTraceWait(topology, path.from, path.to)};
+}
+
+RateRange BoundOfRate(const Topology& topology, const VerifyOptions& options, const PathSpec& path,
+                      const RateSample& rate) {
+  if (path.rate_trace != nullptr) return BoundOfTrace(topology, options, path, rate);
+  const double want = rate.nominal_goodput.value * ShareThatArrives(topology, path);
+  return {{want * (1 - options.rate_tolerance)}, {want * (1 + options.rate_tolerance)}};
+}
+
+double BoundOfLoss(const PathSpec& path, const LossSample& loss) {
+  const double sent = static_cast<double>(loss.sent);
+  return 3 * LossStandardError(path, loss.sent) + (loss.nominal > 0 ? 1 / sent : 0);
+}
+
+absl::Duration TimeOfFrames(BitsPerSecond rate, int mtu, double frames) {
+  return absl::Seconds(frames * 8 * static_cast<double>(FrameBytes(mtu)) / rate.value);
+}
+
+std::optional<absl::Duration> MeasuringTime(BitsPerSecond rate, int mtu, absl::Duration wanted) {
+  constexpr double kLeastFrames = 10;
+  constexpr absl::Duration kLongest = absl::Seconds(10);
+  const absl::Duration time = TimeOfFrames(rate, mtu, kLeastFrames);
+  if (time > std::max(kLongest, wanted)) return std::nullopt;
+  return std::max(time, wanted);
+}
 
 absl::Duration MostTraceWait(const Topology& topology, int from, int to) {
   absl::Duration wait = absl::ZeroDuration();
@@ -60,9 +94,9 @@ std::string NoteOnRate(const Topology& topology, const PathSpec& path, const Rat
   const RateRange range = GoodputWithin(topology, path, rate);
   const double length_s = absl::ToDoubleSeconds(LengthOf(*path.rate_trace));
   return fmt::format(
-      "the trace lasts {:g} s: {:.1f} s of it carry {:.3f} to {:.3f} Mbit/s, which is what was "
-      "judged{}",
-      length_s, absl::ToDoubleSeconds(rate.measured_for), InMbit(range.least), InMbit(range.most),
+      "the trace lasts {:g} s: {:.1f} s of it carry {} to {} Mbit/s, which is what was judged{}",
+      length_s, absl::ToDoubleSeconds(rate.measured_for), MbitText(range.least.value),
+      MbitText(range.most.value),
       absl::ToDoubleSeconds(rate.measured_for) < length_s ? ", not its mean" : "");
 }
 
@@ -74,38 +108,36 @@ std::string ComplainOfRtt(const Topology& topology, const VerifyOptions& options
   if (rtt.received == 0 || (lossless && rtt.received < rtt.sent)) {
     return fmt::format("{} of {} echoes came back", rtt.received, rtt.sent);
   }
-  // The median of `sent` echoes wanders by the jitter of both ways.
-  const absl::Duration jitter =
-      3 * (path.jitter + back->jitter) / std::sqrt(static_cast<double>(rtt.received));
-  const absl::Duration bound =
-      std::max(options.rtt_tolerance, options.rtt_tolerance_fraction * rtt.nominal) + jitter;
+  const RttBound bound = BoundOfRtt(topology, options, path, rtt);
+  if (rtt.median >= bound.least && rtt.median <= bound.most) return "";
   const absl::Duration wait = MostTraceWait(topology, path.from, path.to);
-  const absl::Duration late = rtt.median - rtt.nominal;
-  if (late >= -bound && late <= bound + wait) return "";
+  const double either_way_ms = absl::ToDoubleMilliseconds(rtt.nominal - bound.least);
   if (wait > absl::ZeroDuration()) {
     return fmt::format(
         "idle round trip {:.3f} ms, want {:.3f} ms and up to {:.3f} ms for the traces' "
         "opportunities, +- {:.3f} ms",
         absl::ToDoubleMilliseconds(rtt.median), absl::ToDoubleMilliseconds(rtt.nominal),
-        absl::ToDoubleMilliseconds(wait), absl::ToDoubleMilliseconds(bound));
+        absl::ToDoubleMilliseconds(wait), either_way_ms);
   }
   return fmt::format("idle round trip {:.3f} ms, want {:.3f} +- {:.3f} ms",
                      absl::ToDoubleMilliseconds(rtt.median),
-                     absl::ToDoubleMilliseconds(rtt.nominal), absl::ToDoubleMilliseconds(bound));
+                     absl::ToDoubleMilliseconds(rtt.nominal), either_way_ms);
 }
 
 std::string ComplainOfRate(const Topology& topology, const VerifyOptions& options,
                            const PathSpec& path, const RateSample& rate) {
-  if (path.rate_trace != nullptr) return ComplainOfTrace(topology, options, path, rate);
-  const double want = rate.nominal_goodput.value * ShareThatArrives(topology, path);
-  if (std::abs(rate.goodput.value - want) <= options.rate_tolerance * want) return "";
-  return fmt::format("goodput {:.3f} Mbit/s ({}), want {:.3f} +- {:.1f} %", InMbit(rate.goodput),
-                     rate.congestion_control, want / 1e6, options.rate_tolerance * 100);
+  const RateRange bound = BoundOfRate(topology, options, path, rate);
+  if (rate.goodput >= bound.least && rate.goodput <= bound.most) return "";
+  const std::string of =
+      path.rate_trace == nullptr ? "" : " in this time of " + path.rate_trace->file;
+  return fmt::format("goodput {} Mbit/s ({}, {:.1f} s), want {} to {} Mbit/s{}",
+                     MbitText(rate.goodput.value), rate.congestion_control,
+                     absl::ToDoubleSeconds(rate.measured_for), MbitText(bound.least.value),
+                     MbitText(bound.most.value), of);
 }
 
 std::string ComplainOfLoss(const PathSpec& path, const LossSample& loss) {
-  const double bound =
-      3 * LossStandardError(path, loss.sent) + (loss.nominal > 0 ? 1.0 / loss.sent : 0);
+  const double bound = BoundOfLoss(path, loss);
   if (std::abs(loss.loss() - loss.nominal) <= bound) return "";
   return fmt::format("{} of {} datagrams lost, {:.3f} %, want {:.3f} +- {:.3f} %",
                      loss.sent - loss.received, loss.sent, 100 * loss.loss(), 100 * loss.nominal,

@@ -115,7 +115,7 @@ void ExpectRateWithin(const Topology& topology, double least, double most, doubl
 
 TEST(VerifyBounds, AGoodputMayBeOffByATwentieth) {
   ExpectRateWithin(Pair(), 950'000, 1'050'000);
-  EXPECT_EQ(OfRate(Pair(), 900'000), "goodput 0.900 Mbit/s (udp), want 1.000 +- 5.0 %");
+  EXPECT_EQ(OfRate(Pair(), 900'000), "goodput 0.9 Mbit/s (udp, 2.0 s), want 0.95 to 1.05 Mbit/s");
 }
 
 // 1.1 times the rate is offered: of 20 % lost arrive 0.88, of 5 % the rate is full all the same.
@@ -160,7 +160,7 @@ TEST(VerifyBounds, ANoteSaysWhichStretchOfATraceWasJudged) {
   pair.paths[0].rate_trace = *ParseRateTrace("1000\n4000\n", "t");
   const double mean = 2 * 1514 * 8 / 4.0;
   EXPECT_THAT(NoteOnRate(pair, pair.paths[0], {{mean}, {mean}, "udp", absl::Seconds(2)}),
-              HasSubstr("the trace lasts 4 s: 2.0 s of it carry 0.000 to 0.012 Mbit/s, which is "
+              HasSubstr("the trace lasts 4 s: 2.0 s of it carry 0 to 0.01211 Mbit/s, which is "
                         "what was judged, not its mean"));
   EXPECT_THAT(NoteOnRate(pair, pair.paths[0], {{mean}, {mean}, "udp", absl::Seconds(4)}),
               testing::EndsWith("which is what was judged"));
@@ -205,10 +205,11 @@ TEST(VerifyBounds, TheTailMayBeAMillisecondLate) {
                       .loss = {},
                       .counters = {},
                       .ok = true,
-                      .why = {}};
+                      .why = {},
+                      .not_judged = {}};
   const auto judged = [&](absl::Duration p99) {
     verdict.rtt.p99 = p99;
-    return VerdictJson(pair, verdict, PathFigures(pair, pair.paths[0]));
+    return VerdictJson(pair, VerifyOptions{}, verdict, PathFigures(pair, pair.paths[0]));
   };
   EXPECT_EQ(judged(absl::Milliseconds(41)).at("in_bounds"), true);
   const auto late = judged(absl::Milliseconds(41) + kNanosecond);
@@ -218,6 +219,44 @@ TEST(VerifyBounds, TheTailMayBeAMillisecondLate) {
   pair.paths[1].jitter = absl::Milliseconds(3);
   EXPECT_EQ(judged(absl::Milliseconds(56)).at("tail_in_bounds"), true);
   EXPECT_EQ(judged(absl::Milliseconds(56) + kNanosecond).at("tail_in_bounds"), false);
+}
+
+// 12,112 bits a frame: 216 ms at 56 kbit/s, 121 us at 100 Mbit/s.
+TEST(VerifyBounds, ARateIsMeasuredForTenFramesOrNotAtAll) {
+  EXPECT_EQ(TimeOfFrames(Mbit(0.056), 1500, 1), absl::Seconds(12'112 / 56e3));
+  EXPECT_EQ(TimeOfFrames(Mbit(100), 9000, 5), absl::Seconds(5 * 72'112 / 100e6));
+  const absl::Duration two = absl::Seconds(2);
+  EXPECT_EQ(MeasuringTime(Mbit(100), 1500, two), two);
+  EXPECT_EQ(MeasuringTime({60'560}, 1500, two), two) << "ten frames in two seconds";
+  EXPECT_EQ(MeasuringTime({30'280}, 1500, two), absl::Seconds(4));
+  EXPECT_EQ(MeasuringTime({12'112}, 1500, two), absl::Seconds(10));
+  EXPECT_EQ(MeasuringTime({12'111}, 1500, two), std::nullopt);
+  EXPECT_EQ(MeasuringTime({6'056}, 1500, absl::Seconds(20)), absl::Seconds(20)) << "was asked for";
+}
+
+// What a reader sees of the bounds is what was judged by.
+TEST(VerifyBounds, StandBesideWhatWasMeasured) {
+  Topology pair = Pair();
+  pair.paths[0].loss_prob = 0.01;
+  PathVerdict verdict{.from = 0,
+                      .to = 1,
+                      .rtt = Rtt(absl::Milliseconds(40), absl::Milliseconds(40)),
+                      .rate = RateSample{{1e6}, {0.99e6}, "udp", absl::Seconds(2)},
+                      .loss = LossSample{0.01, 10'000, 9'900},
+                      .counters = {},
+                      .ok = true,
+                      .why = {},
+                      .not_judged = {}};
+  const auto json = VerdictJson(pair, VerifyOptions{}, verdict, PathFigures(pair, pair.paths[0]));
+  EXPECT_EQ(json["rtt"]["least_median_ms"], 38.0);
+  EXPECT_EQ(json["rtt"]["most_median_ms"], 42.0);
+  EXPECT_EQ(json["rtt"]["most_p99_ms"], 41.0);
+  EXPECT_DOUBLE_EQ(json["goodput"]["least_mbit"].get<double>(), 0.95);
+  EXPECT_DOUBLE_EQ(json["goodput"]["most_mbit"].get<double>(), 1.05);
+  EXPECT_NEAR(json["datagrams"]["loss_bound"].get<double>(), 0.003085, 1e-6);
+  verdict.rate.reset();
+  verdict.not_judged = "too slow";
+  EXPECT_EQ(VerdictJson(pair, VerifyOptions{}, verdict, {})["goodput_note"], "too slow");
 }
 
 }  // namespace

@@ -50,6 +50,35 @@ TEST(VerifyLinks, LossyAsymmetricLinksBehindAccessLinesAreInBounds) {
                [](const Emulator& emulator) { ExpectAllOk(emulator, Quick()); });
 }
 
+// 56 kbit/s and 150 ms: an echo takes 14 ms, a full frame 216 ms, and 64 of them wait before it is
+// full. All of it in bounds, and its loss is measured behind an empty queue.
+TEST(VerifyLinks, ASlowLinkIsInBoundsAndOneThatIsSlowerStillIsNotJudged) {
+  Topology topology = *UniformTopology("transatlantic", 2);
+  for (PathSpec& path : topology.paths) {
+    path.rate = Mbit(path.from == 0 ? 0.056 : 0.012);
+    path.delay = absl::Milliseconds(75);
+  }
+  WithEmulator(EmulatorKind::kTap, topology, [](const Emulator& emulator) {
+    VerifyOptions options = Quick();
+    options.pings = 5;
+    options.loss_datagrams = 2;
+    options.pairs = {{0, 1}};
+    const auto there = VerifyLinks(emulator, options);
+    ASSERT_TRUE(there.ok()) << there.status();
+    EXPECT_TRUE(there->front().ok) << there->front().why;
+    EXPECT_EQ(there->front().loss->received, 2);
+    EXPECT_EQ(there->front().not_judged, "");
+    options.loss_datagrams = 0;
+    options.pairs = {{1, 0}};
+    const auto back = VerifyLinks(emulator, options);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_TRUE(back->front().ok) << back->front().why;
+    EXPECT_FALSE(back->front().rate.has_value());
+    EXPECT_THAT(back->front().not_judged,
+                HasSubstr("too slow to judge: a full frame takes 1.01 s"));
+  });
+}
+
 TEST(VerifyLinks, OutOfBoundsSaysMeasuredBoundAndWhatToDo) {
   WithEmulator(EmulatorKind::kTap, *UniformTopology("regional", 2), [](const Emulator& emulator) {
     VerifyOptions options;
