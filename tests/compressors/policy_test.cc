@@ -149,5 +149,49 @@ TEST(SmallTensors, AreLeftAlone) {
   EXPECT_FALSE(IsWorthCompressing(1 << 20, true));
 }
 
+// From 100 towards 200 by a fifth, then towards 0: 120, 96.
+TEST(Bandwidth, ANewMeasurementCountsAFifth) {
+  const BandwidthSpec spec = {.codecs = {{"bf16", 1}, {"4x", 0.5}}, .slot_s = 1e9};
+  BandwidthState state = AdaptToBandwidth(spec, {}, 0, 100, nullptr);
+  EXPECT_EQ(state.bytes_per_s, 100) << "the first is taken as it is";
+  state = AdaptToBandwidth(spec, state, 1, 200, nullptr);
+  EXPECT_DOUBLE_EQ(state.bytes_per_s, 120);
+  state = AdaptToBandwidth(spec, state, 2, 1e-300, nullptr);
+  EXPECT_DOUBLE_EQ(state.bytes_per_s, 96);
+}
+
+// A slot of 1 s: the strong codec's 50 bytes fit always, the mild one's 100 at 100 bytes/s; to come
+// back to it they must fit with a fifth to spare, at 120.
+TEST(Bandwidth, ComingBackTakesAFifthToSpareAndFiftySteps) {
+  const BandwidthSpec spec = {.codecs = {{"mild", 100}, {"strong", 50}}, .slot_s = 1};
+  const auto at = [&](size_t current, int64_t since, int64_t step, double bandwidth) {
+    return AdaptToBandwidth(spec,
+                            {.bytes_per_s = bandwidth, .current = current, .since_step = since},
+                            step, bandwidth, nullptr)
+        .current;
+  };
+  EXPECT_EQ(at(0, 0, 50, 100), 0u);
+  EXPECT_EQ(at(0, 0, 50, 99.999), 1u);
+  EXPECT_EQ(at(1, 0, 50, 120.001), 0u);
+  EXPECT_EQ(at(1, 0, 50, 119.999), 1u);
+  EXPECT_EQ(at(0, 7, 56, 99), 0u) << "49 steps since the last switch";
+  EXPECT_EQ(at(0, 7, 57, 99), 1u);
+}
+
+TEST(Accuracy, ANewCostCountsThreeTenthsAndTheEndsOfTheBandChangeNothing) {
+  const AccuracySpec spec = {.codecs = {"a", "b", "c"}, .loss_budget = 0.5};
+  AccuracyState state = AdaptToAccuracy(spec, {.current = 1}, 1, 2.25, 2, nullptr);
+  EXPECT_EQ(state.loss_cost, 0.25);
+  state = AdaptToAccuracy(spec, state, 2, 2.5, 2, nullptr);
+  EXPECT_DOUBLE_EQ(state.loss_cost, 0.325);  // 0.25 + 0.3 x 0.25
+  const auto at = [&](double cost) {
+    return AdaptToAccuracy(spec, {.current = 1}, 1, cost, 0, nullptr).current;
+  };
+  EXPECT_EQ(at(0.5), 1u);
+  EXPECT_EQ(at(0.5000001), 0u);
+  EXPECT_EQ(at(0.125), 1u);
+  EXPECT_EQ(at(0.1249999), 2u);
+}
+
 }  // namespace
 }  // namespace longhaul

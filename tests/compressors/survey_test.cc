@@ -102,5 +102,34 @@ TEST(ReferenceTensors, HaveTheMomentsOfTheirDistributions) {
   EXPECT_NEAR(static_cast<double>(below) / n, 0.5, 0.005);
 }
 
+// Rows in which every column has an order of its own.
+TEST(Survey, EachColumnSortsByItsOwnFigure) {
+  const auto row = [](std::string name, uint16_t id, double bits, double error, double outlier,
+                      double encode, double decode) {
+    CodecSurvey s;
+    s.name = std::move(name);
+    s.id = id;
+    s.bits_per_element = bits;
+    s.nmse = {error, 9, 9, outlier};
+    s.encode_gb_s = encode;
+    s.decode_gb_s = decode;
+    return s;
+  };
+  const std::vector<CodecSurvey> rows = {row("c", 2, 1, 2, 3, 3, 1), row("a", 3, 2, 3, 1, 2, 3),
+                                         row("b", 1, 3, 1, 2, 1, 2)};
+  const auto order = [&](const char* column) {
+    std::vector<CodecSurvey> sorted = rows;
+    EXPECT_TRUE(SortSurvey(column, sorted).ok());
+    return sorted[0].name + sorted[1].name + sorted[2].name;
+  };
+  EXPECT_EQ(order("name"), "abc");
+  EXPECT_EQ(order("id"), "bca");
+  EXPECT_EQ(order("bits"), "cab");
+  EXPECT_EQ(order("error"), "bca");
+  EXPECT_EQ(order("outlier"), "abc");
+  EXPECT_EQ(order("encode"), "cab") << "the fastest first";
+  EXPECT_EQ(order("decode"), "abc");
+}
+
 }  // namespace
 }  // namespace longhaul

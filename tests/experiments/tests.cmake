@@ -15,6 +15,7 @@ longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data 
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/thresholds_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/depth_models_test.cc experiments/dose_response_test.cc
   LIBS longhaul::experiments_data LABELS cpu)

@@ -227,5 +227,31 @@ TEST(FqCodel, EachFlowHasACodelOfItsOwn) {
   }
 }
 
+// Count 7 when the first state ends; the next drop would be due at 501.8 ms (200 + 100 / sqrt(2) + ..
+// + 100 / sqrt(7)): 16 intervals later, up to 2,101.8 ms, a new state goes on at 6, after that at 1.
+TEST(Codel, SixteenIntervalsAreSoon) {
+  for (const auto& [begins_ms, count] : {std::pair(2100, 6), {2110, 1}}) {
+    FifoQueue queue;
+    Codel codel;
+    std::vector<DroppedFrame> dropped;
+    const auto wait_long = [&](int64_t from_ms, int64_t to_ms) {
+      for (int64_t ms = from_ms; ms <= to_ms; ms += 10) {
+        for (int i = 0; i < 3; ++i) {
+          queue.Enqueue({.tag = 0, .wire_bytes = kFrame, .arrived_ns = (ms - 50) * kMs}, dropped);
+        }
+        codel.Dequeue(ms * kMs, kSpec, queue, dropped);
+      }
+    };
+    wait_long(0, 470);
+    ASSERT_EQ(codel.count(), 7);
+    while (queue.Pop()) {
+    }
+    codel.Dequeue(480 * kMs, kSpec, queue, dropped);
+    wait_long(begins_ms - 100, begins_ms);
+    EXPECT_TRUE(codel.dropping());
+    EXPECT_EQ(codel.count(), count) << begins_ms;
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

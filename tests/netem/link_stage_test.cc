@@ -5,11 +5,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <vector>
 
 #include "netem/emulators/mtu_frames.h"
 #include "netem/emulators/tap_network.h"
 #include "netem/topology/impairment.h"
+#include "netem/topology/rate_trace.h"
 
 namespace longhaul {
 namespace {
@@ -281,6 +283,53 @@ TEST(NeedsMtuFrames, WhereAWholeTsoFrameWouldHurt) {
   EXPECT_FALSE(needs("transpacific", 0));
   EXPECT_TRUE(needs("global", 0));
   EXPECT_TRUE(needs("regional", 1e-6));
+}
+
+// Rates from 50 Mbit/s on and queues from 128 packets on take whole frames; each other reason is one
+// by itself, on the way from the node, and none on a way that leads elsewhere.
+TEST(NeedsMtuFrames, EachReasonByItself) {
+  const auto needs = [](const std::function<void(Topology&)>& change) {
+    Topology topology = *UniformTopology("regional", 3);
+    for (PathSpec& path : topology.paths) path.queue = QueueDepth{QueueDepth::Unit::kPackets, 500};
+    change(topology);
+    std::vector<int> nodes;
+    for (int node = 0; node < 3; ++node) {
+      if (NeedsMtuFrames(topology, node)) nodes.push_back(node);
+    }
+    return nodes;
+  };
+  using Nodes = std::vector<int>;
+  const auto path = [&needs](const std::function<void(PathSpec&)>& change) {
+    return needs([&](Topology& t) { change(t.paths[2]); });  // from 1 to 0
+  };
+  EXPECT_EQ(path([](PathSpec& p) { p.rate = Mbit(50); }), Nodes());
+  EXPECT_EQ(path([](PathSpec& p) { p.rate = Mbit(49.99); }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.queue->amount = 128; }), Nodes());
+  EXPECT_EQ(path([](PathSpec& p) { p.queue->amount = 127; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.reorder_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.duplicate_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.corrupt_prob = 1e-9; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.burst_loss = BurstLoss{.to_bad = 1e-9, .to_good = 1}; }),
+            Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { p.aqm.kind = QueueManagement::Kind::kCodel; }), Nodes{1});
+  EXPECT_EQ(path([](PathSpec& p) { SetRateTrace(p, *ParseRateTrace("1\n1\n", "t"), 1500); }),
+            Nodes{1});
+  // A line is on the ways of its own node and of all that send to it.
+  const auto line = [&needs](BitsPerSecond up, BitsPerSecond down, double queue,
+                             QueueManagement::Kind kind) {
+    return needs([&](Topology& t) {
+      t.nodes[1].access = AccessSpec{.up = up,
+                                     .down = down,
+                                     .queue = QueueDepth{QueueDepth::Unit::kPackets, queue},
+                                     .aqm = {.kind = kind}};
+    });
+  };
+  using Kind = QueueManagement::Kind;
+  EXPECT_EQ(line(Mbit(50), Mbit(50), 128, Kind::kDropTail), Nodes());
+  EXPECT_EQ(line(Mbit(49), Mbit(50), 128, Kind::kDropTail), Nodes{1});
+  EXPECT_EQ(line(Mbit(50), Mbit(49), 128, Kind::kDropTail), (Nodes{0, 2}));
+  EXPECT_EQ(line(Mbit(50), Mbit(50), 127, Kind::kDropTail), (Nodes{0, 1, 2}));
+  EXPECT_EQ(line(Mbit(50), Mbit(50), 128, Kind::kFqCodel), (Nodes{0, 1, 2}));
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // What the figures of links may be at least and at most, from both sides, by hand; and two of each
 // table of a file that differ.
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "netem/topology/rate_trace.h"
 #include "netem/topology/topology.h"
 #include "netem/topology/topology_file.h"
 
@@ -244,6 +246,32 @@ set = "delay=9ms"
                           "20 s p-1>l-1: 1 words, line 44"))
       << "by their times; of equal ones as the file says them";
   EXPECT_THAT(t.changes[1].figures, ElementsAre("rate=10mbit", "loss=1%"));
+}
+
+TEST(WhyTapAlone, NamesThePathAndItsReason) {
+  const auto why = [](const std::function<void(PathSpec&)>& change) {
+    Topology topology = *UniformTopology("regional", 3);
+    change(topology.paths[3]);  // from w1 to w2
+    return WhyTapAlone(topology);
+  };
+  EXPECT_EQ(why([](PathSpec&) {}), "");
+  EXPECT_EQ(why([](PathSpec& p) { p.reorder_prob = p.corrupt_prob = 0.5; }), "");
+  EXPECT_THAT(why([](PathSpec& p) { p.duplicate_prob = 1e-9; }),
+              testing::StartsWith("path w1 > w2: duplicate: "));
+  EXPECT_THAT(why([](PathSpec& p) { p.aqm.kind = QueueManagement::Kind::kFqCodel; }),
+              testing::StartsWith("path w1 > w2: aqm: "));
+  EXPECT_THAT(why([](PathSpec& p) { SetRateTrace(p, *ParseRateTrace("1\n", "t"), 1500); }),
+              testing::StartsWith("path w1 > w2: rate_trace: "));
+}
+
+TEST(MeanLoss, OfCorruptionIsOfWhatIsNotDropped) {
+  PathSpec path = UniformTopology("regional", 2)->paths[0];
+  path.loss_prob = 0.2;
+  path.corrupt_prob = 0.5;
+  EXPECT_DOUBLE_EQ(MeanLoss(path), 0.6);
+  path.loss_prob = 0;
+  path.burst_loss = BurstLoss{.to_bad = 0.1, .to_good = 0.3, .loss_bad = 0.8, .loss_good = 0.4};
+  EXPECT_DOUBLE_EQ(MeanLoss(path), 0.5 + 0.5 * 0.5);  // 0.25 x 0.8 + 0.75 x 0.4
 }
 
 }  // namespace

@@ -36,5 +36,20 @@ TEST(WakeLead, StaysWithinItsBounds) {
   EXPECT_EQ(lead.ns(), 0);
 }
 
+// A quarter of the way, no more than 2 us up and 8 us down, between 0 and 100 us.
+TEST(WakeLead, MovesByTheStepsThatItMay) {
+  WakeLead lead;
+  lead.Woke(4'000);
+  EXPECT_EQ(lead.ns(), 1'000);
+  lead.Woke(1'000'000);
+  EXPECT_EQ(lead.ns(), 3'000);
+  for (int i = 0; i < 100; ++i) lead.Woke(1'000'000);
+  EXPECT_EQ(lead.ns(), 100'000);
+  lead.Woke(80'000);
+  EXPECT_EQ(lead.ns(), 95'000);
+  lead.Woke(0);
+  EXPECT_EQ(lead.ns(), 87'000);
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -66,5 +66,12 @@ TEST(NormsOverStages, WhatNoStageMakesAbsurdAloneAllOfThemDo) {
   EXPECT_THAT(Of({1, 1, 6}), Each(false));
 }
 
+TEST(Poison, TenTimesTheMedianItselfIsNotAbsurd) {
+  EXPECT_THAT(Of({1, 10}), Each(false));
+  EXPECT_THAT(Of({1, std::nextafter(10, 11)}), ElementsAre(false, true));
+  EXPECT_THAT(Of({1, 3, 20}), Each(false)) << "of two others the median is their mean";
+  EXPECT_THAT(Of({1, 3, 20.01}), ElementsAre(false, false, true));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -175,6 +175,8 @@ TEST(MemoryTerms, AGpuIsHeldToAQuarterMoreAndItsFixedParts) {
   EXPECT_NEAR(static_cast<double>(plan.device_bytes[0] + plan.device_bytes[1]),
               1.25 * static_cast<double>(tensors) / 2 + 2.0 * static_cast<double>(fixed), 2);
   EXPECT_TRUE(PlanWith(kModel).device_bytes.empty());
+  EXPECT_EQ(kGpuContextBytes, 600'000'000) << "beside it, of each process";
+  EXPECT_EQ(kMemoryPlanFactor, 1.1) << "which docs/models.md gives";
 }
 
 // A run whose compute is slept keeps its parameters, its boundaries and its rows.

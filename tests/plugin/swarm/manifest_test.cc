@@ -141,5 +141,63 @@ TEST(SwarmAddress, RangesOfMembers) {
   }
 }
 
+TEST(Manifest, PiecesAreOfSixteenKibToEightMib) {
+  const auto with = [](int64_t piece_bytes) {
+    Manifest manifest = Small();
+    manifest.piece_bytes = piece_bytes;
+    return ParseManifest(ManifestText(manifest)).ok();
+  };
+  EXPECT_TRUE(with(16'384));
+  EXPECT_TRUE(with(8'388'608));
+  EXPECT_FALSE(with(8'192));
+  EXPECT_FALSE(with(16'777'216));
+  EXPECT_FALSE(with(16'384 + 32'768));
+}
+
+TEST(Manifest, HasAFileAtLeastAndAHundredThousandAtMost) {
+  const auto with = [](size_t files) {
+    Manifest manifest = Small();
+    manifest.files.clear();
+    for (size_t i = 0; i < files; ++i) {
+      manifest.files.push_back({std::to_string(100'000 + i), 1, kAbc});
+    }
+    return ParseManifest(ManifestText(manifest)).ok();
+  };
+  EXPECT_FALSE(with(0));
+  EXPECT_TRUE(with(1));
+  EXPECT_TRUE(with(100'000));
+  EXPECT_FALSE(with(100'001));
+}
+
+// 2^50 bytes of one file and of all together; of all nothing is nothing to spread.
+TEST(Manifest, BytesReachTheirBoundAndNoFurther) {
+  const auto with = [](int64_t first, int64_t second) {
+    Manifest manifest = Small();
+    manifest.files[0].bytes = first;
+    manifest.files[1].bytes = second;
+    return ParseManifest(ManifestText(manifest)).ok();
+  };
+  constexpr int64_t kMost = 1'125'899'906'842'624;
+  EXPECT_TRUE(with(kMost, 0));
+  EXPECT_TRUE(with(kMost - 1, 1));
+  EXPECT_FALSE(with(kMost, 1));
+  EXPECT_FALSE(with(kMost + 1, 0));
+  EXPECT_FALSE(with(0, 0));
+  EXPECT_EQ(TotalBytes(Small()), 8);
+}
+
+TEST(SwarmAddress, PortsAndRangesReachBothEnds) {
+  EXPECT_EQ(ParseSwarmAddress("0.0.0.0:0")->port, 0);
+  EXPECT_EQ(ParseSwarmAddress("255.255.255.255:65535")->port, 65535);
+  EXPECT_EQ(ToString(SwarmAddress{"10.1.2.3", 4}), "10.1.2.3:4");
+  const auto range = [](const char* text) {
+    const MemberRange r = *ParseMember(text);
+    return std::pair(r.first, r.last);
+  };
+  EXPECT_EQ(range("10.0.0.3/32"), std::pair(0x0a000003u, 0x0a000003u));
+  EXPECT_EQ(range("10.0.0.3/31"), std::pair(0x0a000002u, 0x0a000003u));
+  EXPECT_EQ(range("200.0.0.3/1"), std::pair(0x80000000u, 0xffffffffu));
+}
+
 }  // namespace
 }  // namespace longhaul
