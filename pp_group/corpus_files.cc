@@ -130,12 +130,13 @@ absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t v
 // Relative paths of the headers below a folder, sorted.
 absl::StatusOr<std::vector<std::string>> HeadersBelow(const std::string& directory) {
   namespace fs = std::filesystem;
+  const size_t below = directory.size() + (directory.ends_with('/') ? 0 : 1);
   std::vector<std::string> paths;
   std::error_code error;
   for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
        it.increment(error)) {
     if (it->is_regular_file() && it->path().extension() == ".h") {
-      paths.push_back(it->path().lexically_relative(directory).generic_string());
+      paths.push_back(it->path().string().substr(below));
     }
   }
   if (error) {
@@ -198,16 +199,8 @@ absl::StatusOr<std::vector<std::string>> CorpusFiles(const std::string& source) 
   }
   absl::StatusOr<std::vector<std::string>> below = HeadersBelow(path);
   if (!below.ok()) return below.status();
-  int64_t bytes = 0;
-  std::vector<std::string> read;
-  for (const std::string& file : *below) {
-    std::string full = absl::StrCat(path, "/", file);
-    std::error_code error;
-    bytes += static_cast<int64_t>(std::filesystem::file_size(full, error));
-    if (!error && bytes > kHeadersLimitBytes) break;
-    read.push_back(std::move(full));
-  }
-  return read;
+  for (std::string& file : *below) file = absl::StrCat(path, "/", file);
+  return below;
 }
 
 bool IsHeldOut(const std::string& relative_path) {

@@ -24,7 +24,8 @@ absl::StatusOr<CorpusTokens> ReadTokens(const std::string& paths, MappedTokens::
                                         int64_t vocab, Part part);
 absl::StatusOr<CorpusTokens> ReadHeaders(const std::string& directory);
 
-// The files that Corpus::Open reads of `source`, in the order of their tokens. NotFound: a pattern
+// The files that Corpus::Open reads of `source`, in the order of their tokens; of "headers" all,
+// also those beyond 64 MiB. NotFound: a pattern
 // without a match, no such folder; InvalidArgument: an unknown kind.
 absl::StatusOr<std::vector<std::string>> CorpusFiles(const std::string& source);
 

@@ -1,11 +1,12 @@
 #include "experiments/record/sha256.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
@@ -29,22 +30,29 @@ std::string Sha256Hex(std::string_view text) {
 }
 
 absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
-  if (file == nullptr) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
     const std::string text = fmt::format("{}: cannot be read: {}", path, strerror(errno));
     return errno == ENOENT ? absl::NotFoundError(text) : absl::FailedPreconditionError(text);
   }
+  constexpr size_t kPiece = 1 << 18;
+  // Not made anew for each of thousands of small files.
+  thread_local const auto piece = std::make_unique_for_overwrite<unsigned char[]>(kPiece);
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   bool hashed = EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  std::vector<unsigned char> piece(1 << 20);
-  for (size_t n = 0; (n = fread(piece.data(), 1, piece.size(), file.get())) > 0;) {
-    hashed = EVP_DigestUpdate(context.get(), piece.data(), n) == 1 && hashed;
+  ssize_t n = 0;
+  while ((n = read(fd, piece.get(), kPiece)) > 0 || (n < 0 && errno == EINTR)) {
+    if (n < 0) continue;
+    hashed =
+        EVP_DigestUpdate(context.get(), piece.get(), static_cast<size_t>(n)) == 1 && hashed;
   }
-  if (ferror(file.get()) != 0) {
+  const int failed = n < 0 ? errno : 0;
+  close(fd);
+  if (failed != 0) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: cannot be read: {}", path, strerror(errno)));
+        fmt::format("{}: cannot be read: {}", path, strerror(failed)));
   }
   hashed = EVP_DigestFinal_ex(context.get(), digest.data(), nullptr) == 1 && hashed;
   if (!hashed) return absl::InternalError(fmt::format("{}: SHA-256 failed", path));
