@@ -82,6 +82,11 @@ foreach(name torchrun groups)
     RESOURCE_LOCK lab_of_a_run)
 endforeach()
 
+# Two mount namespaces as hosts whose files differ.
+add_test(NAME runs_files_workers_test COMMAND ${PROJECT_SOURCE_DIR}/tests/workers/files_test.sh
+  $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(runs_files_workers_test PROPERTIES LABELS root TIMEOUT 300 SKIP_RETURN_CODE 77)
+
 # Every kind of model and the LibTorch engine, in one process and behind links.
 add_test(NAME runs_models_on_links_test COMMAND
   ${PROJECT_SOURCE_DIR}/tests/runs/models_on_links_test.sh $<TARGET_FILE:longhaul> ${TORCH_PYTHON}
