@@ -65,6 +65,15 @@ see_torch() {  # makes the torch of interpreter $1 visible from .venv-export, fo
     >"$(.venv-export/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch_of_the_build.pth"
 }
 
+# What the recipes drive. After torch, which they want and must not bring along.
+install_recipe_packages() {
+  [ -x .venv-export/bin/python ] || return 0
+  .venv-export/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("accelerate", "lightning"))))' &&
+    return 0
+  .venv-export/bin/python -m pip install --quiet --no-compile accelerate lightning >/dev/null 2>&1 ||
+    echo "setup: accelerate and lightning cannot be had here; the tests of their recipes will say so and skip"
+}
+
 torch_of() {  # prints the version of the torch that interpreter $1 has, without importing it
   "$1" -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null
 }
@@ -76,6 +85,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     *) fail "torch $version of $TORCH_PYTHON: supported are 2.11 to 2.14" ;;
   esac
   see_torch "$TORCH_PYTHON"
+  if [ "$purpose" = test ]; then install_recipe_packages; fi
   exit 0
 fi
 
@@ -92,4 +102,5 @@ matplotlib $MATPLOTLIB_VERSION into .venv; or name a Python that has torch: make
   cp scripts/versions.env "$stamp"
 fi
 see_torch .venv/bin/python
+if [ "$purpose" = test ]; then install_recipe_packages; fi
 echo "setup: torch $(torch_of .venv/bin/python) in .venv; nothing is missing"

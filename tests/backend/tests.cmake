@@ -31,3 +31,12 @@ longhaul_python_test(cuda_tensors)
 longhaul_python_test(installed_package)
 set_property(TEST backend_python_installed_package APPEND PROPERTY ENVIRONMENT
   "LONGHAUL_BUILD_DIR=${PROJECT_BINARY_DIR}")
+
+# The programs of docs/recipes.md.
+foreach(name ddp pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page)
+  add_test(NAME backend_recipe_${name}
+    COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/backend/recipes.py ${name})
+  set_tests_properties(backend_recipe_${name} PROPERTIES LABELS python TIMEOUT 300
+    SKIP_RETURN_CODE 77 ENVIRONMENT
+    "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
+endforeach()

@@ -1,0 +1,96 @@
+"""Runs one program of examples/recipes: recipes.py NAME. Its ranks must end alike and, where nothing is
+lossy, exactly as over gloo. recipes.py page: what docs/recipes.md shows is in the programs."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import launch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "examples" / "recipes"
+BESIDE = ROOT / ".venv-export" / "bin" / "python"  # scripts/setup.sh test; sees the torch of the build
+
+
+def interpreter_with(package):
+    """A Python that has `package` and torch, or ends the program as skipped."""
+    for python in (BESIDE, pathlib.Path(sys.executable)):
+        if python.exists() and subprocess.run([python, "-c", f"import torch, {package}"],
+                                              stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    launch.skip(f"no {package} in {BESIDE} or {sys.executable}: scripts/setup.sh test installs it")
+
+
+def lines_of(name, ranks=2, python=sys.executable, *arguments):
+    run = subprocess.run([python, "-m", "torch.distributed.run", "--standalone",
+                          f"--nproc-per-node={ranks}", PROGRAMS / f"{name}.py", *arguments],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    assert run.returncode == 0, run.stdout
+    print(run.stdout, flush=True)
+    return run.stdout
+
+
+def weights(text, ranks):
+    """What every rank's line says; a line of one rank may follow that of another without a break."""
+    found = re.findall(r"weights (-?[\d.]+(?:e-?\d+)?)", text)
+    assert len(found) == ranks and len(set(found)) == 1, found
+    return found[0]
+
+
+def as_over_gloo(name, package=None):
+    python = interpreter_with(package) if package else sys.executable
+    ours, other = (weights(lines_of(name, 2, python, backend), 2)
+                   for backend in ("longhaul", "gloo"))
+    assert ours == other, (ours, other)
+
+
+def pipeline():
+    text = lines_of("pipeline")
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
+    assert len(losses) == 10 and losses[-1] < 0.8 * losses[0], losses
+    sent = re.findall(r"rank (\d) sent 40 (\w+) tensors to rank (\d) with (\S+), ([\d.]+) bits", text)
+    assert sorted(row[:4] for row in sent) == [("0", "activation", "1", "int4-b64-h64"),
+                                               ("1", "gradient", "0", "int8-b64")], sent
+    assert all(float(row[4]) < (4.4 if row[1] == "activation" else 8.4) for row in sent), sent
+
+
+def outer_loop():
+    text = lines_of("outer_loop", 3)
+    weights(text, 3)
+    first, last = ([float(loss) for loss in re.findall(rf"outer step {step} loss ([\d.]+)", text)]
+                   for step in (0, 4))
+    assert len(first) == len(last) == 3 and max(last) < 0.5 * min(first), (first, last)
+
+
+def checkpoint():
+    with tempfile.TemporaryDirectory() as folder:
+        text = lines_of("checkpoint", 2, sys.executable, folder)
+        assert sorted(os.listdir(folder)) == ["stage0", "stage1"], os.listdir(folder)
+    assert text.count("has its stage back") == 2, text
+
+
+def page():
+    """Each block of Python stands, line by line and in this order, in the program that is named above
+    it; and each program is on the page."""
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    shown = re.findall(r"\(\.\./examples/recipes/(\w+)\.py\)(?:(?!\.\./examples).)*?```python\n(.*?)```",
+                       text, re.DOTALL)
+    for name, block in shown:
+        program = iter((PROGRAMS / f"{name}.py").read_text().splitlines())
+        for line in block.splitlines():
+            wanted = line.strip()
+            assert not wanted or any(wanted == other.strip() for other in program), (name, line)
+    programs = {program.stem for program in PROGRAMS.glob("*.py")}
+    assert programs == {name for name, _ in shown}, programs ^ {name for name, _ in shown}
+
+
+launch.check()
+{"ddp": lambda: as_over_gloo("ddp"),
+ "accelerate_ddp": lambda: as_over_gloo("accelerate_ddp", "accelerate"),
+ "hf_trainer": lambda: as_over_gloo("hf_trainer", "transformers, accelerate"),
+ "lightning_ddp": lambda: as_over_gloo("lightning_ddp", "lightning"),
+ "pipeline": pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
+ }[sys.argv[1]]()
