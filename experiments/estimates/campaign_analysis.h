@@ -160,6 +160,11 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& analysis);
 // codec; the controls; diverged reference runs; A/A.
 std::string CampaignTable(const CampaignAnalysis& analysis);
 
+// One paragraph: what the primary arm costs, which arms lie below 0.995, above, or cannot be told
+// from it, and how many more seeds, how long, would tell the primary one or the nearest. "": there
+// is no curve or no arm with a q.
+std::string CampaignSummary(const CampaignAnalysis& analysis);
+
 // Analyse + SetEstimates + CampaignTable.
 absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment);
 

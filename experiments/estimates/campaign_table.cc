@@ -181,7 +181,9 @@ std::string CampaignTable(const CampaignAnalysis& a) {
   for (const std::string& line : a.builds) {
     text += "not of one build and machine: " + line + "\n";
   }
-  return text + FindingsText(a);
+  text += FindingsText(a);
+  const std::string summary = CampaignSummary(a);
+  return summary.empty() ? text : text + "\n" + summary + "\n";
 }
 
 absl::StatusOr<std::string> AnalyseCampaign(Record& record, int64_t experiment) {

@@ -225,6 +225,8 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                          const Figures& figures) {
   const std::string conditions = HtmlEscape(a.Conditions());
   std::string out = fmt::format("<p class=\"conditions\">{}</p>\n", conditions);
+  const std::string summary = CampaignSummary(a);
+  if (!summary.empty()) out += fmt::format("<p>{}</p>\n", HtmlEscape(summary));
   out += Cards(a);
   out += "<h3>Arms</h3>" + ArmsTable(a);
   out += fmt::format(

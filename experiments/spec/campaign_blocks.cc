@@ -164,14 +164,16 @@ absl::Status FillBudgets(const Design& d, TomlValue& root) {
   std::vector<double> controls;
   r.Allow("control_budgets", &controls);
   if (!r.status().ok()) return r.status();
-  if (d.Has("A") && std::find(controls.begin(), controls.end(), 1.0) == controls.end()) {
-    controls.push_back(1.0);
+  // The repetition, and two known efficiencies between the budgets below.
+  for (const double control : {1.0, 0.9, 0.7}) {
+    if (!d.Has("A") || std::find(controls.begin(), controls.end(), control) != controls.end())
+      continue;
+    controls.push_back(control);
     absl::Status s = SetByPath(root, "campaign.control_budgets", List(controls, d.where));
     if (!s.ok()) return s;
   }
   if (r.Has("budgets")) return absl::OkStatus();
-  std::vector<double> budgets = {0.5, 0.65, 0.8, 0.9, 1.0, 1.1};
-  if (d.smoke()) std::erase(budgets, 0.9);
+  std::vector<double> budgets = {0.5, 0.65, 0.8, 1.0, 1.25};
   if (d.Has("X") || d.Has("B") || d.Has("D") || d.Has("N") || d.Has("J"))
     budgets.insert(budgets.begin(), kDeepBudget);
   return SetByPath(root, "campaign.budgets", List(budgets, d.where));

@@ -82,11 +82,11 @@ std::string Blocks(const std::string& list) { return "tier = \"full\"\nblocks = 
 TEST(CampaignBlocks, ReferenceAndControlsAreTheTablesBudgetsAndArms) {
   const auto c = Read(File(Blocks(R"("R", "A")")));
   ASSERT_TRUE(c.ok()) << c.status();
-  EXPECT_THAT(c->budgets, ElementsAre(0.5, 0.65, 0.8, 0.9, 1.0, 1.1));
+  EXPECT_THAT(c->budgets, ElementsAre(0.5, 0.65, 0.8, 1.0, 1.25));
   double sum = 0;
   for (const double budget : c->budgets) sum += budget;
-  EXPECT_NEAR(sum, 4.95, 1e-12);
-  EXPECT_THAT(c->control_budgets, ElementsAre(1.0));  // A1
+  EXPECT_NEAR(sum, 4.2, 1e-12);
+  EXPECT_THAT(c->control_budgets, ElementsAre(1.0, 0.9, 0.7));
   EXPECT_THAT(ArmsOf(*c, "A"), ElementsAre(Arm{"A2-order", 1, "none", "none", 0},
                                            Arm{"A3-bf16-s8", 8, "bf16", "bf16", 14}));
   const RunSpec& order = RunOf(*c, "A2-order").spec;
@@ -126,7 +126,7 @@ TEST(CampaignBlocks, StrongCodecBitsAndNoiseAreThoseOfTheirRows) {
               ElementsAre(Arm{"G-both-s4", 4, "gauss-0.0116", "gauss-3.55e-05", 6},
                           Arm{"G-both-s8", 8, "gauss-0.0116", "gauss-3.55e-05", 14}));
   // Arms that may lose a third of their tokens need a budget below.
-  EXPECT_THAT(c->budgets, ElementsAre(0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1));
+  EXPECT_THAT(c->budgets, ElementsAre(0.35, 0.5, 0.65, 0.8, 1.0, 1.25));
 }
 
 TEST(CampaignBlocks, LocationsCutTwoStagesWhereTheRowSays) {
@@ -171,7 +171,7 @@ TEST(CampaignBlocks, TiersHaveTheirSeedsAndBlocks) {
   ASSERT_TRUE(smoke.ok()) << smoke.status();
   EXPECT_THAT(smoke->seeds, ElementsAre(1, 2, 3));
   EXPECT_THAT(smoke->blocks, ElementsAre("R", "P"));
-  EXPECT_THAT(smoke->budgets, ElementsAre(0.5, 0.65, 0.8, 1.0, 1.1));
+  EXPECT_THAT(smoke->budgets, ElementsAre(0.5, 0.65, 0.8, 1.0, 1.25));
   EXPECT_THAT(smoke->arms, ElementsAre("P-both-s2", "P-both-s4", "P-both-s8"));
   EXPECT_THAT(smoke->runs, SizeIs(3 * (5 + 3)));
 
@@ -179,12 +179,12 @@ TEST(CampaignBlocks, TiersHaveTheirSeedsAndBlocks) {
   ASSERT_TRUE(standard.ok()) << standard.status();
   EXPECT_THAT(standard->seeds, SizeIs(5));
   EXPECT_THAT(standard->blocks, ElementsAre("R", "A", "P", "X", "B", "G"));
-  EXPECT_THAT(standard->runs, SizeIs(5 * (6 + 1 + 3 + 9 + 3 + 4 + 2)));
+  EXPECT_THAT(standard->runs, SizeIs(5 * (5 + 1 + 5 + 9 + 3 + 4 + 2)));
 
   const auto full = Read(File("tier = \"full\""));
   ASSERT_TRUE(full.ok()) << full.status();
   EXPECT_THAT(full->seeds, SizeIs(8));
-  EXPECT_THAT(full->runs, SizeIs(8 * (6 + 1 + 3 + 9 + 3 + 4 + 2 + 4 + 4 + 1)));
+  EXPECT_THAT(full->runs, SizeIs(8 * (5 + 1 + 5 + 9 + 3 + 4 + 2 + 4 + 4 + 1)));
   std::set<std::string> names(full->arms.begin(), full->arms.end());
   EXPECT_EQ(names.size(), full->arms.size());
 }
@@ -210,7 +210,7 @@ codecs = ["int8-b64", "bf16"]
   ASSERT_TRUE(c.ok()) << c.status();
   EXPECT_THAT(c->seeds, ElementsAre(7, 8, 9, 10));
   EXPECT_THAT(c->budgets, ElementsAre(0.7, 1.0));
-  EXPECT_THAT(c->control_budgets, ElementsAre(0.9, 1.0));
+  EXPECT_THAT(c->control_budgets, ElementsAre(0.9, 1.0, 0.7));
   EXPECT_EQ(c->primary, "mild");
   EXPECT_THAT(c->arms,
               ElementsAre("A2-order", "A3-bf16-s8", "P-both-s2", "P-both-s4", "P-both-s8", "mild"));

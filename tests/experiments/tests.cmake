@@ -34,6 +34,7 @@ longhaul_test(experiments/fault_script_test.cc LIBS longhaul::experiments_data L
 longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_analysis_test.cc experiments/campaign_forecast_test.cc
+  experiments/campaign_summary_test.cc
   experiments/campaign_verdicts_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
