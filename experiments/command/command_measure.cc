@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/measure_losses.h"
 #include "experiments/command/measure_one.h"
 #include "experiments/command/measure_progress.h"
 #include "experiments/command/measure_timing.h"
@@ -30,7 +31,7 @@ struct MeasureArguments {
   int jobs = 0;
   bool list = false;
   std::optional<int64_t> run;
-  std::string records;
+  std::string records, from_losses;
   bool accept_unresolved = false;
   OutputOptions output;
 };
@@ -160,6 +161,10 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
 absl::Status Measure(const MeasureArguments& arguments, CommandOutput& out) {
   const absl::StatusOr<TomlValue> file = ReadTomlFile(arguments.spec);
   if (!file.ok()) return file.status();
+  if (!arguments.from_losses.empty()) {
+    return MeasureFromLosses(
+        {arguments.spec, arguments.sets, arguments.from_losses, arguments.results}, out);
+  }
   if (!IsTimingGrid(*file)) return MeasureCampaign(arguments, out);
   if (arguments.list || arguments.run) {
     return absl::InvalidArgumentError(
@@ -194,6 +199,13 @@ void AddMeasureCommand(CLI::App& app, int* exit_status) {
       "--run", arguments->run, "one run of the plan, by its id of --list; status 75: again");
   CLI::Option* records = command->add_option("--records", arguments->records,
                                              "with --run: folder that gets a record for each run");
+  command
+      ->add_option(
+          "--from-losses", arguments->from_losses,
+          "losses.csv of a report of this campaign: computes its table anew, trains nothing")
+      ->check(CLI::ExistingFile)
+      ->excludes(list)
+      ->excludes(run);
   run->needs(records)->excludes(list);
   records->needs(run);
   AddOutputOptions(*command, arguments->output);

@@ -61,19 +61,20 @@ std::string ToSettle(const CampaignAnalysis& a, const ArmResult& arm) {
   const double k = static_cast<double>(arm.crossings);
   const int seeds = SeedsFor(arm, arm.off->ln_eta.value - k * std::log(kAssumedQ));
   if (seeds > kMostPairs) {
-    return fmt::format("{} lies so close to 0.995 a crossing that 1,000 seeds would not tell them "
-                       "apart.",
-                       arm.arm);
+    return fmt::format(
+        "{} lies so close to 0.995 a crossing that 1,000 seeds would not tell them "
+        "apart.",
+        arm.arm);
   }
   const int more = std::max(1, seeds - static_cast<int>(arm.off->seeds));
   std::string text = fmt::format(
-      "To tell {} from 0.995, if it is what it seems, takes {} seeds (80 % power): {} more", arm.arm,
-      seeds, more);
+      "To tell {} from 0.995, if it is what it seems, takes {} seeds (80 % power): {} more",
+      arm.arm, seeds, more);
   const double each = SecondsPerSeed(a);
   if (each > 0) {
-    text += fmt::format(", {} of runs one after another at this campaign's pace",
-                        absl::FormatDuration(absl::Ceil(absl::Seconds(each * more),
-                                                        absl::Minutes(1))));
+    text +=
+        fmt::format(", {} of runs one after another at this campaign's pace",
+                    absl::FormatDuration(absl::Ceil(absl::Seconds(each * more), absl::Minutes(1))));
   }
   return text + ".";
 }

@@ -32,7 +32,8 @@ ArmResult Arm(const std::string& name, int64_t crossings, double ln_eta, double 
     return Measured{of(ln_eta), Interval{of(ln_eta - half), of(ln_eta + half), 0.95, "t"}};
   };
   Efficiency e{.crossings = crossings, .seeds = 4};
-  e.delta_nat = {-0.4 * ln_eta, Interval{-0.4 * (ln_eta + half), -0.4 * (ln_eta - half), 0.95, "t"}};
+  e.delta_nat = {-0.4 * ln_eta,
+                 Interval{-0.4 * (ln_eta + half), -0.4 * (ln_eta - half), 0.95, "t"}};
   e.ln_eta = around([](double x) { return x; });
   e.eta = around([](double x) { return std::exp(x); });
   e.q = around([&](double x) { return std::exp(x / static_cast<double>(crossings)); });
@@ -53,10 +54,11 @@ CampaignAnalysis With(std::vector<ArmResult> arms, const std::string& primary) {
 TEST(CampaignSummary, SaysWhatWouldSettleWhatIsOpen) {
   const double effect = 0.03 + 2 * std::log(0.995);
   const CampaignAnalysis a = With({Arm("s2", 2, -0.03, effect * 3.182446 / 2)}, "s2");
-  EXPECT_EQ(CampaignSummary(a),
-            "In words: s2 costs 0.0120 [-0.0007, 0.0247] nat, the worth of 3 % of the tokens [-0.18, "
-            "6]. Not told from 0.995: s2. To tell s2 from 0.995, if it is what it seems, takes 10 "
-            "seeds (80 % power): 6 more, 10m of runs one after another at this campaign's pace.");
+  EXPECT_EQ(
+      CampaignSummary(a),
+      "In words: s2 costs 0.0120 [-0.0007, 0.0247] nat, the worth of 3 % of the tokens [-0.18, "
+      "6]. Not told from 0.995: s2. To tell s2 from 0.995, if it is what it seems, takes 10 "
+      "seeds (80 % power): 6 more, 10m of runs one after another at this campaign's pace.");
 }
 
 TEST(CampaignSummary, ArmsAreSortedByTheirVerdicts) {
@@ -64,8 +66,10 @@ TEST(CampaignSummary, ArmsAreSortedByTheirVerdicts) {
                                    Arm("far", 2, -0.02, 0.1), Arm("near", 2, -0.02, 0.012)},
                                   "deep");
   const std::string text = CampaignSummary(a);
-  EXPECT_THAT(text, HasSubstr("In words: deep costs 0.0800 [0.0760, 0.0840] nat, the worth of 18 %"));
-  EXPECT_THAT(text, HasSubstr("costs more than planners assume (0.995) in deep. It costs less in light."));
+  EXPECT_THAT(text,
+              HasSubstr("In words: deep costs 0.0800 [0.0760, 0.0840] nat, the worth of 18 %"));
+  EXPECT_THAT(
+      text, HasSubstr("costs more than planners assume (0.995) in deep. It costs less in light."));
   EXPECT_THAT(text, HasSubstr("Not told from 0.995: far, near. To tell near from 0.995"));
 }
 

@@ -2,7 +2,8 @@
 longhaul_test_library(runs_testing SRCS runs/command_line.cc)
 target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:longhaul>"
   LONGHAUL_TINY_SPEC="${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml"
-  LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs")
+  LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs"
+  LONGHAUL_RESULTS="${PROJECT_SOURCE_DIR}/docs/results")
 add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
   longhaul_test(runs/${name}_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
@@ -45,6 +46,7 @@ longhaul_test(runs/campaign_array_test.cc LIBS runs_testing longhaul::experiment
 longhaul_test(runs/resume_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)
 longhaul_test(runs/memory_terms_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/memory_plan_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu TIMEOUT 600)
+longhaul_test(runs/from_losses_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu)
 longhaul_test(runs/check_first_test.cc runs/gpu_memory_test.cc
   LIBS runs_testing longhaul::experiments_run LABELS cpu)
 # Lost workers, groups and links: scripts/test-faults.sh runs what this target builds, from the list beside it.
