@@ -56,7 +56,8 @@ absl::StatusOr<LossFile> ReadLossFile(const std::string& path) {
       return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, line, what));
     };
     if (line == 1) {
-      if (row != kHead) return wrong(fmt::format("not a losses.csv; its first line is '{}'", kHead));
+      if (row != kHead)
+        return wrong(fmt::format("not a losses.csv; its first line is '{}'", kHead));
       continue;
     }
     if (row.empty()) continue;

@@ -45,8 +45,7 @@ absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
   ssize_t n = 0;
   while ((n = read(fd, piece.get(), kPiece)) > 0 || (n < 0 && errno == EINTR)) {
     if (n < 0) continue;
-    hashed =
-        EVP_DigestUpdate(context.get(), piece.get(), static_cast<size_t>(n)) == 1 && hashed;
+    hashed = EVP_DigestUpdate(context.get(), piece.get(), static_cast<size_t>(n)) == 1 && hashed;
   }
   const int failed = n < 0 ? errno : 0;
   close(fd);

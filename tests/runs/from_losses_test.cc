@@ -37,7 +37,8 @@ TEST(FromLosses, APublishedCampaignIsComputedAnewWithoutTraining) {
   EXPECT_THAT(result.output, HasSubstr("true eta 0.9026, recovered 0.900 [0.897, 0.904]"));
   const Record record = *Record::Open(scratch.path() + "/results", Record::Mode::kRead);
   int found = 0;
-  for (const EstimateRow& row : *record.Estimates(1)) {
+  const std::vector<EstimateRow> estimates = *record.Estimates(1);
+  for (const EstimateRow& row : estimates) {
     if (row.evaluation != "off" || row.quantity != "ln_eta") continue;
     if (row.arm == "P-both-s8") {
       EXPECT_NEAR(*row.value, -0.32988314015272896, 1e-9);
@@ -51,7 +52,8 @@ TEST(FromLosses, APublishedCampaignIsComputedAnewWithoutTraining) {
     }
   }
   EXPECT_EQ(found, 2);
-  for (const RunRow& run : *record.Runs(1)) {
+  const std::vector<RunRow> runs = *record.Runs(1);
+  for (const RunRow& run : runs) {
     EXPECT_EQ(run.host, "") << "no machine trained it";
     EXPECT_THAT(run.reason, HasSubstr("losses read from a file"));
   }
@@ -76,7 +78,8 @@ TEST(FromLosses, AFileThatIsNotOfThePlanIsRefusedByLine) {
         {good + first_row, "arm 'reference@0.35', seed 1 stands there twice"},
         {good + foreign, "the plan has no arm 'stranger' at seed 1"},
         {other_tokens, "losses.csv:2: arm 'reference@0.35' has 1 stages, none / none, 139265"},
-        {other_codec, "has 1 stages, bf16 / none, 139264 tokens; in the plan 1 stages, none / none"},
+        {other_codec,
+         "has 1 stages, bf16 / none, 139264 tokens; in the plan 1 stages, none / none"},
         {not_finite, "losses.csv:2: stages, seed, train_tokens and losses are finite numbers"},
         {good + "a,b\n", "2 cells, not 10"}}) {
     ScratchFolder scratch;
