@@ -328,7 +328,8 @@ std::string FamilyKey(const ArmResult& arm, bool codecs) {
 }
 
 Verdict ArmResult::verdict() const {
-  if (lost > 0) return Verdict::kDiverged;
+  if (diverged > 0) return Verdict::kDiverged;
+  if (lost > 0) return Verdict::kIncomplete;
   if (!HasQ()) return Verdict::kNoQ;
   if (controls_failed) return Verdict::kNoConclusion;
   if (!off || !off->q) return Verdict::kNoInterval;

@@ -34,6 +34,8 @@ std::string_view ToString(Verdict verdict) {
       return "no interval";
     case Verdict::kDiverged:
       return "diverged";
+    case Verdict::kIncomplete:
+      return "incomplete";
     case Verdict::kNoConclusion:
       return "no conclusion";
     case Verdict::kNoQ:

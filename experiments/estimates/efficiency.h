@@ -27,7 +27,8 @@ enum class Verdict {
   kAbove,         // the interval lies above 0.995
   kNotResolved,   // it holds 0.995
   kNoInterval,    // one seed, or no finite interval
-  kDiverged,      // some run diverged or failed: no mean over survivors
+  kDiverged,      // some run diverged: no mean over survivors
+  kIncomplete,    // some run failed or has no held-out loss: no mean over those that have one
   kNoConclusion,  // the campaign's controls failed: its instrument is in doubt
   kNoQ,           // the arm changes more than stages and boundary codecs, or crosses nothing
 };

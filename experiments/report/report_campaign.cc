@@ -14,6 +14,7 @@ Tone ToneOf(Verdict verdict) {
   switch (verdict) {
     case Verdict::kBelow:
     case Verdict::kDiverged:
+    case Verdict::kIncomplete:
       return Tone::kBad;
     case Verdict::kAbove:
       return Tone::kGood;

@@ -119,6 +119,19 @@ std::vector<int64_t> CheckpointFolder::CommonSteps(int64_t stages, int64_t group
 
 std::vector<int64_t> CheckpointFolder::AnySteps() const { return StepsIn(path_); }
 
+std::optional<int64_t> CheckpointFolder::NewestWholeStep(int64_t stages, int64_t groups) const {
+  const auto whole = [&](int64_t step) {
+    for (int64_t rank = 0; rank < stages * groups; ++rank) {
+      const auto group = static_cast<int>(rank / stages), stage = static_cast<int>(rank % stages);
+      if (!ReadCheckpoint(CheckpointPath(path_, group, stage, step)).ok()) return false;
+    }
+    return true;
+  };
+  const std::vector<int64_t> steps = CommonSteps(stages, groups);
+  const auto newest = std::find_if(steps.rbegin(), steps.rend(), whole);
+  return newest == steps.rend() ? std::nullopt : std::optional(*newest);
+}
+
 absl::Status CheckpointFolder::Remove(int64_t step) {
   std::vector<fs::path> files;
   std::error_code error;

@@ -34,6 +34,8 @@ class CheckpointFolder {
   // Steps of which every one of the S x G ranks has a file, ascending; and of which any has.
   std::vector<int64_t> CommonSteps(int64_t stages, int64_t groups) const;
   std::vector<int64_t> AnySteps() const;
+  // The last of CommonSteps whose files can all be read whole (a checksum each); none: nullopt.
+  std::optional<int64_t> NewestWholeStep(int64_t stages, int64_t groups) const;
 
   // Removes the checkpoints of a step, and of all steps. Errors name the file.
   absl::Status Remove(int64_t step);

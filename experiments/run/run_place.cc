@@ -287,10 +287,18 @@ std::string HowToGoOn(const RunPlace& place, const RunSpec& spec, const absl::St
     return "";
   }
   if (!place.checkpoints) return "; run it again: this spec writes no checkpoints to go on from";
-  const std::vector<int64_t> steps =
-      place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
+  const std::optional<int64_t> whole =
+      place.checkpoints->NewestWholeStep(spec.schedule.stages, spec.outer.groups);
+  const bool damaged =
+      !whole && !place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups).empty();
+  if (damaged) {
+    return fmt::format(
+        "; no checkpoint in {} can be read whole: remove that folder and run the same command "
+        "without --resume, or start anew under another --arm or --results",
+        place.checkpoints->path());
+  }
   return fmt::format("; the same command with --resume goes on after step {} of {}",
-                     steps.empty() ? 0 : steps.back(), Steps(spec));
+                     whole.value_or(0), Steps(spec));
 }
 
 }  // namespace longhaul

@@ -1,7 +1,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -31,6 +33,30 @@ absl::Status CheckLengths(const Manifest& manifest, const std::string& folder) {
   return absl::OkStatus();
 }
 
+// When a file was last written; a piece that was given once is not hashed again. nullopt: no file.
+struct Stamp {
+  ino_t inode;
+  off_t bytes;
+  int64_t written_ns;
+  bool operator==(const Stamp&) const = default;
+};
+std::optional<Stamp> StampOf(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) return std::nullopt;
+  return Stamp{about.st_ino, about.st_size,
+               int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec};
+}
+
+std::map<std::string, std::optional<Stamp>> StampsOf(const Manifest& manifest,
+                                                     const std::string& folder) {
+  std::map<std::string, std::optional<Stamp>> stamps;
+  for (const ManifestFile& file : manifest.files) {
+    const std::string path = folder + "/" + file.path;
+    stamps[path] = StampOf(path);
+  }
+  return stamps;
+}
+
 // A piece that does not match when it is first asked for makes libtorrent doubt all of them.
 bool LeavesSeeding(const lt::alert& alert) {
   const auto* change = lt::alert_cast<lt::state_changed_alert>(&alert);
@@ -42,10 +68,12 @@ class TorrentShare : public Share {
  public:
   TorrentShare(std::unique_ptr<SwarmSession> session,
                std::shared_ptr<const lt::torrent_info> torrent, std::string folder,
+               std::map<std::string, std::optional<Stamp>> stamps,
                std::function<void(int64_t)> given)
       : session_(std::move(session)),
         torrent_(std::move(torrent)),
         folder_(std::move(folder)),
+        stamps_(std::move(stamps)),
         given_(std::move(given)) {
     thread_ = std::thread([this] { Run(); });
   }
@@ -65,8 +93,18 @@ class TorrentShare : public Share {
     return taken_.MostFirst();
   }
   absl::Status health() const override {
-    const std::lock_guard lock(mu_);
-    return health_;
+    {
+      const std::lock_guard lock(mu_);
+      if (!health_.ok()) return health_;
+    }
+    for (const auto& [path, stamp] : stamps_) {
+      if (StampOf(path) == stamp) continue;
+      return absl::DataLossError(fmt::format(
+          "share {}: {} was written, replaced or removed while it was shared; share it under a new "
+          "manifest",
+          folder_, path));
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -116,6 +154,7 @@ class TorrentShare : public Share {
   const std::unique_ptr<SwarmSession> session_;
   const std::shared_ptr<const lt::torrent_info> torrent_;
   const std::string folder_;
+  const std::map<std::string, std::optional<Stamp>> stamps_;
   const std::function<void(int64_t)> given_;
   mutable std::mutex mu_;
   bool stop_ = false;    // mu_
@@ -135,6 +174,7 @@ absl::StatusOr<std::unique_ptr<Share>> Share::Start(const Manifest& manifest,
   auto torrent = TorrentOf(manifest);
   if (!torrent.ok()) return torrent.status();
   if (auto s = CheckLengths(manifest, folder); !s.ok()) return s;
+  auto stamps = StampsOf(manifest, folder);
   auto session = SwarmSession::Open(options, options.members);
   if (!session.ok()) return session.status();
   lt::add_torrent_params params;
@@ -148,7 +188,7 @@ absl::StatusOr<std::unique_ptr<Share>> Share::Start(const Manifest& manifest,
   (*session)->libtorrent().add_torrent(std::move(params), error);
   if (error) return absl::InternalError(fmt::format("share {}: {}", folder, error.message()));
   return std::make_unique<TorrentShare>(*std::move(session), *std::move(torrent), folder,
-                                        options.given);
+                                        std::move(stamps), options.given);
 }
 
 }  // namespace longhaul

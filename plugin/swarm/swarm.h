@@ -56,7 +56,8 @@ struct MemberBytes {
 };
 
 // Offers a manifest's files until destroyed. Pieces are hashed when they are first asked for, so no
-// byte that does not match leaves; when one does not match, sharing ends and health() says so.
+// byte that does not match leaves then; when one does not match, sharing ends and health() says so.
+// health() says it too of a file that was written since Start(), asked for or not.
 // Its work happens on threads of its own. Thread safety: all methods, any thread.
 class Share {
  public:

@@ -65,9 +65,11 @@ TEST_F(CampaignVerdicts, FailedAndDivergedAreToldApart) {
   ASSERT_TRUE(
       record_->FinishRun(*record_->BeginRun(before[0].run), RunStatus::kFailed, "killed").ok());
   EXPECT_EQ(Arm(Analysed(e), "s4").note, "failed 1 of 3");
+  EXPECT_EQ(ToString(Arm(Analysed(e), "s4").verdict()), "incomplete");
   ASSERT_TRUE(
       record_->FinishRun(*record_->BeginRun(before[1].run), RunStatus::kDiverged, "NaN").ok());
   EXPECT_EQ(Arm(Analysed(e), "s4").note, "diverged or failed 2 of 3");
+  EXPECT_EQ(ToString(Arm(Analysed(e), "s4").verdict()), "diverged");
 }
 
 const char kNullArm[] = R"([[arm]]
@@ -168,6 +170,7 @@ TEST_F(CampaignVerdicts, AnEvaluationThatIsMissingIsNotADivergence) {
   const CampaignAnalysis a = Analysed(e);
   EXPECT_EQ(Arm(a, "s4").diverged, 0);
   EXPECT_EQ(Arm(a, "s4").note, "without a held-out loss: 1 of 3");
+  EXPECT_EQ(ToString(Arm(a, "s4").verdict()), "incomplete");
   EXPECT_FALSE(Arm(a, "s4").off.has_value());
 }
 

@@ -376,5 +376,23 @@ TEST_F(RecordTest, APlanThatIsNotTheOneThatWasHashedIsRefused) {
               HasSubstr("the plan of experiment 1 ('c') has SHA-256 "));
 }
 
+// Estimates are what the plan asked for: one that was edited in the file asks for something else.
+TEST_F(RecordTest, APlanThatWasChangedInTheFileIsNotRead) {
+  {
+    Record record = OpenToWrite();
+    Campaign(record);
+    EXPECT_TRUE(record.Experiments().ok());
+  }
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ + "/longhaul.sqlite").c_str(), &raw), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(raw, "UPDATE experiments SET plan_text = plan_text || ' '", nullptr,
+                         nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(raw);
+  const absl::Status read = Record::Open(folder_, Record::Mode::kRead)->Experiments().status();
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  EXPECT_THAT(std::string(read.message()), HasSubstr("the plan was changed or is damaged"));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -23,8 +23,27 @@ steps = p.read_table(out + "/steps.parquet").to_pylist()
 assert p.read_table(out + "/runs.parquet").to_pylist()[0]["arm"] == "one"
 got = {r["step"]: r["loss_nat"] for r in steps if r["loss_nat"] is not None}
 """,
+    # Each record of an event file: length, its masked CRC-32C, data, its masked CRC-32C. Worked out
+    # bit by bit, by the definition (polynomial 0x1EDC6F41, reflected).
     "tensorboard": """
-import glob, os
+import glob, os, struct
+def masked(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+assert masked(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
+for name in glob.glob(out + "/**/events.*", recursive=True):
+    data, at, records = open(name, "rb").read(), 0, 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        assert struct.unpack_from("<I", data, at + 8) == (masked(data[at:at + 8]),), (name, at)
+        assert struct.unpack_from("<I", data, at + 12 + length) == (masked(data[at + 12:at + 12 + length]),), (name, at)
+        at, records = at + 16 + length, records + 1
+    assert at == len(data) and records > 6, (name, records)
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 (folder,) = {os.path.dirname(f) for f in glob.glob(out + "/**/events.*", recursive=True)}
 events = EventAccumulator(folder, size_guidance={"scalars": 0}); events.Reload()

@@ -17,7 +17,9 @@
 namespace longhaul {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using namespace std::chrono_literals;
 
 constexpr char kLong[] = "train.steps=2000";
@@ -146,7 +148,11 @@ TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
   again.push_back("--resume");
   const CommandResult result = RunLonghaul(again);
   EXPECT_EQ(result.exit_status, 1) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("checkpoint"));
+  // What would end in the same error is no advice.
+  EXPECT_THAT(result.output, AllOf(HasSubstr("truncated or corrupt"),
+                                   HasSubstr("remove that folder and run the same command without "
+                                             "--resume"),
+                                   Not(HasSubstr("with --resume goes on"))));
 }
 
 TEST_F(Faults, FullDiskIsOneClearLine) {

@@ -210,6 +210,24 @@ TEST_F(SwarmTest, ChangedFilesEndSharing) {
   EXPECT_TRUE(absl::IsDataLoss(share->health())) << share->health();
 }
 
+// Of what was given before, and is not hashed again, and of what nobody asks for.
+TEST_F(SwarmTest, AFileThatChangesWhileItIsSharedIsSeen) {
+  const std::string weights = MakeWeights("w", kBytes);
+  const auto manifest = MakeManifest(weights, {});
+  const auto share = StartShare(*manifest, weights, 1, {0});
+  ASSERT_TRUE(FetchAll(*manifest, folder() + "/got", FetchAt(0, {share.get()})).ok());
+  EXPECT_TRUE(share->health().ok()) << share->health();
+  const std::string path = weights + "/model.bin";
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(100);
+  file.put('x');
+  file.close();
+  EXPECT_TRUE(absl::IsDataLoss(share->health())) << share->health();
+  EXPECT_THAT(std::string(share->health().message()), HasSubstr("model.bin was written"));
+  std::filesystem::remove(path);
+  EXPECT_TRUE(absl::IsDataLoss(share->health())) << share->health();
+}
+
 TEST_F(SwarmTest, FiguresOutOfBoundsAreNamed) {
   const std::string weights = MakeWeights("w", kBytes);
   const auto manifest = MakeManifest(weights, {});
