@@ -40,6 +40,8 @@ table { border-collapse: collapse; width: 100%; font-size: .875rem;
 th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 2px solid var(--line);
   padding: .4rem .7rem .4rem 0; vertical-align: bottom; }
 td { border-bottom: 1px solid var(--line); padding: .4rem .7rem .4rem 0; vertical-align: top; }
+.pages button { border: 1px solid var(--line); background: var(--wash); border-radius: 6px; padding: .1rem .7rem; }
+.pages input { border: 1px solid var(--line); border-radius: 6px; padding: .15rem .5rem; margin-right: .8rem; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
 .badge { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
@@ -80,7 +82,34 @@ for (const th of document.querySelectorAll("th")) th.addEventListener("click", (
   const rows = [...body.rows].map(row => [key(row, th.cellIndex), row]);
   rows.sort(([a], [b]) => a.empty - b.empty || (down ? compare(b, a) : compare(a, b)));
   body.append(...rows.map(([, row]) => row));
+  th.closest("table").show?.();
 });
+// A long table shows a page of its rows, those with the words that are asked for. Without scripts
+// it shows all.
+const PAGE = 50;
+const make = (tag, fields) => Object.assign(document.createElement(tag), fields);
+for (const table of document.querySelectorAll("table")) {
+  const body = table.tBodies[0];
+  if (body.rows.length <= PAGE) continue;
+  const find = make("input", { type: "search", placeholder: "rows with ..." });
+  const back = make("button", { textContent: "\u25c2" }), on = make("button", { textContent: "\u25b8" });
+  const where = make("span"), bar = make("p", { className: "pages note" });
+  let first = 0;
+  table.show = () => {
+    const words = find.value.toLowerCase();
+    const all = [...body.rows].filter(row => row.textContent.toLowerCase().includes(words));
+    first = Math.max(0, Math.min(first, Math.floor((all.length - 1) / PAGE) * PAGE));
+    for (const row of body.rows) row.hidden = true;
+    for (const row of all.slice(first, first + PAGE)) row.hidden = false;
+    where.textContent = ` rows ${all.length && first + 1} to ${Math.min(first + PAGE, all.length)} of ${all.length} `;
+  };
+  back.onclick = () => { first -= PAGE; table.show(); };
+  on.onclick = () => { first += PAGE; table.show(); };
+  find.oninput = () => { first = 0; table.show(); };
+  bar.append(find, back, where, on);
+  table.parentNode.before(bar);
+  table.show();
+}
 )js";
 
 // A bound is a number too.

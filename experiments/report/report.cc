@@ -1,6 +1,8 @@
 #include "experiments/report/report.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -79,11 +81,31 @@ Figures ReadFigures(const std::string& folder) {
   return figures;
 }
 
+// What the page is about: campaigns ask for q, grids and shaped runs for times.
+std::string_view Title(const std::vector<ReportedExperiment>& experiments) {
+  const auto any = [&](auto has) {
+    return std::any_of(experiments.begin(), experiments.end(), has);
+  };
+  if (any([](const ReportedExperiment& e) { return e.campaign.has_value(); })) {
+    return "What a pipeline boundary costs";
+  }
+  if (any([](const ReportedExperiment& e) { return e.timing.has_value(); })) {
+    return "Which codec pays on which links";
+  }
+  const auto shaped = [](const RunRow& run) { return run.profile != "loopback"; };
+  if (any([&](const ReportedExperiment& e) {
+        return std::any_of(e.runs.begin(), e.runs.end(), shaped);
+      })) {
+    return "What a step takes over its links";
+  }
+  return "How the loss fell";
+}
+
 std::string Header(const Record& record, const std::vector<ReportedExperiment>& experiments) {
   std::string out = fmt::format(
-      "<header><h1>What a pipeline boundary costs</h1>\n<p>Record {}, "
+      "<header><h1>{}</h1>\n<p>Record {}, "
       "{} experiment{}; written {}.</p>\n",
-      HtmlEscape(record.folder() + "/" + kRecordFile), experiments.size(),
+      Title(experiments), HtmlEscape(record.folder() + "/" + kRecordFile), experiments.size(),
       experiments.size() == 1 ? "" : "s", UtcNow().substr(0, 16));
   for (const ReportedExperiment& e : experiments) {
     if (!e.campaign) continue;

@@ -216,6 +216,58 @@ TEST_F(ReportTest, EmptyRecordStillGivesAPage) {
   EXPECT_THAT(Report({}), HasSubstr("0 experiments"));
 }
 
+// The page says what its record is about.
+TEST_F(ReportTest, EachKindOfRecordHasATitleOfItsOwn) {
+  const auto title = [&] {
+    const std::string page = Report({});
+    const size_t at = page.find("<h1>") + 4;
+    return page.substr(at, page.find("</h1>") - at);
+  };
+  {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    RunRow run;
+    run.experiment_id = *record.BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
+    run.arm = "one";
+    ASSERT_TRUE(record.BeginRun(run).ok());
+  }
+  EXPECT_EQ(title(), "How the loss fell");
+  {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    WriteSyntheticShapedRuns(record, 1.04);
+  }
+  EXPECT_EQ(title(), "What a step takes over its links");
+  {
+    Record record = *Record::Open(folder_, Record::Mode::kWrite);
+    WriteSyntheticCampaign(record, {});
+  }
+  EXPECT_EQ(title(), "What a pipeline boundary costs");
+}
+
+// Long tables turn pages; of many arms only the first have their whole spec, the others what differs.
+TEST_F(ReportTest, APageOfAThousandArmsStaysSmall) {
+  constexpr int kFew = 21, kMany = 1000;
+  int arms = 0;
+  const auto page_with = [&](int wanted) {
+    {
+      Record record = *Record::Open(folder_, Record::Mode::kWrite);
+      if (arms == 0) WriteSyntheticShapedRuns(record, 1.04);
+      RunRow run = record.Runs(1)->front();
+      for (; arms < wanted; ++arms) {
+        run.arm = "arm-" + std::to_string(arms);
+        run.spec_toml.replace(run.spec_toml.find("seed = "), 8,
+                              "seed = " + std::to_string(arms % 10));
+        EXPECT_TRUE(record.FinishRun(*record.BeginRun(run), RunStatus::kOk, "").ok());
+      }
+    }
+    return Report({});
+  };
+  const size_t few = page_with(kFew).size();
+  const std::string many = page_with(kMany);
+  EXPECT_LT((many.size() - few) / (kMany - kFew), 2000u) << "bytes for each arm more";
+  EXPECT_THAT(many, HasSubstr("983 more arms"));  // of 1000 and the 3 shaped ones, 20 are whole
+  EXPECT_THAT(many, HasSubstr("const PAGE = 50;"));
+}
+
 TEST(Html, EscapesAndQuotes) {
   EXPECT_EQ(HtmlEscape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
   EXPECT_EQ(Csv({{"a", "b,c"}, {"d\"e", "f\ng"}}), "a,\"b,c\"\n\"d\"\"e\",\"f\ng\"\n");

@@ -46,6 +46,11 @@ longhaul_test(experiments/campaign_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
+if(LONGHAUL_TORCH)
+  add_test(NAME experiments_plots_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/plots_test.py
+    ${PROJECT_SOURCE_DIR}/experiments/report/plots)
+  set_tests_properties(experiments_plots_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77)
+endif()
 longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc experiments/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_search_test.cc experiments/simulator_pipeline_test.cc

@@ -5,7 +5,9 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 from style import ASSUMED, ASSUMED_Q, COLOURS, D0_REFERENCE, INK, LINE, MODEL_STYLES, SOFT
-from style import codecs_of, estimate, interval, number, read, save
+from style import codecs_of, estimate, extremes, interval, number, read, save
+
+MOST_LINES = 40  # of a figure that has a line for each arm
 
 
 def reference(folder):
@@ -38,6 +40,7 @@ def reference(folder):
             if row["bound"]:
                 cut.add(row["arm"])
     labels = []
+    deltas = {arm: deltas[arm] for arm in extremes(deltas, MOST_LINES // 2)}
     for i, arm in enumerate(sorted(deltas, key=lambda name: deltas[name])):
         level, budget = loss_at(1.0, fit) + deltas[arm], etas[arm]
         colour = COLOURS[1 + i % (len(COLOURS) - 1)]
@@ -159,7 +162,10 @@ def forest(folder):
     """Figure 3: q per arm, codec off and on, and the joint fits, with lines at 1 and 0.995."""
     arms = [row for row in read(folder, "arms") if row["role"] == "arm"]
     lines = []  # label, {evaluation: row}, is joint, note
-    for name in dict.fromkeys(row["arm"] for row in arms):
+    q_of = dict.fromkeys(row["arm"] for row in arms)
+    q_of.update({row["arm"]: number(row["q"]) for row in arms if row["evaluation"] == "off"})
+    names = extremes(q_of, MOST_LINES)
+    for name in names:
         rows = {row["evaluation"]: row for row in arms if row["arm"] == name}
         any_row = next(iter(rows.values()))
         values = {e: row for e, row in rows.items() if e and row["q"]}
@@ -193,8 +199,9 @@ def forest(folder):
                   textcoords="offset points", ha="right", fontsize=9, color=ASSUMED)
     axes.annotate("1 = no loss", (1, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
                   textcoords="offset points", ha="left", fontsize=9, color=INK)
+    some = "" if len(names) == len(q_of) else f"\n{len(names)} of {len(q_of)} arms: the lowest and the highest q"
     axes.set_xlabel("q per crossing (axis does not start at 0); filled: codec off at evaluation, "
-                    "open: on")
+                    "open: on" + some)
     save(figure, folder, "forest")
 
 

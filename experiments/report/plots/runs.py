@@ -2,7 +2,7 @@
 
 import matplotlib
 import matplotlib.pyplot as plt
-from style import COLOURS, INK, SOFT, read, save
+from style import COLOURS, INK, MOST_CURVES, SOFT, extremes, look, read, save
 
 
 def curves_of(rows):
@@ -26,16 +26,23 @@ def at(xs, ys, x):
     return ys[-1]
 
 
-def band(axes, seeds, colour, label, style, unit):
+def band(axes, seeds, label, unit, **style):
     """Mean over seeds as far as all of them go, and the range they span."""
     end = min(xs[-1] for xs, _ in seeds.values())
     grid = [x for x in next(iter(seeds.values()))[0] if x <= end]
     values = [[at(xs, ys, x) for xs, ys in seeds.values()] for x in grid]
-    axes.plot([x / unit for x in grid], [sum(v) / len(v) for v in values], color=colour, lw=1.6,
-              ls=style, marker="o" if len(grid) == 1 else None, label=label)
+    if len(grid) == 1:
+        style = {**style, "marker": style.get("marker", "o")}
+    axes.plot([x / unit for x in grid], [sum(v) / len(v) for v in values], label=label, **style)
     if len(seeds) > 1:
         axes.fill_between([x / unit for x in grid], [min(v) for v in values],
-                          [max(v) for v in values], color=colour, alpha=0.15, lw=0)
+                          [max(v) for v in values], color=style["color"], alpha=0.15, lw=0)
+
+
+def last_loss(seeds):
+    """Mean over seeds of the last tenth of the curve."""
+    tails = [ys[-max(1, len(ys) // 10):] for _, ys in seeds.values()]
+    return sum(sum(tail) / len(tail) for tail in tails) / len(tails)
 
 
 def smoothed(ys, width=9):
@@ -55,6 +62,7 @@ def training(folder):
     arms = curves_of(shown)
     reference = arms.get("reference@1")
     others = [arm for arm in arms if arm != "reference@1"]
+    drawn = extremes({arm: last_loss(arms[arm]) for arm in others}, MOST_CURVES)
     below = reference is not None and bool(others)
     figure, panels = plt.subplots(2 if below else 1, 1, figsize=(8.2, 6.2 if below else 3.9),
                                   sharex=True, squeeze=False)
@@ -62,11 +70,10 @@ def training(folder):
     most = max(float(row["tokens"]) for row in shown)
     unit, unit_name = (1e6, "millions") if most >= 1e6 else (1e3, "thousands")
     if reference is not None:
-        band(top, reference, INK, "reference, no codec", "-", unit)
-    for i, arm in enumerate(others):
-        colour = COLOURS[i % len(COLOURS)]
-        style = ("-", "--", ":")[i // len(COLOURS) % 3]
-        band(top, arms[arm], colour, arm, style, unit)
+        band(top, reference, "reference, no codec", unit, color=INK, lw=3)
+    for i, arm in enumerate(drawn):
+        style = look(i, len(drawn), max(len(xs) for xs, _ in arms[arm].values()))
+        band(top, arms[arm], arm, unit, **style)
         if not below:
             continue
         paired = {}
@@ -78,9 +85,12 @@ def training(folder):
                 apart = [ys[j] - at(base_xs, base_ys, xs[j]) for j in inside]
                 paired[seed] = ([xs[j] for j in inside], smoothed(apart))
         if paired:
-            band(panels[1][0], paired, colour, arm, style, unit)
+            band(panels[1][0], paired, arm, unit, **style)
     top.set_ylabel("training loss, nat per token\n(axis does not start at 0)")
-    top.legend(fontsize=9, ncols=1 + (len(arms) > 6))
+    top.legend(fontsize=9, ncols=1 + (len(drawn) > 6))
+    if len(drawn) < len(others):
+        top.set_title(f"{len(drawn)} of {len(others)} arms: the lowest and the highest at their end", fontsize=10,
+                      loc="left")
     if below:
         panels[1][0].axhline(0, color=INK, lw=1)
         panels[1][0].set_ylabel("difference to the reference,\nnat per token (smoothed)")
@@ -101,11 +111,14 @@ def step_times(folder):
     axes.fill_between([low, high], [low * 0.9, high * 0.9], [low * 1.1, high * 1.1], color="#e8eef3",
                       lw=0, label="±10 %")
     axes.plot([low, high], [low, high], color=SOFT, lw=1)
+    named = set(extremes({row["run"]: float(row["measured_s"]) / float(row["p2_s"]) for row in rows}, 2 * MOST_CURVES))
     for i, profile in enumerate(sorted({row["profile"] for row in rows})):
         mine = [row for row in rows if row["profile"] == profile]
         axes.plot([float(row["p2_s"]) for row in mine], [float(row["measured_s"]) for row in mine],
                   "o", ms=7, color=COLOURS[i % len(COLOURS)], label=profile)
         for row in mine:
+            if row["run"] not in named:
+                continue
             axes.annotate(row["arm"], (float(row["p2_s"]), float(row["measured_s"])), xytext=(8, -4),
                           textcoords="offset points", fontsize=9, color=INK)
     axes.set_xscale("log")

@@ -13,6 +13,9 @@ ASSUMED = "#b3261e"
 COLOURS = ["#12507b", "#c2571a", "#2f7d4f", "#7a4a9c", "#8a6d00", "#0f7f86"]
 ASSUMED_Q = 0.995
 D0_REFERENCE = "reference@1"
+DASHES = ["-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2))]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+MOST_CURVES = 12  # more are no longer told apart
 MODEL_STYLES = {"M2": (0, (1, 3)), "M3": ":", "M4": "-.", "M5": (0, (4, 2, 1, 2, 1, 2))}
 
 plt.rcParams.update({
@@ -38,6 +41,23 @@ def number(text):
 def interval(row, name):
     """value, low, high; low and high are None without an interval."""
     return number(row[name]), number(row[name + "_low"]), number(row[name + "_high"])
+
+
+def look(i, of, points):
+    """How curve i of `of` is drawn, so that two which lie on one another are both seen: no two have one colour, dash
+    and marker, later ones are thinner, and each has its markers where no other has them."""
+    every = max(1, points // 5)
+    return {"color": COLOURS[i % len(COLOURS)], "ls": DASHES[i % len(DASHES)], "lw": 2.4 - 1.2 * i / max(1, of),
+            "marker": MARKERS[i % len(MARKERS)], "ms": 4.5, "markevery": (i * every // max(1, of) % every, every)}
+
+
+def extremes(values, most):
+    """{name: number or None} -> the names to show, in their order: all, or the `most` lowest and highest."""
+    if len(values) <= most:
+        return list(values)
+    known = sorted((name for name in values if values[name] is not None), key=lambda name: values[name])
+    shown = set(known[:most // 2] + known[max(most // 2, len(known) - (most - most // 2)):])
+    return [name for name in values if name in shown]
 
 
 def save(figure, folder, name):

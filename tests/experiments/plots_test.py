@@ -1,0 +1,34 @@
+"""What the figures promise a reader, without drawing one.
+
+    plots_test.py FOLDER_OF_THE_PLOTS
+
+Curves that lie on one another are told apart: no two have the same colour, dash and marker, and none has a marker where
+another has one. Of many arms the lowest and the highest are shown.
+"""
+
+import importlib.util
+import sys
+
+if importlib.util.find_spec("matplotlib") is None:
+    sys.exit(77)
+sys.path.insert(0, sys.argv[1])
+from style import COLOURS, MOST_CURVES, extremes, look  # noqa: E402
+
+for points in (60, 149, 200):
+    for of in range(1, MOST_CURVES + 1):
+        looks = [look(i, of, points) for i in range(of)]
+        seen = {(one["color"], str(one["ls"]), one["marker"]) for one in looks}
+        assert len(seen) == of, (of, seen)
+        places = [set(range(*one["markevery"][:1], points, one["markevery"][1])) for one in looks]
+        assert all(place for place in places) and len(set.union(*places)) == sum(map(len, places)), (points, of)
+        if of > len(COLOURS):
+            assert looks[0]["color"] == looks[len(COLOURS)]["color"] and looks[0]["ls"] != looks[len(COLOURS)]["ls"]
+        widths = [one["lw"] for one in looks]
+        assert widths == sorted(widths, reverse=True) and len(set(widths)) == of, widths
+
+values = {f"arm{i}": float((i * 37) % 101) for i in range(101)}
+shown = extremes(values, 12)
+assert sorted(values[name] for name in shown) == [*range(6), *range(95, 101)], shown
+assert shown == [name for name in values if name in shown]
+assert extremes({"a": 1.0, "b": None}, 12) == ["a", "b"]
+assert extremes({"a": 1.0, "b": None, "c": 2.0, "d": 3.0}, 2) == ["a", "d"]
