@@ -2,11 +2,13 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compressors/numbers/noise.h"
 #include "pp_group/corpus_files.h"
 #include "pp_group/row_order.h"
+#include "pp_group/window_overlap.h"
 
 namespace longhaul {
 namespace {
@@ -42,6 +44,13 @@ class TokenCorpus : public Corpus {
     const uint64_t window = Permute(static_cast<uint64_t>(index),
                                     static_cast<uint64_t>(held_out_rows(context)), kHeldOutOrder);
     tokens_.held_out.Copy(static_cast<int64_t>(window) * context, row);
+  }
+  int64_t HeldOutRowsInTraining(int64_t rows, int64_t context) const override {
+    std::vector<std::vector<int64_t>> windows;
+    for (int64_t i = 0; i < rows; ++i) {
+      HeldOutRow(i, context, windows.emplace_back(static_cast<size_t>(context) + 1));
+    }
+    return WindowsIn(tokens_.train, windows);
   }
 
  private:

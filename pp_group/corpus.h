@@ -28,8 +28,8 @@ class Corpus {
   // matches come in the order of their names; their tokens follow one another. Held out: all of
   // `held_out`, a source like these but for "headers", and nothing of `source`; or, where it is
   // empty, of files their last 1/64; of "headers" each file whose path hashes to 0 modulo 32.
-  // NotFound, InvalidArgument with the path and what was seen: unknown kind, an id beyond vocab,
-  // a header that lies about its length, too little text.
+  // NotFound, InvalidArgument with the path and what was seen: unknown kind, a file of another kind
+  // (corpus_format.h), an id beyond vocab, a header that lies about its length, too little text.
   static absl::StatusOr<std::shared_ptr<const Corpus>> Open(const std::string& source,
                                                             int64_t vocab,
                                                             const std::string& held_out = "");
@@ -54,6 +54,9 @@ class Corpus {
   // Held-out window `index` < held_out_rows(context), in one fixed shuffled order: any number of
   // first rows is a sample of the whole held-out part.
   virtual void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const = 0;
+  // How many of the first `rows` <= held_out_rows(context) held-out windows are somewhere in the
+  // tokens to train on, id for id: what is evaluated on them is no unseen text.
+  virtual int64_t HeldOutRowsInTraining(int64_t rows, int64_t context) const = 0;
 };
 
 }  // namespace longhaul

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compressors/numbers/noise.h"
+#include "pp_group/corpus_format.h"
 
 namespace longhaul {
 namespace {
@@ -18,13 +19,6 @@ namespace {
 constexpr int64_t kHeldOutFraction = 64;
 constexpr uint64_t kHeldOutFiles = 32;
 constexpr int64_t kHeadersLimitBytes = int64_t{64} << 20;
-
-// A token file of the GPT trainers: 256 int32, of which the first three say what follows.
-constexpr size_t kTokenHeaderBytes = 256 * sizeof(int32_t);
-struct TokenFormat {
-  int32_t magic, version;
-};
-constexpr TokenFormat kUint16Format = {20240520, 1}, kUint32Format = {20240801, 7};
 
 using FilePtr = std::shared_ptr<const MappedFile>;
 using Width = MappedTokens::Width;
@@ -85,9 +79,10 @@ absl::Status CheckIds(const Piece& piece, Width width, int64_t vocab) {
     const auto bad =
         std::find_if(ids.begin(), ids.end(), [vocab](uint32_t id) { return id >= vocab; });
     if (bad != ids.end() && status.ok()) {
-      status = absl::InvalidArgumentError(absl::StrCat("corpus ", piece.path, ": id ", *bad,
-                                                       " at token ", first + (bad - ids.begin()),
-                                                       ", but vocab is ", vocab));
+      status = absl::InvalidArgumentError(
+          absl::StrCat("corpus ", piece.path, ": id ", *bad, " at token ",
+                       first + (bad - ids.begin()), ", but vocab is ", vocab,
+                       OtherReading(piece.file->bytes().subspan(piece.begin), width, vocab)));
     }
     first += static_cast<int64_t>(ids.size());
   });
@@ -115,6 +110,7 @@ absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t v
   const absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
   if (!file.ok()) return file.status();
   const std::span<const std::byte> content = (*file)->bytes();
+  if (absl::Status s = CheckHeader(path, content, width); !s.ok()) return s;
   const absl::StatusOr<size_t> header = TokenHeader(path, content, width);
   if (!header.ok()) return header.status();
   const size_t bytes = static_cast<size_t>(width);
@@ -123,6 +119,7 @@ absl::StatusOr<Piece> OpenTokens(const std::string& path, Width width, int64_t v
                                                    " bytes are no whole uint", 8 * bytes, " ids"));
   }
   Piece piece{path, *file, *header, static_cast<int64_t>((content.size() - *header) / bytes)};
+  if (absl::Status s = CheckStatistics(path, content.subspan(*header), width); !s.ok()) return s;
   if (absl::Status status = CheckIds(piece, width, vocab); !status.ok()) return status;
   return piece;
 }
@@ -155,7 +152,11 @@ absl::StatusOr<CorpusTokens> ReadText(const std::string& paths, Part part) {
   for (const std::string& path : *files) {
     absl::StatusOr<FilePtr> file = MappedFile::Open("corpus", path);
     if (!file.ok()) return file.status();
-    const auto bytes = static_cast<int64_t>((*file)->bytes().size());
+    const std::span<const std::byte> content = (*file)->bytes();
+    absl::Status status = CheckHeader(path, content, Width::kByte);
+    if (status.ok()) status = CheckStatistics(path, content, Width::kByte);
+    if (!status.ok()) return status;
+    const auto bytes = static_cast<int64_t>(content.size());
     pieces.push_back({path, *std::move(file), /*begin=*/0, bytes});
   }
   return Split(pieces, Width::kByte, part);

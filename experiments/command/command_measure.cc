@@ -149,9 +149,10 @@ absl::Status MeasureCampaign(const MeasureArguments& arguments, CommandOutput& o
   absl::StatusOr<std::string> table =
       outcome.ok() ? AnalyseCampaign(*record, *experiment) : outcome;
   if (out.json()) out.Document(CampaignJson(*record, *experiment, table.status()));
-  if (out.json() || !table.ok()) return table.status();
   absl::StatusOr<std::vector<RunRow>> runs = record->Runs(*experiment);
   if (!runs.ok()) return runs.status();
+  for (const std::string& line : DataAdvice(*runs)) fmt::print(out.warnings(), "{}\n", line);
+  if (out.json() || !table.ok()) return table.status();
   for (const std::string& line : ClippingAdvice(*runs)) fmt::print(out.progress(), "{}\n", line);
   fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", *table, results, kRecordFile,
              results);

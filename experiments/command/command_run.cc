@@ -55,14 +55,17 @@ absl::Status FinishedBefore(const RunPlace& place) {
 absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
                         const absl::Status& outcome, CommandOutput& out) {
   if (out.json()) out.Document(RunJson(record, run, outcome));
-  if (out.json() || !outcome.ok()) return outcome;
-  absl::StatusOr<std::string> text =
-      out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
-  if (!text.ok()) return text.status();
-  fmt::print("{}", *text);
+  if (!outcome.ok()) return outcome;
   absl::StatusOr<RunRow> row = record.Run(run);
   if (!row.ok()) return row.status();
-  for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
+  if (!out.json()) {
+    absl::StatusOr<std::string> text =
+        out.quiet() ? RunLine(record, run) : StepTimeSummary(record, run, spec);
+    if (!text.ok()) return text.status();
+    fmt::print("{}", *text);
+    for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
+  }
+  for (const std::string& line : DataAdvice({&*row, 1})) Say(out.warnings(), line);
   return absl::OkStatus();
 }
 

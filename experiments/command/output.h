@@ -25,6 +25,9 @@ class CommandOutput {
   bool json() const { return options_.json; }
   bool quiet() const { return options_.quiet; }
   std::FILE* progress() const { return progress_; }
+  // What nobody may miss who reads the figures: with the progress; on stderr with --quiet alone (a
+  // document has it in its "notes").
+  std::FILE* warnings() const { return quiet() && !json() ? stderr : progress_; }
   // Prints the document that --json promises. Once.
   void Document(const std::string& json);
   // At the end of the command: with --json and no document yet, prints one of schema and error.

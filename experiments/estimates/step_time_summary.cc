@@ -165,14 +165,50 @@ bool MeetsEveryStep(const RunSpec& spec) {
   return spec.outer.groups > 1 && (spec.outer.algorithm == "dp" || spec.outer.inner_steps == 1);
 }
 
-std::string Note(const RunRow& run, const RunSpec& spec) {
-  if (spec.compute) return "";  // workers sleep
+// A share of the training, by its fact; nullopt: the record does not say.
+std::optional<double> Share(const RunRow& run, const char* fact) {
+  const auto at = run.facts.find(fact);
+  if (at == run.facts.end()) return std::nullopt;
+  return std::atof(at->second.c_str());
+}
+
+// What in the record says that the run's times are others than those of its machine left alone.
+std::string Disturbance(const RunRow& run, const RunSpec& spec) {
   const auto cores = run.facts.find("cores");
   const int64_t workers = spec.schedule.stages * spec.outer.groups;
-  if (spec.net.transport == "loopback" || cores == run.facts.end()) return "";
-  const int64_t have = std::atoll(cores->second.c_str());
-  if (workers * run.threads <= have) return "";
-  return fmt::format("timing disturbed: {} workers share {} cores", workers, have);
+  if (!spec.compute && cores != run.facts.end()) {  // injected: workers sleep
+    const int64_t have = std::atoll(cores->second.c_str());
+    if (workers * run.threads > have) {
+      return fmt::format("{} workers share {} cores", workers, have);
+    }
+  }
+  const auto above = [&](const char* fact, double most, const char* what) {
+    const double share = Share(run, fact).value_or(0);
+    return share <= most ? std::string()
+                         : fmt::format("{} for {:.3g} % of the training, bound {:g} %", what,
+                                       100 * share, 100 * most);
+  };
+  for (const std::string& found :
+       {above(kStillShareFact, kMostStill, "a worker did not run"),
+        above(kCoreWaitShareFact, kMostCoreWait, "a worker's threads waited for a core"),
+        above(kStolenShareFact, kMostStolen, "the host took this machine's cores")}) {
+    if (!found.empty()) return found;
+  }
+  const auto punctual = run.facts.find(kEmulatorPunctualFact);
+  if (punctual == run.facts.end() || punctual->second == "yes") return "";
+  return "more than 1 % of the frames left the emulator over 1 ms late";
+}
+
+std::string Note(const RunRow& run, const RunSpec& spec) {
+  if (spec.net.transport == "loopback") return "";
+  const std::string disturbance = Disturbance(run, spec);
+  if (!disturbance.empty()) return "timing disturbed: " + disturbance;
+  if (run.status != RunStatus::kOk) {
+    return fmt::format("the run is {}", std::string(ToString(run.status)));
+  }
+  if (!Share(run, kStillShareFact))
+    return "the record does not say whether its workers stood still";
+  return "";
 }
 
 // P1, P2, P3 and the parts of P2, each the mean of the groups. False, and nothing of them: there is

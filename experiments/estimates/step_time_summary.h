@@ -35,7 +35,9 @@ struct StepTime {
   Measured compute_utilisation;  // forward + backward + optimizer over wall, mean of workers
   // Per outer step, mean over workers: measured, and 8 kappa b / R + RTT/2 of the largest message.
   std::optional<double> outer_measured_s, outer_predicted_s;
-  // "timing disturbed": workers outnumber the cores, so compute times hold waiting for a core.
+  // Why times are no prediction's to be judged by: "timing disturbed: ..." (workers outnumber the
+  // cores or waited for one, a worker or the emulator did not run), a record that says nothing of
+  // that, a run that is not ok; or why there is no prediction.
   std::string note;
 };
 absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run,
@@ -43,7 +45,21 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
 
 // |ln(measured / P2)| below which P2 counts as confirmed.
 constexpr double kAcceptedResidual = 0.10;
-std::string_view ResidualVerdict(const StepTime& t);  // not judged where timing was disturbed
+// Largest shares of a training in which a worker did not run, its threads waited for a core, or the
+// machine's host took of its cores, with which times are no disturbed ones. The second is half of
+// what P2 may be off by.
+constexpr double kMostStill = 0.01, kMostCoreWait = 0.05, kMostStolen = 0.01;
+
+enum class Residual { kWithin, kBeyond, kNotJudged };
+struct ResidualVerdict {
+  Residual residual = Residual::kNotJudged;
+  std::string text;  // "within 0.10", "beyond 0.10", "no verdict: ..."
+};
+// Of a residual with its interval, which must lie whole within or beyond kAcceptedResidual: a
+// verdict is given only where it could have been the other one. `note`: why none can be given; "".
+ResidualVerdict JudgeResidual(const Measured& residual, const std::string& note);
+// The same of one run; empty text: there is no prediction.
+ResidualVerdict JudgeResidual(const StepTime& t);
 
 // Printed at the end of `run`: step time measured and predicted, bytes three ways per crossing.
 absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec);

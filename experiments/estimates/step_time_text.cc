@@ -1,6 +1,5 @@
 // What a run's step time says, in words: the end of `run`.
-#include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,7 +39,7 @@ std::string PredictionText(const StepTime& t) {
   return text + fmt::format(
                     ", {}\n  predicted by serial slots (P1) {:.4f} s and by one wire a "
                     "receiver (P3) {:.4f} s, for comparison",
-                    ResidualVerdict(t), *t.p1_s, *t.p3_s);
+                    JudgeResidual(t).text, *t.p1_s, *t.p3_s);
 }
 
 // Counted to predicted.
@@ -87,9 +86,25 @@ std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::str
 
 }  // namespace
 
-std::string_view ResidualVerdict(const StepTime& t) {
-  if (std::abs(t.residual.value) < kAcceptedResidual) return "within 0.10";
-  return t.note.empty() ? "beyond 0.10" : "not judged: P2 gives every worker a core";
+ResidualVerdict JudgeResidual(const Measured& residual, const std::string& note) {
+  const auto none = [](std::string why) {
+    return ResidualVerdict{Residual::kNotJudged, "no verdict: " + std::move(why)};
+  };
+  if (!note.empty()) return none(note);
+  if (!residual.interval) return none("too few values for an interval");
+  const double low = residual.interval->low, high = residual.interval->high;
+  if (-kAcceptedResidual < low && high < kAcceptedResidual) {
+    return {Residual::kWithin, fmt::format("within {:.2f}", kAcceptedResidual)};
+  }
+  if (high < -kAcceptedResidual || low > kAcceptedResidual) {
+    return {Residual::kBeyond, fmt::format("beyond {:.2f}", kAcceptedResidual)};
+  }
+  return none(fmt::format("the interval reaches to both sides of {:.2f}", kAcceptedResidual));
+}
+
+ResidualVerdict JudgeResidual(const StepTime& t) {
+  if (!t.p2_s) return {};
+  return JudgeResidual(t.residual, t.note);
 }
 
 absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
@@ -107,7 +122,7 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
                           *t->outer_predicted_s);
     }
   }
-  if (!t->note.empty()) text += "\n  " + t->note;
+  if (!t->note.empty() && !t->p2_s) text += "\n  " + t->note;  // else it is in the verdict
   absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run);
   if (!crossings.ok()) return crossings.status();
   return text + (crossings->empty() ? "\n" : "\n\n" + BytesTable(*crossings, row->emulator));

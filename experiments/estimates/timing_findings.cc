@@ -115,13 +115,17 @@ absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t exper
                         links(other.cell) == links(runs.cell);
       if (pair) Compare(other, runs);
     }
-    if (runs.cell.repeats > 0 && runs.cell.note.empty()) {
-      residuals.push_back(runs.cell.residual.value);
-      ++out.judged;
-      if (std::abs(runs.cell.residual.value) < kAcceptedResidual) ++out.within;
+    if (runs.cell.repeats > 0) {
+      runs.cell.verdict = JudgeResidual(runs.cell.residual, runs.cell.note);
+      const Residual verdict = runs.cell.verdict.residual;
+      out.within += verdict == Residual::kWithin ? 1 : 0;
+      out.beyond += verdict == Residual::kBeyond ? 1 : 0;
+      out.not_judged += verdict == Residual::kNotJudged ? 1 : 0;
+      if (runs.cell.note.empty()) residuals.push_back(runs.cell.residual.value);
     }
     out.cells.push_back(runs.cell);
   }
+  out.undisturbed = static_cast<int64_t>(residuals.size());
   if (!residuals.empty()) out.median_residual = MedianOfIndependent(std::move(residuals));
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/estimates/interval.h"
+#include "experiments/estimates/step_time_summary.h"
 #include "experiments/record/record.h"
 
 namespace longhaul {
@@ -27,15 +28,16 @@ struct TimingCell {
   // pays. nullopt for the cell without codecs, or without one.
   std::optional<Measured> gain = std::nullopt;
   std::optional<double> outer_s = std::nullopt, outer_predicted_s = std::nullopt;
-  std::string note = {};  // why its times are disturbed; "" where they are not
+  std::string note = {};         // why its times are disturbed; "" where they are not
+  ResidualVerdict verdict = {};  // of `residual`; empty without a repeat
 };
 
 struct TimingFindings {
   std::vector<TimingCell> cells;  // in the order of their first runs
   // Over cells that are not disturbed: the median residual with an interval without assumptions on
-  // its distribution (median_interval.h), and how many lie within kAcceptedResidual.
+  // its distribution (median_interval.h). Of all with a repeat: how many verdicts there are.
   Measured median_residual;
-  int64_t judged = 0, within = 0;
+  int64_t undisturbed = 0, within = 0, beyond = 0, not_judged = 0;
 };
 
 // Of runs that ended ok; of one (cell, seed) the last. InvalidArgument: a spec that cannot be read.

@@ -55,30 +55,54 @@ std::string TimingText(const TimingFindings& findings) {
                    "links %", "step without codecs / step"});
   for (const TimingCell& c : findings.cells) AddCell(c, table);
   std::string text = table.Text();
-  if (findings.judged > 0) {
-    text += fmt::format("\nmedian of ln(step / P2) over {} cells: {}; {} within {:.2f}\n",
-                        findings.judged, Text(findings.median_residual, "{:+.3f}"), findings.within,
-                        kAcceptedResidual);
+  if (findings.undisturbed > 0) {
+    text += fmt::format("\nmedian of ln(step / P2) over {} cells: {}", findings.undisturbed,
+                        Text(findings.median_residual, "{:+.3f}"));
+  }
+  if (findings.within + findings.beyond + findings.not_judged > 0) {
+    text += fmt::format(
+        "\nln(step / P2) with its interval: {} cells within {:.2f}, {} beyond, {} "
+        "without a verdict\n",
+        findings.within, kAcceptedResidual, findings.beyond, findings.not_judged);
   }
   for (const TimingCell& c : findings.cells) {
-    if (c.note.empty()) continue;
+    if (c.verdict.residual != Residual::kNotJudged || c.verdict.text.empty()) continue;
     text += fmt::format("{}, {}, {}, {} x {}: {}\n", c.profile, c.codecs, c.schedule, c.groups,
-                        c.stages, c.note);
+                        c.stages, c.verdict.text);
   }
   return text;
 }
 
 std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings) {
-  std::vector<std::vector<std::string>> rows = {{"links",         "codecs",    "schedule",
-                                                 "stages",        "groups",    "repeats",
-                                                 "invalid",       "step_s",    "step_low_s",
-                                                 "step_high_s",   "residual",  "residual_low",
-                                                 "residual_high", "p1_s",      "p2_s",
-                                                 "p3_s",          "compute_s", "bubble_s",
-                                                 "coding_s",      "wire_s",    "rest_s",
-                                                 "gain",          "gain_low",  "gain_high",
-                                                 "verdict",       "outer_s",   "outer_predicted_s",
-                                                 "note"}};
+  std::vector<std::vector<std::string>> rows = {{"links",
+                                                 "codecs",
+                                                 "schedule",
+                                                 "stages",
+                                                 "groups",
+                                                 "repeats",
+                                                 "invalid",
+                                                 "step_s",
+                                                 "step_low_s",
+                                                 "step_high_s",
+                                                 "residual",
+                                                 "residual_low",
+                                                 "residual_high",
+                                                 "p1_s",
+                                                 "p2_s",
+                                                 "p3_s",
+                                                 "compute_s",
+                                                 "bubble_s",
+                                                 "coding_s",
+                                                 "wire_s",
+                                                 "rest_s",
+                                                 "gain",
+                                                 "gain_low",
+                                                 "gain_high",
+                                                 "verdict",
+                                                 "outer_s",
+                                                 "outer_predicted_s",
+                                                 "note",
+                                                 "residual_verdict"}};
   for (const TimingCell& c : findings.cells) {
     std::vector<std::string> row = {c.profile,
                                     c.codecs,
@@ -107,6 +131,7 @@ std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings)
     row.push_back(Cell(c.outer_s));
     row.push_back(Cell(c.outer_predicted_s));
     row.push_back(c.note);
+    row.push_back(c.verdict.text);
     rows.push_back(std::move(row));
   }
   return rows;

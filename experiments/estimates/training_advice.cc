@@ -1,7 +1,10 @@
 #include "experiments/estimates/training_advice.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -37,6 +40,31 @@ std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs) {
       "advice: clipping acted in {} of {} steps of a stage, under {:g} %; a train.clip_norm that "
       "acts keeps single batches from moving a run",
       clipped, steps, 100 * kLeastClippedShare)};
+}
+
+std::vector<std::string> DataAdvice(std::span<const RunRow> runs) {
+  std::vector<std::string> lines;
+  const auto add = [&](std::string line) {
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) {
+      lines.push_back(std::move(line));
+    }
+  };
+  for (const RunRow& run : runs) {
+    const auto seen = run.facts.find(kHeldOutInTrainingFact);
+    if (seen != run.facts.end() && !seen->second.starts_with("0 ")) {
+      add(fmt::format(
+          "note: {} held-out windows are in the training text: the held-out loss is lower than "
+          "that of unseen text",
+          seen->second));
+    }
+    const auto epochs = run.facts.find(kEpochsFact);
+    if (epochs == run.facts.end() || std::strtod(epochs->second.c_str(), nullptr) <= 1) continue;
+    add(fmt::format(
+        "note: {} epochs: {} training tokens pass the training text more than once, and what a "
+        "repeated token teaches is less than what a new one does",
+        epochs->second, run.train_tokens));
+  }
+  return lines;
 }
 
 }  // namespace longhaul

@@ -9,9 +9,11 @@
 
 namespace longhaul {
 
-// What makes the spread between seeds, and with it every interval, wider than it need be. One line
-// each, with the figures; empty where nothing is to be said. docs/experiments.md shows what they
-// cost.
+// What a run's settings and data do to its figures. One line each, with the figures; empty where
+// nothing is to be said.
+
+// What makes the spread between seeds, and with it every interval, wider than it need be;
+// docs/experiments.md shows what they cost.
 
 // Before training: a warm-up of under 5 % of the steps.
 constexpr double kLeastWarmUpShare = kWarmUpShare;
@@ -20,5 +22,10 @@ std::vector<std::string> WarmUpAdvice(const RunSpec& spec);
 // After training, from the runs' facts: a clip_norm that acted in under 5 % of all steps.
 constexpr double kLeastClippedShare = 0.05;
 std::vector<std::string> ClippingAdvice(std::span<const RunRow> runs);
+
+// From the runs' facts, what makes a held-out loss another figure than that of unseen text: windows
+// that are in the training text too, and a training text that is passed more than once. Each line
+// once.
+std::vector<std::string> DataAdvice(std::span<const RunRow> runs);
 
 }  // namespace longhaul

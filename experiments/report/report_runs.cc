@@ -3,12 +3,18 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "experiments/estimates/training_advice.h"
 #include "experiments/report/html.h"
+#include "experiments/report/report_curves.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {
 namespace {
+
+constexpr size_t kMostNotes = 10;       // more are folded away
+constexpr size_t kMostWholeSpecs = 20;  // of the arms after those, what differs from the first
 
 std::string Seconds(const std::optional<double>& s) {
   return s ? fmt::format("{:.4f}", *s) : std::string("-");
@@ -19,9 +25,7 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
   for (const StepTime& t : times) {
     std::string verdict;
     if (t.p2_s) {
-      const bool good = std::abs(t.residual.value) < kAcceptedResidual;
-      const Tone otherwise = t.note.empty() ? Tone::kBad : Tone::kOpen;
-      verdict = HtmlBadge(std::string(ResidualVerdict(t)), good ? Tone::kGood : otherwise);
+      verdict = ResidualBadge(JudgeResidual(t));
     } else {
       verdict = HtmlBadge("one process", Tone::kPlain);
     }
@@ -36,11 +40,18 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
       HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s", "P2, s",
                  "ln(measured<br>/ P2)", "", "P1, s", "P3, s", "compute<br>share"},
                 rows);
+  std::string notes;
+  size_t count = 0;
   for (const StepTime& t : times) {
-    if (t.note.empty()) continue;
-    out += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run, HtmlEscape(t.note));
+    const ResidualVerdict verdict = JudgeResidual(t);
+    const bool open = verdict.residual == Residual::kNotJudged && !verdict.text.empty();
+    if (!open && t.note.empty()) continue;
+    notes += fmt::format("<p class=\"note open\">Run {}: {}</p>\n", t.run,
+                         HtmlEscape(open ? verdict.text : t.note));
+    ++count;
   }
-  return out;
+  if (count <= kMostNotes) return out + notes;
+  return out + HtmlDetails(fmt::format("{} runs without a verdict, and why", count), notes);
 }
 
 std::string OuterTable(const std::vector<StepTime>& times) {
@@ -144,21 +155,45 @@ Tone ToneOf(RunStatus status) {
   }
 }
 
+std::string WholeSpec(const RunRow& run) {
+  std::string facts;
+  for (const auto& [key, value] : run.facts) facts += fmt::format("# {} = {}\n", key, value);
+  return HtmlDetails(fmt::format("{} (run {}, seed {})", run.arm, run.id, run.seed),
+                     fmt::format("<pre>{}{}</pre>", HtmlEscape(run.spec_toml), HtmlEscape(facts)));
+}
+
 std::string Specs(const ReportedExperiment& e) {
   std::string out;
   std::set<std::string> shown;
+  std::vector<std::vector<std::string>> others;
   for (const RunRow& run : e.runs) {
     if (!shown.insert(run.arm).second) continue;
-    std::string facts;
-    for (const auto& [key, value] : run.facts) facts += fmt::format("# {} = {}\n", key, value);
-    out +=
-        HtmlDetails(fmt::format("{} (run {}, seed {})", run.arm, run.id, run.seed),
-                    fmt::format("<pre>{}{}</pre>", HtmlEscape(run.spec_toml), HtmlEscape(facts)));
+    if (shown.size() <= kMostWholeSpecs) {
+      out += WholeSpec(run);
+      continue;
+    }
+    const auto changes = ChangesInWords(e.runs.front().spec_toml, run.spec_toml);
+    others.push_back({HtmlEscape(run.arm), fmt::format("{}", run.id),
+                      HtmlEscape(fmt::format("{}", fmt::join(changes, "; ")))});
   }
-  return out;
+  if (others.empty()) return out;
+  return out +
+         fmt::format(
+             "<p class=\"note\">{} more arms, by what differs from {}; their whole "
+             "specs and facts are in tables/runs.csv and tables/run_facts.csv.</p>",
+             others.size(), HtmlEscape(e.runs.front().arm)) +
+         HtmlTable({"arm", "run", "differs in"}, others);
 }
 
 }  // namespace
+
+std::string ResidualBadge(const ResidualVerdict& verdict) {
+  const bool judged = verdict.residual != Residual::kNotJudged;
+  const Tone tone = !judged                                 ? Tone::kOpen
+                    : verdict.residual == Residual::kWithin ? Tone::kGood
+                                                            : Tone::kBad;
+  return HtmlBadge(judged ? verdict.text : "no verdict", tone);
+}
 
 std::string IntervalCell(const Measured& x, int digits) {
   if (x.bound == Bound::kUpper)
@@ -249,6 +284,9 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
     out +=
         "<p class=\"note open\">Begun with --accept-unresolved: the forecast said that this design "
         "cannot resolve a loss of 0.5 % per crossing in its primary contrast.</p>\n";
+  }
+  for (const std::string& line : DataAdvice(e.runs)) {
+    out += fmt::format("<p class=\"note open\">{}</p>\n", HtmlEscape(line));
   }
   if (!figures_note.empty()) {
     out += fmt::format("<p class=\"note open\">No figures: {}</p>\n", HtmlEscape(figures_note));

@@ -41,6 +41,9 @@ absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExper
 // before what is a bound.
 std::string IntervalCell(const Measured& x, int digits);
 
+// "within 0.10", "beyond 0.10" or "no verdict" in its colour.
+std::string ResidualBadge(const ResidualVerdict& verdict);
+
 // A figure with its caption; "" when it was not drawn.
 std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption);
 

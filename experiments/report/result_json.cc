@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/training_advice.h"
 
 namespace longhaul {
 namespace {
@@ -160,6 +161,7 @@ ordered_json StepTimeJson(const Record& record, const RunRow& run) {
           {"p1_s", Maybe(t->p1_s)},
           {"p3_s", Maybe(t->p3_s)},
           {"ln_measured_over_p2", t->p2_s ? ToJson(t->residual) : ordered_json(nullptr)},
+          {"verdict", MaybeText(JudgeResidual(*t).text)},
           {"outer_measured_s", Maybe(t->outer_measured_s)},
           {"outer_predicted_s", Maybe(t->outer_predicted_s)},
           {"note", MaybeText(t->note)}};
@@ -211,6 +213,7 @@ std::string RunJson(const Record& record, int64_t run, const absl::Status& outco
   for (const ListedRun& listed : experiment->runs) {
     if (listed.row.id == run) document.update(ToJson(listed));
   }
+  document["notes"] = DataAdvice({&*row, 1});
   document["evaluations"] = List(record.Evaluations(run));
   document["step_time"] = StepTimeJson(record, *row);
   document["crossings"] = List(record.Crossings(run));
@@ -224,6 +227,8 @@ std::string CampaignJson(const Record& record, int64_t experiment, const absl::S
   ordered_json document = Start(kMeasureSchema, outcome);
   document["folder"] = record.folder();
   document.update(ToJson(*listed));
+  const auto runs = record.Runs(experiment);
+  document["notes"] = runs.ok() ? DataAdvice(*runs) : std::vector<std::string>();
   return Dump(document);
 }
 

@@ -234,7 +234,7 @@ absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventS
            fmt::format("{:.3f}", absl::ToDoubleMilliseconds(after.max)));
   EmitFact(sink, "emulator_lead_us", fmt::format("{:.0f}", absl::ToDoubleMicroseconds(after.lead)));
   // One in a hundred: the tail is out of its bound.
-  EmitFact(sink, "emulator_p99_in_bound", late * 100 <= frames ? "yes" : "no");
+  EmitFact(sink, kEmulatorPunctualFact, late * 100 <= frames ? "yes" : "no");
   if (after.max <= before.max || after.max < kStoodStill) return absl::OkStatus();
   return absl::AbortedError(
       fmt::format("the emulator stood still: a frame left {:.0f} ms late, bound {:.0f} ms",

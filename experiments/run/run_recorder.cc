@@ -39,6 +39,8 @@ RunStatus StatusOf(const absl::Status& outcome) {
 // What was wrong with a run until its checkpoint of this step; none: nothing.
 std::string FlawsFact(int64_t step) { return fmt::format("flaws_until_step_{}", step); }
 
+constexpr const char* kDisturbanceFacts[] = {kStillShareFact, kCoreWaitShareFact, kStolenShareFact};
+
 }  // namespace
 
 RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
@@ -71,6 +73,9 @@ void RunRecorder::See(const json& event) {
   if (kind == "stillness") {
     double& longest = longest_still_s_[event.value("rank", int64_t{0})];  // of all its lives
     longest = std::max(longest, event.value("longest_s", 0.0));
+    for (const char* fact : kDisturbanceFacts) {
+      if (event.contains(fact)) SeeDisturbance(fact, event.value(fact, 0.0));
+    }
   }
   if (kind == "fact") {
     const json& value = event["value"];
@@ -107,6 +112,12 @@ absl::Status RunRecorder::FlushFaults() {
   return written;
 }
 
+void RunRecorder::SeeDisturbance(const std::string& fact, double share) {
+  double& largest = disturbances_[fact];
+  largest = std::max(largest, share);
+  facts_[fact] = fmt::format("{:.4g}", largest);
+}
+
 // Every rank says it; what the crossings had counted then is read once.
 absl::Status RunRecorder::SeeResumption(int64_t step) {
   if (resumed_from_ == step) return resumption_;
@@ -121,6 +132,10 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   if (!row.ok()) return row.status();
   if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
     earlier_flaws_ = flaws->second;
+  }
+  for (const char* fact : kDisturbanceFacts) {
+    const auto earlier = row->facts.find(fact);
+    if (earlier != row->facts.end()) SeeDisturbance(fact, std::atof(earlier->second.c_str()));
   }
   if (const auto restored = row->facts.find(kRestoredStepFact); restored != row->facts.end()) {
     restored_ = std::atoll(restored->second.c_str());

@@ -45,6 +45,7 @@ class RunRecorder {
   absl::Status FlushFaults();
   absl::Status SeeResumption(int64_t step);
   absl::Status FlushCheckpoints();
+  void SeeDisturbance(const std::string& fact, double share);
   std::string Flaws(const absl::Status& bytes) const;
   WirePart Wire() const;  // of what has been seen
   absl::Status WholeRounds() const;
@@ -62,6 +63,8 @@ class RunRecorder {
   std::vector<EvaluationRow> evaluations_;
   WireCounts wire_;                            // of the whole training
   std::map<int64_t, double> longest_still_s_;  // by rank
+  // By fact, the largest of all ranks: kStillShareFact, ...
+  std::map<std::string, double> disturbances_;
   CrossingLedger crossings_;
   int64_t vain_exchanges_ = 0;
   struct CheckpointCounts {

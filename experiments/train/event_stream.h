@@ -35,6 +35,7 @@ bool IsGroupLoss(const absl::Status& failure);
 //               checkpoint: counted until the one of that step; 0 or none: in the whole training
 //   checkpoint  rank, step                              (written; its crossings and paths are told)
 //   stillness   rank, longest_s                         (this worker did not run for so long)
+//               still_share, core_wait_share, stolen_share  (of its training; facts of these names)
 //   kernel      rank, phase, tx_bytes, rx_bytes         (counters of the node's interface)
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
 //               stood_still                             (of the links: the cause of all other

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "experiments/record/record_rows.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/forgiving_writes.h"
@@ -24,7 +25,14 @@ namespace {
 void EmitStillness(StillnessMeter& stillness, int rank, const RunLoopOptions& options,
                    EventSink& sink) {
   if (options.phase_fd < 0) return;  // no links whose times would mean something
-  sink.Emit({{"event", "stillness"}, {"rank", rank}, {"longest_s", Seconds(stillness.Longest())}});
+  const Disturbance disturbed = stillness.Disturbed();
+  nlohmann::json event = {{"event", "stillness"},
+                          {"rank", rank},
+                          {"longest_s", Seconds(stillness.Longest())},
+                          {kStillShareFact, disturbed.still}};
+  if (disturbed.core_wait) event[kCoreWaitShareFact] = *disturbed.core_wait;
+  if (disturbed.stolen) event[kStolenShareFact] = *disturbed.stolen;
+  sink.Emit(event);
 }
 
 // With the boundary codec off and on. A codec that sends the source's own bytes is off and on at

@@ -17,7 +17,7 @@ constexpr absl::Duration kInterval = absl::Milliseconds(100);
 }  // namespace
 
 StillnessMeter::StillnessMeter() : stop_(eventfd(0, EFD_CLOEXEC)) {
-  due_ = MonotonicClock().Now() + kInterval;
+  Restart();
   if (!stop_.ok()) return;
   sigset_t all, before;  // signals are for the program's own threads
   sigfillset(&all);
@@ -34,8 +34,11 @@ StillnessMeter::~StillnessMeter() {
 
 void StillnessMeter::Restart() {
   const std::lock_guard lock(mu_);
-  longest_ = absl::ZeroDuration();
-  due_ = MonotonicClock().Now() + kInterval;
+  longest_ = sum_ = absl::ZeroDuration();
+  begun_ = MonotonicClock().Now();
+  due_ = begun_ + kInterval;
+  waited_at_begin_ = WaitedForCores();
+  stolen_at_begin_ = Stolen();
 }
 
 absl::Duration StillnessMeter::Longest() {
@@ -44,8 +47,29 @@ absl::Duration StillnessMeter::Longest() {
   return longest_;
 }
 
+Disturbance StillnessMeter::Disturbed() {
+  const std::lock_guard lock(mu_);
+  const absl::Duration now = MonotonicClock().Now();
+  Woke(now);
+  const absl::Duration whole = std::max(now - begun_, absl::Nanoseconds(1));
+  Disturbance out{
+      .still = absl::FDivDuration(sum_, whole), .core_wait = std::nullopt, .stolen = std::nullopt};
+  const std::optional<absl::Duration> waited = WaitedForCores();
+  if (waited && waited_at_begin_) {  // threads that ended took theirs with them
+    out.core_wait =
+        absl::FDivDuration(std::max(*waited - *waited_at_begin_, absl::ZeroDuration()), whole);
+  }
+  const std::optional<StolenTicks> stolen = Stolen();
+  if (stolen && stolen_at_begin_ && stolen->all > stolen_at_begin_->all) {
+    out.stolen = static_cast<double>(stolen->stolen - stolen_at_begin_->stolen) /
+                 static_cast<double>(stolen->all - stolen_at_begin_->all);
+  }
+  return out;
+}
+
 void StillnessMeter::Woke(absl::Duration now) {
   longest_ = std::max(longest_, now - due_);
+  if (now - due_ >= kNoticedStillness) sum_ += now - due_;
   due_ = std::max(due_, now);
 }
 

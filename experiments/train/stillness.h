@@ -1,9 +1,11 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/time/time.h"
+#include "experiments/train/core_wait.h"
 #include "netem/kernel/posix.h"
 
 namespace longhaul {
@@ -11,6 +13,16 @@ namespace longhaul {
 // A worker that did not run for so long has no times to show, as an emulator that stood still has
 // none: a step must have seen it.
 constexpr double kWorkerStoodStillS = 0.5;
+
+// Below that, it is how punctual a timer is.
+constexpr absl::Duration kNoticedStillness = absl::Milliseconds(20);
+
+// Of the time since a Restart(), what was none of this process'. Above 1: several threads waited.
+struct Disturbance {
+  double still = 0;                 // did not run at all, each time for kNoticedStillness or longer
+  std::optional<double> core_wait;  // threads that were ready waited for a core
+  std::optional<double> stolen;     // of all cores: what the host of a virtual machine took
+};
 
 // Notices when this process does not run: a thread wakes ten times a second and sees how late it
 // is. Stopped, frozen or swapped out, all its threads are. A core that is merely busy gives it its
@@ -25,6 +37,7 @@ class StillnessMeter {
   void Restart();  // forgets what it has seen
   // The longest time since Restart() that the thread did not run though it was to.
   absl::Duration Longest();
+  Disturbance Disturbed();  // since Restart()
 
  private:
   void Main();
@@ -32,7 +45,9 @@ class StillnessMeter {
 
   Fd stop_;
   std::mutex mu_;
-  absl::Duration due_, longest_;
+  absl::Duration begun_, due_, longest_, sum_;
+  std::optional<absl::Duration> waited_at_begin_;
+  std::optional<StolenTicks> stolen_at_begin_;
   std::thread thread_;
 };
 

@@ -10,9 +10,11 @@
 #include <ATen/Parallel.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
+#include "experiments/record/record_rows.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
@@ -204,6 +206,12 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("held_out_tokens_available", corpus.held_out_tokens());
   fact("data_hash", corpus.train_hash());
   fact("eval_hash", corpus.held_out_hash());
+  if (spec.compute) return;  // nothing is trained on or evaluated
+  fact(kHeldOutInTrainingFact,
+       absl::StrCat(corpus.HeldOutRowsInTraining(spec.eval.rows, spec.model.context), " of ",
+                    spec.eval.rows));
+  fact(kEpochsFact, absl::StrFormat("%.4g", static_cast<double>(TrainTokens(spec)) /
+                                                static_cast<double>(corpus.train_tokens())));
 }
 
 LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {

@@ -249,5 +249,52 @@ TEST_F(CampaignAnalysisTest, StepTimesOfShapedRunsMatchTheirPrediction) {
   }
 }
 
+// The same run, with one thing in its record that makes its times no evidence.
+TEST_F(CampaignAnalysisTest, StepTimesOfADisturbedRunGetNoVerdict) {
+  const int64_t e = WriteSyntheticShapedRuns(*record_, 1.05);
+  RunRow run;
+  const std::vector<RunRow> runs = *record_->Runs(e);
+  for (const RunRow& row : runs) {
+    if (row.arm != "one-process") run = row;
+  }
+  const RunSpec spec = *ReadRunSpec(*ParseToml(run.spec_toml, "record"), TestNames());
+  const auto verdict_with = [&](const std::string& fact, const std::string& value) {
+    RunRow changed = run;
+    changed.facts[fact] = value;
+    if (value.empty()) changed.facts.erase(fact);
+    return JudgeResidual(*AnalyseStepTime(*record_, changed, spec)).text;
+  };
+  EXPECT_EQ(verdict_with("still_share", "0.009"), "within 0.10");
+  EXPECT_THAT(verdict_with("still_share", "0.011"), HasSubstr("a worker did not run for 1.1 %"));
+  EXPECT_EQ(verdict_with("core_wait_share", "0.05"), "within 0.10");
+  EXPECT_THAT(verdict_with("core_wait_share", "0.051"), HasSubstr("waited for a core for 5.1 %"));
+  EXPECT_EQ(verdict_with("stolen_share", "0.01"), "within 0.10");
+  EXPECT_THAT(verdict_with("stolen_share", "0.02"), HasSubstr("the host took"));
+  EXPECT_EQ(verdict_with("emulator_p99_in_bound", "yes"), "within 0.10");
+  EXPECT_THAT(verdict_with("emulator_p99_in_bound", "no"), HasSubstr("left the emulator"));
+  EXPECT_THAT(verdict_with("cores", "1"), HasSubstr("share 1 cores"));
+  EXPECT_THAT(verdict_with("still_share", ""), HasSubstr("the record does not say"));
+  for (const RunStatus status : {RunStatus::kInvalid, RunStatus::kPartial, RunStatus::kFailed}) {
+    RunRow changed = run;
+    changed.status = status;
+    EXPECT_EQ(JudgeResidual(*AnalyseStepTime(*record_, changed, spec)).text,
+              "no verdict: the run is " + std::string(ToString(status)));
+  }
+}
+
+TEST(JudgeResidual, TheWholeIntervalMustLieOnOneSide) {
+  const auto verdict = [](double value, double low, double high) {
+    return JudgeResidual({value, Interval{low, high, 0.95, "t"}}, "").residual;
+  };
+  EXPECT_EQ(verdict(0, -0.099, 0.099), Residual::kWithin);
+  EXPECT_EQ(verdict(0, -0.101, 0.099), Residual::kNotJudged);
+  EXPECT_EQ(verdict(0.09, 0.05, 0.12), Residual::kNotJudged);
+  EXPECT_EQ(verdict(0.2, 0.101, 0.3), Residual::kBeyond);
+  EXPECT_EQ(verdict(-0.2, -0.3, -0.101), Residual::kBeyond);
+  EXPECT_EQ(verdict(-0.2, -0.3, 0.3), Residual::kNotJudged);
+  EXPECT_EQ(JudgeResidual({0.01, std::nullopt}, "").text,
+            "no verdict: too few values for an interval");
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -15,6 +15,7 @@
 namespace longhaul {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Two stages, two micro-batches, injected compute; steps take `factor` times what P2 says.
@@ -60,7 +61,7 @@ class Grid : public testing::Test {
     row.forward_codec = row.backward_codec = codec;
     row.profile = "regional";
     row.spec_toml = ToToml(spec);
-    row.facts = {{"cores", "1"}};  // fewer than workers, which does not disturb who sleeps
+    row.facts = facts_;
     const int64_t run = *record_->BeginRun(row);
     std::vector<StepRow> steps;
     for (int64_t step = 1; step <= 20; ++step) {
@@ -106,6 +107,8 @@ class Grid : public testing::Test {
   }
 
   std::string folder_;
+  // Fewer cores than workers, which does not disturb who sleeps.
+  std::map<std::string, std::string> facts_ = {{"cores", "1"}, {"still_share", "0"}};
   std::optional<Record> record_;
   int64_t experiment_ = 0;
 };
@@ -142,12 +145,14 @@ TEST_F(Grid, TellsWhereAStepGoesAndThatTheCodecPays) {
   ASSERT_TRUE(coded.gain.has_value());
   EXPECT_NEAR(coded.gain->value, P2Of(kPlain) / P2Of(kCoded), 1e-9);
   EXPECT_EQ(GainVerdict(coded), "pays");
-  EXPECT_EQ(findings->judged, 2);
+  EXPECT_EQ(findings->undisturbed, 2);
   EXPECT_EQ(findings->within, 2);
+  EXPECT_EQ(findings->beyond + findings->not_judged, 0);
   EXPECT_NEAR(findings->median_residual.value, 0.02, 1e-3);
   const std::string text = TimingText(*findings);
   EXPECT_THAT(text, HasSubstr("pays"));
-  EXPECT_THAT(text, HasSubstr("over 2 cells: +0.020; 2 within 0.10"));
+  EXPECT_THAT(text, AllOf(HasSubstr("over 2 cells: +0.020"),
+                          HasSubstr("2 cells within 0.10, 0 beyond, 0 without a verdict")));
   EXPECT_EQ(TimingRows(*findings).size(), 3u);
   for (const auto& row : TimingRows(*findings)) {
     EXPECT_EQ(row.size(), TimingRows(*findings)[0].size());
@@ -171,9 +176,46 @@ TEST_F(Grid, ACellWithoutAFinishedRunHasNoNumbers) {
   AddRun("none", 25'000, 1, 0.3, RunStatus::kInvalid);
   const auto findings = AnalyseTiming(*record_, experiment_);
   ASSERT_TRUE(findings.ok()) << findings.status();
-  EXPECT_EQ(findings->judged, 0);
+  EXPECT_EQ(findings->undisturbed, 0);
+  EXPECT_EQ(findings->not_judged, 0);
   EXPECT_THAT(TimingText(*findings), HasSubstr("1 invalid"));
   EXPECT_EQ(TimingRows(*findings)[1][7], "");
+}
+
+// Steps of exp(0.02), exp(0.3) and exp(0.1) times P2, three repeats that are 1 % apart (t interval
+// +-0.025); one repeat; three of a machine that was disturbed.
+TEST_F(Grid, AVerdictIsGivenOnlyWhereItCouldHaveBeenTheOther) {
+  constexpr int64_t kBytes = 25'000;
+  const auto repeats = [&](const std::string& codec, double residual) {
+    for (int64_t seed = 1; seed <= 3; ++seed) {
+      AddRun(codec, kBytes, seed,
+             P2Of(kBytes) * std::exp(residual + 0.01 * static_cast<double>(seed - 2)));
+    }
+  };
+  repeats("none", 0.02);
+  repeats("int8-b64", 0.3);
+  repeats("int4-b64-h64", 0.1);
+  AddRun("identity", kBytes, 1, P2Of(kBytes));
+  auto findings = AnalyseTiming(*record_, experiment_);
+  ASSERT_TRUE(findings.ok()) << findings.status();
+  std::vector<std::string> verdicts;
+  for (const TimingCell& cell : findings->cells) verdicts.push_back(cell.verdict.text);
+  EXPECT_THAT(verdicts,
+              testing::ElementsAre("within 0.10", "beyond 0.10",
+                                   "no verdict: the interval reaches to both sides of 0.10",
+                                   "no verdict: too few values for an interval"));
+  EXPECT_EQ(findings->undisturbed, 4);
+  EXPECT_THAT(TimingText(*findings),
+              HasSubstr("1 cells within 0.10, 1 beyond, 2 without a verdict"));
+  EXPECT_EQ(TimingRows(*findings)[1].back(), "within 0.10");
+  facts_["still_share"] = "0.8";
+  repeats("none", 0.02);
+  findings = AnalyseTiming(*record_, experiment_);
+  ASSERT_TRUE(findings.ok()) << findings.status();
+  EXPECT_EQ(
+      findings->cells[0].verdict.text,
+      "no verdict: timing disturbed: a worker did not run for 80 % of the training, bound 1 %");
+  EXPECT_EQ(findings->undisturbed, 3);
 }
 
 }  // namespace

@@ -233,11 +233,12 @@ TEST_F(CorpusTest, AnEvaluationFileIsHeldOutAndTheRestIsTrainedOn) {
 
 TEST_F(CorpusTest, FilesAreMappedNotRead) {
   constexpr int64_t kBytes = int64_t{32} << 20;
-  const std::string path = Write("big", std::string(kBytes, 'a'));
+  const std::string text = Write("big", std::string(kBytes, 'a'));
+  const std::string ids = Write("big.bin", std::string(kBytes, '\1'));
   const int64_t before = OwnBytes();
   ASSERT_GT(before, 0);
   for (const std::string kind : {"text:", "tokens:"}) {
-    const auto corpus = Corpus::Open(kind + path, 65536);
+    const auto corpus = Corpus::Open(kind + (kind == "text:" ? text : ids), 65536);
     ASSERT_TRUE(corpus.ok()) << corpus.status();
     EXPECT_EQ((*corpus)->train_hash().size(), 64u);
     EXPECT_LT(OwnBytes() - before, kBytes / 8) << kind;

@@ -12,8 +12,8 @@ longhaul_test(pp_group/schedule_torch_test.cc
   NAME pp_schedule_torch_test LIBS longhaul::pp_schedule LABELS cpu TIMEOUT 300)
 target_compile_definitions(pp_schedule_torch_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
   LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/pp_group/schedule_torch.py")
-longhaul_test(pp_group/corpus_test.cc pp_group/corpus_order_test.cc pp_group/kernels_test.cc
-  pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
+longhaul_test(pp_group/corpus_test.cc pp_group/corpus_order_test.cc pp_group/corpus_format_test.cc
+  pp_group/kernels_test.cc pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/models_golden_test.cc LIBS pp_group_testing LABELS cpu)

@@ -334,6 +334,22 @@ TEST_F(Recorder, AWorkerThatStoodStillMakesARunInvalid) {
       "it trained, bound 0.5 s");
 }
 
+TEST_F(Recorder, WhatDisturbedTheWorstOfItsWorkersIsInTheRecord) {
+  RunRecorder recorder(record_, run_, spec_);
+  SeeSteps(recorder, 1, 3);
+  recorder.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.4}, {"still_share", 0.8}});
+  recorder.See({{"event", "stillness"},
+                {"rank", 1},
+                {"longest_s", 0.0},
+                {"still_share", 0.0},
+                {"core_wait_share", 0.125}});
+  ASSERT_TRUE(recorder.Finish(absl::OkStatus()).ok());
+  const auto facts = record_.Run(run_)->facts;
+  EXPECT_EQ(facts.at("still_share"), "0.8");
+  EXPECT_EQ(facts.at("core_wait_share"), "0.125");
+  EXPECT_FALSE(facts.contains("stolen_share"));
+}
+
 TEST_F(Recorder, BytesThatDoNotAddUpMakeARunInvalidAndOtherReasonsStay) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);

@@ -58,5 +58,45 @@ TEST(StillnessMeter, WhatWasBeforeARestartIsForgotten) {
             3);
 }
 
+// Stopped for 0.4 s of every 0.5 s, as a machine does that is short of something: never for the 0.5 s
+// that make a run invalid.
+TEST(StillnessMeter, ManyShortStopsAddUp) {
+  const pid_t child = fork();
+  if (child == 0) {
+    StillnessMeter meter;
+    absl::SleepFor(absl::Seconds(3));
+    const double share = meter.Disturbed().still;
+    _exit(meter.Longest() >= absl::Seconds(2) ? 255 : static_cast<int>(100 * share));
+  }
+  for (int i = 0; i < 5; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+    kill(child, SIGSTOP);
+    absl::SleepFor(absl::Milliseconds(400));
+    kill(child, SIGCONT);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_GE(WEXITSTATUS(status), 20);  // 2 s of 3, less what the timer was not due for
+  EXPECT_LE(WEXITSTATUS(status), 95);
+}
+
+TEST(CoreWait, IsKnownAndGrows) {
+  const auto before = WaitedForCores();
+  if (!before) GTEST_SKIP() << "this kernel does not tell";
+  EXPECT_GE(*before, absl::ZeroDuration());
+  EXPECT_GE(*WaitedForCores(), *before);
+}
+
+TEST(CoreWait, StolenIsTheEighthFigureOfAllEight) {
+  const auto ticks = StolenIn("cpu  100 1 20 1000 3 4 5 67 8 9");
+  ASSERT_TRUE(ticks.has_value());
+  EXPECT_EQ(ticks->stolen, 67);
+  EXPECT_EQ(ticks->all, 1200);
+  EXPECT_FALSE(StolenIn("cpu0 1 2 3 4 5 6 7 8").has_value());
+  EXPECT_FALSE(StolenIn("cpu 1 2 3").has_value());
+  EXPECT_FALSE(StolenIn("").has_value());
+}
+
 }  // namespace
 }  // namespace longhaul
