@@ -82,7 +82,8 @@ std::map<std::string, std::string> MadeWith(const RunRow& run) {
       out["SHA-256 of " + file.key] = ShortHash(file.sha256);
     }
   }
-  for (const char* share : {kStillShareFact, kCoreWaitShareFact, kStolenShareFact}) out.erase(share);
+  for (const char* share : {kStillShareFact, kCoreWaitShareFact, kStolenShareFact})
+    out.erase(share);
   out["revision"] = run.git_revision;
   out["host"] = run.host;
   out["kernel"] = run.kernel;
