@@ -213,10 +213,12 @@ bool IsTwiceAsWide(const std::vector<Bytes>& sample) {
   return p.largest_odd < kHighBound && 2 * p.even_above_odd_bound > p.pairs;
 }
 
-// Mostly ASCII and no control characters: text in one of the encodings of before UTF-8.
+// Mostly printable ASCII and no control characters: text in one of the encodings of before UTF-8.
 bool IsAsciiText(Bytes piece) {
-  const auto printable = std::count_if(
-      piece.begin(), piece.end(), [](std::byte b) { return static_cast<unsigned char>(b) < 0x80; });
+  const auto printable = std::count_if(piece.begin(), piece.end(), [](std::byte b) {
+    const auto c = static_cast<unsigned char>(b);
+    return (c >= 32 && c < 127) || c == '\t' || c == '\n' || c == '\r';
+  });
   return Controls(piece) == 0 && 4 * static_cast<size_t>(printable) > 3 * piece.size();
 }
 
