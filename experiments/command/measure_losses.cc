@@ -120,7 +120,7 @@ absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planne
   row.role = planned.role;
   row.budget_fraction = planned.budget_fraction;
   row.git_revision = row.host = row.kernel = row.torch_version = row.cpu = row.isa = "";
-  row.facts["losses_sha256"] = losses.sha256;
+  row.facts[kLossesFact] = losses.sha256;
   const absl::StatusOr<int64_t> run = record.BeginRun(row);
   if (!run.ok()) return run.status();
   std::vector<std::pair<EvalCodec, double>> evaluations = {{EvalCodec::kOff, loss.off}};
@@ -152,7 +152,7 @@ absl::Status MeasureFromLosses(const LossesArguments& arguments, CommandOutput& 
        .question = campaign->question,
        .plan_text = PlanText(*campaign, {{"losses_sha256", losses->sha256}}),
        .d0_tokens = campaign->d0_tokens,
-       .facts = {{"losses_from", arguments.losses}, {"losses_sha256", losses->sha256}}});
+       .facts = {{"losses_from", arguments.losses}, {kLossesFact, losses->sha256}}});
   if (!experiment.ok()) return experiment.status();
   const absl::StatusOr<std::vector<RunRow>> before = record->Runs(*experiment);
   if (!before.ok()) return before.status();

@@ -35,6 +35,8 @@ inline constexpr char kStillShareFact[] = "still_share", kCoreWaitShareFact[] = 
 // 512"), and how often it passed that text ("3.25").
 inline constexpr char kHeldOutInTrainingFact[] = "held_out_windows_in_training",
                       kEpochsFact[] = "epochs";
+// Of a run that was not trained: SHA-256 of the file that its losses were read from.
+inline constexpr char kLossesFact[] = "losses_sha256";
 inline constexpr char kForecastFact[] = "forecast";
 inline constexpr char kAcceptedUnresolvedFact[] = "accepted_unresolved";
 
