@@ -18,6 +18,7 @@
 #include "experiments/record/row_json.h"
 #include "experiments/run/command_watch.h"
 #include "experiments/run/ending.h"
+#include "experiments/run/link_evidence.h"
 #include "experiments/run/worker_pool.h"
 #include "experiments/train/event_stream.h"
 #include "experiments/train/phase_gate.h"
@@ -48,26 +49,6 @@ absl::StatusOr<EmulatorKind> ChooseEmulator(const RunSpec& spec, const Topology&
 // Full or managed: the record has one column for them.
 int64_t DroppedByQueues(const PathCounters& counters) {
   return counters.drops_queue + counters.drops_aqm;
-}
-
-// The ordered pairs that carry training traffic: neighbours in a pipeline, peers of one stage.
-std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
-  const int stages = static_cast<int>(spec.schedule.stages);
-  const int groups = static_cast<int>(spec.outer.groups);
-  std::vector<std::pair<int, int>> pairs;
-  const auto both = [&](int a, int b) {
-    pairs.emplace_back(a, b);
-    pairs.emplace_back(b, a);
-  };
-  for (int g = 0; g < groups; ++g) {
-    for (int s = 0; s + 1 < stages; ++s) both(g * stages + s, g * stages + s + 1);
-  }
-  for (int s = 0; s < stages; ++s) {
-    for (int a = 0; a < groups; ++a) {
-      for (int b = a + 1; b < groups; ++b) both(a * stages + s, b * stages + s);
-    }
-  }
-  return pairs;
 }
 
 void EmitLink(LinkPhase phase, const Topology& topology, const PathVerdict& v, EventSink& sink) {
@@ -113,10 +94,6 @@ absl::Status Verify(LinkPhase phase, const RunSpec& spec, const Emulator& emulat
   if (bad.empty()) return absl::OkStatus();
   return absl::AbortedError(fmt::format("{} training, outside its bounds: {}", ToString(phase),
                                         absl::StrJoin(bad, "; ")));
-}
-
-void EmitFact(EventSink& sink, const std::string& key, const std::string& value) {
-  sink.Emit({{"event", "fact"}, {"key", key}, {"value", value}});
 }
 
 // What each used path carried between two phases, as the emulator counted it, and what reached each
@@ -221,26 +198,6 @@ absl::Status EmitHostFacts(const RunSpec& spec, const Emulator& emulator, EventS
   return absl::OkStatus();
 }
 
-// How punctual the emulator was while the workers trained. Aborted when it stood still for so long
-// that a step must have seen it.
-absl::Status JudgeLateness(const Lateness& before, const Lateness& after, EventSink& sink) {
-  constexpr absl::Duration kStoodStill = absl::Milliseconds(500);
-  const int64_t frames = after.frames - before.frames;
-  const int64_t late = after.late_frames - before.late_frames;
-  if (after.frames == 0) return absl::OkStatus();  // the kernel's netem tells nothing
-  EmitFact(sink, "emulator_frames", fmt::format("{}", frames));
-  EmitFact(sink, "emulator_frames_late_1ms", fmt::format("{}", late));
-  EmitFact(sink, "emulator_latest_ms",
-           fmt::format("{:.3f}", absl::ToDoubleMilliseconds(after.max)));
-  EmitFact(sink, "emulator_lead_us", fmt::format("{:.0f}", absl::ToDoubleMicroseconds(after.lead)));
-  // One in a hundred: the tail is out of its bound.
-  EmitFact(sink, kEmulatorPunctualFact, late * 100 <= frames ? "yes" : "no");
-  if (after.max <= before.max || after.max < kStoodStill) return absl::OkStatus();
-  return absl::AbortedError(
-      fmt::format("the emulator stood still: a frame left {:.0f} ms late, bound {:.0f} ms",
-                  absl::ToDoubleMilliseconds(after.max), absl::ToDoubleMilliseconds(kStoodStill)));
-}
-
 // Frames that the nodes' kernels lost before the emulator read them; -1: unknown.
 int64_t UnreadOfAll(const Emulator& emulator) {
   int64_t sum = 0;
@@ -250,33 +207,6 @@ int64_t UnreadOfAll(const Emulator& emulator) {
     sum += *drops;
   }
   return sum;
-}
-
-// Loss that nobody asked for. Aborted where it is more than a thousandth of the frames: TCP then
-// lives by it rather than by the link.
-absl::Status JudgeUnread(int64_t before, int64_t after, int64_t frames, EventSink& sink) {
-  if (before < 0 || after < 0) return absl::OkStatus();
-  const int64_t lost = after - before;
-  EmitFact(sink, "emulator_unread_frames", fmt::format("{}", lost));
-  if (lost * 1000 <= frames) return absl::OkStatus();
-  return absl::AbortedError(fmt::format(
-      "{} of {} frames were lost before the emulator could read them: the machine was too busy",
-      lost, frames + lost));
-}
-
-// OK when all judgements of a trained run are, else every cause in the order it was seen: one must
-// not hide another.
-absl::Status NoEvidence(const std::vector<absl::Status>& judgements) {
-  std::vector<std::string> causes;
-  absl::StatusCode code = absl::StatusCode::kOk;
-  for (const absl::Status& s : judgements) {
-    if (s.ok()) continue;
-    if (code == absl::StatusCode::kOk) code = s.code();
-    causes.emplace_back(s.message());
-  }
-  if (causes.empty()) return absl::OkStatus();
-  return absl::Status(code, fmt::format("trained to the end, but its times are no evidence: {}",
-                                        absl::StrJoin(causes, "; ")));
 }
 
 absl::StatusOr<std::unique_ptr<Emulator>> BuildLinks(const RunSpec& spec) {

@@ -46,13 +46,33 @@ void DieInTheNextWrite() {
 
 }  // namespace
 
+bool StrikesWorker(const Fault& fault, int64_t group, int64_t stage) {
+  return fault.where.group == group && (fault.where.stage < 0 || fault.where.stage == stage);
+}
+
+bool WorkerTells(const Fault& fault, int64_t stage) {
+  return fault.where.stage == stage || stage == 0;
+}
+
+bool StrikesAtCheckpoint(const Fault& fault, FaultKind what, int64_t step,
+                         const RoundBounds& bounds) {
+  if (fault.what != what) return false;
+  if (what == FaultKind::kKill) {
+    return fault.during == FaultMoment::kCheckpoint && StrikeOf(fault, bounds).step == step;
+  }
+  return step >= fault.at_step && step < fault.at_step + bounds.checkpoint_every;
+}
+
+int64_t MendStep(const Fault& fault) {
+  return fault.for_steps > 0 ? fault.at_step + fault.for_steps : 0;
+}
+
 bool OwnFaults::Concerns(const Fault& fault) const {
-  return fault.where.group == place_.group &&
-         (fault.where.stage < 0 || fault.where.stage == place_.stage);
+  return StrikesWorker(fault, place_.group, place_.stage);
 }
 
 absl::Status OwnFaults::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
-  const bool tells = fault.where.stage == place_.stage || place_.stage == 0;
+  const bool tells = WorkerTells(fault, place_.stage);
   const bool ends = fault.what == FaultKind::kStop && fault.for_s > 0;
   if (tells) EmitFault(fault, step, ends ? absl::StrCat("for ", fault.for_s, " s") : "", sink_);
   switch (fault.what) {
@@ -89,7 +109,7 @@ void OwnFaults::AfterStep(int64_t step, absl::Duration compute) {
 // A kill in the middle of a pass: at the first such action.
 void OwnFaults::StrikeAt(Trainer& trainer, const Fault& fault, int64_t step) {
   const Op op = fault.during == FaultMoment::kForward ? Op::kForward : Op::kBackward;
-  const bool tells = fault.where.stage == place_.stage || place_.stage == 0;
+  const bool tells = WorkerTells(fault, place_.stage);
   trainer.OnAction([this, op, fault, step, tells](const Action& action) {
     if (action.op != op) return;
     if (tells) EmitFault(fault, step, "", sink_);
@@ -100,7 +120,7 @@ void OwnFaults::StrikeAt(Trainer& trainer, const Fault& fault, int64_t step) {
 // What the lab does: the first rank that asks has it done before it goes on.
 void OwnFaults::AskLab(size_t number, int64_t step, const Lives& expected) {
   const Fault& fault = script_[number];
-  if (fault.for_steps > 0 && step == fault.at_step + fault.for_steps) {
+  if (step == MendStep(fault)) {
     PassPhase(place_.phase_fd, absl::StrCat(kAskMend, number));
   }
   if (step != fault.at_step) return;
@@ -149,7 +169,7 @@ void OwnFaults::AtOuterStep(int64_t step) {
   for (const Fault& fault : script_) {
     if (fault.during != FaultMoment::kOuter || !Concerns(fault)) continue;
     if (StrikeOf(fault, bounds_).step != step) continue;
-    if (fault.where.stage == place_.stage || place_.stage == 0) EmitFault(fault, step, "", sink_);
+    if (WorkerTells(fault, place_.stage)) EmitFault(fault, step, "", sink_);
     raise(SIGKILL);
   }
 }
@@ -171,24 +191,19 @@ std::function<void()> OwnFaults::InTransfer(int64_t step) const {
 
 const Fault* OwnFaults::AtCheckpoint(FaultKind what, int64_t step) const {
   const auto at = std::find_if(script_.begin(), script_.end(), [&](const Fault& f) {
-    if (f.what != what || !Concerns(f)) return false;
-    if (what == FaultKind::kKill) {
-      return f.during == FaultMoment::kCheckpoint && StrikeOf(f, bounds_).step == step;
-    }
-    return step >= f.at_step && step < f.at_step + bounds_.checkpoint_every;
+    return Concerns(f) && StrikesAtCheckpoint(f, what, step, bounds_);
   });
   return at == script_.end() ? nullptr : &*at;
 }
 
 absl::Status OwnFaults::BeforeCheckpoint(int64_t step, std::string* directory) {
   if (const Fault* kill = AtCheckpoint(FaultKind::kKill, step)) {
-    if (kill->where.stage == place_.stage || place_.stage == 0)
-      EmitFault(*kill, step + 1, "", sink_);
+    if (WorkerTells(*kill, place_.stage)) EmitFault(*kill, step + 1, "", sink_);
     if (absl::Status s = StatusFromTorch("the store", before_end_); !s.ok()) return s;
     DieInTheNextWrite();
   }
   if (const Fault* full = AtCheckpoint(FaultKind::kDiskFull, step)) {
-    if (full->where.stage == place_.stage || place_.stage == 0) EmitFault(*full, step, "", sink_);
+    if (WorkerTells(*full, place_.stage)) EmitFault(*full, step, "", sink_);
     *directory = "/run/full";
     return MountMemoryDisk(*directory, "size=4k,mode=0700");  // one page
   }

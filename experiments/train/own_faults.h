@@ -15,6 +15,17 @@
 
 namespace longhaul {
 
+// Whether a fault strikes this worker: it names it, or its whole group. One worker of a struck group
+// tells of it: the one that is named, or else stage 0.
+bool StrikesWorker(const Fault& fault, int64_t group, int64_t stage);
+bool WorkerTells(const Fault& fault, int64_t stage);
+// Whether a fault strikes at the checkpoint after `step`: a kill at the one that StrikeOf says, a
+// full disk at the first from its step on.
+bool StrikesAtCheckpoint(const Fault& fault, FaultKind what, int64_t step,
+                         const RoundBounds& bounds);
+// Before which step the lab mends what it did for for_steps; 0: never by step.
+int64_t MendStep(const Fault& fault);
+
 // A fault script as one rank among processes suffers it: this process is killed, stopped, slowed or
 // leaves, and what the lab does (links, joins) is asked of it. Every fault is told once, by the
 // worker that it names or by stage 0 of its group.
