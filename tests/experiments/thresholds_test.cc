@@ -61,19 +61,20 @@ TEST(MedianInterval, ChangesItsMethodAtThirtyAndItsFormulaBeyondAThousand) {
   EXPECT_EQ(more.interval->high, 533);
 }
 
-TEST(Residual, IsConfirmedBelowATenthOnEitherSide) {
-  const auto of = [](double residual, const char* note = "") {
-    StepTime t;
-    t.residual.value = residual;
-    t.note = note;
-    return ResidualVerdict(t);
+TEST(JudgeResidual, TheWholeIntervalIsWithinATenthOrBeyondIt) {
+  const auto of = [](double low, double high, const char* note = "") {
+    return JudgeResidual({(low + high) / 2, Interval{low, high, 0.95, "t"}}, note).residual;
   };
-  EXPECT_EQ(of(std::nextafter(0.10, 0)), "within 0.10");
-  EXPECT_EQ(of(0.10), "beyond 0.10");
-  EXPECT_EQ(of(-0.0999), "within 0.10");
-  EXPECT_EQ(of(-0.1001), "beyond 0.10");
-  EXPECT_EQ(of(0.2, "timing disturbed"), "not judged: P2 gives every worker a core");
-  EXPECT_EQ(of(0.05, "timing disturbed"), "within 0.10");
+  const double below = std::nextafter(0.10, 0), above = std::nextafter(0.10, 1);
+  EXPECT_EQ(of(-below, below), Residual::kWithin);
+  EXPECT_EQ(of(-below, 0.10), Residual::kNotJudged);
+  EXPECT_EQ(of(-0.10, below), Residual::kNotJudged);
+  EXPECT_EQ(of(above, 0.3), Residual::kBeyond);
+  EXPECT_EQ(of(0.10, 0.3), Residual::kNotJudged);
+  EXPECT_EQ(of(-0.3, -above), Residual::kBeyond);
+  EXPECT_EQ(of(-0.3, -0.10), Residual::kNotJudged);
+  EXPECT_EQ(of(-0.01, 0.01, "timing disturbed"), Residual::kNotJudged);
+  EXPECT_EQ(JudgeResidual({0.01, std::nullopt}, "").residual, Residual::kNotJudged);
 }
 
 TEST(DepthModels, AMissIsMoreThanTwoStandardErrors) {
