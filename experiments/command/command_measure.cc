@@ -11,6 +11,7 @@
 #include "experiments/command/measure_timing.h"
 #include "experiments/command/output.h"
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/comparability.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/check_first.h"
@@ -83,6 +84,9 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
     for (const std::string& line : WarmUpAdvice(run.spec)) {
       fmt::print(out.progress(), "{}\n", line);
     }
+  }
+  for (const std::string& line : OtherTextAdvice(campaign)) {
+    fmt::print(out.progress(), "{}\n", line);
   }
   // The error below points at it.
   fmt::print(refused && out.quiet() ? stderr : out.progress(), "{}\n", forecast->text);

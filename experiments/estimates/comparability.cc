@@ -23,9 +23,25 @@ std::string HeldOutHash(const ArmResult& arm) {
   return "";
 }
 
-// Whether both hold out what a source of its own says, which is no change then.
-bool HasOwnText(const ArmResult& arm) {
-  return arm.outcomes.front().run.spec_toml.find("\neval = ") != std::string::npos;
+// What an arm was to be evaluated on, and what was.
+struct Evaluated {
+  const std::string& spec_toml;
+  std::string held_out_hash;  // "": nobody told
+  // Whether it holds out what a source of its own says.
+  bool HasOwnText() const { return spec_toml.find("\neval = ") != std::string::npos; }
+};
+
+std::string OtherText(const Evaluated& reference, const Evaluated& arm) {
+  std::vector<SpecChange> changes = ChangesBesideCodecs(reference.spec_toml, arm.spec_toml);
+  const std::string &was = reference.held_out_hash, &is = arm.held_out_hash;
+  const bool known = !was.empty() && !is.empty();
+  const bool own_text = reference.HasOwnText() && arm.HasOwnText();
+  std::erase_if(changes, [&](const SpecChange& change) {
+    if (change.key == "data.source") return known ? was == is : own_text;
+    if (change.key == "data.eval") return known && was == is;
+    return std::find(std::begin(kWindows), std::end(kWindows), change.key) == std::end(kWindows);
+  });
+  return ToString(changes);
 }
 
 }  // namespace
@@ -41,17 +57,26 @@ absl::Status RefuseMixed(const Record& record, CampaignAnalysis& a) {
 }
 
 std::string OtherText(const ArmResult& reference, const ArmResult& arm) {
-  std::vector<SpecChange> changes = ChangesBesideCodecs(reference.outcomes.front().run.spec_toml,
-                                                        arm.outcomes.front().run.spec_toml);
-  const std::string was = HeldOutHash(reference), is = HeldOutHash(arm);
-  const bool known = !was.empty() && !is.empty();
-  const bool own_text = HasOwnText(reference) && HasOwnText(arm);
-  std::erase_if(changes, [&](const SpecChange& change) {
-    if (change.key == "data.source") return known ? was == is : own_text;
-    if (change.key == "data.eval") return known && was == is;
-    return std::find(std::begin(kWindows), std::end(kWindows), change.key) == std::end(kWindows);
-  });
-  return ToString(changes);
+  return OtherText({reference.outcomes.front().run.spec_toml, HeldOutHash(reference)},
+                   {arm.outcomes.front().run.spec_toml, HeldOutHash(arm)});
+}
+
+std::vector<std::string> OtherTextAdvice(const CampaignSpec& campaign) {
+  std::vector<std::string> lines;
+  const auto d0 = std::find_if(campaign.runs.begin(), campaign.runs.end(),
+                               [](const PlannedRun& run) { return run.arm == kD0Reference; });
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.seed != campaign.seeds.front()) break;  // the others differ in the seed alone
+    if (run.role != Role::kArm || d0 == campaign.runs.end()) continue;
+    const std::string base = ToToml(d0->spec), own = ToToml(run.spec);
+    const std::string other = OtherText({base, ""}, {own, ""});
+    if (other.empty()) continue;
+    const bool data = other.find("data.") != std::string::npos;
+    lines.push_back(
+        fmt::format("arm '{}' will have no eta{}: losses on different texts have no difference: {}",
+                    run.arm, data ? ", unless both hold out the same tokens" : "", other));
+  }
+  return lines;
 }
 
 }  // namespace longhaul

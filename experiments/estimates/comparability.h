@@ -17,4 +17,8 @@ absl::Status RefuseMixed(const Record& record, CampaignAnalysis& a);
 // differ; "": they were not. Other training data are no reason where the held-out text is the same.
 std::string OtherText(const ArmResult& reference, const ArmResult& arm);
 
+// What can be said of it before anything is trained, by the specs alone: a line for each arm that
+// will have no eta.
+std::vector<std::string> OtherTextAdvice(const CampaignSpec& campaign);
+
 }  // namespace longhaul

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "experiments/record/run_contents.h"
+
 namespace longhaul {
 namespace {
 
@@ -76,7 +78,7 @@ std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluat
                                          : ToString(AgainstAssumed(*e.q)));
   row.push_back(arm.reference);
   row.push_back(ToString(arm.changes));
-  row.push_back(arm.note);
+  row.push_back(arm.other_build.empty() ? arm.note : "no q: another build, " + arm.other_build);
   return row;
 }
 
@@ -89,12 +91,14 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
   absl::StatusOr<std::vector<RunRow>> runs = record.Runs(row.id);
   if (!runs.ok()) return runs.status();
   out.runs = *std::move(runs);
+  out.mixed_files = MixedContents(out.runs);
   if (row.kind == ExperimentKind::kCampaign) {
     absl::StatusOr<CampaignAnalysis> campaign = Analyse(record, row);
     if (!campaign.ok()) return campaign.status();
     out.campaign = *std::move(campaign);
   }
-  if (row.kind == ExperimentKind::kRun && !row.plan_text.empty()) {
+  const bool grid = row.kind == ExperimentKind::kRun && !row.plan_text.empty();
+  if (grid && out.mixed_files.empty()) {  // else its runs make no figure together
     absl::StatusOr<TimingFindings> timing = AnalyseTiming(record, row.id);
     if (!timing.ok()) return timing.status();
     out.timing = *std::move(timing);

@@ -16,6 +16,7 @@ struct ReportedExperiment {
   ExperimentRow row;
   std::string folder;  // name of its folder beside index.html, "1-smoke"
   std::vector<RunRow> runs;
+  std::string mixed_files;  // where a file held different things in two of them; "": nowhere
   std::optional<CampaignAnalysis> campaign;
   std::vector<StepTime> step_times;      // of the runs that have steps
   std::optional<TimingFindings> timing;  // of a timing grid

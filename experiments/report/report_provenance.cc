@@ -87,7 +87,14 @@ std::string ProvenancePart(const ReportedExperiment& e) {
           ? ""
           : HtmlDetails("files that the plan names: key, SHA-256, bytes, files, value",
                         "<pre>" + HtmlEscape(files->second) + "</pre>");
-  return "<h3>What each arm was made of</h3><p class=\"note\">SHA-256 of the tokens trained on and "
+  const std::string mixed =
+      e.mixed_files.empty()
+          ? ""
+          : fmt::format("<p class=\"note\">{} {}</p>\n",
+                        HtmlBadge("runs of other files make no figure together", Tone::kBad),
+                        HtmlEscape(e.mixed_files));
+  return mixed +
+         "<h3>What each arm was made of</h3><p class=\"note\">SHA-256 of the tokens trained on and "
          "held out, of the weights begun with and of the topology file: the first 16 digits. Several "
          "values in a cell: its runs differ.</p>" +
          HtmlTable({"arm", "data", "held out", "weights", "links", "epochs", "revision", "torch",

@@ -8,6 +8,7 @@
 
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
+#include "experiments/record/file_contents.h"
 
 namespace longhaul {
 namespace {
@@ -48,6 +49,21 @@ ordered_json ToJson(const EvaluationRow& e) {
           {"tokens", e.tokens}};
 }
 
+// What the files held that a run's or an experiment's facts name.
+ordered_json ToJson(const std::map<std::string, std::string>& facts) {
+  ordered_json files = ordered_json::array();
+  const auto found = facts.find(kNamedFilesFact);
+  if (found == facts.end()) return files;
+  for (const FileContent& file : ReadContents(found->second)) {
+    files.push_back({{"key", file.key},
+                     {"value", file.value},
+                     {"sha256", file.sha256},
+                     {"bytes", file.bytes},
+                     {"files", file.files}});
+  }
+  return files;
+}
+
 ordered_json ToJson(const ListedRun& run) {
   const RunRow& r = run.row;
   return {{"run", r.id},
@@ -72,7 +88,11 @@ ordered_json ToJson(const ListedRun& run) {
           {"begun_utc", r.begun_utc},
           {"finished_utc", MaybeText(r.finished_utc)},
           {"host", r.host},
-          {"git_revision", r.git_revision}};
+          {"cpu", r.cpu},
+          {"isa", r.isa},
+          {"torch_version", r.torch_version},
+          {"git_revision", r.git_revision},
+          {"named_files", ToJson(r.facts)}};
 }
 
 ordered_json ToJson(const EstimateRow& x) {
@@ -108,6 +128,7 @@ ordered_json ToJson(const ListedExperiment& e) {
           {"runs_ended", e.ended},
           {"d0_tokens", Maybe(e.row.d0_tokens)},
           {"plan_sha256", MaybeText(e.row.plan_text.empty() ? "" : e.row.plan_sha256)},
+          {"named_files", ToJson(e.row.facts)},
           {"forecast", MaybeText(fact(kForecastFact))},
           {"accepted_unresolved", fact(kAcceptedUnresolvedFact) == "true"},
           {"begun_utc", e.row.begun_utc},

@@ -100,6 +100,19 @@ TEST_F(Comparability, AnArmWithAnotherHeldOutTextHasNoEtaAndSaysWhy) {
   EXPECT_THAT(CampaignJson(*record_, e, absl::OkStatus()), HasSubstr(why));
 }
 
+TEST_F(Comparability, ThatIsSaidBeforeAnythingIsTrained) {
+  const std::string campaign =
+      "[campaign]\nname = \"c\"\nquestion = \"?\"\nseeds = [1, 2]\nd0_tokens = 400_000\n"
+      "budgets = [0.5, 1.0]\n" +
+      OneArm("same", "train.lr = 1e-3") + OneArm("rows", "eval.rows = 1024") + kArmsToml +
+      "rows = 2048\n";
+  const auto read = ReadCampaign(*ParseToml(campaign, "c.toml"), TestNames());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(OtherTextAdvice(*read),
+              ElementsAre(AllOf(HasSubstr("arm 'rows' will have no eta"),
+                                HasSubstr("have no difference: eval.rows 2048 > 1024"))));
+}
+
 // What was held out is told by its hash, wherever it lies.
 TEST_F(Comparability, OtherTrainingDataWithTheSameHeldOutTextHasAnEta) {
   const auto arm = [](const std::string& data, const std::string& eval_hash) {
@@ -143,6 +156,25 @@ TEST_F(Comparability, RunsOfOtherFilesMakeNoFigureOfACampaign) {
   const auto table = AnalyseCampaign(*record_, e);
   EXPECT_EQ(table.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(table.status().message()), HasSubstr(mixed));
+}
+
+// The page of a grid whose links changed between repeats: no cell, and why.
+TEST_F(Comparability, AMixedGridCostsItsFiguresAndNotThePage) {
+  const int64_t e = *record_->BeginExperiment(
+      {.kind = ExperimentKind::kRun, .name = "grid", .plan_text = "[plan]\n"});
+  for (const char digit : {'a', 'b'}) {
+    RunRow run;
+    run.experiment_id = e;
+    run.arm = "cell";
+    run.seed = digit;
+    run.spec_toml = kRunToml;
+    run.facts[kNamedFilesFact] = "net.profile " + std::string(64, digit) + " 9 1 /links.toml\n";
+    ASSERT_TRUE(record_->FinishRun(*record_->BeginRun(run), RunStatus::kOk, "").ok());
+  }
+  EXPECT_THAT(Page(),
+              AllOf(HasSubstr("runs of other files make no figure together"),
+                    HasSubstr("net.profile (/links.toml): SHA-256 aaaaaaaaaaaaaaaa in 1 run, "
+                              "SHA-256 bbbbbbbbbbbbbbbb in 1 run")));
 }
 
 TEST_F(Comparability, OneBuildAndMachineIsNotSpokenOf) {
