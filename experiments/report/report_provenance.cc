@@ -33,8 +33,9 @@ std::string FactOr(const RunRow& run, const std::string& key) {
 
 std::string Hash(const std::string& sha256) { return std::string(ShortHash(sha256)); }
 
-// Passes over the data that a run trained on; "": its workers did not say how many there are.
+// Passes over the data that a run trained on; "": its workers did not say.
 std::string Epochs(const RunRow& run) {
+  if (const std::string told = FactOr(run, kEpochsFact); !told.empty()) return told;
   const double available = std::atof(FactOr(run, "train_tokens_available").c_str());
   if (!(available > 0)) return "";
   return fmt::format("{:.3g}", static_cast<double>(run.train_tokens) / available);
