@@ -84,3 +84,6 @@ endif()
 longhaul_fuzzer(experiments/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
 longhaul_fuzzer(experiments/safetensors_fuzz.cc SRCS experiments/train/safetensors_read.cc
   LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
+longhaul_test(experiments/tables_test.cc experiments/golden_text.cc LIBS experiments_testing LABELS cpu)
+target_compile_definitions(experiments_tables_test PRIVATE
+  LONGHAUL_GOLDEN_TABLES="${CMAKE_CURRENT_SOURCE_DIR}/golden/tables")
