@@ -108,5 +108,24 @@ TEST(Descriptors, WhatIsNeededIsAskedForAtOnceAndOfNewPeersOnly) {
   EXPECT_EQ(CheckDescriptors(UcxNodeIs::kThere, 0), absl::OkStatus()) << "nothing is opened";
 }
 
+TEST(Descriptors, ANodeAsksForThePeersThatAreExpectedAndAGroupForThoseThatAreNew) {
+  NodeOptions options = OptionsFor(TransportKind::kUcx);
+  {
+    const Room room(17);  // a node's, a file's, and three of the first peer's four
+    options.expected_peers = 1;
+    EXPECT_THAT(std::string(Node::Create(options).status().message()),
+                HasSubstr("4 for each of 1 peers"));
+    options.expected_peers = 0;
+    EXPECT_TRUE(Node::Create(options).ok());
+  }
+  const Cluster cluster(TransportKind::kUcx, 3);
+  const GroupOptions of_three{.name = "x", .rank = 0, .size = 3};
+  const Room room(8);  // two peers' four each, and no file
+  const absl::Status refused =
+      Group::Create(cluster.nodes[0], of_three, cluster.addresses()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("4 for each of 2 peers"));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -125,6 +125,16 @@ TEST_F(OutboxTest, WantedMessagesPassThoseThatWait) {
   EXPECT_THAT(link.Tags(), ElementsAre(0, 1, 2, 3, 7, 7));
 }
 
+TEST_F(OutboxTest, AWantedMessageThatHasBegunGoesOnWithoutCredit) {
+  outbox.Submit(Message(1, 10 * kSlice));
+  link.ReleaseAll();
+  EXPECT_THAT(link.Tags(), testing::SizeIs(4)) << "the credit is used up";
+  outbox.Exempt([](const PacketHeader& header) { return header.tag == 1; });
+  link.ReleaseAll();
+  EXPECT_THAT(link.Tags(), testing::SizeIs(10));
+  EXPECT_THAT(Done(), ElementsAre(1));
+}
+
 TEST_F(OutboxTest, ACancelledMessageTellsTheReceiverAndEndsWhenTheTransportLetsGo) {
   const auto running = Message(1, 3 * kSlice), waiting = Message(2, kSlice);
   outbox.Submit(running);

@@ -5,7 +5,6 @@
 #include "plugin/core/node_core.h"
 
 namespace longhaul {
-namespace {
 
 class RiggedLink final : public Link {
  public:
@@ -13,6 +12,11 @@ class RiggedLink final : public Link {
       : rig_(rig), inner_(std::move(inner)) {}
 
   absl::StatusOr<SendState> Send(Lane lane, OutPacket* packet) override {
+    if (rig_->hold && rig_->hold(ParsePacket(packet->header, packet->payload).value())) {
+      rig_->held_.push_back(
+          {inner_.get(), packet->header, {packet->payload.begin(), packet->payload.end()}});
+      return SendState::kDone;
+    }
     if (!rig_->on_packet) return inner_->Send(lane, packet);
     std::vector<std::byte> copy(packet->payload.begin(), packet->payload.end());
     if (!rig_->on_packet(ParsePacket(packet->header, packet->payload).value(), copy)) {
@@ -30,7 +34,17 @@ class RiggedLink final : public Link {
   const std::unique_ptr<Link> inner_;
 };
 
-}  // namespace
+void RiggedTransport::LetHeldGo() {
+  Post([this] {
+    hold = nullptr;
+    for (const Held& held : std::exchange(held_, {})) {
+      OutPacket packet;
+      packet.header = held.header;
+      packet.payload = held.payload;
+      (void)held.link->Send(Lane::kBulk, &packet);  // loopback is done with it when it returns
+    }
+  });
+}
 
 void RiggedTransport::Start(std::weak_ptr<TransportSink> sink) {
   sink_ = sink;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -48,11 +49,22 @@ class RiggedTransport final : public Transport {
 
   void Tick();
   OnPacket on_packet;  // empty: everything passes as it is
+  // Packets for which it answers true wait, in their order, until LetHeldGo(): others pass them.
+  // Empty: none does. Not together with on_packet.
+  std::function<bool(const PacketHeader& header)> hold;
+  void LetHeldGo();
 
  private:
   const std::shared_ptr<LoopbackTransport> inner_;
   const Heartbeat heartbeat_;
   std::weak_ptr<TransportSink> sink_;
+  struct Held {
+    Link* link;
+    std::array<std::byte, kPacketHeaderBytes> header;
+    std::vector<std::byte> payload;
+  };
+  std::vector<Held> held_;  // on the strand
+  friend class RiggedLink;
 };
 
 // Nodes of this process over rigged transports and one manual clock.
