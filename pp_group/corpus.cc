@@ -65,6 +65,9 @@ class TokenCorpus : public Corpus {
   mutable std::string train_hash_, held_out_hash_;
 };
 
+// Bytes and a tokenizer's ids are two vocabularies.
+bool IsOfIds(const std::string& source) { return source.starts_with("tokens"); }
+
 absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab, Part part) {
   const size_t colon = source.find(':');
   const std::string kind = source.substr(0, colon);
@@ -89,6 +92,11 @@ absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& so
   absl::StatusOr<CorpusTokens> tokens =
       Read(source, vocab, held_out.empty() ? Part::kSplit : Part::kWhole);
   if (!tokens.ok()) return tokens.status();
+  if (!held_out.empty() && IsOfIds(source) != IsOfIds(held_out)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus ", source, ", evaluated on ", held_out,
+                     ": one is text and the other token ids, which mean nothing to each other"));
+  }
   if (!held_out.empty()) {
     absl::StatusOr<CorpusTokens> evaluated = Read(held_out, vocab, Part::kWhole);
     if (!evaluated.ok()) return evaluated.status();

@@ -29,7 +29,7 @@ class Corpus {
   // `held_out`, a source like these but for "headers", and nothing of `source`; or, where it is
   // empty, of files their last 1/64; of "headers" each file whose path hashes to 0 modulo 32.
   // NotFound, InvalidArgument with the path and what was seen: unknown kind, a file of another kind
-  // (corpus_format.h), an id beyond vocab, a header that lies about its length, too little text.
+  // (corpus_format.h), text evaluated on ids or ids on text, an id beyond vocab, a header that lies about its length, too little text.
   static absl::StatusOr<std::shared_ptr<const Corpus>> Open(const std::string& source,
                                                             int64_t vocab,
                                                             const std::string& held_out = "");

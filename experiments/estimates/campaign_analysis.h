@@ -61,6 +61,10 @@ struct ArmResult {
   std::string LostText() const;  // "diverged 1 of 3"; "failed 1 of 3"; "" for none
   // Against 0.995, codec off at evaluation.
   Verdict verdict() const;
+  // Of a control: "holds the truth", "MISSES the truth at 95 %; a control fails beyond 99 %", or "no
+  // verdict: ..." where its interval could hardly have missed it: none, or one that holds no loss
+  // (1) beside the truth.
+  std::string ControlVerdict() const;
 };
 
 // Arms with a q that differ in the number of stages alone, fitted together.

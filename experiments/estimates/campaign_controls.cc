@@ -53,4 +53,17 @@ void CheckControls(CampaignAnalysis& a) {
   for (ArmResult& arm : a.arms) arm.controls_failed = true;
 }
 
+std::string ArmResult::ControlVerdict() const {
+  if (!off || !off->eta.interval) return "no verdict: no interval";
+  const Interval& interval = *off->eta.interval;
+  const auto holds = [&](double eta) {
+    return interval.low - kRounding <= eta && eta <= interval.high + kRounding;
+  };
+  if (!holds(trained_fraction)) return "MISSES the truth at 95 %; a control fails beyond 99 %";
+  if (trained_fraction != 1 && holds(1)) {
+    return "no verdict: the interval holds the truth and 1, which is no loss";
+  }
+  return "holds the truth";
+}
+
 }  // namespace longhaul

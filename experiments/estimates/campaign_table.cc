@@ -62,16 +62,8 @@ std::string VerdictText(const ArmResult& arm) {
 
 std::string ControlLine(const ArmResult& arm) {
   if (!arm.off) return fmt::format("control {}: {}\n", arm.arm, arm.note);
-  const Measured& eta = arm.off->eta;
-  std::string_view verdict = "no interval";
-  if (eta.interval) {
-    verdict =
-        eta.interval->low <= arm.trained_fraction && arm.trained_fraction <= eta.interval->high
-            ? "holds the truth"
-            : "MISSES the truth at 95 %; a control fails beyond 99 %";
-  }
   return fmt::format("control {}: true eta {:.4f}, recovered {}: {}\n", arm.arm,
-                     arm.trained_fraction, WithInterval(eta, 3), verdict);
+                     arm.trained_fraction, WithInterval(arm.off->eta, 3), arm.ControlVerdict());
 }
 
 std::string CurveLine(const ReferenceCurve& c) {

@@ -64,6 +64,7 @@ void Compare(const Runs& without, Runs& with) {
     steps.push_back(time.measured_s.value);
   }
   if (!base.empty()) with.cell.gain = RatioOfMeans(base, steps, kTimingLevel);
+  with.cell.gain_disturbed = !without.cell.note.empty() || !with.cell.note.empty();
 }
 
 absl::StatusOr<std::vector<Runs>> ReadRuns(const Record& record, int64_t experiment) {
@@ -108,8 +109,8 @@ absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t exper
   };
   TimingFindings out;
   std::vector<double> residuals;
+  for (Runs& runs : *cells) Summarise(runs);
   for (Runs& runs : *cells) {
-    Summarise(runs);
     for (const Runs& other : *cells) {
       const bool pair = runs.cell.codecs != "none" && other.cell.codecs == "none" &&
                         links(other.cell) == links(runs.cell);
@@ -131,6 +132,7 @@ absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t exper
 }
 
 std::string_view GainVerdict(const TimingCell& cell) {
+  if (cell.gain_disturbed) return "no verdict: timing disturbed";
   if (!cell.gain || !cell.gain->interval) return "no difference shown";
   if (cell.gain->interval->low > 1) return "pays";
   return cell.gain->interval->high < 1 ? "costs" : "no difference shown";

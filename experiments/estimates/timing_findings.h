@@ -27,6 +27,7 @@ struct TimingCell {
   // Step without codecs over step with them, same links, schedule, S and G; above 1: the codec
   // pays. nullopt for the cell without codecs, or without one.
   std::optional<Measured> gain = std::nullopt;
+  bool gain_disturbed = false;  // the times of one of both cells are
   std::optional<double> outer_s = std::nullopt, outer_predicted_s = std::nullopt;
   std::string note = {};         // why its times are disturbed; "" where they are not
   ResidualVerdict verdict = {};  // of `residual`; empty without a repeat
@@ -43,7 +44,7 @@ struct TimingFindings {
 // Of runs that ended ok; of one (cell, seed) the last. InvalidArgument: a spec that cannot be read.
 absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t experiment);
 
-// "pays", "costs" or "no difference shown".
+// "pays", "costs" or "no difference shown"; "no verdict: timing disturbed".
 std::string_view GainVerdict(const TimingCell& cell);
 
 std::string TimingText(const TimingFindings& findings);

@@ -160,11 +160,10 @@ std::string ControlsTable(const CampaignAnalysis& a) {
       row.push_back(fmt::format("{}", arm.off->seeds));
       row.push_back(IntervalCell(arm.off->delta_nat, 4));
       row.push_back(HtmlEscape(WithInterval(eta, 3)));
-      const bool holds = eta.interval && eta.interval->low <= arm.trained_fraction &&
-                         arm.trained_fraction <= eta.interval->high;
-      row.push_back(!eta.interval ? HtmlBadge("no interval", Tone::kOpen)
-                    : holds       ? HtmlBadge("holds the truth", Tone::kGood)
-                                  : HtmlBadge("misses the truth", Tone::kBad));
+      const std::string verdict = arm.ControlVerdict();
+      row.push_back(HtmlBadge(verdict, verdict.starts_with("holds")    ? Tone::kGood
+                                       : verdict.starts_with("MISSES") ? Tone::kBad
+                                                                       : Tone::kOpen));
     } else {
       row.resize(5, "-");
       row.push_back(HtmlBadge(arm.note, Tone::kBad));

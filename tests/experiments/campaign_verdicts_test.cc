@@ -174,5 +174,23 @@ TEST_F(CampaignVerdicts, AnEvaluationThatIsMissingIsNotADivergence) {
   EXPECT_FALSE(Arm(a, "s4").off.has_value());
 }
 
+TEST(ControlVerdict, IsGivenOnlyWhereTheControlCouldHaveMissed) {
+  const auto verdict = [](double truth, std::optional<Interval> interval) {
+    ArmResult control;
+    control.trained_fraction = truth;
+    control.off = Efficiency{};
+    control.off->eta = {truth, std::move(interval)};
+    return control.ControlVerdict();
+  };
+  const auto t = [](double low, double high) { return Interval{low, high, 0.95, "t"}; };
+  EXPECT_EQ(verdict(0.9, t(0.85, 0.99)), "holds the truth");
+  EXPECT_EQ(verdict(0.9, t(0.85, 1.01)),
+            "no verdict: the interval holds the truth and 1, which is no loss");
+  EXPECT_THAT(verdict(0.9, t(0.7, 0.89)), HasSubstr("MISSES"));
+  EXPECT_THAT(verdict(0.9, t(0.91, 1.2)), HasSubstr("MISSES"));
+  EXPECT_EQ(verdict(1, t(0.98, 1.02)), "holds the truth");  // of the A/A arm no loss is the truth
+  EXPECT_EQ(verdict(0.9, std::nullopt), "no verdict: no interval");
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -216,6 +216,8 @@ TEST_F(Grid, AVerdictIsGivenOnlyWhereItCouldHaveBeenTheOther) {
       findings->cells[0].verdict.text,
       "no verdict: timing disturbed: a worker did not run for 80 % of the training, bound 1 %");
   EXPECT_EQ(findings->undisturbed, 3);
+  // What others are compared with is disturbed too.
+  EXPECT_EQ(GainVerdict(findings->cells[1]), "no verdict: timing disturbed");
 }
 
 }  // namespace

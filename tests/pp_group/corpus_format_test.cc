@@ -196,6 +196,18 @@ TEST_F(CorpusFormat, HeldOutWindowsInTheTrainingTextAreCounted) {
   EXPECT_EQ(count("tokens:" + first + "," + second, middle), std::pair(int64_t{1}, int64_t{1}));
 }
 
+TEST_F(CorpusFormat, TextIsNotEvaluatedOnTokensNorTokensOnText) {
+  const std::string text = "text:" + Write("a.txt", Prose(4000));
+  const std::string ids = "tokens:" + Write("a.bin", BytesOf(Drawn<uint16_t>(4000)));
+  const std::string wide = "tokens32:" + Write("b.bin", BytesOf(Drawn<uint32_t>(4000)));
+  for (const auto& [source, held_out] : {std::pair{text, ids}, {ids, text}, {wide, text}}) {
+    EXPECT_THAT(std::string(Corpus::Open(source, 50257, held_out).status().message()),
+                HasSubstr("one is text and the other token ids"));
+  }
+  EXPECT_TRUE(Corpus::Open(ids, 50257, wide).ok());
+  EXPECT_TRUE(Corpus::Open(text, 50257, text).ok());
+}
+
 TEST_F(CorpusFormat, OnlyTheRowsThatAreEvaluatedCount) {
   const std::vector<uint16_t> all = Drawn<uint16_t>(6400);
   const std::string a = "tokens:" + Write("a.bin", BytesOf(all));
