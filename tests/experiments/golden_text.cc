@@ -28,8 +28,8 @@ size_t HashEnd(const std::string& s, size_t at) {
   bool digit = false;
   for (; end < s.size() && IsHex(s[end]); ++end) digit |= IsDigit(s[end]);
   const bool whole = end == s.size() || !IsWordPart(s[end]);
-  return digit && whole && end - at >= 8 && s.substr(at, end - at).find_first_of("abcdef") !=
-                                                std::string::npos
+  return digit && whole && end - at >= 8 &&
+                 s.substr(at, end - at).find_first_of("abcdef") != std::string::npos
              ? end
              : at;
 }
@@ -91,8 +91,8 @@ bool Same(const Piece& a, const Piece& b) {
   if (a.kind == Piece::kHash) return true;
   if (a.kind == Piece::kText || a.text == b.text) return a.text == b.text;
   const double x = std::atof(a.text.c_str()), y = std::atof(b.text.c_str());
-  const double within = std::max({1.01 * UnitOfLastDigit(a.text), 1.01 * UnitOfLastDigit(b.text),
-                                  1e-5 * std::abs(y)});
+  const double within = std::max(
+      {1.01 * UnitOfLastDigit(a.text), 1.01 * UnitOfLastDigit(b.text), 1e-5 * std::abs(y)});
   const bool counts = a.text.find_first_of(".e") == std::string::npos &&
                       b.text.find_first_of(".e") == std::string::npos;
   return !counts && std::abs(x - y) <= within;
@@ -114,7 +114,8 @@ void ExpectGolden(const std::string& name, const std::string& text) {
   std::string before;
   for (size_t i = 0; i < std::min(want.size(), have.size()); ++i) {
     ASSERT_TRUE(Same(have[i], want[i]))
-        << name << ": '" << have[i].text << "' where '" << want[i].text << "' is wanted, behind\n..."
+        << name << ": '" << have[i].text << "' where '" << want[i].text
+        << "' is wanted, behind\n..."
         << before.substr(before.size() - std::min<size_t>(before.size(), 300));
     before += have[i].text;
   }

@@ -65,23 +65,23 @@ class TablesTest : public AnalysedCampaign {
                      .extra_nat = {{"lr", 0.05}, {"s8", 0.04}}});
   }
   CampaignAnalysis Diloco() {
-    return Analysed({.noise_nat = 0.002,
-                     .seeds = 4,
-                     .more_arms = DilocoArm("d11", 1, 1, "none") + DilocoArm("d110", 1, 10, "none") +
-                                  DilocoArm("d130", 1, 30, "none") +
-                                  DilocoArm("d21", 2, 1, "none") + DilocoArm("d210", 2, 10, "none") +
-                                  DilocoArm("d230", 2, 30, "none") +
-                                  DilocoArm("d41", 4, 1, "none") + DilocoArm("d410", 4, 10, "none") +
-                                  DilocoArm("d210-int8", 2, 10, "int8-b64"),
-                     .extra_nat = {{"d11", 0.002},
-                                   {"d110", 0.007},
-                                   {"d130", 0.013},
-                                   {"d21", 0.004},
-                                   {"d210", 0.019},
-                                   {"d230", 0.033},
-                                   {"d41", 0.009},
-                                   {"d410", 0.041},
-                                   {"d210-int8", 0.026}}});
+    return Analysed(
+        {.noise_nat = 0.002,
+         .seeds = 4,
+         .more_arms = DilocoArm("d11", 1, 1, "none") + DilocoArm("d110", 1, 10, "none") +
+                      DilocoArm("d130", 1, 30, "none") + DilocoArm("d21", 2, 1, "none") +
+                      DilocoArm("d210", 2, 10, "none") + DilocoArm("d230", 2, 30, "none") +
+                      DilocoArm("d41", 4, 1, "none") + DilocoArm("d410", 4, 10, "none") +
+                      DilocoArm("d210-int8", 2, 10, "int8-b64"),
+         .extra_nat = {{"d11", 0.002},
+                       {"d110", 0.007},
+                       {"d130", 0.013},
+                       {"d21", 0.004},
+                       {"d210", 0.019},
+                       {"d230", 0.033},
+                       {"d41", 0.009},
+                       {"d410", 0.041},
+                       {"d210-int8", 0.026}}});
   }
 };
 
@@ -91,9 +91,9 @@ std::string Rows(const std::vector<EstimateRow>& rows) {
     const auto number = [](const std::optional<double>& x) {
       return x ? fmt::format("{:.9g}", *x) : std::string("-");
     };
-    text += fmt::format("{} | {} | {} | {} | {} | {} | {} | {} | {}\n", r.arm, r.evaluation,
-                        r.quantity, r.unit, number(r.value), number(r.low), number(r.high), r.seeds,
-                        r.note);
+    text +=
+        fmt::format("{} | {} | {} | {} | {} | {} | {} | {} | {}\n", r.arm, r.evaluation, r.quantity,
+                    r.unit, number(r.value), number(r.low), number(r.high), r.seeds, r.note);
   }
   return text;
 }
@@ -259,10 +259,15 @@ TEST(TimingTables, ColumnsAreWhatTheyAreCalled) {
   ASSERT_EQ(rows.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     const TimingCell& c = t.cells[i];
-    for (const auto& [name, value] :
-         {std::pair<std::string, double>{"p1_s", c.p1_s}, {"p2_s", c.p2_s}, {"p3_s", c.p3_s},
-          {"compute_s", c.compute_s}, {"bubble_s", c.bubble_s}, {"coding_s", c.coding_s},
-          {"wire_s", c.wire_s}, {"rest_s", c.rest_s}, {"step_s", c.step_s.value}}) {
+    for (const auto& [name, value] : {std::pair<std::string, double>{"p1_s", c.p1_s},
+                                      {"p2_s", c.p2_s},
+                                      {"p3_s", c.p3_s},
+                                      {"compute_s", c.compute_s},
+                                      {"bubble_s", c.bubble_s},
+                                      {"coding_s", c.coding_s},
+                                      {"wire_s", c.wire_s},
+                                      {"rest_s", c.rest_s},
+                                      {"step_s", c.step_s.value}}) {
       ExpectCell(rows[i], name, value);
     }
   }
