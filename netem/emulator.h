@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -43,6 +44,12 @@ struct Lateness {
   int64_t frames = 0;       // delivered (a TSO frame counts once)
   int64_t late_frames = 0;  // more than 1 ms late
   absl::Duration max;
+  // A frame was delivered so long after its time; before it: less than 0.
+  void Delivered(absl::Duration late) {
+    ++frames;
+    late_frames += late > absl::Milliseconds(1);
+    max = std::max(max, late);
+  }
   absl::Duration lead;  // frames may leave so much before their time (wake_lead.h)
 };
 

@@ -99,6 +99,20 @@ absl::Status CheckResources(const std::vector<ResourcePlan>& plans, const Remain
   return absl::OkStatus();
 }
 
+std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const PoolLimits& limits) {
+  std::sort(all.begin(), all.end(),
+            [](const PlannedLoad& a, const PlannedLoad& b) { return a.plan.bytes > b.plan.bytes; });
+  std::vector<ResourcePlan> together;
+  int64_t cores = 0;
+  for (const PlannedLoad& run : all) {
+    if (static_cast<int64_t>(together.size()) == limits.jobs) break;
+    if (!together.empty() && cores + run.cores > limits.cores) continue;
+    together.push_back(run.plan);
+    cores += run.cores;
+  }
+  return together;
+}
+
 absl::Status CheckFirst(const RunSpec& spec) {
   if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
   const ResourcePlan plan = PlanResources(spec);
@@ -115,11 +129,7 @@ absl::Status CheckFirst(const RunSpec& spec) {
 }
 
 absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) {
-  struct Planned {
-    ResourcePlan plan;
-    int64_t cores;
-  };
-  std::vector<Planned> all;
+  std::vector<PlannedLoad> all;
   const Remaining memory = RemainingMemory(), threads = RemainingThreads();
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
@@ -130,16 +140,7 @@ absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) 
     }
     all.insert(all.end(), campaign.seeds.size(), {plan, CoresNeeded(run.spec)});
   }
-  std::sort(all.begin(), all.end(),
-            [](const Planned& a, const Planned& b) { return a.plan.bytes > b.plan.bytes; });
-  std::vector<ResourcePlan> together;
-  int64_t cores = 0;
-  for (const Planned& run : all) {
-    if (static_cast<int64_t>(together.size()) == limits.jobs) break;
-    if (!together.empty() && cores + run.cores > limits.cores) continue;
-    together.push_back(run.plan);
-    cores += run.cores;
-  }
+  const std::vector<ResourcePlan> together = LargestTogether(std::move(all), limits);
   if (absl::Status s = CheckResources(together, memory, threads); !s.ok()) {
     return In(fmt::format("{} runs at a time", together.size()), s);
   }

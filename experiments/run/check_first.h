@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,14 @@ namespace longhaul {
 // need more memory than `memory`, or more than half of `threads`: the rest is other programs'.
 absl::Status CheckResources(const std::vector<ResourcePlan>& plans, const Remaining& memory,
                             const Remaining& threads);
+
+// Of runs that want to be at work: those that the limits let be so together, the largest in memory
+// first; one goes ahead whatever cores it needs.
+struct PlannedLoad {
+  ResourcePlan plan;
+  int64_t cores;
+};
+std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const PoolLimits& limits);
 
 // Everything that can be found wrong with a run before anything of it exists: that this machine has
 // the memory and the threads, that the data can be read, that the trainer takes them.

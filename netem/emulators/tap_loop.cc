@@ -24,7 +24,6 @@ namespace longhaul {
 namespace {
 
 constexpr int kReadsPerPort = 64;  // then the other ports get their turn
-constexpr int64_t kLateNs = 1'000'000;
 constexpr uint64_t kWakeToken = ~uint64_t{0};
 constexpr uint64_t kTimerToken = kWakeToken - 1;
 
@@ -255,10 +254,7 @@ void TapLoop::Admit(uint32_t handle, const Coming& coming, bool copy) {
 void TapLoop::DeliverDue(int64_t now_ns) {
   while (const auto output = network_.Next(now_ns + lead_.ns())) {
     if (output->delivered) {
-      const int64_t late_ns = now_ns - output->due_ns;
-      ++lateness_.frames;
-      lateness_.late_frames += late_ns > kLateNs;
-      lateness_.max = std::max(lateness_.max, absl::Nanoseconds(late_ns));
+      lateness_.Delivered(absl::Nanoseconds(now_ns - output->due_ns));
       WriteFrame(*output);
       now_ns = NowNs();
     }

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "netem/emulator.h"
+
 namespace longhaul {
 namespace {
 
@@ -49,6 +51,19 @@ TEST(WakeLead, MovesByTheStepsThatItMay) {
   EXPECT_EQ(lead.ns(), 95'000);
   lead.Woke(0);
   EXPECT_EQ(lead.ns(), 87'000);
+}
+
+TEST(Lateness, IsOfFramesThatAreMoreThanAMillisecondLate) {
+  Lateness lateness;
+  lateness.Delivered(absl::Microseconds(-40));
+  EXPECT_EQ(lateness.max, absl::ZeroDuration()) << "early is not late";
+  lateness.Delivered(absl::Milliseconds(1));
+  EXPECT_EQ(lateness.late_frames, 0);
+  lateness.Delivered(absl::Milliseconds(1) + absl::Nanoseconds(1));
+  lateness.Delivered(absl::Microseconds(10));
+  EXPECT_EQ(lateness.frames, 4);
+  EXPECT_EQ(lateness.late_frames, 1);
+  EXPECT_EQ(lateness.max, absl::Milliseconds(1) + absl::Nanoseconds(1));
 }
 
 }  // namespace

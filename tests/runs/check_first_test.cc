@@ -33,6 +33,29 @@ TEST(CheckResources, RefusesWhatDoesNotFitWithBothFigures) {
                     HasSubstr("there are 6.00 GB (MemAvailable)")));
 }
 
+// Of 30, 20 and 10 bytes with 3, 4 and 1 cores each: what is together at work, by its bytes.
+TEST(LargestTogether, AreAsManyAsTheLimitsLetTheLargestFirst) {
+  const auto together = [](int jobs, int64_t cores) {
+    std::vector<PlannedLoad> all;
+    for (const auto& [bytes, needs] : {std::pair(10, 1), {30, 3}, {20, 4}}) {
+      ResourcePlan plan{};
+      plan.bytes = bytes;
+      all.push_back({plan, needs});
+    }
+    std::vector<int64_t> bytes;
+    for (const ResourcePlan& plan : LargestTogether(all, {.jobs = jobs, .cores = cores})) {
+      bytes.push_back(plan.bytes);
+    }
+    return bytes;
+  };
+  EXPECT_THAT(together(3, 8), testing::ElementsAre(30, 20, 10)) << "the cores to the last one";
+  EXPECT_THAT(together(3, 7), testing::ElementsAre(30, 20));
+  EXPECT_THAT(together(3, 6), testing::ElementsAre(30, 10)) << "a smaller one may fit";
+  EXPECT_THAT(together(3, 3), testing::ElementsAre(30));
+  EXPECT_THAT(together(3, 1), testing::ElementsAre(30)) << "one goes ahead whatever it needs";
+  EXPECT_THAT(together(2, 100), testing::ElementsAre(30, 20));
+}
+
 TEST(CheckResources, LeavesHalfOfTheThreadsToOthers) {
   const ResourcePlan plan{.processes = 2,
                           .bytes = 1,

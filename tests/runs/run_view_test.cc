@@ -98,7 +98,11 @@ TEST(RoughTime, IsNoFinerThanAForecastIs) {
   EXPECT_EQ(RoughTime(absl::Milliseconds(300)), "1 s");  // something is left: never "0 s"
   EXPECT_EQ(RoughTime(absl::Milliseconds(41'600)), "42 s");
   EXPECT_EQ(RoughTime(absl::Seconds(99)), "99 s");
+  EXPECT_EQ(RoughTime(absl::Seconds(100) - absl::Nanoseconds(1)), "100 s");
+  EXPECT_EQ(RoughTime(absl::Seconds(100)), "2 min");
   EXPECT_EQ(RoughTime(absl::Seconds(130)), "2 min");
+  EXPECT_EQ(RoughTime(absl::Minutes(100) - absl::Nanoseconds(1)), "100 min");
+  EXPECT_EQ(RoughTime(absl::Minutes(100)), "1.7 h");
   EXPECT_EQ(RoughTime(absl::Minutes(150)), "2.5 h");
 }
 

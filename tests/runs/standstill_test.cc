@@ -78,6 +78,22 @@ TEST(StandstillWatch, BlamesNobodyForTheTimeThatItMissed) {
   EXPECT_EQ(Lasted(watch), kInterval + absl::Seconds(0.9));
 }
 
+// A look that is a whole interval late is that of a busy machine; later than that the watcher stood
+// still itself, and all that it missed is taken off.
+TEST(StandstillWatch, AWholeIntervalLateIsStillCounted) {
+  const auto lasted = [](absl::Duration until_next) {
+    StandstillWatch watch(kInterval);
+    for (const absl::Duration now : {absl::Seconds(10), absl::Seconds(10) + until_next}) {
+      watch.Look(now);
+      watch.Saw(1, true);
+    }
+    return Lasted(watch);
+  };
+  EXPECT_EQ(lasted(2 * kInterval), 2 * kInterval);
+  EXPECT_EQ(lasted(2 * kInterval + absl::Nanoseconds(1)), kInterval);
+  EXPECT_EQ(lasted(5 * kInterval), kInterval);
+}
+
 TEST(LookInterval, IsAnEighthOfTheDeadlineWithinLimits) {
   EXPECT_EQ(LookInterval(absl::Seconds(4)), absl::Milliseconds(500));
   EXPECT_EQ(LookInterval(absl::Seconds(30)), absl::Seconds(1));
