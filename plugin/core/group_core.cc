@@ -104,8 +104,12 @@ absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
   if (absl::Status s = group->Open(node_ids); !s.ok()) return s;
   // The strand may hold the core a little longer than the caller does; the node stays until then.
   Group* const face = group.get();
-  return std::shared_ptr<Group>(
-      face, [group = std::move(group), node = std::move(node)](Group*) { group->Close(); });
+  return std::shared_ptr<Group>(face,
+                                [group = std::move(group), node = std::move(node)](Group*) mutable {
+                                  group->Close();
+                                  group.reset();
+                                  node.reset();
+                                });
 }
 
 GroupCore::GroupCore(const GroupOptions& options, uint64_t hash, std::shared_ptr<NodeCore> node,

@@ -48,10 +48,12 @@ absl::StatusOr<std::shared_ptr<Node>> Node::Create(const NodeOptions& options) {
         fmt::format("the node's address exceeds {} bytes", kMaxAddressBytes));
   }
   // Callbacks on the strand may hold the core a little longer than the caller does; the node ends
-  // when the caller lets go of it.
+  // when the caller lets go of it. So do its connections, though somebody may still have a weak
+  // pointer, which keeps this function: peers wait for the end of what they have sent.
   Node* const node = core.get();
-  return std::shared_ptr<Node>(node, [core = std::move(core)](Node*) {
+  return std::shared_ptr<Node>(node, [core = std::move(core)](Node*) mutable {
     core->Shutdown(NodeCore::End::kClean, absl::AbortedError("the node was closed"));
+    core.reset();
   });
 }
 

@@ -127,5 +127,16 @@ TEST(Descriptors, ANodeAsksForThePeersThatAreExpectedAndAGroupForThoseThatAreNew
   EXPECT_THAT(std::string(refused.message()), HasSubstr("4 for each of 2 peers"));
 }
 
+// Its peers wait, when they end, for the end of their connections to it.
+TEST(Descriptors, AnEndedNodeHoldsNoneThoughSomebodyHasAWeakPointerToIt) {
+  const rlim_t before = OpenNow();
+  std::shared_ptr<Node> node = Node::Create(OptionsFor(TransportKind::kUcx)).value();
+  const std::weak_ptr<Node> weak = node;
+  EXPECT_GT(OpenNow(), before);
+  node.reset();
+  EXPECT_EQ(OpenNow(), before);
+  EXPECT_TRUE(weak.expired());
+}
+
 }  // namespace
 }  // namespace longhaul
