@@ -329,5 +329,24 @@ TEST(CampaignBlocks, GroupsThatDoNotDivideTheBatchAreRefused) {
               HasSubstr("has none to try"));
 }
 
+TEST(CampaignBlocks, SeedsAndGridsReachTheirBoundsAndNoFurther) {
+  const auto ok = [](const std::string& design) { return Read(File(design)).status(); };
+  EXPECT_TRUE(ok("tier = 'smoke'\nseeds = [4, 5, 6]").ok());
+  EXPECT_THAT(Error(File("tier = 'smoke'\nseeds = [4, 5]")), HasSubstr("wants at least 3"));
+  EXPECT_TRUE(ok("tier = 'standard'\nseeds = [1, 2, 3, 4, 5]").ok());
+  EXPECT_THAT(Error(File("tier = 'standard'\nseeds = [1, 2, 3, 4]")), HasSubstr("at least 5"));
+  EXPECT_THAT(Error(File("tier = 'full'\nseeds = [1, 2, 3, 4, 5, 6, 7]")), HasSubstr("at least 8"));
+  for (const std::string key : {"replicas", "inner_steps"}) {
+    const std::string smoke = "tier = 'smoke'\n" + key + " = ";
+    EXPECT_TRUE(ok(smoke + "[1, 65536]").ok()) << ok(smoke + "[1, 65536]");
+    for (const char* list : {"[1, 65537]", "[0, 1]", "[2, 2]", "[3, 2]", "[]"}) {
+      EXPECT_THAT(Error(File(smoke + list)), HasSubstr("want numbers from 1 to 65536")) << list;
+    }
+  }
+  EXPECT_THAT(Error(File("tier = 'smoke'\ncodecs = ['int8-b64']")), HasSubstr("has 1 names"));
+  EXPECT_THAT(Error(File("tier = 'smoke'\ncodecs = ['bf16', 'bf16', 'bf16']")),
+              HasSubstr("has 3 names; want 2"));
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -268,5 +268,34 @@ TEST(RoundPlan, WhenAllAreLostNobodyHoldsTheTraining) {
   EXPECT_THAT(rounds[1].members, IsEmpty());
 }
 
+// 20 steps in rounds of 8, a checkpoint every 6: rounds end after 8, 16 and 20.
+TEST(StrikeOf, MomentsAreTheFirstAtOrAfterTheStepAndNoneBehindTheLast) {
+  const RoundBounds bounds{.steps = 20, .inner_steps = 8, .groups = 3, .checkpoint_every = 6};
+  const auto at = [&](FaultMoment during, int64_t step) {
+    Fault fault;
+    fault.at_step = step;
+    fault.during = during;
+    const Strike strike = StrikeOf(fault, bounds);
+    return std::pair(strike.step, strike.after_outer);
+  };
+  EXPECT_EQ(at(FaultMoment::kBegin, 20), std::pair(int64_t{20}, false));
+  EXPECT_EQ(at(FaultMoment::kBackward, 7), std::pair(int64_t{7}, false));
+  EXPECT_EQ(at(FaultMoment::kOuter, 8), std::pair(int64_t{8}, false));
+  EXPECT_EQ(at(FaultMoment::kOuter, 9), std::pair(int64_t{16}, false));
+  EXPECT_EQ(at(FaultMoment::kOuter, 17), std::pair(int64_t{20}, false)) << "the last, a short one";
+  EXPECT_EQ(at(FaultMoment::kTransfer, 16), std::pair(int64_t{16}, true));
+  EXPECT_EQ(at(FaultMoment::kTransfer, 17).first, 0) << "nobody joins after the last step";
+  EXPECT_EQ(at(FaultMoment::kCheckpoint, 7), std::pair(int64_t{12}, true));
+  EXPECT_EQ(at(FaultMoment::kCheckpoint, 18), std::pair(int64_t{18}, true));
+  EXPECT_EQ(at(FaultMoment::kCheckpoint, 19).first, 0);
+  const RoundBounds even{.steps = 16, .inner_steps = 8, .groups = 3, .checkpoint_every = 16};
+  Fault last;
+  last.at_step = 9;
+  for (const FaultMoment moment : {FaultMoment::kTransfer, FaultMoment::kCheckpoint}) {
+    last.during = moment;
+    EXPECT_EQ(StrikeOf(last, even).step, 0) << "at the very last step there is none either";
+  }
+}
+
 }  // namespace
 }  // namespace longhaul

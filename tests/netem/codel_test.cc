@@ -253,5 +253,18 @@ TEST(Codel, SixteenIntervalsAreSoon) {
   }
 }
 
+// Half of 200 frames would be 100: no more than 64 go at once, and the next arrival finds room.
+TEST(FqCodel, NoMoreThanSixtyFourAreDroppedAtOnce) {
+  Flows flows(/*limit_bytes=*/200 * kFrame);
+  flows.Come(1, 200);
+  flows.Come(2, 1);
+  EXPECT_EQ(flows.dropped_.size(), 64u);
+  EXPECT_EQ(flows.queue_.bytes(), (201 - 64) * kFrame);
+  Flows few(/*limit_bytes=*/100 * kFrame);
+  few.Come(1, 100);
+  few.Come(2, 1);
+  EXPECT_EQ(few.dropped_.size(), 50u) << "half of the longest";
+}
+
 }  // namespace
 }  // namespace longhaul
