@@ -203,7 +203,8 @@ CsvRows JointCsv(const CampaignAnalysis& a) {
       } else {
         row.resize(row.size() + 4);
       }
-      row.push_back(Number(family.bits_per_element));
+      // 0: no bytes were recorded, as where losses alone were read from a file.
+      row.push_back(family.bits_per_element > 0 ? Number(family.bits_per_element) : "");
       row.push_back(*note);
       rows.push_back(std::move(row));
     }
