@@ -175,7 +175,9 @@ void EstimateArms(CampaignAnalysis& a) {
           EstimateArm(*a.curve, Losses(*reference, EvalCodec::kOff), Losses(arm, codec),
                       arm.HasQ() ? arm.crossings : 0);
       if (e.ok()) (codec == EvalCodec::kOff ? arm.off : arm.on) = *std::move(e);
-      if (!e.ok() && codec == EvalCodec::kOff) arm.note = std::string(e.status().message());
+      if (e.ok() || codec == EvalCodec::kOn) continue;
+      arm.note = std::string(e.status().message());
+      arm.delta_alone = DeltaWithoutEta(Losses(*reference, codec), Losses(arm, codec));
     }
   }
 }

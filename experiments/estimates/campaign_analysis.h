@@ -54,6 +54,9 @@ struct ArmResult {
   int64_t not_evaluated = 0;  // of the lost: trained to the end, no held-out loss in the record
   int64_t open = 0;           // running, interrupted or died
   std::optional<Efficiency> off, on;  // by evaluation; nullopt: see note
+  // Codec off: loss less its reference's where that has no place on the curve, so that there is no
+  // eta (see note).
+  std::optional<Measured> delta_alone = std::nullopt;
   // Loss with the codec off less that with it on, same weights: nat, over seeds.
   std::optional<Measured> on_off = std::nullopt;
   std::string note;              // why there is no estimate

@@ -43,6 +43,10 @@ void AddArm(std::vector<EstimateRow>& rows, const ArmResult& arm) {
     if (!x.q) continue;
     AddEstimate(rows, arm.arm, evaluation, "q", "per crossing", *x.q, x.seeds, note);
   }
+  if (arm.delta_alone) {
+    AddEstimate(rows, arm.arm, "off", "delta", "nat", *arm.delta_alone, arm.seeds,
+                fmt::format("against '{}'", arm.reference));
+  }
   if (!arm.note.empty())
     rows.push_back(EstimateWithout(arm.arm, "", "eta", "1", arm.seeds, arm.note));
 }
@@ -155,7 +159,8 @@ std::string CampaignTable(const CampaignAnalysis& a) {
       row.push_back(QText(arm.on));
       row.push_back(VerdictText(arm));
     } else {
-      for (int i = 0; i < 4; ++i) row.emplace_back("-");
+      row.push_back(arm.delta_alone ? WithInterval(*arm.delta_alone, 4) : "-");
+      for (int i = 0; i < 3; ++i) row.emplace_back("-");
       row.push_back(arm.note);
     }
     table.Add(std::move(row));

@@ -88,6 +88,17 @@ absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve, const LossBy
   return e;
 }
 
+std::optional<Measured> DeltaWithoutEta(const LossBySeed& reference, const LossBySeed& arm,
+                                        double level) {
+  std::vector<double> deltas;
+  for (const auto& [seed, loss] : arm) {
+    const auto found = reference.find(seed);
+    if (found != reference.end()) deltas.push_back(loss - found->second);
+  }
+  if (deltas.empty()) return std::nullopt;
+  return MeanWithInterval(deltas, level);
+}
+
 absl::StatusOr<JointEstimate> EstimateJoint(const ReferenceCurve& curve,
                                             const LossBySeed& reference,
                                             std::span<const DepthPoint> arms, double level) {

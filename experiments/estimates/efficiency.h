@@ -58,6 +58,11 @@ absl::StatusOr<Efficiency> EstimateArm(const ReferenceCurve& curve, const LossBy
                                        const LossBySeed& arm, int64_t crossings,
                                        double level = 0.95);
 
+// What is left where EstimateArm fails because the reference has no place on the curve: the mean of
+// arm less reference, nat, over the seeds that both have. nullopt: none has both.
+std::optional<Measured> DeltaWithoutEta(const LossBySeed& reference, const LossBySeed& arm,
+                                        double level = 0.95);
+
 // Arms of one codec pair at several depths, fitted together by least squares: -ln eta = u + a K
 // (model M1), the reference at K = 0; u is the luck of its runs, which all arms share. Returns a =
 // -ln q per crossing with its interval. FailedPrecondition: no seed has all arms, all K are equal to

@@ -137,6 +137,7 @@ std::string ArmsTable(const CampaignAnalysis& a) {
       row.push_back(VerdictCell(arm));
       row.push_back(Equivalence(*arm.off));
     } else {
+      row.push_back(arm.delta_alone ? IntervalCell(*arm.delta_alone, 4) : "-");
       row.resize(9, "-");
       row.push_back(HtmlBadge(arm.note, Tone::kBad));
       row.emplace_back("-");

@@ -176,7 +176,14 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
     if (arm.on) rows.push_back(EstimateCells(arm, "on", *arm.on));
     if (!arm.note.empty()) {
       rows.push_back(ArmCells(arm, arm.seeds));
-      rows.back().resize(rows.front().size());
+      if (arm.delta_alone) {
+        rows.back().emplace_back("off");
+        Append(rows.back(), *arm.delta_alone);
+      }
+      rows.back().resize(rows.front().size() - 3);
+      rows.back().push_back(arm.reference);
+      rows.back().push_back(ToString(arm.changes));
+      rows.back().emplace_back();
       rows.back().back() = arm.note;
     }
   }

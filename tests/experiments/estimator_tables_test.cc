@@ -150,6 +150,11 @@ TEST(Tables, NamedReferenceIsSubtractedAtItsOwnPlaceOnTheCurve) {
   // A reference below the smallest budget has no place, and its arm no eta.
   EXPECT_EQ(EstimateArm(curve, {{1, 3.3}, {2, 3.3}}, {{1, 3.31}, {2, 3.31}}, 2).status().code(),
             absl::StatusCode::kFailedPrecondition);
+  // What is left is the difference, of the seeds that have both: t(1) = 12.706.
+  const Measured delta = *DeltaWithoutEta({{1, 3.3}, {2, 3.3}, {3, 9.0}}, {{1, 3.31}, {2, 3.35}});
+  EXPECT_NEAR(delta.value, 0.03, 1e-12);
+  EXPECT_NEAR(delta.interval->high, 0.03 + 12.706204736 * 0.02, 1e-8);
+  EXPECT_FALSE(DeltaWithoutEta({{1, 3.3}}, {{2, 3.3}}).has_value());
 }
 
 TEST(Bounds, BelowTheSmallestBudgetIsABoundAndNoValue) {
