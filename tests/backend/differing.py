@@ -9,6 +9,7 @@ import sys
 import launch
 
 RANKS, ROUNDS, ODD = 5, 2, 3
+ODD_OPTIONS = {"options": {"seed": 7}, "codec": {"forward": "int8-b64"}}
 
 
 def worker():
@@ -17,10 +18,9 @@ def worker():
     import longhaul
 
     rank = int(os.environ["RANK"])
-    options = {"seed": 7} if rank == ODD else {}
-    interface = "lo"
-    if os.environ["CASE"] == "interface":
-        options, interface = {}, "nosuch0" if rank == ODD else "lo"
+    case = os.environ["CASE"]
+    options = ODD_OPTIONS.get(case, {}) if rank == ODD else {}
+    interface = "nosuch0" if case == "interface" and rank == ODD else "lo"
     try:
         dist.init_process_group("longhaul", timeout=launch.TIMEOUT, pg_options=longhaul.Options(
             interface=interface, **options))
@@ -42,6 +42,8 @@ def words_of_ranks(case):
 def main():
     launch.check()
     for case, wanted in (("options", ["options differ", "seed=0", "seed=7", f"rank {ODD}"]),
+                         ("codec", ["options differ", "forward=none", "forward=int8-b64",
+                                    f"rank {ODD}"]),
                          ("interface", ["no interface 'nosuch0'"])):
         for turn in range(ROUNDS):
             said = words_of_ranks(case)

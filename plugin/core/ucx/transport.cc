@@ -74,6 +74,10 @@ UcxTransport::~UcxTransport() {
     if (lane.worker != nullptr) Ucx().ucp_worker_destroy(lane.worker);
   }
   if (context_ != nullptr) Ucx().ucp_cleanup(context_);
+  // What UCX has not given back it never will.
+  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+    for (Sending* const sending : endpoint->sending) delete sending;
+  }
 }
 
 absl::Status UcxTransport::Open() {
