@@ -17,6 +17,7 @@ struct SimulateOptions {
   std::string csv;
   bool json = false;
   std::string calibration;
+  std::string conclusions;
   simulator::CalibrationChoice choice;
 };
 
@@ -24,9 +25,10 @@ struct SimulateOptions {
 constexpr size_t kMostMeasured = 50;
 
 absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const SimulateOptions& options) {
-  if (options.calibration.empty()) return std::nullopt;
-  if (options.json) {
-    return absl::InvalidArgumentError("--calibration prints text: want it without --json");
+  if (options.calibration.empty()) {
+    if (options.conclusions.empty()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "--conclusions writes what a calibration changes; give --calibration FILE too");
   }
   absl::StatusOr<simulator::Calibration> calibration =
       simulator::ReadCalibration(options.calibration);
@@ -100,9 +102,9 @@ absl::Status RunSimulate(const SimulateOptions& options) {
           first = false;
         } else {
           text.Add(row);
-          if (*plan && measured.size() < kMostMeasured) {
-            measured.push_back({NameOf(*file, row), row.scenario});
-          }
+        }
+        if (*plan && measured.size() < kMostMeasured) {
+          measured.push_back({NameOf(*file, row), row.scenario});
         }
       });
   if (!status.ok()) {
@@ -110,16 +112,27 @@ absl::Status RunSimulate(const SimulateOptions& options) {
     return status;
   }
   if (const absl::Status closed = csv.Close(); !closed.ok()) return closed;
+  std::vector<simulator::Attribution> answer;
+  std::vector<simulator::MeasuredNumber> numbers;
+  if (*plan) {
+    answer = simulator::Attribute(**plan);
+    numbers = simulator::MeasureScenarios(**plan, measured);
+    CsvFile conclusions(options.conclusions);
+    conclusions.Write(simulator::ConclusionsCsv(answer));
+    if (const absl::Status closed = conclusions.Close(); !closed.ok()) return closed;
+  }
   if (options.json) {
-    fmt::print("{}{}\n", json, simulator::JsonTail());
+    const std::string more =
+        *plan ? "\"calibration\":" + simulator::CalibrationJson(**plan, answer, numbers) : "";
+    fmt::print("{}{}\n", json, simulator::JsonTail(more));
   } else {
     fmt::print("{}\n{}", simulator::ProfileText(*file), text.Text());
     if (*plan) {
       fmt::print(
           "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
-          simulator::ConclusionsText(**plan),
+          simulator::ConclusionsText(**plan, answer),
           measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
-          simulator::MeasuredTable(**plan, measured));
+          simulator::MeasuredTable(numbers));
     }
   }
   return absl::OkStatus();
@@ -138,6 +151,8 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_option("--calibration", options->calibration,
                       "measured factors, as `measure` exports them (calibration/1)");
+  command->add_option("--conclusions", options->conclusions,
+                      "with --calibration: write every conclusion into this CSV");
   command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");
   command->add_flag("--extrapolate", options->choice.extrapolate,
                     "scale the measured alpha of eta_H to other sizes");

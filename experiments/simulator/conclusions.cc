@@ -172,9 +172,27 @@ Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion
   return j;
 }
 
-std::vector<Judgement> Judge(const CalibrationPlan& plan, Transfer transfer) {
-  std::vector<Judgement> out;
-  for (const Conclusion& c : Conclusions()) out.push_back(Judge(plan, transfer, c));
+Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+  Attribution out{transfer, Judge(plan, transfer, c), {}};
+  if (!out.whole.touched) return out;
+  // Parts may cancel: a conclusion that stays can still hang on both.
+  bool changes = out.whole.change != Change::kUnchanged;
+  for (const Part part : {Part::kQuality, Part::kRatio, Part::kRest}) {
+    const std::optional<CalibrationPlan> alone = plan.Only(part);
+    if (!alone) continue;
+    out.parts.push_back({part, Judge(*alone, transfer, c)});
+    changes = changes || out.parts.back().judgement.change != Change::kUnchanged;
+  }
+  if (!changes) out.parts.clear();
+  return out;
+}
+
+std::vector<Attribution> Attribute(const CalibrationPlan& plan) {
+  std::vector<Attribution> out;
+  for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
+    if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
+    for (const Conclusion& c : Conclusions()) out.push_back(Attribute(plan, transfer, c));
+  }
   return out;
 }
 

@@ -34,19 +34,48 @@ struct Judgement {
   bool touched;
 };
 Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
-std::vector<Judgement> Judge(const CalibrationPlan& plan, Transfer transfer);
 
-// The whole answer as text: what was measured and what stays assumed, the distance, and each
-// conclusion assumed beside measured, by token transfer and, where possible, by loss transfer.
-std::string ConclusionsText(const CalibrationPlan& plan);
+// A conclusion with everything measured, and with each part of the calibration alone, all else
+// assumed. The parts are there where the conclusion changes, or would by one of them.
+struct Attribution {
+  struct OfPart {
+    Part part;
+    Judgement judgement;
+  };
+  Transfer transfer;
+  Judgement whole;
+  std::vector<OfPart> parts;
+};
+Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
+// Every conclusion by token transfer and then, where possible, by loss transfer.
+std::vector<Attribution> Attribute(const CalibrationPlan& plan);
+
+// The whole answer as text: what was measured and what stays assumed, the distance, each conclusion
+// assumed beside measured, and which part of the calibration made it change.
+std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer);
+
+// One line per conclusion and part ("all" first), with header; margins at full precision.
+std::string ConclusionsCsv(const std::vector<Attribution>& answer);
 
 // A scenario of a table, as the table names it.
 struct NamedScenario {
   std::string name;
   Scenario scenario;
 };
-// The same table twice: C_local and, where counted, C_quality of each scenario, assumed beside
-// measured with its interval and the relative change.
-std::string MeasuredTable(const CalibrationPlan& plan, const std::vector<NamedScenario>& rows);
+// C_local or C_quality of a scenario, FLOP, assumed beside measured with its interval.
+struct MeasuredNumber {
+  std::string scenario, number;
+  Transfer transfer;
+  double assumed, low, point, high;
+};
+// C_local and, where counted, C_quality of each scenario, by each transfer that is possible.
+std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
+                                             const std::vector<NamedScenario>& rows);
+std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers);
+
+// {"plan_sha256":...,"codec":...,"conclusions":[...],"scenarios":[...]}: the same as JSON.
+std::string CalibrationJson(const CalibrationPlan& plan, const std::vector<Attribution>& answer,
+                            const std::vector<MeasuredNumber>& numbers);
+std::string_view TransferName(Transfer transfer);  // "tokens", "loss"
 
 }  // namespace longhaul::simulator

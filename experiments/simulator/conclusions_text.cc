@@ -46,22 +46,48 @@ std::string FactorTable(const CalibrationPlan& plan) {
   return table.Text();
 }
 
-std::string JudgementTable(const CalibrationPlan& plan, Transfer transfer) {
+std::string VerdictOf(const Judgement& j) {
+  return j.touched ? std::string(ChangeName(j.change)) : "unchanged (all assumed)";
+}
+
+std::string JudgementTable(const std::vector<Attribution>& answer, Transfer transfer) {
   TextTable table({"conclusion (true at a margin of 1)", "assumed", "measured", "interval",
                    "change", "verdict"});
-  for (const Judgement& j : Judge(plan, transfer)) {
-    table.Add(
-        {j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
-         fmt::format("{:.4f}", j.point), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
-         fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)),
-         j.touched ? std::string(ChangeName(j.change)) : std::string("unchanged (all assumed)")});
+  for (const Attribution& a : answer) {
+    if (a.transfer != transfer) continue;
+    const Judgement& j = a.whole;
+    table.Add({j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
+               fmt::format("{:.4f}", j.point), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+               fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)), VerdictOf(j)});
   }
   return table.Text();
 }
 
+// Each part of the calibration alone, for the conclusions that change.
+std::string PartTable(const std::vector<Attribution>& answer, Transfer transfer) {
+  TextTable table({"conclusion", "measured alone", "margin", "interval", "verdict"});
+  bool any = false;
+  for (const Attribution& a : answer) {
+    if (a.transfer != transfer) continue;
+    for (const Attribution::OfPart& of : a.parts) {
+      any = true;
+      const Judgement& j = of.judgement;
+      table.Add({j.name, std::string(PartName(of.part)), fmt::format("{:.4f}", j.point),
+                 fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+                 j.touched ? std::string(ChangeName(j.change)) : "unchanged (not touched)"});
+    }
+  }
+  if (!any) return "";
+  return "\nWhat made them change: one part measured, all else assumed.\n" + table.Text();
+}
+
 }  // namespace
 
-std::string ConclusionsText(const CalibrationPlan& plan) {
+std::string_view TransferName(Transfer transfer) {
+  return transfer == Transfer::kTokens ? "tokens" : "loss";
+}
+
+std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer) {
   const Calibration& c = plan.calibration();
   std::string out = fmt::format(
       "Calibration of plan {}, commit {}\nMeasured at {:.3g} parameters, used at 240B: x {:.1g}. "
@@ -73,29 +99,27 @@ std::string ConclusionsText(const CalibrationPlan& plan) {
   }
   out += "\n" + FactorTable(plan);
   out += "\nToken transfer: the share of tokens kept stays as measured.\n";
-  out += JudgementTable(plan, Transfer::kTokens);
+  out += JudgementTable(answer, Transfer::kTokens) + PartTable(answer, Transfer::kTokens);
   if (plan.can_transfer_loss()) {
     out +=
         "\nLoss transfer: the difference in nats stays as measured and is worth tokens by the "
         "law's slope at the scenario's size.\n";
-    out += JudgementTable(plan, Transfer::kLoss);
+    out += JudgementTable(answer, Transfer::kLoss) + PartTable(answer, Transfer::kLoss);
   } else {
     out += "\nLoss transfer: not possible, the calibration has no differences in nats.\n";
   }
   return out;
 }
 
-std::string MeasuredTable(const CalibrationPlan& plan, const std::vector<NamedScenario>& rows) {
-  TextTable table({"scenario", "transfer", "FLOP", "assumed", "measured", "low", "high", "change"});
+std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
+                                             const std::vector<NamedScenario>& rows) {
+  std::vector<MeasuredNumber> out;
   const auto add = [&](const NamedScenario& row, Transfer transfer, const char* number,
                        double Outcome::*field) {
     const Judgement j = Judge(plan, transfer, {row.name, [&](const Adjust& adjust) {
                                                  return Simulate(adjust(row.scenario)).*field;
                                                }});
-    table.Add({row.name, transfer == Transfer::kTokens ? "tokens" : "loss", number,
-               fmt::format("{:.3e}", j.assumed), fmt::format("{:.3e}", j.point),
-               fmt::format("{:.3e}", j.low), fmt::format("{:.3e}", j.high),
-               fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1))});
+    out.push_back({row.name, number, transfer, j.assumed, j.low, j.point, j.high});
   };
   for (const NamedScenario& row : rows) {
     for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
@@ -103,6 +127,17 @@ std::string MeasuredTable(const CalibrationPlan& plan, const std::vector<NamedSc
       add(row, transfer, "C_local", &Outcome::local);
       if (row.scenario.switches.chi) add(row, transfer, "C_quality", &Outcome::quality);
     }
+  }
+  return out;
+}
+
+std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers) {
+  TextTable table({"scenario", "transfer", "FLOP", "assumed", "measured", "low", "high", "change"});
+  for (const MeasuredNumber& n : numbers) {
+    table.Add({n.scenario, std::string(TransferName(n.transfer)), n.number,
+               fmt::format("{:.3e}", n.assumed), fmt::format("{:.3e}", n.point),
+               fmt::format("{:.3e}", n.low), fmt::format("{:.3e}", n.high),
+               fmt::format("{:+.2f} %", 100 * (n.point / n.assumed - 1))});
   }
   return table.Text();
 }

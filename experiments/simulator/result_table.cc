@@ -222,6 +222,8 @@ std::string JsonRow(const ScenarioFile& file, const ResultRow& row) {
   return out.dump();
 }
 
-std::string JsonTail() { return "]}"; }
+std::string JsonTail(const std::string& more) {
+  return "]" + (more.empty() ? "" : "," + more) + "}";
+}
 
 }  // namespace longhaul::simulator

@@ -51,6 +51,7 @@ std::string CsvLine(const ScenarioFile& file, const ResultRow& row);
 // CSV.
 std::string JsonHead(const ScenarioFile& file);
 std::string JsonRow(const ScenarioFile& file, const ResultRow& row);
-std::string JsonTail();
+// `more`: members after the rows, such as "\"calibration\":{...}"; "" for none.
+std::string JsonTail(const std::string& more = "");
 
 }  // namespace longhaul::simulator

@@ -49,6 +49,18 @@ const RatioEntry* NearRatio(const Calibration& c, double ratio) {
 
 }  // namespace
 
+std::string_view PartName(Part part) {
+  switch (part) {
+    case Part::kQuality:
+      return "q";
+    case Part::kRatio:
+      return "byte ratio";
+    case Part::kRest:
+      break;
+  }
+  return "all else";
+}
+
 double AtLog(const Measured& m, double z) {
   const double end = z < 0 ? m.low : m.high;
   return m.value * std::exp(std::log(end / m.value) * std::abs(z) / CalibrationPlan::kEnd);
@@ -79,15 +91,41 @@ absl::StatusOr<CalibrationPlan> CalibrationPlan::Make(Calibration calibration,
   if (!codecs.empty()) {
     const std::string& codec = choice.codec.empty() ? *codecs.begin() : choice.codec;
     plan.activation_ = *Find(calibration, codec, "both");
-    plan.names_.push_back("activation");
-    if (plan.activation_->gamma) plan.names_.push_back("gamma");
   }
   plan.extrapolate_ = choice.extrapolate && calibration.alpha;
-  if (plan.extrapolate_) plan.names_.push_back("alpha");
-  if (!calibration.eta_c.empty()) plan.names_.push_back("eta_c");
-  if (calibration.straggler) plan.names_.push_back("straggler");
-  if (calibration.step_time) plan.names_.push_back("step_time");
   plan.calibration_ = std::move(calibration);
+  plan.NameSources();
+  return plan;
+}
+
+void CalibrationPlan::NameSources() {
+  names_.clear();
+  if (activation_ && takes_quality_) {
+    names_.push_back("activation");
+    if (activation_->gamma) names_.push_back("gamma");
+  }
+  if (extrapolate_) names_.push_back("alpha");
+  if (!calibration_.eta_c.empty()) names_.push_back("eta_c");
+  if (calibration_.straggler) names_.push_back("straggler");
+  if (calibration_.step_time) names_.push_back("step_time");
+}
+
+std::optional<CalibrationPlan> CalibrationPlan::Only(Part part) const {
+  CalibrationPlan plan = *this;
+  if (part == Part::kRest) {
+    plan.activation_.reset();
+    plan.NameSources();
+    if (plan.sources() == 0) return std::nullopt;
+    return plan;
+  }
+  if (!activation_ || (part == Part::kRatio && !activation_->ratio)) return std::nullopt;
+  plan.extrapolate_ = false;
+  plan.calibration_.eta_c.clear();
+  plan.calibration_.straggler.reset();
+  plan.calibration_.step_time.reset();
+  if (part == Part::kQuality) plan.activation_->ratio.reset();
+  plan.takes_quality_ = part == Part::kQuality;
+  plan.NameSources();
   return plan;
 }
 
@@ -112,7 +150,9 @@ void CalibrationPlan::Activate(Scenario& s, Transfer transfer, double z) const {
 Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const double> z) const {
   size_t next = 0;
   const Calibration& c = calibration_;
-  if (activation_) {
+  if (activation_ && !takes_quality_) {
+    s.measured.activation_ratio = activation_->ratio;
+  } else if (activation_) {
     Activate(s, transfer, z[next++]);
     if (activation_->gamma) {
       const double gamma = AtLinear(*activation_->gamma, z[next++]);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,12 @@ struct CalibrationChoice {
   bool extrapolate = false;  // alpha(P) of other sizes is scaled as at the measured one
 };
 
+// A part of a calibration that can stand alone, all else assumed: what made a conclusion change.
+// kQuality: q and depth, at the assumed ratio. kRatio: the ratio measured from bytes, at the assumed
+// q. kRest: everything that is not of activations.
+enum class Part { kQuality, kRatio, kRest };
+std::string_view PartName(Part part);
+
 // The part of a calibration that scenarios take, as standard deviates: each source of uncertainty
 // is one number z, 0 at the point, -kEnd and kEnd at the ends of its interval.
 class CalibrationPlan {
@@ -40,14 +47,19 @@ class CalibrationPlan {
   bool can_transfer_loss() const { return activation_ && !activation_->delta_nat.empty(); }
   bool extrapolates() const { return extrapolate_; }
 
+  // The plan with this part alone measured; none where the calibration does not have it.
+  std::optional<CalibrationPlan> Only(Part part) const;
+
   // `s` with its measured factors at `z`, one deviate per source. Without sources: `s` itself.
   Scenario Apply(Scenario s, Transfer transfer, std::span<const double> z) const;
 
  private:
+  void NameSources();
   void Activate(Scenario& s, Transfer transfer, double z) const;
 
   Calibration calibration_;
   std::optional<ActivationEntry> activation_;
+  bool takes_quality_ = true;  // false: of the activations the ratio alone
   bool extrapolate_ = false;
   std::vector<std::string> names_;
 };

@@ -38,8 +38,8 @@ CalibrationPlan PlanOf(const std::string& rest, const CalibrationChoice& choice 
 
 Judgement Of(const CalibrationPlan& plan, const std::string& name,
              Transfer transfer = Transfer::kTokens) {
-  for (const Judgement& j : Judge(plan, transfer)) {
-    if (j.name == name) return j;
+  for (const Conclusion& c : Conclusions()) {
+    if (c.name == name) return Judge(plan, transfer, c);
   }
   ADD_FAILURE() << "no conclusion '" << name << "'";
   return {};
@@ -83,7 +83,7 @@ TEST(SimulatorCalibration, ABoundIsNoMeasurement) {
   EXPECT_EQ(plan.activation(), nullptr);
   EXPECT_EQ(plan.sources(), 0u);
   EXPECT_EQ(Of(plan, "8 stages keep eta_act >= 0.90").change, Change::kUnchanged);
-  EXPECT_THAT(ConclusionsText(plan), HasSubstr("1 of its numbers are bounds"));
+  EXPECT_THAT(ConclusionsText(plan, Attribute(plan)), HasSubstr("1 of its numbers are bounds"));
 }
 
 TEST(SimulatorCalibration, SeveralCodecsWantAName) {
@@ -104,7 +104,8 @@ TEST(SimulatorCalibration, AssumedValuesInAreTheAssumedTableOut) {
   for (const std::string& rest : {std::string(), Q(0.995, 0.995, 0.995, R"("ratio":4)"),
                                   std::string(R"("straggler":{"coef":0.05,"ci":[0.05,0.05]})"),
                                   std::string(R"("step_time":{"ratio":1,"p05":1,"p95":1})")}) {
-    for (const Judgement& j : Judge(PlanOf(rest), Transfer::kTokens)) {
+    for (const Attribution& a : Attribute(PlanOf(rest))) {
+      const Judgement& j = a.whole;
       EXPECT_EQ(j.low, j.assumed) << j.name;
       EXPECT_EQ(j.point, j.assumed) << j.name;
       EXPECT_EQ(j.high, j.assumed) << j.name;
@@ -255,14 +256,16 @@ TEST(SimulatorCalibration, TwoEqualFactorsAddInSquares) {
 TEST(SimulatorCalibration, AScenarioStandsTwiceInItsTable) {
   Scenario s = A100Nodes(500, ProfileName::kGovernancePp);
   s.parameters = 480e9;
-  const std::string text = MeasuredTable(PlanOf(Q(0.94, 0.95, 0.96)), {{"480B", s}});
+  const std::string text =
+      MeasuredTable(MeasureScenarios(PlanOf(Q(0.94, 0.95, 0.96)), {{"480B", s}}));
   EXPECT_THAT(text, HasSubstr("6.199e+25"));  // assumed C_local
   EXPECT_THAT(text, HasSubstr("5.590e+25"));  // assumed C_quality
   EXPECT_THAT(text, HasSubstr("-8.84 %"));    // (0.95/0.995)^2
 }
 
 TEST(SimulatorCalibration, TheTextNamesWhatStaysAssumedAndTheDistance) {
-  const std::string text = ConclusionsText(PlanOf(Q(0.9, 0.97, 0.99)));
+  const CalibrationPlan plan = PlanOf(Q(0.9, 0.97, 0.99));
+  const std::string text = ConclusionsText(plan, Attribute(plan));
   EXPECT_THAT(text, HasSubstr("Measured at 1.1e+06 parameters, used at 240B: x 2e+05"));
   EXPECT_THAT(text, HasSubstr("stays assumed"));
   EXPECT_THAT(text, HasSubstr("undetermined"));
