@@ -33,7 +33,7 @@ double Seconds(const char* profile) {
   const auto start = std::chrono::steady_clock::now();
   double sum = 0;
   const absl::Status status = simulator::RunScenarios(
-      *file, {}, [&sum](const simulator::ResultRow& row) { sum += row.outcome.quality; });
+      *file, [&sum](const simulator::ResultRow& row) { sum += row.outcome.quality; });
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!status.ok() || !(sum > 0)) return -1;

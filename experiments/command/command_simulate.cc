@@ -7,6 +7,7 @@
 #include "experiments/command/command.h"
 #include "experiments/simulator/conclusions.h"
 #include "experiments/simulator/result_table.h"
+#include "experiments/simulator/uncertainty.h"
 
 namespace longhaul {
 namespace {
@@ -18,6 +19,7 @@ struct SimulateOptions {
   bool json = false;
   std::string calibration;
   std::string conclusions;
+  std::string spread, tornado;
   simulator::CalibrationChoice choice;
 };
 
@@ -83,30 +85,57 @@ class CsvFile {
   std::ofstream out_;
 };
 
+absl::Status CheckRanges(const SimulateOptions& options, const simulator::ScenarioFile& file) {
+  const bool ranges = file.assumptions.uncertain();
+  if (ranges && !options.calibration.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: [assume] has a range and --calibration has intervals of its own; give one of the two",
+        file.where));
+  }
+  if (!ranges && !(options.spread.empty() && options.tornado.empty())) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: --spread and --tornado want a range [low, mid, high] in [assume], and it "
+                    "has none",
+                    file.where));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  CsvFile file(path);
+  file.Write(text);
+  return file.Close();
+}
+
 absl::Status RunSimulate(const SimulateOptions& options) {
   const absl::StatusOr<simulator::ScenarioFile> file = ReadScenario(options);
   if (!file.ok()) return file.status();
   const absl::StatusOr<std::optional<simulator::CalibrationPlan>> plan = ReadPlan(options);
   if (!plan.ok()) return plan.status();
+  if (const absl::Status fits = CheckRanges(options, *file); !fits.ok()) return fits;
   std::vector<simulator::NamedScenario> measured;
+  std::vector<simulator::UncertainRow> uncertain;
   CsvFile csv(options.csv);
   csv.Write(simulator::CsvHeader(*file));
   simulator::ResultText text(*file);
   std::string json = options.json ? simulator::JsonHead(*file) : "";
   bool first = true;
-  const absl::Status status =
-      simulator::RunScenarios(*file, {}, [&](const simulator::ResultRow& row) {
-        csv.Write(options.csv.empty() ? "" : simulator::CsvLine(*file, row));
-        if (options.json) {
-          json += (first ? "\n" : ",\n") + simulator::JsonRow(*file, row);
-          first = false;
-        } else {
-          text.Add(row);
-        }
-        if (*plan && measured.size() < kMostMeasured) {
-          measured.push_back({NameOf(*file, row), row.scenario});
-        }
-      });
+  const absl::Status status = simulator::RunScenarios(*file, [&](const simulator::ResultRow& row) {
+    csv.Write(options.csv.empty() ? "" : simulator::CsvLine(*file, row));
+    if (options.json) {
+      json += (first ? "\n" : ",\n") + simulator::JsonRow(*file, row);
+      first = false;
+    } else {
+      text.Add(row);
+    }
+    if (file->assumptions.uncertain()) {
+      uncertain.push_back(
+          {NameOf(*file, row), row.at, simulator::Propagate(row.scenario, file->assumptions)});
+    }
+    if (*plan && measured.size() < kMostMeasured) {
+      measured.push_back({NameOf(*file, row), row.scenario});
+    }
+  });
   if (!status.ok()) {
     csv.Discard();
     return status;
@@ -117,16 +146,28 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   if (*plan) {
     answer = simulator::Attribute(**plan);
     numbers = simulator::MeasureScenarios(**plan, measured);
-    CsvFile conclusions(options.conclusions);
-    conclusions.Write(simulator::ConclusionsCsv(answer));
-    if (const absl::Status closed = conclusions.Close(); !closed.ok()) return closed;
+    const absl::Status wrote = WriteFile(options.conclusions, simulator::ConclusionsCsv(answer));
+    if (!wrote.ok()) return wrote;
+  }
+  if (const absl::Status wrote = WriteFile(options.spread, simulator::SpreadCsv(*file, uncertain));
+      !wrote.ok()) {
+    return wrote;
+  }
+  if (const absl::Status wrote =
+          WriteFile(options.tornado, simulator::TornadoCsv(*file, uncertain));
+      !wrote.ok()) {
+    return wrote;
   }
   if (options.json) {
-    const std::string more =
-        *plan ? "\"calibration\":" + simulator::CalibrationJson(**plan, answer, numbers) : "";
+    std::string more;
+    if (*plan) more = "\"calibration\":" + simulator::CalibrationJson(**plan, answer, numbers);
+    if (!uncertain.empty()) {
+      more = "\"uncertainty\":" + simulator::UncertaintyJson(*file, uncertain);
+    }
     fmt::print("{}{}\n", json, simulator::JsonTail(more));
   } else {
     fmt::print("{}\n{}", simulator::ProfileText(*file), text.Text());
+    if (!uncertain.empty()) fmt::print("\n{}", simulator::UncertaintyText(*file, uncertain));
     if (*plan) {
       fmt::print(
           "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
@@ -151,6 +192,10 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_flag("--json", options->json, "one JSON document on stdout");
   command->add_option("--calibration", options->calibration,
                       "measured factors, as `measure` exports them (calibration/1)");
+  command->add_option("--spread", options->spread,
+                      "ranges in [assume]: write median and 90 % interval into this CSV");
+  command->add_option("--tornado", options->tornado,
+                      "ranges in [assume]: write what each factor moves into this CSV");
   command->add_option("--conclusions", options->conclusions,
                       "with --calibration: write every conclusion into this CSV");
   command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/simulator/draws.h"
 #include "experiments/simulator/profiles.h"
 #include "experiments/simulator/simulate.h"
 
@@ -90,12 +91,6 @@ std::vector<Conclusion> MakeConclusions() {
                    return Simulate(adjust(OfSize(A100Nodes(4000, kPp), 8))).eta_act / 0.90;
                  }});
   return out;
-}
-
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 // A standard normal that depends on its draw and source alone: Box and Muller's.

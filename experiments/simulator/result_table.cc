@@ -11,11 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-struct Column {
-  const char* name;
-  double (*get)(const ResultRow& row);
-};
-
 constexpr Column kColumns[] = {
     {"nodes", [](const ResultRow& r) { return static_cast<double>(r.scenario.nodes); }},
     {"devices_per_node",
@@ -82,13 +77,14 @@ std::vector<std::string> Header(const ScenarioFile& file) {
 
 }  // namespace
 
-absl::Status RunScenarios(const ScenarioFile& file, const Factors& measured,
+std::span<const Column> Columns() { return kColumns; }
+
+absl::Status RunScenarios(const ScenarioFile& file,
                           const std::function<void(const ResultRow&)>& use) {
   ResultRow row;
   return file.ForEach([&](const Scenario& scenario, const std::vector<size_t>& at) {
     row.at = at;
     row.scenario = scenario;
-    row.scenario.measured = measured;
     if (!file.search) {
       row.outcome = Simulate(row.scenario);
       use(row);
@@ -122,7 +118,7 @@ std::string ProfileText(const ScenarioFile& file) {
       text += fmt::format("switch {} differs from row to row\n", axis.key.substr(9));
     }
   }
-  return text;
+  return text + file.assumptions.Text();
 }
 
 ResultText::ResultText(const ScenarioFile& file) : file_(file), table_(Header(file)) {}
@@ -196,12 +192,17 @@ std::string JsonHead(const ScenarioFile& file) {
   for (const SwitchDifference& d : Differences(file.draft.scenario)) {
     differs.push_back({{"switch", d.name}, {"value", d.value}, {"profile", d.of_profile}});
   }
-  const json head = {{"schema", "simulate/1"},
-                     {"title", file.title},
-                     {"profile", NameOf(file.profile)},
-                     {"case", NameOf(file.draft.scenario.expected)},
-                     {"switches", switches},
-                     {"differs", differs}};
+  json assume = json::object();
+  for (const Assumption& a : file.assumptions.factors) {
+    assume[a.name()] = {{"low", a.low}, {"mid", a.mid}, {"high", a.high}};
+  }
+  json head = {{"schema", "simulate/1"},
+               {"title", file.title},
+               {"profile", NameOf(file.profile)},
+               {"case", NameOf(file.draft.scenario.expected)},
+               {"switches", switches},
+               {"differs", differs}};
+  if (!file.assumptions.factors.empty()) head["assume"] = std::move(assume);
   std::string text = head.dump();
   text.pop_back();
   return text + ",\"rows\":[";

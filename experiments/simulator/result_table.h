@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,15 @@ struct ResultRow {
   bool found = true;    // of a search: false where most_nodes do not reach it
 };
 
-// Every scenario of a file, in its order, as it comes out. `measured` goes into each of them.
-absl::Status RunScenarios(const ScenarioFile& file, const Factors& measured,
+// A reported quantity, in SI units; its name as CSV and JSON have it.
+struct Column {
+  const char* name;
+  double (*get)(const ResultRow& row);
+};
+std::span<const Column> Columns();
+
+// Every scenario of a file, in its order, as it comes out.
+absl::Status RunScenarios(const ScenarioFile& file,
                           const std::function<void(const ResultRow&)>& use);
 
 // "profile governance, replica form linear, ..." and the switches that differ from the profile:

@@ -161,6 +161,7 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
   top.OneOf("profile", profile, {names.begin(), names.end()});
   for (const std::string_view table : kTables) top.Skip(std::string(table));
   top.Skip("search");
+  top.Skip("assume");
   const auto found = std::find(names.begin(), names.end(), profile);
   if (found != names.end()) file.profile = static_cast<ProfileName>(found - names.begin());
   file.draft = ProfileDraft(file.profile);
@@ -179,6 +180,24 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
     if (const absl::Status status = r.Finish(); !status.ok()) return status;
   }
   if (const absl::Status status = ReadSearch(root, file); !status.ok()) return status;
+  if (const absl::Status status = ReadAssumptions(root, &file.assumptions); !status.ok()) {
+    return status;
+  }
+  for (const Assumption& a : file.assumptions.factors) {
+    a.Set(file.draft.scenario.measured, a.mid);
+  }
+  if (file.assumptions.uncertain() && file.search) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: a search counts nodes for one value of each factor, and [assume] has a "
+                    "range; give a number there, or leave out [search]",
+                    file.where));
+  }
+  if (file.assumptions.uncertain() && file.size() > kMostUncertain) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: the lists make more than {} scenarios, too many to draw ranges of [assume] for; "
+        "shorten one",
+        file.where, kMostUncertain));
+  }
   if (file.size() > kMostScenarios) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: the lists make more than {} scenarios; shorten one", file.where, kMostScenarios));

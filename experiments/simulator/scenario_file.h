@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/simulator/assumptions.h"
 #include "experiments/simulator/scenario_keys.h"
 #include "experiments/simulator/search.h"
 #include "experiments/spec/toml_tree.h"
@@ -16,6 +17,7 @@ namespace longhaul::simulator {
 
 // Most scenarios that one file may ask for: the product of its lists.
 inline constexpr size_t kMostScenarios = 1'000'000;
+inline constexpr size_t kMostUncertain = 1000;  // with ranges: 10,000 draws each
 inline constexpr int64_t kMostSearchedNodes = 1'000'000;
 
 // A key that holds a list: the scenarios take each of its values.
@@ -41,7 +43,8 @@ struct ScenarioFile {
   Draft draft;
   std::vector<Axis> axes;  // in the order of the key table
   std::optional<Search> search;
-  std::string where;  // the file, for messages
+  Assumptions assumptions;  // every scenario has their middles
+  std::string where;        // the file, for messages
 
   // The product of the lists; 1 without any.
   size_t size() const;
@@ -52,7 +55,8 @@ struct ScenarioFile {
 };
 
 // InvalidArgument, one line with file, line and known keys: an unknown key or name, a value out of
-// bounds, a list that is empty or repeats itself, too large a product, a search over given nodes.
+// bounds, a list that is empty or repeats itself, too large a product, a search over given nodes,
+// a search or more than kMostUncertain scenarios with ranges in [assume].
 absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root);
 
 }  // namespace longhaul::simulator

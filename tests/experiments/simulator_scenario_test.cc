@@ -24,7 +24,7 @@ absl::StatusOr<ScenarioFile> Read(const std::string& text) {
 std::string ErrorOf(const std::string& text) {
   const absl::StatusOr<ScenarioFile> file = Read(text);
   if (!file.ok()) return std::string(file.status().message());
-  return std::string(RunScenarios(*file, {}, [](const ResultRow&) {}).message());
+  return std::string(RunScenarios(*file, [](const ResultRow&) {}).message());
 }
 
 std::vector<ResultRow> Rows(const std::string& text) {
@@ -32,7 +32,7 @@ std::vector<ResultRow> Rows(const std::string& text) {
   EXPECT_TRUE(file.ok()) << file.status();
   std::vector<ResultRow> rows;
   if (!file.ok()) return rows;
-  EXPECT_TRUE(RunScenarios(*file, {}, [&](const ResultRow& row) { rows.push_back(row); }).ok());
+  EXPECT_TRUE(RunScenarios(*file, [&](const ResultRow& row) { rows.push_back(row); }).ok());
   return rows;
 }
 
@@ -99,7 +99,7 @@ TEST(SimulatorScenario, FallBacksWarnUnderTheTable) {
   const absl::StatusOr<ScenarioFile> file = Read("[model]\nparameters_b = 960\n");
   ASSERT_TRUE(file.ok());
   ResultText text(*file);
-  ASSERT_TRUE(RunScenarios(*file, {}, [&](const ResultRow& row) { text.Add(row); }).ok());
+  ASSERT_TRUE(RunScenarios(*file, [&](const ResultRow& row) { text.Add(row); }).ok());
   EXPECT_THAT(text.Text(), HasSubstr("warning: the model needs 4 nodes, there are 1"));
 }
 
@@ -107,7 +107,7 @@ TEST(SimulatorScenario, TheCsvHasOneValuePerColumn) {
   const absl::StatusOr<ScenarioFile> file = Read("[network]\nnodes = [4, 72]\n");
   ASSERT_TRUE(file.ok());
   const std::string header = CsvHeader(*file);
-  ASSERT_TRUE(RunScenarios(*file, {}, [&](const ResultRow& row) {
+  ASSERT_TRUE(RunScenarios(*file, [&](const ResultRow& row) {
                 const std::string line = CsvLine(*file, row);
                 EXPECT_EQ(std::count(line.begin(), line.end(), ','),
                           std::count(header.begin(), header.end(), ','));
@@ -204,7 +204,7 @@ TEST(SimulatorScenario, EveryShippedScenarioRuns) {
     const absl::StatusOr<ScenarioFile> file = ReadScenarioFile(*root);
     ASSERT_TRUE(file.ok()) << file.status();
     size_t rows = 0;
-    EXPECT_TRUE(RunScenarios(*file, {}, [&](const ResultRow& row) {
+    EXPECT_TRUE(RunScenarios(*file, [&](const ResultRow& row) {
                   ++rows;
                   EXPECT_GT(row.outcome.local, 0);
                 }).ok());

@@ -58,6 +58,7 @@ longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_
   LIBS longhaul::simulator_model LABELS cpu)
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
 longhaul_test(experiments/simulator_bounds_test.cc LIBS longhaul::simulator LABELS cpu)
+longhaul_test(experiments/simulator_uncertainty_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_closed_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
