@@ -17,6 +17,10 @@ using nlohmann::json;
 constexpr size_t kMostBytes = 16 * 1024 * 1024;
 // A crossing that gains this much would be a miswritten file, not a codec; noise stays far below.
 constexpr double kMostQ = 1.2;
+// Beyond these a number is in another unit: per cent for a share, thousandths for nats.
+constexpr double kMostShare = 10;
+constexpr double kMostNat = 20;  // more than any vocabulary's ln
+constexpr char kShare[] = "a share, not per cent";
 
 // Reads fields of one JSON document; the first error stands, later reads give zeros.
 class Reader {
@@ -82,6 +86,16 @@ class Reader {
     return out;
   }
 
+  // The point within -most..most (an interval may be wide), or a wrong unit: `want` says which.
+  Measured Within(Measured m, double most, const char* key, const char* want,
+                  const std::string& where) {
+    if (std::abs(m.value) > most) {
+      Fail(where, fmt::format("'{}' = {} is beyond {} and looks like another unit; want {}", key,
+                              m.value, most, want));
+    }
+    return m;
+  }
+
   // The elements of from[key], each an object; none where the key is absent.
   std::vector<json> Objects(const json& from, const char* key) {
     const auto found = from.find(key);
@@ -131,10 +145,14 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
       ++out.bounds;
       continue;
     }
-    a.ln_eta.push_back({r.Count(row, "S", where), r.WithInterval(row, "ln_eta", "ci", where)});
+    a.ln_eta.push_back(
+        {r.Count(row, "S", where), r.Within(r.WithInterval(row, "ln_eta", "ci", where), kMostNat,
+                                            "ln_eta", "the logarithm of a share", where)});
   }
   for (const json& row : r.Objects(entry, "delta_nat")) {
-    a.delta_nat.push_back({r.Count(row, "S", where), r.WithInterval(row, "value", "ci", where)});
+    a.delta_nat.push_back(
+        {r.Count(row, "S", where), r.Within(r.WithInterval(row, "value", "ci", where), kMostNat,
+                                            "value", "nat, not thousandths", where)});
   }
   out.bounds += a.bound ? 1 : 0;
   return a;
@@ -143,8 +161,8 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
 void ReadReplicas(Reader& r, const json& document, const char* key,
                   std::vector<ReplicaEntry>& out) {
   for (const json& row : r.Objects(document, key)) {
-    out.push_back(
-        {r.Count(row, "M", key), r.Count(row, "H", key), r.Positive(row, "eta", "ci", key)});
+    out.push_back({r.Count(row, "M", key), r.Count(row, "H", key),
+                   r.Within(r.Positive(row, "eta", "ci", key), kMostShare, "eta", kShare, key)});
   }
 }
 
@@ -152,8 +170,9 @@ void ReadOuter(Reader& r, const json& document, Calibration& out) {
   ReadReplicas(r, document, "eta_H", out.eta_h);
   ReadReplicas(r, document, "eta_r", out.eta_r);
   for (const json& row : r.Objects(document, "eta_c")) {
-    out.eta_c.push_back({r.Text(row, "codec", "eta_c"), r.Number(row, "ratio", "eta_c"),
-                         r.Positive(row, "eta", "ci", "eta_c")});
+    out.eta_c.push_back(
+        {r.Text(row, "codec", "eta_c"), r.Number(row, "ratio", "eta_c"),
+         r.Within(r.Positive(row, "eta", "ci", "eta_c"), kMostShare, "eta", kShare, "eta_c")});
   }
   if (const auto alpha = document.find("alpha"); alpha != document.end() && alpha->is_object()) {
     out.alpha = r.Positive(*alpha, "value", "ci", "alpha");
@@ -165,7 +184,8 @@ void ReadOuter(Reader& r, const json& document, Calibration& out) {
 void ReadMachine(Reader& r, const json& document, Calibration& out) {
   if (const auto found = document.find("straggler");
       found != document.end() && found->is_object()) {
-    out.straggler = r.Positive(*found, "coef", "ci", "straggler");
+    out.straggler = r.Within(r.Positive(*found, "coef", "ci", "straggler"), 1, "coef",
+                             "a share for each doubling, not per cent", "straggler");
   }
   if (const auto found = document.find("step_time");
       found != document.end() && found->is_object()) {
@@ -173,7 +193,8 @@ void ReadMachine(Reader& r, const json& document, Calibration& out) {
     if (copy.contains("p05") && copy.contains("p95")) {
       copy["ci"] = json::array({copy["p05"], copy["p95"]});
     }
-    out.step_time = r.Positive(copy, "ratio", "ci", "step_time");
+    out.step_time = r.Within(r.Positive(copy, "ratio", "ci", "step_time"), 100, "ratio",
+                             "times the formula's step, not seconds", "step_time");
   }
 }
 

@@ -74,6 +74,25 @@ TEST(SimulatorCalibration, AnIntervalThatDoesNotHoldItsNumberIsRefused) {
   EXPECT_THAT(ErrorOf(Document(Q(-1, 0.99, 0.999))), HasSubstr("is not above 0"));
 }
 
+TEST(SimulatorCalibration, ANumberInAnotherUnitIsOneClearLine) {
+  const auto with = [](const std::string& row) { return ErrorOf(Document(row)); };
+  EXPECT_EQ(with(R"("eta_H":[{"M":4,"H":30,"eta":93,"ci":[91,95]}])"),
+            "q.json: eta_H 'eta' = 93 is beyond 10 and looks like another unit; want a share, not "
+            "per cent");
+  EXPECT_THAT(with(R"("eta_r":[{"M":4,"H":30,"eta":93,"ci":[91,95]}])"), HasSubstr("eta_r 'eta'"));
+  EXPECT_THAT(with(R"("eta_c":[{"codec":"k","ratio":16,"eta":98,"ci":[97,99]}])"),
+              HasSubstr("eta_c 'eta' = 98"));
+  EXPECT_THAT(with(R"("straggler":{"coef":5,"ci":[4,6]})"),
+              HasSubstr("want a share for each doubling, not per cent"));
+  EXPECT_THAT(with(R"("step_time":{"ratio":900,"p05":800,"p95":950})"), HasSubstr("not seconds"));
+  EXPECT_THAT(with(Q(0.9, 0.97, 0.99, R"("delta_nat":[{"S":8,"value":21.5,"ci":[17,25]}])")),
+              HasSubstr("want nat, not thousandths"));
+  EXPECT_THAT(with(Q(0.9, 0.97, 0.99, R"("by_S":[{"S":8,"ln_eta":-41,"ci":[-49,-33]}])")),
+              HasSubstr("want the logarithm of a share"));
+  // A wide interval is noise, not another unit.
+  EXPECT_EQ(with(R"("eta_c":[{"codec":"k","ratio":16,"eta":0.9,"ci":[0.1,12]}])"), "");
+}
+
 TEST(SimulatorCalibration, FailedControlsCalibrateNothing) {
   EXPECT_THAT(ErrorOf(Document(R"("controls_failed":["A/A"])")), HasSubstr("controls failed"));
 }

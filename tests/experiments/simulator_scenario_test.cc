@@ -120,6 +120,8 @@ TEST(SimulatorScenario, BadInputIsOneLineWithTheKnownKeys) {
       {"[netwrok]\nnodes = 4\n", "unknown key 'netwrok'; known: "},
       {"profile = 'gov'\n", "'profile' is 'gov'; known: governance, governance-pp"},
       {"[switches]\nreplica = 'log'\n", "'switches.replica' is 'log'; known: linear"},
+      {"[network]\nwan_mbps = 100e6\n",
+       "'network.wan_mbps' is 100000000; want 0.001 to 10000000"},  // bit/s
       {"[network]\nnodes = 0\n", "'network.nodes' is 0; want 1 to 1000000000"},
       {"[network]\nnodes = [4, 0]\n", "'network.nodes' is 0; want"},
       {"[network]\nnodes = 'many'\n", "'network.nodes' is a string, want an integer"},
