@@ -16,13 +16,15 @@ namespace {
 
 constexpr double kTokensPerParameter = 25.6;
 
-// The entry evaluated without the codec ("off": what was learned) comes before the other.
+// The entry evaluated without the codec ("off": what was learned) comes before the other; of several,
+// as with another learning rate beside the campaign's own, the first.
 const ActivationEntry* Find(const Calibration& c, const std::string& codec,
                             std::string_view direction) {
   const ActivationEntry* found = nullptr;
   for (const ActivationEntry& entry : c.activation) {
     if (entry.bound || entry.codec != codec || entry.direction != direction) continue;
-    if (found == nullptr || entry.evaluation == "off") found = &entry;
+    const bool off = entry.evaluation == "off";
+    if (found == nullptr || (off && found->evaluation != "off")) found = &entry;
   }
   return found;
 }

@@ -118,6 +118,18 @@ TEST(SimulatorCalibration, SeveralCodecsWantAName) {
   EXPECT_EQ(make("b")->activation()->q.value, 0.97);
 }
 
+// What the codec lost where it was off, of the campaign's own arms: neither the evaluation with the
+// codec on nor a later entry of another reference.
+TEST(SimulatorCalibration, TheFirstEntryWithTheCodecOffIsTaken) {
+  const std::string three =
+      R"("activation":[{"codec":"a","direction":"both","eval":"on","q":0.96,"q_ci":[0.95,1]},)"
+      R"({"codec":"a","direction":"both","eval":"off","q":0.99,"q_ci":[0.98,1]},)"
+      R"({"codec":"a","direction":"both","eval":"off","q":0.97,"q_ci":[0.96,1]}])";
+  const auto plan = CalibrationPlan::Make(*ParseCalibration(Document(three), "q"),
+                                          {.codec = "", .extrapolate = false});
+  EXPECT_EQ(plan->activation()->q.value, 0.99);
+}
+
 // Bit for bit: nothing measured, and the assumed values themselves as measurements.
 TEST(SimulatorCalibration, AssumedValuesInAreTheAssumedTableOut) {
   for (const std::string& rest : {std::string(), Q(0.995, 0.995, 0.995, R"("ratio":4)"),

@@ -28,15 +28,18 @@ class Room {
  public:
   explicit Room(rlim_t more) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
-    const rlimit limit{OpenNow() + more, before_.rlim_max};
+    limit_ = OpenNow() + more;
+    const rlimit limit{limit_, before_.rlim_max};
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
   ~Room() { ::setrlimit(RLIMIT_NOFILE, &before_); }
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
+  rlim_t limit() const { return limit_; }
 
  private:
   rlimit before_ = {};
+  rlim_t limit_ = 0;
 };
 
 absl::StatusOr<std::vector<float>> Summed(int ranks) {
@@ -71,9 +74,8 @@ absl::StatusOr<std::vector<float>> Summed(int ranks) {
 TEST(Descriptors, AtEveryLimitAnErrorWithBothFiguresOrItWorks) {
   for (const int ranks : {2, 3}) {
     int failed = 0, worked = 0;
-    for (rlim_t more = 0; more<90; more += worked> 3 ? 10 : 1) {
+    for (rlim_t more = 0; more < 90; more += (worked > 3 ? 10 : 1)) {
       const Room room(more);
-      const rlim_t limit = OpenNow() + more;
       const auto sum = Summed(ranks);
       if (sum.ok()) {
         EXPECT_EQ(sum->front(), static_cast<float>(ranks));
@@ -85,7 +87,7 @@ TEST(Descriptors, AtEveryLimitAnErrorWithBothFiguresOrItWorks) {
       EXPECT_EQ(sum.status().code(), absl::StatusCode::kFailedPrecondition) << sum.status();
       const std::string said(sum.status().message());
       EXPECT_THAT(said, HasSubstr("file descriptors are needed"));
-      EXPECT_THAT(said, HasSubstr("the limit is " + std::to_string(limit) + ":"));
+      EXPECT_THAT(said, HasSubstr("the limit is " + std::to_string(room.limit()) + ":"));
       EXPECT_EQ(said.find('\n'), std::string::npos);
     }
     EXPECT_GT(failed, 20);
