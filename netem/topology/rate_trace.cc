@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -56,7 +58,7 @@ absl::StatusOr<std::string> ReadBounded(const std::string& file) {
 enum class Edge { kOpen, kClosed };
 int64_t CountBefore(const RateTrace& trace, int64_t ns, Edge edge) {
   const auto& at = trace.opportunities_ms;
-  const int64_t length_ns = at.back() * kNsPerMs;
+  const int64_t length_ns = trace.length_ms * kNsPerMs;
   // Of the turn that `ns` is in; at a turn's very end an opportunity of the next one may be at 0.
   const int64_t turn = ns / length_ns, rest_ns = ns % length_ns;
   const auto before = [&](int64_t limit_ns) {
@@ -68,7 +70,7 @@ int64_t CountBefore(const RateTrace& trace, int64_t ns, Edge edge) {
   int64_t count = turn * static_cast<int64_t>(at.size()) + before(rest_ns);
   if (edge == Edge::kOpen && turn > 0 && rest_ns == 0) {
     // The last ones of the turn before come at this very moment: they are not before it.
-    count -= at.end() - std::lower_bound(at.begin(), at.end(), at.back());
+    count -= at.end() - std::lower_bound(at.begin(), at.end(), trace.length_ms);
   }
   return count;
 }
@@ -78,10 +80,101 @@ BitsPerSecond AsRate(int64_t opportunities, absl::Duration time, int mtu) {
   return {bits / absl::ToDoubleSeconds(time) * static_cast<double>(FrameBytes(mtu)) / mtu};
 }
 
+constexpr double kMaxMbit = 1e6;
+constexpr size_t kMostOpportunities = 20'000'000;
+
+std::string_view TakeLine(std::string_view& text) {
+  std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+std::optional<double> NumberIn(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct RateSample {
+  double at_s, mbit;
+};
+
+absl::StatusOr<std::vector<RateSample>> ParseSamples(std::string_view text,
+                                                     const std::string& file) {
+  std::vector<RateSample> samples;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = TakeLine(text);
+    const size_t comma = line.find(',');
+    const auto at = NumberIn(line.substr(0, comma));
+    const auto mbit = comma == line.npos ? std::nullopt : NumberIn(line.substr(comma + 1));
+    if (!at && !mbit && number == 1 && comma != line.npos) continue;  // "seconds, Mbit/s"
+    if (!at || !mbit) {
+      return Bad(file, number, fmt::format("'{}': want 'seconds, Mbit/s'", Shown(line)));
+    }
+    // Also false for what is no number.
+    const bool rate_fits = *mbit >= 0 && *mbit <= kMaxMbit;
+    if (!rate_fits) {
+      return Bad(file, number, fmt::format("{} Mbit/s: want 0 to {}", *mbit, kMaxMbit));
+    }
+    const bool time_fits =
+        samples.empty() ? *at == 0 : *at > samples.back().at_s && *at <= kMaxTimeMs / 1e3;
+    if (!time_fits) {
+      return Bad(file, number,
+                 samples.empty() ? fmt::format("the first time is {} s: want 0", *at)
+                                 : fmt::format("{} s comes after {} s: want times that grow, up to "
+                                               "a day",
+                                               *at, samples.back().at_s));
+    }
+    samples.push_back({*at, *mbit});
+  }
+  if (samples.empty()) return Bad(file, 1, "no sample: want 'seconds, Mbit/s' a line");
+  return samples;
+}
+
+// An opportunity whenever the samples have added up to one more full frame.
+absl::StatusOr<std::shared_ptr<const RateTrace>> FromSamples(std::string_view text,
+                                                             const std::string& file) {
+  absl::StatusOr<std::vector<RateSample>> samples = ParseSamples(text, file);
+  if (!samples.ok()) return samples.status();
+  const size_t n = samples->size();
+  const double last = n == 1 ? 1 : (*samples)[n - 1].at_s - (*samples)[n - 2].at_s;
+  samples->push_back({samples->back().at_s + last, 0});
+  auto trace = std::make_shared<RateTrace>();
+  trace->file = file;
+  constexpr double kFrameBits = (kOpportunityBytes + 14) * 8.0, kRounding = 1e-12,
+                   kRoundingMs = 1e-6;
+  double bits = 0;  // sent before the sample
+  for (size_t i = 0; i < n; ++i) {
+    const auto& [at_s, mbit] = (*samples)[i];
+    const double length_s = (*samples)[i + 1].at_s - at_s, more = mbit * 1e6 * length_s;
+    const double have = static_cast<double>(trace->opportunities_ms.size());
+    if ((bits + more) / kFrameBits > static_cast<double>(kMostOpportunities)) {
+      return Bad(file, i + 1, fmt::format("more than {} frames up to here", kMostOpportunities));
+    }
+    // Sums of fractions are a little off: a frame that is whole but for that is whole.
+    const double whole = (bits + more) * (1 + kRounding);
+    for (double k = have + 1; mbit > 0 && k * kFrameBits <= whole; ++k) {
+      const double at_ms = 1e3 * (at_s + std::max(0.0, k * kFrameBits - bits) / (mbit * 1e6));
+      trace->opportunities_ms.push_back(static_cast<uint32_t>(at_ms + kRoundingMs));
+    }
+    bits += more;
+  }
+  trace->length_ms = static_cast<uint32_t>(std::llround(1e3 * samples->back().at_s));
+  if (trace->opportunities_ms.empty() || trace->length_ms == 0) {
+    return Bad(file, n, "its rates do not add up to one frame of 1514 bytes");
+  }
+  return trace;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view text,
                                                                 const std::string& file) {
+  if (text.substr(0, text.find('\n')).find(',') != text.npos) return FromSamples(text, file);
   auto trace = std::make_shared<RateTrace>();
   trace->file = file;
   size_t number = 0;
@@ -111,6 +204,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view
   if (trace->opportunities_ms.back() == 0) {
     return Bad(file, number, "the last time is 0 ms: the trace would last no time");
   }
+  trace->length_ms = trace->opportunities_ms.back();
   return trace;
 }
 
@@ -121,9 +215,7 @@ absl::StatusOr<std::shared_ptr<const RateTrace>> ReadRateTrace(const std::string
   return ParseRateTrace(*text, file);
 }
 
-absl::Duration LengthOf(const RateTrace& trace) {
-  return absl::Milliseconds(trace.opportunities_ms.back());
-}
+absl::Duration LengthOf(const RateTrace& trace) { return absl::Milliseconds(trace.length_ms); }
 
 BitsPerSecond MeanRate(const RateTrace& trace, int mtu) {
   return AsRate(static_cast<int64_t>(trace.opportunities_ms.size()), LengthOf(trace), mtu);
@@ -146,7 +238,7 @@ RateRange RatesWithin(const RateTrace& trace, int mtu, absl::Duration window) {
 
 absl::Duration LongestWait(const RateTrace& trace) {
   const auto& at = trace.opportunities_ms;
-  uint32_t longest = at.front();  // from the end of the turn before
+  uint32_t longest = at.front() + trace.length_ms - at.back();  // over the end of a turn
   for (size_t i = 1; i < at.size(); ++i) longest = std::max(longest, at[i] - at[i - 1]);
   return absl::Milliseconds(longest);
 }
@@ -154,7 +246,7 @@ absl::Duration LongestWait(const RateTrace& trace) {
 int64_t OpportunityNs(const RateTrace& trace, int64_t k) {
   const auto size = static_cast<int64_t>(trace.opportunities_ms.size());
   const int64_t turn = k / size;
-  return (turn * trace.opportunities_ms.back() + trace.opportunities_ms[k % size]) * kNsPerMs;
+  return (turn * trace.length_ms + trace.opportunities_ms[k % size]) * kNsPerMs;
 }
 
 int64_t FirstOpportunityAfter(const RateTrace& trace, int64_t ns) {

@@ -12,17 +12,23 @@
 
 namespace longhaul {
 
-// A link whose rate changes as one that was recorded (mahimahi's format): at each time it may
-// deliver 1500 bytes of IP packets, and what is not used then is lost. The last time is the trace's
-// length; after it the trace begins anew. A plain value that is never changed once it is read.
+// A link whose rate changes as one that was recorded: at each time it may
+// deliver 1500 bytes of IP packets, and what is not used then is lost. After its length the trace
+// begins anew. A plain value that is never changed once it is read.
 struct RateTrace {
   std::string file;                        // where it was read from; for records
   std::vector<uint32_t> opportunities_ms;  // not empty, ascending, equal ones allowed, last > 0
+  uint32_t length_ms = 0;                  // not before the last opportunity; of mahimahi's, it
 };
 inline constexpr int64_t kOpportunityBytes = 1500;  // IP header included, Ethernet header not
 
-// One whole number of ms a line. InvalidArgument, "FILE:LINE: ...": no number, one that is smaller
-// than the one before it or larger than a day, no line at all, a last time of 0. NotFound and
+// mahimahi's format: one whole number of ms a line. Or samples, where the first line has a comma:
+// "seconds, Mbit/s" a line, with or without a head of words. The first time is 0, a rate holds until
+// the next time, the last one as long as the one before it (one sample alone: a second). Rates are at
+// the Ethernet level, as all are: an opportunity is a frame of 1514 bytes.
+// InvalidArgument, "FILE:LINE: ...": no number, a time that is not after the one before it (of ms:
+// smaller) or larger than a day, no line at all, a last time of 0; a rate below 0, above 1,000,000
+// Mbit/s, or too low for a single frame in all; more than 20 million opportunities. NotFound and
 // InvalidArgument without a line: no regular file, or one of more than 32 MiB.
 absl::StatusOr<std::shared_ptr<const RateTrace>> ReadRateTrace(const std::string& file);
 absl::StatusOr<std::shared_ptr<const RateTrace>> ParseRateTrace(std::string_view text,

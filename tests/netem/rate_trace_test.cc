@@ -39,6 +39,50 @@ TEST(RateTrace, IsReadAsMahimahiReadsIt) {
   EXPECT_EQ(Parsed("7")->opportunities_ms, std::vector<uint32_t>{7}) << "no newline at the end";
 }
 
+// 1514 bytes are 12,112 bits: at 12.112 Mbit/s one a millisecond, the first when it is whole.
+TEST(RateTrace, SecondsAndMbitAreASampleALine) {
+  const auto trace = Parsed("seconds, Mbit/s\n0, 12.112\r\n0.004,\t0\n0.01,6.056\n");
+  EXPECT_EQ(trace->opportunities_ms, (std::vector<uint32_t>{1, 2, 3, 4, 12, 14, 16}));
+  EXPECT_EQ(LengthOf(*trace), absl::Milliseconds(16)) << "the last as long as the one before it";
+  EXPECT_NEAR(InMbit(MeanRate(*trace, 1500)), 7 * 12.112 / 16, 1e-9);
+  // What is begun in one sample is finished in the next: 1.5 frames and 0.5.
+  EXPECT_EQ(Parsed("0,18.168\n0.001,0\n0.005,6.056\n0.006,0")->opportunities_ms,
+            (std::vector<uint32_t>{0, 6}));
+  const auto alone = Parsed("0,0.012112");
+  EXPECT_EQ(alone->opportunities_ms, std::vector<uint32_t>{1000});
+  // A rate of 0 at the end is part of the trace: 1 s of 12.112 Mbit/s, 3 s of nothing.
+  const auto outage = Parsed("0,12.112\n1,0\n2,0\n3,0");
+  EXPECT_EQ(LengthOf(*outage), absl::Seconds(4));
+  EXPECT_EQ(LongestWait(*outage), absl::Milliseconds(3001));
+  EXPECT_EQ(OpportunityNs(*outage, 999), 1000 * kMs);
+  EXPECT_EQ(OpportunityNs(*outage, 1000), 4001 * kMs);
+  EXPECT_EQ(FirstOpportunityAfter(*outage, 1000 * kMs), 1000);
+  const RateRange range = RatesWithin(*outage, 1500, absl::Seconds(2));
+  EXPECT_EQ(InMbit(range.least), 0);
+  EXPECT_NEAR(InMbit(range.most), 6.056, 1e-9);
+}
+
+TEST(RateTrace, SamplesThatAreNoneAreRefusedWithTheirLine) {
+  for (const auto& [text, says] : std::vector<std::pair<std::string, const char*>>{
+           {"1,5\n", "t:1: the first time is 1 s: want 0"},
+           {"0,5\n0,6\n", "t:2: 0 s comes after 0 s"},
+           {"0,5\n86400.5,6\n",
+            "t:2: 86400.5 s comes after 0 s: want times that grow, up to a day"},
+           {"0,5\n1;6\n", "t:2: '1;6': want 'seconds, Mbit/s'"},
+           {"0,5\n1\n", "t:2: '1': want"},
+           {"0,5\n\n", "t:2: '': want"},
+           {"0,-1\n", "t:1: -1 Mbit/s: want 0 to"},
+           {"0,1e7\n", "t:1: 10000000 Mbit/s: want 0 to"},
+           {"0,nan\n", "t:1: nan Mbit/s"},
+           {"0,0\n", "t:1: its rates do not add up to one frame"},
+           {"0,1e6\n86400,0", "t:1: more than 20000000 frames"},
+           {"a,b\n", "t:1: no sample"}}) {
+    const auto trace = ParseRateTrace(text, "t");
+    EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(trace.status().message()), HasSubstr(says));
+  }
+}
+
 TEST(RateTrace, WhatIsNoTraceIsRefusedWithItsLine) {
   for (const auto& [text, says] : std::vector<std::pair<std::string, const char*>>{
            {"", "t:1: an empty rate trace"},
