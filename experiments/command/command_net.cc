@@ -111,8 +111,8 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
         text);
   }
   command.add_option("--rate-trace", options->traces,
-                     "a rate that changes as recorded, mahimahi's format: FILE, or 'a>b=FILE' for "
-                     "one direction (tap)");
+                     "a rate that changes as recorded, mahimahi's format or 'seconds, Mbit/s' a "
+                     "line: FILE, or 'a>b=FILE' for one direction (tap)");
 }
 
 namespace {

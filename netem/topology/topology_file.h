@@ -45,8 +45,8 @@ namespace longhaul {
 //   jitter_ms = 1
 //   jitter_shape = "uniform"            # or "normal"
 //   jitter_order = "free"               # or "keep", the default (tap alone)
-//   rate_trace = "lte.trace"            # instead of rate_mbit: mahimahi's format or "seconds, Mbit/s", beside this file
-//                                       # (tap alone)
+//   rate_trace = "lte.trace"            # instead of rate_mbit, a file beside this one: mahimahi's
+//                                       # format, or "seconds, Mbit/s" a line (tap alone)
 //   aqm = "codel"                       # or "fq_codel", "droptail"; of the queue before rate_mbit
 //   ecn = true                          # CE marks instead of drops where a packet can take them
 //   aqm_target_ms = 5
