@@ -22,6 +22,7 @@ import torch
 from torch.distributed.pipelining import PipelineStage
 ranks, index, device = [0, 1], int(os.environ["RANK"]), torch.device("cpu")
 module = torch.nn.Linear(64, 64)
+delta, theirs, peer = torch.randn(64, 64), torch.empty(64, 64), 1 - index
 """
 # Every order in which a program can meet torch and longhaul, alone.
 FIRST_LINES = {
