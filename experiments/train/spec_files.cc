@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "experiments/train/weight_files.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/corpus_files.h"
+#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {
@@ -78,43 +80,39 @@ absl::StatusOr<std::string> StampOf(const std::string& path, int64_t* bytes) {
                      facts.st_ctim.tv_nsec);
 }
 
-absl::StatusOr<std::string> HashOnce(const std::string& path, const std::string& stamp) {
+// Of the files together, without reading them: bytes, files, stamp.
+absl::StatusOr<FileContent> Stamped(const NamedPaths& paths) {
+  FileContent content;
+  Sha256 all;
+  for (const std::string& path : paths) {
+    int64_t bytes = 0;
+    const absl::StatusOr<std::string> stamp = StampOf(path, &bytes);
+    if (!stamp.ok()) return stamp.status();
+    content.bytes += bytes;
+    ++content.files;
+    all.Add(std::as_bytes(std::span(*stamp)));
+  }
+  content.stamp = all.Hex().substr(0, 32);
+  return content;
+}
+
+// Files that nobody wrote to since are not read again. One entry for all of them: the built-in
+// headers are thousands, and an entry for each would be megabytes of every worker.
+absl::StatusOr<std::string> HashOfAll(const NamedPaths& paths, const std::string& stamp) {
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, std::string>();
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(stamp); found != known.end()) return found->second;
-  absl::StatusOr<std::string> hash = Sha256OfFile(path);
-  if (hash.ok()) known[stamp] = *hash;
-  return hash;
-}
-
-// Of the files together, without reading them: bytes, files, stamp.
-absl::StatusOr<FileContent> Stamped(const NamedPaths& paths, std::vector<std::string>* stamps) {
-  FileContent content;
-  std::string all;
+  Sha256 lines;
+  std::string last;
   for (const std::string& path : paths) {
-    int64_t bytes = 0;
-    absl::StatusOr<std::string> stamp = StampOf(path, &bytes);
-    if (!stamp.ok()) return stamp.status();
-    content.bytes += bytes;
-    ++content.files;
-    all += *stamp;
-    stamps->push_back(*std::move(stamp));
-  }
-  content.stamp = Sha256Hex(all).substr(0, 32);
-  return content;
-}
-
-absl::StatusOr<std::string> HashOfAll(const NamedPaths& paths,
-                                      const std::vector<std::string>& stamps) {
-  std::string lines, last;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    absl::StatusOr<std::string> hash = HashOnce(paths[i], stamps[i]);
+    absl::StatusOr<std::string> hash = Sha256OfFile(path);
     if (!hash.ok()) return hash;
-    last = *std::move(hash);
-    lines += last + "\n";
+    last = *std::move(hash) + "\n";
+    lines.Add(std::as_bytes(std::span(last)));
   }
-  return paths.size() == 1 ? last : Sha256Hex(lines);
+  if (paths.size() == 1) last.pop_back();
+  return known[stamp] = paths.size() == 1 ? last : lines.Hex();
 }
 
 // files = 0: none named.
@@ -122,10 +120,9 @@ absl::StatusOr<FileContent> ContentOf(const RunSpec& spec, Names names, const st
   const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, names, value);
   if (!paths.ok()) return paths.status();
   if (paths->empty()) return FileContent{};
-  std::vector<std::string> stamps;
-  absl::StatusOr<FileContent> content = Stamped(*paths, &stamps);
+  absl::StatusOr<FileContent> content = Stamped(*paths);
   if (!content.ok()) return content.status();
-  absl::StatusOr<std::string> hash = HashOfAll(*paths, stamps);
+  absl::StatusOr<std::string> hash = HashOfAll(*paths, content->stamp);
   if (!hash.ok()) return hash.status();
   content->sha256 = *std::move(hash);
   return content;
@@ -210,11 +207,10 @@ absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
     if (planned == spec.files.end()) continue;
     const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, key.names, ValueOf(key, copy));
     if (!paths.ok()) return OfKey(key, paths.status());
-    std::vector<std::string> stamps;
-    const absl::StatusOr<FileContent> now = Stamped(*paths, &stamps);
+    const absl::StatusOr<FileContent> now = Stamped(*paths);
     if (!now.ok()) return OfKey(key, now.status());
     if (!planned->stamp.empty() && planned->stamp == now->stamp) continue;
-    const absl::StatusOr<std::string> hash = HashOfAll(*paths, stamps);
+    const absl::StatusOr<std::string> hash = HashOfAll(*paths, now->stamp);
     if (!hash.ok()) return OfKey(key, hash.status());
     if (*hash == planned->sha256) continue;
     return absl::FailedPreconditionError(fmt::format(
