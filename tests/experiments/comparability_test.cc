@@ -88,7 +88,8 @@ TEST_F(Comparability, AnArmWithAnotherHeldOutTextHasNoEtaAndSaysWhy) {
     EXPECT_EQ(row.back(), why + "eval.rows 2048 > 1024");
   }
   EXPECT_GT(lines, 0);
-  for (const auto& arm : nlohmann::json::parse(CalibrationJson(a))["arms"]) {
+  const nlohmann::json calibration = nlohmann::json::parse(CalibrationJson(a));
+  for (const auto& arm : calibration["arms"]) {
     EXPECT_EQ(arm.contains("off"), arm["arm"] != "rows" && arm["arm"] != "source" &&
                                        arm["arm"] != "eval" && arm["arm"] != "vocab")
         << arm;

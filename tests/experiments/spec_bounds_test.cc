@@ -277,10 +277,9 @@ TEST(SpecBounds, EachEndIsTakenAndTheNextValueBeyondItIsRefused) {
 // 0 for a list of one would be out of the range of each: here it is how many.
 TEST(SpecBounds, CutsAreAsManyAsStagesButOne) {
   const auto cut_at = [](const char* cuts, const char* stages = "3") {
-    return ReadWith(
-               {std::string("schedule.stages=") + stages, std::string("schedule.cuts=") + cuts})
-        .status()
-        .message();
+    const absl::StatusOr<RunSpec> spec =
+        ReadWith({std::string("schedule.stages=") + stages, std::string("schedule.cuts=") + cuts});
+    return std::string(spec.status().message());
   };
   EXPECT_EQ(cut_at("[1, 7]"), "") << "blocks 0, 1 to 6 and 7";
   EXPECT_EQ(cut_at("[3, 4]"), "") << "a stage of one block";
