@@ -107,14 +107,54 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return file.Close();
 }
 
+// What follows the scenarios' own rows.
+struct Answers {
+  std::optional<simulator::CalibrationPlan> plan;
+  std::vector<simulator::NamedScenario> measured;  // scenarios that `plan` is tried on
+  std::vector<simulator::UncertainRow> uncertain;
+  std::vector<simulator::Attribution> attributions;
+  std::vector<simulator::MeasuredNumber> numbers;
+};
+
+absl::Status WriteAnswers(const SimulateOptions& options, const simulator::ScenarioFile& file,
+                          const Answers& answers) {
+  using namespace simulator;
+  for (const auto& [path, text] :
+       {std::pair(options.conclusions, answers.plan ? ConclusionsCsv(answers.attributions) : ""),
+        {options.spread, SpreadCsv(file, answers.uncertain)},
+        {options.tornado, TornadoCsv(file, answers.uncertain)}}) {
+    if (const absl::Status wrote = WriteFile(path, text); !wrote.ok()) return wrote;
+  }
+  return absl::OkStatus();
+}
+
+// Of the two there is one at most: CheckRanges.
+std::string AnswersJson(const simulator::ScenarioFile& file, const Answers& a) {
+  if (a.plan) {
+    return "\"calibration\":" + simulator::CalibrationJson(*a.plan, a.attributions, a.numbers);
+  }
+  if (a.uncertain.empty()) return "";
+  return "\"uncertainty\":" + simulator::UncertaintyJson(file, a.uncertain);
+}
+
+std::string AnswersText(const simulator::ScenarioFile& file, const Answers& a) {
+  if (!a.uncertain.empty()) return "\n" + simulator::UncertaintyText(file, a.uncertain);
+  if (!a.plan) return "";
+  return fmt::format(
+      "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
+      simulator::ConclusionsText(*a.plan, a.attributions),
+      a.measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
+      simulator::MeasuredTable(a.numbers));
+}
+
 absl::Status RunSimulate(const SimulateOptions& options) {
   const absl::StatusOr<simulator::ScenarioFile> file = ReadScenario(options);
   if (!file.ok()) return file.status();
-  const absl::StatusOr<std::optional<simulator::CalibrationPlan>> plan = ReadPlan(options);
+  absl::StatusOr<std::optional<simulator::CalibrationPlan>> plan = ReadPlan(options);
   if (!plan.ok()) return plan.status();
   if (const absl::Status fits = CheckRanges(options, *file); !fits.ok()) return fits;
-  std::vector<simulator::NamedScenario> measured;
-  std::vector<simulator::UncertainRow> uncertain;
+  Answers answers{
+      .plan = *std::move(plan), .measured = {}, .uncertain = {}, .attributions = {}, .numbers = {}};
   CsvFile csv(options.csv);
   csv.Write(simulator::CsvHeader(*file));
   simulator::ResultText text(*file);
@@ -129,11 +169,11 @@ absl::Status RunSimulate(const SimulateOptions& options) {
       text.Add(row);
     }
     if (file->assumptions.uncertain()) {
-      uncertain.push_back(
+      answers.uncertain.push_back(
           {NameOf(*file, row), row.at, simulator::Propagate(row.scenario, file->assumptions)});
     }
-    if (*plan && measured.size() < kMostMeasured) {
-      measured.push_back({NameOf(*file, row), row.scenario});
+    if (answers.plan && answers.measured.size() < kMostMeasured) {
+      answers.measured.push_back({NameOf(*file, row), row.scenario});
     }
   });
   if (!status.ok()) {
@@ -141,40 +181,15 @@ absl::Status RunSimulate(const SimulateOptions& options) {
     return status;
   }
   if (const absl::Status closed = csv.Close(); !closed.ok()) return closed;
-  std::vector<simulator::Attribution> answer;
-  std::vector<simulator::MeasuredNumber> numbers;
-  if (*plan) {
-    answer = simulator::Attribute(**plan);
-    numbers = simulator::MeasureScenarios(**plan, measured);
-    const absl::Status wrote = WriteFile(options.conclusions, simulator::ConclusionsCsv(answer));
-    if (!wrote.ok()) return wrote;
+  if (answers.plan) {
+    answers.attributions = simulator::Attribute(*answers.plan);
+    answers.numbers = simulator::MeasureScenarios(*answers.plan, answers.measured);
   }
-  if (const absl::Status wrote = WriteFile(options.spread, simulator::SpreadCsv(*file, uncertain));
-      !wrote.ok()) {
-    return wrote;
-  }
-  if (const absl::Status wrote =
-          WriteFile(options.tornado, simulator::TornadoCsv(*file, uncertain));
-      !wrote.ok()) {
-    return wrote;
-  }
+  if (const absl::Status wrote = WriteAnswers(options, *file, answers); !wrote.ok()) return wrote;
   if (options.json) {
-    std::string more;
-    if (*plan) more = "\"calibration\":" + simulator::CalibrationJson(**plan, answer, numbers);
-    if (!uncertain.empty()) {
-      more = "\"uncertainty\":" + simulator::UncertaintyJson(*file, uncertain);
-    }
-    fmt::print("{}{}\n", json, simulator::JsonTail(more));
+    fmt::print("{}{}\n", json, simulator::JsonTail(AnswersJson(*file, answers)));
   } else {
-    fmt::print("{}\n{}", simulator::ProfileText(*file), text.Text());
-    if (!uncertain.empty()) fmt::print("\n{}", simulator::UncertaintyText(*file, uncertain));
-    if (*plan) {
-      fmt::print(
-          "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
-          simulator::ConclusionsText(**plan, answer),
-          measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
-          simulator::MeasuredTable(numbers));
-    }
+    fmt::print("{}\n{}{}", simulator::ProfileText(*file), text.Text(), AnswersText(*file, answers));
   }
   return absl::OkStatus();
 }

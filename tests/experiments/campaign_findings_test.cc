@@ -17,32 +17,10 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-constexpr char kDirections[] = R"([[arm]]
-name = "f4"
-stages = 4
-forward = "int4-b64-h64"
-backward = "none"
-[[arm]]
-name = "b4"
-stages = 4
-forward = "none"
-backward = "int8-b64"
-[[arm]]
-name = "f8"
-stages = 8
-forward = "int4-b64-h64"
-backward = "none"
-[[arm]]
-name = "b8"
-stages = 8
-forward = "none"
-backward = "int8-b64"
-)";
-
 class CampaignFindingsTest : public AnalysedCampaign {
  protected:
   static SyntheticWorld World(double noise = 0.001) {
-    return {.q = 0.99, .noise_nat = noise, .seeds = 5, .more_arms = kDirections};
+    return {.q = 0.99, .noise_nat = noise, .seeds = 5, .more_arms = kDirectionArms};
   }
 };
 

@@ -25,6 +25,29 @@ struct SyntheticWorld {
   bool with_steps = false;  // training losses and parameter hashes of three steps
 };
 
+// Arms with one direction compressed, at two depths: for more_arms.
+inline constexpr char kDirectionArms[] = R"([[arm]]
+name = "f4"
+stages = 4
+forward = "int4-b64-h64"
+backward = "none"
+[[arm]]
+name = "b4"
+stages = 4
+forward = "none"
+backward = "int8-b64"
+[[arm]]
+name = "f8"
+stages = 8
+forward = "int4-b64-h64"
+backward = "none"
+[[arm]]
+name = "b8"
+stages = 8
+forward = "none"
+backward = "int8-b64"
+)";
+
 // The smoke campaign (budgets 0.5 .. 1.1, control 0.9, arms s2, s4, s8). Returns its experiment.
 int64_t WriteSyntheticCampaign(Record& record, const SyntheticWorld& world,
                                const std::string& name = "smoke");

@@ -18,27 +18,7 @@
 namespace longhaul {
 namespace {
 
-constexpr char kDirections[] = R"([[arm]]
-name = "f4"
-stages = 4
-forward = "int4-b64-h64"
-backward = "none"
-[[arm]]
-name = "b4"
-stages = 4
-forward = "none"
-backward = "int8-b64"
-[[arm]]
-name = "f8"
-stages = 8
-forward = "int4-b64-h64"
-backward = "none"
-[[arm]]
-name = "b8"
-stages = 8
-forward = "none"
-backward = "int8-b64"
-[[arm]]
+constexpr char kOtherRate[] = R"([[arm]]
 name = "lr"
 stages = 8
 forward = "int4-b64-h64"
@@ -61,7 +41,7 @@ class TablesTest : public AnalysedCampaign {
     return Analysed({.q = 0.991,
                      .noise_nat = 0.003,
                      .seeds = 5,
-                     .more_arms = kDirections,
+                     .more_arms = std::string(kDirectionArms) + kOtherRate,
                      .extra_nat = {{"lr", 0.05}, {"s8", 0.04}}});
   }
   CampaignAnalysis Diloco() {

@@ -19,79 +19,13 @@
 #include "netem/lab_control/lab_daemon.h"
 #include "netem/lab_control/node_entry.h"
 #include "netem/nodes/node_setup.h"
-#include "tests/netem/lab_harness.h"
+#include "tests/netem/lab_control_fixture.h"
 
 namespace longhaul {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// A state folder of its own, and no lab left in it.
-class LabControl : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string why = WhyNot(EmulatorKind::kTap); !why.empty()) GTEST_SKIP() << why;
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    auto store = LabStore::OpenAt(folder_ + "/labs");
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_.emplace(*std::move(store));
-  }
-
-  void TearDown() override {
-    if (!store_) return;
-    for (const std::string& lab : store_->Names()) EXPECT_TRUE(TakeDown(*store_, lab).ok()) << lab;
-    EXPECT_THAT(store_->Names(), IsEmpty());
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/labs"));
-    std::filesystem::remove_all(folder_);
-  }
-
-  absl::Status Up(const std::string& name, const std::string& profile = "colocated") {
-    auto topology = UniformTopology(profile, 2);
-    if (!topology.ok()) return topology.status();
-    return StartLabDaemon(*store_, {.name = name,
-                                    .topology = *std::move(topology),
-                                    .emulator = EmulatorKind::kTap,
-                                    .options = {}});
-  }
-
-  // In a process of its own, as entering a node is for good. Returns its exit status and output.
-  std::pair<int, std::string> Exec(const std::string& lab, const std::string& node,
-                                   const std::vector<std::string>& argv) {
-    return InChild([&] {
-      auto status = RunInNode(*store_, lab, node, argv);
-      if (!status.ok()) printf("%s", std::string(status.status().message()).c_str());
-      return status.ok() ? *status : 99;
-    });
-  }
-
-  std::pair<int, std::string> InChild(const std::function<int()>& body) {
-    int out[2];
-    EXPECT_EQ(pipe(out), 0);
-    fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      dup2(out[1], STDOUT_FILENO);
-      dup2(out[1], STDERR_FILENO);
-      close(out[0]);
-      close(out[1]);
-      const int code = body();
-      fflush(nullptr);
-      _exit(code);
-    }
-    close(out[1]);
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n = 0; (n = read(out[0], buffer, sizeof buffer)) > 0;) text.append(buffer, n);
-    close(out[0]);
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text};
-  }
-
-  std::string folder_ = testing::TempDir() + "/labs-XXXXXX";
-  std::optional<LabStore> store_;
-};
 
 TEST_F(LabControl, UpAnswersUntilItIsTakenDown) {
   ASSERT_TRUE(Up("one").ok());
@@ -299,57 +233,6 @@ TEST_F(LabControl, ProbeAndStatsSeeTheTraffic) {
   EXPECT_GE(stats->message.at("paths")[0].value("packets", 0), 10) << "requests and replies";
   EXPECT_EQ(stats->message.at("paths")[0].value("held_bytes", -1), 0);
   EXPECT_EQ(stats->message.value("unroutable_drops", -1), 0);
-}
-
-TEST_F(LabControl, OutageEndsByItself) {
-  ASSERT_TRUE(Up("one").ok());
-  const auto carrier = [&] {
-    auto probe =
-        AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 1}}, absl::Minutes(1));
-    return probe->message.at("paths")[0].value("carrier", "");
-  };
-  ASSERT_TRUE(
-      AskLab(*store_, "one", {{"do", "set"}, {"path", "w0>w1"}, {"assignments", {"outage=3s"}}})
-          .ok());
-  EXPECT_EQ(carrier(), "down");
-  absl::SleepFor(absl::Seconds(3));
-  EXPECT_EQ(carrier(), "up");
-  EXPECT_EQ(
-      AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 1}}, absl::Minutes(1))
-          ->message.at("paths")[0]
-          .at("rtt")
-          .value("received", -1),
-      1);
-}
-
-// The probe takes more than 4 s: 400 echoes, one every 10 ms.
-TEST_F(LabControl, ChangesDoNotWaitForAProbe) {
-  Topology topology = *UniformTopology("regional", 2);
-  topology.changes = {{absl::Seconds(1), "w0>w1", {"delay=30ms"}, 1},
-                      {absl::Seconds(1.5), "w1>w0", {"outage=500ms"}, 2}};
-  LabSpec spec{.name = "one", .topology = topology, .emulator = std::nullopt, .options = {}};
-  ASSERT_TRUE(StartLabDaemon(*store_, spec).ok());
-  nlohmann::json probed;
-  std::thread probing([&] {
-    auto probe = AskLab(*store_, "one", {{"do", "probe"}, {"rate", false}, {"pings", 400}},
-                        absl::Minutes(1));
-    if (probe.ok()) probed = probe->message;
-  });
-  absl::SleepFor(absl::Seconds(2.5));
-  const auto set =
-      AskLab(*store_, "one", {{"do", "set"}, {"path", "w1>w0"}, {"assignments", {"jitter=1ms"}}});
-  const auto info = AskLab(*store_, "one", {{"do", "info"}});
-  EXPECT_TRUE(probed.is_null()) << "the probe still runs";
-  probing.join();
-  ASSERT_TRUE(set.ok() && info.ok()) << set.status() << info.status();
-  EXPECT_EQ(info->message.at("paths")[0].value("delay_ms", 0.0), 30);
-  EXPECT_EQ(info->message.at("paths")[1].value("jitter_ms", 0.0), 1);
-  EXPECT_EQ(info->message.at("paths")[1].value("carrier", ""), "up") << "the outage is over";
-  ASSERT_TRUE(probed.contains("paths")) << probed;
-  for (const auto& path : probed.at("paths")) {
-    EXPECT_FALSE(path.value("in_bounds", true));
-    EXPECT_THAT(path.value("why", ""), testing::HasSubstr("was changed while it was probed"));
-  }
 }
 
 TEST_F(LabControl, CaptureWritesWhatArrives) {

@@ -53,7 +53,7 @@ longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/verify_bounds_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_store_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_changes_test.cc LIBS longhaul::lab_control LABELS cpu)
-longhaul_test(netem/lab_control_test.cc LIBS netem_testing longhaul::lab_control
+longhaul_test(netem/lab_control_test.cc netem/lab_control_changes_test.cc LIBS netem_testing longhaul::lab_control
   LABELS root)
 # Hostile topology files and packets: what reads them, without the system calls around it.
 if(LONGHAUL_FUZZERS)
