@@ -76,15 +76,19 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
   return drops;
 }
 
+absl::Status KernelLacksNetem() {
+  return absl::InvalidArgumentError(
+      "the netem emulator was asked for, but this kernel has no sch_netem or no sch_tbf; load "
+      "them (modprobe sch_netem sch_tbf), or ask for the tap emulator");
+}
+
 absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
                                                 const Topology& topology) {
   if (forced == EmulatorKind::kNetem) {
     const absl::StatusOr<EmulatorKind> can = ProbeEmulatorKind();
     if (!can.ok()) return can.status();
     if (*can != EmulatorKind::kNetem) {
-      return absl::InvalidArgumentError(
-          "the netem emulator was asked for, but this kernel has no sch_netem or no sch_tbf; load "
-          "them (modprobe sch_netem sch_tbf), or ask for the tap emulator");
+      return KernelLacksNetem();
     }
   }
   if (forced) return *forced;

@@ -117,8 +117,11 @@ absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node);
 // sch_netem. Anything else is an error that says what was tried.
 absl::StatusOr<EmulatorKind> ProbeEmulatorKind();
 
+// InvalidArgument, with what to do about it.
+absl::Status KernelLacksNetem();
+
 // `forced`, or tap for links that only it can be (WhyTapAlone), or what the kernel can.
-// InvalidArgument: netem is forced and the kernel has none.
+// KernelLacksNetem where netem is forced and there is none.
 absl::StatusOr<EmulatorKind> ChooseEmulatorKind(const std::optional<EmulatorKind>& forced,
                                                 const Topology& topology);
 

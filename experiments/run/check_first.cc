@@ -17,6 +17,8 @@
 #include "experiments/run/gpu_memory.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/spec_corpus.h"
+#include "netem/emulator.h"
+#include "netem/machine/capabilities.h"
 #include "netem/topology/topology_file.h"
 
 namespace longhaul {
@@ -63,9 +65,15 @@ absl::Status CheckGpus(const std::string& device, const std::vector<ResourcePlan
   return device == "cpu" ? absl::OkStatus() : CheckGpuMemory(plans, MemoryOfGpus());
 }
 
-// A profile fits any number of ranks.
+// An emulator that is asked for must be there; "auto" takes what is. A profile fits any number of
+// ranks.
 absl::Status CheckLinks(const RunSpec& spec) {
-  if (spec.net.transport != "ucx" || !IsTopologyFile(spec.net.profile)) return absl::OkStatus();
+  if (spec.net.transport != "ucx") return absl::OkStatus();
+  if (spec.net.emulator == "netem") {
+    static const bool there = ProbeCapabilities().netem;
+    if (!there) return KernelLacksNetem();
+  }
+  if (!IsTopologyFile(spec.net.profile)) return absl::OkStatus();
   const auto ranks = static_cast<int>(spec.schedule.stages * spec.outer.groups);
   return MeshNamed(spec.net.profile, ranks).status();
 }

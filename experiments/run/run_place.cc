@@ -281,9 +281,9 @@ absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSp
 }
 
 std::string HowToGoOn(const RunPlace& place, const RunSpec& spec, const absl::Status& failure) {
-  // Outcomes: diverged, partial, invalid.
+  // Outcomes: diverged, partial, invalid; or what was asked for, which a second run asks for too.
   if (failure.ok() || absl::IsOutOfRange(failure) || absl::IsDataLoss(failure) ||
-      absl::IsFailedPrecondition(failure)) {
+      absl::IsFailedPrecondition(failure) || absl::IsInvalidArgument(failure)) {
     return "";
   }
   if (!place.checkpoints) return "; run it again: this spec writes no checkpoints to go on from";

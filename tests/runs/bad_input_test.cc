@@ -137,6 +137,21 @@ TEST(BadMachine, NeitherTunNorNetemIsOneLineThatSaysWhatToDo) {
   EXPECT_THAT(LastLine(result), AllOf(HasSubstr("/dev/net/tun"), HasSubstr("modprobe tun")));
 }
 
+TEST(BadMachine, NetemThatTheKernelLacksIsOneLineAndNoRecord) {
+  if (RunLonghaul({"doctor", "--lab"}).output.find("kernel netem") != std::string::npos) {
+    GTEST_SKIP() << "this kernel has sch_netem";
+  }
+  const ScratchFolder scratch;
+  const std::string results = scratch.path() + "/results";
+  const CommandResult result = RunLonghaul(
+      {"run", LONGHAUL_SPECS "/shaped.toml", "--results", results, "--set", "net.emulator=netem"});
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("modprobe sch_netem"), HasSubstr("tap emulator"),
+                                   testing::Not(HasSubstr("run it again"))));
+  EXPECT_FALSE(std::filesystem::exists(results));
+}
+
 // Runs `argv` as an ordinary user in a user namespace where no further one may be made.
 CommandResult RunWithoutUserNamespaces(const std::vector<std::string>& argv,
                                        const std::string& output_file) {
