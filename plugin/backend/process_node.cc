@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugin/core/ucx/descriptors.h"
 #include "plugin/core/ucx/interfaces.h"
 
 namespace longhaul {
@@ -33,6 +34,9 @@ absl::Status SetInterface(NodeScope scope, const std::vector<std::string>& towar
     options.interface = "lo";
     options.interface_why = "every rank is on this host";
     return absl::OkStatus();
+  }
+  if (absl::Status s = CheckDescriptors(UcxNodeIs::kToBeMade, options.expected_peers); !s.ok()) {
+    return s;  // to look at interfaces takes descriptors too
   }
   absl::StatusOr<ChosenInterface> chosen = ChooseInterface(options.interface, toward);
   if (!chosen.ok()) return chosen.status();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -106,6 +107,10 @@ std::string InterfaceOfEnvironment() {
 absl::StatusOr<ChosenInterface> ChooseInterface(const std::string& wanted,
                                                 const std::vector<std::string>& toward) {
   const std::vector<std::string> names = KernelInterfaces();
+  if (names.empty()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "ucx: the kernel does not tell this process its interfaces: {}", std::strerror(errno)));
+  }
   const auto bad = [&](std::string_view what) {
     return absl::FailedPreconditionError(
         fmt::format("ucx: {}; this network namespace has: {}", what, fmt::join(names, ", ")));

@@ -51,12 +51,13 @@ class UcxPayload final : public ArrivedPayload {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<UcxTransport>> UcxTransport::Create(const NodeOptions& options) {
-  absl::StatusOr<ChosenInterface> interface = ChooseInterface(options.interface);
-  if (!interface.ok()) return interface.status();
-  if (!options.interface_why.empty()) interface->why = options.interface_why;
+  // First: to look at interfaces takes descriptors too.
   if (absl::Status s = CheckDescriptors(UcxNodeIs::kToBeMade, options.expected_peers); !s.ok()) {
     return s;
   }
+  absl::StatusOr<ChosenInterface> interface = ChooseInterface(options.interface);
+  if (!interface.ok()) return interface.status();
+  if (!options.interface_why.empty()) interface->why = options.interface_why;
   std::shared_ptr<UcxTransport> transport(new UcxTransport(options, *std::move(interface)));
   if (absl::Status s = transport->Open(); !s.ok()) return s;
   return transport;
