@@ -6,7 +6,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/simulator/conclusions.h"
-#include "experiments/simulator/result_table.h"
+#include "experiments/simulator/planning_table.h"
 #include "experiments/simulator/uncertainty.h"
 
 namespace longhaul {
@@ -45,7 +45,8 @@ std::string NameOf(const simulator::ScenarioFile& file, const simulator::ResultR
   std::string name;
   for (size_t i = 0; i < file.axes.size(); ++i) {
     if (!name.empty()) name += ", ";
-    name += file.axes[i].key + " " + file.axes[i].labels[row.at[i]];
+    const bool named = file.axes[i].set == nullptr;  // of [[scenario]]
+    name += (named ? "" : file.axes[i].key + " ") + file.axes[i].labels[row.at[i]];
   }
   return name.empty() ? "the scenario" : name;
 }
@@ -156,13 +157,17 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   Answers answers{
       .plan = *std::move(plan), .measured = {}, .uncertain = {}, .attributions = {}, .numbers = {}};
   CsvFile csv(options.csv);
-  csv.Write(simulator::CsvHeader(*file));
+  const bool chosen = file->table.any();  // needs all rows before it can show one
+  std::vector<simulator::ResultRow> rows;
+  csv.Write(chosen ? "" : simulator::CsvHeader(*file));
   simulator::ResultText text(*file);
-  std::string json = options.json ? simulator::JsonHead(*file) : "";
+  std::string json = options.json && !chosen ? simulator::JsonHead(*file) : "";
   bool first = true;
   const absl::Status status = simulator::RunScenarios(*file, [&](const simulator::ResultRow& row) {
-    csv.Write(options.csv.empty() ? "" : simulator::CsvLine(*file, row));
-    if (options.json) {
+    if (!chosen) csv.Write(options.csv.empty() ? "" : simulator::CsvLine(*file, row));
+    if (chosen) {
+      rows.push_back(row);
+    } else if (options.json) {
       json += (first ? "\n" : ",\n") + simulator::JsonRow(*file, row);
       first = false;
     } else {
@@ -180,6 +185,9 @@ absl::Status RunSimulate(const SimulateOptions& options) {
     csv.Discard();
     return status;
   }
+  const simulator::PlanningCells cells(*file, std::move(rows));
+  if (chosen) csv.Write(simulator::PlanningCsv(cells));
+  if (chosen && options.json) json = simulator::PlanningJson(cells);
   if (const absl::Status closed = csv.Close(); !closed.ok()) return closed;
   if (answers.plan) {
     answers.attributions = simulator::Attribute(*answers.plan);
@@ -189,7 +197,8 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   if (options.json) {
     fmt::print("{}{}\n", json, simulator::JsonTail(AnswersJson(*file, answers)));
   } else {
-    fmt::print("{}\n{}{}", simulator::ProfileText(*file), text.Text(), AnswersText(*file, answers));
+    fmt::print("{}\n{}{}", simulator::ProfileText(*file),
+               chosen ? simulator::PlanningText(cells) : text.Text(), AnswersText(*file, answers));
   }
   return absl::OkStatus();
 }

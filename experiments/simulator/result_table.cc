@@ -1,5 +1,7 @@
 #include "experiments/simulator/result_table.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -59,6 +61,12 @@ bool HasAxis(const ScenarioFile& file, std::string_view key) {
   return false;
 }
 
+bool CountsChi(const ScenarioFile& file) {
+  return file.draft.scenario.switches.chi || HasAxis(file, "switches.chi") ||
+         std::any_of(file.named.begin(), file.named.end(),
+                     [](const Draft& named) { return named.scenario.switches.chi; });
+}
+
 std::vector<std::string> Header(const ScenarioFile& file) {
   std::vector<std::string> header;
   for (const Axis& axis : file.axes) header.push_back(axis.key);
@@ -68,11 +76,39 @@ std::vector<std::string> Header(const ScenarioFile& file) {
        {"mode", "P, B", "S x G", "H", "eta_H", "eta_c", "eta_r", "eta_act", "eta", "C_local"}) {
     header.emplace_back(name);
   }
-  if (file.draft.scenario.switches.chi || HasAxis(file, "switches.chi")) {
+  if (CountsChi(file)) {
     header.insert(header.end(), {"chi", "C_quality"});
   }
   header.insert(header.end(), {"D/(rP)", "cost, M$"});
   return header;
+}
+
+// Of each [[scenario]] what is another profile, case, form or switch than the file's own.
+std::string NamedText(const ScenarioFile& file) {
+  const Scenario& common = file.draft.scenario;
+  std::string text;
+  for (size_t i = 0; i < file.named.size(); ++i) {
+    const Scenario& s = file.named[i].scenario;
+    const std::string of = fmt::format("scenario {}: ", file.axes[0].labels[i]);
+    if (s.profile != common.profile) {
+      text += fmt::format("{}profile {}, replica form {}\n", of, NameOf(s.profile),
+                          NameOf(s.switches.replica));
+    }
+    if (s.expected != common.expected) text += fmt::format("{}case {}\n", of, NameOf(s.expected));
+    if (s.switches == common.switches) continue;
+    for (const SwitchDifference& d : Differences(s)) {
+      text += fmt::format("{}switch {} = {} (profile: {})\n", of, d.name, d.value, d.of_profile);
+    }
+  }
+  return text;
+}
+
+json DifferencesJson(const Scenario& s) {
+  json differs = json::array();
+  for (const SwitchDifference& d : Differences(s)) {
+    differs.push_back({{"switch", d.name}, {"value", d.value}, {"profile", d.of_profile}});
+  }
+  return differs;
 }
 
 }  // namespace
@@ -113,6 +149,7 @@ std::string ProfileText(const ScenarioFile& file) {
   for (const SwitchDifference& d : Differences(s)) {
     text += fmt::format("switch {} = {} (profile: {})\n", d.name, d.value, d.of_profile);
   }
+  text += NamedText(file);
   for (const Axis& axis : file.axes) {
     if (axis.key.starts_with("switches.")) {
       text += fmt::format("switch {} differs from row to row\n", axis.key.substr(9));
@@ -147,7 +184,7 @@ void ResultText::Add(const ResultRow& row) {
     cells.push_back(fmt::format("{:.3f}", eta));
   }
   cells.push_back(fmt::format("{:.3e}", out.local));
-  if (file_.draft.scenario.switches.chi || HasAxis(file_, "switches.chi")) {
+  if (CountsChi(file_)) {
     cells.push_back(fmt::format("{:.3f}", out.chi));
     cells.push_back(fmt::format("{:.3e}", out.quality));
   }
@@ -188,10 +225,6 @@ std::string CsvLine(const ScenarioFile& file, const ResultRow& row) {
 std::string JsonHead(const ScenarioFile& file) {
   json switches = json::object();
   for (const SwitchSetting& s : Settings(file.draft.scenario.switches)) switches[s.name] = s.value;
-  json differs = json::array();
-  for (const SwitchDifference& d : Differences(file.draft.scenario)) {
-    differs.push_back({{"switch", d.name}, {"value", d.value}, {"profile", d.of_profile}});
-  }
   json assume = json::object();
   for (const Assumption& a : file.assumptions.factors) {
     assume[a.name()] = {{"low", a.low}, {"mid", a.mid}, {"high", a.high}};
@@ -201,7 +234,14 @@ std::string JsonHead(const ScenarioFile& file) {
                {"profile", NameOf(file.profile)},
                {"case", NameOf(file.draft.scenario.expected)},
                {"switches", switches},
-               {"differs", differs}};
+               {"differs", DifferencesJson(file.draft.scenario)}};
+  for (size_t i = 0; i < file.named.size(); ++i) {
+    const Scenario& s = file.named[i].scenario;
+    head["scenarios"].push_back({{"name", file.axes[0].labels[i]},
+                                 {"profile", NameOf(s.profile)},
+                                 {"case", NameOf(s.expected)},
+                                 {"differs", DifferencesJson(s)}});
+  }
   if (!file.assumptions.factors.empty()) head["assume"] = std::move(assume);
   std::string text = head.dump();
   text.pop_back();

@@ -14,6 +14,9 @@ namespace longhaul::simulator {
 namespace {
 
 constexpr std::string_view kTables[] = {"node", "model", "network", "training", "switches"};
+// What a file may have beside them, and a [[scenario]] may not.
+constexpr std::string_view kOthers[] = {"search",  "assume",    "scenario",
+                                        "columns", "published", "threshold"};
 
 // Reads one key, a value or a list, and judges each value.
 class KeyReader {
@@ -117,41 +120,8 @@ absl::Status ReadSearch(const TomlValue& root, ScenarioFile& file) {
   return r.Finish();
 }
 
-}  // namespace
-
-size_t ScenarioFile::size() const {
-  size_t product = 1;
-  for (const Axis& axis : axes) {
-    if (product > kMostScenarios) break;  // far enough to say so, and no overflow
-    product *= axis.values.size();
-  }
-  return product;
-}
-
-absl::Status ScenarioFile::ForEach(
-    const std::function<absl::Status(const Scenario&, const std::vector<size_t>&)>& use) const {
-  std::vector<size_t> at(axes.size(), 0);
-  Draft current = draft;
-  for (const Axis& axis : axes) axis.set(current, axis.values.front());
-  for (size_t i = 0, n = size(); i < n; ++i) {
-    const absl::StatusOr<Scenario> scenario = current.Build();
-    if (!scenario.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: {}", where, std::string(scenario.status().message())));
-    }
-    if (const absl::Status status = use(*scenario, at); !status.ok()) return status;
-    for (size_t a = axes.size(); a-- > 0;) {
-      at[a] = (at[a] + 1) % axes[a].values.size();
-      axes[a].set(current, axes[a].values[at[a]]);
-      if (at[a] != 0) break;
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
-  ScenarioFile file;
-  file.where = root.where.substr(0, root.where.rfind(':'));
+// Profile and keys of the tables: what a file says, or a [[scenario]] laid over it.
+absl::Status ReadKeys(const TomlValue& root, ScenarioFile& file) {
   TableReader top(root, "");
   top.Allow("title", &file.title);
   if (top.Has("title")) top.Line("title", file.title, 200);
@@ -160,8 +130,7 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
   const std::span<const std::string_view> names = Names(ProfileName{});
   top.OneOf("profile", profile, {names.begin(), names.end()});
   for (const std::string_view table : kTables) top.Skip(std::string(table));
-  top.Skip("search");
-  top.Skip("assume");
+  for (const std::string_view other : kOthers) top.Skip(std::string(other));
   const auto found = std::find(names.begin(), names.end(), profile);
   if (found != names.end()) file.profile = static_cast<ProfileName>(found - names.begin());
   file.draft = ProfileDraft(file.profile);
@@ -179,12 +148,139 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
     }
     if (const absl::Status status = r.Finish(); !status.ok()) return status;
   }
-  if (const absl::Status status = ReadSearch(root, file); !status.ok()) return status;
+  return absl::OkStatus();
+}
+
+// One element of [[scenario]]: what it has of its own laid over what the file says for all.
+absl::Status ReadNamed(const TomlValue& common, TomlValue own, ScenarioFile& file, Axis& names) {
+  if (!std::holds_alternative<TomlValue::Table>(own.value)) {
+    return absl::InvalidArgumentError(own.where + ": 'scenario' is wanted as [[scenario]]");
+  }
+  TableReader r = TableReader::Of(own, "scenario");
+  std::string name;
+  r.Require("name", &name);
+  if (r.Has("name")) r.Line("name", name, 80);
+  r.Check(name.find_first_of(",\"") == std::string::npos, "name", "has a comma or a quote");
+  r.Check(std::find(names.labels.begin(), names.labels.end(), name) == names.labels.end(), "name",
+          "stands in two of them");
+  for (const std::string_view key : {"profile", "case", "published"}) r.Skip(std::string(key));
+  for (const std::string_view table : kTables) r.Skip(std::string(table));
+  for (const Axis& axis : file.axes) {
+    if (Find(own, axis.key) == nullptr) continue;
+    r.Fail(axis.key, "is a list for all scenarios; give it there, or to each scenario");
+  }
+  if (file.search && Find(own, "network.nodes") != nullptr) {
+    r.Fail("network.nodes", "is given, but [search] looks for the fewest nodes; leave one out");
+  }
+  if (const absl::Status status = r.Finish(); !status.ok()) return status;
+  for (const char* key : {"name", "published"}) Erase(own, key);
+  TomlValue whole = common;
+  Merge(whole, own);
+  ScenarioFile one;
+  if (const absl::Status status = ReadKeys(whole, one); !status.ok()) return status;
+  if (!one.axes.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: '{}' is a list; a [[scenario]] has one value of each key",
+                    Find(whole, one.axes[0].key)->where, one.axes[0].key));
+  }
+  names.values.push_back(static_cast<double>(file.named.size()));
+  names.labels.push_back(std::move(name));
+  file.named.push_back(one.draft);
+  return absl::OkStatus();
+}
+
+absl::Status ReadAllNamed(const TomlValue& root, ScenarioFile& file) {
+  const TomlValue* const named = Find(root, "scenario");
+  if (named == nullptr) return absl::OkStatus();
+  const auto* const elements = std::get_if<TomlValue::Array>(&named->value);
+  if (elements == nullptr || elements->empty() || elements->size() > kMostNamed) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'scenario' is wanted as 1 to {} tables, each under [[scenario]]",
+                    named->where, kMostNamed));
+  }
+  TomlValue common = root;
+  for (const std::string_view other : kOthers) Erase(common, other);
+  for (const Axis& axis : file.axes) Erase(common, axis.key);
+  Axis names{.key = "scenario", .values = {}, .labels = {}};
+  for (const TomlValue& own : *elements) {
+    if (const absl::Status status = ReadNamed(common, own, file, names); !status.ok())
+      return status;
+  }
+  file.axes.insert(file.axes.begin(), std::move(names));
+  return absl::OkStatus();
+}
+
+absl::Status TooMany(const ScenarioFile& file, size_t most, std::string_view of) {
+  return absl::InvalidArgumentError(
+      fmt::format("{}: the lists make more than {} {}; shorten one", file.where, most, of));
+}
+
+absl::Status ReadTable(const TomlValue& root, ScenarioFile& file) {
+  const size_t named = std::max<size_t>(file.named.size(), 1);
+  absl::StatusOr<PlanningTable> table = ReadPlanningTable(root, file.rows(), file.rows() / named);
+  if (!table.ok()) return table.status();
+  file.table = *std::move(table);
+  if (file.table.any() && file.rows() > kMostTableRows) {
+    return TooMany(file, kMostTableRows, "rows of a table with columns of its own");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+size_t ScenarioFile::size() const {
+  size_t product = 1;
+  for (const Axis& axis : axes) {
+    if (product > kMostScenarios) break;  // far enough to say so, and no overflow
+    product *= axis.values.size();
+  }
+  return product;
+}
+
+absl::Status ScenarioFile::ForEach(
+    const std::function<absl::Status(const Scenario&, const std::vector<size_t>&)>& use) const {
+  std::vector<size_t> at(axes.size(), 0);
+  Draft current;
+  // All axes at their first value, over the draft of the [[scenario]] that is reached.
+  const auto begin = [&] {
+    current = named.empty() ? draft : named[at[0]];
+    for (const Axis& axis : axes) {
+      if (axis.set != nullptr) axis.set(current, axis.values.front());
+    }
+  };
+  begin();
+  for (size_t i = 0, n = size(); i < n; ++i) {
+    const absl::StatusOr<Scenario> scenario = current.Build();
+    if (!scenario.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {}", where, std::string(scenario.status().message())));
+    }
+    if (const absl::Status status = use(*scenario, at); !status.ok()) return status;
+    for (size_t a = axes.size(); a-- > 0;) {
+      at[a] = (at[a] + 1) % axes[a].values.size();
+      if (axes[a].set == nullptr) {
+        begin();
+        break;
+      }
+      axes[a].set(current, axes[a].values[at[a]]);
+      if (at[a] != 0) break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
+  ScenarioFile file;
+  file.where = root.where.substr(0, root.where.rfind(':'));
+  for (const auto read : {ReadKeys, ReadSearch, ReadAllNamed}) {
+    if (const absl::Status status = read(root, file); !status.ok()) return status;
+  }
   if (const absl::Status status = ReadAssumptions(root, &file.assumptions); !status.ok()) {
     return status;
   }
   for (const Assumption& a : file.assumptions.factors) {
     a.Set(file.draft.scenario.measured, a.mid);
+    for (Draft& named : file.named) a.Set(named.scenario.measured, a.mid);
   }
   if (file.assumptions.uncertain() && file.search) {
     return absl::InvalidArgumentError(
@@ -192,16 +288,11 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
                     "range; give a number there, or leave out [search]",
                     file.where));
   }
+  if (file.size() > kMostScenarios) return TooMany(file, kMostScenarios, "scenarios");
   if (file.assumptions.uncertain() && file.size() > kMostUncertain) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: the lists make more than {} scenarios, too many to draw ranges of [assume] for; "
-        "shorten one",
-        file.where, kMostUncertain));
+    return TooMany(file, kMostUncertain, "scenarios, too many to draw ranges of [assume] for");
   }
-  if (file.size() > kMostScenarios) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: the lists make more than {} scenarios; shorten one", file.where, kMostScenarios));
-  }
+  if (const absl::Status status = ReadTable(root, file); !status.ok()) return status;
   return file;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "experiments/simulator/assumptions.h"
+#include "experiments/simulator/published.h"
 #include "experiments/simulator/scenario_keys.h"
 #include "experiments/simulator/search.h"
 #include "experiments/spec/toml_tree.h"
@@ -20,12 +21,16 @@ inline constexpr size_t kMostScenarios = 1'000'000;
 inline constexpr size_t kMostUncertain = 1000;  // with ranges: 10,000 draws each
 inline constexpr int64_t kMostSearchedNodes = 1'000'000;
 
-// A key that holds a list: the scenarios take each of its values.
+inline constexpr size_t kMostNamed = 1000;        // elements of [[scenario]]
+inline constexpr size_t kMostTableRows = 10'000;  // where the file chooses columns
+
+// A key that holds a list: the scenarios take each of its values. The elements of [[scenario]] are
+// an axis too, the first, with the key "scenario": its values are indices, its labels their names.
 struct Axis {
   std::string key;  // "network.nodes"
   std::vector<double> values;
-  std::vector<std::string> labels;  // as the file says them
-  void (*set)(Draft& draft, double value) = nullptr;
+  std::vector<std::string> labels;                    // as the file says them
+  void (*set)(Draft& draft, double value) = nullptr;  // nullptr: of "scenario", which is a draft
 };
 
 // [search]: the fewest nodes with target >= at_least, for each of at_least.
@@ -41,13 +46,17 @@ struct ScenarioFile {
   std::string title;
   ProfileName profile = ProfileName::kGovernance;
   Draft draft;
-  std::vector<Axis> axes;  // in the order of the key table
+  std::vector<Draft> named;  // of each [[scenario]], in place of `draft`; empty: there is none
+  std::vector<Axis> axes;    // "scenario" if there are any, then in the order of the key table
   std::optional<Search> search;
   Assumptions assumptions;  // every scenario has their middles
+  PlanningTable table;      // what the file chooses to show, and what somebody has published
   std::string where;        // the file, for messages
 
   // The product of the lists; 1 without any.
   size_t size() const;
+  // Rows of the table: a search has one for each of its targets.
+  size_t rows() const { return size() * (search ? search->at_least.size() : 1); }
   // Builds every scenario of the product, the last axis fastest, and hands it on with one value
   // index per axis. InvalidArgument, file first, for the first that cannot be; stops there.
   absl::Status ForEach(

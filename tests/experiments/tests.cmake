@@ -57,9 +57,12 @@ longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
   LIBS longhaul::simulator_model LABELS cpu)
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
+longhaul_test(experiments/simulator_tables_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_bounds_test.cc LIBS longhaul::simulator LABELS cpu)
 longhaul_test(experiments/simulator_uncertainty_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_closed_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
+target_compile_definitions(experiments_simulator_tables_test PRIVATE
+  LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
