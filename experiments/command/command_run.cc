@@ -5,6 +5,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
+#include "experiments/estimates/learnt_nothing.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/listing.h"
@@ -66,6 +67,9 @@ absl::Status ShowResult(const Record& record, int64_t run, const RunSpec& spec,
     for (const std::string& line : ClippingAdvice({&*row, 1})) Say(out.progress(), line);
   }
   for (const std::string& line : DataAdvice({&*row, 1})) Say(out.warnings(), line);
+  const absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(run);
+  if (!evaluations.ok()) return evaluations.status();
+  for (const std::string& line : LearntNothing(*row, *evaluations)) Say(out.warnings(), line);
   return absl::OkStatus();
 }
 

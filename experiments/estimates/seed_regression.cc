@@ -30,11 +30,40 @@ double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// Solves (Z'Z + damping diag(Z'Z)) x = right for one or two columns. Empty: singular.
+// The same for any number of columns, by Cholesky: each pivot is what its column has beside those
+// before it.
+std::vector<double> SolveMany(const Columns& z, const std::vector<double>& right, double damping) {
+  const size_t n = z.size();
+  Columns l(n, std::vector<double>(n, 0.0));
+  std::vector<double> x = right;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double rest = Dot(z[i], z[j]) * (i == j ? 1 + damping : 1);
+      const double whole = rest;
+      for (size_t k = 0; k < j; ++k) rest -= l[i][k] * l[j][k];
+      if (i != j) {
+        l[i][j] = rest / l[j][j];
+        continue;
+      }
+      if (!(rest > kSingular * whole) || !std::isfinite(rest)) return {};
+      l[i][i] = std::sqrt(rest);
+    }
+    for (size_t k = 0; k < i; ++k) x[i] -= l[i][k] * x[k];
+    x[i] /= l[i][i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) x[i] -= l[k][i] * x[k];
+    x[i] /= l[i][i];
+  }
+  return x;
+}
+
+// Solves (Z'Z + damping diag(Z'Z)) x = right. Empty: singular.
 std::vector<double> Solve(const Columns& z, const std::vector<double>& right, double damping) {
   const double a = Dot(z[0], z[0]) * (1 + damping);
   if (!(a > 0) || !std::isfinite(a)) return {};
   if (z.size() == 1) return {right[0] / a};
+  if (z.size() > 2) return SolveMany(z, right, damping);
   const double b = Dot(z[0], z[1]), c = Dot(z[1], z[1]) * (1 + damping);
   const double determinant = a * c - b * b;
   if (!(determinant > kSingular * a * c) || !std::isfinite(determinant)) return {};

@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// Least squares of a model with one or two parameters over points that every seed has, and what
+// Least squares of a model with a few parameters over points that every seed has, and what
 // each seed moves the parameters by: the spread of that over seeds gives the t intervals.
 //   y[j][i] = u_j + m_i(theta) + noise       of seed j at point i
 struct SeedRows {

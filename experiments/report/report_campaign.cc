@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/estimates/learnt_nothing.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_sections.h"
 
@@ -193,6 +194,9 @@ std::string NullTest(const CampaignAnalysis& a) {
   for (const std::string& line : a.builds) {
     lines += fmt::format("<p class=\"note open\">Not of one build and machine: {}</p>\n",
                          HtmlEscape(line));
+  }
+  for (const std::string& line : LearntNothing(a)) {
+    lines += fmt::format("<p class=\"note open\">{}</p>\n", HtmlEscape(line));
   }
   return lines;
 }

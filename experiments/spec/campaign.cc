@@ -1,6 +1,7 @@
 #include "experiments/spec/campaign.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -43,6 +44,7 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Require("d0_tokens", &c.d0_tokens);
   r.Require("budgets", &c.budgets);
   r.Allow("control_budgets", &c.control_budgets);
+  r.Allow("warmup_share", &c.warmup_share);
   r.Allow("primary", &c.primary);
   r.Allow("tier", &c.tier);
   r.Allow("blocks", &c.blocks);
@@ -58,6 +60,9 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Within("d0_tokens", c.d0_tokens, 1, kMaxTokens, "tokens");
   CheckList(r, "budgets", c.budgets, kLeastBudget, kMostBudget);
   CheckList(r, "control_budgets", c.control_budgets, kLeastBudget, kMostBudget);
+  if (c.warmup_share) r.Within("warmup_share", *c.warmup_share, 0, 1);
+  r.Check(!c.warmup_share || Find(root, "train.warmup_steps") == nullptr, "warmup_share",
+          "is given, and train.warmup_steps too; give one");
   r.Check(c.budgets.size() >= 2, "budgets", "must be at least two distinct fractions");
   r.Check(std::count(c.budgets.begin(), c.budgets.end(), 1.0) == 1, "budgets",
           "must contain 1.0: arms are compared with the reference at D0");
@@ -83,15 +88,22 @@ absl::StatusOr<TomlValue> Base(const TomlValue& root) {
   return base;
 }
 
+// One run. `warmup_share` of its steps are the warm-up, unless the tree says how many.
 absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
-                                const SpecNames& names) {
+                                std::optional<double> warmup_share, const SpecNames& names) {
   const std::string where = tree.where;
+  const bool own_warmup = Find(tree, "train.warmup_steps") != nullptr;
   for (auto [path, value] :
        {std::pair("seed", seed),
         std::pair("train.tokens", std::max<int64_t>(1, static_cast<int64_t>(tokens + 0.5)))}) {
     if (absl::Status s = SetByPath(tree, path, TomlValue{value, where}); !s.ok()) return s;
   }
-  return ReadRunSpec(tree, names);
+  absl::StatusOr<RunSpec> spec = ReadRunSpec(tree, names);
+  if (spec.ok() && warmup_share && !own_warmup) {
+    const double steps = *warmup_share * static_cast<double>(Steps(*spec));
+    spec->train.warmup_steps = static_cast<int64_t>(std::ceil(steps));
+  }
+  return spec;
 }
 
 struct Part {  // of a campaign: one arm at one budget
@@ -283,8 +295,8 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   if (!parts.ok()) return parts.status();
   std::vector<RunSpec> specs;
   for (const Part& part : *parts) {
-    absl::StatusOr<RunSpec> spec =
-        Resolve(part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, names);
+    absl::StatusOr<RunSpec> spec = Resolve(
+        part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, c.warmup_share, names);
     if (!spec.ok()) return spec.status();
     specs.push_back(*std::move(spec));
   }

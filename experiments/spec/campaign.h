@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ inline constexpr char kD0Reference[] = "reference@1";
 //   d0_tokens = 400_000
 //   budgets = [0.5, 0.65, 0.8, 1.0, 1.1]
 //   control_budgets = [0.9, 1.0]   # may be left out; 1.0: A/A
+//   warmup_share = 0.15            # may be left out: of each run's own steps, so that all budgets
+//                                  # warm up alike; an arm may say train.warmup_steps itself
 //   primary = "s4"                 # may be left out: the first arm with 4 stages and a q, else
 //                                  # the first with a q, else the first
 //   assumed_sigma_nat = 0.015      # may be left out: noise for the forecast without a pilot
@@ -63,6 +66,8 @@ struct CampaignSpec {
   int64_t d0_tokens;
   std::vector<double> budgets;  // contains 1
   std::vector<double> control_budgets;
+  std::optional<double> warmup_share =
+      {};                           // of a run's steps, rounded up; nullopt: as the base says
   std::string primary;              // the arm of the one confirmatory contrast
   std::string tier;                 // "" where the file writes out all arms
   std::vector<std::string> blocks;  // that arms are of, with a tier

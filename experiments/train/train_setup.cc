@@ -15,7 +15,9 @@
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/record/record_rows.h"
+#include "experiments/record/unigram_fact.h"
 #include "experiments/train/boundary_state.h"
+#include "experiments/train/byte_frequencies.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
@@ -212,6 +214,8 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
                     spec.eval.rows));
   fact(kEpochsFact, absl::StrFormat("%.4g", static_cast<double>(TrainTokens(spec)) /
                                                 static_cast<double>(corpus.train_tokens())));
+  fact(kUnigramFact,
+       absl::StrFormat("%.6f", UnigramEntropy(corpus, spec.eval.rows, spec.model.context)));
 }
 
 LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {

@@ -81,6 +81,26 @@ TEST(Campaign, ExpandsSeedBySeedToReferencesControlsAndArms) {
   EXPECT_FALSE(HasQ(*c, c->runs[3]));
 }
 
+// 400,000 tokens in steps of what the base says, each run's warm-up a share of its own, rounded up.
+TEST(Campaign, WarmUpIsAShareOfEachRunsOwnSteps) {
+  std::string text = Replaced("control_budgets = [0.9]", "warmup_share = 0.15");
+  const size_t lr = text.find("train.lr = 2e-3");
+  ASSERT_NE(lr, std::string::npos);
+  text.replace(lr, 15, "train.warmup_steps = 7");
+  const absl::StatusOr<CampaignSpec> c = Read(text);
+  ASSERT_TRUE(c.ok()) << c.status();
+  for (const PlannedRun& run : c->runs) {
+    const int64_t steps = Steps(run.spec);
+    const int64_t want = run.arm == "s4" ? 7 : (15 * steps + 99) / 100;
+    EXPECT_EQ(run.spec.train.warmup_steps, want) << run.arm << " of " << steps;
+  }
+  EXPECT_NE(PlanText(*c, {}), PlanText(*Read(Replaced("control_budgets = [0.9]", "")), {}));
+  EXPECT_THAT(Error(Replaced("control_budgets = [0.9]", "warmup_share = 1.5")),
+              HasSubstr("0 to 1"));
+  text.replace(text.find("lr = 3e-3"), 9, "lr = 3e-3\nwarmup_steps = 40");
+  EXPECT_THAT(Error(text), HasSubstr("'campaign.warmup_share' is given, and train.warmup_steps"));
+}
+
 TEST(Campaign, PlanChangesWithTheArmsAndNotWithTheReading) {
   const std::string plan = PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}});
   EXPECT_EQ(PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}}), plan);

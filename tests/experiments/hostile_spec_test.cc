@@ -202,6 +202,7 @@ TEST(HostileCampaign, EveryKeyWithEveryHostileValueIsRefusedInOneLineOrExpandsTo
                           "campaign.assumed_sigma_nat",
                           "campaign.assumed_rho",
                           "campaign.assumed_slope_nat",
+                          "campaign.warmup_share",
                           "arm",
                           "campaign.tier",
                           "campaign.blocks",

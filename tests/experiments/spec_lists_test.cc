@@ -162,6 +162,7 @@ TEST(CampaignBounds, EachKeyReachesBothEndsAndNoFurther) {
            Case{"assumed_sigma_nat", "1e-9", Below(1e-9), "1000", Above(1000), "1e-09 to 1000 nat"},
            Case{"assumed_slope_nat", "1e-9", Below(1e-9), "1000", Above(1000), "1e-09 to 1000 nat"},
            Case{"assumed_rho", "0", Below(0), "0.999999", Above(0.999999), "0 to 0.999999"},
+           Case{"warmup_share", "0", Below(0), "1", Above(1), "0 to 1"},
        }) {
     const auto with = [&](const std::string& value) {
       return Campaign({"campaign." + c.key + "=" + value}).status();
@@ -184,7 +185,8 @@ TEST(CampaignBounds, TheseAreItsKeys) {
   EXPECT_THAT(Message(Campaign({"campaign.x=1"}).status()),
               EndsWith("known: assumed_rho, assumed_sigma_nat, assumed_slope_nat, blocks, budgets, "
                        "codecs, control_budgets, d0_tokens, inner_steps, name, noise_codecs, "
-                       "outer_codecs, primary, question, replicas, seeds, strong_codecs, tier"));
+                       "outer_codecs, primary, question, replicas, seeds, strong_codecs, tier, "
+                       "warmup_share"));
 }
 
 TEST(CampaignBounds, RunsAndArmsReachTheirNumberAndNoFurther) {
