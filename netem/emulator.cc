@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "netem/emulators/netem_emulator.h"
@@ -14,8 +13,8 @@
 #include "netem/emulators/traffic_control.h"
 #include "netem/kernel/netlink.h"
 #include "netem/kernel/netns.h"
-#include "netem/kernel/posix.h"
 #include "netem/nodes/addressing.h"
+#include "netem/nodes/device_counters.h"
 #include "netem/nodes/node_setup.h"
 #include "netem/topology/access_lines.h"
 
@@ -45,32 +44,12 @@ void NameLines(const Topology& topology, std::vector<LineCounters>& lines) {
   }
 }
 
-namespace {
-
-// tx_dropped of a device, of the calling thread's network namespace; /proc/net would be the
-// process's.
-absl::StatusOr<int64_t> SentDrops(const std::string& device) {
-  const std::string text = ReadFileOrEmpty("/proc/thread-self/net/dev");
-  const size_t line = text.find(device + ":");
-  if (line == std::string::npos) {
-    return absl::NotFoundError(device + " is not in /proc/thread-self/net/dev");
-  }
-  // Eight columns of what was received, then bytes, packets, errors and drops of what was sent.
-  constexpr int kColumn = 11;
-  std::istringstream columns(text.substr(line + device.size() + 1));
-  int64_t value = 0;
-  for (int i = 0; i <= kColumn; ++i) columns >> value;
-  if (!columns) return absl::DataLossError(device + ": too few columns in /proc net/dev");
-  return value;
-}
-
-}  // namespace
-
 absl::StatusOr<int64_t> UnreadDrops(const Emulator& emulator, int node) {
-  absl::StatusOr<int64_t> drops = 0;
+  int64_t drops = 0;
   const absl::Status entered = InNamespace(emulator.node_netns_fd(node), [&] {
-    drops = SentDrops(kNodeDevice);
-    return drops.status();
+    const auto counters = ReadDeviceCounters(kNodeDevice);
+    if (counters.ok()) drops = counters->sent_drops;
+    return counters.status();
   });
   if (!entered.ok()) return entered;
   return drops;

@@ -74,6 +74,25 @@ std::string BesideText(const nlohmann::json& path) {
   return text;
 }
 
+std::string GatewayText(const nlohmann::json& answer) {
+  const auto found = answer.find("gateway");
+  if (found == answer.end() || !found->is_object()) return "";
+  const nlohmann::json& gateway = *found;
+  const bool names = !gateway.value("name_server", "").empty();
+  std::string text = fmt::format(
+      "gateway: nodes reach the host's network through {}, not shaped and beside the paths; {} is "
+      "the host's own 127.0.0.1; {}\n",
+      gateway.value("device", ""), gateway.value("host_name", ""),
+      names ? "names resolve as on the host"
+            : "the host's resolv.conf names no server with an IPv4 address, so other names fail");
+  for (const auto& forward : gateway.at("forwards")) {
+    text += fmt::format("forward: {}:{} of the host > {}:{}\n", forward.value("host_address", ""),
+                        forward.value("host_port", 0), forward.value("node", ""),
+                        forward.value("port", 0));
+  }
+  return text;
+}
+
 std::string PathText(const nlohmann::json& path) {
   return fmt::format("{} > {}", path.value("from", "?"), path.value("to", "?"));
 }

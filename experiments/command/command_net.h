@@ -55,6 +55,9 @@ std::string DownText(const std::string& lab, const nlohmann::json& paths);
 // "reorder 1 %, corrupt 0.1 %, DOWN": what a path has beside its figures; "" for nothing.
 std::string BesideText(const nlohmann::json& path);
 
+// What a lab's way out is, in a line or two; "" where it has none.
+std::string GatewayText(const nlohmann::json& answer);
+
 // "a > b" of a path in a lab's answer.
 std::string PathText(const nlohmann::json& path);
 

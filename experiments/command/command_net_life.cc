@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
@@ -14,13 +15,32 @@ namespace {
 
 struct UpOptions {
   std::string name;
+  bool gateway = false;
+  std::vector<std::string> forwards = {};
   std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
 };
+
+absl::StatusOr<std::optional<GatewaySpec>> GatewayOf(const UpOptions& options) {
+  if (!options.gateway) {
+    if (options.forwards.empty()) return std::nullopt;
+    return absl::InvalidArgumentError("--forward: a lab without --gateway has no way in or out");
+  }
+  GatewaySpec spec{.forwards = {}, .resolver = ParseResolver(ReadFileOrEmpty("/etc/resolv.conf"))};
+  for (const std::string& text : options.forwards) {
+    auto forward = ParseForward(text);
+    if (!forward.ok()) return forward.status();
+    spec.forwards.push_back(*std::move(forward));
+  }
+  return spec;
+}
 
 absl::StatusOr<std::string> Up(const UpOptions& options) {
   auto spec = LabOf(*options.links);
   if (!spec.ok()) return spec.status();
   if (!options.name.empty()) spec->name = options.name;
+  auto gateway = GatewayOf(options);
+  if (!gateway.ok()) return gateway.status();
+  spec->gateway = *std::move(gateway);
   auto store = LabStore::Open();
   if (!store.ok()) return store.status();
   if (auto s = StartLabDaemon(*store, *spec); !s.ok()) return s;
@@ -43,6 +63,7 @@ absl::Status PrintUp(const UpOptions& options) {
     fmt::print("round-trip times of {}: {}; rates are yours to give\n", regions->name,
                regions->source);
   }
+  fmt::print("{}", GatewayText(info->message));
   fmt::print(stderr, "{}", JitterText(info->message.at("paths")));
   if (nodes.size() >= 2) {
     fmt::print(
@@ -72,7 +93,8 @@ absl::Status ListAll(bool json) {
     const std::string health = lab.value("health", "");
     table.Add({lab.value("name", ""),
                lab.contains("nodes") ? fmt::format("{}", lab.at("nodes").size()) : "?",
-               lab.value("emulator", "?"), lab.value("profile", "?"),
+               lab.value("emulator", "?"),
+               lab.value("profile", "?") + (GatewayText(lab).empty() ? "" : ", gateway"),
                lab.contains("up_s") ? Minutes(lab.value("up_s", 0.0)) : "?",
                health.empty() ? "ok" : health});
   }
@@ -124,7 +146,8 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
                fmt::format("{:g}", 100 * path.value("loss", 0.0)), QueueText(path),
                BesideText(path)});
   }
-  fmt::print("{}{}", table.Text(), DownText(lab, info->message.at("paths")));
+  fmt::print("{}{}{}", table.Text(), GatewayText(info->message),
+             DownText(lab, info->message.at("paths")));
   return absl::OkStatus();
 }
 
@@ -177,6 +200,12 @@ void AddUp(CLI::App& net, int* exit_status) {
   CLI::App* up = net.add_subcommand("up", "build a lab; it stays until it is taken down");
   AddLinkOptions(*up, options->links);
   up->add_option("--name", options->name, "the lab's name (default: the profile's or the file's)");
+  up->add_flag("--gateway", options->gateway,
+               "nodes reach the host's network, beside the paths (docs/net-lab.md)");
+  up->add_option("--forward", options->forwards,
+                 "with --gateway: [ADDRESS:]HOST_PORT:NODE:PORT, a TCP port of the host's (without "
+                 "an address: of its 127.0.0.1) that leads to a node's; may be given again")
+      ->allow_extra_args(false);
   up->callback([options, exit_status] {
     const absl::Status status = PrintUp(*options);
     *exit_status = status.ok() ? 0 : Fail(status);

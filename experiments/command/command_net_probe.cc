@@ -65,7 +65,7 @@ void PrintTable(const nlohmann::json& answer) {
     }
     if (!ok) complaints += path.value("why", "") + "\n";
   }
-  fmt::print("{}{}", table.Text(), complaints);
+  fmt::print("{}{}{}", table.Text(), complaints, GatewayText(answer));
   fmt::print(
       "measured of nominal, its bounds behind it: median RTT max({:g} ms, {:g} %), goodput {:g} %, "
       "loss 3 standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",

@@ -88,6 +88,13 @@ std::string Table(const std::string& lab, const json& now, const std::optional<j
         "was too busy, and this loss belongs to no path\n",
         node, drops.get<int64_t>());
   }
+  text += GatewayText(now);
+  const json traffic = now.value("gateway_traffic", json::object());
+  for (const auto& [node, counters] : traffic.items()) {
+    text += fmt::format("gateway: {} sent {:.1f} kB and received {:.1f} kB\n", node,
+                        static_cast<double>(Count(counters, "sent_bytes")) / 1e3,
+                        static_cast<double>(Count(counters, "received_bytes")) / 1e3);
+  }
   text += DownText(lab, now.at("paths"));
   const std::string health = now.value("health", "");
   return health.empty() ? text : text + "BROKEN: " + health + "\n";

@@ -1,10 +1,14 @@
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/report/plots.h"
+#include "experiments/run/machine_check.h"
+#include "experiments/simulator/break_even.h"
 #include "experiments/simulator/conclusions.h"
 #include "experiments/simulator/planning_table.h"
 #include "experiments/simulator/uncertainty.h"
@@ -20,6 +24,8 @@ struct SimulateOptions {
   std::string calibration;
   std::string conclusions;
   std::string spread, tornado;
+  std::string plots, python;  // a folder for figures, and who draws them
+  std::string break_even;
   simulator::CalibrationChoice choice;
 };
 
@@ -51,13 +57,13 @@ std::string NameOf(const simulator::ScenarioFile& file, const simulator::ResultR
   return name.empty() ? "the scenario" : name;
 }
 
-absl::StatusOr<simulator::ScenarioFile> ReadScenario(const SimulateOptions& options) {
+absl::StatusOr<TomlValue> ReadScenario(const SimulateOptions& options) {
   absl::StatusOr<TomlValue> root = ReadTomlFile(options.scenario);
   if (!root.ok()) return root.status();
   for (const std::string& assignment : options.set) {
     if (const absl::Status status = SetByPath(*root, assignment); !status.ok()) return status;
   }
-  return simulator::ReadScenarioFile(*root);
+  return root;
 }
 
 // A CSV beside the table. Written under a name of its own first, so that no half of it is left.
@@ -93,11 +99,11 @@ absl::Status CheckRanges(const SimulateOptions& options, const simulator::Scenar
         "{}: [assume] has a range and --calibration has intervals of its own; give one of the two",
         file.where));
   }
-  if (!ranges && !(options.spread.empty() && options.tornado.empty())) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: --spread and --tornado want a range [low, mid, high] in [assume], and it "
-                    "has none",
-                    file.where));
+  if (!ranges && !(options.spread.empty() && options.tornado.empty() && options.plots.empty())) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: --spread, --tornado and --plots want a range [low, mid, high] in [assume], "
+        "and it has none",
+        file.where));
   }
   return absl::OkStatus();
 }
@@ -115,47 +121,98 @@ struct Answers {
   std::vector<simulator::UncertainRow> uncertain;
   std::vector<simulator::Attribution> attributions;
   std::vector<simulator::MeasuredNumber> numbers;
+  std::optional<simulator::BreakEven> sought;
+  std::vector<simulator::BreakEvenRow> break_even;
 };
+
+// The ranges' CSV files in a folder, and their figures.
+absl::Status WritePlots(const SimulateOptions& options, const std::string& spread,
+                        const std::string& tornado) {
+  if (options.plots.empty()) return absl::OkStatus();
+  std::error_code failed;
+  std::filesystem::create_directories(options.plots, failed);
+  if (failed) {
+    return absl::UnavailableError(
+        fmt::format("cannot make the folder {}: {}", options.plots, failed.message()));
+  }
+  for (const auto& [name, text] : {std::pair("/spread.csv", spread), {"/tornado.csv", tornado}}) {
+    if (const absl::Status wrote = WriteFile(options.plots + name, text); !wrote.ok()) return wrote;
+  }
+  return DrawPlots(options.python, {options.plots}, options.plots + "/plots.log");
+}
 
 absl::Status WriteAnswers(const SimulateOptions& options, const simulator::ScenarioFile& file,
                           const Answers& answers) {
   using namespace simulator;
   for (const auto& [path, text] :
        {std::pair(options.conclusions, answers.plan ? ConclusionsCsv(answers.attributions) : ""),
+        {options.break_even,
+         answers.sought ? BreakEvenCsv(file, *answers.sought, answers.break_even) : ""},
         {options.spread, SpreadCsv(file, answers.uncertain)},
         {options.tornado, TornadoCsv(file, answers.uncertain)}}) {
     if (const absl::Status wrote = WriteFile(path, text); !wrote.ok()) return wrote;
   }
-  return absl::OkStatus();
+  return WritePlots(options, SpreadCsv(file, answers.uncertain),
+                    TornadoCsv(file, answers.uncertain));
 }
 
-// Of the two there is one at most: CheckRanges.
 std::string AnswersJson(const simulator::ScenarioFile& file, const Answers& a) {
+  std::vector<std::string> members;
   if (a.plan) {
-    return "\"calibration\":" + simulator::CalibrationJson(*a.plan, a.attributions, a.numbers);
+    members.push_back("\"calibration\":" +
+                      simulator::CalibrationJson(*a.plan, a.attributions, a.numbers));
   }
-  if (a.uncertain.empty()) return "";
-  return "\"uncertainty\":" + simulator::UncertaintyJson(file, a.uncertain);
+  if (!a.uncertain.empty()) {
+    members.push_back("\"uncertainty\":" + simulator::UncertaintyJson(file, a.uncertain));
+  }
+  if (a.sought) {
+    members.push_back("\"break_even\":" + simulator::BreakEvenJson(file, *a.sought, a.break_even));
+  }
+  return fmt::format("{}", fmt::join(members, ","));
 }
 
 std::string AnswersText(const simulator::ScenarioFile& file, const Answers& a) {
-  if (!a.uncertain.empty()) return "\n" + simulator::UncertaintyText(file, a.uncertain);
-  if (!a.plan) return "";
-  return fmt::format(
-      "\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
-      simulator::ConclusionsText(*a.plan, a.attributions),
-      a.measured.size() == kMostMeasured ? fmt::format(", the first {}", kMostMeasured) : "",
-      simulator::MeasuredTable(a.numbers));
+  std::string text;
+  if (a.sought) text += "\n" + simulator::BreakEvenText(file, *a.sought, a.break_even);
+  if (!a.uncertain.empty()) text += "\n" + simulator::UncertaintyText(file, a.uncertain);
+  if (!a.plan) return text;
+  return text + fmt::format("\n{}\nThe scenarios of this file{}, assumed beside measured:\n{}",
+                            simulator::ConclusionsText(*a.plan, a.attributions),
+                            a.measured.size() == kMostMeasured
+                                ? fmt::format(", the first {}", kMostMeasured)
+                                : "",
+                            simulator::MeasuredTable(a.numbers));
+}
+
+// [break_even] of the scenario file, where it has one.
+absl::Status SeekBreakEven(const SimulateOptions& options, const TomlValue& root,
+                           const simulator::ScenarioFile& file, Answers& answers) {
+  absl::StatusOr<std::optional<simulator::BreakEven>> sought = simulator::ReadBreakEven(root, file);
+  if (!sought.ok()) return sought.status();
+  answers.sought = *std::move(sought);
+  if (!answers.sought) {
+    if (options.break_even.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: --break-even wants a table [break_even], and it has none", file.where));
+  }
+  auto rows = simulator::FindBreakEven(file, *answers.sought);
+  if (rows.ok()) answers.break_even = *std::move(rows);
+  return rows.status();
 }
 
 absl::Status RunSimulate(const SimulateOptions& options) {
-  const absl::StatusOr<simulator::ScenarioFile> file = ReadScenario(options);
+  const absl::StatusOr<TomlValue> root = ReadScenario(options);
+  if (!root.ok()) return root.status();
+  const absl::StatusOr<simulator::ScenarioFile> file = simulator::ReadScenarioFile(*root);
   if (!file.ok()) return file.status();
   absl::StatusOr<std::optional<simulator::CalibrationPlan>> plan = ReadPlan(options);
   if (!plan.ok()) return plan.status();
   if (const absl::Status fits = CheckRanges(options, *file); !fits.ok()) return fits;
-  Answers answers{
-      .plan = *std::move(plan), .measured = {}, .uncertain = {}, .attributions = {}, .numbers = {}};
+  Answers answers;
+  answers.plan = *std::move(plan);
+  if (const absl::Status sought = SeekBreakEven(options, *root, *file, answers); !sought.ok()) {
+    return sought;
+  }
   CsvFile csv(options.csv);
   const bool chosen = file->table.any();  // needs all rows before it can show one
   std::vector<simulator::ResultRow> rows;
@@ -220,6 +277,14 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
                       "ranges in [assume]: write median and 90 % interval into this CSV");
   command->add_option("--tornado", options->tornado,
                       "ranges in [assume]: write what each factor moves into this CSV");
+  command->add_option(
+      "--plots", options->plots,
+      "ranges in [assume]: a folder for fan.svg and tornado.svg with their CSV files");
+  options->python = PlotPython();
+  command->add_option("--python", options->python, "with --plots: an interpreter with matplotlib")
+      ->capture_default_str();
+  command->add_option("--break-even", options->break_even,
+                      "a table [break_even]: write where it is for each scenario into this CSV");
   command->add_option("--conclusions", options->conclusions,
                       "with --calibration: write every conclusion into this CSV");
   command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");

@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kMostWarnings = 20;
 
-const PublishedValue* PublishedAt(const PlanningTable& table, const std::string& column, size_t row) {
+const PublishedValue* PublishedAt(const PlanningTable& table, const std::string& column,
+                                  size_t row) {
   const auto found = table.published.find(column);
   return found == table.published.end() ? nullptr : &found->second[row];
 }
@@ -56,8 +57,9 @@ std::string CheckText(const PlanningCells& cells) {
       ++checked;
       agree += cell.agrees;
       if (cell.agrees && cell.published.misprint.empty()) continue;
-      const std::string at = fmt::format("{}, {}: printed {}, computed {}", NameOfRow(cells.file, cells.rows[i]),
-                                         cells.file.table.columns[c], cell.published.printed, cell.text);
+      const std::string at =
+          fmt::format("{}, {}: printed {}, computed {}", NameOfRow(cells.file, cells.rows[i]),
+                      cells.file.table.columns[c], cell.published.printed, cell.text);
       if (cell.agrees) {
         text += fmt::format("no misprint: {}\n", at);
       } else if (cell.published.misprint.empty()) {
@@ -68,8 +70,9 @@ std::string CheckText(const PlanningCells& cells) {
     }
   }
   if (checked == 0) return "";
-  return fmt::format("{} published values, compared at their printed digits: {} agree, {} do not\n{}",
-                     checked, agree, checked - agree, text);
+  return fmt::format(
+      "{} published values, compared at their printed digits: {} agree, {} do not\n{}", checked,
+      agree, checked - agree, text);
 }
 
 std::vector<std::string> AxisCells(const ScenarioFile& file, const ResultRow& row) {

@@ -22,7 +22,8 @@ struct PlanningCells {
   PlanningCells(const ScenarioFile& file, std::vector<ResultRow> rows);
   const ScenarioFile& file;
   std::vector<ResultRow> rows;
-  std::vector<std::vector<PlanningCell>> cells;  // [row][column]; empty where a search found nothing
+  std::vector<std::vector<PlanningCell>>
+      cells;  // [row][column]; empty where a search found nothing
 };
 
 // The terminal's table, then what of the published values agrees and each that does not, with the

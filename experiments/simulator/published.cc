@@ -56,8 +56,9 @@ absl::Status ReadPublishedTable(const TomlValue& published, size_t want, std::st
   if (table == nullptr) return At(published, "COLUMN", "is wanted: a table of columns");
   for (const auto& [name, value] : *table) {
     if (FindTableColumn(name) == nullptr) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: 'published' has no column '{}'; want one of {}", value.where, Shown(name), TableColumnNames()));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: 'published' has no column '{}'; want one of {}", value.where,
+                      Shown(name), TableColumnNames()));
     }
     std::vector<PublishedValue> values;
     if (const absl::Status s = ReadValues(name, value, values); !s.ok()) return s;
@@ -82,12 +83,12 @@ absl::Status ReadOfNamed(const TomlValue& root, size_t per_named, PlanningTable&
     const TomlValue* const published = Find((*elements)[i], "published");
     if (published == nullptr) continue;
     if (Find(root, "published") != nullptr) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: 'published' stands here and in [published]; give one of the two",
-                      published->where));
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: 'published' stands here and in [published]; give one of the two", published->where));
     }
     std::map<std::string, std::vector<PublishedValue>> columns;
-    if (const absl::Status s = ReadPublishedTable(*published, per_named, "this scenario has", columns);
+    if (const absl::Status s =
+            ReadPublishedTable(*published, per_named, "this scenario has", columns);
         !s.ok()) {
       return s;
     }
@@ -107,7 +108,8 @@ absl::Status ReadColumns(const TomlValue& root, PlanningTable& table) {
   if (top.Has("threshold")) top.Within("threshold", table.threshold, 1, 1e40, "FLOP");
   for (const std::string& name : table.columns) {
     if (FindTableColumn(name) == nullptr) {
-      top.Fail("columns", fmt::format("has '{}'; want some of {}", Shown(name), TableColumnNames()));
+      top.Fail("columns",
+               fmt::format("has '{}'; want some of {}", Shown(name), TableColumnNames()));
     }
     if (name == "times_threshold") {
       top.Check(top.Has("threshold"), "columns", "has 'times_threshold'; say threshold = FLOP too");
@@ -122,8 +124,7 @@ absl::Status ReadColumns(const TomlValue& root, PlanningTable& table) {
 absl::StatusOr<PublishedValue> ParsePublished(std::string_view text) {
   if (text.empty() || text == "-") return PublishedValue{};
   const size_t at = text.find('(');
-  PublishedValue value{.printed = std::string(Trimmed(text.substr(0, at))),
-                       .misprint = ""};
+  PublishedValue value{.printed = std::string(Trimmed(text.substr(0, at))), .misprint = ""};
   if (!IsPrintedNumber(value.printed)) {
     return absl::InvalidArgumentError(
         fmt::format("has '{}', which is no number as a document prints it, such as 9.52e23",
@@ -133,8 +134,8 @@ absl::StatusOr<PublishedValue> ParsePublished(std::string_view text) {
   const std::string_view remark = text.substr(at);
   if (!remark.starts_with(kRemark) || !remark.ends_with(')') ||
       remark.size() < kRemark.size() + 2) {
-    return absl::InvalidArgumentError(fmt::format(
-        "has '{}'; a remark is \"(misprint: why)\"", Shown(std::string(text))));
+    return absl::InvalidArgumentError(
+        fmt::format("has '{}'; a remark is \"(misprint: why)\"", Shown(std::string(text))));
   }
   value.misprint = remark.substr(kRemark.size(), remark.size() - kRemark.size() - 1);
   return value;
@@ -157,7 +158,8 @@ absl::StatusOr<PlanningTable> ReadPlanningTable(const TomlValue& root, size_t ro
   PlanningTable table;
   if (const absl::Status s = ReadColumns(root, table); !s.ok()) return s;
   if (const TomlValue* const published = Find(root, "published"); published != nullptr) {
-    if (const absl::Status s = ReadPublishedTable(*published, rows, "the table has", table.published);
+    if (const absl::Status s =
+            ReadPublishedTable(*published, rows, "the table has", table.published);
         !s.ok()) {
       return s;
     }
@@ -166,9 +168,9 @@ absl::StatusOr<PlanningTable> ReadPlanningTable(const TomlValue& root, size_t ro
   for (const auto& [name, values] : table.published) {
     if (std::find(table.columns.begin(), table.columns.end(), name) == table.columns.end()) {
       const TomlValue* const columns = Find(root, "columns");
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: 'columns' lacks '{}', of which there are published values",
-          columns != nullptr ? columns->where : root.where, name));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: 'columns' lacks '{}', of which there are published values",
+                      columns != nullptr ? columns->where : root.where, name));
     }
   }
   return table;

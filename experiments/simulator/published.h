@@ -26,7 +26,8 @@ std::string AsPrinted(double value, std::string_view printed);
 
 // What a file's table shows: the columns by name, in order, and the published values of some.
 struct PlanningTable {
-  std::vector<std::string> columns;  // names of table_columns.h; empty: the table that all files have
+  std::vector<std::string>
+      columns;  // names of table_columns.h; empty: the table that all files have
   std::map<std::string, std::vector<PublishedValue>> published;  // one for each row of the table
   double threshold = 0;                                          // FLOP, of "times_threshold"
   bool any() const { return !columns.empty(); }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kTables[] = {"node", "model", "network", "training", "switches"};
 // What a file may have beside them, and a [[scenario]] may not.
-constexpr std::string_view kOthers[] = {"search",  "assume",    "scenario",
-                                        "columns", "published", "threshold"};
+constexpr std::string_view kOthers[] = {"search",    "assume",    "scenario",  "columns",
+                                        "published", "threshold", "break_even"};
 
 // Reads one key, a value or a list, and judges each value.
 class KeyReader {
@@ -239,6 +239,16 @@ size_t ScenarioFile::size() const {
 
 absl::Status ScenarioFile::ForEach(
     const std::function<absl::Status(const Scenario&, const std::vector<size_t>&)>& use) const {
+  return ForEachDraft([&](const Draft& current, const std::vector<size_t>& at) {
+    const absl::StatusOr<Scenario> scenario = current.Build();
+    if (scenario.ok()) return use(*scenario, at);
+    return absl::Status(absl::InvalidArgumentError(
+        fmt::format("{}: {}", where, std::string(scenario.status().message()))));
+  });
+}
+
+absl::Status ScenarioFile::ForEachDraft(
+    const std::function<absl::Status(const Draft&, const std::vector<size_t>&)>& use) const {
   std::vector<size_t> at(axes.size(), 0);
   Draft current;
   // All axes at their first value, over the draft of the [[scenario]] that is reached.
@@ -250,12 +260,7 @@ absl::Status ScenarioFile::ForEach(
   };
   begin();
   for (size_t i = 0, n = size(); i < n; ++i) {
-    const absl::StatusOr<Scenario> scenario = current.Build();
-    if (!scenario.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: {}", where, std::string(scenario.status().message())));
-    }
-    if (const absl::Status status = use(*scenario, at); !status.ok()) return status;
+    if (const absl::Status status = use(current, at); !status.ok()) return status;
     for (size_t a = axes.size(); a-- > 0;) {
       at[a] = (at[a] + 1) % axes[a].values.size();
       if (axes[a].set == nullptr) {

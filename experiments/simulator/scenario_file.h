@@ -61,6 +61,9 @@ struct ScenarioFile {
   // index per axis. InvalidArgument, file first, for the first that cannot be; stops there.
   absl::Status ForEach(
       const std::function<absl::Status(const Scenario&, const std::vector<size_t>&)>& use) const;
+  // The same before each is put together, for who sets one key more.
+  absl::Status ForEachDraft(
+      const std::function<absl::Status(const Draft&, const std::vector<size_t>&)>& use) const;
 };
 
 // InvalidArgument, one line with file, line and known keys: an unknown key or name, a value out of

@@ -11,7 +11,8 @@ namespace longhaul::simulator {
 // What a cell may ask beside its own row.
 struct TableContext {
   double threshold = 0;  // FLOP; 0: the file has none
-  double best = 0;  // FLOP, the most C_local of a table: of a [[scenario]] with lists, else of all rows
+  double best =
+      0;  // FLOP, the most C_local of a table: of a [[scenario]] with lists, else of all rows
 };
 
 // A column that a file may choose: a quantity in the units of documents.

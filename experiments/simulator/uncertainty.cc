@@ -35,10 +35,10 @@ std::vector<Spread> Spreads(const Scenario& middle, const Assumptions& assumptio
   for (size_t i = 0; i < columns.size(); ++i) {
     std::vector<double>& v = drawn[i];
     std::sort(v.begin(), v.end());
-    constexpr size_t kTail = kUncertainDraws / 20;
+    constexpr size_t kTail = kUncertainDraws / 20, kQuarter = kUncertainDraws / 4;
     const double median = (v[kUncertainDraws / 2 - 1] + v[kUncertainDraws / 2]) / 2;
     out.push_back({columns[i].name, columns[i].get(at_middle), v[kTail], median,
-                   v[kUncertainDraws - 1 - kTail]});
+                   v[kUncertainDraws - 1 - kTail], v[kQuarter], v[kUncertainDraws - 1 - kQuarter]});
   }
   return out;
 }

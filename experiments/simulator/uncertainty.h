@@ -21,6 +21,7 @@ struct Spread {
   const char* quantity;
   double mid;                // every factor at its middle
   double low, median, high;  // 5, 50 and 95 % of the draws
+  double lower_quartile, upper_quartile;
 };
 
 // A reported quantity as one factor goes from low to high, the others at their middle.

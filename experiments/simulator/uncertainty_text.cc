@@ -72,11 +72,12 @@ std::string UncertaintyText(const ScenarioFile& file, const std::vector<Uncertai
 }
 
 std::string SpreadCsv(const ScenarioFile& file, const std::vector<UncertainRow>& rows) {
-  std::string out = AxisHeader(file) + "quantity,middle,p05,median,p95\n";
+  std::string out = AxisHeader(file) + "quantity,middle,p05,p25,median,p75,p95\n";
   for (const UncertainRow& row : rows) {
     const std::string axes = Axes(file, row.at);
     for (const Spread& s : row.uncertainty.spreads) {
-      out += fmt::format("{}{},{},{},{},{}\n", axes, s.quantity, s.mid, s.low, s.median, s.high);
+      out += fmt::format("{}{},{},{},{},{},{},{}\n", axes, s.quantity, s.mid, s.low,
+                         s.lower_quartile, s.median, s.upper_quartile, s.high);
     }
   }
   return out;
@@ -110,7 +111,9 @@ std::string UncertaintyJson(const ScenarioFile& file, const std::vector<Uncertai
       scenario["spreads"].push_back({{"quantity", s.quantity},
                                      {"middle", s.mid},
                                      {"p05", s.low},
+                                     {"p25", s.lower_quartile},
                                      {"median", s.median},
+                                     {"p75", s.upper_quartile},
                                      {"p95", s.high}});
     }
     for (const Lever& l : row.uncertainty.levers) {

@@ -37,11 +37,12 @@ absl::StatusOr<Fd> OpenTap(const std::string& device, TapFrames frames) {
   if (!fd.ok()) return fd;
   ifreq request{};
   strncpy(request.ifr_name, device.c_str(), IFNAMSIZ - 1);
-  request.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  if (frames != TapFrames::kPlain) request.ifr_flags |= IFF_VNET_HDR;
   if (ioctl(fd->get(), TUNSETIFF, &request) != 0) {
-    return ErrnoStatus(
-        fmt::format("create TAP device {} with a vnet header on {}", device, kTunDevice), errno);
+    return ErrnoStatus(fmt::format("create TAP device {} on {}", device, kTunDevice), errno);
   }
+  if (frames == TapFrames::kPlain) return fd;
   if (auto s = SetTapFrames(fd->get(), frames); !s.ok()) return s;
   return fd;
 }

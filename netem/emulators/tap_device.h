@@ -11,9 +11,11 @@ namespace longhaul {
 enum class TapFrames {
   kTso,  // TCP frames of up to 64 kB, checksum open
   kMtu,  // cut to the MTU by the kernel, checksum open
+  // Whole frames as on a wire, without a vnet header before them; for good.
+  kPlain,
 };
 
-// Creates a TAP device with vnet headers in the calling thread's network namespace; it lives as
+// Creates a TAP device, with vnet headers but for kPlain, in the calling thread's network namespace; it lives as
 // long as the descriptor, which is non-blocking. PermissionDenied, FailedPrecondition: what is
 // missing (/dev/net/tun, CAP_NET_ADMIN) and what to do.
 absl::StatusOr<Fd> OpenTap(const std::string& device, TapFrames frames);

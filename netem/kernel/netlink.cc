@@ -21,7 +21,7 @@ using Link = NetlinkObject<rtnl_link, rtnl_link_put>;
 using Address = NetlinkObject<nl_addr, nl_addr_put>;
 using DeviceAddress = NetlinkObject<rtnl_addr, rtnl_addr_put>;
 using Neighbour = NetlinkObject<rtnl_neigh, rtnl_neigh_put>;
-using Route = NetlinkObject<rtnl_route, rtnl_route_put>;
+using RouteObject = NetlinkObject<rtnl_route, rtnl_route_put>;
 
 absl::StatusOr<Address> Parse(const std::string& text) {
   nl_addr* address = nullptr;
@@ -161,42 +161,60 @@ absl::Status Netlink::AddNeighbour(const std::string& device, const std::string&
   return absl::OkStatus();
 }
 
-absl::Status Netlink::AddRoute(const std::string& destination, const std::string& device,
-                               const std::string& gateway) const {
-  auto index = DeviceIndex(device);
-  if (!index.ok()) return index.status();
-  auto to = Parse(destination);
+struct Netlink::Route {
+  std::string destination, device, gateway, source;
+  int metric = 0;
+  int mode = NLM_F_EXCL;  // or NLM_F_REPLACE
+};
+
+absl::Status Netlink::PutRoute(const Route& wanted) const {
+  auto to = Parse(wanted.destination);
   if (!to.ok()) return to.status();
-  const Route route(rtnl_route_alloc());
-  rtnl_route_set_family(route.get(), AF_INET);
+  const RouteObject route(rtnl_route_alloc());
+  rtnl_route_set_family(route.get(), static_cast<uint8_t>(nl_addr_get_family(to->get())));
   rtnl_route_set_dst(route.get(), to->get());
-  rtnl_nexthop* hop = rtnl_route_nh_alloc();  // the route owns it once added
-  rtnl_route_nh_set_ifindex(hop, *index);
-  rtnl_route_add_nexthop(route.get(), hop);
-  if (gateway.empty()) {
-    rtnl_route_set_scope(route.get(), RT_SCOPE_LINK);
+  rtnl_route_set_priority(route.get(), static_cast<uint32_t>(wanted.metric));
+  if (wanted.device.empty()) {
+    rtnl_route_set_type(route.get(), RTN_UNREACHABLE);
   } else {
-    auto via = Parse(gateway);
-    if (!via.ok()) return via.status();
-    rtnl_route_nh_set_gateway(hop, via->get());
-    rtnl_route_nh_set_flags(hop, RTNH_F_ONLINK);
-    rtnl_route_set_scope(route.get(), RT_SCOPE_UNIVERSE);
+    auto index = DeviceIndex(wanted.device);
+    if (!index.ok()) return index.status();
+    rtnl_nexthop* hop = rtnl_route_nh_alloc();  // the route owns it once added
+    rtnl_route_nh_set_ifindex(hop, *index);
+    rtnl_route_add_nexthop(route.get(), hop);
+    rtnl_route_set_scope(route.get(), wanted.gateway.empty() ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
+    if (!wanted.gateway.empty()) {
+      auto via = Parse(wanted.gateway);
+      if (!via.ok()) return via.status();
+      rtnl_route_nh_set_gateway(hop, via->get());
+      rtnl_route_nh_set_flags(hop, RTNH_F_ONLINK);
+    }
   }
-  const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | NLM_F_EXCL);
-  if (e < 0) return NetlinkStatus(fmt::format("add route {} on {}", destination, device), e);
-  return absl::OkStatus();
+  if (!wanted.source.empty()) {
+    auto from = Parse(wanted.source);
+    if (!from.ok()) return from.status();
+    rtnl_route_set_pref_src(route.get(), from->get());
+  }
+  const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | wanted.mode);
+  if (e >= 0) return absl::OkStatus();
+  return NetlinkStatus(wanted.device.empty()
+                           ? fmt::format("make {} unreachable", wanted.destination)
+                           : fmt::format("add route {} on {}", wanted.destination, wanted.device),
+                       e);
 }
 
-absl::Status Netlink::AddUnreachable(const std::string& destination) const {
-  auto to = Parse(destination);
-  if (!to.ok()) return to.status();
-  const Route route(rtnl_route_alloc());
-  rtnl_route_set_family(route.get(), AF_INET);
-  rtnl_route_set_dst(route.get(), to->get());
-  rtnl_route_set_type(route.get(), RTN_UNREACHABLE);
-  const int e = rtnl_route_add(socket(), route.get(), NLM_F_CREATE | NLM_F_EXCL);
-  if (e < 0) return NetlinkStatus(fmt::format("make {} unreachable", destination), e);
-  return absl::OkStatus();
+absl::Status Netlink::AddRoute(const std::string& destination, const std::string& device,
+                               const std::string& gateway) const {
+  return PutRoute({destination, device, gateway, ""});
+}
+
+absl::Status Netlink::ReplaceDefaultRoute(const std::string& device, const std::string& gateway,
+                                          const std::string& source) const {
+  return PutRoute({"0.0.0.0/0", device, gateway, source, 0, NLM_F_REPLACE});
+}
+
+absl::Status Netlink::AddUnreachable(const std::string& destination, int metric) const {
+  return PutRoute({destination, "", "", "", metric});
 }
 
 }  // namespace longhaul

@@ -40,16 +40,22 @@ class Netlink {
   // `gateway` empty: the destination is on the device itself.
   absl::Status AddRoute(const std::string& destination, const std::string& device,
                         const std::string& gateway) const;
-  // What is sent there fails at once: "No route to host".
-  absl::Status AddUnreachable(const std::string& destination) const;
+  // Instead of the one there is; what is sent has `source` where its sender does not care.
+  absl::Status ReplaceDefaultRoute(const std::string& device, const std::string& gateway,
+                                   const std::string& source) const;
+  // What is sent there fails at once: "No route to host". Of two routes to one network the lower
+  // metric counts.
+  absl::Status AddUnreachable(const std::string& destination, int metric = 0) const;
 
   nl_sock* socket() const { return socket_.get(); }
 
  private:
+  struct Route;
   struct Free {
     void operator()(nl_sock* socket) const;
   };
   explicit Netlink(nl_sock* socket) : socket_(socket) {}
+  absl::Status PutRoute(const Route& route) const;
   absl::Status SetFlags(const std::string& device, bool up) const;
   std::unique_ptr<nl_sock, Free> socket_;
 };

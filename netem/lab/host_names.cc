@@ -31,7 +31,7 @@ absl::Status Replace(const std::string& host_file, const std::string& text) {
 
 }  // namespace
 
-absl::Status NameNodes(const Topology& topology) {
+absl::Status NameNodes(const Topology& topology, const OtherNames& others) {
   std::string hosts = "127.0.0.1 localhost\n::1 localhost\n";
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     const std::string& name = topology.nodes[i].name;
@@ -39,8 +39,10 @@ absl::Status NameNodes(const Topology& topology) {
     // The second form is how a program that listens on IPv6 sees an IPv4 peer.
     hosts += fmt::format("{0} {1}\n::ffff:{0} {1}\n", address, name);
   }
-  if (auto s = Replace("/etc/hosts", hosts); !s.ok()) return s;
-  return Replace("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
+  if (auto s = Replace("/etc/hosts", hosts + others.hosts); !s.ok()) return s;
+  return Replace("/etc/resolv.conf", others.resolver.empty()
+                                         ? "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+                                         : others.resolver);
 }
 
 }  // namespace longhaul

@@ -1,14 +1,23 @@
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "netem/topology/topology.h"
 
 namespace longhaul {
 
+// What a lab resolves beside its nodes' names.
+struct OtherNames {
+  std::string hosts;     // lines of its hosts file
+  std::string resolver;  // its resolv.conf; "": every other name fails at once
+};
+
 // Makes the nodes' names resolve inside the lab, in this mount namespace only: a hosts file with
-// every node's address in place of /etc/hosts, and a resolv.conf that names a name server at
-// 127.0.0.1, where none listens, so that every other name fails at once. The host's own servers are
-// out of reach: a lookup would wait for them for 10 to 20 s. Call inside a lab (lab.h).
-absl::Status NameNodes(const Topology& topology);
+// every node's address in place of /etc/hosts, and a resolv.conf. Without one of its own that names a
+// name server at 127.0.0.1, where none listens, so that every other name fails at once: the host's
+// servers are out of reach, and a lookup would wait for them for 10 to 20 s. Call inside a lab
+// (lab.h).
+absl::Status NameNodes(const Topology& topology, const OtherNames& others = {});
 
 }  // namespace longhaul

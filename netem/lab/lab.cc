@@ -97,19 +97,53 @@ struct LabStart {
   std::function<int()> body;
   std::vector<int> keep_fds;
   LabLifetime lifetime;
+  LabCompanion companion;
   Fd report;       // set-up failures to StartLab; closed when the body runs
   sigset_t watch;  // what keeper and init wait for
   sigset_t original_mask;
 };
 
+[[noreturn]] void RunToEnd(const std::function<int()>& body, LabStart& start) {
+  start.report.reset();
+  sigprocmask(SIG_SETMASK, &start.original_mask, nullptr);
+  const int code = body();
+  fflush(nullptr);
+  _exit(code);
+}
+
 [[noreturn]] void RunBody(LabStart& start) {
   signal(SIGINT, SIG_DFL);
   signal(SIGHUP, SIG_DFL);
-  start.report.reset();
-  sigprocmask(SIG_SETMASK, &start.original_mask, nullptr);
-  const int code = start.body();
-  fflush(nullptr);
-  _exit(code);
+  RunToEnd(start.body, start);
+}
+
+[[noreturn]] void RunCompanion(LabStart& start, pid_t keeper) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != keeper) _exit(kExitLabFailed);
+  std::vector<int> keep = start.companion.keep_fds;
+  keep.push_back(start.report.get());
+  CloseAllBut(keep);
+  RunToEnd(start.companion.body, start);
+}
+
+// A descriptor of the companion's process; not ok() where there is none.
+absl::StatusOr<Fd> StartCompanion(LabStart& start) {
+  if (start.companion.body == nullptr) return Fd();
+  const pid_t keeper = getpid();
+  const pid_t companion = fork();
+  if (companion < 0) return ErrnoStatus("lab: fork the process beside it", errno);
+  if (companion == 0) RunCompanion(start, keeper);
+  Fd process(static_cast<int>(syscall(SYS_pidfd_open, companion, 0)));
+  if (!process.ok()) return ErrnoStatus("lab: open the process beside it", errno);
+  return process;
+}
+
+// Its number may be another's by now, if it ended by itself.
+void EndCompanion(const Fd& process) {
+  if (!process.ok()) return;
+  syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  pollfd ended{process.get(), POLLIN, 0};
+  poll(&ended, 1, -1);
 }
 
 // PID 1. `keeper_alive` is the read end of a pipe whose only writer is the keeper: our parent has
@@ -136,6 +170,7 @@ struct LabStart {
 absl::Status Detach() {
   setsid();
   Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.ok()) return ErrnoStatus("lab: open /dev/null", errno);
   for (int fd : {0, 1, 2}) {
     if (dup2(null.get(), fd) < 0)
       return ErrnoStatus("lab: leave the terminal for /dev/null", errno);
@@ -153,6 +188,8 @@ absl::Status Detach() {
   }
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
+  const auto companion = StartCompanion(start);
+  if (!companion.ok()) Fail(start.report, companion.status());
   if (auto s = UnshareAll(); !s.ok()) Fail(start.report, s);
   int alive[2];
   if (pipe2(alive, O_CLOEXEC) != 0) Fail(start.report, ErrnoStatus("lab: pipe", errno));
@@ -162,9 +199,11 @@ absl::Status Detach() {
     close(alive[1]);
     RunInit(start, Fd(alive[0]));
   }
-  CloseAllBut({alive[1]});
+  CloseAllBut({alive[1], companion->get()});
   start.report.release();
-  _exit(SuperviseChild(init, start.watch));
+  const int code = SuperviseChild(init, start.watch);
+  EndCompanion(*companion);
+  _exit(code);
 }
 
 absl::Status ReadReport(const Fd& report) {
@@ -183,11 +222,12 @@ absl::Status ReadReport(const Fd& report) {
 }  // namespace
 
 absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
-                                    LabLifetime lifetime) {
+                                    LabLifetime lifetime, LabCompanion companion) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
-  LabStart start{std::move(body), std::move(keep_fds), lifetime, Fd(report[1]), {}, {}};
+  LabStart start{
+      std::move(body), std::move(keep_fds), lifetime, std::move(companion), Fd(report[1]), {}, {}};
   sigemptyset(&start.watch);
   sigaddset(&start.watch, SIGCHLD);
   sigaddset(&start.watch, SIGTERM);

@@ -29,11 +29,19 @@ namespace longhaul {
 struct LabProcess {
   pid_t pid;  // of the process to wait for
 };
+// A process beside the lab, in the caller's namespaces: it runs `body` with `keep_fds` open, and is
+// killed when the lab's outermost process ends, however that ends.
+struct LabCompanion {
+  std::function<int()> body = nullptr;  // null: none
+  std::vector<int> keep_fds = {};
+};
+
 // kDetached: a session of its own with /dev/null as 0, 1 and 2; it outlives the caller and ends
 // with its body.
 enum class LabLifetime { kWithCaller, kDetached };
 absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
-                                    LabLifetime lifetime = LabLifetime::kWithCaller);
+                                    LabLifetime lifetime = LabLifetime::kWithCaller,
+                                    LabCompanion companion = {});
 
 // Starts a program inside node `node`'s network namespace with a fresh /sys, so that it sees only
 // lo and net0, and with the node's name as its host name. `inherit_fds`: child fd -> our fd (0, 1,

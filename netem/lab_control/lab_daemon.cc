@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "netem/gateway/relay.h"
 #include "netem/lab/host_names.h"
 #include "netem/lab/lab.h"
 #include "netem/lab_control/lab_client.h"
@@ -118,6 +119,14 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+OtherNames NamesBeyond(const GatewaySpec& gateway) {
+  OtherNames names{.hosts = fmt::format("{} {}\n", kHostAddress, kHostName), .resolver = ""};
+  if (!gateway.resolver.server.empty()) {
+    names.resolver = fmt::format("nameserver {}\n{}", kNameServerAddress, gateway.resolver.rules);
+  }
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   RaiseDescriptorLimit();
   auto kind = ChooseEmulatorKind(spec.emulator, spec.topology);
@@ -125,7 +134,8 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   if (*kind == EmulatorKind::kTap && spec.ceiling) {
     if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
   }
-  if (auto s = NameNodes(spec.topology); !s.ok()) return s;
+  const OtherNames others = spec.gateway ? NamesBeyond(*spec.gateway) : OtherNames{};
+  if (auto s = NameNodes(spec.topology, others); !s.ok()) return s;
   auto emulator = BuildEmulator(*kind, spec.topology, spec.options);
   if (!absl::IsResourceExhausted(emulator.status())) return emulator;
   return absl::ResourceExhaustedError(fmt::format("a lab of {} nodes: {}",
@@ -148,7 +158,7 @@ absl::Status ClaimWithin(LabStore& store, const std::string& lab, absl::Duration
 }
 
 // The daemon. The store and the pipe are this process's copies.
-int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
+int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report, Fd& relay) {
   signal(SIGPIPE, SIG_IGN);
   if (spec.with_caller)
     signal(SIGINT, SIG_IGN);  // of a terminal; its programs decide what it means
@@ -164,13 +174,21 @@ int DaemonMain(LabStore& store, const LabSpec& spec, Fd& report) {
     return 1;
   }
   auto emulator = Build(spec);
-  auto listener = emulator.ok() ? store.Listen(spec.name) : absl::StatusOr<Fd>(emulator.status());
+  absl::Status built = emulator.status();
+  std::unique_ptr<Gateway> gateway;
+  if (built.ok() && spec.gateway) {
+    auto made = Gateway::Build(*spec.gateway, **emulator, std::move(relay));
+    built = made.status();
+    if (made.ok()) gateway = *std::move(made);
+  }
+  auto listener = built.ok() ? store.Listen(spec.name) : absl::StatusOr<Fd>(built);
   if (!listener.ok()) {
     Report(report.get(), listener.status());
     return 1;
   }
   const auto server = std::make_shared<LabServer>(
-      std::make_unique<LabRequests>(spec.name, *std::move(emulator)), *std::move(listener));
+      std::make_unique<LabRequests>(spec.name, *std::move(emulator), std::move(gateway)),
+      *std::move(listener));
   if (!Report(report.get(), absl::OkStatus())) return 1;
   report.reset();
   server->Serve();
@@ -184,14 +202,35 @@ absl::Status StartLabDaemon(LabStore& store, const LabSpec& spec) {
   if (auto s = Validate(spec.topology); !s.ok()) return s;
   if (auto s = CheckSchedule(spec.topology); !s.ok()) return s;
   if (!store.Holder(spec.name)) store.RemoveIfDead(spec.name);
+  Fd relay, lab_of_relay;  // the two ends of a socket between the lab and its relay
+  LabCompanion companion;
+  if (spec.gateway) {
+    auto s = CheckRelay();
+    if (s.ok()) s = CheckGateway(*spec.gateway, spec.topology);
+    if (!s.ok()) return s;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return ErrnoStatus("lab: a socket to its relay", errno);
+    }
+    relay = Fd(ends[0]);
+    lab_of_relay = Fd(ends[1]);
+    companion.keep_fds = {lab_of_relay.get()};
+    companion.body = [&] {
+      RaiseDescriptorLimit();  // for the nodes' connections
+      return RunRelay(*spec.gateway, spec.topology, std::move(lab_of_relay));
+    };
+  }
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
   Fd reporter(report[1]);
-  auto lab = StartLab([&] { return DaemonMain(store, spec, reporter); },
-                      {store.folder_fd(), reporter.get()},
-                      spec.with_caller ? LabLifetime::kWithCaller : LabLifetime::kDetached);
+  auto lab =
+      StartLab([&] { return DaemonMain(store, spec, reporter, relay); },
+               {store.folder_fd(), reporter.get(), relay.get()},
+               spec.with_caller ? LabLifetime::kWithCaller : LabLifetime::kDetached, companion);
   reporter.reset();
+  relay.reset();
+  lab_of_relay.reset();
   if (!lab.ok()) return lab.status();
   const absl::Status status = ReadReport(reports);
   if (status.ok()) {

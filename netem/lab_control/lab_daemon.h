@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "netem/emulator.h"
+#include "netem/gateway/gateway.h"
 #include "netem/lab_control/lab_store.h"
 #include "netem/machine/tap_ceiling.h"
 
@@ -18,6 +19,7 @@ struct LabSpec {
   EmulatorOptions options;
   // Where given, tap refuses rates above it (CheckRates).
   std::optional<TapCeiling> ceiling = std::nullopt;
+  std::optional<GatewaySpec> gateway = std::nullopt;  // none: no way out
   // The lab ends with the process that starts it, however that ends; else it stays until it is
   // taken down.
   bool with_caller = false;

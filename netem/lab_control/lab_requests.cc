@@ -39,12 +39,31 @@ int64_t Whole(const json& request, const char* key, int64_t otherwise) {
   return whole ? found->get<int64_t>() : otherwise;
 }
 
+// Of "info", "stats" and "probe".
+json GatewayJson(const GatewaySpec& spec) {
+  json forwards = json::array();
+  for (const PortForward& forward : spec.forwards) {
+    forwards.push_back({{"host_address", forward.host_address},
+                        {"host_port", forward.host_port},
+                        {"node", forward.node},
+                        {"port", forward.node_port}});
+  }
+  return {{"device", kGatewayDevice},
+          {"rate_mbit", nullptr},  // not shaped
+          {"host_name", kHostName},
+          {"host_address", kHostAddress},
+          {"name_server", spec.resolver.server},
+          {"forwards", std::move(forwards)}};
+}
+
 }  // namespace
 
-LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator)
+LabRequests::LabRequests(std::string name, std::unique_ptr<Emulator> emulator,
+                         std::unique_ptr<Gateway> gateway)
     : name_(std::move(name)),
       started_(MonotonicNow()),
       emulator_(std::move(emulator)),
+      gateway_(std::move(gateway)),
       changes_(*emulator_, started_),
       user_ns_(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC)),
       mount_ns_(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
@@ -144,7 +163,7 @@ json LabRequests::Info() const {
   }
   json paths = json::array();
   for (const PathSpec& path : topology.paths) paths.push_back(Figures(path));
-  const absl::Status health = emulator_->health();
+  const std::string broken = Broken();
   return {{"ok", true},
           {"protocol", kLabProtocol},
           {"name", name_},
@@ -153,11 +172,32 @@ json LabRequests::Info() const {
           {"profile", topology.profile},
           {"mtu", topology.mtu},
           {"up_s", absl::ToDoubleSeconds(MonotonicNow() - started_)},
-          {"health", health.ok() ? changes_.failure() : std::string(health.message())},
+          {"health", broken.empty() ? changes_.failure() : broken},
+          {"gateway", gateway_ == nullptr ? json() : GatewayJson(gateway_->spec())},
           {"changes_planned", topology.changes.size()},
           {"late_changes", LateChanges()},
           {"nodes", std::move(nodes)},
           {"paths", std::move(paths)}};
+}
+
+// What broke; "": nothing.
+std::string LabRequests::Broken() const {
+  absl::Status health = emulator_->health();
+  if (health.ok() && gateway_ != nullptr) health = gateway_->health();
+  return std::string(health.message());
+}
+
+json LabRequests::GatewayTraffic() const {
+  json all = json::object();
+  const Topology& topology = emulator_->topology();
+  for (size_t i = 0; gateway_ != nullptr && i < topology.nodes.size(); ++i) {
+    const DeviceCounters counters = gateway_->counters(*emulator_, static_cast<int>(i));
+    all[topology.nodes[i].name] = {{"sent_bytes", counters.sent_bytes},
+                                   {"sent_packets", counters.sent_packets},
+                                   {"received_bytes", counters.received_bytes},
+                                   {"received_packets", counters.received_packets}};
+  }
+  return all;
 }
 
 json LabRequests::Stats() const {
@@ -196,7 +236,9 @@ json LabRequests::Stats() const {
           {"late_frames", late.late_frames},
           {"latest_ms", Ms(late.max)},
           {"lead_ms", Ms(late.lead)},
-          {"health", std::string(emulator_->health().message())},
+          {"health", Broken()},
+          {"gateway", gateway_ == nullptr ? json() : GatewayJson(gateway_->spec())},
+          {"gateway_traffic", GatewayTraffic()},
           {"late_changes", LateChanges()},
           {"access_lines", std::move(access)},
           {"paths", std::move(paths)}};
@@ -268,6 +310,7 @@ json LabRequests::Probe(const json& request) const {
           {"rtt_tolerance_ms", Ms(options.rtt_tolerance)},
           {"rtt_tolerance_share", options.rtt_tolerance_fraction},
           {"rate_tolerance_share", options.rate_tolerance},
+          {"gateway", gateway_ == nullptr ? json() : GatewayJson(gateway_->spec())},
           {"paths", std::move(paths)}};
 }
 

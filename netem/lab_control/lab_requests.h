@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "netem/emulator.h"
+#include "netem/gateway/gateway.h"
 #include "netem/lab_control/lab_changes.h"
 #include "netem/lab_control/lab_messages.h"
 
@@ -20,7 +21,9 @@ namespace longhaul {
 // safety: any thread; requests and changes go on beside a probe.
 class LabRequests {
  public:
-  LabRequests(std::string name, std::unique_ptr<Emulator> emulator);
+  // `gateway`: null where the lab has none.
+  LabRequests(std::string name, std::unique_ptr<Emulator> emulator,
+              std::unique_ptr<Gateway> gateway = nullptr);
   ~LabRequests();
 
   // `fds` gets descriptors to send along; they stay ours.
@@ -38,6 +41,8 @@ class LabRequests {
   nlohmann::json Enter(const nlohmann::json& request, std::vector<int>& fds) const;
   nlohmann::json Figures(const PathSpec& path) const;
   nlohmann::json LateChanges() const;
+  nlohmann::json GatewayTraffic() const;
+  std::string Broken() const;
   nlohmann::json Unreachable(const PathSpec& path, const std::string& why) const;
   std::string WhyUnreachable(const PathSpec& path) const;
 
@@ -45,6 +50,7 @@ class LabRequests {
   const absl::Time started_;
   mutable std::mutex mu_;  // held for moments only
   std::unique_ptr<Emulator> emulator_;
+  std::unique_ptr<Gateway> gateway_;
   LabChanges changes_;
   Fd user_ns_, mount_ns_, pid_ns_;  // of this process
   bool ending_ = false;

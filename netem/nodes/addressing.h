@@ -14,9 +14,20 @@ uint32_t NodeAddressValue(int node);
 // The node that has this address (host byte order), or -1 when no node can have it.
 int NodeOfAddress(uint32_t address);
 
+// Every NodeAddress is in it.
+inline constexpr char kNodeNetwork[] = "10.0.0.0/16";
+
 // Every device has a chosen MAC, so that neighbours are known without asking: an ARP exchange would
 // pass the shaped link and cost a round trip. "02:00:00:KK:II:II", KK one of these.
-enum class MacKind : uint8_t { kNode = 1, kLan = 2, kWan = 3, kCore = 4, kSwitch = 5 };
+enum class MacKind : uint8_t {
+  kNode = 1,
+  kLan = 2,
+  kWan = 3,
+  kCore = 4,
+  kSwitch = 5,
+  kGateway = 6,
+  kRelay = 7
+};
 using Mac = std::array<uint8_t, 6>;
 Mac MacOf(MacKind kind, int node);
 std::string ToString(const Mac& mac);

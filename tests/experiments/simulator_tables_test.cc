@@ -26,9 +26,7 @@ absl::StatusOr<ScenarioFile> Read(const std::string& text) {
   return ReadScenarioFile(*root);
 }
 
-std::string ErrorOf(const std::string& text) {
-  return std::string(Read(text).status().message());
-}
+std::string ErrorOf(const std::string& text) { return std::string(Read(text).status().message()); }
 
 std::vector<ResultRow> RowsOf(const ScenarioFile& file) {
   std::vector<ResultRow> rows;
@@ -80,7 +78,8 @@ TEST(SimulatorTables, WhatANamedScenarioMayNotSay) {
            {"[[scenario]]\nnetwork.nodes = 3\n", "'scenario.name' is missing"},
            {one + one, "stands in two of them"},
            {one + "network.nodes = [2, 3]\n", "a [[scenario]] has one value of each key"},
-           {"network.nodes = [2, 3]\n" + one + "network.nodes = 3\n", "is a list for all scenarios"},
+           {"network.nodes = [2, 3]\n" + one + "network.nodes = 3\n",
+            "is a list for all scenarios"},
            {one + "network.node = 3\n", "unknown key 'network.node'"},
            {one + "search.at_least = [1e24]\n", "unknown key 'scenario.search'"},
            {one + "assume.q = 0.9\n", "unknown key 'scenario.assume'"},
@@ -123,7 +122,8 @@ eta     = ["0.862", "0.857", "-"]
   ASSERT_TRUE(file.ok()) << file.status();
   const PlanningCells cells(*file, RowsOf(*file));
   const std::string text = PlanningText(cells);
-  EXPECT_THAT(text, HasSubstr("5 published values, compared at their printed digits: 3 agree, 2 do not\n"));
+  EXPECT_THAT(
+      text, HasSubstr("5 published values, compared at their printed digits: 3 agree, 2 do not\n"));
   EXPECT_THAT(text, HasSubstr("misprint: network.nodes 4, c_local: printed 9.52e23, computed "
                               "9.77e23: nobody knows\n"));
   EXPECT_THAT(text, HasSubstr("DIFFERS: network.nodes 72, eta: printed 0.857, computed 0.858\n"));
@@ -137,24 +137,27 @@ eta     = ["0.862", "0.857", "-"]
   EXPECT_NEAR(json["rows"][1]["shown"]["percent_of_best"].get<double>(),
               100 * Simulate(A100Nodes(72)).local / Simulate(A100Nodes(500)).local, 1e-9);
   const std::string csv = PlanningCsv(cells);
-  EXPECT_THAT(csv, testing::StartsWith("network.nodes,profile,mode,c_local,c_local_published,"
-                                       "c_local_agrees,eta,eta_published,eta_agrees,percent_of_best\n"
-                                       "4,governance,flat,"));
+  EXPECT_THAT(csv,
+              testing::StartsWith("network.nodes,profile,mode,c_local,c_local_published,"
+                                  "c_local_agrees,eta,eta_published,eta_agrees,percent_of_best\n"
+                                  "4,governance,flat,"));
   EXPECT_THAT(csv, HasSubstr(",9.52e23,0,"));
   EXPECT_THAT(csv, HasSubstr(",1.75e25,1,"));
 }
 
 TEST(SimulatorTables, TheBestIsOfTheTableThatARowStandsIn) {
-  const std::string two = "columns = [\"percent_of_best\"]\n[network]\nnodes = [4, 72]\n"
-                          "[[scenario]]\nname = \"a\"\n"
-                          "[[scenario]]\nname = \"b\"\nnode.devices = 24\n";
+  const std::string two =
+      "columns = [\"percent_of_best\"]\n[network]\nnodes = [4, 72]\n"
+      "[[scenario]]\nname = \"a\"\n"
+      "[[scenario]]\nname = \"b\"\nnode.devices = 24\n";
   const auto by_scenario = Read(two);
   ASSERT_TRUE(by_scenario.ok()) << by_scenario.status();
   const PlanningCells apart(*by_scenario, RowsOf(*by_scenario));
   EXPECT_EQ(apart.cells[1][0].value, 100);
   EXPECT_EQ(apart.cells[3][0].value, 100);
-  const auto rows = Read("columns = [\"percent_of_best\"]\n[[scenario]]\nname = \"a\"\nnetwork.nodes = 72\n"
-                         "[[scenario]]\nname = \"b\"\nnetwork.nodes = 4\n");
+  const auto rows = Read(
+      "columns = [\"percent_of_best\"]\n[[scenario]]\nname = \"a\"\nnetwork.nodes = 72\n"
+      "[[scenario]]\nname = \"b\"\nnetwork.nodes = 4\n");
   ASSERT_TRUE(rows.ok()) << rows.status();
   const PlanningCells one(*rows, RowsOf(*rows));
   EXPECT_EQ(one.cells[0][0].value, 100);
@@ -163,23 +166,32 @@ TEST(SimulatorTables, TheBestIsOfTheTableThatARowStandsIn) {
 
 TEST(SimulatorTables, WhatATableMayNotSay) {
   const std::string nodes = "network.nodes = [4, 72]\n";
-  for (const auto& [text, want] : std::map<std::string, std::string>{
-           {"columns = [\"etta\"]\n", "has 'etta'; want some of nodes, gpus"},
-           {"columns = []\n", "is an empty list"},
-           {"columns = [\"times_threshold\"]\n", "say threshold = FLOP too"},
-           {"columns = [\"eta\"]\npublished.eta = \"0.9\"\n" + nodes, "has 1 values, and the table has 2 rows"},
-           {"columns = [\"eta\"]\npublished.eta = [\"0.9\", 0.8]\n" + nodes, "want the digits as they are printed"},
-           {"columns = [\"eta\"]\npublished.chi = [\"0.9\", \"-\"]\n" + nodes, "lacks 'chi'"},
-           {"columns = [\"eta\"]\npublished.etta = [\"0.9\", \"-\"]\n" + nodes, "has no column 'etta'"},
-           {"columns = [\"eta\"]\npublished.eta = [\"0.9\", \"good\"]\n" + nodes, "is no number as a document prints it"},
-           {"columns = [\"eta\"]\npublished.eta = \"1\"\n[[scenario]]\nname = \"a\"\npublished.eta = \"1\"\n",
-            "stands here and in [published]"},
-           {"columns = [\"eta\"]\nnetwork.nodes = [" + [] {
-              std::string list;
-              for (int i = 1; i <= 10001; ++i) list += (i > 1 ? "," : "") + std::to_string(i);
-              return list;
-            }() + "]\n", "more than 10000 rows of a table"}}) {
-    EXPECT_THAT(ErrorOf(text), AllOf(HasSubstr(want), testing::StartsWith("plan.toml"))) << text.substr(0, 80);
+  for (
+      const auto& [text, want] : std::map<std::string, std::string>{
+          {"columns = [\"etta\"]\n", "has 'etta'; want some of nodes, gpus"},
+          {"columns = []\n", "is an empty list"},
+          {"columns = [\"times_threshold\"]\n", "say threshold = FLOP too"},
+          {"columns = [\"eta\"]\npublished.eta = \"0.9\"\n" + nodes,
+           "has 1 values, and the table has 2 rows"},
+          {"columns = [\"eta\"]\npublished.eta = [\"0.9\", 0.8]\n" + nodes,
+           "want the digits as they are printed"},
+          {"columns = [\"eta\"]\npublished.chi = [\"0.9\", \"-\"]\n" + nodes, "lacks 'chi'"},
+          {"columns = [\"eta\"]\npublished.etta = [\"0.9\", \"-\"]\n" + nodes,
+           "has no column 'etta'"},
+          {"columns = [\"eta\"]\npublished.eta = [\"0.9\", \"good\"]\n" + nodes,
+           "is no number as a document prints it"},
+          {"columns = [\"eta\"]\npublished.eta = \"1\"\n[[scenario]]\nname = \"a\"\npublished.eta = \"1\"\n",
+           "stands here and in [published]"},
+          {"columns = [\"eta\"]\nnetwork.nodes = [" +
+               [] {
+                 std::string list;
+                 for (int i = 1; i <= 10001; ++i) list += (i > 1 ? "," : "") + std::to_string(i);
+                 return list;
+               }() +
+               "]\n",
+           "more than 10000 rows of a table"}}) {
+    EXPECT_THAT(ErrorOf(text), AllOf(HasSubstr(want), testing::StartsWith("plan.toml")))
+        << text.substr(0, 80);
   }
 }
 

@@ -179,8 +179,8 @@ TEST(SimulatorUncertainty, TextCsvAndJsonSayTheSame) {
   EXPECT_THAT(ProfileText(*file),
               HasSubstr("assume eta_h = 0.85\nassume eta_c = 0.98 in [0.9, 1]\n"));
   const std::string spread = SpreadCsv(*file, rows), tornado = TornadoCsv(*file, rows);
-  EXPECT_THAT(spread,
-              testing::StartsWith("network.nodes,quantity,middle,p05,median,p95\n1,nodes,"));
+  EXPECT_THAT(spread, testing::StartsWith(
+                          "network.nodes,quantity,middle,p05,p25,median,p75,p95\n1,nodes,"));
   EXPECT_THAT(spread, HasSubstr("\n72,eta_c,0.98,0.9"));
   EXPECT_EQ(std::count(spread.begin(), spread.end(), '\n'), 1 + 2 * std::ssize(Columns()));
   EXPECT_THAT(tornado, HasSubstr("\n72,eta_c,eta_c,0.9,1,0.9,0.98,1,0.0999"));

@@ -59,6 +59,7 @@ longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_
   experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
   LIBS longhaul::simulator_model LABELS cpu)
 longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
+longhaul_test(experiments/simulator_break_even_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_tables_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/simulator_bounds_test.cc LIBS longhaul::simulator LABELS cpu)
 longhaul_test(experiments/simulator_uncertainty_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)

@@ -51,6 +51,7 @@ longhaul_guest_test(vector_state *)
 
 longhaul_test(netem/path_change_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/verify_bounds_test.cc LIBS longhaul::lab_control LABELS cpu)
+longhaul_test(netem/gateway_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_store_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_changes_test.cc LIBS longhaul::lab_control LABELS cpu)
 longhaul_test(netem/lab_control_test.cc netem/lab_control_changes_test.cc LIBS netem_testing longhaul::lab_control
@@ -72,19 +73,20 @@ add_executable(doctor_command netem/doctor_command_main.cc)
 target_include_directories(doctor_command PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_options(doctor_command PRIVATE -O1)
 target_precompile_headers(doctor_command REUSE_FROM longhaul_headers_command)
-foreach(test net_command net_programs doctor_command)
+foreach(test net_command net_gateway net_programs doctor_command)
   longhaul_test(netem/${test}_test.cc LIBS netem_testing LABELS root)
   string(REGEX REPLACE "net_.*" "longhaul" program ${test})
   target_compile_definitions(netem_${test}_test PRIVATE
     LONGHAUL_COMMAND="$<TARGET_FILE:${program}>")
   add_dependencies(netem_${test}_test ${program})
 endforeach()
+target_link_libraries(netem_net_gateway_test PRIVATE longhaul::lab_control)
 target_compile_definitions(netem_net_programs_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 target_link_libraries(doctor_command PRIVATE longhaul_flags longhaul::doctor_command fmt::fmt)
 
 # LeakSanitizer waits for ever in a process whose children live in another PID namespace, as those of
 # `net exec` do.
-set_tests_properties(netem_net_command_test netem_net_programs_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+set_tests_properties(netem_net_command_test netem_net_gateway_test netem_net_programs_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 
 # Measurements of time: nothing else of ours beside them.
 set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_burst_test netem_aqm_test
