@@ -5,12 +5,16 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/depth_ensemble.h"
 #include "experiments/estimates/diloco_text.h"
 
 namespace longhaul {
 namespace {
 
 using nlohmann::json;
+
+// Where the depths that a planner asks for lie; between two of them it takes a straight line.
+constexpr int64_t kPredictedStages[] = {3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 json Ends(const Interval& interval) { return json::array({interval.low, interval.high}); }
 
@@ -35,6 +39,27 @@ json ChangesOf(const ArmResult& arm) {
     changes.push_back({{"key", change.key}, {"reference", change.from}, {"arm", change.to}});
   }
   return changes;
+}
+
+// ln eta beyond the deepest arm, by several shapes of the depth with their weights.
+void AddDepthsBeyond(const Family& family, json& entry) {
+  int64_t deepest = 0;
+  for (const ArmResult* arm : family.arms) deepest = std::max(deepest, arm->stages);
+  std::vector<int64_t> stages;
+  for (const int64_t s : kPredictedStages) {
+    if (s > deepest) stages.push_back(s);
+  }
+  const std::optional<DepthEnsemble> ensemble =
+      PredictDepths(*family.depths, family.directions(), deepest, stages);
+  if (!ensemble) return;
+  for (const DepthEnsemble::Member& m : ensemble->members) {
+    entry["ensemble"].push_back({{"model", ToString(m.model)},
+                                 {"weight", m.weight},
+                                 {"held_out_rms_ln_eta", m.held_out_rms}});
+  }
+  for (const DepthEnsemble::Prediction& p : ensemble->at) {
+    entry["beyond"].push_back({{"S", p.stages}, {"ln_eta", p.ln_eta}, {"ci", Ends(p.interval)}});
+  }
 }
 
 // The power of the depth, and the model that held: -ln eta = a (S-1)^gamma beside the planner's
@@ -201,7 +226,10 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
     if (!a.failed_controls.empty()) break;  // figures of an instrument in doubt calibrate nothing
     if (family.off && family.off->q.interval) {
       json entry = Entry(family, "off", *family.off);
-      if (family.depths) AddDepth(family, entry);
+      if (family.depths) {
+        AddDepth(family, entry);
+        AddDepthsBeyond(family, entry);
+      }
       AddDirections(a, family, entry);
       out["activation"].push_back(std::move(entry));
     }

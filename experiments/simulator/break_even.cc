@@ -53,7 +53,8 @@ absl::StatusOr<double> TargetOf(Draft draft, const BreakEven& search, double val
 // The draft of the [[scenario]] that is to be beaten, with the first value of every list.
 Draft Rival(const ScenarioFile& file, const BreakEven& search) {
   const auto& names = file.axes[0].labels;
-  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), search.beats) - names.begin());
+  const auto at =
+      static_cast<size_t>(std::find(names.begin(), names.end(), search.beats) - names.begin());
   return file.named[at];
 }
 
@@ -68,9 +69,10 @@ void CheckRange(TableReader& r, const BreakEven& search) {
   } else {
     std::string known;
     for (const AssumptionKey& key : AssumptionKeys()) known += std::string(key.name) + ", ";
-    return r.Fail("factor", fmt::format("is '{}'; want one of {}or a key that holds a number, such as "
-                                        "network.wan_mbps",
-                                        Shown(search.factor), known));
+    return r.Fail("factor",
+                  fmt::format("is '{}'; want one of {}or a key that holds a number, such as "
+                              "network.wan_mbps",
+                              Shown(search.factor), known));
   }
   r.Within("from", search.from, least, most);
   r.Within("to", search.to, least, most);
@@ -95,8 +97,8 @@ std::string Verdict(const BreakEvenRow& row) {
 
 std::string Sentence(const BreakEven& search) {
   const std::string bar = search.bar ? fmt::format("{:g}", *search.bar) : "that of " + search.beats;
-  return fmt::format("{} at least {}, as {} goes from {:g} to {:g}", search.target, bar, search.factor,
-                     search.from, search.to);
+  return fmt::format("{} at least {}, as {} goes from {:g} to {:g}", search.target, bar,
+                     search.factor, search.from, search.to);
 }
 
 }  // namespace
@@ -122,7 +124,8 @@ std::vector<double> ChangesOf(const std::function<bool(double)>& holds, double f
   return changes;
 }
 
-absl::StatusOr<std::optional<BreakEven>> ReadBreakEven(const TomlValue& root, const ScenarioFile& file) {
+absl::StatusOr<std::optional<BreakEven>> ReadBreakEven(const TomlValue& root,
+                                                       const ScenarioFile& file) {
   TableReader r(root, "break_even");
   if (!r.present()) return std::nullopt;
   BreakEven search;
@@ -141,13 +144,15 @@ absl::StatusOr<std::optional<BreakEven>> ReadBreakEven(const TomlValue& root, co
     r.Check(search.target != of_table, "target", "is of a whole table; take c_local");
   }
   if (FindTableColumn(search.target) == nullptr) {
-    r.Fail("target", fmt::format("is '{}'; want one of {}", Shown(search.target), TableColumnNames()));
+    r.Fail("target",
+           fmt::format("is '{}'; want one of {}", Shown(search.target), TableColumnNames()));
   }
   r.Check(search.bar.has_value() == search.beats.empty(), "at_least",
           "or 'beats' is wanted: a number, or the name of a [[scenario]]; one of the two");
   if (!search.beats.empty()) {
-    const bool known = !file.named.empty() &&
-                       std::count(file.axes[0].labels.begin(), file.axes[0].labels.end(), search.beats) > 0;
+    const bool known =
+        !file.named.empty() &&
+        std::count(file.axes[0].labels.begin(), file.axes[0].labels.end(), search.beats) > 0;
     r.Check(known, "beats", "names no [[scenario]] of this file");
   }
   r.Check(!file.search, "factor", "is sought, and [search] counts nodes; leave one of them out");
@@ -157,33 +162,35 @@ absl::StatusOr<std::optional<BreakEven>> ReadBreakEven(const TomlValue& root, co
   return search;
 }
 
-absl::StatusOr<std::vector<BreakEvenRow>> FindBreakEven(const ScenarioFile& file, const BreakEven& search) {
+absl::StatusOr<std::vector<BreakEvenRow>> FindBreakEven(const ScenarioFile& file,
+                                                        const BreakEven& search) {
   std::vector<BreakEvenRow> rows;
-  const absl::Status status = file.ForEachDraft([&](const Draft& draft, const std::vector<size_t>& at) {
-    absl::Status failed;
-    const auto pair = [&](double value) {
-      const auto target = TargetOf(draft, search, value);
-      const auto bar = search.bar ? absl::StatusOr<double>(*search.bar)
-                                  : TargetOf(Rival(file, search), search, value);
-      if (!target.ok()) failed = target.status();
-      if (!bar.ok()) failed = bar.status();
-      return failed.ok() ? std::pair(*target, *bar) : std::pair(0.0, 1.0);
-    };
-    const auto holds = [&](double value) {
-      const auto [target, bar] = pair(value);
-      return target >= bar;
-    };
-    const auto [target_from, bar_from] = pair(search.from);
-    const auto [target_to, bar_to] = pair(search.to);
-    rows.push_back({.at = at,
-                    .at_from = target_from >= bar_from,
-                    .changes = ChangesOf(holds, search.from, search.to),
-                    .margin_from = Margin(target_from, bar_from),
-                    .margin_to = Margin(target_to, bar_to)});
-    return failed.ok() ? absl::OkStatus()
-                       : absl::InvalidArgumentError(
-                             fmt::format("{}: {}", file.where, std::string(failed.message())));
-  });
+  const absl::Status status =
+      file.ForEachDraft([&](const Draft& draft, const std::vector<size_t>& at) {
+        absl::Status failed;
+        const auto pair = [&](double value) {
+          const auto target = TargetOf(draft, search, value);
+          const auto bar = search.bar ? absl::StatusOr<double>(*search.bar)
+                                      : TargetOf(Rival(file, search), search, value);
+          if (!target.ok()) failed = target.status();
+          if (!bar.ok()) failed = bar.status();
+          return failed.ok() ? std::pair(*target, *bar) : std::pair(0.0, 1.0);
+        };
+        const auto holds = [&](double value) {
+          const auto [target, bar] = pair(value);
+          return target >= bar;
+        };
+        const auto [target_from, bar_from] = pair(search.from);
+        const auto [target_to, bar_to] = pair(search.to);
+        rows.push_back({.at = at,
+                        .at_from = target_from >= bar_from,
+                        .changes = ChangesOf(holds, search.from, search.to),
+                        .margin_from = Margin(target_from, bar_from),
+                        .margin_to = Margin(target_to, bar_to)});
+        return failed.ok() ? absl::OkStatus()
+                           : absl::InvalidArgumentError(
+                                 fmt::format("{}: {}", file.where, std::string(failed.message())));
+      });
   if (!status.ok()) return status;
   return rows;
 }
@@ -197,7 +204,8 @@ std::string BreakEvenText(const ScenarioFile& file, const BreakEven& search,
   TextTable table(std::move(heads));
   for (size_t i = 0; i < rows.size() && i < ResultText::kMostLines; ++i) {
     std::vector<std::string> cells;
-    for (size_t a = 0; a < file.axes.size(); ++a) cells.push_back(file.axes[a].labels[rows[i].at[a]]);
+    for (size_t a = 0; a < file.axes.size(); ++a)
+      cells.push_back(file.axes[a].labels[rows[i].at[a]]);
     cells.insert(cells.end(), {Verdict(rows[i]), fmt::format("{:.4g}", rows[i].margin_from),
                                fmt::format("{:.4g}", rows[i].margin_to)});
     table.Add(std::move(cells));
@@ -217,8 +225,9 @@ std::string BreakEvenCsv(const ScenarioFile& file, const BreakEven& search,
   text += "target,factor,from,to,holds_at_from,margin_from,margin_to,changes\n";
   for (const BreakEvenRow& row : rows) {
     for (size_t a = 0; a < file.axes.size(); ++a) text += file.axes[a].labels[row.at[a]] + ",";
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", search.target, search.factor, search.from, search.to,
-                        row.at_from ? 1 : 0, row.margin_from, row.margin_to, fmt::join(row.changes, " "));
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", search.target, search.factor, search.from,
+                        search.to, row.at_from ? 1 : 0, row.margin_from, row.margin_to,
+                        fmt::join(row.changes, " "));
   }
   return text;
 }
@@ -226,8 +235,11 @@ std::string BreakEvenCsv(const ScenarioFile& file, const BreakEven& search,
 std::string BreakEvenJson(const ScenarioFile& file, const BreakEven& search,
                           const std::vector<BreakEvenRow>& rows) {
   using nlohmann::json;
-  json out = {{"target", search.target}, {"factor", search.factor}, {"from", search.from},
-              {"to", search.to},         {"rows", json::array()}};
+  json out = {{"target", search.target},
+              {"factor", search.factor},
+              {"from", search.from},
+              {"to", search.to},
+              {"rows", json::array()}};
   if (search.bar) out["at_least"] = *search.bar;
   if (!search.bar) out["beats"] = search.beats;
   for (const BreakEvenRow& row : rows) {

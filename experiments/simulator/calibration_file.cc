@@ -19,7 +19,8 @@ constexpr size_t kMostBytes = 16 * 1024 * 1024;
 constexpr double kMostQ = 1.2;
 // Beyond these a number is in another unit: per cent for a share, thousandths for nats.
 constexpr double kMostShare = 10;
-constexpr double kMostNat = 20;  // more than any vocabulary's ln
+constexpr double kMostNat = 20;       // more than any vocabulary's ln
+constexpr double kMostBeyond = 1000;  // ln eta of many stages, which nobody measures
 constexpr char kShare[] = "a share, not per cent";
 
 // Reads fields of one JSON document; the first error stands, later reads give zeros.
@@ -149,6 +150,11 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
         {r.Count(row, "S", where), r.Within(r.WithInterval(row, "ln_eta", "ci", where), kMostNat,
                                             "ln_eta", "the logarithm of a share", where)});
   }
+  for (const json& row : r.Objects(entry, "beyond")) {
+    a.beyond.push_back(
+        {r.Count(row, "S", where), r.Within(r.WithInterval(row, "ln_eta", "ci", where), kMostBeyond,
+                                            "ln_eta", "the logarithm of a share", where)});
+  }
   for (const json& row : r.Objects(entry, "delta_nat")) {
     a.delta_nat.push_back(
         {r.Count(row, "S", where), r.Within(r.WithInterval(row, "value", "ci", where), kMostNat,
@@ -166,7 +172,21 @@ void ReadReplicas(Reader& r, const json& document, const char* key,
   }
 }
 
+// Cells of DiLoCo as a whole; those with a codec or a boundary are of more than M and H.
+void ReadTotals(Reader& r, const json& document, Calibration& out) {
+  constexpr const char* kWhere = "eta_diloco";
+  json plain = json::array();
+  for (const json& row : r.Objects(document, kWhere)) {
+    const bool taken = r.Text(row, "codec", kWhere) == "none" &&
+                       r.Text(row, "boundary", kWhere).empty() &&
+                       r.Text(row, "batch", kWhere) == "global-batch-matched";
+    if (taken) plain.push_back(row);
+  }
+  ReadReplicas(r, json{{kWhere, plain}}, kWhere, out.totals);
+}
+
 void ReadOuter(Reader& r, const json& document, Calibration& out) {
+  ReadTotals(r, document, out);
   ReadReplicas(r, document, "eta_H", out.eta_h);
   ReadReplicas(r, document, "eta_r", out.eta_r);
   for (const json& row : r.Objects(document, "eta_c")) {

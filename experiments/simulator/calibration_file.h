@@ -29,6 +29,7 @@ struct ActivationEntry {
   std::optional<double> ratio;      // from bytes, against 16 bits
   std::optional<Measured> gamma;    // of ln eta = -a (S-1)^gamma, where depth was seen to matter
   std::vector<AtStages> ln_eta;     // measured at these S; cut ones are left out
+  std::vector<AtStages> beyond;     // ln eta predicted deeper than measured, from several shapes
   std::vector<AtStages> delta_nat;  // loss difference, nat
 };
 
@@ -50,6 +51,8 @@ struct Calibration {
   std::optional<double> tokens;
   std::vector<ActivationEntry> activation;
   std::vector<ReplicaEntry> eta_h, eta_r;
+  std::vector<ReplicaEntry>
+      totals;  // eta_H eta_r in one: uncoded, without boundaries, global batch
   std::optional<Measured> alpha;
   double alpha_billions = 0;  // the size alpha was measured at
   std::vector<RatioEntry> eta_c;

@@ -23,7 +23,10 @@ std::string FactorTable(const CalibrationPlan& plan) {
     table.Add({"activation ratio", "4", a->ratio ? fmt::format("{:.4g}", *a->ratio) : "-",
                a->ratio ? "measured from bytes" : assumed});
     table.Add({"depth", "q^(2(S-1))", a->gamma ? "gamma " + Span(*a->gamma) : "-",
-               fmt::format("{} measured S, model between and beyond", a->ln_eta.size())});
+               fmt::format("{} measured S, a line between; {}", a->ln_eta.size(),
+                           a->beyond.empty() ? std::string("q beyond")
+                                             : fmt::format("several models to S = {}",
+                                                           a->beyond.back().stages))});
   } else {
     table.Add({"q per crossing", "0.995", "-", assumed});
   }
@@ -36,7 +39,9 @@ std::string FactorTable(const CalibrationPlan& plan) {
     table.Add({"eta_c", "table", Span(e.eta),
                fmt::format("{} at {:.4g}x; for ratios within 10 %", e.codec, e.ratio)});
   }
-  table.Add({"eta_H, eta_r at M and H", "formula",
+  table.Add({"eta_H eta_r at M and H", "formula", fmt::format("{} totals", c.totals.size()),
+             c.totals.empty() ? assumed : "at their own M and within 10 % of H, else assumed"});
+  table.Add({"eta_H, eta_r apart", "formula",
              fmt::format("{} and {} cells", c.eta_h.size(), c.eta_r.size()),
              "of their own M, H and size: " + assumed});
   table.Add({"straggler coefficient", "0.05", c.straggler ? Span(*c.straggler) : "-",

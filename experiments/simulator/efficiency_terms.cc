@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
+#include <vector>
 
 namespace longhaul::simulator {
 namespace {
@@ -81,6 +83,22 @@ double Interpolate(std::span<const Anchor> anchors, Case column, double ratio) {
   return anchors.back().value[c];
 }
 
+// ln eta at a listed S as it stands, on a straight line between two of them (S = 1 has 0), nothing
+// deeper than all of them.
+std::optional<double> BetweenDepths(const std::vector<Factors::AtDepth>& depths, int64_t stages) {
+  Factors::AtDepth below{1, 0};
+  const Factors::AtDepth* above = nullptr;
+  for (const Factors::AtDepth& depth : depths) {
+    if (depth.stages == stages) return depth.ln_eta;
+    if (depth.stages < stages && depth.stages > below.stages) below = depth;
+    if (depth.stages > stages && (above == nullptr || depth.stages < above->stages)) above = &depth;
+  }
+  if (above == nullptr) return std::nullopt;
+  const double share = static_cast<double>(stages - below.stages) /
+                       static_cast<double>(above->stages - below.stages);
+  return below.ln_eta + share * (above->ln_eta - below.ln_eta);
+}
+
 }  // namespace
 
 double Alpha(double parameters) { return 0.08 / (1 + std::log10(parameters / 1e9) / 5); }
@@ -102,8 +120,8 @@ double LastActivationAnchor(ActivationTable table) { return AnchorsOf(table).bac
 
 double EtaAct(const Scenario& s, int64_t stages) {
   if (stages <= 1 || s.activation_ratio <= 1) return 1;
-  for (const Factors::AtDepth& depth : s.measured.by_stages) {
-    if (depth.stages == stages) return std::exp(depth.ln_eta);
+  if (const std::optional<double> measured = BetweenDepths(s.measured.by_stages, stages)) {
+    return std::exp(std::min(0.0, *measured));  // what compression gains is noise
   }
   const double cuts = static_cast<double>(stages - 1);
   const double q =

@@ -13,8 +13,8 @@ struct Factors {
     int64_t stages;
     double ln_eta;
   };
-  // eta_act: at a listed S as it stands, elsewhere q^(2(S-1)) or exp(-a (S-1)^gamma) with the a
-  // that gives q at S = 2.
+  // eta_act, at most 1: at a listed S as it stands, between two (and S = 1, which has 0) on a line of
+  // ln eta over S, deeper than all q^(2(S-1)) or exp(-a (S-1)^gamma) with the a that gives q at S = 2.
   std::optional<double> q;
   std::optional<double> gamma;
   std::vector<AtDepth> by_stages;

@@ -49,6 +49,19 @@ const RatioEntry* NearRatio(const Calibration& c, double ratio) {
   return best;
 }
 
+// The cell of DiLoCo at the scenario's own number of replicas and, nearly, its H.
+const ReplicaEntry* NearTotal(const Calibration& c, const Outcome& shape) {
+  const ReplicaEntry* best = nullptr;
+  const auto apart = [&shape](const ReplicaEntry& e) {
+    return std::abs(std::log(static_cast<double>(e.inner_steps) / shape.effective_steps));
+  };
+  for (const ReplicaEntry& cell : c.totals) {
+    if (cell.replicas != shape.replicas || apart(cell) > std::log(kSameInnerSteps)) continue;
+    if (best == nullptr || apart(cell) < apart(*best)) best = &cell;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string_view PartName(Part part) {
@@ -108,6 +121,7 @@ void CalibrationPlan::NameSources() {
   }
   if (extrapolate_) names_.push_back("alpha");
   if (!calibration_.eta_c.empty()) names_.push_back("eta_c");
+  if (!calibration_.totals.empty()) names_.push_back("eta_diloco");
   if (calibration_.straggler) names_.push_back("straggler");
   if (calibration_.step_time) names_.push_back("step_time");
 }
@@ -123,6 +137,7 @@ std::optional<CalibrationPlan> CalibrationPlan::Only(Part part) const {
   if (!activation_ || (part == Part::kRatio && !activation_->ratio)) return std::nullopt;
   plan.extrapolate_ = false;
   plan.calibration_.eta_c.clear();
+  plan.calibration_.totals.clear();
   plan.calibration_.straggler.reset();
   plan.calibration_.step_time.reset();
   if (part == Part::kQuality) plan.activation_->ratio.reset();
@@ -136,8 +151,10 @@ void CalibrationPlan::Activate(Scenario& s, Transfer transfer, double z) const {
   s.measured.activation_ratio = a.ratio;
   if (transfer == Transfer::kTokens) {
     s.measured.q = AtLog(a.q, z);
-    for (const AtStages& row : a.ln_eta) {
-      s.measured.by_stages.push_back({row.stages, AtLinear(row.number, z)});
+    for (const auto* rows : {&a.ln_eta, &a.beyond}) {
+      for (const AtStages& row : *rows) {
+        s.measured.by_stages.push_back({row.stages, AtLinear(row.number, z)});
+      }
     }
     return;
   }
@@ -168,8 +185,14 @@ Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const d
     const RatioEntry* entry = NearRatio(c, s.gradient_ratio);
     if (entry != nullptr) s.measured.eta_c = AtLog(entry->eta, deviate);
   }
+  const double of_total = c.totals.empty() ? 0 : z[next++];
   if (c.straggler) s.measured.straggler_coefficient = AtLog(*c.straggler, z[next++]);
   if (c.step_time) s.measured.step_time_ratio = AtLog(*c.step_time, z[next++]);
+  // Last: H follows from the other factors.
+  if (const ReplicaEntry* const cell = c.totals.empty() ? nullptr : NearTotal(c, Simulate(s))) {
+    s.measured.eta_h = AtLog(cell->eta, of_total);
+    s.measured.eta_r = 1;
+  }
   return s;
 }
 

@@ -71,5 +71,7 @@ double AtLinear(const Measured& m, double z);
 
 // Within this factor of its ratio a measured eta_c stands for a scenario's.
 inline constexpr double kSameRatio = 1.1;
+// Within this factor of its H, at the same M, a cell's total stands for a scenario's eta_H eta_r.
+inline constexpr double kSameInnerSteps = 1.1;
 
 }  // namespace longhaul::simulator

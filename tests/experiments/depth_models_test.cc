@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/estimates/depth_ensemble.h"
 #include "experiments/estimates/eta_contrast.h"
 #include "experiments/estimates/holm.h"
 #include "experiments/estimates/student_t.h"
@@ -227,6 +228,70 @@ TEST(Holm, PairedPIsTheTTests) {
   EXPECT_EQ(PairedP(std::vector<double>{1}), 1);
   EXPECT_EQ(PairedP(std::vector<double>{0, 0, 0}), 1);
   EXPECT_NEAR(TwoSidedP(TQuantile(0.975, 4), 4), 0.05, 1e-12);
+}
+
+constexpr int64_t kFar[] = {12, 16, 32};
+
+double WeightOf(const DepthEnsemble& ensemble, DepthModel model) {
+  for (const DepthEnsemble::Member& member : ensemble.members) {
+    if (member.model == model) return member.weight;
+  }
+  return 0;
+}
+
+TEST(DepthEnsemble, WhoPredictsUnseenDepthsBestHasTheWeight) {
+  const auto straight =
+      PredictDepths(Compared(
+                        kBoth, [](double f, double b) { return 0.005 * (f + b); }, 1e-3),
+                    2, 8, kFar);
+  ASSERT_TRUE(straight.has_value());
+  double sum = 0;
+  for (const auto& member : straight->members) sum += member.weight;
+  EXPECT_NEAR(sum, 1, 1e-12);
+  EXPECT_NEAR(straight->at[1].ln_eta, -0.005 * 30, 0.02);
+  const auto bent = PredictDepths(
+      Compared(kBoth, [](double f, double b) { return 0.3 * (1 - std::exp(-(f + b) / 2 / 3.0)); }),
+      2, 8, kFar);
+  EXPECT_GT(WeightOf(*bent, DepthModel::kM5), 0.9);
+  EXPECT_NEAR(bent->at[2].ln_eta, -0.3, 0.03);
+  const auto power = PredictDepths(
+      Compared(kBoth, [](double f, double b) { return 0.02 * std::pow(f + b, 0.4); }), 2, 8, kFar);
+  EXPECT_GT(WeightOf(*power, DepthModel::kM4), 0.5);
+  EXPECT_NEAR(power->at[0].ln_eta, -0.02 * std::pow(22, 0.4), 0.01);
+}
+
+// The prediction by hand: M1 alone (one direction, a member each weighted by its own error), n = 3.
+TEST(DepthEnsemble, IntervalsCoverTheTruthAndWidenWithDepth) {
+  const auto c = Compared(
+      {{2}, {4}, {8}}, [](double f, double b) { return 0.006 * (f + b); }, 2e-3);
+  const auto e = PredictDepths(c, 2, 8, kFar);
+  ASSERT_TRUE(e.has_value());
+  double before = 0;
+  for (const auto& p : e->at) {
+    const double truth = -0.006 * 2 * static_cast<double>(p.stages - 1);
+    EXPECT_LE(p.interval.low, truth) << p.stages;
+    EXPECT_GE(p.interval.high, truth) << p.stages;
+    EXPECT_GT(p.interval.high - p.interval.low, before);
+    before = p.interval.high - p.interval.low;
+  }
+  // At least t(4) times the held-out error of the member that errs least, grown from S = 8 to 32.
+  double least = 1;
+  for (const auto& member : e->members) least = std::min(least, member.held_out_rms);
+  EXPECT_GE(-e->at[2].interval.low + e->at[2].ln_eta, TQuantile(0.975, 4) * least * 31 / 7 * 0.999);
+}
+
+TEST(DepthEnsemble, NothingIsGainedByCompressionAndOneSeedPredictsNothing) {
+  const auto gain = PredictDepths(
+      Compared(kBoth, [](double f, double b) { return -0.002 * (f + b); }), 2, 8, kFar);
+  ASSERT_TRUE(gain.has_value());
+  for (const auto& p : gain->at) {
+    EXPECT_EQ(p.ln_eta, 0);
+    EXPECT_EQ(p.interval.high, 0);
+  }
+  EXPECT_FALSE(PredictDepths(Compared(
+                                 kBoth, [](double f, double b) { return 0.005 * (f + b); }, 0, 1),
+                             2, 8, kFar)
+                   .has_value());
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ TEST(SimulatorBreakEven, PipelinesBeatFlatTrainingFromThePublishedQOn) {
       "target = \"c_quality\"\nbeats = \"flat\"\n[network]\nnodes = ";
   std::string sizes = "[[scenario]]\nname = \"flat\"\nmodel.parameters_b = 240\n";
   for (const char* size : {"360", "480", "600", "720", "960", "1200", "1440", "1920"}) {
-    sizes += std::string("[[scenario]]\nname = \"") + size + "\"\nmodel.parameters_b = " + size + "\n";
+    sizes +=
+        std::string("[[scenario]]\nname = \"") + size + "\"\nmodel.parameters_b = " + size + "\n";
   }
   const auto at_4000 = Find(search + "4000\n" + sizes);
   ASSERT_TRUE(at_4000.ok()) << at_4000.status();
@@ -119,16 +120,18 @@ at_least = 1.75e25
   };
   EXPECT_GE(local(found->rows[0].changes[0]), 1.75e25);
   EXPECT_LT(local(found->rows[0].changes[0] - 1e-5), 1.75e25);
-  const auto json =
-      nlohmann::json::parse(BreakEvenJson(found->file, found->search, found->rows));
+  const auto json = nlohmann::json::parse(BreakEvenJson(found->file, found->search, found->rows));
   EXPECT_EQ(json["rows"][0]["changes"][0], found->rows[0].changes[0]);
   EXPECT_EQ(json["at_least"], 1.75e25);
 }
 
 TEST(SimulatorBreakEven, WhatIsRefused) {
   const auto with = [](std::string_view key, std::string_view value) {
-    std::map<std::string, std::string> keys = {{"factor", "\"q\""}, {"from", "0.5"}, {"to", "1"},
-                                               {"target", "\"c_local\""}, {"at_least", "1e24"}};
+    std::map<std::string, std::string> keys = {{"factor", "\"q\""},
+                                               {"from", "0.5"},
+                                               {"to", "1"},
+                                               {"target", "\"c_local\""},
+                                               {"at_least", "1e24"}};
     keys[std::string(key)] = value;
     std::string text = "[network]\nnodes = [4, 72]\n[[scenario]]\nname = \"a\"\n[break_even]\n";
     for (const auto& [name, is] : keys) {
@@ -153,9 +156,10 @@ TEST(SimulatorBreakEven, WhatIsRefused) {
   EXPECT_EQ(ErrorOf(with("factor", "\"training.years\"")), "");
   std::string beats = with("at_least", "") + "beats = \"b\"\n";
   EXPECT_THAT(ErrorOf(beats), HasSubstr("names no [[scenario]] of this file"));
-  EXPECT_THAT(ErrorOf("[training]\nyears = [1, 2]\n[break_even]\nfactor = \"training.years\"\nfrom = 0.5\n"
-                      "to = 1\ntarget = \"c_local\"\nat_least = 1\n"),
-              HasSubstr("is a list in this file"));
+  EXPECT_THAT(
+      ErrorOf("[training]\nyears = [1, 2]\n[break_even]\nfactor = \"training.years\"\nfrom = 0.5\n"
+              "to = 1\ntarget = \"c_local\"\nat_least = 1\n"),
+      HasSubstr("is a list in this file"));
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/simulator/conclusions.h"
+#include "experiments/simulator/profiles.h"
+#include "experiments/simulator/simulate.h"
 
 namespace longhaul::simulator {
 namespace {
@@ -129,6 +132,74 @@ TEST(SimulatorParts, TextCsvAndJsonSayTheSame) {
     EXPECT_EQ(c["alone"]["q"]["point"].get<double>(), Alone(plan, k480, Part::kQuality).point);
   }
   EXPECT_TRUE(seen);
+}
+
+Scenario Pipelines(double billions) {
+  Scenario s = ProfileScenario(ProfileName::kGovernancePp);
+  s.nodes = 4000;
+  s.parameters = billions * 1e9;
+  return s;
+}
+
+double EtaActOf(const CalibrationPlan& plan, double billions) {
+  const std::vector<double> z(plan.sources(), 0.0);
+  return Simulate(plan.Apply(Pipelines(billions), Transfer::kTokens, z)).eta_act;
+}
+
+// S = 2, 3, 4, 6, 8 by size; measured at 2, 4 and predicted at 8: between them a line of ln eta.
+TEST(SimulatorDepths, AsMeasuredBetweenOnALineAndBeyondAsPredicted) {
+  const CalibrationPlan plan =
+      PlanOf(R"("q":0.97,"q_ci":[0.96,0.98],"by_S":[{"S":2,"ln_eta":-0.02,"ci":[-0.03,-0.01]},)"
+             R"({"S":4,"ln_eta":-0.08,"ci":[-0.1,-0.06]}],)"
+             R"("beyond":[{"S":8,"ln_eta":-0.30,"ci":[-0.5,-0.1]}])",
+             "3.5");
+  EXPECT_NEAR(EtaActOf(plan, 480), std::exp(-0.02), 1e-12);
+  EXPECT_NEAR(EtaActOf(plan, 600), std::exp(-0.05), 1e-12);
+  EXPECT_NEAR(EtaActOf(plan, 960), std::exp(-0.08), 1e-12);
+  EXPECT_NEAR(EtaActOf(plan, 1440), std::exp(-0.19), 1e-12);
+  EXPECT_NEAR(EtaActOf(plan, 1920), std::exp(-0.30), 1e-12);
+  EXPECT_NEAR(EtaActOf(plan, 2400), std::pow(0.97, 18), 1e-12) << "deeper than all: q";
+  const Judgement deep = Of(plan, kEight).whole;
+  EXPECT_NEAR(deep.low, std::exp(-0.5) / 0.9, 1e-9);
+  EXPECT_NEAR(deep.high, std::exp(-0.1) / 0.9, 1e-9);
+}
+
+TEST(SimulatorDepths, NothingIsGainedByCompression) {
+  const CalibrationPlan plan =
+      PlanOf(R"("q":0.999,"q_ci":[0.99,1.01],"by_S":[{"S":2,"ln_eta":0.05,"ci":[0.01,0.09]}],)"
+             R"("delta_nat":[{"S":2,"value":-0.02,"ci":[-0.03,-0.01]}])",
+             "");
+  EXPECT_EQ(EtaActOf(plan, 480), 1);
+  const std::vector<double> z(plan.sources(), 0.0);
+  EXPECT_EQ(Simulate(plan.Apply(Pipelines(480), Transfer::kLoss, z)).eta_act, 1);
+}
+
+// 9 nodes of H = 160 or so: a total at this M and within 10 % of H stands for eta_H and eta_r.
+TEST(SimulatorDiloco, ATotalStandsForItsOwnReplicasAndInnerSteps) {
+  Scenario nine = ProfileScenario(ProfileName::kGovernance);
+  nine.nodes = 9;
+  const Outcome assumed = Simulate(nine);
+  const auto eta = [&](const std::string& cells) {
+    const CalibrationPlan plan =
+        PlanOf(R"("q":0.99,"q_ci":[0.98,1.0])", "", R"(,"eta_diloco":[)" + cells + "]");
+    const std::vector<double> z(plan.sources(), 0.0);
+    return Simulate(plan.Apply(nine, Transfer::kTokens, z));
+  };
+  const auto cell = [](int64_t m, double h, const std::string& more) {
+    return fmt::format(R"({{"M":{},"H":{:.0f},"eta":0.7,"ci":[0.6,0.8],{}}})", m, h, more);
+  };
+  const double h = assumed.effective_steps;
+  const std::string plain = R"("codec":"none","boundary":"","batch":"global-batch-matched")";
+  const Outcome applied = eta(cell(9, 1.05 * h, plain));
+  EXPECT_NEAR(applied.eta, 0.7 * assumed.eta_c, 1e-12);
+  EXPECT_EQ(applied.eta_r, 1);
+  EXPECT_EQ(eta(cell(9, 1.2 * h, plain)).eta, assumed.eta) << "another H";
+  EXPECT_EQ(eta(cell(8, h, plain)).eta, assumed.eta) << "another M";
+  for (const char* other : {R"("codec":"int4-b64","boundary":"","batch":"global-batch-matched")",
+                            R"("codec":"none","boundary":"int8","batch":"global-batch-matched")",
+                            R"("codec":"none","boundary":"","batch":"local-batch-matched")"}) {
+    EXPECT_EQ(eta(cell(9, h, other)).eta, assumed.eta) << other;
+  }
 }
 
 }  // namespace

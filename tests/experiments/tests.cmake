@@ -69,7 +69,7 @@ target_compile_definitions(experiments_simulator_tables_test PRIVATE
 target_compile_definitions(experiments_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
-longhaul_test(experiments/simulator_parts_test.cc LIBS longhaul::simulator_calibration nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/simulator_parts_test.cc LIBS longhaul::simulator_calibration nlohmann_json::nlohmann_json fmt::fmt LABELS cpu)
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/scale_closed_test.cc LIBS longhaul::scale LABELS cpu)
   longhaul_test(experiments/scale_test.cc experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
