@@ -17,6 +17,7 @@ void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* 
 void AddRunCommand(CLI::App& app, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddExportCommand(CLI::App& app, int* exit_status);
+void AddImportCommand(CLI::App& app, int* exit_status);
 void AddMergeCommand(CLI::App& app, int* exit_status);
 void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);

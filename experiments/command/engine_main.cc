@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   longhaul::AddIngestCommand(app, &exit_status);
   longhaul::AddReportCommand(app, &exit_status);
   longhaul::AddExportCommand(app, &exit_status);
+  longhaul::AddImportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
   longhaul::AddSimulateCommand(app, &exit_status);

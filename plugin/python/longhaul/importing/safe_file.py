@@ -1,0 +1,111 @@
+"""Safetensors: files as they lie, several behind an index, and one that is written piece by piece."""
+
+import json
+import mmap
+import os
+
+from .refusal import Refused
+
+BYTES = {"F32": 4, "BF16": 2, "F16": 2}  # what longhaul reads
+MOST_HEADER = 100_000_000
+INDEX = "model.safetensors.index.json"
+
+
+class SafeFile:
+    """One file: `shapes` and `dtypes` by tensor name; bytes(name) is a view of the file itself."""
+
+    def __init__(self, path):
+        self.path = path
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 10 or length > min(size - 8, MOST_HEADER):
+                raise Refused(f"{path}: no safetensors file, or a truncated one: its header would be {length} bytes "
+                              f"and the file is {size}")
+            try:
+                header = json.loads(file.read(length))
+                header.pop("__metadata__", None)
+                self.entries = {name: (entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
+                                for name, entry in header.items()}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise Refused(f"{path}: no safetensors file: its header is no table of tensors") from error
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.start = 8 + length
+        for name, (dtype, shape, begin, end) in self.entries.items():
+            elements = 1
+            for count in shape:
+                elements *= count
+            if dtype not in BYTES:
+                raise Refused(f"{path}: '{name}' is {dtype}, want F32, BF16 or F16")
+            if end - begin != elements * BYTES[dtype] or begin < 0:
+                raise Refused(f"{path}: '{name}' of {list(shape)} {dtype} has {end - begin} bytes")
+            if self.start + end > size:
+                raise Refused(f"{path}: truncated: '{name}' ends at byte {self.start + end} of {size}")
+
+    def bytes(self, name):
+        _, _, begin, end = self.entries[name]
+        return memoryview(self.map)[self.start + begin:self.start + end]
+
+
+class SafeFolder:
+    """The weights of a folder: model.safetensors, or the files of its index."""
+
+    def __init__(self, folder):
+        self.files = {}  # tensor: SafeFile
+        for path in files_of(folder):
+            part = SafeFile(path)
+            for name in part.entries:
+                if name in self.files:
+                    raise Refused(f"{path}: '{name}' is in {self.files[name].path} too")
+                self.files[name] = part
+
+    def shapes(self):
+        return {name: file.entries[name][1] for name, file in self.files.items()}
+
+    def dtype(self, name):
+        return self.files[name].entries[name][0]
+
+    def bytes(self, name):
+        return self.files[name].bytes(name)
+
+
+def files_of(folder):
+    whole = os.path.join(folder, "model.safetensors")
+    if os.path.isfile(whole):
+        return [whole]
+    index = os.path.join(folder, INDEX)
+    if not os.path.isfile(index):
+        raise Refused(f"{folder}: neither model.safetensors nor {INDEX} there (a folder of .bin files is of pickles: "
+                      "save it again with transformers, which writes safetensors)")
+    try:
+        with open(index, encoding="utf-8") as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
+        paths = [os.path.join(folder, name) for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{index}: no index of safetensors files: {error}") from error
+    for name, path in zip(names, paths):
+        if os.path.basename(name) != name or not os.path.isfile(path):
+            raise Refused(f"{index}: names '{name}', which is no file beside it")
+    return paths
+
+
+def write(file, tensors, metadata, values_of):
+    """`tensors`: {name: (dtype, shape)} in the order of the file; values_of(name) is their bytes,
+    asked for one after the other."""
+    header, at = {"__metadata__": metadata}, 0
+    for name, (dtype, shape) in tensors.items():
+        size = BYTES[dtype]
+        for count in shape:
+            size *= count
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in tensors:
+        values = memoryview(values_of(name)).cast("B")
+        begin, end = header[name]["data_offsets"]
+        if len(values) != end - begin:
+            raise Refused(f"'{name}' has {len(values)} bytes and must have {end - begin}")
+        file.write(values)
+    return at
