@@ -72,7 +72,8 @@ std::optional<DepthEnsemble> PredictDepths(const DepthComparison& depths, int64_
     const double beyond =
         std::max(1.0, static_cast<double>(s - 1) / static_cast<double>(deepest - 1));
     double mean = 0;
-    for (const auto& m : out.members) mean += m.weight * depths.Fit(m.model).MinusLnEta(k / 2, k / 2);
+    for (const auto& m : out.members)
+      mean += m.weight * depths.Fit(m.model).MinusLnEta(k / 2, k / 2);
     double variance = of_curve * k * k;
     for (const auto& m : out.members) {
       const double apart = depths.Fit(m.model).MinusLnEta(k / 2, k / 2) - mean;
@@ -80,8 +81,11 @@ std::optional<DepthEnsemble> PredictDepths(const DepthComparison& depths, int64_
       variance += m.weight * (apart * apart + SeedVariance(depths.Fit(m.model), k) + off * off);
     }
     const double half = t * std::sqrt(variance);
-    out.at.push_back({s, std::min(0.0, -mean),
-                      {.low = -mean - half, .high = std::min(0.0, -mean + half), .level = level,
+    out.at.push_back({s,
+                      std::min(0.0, -mean),
+                      {.low = -mean - half,
+                       .high = std::min(0.0, -mean + half),
+                       .level = level,
                        .method = "ensemble"}});
   }
   return out;

@@ -15,16 +15,17 @@ namespace longhaul {
 struct DepthEnsemble {
   struct Member {
     DepthModel model;
-    double weight;         // they sum to 1
-    double held_out_rms;   // of predicted less measured -ln eta, over depths left out one at a time
+    double weight;        // they sum to 1
+    double held_out_rms;  // of predicted less measured -ln eta, over depths left out one at a time
   };
   struct Prediction {
     int64_t stages;
-    double ln_eta;     // at most 0
+    double ln_eta;      // at most 0
     Interval interval;  // of a prediction; its upper end at most 0
   };
-  std::vector<Member> members;  // of M1, M4 and M5 those that could be fitted and held against a depth
-  int64_t deepest = 0;          // S, of the arms that were fitted
+  std::vector<Member>
+      members;          // of M1, M4 and M5 those that could be fitted and held against a depth
+  int64_t deepest = 0;  // S, of the arms that were fitted
   std::vector<Prediction> at;
 };
 

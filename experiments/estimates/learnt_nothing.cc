@@ -29,7 +29,8 @@ void Judge(const std::string& name, const std::vector<double>& off, const std::v
   const double high = loss.interval ? loss.interval->high : loss.value;
   if (std::max(high, loss.value + kUnigramMarginNat) < unigram_nat) return;
   const std::string interval =
-      loss.interval ? fmt::format(" [{:.3f}, {:.3f}]", loss.interval->low, loss.interval->high) : "";
+      loss.interval ? fmt::format(" [{:.3f}, {:.3f}]", loss.interval->low, loss.interval->high)
+                    : "";
   lines.push_back(fmt::format(
       "note: {} learnt no more than byte frequencies: it ends at {:.3f}{} nat (codec {}), and the "
       "unigram entropy of the held-out tokens is {:.3f}; it says nothing of codecs",

@@ -26,7 +26,7 @@ inline constexpr char kHostName[] = "host.internal";  // in the lab's hosts file
 // What stands for the host in every node, from the network for benchmarks of RFC 2544, which no
 // host is in.
 inline constexpr char kRelayNetwork[] = "198.18.0.0/30";
-inline constexpr char kHostAddress[] = "198.18.0.1";   // the host's own 127.0.0.1
+inline constexpr char kHostAddress[] = "198.18.0.1";        // the host's own 127.0.0.1
 inline constexpr char kNameServerAddress[] = "198.18.0.2";  // the host's name server
 
 // TCP connections to a port of the host's that go on to one of a node's.

@@ -36,11 +36,10 @@ TEST(LearntNothing, AnArmAtTheUnigramEntropyIsNamedWithBothFigures) {
   a.arms.push_back(Arm("learnt", {3.54, 3.56, 3.58}, {3.6, 3.6, 3.6}, "3.62"));
   a.arms.push_back(Arm("unknown", {3.6, 3.6, 3.6}, {3.6, 3.6, 3.6}, ""));
   const std::vector<std::string> lines = LearntNothing(a);
-  EXPECT_THAT(lines,
-              ElementsAre(AllOf(HasSubstr("arm 'topk' learnt no more than byte frequencies"),
-                                HasSubstr("3.630 [3.580, 3.680] nat (codec on)"),
-                                HasSubstr("held-out tokens is 3.620")),
-                          HasSubstr("arm 'margin'")));
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("arm 'topk' learnt no more than byte frequencies"),
+                                       HasSubstr("3.630 [3.580, 3.680] nat (codec on)"),
+                                       HasSubstr("held-out tokens is 3.620")),
+                                 HasSubstr("arm 'margin'")));
 }
 
 // Within its interval, though further below than the margin.
@@ -58,8 +57,9 @@ TEST(LearntNothing, OneRunIsJudgedByItsLastEvaluations) {
   const std::vector<EvaluationRow> early = {{10, EvalCodec::kOff, 5.5, 0, 0},
                                             {20, EvalCodec::kOff, 3.58, 0, 0}};
   EXPECT_THAT(LearntNothing(run, early), ElementsAre(HasSubstr("this run learnt no more")));
-  EXPECT_THAT(LearntNothing(run, {{10, EvalCodec::kOff, 3.6, 0, 0}, {20, EvalCodec::kOff, 3.5, 0, 0}}),
-              IsEmpty());
+  EXPECT_THAT(
+      LearntNothing(run, {{10, EvalCodec::kOff, 3.6, 0, 0}, {20, EvalCodec::kOff, 3.5, 0, 0}}),
+      IsEmpty());
   EXPECT_THAT(LearntNothing(run, {}), IsEmpty());
 }
 

@@ -77,10 +77,11 @@ class NetGateway : public NetFixture {
   }
   // What a lab must leave as it was: devices, routes, forwarding; and our own processes.
   std::string HostFacts() const {
-    return RunShell("ip -o link | cut -d: -f1,2; ip route; ip -6 route; cat "
-                    "/proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding "
-                    "/proc/sys/net/ipv4/conf/all/route_localnet; " +
-                    Processes() + " | wc -l")
+    return RunShell(
+               "ip -o link | cut -d: -f1,2; ip route; ip -6 route; cat "
+               "/proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding "
+               "/proc/sys/net/ipv4/conf/all/route_localnet; " +
+               Processes() + " | wc -l")
         .text;
   }
   // The brackets keep the shell that asks out of the list.
@@ -136,11 +137,11 @@ TEST_F(NetGateway, ALabWithoutOneHasNoWayOut) {
   EXPECT_EQ(In("a", "ls /sys/class/net").text, "lo\nnet0\n");
   const std::string addresses = RunShell("hostname -I").text;
   const std::string own = addresses.substr(0, addresses.find(' '));
-  for (const std::string& to : {std::string("host.internal"), std::string("198.18.0.1"),
-                               std::string("127.0.0.1"), own}) {
+  for (const std::string& to :
+       {std::string("host.internal"), std::string("198.18.0.1"), std::string("127.0.0.1"), own}) {
     if (to.empty() || to == "\n") continue;
-    EXPECT_NE(In("a", "timeout 1 bash -c 'cat < /dev/tcp/" + to + "/" + service.port() + "'").status,
-              0)
+    EXPECT_NE(
+        In("a", "timeout 1 bash -c 'cat < /dev/tcp/" + to + "/" + service.port() + "'").status, 0)
         << to;
   }
   EXPECT_EQ(service.answered(), 0);
@@ -148,7 +149,8 @@ TEST_F(NetGateway, ALabWithoutOneHasNoWayOut) {
   EXPECT_THAT(Run("net list").text, Not(HasSubstr("gateway,")));
   EXPECT_THAT(Run("net up --rtt 2ms --name x --forward 8080:a:80").text,
               HasSubstr("a lab without --gateway"));
-  EXPECT_NE(Run("net run --rtt 2ms --gateway -- true").status, 0) << "never in a lab of one command";
+  EXPECT_NE(Run("net run --rtt 2ms --gateway -- true").status, 0)
+      << "never in a lab of one command";
 }
 
 // By the counters of the interfaces: net0 and the path have the bytes, gw0 has none.
@@ -205,11 +207,13 @@ except OSError: print("no")
 TEST_F(NetGateway, AForwardedPortLeadsToTheNodes) {
   if (!has_python_) GTEST_SKIP() << "no python3";
   const std::string first = FreePort(), second = FreePort();
-  const ShellResult up = Up("--forward " + first + ":a:7000 --forward 127.0.0.2:" + second +
-                            ":b:7000");
+  const ShellResult up =
+      Up("--forward " + first + ":a:7000 --forward 127.0.0.2:" + second + ":b:7000");
   ASSERT_EQ(up.status, 0) << up.text;
-  EXPECT_THAT(up.text, HasSubstr("forward: 127.0.0.1:" + first + " of the host > a:7000\n"
-                                 "forward: 127.0.0.2:" + second + " of the host > b:7000\n"));
+  EXPECT_THAT(up.text, HasSubstr("forward: 127.0.0.1:" + first +
+                                 " of the host > a:7000\n"
+                                 "forward: 127.0.0.2:" +
+                                 second + " of the host > b:7000\n"));
   // Bound to the node's one address, which is net0's.
   const std::string program = Write("serve.py", R"(
 import socket
@@ -219,8 +223,8 @@ with socket.create_server((socket.gethostname(), 7000)) as s:
 )");
   const auto serve = [&](const std::string& node, const std::string& to) {
     return RunShell(LONGHAUL_COMMAND " net exec " + Lab() + "/" + node + " -- timeout 20 python3 " +
-                    program +
-                    " & for i in $(seq 100); do x=$(timeout 2 bash -c 'cat < /dev/tcp/" + to +
+                    program + " & for i in $(seq 100); do x=$(timeout 2 bash -c 'cat < /dev/tcp/" +
+                    to +
                     "' 2>/dev/null) && [ -n \"$x\" ] && echo \"$x\" && break; sleep 0.05; done; "
                     "wait")
         .text;
@@ -254,10 +258,11 @@ while True:
 )");
   const auto with = [&](const std::string& resolv_conf, const std::string& commands) {
     const std::string file = Write("resolv.conf", resolv_conf);
-    return RunShell("unshare -mn --propagation private bash -c 'ip link set lo up; ip addr add 192.0.2.7 dev lo; mount --bind " +
-                    file + " /etc/resolv.conf; python3 " + server +
-                    " & server=$!; " LONGHAUL_COMMAND " " + UpCommand("") + "; sleep 0.3; " +
-                    commands + "; " LONGHAUL_COMMAND " net down " + Lab() + "; kill $server'")
+    return RunShell(
+               "unshare -mn --propagation private bash -c 'ip link set lo up; ip addr add 192.0.2.7 dev lo; mount --bind " +
+               file + " /etc/resolv.conf; python3 " + server +
+               " & server=$!; " LONGHAUL_COMMAND " " + UpCommand("") + "; sleep 0.3; " + commands +
+               "; " LONGHAUL_COMMAND " net down " + Lab() + "; kill $server'")
         .text;
   };
   const std::string getent = LONGHAUL_COMMAND " net exec " + Lab() + "/a -- getent ahostsv4 ";
@@ -266,8 +271,8 @@ while True:
                        "/a -- bash -c \"cat /etc/resolv.conf; timeout 5 cat < "
                        "/dev/tcp/far.example/7007\""),
               AllOf(HasSubstr("names resolve as on the host"), HasSubstr("192.0.2.7"),
-                    HasSubstr("from afar\n"),
-                    HasSubstr("10.0.0.3"), HasSubstr("nameserver 198.18.0.2\nsearch example\n")));
+                    HasSubstr("from afar\n"), HasSubstr("10.0.0.3"),
+                    HasSubstr("nameserver 198.18.0.2\nsearch example\n")));
   EXPECT_THAT(with("# none\n", getent + "far.example || echo failed"),
               AllOf(HasSubstr("names no server with an IPv4 address"), HasSubstr("failed")));
 }
@@ -292,8 +297,9 @@ TEST_F(NetGateway, WhatIsAskedWronglyIsOneLineAndLeavesNothing) {
 TEST_F(NetGateway, AStepThatFailsLeavesNothing) {
   bool stood = false;
   for (int limit = 8; limit < 60 && !stood; ++limit) {
-    const ShellResult up = RunShell("ulimit -n " + std::to_string(limit) + "; " LONGHAUL_COMMAND " " +
-                                    UpCommand("--forward " + FreePort() + ":a:80"));
+    const ShellResult up =
+        RunShell("ulimit -n " + std::to_string(limit) + "; " LONGHAUL_COMMAND " " +
+                 UpCommand("--forward " + FreePort() + ":a:80"));
     stood = up.status == 0;
     if (stood) continue;
     EXPECT_THAT(up.text, HasSubstr("longhaul: ")) << limit;
@@ -306,8 +312,12 @@ TEST_F(NetGateway, AStepThatFailsLeavesNothing) {
 TEST_F(NetGateway, KilledAtAnyMomentItLeavesNothing) {
   const std::string port = FreePort();
   for (int ms = 1; ms < 120; ms += 9) {
-    RunShell("timeout -s KILL 0." + std::string(ms < 10 ? "00" : ms < 100 ? "0" : "") +
-             std::to_string(ms) + " " LONGHAUL_COMMAND " " + UpCommand("--forward " + port + ":a:80"));
+    RunShell("timeout -s KILL 0." +
+             std::string(ms < 10    ? "00"
+                         : ms < 100 ? "0"
+                                    : "") +
+             std::to_string(ms) + " " LONGHAUL_COMMAND " " +
+             UpCommand("--forward " + port + ":a:80"));
     Run("net down " + Lab() + " 2>/dev/null");
     std::string now = HostFacts();
     for (int i = 0; i < 100 && now != before_; ++i) {  // the kernel ends the rest by itself
@@ -332,7 +342,8 @@ TEST_F(NetGateway, ARelayThatDiesIsSaidAndThePathsGoOn) {
   ASSERT_EQ(Up().status, 0);
   // Of the lab's processes the one that is in this network namespace.
   const ShellResult killed = RunShell(
-      "for p in $(" + Processes() + "); do [ \"$(readlink /proc/$p/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && kill -9 $p; "
+      "for p in $(" + Processes() +
+      "); do [ \"$(readlink /proc/$p/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && kill -9 $p; "
       "done; true");
   EXPECT_EQ(killed.text, "");
   std::string list;

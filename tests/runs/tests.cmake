@@ -118,9 +118,9 @@ longhaul_test(runs/model_weights_test.cc LIBS runs_testing longhaul::experiments
   longhaul::experiments_run longhaul::pp_group nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(runs_model_weights_test PRIVATE LONGHAUL_EXPORT_PYTHON="${export_python}"
   LONGHAUL_TRANSFORMERS_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/runs/transformers_logits.py")
-add_test(NAME runs_own_data_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/own_data_test.py
+add_test(NAME runs_tutorial_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/tutorial_test.py
   $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
-set_tests_properties(runs_own_data_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)
+set_tests_properties(runs_tutorial_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)
 add_test(NAME runs_export_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/export_test.py
   $<TARGET_FILE:longhaul> ${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml ${export_python})
 set_tests_properties(runs_export_test PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77)
