@@ -29,6 +29,8 @@ target_compile_definitions(experiments_estimators_scipy_test PRIVATE
 longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
 longhaul_test(experiments/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)

@@ -4,18 +4,18 @@
 
 Each FOLDER is one experiment of a report: it holds fit.csv, losses.csv, arms.csv, joint.csv, residuals.csv,
 depth_models.csv and diloco.csv (a campaign), training.csv and step_times.csv; or it is a comparison of two records and
-holds compare.csv; or it is what a scenario's ranges give, spread.csv and tornado.csv. Figures whose data are there are written beside them as SVG, each named as its function. Needs
+holds compare.csv; or a law of several campaigns, and holds law.csv. Figures whose data are there are written beside them as SVG, each named as its function. Needs
 matplotlib and nothing else; imports no torch.
 """
 
 import sys
 
+from law import law
 from outer import compare, diloco
-from planning import fan, tornado
 from quality import depth, forest, reference, residuals
 from runs import step_times, training
 
-FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare, fan, tornado)
+FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare, law)
 
 for folder in sys.argv[1:]:
     for draw in FIGURES:
