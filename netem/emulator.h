@@ -53,11 +53,16 @@ struct Lateness {
   absl::Duration lead;  // frames may leave so much before their time (wake_lead.h)
 };
 
+enum class IpVersion { kIpv4, kIpv6 };
+enum class IpVersions { kIpv4, kBoth };
+
 // Choices of a run beside its topology; each is recorded (HostFacts).
 struct EmulatorOptions {
   std::string congestion_control;     // of the nodes; "": what a new namespace starts with
   bool slow_start_after_idle = true;  // Linux's own default
   uint64_t seed = 1;                  // of the tap emulator's loss and jitter; netem has none
+  // kBoth, of a kernel that has IPv6: nodes have NodeAddress6 beside NodeAddress.
+  IpVersions ip = IpVersions::kIpv4;
 };
 
 // How long a call waits for the emulating thread, which answers between two frames.
@@ -89,7 +94,7 @@ class Emulator {
   // behind them: up, down, up, down ..
   virtual absl::StatusOr<std::vector<LineCounters>> line_counters() const = 0;
 
-  // Frames that belong to no path (unknown or foreign address, not IPv4) and were dropped.
+  // Frames that belong to no path (unknown or foreign address, no IP) and were dropped.
   virtual absl::StatusOr<int64_t> unroutable_drops() const = 0;
 
   // Scheduling class of the emulating thread, "kernel" for netem; for records.
@@ -132,5 +137,8 @@ absl::StatusOr<std::unique_ptr<Emulator>> BuildEmulator(EmulatorKind kind, const
 
 // "10.0.<i / 250>.<2 + i % 250>": the IPv4 address of node i's net0, the same in both emulators.
 std::string NodeAddress(int node);
+// "fd6c:6f6e:6768::a00:2": its IPv6 address, which ends in the IPv4 one; the network is one of those
+// that everybody may take (RFC 4193), "longh" in letters.
+std::string NodeAddress6(int node);
 
 }  // namespace longhaul

@@ -8,6 +8,7 @@
 
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
+#include "netem/nodes/node_setup.h"
 #include "netem/topology/rate_trace.h"
 #include "netem/topology/region_tables.h"
 #include "netem/topology/topology_file.h"
@@ -215,6 +216,7 @@ absl::StatusOr<LabSpec> LabOf(const LinkOptions& options) {
                .emulator = std::nullopt,
                .options = options.emulation,
                .ceiling = LoadTapCeiling()};
+  if (KernelHasIpv6()) spec.options.ip = IpVersions::kBoth;
   if (options.emulator == "netem") spec.emulator = EmulatorKind::kNetem;
   if (options.emulator == "tap") spec.emulator = EmulatorKind::kTap;
   return spec;

@@ -135,7 +135,8 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
       line += ", " + BesideText({{"aqm", node["access_aqm"]}});
     }
     if (node.contains("site")) line += fmt::format(", shared by site {}", node.value("site", ""));
-    fmt::print("{:<20} {:<15}{}\n", node.value("name", ""), node.value("address", ""), line);
+    fmt::print("{:<20} {:<15} {:<24}{}\n", node.value("name", ""), node.value("address", ""),
+               node.value("address6", ""), line);
   }
   if (only_nodes) return absl::OkStatus();
   TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "queue, packets", ""});

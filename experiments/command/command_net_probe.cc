@@ -12,6 +12,7 @@ struct ProbeOptions {
   std::string lab, path;
   bool json = false;
   bool quick = false;
+  bool ipv6 = false;
   int64_t pings = 20;
   int64_t datagrams = 5000;
 };
@@ -67,9 +68,10 @@ void PrintTable(const nlohmann::json& answer) {
   }
   fmt::print("{}{}{}", table.Text(), complaints, GatewayText(answer));
   fmt::print(
-      "measured of nominal, its bounds behind it: median RTT max({:g} ms, {:g} %), goodput {:g} %, "
+      "measured of nominal over IPv{}, its bounds behind it: median RTT max({:g} ms, {:g} %), goodput {:g} %, "
       "loss 3 standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",
-      answer.value("rtt_tolerance_ms", 0.0), 100 * answer.value("rtt_tolerance_share", 0.0),
+      answer.value("ip", 4), answer.value("rtt_tolerance_ms", 0.0),
+      100 * answer.value("rtt_tolerance_share", 0.0),
       100 * answer.value("rate_tolerance_share", 0.0), answer.value("emulator", ""),
       answer.value("scheduling", ""));
 }
@@ -82,6 +84,7 @@ absl::StatusOr<bool> Probe(const ProbeOptions& options) {
                         {"path", options.path},
                         {"pings", options.pings},
                         {"rate", !options.quick},
+                        {"ipv6", options.ipv6},
                         {"loss_datagrams", options.quick ? 0 : options.datagrams}},
                        absl::Hours(1));
   if (!answer.ok()) return answer.status();
@@ -103,6 +106,7 @@ void AddNetProbeCommand(CLI::App& net, int* exit_status) {
   probe->add_option("path", options->path, "only 'a>b', 'a<>b', 'a>*' (default: all)");
   probe->add_flag("--json", options->json, "for programs");
   probe->add_flag("--quick", options->quick, "round trips only");
+  probe->add_flag("--ipv6", options->ipv6, "over IPv6 (default: IPv4)");
   probe->add_option("--pings", options->pings, "echoes per path (default: 20)");
   probe->add_option("--datagrams", options->datagrams,
                     "for loss, per path, at most a second of them (default: 5000; 0: none)");

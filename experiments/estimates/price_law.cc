@@ -89,11 +89,16 @@ absl::StatusOr<std::vector<double>> Solve(const PriceLaw& law, std::span<const P
 
 std::string_view ToString(PriceTerm term) {
   switch (term) {
-    case PriceTerm::kLnA: return "ln A";
-    case PriceTerm::kEps: return "p, of eps";
-    case PriceTerm::kSize: return "exponent in N";
-    case PriceTerm::kTokens: return "exponent in D/N";
-    case PriceTerm::kTilt: return "tilt over l/L";
+    case PriceTerm::kLnA:
+      return "ln A";
+    case PriceTerm::kEps:
+      return "p, of eps";
+    case PriceTerm::kSize:
+      return "exponent in N";
+    case PriceTerm::kTokens:
+      return "exponent in D/N";
+    case PriceTerm::kTilt:
+      return "tilt over l/L";
   }
   return "";
 }
@@ -106,15 +111,21 @@ double PriceLaw::At(std::span<const double> parameters, const PricePlace& place)
   double ln = 0, tilt = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
     switch (terms[i]) {
-      case PriceTerm::kLnA: ln += parameters[i]; break;
-      case PriceTerm::kEps: ln += parameters[i] * std::log(place.eps / centre_eps); break;
+      case PriceTerm::kLnA:
+        ln += parameters[i];
+        break;
+      case PriceTerm::kEps:
+        ln += parameters[i] * std::log(place.eps / centre_eps);
+        break;
       case PriceTerm::kSize:
         ln += parameters[i] * std::log(place.parameters / centre_parameters);
         break;
       case PriceTerm::kTokens:
         ln += parameters[i] * std::log(place.tokens / place.parameters / centre_ratio);
         break;
-      case PriceTerm::kTilt: tilt = parameters[i]; break;
+      case PriceTerm::kTilt:
+        tilt = parameters[i];
+        break;
     }
   }
   double cuts = 0;
@@ -212,8 +223,8 @@ Measured OfLaw(const PriceLaw& law, const std::function<double(std::span<const d
   const double t = satterthwaite > 0
                        ? TQuantile((1 + level) / 2, variance * variance / satterthwaite)
                        : NormalQuantile((1 + level) / 2);
-  const double half = std::hypot(t * std::sqrt(variance),
-                                 NormalQuantile((1 + level) / 2) * std::sqrt(own));
+  const double half =
+      std::hypot(t * std::sqrt(variance), NormalQuantile((1 + level) / 2) * std::sqrt(own));
   out.interval = Interval{out.value - half, out.value + half, level, "jackknife, t"};
   return out;
 }
@@ -222,7 +233,8 @@ Measured TermOf(const PriceLaw& law, PriceTerm term, double level) {
   const auto found = std::find(law.terms.begin(), law.terms.end(), term);
   if (found == law.terms.end()) return {};
   const auto index = static_cast<size_t>(found - law.terms.begin());
-  return OfLaw(law, [index](std::span<const double> theta) { return theta[index]; }, level);
+  return OfLaw(
+      law, [index](std::span<const double> theta) { return theta[index]; }, level);
 }
 
 Measured PriceAt(const PriceLaw& law, const PricePlace& place, double level) {

@@ -125,8 +125,8 @@ absl::StatusOr<PriceCell> ReadPriceCell(const Record& record, size_t index) {
       continue;
     }
     joining.push_back(&arm);
-    pairs.push_back({Losses(*FindArm(*a, arm.reference), EvalCodec::kOff),
-                     Losses(arm, EvalCodec::kOff)});
+    pairs.push_back(
+        {Losses(*FindArm(*a, arm.reference), EvalCodec::kOff), Losses(arm, EvalCodec::kOff)});
   }
   if (joining.empty()) return refuse("no arm has one direction compressed and a q");
   const absl::StatusOr<LnEtaRows> rows = LnEtaBySeed(*a->curve, pairs);

@@ -133,13 +133,13 @@ std::string LawText(const LawReport& report) {
   for (const PriceCell& cell : report.cells) {
     for (const PriceArm& arm : cell.arms) {
       const double eps = arm.loss->eps;
-      cells.Add({cell.name, fmt::format("{:.0f}", cell.parameters),
-                 fmt::format("{:.0f}", cell.tokens),
-                 fmt::format("{:.1f}", cell.tokens / cell.parameters),
-                 fmt::format("{}", cell.seeds), fmt::format("{:.3f}", cell.slope_nat), arm.arm,
-                 fmt::format("{}", arm.loss->places.size()), eps > 0 ? fmt::format("{:.4f}", eps) : "-",
-                 arm.tokens ? WithInterval(arm.minus_ln_eta, 3) : arm.note,
-                 WithInterval(arm.delta_nat, 3)});
+      cells.Add(
+          {cell.name, fmt::format("{:.0f}", cell.parameters), fmt::format("{:.0f}", cell.tokens),
+           fmt::format("{:.1f}", cell.tokens / cell.parameters), fmt::format("{}", cell.seeds),
+           fmt::format("{:.3f}", cell.slope_nat), arm.arm,
+           fmt::format("{}", arm.loss->places.size()), eps > 0 ? fmt::format("{:.4f}", eps) : "-",
+           arm.tokens ? WithInterval(arm.minus_ln_eta, 3) : arm.note,
+           WithInterval(arm.delta_nat, 3)});
     }
   }
   text += cells.Text() + "\n";
@@ -148,7 +148,8 @@ std::string LawText(const LawReport& report) {
       text += fmt::format("{}: left out: {}\n", cell.name, why);
     }
   }
-  TextTable terms({"arm", "x", "points", "a, of N", "b, of D/N", "p, of eps", "tilt", "", "worst z"});
+  TextTable terms(
+      {"arm", "x", "points", "a, of N", "b, of D/N", "p, of eps", "tilt", "", "worst z"});
   for (const ArmLaw& law : report.laws) {
     double worst = 0;
     if (law.law) {

@@ -118,9 +118,10 @@ absl::Status NetemEmulator::BuildPort(const Port& port) {
     if (auto s = BuildNode(node, next_hop); !s.ok()) return s;
   }
   if (port.access == nullptr) return absl::OkStatus();
-  auto s = InNamespace(sites_.back().fd(), [&] { return BuildSite(topology_, port); });
+  auto s = InNamespace(sites_.back().fd(), [&] { return BuildSite(topology_, port, options_.ip); });
   if (!s.ok() || !port.shared) return s;
-  return InNamespace(switches_.at(port.first).fd(), [&] { return BuildSwitch(topology_, port); });
+  return InNamespace(switches_.at(port.first).fd(),
+                     [&] { return BuildSwitch(topology_, port, options_.ip); });
 }
 
 absl::Status NetemEmulator::Build() {
@@ -136,7 +137,7 @@ absl::Status NetemEmulator::Build() {
                                                 std::string(s.message())));
     }
   }
-  return InNamespace(core_.fd(), [&] { return BuildCore(topology_, ports_); });
+  return InNamespace(core_.fd(), [&] { return BuildCore(topology_, ports_, options_.ip); });
 }
 
 const Port& NetemEmulator::PortTo(int node) const {

@@ -16,9 +16,12 @@
 namespace longhaul {
 namespace {
 
-absl::Status PrepareRouter() {
+absl::Status PrepareRouter(const std::vector<std::string>& devices, IpVersions ip) {
   auto s = PrepareNamespace();
-  return s.ok() ? WriteFile("/proc/sys/net/ipv4/ip_forward", "1") : s;
+  if (s.ok()) s = WriteFile("/proc/sys/net/ipv4/ip_forward", "1");
+  if (!s.ok() || ip == IpVersions::kIpv4) return s;
+  s = EnableIpv6(devices);
+  return s.ok() ? WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", "1") : s;
 }
 
 absl::StatusOr<int> BringUp(const Netlink& netlink, const std::string& device) {
@@ -32,26 +35,33 @@ absl::StatusOr<int> BringUp(const Netlink& netlink, const std::string& device) {
 
 // A route to a node over a device, its next hop known without asking.
 absl::Status RouteTo(const Netlink& netlink, int node, const std::string& device,
-                     const std::string& next_mac) {
-  const std::string address = NodeAddress(node);
+                     const std::string& next_mac, IpVersions ip) {
+  const std::string address = NodeAddress(node), address6 = NodeAddress6(node);
   auto s = netlink.AddNeighbour(device, address, next_mac);
-  return s.ok() ? netlink.AddRoute(address + "/32", device, "") : s;
+  if (s.ok()) s = netlink.AddRoute(address + "/32", device, "");
+  if (!s.ok() || ip == IpVersions::kIpv4) return s;
+  s = netlink.AddNeighbour(device, address6, next_mac);
+  return s.ok() ? netlink.AddRoute(address6 + "/128", device, "") : s;
 }
 
 absl::Status RouteElsewhere(const Netlink& netlink, const std::string& device,
-                            const std::string& next_mac) {
+                            const std::string& next_mac, IpVersions ip) {
   auto s = netlink.AddNeighbour(device, kGatewayAddress, next_mac);
-  return s.ok() ? netlink.AddRoute("0.0.0.0/0", device, kGatewayAddress) : s;
+  if (s.ok()) s = netlink.AddRoute("0.0.0.0/0", device, kGatewayAddress);
+  if (!s.ok() || ip == IpVersions::kIpv4) return s;
+  s = netlink.AddNeighbour(device, kGatewayAddress6, next_mac);
+  return s.ok() ? netlink.AddRoute(kNodeNetwork6, device, kGatewayAddress6) : s;
 }
 
 // A class for the frames of a path, and what the path is made of below it.
 absl::Status AddPath(const Topology& topology, const Netlink& netlink, int ifindex, int slot,
-                     const FlowKey& flow, const PathSpec& path) {
-  auto s = AddPassage(netlink, ifindex, topology.mtu, slot, {flow});
+                     const FlowKey& flow, const PathSpec& path, IpVersions ip) {
+  auto s = AddPassage(netlink, ifindex, topology.mtu, slot, {flow}, ip);
   return s.ok() ? BuildPathLeaf(netlink, ifindex, slot, PathLeafOf(topology, path)) : s;
 }
 
-absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port) {
+absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, const Port& port,
+                           IpVersions ip) {
   const std::string device = CoreDevice(port);
   auto index = BringUp(netlink, device);
   if (!index.ok()) return index.status();
@@ -59,7 +69,7 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
       MacText(port.access == nullptr ? MacKind::kNode : MacKind::kWan, port.first);
   auto s = AddClassifier(netlink, *index, topology.mtu);
   for (int node : port.nodes) {
-    if (s.ok()) s = RouteTo(netlink, node, device, next);
+    if (s.ok()) s = RouteTo(netlink, node, device, next, ip);
   }
   for (const PathSpec& path : topology.paths) {
     if (!s.ok()) break;
@@ -67,31 +77,32 @@ absl::Status BuildCorePort(const Topology& topology, const Netlink& netlink, con
     if (InOneSite(topology, path.from, path.to)) continue;
     FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (port.shared) flow.destination = NodeAddressValue(path.to);
-    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path);
+    s = AddPath(topology, netlink, *index, LeafSlot(topology, port, path), flow, path, ip);
   }
   return s;
 }
 
 // What comes from outside the site has its path behind it.
-absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, int node) {
+absl::Status BuildSwitchPort(const Topology& topology, const Netlink& netlink, int node,
+                             IpVersions ip) {
   const std::string device = SwitchDevice(node);
   auto index = BringUp(netlink, device);
   if (!index.ok()) return index.status();
-  auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node));
+  auto s = RouteTo(netlink, node, device, MacText(MacKind::kNode, node), ip);
   if (s.ok()) s = AddClassifier(netlink, *index, topology.mtu);
   std::vector<FlowKey> outside;
   for (const PathSpec& path : topology.paths) {
     if (!s.ok() || path.to != node) continue;
     const FlowKey flow{NodeAddressValue(path.from), std::nullopt};
     if (InOneSite(topology, path.from, node)) {
-      s = AddPath(topology, netlink, *index, path.from, flow, path);
+      s = AddPath(topology, netlink, *index, path.from, flow, path, ip);
     } else {
       outside.push_back(flow);
     }
   }
   if (!s.ok()) return s;
-  return AddPassage(netlink, *index, topology.mtu, static_cast<int>(topology.nodes.size()),
-                    outside);
+  return AddPassage(netlink, *index, topology.mtu, static_cast<int>(topology.nodes.size()), outside,
+                    ip);
 }
 
 }  // namespace
@@ -129,18 +140,20 @@ int LeafSlot(const Topology& topology, const Port& to, const PathSpec& path) {
   return path.from + static_cast<int>(place) * static_cast<int>(topology.nodes.size());
 }
 
-absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports) {
-  if (auto s = PrepareRouter(); !s.ok()) return s;
+absl::Status BuildCore(const Topology& topology, const std::vector<Port>& ports, IpVersions ip) {
+  std::vector<std::string> devices;
+  for (const Port& port : ports) devices.push_back(CoreDevice(port));
+  if (auto s = PrepareRouter(devices, ip); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
   for (const Port& port : ports) {
-    if (auto s = BuildCorePort(topology, *netlink, port); !s.ok()) return s;
+    if (auto s = BuildCorePort(topology, *netlink, port, ip); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-absl::Status BuildSite(const Topology& topology, const Port& port) {
-  if (auto s = PrepareRouter(); !s.ok()) return s;
+absl::Status BuildSite(const Topology& topology, const Port& port, IpVersions ip) {
+  if (auto s = PrepareRouter({kLan, kWan}, ip); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
   for (const auto& [device, rate] :
@@ -156,9 +169,9 @@ absl::Status BuildSite(const Topology& topology, const Port& port) {
     if (!s.ok()) return s;
   }
   const MacKind inside = port.shared ? MacKind::kSwitch : MacKind::kNode;
-  absl::Status s = RouteElsewhere(*netlink, kWan, MacText(MacKind::kCore, port.first));
+  absl::Status s = RouteElsewhere(*netlink, kWan, MacText(MacKind::kCore, port.first), ip);
   for (int node : port.nodes) {
-    if (s.ok()) s = RouteTo(*netlink, node, kLan, MacText(inside, port.first));
+    if (s.ok()) s = RouteTo(*netlink, node, kLan, MacText(inside, port.first), ip);
   }
   return s;
 }
@@ -181,14 +194,16 @@ absl::StatusOr<LineCounters> ReadLine(const Port& port, bool is_up) {
   return line;
 }
 
-absl::Status BuildSwitch(const Topology& topology, const Port& port) {
-  if (auto s = PrepareRouter(); !s.ok()) return s;
+absl::Status BuildSwitch(const Topology& topology, const Port& port, IpVersions ip) {
+  std::vector<std::string> devices = {kSwitchUp};
+  for (int node : port.nodes) devices.push_back(SwitchDevice(node));
+  if (auto s = PrepareRouter(devices, ip); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
   if (auto up = BringUp(*netlink, kSwitchUp); !up.ok()) return up.status();
-  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first));
+  auto s = RouteElsewhere(*netlink, kSwitchUp, MacText(MacKind::kLan, port.first), ip);
   for (int node : port.nodes) {
-    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node);
+    if (s.ok()) s = BuildSwitchPort(topology, *netlink, node, ip);
   }
   return s;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "netem/kernel/netlink_objects.h"
+#include "netem/nodes/addressing.h"
 
 namespace longhaul {
 namespace {
@@ -31,8 +32,9 @@ constexpr uint32_t kHtbQuantumBytes = 60'000;  // else the kernel logs that it i
 constexpr uint32_t kHtbHandle = TC_H_MAKE(1u << 16, 0);
 constexpr uint16_t kLeafMajorBase = 0x100;
 constexpr size_t kMessageBytes = 1 << 15;  // the jitter table is 8 KiB of it
-constexpr int kSourceOffset = 12;          // of the source address in an IPv4 header
-constexpr int kDestinationOffset = 16;
+// Of the addresses in an IPv4 and an IPv6 header.
+constexpr int kSourceOffset = 12, kDestinationOffset = 16;
+constexpr int kSourceOffset6 = 8, kDestinationOffset6 = 24;
 
 // netem reads a table as draws of a distribution, 8192 standing for the jitter that was asked for.
 constexpr int kEntries = 4096;
@@ -91,14 +93,32 @@ absl::Status AddClass(const Netlink& netlink, int ifindex, int mtu, uint32_t han
   return absl::OkStatus();
 }
 
-absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow, uint32_t classid) {
+// Four words: the network's three, and the IPv4 address.
+void AddKey6(rtnl_cls* filter, uint32_t address, int offset) {
+  for (size_t i = 0; i < kNodePrefix6.size(); i += 4) {
+    const uint32_t word = static_cast<uint32_t>(kNodePrefix6[i]) << 24 | kNodePrefix6[i + 1] << 16 |
+                          kNodePrefix6[i + 2] << 8 | kNodePrefix6[i + 3];
+    rtnl_u32_add_key_uint32(filter, word, 0xffffffff, offset + static_cast<int>(i), 0);
+  }
+  rtnl_u32_add_key_uint32(filter, address, 0xffffffff,
+                          offset + static_cast<int>(kNodePrefix6.size()), 0);
+}
+
+absl::Status AddFilter(const Netlink& netlink, int ifindex, const FlowKey& flow, IpVersion ip,
+                       uint32_t classid) {
   const Filter filter(rtnl_cls_alloc());
   if (auto s = Describe(TC_CAST(filter.get()), ifindex, kHtbHandle, "u32"); !s.ok()) return s;
-  rtnl_cls_set_prio(filter.get(), 1);
-  rtnl_cls_set_protocol(filter.get(), ETH_P_IP);
-  rtnl_u32_add_key_uint32(filter.get(), flow.source, 0xffffffff, kSourceOffset, 0);
-  if (flow.destination) {
-    rtnl_u32_add_key_uint32(filter.get(), *flow.destination, 0xffffffff, kDestinationOffset, 0);
+  const bool is_ipv6 = ip == IpVersion::kIpv6;
+  rtnl_cls_set_prio(filter.get(), is_ipv6 ? 2 : 1);  // a protocol has its own
+  rtnl_cls_set_protocol(filter.get(), is_ipv6 ? ETH_P_IPV6 : ETH_P_IP);
+  if (is_ipv6) {
+    AddKey6(filter.get(), flow.source, kSourceOffset6);
+    if (flow.destination) AddKey6(filter.get(), *flow.destination, kDestinationOffset6);
+  } else {
+    rtnl_u32_add_key_uint32(filter.get(), flow.source, 0xffffffff, kSourceOffset, 0);
+    if (flow.destination) {
+      rtnl_u32_add_key_uint32(filter.get(), *flow.destination, 0xffffffff, kDestinationOffset, 0);
+    }
   }
   rtnl_u32_set_classid(filter.get(), classid);
   rtnl_u32_set_cls_terminal(filter.get());
@@ -195,10 +215,14 @@ absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu) {
 }
 
 absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
-                        const std::vector<FlowKey>& flows) {
+                        const std::vector<FlowKey>& flows, IpVersions ip) {
   if (auto s = AddClass(netlink, ifindex, mtu, LeafParent(slot)); !s.ok()) return s;
   for (const FlowKey& flow : flows) {
-    if (auto s = AddFilter(netlink, ifindex, flow, LeafParent(slot)); !s.ok()) return s;
+    auto s = AddFilter(netlink, ifindex, flow, IpVersion::kIpv4, LeafParent(slot));
+    if (s.ok() && ip == IpVersions::kBoth) {
+      s = AddFilter(netlink, ifindex, flow, IpVersion::kIpv6, LeafParent(slot));
+    }
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }

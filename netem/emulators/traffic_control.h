@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "netem/emulator.h"
 #include "netem/kernel/netlink.h"
 #include "netem/topology/impairment.h"
 #include "netem/topology/units.h"
@@ -29,7 +30,8 @@ absl::Status ReplaceNetem(const Netlink& netlink, int ifindex, uint32_t parent, 
 // drops everything: without one HTB would send unclassified frames on unshaped.
 absl::Status AddClassifier(const Netlink& netlink, int ifindex, int mtu);
 
-// Frames by their IPv4 addresses, in host byte order.
+// Frames by the IPv4 addresses of nodes, in host byte order, and by the IPv6 addresses that end in
+// them.
 struct FlowKey {
   uint32_t source;
   std::optional<uint32_t> destination;  // nullopt: any
@@ -37,7 +39,7 @@ struct FlowKey {
 
 // One class for all of these flows, which nothing holds back before it has a leaf.
 absl::Status AddPassage(const Netlink& netlink, int ifindex, int mtu, int slot,
-                        const std::vector<FlowKey>& flows);
+                        const std::vector<FlowKey>& flows, IpVersions ip);
 
 // A leaf has up to three queueing disciplines, one below the other (path_leaf.h).
 enum class LeafPart : uint8_t { kTop, kDelay, kRate };

@@ -9,6 +9,8 @@
 #include <netlink/route/neighbour.h>
 #include <netlink/route/route.h>
 
+#include <linux/if_addr.h>
+
 #include <cerrno>
 
 #include "netem/kernel/netlink_objects.h"
@@ -117,18 +119,27 @@ absl::Status Netlink::Configure(const std::string& device, const std::string& ma
   return absl::OkStatus();
 }
 
-absl::Status Netlink::SetFlags(const std::string& device, bool up) const {
+absl::Status Netlink::SetFlags(const std::string& device, unsigned set, unsigned clear,
+                               const char* what) const {
   auto link = GetLink(socket(), device);
   if (!link.ok()) return link.status();
   const Link change(rtnl_link_alloc());
-  up ? rtnl_link_set_flags(change.get(), IFF_UP) : rtnl_link_unset_flags(change.get(), IFF_UP);
+  rtnl_link_set_flags(change.get(), set);
+  rtnl_link_unset_flags(change.get(), clear);
   const int e = rtnl_link_change(socket(), link->get(), change.get(), 0);
-  if (e < 0) return NetlinkStatus(fmt::format("set {} {}", device, up ? "up" : "down"), e);
+  if (e < 0) return NetlinkStatus(fmt::format("set {} {}", device, what), e);
   return absl::OkStatus();
 }
 
-absl::Status Netlink::SetUp(const std::string& device) const { return SetFlags(device, true); }
-absl::Status Netlink::SetDown(const std::string& device) const { return SetFlags(device, false); }
+absl::Status Netlink::SetUp(const std::string& device) const {
+  return SetFlags(device, IFF_UP, 0, "up");
+}
+absl::Status Netlink::SetDown(const std::string& device) const {
+  return SetFlags(device, 0, IFF_UP, "down");
+}
+absl::Status Netlink::SetQuiet(const std::string& device) const {
+  return SetFlags(device, IFF_NOARP, IFF_MULTICAST, "quiet");
+}
 
 absl::Status Netlink::AddAddress(const std::string& device, const std::string& address) const {
   auto index = DeviceIndex(device);
@@ -138,6 +149,8 @@ absl::Status Netlink::AddAddress(const std::string& device, const std::string& a
   const DeviceAddress entry(rtnl_addr_alloc());
   rtnl_addr_set_ifindex(entry.get(), *index);
   rtnl_addr_set_local(entry.get(), local->get());
+  // Or IPv6 would ask for a second whether anybody has it.
+  if (nl_addr_get_family(local->get()) == AF_INET6) rtnl_addr_set_flags(entry.get(), IFA_F_NODAD);
   const int e = rtnl_addr_add(socket(), entry.get(), 0);
   if (e < 0) return NetlinkStatus(fmt::format("add address {} to {}", address, device), e);
   return absl::OkStatus();
@@ -211,6 +224,25 @@ absl::Status Netlink::AddRoute(const std::string& destination, const std::string
 absl::Status Netlink::ReplaceDefaultRoute(const std::string& device, const std::string& gateway,
                                           const std::string& source) const {
   return PutRoute({"0.0.0.0/0", device, gateway, source, 0, NLM_F_REPLACE});
+}
+
+absl::Status Netlink::DropMulticastRoute(const std::string& device) const {
+  auto index = DeviceIndex(device);
+  if (!index.ok()) return index.status();
+  auto to = Parse("ff00::/8");
+  if (!to.ok()) return to.status();
+  const RouteObject route(rtnl_route_alloc());
+  rtnl_route_set_family(route.get(), AF_INET6);
+  rtnl_route_set_table(route.get(), RT_TABLE_LOCAL);
+  rtnl_route_set_type(route.get(), RTN_MULTICAST);
+  rtnl_route_set_protocol(route.get(), RTPROT_KERNEL);  // who added it
+  rtnl_route_set_dst(route.get(), to->get());
+  rtnl_nexthop* hop = rtnl_route_nh_alloc();
+  rtnl_route_nh_set_ifindex(hop, *index);
+  rtnl_route_add_nexthop(route.get(), hop);
+  const int e = rtnl_route_delete(socket(), route.get(), 0);
+  if (e < 0) return NetlinkStatus(fmt::format("take the multicast route from {}", device), e);
+  return absl::OkStatus();
 }
 
 absl::Status Netlink::AddUnreachable(const std::string& destination, int metric) const {

@@ -34,6 +34,8 @@ class Netlink {
                          int queue_packets) const;
   absl::Status SetUp(const std::string& device) const;
   absl::Status SetDown(const std::string& device) const;
+  // No neighbours are asked for and no groups joined there: the kernel sends nothing of its own.
+  absl::Status SetQuiet(const std::string& device) const;
   absl::Status AddAddress(const std::string& device, const std::string& address) const;
   absl::Status AddNeighbour(const std::string& device, const std::string& address,
                             const std::string& mac) const;
@@ -43,6 +45,8 @@ class Netlink {
   // Instead of the one there is; what is sent has `source` where its sender does not care.
   absl::Status ReplaceDefaultRoute(const std::string& device, const std::string& gateway,
                                    const std::string& source) const;
+  // What is sent to groups of IPv6 by way of the device fails at once.
+  absl::Status DropMulticastRoute(const std::string& device) const;
   // What is sent there fails at once: "No route to host". Of two routes to one network the lower
   // metric counts.
   absl::Status AddUnreachable(const std::string& destination, int metric = 0) const;
@@ -56,7 +60,8 @@ class Netlink {
   };
   explicit Netlink(nl_sock* socket) : socket_(socket) {}
   absl::Status PutRoute(const Route& route) const;
-  absl::Status SetFlags(const std::string& device, bool up) const;
+  absl::Status SetFlags(const std::string& device, unsigned set, unsigned clear,
+                        const char* what) const;
   std::unique_ptr<nl_sock, Free> socket_;
 };
 

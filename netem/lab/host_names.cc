@@ -29,6 +29,11 @@ absl::Status Replace(const std::string& host_file, const std::string& text) {
   return absl::OkStatus();
 }
 
+// Of gai.conf(5): the table that the C library has built in, but for the last line.
+constexpr char kIpv4First[] =
+    "precedence ::1/128 50\nprecedence ::/0 40\nprecedence 2002::/16 30\nprecedence ::/96 20\n"
+    "precedence ::ffff:0:0/96 100\n";
+
 }  // namespace
 
 absl::Status NameNodes(const Topology& topology, const OtherNames& others) {
@@ -36,8 +41,15 @@ absl::Status NameNodes(const Topology& topology, const OtherNames& others) {
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     const std::string& name = topology.nodes[i].name;
     const std::string address = NodeAddress(static_cast<int>(i));
-    // The second form is how a program that listens on IPv6 sees an IPv4 peer.
-    hosts += fmt::format("{0} {1}\n::ffff:{0} {1}\n", address, name);
+    // The last form is how a program that listens on IPv6 sees an IPv4 peer. Where names have IPv6
+    // addresses it has a name of its own, or who asks for one of those would be given it.
+    hosts += others.ip == IpVersions::kIpv4
+                 ? fmt::format("{0} {1}\n::ffff:{0} {1}\n", address, name)
+                 : fmt::format("{0} {1}\n{2} {1}\n::ffff:{0} {1}.v4\n", address, name,
+                               NodeAddress6(static_cast<int>(i)));
+  }
+  if (others.ip == IpVersions::kBoth) {
+    if (auto s = Replace("/etc/gai.conf", kIpv4First); !s.ok()) return s;
   }
   if (auto s = Replace("/etc/hosts", hosts + others.hosts); !s.ok()) return s;
   return Replace("/etc/resolv.conf", others.resolver.empty()

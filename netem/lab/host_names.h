@@ -9,8 +9,9 @@ namespace longhaul {
 
 // What a lab resolves beside its nodes' names.
 struct OtherNames {
-  std::string hosts;     // lines of its hosts file
-  std::string resolver;  // its resolv.conf; "": every other name fails at once
+  IpVersions ip = IpVersions::kIpv4;  // kBoth: the nodes' IPv6 addresses too, IPv4 first
+  std::string hosts;                  // lines of its hosts file
+  std::string resolver;               // its resolv.conf; "": every other name fails at once
 };
 
 // Makes the nodes' names resolve inside the lab, in this mount namespace only: a hosts file with

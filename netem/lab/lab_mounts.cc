@@ -23,7 +23,7 @@ std::string EntryOfRun(std::string_view path) {
   if (!path.starts_with(kRun)) return "";
   const std::string_view rest = path.substr(kRun.size());
   const std::string_view entry = rest.substr(0, rest.find('/'));
-  for (std::string_view own : {".", "..", "netns", "host", "hosts", "resolv.conf"}) {
+  for (std::string_view own : {".", "..", "netns", "host", "hosts", "resolv.conf", "gai.conf"}) {
     if (entry == own) return "";
   }
   return std::string(entry);

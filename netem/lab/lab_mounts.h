@@ -14,7 +14,7 @@ absl::Status MountLab();
 
 // Makes what the host has at `path` visible there for the calling process's mount namespace, where
 // the lab's own /run hides it; elsewhere it does nothing. Names that are the lab's own (/run
-// itself, netns, host, hosts, resolv.conf) stay the lab's.
+// itself, netns, host, hosts, resolv.conf, gai.conf) stay the lab's.
 absl::Status ShowHostRun(std::string_view path);
 
 }  // namespace longhaul

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <vector>
 
+#include "netem/nodes/addressing.h"
+
 namespace longhaul {
 namespace {
 
@@ -46,64 +48,101 @@ absl::Status WriteFileHeader(const Fd& file, uint32_t snap_bytes) {
   return WriteAll(file, &header, sizeof header);
 }
 
-// IPv4 from `from` to `to`, both in host byte order, and back where both directions are wanted; of
-// one protocol and port where they are given.
-absl::Status AttachFilter(const Fd& socket, const CaptureSpec& spec, uint32_t from, uint32_t to) {
-  constexpr uint32_t kEtherTypeAt = 12, kIpAt = 14, kFragmentAt = 20, kProtocolAt = 23,
-                     kSourceAt = 26, kDestinationAt = 30;
-  constexpr uint32_t kFragmentOffset = 0x1fff, kAll = 1 << 18;
-  std::vector<sock_filter> program;
-  std::vector<size_t> tests;  // whose no leads to the end
-  const auto load = [&](uint16_t size, uint32_t at) {
-    program.push_back(BPF_STMT(static_cast<uint16_t>(BPF_LD | size | BPF_ABS), at));
-  };
-  const auto want = [&](uint32_t value) {
-    tests.push_back(program.size());
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0));
-  };
-  load(BPF_H, kEtherTypeAt);
-  want(ETH_P_IP);
-  load(BPF_W, kSourceAt);
-  if (spec.both) {                                       // the other direction, or else this one
-    constexpr uint8_t kToThisOne = 3, kPastThisOne = 4;  // instructions ahead
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, kToThisOne));
-    load(BPF_W, kDestinationAt);
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, from, kPastThisOne, 0));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
-  }
-  want(from);
-  load(BPF_W, kDestinationAt);
-  want(to);
-  if (spec.protocol != 0) {
-    load(BPF_B, kProtocolAt);
-    want(static_cast<uint32_t>(spec.protocol));
-  }
-  if (spec.port != 0) {
-    if (spec.protocol == 0) {  // TCP, or else UDP
-      load(BPF_B, kProtocolAt);
-      program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 1, 0));
-      want(IPPROTO_UDP);
+// Where a version of IP has what is asked for, from the frame's beginning.
+struct IpPlaces {
+  uint16_t ether_type;
+  uint32_t protocol;
+  uint32_t source, destination;  // of the IPv4 address, or what stands for it in a node's IPv6 one
+  uint32_t network_bytes;        // of kNodePrefix6 before it
+};
+constexpr IpPlaces kIpv4Places = {ETH_P_IP, 23, 26, 30, 0};
+constexpr IpPlaces kIpv6Places = {ETH_P_IPV6, 20, 34, 50, kNodePrefix6.size()};
+
+// A program of the kernel's packet filter. A test whose answer is no leads to the next version, and
+// in the end to nothing.
+class Filter {
+ public:
+  // From `from` to `to`, both in host byte order, and back where both directions are wanted; of one
+  // protocol and port where they are given.
+  void Take(const IpPlaces& at, const CaptureSpec& spec, uint32_t from, uint32_t to) {
+    constexpr uint32_t kAll = 1 << 18;
+    Load(BPF_H, 12);
+    Want(at.ether_type);
+    for (uint32_t address : {at.source, at.destination}) {
+      for (uint32_t i = 0; i < at.network_bytes; i += 4) {
+        Load(BPF_W, address - at.network_bytes + i);
+        uint32_t word = 0;
+        memcpy(&word, &kNodePrefix6[i], sizeof word);
+        Want(ntohl(word));
+      }
     }
-    load(BPF_H, kFragmentAt);  // later fragments have no ports
-    program.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kFragmentOffset));
-    want(0);
-    program.push_back(BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, kIpAt));
-    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt));
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, spec.port, 2, 0));
-    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt + 2));
-    want(spec.port);
+    Load(BPF_W, at.source);
+    if (spec.both) {                                       // the other direction, or else this one
+      constexpr uint8_t kToThisOne = 3, kPastThisOne = 4;  // instructions ahead
+      Put(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, to, 0, kToThisOne));
+      Load(BPF_W, at.destination);
+      Put(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, from, kPastThisOne, 0));
+      Put(BPF_STMT(BPF_RET | BPF_K, 0));
+    }
+    Want(from);
+    Load(BPF_W, at.destination);
+    Want(to);
+    const bool is_ipv6 = at.ether_type == ETH_P_IPV6;
+    if (spec.protocol != 0) {
+      Load(BPF_B, at.protocol);
+      Want(is_ipv6 && spec.protocol == IPPROTO_ICMP ? static_cast<uint32_t>(IPPROTO_ICMPV6)
+                                                    : static_cast<uint32_t>(spec.protocol));
+    }
+    if (spec.port != 0) TakePort(at, spec);
+    Put(BPF_STMT(BPF_RET | BPF_K, kAll));
+    for (const size_t test : tests_) {
+      program_[test].jf = static_cast<uint8_t>(program_.size() - 1 - test);
+    }
+    tests_.clear();
   }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, kAll));
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
-  for (const size_t test : tests) {
-    program[test].jf = static_cast<uint8_t>(program.size() - 2 - test);
+
+  absl::Status Attach(const Fd& socket) {
+    Put(BPF_STMT(BPF_RET | BPF_K, 0));
+    const sock_fprog attached{static_cast<unsigned short>(program_.size()), program_.data()};
+    if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &attached, sizeof attached) == 0) {
+      return absl::OkStatus();
+    }
+    return ErrnoStatus("capture: attach a filter", errno);
   }
-  const sock_fprog attached{static_cast<unsigned short>(program.size()), program.data()};
-  if (setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &attached, sizeof attached) == 0) {
-    return absl::OkStatus();
+
+ private:
+  void TakePort(const IpPlaces& at, const CaptureSpec& spec) {
+    constexpr uint32_t kIpAt = 14, kFragmentAt = 20, kFragmentOffset = 0x1fff, kIpv6Bytes = 40;
+    if (spec.protocol == 0) {  // TCP, or else UDP
+      Load(BPF_B, at.protocol);
+      Put(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 1, 0));
+      Want(IPPROTO_UDP);
+    }
+    if (at.ether_type == ETH_P_IP) {
+      Load(BPF_H, kFragmentAt);  // later fragments have no ports
+      Put(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kFragmentOffset));
+      Want(0);
+      Put(BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, kIpAt));
+    } else {
+      Put(BPF_STMT(BPF_LDX | BPF_W | BPF_IMM, kIpv6Bytes));
+    }
+    Put(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt));
+    Put(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, spec.port, 2, 0));
+    Put(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kIpAt + 2));
+    Want(spec.port);
   }
-  return ErrnoStatus("capture: attach a filter", errno);
-}
+  void Put(sock_filter instruction) { program_.push_back(instruction); }
+  void Load(uint16_t size, uint32_t at) {
+    Put(BPF_STMT(static_cast<uint16_t>(BPF_LD | size | BPF_ABS), at));
+  }
+  void Want(uint32_t value) {
+    tests_.push_back(program_.size());
+    Put(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0));
+  }
+
+  std::vector<sock_filter> program_;
+  std::vector<size_t> tests_;  // whose no has no place to go to yet
+};
 
 absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
   // Protocol 0: nothing comes before the filter stands.
@@ -117,10 +156,14 @@ absl::StatusOr<Fd> OpenPacketSocket(const CaptureSpec& spec) {
       inet_pton(AF_INET, spec.to.c_str(), &to) != 1) {
     return absl::InvalidArgumentError("capture: an address is no IPv4 address");
   }
-  if (auto s = AttachFilter(socket, spec, ntohl(from.s_addr), ntohl(to.s_addr)); !s.ok()) return s;
+  Filter filter;
+  for (const IpPlaces& at : {kIpv4Places, kIpv6Places}) {
+    filter.Take(at, spec, ntohl(from.s_addr), ntohl(to.s_addr));
+  }
+  if (auto s = filter.Attach(socket); !s.ok()) return s;
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
-  address.sll_protocol = htons(spec.both ? ETH_P_ALL : ETH_P_IP);  // only ALL sees what leaves
+  address.sll_protocol = htons(ETH_P_ALL);  // what leaves, too
   address.sll_ifindex = static_cast<int>(if_nametoindex(spec.device.c_str()));
   if (address.sll_ifindex == 0 ||
       bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {

@@ -119,10 +119,13 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-OtherNames NamesBeyond(const GatewaySpec& gateway) {
-  OtherNames names{.hosts = fmt::format("{} {}\n", kHostAddress, kHostName), .resolver = ""};
-  if (!gateway.resolver.server.empty()) {
-    names.resolver = fmt::format("nameserver {}\n{}", kNameServerAddress, gateway.resolver.rules);
+OtherNames NamesBeyond(const LabSpec& spec) {
+  OtherNames names{.ip = spec.options.ip, .hosts = "", .resolver = ""};
+  if (!spec.gateway) return names;
+  names.hosts = fmt::format("{} {}\n", kHostAddress, kHostName);
+  const HostResolver& host = spec.gateway->resolver;
+  if (!host.server.empty()) {
+    names.resolver = fmt::format("nameserver {}\n{}", kNameServerAddress, host.rules);
   }
   return names;
 }
@@ -134,8 +137,7 @@ absl::StatusOr<std::unique_ptr<Emulator>> Build(const LabSpec& spec) {
   if (*kind == EmulatorKind::kTap && spec.ceiling) {
     if (auto s = CheckRates(spec.topology, *spec.ceiling); !s.ok()) return s;
   }
-  const OtherNames others = spec.gateway ? NamesBeyond(*spec.gateway) : OtherNames{};
-  if (auto s = NameNodes(spec.topology, others); !s.ok()) return s;
+  if (auto s = NameNodes(spec.topology, NamesBeyond(spec)); !s.ok()) return s;
   auto emulator = BuildEmulator(*kind, spec.topology, spec.options);
   if (!absl::IsResourceExhausted(emulator.status())) return emulator;
   return absl::ResourceExhaustedError(fmt::format("a lab of {} nodes: {}",

@@ -151,6 +151,9 @@ json LabRequests::Info() const {
   json nodes = json::array();
   for (size_t i = 0; i < topology.nodes.size(); ++i) {
     json node = {{"name", topology.nodes[i].name}, {"address", NodeAddress(static_cast<int>(i))}};
+    if (emulator_->options().ip == IpVersions::kBoth) {
+      node["address6"] = NodeAddress6(static_cast<int>(i));
+    }
     if (const AccessSpec* line = LineBefore(topology, static_cast<int>(i)); line != nullptr) {
       node["up_mbit"] = InMbit(line->up);
       node["down_mbit"] = InMbit(line->down);
@@ -275,7 +278,12 @@ json LabRequests::Probe(const json& request) const {
   VerifyOptions options;
   options.pings = static_cast<int>(Whole(request, "pings", 20));
   options.measure_rate = Field(request, "rate", true);
+  if (Field(request, "ipv6", false)) options.ip = IpVersion::kIpv6;
   options.loss_datagrams = Whole(request, "loss_datagrams", 0);
+  if (options.ip == IpVersion::kIpv6 && emulator_->options().ip == IpVersions::kIpv4) {
+    return ErrorAnswer(absl::FailedPreconditionError(
+        fmt::format("lab '{}' has no IPv6: the kernel has none", name_)));
+  }
   if (options.pings < 1 || options.pings > 10'000 || options.loss_datagrams < 0) {
     return ErrorAnswer(absl::InvalidArgumentError("probe: want 1 to 10000 echoes"));
   }
@@ -307,6 +315,7 @@ json LabRequests::Probe(const json& request) const {
           {"in_bounds", all},
           {"emulator", ToString(emulator_->kind())},
           {"scheduling", emulator_->scheduling()},
+          {"ip", options.ip == IpVersion::kIpv6 ? 6 : 4},
           {"rtt_tolerance_ms", Ms(options.rtt_tolerance)},
           {"rtt_tolerance_share", options.rtt_tolerance_fraction},
           {"rate_tolerance_share", options.rate_tolerance},

@@ -27,6 +27,11 @@ std::string NodeAddress(int node) {
   return fmt::format("{}.{}.{}.{}", a >> 24, a >> 16 & 0xff, a >> 8 & 0xff, a & 0xff);
 }
 
+std::string NodeAddress6(int node) {
+  const uint32_t a = NodeAddressValue(node);
+  return fmt::format("fd6c:6f6e:6768::{:x}:{:x}", a >> 16, a & 0xffff);
+}
+
 Mac MacOf(MacKind kind, int node) {
   return {2,
           0,

@@ -17,6 +17,9 @@ int NodeOfAddress(uint32_t address);
 // Every NodeAddress is in it.
 inline constexpr char kNodeNetwork[] = "10.0.0.0/16";
 
+inline constexpr char kNodeNetwork6[] = "fd6c:6f6e:6768::/96";
+inline constexpr std::array<uint8_t, 12> kNodePrefix6 = {0xfd, 0x6c, 0x6f, 0x6e, 0x67, 0x68};
+
 // Every device has a chosen MAC, so that neighbours are known without asking: an ARP exchange would
 // pass the shaped link and cost a round trip. "02:00:00:KK:II:II", KK one of these.
 enum class MacKind : uint8_t {
@@ -34,5 +37,6 @@ std::string ToString(const Mac& mac);
 
 // What every node's default route points at; a name for the MAC of the next hop, no device has it.
 inline constexpr char kGatewayAddress[] = "169.254.1.1";
+inline constexpr char kGatewayAddress6[] = "fe80::1";
 
 }  // namespace longhaul

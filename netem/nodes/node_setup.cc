@@ -66,17 +66,52 @@ absl::Status PrepareNamespace() {
   return netlink->SetUp("lo");
 }
 
+bool KernelHasIpv6() { return access("/proc/sys/net/ipv6/conf", F_OK) == 0; }
+
+absl::Status EnableIpv6(const std::vector<std::string>& devices) {
+  auto netlink = Netlink::Open();
+  if (!netlink.ok()) return netlink.status();
+  for (const std::string& device : devices) {
+    const std::string folder = fmt::format("/proc/sys/net/ipv6/conf/{}/", device);
+    const std::pair<const char*, const char*> settings[] = {
+        {"accept_ra", "0"}, {"accept_dad", "0"}, {"addr_gen_mode", "1"}, {"disable_ipv6", "0"}};
+    absl::Status s = device == "lo" ? absl::OkStatus() : netlink->SetQuiet(device);
+    for (const auto& [name, value] : settings) {
+      if (s.ok()) s = WriteFile(folder + name, value);
+    }
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status AddIpv6(const Netlink& netlink, int node, const std::string& gateway_mac) {
+  auto s = netlink.AddAddress(kNodeDevice, NodeAddress6(node) + "/128");
+  if (s.ok()) s = netlink.AddNeighbour(kNodeDevice, kGatewayAddress6, gateway_mac);
+  if (s.ok()) s = netlink.AddRoute(kNodeNetwork6, kNodeDevice, kGatewayAddress6);
+  if (s.ok()) s = netlink.DropMulticastRoute(kNodeDevice);
+  return s.ok() ? netlink.AddUnreachable("::/0") : s;
+}
+
+}  // namespace
+
 absl::Status PrepareNode(int node, const std::string& gateway_mac, const EmulatorOptions& options) {
   if (auto s = PrepareNamespace(); !s.ok()) return s;
   if (auto s = SetTcp(options); !s.ok()) return s;
   auto netlink = Netlink::Open();
   if (!netlink.ok()) return netlink.status();
+  const bool ipv6 = options.ip == IpVersions::kBoth;
+  if (auto s = ipv6 ? EnableIpv6({"lo", kNodeDevice}) : absl::OkStatus(); !s.ok()) return s;
   if (auto s = netlink->SetUp(kNodeDevice); !s.ok()) return s;
   if (auto s = netlink->AddAddress(kNodeDevice, NodeAddress(node) + "/32"); !s.ok()) return s;
   if (auto s = netlink->AddNeighbour(kNodeDevice, kGatewayAddress, gateway_mac); !s.ok()) return s;
   // No link carries one frame to many nodes: whoever tries is to hear it, not to wait for answers.
   for (const char* many : {"224.0.0.0/4", "255.255.255.255/32"}) {
     if (auto s = netlink->AddUnreachable(many); !s.ok()) return s;
+  }
+  if (ipv6) {
+    if (auto s = AddIpv6(*netlink, node, gateway_mac); !s.ok()) return s;
   }
   return netlink->AddRoute("0.0.0.0/0", kNodeDevice, kGatewayAddress);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,11 @@ inline constexpr char kNodeDevice[] = "net0";
 // Settings a namespace gets whatever its role; call inside it. IPv6 off (duplicate-address
 // detection leaves addresses tentative for a second or two), reverse-path filter off, `lo` up.
 absl::Status PrepareNamespace();
+
+// IPv6 on devices of a namespace that PrepareNamespace has prepared, before they are up: no
+// addresses but those that are given, and nothing sent that nobody asked for.
+absl::Status EnableIpv6(const std::vector<std::string>& devices);
+bool KernelHasIpv6();
 
 // A node's own settings, inside its namespace and before any traffic: address, default route,
 // pinned neighbour, TCP buffers wide enough for rate x RTT, no metrics kept between connections,

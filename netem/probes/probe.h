@@ -21,7 +21,8 @@ struct RttSample {
   int received = 0;
 };
 struct RateSample {
-  BitsPerSecond nominal_goodput;   // TCP: rate x 1448/1514 at MTU 1500; UDP: rate x 1472/1514
+  BitsPerSecond
+      nominal_goodput;  // at MTU 1500 TCP: rate x 1448/1514, UDP: rate x 1472/1514; of IPv6 20 bytes less
   BitsPerSecond goodput;           // receiver's own clock, after the warm-up
   std::string congestion_control;  // "udp" for a UDP overload probe
   absl::Duration measured_for;
@@ -38,25 +39,27 @@ struct LossSample {
 
 // ICMP echo between two nodes on idle links; the kernel stamps the replies.
 absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, int count,
-                                   absl::Duration interval);
+                                   absl::Duration interval, IpVersion ip = IpVersion::kIpv4);
 
 // One TCP flow from -> to; goodput at the receiver between two of its own timestamps.
 // `congestion_control` empty: the node's own.
 absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
-                                     std::string_view congestion_control);
+                                     std::string_view congestion_control,
+                                     IpVersion ip = IpVersion::kIpv4);
 
 // Full-sized datagrams from -> to at kUdpOverload times the path's nominal rate; what arrives after
 // the warm-up. Needs no ramp, so it is the quick way on long round trips, and it sees loss as loss.
 // FailedPrecondition on a path without any rate.
 inline constexpr double kUdpOverload = 1.1;
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
-                                        absl::Duration warm_up, absl::Duration measure);
+                                        absl::Duration warm_up, absl::Duration measure,
+                                        IpVersion ip = IpVersion::kIpv4);
 
 // `count` datagrams of a full frame, evenly at `rate` (below the path's own, or the queue loses
 // some); waits until the path is empty.
 absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to, int64_t count,
-                                     BitsPerSecond rate);
+                                     BitsPerSecond rate, IpVersion ip = IpVersion::kIpv4);
 
 // Of the share of `packets` that the path loses, bursts counted in.
 double LossStandardError(const PathSpec& path, int64_t packets);
@@ -65,7 +68,9 @@ double LossStandardError(const PathSpec& path, int64_t packets);
 std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpec& path);
 
 // An echo's whole frame, as ping sends by default: Ethernet, IP and ICMP headers and 56 bytes.
-inline constexpr int kEchoFrameBytes = 14 + 20 + 8 + 56;
+constexpr int EchoFrameBytes(IpVersion ip) {
+  return 14 + (ip == IpVersion::kIpv4 ? 20 : 40) + 8 + 56;
+}
 
 // What an idle echo of `frame_bytes` (Ethernet header included) should take there and back.
 absl::Duration NominalEchoRtt(const Topology& topology, const PathSpec& path, int frame_bytes);
@@ -94,6 +99,7 @@ struct VerifyOptions {
   // Of a second of datagrams at half the rate, at most; 0: the echoes' loss only. Bound: 3 standard
   // errors and one datagram.
   int64_t loss_datagrams = 0;
+  IpVersion ip = IpVersion::kIpv4;
   int attempts = 3;  // of one path before its verdict stands; a busy machine disturbs short probes
   std::vector<std::pair<int, int>> pairs;  // empty: every path of the topology
 };

@@ -19,17 +19,16 @@ namespace {
 
 constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
-void SendEvenly(const Fd& sender, const sockaddr_in& to, int64_t count, BitsPerSecond rate,
-                int mtu) {
-  const std::vector<char> payload(static_cast<size_t>(mtu - kUdpIpHeaderBytes), 'x');
+void SendEvenly(const Fd& sender, const SocketAddress& to, size_t payload_bytes, int64_t count,
+                BitsPerSecond rate, int mtu) {
+  const std::vector<char> payload(payload_bytes, 'x');
   const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
   const absl::Time start = MonotonicNow();
   for (int64_t i = 0; i < count; ++i) {
     const absl::Duration early =
         absl::Seconds(frame_s * static_cast<double>(i)) - (MonotonicNow() - start);
     if (early > absl::Milliseconds(1)) absl::SleepFor(early);
-    while (sendto(sender.get(), payload.data(), payload.size(), 0,
-                  reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 &&
+    while (sendto(sender.get(), payload.data(), payload.size(), 0, to.get(), to.bytes) < 0 &&
            errno == EAGAIN) {
       WaitFor(sender, POLLOUT, absl::Milliseconds(50));
     }
@@ -47,22 +46,23 @@ int64_t DroppedByReceiver(const Fd& fd) {
 }  // namespace
 
 absl::StatusOr<LossSample> ProbeLoss(const Emulator& emulator, int from, int to, int64_t count,
-                                     BitsPerSecond rate) {
+                                     BitsPerSecond rate, IpVersion ip) {
   auto path = ProbedPath(emulator, from, to);
   if (!path.ok()) return path.status();
   if (count < 1 || !(rate.value > 0)) {
     return absl::InvalidArgumentError("probe: want at least one datagram and a rate");
   }
-  sockaddr_in address, own;
-  auto receiver = BoundSocket(emulator, to, SOCK_DGRAM, address);
+  SocketAddress address, own;
+  auto receiver = BoundSocket(emulator, to, ip, SOCK_DGRAM, address);
   if (!receiver.ok()) return receiver.status();
-  auto sender = BoundSocket(emulator, from, SOCK_DGRAM, own);
+  auto sender = BoundSocket(emulator, from, ip, SOCK_DGRAM, own);
   if (!sender.ok()) return sender.status();
   WidenReceiveBuffer(*receiver);
 
   std::atomic<bool> sent_all = false;
   std::thread sending([&] {
-    SendEvenly(*sender, address, count, rate, emulator.topology().mtu);
+    const int mtu = emulator.topology().mtu;
+    SendEvenly(*sender, address, static_cast<size_t>(UdpPayloadBytes(mtu, ip)), count, rate, mtu);
     sent_all = true;
   });
   // Nothing is on its way any more when nothing came for as long as a full frame takes, there and

@@ -44,19 +44,19 @@ struct Connection {
 };
 
 absl::StatusOr<Connection> Connect(const Emulator& emulator, int from, int to,
-                                   std::string_view congestion_control) {
-  sockaddr_in address;
-  auto listener = BoundSocket(emulator, to, SOCK_STREAM, address);
+                                   std::string_view congestion_control, IpVersion ip) {
+  SocketAddress address;
+  auto listener = BoundSocket(emulator, to, ip, SOCK_STREAM, address);
   if (!listener.ok()) return listener.status();
   if (listen(listener->get(), 1) != 0) return ErrnoStatus("probe: listen", errno);
-  sockaddr_in own;
-  auto sender = BoundSocket(emulator, from, SOCK_STREAM, own);
+  SocketAddress own;
+  auto sender = BoundSocket(emulator, from, ip, SOCK_STREAM, own);
   if (!sender.ok()) return sender.status();
   if (auto s = SetCongestionControl(*sender, congestion_control); !s.ok()) return s;
   // A probe that ends must not leave a drain of its queue behind: reset instead of close.
   const linger reset{1, 0};
   setsockopt(sender->get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  const int started = connect(sender->get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const int started = connect(sender->get(), address.get(), address.bytes);
   if (started != 0 && errno != EINPROGRESS) return ErrnoStatus("probe: connect", errno);
   Connection connection{*std::move(sender), Fd()};
   if (WaitFor(*listener, POLLIN, kConnectDeadline)) {
@@ -83,17 +83,17 @@ void SendUntil(const Fd& sender, const std::atomic<bool>& stop) {
 }
 
 // Sends full datagrams at `rate` (Ethernet level), a millisecond's worth at a time.
-void SendDatagramsUntil(const Fd& sender, const sockaddr_in& to, BitsPerSecond rate, int mtu,
-                        const std::atomic<bool>& stop) {
-  const std::vector<char> payload(static_cast<size_t>(mtu - kUdpIpHeaderBytes), 'x');
+void SendDatagramsUntil(const Fd& sender, const SocketAddress& to, size_t payload_bytes,
+                        BitsPerSecond rate, int mtu, const std::atomic<bool>& stop) {
+  const std::vector<char> payload(payload_bytes, 'x');
   const double frame_s = static_cast<double>(FrameBytes(mtu)) * 8 / rate.value;
   const absl::Time start = MonotonicNow();
   double sent = 0;
   while (!stop) {
     const double owed = absl::ToDoubleSeconds(MonotonicNow() - start) / frame_s;
     for (; sent < owed; ++sent) {
-      if (sendto(sender.get(), payload.data(), payload.size(), MSG_DONTWAIT,
-                 reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0) {
+      if (sendto(sender.get(), payload.data(), payload.size(), MSG_DONTWAIT, to.get(), to.bytes) <
+          0) {
         sent = owed;  // what does not fit now is not owed any more
       }
     }
@@ -183,10 +183,10 @@ std::optional<BitsPerSecond> NominalRate(const Topology& topology, const PathSpe
 
 absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
                                      absl::Duration warm_up, absl::Duration measure,
-                                     std::string_view congestion_control) {
+                                     std::string_view congestion_control, IpVersion ip) {
   auto path = ProbedPath(emulator, from, to);
   if (!path.ok()) return path.status();
-  auto connection = Connect(emulator, from, to, congestion_control);
+  auto connection = Connect(emulator, from, to, congestion_control, ip);
   if (!connection.ok()) return connection.status();
   char name[16] = {};
   socklen_t size = sizeof name;
@@ -198,12 +198,13 @@ absl::StatusOr<RateSample> ProbeRate(const Emulator& emulator, int from, int to,
   stop = true;
   sender.join();
   const auto rate = NominalRate(emulator.topology(), **path);
-  const double share = TcpPayloadShare(emulator.topology().mtu);
+  const double share = TcpPayloadShare(emulator.topology().mtu, IpHeaderBytes(ip));
   return Judge({rate ? rate->value * share : 0}, received, name);
 }
 
 absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int to,
-                                        absl::Duration warm_up, absl::Duration measure) {
+                                        absl::Duration warm_up, absl::Duration measure,
+                                        IpVersion ip) {
   auto path = ProbedPath(emulator, from, to);
   if (!path.ok()) return path.status();
   const auto rate = NominalRate(emulator.topology(), **path);
@@ -211,21 +212,23 @@ absl::StatusOr<RateSample> ProbeUdpRate(const Emulator& emulator, int from, int 
     return absl::FailedPreconditionError(
         fmt::format("probe: nothing limits the rate from node {} to {}", from, to));
   }
-  sockaddr_in address, own;
-  auto receiver = BoundSocket(emulator, to, SOCK_DGRAM, address);
+  SocketAddress address, own;
+  auto receiver = BoundSocket(emulator, to, ip, SOCK_DGRAM, address);
   if (!receiver.ok()) return receiver.status();
-  auto sender = BoundSocket(emulator, from, SOCK_DGRAM, own);
+  auto sender = BoundSocket(emulator, from, ip, SOCK_DGRAM, own);
   if (!sender.ok()) return sender.status();
   WidenReceiveBuffer(*receiver);
   const int mtu = emulator.topology().mtu;
+  const int payload_bytes = UdpPayloadBytes(mtu, ip);
   std::atomic<bool> stop = false;
-  std::thread sending(
-      [&] { SendDatagramsUntil(*sender, address, OfferedRate(**path, *rate, mtu), mtu, stop); });
+  std::thread sending([&] {
+    SendDatagramsUntil(*sender, address, static_cast<size_t>(payload_bytes),
+                       OfferedRate(**path, *rate, mtu), mtu, stop);
+  });
   const Received received = Count(*receiver, 0, (*path)->delay + warm_up, measure);
   stop = true;
   sending.join();
-  const double share =
-      static_cast<double>(mtu - kUdpIpHeaderBytes) / static_cast<double>(FrameBytes(mtu));
+  const double share = static_cast<double>(payload_bytes) / static_cast<double>(FrameBytes(mtu));
   return Judge({rate->value * share}, received, "udp");
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <netinet/icmp6.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/ip_icmp.h>
@@ -21,12 +22,13 @@
 #include "netem/kernel/posix.h"
 #include "netem/nodes/addressing.h"
 #include "netem/probes/probe.h"
+#include "netem/probes/probe_sockets.h"
 #include "netem/topology/access_lines.h"
 
 namespace longhaul {
 namespace {
 
-constexpr size_t kPayloadBytes = kEchoFrameBytes - 14 - 20 - 8;
+constexpr size_t kPayloadBytes = 56;                        // as ping sends by default
 constexpr absl::Duration kGrace = absl::Milliseconds(500);  // for late replies
 
 int64_t RealTimeNs() {
@@ -49,26 +51,28 @@ uint16_t Checksum(std::span<const std::byte> bytes) {
 // One prober: sends echoes and gathers the times of the replies.
 class Echo {
  public:
-  Echo(Fd socket, int to, int count)
-      : socket_(std::move(socket)), sent_ns_(count, 0), rtt_ns_(count, -1) {
+  Echo(Fd socket, int to, int count, IpVersion ip)
+      : socket_(std::move(socket)),
+        ip_(ip),
+        address_(AddressOfNode(to, ip)),
+        sent_ns_(count, 0),
+        rtt_ns_(count, -1) {
     static std::atomic<uint16_t> next_id{static_cast<uint16_t>(getpid())};
     id_ = next_id++;
-    address_.sin_family = AF_INET;
-    address_.sin_addr.s_addr = htonl(NodeAddressValue(to));
   }
 
   absl::Status Send(int sequence) {
     std::array<std::byte, sizeof(icmphdr) + kPayloadBytes> packet{};
     icmphdr header{};
-    header.type = ICMP_ECHO;
+    header.type = ip_ == IpVersion::kIpv4 ? ICMP_ECHO : ICMP6_ECHO_REQUEST;
     header.un.echo.id = htons(id_);
     header.un.echo.sequence = htons(static_cast<uint16_t>(sequence));
     memcpy(packet.data(), &header, sizeof header);
-    header.checksum = Checksum(packet);
+    if (ip_ == IpVersion::kIpv4) header.checksum = Checksum(packet);  // else the kernel does it
     memcpy(packet.data(), &header, sizeof header);
     sent_ns_[sequence] = RealTimeNs();
-    if (sendto(socket_.get(), packet.data(), packet.size(), 0,
-               reinterpret_cast<sockaddr*>(&address_), sizeof address_) < 0) {
+    if (sendto(socket_.get(), packet.data(), packet.size(), 0, address_.get(), address_.bytes) <
+        0) {
       return ErrnoStatus("send an ICMP echo", errno);
     }
     return absl::OkStatus();
@@ -106,13 +110,15 @@ class Echo {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     const ssize_t bytes = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-    iphdr ip;
+    iphdr ip{};
     icmphdr header;
     if (bytes < static_cast<ssize_t>(sizeof ip + sizeof header)) return;
-    memcpy(&ip, packet.data(), sizeof ip);
+    // A raw socket of IPv6 leaves out the header of IP.
+    if (ip_ == IpVersion::kIpv4) memcpy(&ip, packet.data(), sizeof ip);
     memcpy(&header, packet.data() + ip.ihl * 4, sizeof header);
     const int sequence = ntohs(header.un.echo.sequence);
-    if (header.type != ICMP_ECHOREPLY || ntohs(header.un.echo.id) != id_ ||
+    const int reply = ip_ == IpVersion::kIpv4 ? ICMP_ECHOREPLY : ICMP6_ECHO_REPLY;
+    if (header.type != reply || ntohs(header.un.echo.id) != id_ ||
         sequence >= static_cast<int>(rtt_ns_.size()) || rtt_ns_[sequence] >= 0) {
       return;
     }
@@ -128,8 +134,9 @@ class Echo {
   }
 
   Fd socket_;
+  IpVersion ip_;
   uint16_t id_;
-  sockaddr_in address_{};
+  SocketAddress address_;
   std::vector<int64_t> sent_ns_;
   std::vector<int64_t> rtt_ns_;  // -1: no reply yet
   int received_ = 0;
@@ -159,21 +166,24 @@ absl::Duration NominalEchoRtt(const Topology& topology, const PathSpec& path, in
 }
 
 absl::StatusOr<RttSample> ProbeRtt(const Emulator& emulator, int from, int to, int count,
-                                   absl::Duration interval) {
+                                   absl::Duration interval, IpVersion ip) {
   const PathSpec* path = FindPath(emulator.topology(), from, to);
   if (path == nullptr || FindPath(emulator.topology(), to, from) == nullptr) {
     return absl::InvalidArgumentError(
         fmt::format("probe: nodes {} and {} have no path in both directions", from, to));
   }
   if (count < 1) return absl::InvalidArgumentError("probe: want at least one echo");
-  auto socket = OpenSocketIn(emulator.node_netns_fd(from), AF_INET, SOCK_RAW, IPPROTO_ICMP);
+  auto socket =
+      ip == IpVersion::kIpv4
+          ? OpenSocketIn(emulator.node_netns_fd(from), AF_INET, SOCK_RAW, IPPROTO_ICMP)
+          : OpenSocketIn(emulator.node_netns_fd(from), AF_INET6, SOCK_RAW, IPPROTO_ICMPV6);
   if (!socket.ok()) return socket.status();
   const int on = 1;
   setsockopt(socket->get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
 
-  Echo echo(*std::move(socket), to, count);
+  Echo echo(*std::move(socket), to, count, ip);
   RttSample sample;
-  sample.nominal = NominalEchoRtt(emulator.topology(), *path, kEchoFrameBytes);
+  sample.nominal = NominalEchoRtt(emulator.topology(), *path, EchoFrameBytes(ip));
   for (int i = 0; i < count; ++i) {
     if (auto s = echo.Send(i); !s.ok()) return s;
     if (i + 1 < count) echo.Receive(MonotonicNow() + interval, count);

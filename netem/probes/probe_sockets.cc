@@ -1,5 +1,6 @@
 #include "netem/probes/probe_sockets.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "netem/kernel/netns.h"
 #include "netem/nodes/addressing.h"
@@ -19,16 +21,33 @@ bool WaitFor(const Fd& fd, short what, absl::Duration timeout) {
   return ppoll(&ready, 1, &limit, nullptr) > 0;
 }
 
-absl::StatusOr<Fd> BoundSocket(const Emulator& emulator, int node, int type, sockaddr_in& address) {
-  auto fd = OpenSocketIn(emulator.node_netns_fd(node), AF_INET, type | SOCK_NONBLOCK, 0);
+SocketAddress AddressOfNode(int node, IpVersion ip) {
+  SocketAddress address;
+  if (ip == IpVersion::kIpv4) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(NodeAddressValue(node));
+    memcpy(&address.storage, &v4, address.bytes = sizeof v4);
+  } else {
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    inet_pton(AF_INET6, NodeAddress6(node).c_str(), &v6.sin6_addr);
+    memcpy(&address.storage, &v6, address.bytes = sizeof v6);
+  }
+  return address;
+}
+
+absl::StatusOr<Fd> BoundSocket(const Emulator& emulator, int node, IpVersion ip, int type,
+                               SocketAddress& address) {
+  address = AddressOfNode(node, ip);
+  auto fd = OpenSocketIn(emulator.node_netns_fd(node), address.storage.ss_family,
+                         type | SOCK_NONBLOCK, 0);
   if (!fd.ok()) return fd;
-  address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(NodeAddressValue(node));
-  socklen_t size = sizeof address;
-  if (bind(fd->get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      getsockname(fd->get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return ErrnoStatus(fmt::format("probe: bind to {}", NodeAddress(node)), errno);
+  if (bind(fd->get(), address.get(), address.bytes) != 0 ||
+      getsockname(fd->get(), address.get(), &address.bytes) != 0) {
+    return ErrnoStatus(fmt::format("probe: bind to {}",
+                                   ip == IpVersion::kIpv4 ? NodeAddress(node) : NodeAddress6(node)),
+                       errno);
   }
   return fd;
 }

@@ -96,7 +96,7 @@ class Verification {
     const PathSpec& path = *paths_[i];
     if (FindPath(topology_, path.to, path.from) == nullptr) return;  // one way: nothing comes back
     auto rtt = ProbeRtt(emulator_, path.from, path.to, options_.pings,
-                        std::max(kPingInterval, 2 * EchoTime(path)));
+                        std::max(kPingInterval, 2 * EchoTime(path)), options_.ip);
     errors_[i] = rtt.status();
     if (rtt.ok()) verdicts_[i].rtt = *rtt;
   }
@@ -121,11 +121,13 @@ class Verification {
     if (tcp) {
       // The rate is judged by what fills a queue: BBR leaves 2 to 4 % unused.
       for (const char* control : {"cubic", "reno"}) {
-        sample = ProbeRate(emulator_, path.from, path.to, options_.rate_warm_up, *measure, control);
+        sample = ProbeRate(emulator_, path.from, path.to, options_.rate_warm_up, *measure, control,
+                           options_.ip);
         if (!absl::IsFailedPrecondition(sample.status())) break;
       }
     } else {
-      sample = ProbeUdpRate(emulator_, path.from, path.to, absl::Milliseconds(100), *measure);
+      sample = ProbeUdpRate(emulator_, path.from, path.to, absl::Milliseconds(100), *measure,
+                            options_.ip);
     }
     errors_[i] = sample.status();
     if (sample.ok()) verdicts_[i].rate = *sample;
@@ -145,8 +147,9 @@ class Verification {
     const BitsPerSecond rate = std::min(BitsPerSecond{nominal.value / 2}, kFastestLossProbe);
     const auto in_a_second =
         static_cast<int64_t>(1 / absl::ToDoubleSeconds(TimeOfFrames(rate, topology_.mtu, 1)));
-    auto sample = ProbeLoss(emulator_, path.from, path.to,
-                            std::clamp<int64_t>(in_a_second, 1, options_.loss_datagrams), rate);
+    auto sample =
+        ProbeLoss(emulator_, path.from, path.to,
+                  std::clamp<int64_t>(in_a_second, 1, options_.loss_datagrams), rate, options_.ip);
     errors_[i] = sample.status();
     if (sample.ok()) verdicts_[i].loss = *sample;
   }
@@ -206,7 +209,8 @@ class Verification {
     for (const PathSpec* way : {&path, FindPath(topology_, path.to, path.from)}) {
       const auto rate =
           way == nullptr ? std::optional<BitsPerSecond>() : NominalRate(topology_, *way);
-      if (rate) longest = std::max(longest, absl::Seconds(8 * kEchoFrameBytes / rate->value));
+      if (rate)
+        longest = std::max(longest, absl::Seconds(8 * EchoFrameBytes(options_.ip) / rate->value));
     }
     return longest;
   }

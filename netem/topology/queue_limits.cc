@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMinQueuePackets = 64;
 constexpr int kEthernetHeaderBytes = 14;
-constexpr int kTcpIpHeaderBytes = 20 + 20 + 12;  // IPv4, TCP, the timestamp option
+constexpr int kTcpHeaderBytes = 20 + 12;  // with the timestamp option
 
 double Packets(BitsPerSecond rate, absl::Duration time, int mtu) {
   return rate.value * absl::ToDoubleSeconds(time) / (8.0 * static_cast<double>(FrameBytes(mtu)));
@@ -40,8 +40,9 @@ double QueueDepthAsked(const QueueDepth& queue, BitsPerSecond rate, absl::Durati
 
 int64_t FrameBytes(int mtu) { return mtu + kEthernetHeaderBytes; }
 
-double TcpPayloadShare(int mtu) {
-  return static_cast<double>(mtu - kTcpIpHeaderBytes) / static_cast<double>(FrameBytes(mtu));
+double TcpPayloadShare(int mtu, int ip_header_bytes) {
+  return static_cast<double>(mtu - ip_header_bytes - kTcpHeaderBytes) /
+         static_cast<double>(FrameBytes(mtu));
 }
 
 int64_t QueuePackets(BitsPerSecond rate, absl::Duration rtt, double depth_bdp, int mtu) {

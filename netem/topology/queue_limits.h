@@ -13,7 +13,7 @@ namespace longhaul {
 int64_t FrameBytes(int mtu);
 
 // The part of a frame's rate that is TCP payload with timestamps on: 1448/1514 at MTU 1500.
-double TcpPayloadShare(int mtu);
+double TcpPayloadShare(int mtu, int ip_header_bytes = 20);
 
 // Queue of a rated line in packets: Q = max(64, depth x rate x rtt / (8 F)), rounded up, with the
 // depth in bandwidth-delay products.

@@ -120,7 +120,8 @@ TEST(PriceLaw, OwnErrorsOfThePointsCount) {
   const auto law = FitPriceLaw(points);
   ASSERT_TRUE(law.ok()) << law.status();
   const Measured size = TermOf(*law, PriceTerm::kSize);
-  EXPECT_THAT(size.interval->high - size.value, DoubleNear(1.96 * std::log(1.1) / std::log(4), 1e-3));
+  EXPECT_THAT(size.interval->high - size.value,
+              DoubleNear(1.96 * std::log(1.1) / std::log(4), 1e-3));
 }
 
 // Drawn from the law with 10 % of luck that a seed's arms share and 12 % of each arm's own: the
@@ -158,10 +159,12 @@ TEST(PriceLaw, WhatCannotBeFittedIsRefusedInWords) {
   EXPECT_THAT(why({{0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5}}}), HasSubstr("one seed"));
   EXPECT_THAT(why({{0, 1e5, 2e6, 0, {1.0}, 0.5, {0.5, 0.5}}}), HasSubstr("between 0 and 1"));
   EXPECT_THAT(why({{0, 1e5, 2e6, 0, {0.5}, -0.5, {-0.5, -0.5}}}), HasSubstr("not above 0"));
-  EXPECT_THAT(why({{0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.5}}, {0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.5, 0.5}}}),
+  EXPECT_THAT(why({{0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.5}},
+                   {0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.5, 0.5}}}),
               HasSubstr("different seeds"));
-  EXPECT_THAT(why({{0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.6}}, {1, 1e5, 4e6, 0, {0.2}, 0.5, {0.5, 0.6}}}),
-              HasSubstr("2 points do not tell 3 terms"));
+  EXPECT_THAT(
+      why({{0, 1e5, 2e6, 0, {0.5}, 0.5, {0.5, 0.6}}, {1, 1e5, 4e6, 0, {0.2}, 0.5, {0.5, 0.6}}}),
+      HasSubstr("2 points do not tell 3 terms"));
 }
 
 }  // namespace

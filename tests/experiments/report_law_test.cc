@@ -49,8 +49,8 @@ TEST(LawReport, SaysWhichTransferIsRefutedAndWithWhatExponent) {
   EXPECT_NEAR(std::stod(aims[1][4]), 0.4, 1e-6);
   EXPECT_NEAR(std::stod(aims[2][4]), 0.03, 1e-6);
   EXPECT_THAT(LawCsv(*report)[2][0], "w1");
-  EXPECT_THAT(LawTermsCsv(*report)[2],
-              ElementsAre("f4", "-ln eta", "2", "exponent in N", testing::_, testing::_, testing::_, ""));
+  EXPECT_THAT(LawTermsCsv(*report)[2], ElementsAre("f4", "-ln eta", "2", "exponent in N",
+                                                   testing::_, testing::_, testing::_, ""));
 }
 
 TEST(LawReport, OneCellHasNoExponentAndForetellsItself) {
@@ -72,8 +72,7 @@ TEST(LawReport, AnAimIsTwoNumbersAboveZero) {
 // The synthetic campaign loses ln q = ln 0.99 a crossing at a slope of 0.37 nat, all seeds alike but
 // for 4 mnat of noise; its both-way arms do not join, f4 and f8 with 3 and 7 crossings do.
 TEST(PriceCell, IsReadFromTheNewestCampaignOfARecord) {
-  const std::string folder =
-      testing::TempDir() + "price_cell_" + std::to_string(getpid());
+  const std::string folder = testing::TempDir() + "price_cell_" + std::to_string(getpid());
   std::filesystem::remove_all(folder);
   {
     Record record = *Record::Open(folder, Record::Mode::kWrite);
@@ -82,7 +81,8 @@ TEST(PriceCell, IsReadFromTheNewestCampaignOfARecord) {
     const auto cell = ReadPriceCell(record, 2);
     ASSERT_TRUE(cell.ok()) << cell.status();
     EXPECT_EQ(cell->seeds, 4);
-    EXPECT_THAT(cell->left_out, testing::Contains(AllOf(HasSubstr("s4"), HasSubstr("both directions"))));
+    EXPECT_THAT(cell->left_out,
+                testing::Contains(AllOf(HasSubstr("s4"), HasSubstr("both directions"))));
     ASSERT_THAT(cell->arms, SizeIs(4));
     const PriceArm& f8 = cell->arms[2];
     EXPECT_EQ(f8.arm, "f8");

@@ -47,16 +47,16 @@ struct Passed {
 };
 
 Passed SendBurst(const Emulator& emulator, size_t payload_bytes) {
-  sockaddr_in address, own;
-  auto receiver = BoundSocket(emulator, 1, SOCK_DGRAM, address);
-  auto sender = BoundSocket(emulator, 0, SOCK_DGRAM, own);
+  SocketAddress address, own;
+  auto receiver = BoundSocket(emulator, 1, IpVersion::kIpv4, SOCK_DGRAM, address);
+  auto sender = BoundSocket(emulator, 0, IpVersion::kIpv4, SOCK_DGRAM, own);
   EXPECT_TRUE(receiver.ok() && sender.ok());
   const std::vector<char> payload(payload_bytes, 'x');
   Passed passed;
   const absl::Time start = MonotonicNow();
   for (int sent = 0; sent < kBurst;) {
-    const ssize_t bytes = sendto(sender->get(), payload.data(), payload.size(), 0,
-                                 reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const ssize_t bytes =
+        sendto(sender->get(), payload.data(), payload.size(), 0, address.get(), address.bytes);
     sent += bytes == static_cast<ssize_t>(payload_bytes) ? 1 : 0;
     // The guest's one CPU may have left them all in the sender's buffer.
     if (bytes < 0) {

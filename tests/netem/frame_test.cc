@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -76,6 +77,90 @@ TEST(ParseFrame, WhatIsNotIpv4OrNotWholeIsRefused) {
   EXPECT_FALSE(ParseFrame(f, f.size()).has_value());
 }
 
+// Node 0 to node 1 over IPv6, `extensions` (each its own header) before TCP with 12 bytes of options.
+std::vector<std::byte> TcpFrame6(size_t payload, uint16_t gso_size,
+                                 const std::vector<std::vector<uint8_t>>& extensions = {}) {
+  const uint8_t addresses[] = {0xfd, 0x6c, 0x6f, 0x6e, 0x67, 0x68, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
+                               0xfd, 0x6c, 0x6f, 0x6e, 0x67, 0x68, 0, 0, 0, 0, 0, 0, 10, 0, 0, 3};
+  std::vector<std::byte> f(kIp + 40);
+  f[1] = std::byte{static_cast<uint8_t>(gso_size == 0 ? 0 : 4)};
+  Put16(f, 4, gso_size);
+  f[kIp - 2] = std::byte{0x86};
+  f[kIp - 1] = std::byte{0xdd};
+  f[kIp] = std::byte{0x60};
+  size_t next_at = kIp + 6;
+  memcpy(&f[kIp + 8], addresses, sizeof addresses);
+  for (const std::vector<uint8_t>& extension : extensions) {  // its kind, then its bytes
+    f[next_at] = std::byte{extension[0]};
+    next_at = f.size();
+    for (size_t i = 1; i < extension.size(); ++i) f.push_back(std::byte{extension[i]});
+  }
+  f[next_at] = std::byte{6};
+  const size_t tcp = f.size();
+  f.resize(tcp + 32 + payload);
+  f[tcp + 1] = std::byte{80};
+  f[tcp + 12] = std::byte{0x80};
+  return f;
+}
+
+TEST(ParseFrame, Ipv6IsReadAsIpv4Is) {
+  EXPECT_EQ(NodeAddress6(0), "fd6c:6f6e:6768::a00:2");
+  EXPECT_EQ(NodeAddress6(250), "fd6c:6f6e:6768::a00:102") << "10.0.1.2";
+  auto f = TcpFrame6(100, 0);
+  auto facts = ParseFrame(f, f.size());
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_EQ(facts->source, NodeAddressValue(0));
+  EXPECT_EQ(facts->destination, NodeAddressValue(1));
+  EXPECT_EQ(facts->wire_bytes, 14 + 40 + 32 + 100);
+  EXPECT_EQ(facts->segments, 1);
+  EXPECT_FALSE(facts->ecn_capable);
+  f = TcpFrame6(3 * 1428 + 1, 1428);
+  facts = ParseFrame(std::span(f).first(kParsedBytes), f.size());
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_EQ(facts->segments, 4);
+  EXPECT_EQ(facts->wire_bytes, 3 * 1514 + (86 + 1));
+  f[1] = std::byte{1};  // TSO of IPv4
+  EXPECT_FALSE(ParseFrame(f, f.size()).has_value());
+  f = TcpFrame6(100, 0);
+  f[kIp + 8 + 5] = std::byte{0};  // of another network
+  EXPECT_EQ(ParseFrame(f, f.size())->source, 0u);
+  EXPECT_EQ(NodeOfAddress(0), -1);
+  EXPECT_FALSE(ParseFrame(std::span(f).first(kIp + 39), kIp + 39).has_value());
+}
+
+TEST(ParseFrame, HeadersBetweenIpv6AndTcpArePassed) {
+  const std::vector<uint8_t> options = {0, 0, 0, 0, 0, 0, 0, 0, 0};  // hop by hop, 8 bytes
+  const std::vector<uint8_t> longer = {60, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // 16
+  const auto plain = TcpFrame6(0, 0), with = TcpFrame6(0, 0, {options, longer});
+  const auto cut = TcpFrame6(3 * 1000, 1000, {options, longer});
+  EXPECT_EQ(ParseFrame(plain, plain.size())->flow, ParseFrame(with, with.size())->flow);
+  EXPECT_EQ(ParseFrame(cut, cut.size())->segments, 3);
+  EXPECT_EQ(ParseFrame(cut, cut.size())->wire_bytes, 3 * (14 + 40 + 8 + 16 + 32 + 1000));
+  // All fragments of a packet are one flow, ports or not.
+  const std::vector<uint8_t> first = {44, 0, 0, 0, 1, 0, 0, 0, 1},
+                             second = {44, 0, 0, 8, 0, 0, 0, 0, 1};
+  auto one = TcpFrame6(0, 0, {first}), other = TcpFrame6(0, 0, {second});
+  other[other.size() - 32] = std::byte{77};
+  EXPECT_EQ(ParseFrame(one, one.size())->flow, ParseFrame(other, other.size())->flow);
+  EXPECT_NE(ParseFrame(one, one.size())->flow, ParseFrame(plain, plain.size())->flow);
+  std::vector<std::vector<uint8_t>> many(40, longer);  // further than is read
+  const auto deep = TcpFrame6(0, 0, many);
+  EXPECT_TRUE(ParseFrame(std::span(deep).first(kParsedBytes), deep.size()).has_value());
+}
+
+TEST(MarkCongestion, OfIpv6SetsTheTwoBitsAlone) {
+  for (uint8_t traffic_class : {0x02, 0x01, 0xb9}) {
+    auto f = TcpFrame6(0, 0);
+    f[kIp] = std::byte(0x60 | traffic_class >> 4);
+    f[kIp + 1] = std::byte(traffic_class << 4 | 0x5);  // 5: of the flow's label
+    EXPECT_TRUE(ParseFrame(f, f.size())->ecn_capable);
+    auto marked = f;
+    MarkCongestion(marked);
+    f[kIp + 1] = std::byte((traffic_class | 3) << 4 | 0x5);
+    EXPECT_EQ(marked, f);
+  }
+}
+
 TEST(ParseFrame, RandomBytesNeverReadOutsideOrCostLessThanNothing) {
   std::mt19937 random(1);
   for (int i = 0; i < 200'000; ++i) {
@@ -83,10 +168,13 @@ TEST(ParseFrame, RandomBytesNeverReadOutsideOrCostLessThanNothing) {
     std::vector<std::byte> f(bytes);  // exactly sized: the sanitizer sees a read past its end
     for (std::byte& b : f) b = std::byte(random());
     if (bytes > kIp && random() % 2 == 0) {
-      f[kIp - 2] = std::byte{8};
-      f[kIp - 1] = std::byte{0};
-      f[kIp] = std::byte(0x40 | random() % 16);
-      f[1] = std::byte(random() % 3);
+      const bool ipv6 = random() % 2 == 0;
+      f[kIp - 2] = std::byte(ipv6 ? 0x86 : 0x08);
+      f[kIp - 1] = std::byte(ipv6 ? 0xdd : 0x00);
+      f[kIp] = std::byte((ipv6 ? 0x60 : 0x40) | random() % 16);
+      if (ipv6 && bytes > kIp + 6)
+        f[kIp + 6] = std::byte(std::array{0, 6, 43, 44, 60}[random() % 5]);
+      f[1] = std::byte(random() % 5);
     }
     const auto facts = ParseFrame(f, bytes);
     if (facts) {

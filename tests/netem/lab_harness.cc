@@ -69,9 +69,14 @@ std::string WhyNot(EmulatorKind kind) {
 
 void WithEmulator(EmulatorKind kind, const Topology& topology,
                   const std::function<void(Emulator&)>& body) {
+  WithEmulator(kind, topology, {}, body);
+}
+
+void WithEmulator(EmulatorKind kind, const Topology& topology, const EmulatorOptions& options,
+                  const std::function<void(Emulator&)>& body) {
   if (const std::string why = WhyNot(kind); !why.empty()) GTEST_SKIP() << why;
   RunInLab([&] {
-    auto emulator = BuildEmulator(kind, topology);
+    auto emulator = BuildEmulator(kind, topology, options);
     ASSERT_TRUE(emulator.ok()) << emulator.status();
     // A probe that waits for a core would measure other people's work.
     EnterRealTime(RealTime::kProbe);

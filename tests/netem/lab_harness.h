@@ -19,6 +19,8 @@ std::string WhyNot(EmulatorKind kind);
 
 // Builds `topology` and runs `body` on it inside a lab, ahead of ordinary work where that is
 // allowed. Skips the test with the reason where this machine cannot run the emulator.
+void WithEmulator(EmulatorKind kind, const Topology& topology, const EmulatorOptions& options,
+                  const std::function<void(Emulator&)>& body);
 void WithEmulator(EmulatorKind kind, const Topology& topology,
                   const std::function<void(Emulator&)>& body);
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "netem/nodes/node_setup.h"
 #include "tests/netem/net_fixture.h"
 
 namespace longhaul {
@@ -40,6 +41,28 @@ TEST_F(NetPrograms, ANodeHasItsNameAndTheOthersResolve) {
           "ahostsv4 a | "
           "head -1 | cut -d\" \" -f1; ip -4 -o addr show net0 | grep -o \"inet [0-9.]*\"'");
   EXPECT_EQ(result.text, "b\n10.0.0.3\n10.0.0.2\ninet 10.0.0.3\n");
+}
+
+TEST_F(NetPrograms, NamesHaveBothAddressesAndIpv4ComesFirst) {
+  if (!KernelHasIpv6() || !Has("python3")) GTEST_SKIP() << "no IPv6, or no python3";
+  const std::string program = Write("names.py", R"(
+import socket
+def ask(family): return [x[4][0] for x in socket.getaddrinfo("b", 80, family, socket.SOCK_STREAM)]
+print(ask(socket.AF_UNSPEC), ask(socket.AF_INET6))
+for address in ("10.0.0.3", "fd6c:6f6e:6768::a00:3", "::ffff:10.0.0.3"):
+    print(socket.gethostbyaddr(address)[0])
+)");
+  const bool chooses = std::filesystem::exists("/etc/gai.conf");
+  const ShellResult names = Run(std::string(kFast) + "--node a -- python3 " + program);
+  const std::string rest = " ['fd6c:6f6e:6768::a00:3']\nb\nb\nb.v4\n";
+  if (chooses) {
+    EXPECT_EQ(names.text, "['10.0.0.3', 'fd6c:6f6e:6768::a00:3']" + rest);
+  }
+  EXPECT_THAT(names.text, HasSubstr(rest));
+  EXPECT_EQ(Run(std::string(kFast) + "--node a -- ping -6 -c 1 -W 5 b >/dev/null").status, 0);
+  // What is no node's has no route, so a program does not wait for it.
+  EXPECT_THAT(Run(std::string(kFast) + "--node a -- ping -6 -c 1 -W 5 2001:db8::1").text,
+              HasSubstr("No route to host"));
 }
 
 TEST_F(NetPrograms, OtherNamesFailAtOnce) {
@@ -202,6 +225,14 @@ TEST_F(NetPrograms, CaptureTakesWhatIsAskedFor) {
                "| wc -c; wait");
   EXPECT_EQ(std::atoi(both.text.c_str()), 24 + 4 * (16 + 60)) << "two requests and two replies";
   EXPECT_NE(Run("net capture demo 'a>b' - --protocol icmp --port 80").status, 0);
+  if (KernelHasIpv6()) {
+    const ShellResult six =
+        RunShell("(sleep 1; " LONGHAUL_COMMAND
+                 " net exec demo/a -- ping -6 -c 3 -i 0.2 b >/dev/null) & " LONGHAUL_COMMAND
+                 " net capture demo 'a<>b' - --protocol icmp --snaplen 62 --packets 4 "
+                 "--seconds 10 2>/dev/null | wc -c; wait");
+    EXPECT_EQ(std::atoi(six.text.c_str()), 24 + 4 * (16 + 62));
+  }
   Run("net down demo");
 }
 
@@ -329,6 +360,14 @@ for to in ("224.0.0.251", "239.1.2.3", "255.255.255.255", "10.0.0.3"):
 )");
   EXPECT_EQ(Run(std::string(kFast) + "--node a -- python3 " + program).text,
             "No route to host\nNo route to host\nNo route to host\n1\n");
+  if (!KernelHasIpv6()) return;
+  const std::string all = Write("all.py", R"(
+import socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+try: print(s.sendto(b"x", ("ff02::1%net0", 9)))
+except OSError: print("refused")
+)");
+  EXPECT_EQ(Run(std::string(kFast) + "--node a -- python3 " + all).text, "refused\n");
 }
 
 TEST_F(NetPrograms, TooManyOpenFilesIsOneLineWithTheLimit) {

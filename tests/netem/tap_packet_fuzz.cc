@@ -113,6 +113,16 @@ std::vector<uint8_t> MaybeAddressed(std::span<const uint8_t> bytes, uint8_t choi
   std::vector<uint8_t> frame(bytes.begin(), bytes.end());
   constexpr size_t kType = kVnetHeaderBytes + kEthernetHeaderBytes - 2;
   if ((choice & 1) == 0 || frame.size() < kType + 22) return frame;
+  if ((choice & 0x80) != 0) {  // IPv6
+    if (frame.size() < kType + 42) return frame;
+    const uint8_t type[] = {0x86, 0xdd, 0x60};
+    memcpy(&frame[kType], type, sizeof type);
+    if ((choice & 2) != 0) frame[1] = 4;
+    memcpy(&frame[kType + 2 + 24], kNodePrefix6.data(), kNodePrefix6.size());
+    const uint8_t to[] = {10, 0, 0, static_cast<uint8_t>(2 + (choice >> 2) % kNodes)};
+    memcpy(&frame[kType + 2 + 36], to, sizeof to);
+    return frame;
+  }
   const uint8_t fixed[] = {0x08, 0x00, 0x45};
   memcpy(&frame[kType], fixed, sizeof fixed);
   if ((choice & 2) != 0) frame[1] = 1;  // TCP of IPv4, to be cut

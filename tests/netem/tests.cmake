@@ -22,13 +22,14 @@ longhaul_test(netem/faults_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/scale_test.cc LIBS netem_testing LABELS root)
 longhaul_test(netem/acceptance_test.cc LIBS netem_testing LABELS root physical TIMEOUT 900)
 
+longhaul_test(netem/ipv6_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 longhaul_test(netem/aqm_test.cc LIBS netem_testing LABELS root physical TIMEOUT 600)
 longhaul_test(netem/burst_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 longhaul_test(netem/site_test.cc LIBS netem_testing LABELS root physical TIMEOUT 300)
 
 # What `make test-links` runs.
-add_custom_target(link_suites DEPENDS netem_acceptance_test netem_burst_test netem_aqm_test netem_site_test netem_scale_test
-  netem_faults_test)
+add_custom_target(link_suites DEPENDS netem_acceptance_test netem_burst_test netem_aqm_test netem_ipv6_test netem_site_test
+  netem_scale_test netem_faults_test)
 
 # The same suites on a real sch_netem, inside User Mode Linux; skipped with a reason without it. Here
 # what does not hang on the one CPU of the guest being free at every moment (64 sites take it 6 to
@@ -44,6 +45,7 @@ endfunction()
 longhaul_guest_test(acceptance
   *OnProfile*netem*:*.LossIs*netem:*UdpOverload*netem:*ForeignSource*netem physical)
 longhaul_guest_test(burst *netem* physical)
+longhaul_guest_test(ipv6 *netem* physical)
 longhaul_guest_test(site *SharesTheUplink*netem:*EachPath*netem:*Deleted*netem physical)
 longhaul_guest_test(aqm Links/Managed*netem:ManagedPath.TheKernel* physical)
 longhaul_guest_test(faults *netem)
@@ -90,4 +92,4 @@ set_tests_properties(netem_net_command_test netem_net_gateway_test netem_net_pro
 
 # Measurements of time: nothing else of ours beside them.
 set_tests_properties(netem_capabilities_test netem_verify_test netem_acceptance_test netem_burst_test netem_aqm_test
-  netem_site_test netem_scale_test netem_doctor_command_test PROPERTIES RUN_SERIAL ON)
+  netem_ipv6_test netem_site_test netem_scale_test netem_doctor_command_test PROPERTIES RUN_SERIAL ON)

@@ -18,7 +18,7 @@ done </run/results/folders
 
 modules=/usr/lib/uml/modules/$(uname -r)/kernel
 for module in net/sched/sch_netem net/sched/sch_htb net/sched/cls_u32 net/sched/sch_tbf \
-  net/sched/sch_codel net/sched/sch_fq_codel net/ipv4/tcp_bbr \
+  net/sched/sch_codel net/sched/sch_fq_codel net/ipv4/tcp_bbr lib/crc-ccitt net/ipv6/ipv6 \
   drivers/net/veth drivers/net/tun; do
   insmod "$modules/$module.ko" || echo "guest: no module $module"
 done
