@@ -57,7 +57,16 @@ install_export_packages() {
   rm -rf .venv-export
   echo "setup: the packages of \`longhaul export\` cannot be had here; its test will say so and skip"
 }
-if [ "$purpose" = test ]; then install_export_packages; fi
+# What one test of `longhaul import` dequantises with, beside what transformers and the exports bring.
+install_import_packages() {
+  [ -x .venv-export/bin/python ] || return 0
+  .venv-export/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("gguf", "tokenizers"))))' &&
+    return 0
+  .venv-export/bin/python -m pip install --quiet --no-compile gguf tokenizers >/dev/null 2>&1 ||
+    echo "setup: gguf and tokenizers cannot be had here; tests of \`longhaul import\` will say so and skip"
+}
+
+if [ "$purpose" = test ]; then install_export_packages; install_import_packages; fi
 
 see_torch() {  # makes the torch of interpreter $1 visible from .venv-export, for transformers
   [ -x .venv-export/bin/python ] || return 0

@@ -52,8 +52,12 @@ std::string Script() {
 absl::StatusOr<int> ScriptInMemory() {
   const std::string script = Script();
   const int descriptor = memfd_create("longhaul-import", 0);
-  const auto size = static_cast<ssize_t>(script.size());
-  if (descriptor >= 0 && write(descriptor, script.data(), script.size()) == size) return descriptor;
+  ssize_t wrote = 0;
+  for (size_t at = 0; descriptor >= 0 && at < script.size() && wrote >= 0;) {
+    wrote = write(descriptor, script.data() + at, script.size() - at);
+    if (wrote > 0) at += static_cast<size_t>(wrote);
+  }
+  if (descriptor >= 0 && wrote >= 0) return descriptor;
   return absl::UnavailableError(
       fmt::format("write the importer into memory: {}", std::strerror(errno)));
 }
