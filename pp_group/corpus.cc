@@ -41,9 +41,11 @@ class TokenCorpus : public Corpus {
     tokens_.train.Copy(static_cast<int64_t>(window) * context, row);
   }
   void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const override {
-    const uint64_t window = Permute(static_cast<uint64_t>(index),
-                                    static_cast<uint64_t>(held_out_rows(context)), kHeldOutOrder);
-    tokens_.held_out.Copy(static_cast<int64_t>(window) * context, row);
+    tokens_.held_out.Copy(HeldOutWindow(index, context) * context, row);
+  }
+  int64_t HeldOutWindow(int64_t index, int64_t context) const override {
+    const uint64_t rows = static_cast<uint64_t>(held_out_rows(context));
+    return static_cast<int64_t>(Permute(static_cast<uint64_t>(index), rows, kHeldOutOrder));
   }
   int64_t HeldOutRowsInTraining(int64_t rows, int64_t context) const override {
     std::vector<std::vector<int64_t>> windows;

@@ -54,6 +54,8 @@ class Corpus {
   // Held-out window `index` < held_out_rows(context), in one fixed shuffled order: any number of
   // first rows is a sample of the whole held-out part.
   virtual void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const = 0;
+  // Where that window lies: it begins `context` times this many tokens after the first held-out one.
+  virtual int64_t HeldOutWindow(int64_t index, int64_t context) const = 0;
   // How many of the first `rows` <= held_out_rows(context) held-out windows are somewhere in the
   // tokens to train on, id for id: what is evaluated on them is no unseen text.
   virtual int64_t HeldOutRowsInTraining(int64_t rows, int64_t context) const = 0;

@@ -23,6 +23,7 @@ void AddIngestCommand(CLI::App& app, int* exit_status);
 void AddReportCommand(CLI::App& app, int* exit_status);
 void AddListCommand(CLI::App& app, int* exit_status);
 void AddCompareCommand(CLI::App& app, int* exit_status);
+void AddPriceCommand(CLI::App& app, int* exit_status);
 void AddSimulateCommand(CLI::App& app, int* exit_status);
 void AddScaleCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);

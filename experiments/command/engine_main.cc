@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   longhaul::AddImportCommand(app, &exit_status);
   longhaul::AddListCommand(app, &exit_status);
   longhaul::AddCompareCommand(app, &exit_status);
+  longhaul::AddPriceCommand(app, &exit_status);
   longhaul::AddSimulateCommand(app, &exit_status);
   longhaul::AddScaleCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);

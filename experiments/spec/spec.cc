@@ -378,4 +378,15 @@ absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<s
   return ReadRunSpec(*root, names);
 }
 
+absl::StatusOr<RunSpec::Model> LoadModelTable(const std::string& path, const SpecNames& names) {
+  absl::StatusOr<TomlValue> root = ReadTomlFile(path);
+  if (!root.ok()) return root.status();
+  if (Find(*root, "model") == nullptr) {
+    return absl::InvalidArgumentError(path + ": has no table [model]");
+  }
+  RunSpec spec{};
+  if (absl::Status s = ReadTable(*root, "model", names, spec); !s.ok()) return s;
+  return spec.model;
+}
+
 }  // namespace longhaul

@@ -222,6 +222,10 @@ int64_t CompressedCrossings(const RunSpec& spec);
 absl::StatusOr<RunSpec> LoadRunSpec(const std::string& path, const std::vector<std::string>& sets,
                                     const SpecNames& names);
 
+// The table [model] of a file alone, whatever else stands in it: of a run's spec, or beside weights.
+// Errors as LoadRunSpec; a file without the table.
+absl::StatusOr<RunSpec::Model> LoadModelTable(const std::string& path, const SpecNames& names);
+
 // The resolved spec: every key with its value, defaults included. ReadRunSpec reads it back to an
 // equal value.
 std::string ToToml(const RunSpec& spec);

@@ -54,6 +54,10 @@ deny experiments/simulator 'experiments/(record|report|train|run|command)'
 deny experiments/scale 'experiments/(report|run|command)|torch|ATen|c10'
 deny experiments/train 'experiments/(estimates|report|run|command)'
 deny experiments/run 'experiments/(estimates|report|command)'
+deny experiments/price 'experiments/(simulator|scale|command)'
+for room in record spec estimates report simulator scale train run; do
+  deny "experiments/$room" 'experiments/price'
+done
 # Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models
 # are written in the aten engine's model.h and ops.h. The root knows models, and no engine.
 only() {

@@ -19,6 +19,7 @@ longhaul_test(experiments/thresholds_test.cc LIBS longhaul::experiments_data LAB
 longhaul_test(experiments/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/depth_models_test.cc experiments/dose_response_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/price_test.cc LIBS longhaul::price_estimates LABELS cpu)
 longhaul_test(experiments/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/estimators_scipy_test.cc
   LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)

@@ -118,6 +118,12 @@ longhaul_test(runs/model_weights_test.cc LIBS runs_testing longhaul::experiments
   longhaul::experiments_run longhaul::pp_group nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(runs_model_weights_test PRIVATE LONGHAUL_EXPORT_PYTHON="${export_python}"
   LONGHAUL_TRANSFORMERS_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/runs/transformers_logits.py")
+longhaul_test(runs/price_model_test.cc LIBS runs_testing longhaul::price_run longhaul::price
+  longhaul::experiments_run longhaul::pp_group LABELS cpu)
+longhaul_test(runs/price_command_test.cc LIBS runs_testing nlohmann_json::nlohmann_json LABELS cpu)
+add_test(NAME runs_price_page_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/price_page_test.py
+  $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
+set_tests_properties(runs_price_page_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)
 add_test(NAME runs_tutorial_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/runs/tutorial_test.py
   $<TARGET_FILE:longhaul> ${PROJECT_SOURCE_DIR})
 set_tests_properties(runs_tutorial_test PROPERTIES LABELS cpu TIMEOUT 600 COST 100)

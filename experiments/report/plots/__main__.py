@@ -4,18 +4,22 @@
 
 Each FOLDER is one experiment of a report: it holds fit.csv, losses.csv, arms.csv, joint.csv, residuals.csv,
 depth_models.csv and diloco.csv (a campaign), training.csv and step_times.csv; or it is a comparison of two records and
-holds compare.csv; or a law of several campaigns, and holds law.csv. Figures whose data are there are written beside them as SVG, each named as its function. Needs
-matplotlib and nothing else; imports no torch.
+holds compare.csv; or a law of several campaigns, law.csv; or what a scenario's ranges give, spread.csv and tornado.csv;
+or a pricing, price_depths.csv and price_boundaries.csv. Figures whose data are there are written beside them as SVG,
+each named as its function. Needs matplotlib and nothing else; imports no torch.
 """
 
 import sys
 
 from law import law
 from outer import compare, diloco
+from planning import fan, tornado
+from price import price_boundaries, price_depths
 from quality import depth, forest, reference, residuals
 from runs import step_times, training
 
-FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare, law)
+FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare, law, fan, tornado,
+           price_depths, price_boundaries)
 
 for folder in sys.argv[1:]:
     for draw in FIGURES:

@@ -1,0 +1,191 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "experiments/command/command.h"
+#include "experiments/price/price_input.h"
+#include "experiments/price/price_page.h"
+#include "experiments/price/price_run.h"
+#include "experiments/price/price_tables.h"
+#include "experiments/report/report_files.h"
+#include "experiments/report/result_json.h"
+#include "experiments/run/core_needs.h"
+#include "experiments/run/machine_check.h"
+#include "experiments/run/pace.h"
+#include "plugin/core/clock.h"
+
+namespace longhaul {
+namespace {
+
+constexpr char kSchema[] = "longhaul.price/1";
+constexpr char kStdout[] = "-";
+
+struct Arguments {
+  PriceOptions price;
+  int64_t threads = CoresAllowed();
+  std::string json, csv, report;  // files; "": none; json "-": stdout
+  bool quiet = false;
+};
+
+// How far it is, rewritten in place on a terminal.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
+    pace_.See(MonotonicClock().Now(), 0);
+  }
+  void Show(const PriceProgress& p) {
+    const absl::Duration now = MonotonicClock().Now();
+    if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15))) return;
+    last_ = now;
+    pace_.See(now, p.done);
+    std::string text = fmt::format("  {}, {:.0f} % done", p.doing, 100 * p.done / p.all);
+    if (const auto left = pace_.Left(p.all))
+      text += fmt::format(", about {} left", RoughTime(*left));
+    fmt::print(out_, "{}{:<78}{}", terminal_ ? "\r" : "", text, terminal_ ? "" : "\n");
+    std::fflush(out_);
+  }
+  void Clear() {
+    if (terminal_) fmt::print(out_, "\r{:<78}\r", "");
+  }
+
+ private:
+  std::FILE* const out_;
+  const bool terminal_;
+  Pace pace_;
+  absl::Duration last_ = MonotonicClock().Now();  // nothing for what takes no time
+};
+
+// A budget that nothing meets is said when everything else has been.
+absl::Status Unmet(const PriceInput& input, const PriceFindings& findings) {
+  if (findings.choices.empty()) return absl::OkStatus();
+  for (const ChoiceFinding& choice : findings.choices) {
+    if (choice.none.empty()) return absl::OkStatus();
+  }
+  const ChoiceFinding& first = findings.choices.front();
+  return absl::FailedPreconditionError(fmt::format(
+      "--budget {}: with S = {}, {}; a larger budget or a codec of more bits is needed",
+      *input.request.budget_nat, input.request.cuts[first.cuts].size() + 1, first.none));
+}
+
+// What takes minutes is not computed for a file that cannot be written.
+absl::Status CheckFiles(const Arguments& arguments) {
+  for (const std::string& path : {arguments.json, arguments.csv, arguments.report}) {
+    if (path.empty() || path == kStdout) continue;
+    if (!std::ofstream(path, std::ios::app)) {
+      return absl::PermissionDeniedError(
+          fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Price(const Arguments& arguments, bool* documented) {
+  if (arguments.threads < 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("--threads {}: want 1 or more", arguments.threads));
+  }
+  const absl::StatusOr<PriceInput> input = ReadPriceInput(arguments.price);
+  if (!input.ok()) return input.status();
+  if (absl::Status s = CheckFiles(arguments); !s.ok()) return s;
+  ProgressLine line(stderr);
+  const absl::StatusOr<PriceOutcome> outcome =
+      RunPrice(*input, arguments.threads, [&](const PriceProgress& p) {
+        if (!arguments.quiet) line.Show(p);
+      });
+  line.Clear();
+  if (!outcome.ok()) return outcome.status();
+  if (arguments.json == kStdout) {
+    fmt::print("{}", PriceJson(*input, *outcome));
+    *documented = true;
+  } else {
+    fmt::print("{}", PriceText(*input, *outcome));
+  }
+  if (!arguments.json.empty() && arguments.json != kStdout) {
+    const absl::Status wrote = WriteReportFile(arguments.json, PriceJson(*input, *outcome));
+    if (!wrote.ok()) return wrote;
+  }
+  if (!arguments.csv.empty()) {
+    const absl::Status wrote = WriteReportFile(arguments.csv, PriceRowsCsv(*input, *outcome));
+    if (!wrote.ok()) return wrote;
+  }
+  if (!arguments.report.empty()) {
+    const absl::Status wrote = WritePricePage(arguments.report, PlotPython(), *input, *outcome);
+    if (!wrote.ok()) return wrote;
+  }
+  return Unmet(*input, outcome->findings);
+}
+
+void AddOptions(CLI::App* command, Arguments& a) {
+  PriceOptions& o = a.price;
+  command
+      ->add_option("--weights", o.weights,
+                   "model.safetensors, an index of several files, or a folder with one of them")
+      ->required();
+  command->add_option("--model", o.model,
+                      "TOML file with the table [model] (default: model.toml beside the weights)");
+  command
+      ->add_option("--tokens", o.tokens,
+                   "token file to evaluate on, or text:FILE, tokens32:FILE (docs/models.md)")
+      ->required();
+  command->add_option("--codec", o.codecs, "codec of the boundaries; more than one may be given")
+      ->required()
+      ->take_all();
+  command->add_option("--stages", o.stages, "numbers of equal stages (default 2,4,8)")
+      ->delimiter(',');
+  command
+      ->add_option("--cuts", o.cuts,
+                   "blocks with which stages 1, 2, ... begin, as 7,15,22; may be given again")
+      ->take_all();
+  command->add_option("--rows", o.rows,
+                      fmt::format("rows of text to price on (default {})", kPriceRows));
+  command->add_option(
+      "--context", o.context,
+      fmt::format("tokens of a row (default {}, or the model's if that is less)", kPriceContext));
+  command->add_option("--budget", o.budget_nat,
+                      "nat/token: choose cuts and codecs of the fewest bits within it, and try the "
+                      "choice on as many other rows");
+  command->add_option(
+      "--move", o.move,
+      fmt::format("with --budget: blocks by which a cut may move (default {})", kPriceMove));
+  command
+      ->add_option("--allow", o.allowed_nat,
+                   "nat/token: losses to name the bits for (default 0.001,0.01,0.1)")
+      ->delimiter(',');
+  command->add_option(
+      "--gradient-rows", o.gradient_rows,
+      fmt::format("rows whose gradients are compared, the slowest part (default {}; "
+                  "0: none)",
+                  kPriceGradientRows));
+  command->add_option("--seed", o.seed, "of codecs that draw (default 1)");
+  command->add_option("--threads", a.threads, "of this process (default: all cores it may use)");
+  command->add_option("--json", a.json, "one JSON document, on stdout or into this file")
+      ->expected(0, 1)
+      ->default_str(kStdout);
+  command->add_option("--csv", a.csv, "write every row's losses into this file");
+  command->add_option("--report", a.report, "write a page with tables and figures into this file");
+  command->add_flag("--quiet", a.quiet, "no progress");
+}
+
+}  // namespace
+
+void AddPriceCommand(CLI::App& app, int* exit_status) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "price", "what compressed boundaries cost a model that exists, without training it");
+  AddOptions(command, *arguments);
+  command->callback([arguments, exit_status] {
+    bool documented = false;
+    const absl::Status status = Price(*arguments, &documented);
+    if (!status.ok() && arguments->json == kStdout && !documented) {
+      fmt::print("{}", ErrorJson(kSchema, status));
+    }
+    *exit_status = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/price/price_findings.h"
+#include "experiments/spec/spec.h"
+#include "experiments/train/model_weights.h"
+#include "pp_group/corpus.h"
+
+namespace longhaul {
+
+// What a user asks of `longhaul price`, as it was typed. Empty and nullopt: not given.
+struct PriceOptions {
+  std::string weights;  // a safetensors file, an index of several, or a folder with one of them
+  std::string model;    // a file with [model]; empty: model.toml beside the weights
+  std::string tokens;   // FILE.bin, or a source as data.source has it
+  std::vector<std::string> codecs;
+  std::vector<int64_t> stages;    // 2, 4 and 8 as far as the model has blocks
+  std::vector<std::string> cuts;  // each as ParseCuts
+  std::optional<int64_t> rows;
+  std::optional<int64_t> context;
+  std::optional<double> budget_nat;
+  std::optional<int64_t> move;
+  std::vector<double> allowed_nat;
+  std::optional<int64_t> gradient_rows;
+  uint64_t seed = 1;
+};
+
+// Figures that stand for what was not given.
+inline constexpr int64_t kPriceRows = 32, kPriceContext = 512, kPriceMove = 1;
+inline constexpr int64_t kPriceGradientRows = 8;
+
+// All of it read and checked, nothing computed.
+struct PriceInput {
+  PriceRequest request;
+  RunSpec spec;  // the model, with the context that rows have
+  std::string weights_path, model_path, tokens_source;
+  std::shared_ptr<const ModelWeights> weights;
+  std::shared_ptr<const Corpus> text;
+};
+
+// One line for each thing that can be wrong: files that are not there or of another kind, weights of
+// another shape or dtype, ids beyond the vocabulary, too few rows for an interval, too short a text,
+// codecs that do not exist or keep a state, cuts or stages that the model has not, a context that is
+// not the model's. Statuses as the readers have them; InvalidArgument.
+absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& options);
+
+}  // namespace longhaul

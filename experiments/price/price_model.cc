@@ -1,0 +1,245 @@
+#include "experiments/price/price_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "absl/strings/str_cat.h"
+#include "compressors/numbers/noise.h"
+#include "experiments/train/model_of_spec.h"
+#include "pp_group/c10d_status.h"
+#include "pp_group/models/model.h"
+
+namespace longhaul {
+namespace {
+
+// Of a stage that has it.
+const ParameterSlot& SlotOf(const StageLayout& layout, const std::string& name) {
+  return *std::find_if(layout.slots.begin(), layout.slots.end(),
+                       [&](const ParameterSlot& slot) { return slot.name == name; });
+}
+
+at::Tensor View(const at::Tensor& flat, const ParameterSlot& slot) {
+  return flat.narrow(0, slot.offset, slot.elements());
+}
+
+// A tied head has no tensor of its own in the file.
+absl::Status FillStage(const ModelWeights& weights, bool tied, Stage& stage) {
+  StageLayout layout = stage.layout();
+  if (tied) std::erase_if(layout.slots, [](const auto& slot) { return slot.name == "head"; });
+  return weights.Fill(layout, stage.parameters().data_ptr<float>());
+}
+
+std::span<const float> Values(const at::Tensor& x) {
+  return {x.const_data_ptr<float>(), static_cast<size_t>(x.numel())};
+}
+
+}  // namespace
+
+// One row on its way.
+struct PriceModel::Pass {
+  std::vector<int64_t> tokens, targets;
+  uint64_t seed;
+  PriceCodecs* codecs;
+  const PriceWatch& watch;
+  std::span<double> losses = {};
+
+  // What the receiver has of x.
+  absl::Status Cross(const PricedCrossing& crossing, bool backward, bool exact, at::Tensor& x) {
+    const at::Tensor received = at::empty_like(x);
+    const Shape shape = {static_cast<uint64_t>(x.size(0)), static_cast<uint64_t>(x.size(1))};
+    const uint64_t key =
+        FoldSeed({seed, static_cast<uint64_t>(crossing.block), backward ? 1ULL : 0ULL});
+    const absl::StatusOr<CrossingCount> count =
+        codecs->Cross(crossing.codec, key, shape, Values(x),
+                      {received.data_ptr<float>(), static_cast<size_t>(received.numel())});
+    if (!count.ok()) return count.status();
+    if (watch.crossed) watch.crossed(crossing, backward, exact, *count);
+    x = received;
+    return absl::OkStatus();
+  }
+  void Worked(const PassWork& work) const {
+    if (watch.worked) watch.worked(work);
+  }
+};
+
+PriceModel::~PriceModel() = default;
+
+absl::StatusOr<std::unique_ptr<PriceModel>> PriceModel::Load(const RunSpec& spec,
+                                                             const ModelWeights& weights) {
+  ModelSpec model = ToModelSpec(spec);
+  const bool tied = std::exchange(model.tied_head, false);
+  const auto stages = static_cast<int>(model.blocks);
+  if (stages < 2) {
+    return absl::InvalidArgumentError(
+        "the model has one block: no boundary can lie within it; want two or more");
+  }
+  if (absl::Status s = CheckModel(model, {}, stages); !s.ok()) return s;
+  std::unique_ptr<PriceModel> made(new PriceModel);
+  made->engine_ = EngineOf(model, {}).value_or("");
+  made->tied_ = tied;
+  absl::Status filled;
+  const absl::Status built = StatusFromTorch("load the model", [&] {
+    for (int s = 0; s < stages && filled.ok(); ++s) {
+      auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 0});
+      filled = stage.ok() ? FillStage(weights, tied, **stage) : stage.status();
+      if (!filled.ok()) return;
+      made->stages_.push_back(*std::move(stage));
+    }
+  });
+  if (!built.ok()) return built;
+  if (!filled.ok()) return filled;
+  const Stage &first = *made->stages_.front(), &last = *made->stages_.back();
+  if (tied) {
+    View(last.parameters(), SlotOf(last.layout(), "head"))
+        .copy_(View(first.parameters(), SlotOf(first.layout(), "embedding.token")));
+  }
+  for (const auto& stage : made->stages_) stage->ParametersChanged();
+  const int64_t block = LayoutOf(model, 0, stages).parameter_elements -
+                        SlotOf(first.layout(), "embedding.token").elements();
+  made->head_in_blocks_ = static_cast<double>(model.vocab * model.width) /
+                          static_cast<double>(std::max<int64_t>(1, block));
+  made->forward_only_.resize(made->stages_.size());
+  made->kept_.resize(made->stages_.size());
+  return made;
+}
+
+// x: what enters the node's block, compressed; of the root empty.
+absl::Status PriceModel::Walk(const PassNode& node, at::Tensor x, Pass& pass) {
+  const bool root = !x.defined();
+  auto child = node.children.begin();
+  for (int64_t b = root ? 0 : node.crossing.block; b < blocks(); ++b) {
+    for (; child != node.children.end() && child->crossing.block == b; ++child) {
+      at::Tensor received = x;
+      const absl::Status crossed = pass.Cross(child->crossing, /*backward=*/false, root, received);
+      if (!crossed.ok()) return crossed;
+      if (absl::Status s = Walk(*child, received, pass); !s.ok()) return s;
+    }
+    if (!node.arm && child == node.children.end()) return absl::OkStatus();
+    Stage& stage = *stages_[static_cast<size_t>(b)];
+    auto& kept = forward_only_[static_cast<size_t>(b)];
+    if (!kept) kept = stage.NewForwardActivations(/*rows=*/1);
+    const at::Tensor y =
+        at::empty({static_cast<int64_t>(pass.tokens.size()), stage.shape().width}, at::kFloat);
+    stage.Forward(pass.tokens, x, y, kept.get());
+    pass.Worked({.blocks = 1});
+    x = y;
+  }
+  std::vector<double> losses(pass.tokens.size());
+  stages_.back()->Loss(pass.targets, /*grad_scale=*/0, forward_only_.back().get(), losses);
+  const double mean =
+      std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  if (!std::isfinite(mean)) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the loss of a row is ", mean, ": weights or activations are out of float32's range"));
+  }
+  pass.losses[*node.arm] = mean;
+  pass.Worked({.heads = 1});
+  return absl::OkStatus();
+}
+
+absl::Status PriceModel::PriceRow(std::span<const int64_t> ids, const PassNode& tree, uint64_t seed,
+                                  PriceCodecs* codecs, const PriceWatch& watch,
+                                  std::span<double> losses) {
+  Pass pass{.tokens = {ids.begin(), ids.end() - 1},
+            .targets = {ids.begin() + 1, ids.end()},
+            .seed = seed,
+            .codecs = codecs,
+            .watch = watch,
+            .losses = losses};
+  absl::Status walked;
+  const absl::Status computed =
+      StatusFromTorch("evaluate a row", [&] { walked = Walk(tree, at::Tensor(), pass); });
+  return computed.ok() ? walked : computed;
+}
+
+void PriceModel::JoinTied() {
+  const Stage &first = *stages_.front(), &last = *stages_.back();
+  const at::Tensor head = View(last.gradients(), SlotOf(last.layout(), "head"));
+  View(first.gradients(), SlotOf(first.layout(), "embedding.token")).add_(head);
+  head.zero_();
+}
+
+// Leaves the gradients in the stages.
+absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
+  const auto n = static_cast<int64_t>(pass.tokens.size());
+  std::vector<at::Tensor> inputs(stages_.size()), outputs(stages_.size());
+  auto crossing = arm.forward.begin();
+  at::Tensor x;
+  for (size_t b = 0; b < stages_.size(); ++b) {
+    Stage& stage = *stages_[b];
+    stage.ZeroGradients();
+    if (!kept_[b]) kept_[b] = stage.NewActivations(/*rows=*/1);
+    if (crossing != arm.forward.end() && crossing->block == static_cast<int64_t>(b)) {
+      const bool exact = crossing == arm.forward.begin();
+      if (absl::Status s = pass.Cross(*crossing++, /*backward=*/false, exact, x); !s.ok()) return s;
+    }
+    inputs[b] = x;
+    outputs[b] = at::empty({n, stage.shape().width}, at::kFloat);
+    stage.Forward(pass.tokens, inputs[b], outputs[b], kept_[b].get());
+    x = outputs[b];
+  }
+  std::vector<double> losses(pass.tokens.size());
+  stages_.back()->Loss(pass.targets, 1.0f / static_cast<float>(n), kept_.back().get(), losses);
+  auto back = arm.backward.rbegin();
+  at::Tensor dy;
+  for (size_t b = stages_.size(); b-- > 0;) {
+    const at::Tensor dx =
+        b == 0 ? at::Tensor() : at::empty({n, stages_[b]->shape().width}, at::kFloat);
+    stages_[b]->Backward(pass.tokens, dy, dx, kept_[b].get());
+    dy = dx;
+    if (back != arm.backward.rend() && back->block == static_cast<int64_t>(b)) {
+      const bool exact = arm.forward.empty() && back == arm.backward.rbegin();
+      if (absl::Status s = pass.Cross(*back++, /*backward=*/true, exact, dy); !s.ok()) return s;
+    }
+  }
+  if (tied_) JoinTied();
+  pass.Worked({.blocks = 3 * blocks(), .heads = 3});
+  return absl::OkStatus();
+}
+
+absl::Status PriceModel::GradientRow(std::span<const int64_t> ids,
+                                     std::span<const GradientArm> arms, uint64_t seed,
+                                     PriceCodecs* codecs, const PriceWatch& watch,
+                                     std::span<GradientError> errors) {
+  Pass pass{.tokens = {ids.begin(), ids.end() - 1},
+            .targets = {ids.begin() + 1, ids.end()},
+            .seed = seed,
+            .codecs = codecs,
+            .watch = watch};
+  absl::Status found;
+  const absl::Status computed = StatusFromTorch("gradient of a row", [&] {
+    if (found = Gradient({}, pass); !found.ok()) return;
+    exact_.resize(stages_.size());
+    double norm = 0;  // ||g||^2
+    for (size_t b = 0; b < stages_.size(); ++b) {
+      const at::Tensor& gradient = stages_[b]->gradients();
+      exact_[b] = exact_[b].defined() ? exact_[b].copy_(gradient) : gradient.clone();
+      for (const float g : Values(exact_[b])) norm += static_cast<double>(g) * g;
+    }
+    for (size_t a = 0; a < arms.size(); ++a) {
+      if (found = Gradient(arms[a], pass); !found.ok()) return;
+      double error = 0, dot = 0, other = 0;
+      for (size_t b = 0; b < stages_.size(); ++b) {
+        const std::span<const float> g = Values(exact_[b]), h = Values(stages_[b]->gradients());
+        for (size_t i = 0; i < g.size(); ++i) {
+          const double x = g[i], y = h[i];
+          error += (y - x) * (y - x);
+          dot += x * y;
+          other += y * y;
+        }
+      }
+      errors[a] = {.nmse = error / norm, .cosine = dot / std::sqrt(norm * other)};
+      if (!std::isfinite(errors[a].nmse)) {
+        found = absl::OutOfRangeError("the gradient of a row is zero or not finite");
+        return;
+      }
+    }
+  });
+  return computed.ok() ? found : computed;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+// What `longhaul price` computes, as plain data. Letters: L blocks of the model, S stages.
+
+// The tensor that enters block `block` (1 to L - 1) is compressed by codec number `codec` of a list
+// that the caller keeps.
+struct PricedCrossing {
+  int64_t block;
+  size_t codec;
+  friend auto operator<=>(const PricedCrossing&, const PricedCrossing&) = default;
+};
+
+// One way to compress the model's boundaries in one direction: ascending blocks. Empty: nothing is
+// compressed.
+using PriceArm = std::vector<PricedCrossing>;
+
+// The same codec at every cut.
+PriceArm ArmOf(std::span<const int64_t> cuts, size_t codec);
+
+// Where stages 1, 2, ... begin when L blocks are cut into S stages as equal as they can be: stage s
+// at floor(s L / S). Cuts of S are among those of 2 S.
+std::vector<int64_t> EqualCuts(int64_t blocks, int64_t stages);
+
+// "7,15,22" -> blocks. InvalidArgument: no number, not ascending, outside of 1 to L - 1.
+absl::StatusOr<std::vector<int64_t>> ParseCuts(const std::string& text, int64_t blocks);
+// "7,15,22"
+std::string CutsText(std::span<const int64_t> cuts);
+
+// Arms without repetitions, each known by its number.
+class PriceArms {
+ public:
+  // The number of the arm, which is added unless it is there.
+  size_t Add(const PriceArm& arm);
+  // nullopt: not there.
+  std::optional<size_t> Find(const PriceArm& arm) const;
+  std::span<const PriceArm> all() const { return arms_; }
+
+ private:
+  std::vector<PriceArm> arms_;
+};
+
+// Arms as a tree of what they have in common: below the root, which compresses nothing, a node adds
+// one crossing to its parent's. So everything before a crossing is computed once for all arms that
+// agree up to there.
+struct PassNode {
+  PricedCrossing crossing = {};         // of the root: none
+  std::optional<size_t> arm = {};       // the arm that ends here
+  std::vector<PassNode> children = {};  // ascending
+};
+PassNode PassTree(std::span<const PriceArm> arms);
+
+// Forward passes that a tree takes for one row.
+struct PassWork {
+  int64_t blocks = 0;  // through one block
+  int64_t heads = 0;   // final norm, head and loss
+  friend bool operator==(const PassWork&, const PassWork&) = default;
+};
+PassWork WorkOf(const PassNode& root, int64_t blocks);
+
+}  // namespace longhaul

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/price/price_run.h"
+
+namespace longhaul {
+
+// What was found, once, for a terminal and a page alike.
+struct PriceTable {
+  std::string title;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;  // how to read it; a line each
+};
+
+// Conditions, a line each: model, text, rows, what computed it, the uncompressed loss.
+std::vector<std::string> PriceConditions(const PriceInput& input, const PriceOutcome& outcome);
+// Only tables that have rows.
+std::vector<PriceTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome);
+// What a reader must know before a figure: rows that are alike. May be empty.
+std::vector<std::string> PriceWarnings(const PriceInput& input, const PriceOutcome& outcome);
+
+std::string PriceText(const PriceInput& input, const PriceOutcome& outcome);
+
+// Every row's loss: part (priced, verified), row, window, S, cuts, codecs, loss and uncompressed
+// loss; and, of gradients, NMSE and cosine. With a head of names and units.
+std::string PriceRowsCsv(const PriceInput& input, const PriceOutcome& outcome);
+
+// "longhaul.price/1": everything of the tables and conditions, unrounded, with intervals; units in
+// keys.
+std::string PriceJson(const PriceInput& input, const PriceOutcome& outcome);
+
+// "7 int8-b64, 15 int4-b64"
+std::string ArmText(const PriceArm& arm, const std::vector<std::string>& codecs);
+
+}  // namespace longhaul
