@@ -74,7 +74,8 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
                            c10::intrusive_ptr<c10d::Backend> boundary,
                            const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
-                           std::function<void(int64_t, bool, const at::Tensor&)> watch)
+                           std::function<void(int64_t, bool, const at::Tensor&)> watch,
+                           bool mask_gradients)
     : boundary_(std::move(boundary)),
       now_(*now),
       rank_(rank),
@@ -84,6 +85,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       tokens_(rows_per_microbatch * stages.front()->shape().context),
       losses_(tokens_),
       watch_(std::move(watch)),
+      mask_gradients_(mask_gradients),
       current_{stages.front()->layout().stage, Op::kForward, 0} {
   for (Stage* stage : stages) {
     chunks_.push_back(NewChunk(stage, program, rows_per_microbatch));
@@ -194,6 +196,8 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   } else {
     chunk.stage->BackwardInput(m.tokens, m.dy, m.dx, kept);
   }
+  const int from = chunk.first() ? rank_ : rank_of_stage_[chunk.stage->layout().stage - 1];
+  if (mask_gradients_ && from != rank_) m.dx.masked_fill_(m.x == 0, 0);
   CountCompute(*chunk.stage, now_() - start, waited, &times_.backward);
   Send(m.dx, &m.sent_dx, "send to the stage before");
 }

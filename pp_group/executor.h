@@ -39,11 +39,13 @@ class PipelineRank {
   // `stages`: those that `program` gives to `rank`, ascending. `boundary` is null when there is one
   // rank; group rank = `rank`. Borrows the stages and `now`. The program has passed CheckProgram
   // and CheckMicrobatchOrder. `watch` sees each micro-batch's tensor before it is sent; true: a
-  // gradient.
+  // gradient. `mask_gradients`: the gradient of an activation that came from another rank is zero
+  // where the activation was, as if it were taken through a sparsifier's mask.
   PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
                const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                const std::function<absl::Duration()>* now,
-               std::function<void(int64_t, bool, const at::Tensor&)> watch = {});
+               std::function<void(int64_t, bool, const at::Tensor&)> watch = {},
+               bool mask_gradients = false);
   ~PipelineRank();
 
   // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is; must
@@ -105,6 +107,7 @@ class PipelineRank {
   double loss_sum_ = 0;
   PipelineTimes times_;
   const std::function<void(int64_t, bool, const at::Tensor&)> watch_;
+  const bool mask_gradients_;
   Action current_;
   const char* doing_ = "begin";
 };

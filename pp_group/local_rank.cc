@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
       spec.batch_rows / spec.microbatches, now,
       rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
                                         const at::Tensor& x) { watch({microbatch, gradient, x}); }
-                 : std::function<void(int64_t, bool, const at::Tensor&)>());
+                 : std::function<void(int64_t, bool, const at::Tensor&)>(),
+      spec.mask_gradients);
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
   if (spec.outer.algorithm == OuterAlgorithm::kDataParallel) {
     auto gradients =

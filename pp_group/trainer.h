@@ -39,6 +39,8 @@ struct TrainSpec {
   uint64_t seed;  // initial weights, data order, codec noise of the outer delta
   // The blocks with which stages 1, 2, ... begin; empty: S divides the blocks, stages are equal.
   std::vector<int64_t> cuts = {};
+  // A stage's gradient is zero where the activation that it came for was, before it is sent.
+  bool mask_gradients = false;
   // Compute that is slept instead of done (injected_compute.h): step times over real links without
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;

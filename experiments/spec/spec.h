@@ -102,6 +102,9 @@ struct RunSpec {
     };
     std::map<int64_t, Cut> cuts = {};
     std::string capture = {};  // folder for tensors of four steps; empty: none
+    // The gradient of an activation that came with zeros (TopK) is taken through them: it is zero
+    // where the activation was, before `backward` sees it. What arXiv 2401.07788 does.
+    bool mask_gradients = false;
   } boundary;
 
   struct Outer {  // the table may be left out: one group, no outer step
@@ -205,7 +208,7 @@ int64_t Steps(const RunSpec& spec);
 int64_t TrainTokens(const RunSpec& spec);
 
 // Reads and checks one run. InvalidArgument with file and line ("demo.toml:12: unknown key
-// 'boundary.forwrad'; known: backward, capture, cuts, forward, nmse_every") for a missing key, a
+// 'boundary.forwrad'; known: backward, capture, cuts, forward, mask_gradients, nmse_every") for a missing key, a
 // wrong type, an unknown key, an unknown name and everything that cannot be run (S does not
 // divide blocks, ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);

@@ -11,7 +11,7 @@ namespace longhaul {
 namespace {
 
 constexpr std::string_view kBooked[] = {"schedule.stages", "schedule.cuts", "boundary.forward",
-                                        "boundary.backward"};
+                                        "boundary.backward", "boundary.mask_gradients"};
 constexpr std::string_view kBookedTable = "boundary.cuts.";
 
 bool Booked(const SpecChange& change) {

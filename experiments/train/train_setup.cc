@@ -72,6 +72,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                                                           : OuterAlgorithm::kDiloco},
       .seed = static_cast<uint64_t>(spec.seed),
       .cuts = spec.schedule.cuts,
+      .mask_gradients = spec.boundary.mask_gradients,
       .compute = ComputeOf(spec),
       .stage_compute = ToComputeSpec(spec)};
   if (spec.model.init.empty()) return train;

@@ -130,6 +130,7 @@ const std::map<std::string, Bound> kBounds = {
     {"boundary.backward",
      OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(boundary.backward))},
     {"boundary.nmse_every", Int(0, 1'000'000, OF(boundary.nmse_every))},
+    {"boundary.mask_gradients", Flag(OF(boundary.mask_gradients))},
     {"boundary.capture", Text(1024, OF(boundary.capture))},
 
     {"outer.groups", Int(1, 1024, OF(outer.groups), kRounds)},

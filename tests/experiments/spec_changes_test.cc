@@ -42,7 +42,8 @@ TEST(SpecChanges, KeyOfOneSpecAloneIsAChange) {
 
 TEST(SpecChanges, StagesAndBoundaryCodecsAloneMayDifferUnderAQ) {
   const std::vector<std::string> booked = {"schedule.stages=4", "boundary.forward=none",
-                                           "boundary.backward=none"};
+                                           "boundary.backward=none",
+                                           "boundary.mask_gradients=true"};
   EXPECT_THAT(ChangesBesideCodecs(Resolved({}), Resolved(booked)), IsEmpty());
   for (const char* set : {"train.lr=2e-3", "train.clip_norm=0.25", "schedule.kind=gpipe",
                           "boundary.nmse_every=0", "train.warmup_steps=5", "eval.rows=65",

@@ -72,6 +72,7 @@ stages = 2
 forward = "int4-b64-h64"
 backward = "int8-b64"
 nmse_every = 16
+mask_gradients = false
 
 [outer]
 groups = 1

@@ -124,6 +124,42 @@ void ExpectValues(const Outcome& out, int microbatches) {
   EXPECT_EQ(out.stages[0]->arrived, gradients);
 }
 
+// Stage 0 sends 0, 1, 2 for each token, the last stage's gradient is 7 everywhere.
+class SparseStage : public CountingStage {
+ public:
+  using CountingStage::CountingStage;
+  void Forward(std::span<const int64_t> tokens, const at::Tensor& x, const at::Tensor& y,
+               Activations* kept) override {
+    CountingStage::Forward(tokens, x, y, kept);
+    if (layout().first()) y.copy_(at::arange(3, y.options()).expand_as(y));
+  }
+  void BackwardInput(std::span<const int64_t>, const at::Tensor& dy, const at::Tensor& dx,
+                     Activations*) override {
+    if (layout().first()) gradient = dy.clone();
+    if (layout().last()) dx.fill_(7);
+  }
+  at::Tensor gradient;
+};
+
+TEST(PipelineRank, MasksTheGradientWhereTheActivationWasZeroWhenAsked) {
+  const PipelineProgram program = *ParseScheduleCsv("0F0,0B0\n1F0,1B0\n", CsvFormat::kComputeOnly);
+  for (const bool mask : {false, true}) {
+    SparseStage first(0, 2), last(1, 2);
+    const std::function<absl::Duration()> now = [] { return absl::ZeroDuration(); };
+    const auto group = NewMemoryGroup(2);
+    PipelineRank a({&first}, group[0], program, 0, 1, &now, {}, mask);
+    PipelineRank b({&last}, group[1], program, 1, 1, &now, {}, mask);
+    const std::vector<int64_t> row = {10, 0, 0};
+    for (PipelineRank* rank : {&a, &b}) rank->BeginStep(row);
+    a.Run({0, Op::kForward, 0});
+    b.Run({1, Op::kForward, 0});
+    b.Run({1, Op::kBackward, 0});
+    a.Run({0, Op::kBackward, 0});
+    const at::Tensor want = at::tensor({mask ? 0.0F : 7.0F, 7.0F, 7.0F}).expand({2, 3});
+    EXPECT_TRUE(at::equal(first.gradient, want)) << first.gradient;
+  }
+}
+
 TEST(PipelineRank, RunsInterleavedStages) {
   // As torch dumps Interleaved1F1B of 2 ranks, 2 stages each, 4 micro-batches.
   ExpectValues(RunStep("0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\n"
