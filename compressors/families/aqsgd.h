@@ -12,7 +12,7 @@ namespace longhaul {
 // in every epoch. Both ends hold m, the activation as the receiver has it, in fp16. The first visit
 // sends x as fp16; a later one quantizes delta = x - m with one scale per column, s = bf16(max over
 // the rows of |delta|), q = clamp(rne(delta / s 2^(b-1)), -2^(b-1), 2^(b-1) - 1), and both ends set
-// m <- fp16(m + q 2^-(b-1) s) and use m. One state per example and shape: example_states.h. Where a
+// m <- fp16(m + q 2^-(b-1) s) and use m. The state belongs to the example and shape, not to the place. Where a
 // difference would be no shorter than fp16 values, values are sent again.
 //
 // Payload of a first visit: the values fp16. Of a difference: s bf16 per column; codes q + 2^(b-1),

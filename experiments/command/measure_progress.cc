@@ -19,7 +19,7 @@ namespace {
 class ProgressLine {
  public:
   explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
-    pace_.See(MonotonicClock().Now(), 0);
+    pace_.Observe(MonotonicClock().Now(), 0);
   }
   void Show(const CampaignProgress& p);
 
@@ -35,7 +35,7 @@ void ProgressLine::Show(const CampaignProgress& p) {
   const bool last = p.done == p.runs;
   if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15)) && !last) return;
   last_ = now;
-  pace_.See(now, static_cast<double>(p.tokens_done));
+  pace_.Observe(now, static_cast<double>(p.tokens_done));
   std::string text =
       fmt::format("  runs {}/{} done, {} running{}; {:.2f} of {:.2f} M tokens", p.done, p.runs,
                   p.running, p.elsewhere > 0 ? fmt::format(" here, {} elsewhere", p.elsewhere) : "",

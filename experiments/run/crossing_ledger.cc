@@ -15,7 +15,7 @@ bool IsARow(const CrossingCount& count) {
 
 }  // namespace
 
-void CrossingLedger::See(CrossingCount count) {
+void CrossingLedger::Observe(CrossingCount count) {
   if (!IsARow(count)) return;
   const Key key(count.rank, count.life, count.group_kind, count.peer);
   (count.checkpoint > 0 ? at_[count.checkpoint] : last_)[key] = std::move(count);

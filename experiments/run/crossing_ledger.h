@@ -19,7 +19,7 @@ class CrossingLedger {
   CrossingLedger(int64_t stages, std::string outer_codec)
       : stages_(stages), outer_codec_(std::move(outer_codec)) {}
 
-  void See(CrossingCount count);
+  void Observe(CrossingCount count);
 
   // By source, destination and direction; of what the sender saw, but a joiner's state, of which
   // the joiner tells. The receiver's side of the others is no row.

@@ -56,7 +56,7 @@ struct Met {
   int64_t life = 0;
 };
 
-void See(const nlohmann::json& event, EventFile& file, Met* met) {
+void Observe(const nlohmann::json& event, EventFile& file, Met* met) {
   const std::string kind = event.value("event", "");
   if (kind == "attempt") {
     *met = {.attempt = event.value("id", int64_t{0}), .life = event.value("life", int64_t{0})};
@@ -83,7 +83,7 @@ absl::StatusOr<EventFile> Skim(const std::string& path, Met* met) {
   if (!fd.ok()) return ErrnoStatus("events: open " + path, errno);
   file.alive = flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   const absl::Status read = ForEachEvent(
-      path, [&](const nlohmann::json& event) { See(event, file, met); }, &file.torn);
+      path, [&](const nlohmann::json& event) { Observe(event, file, met); }, &file.torn);
   if (!read.ok()) return read;
   if (met->attempt != 0 && file.rank < 0) {
     return absl::DataLossError(fmt::format("{}:1: want the event 'worker' first", path));

@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-void FirstCause::See(const nlohmann::json& event) {
+void FirstCause::Observe(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   const int rank = event.value("rank", -1);
   if (kind == "step") last_step_[rank] = event.value("step", int64_t{0});

@@ -17,7 +17,7 @@ namespace longhaul {
 // first, and so is a worker that a signal killed.
 class FirstCause {
  public:
-  void See(const nlohmann::json& event);
+  void Observe(const nlohmann::json& event);
   // What the caller found by itself. A standstill is told once and stays the cause.
   void StoodStill(const std::string& message);
   void Fail(const std::string& message);  // unless a cause is known

@@ -36,8 +36,8 @@ absl::Status Follow(RunProcess& process, bool checkpoints, const CancelSignal& c
     }
     if (fds[0].revents == 0) continue;
     absl::StatusOr<EventReader::More> more = process.Read([&](const nlohmann::json& event) {
-      recorder.See(event);
-      view.See(event);
+      recorder.Observe(event);
+      view.Observe(event);
     });
     if (!more.ok()) return more.status();
     if (absl::Status s = recorder.Flush(); !s.ok()) return s;

@@ -67,8 +67,8 @@ class AttemptReader {
   absl::Status Read(const EventFile& file) {
     const bool over = OverWithoutSome();
     absl::Status read = ForEachEvent(file.path, [&](const nlohmann::json& event) {
-      recorder_.See(event);
-      if (!over) cause_.See(event);
+      recorder_.Observe(event);
+      if (!over) cause_.Observe(event);
     });
     return read.ok() ? recorder_.Flush() : read;
   }
@@ -85,12 +85,12 @@ class AttemptReader {
       if (how.empty() && !said.empty()) how = fmt::format("rank {}: {}", rank, said);
     }
     if (ended) return;
-    recorder_.See(EventOf("fault", FaultRow{.number = 0,
-                                            .step = 0,
-                                            .what = "lost",
-                                            .place = fmt::format("group {}", group),
-                                            .group_index = group,
-                                            .said = how}));
+    recorder_.Observe(EventOf("fault", FaultRow{.number = 0,
+                                                .step = 0,
+                                                .what = "lost",
+                                                .place = fmt::format("group {}", group),
+                                                .group_index = group,
+                                                .said = how}));
     words.push_back(fmt::format("group {}, life {}: {}", group, life, how));
   }
 

@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-void Pace::See(absl::Duration now, double done) {
+void Pace::Observe(absl::Duration now, double done) {
   last_ = Seen{now, done};
   if (!first_) first_ = last_;
 }

@@ -12,7 +12,7 @@ namespace longhaul {
 class Pace {
  public:
   // `done`: in any unit, never falling.
-  void See(absl::Duration now, double done);
+  void Observe(absl::Duration now, double done);
   std::optional<double> per_second() const;
   // Until `total` is done, at this pace.
   std::optional<absl::Duration> Left(double total) const;

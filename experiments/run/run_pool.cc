@@ -34,7 +34,7 @@ absl::StatusOr<Running> Start(Record& record, int64_t run, const PlannedRun& pla
 absl::StatusOr<bool> Follow(Running& running, CampaignProgress& progress, absl::Status* outcome) {
   const int64_t last_stage = running.planned->spec.schedule.stages - 1;
   absl::StatusOr<EventReader::More> more = running.process->Read([&](const nlohmann::json& event) {
-    running.recorder->See(event);
+    running.recorder->Observe(event);
     if (event.value("event", "") != "step" || event.value("stage", -1) != last_stage) return;
     const int64_t tokens = event.value("tokens", int64_t{0});
     running.tokens_seen += tokens;

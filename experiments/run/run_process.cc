@@ -140,7 +140,7 @@ absl::StatusOr<EventReader::More> RunProcess::Read(
       continue;
     }
     absl::StatusOr<EventReader::More> read = reader_.Read([&](const nlohmann::json& event) {
-      cause_.See(event);
+      cause_.Observe(event);
       handle(event);
     });
     if (!read.ok()) return read;

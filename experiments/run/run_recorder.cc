@@ -51,7 +51,7 @@ RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
       faults_(spec.outer.inner_steps, spec.schedule.stages, [] { return MonotonicClock().Now(); }) {
 }
 
-void RunRecorder::See(const json& event) {
+void RunRecorder::Observe(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "step") {
     steps_.push_back(RowFrom<StepRow>(event));
@@ -60,13 +60,13 @@ void RunRecorder::See(const json& event) {
   if (kind == "fault") faults_.SeeFault(RowFrom<FaultRow>(event));
   if (kind == "round") {
     rounds_.push_back(RowFrom<RoundRow>(event));
-    vain_exchanges_ += rounds_.back().attempts - 1;
+    repeated_exchanges_ += rounds_.back().attempts - 1;
   }
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
-  if (kind == "crossing") crossings_.See(RowFrom<CrossingCount>(event));
+  if (kind == "crossing") crossings_.Observe(RowFrom<CrossingCount>(event));
   if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
-  (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).See(event);
+  (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).Observe(event);
   if (kind == "checkpoint") {
     checkpoints_[event.value("step", int64_t{0})].ranks.insert(event.value("rank", int64_t{0}));
   }
@@ -264,7 +264,7 @@ absl::Status RunRecorder::Whole(const std::string& flaws) const {
 WirePart RunRecorder::Wire() const {
   return {.restored = restored_,
           .came_or_went = faults_.groups(),
-          .vain_exchanges = vain_exchanges_,
+          .repeated_exchanges = repeated_exchanges_,
           .as_planned = faults_.groups_came_or_went() == 0};
 }
 

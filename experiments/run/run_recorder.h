@@ -27,7 +27,7 @@ class RunRecorder {
  public:
   RunRecorder(Record& record, int64_t run, const RunSpec& spec);
 
-  void See(const nlohmann::json& event);
+  void Observe(const nlohmann::json& event);
   absl::Status Flush();
 
   // Ends the run's row: ok, or by the status' code diverged (OutOfRange), interrupted (Cancelled),
@@ -66,7 +66,7 @@ class RunRecorder {
   // By fact, the largest of all ranks: kStillShareFact, ...
   std::map<std::string, double> disturbances_;
   CrossingLedger crossings_;
-  int64_t vain_exchanges_ = 0;
+  int64_t repeated_exchanges_ = 0;
   struct CheckpointCounts {
     WireCounts wire;
     std::set<int64_t> ranks;  // that have told everything

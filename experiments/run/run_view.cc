@@ -28,7 +28,7 @@ void RunView::End() {
   in_progress_line_ = false;
 }
 
-void RunView::See(const nlohmann::json& event) {
+void RunView::Observe(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "fact") {
     const nlohmann::json& value = event["value"];
@@ -66,7 +66,7 @@ void RunView::SeeStep(const nlohmann::json& event) {
   }
   const int64_t step = row.step;
   const absl::Duration now = clock_.Now();
-  pace_.See(now, static_cast<double>(step));
+  pace_.Observe(now, static_cast<double>(step));
   if (now - last_line_ < absl::Seconds(1) && step != steps_) return;
   last_line_ = now;
   std::string losses;

@@ -21,7 +21,7 @@ namespace longhaul {
 class RunView {
  public:
   RunView(const RunSpec& spec, std::FILE* out, const Clock& clock);
-  void See(const nlohmann::json& event);
+  void Observe(const nlohmann::json& event);
   void End();  // leaves the progress line
 
  private:

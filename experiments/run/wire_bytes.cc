@@ -150,14 +150,14 @@ std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const C
   // On the wire an exchange is two messages, the frame's size and the frame.
   if (c.direction == Direction::kOuter) {
     bytes.may_lack +=
-        static_cast<double>(part.vain_exchanges) * 2 * sent / static_cast<double>(c.tensors);
+        static_cast<double>(part.repeated_exchanges) * 2 * sent / static_cast<double>(c.tensors);
   }
   return Complaint(fmt::format("path {} > {}", c.src_rank, c.dst_rank), bytes, drops);
 }
 
 }  // namespace
 
-void WireCounts::See(const nlohmann::json& event) {
+void WireCounts::Observe(const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "path") {
     const PathCount count = RowFrom<PathCount>(event);

@@ -30,7 +30,7 @@ constexpr int64_t kTransportPiece = 64 << 10;
 struct WireCounts {
   std::map<std::pair<int64_t, int64_t>, PathCount> paths;  // by (source, destination)
   std::map<int64_t, NodeCount> nodes;
-  void See(const nlohmann::json& event);  // "path" and "node"
+  void Observe(const nlohmann::json& event);  // "path" and "node"
 };
 
 // Of a path: how far the counted bytes may be from the accounted ones. The fixed part is for what
@@ -49,7 +49,7 @@ struct WirePart {
   std::set<int64_t> came_or_went = {};
   // Outer exchanges that were made again, because somebody was lost in them: what was handed over
   // in one of them need not have crossed.
-  int64_t vain_exchanges = 0;
+  int64_t repeated_exchanges = 0;
   bool as_planned = true;  // false: groups came or went in the run, so nothing is predicted
 };
 

@@ -166,7 +166,7 @@ absl::Status WorkerPool::GroupLost(int group, const std::string& how) {
   if (loss == GroupLives::Loss::kNone) return absl::OkStatus();
   SetInStore("down", group);
   if (loss == GroupLives::Loss::kState) Tell("lost", group, how);
-  return NobodyLeft(group, how);
+  return CheckAGroupIsLeft(group, how);
 }
 
 void WorkerPool::SetInStore(const char* key, int group) {
@@ -182,7 +182,7 @@ void WorkerPool::Tell(const std::string& what, int group, const std::string& sai
                                        .said = said}));
 }
 
-absl::Status WorkerPool::NobodyLeft(int group, const std::string& how) const {
+absl::Status WorkerPool::CheckAGroupIsLeft(int group, const std::string& how) const {
   if (groups_.AnyHolds()) return absl::OkStatus();
   return absl::UnavailableError(fmt::format(
       "group {} was lost ({}), and no other is left that holds the training's state", group, how));
@@ -216,7 +216,7 @@ absl::Status WorkerPool::Ended(int rank, int wait_status) {
   absl::Status lost;
   if (exit == kExitLeft) {
     groups_.Leave(group, MonotonicClock().Now());
-    lost = NobodyLeft(group, "it left, as the script says");
+    lost = CheckAGroupIsLeft(group, "it left, as the script says");
   } else if (exit != 0) {
     lost = GroupLost(group, HowItEnded(wait_status, killed_by_));
   }
@@ -241,12 +241,12 @@ absl::Status WorkerPool::Strike(size_t number) {
   const Fault& fault = script_[number];
   EmitFault(fault, fault.at_step, "", sink_);
   if (fault.where.kind == FaultPlace::Kind::kLab) raise(SIGKILL);
-  if (fault.what == FaultKind::kJoin) return Come(static_cast<int>(fault.where.group));
+  if (fault.what == FaultKind::kJoin) return StartJoiner(static_cast<int>(fault.where.group));
   return links_.Strike(number, MonotonicClock().Now());
 }
 
 // One that is still leaving comes when it has left.
-absl::Status WorkerPool::Come(int group) {
+absl::Status WorkerPool::StartJoiner(int group) {
   groups_.Want(group);
   return !groups_.IsThere(group) && !Runs(group) ? StartAnew(group) : absl::OkStatus();
 }

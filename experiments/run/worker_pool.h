@@ -56,11 +56,11 @@ class WorkerPool {
   int GroupOf(int rank) const { return rank / static_cast<int>(spec_.schedule.stages); }
   void SetInStore(const char* key, int group);  // KEY/GROUP/LIFE
   void Tell(const std::string& what, int group, const std::string& said);
-  absl::Status NobodyLeft(int group, const std::string& how) const;  // OK: somebody is
+  absl::Status CheckAGroupIsLeft(int group, const std::string& how) const;  // OK: somebody is
   // What a worker asks for beside gates (phase_gate.h).
   void Asked(int rank, const std::string& words);
   absl::Status Strike(size_t fault);
-  absl::Status Come(int group);
+  absl::Status StartJoiner(int group);
   bool Runs(int group) const;
   // Who has been stopped for net.peer_deadline_s, the store too, and who is left of a lost group.
   void EndTheStopped();

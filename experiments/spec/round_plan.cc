@@ -55,8 +55,9 @@ Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
   return at;
 }
 
-std::vector<Fault> WithoutVainKills(std::vector<Fault> drawn, const std::vector<RoundPlan>& rounds,
-                                    const RoundBounds& bounds) {
+std::vector<Fault> WithoutKillsOfAbsentGroups(std::vector<Fault> drawn,
+                                              const std::vector<RoundPlan>& rounds,
+                                              const RoundBounds& bounds) {
   std::erase_if(drawn, [&](const Fault& f) {
     if (f.during != FaultMoment::kTransfer) return false;
     const auto round = std::find_if(rounds.begin(), rounds.end(), [&](const RoundPlan& r) {

@@ -46,8 +46,9 @@ RoundBounds RoundBoundsOf(const RunSpec& spec);
 std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBounds& bounds);
 
 // The script without those kills during a transfer. `rounds`: its PlanRounds.
-std::vector<Fault> WithoutVainKills(std::vector<Fault> drawn, const std::vector<RoundPlan>& rounds,
-                                    const RoundBounds& bounds);
+std::vector<Fault> WithoutKillsOfAbsentGroups(std::vector<Fault> drawn,
+                                              const std::vector<RoundPlan>& rounds,
+                                              const RoundBounds& bounds);
 
 // The groups that are not there when the run begins: their first leave or join is a join.
 std::set<int64_t> AbsentAtFirst(const std::vector<Fault>& drawn, int64_t groups);

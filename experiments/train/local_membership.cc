@@ -19,7 +19,7 @@ class LocalMembership final : public Membership {
       : spec_(spec),
         bounds_(RoundBoundsOf(spec)),
         plan_(PlanRounds(ScriptOf(spec), bounds_)),
-        drawn_(WithoutVainKills(ScriptOf(spec), plan_, bounds_)),
+        drawn_(WithoutKillsOfAbsentGroups(ScriptOf(spec), plan_, bounds_)),
         ranks_(std::move(ranks)),
         sink_(sink) {}
 

@@ -47,7 +47,7 @@ Look LookAround(RoundStore& store, const Question& question, int cut_off) {
       look.decision.members.insert(*there);
       continue;
     }
-    if (there != expected.end() && store.Unwelcome(g, there->second)) {
+    if (there != expected.end() && store.StillWaits(g, there->second)) {
       if (!question.last) look.decision.joiners.insert(*there);
       continue;
     }
@@ -177,7 +177,7 @@ bool RoundStore::AnyHolds() {
   return false;
 }
 
-bool RoundStore::Unwelcome(int group, int life) {
+bool RoundStore::StillWaits(int group, int life) {
   return !Down(group, life) && AllStages(absl::StrCat("join/", group, "/", life)) &&
          !AllStages(absl::StrCat("welcome/", group, "/", life));
 }

@@ -71,7 +71,7 @@ class RoundStore {
   // Some group that is not down had the state from the start, or has taken it.
   bool AnyHolds();
   // That life waits for a state still, and nobody has said that it gets one.
-  bool Unwelcome(int group, int life);
+  bool StillWaits(int group, int life);
 
   int groups() const { return groups_; }
   int stages() const { return stages_; }

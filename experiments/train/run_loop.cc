@@ -261,8 +261,8 @@ absl::Status Restore(Trainer& trainer, const std::string& from, int rank, FdEven
   return sink.status();
 }
 
-absl::Status Told(const absl::Status& failure, const Trainer& trainer, int rank,
-                  FdEventSink& sink) {
+absl::Status EmitFailure(const absl::Status& failure, const Trainer& trainer, int rank,
+                         FdEventSink& sink) {
   sink.EmitFailure(rank, trainer.step(), failure);
   return failure;
 }
@@ -285,7 +285,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   if (status.ok() && trainer.step() == 0 && !options.restore_from.empty() && !options.joins) {
     status = Restore(trainer, options.restore_from, rank, sink);
   }
-  if (!status.ok()) return Told(status, trainer, rank, sink);
+  if (!status.ok()) return EmitFailure(status, trainer, rank, sink);
   StillnessMeter stillness;
   PassPhase(options.phase_fd, "ready");
   stillness.Restart();
@@ -306,7 +306,7 @@ absl::Status RunLoop(Trainer& trainer, const std::vector<LocalTelemetry>& ranks,
   PassPhase(options.phase_fd, "trained");
   if (options.eval_rows > 0) status = EvaluateBoth(trainer, options, rank, sink);
   if (status.ok() && options.save_weights) status = options.save_weights(trainer);
-  if (!status.ok()) return Told(status, trainer, rank, sink);
+  if (!status.ok()) return EmitFailure(status, trainer, rank, sink);
   EmitMemory(rank, options.gpu, sink);
   sink.Emit({{"event", "finished"}, {"rank", rank}});
   return sink.status();

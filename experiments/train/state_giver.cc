@@ -32,7 +32,7 @@ class SwarmGiver final : public StateGiver {
     thread_.join();
   }
 
-  std::vector<std::string> TakeWords() override {
+  std::vector<std::string> TakeWarnings() override {
     const std::lock_guard lock(mu_);
     return std::exchange(words_, {});
   }

@@ -60,7 +60,7 @@ class StateGiver {
                                                            int stages, int groups);
   virtual ~StateGiver() = default;  // ends it, within seconds
   // What went wrong since the last call, one line each. Any thread.
-  virtual std::vector<std::string> TakeWords() = 0;
+  virtual std::vector<std::string> TakeWarnings() = 0;
 };
 
 struct StateTaken {

@@ -81,7 +81,7 @@ class OverStore final : public StoreMembership {
   }
 
  private:
-  absl::Status GoOn(Trainer& trainer, RoundRow* round);
+  absl::Status FinishRound(Trainer& trainer, RoundRow* round);
   absl::StatusOr<bool> WaitAndTake(Trainer& trainer);
   c10::intrusive_ptr<ProcessGroupLonghaul> Connect(const std::string& name, int rank, int size,
                                                    absl::Duration patience) {
@@ -220,11 +220,12 @@ absl::StatusOr<bool> OverStore::Commit(const absl::Status& exchanged) {
 
 absl::Status OverStore::AfterRound(Trainer& trainer, RoundRow* round) {
   absl::Status status;
-  const absl::Status asked = StatusFromTorch("the store", [&] { status = GoOn(trainer, round); });
+  const absl::Status asked =
+      StatusFromTorch("the store", [&] { status = FinishRound(trainer, round); });
   return asked.ok() ? status : asked;
 }
 
-absl::Status OverStore::GoOn(Trainer& trainer, RoundRow* round) {
+absl::Status OverStore::FinishRound(Trainer& trainer, RoundRow* round) {
   round->round = round_;
   std::vector<int> lost, joiners;
   for (const auto& [group, life] : expected_) {

@@ -106,7 +106,7 @@ void SwarmHandover::Give(Trainer& trainer, int64_t step, const Decision& now,
 void SwarmHandover::Stop() {
   if (giver_ == nullptr) return;
   const std::unique_ptr<StateGiver> ending = std::move(giver_);
-  for (const std::string& word : ending->TakeWords()) Tell(given_step_, word);
+  for (const std::string& word : ending->TakeWarnings()) Tell(given_step_, word);
 }
 
 // That the state came over the link, and no other way.

@@ -71,7 +71,7 @@ void EmitSharing(const RunSpec& spec, const WorkerPlace& place, EventSink& sink)
              {"value", SharedBy(spec.train.device, here, GpuCount())}});
 }
 
-absl::Status Told(const absl::Status& failure, const WorkerPlace& place, FdEventSink& sink) {
+absl::Status EmitFailure(const absl::Status& failure, const WorkerPlace& place, FdEventSink& sink) {
   sink.EmitFailure(place.rank, 0, failure);
   return failure;
 }
@@ -145,9 +145,9 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   if (!node.ok()) return node.status();
   absl::StatusOr<Joined> joined = JoinRun(spec, place, *node);
   // Told before the groups are taken down, which is what its peers notice.
-  if (!joined.ok()) return Told(joined.status(), place, sink);
+  if (!joined.ok()) return EmitFailure(joined.status(), place, sink);
   if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok())
-    return Told(s, place, sink);
+    return EmitFailure(s, place, sink);
   const LocalTelemetry& rank = joined->rank;
   std::unique_ptr<StoreMembership> membership;
   if (spec.outer.on_group_loss == "continue") {
@@ -169,19 +169,19 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
     EmitSharing(spec, place, sink);
   }
   if (absl::Status s = TakeGpu(own, place.rank, place.gpu_bytes, sink); !s.ok()) {
-    return Told(s, place, sink);
+    return EmitFailure(s, place, sink);
   }
   RunLoopOptions options = ToLoopOptions(own, checkpoint_directory);
   LocalRank local = ToLocalRank(rank, options.capture.get());
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
-    if (!met.ok() && !checkpoint_directory.empty()) return Told(met, place, sink);
+    if (!met.ok() && !checkpoint_directory.empty()) return EmitFailure(met, place, sink);
     local.outer = membership->ranks().front().outer;
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(own), {std::move(local)}, *corpus, [] { return MonotonicClock().Now(); },
       membership.get());
-  if (!trainer.ok()) return Told(trainer.status(), place, sink);
+  if (!trainer.ok()) return EmitFailure(trainer.status(), place, sink);
   options.membership = membership.get();
   options.resumes = place.life < 0 ? joined->life == 0 : place.resumes;
   sink.Emit({{"event", "started"},
@@ -194,7 +194,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   options.phase_fd = place.phase_fd;
   if (joined->life > 0) {
     const absl::StatusOr<bool> has_state = membership->Join(**trainer);
-    if (!has_state.ok()) return Told(has_state.status(), place, sink);
+    if (!has_state.ok()) return EmitFailure(has_state.status(), place, sink);
     options.joins = true;
     if (!*has_state) {  // the run was over before it was its turn
       sink.Emit({{"event", "finished"}, {"rank", place.rank}});

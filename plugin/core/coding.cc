@@ -76,7 +76,7 @@ absl::Status CodingTable::CheckKind(const WireTensor& x, int dst, int tag) const
   if (codecs.forward == codecs.backward || !LongEnough(x)) return absl::OkStatus();
   if (by_tag_.contains(tag) || KindOfTag(tag).has_value()) return absl::OkStatus();
   const bool wraps = Wraps(rank_, dst);
-  if (policy_.untold == CodecPolicy::Untold::kByRank && !wraps) return absl::OkStatus();
+  if (policy_.unnamed_kind == CodecPolicy::UnnamedKind::kByRank && !wraps) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "{} to rank {} of {}, tag {}: is it an activation (codec '{}') or a gradient ('{}')? {}; say "
       "it by the tag: longhaul.activation_tag(), longhaul.gradient_tag() or Options.by_tag",
@@ -92,7 +92,7 @@ bool CodingTable::Wraps(int src, int dst) const {
 
 std::optional<TensorKind> CodingTable::KindOf(int src, int dst, int tag) const {
   if (const std::optional<TensorKind> told = KindOfTag(tag)) return told;
-  const bool by_rank = policy_.untold == CodecPolicy::Untold::kByRank;
+  const bool by_rank = policy_.unnamed_kind == CodecPolicy::UnnamedKind::kByRank;
   if (!by_rank || by_tag_.contains(tag) || Wraps(src, dst)) return std::nullopt;
   return dst > src ? TensorKind::kActivation : TensorKind::kGradient;
 }

@@ -76,7 +76,7 @@ struct CodecPolicy {
   // an activation, one to a lower rank a gradient; between the first and the last of three ranks
   // and more, where a looped pipeline closes, it is an error. kRefused: always an error. Neither is
   // one where both kinds have the same codec.
-  enum class Untold { kByRank, kRefused } untold = Untold::kByRank;
+  enum class UnnamedKind { kByRank, kRefused } unnamed_kind = UnnamedKind::kByRank;
   bool lossless() const;
   // Both codecs between two ranks.
   Pair Between(int rank, int peer) const;

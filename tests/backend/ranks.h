@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/backend/local_groups.h"
+#include "tests/backend/local_groups.h"
 
 namespace longhaul {
 

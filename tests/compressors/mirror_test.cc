@@ -8,7 +8,6 @@
 
 #include "compressors/frame/frame.h"
 #include "compressors/frame_receiver.h"
-#include "compressors/states/example_states.h"
 #include "tests/compressors/tensors.h"
 
 namespace longhaul {
@@ -305,36 +304,6 @@ TEST(AqSgd, DifferencesAreThoseOfTheDefinition) {
     const float q = s == 0 ? 0 : std::fmin(7, std::fmax(-8, std::nearbyint(x[i] * (1 / s) * 8)));
     EXPECT_EQ(y.floats()[i], q / 8 * s) << i;  // eighths of halves are exact in fp16
   }
-}
-
-TEST(ExampleStates, BothEndsForgetTheSameExamplesWithinTheBudget) {
-  const std::shared_ptr<const Codec> codec = *MakeCodec("aqsgd4");
-  const Shape shape = {16, 32};
-  const size_t one = codec->NewState(shape)->bytes();
-  ExampleStates sender(codec, ExampleStates::End::kSender, 3 * one);
-  ExampleStates receiver(codec, ExampleStates::End::kReceiver, 3 * one);
-  OwnedTensor y(shape, DType::kF32);
-  std::map<uint64_t, int> first_visits;
-  // Examples 0..2 fit; 3 pushes out the one that was asked for longest ago, again and again.
-  for (uint64_t example : {0, 1, 2, 0, 1, 2, 3, 1, 2, 3, 0, 2}) {
-    const OwnedTensor x(Draw(Distribution::kGaussian, shape.elements(), example), shape);
-    const auto frame = *EncodeToFrame(*codec, x.view(), 1, sender.For(example, shape));
-    ASSERT_EQ(codec->Decode(frame, receiver.For(example, shape), y.mutable_view()),
-              absl::OkStatus());
-    first_visits[example] += (ParseFrame(frame)->flags & kFlagFirstVisit) != 0;
-    EXPECT_LE(sender.bytes(), 3 * one);
-    EXPECT_EQ(sender.size(), receiver.size());
-  }
-  EXPECT_EQ(first_visits, (std::map<uint64_t, int>{{0, 2}, {1, 1}, {2, 1}, {3, 1}}));
-  EXPECT_EQ(sender.size(), 3u);
-  // Another sequence length of the same example is another state; the last one always stays.
-  EXPECT_EQ(sender.For(2, {8, 32})->shape(), (Shape{8, 32}));
-  ExampleStates tiny(codec, ExampleStates::End::kSender, 1);
-  EXPECT_NE(tiny.For(1, shape), nullptr);
-  EXPECT_NE(tiny.For(2, shape), nullptr);
-  EXPECT_EQ(tiny.size(), 1u);
-  ExampleStates none(*MakeCodec("bf16"), ExampleStates::End::kReceiver, 100);
-  EXPECT_EQ(none.For(1, shape), nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 foreach(name golden_test contract_test isa_test nmse_test error_feedback_test catalog_test survey_test selection_test
-             policy_test reference_test codec_threads_test frame_pieces_test allocation_test
+             reference_test codec_threads_test frame_pieces_test allocation_test
              state_test saved_state_test mirror_test saturate_test low_rank_test transform_test subspace_test gauss_test bad_input_test)
   longhaul_test(compressors/${name}.cc LIBS longhaul::compressors fmt::fmt LABELS cpu TIMEOUT 600)
 endforeach()

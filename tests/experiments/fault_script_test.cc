@@ -223,7 +223,7 @@ TEST(RoundPlan, KillsInTransfersThatAreNoneAreTakenOut) {
   const RoundBounds bounds{.steps = 12, .inner_steps = 4, .groups = 3, .checkpoint_every = 0};
   const auto left = [&](const std::string& toml) {
     const std::vector<Fault> drawn = DrawFaults(*Read(toml), kBounds, 1);
-    return WithoutVainKills(drawn, PlanRounds(drawn, bounds), bounds).size();
+    return WithoutKillsOfAbsentGroups(drawn, PlanRounds(drawn, bounds), bounds).size();
   };
   EXPECT_EQ(left(in_transfer), 0u);
   EXPECT_EQ(left(KillOne("at_step = 2\n") + in_transfer), 2u);

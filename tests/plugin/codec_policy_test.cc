@@ -269,7 +269,7 @@ TEST_P(Policy, WhatTheOrderOfRanksCannotTellIsAnErrorAtOnce) {
 
   const auto strict = cluster.MakeGroup("strict", [](GroupOptions& options) {
     UseCodecs(options);
-    options.codecs.untold = CodecPolicy::Untold::kRefused;
+    options.codecs.unnamed_kind = CodecPolicy::UnnamedKind::kRefused;
   });
   Outcome refused;
   strict[0]->Send(F32(x), 1, 0, refused.done());
@@ -278,7 +278,7 @@ TEST_P(Policy, WhatTheOrderOfRanksCannotTellIsAnErrorAtOnce) {
 
   const auto alike = cluster.MakeGroup("alike", [](GroupOptions& options) {
     options.codecs.forward = options.codecs.backward = "int8-b64";
-    options.codecs.untold = CodecPolicy::Untold::kRefused;
+    options.codecs.unnamed_kind = CodecPolicy::UnnamedKind::kRefused;
   });
   Cross(*alike[2], *alike[0], F32(x), F32(y), 0);
 }

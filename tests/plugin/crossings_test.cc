@@ -86,7 +86,7 @@ TEST_P(Crossings, NoKindWhereTheOrderOfRanksTellsNone) {
   });
   const auto tags = cluster.MakeGroup("tags", [](GroupOptions& options) {
     options.codecs.forward = options.codecs.backward = "bf16";
-    options.codecs.untold = CodecPolicy::Untold::kRefused;
+    options.codecs.unnamed_kind = CodecPolicy::UnnamedKind::kRefused;
   });
   std::vector<float> x = Noise(8192, 1);
   Cross(*ranks[0], *ranks[1], x, 0);

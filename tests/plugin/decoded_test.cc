@@ -124,7 +124,7 @@ TEST_P(Decoded, IsTheSameForAllReceivers) {
   const Cluster cluster(GetParam(), 3);
   const auto group = cluster.MakeGroup("outer", [](GroupOptions& options) {
     options.codecs.forward = options.codecs.backward = "int4-b64+sr+ef";
-    options.codecs.untold = CodecPolicy::Untold::kRefused;
+    options.codecs.unnamed_kind = CodecPolicy::UnnamedKind::kRefused;
   });
   for (uint64_t i = 0; i < 3; ++i) {
     Values x({8, 1024}, ElementType::kF32);

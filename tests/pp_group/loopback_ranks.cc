@@ -4,7 +4,7 @@
 
 #include "experiments/train/boundary_state.h"
 #include "gtest/gtest.h"
-#include "plugin/backend/local_groups.h"
+#include "tests/backend/local_groups.h"
 
 namespace longhaul {
 

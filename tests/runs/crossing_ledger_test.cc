@@ -37,9 +37,9 @@ CrossingCount State(int64_t joiner, int64_t life, int64_t giver_group, int64_t b
 
 TEST(CrossingLedger, WhatALifeToldLastCountsAndLivesAdd) {
   CrossingLedger ledger(2, "int8-b64");
-  ledger.See(Count(2, 0, 8));
-  ledger.See(Count(2, 0, 16));  // of the same life: no more, but instead
-  ledger.See(Count(2, 1, 4));
+  ledger.Observe(Count(2, 0, 8));
+  ledger.Observe(Count(2, 0, 16));  // of the same life: no more, but instead
+  ledger.Observe(Count(2, 1, 4));
   ASSERT_THAT(ledger.Rows(), SizeIs(1));
   const CrossingRow row = ledger.Rows()[0];
   EXPECT_EQ(row.src_rank, 2);
@@ -55,7 +55,7 @@ TEST(CrossingLedger, BetweenGroupsThePeerIsAGroupOfTheSameStage) {
   CrossingCount outer = Count(3, 0, 2);
   outer.group_kind = CrossingKind::kOuter;
   outer.peer = 4;
-  ledger.See(outer);
+  ledger.Observe(outer);
   ASSERT_THAT(ledger.Rows(), SizeIs(1));
   EXPECT_EQ(ledger.Rows()[0].dst_rank, 9);
   EXPECT_EQ(ledger.Rows()[0].direction, Direction::kOuter);
@@ -66,10 +66,10 @@ TEST(CrossingLedger, TheReceiversSideIsNoRowButAJoinersState) {
   CrossingLedger ledger(2, "none");
   CrossingCount received = Count(1, 0, 7);
   received.sent = false;
-  ledger.See(received);
+  ledger.Observe(received);
   EXPECT_THAT(ledger.Rows(), IsEmpty());
-  ledger.See(State(/*joiner=*/3, /*life=*/1, /*giver_group=*/0, 9000));
-  ledger.See(State(3, 2, 0, 9000));
+  ledger.Observe(State(/*joiner=*/3, /*life=*/1, /*giver_group=*/0, 9000));
+  ledger.Observe(State(3, 2, 0, 9000));
   ASSERT_THAT(ledger.Rows(), SizeIs(1));
   EXPECT_EQ(ledger.Rows()[0].src_rank, 1);
   EXPECT_EQ(ledger.Rows()[0].dst_rank, 3);
@@ -81,11 +81,11 @@ TEST(CrossingLedger, TheReceiversSideIsNoRowButAJoinersState) {
 // told after it is none of its business.
 TEST(CrossingLedger, ACheckpointHasTheLivesBefore) {
   CrossingLedger ledger(2, "none");
-  ledger.See(Count(2, 0, 8));
-  ledger.See(State(2, 1, 0, 9000));
-  ledger.See(Count(2, 1, 3, /*checkpoint=*/12));
-  ledger.See(Count(2, 1, 5));
-  ledger.See(Count(2, 2, 1));
+  ledger.Observe(Count(2, 0, 8));
+  ledger.Observe(State(2, 1, 0, 9000));
+  ledger.Observe(Count(2, 1, 3, /*checkpoint=*/12));
+  ledger.Observe(Count(2, 1, 5));
+  ledger.Observe(Count(2, 2, 1));
   int64_t forward = 0, state = 0;
   for (const CrossingRow& row : ledger.RowsAt(12)) {
     if (row.direction == Direction::kForward) forward += row.tensors;

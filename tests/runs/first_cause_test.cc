@@ -21,29 +21,29 @@ nlohmann::json Killed(int rank) {
 
 TEST(FirstCause, NoFailureIsOk) {
   FirstCause cause;
-  cause.See({{"event", "step"}, {"rank", 0}, {"step", 3}});
-  cause.See({{"event", "finished"}, {"rank", 0}});
+  cause.Observe({{"event", "step"}, {"rank", 0}, {"step", 3}});
+  cause.Observe({{"event", "finished"}, {"rank", 0}});
   EXPECT_TRUE(cause.status().ok());
   EXPECT_EQ(cause.last_step(), 3);
 }
 
 TEST(FirstCause, OthersAreCountedAndTheLabIsNone) {
   FirstCause cause;
-  cause.See({{"event", "step"}, {"rank", 2}, {"step", 5}});
-  cause.See(Failed(2, "disk is full"));
-  cause.See(Failed(1, "lost its peer"));
-  cause.See(Failed(0, "lost its peer"));
-  cause.See(Failed(0, "lost another peer"));
-  cause.See(Failed(-1, "rank 2: the worker ended with status 1"));
+  cause.Observe({{"event", "step"}, {"rank", 2}, {"step", 5}});
+  cause.Observe(Failed(2, "disk is full"));
+  cause.Observe(Failed(1, "lost its peer"));
+  cause.Observe(Failed(0, "lost its peer"));
+  cause.Observe(Failed(0, "lost another peer"));
+  cause.Observe(Failed(-1, "rank 2: the worker ended with status 1"));
   EXPECT_EQ(cause.status(), absl::UnavailableError(
                                 "rank 2 after step 5: disk is full (2 other ranks ended with it)"));
 }
 
 TEST(FirstCause, KilledWorkerIsTheCauseOfWhatItsPeersSaidBefore) {
   FirstCause cause;
-  cause.See(Failed(0, "lost its peer"));
-  cause.See(Killed(1));
-  cause.See(Killed(0));  // by the lab, as the grace was over
+  cause.Observe(Failed(0, "lost its peer"));
+  cause.Observe(Killed(1));
+  cause.Observe(Killed(0));  // by the lab, as the grace was over
   EXPECT_EQ(cause.status(), absl::UnavailableError(
                                 "rank 1 after step 0: the worker was killed by signal 9 (1 other "
                                 "rank ended with it)"));
@@ -53,12 +53,12 @@ TEST(FirstCause, CodeSaysWhetherTheLossDivergedOrTheLinksWereOut) {
   FirstCause diverged, invalid;
   nlohmann::json event = Failed(0, "x");
   event["diverged"] = true;
-  diverged.See(event);
-  diverged.See(Failed(1, "lost its peer"));
+  diverged.Observe(event);
+  diverged.Observe(Failed(1, "lost its peer"));
   EXPECT_EQ(diverged.status().code(), absl::StatusCode::kOutOfRange);
   event = Failed(-1, "x");
   event["invalid"] = true;
-  invalid.See(event);
+  invalid.Observe(event);
   EXPECT_EQ(invalid.status(), absl::FailedPreconditionError("the lab: x"));
 }
 
@@ -69,7 +69,7 @@ TEST(EventStreamFailure, OnlyTheFirstLineOfAReasonIsTold) {
   close(ends[1]);
   FirstCause cause;
   ASSERT_TRUE(
-      EventReader(ends[0]).Read([&](const nlohmann::json& event) { cause.See(event); }).ok());
+      EventReader(ends[0]).Read([&](const nlohmann::json& event) { cause.Observe(event); }).ok());
   close(ends[0]);
   EXPECT_EQ(cause.status().message(), "rank 0 after step 0: cause");
 }

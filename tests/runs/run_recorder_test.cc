@@ -83,16 +83,17 @@ class Recorder : public testing::Test {
   }
   static void SeeSteps(RunRecorder& recorder, int64_t from, int64_t to) {
     for (int64_t step = from; step <= to; ++step) {
-      for (const int64_t stage : {0, 1}) recorder.See(StepEvent(step, stage));
+      for (const int64_t stage : {0, 1}) recorder.Observe(StepEvent(step, stage));
     }
   }
   void SeeCheckpoint(RunRecorder& recorder, int64_t step, int64_t tensors) {
-    for (const int64_t rank : {0, 1}) recorder.See(CrossingEvent(rank, tensors, step));
-    recorder.See({{"event", "path"}, {"checkpoint", step}, {"from", 0}, {"to", 1}, {"bytes", 900}});
-    recorder.See({{"event", "checkpoint"}, {"rank", 0}, {"step", step}});
+    for (const int64_t rank : {0, 1}) recorder.Observe(CrossingEvent(rank, tensors, step));
+    recorder.Observe(
+        {{"event", "path"}, {"checkpoint", step}, {"from", 0}, {"to", 1}, {"bytes", 900}});
+    recorder.Observe({{"event", "checkpoint"}, {"rank", 0}, {"step", step}});
     ASSERT_TRUE(recorder.Flush().ok());
     EXPECT_THAT(*record_.CheckpointCrossings(run_, step), SizeIs(0)) << "rank 1 has not told";
-    recorder.See({{"event", "checkpoint"}, {"rank", 1}, {"step", step}});
+    recorder.Observe({{"event", "checkpoint"}, {"rank", 1}, {"step", step}});
     ASSERT_TRUE(recorder.Flush().ok());
     EXPECT_THAT(*record_.CheckpointCrossings(run_, step), SizeIs(2));
   }
@@ -140,16 +141,16 @@ TEST_F(Recorder, ErrorsOfAGroupsBoundaryAreThoseOfItsRanks) {
   RunSpec spec = spec_;
   spec.outer.groups = 2;
   RunRecorder recorder(record_, run_, spec);
-  recorder.See({{"event", "error"},
-                {"rank", 3},
-                {"src_rank", 3},
-                {"dst_rank", 2},
-                {"percent", 50},
-                {"first_step", 2},
-                {"last_step", 2},
-                {"samples", 4},
-                {"nmse_mean", 0.25},
-                {"nmse_p95", 0.5}});
+  recorder.Observe({{"event", "error"},
+                    {"rank", 3},
+                    {"src_rank", 3},
+                    {"dst_rank", 2},
+                    {"percent", 50},
+                    {"first_step", 2},
+                    {"last_step", 2},
+                    {"samples", 4},
+                    {"nmse_mean", 0.25},
+                    {"nmse_p95", 0.5}});
   ASSERT_TRUE(recorder.Flush().ok());
   const auto rows = *record_.Rows(
       "SELECT src_rank, dst_rank, percent, first_step, last_step, samples, nmse_mean, nmse_p95"
@@ -160,8 +161,8 @@ TEST_F(Recorder, ErrorsOfAGroupsBoundaryAreThoseOfItsRanks) {
 
 TEST_F(Recorder, EveryFieldOfAStepIsInItsRow) {
   RunRecorder recorder(record_, run_, spec_);
-  recorder.See(StepEvent(2, 0));
-  recorder.See(StepEvent(2, 1));
+  recorder.Observe(StepEvent(2, 0));
+  recorder.Observe(StepEvent(2, 1));
   ASSERT_TRUE(recorder.Flush().ok());
   const auto rows = *record_.Rows(
       "SELECT step, group_index, stage, ifnull(loss_nat, 'none'), tokens, wall_s, forward_s, "
@@ -200,7 +201,7 @@ void ExpectWhole(Record& record, int64_t run, const RunSpec& spec, const char* k
   Row row{};
   VisitFields(row, Distinct());
   RunRecorder recorder(record, run, spec);
-  recorder.See(json::parse(EventOf(kind, row).dump()));
+  recorder.Observe(json::parse(EventOf(kind, row).dump()));
   ASSERT_TRUE(recorder.Flush().ok());
   const absl::StatusOr<std::vector<Row>> rows = read(run);
   ASSERT_TRUE(rows.ok()) << rows.status();
@@ -232,15 +233,15 @@ TEST_F(Recorder, BothEvaluationsAndTheFactsAreThere) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);
   for (const char* codec : {"on", "off"}) {
-    recorder.See({{"event", "evaluation"},
-                  {"step", 3},
-                  {"codec", codec},
-                  {"loss_nat", codec[1] == 'n' ? 2.25 : 2.0},
-                  {"standard_error_nat", 0.5},
-                  {"tokens", 96}});
+    recorder.Observe({{"event", "evaluation"},
+                      {"step", 3},
+                      {"codec", codec},
+                      {"loss_nat", codec[1] == 'n' ? 2.25 : 2.0},
+                      {"standard_error_nat", 0.5},
+                      {"tokens", 96}});
   }
-  recorder.See({{"event", "fact"}, {"key", "emulator"}, {"value", "tap"}});
-  recorder.See({{"event", "fact"}, {"key", "threads"}, {"value", 2}});
+  recorder.Observe({{"event", "fact"}, {"key", "emulator"}, {"value", "tap"}});
+  recorder.Observe({{"event", "fact"}, {"key", "threads"}, {"value", 2}});
   ASSERT_TRUE(recorder.Finish(absl::OkStatus()).ok());
   const auto rows = *record_.Rows(
       "SELECT codec, loss_nat, standard_error_nat, tokens FROM evaluations ORDER BY codec");
@@ -263,7 +264,7 @@ TEST_F(Recorder, StepsThatAreMissingMakeARunPartialHoweverItEnded) {
 TEST_F(Recorder, OneRowThatIsMissingInTheMiddleIsSeen) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 1);
-  recorder.See(StepEvent(2, 0));
+  recorder.Observe(StepEvent(2, 0));
   SeeSteps(recorder, 3, 3);
   EXPECT_TRUE(absl::IsDataLoss(recorder.Finish(absl::OkStatus())));
   EXPECT_EQ(record_.Run(run_)->status, RunStatus::kPartial);
@@ -279,18 +280,18 @@ TEST_F(Recorder, AResumedRunCountsOnFromItsCheckpoint) {
   TakeOver();
   {  // killed again, after another checkpoint
     RunRecorder again(record_, run_, spec_);
-    again.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
+    again.Observe({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
     SeeSteps(again, 2, 2);
     SeeCheckpoint(again, 2, 3);
     (void)again.Finish(absl::CancelledError("killed"));
   }
   TakeOver();
   RunRecorder last(record_, run_, spec_);
-  last.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 2}});
-  last.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 2}});  // the other rank
+  last.Observe({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 2}});
+  last.Observe({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 2}});  // the other rank
   SeeSteps(last, 3, 3);
-  for (const int64_t rank : {0, 1}) last.See(CrossingEvent(rank, 5, 0));
-  last.See({{"event", "path"}, {"from", 0}, {"to", 1}, {"bytes", 50}});
+  for (const int64_t rank : {0, 1}) last.Observe(CrossingEvent(rank, 5, 0));
+  last.Observe({{"event", "path"}, {"from", 0}, {"to", 1}, {"bytes", 50}});
   ASSERT_TRUE(last.Finish(absl::OkStatus()).ok());
   const auto rows = *record_.Rows(
       "SELECT src_rank, direction, tensors, elements, payload_bytes, message_bytes, encode_s,"
@@ -306,7 +307,7 @@ TEST_F(Recorder, AResumedRunCountsOnFromItsCheckpoint) {
 
 TEST_F(Recorder, BytesThatAreMissingMakeARunPartial) {
   RunRecorder recorder(record_, run_, spec_);
-  recorder.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
+  recorder.Observe({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
   SeeSteps(recorder, 1, 3);
   EXPECT_TRUE(absl::IsDataLoss(recorder.Finish(absl::OkStatus())));
   EXPECT_THAT(record_.Run(run_)->reason, HasSubstr("crossings count from step 2 of 3 on"));
@@ -324,8 +325,8 @@ TEST_F(Recorder, LinksOutOfBoundsBeforeARunWasResumedAreNotForgotten) {
 TEST_F(Recorder, AWorkerThatStoodStillMakesARunInvalid) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);
-  recorder.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.49}});
-  recorder.See({{"event", "stillness"}, {"rank", 1}, {"longest_s", 0.51}});
+  recorder.Observe({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.49}});
+  recorder.Observe({{"event", "stillness"}, {"rank", 1}, {"longest_s", 0.51}});
   EXPECT_TRUE(absl::IsFailedPrecondition(recorder.Finish(absl::OkStatus())));
   EXPECT_EQ(record_.Run(run_)->status, RunStatus::kInvalid);
   EXPECT_EQ(
@@ -337,12 +338,12 @@ TEST_F(Recorder, AWorkerThatStoodStillMakesARunInvalid) {
 TEST_F(Recorder, WhatDisturbedTheWorstOfItsWorkersIsInTheRecord) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);
-  recorder.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.4}, {"still_share", 0.8}});
-  recorder.See({{"event", "stillness"},
-                {"rank", 1},
-                {"longest_s", 0.0},
-                {"still_share", 0.0},
-                {"core_wait_share", 0.125}});
+  recorder.Observe({{"event", "stillness"}, {"rank", 0}, {"longest_s", 0.4}, {"still_share", 0.8}});
+  recorder.Observe({{"event", "stillness"},
+                    {"rank", 1},
+                    {"longest_s", 0.0},
+                    {"still_share", 0.0},
+                    {"core_wait_share", 0.125}});
   ASSERT_TRUE(recorder.Finish(absl::OkStatus()).ok());
   const auto facts = record_.Run(run_)->facts;
   EXPECT_EQ(facts.at("still_share"), "0.8");
@@ -353,7 +354,8 @@ TEST_F(Recorder, WhatDisturbedTheWorstOfItsWorkersIsInTheRecord) {
 TEST_F(Recorder, BytesThatDoNotAddUpMakeARunInvalidAndOtherReasonsStay) {
   RunRecorder recorder(record_, run_, spec_);
   SeeSteps(recorder, 1, 3);
-  recorder.See({{"event", "node"}, {"node", 1}, {"received", 1'020'000}, {"delivered", 1'000'000}});
+  recorder.Observe(
+      {{"event", "node"}, {"node", 1}, {"received", 1'020'000}, {"delivered", 1'000'000}});
   EXPECT_TRUE(absl::IsFailedPrecondition(
       recorder.Finish(absl::FailedPreconditionError("link 0 > 1: slow"))));
   EXPECT_THAT(record_.Run(run_)->reason, HasSubstr("link 0 > 1: slow; bytes on the links: "));
@@ -366,14 +368,14 @@ TEST_F(Recorder, FlawsUntilTheCheckpointStayWithAResumedRun) {
     {
       RunRecorder killed(record_, run_, spec_);
       SeeSteps(killed, 1, 2);
-      killed.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", before ? 3.0 : 0.0}});
+      killed.Observe({{"event", "stillness"}, {"rank", 0}, {"longest_s", before ? 3.0 : 0.0}});
       SeeCheckpoint(killed, 1, 2);
-      killed.See({{"event", "stillness"}, {"rank", 0}, {"longest_s", 3.0}});
+      killed.Observe({{"event", "stillness"}, {"rank", 0}, {"longest_s", 3.0}});
       (void)killed.Finish(absl::UnavailableError("killed"));
     }
     TakeOver();
     RunRecorder resumed(record_, run_, spec_);
-    resumed.See({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
+    resumed.Observe({{"event", "fact"}, {"key", "resumed_from_step"}, {"value", 1}});
     SeeSteps(resumed, 2, 3);
     EXPECT_EQ(resumed.Finish(absl::OkStatus()).ok(), !before);
     EXPECT_THAT(record_.Run(run_)->reason,

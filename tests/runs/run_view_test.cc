@@ -39,7 +39,7 @@ class RunViewTest : public testing::Test {
     return fresh;
   }
   void Step(RunView& view, int64_t step) {
-    view.See(
+    view.Observe(
         {{"event", "step"}, {"step", step}, {"stage", 1}, {"group_index", 0}, {"loss_nat", 3.5}});
   }
 
@@ -83,12 +83,12 @@ TEST(Pace, SaysNothingBeforeSomethingWasDoneInSomeTime) {
   Pace pace;
   EXPECT_FALSE(pace.per_second());
   EXPECT_FALSE(pace.Left(10));
-  pace.See(absl::Seconds(1), 0);
+  pace.Observe(absl::Seconds(1), 0);
   EXPECT_FALSE(pace.per_second());
-  pace.See(absl::Seconds(20), 0);
+  pace.Observe(absl::Seconds(20), 0);
   EXPECT_FALSE(pace.per_second());
   EXPECT_FALSE(pace.Left(10));
-  pace.See(absl::Seconds(21), 5);
+  pace.Observe(absl::Seconds(21), 5);
   EXPECT_DOUBLE_EQ(*pace.per_second(), 0.25);
   EXPECT_EQ(*pace.Left(10), absl::Seconds(20));
   EXPECT_EQ(*pace.Left(5), absl::ZeroDuration());

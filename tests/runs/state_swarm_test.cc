@@ -114,7 +114,7 @@ TEST_F(StateSwarm, EveryMemberGivesAndIsRidOfItsFilesAfterwards) {
     sum += bytes;
   }
   EXPECT_GE(sum, taken->bytes);
-  for (const auto& giver : givers_) EXPECT_THAT(giver->TakeWords(), testing::IsEmpty());
+  for (const auto& giver : givers_) EXPECT_THAT(giver->TakeWarnings(), testing::IsEmpty());
   givers_.clear();
   EXPECT_FALSE(fs::exists(folder_ + "/giver0"));
 }
@@ -252,7 +252,7 @@ TEST_F(StateSwarm, AMemberWhoseFilesAreNotThereSaysSoAndCostsNoOther) {
   ASSERT_TRUE(taken.ok()) << taken.status();
   ExpectState({0, 1});
   EXPECT_THAT(taken->lost, ElementsAre(false, false, true));
-  EXPECT_THAT(givers_[2]->TakeWords(), testing::Contains(HasSubstr("giver2/state")));
+  EXPECT_THAT(givers_[2]->TakeWarnings(), testing::Contains(HasSubstr("giver2/state")));
 }
 
 TEST_F(StateSwarm, AMemberWhoseFilesRotIsNamedAndCostsItsMomentsAlone) {
@@ -265,7 +265,7 @@ TEST_F(StateSwarm, AMemberWhoseFilesRotIsNamedAndCostsItsMomentsAlone) {
   EXPECT_THAT(taken->lost, ElementsAre(false, true, false));
   EXPECT_THAT(taken->words,
               testing::Contains(testing::StartsWith("group 1: fetch: no byte for 2s")));
-  EXPECT_THAT(givers_[1]->TakeWords(),
+  EXPECT_THAT(givers_[1]->TakeWarnings(),
               testing::Contains(HasSubstr("no longer match the manifest")));
 }
 

@@ -164,7 +164,7 @@ TEST(WireBytes, OfAnExchangeInVainNothingNeedHaveCrossed) {
   const auto judged = [&](int64_t exchanges) {
     std::vector<CrossingRow> rows = run.rows;
     run.counts.paths[{2, 3}] = Path((kForward + kTransport) / 10 * exchanges, 300);
-    return FillWireBytes(run.spec, run.counts, rows, {.vain_exchanges = 1}).ok();
+    return FillWireBytes(run.spec, run.counts, rows, {.repeated_exchanges = 1}).ok();
   };
   EXPECT_TRUE(judged(10));
   EXPECT_TRUE(judged(9));
@@ -192,15 +192,15 @@ TEST(WireBytes, AnInterfaceThatSawOtherBytesThanTheEmulatorIsNamed) {
 
 TEST(WireCounts, EventsComeToTheirOwnPathAndNode) {
   WireCounts counts;
-  counts.See({{"event", "path"},
-              {"from", 2},
-              {"to", 5},
-              {"bytes", 70},
-              {"packets", 1},
-              {"drops_queue", 3},
-              {"drops_loss", 4},
-              {"seconds", 1.5}});
-  counts.See({{"event", "node"}, {"node", 5}, {"received", 8}, {"delivered", 9}});
+  counts.Observe({{"event", "path"},
+                  {"from", 2},
+                  {"to", 5},
+                  {"bytes", 70},
+                  {"packets", 1},
+                  {"drops_queue", 3},
+                  {"drops_loss", 4},
+                  {"seconds", 1.5}});
+  counts.Observe({{"event", "node"}, {"node", 5}, {"received", 8}, {"delivered", 9}});
   ASSERT_EQ(counts.paths.count({2, 5}), 1u);
   EXPECT_EQ(counts.paths.size(), 1u);
   const PathCount& path = counts.paths.at({2, 5});

@@ -71,8 +71,8 @@ void BindOptions(py::module_& m) {
                          .backward = std::move(backward),
                          .by_tag = std::move(by_tag),
                          .min_elements = min_elements,
-                         .untold = kinds_by_rank ? CodecPolicy::Untold::kByRank
-                                                 : CodecPolicy::Untold::kRefused};
+                         .unnamed_kind = kinds_by_rank ? CodecPolicy::UnnamedKind::kByRank
+                                                       : CodecPolicy::UnnamedKind::kRefused};
            })
       .def("set_node", [](Options& o, std::string interface,
                           std::optional<double> peer_deadline_s,  // inf: never

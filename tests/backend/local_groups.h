@@ -1,10 +1,20 @@
-#include "plugin/backend/local_groups.h"
+#pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugin/backend/process_group.h"
 #include "plugin/backend/torch_error.h"
 
 namespace longhaul {
 
-std::vector<std::shared_ptr<Node>> MakeLoopbackNodes(int ranks) {
+// Ranks that all live in this process, each with its own loopback node. The frames, codecs and
+// checksums are those of a run over a network.
+
+// `ranks` loopback nodes. Throws as ThrowIfError.
+inline std::vector<std::shared_ptr<Node>> MakeLoopbackNodes(int ranks) {
   std::vector<std::shared_ptr<Node>> nodes;
   for (int rank = 0; rank < ranks; ++rank) {
     absl::StatusOr<std::shared_ptr<Node>> node =
@@ -15,7 +25,9 @@ std::vector<std::shared_ptr<Node>> MakeLoopbackNodes(int ranks) {
   return nodes;
 }
 
-std::vector<c10::intrusive_ptr<ProcessGroupLonghaul>> MakeLocalGroup(
+// One group over those nodes; element r is rank r's view of it and runs on nodes[r]. The group is
+// named options.group_name, which must be unique among the nodes' groups. options.node is ignored.
+inline std::vector<c10::intrusive_ptr<ProcessGroupLonghaul>> MakeLocalGroup(
     const std::vector<std::shared_ptr<Node>>& nodes, const ProcessGroupLonghaul::Options& options) {
   std::vector<std::string> addresses;
   for (const auto& node : nodes) addresses.push_back(node->address());
