@@ -58,6 +58,8 @@ class PipelineRank {
   // Sum of the losses of the step's tokens in micro-batch order; the last stage only, if it trains.
   std::optional<double> loss_sum() const;
   const PipelineTimes& times() const { return times_; }
+  // What the rank does behind its actions, for the next.
+  void Say(const char* doing) { doing_ = doing; }
   // What the rank was doing, for error messages: "stage 1, 1F3: receive from the stage before".
   std::string Doing() const;
 

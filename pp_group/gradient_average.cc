@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<GradientAverage>> GradientAverage::Create(
   average->shared_ = SharedRanges(stage.layout());
   average->spread_ = Between(average->shared_, stage.layout().flat_elements);
   const int64_t elements = SharedElements(stage.layout());
+  place.parts = FrameParts(stage.layout());
   if (!average->spread_.empty()) average->parts_ = at::empty({elements}, at::kFloat);
   auto exchange = GroupAverage::Create(codec, std::move(place), elements);
   if (!exchange.ok()) return exchange.status();

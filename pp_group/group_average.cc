@@ -1,7 +1,9 @@
 #include "pp_group/group_average.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -21,6 +23,27 @@ constexpr uint64_t kOuterDirection = 2;
 
 Tensor WholeOf(const at::Tensor& x) {
   return {x.data_ptr<float>(), DType::kF32, {1, static_cast<uint64_t>(x.numel())}};
+}
+
+at::Tensor Of(const FramePart& part, const at::Tensor& x) {
+  return x.narrow(0, part.begin, part.elements());
+}
+
+Shape ShapeOf(const FramePart& part) { return {1, static_cast<uint64_t>(part.elements())}; }
+
+// Where each part's frame begins in a message, and where the last one ends. `lengths` [parts].
+std::vector<int64_t> FrameBegins(std::span<const int64_t> lengths) {
+  std::vector<int64_t> begins = {0};
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t end = begins[i] + lengths[i];
+    const bool last = i + 1 == lengths.size();
+    begins.push_back(last ? end : (end + kFrameAlignment - 1) / kFrameAlignment * kFrameAlignment);
+  }
+  return begins;
+}
+
+std::span<const int64_t> LengthsOf(const at::Tensor& x) {
+  return {x.const_data_ptr<int64_t>(), static_cast<size_t>(x.numel())};
 }
 
 std::span<std::byte> BytesOf(const at::Tensor& x) {
@@ -68,31 +91,72 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
   std::unique_ptr<GroupAverage> average(new GroupAverage);
   std::vector<int> all(static_cast<size_t>(place.groups));
   std::iota(all.begin(), all.end(), 0);
+  if (place.parts.empty()) place.parts = {{0, elements, false, false}};
   average->place_ = std::move(place);
   average->SetMembers(std::move(all), average->place_.peers);
-  average->shape_ = {1, static_cast<uint64_t>(elements)};
   average->codec_ = *std::move(made);
-  average->state_ = average->codec_->NewState(average->shape_);
+  average->ForgetCodecState();
   average->average_ = at::empty({elements}, at::kFloat);
   return average;
 }
 
-std::vector<std::byte> GroupAverage::SaveCodecState() const {
-  if (state_ == nullptr) return {};
-  return SaveState(*codec_, *state_);
+void GroupAverage::ForgetCodecState() {
+  states_.clear();
+  for (const FramePart& part : place_.parts) states_.push_back(codec_->NewState(ShapeOf(part)));
 }
 
-absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseCodecState(
-    std::span<const std::byte> saved) const {
-  if (saved.empty() && state_ == nullptr) return std::unique_ptr<CodecState>();
+std::vector<std::byte> GroupAverage::SaveCodecState() const {
+  if (states_.front() == nullptr) return {};
+  if (states_.size() == 1) return SaveState(*codec_, *states_.front());
+  std::vector<std::byte> all;
+  for (const auto& state : states_) {
+    const std::vector<std::byte> saved = SaveState(*codec_, *state);
+    const auto length =
+        std::bit_cast<std::array<std::byte, 8>>(static_cast<uint64_t>(saved.size()));
+    all.insert(all.end(), length.begin(), length.end());
+    all.insert(all.end(), saved.begin(), saved.end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseState(
+    const FramePart& part, std::span<const std::byte> saved) const {
   const absl::StatusOr<SavedState> parsed = ParseSavedState(saved);
   if (!parsed.ok()) return parsed.status();
-  if (!(parsed->shape == shape_)) {
+  if (!(parsed->shape == ShapeOf(part))) {
     return absl::InvalidArgumentError(absl::StrCat("saved state of ", parsed->shape.elements(),
-                                                   " elements, this stage has ",
-                                                   shape_.elements()));
+                                                   " elements, this stage has ", part.elements()));
   }
   return RestoreState(*codec_, *parsed);
+}
+
+absl::StatusOr<GroupAverage::CodecStates> GroupAverage::ParseCodecState(
+    std::span<const std::byte> saved) const {
+  CodecStates states(place_.parts.size());
+  if (saved.empty() && states_.front() == nullptr) return states;
+  for (size_t i = 0; i < states.size(); ++i) {
+    std::span<const std::byte> own = saved;
+    if (states.size() > 1) {
+      uint64_t length = 0;
+      if (saved.size() >= sizeof length) {
+        std::memcpy(&length, saved.data(), sizeof length);
+        saved = saved.subspan(sizeof length);
+      }
+      if (length == 0 || length > saved.size()) {
+        return absl::DataLossError(absl::StrCat("saved states end before part ", i + 1, " of ",
+                                                states.size(), " is whole"));
+      }
+      own = saved.first(length);
+      saved = saved.subspan(length);
+    }
+    auto state = ParseState(place_.parts[i], own);
+    if (!state.ok()) return state.status();
+    states[i] = *std::move(state);
+  }
+  if (states.size() > 1 && !saved.empty()) {
+    return absl::DataLossError(absl::StrCat("saved states of more than ", states.size(), " parts"));
+  }
+  return states;
 }
 
 void GroupAverage::SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d::Backend> peers) {
@@ -101,19 +165,34 @@ void GroupAverage::SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d:
 }
 
 absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
-  at::Tensor frame =
-      at::empty({static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32))}, at::kByte);
-  int64_t bytes = 0;
-  if (AllFinite(own)) {
-    const uint64_t noise =
-        FoldSeed({place_.seed, static_cast<uint64_t>(step), static_cast<uint64_t>(place_.stage),
-                  kOuterDirection, 0, static_cast<uint64_t>(place_.group)});
-    absl::StatusOr<size_t> encoded =
-        codec_->Encode(WholeOf(own), noise, state_.get(), BytesOf(frame));
-    if (!encoded.ok()) return encoded.status();
-    bytes = static_cast<int64_t>(*encoded);
+  const std::vector<FramePart>& parts = place_.parts;
+  std::vector<int64_t> most;
+  for (const FramePart& part : parts) {
+    most.push_back(static_cast<int64_t>(codec_->MaxFrameBytes(ShapeOf(part), DType::kF32)));
   }
-  own_frame_ = frame.narrow(0, 0, bytes);
+  const at::Tensor frame = at::empty({FrameBegins(most).back()}, at::kByte);
+  own_lengths_ = at::zeros({static_cast<int64_t>(parts.size())}, at::kLong);
+  auto* const lengths = own_lengths_.data_ptr<int64_t>();
+  int64_t end = 0;  // of the last frame; what follows it is zero
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const at::Tensor values = Of(parts[i], own);
+    if (!AllFinite(values)) continue;
+    const int stage = parts[i].tied ? 0 : place_.stage;
+    const uint64_t noise =
+        FoldSeed({place_.seed, static_cast<uint64_t>(step), static_cast<uint64_t>(stage),
+                  kOuterDirection, parts[i].tied, static_cast<uint64_t>(place_.group)});
+    const int64_t begin = FrameBegins(LengthsOf(own_lengths_))[i];
+    frame.narrow(0, end, begin - end).zero_();
+    absl::StatusOr<size_t> encoded =
+        codec_->Encode(WholeOf(values), noise, states_[i].get(),
+                       BytesOf(frame).subspan(static_cast<size_t>(begin)));
+    if (!encoded.ok()) return encoded.status();
+    lengths[i] = static_cast<int64_t>(*encoded);
+    end = begin + lengths[i];
+  }
+  const int64_t all = FrameBegins(LengthsOf(own_lengths_)).back();
+  frame.narrow(0, end, all - end).zero_();
+  own_frame_ = frame.narrow(0, 0, all);
   return absl::OkStatus();
 }
 
@@ -125,16 +204,16 @@ void GroupAverage::Send() {
   sent_.clear();
   bytes_sent_ = 0;
   const int64_t bytes = own_frame_.numel();
-  const at::Tensor length = at::full({1}, bytes, at::kLong);
   for (size_t i = 0; i < count; ++i) {
     if (members_[i] == place_.group) {
       frames_[i] = own_frame_;
+      lengths_[i] = own_lengths_;
       continue;
     }
     const int peer = static_cast<int>(i);
-    lengths_[i] = at::empty({1}, at::kLong);
+    lengths_[i] = at::empty_like(own_lengths_);
     received_[i] = ReceiveTensor(*place_.peers, lengths_[i], peer);
-    sent_.push_back(SendTensor(*place_.peers, length, peer));
+    sent_.push_back(SendTensor(*place_.peers, own_lengths_, peer));
     if (bytes > 0) sent_.push_back(SendTensor(*place_.peers, own_frame_, peer));
     bytes_sent_ += bytes;
   }
@@ -147,16 +226,19 @@ absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
 }
 
 absl::Status GroupAverage::Receive() {
-  const auto limit = static_cast<int64_t>(codec_->MaxFrameBytes(shape_, DType::kF32));
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i] == place_.group) continue;
     WaitAndReset(&received_[i]);
-    const int64_t bytes = lengths_[i].item<int64_t>();
-    if (bytes < 0 || bytes > limit) {
+    const std::span<const int64_t> lengths = LengthsOf(lengths_[i]);
+    for (size_t p = 0; p < lengths.size(); ++p) {
+      const auto limit =
+          static_cast<int64_t>(codec_->MaxFrameBytes(ShapeOf(place_.parts[p]), DType::kF32));
+      if (lengths[p] >= 0 && lengths[p] <= limit) continue;
       return OfGroup(members_[i],
-                     absl::DataLossError(absl::StrCat("it has ", bytes, " bytes, at most ", limit,
-                                                      " are possible")));
+                     absl::DataLossError(absl::StrCat("it has ", lengths[p], " bytes, at most ",
+                                                      limit, " are possible")));
     }
+    const int64_t bytes = FrameBegins(lengths).back();
     frames_[i] = at::empty({bytes}, at::kByte);
     if (bytes > 0) {
       received_[i] = ReceiveTensor(*place_.peers, frames_[i], static_cast<int>(i));
@@ -168,22 +250,39 @@ absl::Status GroupAverage::Receive() {
   return absl::OkStatus();
 }
 
+// `squared_norm`: what it adds to that, of the matrix of a tied head in the first stage alone; may be
+// null.
+absl::Status GroupAverage::AddMember(size_t member, const at::Tensor& scratch,
+                                     double* squared_norm) {
+  const std::span<const int64_t> lengths = LengthsOf(lengths_[member]);
+  const std::vector<int64_t> begins = FrameBegins(lengths);
+  for (size_t p = 0; p < place_.parts.size(); ++p) {
+    const FramePart& part = place_.parts[p];
+    const at::Tensor sum = Of(part, average_), decoded = Of(part, scratch);
+    if (lengths[p] == 0) {
+      sum.fill_(std::numeric_limits<double>::quiet_NaN());
+      if (squared_norm != nullptr) *squared_norm = std::numeric_limits<double>::infinity();
+      continue;
+    }
+    const auto frame =
+        BytesOf(frames_[member])
+            .subspan(static_cast<size_t>(begins[p]), static_cast<size_t>(lengths[p]));
+    // Decoding needs no state: what error feedback keeps belongs to the sender.
+    absl::Status status = DecodeFrame(frame, WholeOf(decoded));
+    if (!status.ok()) return OfGroup(members_[member], status);
+    if (squared_norm != nullptr && !part.copy) *squared_norm += SquaredNorm(decoded);
+    sum.add_(decoded);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GroupAverage::Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                                std::vector<double>* squared_norms) {
   average_.zero_();
   for (size_t i = 0; i < members_.size(); ++i) {
     if (left_out[i]) continue;
-    const std::span<const std::byte> frame = BytesOf(frames_[i]);
-    if (frame.empty()) {
-      average_.fill_(std::numeric_limits<double>::quiet_NaN());
-      if (squared_norms != nullptr) (*squared_norms)[i] = std::numeric_limits<double>::infinity();
-      continue;
-    }
-    // Decoding needs no state: what error feedback keeps belongs to the sender.
-    absl::Status status = DecodeFrame(frame, WholeOf(scratch));
-    if (!status.ok()) return OfGroup(members_[i], status);
-    if (squared_norms != nullptr) (*squared_norms)[i] = SquaredNorm(scratch);
-    average_.add_(scratch);
+    double* const squared_norm = squared_norms != nullptr ? &(*squared_norms)[i] : nullptr;
+    if (absl::Status status = AddMember(i, scratch, squared_norm); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

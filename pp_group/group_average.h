@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
 #include "pp_group/c10d_status.h"
+#include "pp_group/stage_layout.h"
 
 namespace longhaul {
 
@@ -26,15 +27,19 @@ absl::Status CheckOuterCodec(const Codec& codec);
 //
 // Steps and bytes: one round, one send and receive per other member; a rank sends each of them
 // frame + 8 bytes: first the frame's length (one int64, because a codec's frames may vary in
-// length), then the frame (uint8). Length 0 says that the values are not finite. The parts are
-// apart so that one thread can drive several ranks: all send, then all receive, then all average.
+// length), then the frame (uint8). Length 0 says that the values are not finite. Of several parts
+// (FrameParts) there are as many lengths, and their frames make one message, each at a multiple of
+// kFrameAlignment bytes. The calls are apart so that one thread can drive several ranks: all send,
+// then all receive, then all average.
 class GroupAverage {
  public:
   struct Place {
     int group, groups, stage;
     uint64_t seed;                            // of the codec's noise
     c10::intrusive_ptr<c10d::Backend> peers;  // all groups, by number; null when groups == 1
+    std::vector<FramePart> parts = {};        // of the [N], ascending; empty: one of all
   };
+  using CodecStates = std::vector<std::unique_ptr<CodecState>>;  // of each part; null: none is kept
 
   // NotFound, InvalidArgument: the codec. `elements`: N.
   static absl::StatusOr<std::unique_ptr<GroupAverage>> Create(const std::string& codec, Place place,
@@ -66,27 +71,29 @@ class GroupAverage {
 
   int64_t bytes_sent() const { return bytes_sent_; }  // of frames, by the last Begin
 
-  // For checkpoints: the codec's state as in compressors/saved_state.h; empty: it keeps none.
+  // For checkpoints: the codec's state as in compressors/saved_state.h; of several parts each behind
+  // its length (8 bytes, little-endian); empty: it keeps none.
   std::vector<std::byte> SaveCodecState() const;
-  // DataLoss, InvalidArgument: not what SaveCodecState writes for this codec and [N].
-  absl::StatusOr<std::unique_ptr<CodecState>> ParseCodecState(
-      std::span<const std::byte> saved) const;
-  void SetCodecState(std::unique_ptr<CodecState> state) { state_ = std::move(state); }
-  void ForgetCodecState() { state_ = codec_->NewState(shape_); }
+  // DataLoss, InvalidArgument: not what SaveCodecState writes for this codec and these parts.
+  absl::StatusOr<CodecStates> ParseCodecState(std::span<const std::byte> saved) const;
+  void SetCodecState(CodecStates states) { states_ = std::move(states); }
+  void ForgetCodecState();
 
  private:
   GroupAverage() = default;
   absl::Status Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                    std::vector<double>* squared_norms);
+  absl::Status AddMember(size_t member, const at::Tensor& scratch, double* squared_norm);
+  absl::StatusOr<std::unique_ptr<CodecState>> ParseState(const FramePart& part,
+                                                         std::span<const std::byte> saved) const;
 
   Place place_ = {};
-  Shape shape_ = {};
   std::shared_ptr<const Codec> codec_;
-  std::unique_ptr<CodecState> state_;
+  CodecStates states_;
   at::Tensor average_;  // [N]; a sum until Average has divided it
   std::vector<int> members_;
-  at::Tensor own_frame_;                      // uint8 [bytes]
-  std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [1]; by place in members_
+  at::Tensor own_frame_, own_lengths_;        // as those of all:
+  std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [parts]; by place in members_
   std::vector<WorkPtr> received_, sent_;
   int64_t bytes_sent_ = 0;
 };

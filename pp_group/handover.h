@@ -25,6 +25,8 @@ absl::Status ReceiveState(RankState* state, c10d::Backend& from, int peer);
 // takes each element by itself, so that a moment has one history whosever it is. null: a member
 // that was lost before the joiner had all; its elements of the moments start anew, with 0.
 // False: all are null.
+// Of the two copies of a tied head's matrix the elements lie elsewhere in [N]: the trainer makes
+// the last stage's moments those of the first (TiedHead::BeginCopy).
 bool CopyStateOfAll(const std::vector<const RankState*>& givers, RankState* to);
 
 // The same through files of raw f32, little-endian, which the givers write and the joiner has

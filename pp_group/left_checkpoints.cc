@@ -178,6 +178,7 @@ absl::Status LeftCheckpoints::Fill(const std::string& section, int group, const 
               return x.global_index == slot.global_index && x.name == slot.name;
             });
         if (at == was.slots.end() || (holder > 0 && !at->spread())) continue;
+        if (was.IsCopy(*at)) continue;  // stage 0 has had it
         const RowsInBoth rows = InBoth(*at, slot);
         if (rows.elements <= 0) continue;
         if (bytes.empty()) {

@@ -54,6 +54,10 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
                                         const at::Tensor& x) { watch({microbatch, gradient, x}); }
                  : std::function<void(int64_t, bool, const at::Tensor&)>(),
       spec.mask_gradients);
+  if (state->stage->layout().tied) {
+    state->tied = std::make_unique<TiedHead>(
+        state->stage.get(), spec.stages > 1 ? rank.tied : c10::intrusive_ptr<c10d::Backend>());
+  }
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
   if (spec.outer.algorithm == OuterAlgorithm::kDataParallel) {
     auto gradients =
@@ -63,6 +67,7 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
     return state;
   }
   if (spec.outer.inner_steps == 0) return state;
+  place.parts = FrameParts(state->stage->layout());
   absl::StatusOr<std::unique_ptr<OuterSync>> outer =
       OuterSync::Create(spec.outer, std::move(place), state->host_parameters);
   if (!outer.ok()) return outer.status();

@@ -7,6 +7,7 @@
 #include "pp_group/executor.h"
 #include "pp_group/gradient_average.h"
 #include "pp_group/outer_sync.h"
+#include "pp_group/tied_head.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {
@@ -21,6 +22,7 @@ struct RankState {
   std::unique_ptr<AdamW> optimizer;            // nullptr: the stage updates itself
   std::unique_ptr<OuterSync> outer;            // nullptr: never an outer step
   std::unique_ptr<GradientAverage> gradients;  // nullptr: each group steps on its own
+  std::unique_ptr<TiedHead> tied;              // nullptr: the stage has no part in a tied head
   std::vector<double> spread_squares;          // of the current step, for the optimizer
   std::vector<int64_t> rows;  // of the current step, [B, T + 1]; first and last stage
   StepReport report;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,9 +63,11 @@ class PipelineTrainer : public Trainer {
   void ReadRows(RankState& state);
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
   void RunPipelines();
+  void SumTiedGradients();
   void UpdateParameters();
   absl::Status AverageGradients();
   void SortRanks();
+  absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
   RankState* Holder(int stage);  // a local rank of the stage; null: none
   // By place in `givers`; null: of `lost`, or not local.
   std::vector<const RankState*> GiversOf(int stage, const std::vector<int>& givers,

@@ -15,7 +15,7 @@ namespace {
 // What one rank takes over, read and checked before anything changes.
 struct Taken {
   std::vector<std::pair<at::Tensor, std::vector<float>>> tensors;  // target, values
-  std::unique_ptr<CodecState> outer_codec;
+  GroupAverage::CodecStates outer_codec;
   std::string channels;  // "": they start anew
 };
 
@@ -49,7 +49,7 @@ absl::Status TakeCodecs(LeftCheckpoints& left, const RankState& state, Taken* ta
                                              absl::NotFoundError("stages or groups are others"))
                                        : file->Section("outer.codec_state");
     auto codec = saved.ok() ? exchange->ParseCodecState(*saved)
-                            : absl::StatusOr<std::unique_ptr<CodecState>>(saved.status());
+                            : absl::StatusOr<GroupAverage::CodecStates>(saved.status());
     if (codec.ok()) taken->outer_codec = *std::move(codec);
     if (!codec.ok() && !exchange->SaveCodecState().empty()) {
       dropped->insert("what the outer codec remembered");
@@ -74,7 +74,7 @@ absl::Status TakeOver(const RankState& state, Taken& taken) {
     absl::Status s = state.rank.boundary_state->Load(taken.channels);
     if (!s.ok()) return s;
   }
-  if (taken.outer_codec != nullptr) state.exchange()->SetCodecState(std::move(taken.outer_codec));
+  if (!taken.outer_codec.empty()) state.exchange()->SetCodecState(std::move(taken.outer_codec));
   for (auto& [target, values] : taken.tensors) {
     target.copy_(at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat)
                      .view(target.sizes()));

@@ -57,7 +57,7 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
 // A checkpoint whose every section has been checked against the rank that it is for.
 struct Loaded {
   Checkpoint checkpoint;
-  std::unique_ptr<CodecState> outer_codec;
+  GroupAverage::CodecStates outer_codec;
   std::string_view channels;  // in `checkpoint`
 };
 

@@ -47,6 +47,10 @@ class Stage {
   // allowed between steps; the storage stays where it is.
   virtual const at::Tensor& parameters() const = 0;
   virtual const at::Tensor& gradients() const = 0;
+  // Of a stage that looks tokens up and reads them out by one matrix (StageLayout::tied, S = 1):
+  // [tied] what the head adds to its gradient; gradients() then has what the lookups add. Undefined
+  // elsewhere. Apart, so that one order of sums holds for every S (tied_head.h).
+  virtual at::Tensor head_gradient() const { return {}; }
   virtual void ZeroGradients() = 0;
   // To be called after parameters() has been written into, before the next Forward: a stage may
   // hold them in another dtype too.

@@ -39,6 +39,13 @@ void LayoutBuilder::Matrix(const std::string& name, int64_t global_index, int64_
   MatrixRows(name, global_index, 0, rows, rows, cols, scale);
 }
 
+void LayoutBuilder::TiedMatrix(const std::string& name, int64_t global_index, int64_t rows,
+                               int64_t cols, double scale) {
+  const int64_t begin = layout_->flat_elements;
+  Matrix(name, global_index, rows, cols, scale);
+  layout_->tied = FlatRange{begin, layout_->flat_elements};
+}
+
 void LayoutBuilder::MatrixRows(const std::string& name, int64_t global_index, int64_t first,
                                int64_t rows, int64_t whole_rows, int64_t cols, double scale) {
   Add({.name = name,
@@ -98,6 +105,14 @@ int64_t SharedElements(const StageLayout& layout) {
   int64_t elements = 0;
   for (const FlatRange& range : SharedRanges(layout)) elements += range.end - range.begin;
   return elements;
+}
+
+std::vector<FramePart> FrameParts(const StageLayout& layout) {
+  const int64_t all = SharedElements(layout);
+  if (!layout.tied || layout.stages == 1) return {{0, all, false, false}};
+  const int64_t tied = layout.tied->end - layout.tied->begin;
+  if (layout.first()) return {{0, tied, true, false}, {tied, all, false, false}};
+  return {{0, all - tied, false, false}, {all - tied, all, true, true}};
 }
 
 void InitializeParameters(const StageLayout& layout, uint64_t seed, float* flat) {

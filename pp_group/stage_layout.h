@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,11 @@ struct ClipGroup {
   int64_t begin, end;  // floats of the flat buffer
 };
 
+// A run of a stage's flat buffers, or of what it shares of them.
+struct FlatRange {
+  int64_t begin, end;
+};
+
 // Where the parameters of stage s of S lie. Pure data.
 struct StageLayout {
   // 256 bytes: every parameter starts on its own cache lines and on its own 64-element codec block.
@@ -41,17 +47,35 @@ struct StageLayout {
   std::vector<ClipGroup> clip_groups;
   int64_t flat_elements;       // length of the flat buffers, gaps included
   int64_t parameter_elements;  // without gaps
+  // The embedding matrix where it is the head too, on the first and the last stage, with the gap
+  // behind it: first on the first, last on the last of several stages, which both hold it, equal
+  // bit for bit.
+  std::optional<FlatRange> tied = std::nullopt;
   bool first() const { return stage == 0; }
   bool last() const { return stage == stages - 1; }
+  // Held by the first stage, which counts it, and here once more.
+  bool IsCopy(const ParameterSlot& slot) const {
+    return tied && !first() && slot.offset == tied->begin;
+  }
 };
 
 // Floats of the flat buffers that all ranks hold alike which run the same stage on rows of their
 // own: everything but spread parameters, in ascending runs; gaps are of the parameter before them.
-struct FlatRange {
-  int64_t begin, end;
-};
 std::vector<FlatRange> SharedRanges(const StageLayout& layout);
 int64_t SharedElements(const StageLayout& layout);
+
+// What crosses between groups, one shared range behind the other, in parts that have a frame of a
+// codec each: everything, or, of a stage that holds a tied matrix as another one does, that matrix
+// and the rest. Of equal values the frames of both stages' matrices are equal, and so is what their
+// codecs remember.
+struct FramePart {
+  int64_t begin, end;  // of SharedElements
+  bool tied, copy;     // copy: the last stage's, which the first one's stands for where both count
+  int64_t elements() const { return end - begin; }
+};
+std::vector<FramePart> FrameParts(const StageLayout& layout);
+// Where the frame of a part may begin in a message of several, in bytes.
+inline constexpr int64_t kFrameAlignment = 64;
 
 // A layout of stage s of S without parameters yet. `cuts` [S - 1], ascending: the blocks with which
 // stages 1, 2, ... begin; empty: equal stages.
@@ -66,6 +90,9 @@ class LayoutBuilder {
   // [rows, cols], drawn with this standard deviation; decays.
   void Matrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
               double scale);
+  // The same, which is also the head (StageLayout::tied).
+  void TiedMatrix(const std::string& name, int64_t global_index, int64_t rows, int64_t cols,
+                  double scale);
   // Rows first .. first + rows - 1 of such a matrix of whole_rows; drawn as they are there.
   void MatrixRows(const std::string& name, int64_t global_index, int64_t first, int64_t rows,
                   int64_t whole_rows, int64_t cols, double scale);

@@ -139,7 +139,7 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
                spec.microbatches, ", batch_rows ", spec.batch_rows, ", steps ", spec.steps,
                ": want 1 or more of each");
   }
-  if (absl::Status s = CheckModel(spec.model, spec.stage_compute, spec.stages); !s.ok()) return s;
+  if (absl::Status s = CheckModel(spec.model, spec.stage_compute); !s.ok()) return s;
   if (absl::Status status = CheckData(spec.model, corpus); !status.ok()) return status;
   if (absl::Status status = CheckCuts(spec); !status.ok()) return status;
   if (absl::Status status = CheckCompute(spec); !status.ok()) return status;
@@ -156,6 +156,7 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
   if (ranks.empty()) return Bad("no local rank");
   for (size_t i = 0; i < ranks.size(); ++i) {
     const LocalRank& rank = ranks[i];
+    const bool end = rank.stage == 0 || rank.stage == spec.stages - 1;
     const std::string name = absl::StrCat("rank of group ", rank.group, ", stage ", rank.stage);
     if (rank.group < 0 || rank.group >= spec.groups || rank.stage < 0 ||
         rank.stage >= spec.stages) {
@@ -166,7 +167,9 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
           std::tuple{"plain", rank.plain, rank.stage, spec.stages, spec.stages > 1},
           std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1 && !elastic},
           std::tuple{"experts", rank.experts, rank.group, spec.groups,
-                     spec.model.expert_parallel > 1}}) {
+                     spec.model.expert_parallel > 1},
+          std::tuple{"tied", rank.tied, rank.stage == 0 ? 0 : 1, 2,
+                     spec.model.tied_head && spec.stages > 1 && end}}) {
       if (!needed) continue;
       if (backend == nullptr) return Bad(name, ": no ", what, " backend");
       if (backend->getRank() != rank_in || backend->getSize() != size) {

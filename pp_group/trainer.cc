@@ -80,6 +80,22 @@ void PipelineTrainer::RunPipelines() {
   pipelines_.Run(order_, on_action_);
 }
 
+void PipelineTrainer::SumTiedGradients() {
+  const auto each = [this](absl::Duration StepReport::*spent, void (TiedHead::*part)()) {
+    for (auto& state : ranks_) {
+      if (state->tied == nullptr) continue;
+      busy_ = state.get();
+      state->pipeline->Say("sum the tied head's gradient");
+      const absl::Duration start = now_();
+      (state->tied.get()->*part)();
+      state->report.*spent += now_() - start;
+    }
+  };
+  each(&StepReport::send, &TiedHead::SendGradient);
+  each(&StepReport::wait, &TiedHead::ReceiveGradient);
+  each(&StepReport::optimizer, &TiedHead::AddGradient);
+}
+
 void PipelineTrainer::UpdateParameters() {
   for (auto& state : ranks_) {
     busy_ = state.get();
@@ -90,7 +106,7 @@ void PipelineTrainer::UpdateParameters() {
       state->report.clipped_groups =
           state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares);
     }
-    state->report.optimizer = now_() - start;
+    state->report.optimizer += now_() - start;
   }
 }
 
@@ -143,6 +159,7 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
   }
   absl::Status status = Guarded([&] {
     RunPipelines();
+    SumTiedGradients();
     busy_ = nullptr;
     if (spec_.outer.algorithm == OuterAlgorithm::kDataParallel) {
       if (absl::Status averaged = AverageGradients(); !averaged.ok()) return averaged;
@@ -161,8 +178,8 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     StepReport& report = state->report;
     report.forward = times.forward;
     report.backward = times.backward;
-    report.send = times.send;
-    report.wait = times.wait;
+    report.send += times.send;
+    report.wait += times.wait;
     report.parameter_hash = HashOf(state->stage->parameters());
     if (const std::optional<double> sum = state->pipeline->loss_sum()) {
       report.loss = *sum / static_cast<double>(tokens);

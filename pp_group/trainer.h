@@ -76,6 +76,9 @@ struct LocalRank {
   // The peers of `outer` again, for rows of spread experts (ModelSpec::expert_parallel) and the
   // norms of their gradients; not used where none are spread.
   c10::intrusive_ptr<c10d::Backend> experts = {};
+  // The first and the last stage of the group (ranks 0 and 1), which both hold a tied head's matrix
+  // (tied_head.h); never compresses. null: S == 1, no tied head, or a stage between them.
+  c10::intrusive_ptr<c10d::Backend> tied = {};
 };
 
 // Of one local rank and one inner step. The durations add up to less than `wall`: the rest is the

@@ -8,6 +8,19 @@
 
 namespace longhaul {
 
+// Of a joiner, whose two ends took an element's history each from another member, or lost one.
+absl::Status PipelineTrainer::CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks) {
+  return StatusFromTorch("copy the tied head's moments", [&] {
+    for (const auto& state : ranks) {
+      if (state->tied == nullptr || state->optimizer == nullptr) continue;
+      state->tied->BeginCopy({state->optimizer->first_moment(), state->optimizer->second_moment()});
+    }
+    for (const auto& state : ranks) {
+      if (state->tied != nullptr) state->tied->FinishCopy();
+    }
+  });
+}
+
 RankState* PipelineTrainer::Holder(int stage) {
   for (auto& state : ranks_) {
     if (state->rank.stage == stage) return state.get();
@@ -51,6 +64,9 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
     }
     fresh.push_back(*std::move(state));
   }
+  if (!givers.empty()) {
+    if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;
+  }
   for (auto& state : fresh) ranks_.push_back(std::move(state));
   SortRanks();
   return absl::OkStatus();
@@ -85,6 +101,7 @@ absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& l
   const absl::Status torch = StatusFromTorch(
       "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
   if (!torch.ok()) return torch;
+  if (read.ok()) read = CopyTiedMoments(ranks_);
   if (read.ok()) step_ = step;
   return read;
 }

@@ -29,6 +29,7 @@ PipelineCosts CostsOf(const Pipeline& p, Wires wires) {
   };
   for (const BoundaryLink& link : p.forward) costs.activations.push_back(wire(link));
   for (const BoundaryLink& link : p.backward) costs.gradients.push_back(wire(link));
+  if (p.tied) costs.tied = {wire(p.tied->to_last), wire(p.tied->to_first)};
   return costs;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct Pipeline {
   std::vector<StageCost> stages;       // S
   std::vector<BoundaryLink> forward;   // S - 1: s -> s + 1
   std::vector<BoundaryLink> backward;  // S - 1: s + 1 -> s
+  // Of a tied head: 0 -> S - 1 and back, a message a step, which both wait for before they update.
+  struct Tied {
+    BoundaryLink to_last, to_first;
+  };
+  std::optional<Tied> tied = std::nullopt;
 };
 
 // Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
@@ -50,7 +56,7 @@ absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline);
 // ProtocolNanoGPT's network model). For comparison, as P1. Errors as PredictStepSeconds.
 absl::StatusOr<double> OneWireSeconds(const Pipeline& pipeline);
 
-// P1, the planning simulator's serial slots: (M + S - 1) (t_c + (t_x + RTT) (1 + 0.05 log2 S)) with
+// P1, the planning simulator's serial slots, which know no tied head: (M + S - 1) (t_c + (t_x + RTT) (1 + 0.05 log2 S)) with
 // the slowest stage and boundary, communication inside every slot. Reported, never accepted.
 double SerialSlotSeconds(const Pipeline& pipeline);
 

@@ -70,8 +70,8 @@ std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow
 }
 
 std::optional<BoundaryLink> LinkOf(const std::vector<LinkRow>& links,
-                                   const std::vector<CrossingRow>& crossings, int64_t src,
-                                   int64_t dst, double messages) {
+                                   const std::vector<CrossingRow>& crossings, Direction direction,
+                                   int64_t src, int64_t dst, double messages = 0) {
   BoundaryLink out{.message_bytes = 0,
                    .rate_bit_per_s = std::numeric_limits<double>::infinity(),
                    .one_way_delay_s = 0};
@@ -83,7 +83,8 @@ std::optional<BoundaryLink> LinkOf(const std::vector<LinkRow>& links,
     out.one_way_delay_s = link.nominal_rtt_s / 2;
   }
   for (const CrossingRow& c : crossings) {
-    if (c.src_rank != src || c.dst_rank != dst || c.tensors == 0) continue;
+    if (c.direction != direction || c.src_rank != src || c.dst_rank != dst) continue;
+    if (c.tensors == 0) continue;
     crossed = true;
     const double n = messages > 0 ? messages : static_cast<double>(c.tensors);
     out.message_bytes = static_cast<double>(c.message_bytes) / n;
@@ -98,24 +99,32 @@ std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, int64_t group,
                                          const std::vector<LinkRow>& links,
                                          const std::vector<CrossingRow>& crossings) {
   const int64_t first = group * spec.schedule.stages;
+  const int64_t last = first + spec.schedule.stages - 1;
   Pipeline p{
       spec.schedule.kind, static_cast<int>(spec.train.microbatches), std::move(costs), {}, {}};
-  for (int64_t s = 0; s + 1 < spec.schedule.stages; ++s) {
-    const auto there = LinkOf(links, crossings, first + s, first + s + 1, 0);
-    const auto back = LinkOf(links, crossings, first + s + 1, first + s, 0);
+  for (int64_t s = first; s < last; ++s) {
+    const auto there = LinkOf(links, crossings, Direction::kForward, s, s + 1);
+    const auto back = LinkOf(links, crossings, Direction::kBackward, s + 1, s);
     if (!there || !back) return std::nullopt;
     p.forward.push_back(*there);
     p.backward.push_back(*back);
   }
+  if (!spec.model.tied_head || first == last) return p;
+  const auto there = LinkOf(links, crossings, Direction::kTied, first, last);
+  const auto back = LinkOf(links, crossings, Direction::kTied, last, first);
+  if (!there || !back) return std::nullopt;
+  p.tied = {*there, *back};
   return p;
 }
 
 enum class Coding { kFree, kPaid };
+constexpr BoundaryLink kNoLink = {0, std::numeric_limits<double>::infinity(), 0};
 
 Pipeline WithoutLinks(Pipeline p, Coding coding) {
   for (auto* links : {&p.forward, &p.backward}) {
-    for (BoundaryLink& link : *links) link = {0, std::numeric_limits<double>::infinity(), 0};
+    for (BoundaryLink& link : *links) link = kNoLink;
   }
+  if (p.tied) p.tied = {kNoLink, kNoLink};
   for (StageCost& cost : p.stages) {
     if (coding == Coding::kFree) cost.encode_s = cost.decode_s = 0;
   }
@@ -145,7 +154,8 @@ void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& lin
   out.outer_measured_s = Mean(outer);
   for (const CrossingRow& c : crossings) {
     if (c.direction != Direction::kOuter) continue;
-    const auto link = LinkOf(links, {c}, c.src_rank, c.dst_rank, static_cast<double>(syncs.size()));
+    const auto link = LinkOf(links, {c}, Direction::kOuter, c.src_rank, c.dst_rank,
+                             static_cast<double>(syncs.size()));
     if (!link) continue;
     out.outer_predicted_s = std::max(out.outer_predicted_s.value_or(0), MessageSeconds(*link));
   }

@@ -22,15 +22,12 @@ const ParameterSlot& SlotOf(const StageLayout& layout, const std::string& name) 
                        [&](const ParameterSlot& slot) { return slot.name == name; });
 }
 
-at::Tensor View(const at::Tensor& flat, const ParameterSlot& slot) {
-  return flat.narrow(0, slot.offset, slot.elements());
+at::Tensor View(const at::Tensor& flat, const FlatRange& range) {
+  return flat.narrow(0, range.begin, range.end - range.begin);
 }
 
-// A tied head has no tensor of its own in the file.
-absl::Status FillStage(const ModelWeights& weights, bool tied, Stage& stage) {
-  StageLayout layout = stage.layout();
-  if (tied) std::erase_if(layout.slots, [](const auto& slot) { return slot.name == "head"; });
-  return weights.Fill(layout, stage.parameters().data_ptr<float>());
+absl::Status FillStage(const ModelWeights& weights, Stage& stage) {
+  return weights.Fill(stage.layout(), stage.parameters().data_ptr<float>());
 }
 
 std::span<const float> Values(const at::Tensor& x) {
@@ -70,33 +67,27 @@ PriceModel::~PriceModel() = default;
 
 absl::StatusOr<std::unique_ptr<PriceModel>> PriceModel::Load(const RunSpec& spec,
                                                              const ModelWeights& weights) {
-  ModelSpec model = ToModelSpec(spec);
-  const bool tied = std::exchange(model.tied_head, false);
+  const ModelSpec model = ToModelSpec(spec);
   const auto stages = static_cast<int>(model.blocks);
   if (stages < 2) {
     return absl::InvalidArgumentError(
         "the model has one block: no boundary can lie within it; want two or more");
   }
-  if (absl::Status s = CheckModel(model, {}, stages); !s.ok()) return s;
+  if (absl::Status s = CheckModel(model, {}); !s.ok()) return s;
   std::unique_ptr<PriceModel> made(new PriceModel);
   made->engine_ = EngineOf(model, {}).value_or("");
-  made->tied_ = tied;
   absl::Status filled;
   const absl::Status built = StatusFromTorch("load the model", [&] {
     for (int s = 0; s < stages && filled.ok(); ++s) {
       auto stage = NewStage(model, {.stage = s, .stages = stages, .seed = 0});
-      filled = stage.ok() ? FillStage(weights, tied, **stage) : stage.status();
+      filled = stage.ok() ? FillStage(weights, **stage) : stage.status();
       if (!filled.ok()) return;
       made->stages_.push_back(*std::move(stage));
     }
   });
   if (!built.ok()) return built;
   if (!filled.ok()) return filled;
-  const Stage &first = *made->stages_.front(), &last = *made->stages_.back();
-  if (tied) {
-    View(last.parameters(), SlotOf(last.layout(), "head"))
-        .copy_(View(first.parameters(), SlotOf(first.layout(), "embedding.token")));
-  }
+  const Stage& first = *made->stages_.front();
   for (const auto& stage : made->stages_) stage->ParametersChanged();
   const int64_t block = LayoutOf(model, 0, stages).parameter_elements -
                         SlotOf(first.layout(), "embedding.token").elements();
@@ -158,8 +149,8 @@ absl::Status PriceModel::PriceRow(std::span<const int64_t> ids, const PassNode& 
 
 void PriceModel::JoinTied() {
   const Stage &first = *stages_.front(), &last = *stages_.back();
-  const at::Tensor head = View(last.gradients(), SlotOf(last.layout(), "head"));
-  View(first.gradients(), SlotOf(first.layout(), "embedding.token")).add_(head);
+  const at::Tensor head = View(last.gradients(), *last.layout().tied);
+  View(first.gradients(), *first.layout().tied).add_(head);
   head.zero_();
 }
 
@@ -196,7 +187,7 @@ absl::Status PriceModel::Gradient(const GradientArm& arm, Pass& pass) {
       if (absl::Status s = pass.Cross(*back++, /*backward=*/true, exact, dy); !s.ok()) return s;
     }
   }
-  if (tied_) JoinTied();
+  if (stages_.front()->layout().tied) JoinTied();
   pass.Worked({.blocks = 3 * blocks(), .heads = 3});
   return absl::OkStatus();
 }

@@ -81,7 +81,6 @@ class PriceModel {
   std::vector<at::Tensor> exact_;                                  // gradients, by stage
   std::string engine_;
   double head_in_blocks_ = 0;
-  bool tied_ = false;
 };
 
 }  // namespace longhaul

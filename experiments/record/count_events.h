@@ -14,14 +14,14 @@ namespace longhaul {
 // checkpoint was written; 0: the whole training.
 
 // Within a group; between groups; rows of spread experts, which go between groups too; the state
-// that a member hands to a joiner.
-enum class CrossingKind { kBoundary, kOuter, kExperts, kState };
+// that a member hands to a joiner; between the first and the last stage of a group, of a tied head.
+enum class CrossingKind { kBoundary, kOuter, kExperts, kState, kTied };
 inline std::string_view ToString(CrossingKind kind) {
-  constexpr std::string_view kNames[] = {"boundary", "outer", "experts", "state"};
+  constexpr std::string_view kNames[] = {"boundary", "outer", "experts", "state", "tied"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-constexpr int CountOf(const CrossingKind*) { return 4; }
+constexpr int CountOf(const CrossingKind*) { return 5; }
 
 // Event "crossing": one direction between a rank and its peer, by that rank, since its group's life
 // began. A life that goes on tells the same again, with more.
@@ -30,7 +30,7 @@ struct CrossingCount {
   int64_t life = 0;  // how often the group was started anew
   CrossingKind group_kind = CrossingKind::kBoundary;
   int64_t rank = 0;  // of the run
-  int64_t peer = 0;  // boundary: a stage of the same group; else: a group, of the same stage
+  int64_t peer = 0;  // boundary, tied: a stage of the same group; else: a group, of the same stage
   bool sent = false;
   std::string codec = {};
   int64_t tensors = 0, elements = 0, payload_bytes = 0, message_bytes = 0;

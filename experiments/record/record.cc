@@ -19,23 +19,52 @@
 namespace longhaul {
 namespace {
 
+constexpr std::string_view kLater = "CREATE TABLE IF NOT EXISTS";
+
+// What a query of one number says. No statement may be open while a table goes.
+absl::StatusOr<int64_t> NumberOf(sqlite3* db, const char* sql) {
+  SqliteStatement query(db, sql);
+  if (absl::StatusOr<bool> row = query.Step(); !row.ok()) return row.status();
+  return query.Integer(0);
+}
+
+// The statement of the schema that begins so.
+std::string StatementAt(size_t at) {
+  const std::string sql = kSchemaSql;
+  return sql.substr(at, sql.find(";\n", at) + 1 - at);  // comments have a ';' too, within a line
+}
+
+// The first records of this version check a crossing's direction against fewer words.
+absl::Status WidenDirections(sqlite3* db) {
+  const absl::StatusOr<int64_t> narrow = NumberOf(
+      db, "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'crossings' AND instr(sql, 'tied') = 0");
+  if (!narrow.ok() || *narrow == 0) return narrow.status();
+  const size_t at = std::string_view(kSchemaSql).find("CREATE TABLE crossings ");
+  for (const std::string& sql :
+       {std::string("ALTER TABLE crossings RENAME TO crossings_before"), StatementAt(at),
+        std::string("INSERT INTO crossings SELECT * FROM crossings_before"),
+        std::string("DROP TABLE crossings_before")}) {
+    if (absl::Status s = SqliteExecute(db, sql); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CreateSchema(sqlite3* db) {
   absl::StatusOr<SqliteTransaction> transaction = SqliteTransaction::Begin(db);
   if (!transaction.ok()) return transaction.status();
-  SqliteStatement version(db, "PRAGMA user_version");
-  if (absl::StatusOr<bool> row = version.Step(); !row.ok()) return row.status();
-  if (version.Integer(0) == 0) {  // not created by another process meanwhile
+  const absl::StatusOr<int64_t> version = NumberOf(db, "PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  if (*version == 0) {  // not created by another process meanwhile
     if (absl::Status s = SqliteExecute(db, kSchemaSql); !s.ok()) return s;
     const std::string set = fmt::format("PRAGMA user_version = {}", kSchemaVersion);
     if (absl::Status s = SqliteExecute(db, set); !s.ok()) return s;
-  } else if (version.Integer(0) == kSchemaVersion) {
+  } else if (*version == kSchemaVersion) {
     // Tables that the first records of this version lack.
-    const std::string sql = kSchemaSql;
-    constexpr std::string_view kLater = "CREATE TABLE IF NOT EXISTS";
+    const std::string_view sql = kSchemaSql;
     for (size_t at = 0; (at = sql.find(kLater, at)) != std::string::npos; ++at) {
-      absl::Status s = SqliteExecute(db, sql.substr(at, sql.find(';', at) + 1 - at));
-      if (!s.ok()) return s;
+      if (absl::Status s = SqliteExecute(db, StatementAt(at)); !s.ok()) return s;
     }
+    if (absl::Status s = WidenDirections(db); !s.ok()) return s;
   }
   return transaction->Commit();
 }

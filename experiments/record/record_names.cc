@@ -9,7 +9,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kRoles = {"reference", "control", "arm", "single"};
 constexpr std::array<std::string_view, 8> kStatuses = {
     "running", "ok", "partial", "failed", "diverged", "invalid", "interrupted", "died"};
-constexpr std::array<std::string_view, 4> kDirections = {"forward", "backward", "outer", "other"};
+constexpr std::array<std::string_view, 5> kDirections = {"forward", "backward", "outer", "tied",
+                                                         "other"};
 
 }  // namespace
 

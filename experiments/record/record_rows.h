@@ -118,7 +118,9 @@ struct LinkRow {
   std::string why = {};
 };
 
-enum class Direction { kForward, kBackward, kOuter, kOther };
+// kTied: the two parts of the gradient of a head that is the embedding, between a group's first and
+// last stage.
+enum class Direction { kForward, kBackward, kOuter, kTied, kOther };
 std::string_view ToString(Direction direction);
 
 struct CrossingRow {

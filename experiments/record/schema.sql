@@ -109,11 +109,11 @@ CREATE TABLE crossings (             -- per ordered pair of ranks and direction,
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   src_rank INTEGER NOT NULL,
   dst_rank INTEGER NOT NULL,
-  direction TEXT NOT NULL CHECK (direction IN ('forward', 'backward', 'outer', 'other')),
+  direction TEXT NOT NULL CHECK (direction IN ('forward', 'backward', 'outer', 'tied', 'other')),
   codec TEXT NOT NULL,
   tensors INTEGER NOT NULL,
   elements INTEGER NOT NULL,
-  predicted_wire_bytes INTEGER,      -- codec's size x tensors x wire/payload factor
+  predicted_wire_bytes INTEGER,      -- codec's size x tensors x wire/payload factor, of all on the path
   payload_bytes INTEGER NOT NULL,    -- codec frames: what a measured ratio comes from
   message_bytes INTEGER NOT NULL,    -- handed to the transport, message headers included
   kernel_tx_bytes INTEGER,           -- counted on the path src > dst; NULL: no links

@@ -40,8 +40,8 @@ std::string FirstStepDifference(const std::vector<StepRow>& a, const std::vector
   return "";
 }
 
-// `resumed`: the outer channels of one of them began again at message 1, and a message's number is
-// in its hash. Boundary channels go on counting, so that their hashes are those of a whole run.
+// `resumed`: the outer and tied channels of one of them began again at message 1, and a message's
+// number is in its hash. Boundary channels go on counting, so that their hashes are those of a whole run.
 std::string FirstCrossingDifference(const std::vector<CrossingRow>& a,
                                     const std::vector<CrossingRow>& b, bool resumed) {
   if (a.size() != b.size()) return fmt::format("{} crossings against {}", a.size(), b.size());
@@ -53,7 +53,8 @@ std::string FirstCrossingDifference(const std::vector<CrossingRow>& a,
         fmt::format("crossing {} > {} ({})", row.src_rank, row.dst_rank, ToString(row.direction));
     if (it == of_b.end()) return where + ": only one of the runs has it";
     const CrossingRow& other = *it->second;
-    const bool hashed = !resumed || row.direction != Direction::kOuter;
+    const bool hashed =
+        !resumed || row.direction == Direction::kForward || row.direction == Direction::kBackward;
     if (row.payload_bytes != other.payload_bytes ||
         (hashed && row.payload_hash != other.payload_hash)) {
       return fmt::format("{}: {} encoded bytes ({:016x}) against {} ({:016x})", where,

@@ -22,7 +22,8 @@ void CrossingLedger::Observe(CrossingCount count) {
 }
 
 CrossingRow CrossingLedger::RowOf(const CrossingCount& c) const {
-  const bool within = c.group_kind == CrossingKind::kBoundary;
+  const bool tied = c.group_kind == CrossingKind::kTied;
+  const bool within = c.group_kind == CrossingKind::kBoundary || tied;
   const int64_t peer =
       within ? c.rank / stages_ * stages_ + c.peer : c.peer * stages_ + c.rank % stages_;
   const auto [src, dst] = c.sent ? std::pair(c.rank, peer) : std::pair(peer, c.rank);
@@ -30,6 +31,7 @@ CrossingRow CrossingLedger::RowOf(const CrossingCount& c) const {
   return {.src_rank = src,
           .dst_rank = dst,
           .direction = outer       ? Direction::kOuter
+                       : tied      ? Direction::kTied
                        : !within   ? Direction::kOther
                        : dst > src ? Direction::kForward
                                    : Direction::kBackward,

@@ -21,6 +21,7 @@ std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
   };
   for (int g = 0; g < groups; ++g) {
     for (int s = 0; s + 1 < stages; ++s) both(g * stages + s, g * stages + s + 1);
+    if (spec.model.tied_head && stages > 2) both(g * stages, g * stages + stages - 1);
   }
   for (int s = 0; s < stages; ++s) {
     for (int a = 0; a < groups; ++a) {

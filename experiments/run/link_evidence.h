@@ -17,7 +17,8 @@ namespace longhaul {
 
 void EmitFact(EventSink& sink, const std::string& key, const std::string& value);
 
-// The ordered pairs that carry training traffic: neighbours in a pipeline, peers of one stage.
+// The ordered pairs that carry training traffic: neighbours in a pipeline, both ends of one with a
+// tied head, peers of one stage.
 std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec);
 
 // How punctual the emulator was while the workers trained. Aborted when a frame left half a second

@@ -35,6 +35,7 @@ struct StageBytes {
   double kept = 0;     // of each micro-batch between its forward and its backward pass
   double put_off = 0;  // of that, what is left between I and W of a split backward pass
   double running = 0;  // only while the stage computes
+  double tied = 0;     // only behind the last backward pass, when no micro-batch is kept
 };
 
 double FrameBytes(const std::string& codec, double rows, double cols, DType dtype) {
@@ -178,6 +179,15 @@ double RowBytes(const RunSpec& spec, const StageLayout& layout) {
   return 4 * static_cast<double>(spec.train.microbatches) * TokensOfMicrobatch(spec) * kId;
 }
 
+// Of a tied head's gradient: in one stage the head's part; over several the part that another stage
+// sends, and what the transport has of both parts on their way out and in.
+StageBytes TiedBytes(const StageLayout& layout) {
+  if (!layout.tied) return {};
+  const auto floats = static_cast<double>(layout.tied->end - layout.tied->begin);
+  if (layout.stages == 1) return {.held = floats * kFloat};
+  return {.tied = floats * kFloat + 2 * FrameBytes("none", 1, floats, DType::kF32)};
+}
+
 double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.flat_elements);
   double bytes = 4 * floats * kFloat;     // with gradients and both moments
@@ -206,7 +216,10 @@ StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
   StageBytes bytes;
   if (!spec.compute)
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, layout);
-  bytes.held += ParameterBytes(spec, layout) + BoundaryBytes(spec, layout) + RowBytes(spec, layout);
+  const StageBytes tied = TiedBytes(layout);
+  bytes.tied = tied.tied;
+  bytes.held += tied.held + ParameterBytes(spec, layout) + BoundaryBytes(spec, layout) +
+                RowBytes(spec, layout);
   return bytes;
 }
 
@@ -253,9 +266,9 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
     const double kept =
         schedule.ok() ? schedule->peak_activations(s, count, microbatches) : microbatches;
     const double held_back = kept * stage.kept + stage.running;
-    const double own =
-        stage.held +
-        (run ? ComputePeak(program.ranks[static_cast<size_t>(s)], stages, 1) : held_back);
+    const double compute =
+        run ? ComputePeak(program.ranks[static_cast<size_t>(s)], stages, 1) : held_back;
+    const double own = stage.held + std::max(compute, stage.tied);
     bytes.stages.push_back(own);
     bytes.all += groups * own;
   }
@@ -264,7 +277,9 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
   const absl::StatusOr<Program> order = GlobalOrder(program);
   if (!order.ok()) return bytes;
   bytes.all = ComputePeak(*order, stages, groups, static_cast<double>(spec.model.expert_parallel));
-  for (const StageBytes& stage : stages) bytes.all += groups * stage.held;
+  double held = 0, tied = 0;
+  for (const StageBytes& stage : stages) held += stage.held, tied += stage.tied;
+  bytes.all = std::max(bytes.all, groups * tied) + groups * held;
   return bytes;
 }
 

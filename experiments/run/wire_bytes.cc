@@ -37,10 +37,13 @@ class Plan {
   Plan(const RunSpec& spec, int64_t restored) {
     absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec);
     if (!crossings.ok()) return;
-    std::map<std::tuple<std::string, uint64_t, DType>, std::optional<double>> messages;
+    std::map<std::tuple<Direction, std::string, uint64_t, DType, std::vector<uint64_t>>,
+             std::optional<double>>
+        messages;
     for (PlannedCrossing& c : *crossings) {
-      const auto [at, added] = messages.try_emplace({c.codec, c.shape.elements(), c.dtype});
-      if (added) at->second = MessageBytes(c.codec, c.shape, c.dtype);
+      const auto [at, added] =
+          messages.try_emplace({c.direction, c.codec, c.shape.elements(), c.dtype, c.parts});
+      if (added) at->second = MessageBytes(c);
       const std::tuple key(c.direction, c.src_rank, c.dst_rank);
       const bool rounds = c.direction == Direction::kOuter && spec.outer.inner_steps > 0;
       c.turns -= rounds ? restored / spec.outer.inner_steps : restored;
@@ -56,13 +59,9 @@ class Plan {
  private:
   static std::optional<double> Bytes(const PlannedCrossing& c, std::optional<double> message) {
     if (!message) return std::nullopt;
-    auto messages = static_cast<double>(c.turns * c.messages_per_turn);
-    double bytes = *message * messages;
-    if (c.direction == Direction::kOuter) {  // the frame's size goes ahead of it
-      bytes += messages * static_cast<double>(kPacketHeaderBytes + sizeof(uint64_t));
-      messages *= 2;
-    }
-    return OnTcp(bytes, messages);
+    const auto messages = static_cast<double>(c.turns * c.messages_per_turn);
+    // Between groups the frame's size goes ahead of it.
+    return OnTcp(*message * messages, (c.direction == Direction::kOuter ? 2 : 1) * messages);
   }
   std::map<std::tuple<Direction, int64_t, int64_t>, Planned> planned_;
 };
@@ -89,6 +88,22 @@ double Heartbeats(const RunSpec& spec, const PathCount& path) {
 double Overhead(const RunSpec& spec, const PathCount& path) {
   return Heartbeats(spec, path) + static_cast<double>(path.packets * kFrameHeaderBytes);
 }
+
+// All that goes over one path.
+struct OnPath {
+  const CrossingRow* row = nullptr;  // a boundary's or an outer step's, else a tied head's
+  double sent = 0, planned = 0;      // on TCP
+  bool all_planned = true;
+
+  void Add(const CrossingRow& c, const std::optional<double>& plan) {
+    if (c.tensors == 0) return;
+    sent += OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
+    planned += plan.value_or(0);
+    all_planned = all_planned && plan.has_value();
+    if (c.direction == Direction::kOther) return;  // what routers chose, and states handed over
+    if (row == nullptr || row->direction == Direction::kTied) row = &c;
+  }
+};
 
 // Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
 // number for each group, in `steps` steps on the path of a boundary.
@@ -130,27 +145,29 @@ bool ForLackAlone(const RunSpec& spec, const CrossingRow& c, const WirePart& par
   return moved(c.src_rank) || moved(c.dst_rank);
 }
 
+int64_t StepsOf(const RunSpec& spec, const CrossingRow& c) {
+  return c.direction == Direction::kTied ? c.tensors : c.tensors / spec.train.microbatches;
+}
+
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
-// `beside`: of another crossing on it, on TCP.
-std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const CrossingRow& c,
-                          double beside, const WirePart& part) {
+std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const OnPath& on,
+                          const WirePart& part) {
+  const CrossingRow& c = *on.row;
   const auto at = counts.paths.find({c.src_rank, c.dst_rank});
   if (at == counts.paths.end() || c.tensors == 0) return "";
   const PathCount& path = at->second;
   const auto back = counts.paths.find({c.dst_rank, c.src_rank});
   const int64_t drops = Drops(path) + (back == counts.paths.end() ? 0 : Drops(back->second));
-  const double sent =
-      OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors)) + beside;
-  PathBytes bytes{.counted = static_cast<double>(path.bytes),
-                  .accounted = sent + NormBytes(spec, c, c.tensors / spec.train.microbatches) +
-                               Overhead(spec, path),
-                  .for_lack_alone = ForLackAlone(spec, c, part)};
+  PathBytes bytes{
+      .counted = static_cast<double>(path.bytes),
+      .accounted = on.sent + NormBytes(spec, c, StepsOf(spec, c)) + Overhead(spec, path),
+      .for_lack_alone = ForLackAlone(spec, c, part)};
   // Nobody beats for a group that is not there.
   if (bytes.for_lack_alone) bytes.may_lack += Heartbeats(spec, path);
   // On the wire an exchange is two messages, the frame's size and the frame.
   if (c.direction == Direction::kOuter) {
     bytes.may_lack +=
-        static_cast<double>(part.repeated_exchanges) * 2 * sent / static_cast<double>(c.tensors);
+        static_cast<double>(part.repeated_exchanges) * 2 * on.sent / static_cast<double>(c.tensors);
   }
   return Complaint(fmt::format("path {} > {}", c.src_rank, c.dst_rank), bytes, drops);
 }
@@ -171,48 +188,43 @@ void WireCounts::Observe(const nlohmann::json& event) {
 
 std::string JudgedForLackAlone(const RunSpec& spec, const WireCounts& counts,
                                const std::vector<CrossingRow>& crossings, const WirePart& part) {
-  int64_t all = 0, one_sided = 0;
+  std::map<std::pair<int64_t, int64_t>, bool> judged;  // a path: for lack alone
   for (const CrossingRow& c : crossings) {
     if (c.direction == Direction::kOther || c.tensors == 0) continue;
-    if (!counts.paths.contains({c.src_rank, c.dst_rank})) continue;
-    ++all;
-    one_sided += ForLackAlone(spec, c, part);
+    const std::pair path(c.src_rank, c.dst_rank);
+    if (counts.paths.contains(path)) judged[path] = ForLackAlone(spec, c, part);
   }
+  const auto one_sided =
+      std::count_if(judged.begin(), judged.end(), [](const auto& path) { return path.second; });
   if (one_sided == 0) return "";
   std::string why = "those of node 0, where the store is";
   if (!part.came_or_went.empty()) {
     why +=
         fmt::format(", and of groups that came or went: {}", absl::StrJoin(part.came_or_went, " "));
   }
-  return fmt::format("{} of {}: {}", one_sided, all, why);
+  return fmt::format("{} of {}: {}", one_sided, judged.size(), why);
 }
 
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
                            std::vector<CrossingRow>& crossings, const WirePart& part) {
   const Plan plan(spec, part.restored);
-  std::map<std::pair<int64_t, int64_t>, double> predicted, sent;  // on TCP
-  // What routers chose, and states that were handed over: counted.
-  std::map<std::pair<int64_t, int64_t>, double> others;
+  std::map<std::pair<int64_t, int64_t>, OnPath> paths;
   for (const CrossingRow& c : crossings) {
-    if (c.direction != Direction::kOther) continue;
-    others[{c.src_rank, c.dst_rank}] =
-        OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
+    const Planned* planned = plan.Of(c);
+    const bool known = part.as_planned && planned != nullptr;
+    paths[{c.src_rank, c.dst_rank}].Add(c, known ? planned->tcp_bytes : std::nullopt);
   }
+  std::map<std::pair<int64_t, int64_t>, double> predicted;  // on TCP
   std::vector<std::string> complaints;
   const auto complain = [&](std::string text) {
     if (!text.empty()) complaints.push_back(std::move(text));
   };
-  for (const CrossingRow& c : crossings) {
-    if (c.direction == Direction::kOther) continue;
-    const auto beside = others.find({c.src_rank, c.dst_rank});
-    const Planned* planned = plan.Of(c);
-    if (part.as_planned && planned != nullptr && planned->tcp_bytes && beside == others.end()) {
-      predicted[{c.src_rank, c.dst_rank}] =
-          *planned->tcp_bytes + NormBytes(spec, c, Steps(spec) - part.restored);
+  for (const auto& [path, on] : paths) {
+    if (on.row == nullptr) continue;
+    if (on.all_planned) {
+      predicted[path] = on.planned + NormBytes(spec, *on.row, Steps(spec) - part.restored);
     }
-    sent[{c.src_rank, c.dst_rank}] =
-        OnTcp(static_cast<double>(c.message_bytes), static_cast<double>(c.tensors));
-    complain(PathComplaint(spec, counts, c, beside == others.end() ? 0 : beside->second, part));
+    complain(PathComplaint(spec, counts, on, part));
   }
   for (const auto& [node, n] : counts.nodes) {
     complain(Complaint(
@@ -238,7 +250,7 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
     const auto opposite = predicted.find({c.dst_rank, c.src_rank});
     const double acknowledged = opposite == predicted.end() ? 0 : opposite->second / 2;
     const double full = (own->second + acknowledged) / kSegmentBytes * kFrameHeaderBytes;
-    const double given = sent.at({c.src_rank, c.dst_rank});
+    const double given = paths.at({c.src_rank, c.dst_rank}).sent;
     c.predicted_wire_bytes = std::llround(
         own->second +
         (counted && given > 0 ? own->second / given * Overhead(spec, path->second) : full));

@@ -47,12 +47,19 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   one.outer.groups = 1;
   const auto crossings = PlanCrossings(one);
   if (!crossings.ok()) return crossings.status();
-  std::map<std::string, absl::StatusOr<BoundaryLink>> links;
+  std::map<std::pair<bool, std::string>, absl::StatusOr<BoundaryLink>> links;
   for (const PlannedCrossing& c : *crossings) {
     if (c.direction == Direction::kOuter) continue;
-    auto at = links.find(c.codec);
-    if (at == links.end()) at = links.emplace(c.codec, LinkOf(c.codec, c.shape, spec.inside)).first;
+    const bool tied = c.direction == Direction::kTied;
+    auto at = links.find({tied, c.codec});
+    if (at == links.end()) {
+      at = links.emplace(std::pair(tied, c.codec), LinkOf(c.codec, c.shape, spec.inside)).first;
+    }
     if (!at->second.ok()) return at->second.status();
+    if (tied) {
+      pace.pipeline_.tied = {*at->second, *at->second};
+      continue;
+    }
     (c.direction == Direction::kForward ? pace.pipeline_.forward : pace.pipeline_.backward)
         .push_back(*at->second);
   }

@@ -40,7 +40,7 @@ struct RunSpec {
     // Of llama and moe; 0: as many key and value heads as heads, 8/3 width up to a multiple of 64.
     int64_t kv_heads = 0;
     int64_t hidden = 0;
-    bool tied_head = false;  // the head is the embedding; one stage only
+    bool tied_head = false;  // the head is the embedding
     double rope_theta = 10000;
     // Of moe: each token takes two experts; each expert at most capacity_factor times its even
     // share of a micro-batch (0: all that come); the load-balancing loss has this weight.

@@ -215,14 +215,18 @@ absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, i
   }
   std::vector<LocalTelemetry> ranks;
   for (int s = 0; s < stages; ++s) {
-    const auto make = [&](GroupKind kind) {
-      return ProcessGroupLonghaul::FromAddresses(s, pipeline,
+    const auto make_of = [&](GroupKind kind, int place, const std::vector<std::string>& members) {
+      return ProcessGroupLonghaul::FromAddresses(place, members,
                                                  ToGroupOptions(spec, kind, group, nodes[s]));
     };
+    const auto make = [&](GroupKind kind) { return make_of(kind, s, pipeline); };
     LocalTelemetry rank{.rank = group * stages + s, .group = group, .stage = s};
     rank.node = nodes[s];
     rank.boundary = make(GroupKind::kBoundary);
     rank.plain = make(GroupKind::kPlain);
+    if (const std::optional<int> place = TiedPlaceOf(spec, s)) {
+      rank.tied = make_of(GroupKind::kTied, *place, {pipeline.front(), pipeline.back()});
+    }
     ranks.push_back(std::move(rank));
   }
   return ranks;

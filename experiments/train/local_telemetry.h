@@ -17,6 +17,7 @@ struct LocalTelemetry {
   c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};    // null when there is one group
   std::vector<int> outer_groups = {};                     // which group each rank of `outer` is
   c10::intrusive_ptr<ProcessGroupLonghaul> experts = {};  // of all groups; null: none are spread
+  c10::intrusive_ptr<ProcessGroupLonghaul> tied = {};     // of both ends of a tied head; else null
   // Where groups come and go: what joined others before `outer`.
   struct Outer {
     c10::intrusive_ptr<ProcessGroupLonghaul> backend;

@@ -184,7 +184,7 @@ std::vector<SafeTensor> SafeTensorsOf(const RunSpec& spec, const StageLayout& la
                                       const float* flat, bool spread_alone = false) {
   std::vector<SafeTensor> tensors;
   for (const ParameterSlot& slot : layout.slots) {
-    if (spread_alone && !slot.spread()) continue;
+    if ((spread_alone && !slot.spread()) || layout.IsCopy(slot)) continue;
     for (WeightTensor& tensor : TensorsOf(spec, slot)) {
       size_t elements = 1;
       for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);

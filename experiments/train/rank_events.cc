@@ -138,6 +138,12 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
   for (const CrossingCounters& c : TotalsByPeer(rank.boundary->group().counters()))
     emit(CrossingKind::kBoundary, c);
   for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
+  if (rank.tied != nullptr) {
+    for (CrossingCounters c : TotalsByPeer(rank.tied->group().counters())) {
+      c.peer = c.peer == 0 ? 0 : rank.boundary->getSize() - 1;  // a stage
+      emit(CrossingKind::kTied, c);
+    }
+  }
   if (rank.experts == nullptr) return;
   for (CrossingCounters c :
        TotalsByPeer(rank.experts->group().counters())) {  // collectives, all of it

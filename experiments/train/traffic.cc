@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <tuple>
 
 #include "compressors/catalog.h"
+#include "compressors/frame/frame.h"
 #include "compressors/reference_tensors.h"
 #include "experiments/train/model_of_spec.h"
 #include "plugin/core/packet.h"
@@ -84,7 +86,12 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
   }
   const int64_t turns = OuterTurns(spec);
   for (int64_t s = 0; turns > 0 && s < stages; ++s) {
-    const Shape shape{1, static_cast<uint64_t>(SharedElements(LayoutOf(spec, s)))};
+    const StageLayout layout = LayoutOf(spec, s);
+    const Shape shape{1, static_cast<uint64_t>(SharedElements(layout))};
+    std::vector<uint64_t> parts;
+    for (const FramePart& part : FrameParts(layout)) {
+      parts.push_back(static_cast<uint64_t>(part.elements()));
+    }
     for (int64_t from = 0; from < groups; ++from) {
       for (int64_t to = 0; to < groups; ++to) {
         if (from == to) continue;
@@ -95,8 +102,23 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
                        .shape = shape,
                        .dtype = DType::kF32,
                        .messages_per_turn = 1,
-                       .turns = turns});
+                       .turns = turns,
+                       .parts = parts});
       }
+    }
+  }
+  const StageLayout ends = LayoutOf(spec, 0);
+  for (int64_t g = 0; ends.tied && stages > 1 && g < groups; ++g) {
+    const int64_t first = g * stages, last = first + stages - 1;
+    for (const auto& [from, to] : {std::pair(first, last), {last, first}}) {
+      out.push_back({.src_rank = from,
+                     .dst_rank = to,
+                     .direction = Direction::kTied,
+                     .codec = "none",
+                     .shape = {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
+                     .dtype = DType::kF32,
+                     .messages_per_turn = 1,
+                     .turns = Steps(spec)});
     }
   }
   return out;
@@ -111,6 +133,23 @@ int64_t OuterTurns(const RunSpec& spec) {
   if (spec.outer.algorithm == "dp") return Steps(spec);
   if (spec.outer.inner_steps == 0) return 0;
   return (Steps(spec) + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+}
+
+std::optional<double> MessageBytes(const PlannedCrossing& crossing) {
+  constexpr auto kHeader = static_cast<double>(kPacketHeaderBytes);
+  if (crossing.direction != Direction::kOuter) {
+    return MessageBytes(crossing.codec, crossing.shape, crossing.dtype);
+  }
+  // A frame even where there is no codec.
+  const double plain = crossing.codec == "none" ? static_cast<double>(kFrameHeaderBytes) : 0;
+  double frames = 0;
+  for (const uint64_t elements : crossing.parts) {
+    const auto bytes = MessageBytes(crossing.codec, {1, elements}, crossing.dtype);
+    if (!bytes) return std::nullopt;
+    frames = std::ceil(frames / kFrameAlignment) * kFrameAlignment + *bytes - kHeader + plain;
+  }
+  const auto lengths = static_cast<double>(crossing.parts.size() * sizeof(uint64_t));
+  return kHeader + frames + kHeader + lengths;
 }
 
 std::optional<double> MessageBytes(const std::string& codec, Shape shape, DType dtype) {

@@ -15,16 +15,17 @@ namespace longhaul {
 
 // Which tensors cross between the ranks of a run, of which shape, how often and in how many bytes:
 // the one place for whoever predicts bytes or time. Pipelines' crossings follow from the schedule
-// (pp_group/schedule), those between groups from the stages' layouts. Rows that go to spread
-// experts are not planned: routers choose them.
+// (pp_group/schedule), those between groups and of a tied head from the stages' layouts. Rows that
+// go to spread experts are not planned: routers choose them.
 struct PlannedCrossing {
   int64_t src_rank, dst_rank;  // group * S + stage
-  Direction direction;         // kForward: activations, kBackward: their gradients, kOuter
+  Direction direction;         // kForward: activations, kBackward: their gradients, kOuter, kTied
   std::string codec;
-  Shape shape;  // of one tensor: [n, D], or [1, N] (what is not spread) between groups
+  Shape shape;  // of one tensor: [n, D], [1, N] (what is not spread) between groups, [1, V D] tied
   DType dtype;  // of the tensor before its codec
-  int64_t messages_per_turn;  // in every inner step; kOuter: whenever the groups meet
-  int64_t turns;              // of the whole training
+  int64_t messages_per_turn;         // in every inner step; kOuter: whenever the groups meet
+  int64_t turns;                     // of the whole training
+  std::vector<uint64_t> parts = {};  // kOuter: elements of each frame of a message (FrameParts)
 };
 
 // By direction, then source and destination. InvalidArgument: an unknown schedule.
@@ -44,5 +45,9 @@ int64_t OuterTurns(const RunSpec& spec);
 // of that name, or it refuses the shape.
 std::optional<double> MessageBytes(const std::string& codec, Shape shape,
                                    DType dtype = DType::kF32);
+
+// Bytes of one message of a crossing, our packet header included; between groups also those of the
+// lengths that go ahead of it, a message of their own. nullopt as above.
+std::optional<double> MessageBytes(const PlannedCrossing& crossing);
 
 }  // namespace longhaul

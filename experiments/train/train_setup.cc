@@ -166,7 +166,7 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
                                                                  GroupKind kind, int index,
                                                                  std::shared_ptr<Node> node) {
   auto options = c10::make_intrusive<ProcessGroupLonghaul::Options>();
-  const char* names[] = {"boundary", "plain", "outer", "experts"};
+  const char* names[] = {"boundary", "plain", "outer", "experts", "tied"};
   options->group_name = absl::StrCat(names[static_cast<int>(kind)], "/", index);
   options->node = std::move(node);
   options->seed = FoldSeed({static_cast<uint64_t>(spec.seed), static_cast<uint64_t>(kind),
@@ -188,6 +188,13 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
     options->ef_slots = static_cast<int>(spec.train.microbatches);
   }
   return options;
+}
+
+std::optional<int> TiedPlaceOf(const RunSpec& spec, int stage) {
+  const auto last = static_cast<int>(spec.schedule.stages) - 1;
+  if (!spec.model.tied_head || last == 0) return std::nullopt;
+  if (stage == 0) return 0;
+  return stage == last ? std::optional(1) : std::nullopt;
 }
 
 void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
@@ -237,7 +244,8 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
           .outer = rank.outer,
           .boundary_state = StateOfGroup(rank.boundary),
           .watch = std::move(watch),
-          .experts = rank.experts};
+          .experts = rank.experts,
+          .tied = rank.tied};
 }
 
 }  // namespace longhaul

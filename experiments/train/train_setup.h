@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,13 +19,17 @@ TrainSpec ToTrainSpec(const RunSpec& spec);
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory);
 
-enum class GroupKind { kBoundary, kPlain, kOuter, kExperts };
+enum class GroupKind { kBoundary, kPlain, kOuter, kExperts, kTied };
 
-// Options of one process group of group g (boundary, plain) or stage s (outer, experts); the name
+// Options of one process group of group g (boundary, plain, tied) or stage s (outer, experts); the name
 // tells them apart on the wire, and only the boundary group's policy opts in to a codec.
 c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& spec,
                                                                  GroupKind kind, int index,
                                                                  std::shared_ptr<Node> node);
+
+// Which rank of kTied's group of two a stage is: 0 the first one, 1 the last; nullopt: it has no part
+// in a tied head, or both.
+std::optional<int> TiedPlaceOf(const RunSpec& spec, int stage);
 
 // Facts every run records, whatever its transport: torch, threads, CPU path of the codecs, hashes.
 void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink);

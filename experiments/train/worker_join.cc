@@ -174,6 +174,9 @@ absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
     rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
     if (place.counts_lives) life = static_cast<int>(FromFirst(*rank.plain, counted));
     rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
+    if (const std::optional<int> place = TiedPlaceOf(spec, rank.stage)) {
+      rank.tied = join(GroupKind::kTied, rank.group, *place, 2);
+    }
     if (groups > 1 && !elastic)
       rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
     if (spec.model.expert_parallel > 1)

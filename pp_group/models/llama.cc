@@ -33,6 +33,16 @@ void AddSwiGlu(const ModelSpec& spec, const std::string& name, int64_t index,
   builder->Matrix(name + "mlp.down", index + 2, d, hidden, residual);
 }
 
+// The first stage's, and of a tied head the last stage's too. Clipped by itself wherever it lies.
+void AddEmbedding(const ModelSpec& spec, LayoutBuilder* builder) {
+  builder->BeginClipGroup();
+  if (spec.tied_head) {
+    builder->TiedMatrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale);
+  } else {
+    builder->Matrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale);
+  }
+}
+
 class DenseLlama : public LlamaModel {
  public:
   DenseLlama(const ModelSpec& spec, const StageLayout& layout, AtenParameters* parameters)
@@ -78,7 +88,7 @@ LlamaModel::LlamaModel(const ModelSpec& spec, const StageLayout& layout, AtenPar
   if (layout.first()) embedding_ = find("embedding.token");
   if (layout.last()) {
     norm_ = find("norm.weight");
-    head_ = find(spec.tied_head ? "embedding.token" : "head");
+    head_ = spec.tied_head ? parameters->FindTiedHead("embedding.token") : find("head");
   }
 }
 
@@ -109,10 +119,7 @@ StageLayout LlamaLayoutWith(const ModelSpec& spec, int stage, int stages,
   StageLayout layout = EmptyLayout(spec.blocks, stage, stages, cuts);
   LayoutBuilder builder(&layout);
   const int64_t stride = kAttentionParameters + per_block;
-  if (layout.first()) {
-    builder.BeginClipGroup();
-    builder.Matrix("embedding.token", 0, spec.vocab, spec.width, kLlamaInitialScale);
-  }
+  if (layout.first()) AddEmbedding(spec, &builder);
   for (int64_t b = layout.first_block; b < layout.first_block + layout.num_blocks; ++b) {
     const std::string name = absl::StrCat("block", b, ".");
     const int64_t index = 1 + b * stride;
@@ -126,6 +133,8 @@ StageLayout LlamaLayoutWith(const ModelSpec& spec, int stage, int stages,
     builder.Vector("norm.weight", index, spec.width, 1);
     if (!spec.tied_head) {
       builder.Matrix("head", index + 1, spec.vocab, spec.width, kLlamaInitialScale);
+    } else if (!layout.first()) {
+      AddEmbedding(spec, &builder);
     }
   }
   return layout;

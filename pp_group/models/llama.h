@@ -11,7 +11,7 @@
 namespace longhaul {
 
 // Rotary positions, pre-norm RMSNorm, SwiGLU, grouped queries; the head is the embedding where it
-// is tied (one stage only). Parameters are those of Llama in transformers, matrix by matrix.
+// is tied: then the last of several stages holds a copy of it, behind its other parameters (StageLayout::tied). Parameters are those of Llama in transformers, matrix by matrix.
 StageLayout LlamaLayout(const ModelSpec& spec, int stage, int stages,
                         std::span<const int64_t> cuts);
 std::unique_ptr<AtenModel> NewAtenLlama(const ModelSpec& spec, const StageOptions& options,

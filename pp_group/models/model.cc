@@ -129,18 +129,12 @@ absl::StatusOr<std::string> EngineOf(const ModelSpec& model, const ComputeSpec& 
                   "; want engine 'aten' or 'auto'");
 }
 
-absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute, int stages) {
+absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute) {
   if (absl::Status status = CheckNumbers(model); !status.ok()) return status;
   if (absl::StatusOr<std::string> engine = EngineOf(model, compute); !engine.ok()) {
     return engine.status();
   }
   if (model.tied_head && model.kind == "gpt") return BadModel("kind 'gpt' has no tied head");
-  if (model.tied_head && stages > 1) {
-    return BadModel(
-        "with a tied head on ", stages,
-        " stages: the embedding's gradient would have to cross from the last to the first; "
-        "want 1 stage or an untied head");
-  }
   return CheckDevice(compute);
 }
 

@@ -33,9 +33,9 @@ struct StageOptions {
   c10::intrusive_ptr<c10d::Backend> expert_peers = {};
 };
 
-// InvalidArgument in one line: a number below 1, heads that do not divide, a tied head on several
-// stages, what EngineOf refuses; FailedPrecondition: a device that is not there.
-absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute, int stages);
+// InvalidArgument in one line: a number below 1, heads that do not divide, what EngineOf
+// refuses; FailedPrecondition: a device that is not there.
+absl::Status CheckModel(const ModelSpec& model, const ComputeSpec& compute);
 
 // What CheckModel has passed. InvalidArgument: experts that do not divide over expert_peers.
 absl::StatusOr<std::unique_ptr<Stage>> NewStage(const ModelSpec& model,

@@ -59,9 +59,35 @@ absl::StatusOr<std::vector<double>> Timeline::Step() {
       return absl::InvalidArgumentError(
           absl::StrCat("schedule: stuck before ", ToString(own[next[rank]])));
     }
+  }
+  if (costs_.tied) AddTied();
+  for (int rank = 0; rank < program_.num_ranks(); ++rank) {
     clock_[rank] += costs_.ranks[rank].step_s;
   }
   return clock_;
+}
+
+void Timeline::AddTied() {
+  const int first = program_.rank_of_stage.front(), last = program_.rank_of_stage.back();
+  if (first == last) return;
+  const auto take = [this](const PipelineCosts::Wire& wire, int from, int to) {
+    return Take(wire, from, to, std::max(clock_[from], encoder_free_[from]));
+  };
+  const Transfer there = take(costs_.tied->to_last, first, last);
+  const Transfer back = take(costs_.tied->to_first, last, first);
+  clock_[first] = std::max({clock_[first], there.left, back.arrived});
+  clock_[last] = std::max({clock_[last], back.left, there.arrived});
+}
+
+Timeline::Transfer Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double ready) {
+  if (wires_ == Wires::kOneAReceiver) {
+    double& free_at = wire_free_[to];
+    free_at = std::max(free_at, ready) + wire.busy_s + wire.delay_s;
+    return {free_at, free_at};
+  }
+  double& free_at = wire_free_[static_cast<size_t>(from) * program_.ranks.size() + to];
+  free_at = std::max(free_at, ready) + wire.busy_s;
+  return {free_at, free_at + wire.delay_s};
 }
 
 // kNotYet: its input is still to be made.
@@ -89,17 +115,8 @@ void Timeline::Send(const Message& message, int from, double made) {
   }
   const auto& kind =
       message.kind == MessageKind::kActivation ? costs_.activations : costs_.gradients;
-  const PipelineCosts::Wire& wire = kind[message.boundary()];
   encoder_free_[from] = std::max(encoder_free_[from], made) + costs_.ranks[from].encode_s;
-  if (wires_ == Wires::kOneAReceiver) {
-    double& free_at = wire_free_[to];
-    free_at = std::max(free_at, encoder_free_[from]) + wire.busy_s + wire.delay_s;
-    Arrival(message) = free_at;
-    return;
-  }
-  double& free_at = wire_free_[static_cast<size_t>(from) * program_.ranks.size() + to];
-  free_at = std::max(free_at, encoder_free_[from]) + wire.busy_s;
-  Arrival(message) = free_at + wire.delay_s;
+  Arrival(message) = Take(kind[message.boundary()], from, to, encoder_free_[from]).arrived;
 }
 
 double& Timeline::Arrival(const Message& m) {

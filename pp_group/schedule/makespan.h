@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,12 @@ struct PipelineCosts {
   std::vector<Stage> stages;                 // [S]
   std::vector<Rank> ranks;                   // [P]
   std::vector<Wire> activations, gradients;  // [S - 1] each, by boundary
+  // Behind a step's actions the ranks of the first and the last stage send each other what a tied
+  // head wants added, and neither goes on before it has the other's and its own has left.
+  struct Tied {
+    Wire to_last, to_first;
+  };
+  std::optional<Tied> tied = std::nullopt;
 };
 
 enum class Wires {
@@ -47,6 +54,11 @@ class Timeline {
   double EndOf(int rank, const Action& action) const;
   void Run(int rank, const Action& action, double end);
   void Send(const Message& message, int from, double made);
+  void AddTied();
+  struct Transfer {
+    double left, arrived;
+  };
+  Transfer Take(const PipelineCosts::Wire& wire, int from, int to, double ready);
   double& Arrival(const Message& message);
   double Arrival(const Message& message) const;
 

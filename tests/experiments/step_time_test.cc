@@ -92,6 +92,19 @@ TEST(PredictStep, KappaCountsTheHeadersOfEveryPacket) {
   EXPECT_NEAR(MessageSeconds(p.forward[0]), 1.514, 1e-12);
 }
 
+// S = 2, M = 1, no compute: there and back 2 (3 + 10). The head's part enters the wire behind the
+// gradient and leaves at 23, is there at 33; the lookups' part leaves at 33, is there at 43. So the
+// first stage begins again at 33, and what it sends arrives after the last one's 43, at 46.
+TEST(PredictStep, ATiedHeadIsAnotherExchangeBeforeTheUpdate) {
+  Pipeline p = Make("gpipe", 2, 1, {}, Busy(3, 10));
+  EXPECT_NEAR(*PredictStepSeconds(p), 26, 1e-9);
+  p.tied = {Busy(7, 10), Busy(7, 10)};
+  EXPECT_NEAR(*PredictStepSeconds(p), 33, 1e-9);
+  // One delay of 100 more: the head's part is at the first stage at 123.
+  p.tied = {Busy(7, 100), Busy(7, 100)};
+  EXPECT_NEAR(*PredictStepSeconds(p), 123, 1e-9);
+}
+
 TEST(SerialSlot, FormulaOfThePlanner) {
   const Pipeline p = Make("1f1b", 4, 8, {.forward_s = 1, .backward_s = 2},
                           {.message_bytes = 1e6, .rate_bit_per_s = 8e6, .one_way_delay_s = 0.03});

@@ -9,7 +9,7 @@ longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LA
 longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
-longhaul_test(experiments/record_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/record_test.cc experiments/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)

@@ -74,6 +74,60 @@ TEST(PlanCrossings, SaysWhoSendsWhichTensorHowOften) {
   }
 }
 
+// A tied head of 256 x 64: once a step from the first of three stages to the last and back, and in
+// frames of its own between groups.
+TEST(PlanCrossings, ATiedHeadsGradientCrossesFromEndToEndOnceAStep) {
+  const RunSpec spec = SpecOf({"model.kind=llama", "model.tied_head=true"});
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  const auto crossings = *PlanCrossings(spec);
+  for (const PlannedCrossing& c : crossings) {
+    const auto all = c.shape.elements();
+    if (c.direction == Direction::kOuter) {
+      const int64_t stage = c.src_rank % 3;
+      if (stage == 0) {
+        EXPECT_EQ(c.parts, (std::vector<uint64_t>{256 * 64, all - 256 * 64}));
+      } else if (stage == 1) {
+        EXPECT_EQ(c.parts, (std::vector<uint64_t>{all}));
+      } else {
+        EXPECT_EQ(c.parts, (std::vector<uint64_t>{all - 256 * 64, 256 * 64}));
+      }
+    }
+    if (c.direction != Direction::kTied) continue;
+    pairs.emplace_back(c.src_rank, c.dst_rank);
+    EXPECT_EQ(all, 256u * 64);
+    EXPECT_EQ(c.codec, "none");
+    EXPECT_EQ(c.messages_per_turn, 1);
+    EXPECT_EQ(c.turns, 23);
+    EXPECT_EQ(MessageBytes(c), 112 + 4 * 256 * 64);
+  }
+  EXPECT_EQ(pairs, (std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {2, 0}, {3, 5}, {5, 3}}));
+  const auto one =
+      *PlanCrossings(SpecOf({"model.kind=llama", "model.tied_head=true", "schedule.stages=1"}));
+  for (const PlannedCrossing& c : one) {
+    EXPECT_EQ(c.direction, Direction::kOuter);
+    EXPECT_EQ(c.parts.size(), 1u);
+  }
+}
+
+// The lengths in a message of their own; a frame has a header even without a codec. 37 x 64 values
+// in int8: 64 + 37 scales of 2 bytes, up to a multiple of 8 (80), the codes: 2512, up to a multiple
+// of 64 (2560), then 64 + 8 + 64.
+TEST(PlanCrossings, AnOuterMessageIsItsLengthsAndFrames) {
+  PlannedCrossing outer{.src_rank = 0,
+                        .dst_rank = 2,
+                        .direction = Direction::kOuter,
+                        .codec = "none",
+                        .shape = {1, 38 * 64},
+                        .dtype = DType::kF32,
+                        .messages_per_turn = 1,
+                        .turns = 1,
+                        .parts = {38 * 64}};
+  EXPECT_EQ(MessageBytes(outer), 112 + 8 + 112 + 64 + 4 * 38 * 64);
+  outer.codec = "int8-b64";
+  outer.parts = {37 * 64, 64};
+  EXPECT_EQ(MessageBytes(outer), 112 + 16 + 112 + 2560 + 64 + 8 + 64);
+}
+
 TEST(PlanCrossings, DataParallelGroupsMeetInEveryStep) {
   const RunSpec spec = SpecOf({"outer.algorithm=dp", "outer.inner_steps=0"});
   EXPECT_EQ(OuterTurns(spec), 23);

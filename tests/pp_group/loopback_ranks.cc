@@ -29,6 +29,10 @@ std::vector<LocalRank> LoopbackRanks(const TrainSpec& spec, const CodecPolicy& c
     for (int s = 0; s < spec.stages; ++s) {
       ranks.push_back({g, s, boundary[s], plain[s], nullptr, StateOfGroup(boundary[s])});
     }
+    if (!spec.model.tied_head || spec.stages == 1) continue;
+    const auto tied = group_of("tied" + std::to_string(g), first, spec.stages - 1, 2, {});
+    ranks[first].tied = tied[0];
+    ranks.back().tied = tied[1];
   }
   for (int s = 0; s < spec.stages && spec.groups > 1; ++s) {
     const auto peers = group_of("outer" + std::to_string(s), s, spec.stages, spec.groups, {});

@@ -23,6 +23,7 @@ CASES = {
     "gpt": {"kind": "gpt", "blocks": 3, "width": 16, "heads": 4, "context": 7, "vocab": 29, "m": 2},
     "llama": LLAMA | {"kind": "llama", "m": 2},
     "llama_tied": LLAMA | {"kind": "llama", "theta": 37.0, "kv": 4, "tied": True, "m": 1},
+    "llama_tied_2": LLAMA | {"kind": "llama", "theta": 37.0, "kv": 4, "tied": True, "m": 2},
     # hidden 0: 8/3 of 24 is 64.
     "llama_hidden": LLAMA | {"kind": "llama", "width": 24, "kv": 1, "hidden": 0, "m": 1},
 }

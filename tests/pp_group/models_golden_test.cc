@@ -1,11 +1,14 @@
 // Every kind of model, on every engine that carries it, against plain PyTorch in double precision:
 // the file that models_golden.py --rewrite makes. Layers, initial scales, losses, gradients,
-// routing, clipping and four updates of AdamW, all away from default constants.
+// routing, clipping and four updates of AdamW, all away from default constants. In one stage, and
+// in several, of which two hold a tied matrix.
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "pp_group/adamw.h"
 #include "pp_group/models/model.h"
+#include "pp_group/tied_head.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {
@@ -27,8 +31,11 @@ struct Case {
   std::string file_name;
   ModelSpec model;
   int microbatches;
+  int stages = 1;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.file_name << " " << c.model.engine; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.file_name << " " << c.model.engine << " in " << c.stages;
+}
 
 std::vector<Case> Cases() {
   const ModelSpec llama{.blocks = 3,
@@ -58,11 +65,18 @@ std::vector<Case> Cases() {
   dropless.experts = 3;
   dropless.capacity_factor = 0;
   written_out.engine = "cpu";
-  return {{"gpt", written_out, 2},  {"gpt", gpt, 2},
-          {"llama", llama, 2},      {"llama_tied", tied, 1},
-          {"moe_1", moe, 1},        {"moe_2", moe, 2},
-          {"moe_4", moe, 4},        {"moe_dropless", dropless, 2},
-          {"llama_hidden", wide, 1}};
+  return {{"gpt", written_out, 2},
+          {"gpt", gpt, 2},
+          {"llama", llama, 2},
+          {"llama_tied", tied, 1},
+          {"moe_1", moe, 1},
+          {"moe_2", moe, 2},
+          {"moe_4", moe, 4},
+          {"moe_dropless", dropless, 2},
+          {"llama_hidden", wide, 1},
+          {"llama_tied_2", tied, 2},
+          {"llama_tied_2", tied, 2, 3},
+          {"llama", llama, 2, 3}};
 }
 
 struct Probe {
@@ -137,12 +151,23 @@ class ModelsGolden : public testing::TestWithParam<Case> {
   void SetUp() override {
     at::set_num_threads(1);
     golden_ = Read(GetParam().file_name);
-    auto made =
-        NewStage(GetParam().model,
-                 {.stage = 0, .stages = 1, .seed = 3, .microbatches = GetParam().microbatches});
-    ASSERT_TRUE(made.ok()) << made.status();
-    stage_ = *std::move(made);
-    ASSERT_EQ(stage_->layout().slots.size(), golden_.parameters.size());
+    const auto ends = NewMemoryGroup(2);
+    std::set<int64_t> indices;
+    for (int s = 0; s < GetParam().stages; ++s) {
+      auto made = NewStage(GetParam().model, {.stage = s,
+                                              .stages = GetParam().stages,
+                                              .seed = 3,
+                                              .microbatches = GetParam().microbatches});
+      ASSERT_TRUE(made.ok()) << made.status();
+      stages_.push_back(*std::move(made));
+      for (const ParameterSlot& slot : stages_.back()->layout().slots) {
+        indices.insert(slot.global_index);
+      }
+      if (!stages_.back()->layout().tied) continue;
+      const auto peers = GetParam().stages > 1 ? ends[s == 0 ? 0 : 1] : nullptr;
+      tied_.emplace_back(stages_.back().get(), peers);
+    }
+    ASSERT_EQ(indices.size(), golden_.parameters.size());
     ASSERT_EQ(golden_.updates.size(), 4u);
   }
 
@@ -152,17 +177,19 @@ class ModelsGolden : public testing::TestWithParam<Case> {
 
   // sin(1 + 1.7 k + 2.3 i + 0.01 i^2) of parameter k; around a vector's own initial value.
   void Fill() {
-    float* const values = stage_->parameters().data_ptr<float>();
-    for (size_t k = 0; k < golden_.parameters.size(); ++k) {
-      const ParameterSlot& slot = stage_->layout().slots[k];
-      const double center = slot.rows == 1 ? golden_.parameters[k].value : 0;
-      for (int64_t i = 0; i < slot.elements(); ++i) {
-        const auto place = static_cast<double>(i);
-        const double angle = 1 + 1.7 * static_cast<double>(k) + 2.3 * place + 0.01 * place * place;
-        values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+    for (const auto& stage : stages_) {
+      float* const values = stage->parameters().data_ptr<float>();
+      for (const ParameterSlot& slot : stage->layout().slots) {
+        const auto k = static_cast<double>(slot.global_index);
+        const double center = slot.rows == 1 ? golden_.parameters[slot.global_index].value : 0;
+        for (int64_t i = 0; i < slot.elements(); ++i) {
+          const auto place = static_cast<double>(i);
+          const double angle = 1 + 1.7 * k + 2.3 * place + 0.01 * place * place;
+          values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+        }
       }
+      stage->ParametersChanged();
     }
-    stage_->ParametersChanged();
   }
 
   void Train(int update) {
@@ -171,39 +198,68 @@ class ModelsGolden : public testing::TestWithParam<Case> {
     for (int micro = 0; micro < GetParam().microbatches; ++micro) {
       const auto tokens = Ids(GetParam().model, update, micro, 0);
       const auto targets = Ids(GetParam().model, update, micro, 3);
-      const auto kept = stage_->NewActivations(kRows);
       std::vector<double> losses(static_cast<size_t>(n));
-      stage_->Forward(tokens, {}, {}, kept.get());
-      stage_->Loss(targets, scale, kept.get(), losses);
-      stage_->Backward(tokens, {}, {}, kept.get());
+      // x[s] enters stage s; its gradient goes the other way.
+      const std::vector<at::Tensor> x = Boundaries(n), dx = Boundaries(n);
+      std::vector<std::unique_ptr<Activations>> kept;
+      for (size_t s = 0; s < stages_.size(); ++s) {
+        kept.push_back(stages_[s]->NewActivations(kRows));
+        stages_[s]->Forward(tokens, x[s], x[s + 1], kept[s].get());
+      }
+      stages_.back()->Loss(targets, scale, kept.back().get(), losses);
+      for (size_t s = stages_.size(); s-- > 0;) {
+        stages_[s]->Backward(tokens, dx[s + 1], dx[s], kept[s].get());
+      }
       const std::string what = absl::StrCat("loss ", update, " ", micro);
       ExpectProbe(golden_.probes.at(what), at::tensor(losses, at::kDouble), 5e-5, what);
     }
+    for (TiedHead& end : tied_) end.SendGradient();
+    for (TiedHead& end : tied_) end.ReceiveGradient();
+    for (TiedHead& end : tied_) end.AddGradient();
   }
 
-  void Compare(const char* word, int update, const at::Tensor& flat, double relative) {
-    for (const ParameterSlot& slot : stage_->layout().slots) {
-      const std::string what = absl::StrCat(word, " ", update, " ", slot.name);
-      ASSERT_TRUE(golden_.probes.contains(what)) << what;
-      ExpectProbe(golden_.probes.at(what), Part(flat, slot), relative, what);
+  std::vector<at::Tensor> Boundaries(int64_t n) const {
+    std::vector<at::Tensor> tensors(stages_.size() + 1);
+    for (size_t s = 1; s < stages_.size(); ++s) tensors[s] = at::zeros({n, GetParam().model.width});
+    return tensors;
+  }
+
+  void Compare(const char* word, int update, const at::Tensor& (Stage::*flat)() const,
+               double relative) {
+    for (const auto& stage : stages_) {
+      for (const ParameterSlot& slot : stage->layout().slots) {
+        const std::string what = absl::StrCat(word, " ", update, " ", slot.name);
+        ASSERT_TRUE(golden_.probes.contains(what)) << what;
+        ExpectProbe(golden_.probes.at(what), Part((stage.get()->*flat)(), slot), relative, what);
+      }
     }
   }
 
+  // Of a matrix in two stages both say that it was clipped.
+  int ClippedTwice(int update) const {
+    if (tied_.size() < 2) return 0;
+    const std::string name = absl::StrCat("gradient ", update, " embedding.token");
+    return golden_.probes.at(name).norm > golden_.clip;
+  }
+
   Golden golden_;
-  std::unique_ptr<Stage> stage_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<TiedHead> tied_;
 };
 
 TEST_P(ModelsGolden, ParametersHaveTheirShapesScalesAndClipGroups) {
+  const auto whole = NewStage(GetParam().model, {.stage = 0, .stages = 1, .seed = 3});
+  ASSERT_TRUE(whole.ok());
   for (size_t k = 0; k < golden_.parameters.size(); ++k) {
     const Golden::Parameter& want = golden_.parameters[k];
-    const ParameterSlot& slot = stage_->layout().slots[k];
+    const ParameterSlot& slot = (*whole)->layout().slots[k];
     EXPECT_EQ(slot.name, want.name);
     EXPECT_EQ(slot.global_index, static_cast<int64_t>(k)) << want.name;
     EXPECT_EQ(slot.rows, want.rows) << want.name;
     EXPECT_EQ(slot.cols, want.cols) << want.name;
     EXPECT_EQ(slot.clip_group, want.clip_group) << want.name;
     EXPECT_EQ(slot.decays, want.scale != 0) << want.name;
-    const at::Tensor values = Part(stage_->parameters(), slot).to(at::kDouble);
+    const at::Tensor values = Part((*whole)->parameters(), slot).to(at::kDouble);
     if (want.scale == 0) {
       EXPECT_TRUE((values == want.value).all().item<bool>()) << want.name;
       continue;
@@ -225,21 +281,27 @@ TEST_P(ModelsGolden, LossesGradientsAndUpdatesAreThoseOfPyTorch) {
                  .eps = 1e-3,
                  .weight_decay = 0.3,
                  .clip_norm = golden_.clip};
-  AdamW adamw(spec, *stage_);
+  std::vector<AdamW> adamw;
+  for (const auto& stage : stages_) adamw.emplace_back(spec, *stage);
   for (int update = 0; update < 4; ++update) {
-    stage_->ZeroGradients();
+    for (const auto& stage : stages_) stage->ZeroGradients();
     Train(update);
     // Float32 sums; the first update's gradients are of equal parameters.
-    Compare("gradient", update, stage_->gradients(), update == 0 ? 2e-5 : 2e-4);
+    Compare("gradient", update, &Stage::gradients, update == 0 ? 2e-5 : 2e-4);
     EXPECT_NEAR(LearningRate(spec, update, 5), golden_.updates[update].cosine, 1e-12);
-    EXPECT_EQ(adamw.Step(update, 5, stage_.get()), golden_.updates[update].norm);
-    stage_->ParametersChanged();
-    Compare("value", update, stage_->parameters(), 2e-5);
+    int clipped = -ClippedTwice(update);
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      clipped += adamw[s].Step(update, 5, stages_[s].get());
+      stages_[s]->ParametersChanged();
+    }
+    EXPECT_EQ(clipped, golden_.updates[update].norm);
+    Compare("value", update, &Stage::parameters, 2e-5);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ModelsGolden, testing::ValuesIn(Cases()), [](const auto& info) {
-  return info.param.file_name + "_" + info.param.model.engine;
+  const std::string stages = info.param.stages > 1 ? absl::StrCat("_in_", info.param.stages) : "";
+  return info.param.file_name + "_" + info.param.model.engine + stages;
 });
 
 // A kind that is added to the table is added here.

@@ -201,6 +201,29 @@ TEST(Makespan, OfSeveralStagesARankByHand) {
       .activations = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10}),
       .gradients = std::vector<PipelineCosts::Wire>(3, {.busy_s = 3, .delay_s = 10})};
   EXPECT_DOUBLE_EQ(*Makespan(program, costs), 64);
+  PipelineCosts tied = costs;  // both ends are on one rank: nothing crosses
+  tied.tied = {{.busy_s = 50, .delay_s = 50}, {.busy_s = 50, .delay_s = 50}};
+  EXPECT_DOUBLE_EQ(*Makespan(program, tied), 64);
+}
+
+// GPipe in two stages, one micro-batch, F = 1, B = 2: 0F 0-1, there 4-14; 1F 14-15, 1B 15-17; back
+// 20-30; 0B 30-32. A head's part leaves rank 1 at 17, behind the gradient on its wire at 20, and has
+// left at 27, there at 37; the lookups' part leaves rank 0 at 32, has left at 39, there at 49. Rank 0
+// goes on at 39 and rank 1 at 49; both take 5 more.
+TEST(Makespan, OfATiedHeadByHand) {
+  const PipelineProgram program = *Assemble({{F(0, 0), B(0, 0)}, {F(1, 0), B(1, 0)}});
+  PipelineCosts costs{
+      .stages = std::vector<PipelineCosts::Stage>(2, {.forward_s = 1, .backward_s = 2}),
+      .ranks = std::vector<PipelineCosts::Rank>(2, {.step_s = 5}),
+      .activations = {{.busy_s = 3, .delay_s = 10}},
+      .gradients = {{.busy_s = 3, .delay_s = 10}}};
+  EXPECT_DOUBLE_EQ(*Makespan(program, costs), 37);
+  costs.tied = {{.busy_s = 7, .delay_s = 10}, {.busy_s = 7, .delay_s = 10}};
+  Timeline timeline(program, costs, Wires::kFullDuplex);
+  EXPECT_EQ(*timeline.Step(), (std::vector<double>{44, 54}));
+  // One wire a receiver: to rank 0 until 30, then until 47; to rank 1 from 32 until 49.
+  Timeline one_wire(program, costs, Wires::kOneAReceiver);
+  EXPECT_EQ(*one_wire.Step(), (std::vector<double>{54, 54}));
 }
 
 }  // namespace

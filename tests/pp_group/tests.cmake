@@ -32,6 +32,9 @@ longhaul_test(pp_group/expert_parallel_test.cc LIBS longhaul::pp_group longhaul:
 longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/tied_training_test.cc pp_group/frame_parts_test.cc SRCS pp_group/loopback_ranks.cc
+  ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
+  NAME pp_group_tied_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors

@@ -79,6 +79,10 @@ std::vector<LocalRank> MemoryRanks(const TrainSpec& spec) {
     for (int s = 0; s < spec.stages; ++s) {
       ranks.push_back({g, s, boundary[s], plain[s], nullptr});
     }
+    if (!spec.model.tied_head || spec.stages == 1) continue;
+    const auto tied = NewMemoryGroup(2);
+    ranks[ranks.size() - static_cast<size_t>(spec.stages)].tied = tied[0];
+    ranks.back().tied = tied[1];
   }
   if (spec.groups == 1) return ranks;
   for (int s = 0; s < spec.stages; ++s) {

@@ -62,6 +62,19 @@ TEST(CrossingLedger, BetweenGroupsThePeerIsAGroupOfTheSameStage) {
   EXPECT_EQ(ledger.Rows()[0].codec, "int8-b64");
 }
 
+TEST(CrossingLedger, ATiedHeadsPeerIsAStageAndItsCrossingHasANameOfItsOwn) {
+  CrossingLedger ledger(4, "int8-b64");
+  CrossingCount tied = Count(4, 0, 3);  // stage 0 of group 1
+  tied.peer = 3;
+  tied.group_kind = CrossingKind::kTied;
+  ledger.See(tied);
+  ASSERT_THAT(ledger.Rows(), SizeIs(1));
+  EXPECT_EQ(ledger.Rows()[0].dst_rank, 7);
+  EXPECT_EQ(ledger.Rows()[0].direction, Direction::kTied);
+  EXPECT_EQ(ToString(Direction::kTied), "tied");
+  EXPECT_EQ(ledger.Rows()[0].codec, "none");
+}
+
 TEST(CrossingLedger, TheReceiversSideIsNoRowButAJoinersState) {
   CrossingLedger ledger(2, "none");
   CrossingCount received = Count(1, 0, 7);

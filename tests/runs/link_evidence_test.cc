@@ -39,6 +39,12 @@ TEST(UsedPairs, AreNeighboursOfAPipelineAndPeersOfAStage) {
   EXPECT_THAT(UsedPairs(Shape(1, 3)),
               ElementsAre(Pair(0, 1), Pair(1, 0), Pair(0, 2), Pair(2, 0), Pair(1, 2), Pair(2, 1)));
   EXPECT_TRUE(UsedPairs(Shape(1, 1)).empty());
+  RunSpec tied = Shape(3, 1);
+  tied.model.tied_head = true;
+  EXPECT_THAT(UsedPairs(tied),
+              ElementsAre(Pair(0, 1), Pair(1, 0), Pair(1, 2), Pair(2, 1), Pair(0, 2), Pair(2, 0)));
+  tied.schedule.stages = 2;
+  EXPECT_THAT(UsedPairs(tied), ElementsAre(Pair(0, 1), Pair(1, 0)));
 }
 
 Lateness Late(int64_t frames, int64_t late, absl::Duration max) {

@@ -111,6 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
              kFew + Sets{"model.engine=aten", "boundary.forward=none", "boundary.backward=none"}},
         Size{"LlamaActivations", kWide + Sets{"model.kind=llama"}, int64_t{768} << 20},
         Size{"Llama4Stages", kFew + Sets{"model.kind=llama", "model.kv_heads=2"}},
+        Size{"LlamaTied", kFew + Sets{"model.kind=llama", "model.vocab=32768",
+                                      "model.tied_head=true", "schedule.stages=1"}},
+        Size{"LlamaTied4Stages",
+             kFew + Sets{"model.kind=llama", "model.vocab=32768", "model.tied_head=true"}},
         Size{"LlamaBf16", kWide + Sets{"model.kind=llama", "train.dtype=bfloat16"}},
         Size{"LlamaRecompute", kWide + Sets{"model.kind=llama", "train.recompute=true"}},
         Size{"LlamaZbH1", kFew + Sets{"model.kind=llama", "schedule.kind=zb-h1"}},
@@ -126,6 +130,9 @@ INSTANTIATE_TEST_SUITE_P(
     Workers, MemoryPlan,
     testing::Values(Size{"GptCpuWorkers", kParameters + kLinks + Sets{"outer.codec=int8-b64"}},
                     Size{"LlamaWorkers", kFew + kLinks + Sets{"model.kind=llama"}},
+                    Size{"LlamaTiedWorkers", kFew + kLinks +
+                                                 Sets{"model.kind=llama", "model.vocab=16384",
+                                                      "model.tied_head=true", "schedule.stages=2"}},
                     Size{"MoeSpreadWorkers",
                          kParameters + kLinks +
                              Sets{"model.kind=moe", "model.experts=8", "model.width=128",

@@ -54,6 +54,21 @@ TEST(MemoryTerms, AnOuterStepHoldsFourCopiesAndAFrameOfEachGroupComingAndGoing) 
       << "data parallel: the average alone";
 }
 
+// The head goes, with its gradient and moments; the head's part of the embedding's gradient comes.
+// Over stages the last one holds a copy in the head's place, and both ends have the other's part
+// while it crosses, and a frame each way: behind the last backward pass, when activations are gone,
+// of which there are none where compute is injected.
+TEST(MemoryTerms, ATiedHeadIsAMatrixLessOrAPartOfItsGradientMore) {
+  const Sets llama = {"model.kind=llama"}, tied = {"model.tied_head=true"};
+  EXPECT_EQ(Adds(kOneStage + llama, tied), (4 - 4 * 4) * kV * kD);
+  const Sets three = kModel + llama + Sets{"schedule.stages=3"};
+  EXPECT_EQ(Adds(three, tied), 0);
+  const Sets injected =
+      three + Sets{"net.transport=ucx", "net.profile=regional", "compute.forward_s=0.1",
+                   "compute.backward_s=0.1", "compute.optimizer_s=0.1"};
+  EXPECT_EQ(Adds(injected, tied), 2 * (4 * kV * kD + 2 * (kHeader + 4 * kV * kD)));
+}
+
 TEST(MemoryTerms, WhatIsWrittenIsThreeOrFiveTimesTheParameters) {
   EXPECT_EQ(Adds(kOneStage, {"checkpoint.every_steps=7"}), 3 * 4 * kParameters);
   EXPECT_EQ(Adds(kOneStage, {"model.save=/x"}), 3 * 4 * kParameters);

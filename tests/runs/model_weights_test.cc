@@ -27,9 +27,11 @@ namespace {
 
 using testing::HasSubstr;
 
+// A kind, or "tied": a llama whose head is the embedding.
 RunSpec Spec(const std::string& kind) {
   RunSpec spec{};
-  spec.model.kind = kind;
+  spec.model.kind = kind == "tied" ? "llama" : kind;
+  spec.model.tied_head = kind == "tied";
   spec.model.blocks = 4;
   spec.model.width = 32;
   spec.model.heads = 4;
@@ -53,7 +55,12 @@ class EveryKind : public testing::TestWithParam<std::string> {
  protected:
   const ScratchFolder scratch_;
 };
-INSTANTIATE_TEST_SUITE_P(Table, EveryKind, testing::ValuesIn(ModelKinds()),
+std::vector<std::string> Kinds() {
+  std::vector<std::string> kinds = ModelKinds();
+  kinds.emplace_back("tied");
+  return kinds;
+}
+INSTANTIATE_TEST_SUITE_P(Table, EveryKind, testing::ValuesIn(Kinds()),
                          [](auto& info) { return info.param; });
 
 TEST_P(EveryKind, WhatIsWrittenFillsEveryNumberOfStages) {
@@ -89,6 +96,8 @@ TEST_P(EveryKind, FilesWithAnIndexAreReadAsOneFileIs) {
         WriteStageWeights(stages, spec, s, part->parameters().const_data_ptr<float>()).ok());
   }
   EXPECT_TRUE(std::filesystem::exists(stages + "/model-00002-of-00002.safetensors"));
+  EXPECT_THAT(ReadFile(stages + "/model-00002-of-00002.safetensors"),
+              testing::Not(HasSubstr("embed_tokens")));
   EXPECT_FALSE(std::filesystem::exists(small + "/model.safetensors"));
   for (const std::string& folder : {small, stages}) {
     const auto weights = ModelWeights::Open(folder + "/model.safetensors.index.json", spec);

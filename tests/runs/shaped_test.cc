@@ -100,6 +100,33 @@ TEST_F(Shaped, SpreadExpertsGiveTheSameBitsInOneProcessAndOverLinks) {
   ExpectTheSameBits();
 }
 
+// Its gradient crosses between both ends, here on the only boundary's path, and all bytes are
+// accounted for; every step has a prediction.
+TEST_F(Shaped, ATiedHeadGivesTheSameBitsInOneProcessAndOverLinks) {
+  const CommandResult shaped =
+      InOneProcessAndOverLinks({"model.kind=llama", "model.tied_head=true"});
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 1 +tied +none"));
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("3 > 2 +tied +none"));
+    EXPECT_THAT(shaped.output, HasSubstr("ln(measured/P2)"));
+  }
+  ExpectTheSameBits();
+}
+
+// Of three stages the ends have a path of their own, which is verified as the others are.
+TEST_F(Shaped, ATiedHeadsOwnPathIsVerifiedAndItsBytesArePredicted) {
+  const CommandResult shaped = InOneProcessAndOverLinks(
+      {"model.kind=llama", "model.tied_head=true", "model.blocks=3", "schedule.stages=3",
+       "outer.groups=1", "outer.inner_steps=0", "boundary.forward=none", "boundary.backward=none"});
+  EXPECT_THAT(shaped.output, testing::ContainsRegex("link 0 > 2 after"));
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 2 +tied .*[+-]0\\.[0-9]+ %"));
+  }
+  ExpectTheSameBits();
+}
+
 TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
   const pid_t pid = StartLonghaul(
       Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());

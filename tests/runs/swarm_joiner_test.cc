@@ -48,6 +48,20 @@ TEST_F(SwarmJoiner, GroupsThatComeBackHoldTheBitsOfOneProcess) {
   }
 }
 
+// Its two ends take the shared matrix' moments from other members than each other.
+TEST_F(SwarmJoiner, ATiedHeadStaysTheBitsOfOneProcess) {
+  const std::vector<Strike> script = {{"kill", "group 1 stage 0", "", 2},
+                                      {"kill", "group 2 stage 1", "during = \"backward\"", 9}};
+  const std::vector<std::string> tied = {kSwarm, "model.kind=llama", "model.tied_head=true"};
+  const CommandResult reference = InProcess(script, tied);
+  ASSERT_EQ(reference.exit_status, 0) << reference.output;
+  const CommandResult run = OverLinks(script, tied);
+  ExpectTheBitsOfOneProcess(run.output);
+  EXPECT_EQ(Rounds(links()).at(0), "0 2|1|1");
+  EXPECT_EQ(Rows(links(), "SELECT COUNT(*) FROM crossings WHERE direction = 'tied'"),
+            (Table{{"6"}}));
+}
+
 TEST_F(SwarmJoiner, KillsInATransferCostNobodyElseAndGiveTheBitsOfOneProcess) {
   const std::vector<Strike> script = {
       {"kill", "group 1 stage 0", "", 2},

@@ -114,7 +114,7 @@ set(export_python ${PROJECT_SOURCE_DIR}/.venv-export/bin/python)
 if(NOT EXISTS ${export_python})
   set(export_python ${TORCH_PYTHON})
 endif()
-longhaul_test(runs/model_weights_test.cc LIBS runs_testing longhaul::experiments_train
+longhaul_test(runs/model_weights_test.cc runs/tied_weights_test.cc LIBS runs_testing longhaul::experiments_train
   longhaul::experiments_run longhaul::pp_group nlohmann_json::nlohmann_json LABELS cpu)
 target_compile_definitions(runs_model_weights_test PRIVATE LONGHAUL_EXPORT_PYTHON="${export_python}"
   LONGHAUL_TRANSFORMERS_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/runs/transformers_logits.py")

@@ -85,6 +85,59 @@ TEST(WireBytes, EachBoundaryHasTheBytesOfItsPair) {
   EXPECT_NEAR(*rows[2].predicted_wire_bytes, raw + (raw + coded / 2) / 1448 * 66, 1);
 }
 
+// Two stages: what a tied head sends once a step goes over the boundary's path; 256 x 64 floats, in
+// pieces of 64 kB. The path's rows have what was predicted and counted on it, together.
+TEST(WireBytes, ATiedHeadSharesThePathOfTheOnlyBoundary) {
+  RunSpec spec = SmallSpec();
+  spec.model.kind = "llama";
+  spec.model.tied_head = true;
+  std::vector<CrossingRow> rows = BothWays();
+  for (const size_t way : {0, 1}) {
+    CrossingRow tied = rows[way];
+    tied.direction = Direction::kTied;
+    tied.tensors = 10;
+    tied.message_bytes = 10 * (112 + 4 * 256 * 64);
+    rows.push_back(tied);
+  }
+  constexpr int64_t kTied = 10 * (112 + 4 * 256 * 64 + 13 + 29);
+  WireCounts counts;
+  counts.paths[{0, 1}] = Path(kForward + kTransport + kTied, 700);
+  counts.paths[{1, 0}] = Path(kBackward + kTransport + kTied, 1100);
+  const absl::Status judged = FillWireBytes(spec, counts, rows);
+  EXPECT_TRUE(judged.ok()) << judged;
+  for (const size_t row : {0, 2}) {
+    EXPECT_EQ(rows[row].predicted_wire_bytes, kForward + kTransport + kTied + 66 * 700);
+    EXPECT_EQ(rows[row].kernel_tx_bytes, rows[row].predicted_wire_bytes);
+  }
+  for (const size_t row : {1, 3}) {
+    EXPECT_EQ(rows[row].predicted_wire_bytes, kBackward + kTransport + kTied + 66 * 1100);
+  }
+  // Without them the path has too much.
+  std::vector<CrossingRow> without = BothWays();
+  const absl::Status more = FillWireBytes(spec, counts, without);
+  EXPECT_THAT(std::string(more.message()), HasSubstr("path 0 > 1: "));
+}
+
+// Of four stages the ends have a path of their own.
+TEST(WireBytes, ATiedHeadsPathIsJudgedLikeABoundarys) {
+  RunSpec spec = SmallSpec();
+  spec.schedule.stages = 4;
+  spec.model.kind = "llama";
+  spec.model.tied_head = true;
+  CrossingRow tied = BothWays()[0];
+  tied.dst_rank = 3;
+  tied.direction = Direction::kTied;
+  tied.tensors = 10;
+  tied.message_bytes = 10 * (112 + 4 * 256 * 64);
+  std::vector<CrossingRow> rows = {tied};
+  WireCounts counts;
+  counts.paths[{0, 3}] = Path(10 * (112 + 4 * 256 * 64 + 13 + 29), 600);
+  EXPECT_TRUE(FillWireBytes(spec, counts, rows).ok());
+  EXPECT_EQ(rows[0].predicted_wire_bytes, rows[0].kernel_tx_bytes);
+  counts.paths[{0, 3}].bytes *= 2;
+  EXPECT_THAT(std::string(FillWireBytes(spec, counts, rows).message()), HasSubstr("path 0 > 3: "));
+}
+
 TEST(WireBytes, HeartbeatsCountByTheTimeTheyWereSent) {
   RunSpec spec = SmallSpec();
   spec.net.peer_deadline_s = 5;  // one a second, 112 + 13 bytes

@@ -26,10 +26,14 @@ class AtenParameters {
 
   // A parameter of the stage by its slot's name; an Error of c10 where there is none.
   AtenParameter Find(const std::string& name);
+  // The tied matrix (StageLayout::tied) as the head has it: its gradient is that of the products
+  // alone, in head_gradient() where the lookups are of this stage too.
+  AtenParameter FindTiedHead(const std::string& name);
 
   const at::Tensor& master() const { return master_; }
   const at::Tensor& gradient() const { return gradient_; }
-  at::TensorOptions options() const { return shadow_.options(); }  // of activations
+  const at::Tensor& head_gradient() const { return head_gradient_; }  // as Stage's
+  at::TensorOptions options() const { return shadow_.options(); }     // of activations
   void RefreshShadow();
 
   // Where weight gradients go that are put off; null: they are added at once.
@@ -38,6 +42,7 @@ class AtenParameters {
  private:
   const StageLayout& layout_;
   at::Tensor master_, gradient_, shadow_;  // the shadow is the master where dtypes are equal
+  at::Tensor head_gradient_;
   std::vector<WeightGradient>* later_ = nullptr;
 };
 

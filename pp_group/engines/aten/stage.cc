@@ -21,6 +21,15 @@ AtenParameters::AtenParameters(const StageLayout& layout, const at::Tensor& init
                                at::Device device, at::ScalarType dtype)
     : layout_(layout), master_(initial.to(device)), gradient_(at::zeros_like(master_)) {
   shadow_ = dtype == at::kFloat ? master_ : master_.to(dtype);
+  if (!layout.tied || !layout.first() || !layout.last()) return;
+  head_gradient_ = at::zeros({layout.tied->end - layout.tied->begin}, master_.options());
+}
+
+AtenParameter AtenParameters::FindTiedHead(const std::string& name) {
+  AtenParameter head = Find(name);
+  if (!head_gradient_.defined()) return head;
+  head.gradient = head_gradient_.narrow(0, 0, head.gradient.numel()).view(head.gradient.sizes());
+  return head;
 }
 
 AtenParameter AtenParameters::Find(const std::string& name) {
@@ -64,7 +73,10 @@ AtenStage::AtenStage(const ModelSpec& spec, const StageOptions& options, NewMode
                   DtypeOf(options.compute)),
       model_(new_model(spec, options, layout_, &parameters_)) {}
 
-void AtenStage::ZeroGradients() { gradients().zero_(); }
+void AtenStage::ZeroGradients() {
+  gradients().zero_();
+  if (const at::Tensor& head = parameters_.head_gradient(); head.defined()) head.zero_();
+}
 
 std::unique_ptr<Activations> AtenStage::NewActivations(int64_t) const {
   return std::make_unique<Kept>(/*with_graphs=*/true);

@@ -27,6 +27,7 @@ class AtenStage : public Stage {
   bool trains() const override { return true; }
   const at::Tensor& parameters() const override { return parameters_.master(); }
   const at::Tensor& gradients() const override { return parameters_.gradient(); }
+  at::Tensor head_gradient() const override { return parameters_.head_gradient(); }
   void ZeroGradients() override;
   void ParametersChanged() override { parameters_.RefreshShadow(); }
 

@@ -1,0 +1,65 @@
+// Records of an earlier build that go on.
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <span>
+
+#include <gtest/gtest.h>
+
+#include "experiments/record/record.h"
+
+namespace longhaul {
+namespace {
+
+// The first records knew no tied heads: their crossings stay, and the word is taken from then on.
+TEST(RecordUpgrade, ARecordWithoutTheWordTiedLearnsItAndKeepsItsCrossings) {
+  const std::string folder = testing::TempDir() + "record_upgrade_" + std::to_string(getpid());
+  std::filesystem::remove_all(folder);
+  CrossingRow row{.src_rank = 0,
+                  .dst_rank = 1,
+                  .direction = Direction::kForward,
+                  .codec = "int8-b64",
+                  .tensors = 8,
+                  .elements = 1024,
+                  .payload_bytes = 1100,
+                  .message_bytes = 1150};
+  int64_t run = 0;
+  {
+    absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kWrite);
+    ASSERT_TRUE(record.ok()) << record.status();
+    const auto experiment = record->BeginExperiment(
+        {.kind = ExperimentKind::kCampaign, .name = "c", .plan_text = "plan"});
+    ASSERT_TRUE(experiment.ok()) << experiment.status();
+    RunRow begun;
+    begun.experiment_id = *experiment;
+    begun.arm = "arm";
+    begun.role = Role::kArm;
+    run = *record->BeginRun(begun);
+    ASSERT_TRUE(record->AddCrossings(run, std::span(&row, 1)).ok());
+  }
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open((folder + "/longhaul.sqlite").c_str(), &raw), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(raw,
+                         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = "
+                         "replace(sql, ' ''tied'',', '') WHERE name = 'crossings'",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  EXPECT_EQ(sqlite3_changes(raw), 1);
+  sqlite3_close(raw);
+  row.direction = Direction::kTied;
+  absl::StatusOr<Record> record = Record::Open(folder, Record::Mode::kWrite);
+  ASSERT_TRUE(record.ok()) << record.status();
+  const absl::Status added = record->AddCrossings(run, std::span(&row, 1));
+  ASSERT_TRUE(added.ok()) << added;
+  const auto crossings = record->Crossings(run);
+  ASSERT_TRUE(crossings.ok()) << crossings.status();
+  ASSERT_EQ(crossings->size(), 2u);
+  EXPECT_EQ((*crossings)[0].direction, Direction::kForward);
+  EXPECT_EQ((*crossings)[0].message_bytes, 1150);
+  EXPECT_EQ((*crossings)[1].direction, Direction::kTied);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace longhaul
