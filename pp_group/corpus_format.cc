@@ -25,6 +25,8 @@ struct Kind {
 constexpr char kDecompress[] = "decompress it first";
 constexpr char kWriteIds[] =
     "write its ids bare, as little-endian uint16 for tokens: or uint32 for tokens32:";
+constexpr char kImportIds[] =
+    "`longhaul import ids FILE --out FILE.bin` makes a token file of its ids (docs/import.md)";
 constexpr Kind kKinds[] = {
     {std::string_view("\x1f\x8b\x08", 3), "compressed (gzip)", kDecompress},
     {"\x28\xb5\x2f\xfd", "compressed (zstd)", kDecompress},
@@ -34,8 +36,8 @@ constexpr Kind kKinds[] = {
      "compressed (xz)", kDecompress},
     {"BZh91AY&SY", "compressed (bzip2)", kDecompress},
     {"PK\x03\x04", "an archive (zip, as .npz and torch.save write)", kWriteIds},
-    {"PAR1", "a Parquet table", kWriteIds},
-    {"ARROW1", "an Arrow table", kWriteIds},
+    {"PAR1", "a Parquet table", kImportIds},
+    {"ARROW1", "an Arrow table", kImportIds},
     {"\x89HDF\r\n\x1a\n", "an HDF5 file", kWriteIds},
     {"SQLite format 3", "an SQLite database", kWriteIds},
     {"GGUF", "a file of weights (GGUF)", "name a file of text or of token ids"},
@@ -67,11 +69,8 @@ std::string NumpyType(std::string_view content) {
 absl::Status CheckNumpy(const std::string& path, std::string_view content) {
   if (!content.starts_with("\x93NUMPY")) return absl::OkStatus();
   const std::string type = NumpyType(content);
-  const bool narrow = type.ends_with("u2") || type.ends_with("i2");
-  return Is(
-      path, absl::StrCat("a NumPy array (.npy", type.empty() ? "" : " of ", type, ")"),
-      absl::StrCat("write its ids bare, numpy.load(FILE).astype('", narrow ? "<u2" : "<u4",
-                   "').tofile(FILE.bin), and name ", narrow ? "tokens:" : "tokens32:", "FILE.bin"));
+  return Is(path, absl::StrCat("a NumPy array (.npy", type.empty() ? "" : " of ", type, ")"),
+            kImportIds);
 }
 
 // {"name":..., behind the length of that header.
@@ -104,7 +103,8 @@ const Width* MegatronWidth(std::string_view index) {
 }
 
 std::string MegatronRemedy(const Width* width) {
-  if (width == nullptr) return absl::StrCat("its ids are neither 16 nor 32 bits wide; ", kWriteIds);
+  if (width == nullptr)
+    return absl::StrCat("its ids are neither 16 nor 32 bits wide; ", kImportIds);
   return absl::StrCat("its ids are ", 8 * static_cast<int>(*width), " bits wide; want ",
                       Word(*width), "FILE.bin");
 }

@@ -129,6 +129,10 @@ absl::Status CheckCovered(const std::map<std::string, SafeEntry>& entries,
 absl::StatusOr<std::map<std::string, SafeEntry>> Parse(std::span<const std::byte> content) {
   uint64_t length = 0;
   if (content.size() < kLengthBytes) return absl::InvalidArgumentError("it has no header");
+  if (std::memcmp(content.data(), "GGUF", 4) == 0) {
+    return absl::InvalidArgumentError(
+        "it is a GGUF: `longhaul import model FILE --out FOLDER` makes safetensors of it");
+  }
   std::memcpy(&length, content.data(), kLengthBytes);
   if (length > kMostHeaderBytes || length > content.size() - kLengthBytes) {
     return absl::InvalidArgumentError(

@@ -207,4 +207,5 @@ def main():
         sys.exit(77)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -327,6 +327,12 @@ std::string ParseRefusal(const std::string& header, const std::string& data = ""
   return parsed.ok() ? "" : std::string(parsed.status().message());
 }
 
+TEST(SafetensorsParser, OfAGgufItSaysWhatMakesSafetensorsOfIt) {
+  const std::string_view file("GGUF\3\0\0\0\x10\1\0\0\0\0\0\0", 16);
+  const auto parsed = ParseSafetensors("x", std::as_bytes(std::span(file)));
+  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("`longhaul import model FILE"));
+}
+
 TEST(SafetensorsParser, WhatIsNoFileOfTheFormatIsRefused) {
   const std::string f32 = R"("dtype":"F32","shape":[2])";
   EXPECT_EQ(ParseRefusal("{\"a\":{" + f32 + ",\"data_offsets\":[0,8]}}", std::string(8, 'x')), "");

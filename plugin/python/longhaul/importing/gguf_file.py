@@ -69,7 +69,7 @@ class GgufFile:
         return count
 
     def _string(self):
-        return self._take(self._unpack("Q")).decode("utf-8", "surrogateescape")
+        return self._take(self._unpack("Q")).decode("utf-8", "replace")
 
     def _value(self, kind, name):
         if kind == STRING:
@@ -83,7 +83,9 @@ class GgufFile:
             size = struct.calcsize("<" + SCALARS[of])
             taken = self._take(count * size)
             return list(struct.unpack(f"<{count}{SCALARS[of]}", taken))
-        return [self._value(of, name) for _ in range(self._count(count, name, len(self.map)))]
+        if of != STRING:
+            raise Refused(f"{self.path}: '{name}' is a list of type {of}: want numbers or strings")
+        return [self._string() for _ in range(self._count(count, name, len(self.map)))]
 
     def _bytes(self, name):
         kind, shape, offset = self.tensors[name]

@@ -2,8 +2,9 @@
 
 import json
 
-from .gguf_file import GgufFile
-from .llama import ENDS, IN_BLOCK, Llama, check_counts, check_norm_eps, check_tensors
+from .gguf_file import TYPES, GgufFile
+from .llama import (ENDS, IN_BLOCK, Llama, check_counts, check_norm_eps, check_rope_theta, check_tensors,
+                    config_json)
 from .refusal import Refused
 
 KEYS = {"blocks": "llama.block_count", "width": "llama.embedding_length", "heads": "llama.attention.head_count",
@@ -61,7 +62,9 @@ class GgufModel:
         model = Llama(blocks=keys.get(KEYS["blocks"]), width=keys.get(KEYS["width"]), heads=heads,
                       kv_heads=keys.get(KEYS["kv_heads"], heads), hidden=keys.get(KEYS["hidden"]),
                       positions=keys.get(KEYS["positions"]), vocab=self.file.tensors["token_embd.weight"][1][0],
-                      tied=ENDS["head"] not in self.theirs, rope_theta=exact(keys.get(KEYS["rope_theta"], 10000.0)))
+                      tied=ENDS["head"] not in self.theirs,
+                      rope_theta=exact(check_rope_theta(keys.get(KEYS["rope_theta"], 10000.0), path,
+                                                        KEYS["rope_theta"])))
         check_counts(model, path, KEYS)
         check_norm_eps(keys.get("llama.attention.layer_norm_rms_epsilon"), path,
                        "llama.attention.layer_norm_rms_epsilon")
@@ -85,7 +88,6 @@ class GgufModel:
         return values.astype("<f4").tobytes()
 
     def summary(self):
-        from .gguf_file import TYPES
         counts = {}
         for kind, _, _ in self.file.tensors.values():
             counts[TYPES[kind][0]] = counts.get(TYPES[kind][0], 0) + 1
@@ -94,7 +96,6 @@ class GgufModel:
 
     def extra(self):
         """{file name: text} of what lies beside the weights, and a line about what does not."""
-        from .llama import config_json
         files, said = tokenizer_files(self.file.keys)
         return {"config.json": config_json(self.model, "float32"), **files}, said
 

@@ -3,7 +3,7 @@
 import json
 import os
 
-from .llama import Llama, check_counts, check_norm_eps, check_tensors
+from .llama import Llama, check_counts, check_norm_eps, check_rope_theta, check_tensors
 from .refusal import Refused
 from .safe_file import SafeFolder
 
@@ -32,9 +32,9 @@ def refuse(path, key, value, why):
 
 def check_config(path, config):
     """What makes it another model than ours, by the key that says so."""
-    names = config.get("architectures") or [None]
-    if len(names) != 1 or names[0] not in ARCHITECTURES:
-        refuse(path, "architectures", config.get("architectures"),
+    names = config.get("architectures")
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
+        refuse(path, "architectures", names,
                "longhaul has the shape of LlamaForCausalLM (and of Mistral's and Qwen2's where it is the same)")
     for key in ("attention_bias", "mlp_bias", "use_bias", "qkv_bias"):
         if config.get(key):
@@ -44,9 +44,9 @@ def check_config(path, config):
     # Qwen2 carries a window that use_sliding_window turns off.
     if config.get("sliding_window") and config.get("use_sliding_window", True):
         refuse(path, "sliding_window", config["sliding_window"], "longhaul's attention sees the whole context")
-    kinds = set(config.get("layer_types") or []) - {"full_attention"}
-    if kinds:
-        refuse(path, "layer_types", sorted(kinds), "longhaul's attention sees the whole context")
+    kinds = config.get("layer_types") or []
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        refuse(path, "layer_types", kinds, "longhaul's attention sees the whole context")
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         refuse(path, "hidden_act", config["hidden_act"], "longhaul's feed-forward is SwiGLU (silu)")
     if config.get("quantization_config"):
@@ -55,6 +55,8 @@ def check_config(path, config):
     for key in ("num_local_experts", "num_experts"):
         if config.get(key):
             refuse(path, key, config[key], "this importer takes dense models")
+    if config.get("tie_word_embeddings") not in (None, True, False):
+        refuse(path, "tie_word_embeddings", config["tie_word_embeddings"], "want true or false")
     if config.get("pretraining_tp", 1) not in (None, 1):
         refuse(path, "pretraining_tp", config["pretraining_tp"], "longhaul does not slice matrices")
     if config.get("partial_rotary_factor", 1.0) not in (None, 1, 1.0):
@@ -68,15 +70,13 @@ def rope_theta(path, config):
         table = config.get(key)
         if not table:
             continue
+        if not isinstance(table, dict):
+            refuse(path, key, table, "want a table")
         kind = table.get("rope_type", table.get("type", "default"))
         if kind != "default" or table.get("partial_rotary_factor", 1.0) not in (None, 1, 1.0):
             refuse(path, key, table, "longhaul's rotary positions are neither scaled nor of a part")
         theta = table.get("rope_theta", theta)
-    if theta is None:
-        theta = 10000.0
-    if not isinstance(theta, (int, float)) or not theta > 1:
-        refuse(path, "rope_theta", theta, "want a number above 1")
-    return float(theta)
+    return check_rope_theta(10000.0 if theta is None else theta, path, "rope_theta")
 
 
 class HfModel:

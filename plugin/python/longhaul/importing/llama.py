@@ -63,12 +63,18 @@ class Llama:
         return total
 
 
+# The most that a spec may say.
+MOST = {"blocks": 1024, "width": 65536, "heads": 1024, "kv_heads": 1024, "hidden": 1 << 20, "vocab": 1 << 22,
+        "positions": 1 << 31}
+ROPE_THETA = (1.001, 1e12)
+
+
 def check_counts(model, source, key_of):
     """Refuses counts that no Llama of longhaul has; `key_of` names the source's key of a field."""
-    for field in ("blocks", "width", "heads", "kv_heads", "hidden", "vocab", "positions"):
+    for field, most in MOST.items():
         value = getattr(model, field)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Refused(f"{source}: {key_of[field]} = {value!r}: want a whole number above 0")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise Refused(f"{source}: {key_of[field]} = {value!r}: want a whole number from 1 to {most}")
     for field, of in (("heads", "width"), ("kv_heads", "heads")):
         if getattr(model, of) % getattr(model, field):
             raise Refused(f"{source}: {key_of[field]} = {getattr(model, field)} does not divide "
@@ -83,6 +89,12 @@ def check_norm_eps(eps, source, key):
     if not isinstance(eps, (int, float)) or abs(eps - NORM_EPS) > 1e-6 * NORM_EPS:
         raise Refused(f"{source}: {key} = {eps}: longhaul's RMSNorm has {NORM_EPS:g}, and the model would compute "
                       "something else")
+
+
+def check_rope_theta(theta, source, key):
+    if not isinstance(theta, (int, float)) or isinstance(theta, bool) or not ROPE_THETA[0] <= theta <= ROPE_THETA[1]:
+        raise Refused(f"{source}: {key} = {theta!r}: want {ROPE_THETA[0]} to {ROPE_THETA[1]:g}")
+    return float(theta)
 
 
 def check_tensors(model, found, source, ignored=()):

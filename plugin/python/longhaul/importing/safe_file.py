@@ -25,9 +25,8 @@ class SafeFile:
             try:
                 header = json.loads(file.read(length))
                 header.pop("__metadata__", None)
-                self.entries = {name: (entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
-                                for name, entry in header.items()}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.entries = {name: entry_of(entry) for name, entry in header.items()}
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise Refused(f"{path}: no safetensors file: its header is no table of tensors") from error
             self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.start = 8 + length
@@ -35,9 +34,9 @@ class SafeFile:
             elements = 1
             for count in shape:
                 elements *= count
-            if dtype not in BYTES:
+            if not isinstance(dtype, str) or dtype not in BYTES:
                 raise Refused(f"{path}: '{name}' is {dtype}, want F32, BF16 or F16")
-            if end - begin != elements * BYTES[dtype] or begin < 0:
+            if end - begin != elements * BYTES[dtype]:
                 raise Refused(f"{path}: '{name}' of {list(shape)} {dtype} has {end - begin} bytes")
             if self.start + end > size:
                 raise Refused(f"{path}: truncated: '{name}' ends at byte {self.start + end} of {size}")
@@ -67,6 +66,14 @@ class SafeFolder:
 
     def bytes(self, name):
         return self.files[name].bytes(name)
+
+
+def entry_of(entry):
+    """(dtype, shape, begin, end). TypeError, ValueError: it is none."""
+    shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+    if not all(isinstance(count, int) and count >= 0 for count in (*shape, begin, end)):
+        raise TypeError("no count")
+    return entry["dtype"], shape, begin, end
 
 
 def files_of(folder):

@@ -15,8 +15,9 @@ def of_numpy(path):
     numpy = need("numpy", "reading .npy")
     try:
         array = numpy.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise Refused(f"{path}: no NumPy array of numbers, or a truncated one: {error}") from error
+    except Exception as error:  # of a damaged header NumPy raises what its parser of Python does
+        first = (str(error).splitlines() or [""])[0]
+        raise Refused(f"{path}: no NumPy array of numbers, or a truncated one: {first}") from error
     if not hasattr(array, "dtype") or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
         what = f"{array.dtype} of {list(array.shape)}" if hasattr(array, "dtype") else "an archive of arrays"
         raise Refused(f"{path}: is {what}: want integers, one row or rows")
