@@ -36,13 +36,13 @@ struct Arguments {
 class ProgressLine {
  public:
   explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
-    pace_.See(MonotonicClock().Now(), 0);
+    pace_.Observe(MonotonicClock().Now(), 0);
   }
   void Show(const PriceProgress& p) {
     const absl::Duration now = MonotonicClock().Now();
     if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15))) return;
     last_ = now;
-    pace_.See(now, p.done);
+    pace_.Observe(now, p.done);
     std::string text = fmt::format("  {}, {:.0f} % done", p.doing, 100 * p.done / p.all);
     if (const auto left = pace_.Left(p.all))
       text += fmt::format(", about {} left", RoughTime(*left));

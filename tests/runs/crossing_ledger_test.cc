@@ -67,7 +67,7 @@ TEST(CrossingLedger, ATiedHeadsPeerIsAStageAndItsCrossingHasANameOfItsOwn) {
   CrossingCount tied = Count(4, 0, 3);  // stage 0 of group 1
   tied.peer = 3;
   tied.group_kind = CrossingKind::kTied;
-  ledger.See(tied);
+  ledger.Observe(tied);
   ASSERT_THAT(ledger.Rows(), SizeIs(1));
   EXPECT_EQ(ledger.Rows()[0].dst_rank, 7);
   EXPECT_EQ(ledger.Rows()[0].direction, Direction::kTied);
