@@ -9,6 +9,7 @@
 #include "experiments/command/command.h"
 #include "netem/lab_control/path_change.h"
 #include "netem/nodes/node_setup.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/rate_trace.h"
 #include "netem/topology/region_tables.h"
 #include "netem/topology/topology_file.h"
@@ -56,11 +57,12 @@ std::string JitterText(const nlohmann::json& paths) {
 
 std::string BesideText(const nlohmann::json& path) {
   std::string text = path.value("carrier", "") == "down" ? "DOWN" : "";
-  for (const char* key : {"reorder", "duplicate", "corrupt"}) {
-    const double share = path.value(key, 0.0);
-    if (share > 0) text += fmt::format("{}{} {:g} %", text.empty() ? "" : ", ", key, 100 * share);
-  }
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  for (const PathFigure& figure : PathFigureTable()) {
+    if (figure.share == nullptr || figure.word == "loss") continue;  // which has a place of its own
+    const double share = path.value(std::string(figure.word), 0.0);
+    if (share > 0) add(fmt::format("{} {:g} %", figure.word, 100 * share));
+  }
   if (path.contains("aqm")) {
     const auto& aqm = path["aqm"];
     add(fmt::format("{}{}", aqm.value("kind", ""), aqm.value("ecn", false) ? " with ECN" : ""));
@@ -113,22 +115,14 @@ void AddLinkOptions(CLI::App& command, const std::shared_ptr<LinkOptions>& optio
                    "keep TCP's window over pauses");
   command.add_option("--seed", options->emulation.seed, "of loss and jitter (tap)");
   // Words of `net set` for every path; units as there.
-  constexpr std::pair<const char*, const char*> kFigures[] = {
-      {"rate", "of every path: 50mbit, 1gbit; none"},
-      {"delay", "one way: 20ms"},
-      {"rtt", "there and back: 40ms"},
-      {"jitter", "one way: 2ms"},
-      {"loss", "of the packets: 1%"},
-      {"queue", "100p, 50ms, 64kb, 0.5bdp"},
-      {"aqm", "of the queue before the rate: droptail, codel, fq_codel"},
-      {"ecn", "on: CE marks instead of drops by aqm"}};
-  for (const auto& [key, text] : kFigures) {
+  for (const PathFigure& figure : PathFigureTable()) {
+    if (figure.option.empty()) continue;
     command.add_option_function<std::string>(
-        std::string("--") + key,
-        [options, word = std::string(key) + "="](const std::string& value) {
+        fmt::format("--{}", figure.word),
+        [options, word = fmt::format("{}=", figure.word)](const std::string& value) {
           options->figures.push_back(word + value);
         },
-        text);
+        std::string(figure.option));
   }
   command.add_option("--rate-trace", options->traces,
                      "a rate that changes as recorded, mahimahi's format or 'seconds, Mbit/s' a "

@@ -8,6 +8,7 @@
 #include "experiments/command/command_net.h"
 #include "experiments/estimates/text_table.h"
 #include "netem/lab_control/lab_client.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/region_tables.h"
 
 namespace longhaul {
@@ -242,13 +243,11 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   set->add_option("lab", *lab)->required();
   set->add_option("path", *path, "'a>b', 'a<>b' for both directions, '*' for every node")
       ->required();
-  set->add_option("figures", *assignments,
-                  "rate=50mbit delay=20ms rtt=40ms jitter=2ms jitter_shape=uniform loss=1% "
-                  "burst_loss=1%,25%,100%,0% reorder=1% duplicate=1% corrupt=0.1% "
-                  "queue=100p|50ms|64kb|0.5bdp rate_trace=FILE aqm=droptail|codel|fq_codel "
-                  "ecn=on|off aqm_target=5ms aqm_interval=100ms jitter_order=keep|free "
-                  "carrier=down|up outage=3s")
-      ->required();
+  std::string words;
+  for (const PathFigure& figure : PathFigureTable()) {
+    words += fmt::format("{}={} ", figure.word, figure.examples);
+  }
+  set->add_option("figures", *assignments, words + "carrier=down|up outage=3s")->required();
   set->callback([lab, path, assignments, exit_status] {
     const absl::Status status = Set(*lab, *path, *assignments);
     *exit_status = status.ok() ? 0 : Fail(status);

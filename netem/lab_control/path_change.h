@@ -23,18 +23,7 @@ struct PathChange {
   std::optional<absl::Duration> outage = std::nullopt;  // down now, up again after this
 };
 
-// Applies KEY=VALUE words to a path's figures. Keys and values:
-//   rate=50mbit    bit, kbit, mbit, gbit; none: no rate of its own
-//   delay=20ms     us, ms, s; one way; rtt=40ms is twice that
-//   rate_trace=FILE   the rate is that of a recorded link (tap alone); none: the rate that it
-//                  had before
-//   jitter=2ms     jitter_shape=normal|uniform; jitter_order=keep|free (tap alone)
-//   loss=1%        of the packets
-//   burst_loss=0.01,0.25,1,0   good to bad, bad to good, loss when bad, when good: probabilities,
-//                  or 1%,25%,100%,0%; or none
-//   reorder=1%     duplicate=1% (tap alone), corrupt=0.1%
-//   queue=100p     packets; 50ms, 64kb (1000 bytes), 0.5bdp
-//   aqm=droptail   or codel, fq_codel; ecn=on|off, aqm_target=5ms, aqm_interval=100ms
+// Applies KEY=VALUE words to a path's figures: those of PathFigureTable, and
 //   outage=3s      down now, up again after that time; several may overlap
 //   carrier=down   until carrier=up, which ends outages too
 // A number without its unit is refused with the readings it may have (figure_text.h).

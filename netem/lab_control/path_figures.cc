@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "netem/probes/verify_bounds.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/queue_limits.h"
 #include "netem/topology/rate_trace.h"
 
@@ -63,10 +64,11 @@ json PathFigures(const Topology& topology, const PathSpec& path) {
                   {"delay_ms", Ms(path.delay)},
                   {"jitter_ms", Ms(path.jitter)},
                   {"loss", MeanLoss(path)},
-                  {"reorder", path.reorder_prob},
-                  {"duplicate", path.duplicate_prob},
-                  {"corrupt", path.corrupt_prob},
                   {"queue_packets", nullptr}};
+  for (const PathFigure& figure : PathFigureTable()) {
+    const std::string word(figure.word);
+    if (figure.share != nullptr && !figures.contains(word)) figures[word] = path.*figure.share;
+  }
   if (path.rate) figures["queue_packets"] = PathQueuePackets(topology, path);
   if (rate) figures["rate_mbit"] = InMbit(*rate);
   if (path.rate_trace != nullptr) figures["rate_trace"] = TraceFigures(topology, path);

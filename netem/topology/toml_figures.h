@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "netem/topology/figure_text.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/toml_fields.h"
 #include "netem/topology/topology.h"
 
@@ -15,12 +16,13 @@ class TomlFigures : protected TomlFields {
  protected:
   using TomlFields::TomlFields;
 
-  inline static const std::set<std::string_view> kFigureKeys = {
-      "profile",      "rate_mbit",     "rtt_ms",     "delay_ms",      "jitter_ms",
-      "jitter_shape", "loss",          "burst_loss", "queue_ms",      "queue_bytes",
-      "queue_bdp",    "queue_packets", "reorder",    "duplicate",     "corrupt",
-      "rate_trace",   "aqm",           "ecn",        "aqm_target_ms", "aqm_interval_ms",
-      "jitter_order"};
+  inline static const std::set<std::string_view> kFigureKeys = [] {
+    std::set<std::string_view> keys = {"profile"};
+    for (const PathFigure& figure : PathFigureTable()) {
+      keys.insert(figure.keys.begin(), figure.keys.end());
+    }
+    return keys;
+  }();
 
   inline static const std::set<std::string_view> kAccessKeys = {"name",
                                                                 "up_mbit",
@@ -165,10 +167,10 @@ class TomlFigures : protected TomlFields {
       }
       path.jitter_order = *order == "free" ? JitterOrder::kFree : JitterOrder::kKeep;
     }
-    if (const auto loss = Share(t, "loss")) path.loss_prob = *loss;
-    if (const auto reorder = Share(t, "reorder")) path.reorder_prob = *reorder;
-    if (const auto duplicate = Share(t, "duplicate")) path.duplicate_prob = *duplicate;
-    if (const auto corrupt = Share(t, "corrupt")) path.corrupt_prob = *corrupt;
+    for (const PathFigure& figure : PathFigureTable()) {
+      if (figure.share == nullptr) continue;
+      if (const auto share = Share(t, figure.keys[0])) path.*figure.share = *share;
+    }
     const toml::node* burst = t.get("burst_loss");
     if (burst == nullptr) return;
     const toml::array* values = burst->as_array();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "netem/topology/access_lines.h"
+#include "netem/topology/path_figure_table.h"
 #include "netem/topology/queue_limits.h"
 #include "netem/topology/rate_trace.h"
 
@@ -82,15 +83,12 @@ absl::Status CheckPath(const Topology& topology, const PathSpec& path) {
   }
   if (auto s = CheckTime(where + ": delay", path.delay); !s.ok()) return s;
   if (auto s = CheckTime(where + ": jitter", path.jitter); !s.ok()) return s;
-  if (!(path.loss_prob >= 0 && path.loss_prob <= 1)) {
-    return Invalid(
-        fmt::format("{}: loss is {}: want a probability in [0, 1]", where, path.loss_prob));
-  }
-  for (const auto& [name, share] : {std::pair("reorder", path.reorder_prob),
-                                    {"duplicate", path.duplicate_prob},
-                                    {"corrupt", path.corrupt_prob}}) {
+  for (const PathFigure& figure : PathFigureTable()) {
+    if (figure.share == nullptr) continue;
+    const double share = path.*figure.share;
     if (share >= 0 && share <= 1) continue;
-    return Invalid(fmt::format("{}: {} is {}: want a probability in [0, 1]", where, name, share));
+    return Invalid(
+        fmt::format("{}{} is {}: want a probability in [0, 1]", where, figure.called, share));
   }
   if (path.reorder_prob > 0 && path.delay == absl::ZeroDuration()) {
     return Invalid(where + ": reorder: without a delay there is nothing to be early against");

@@ -288,29 +288,10 @@ class Reader : private TomlMatrix {
   void NoteKeys(const toml::table& t) {
     auto& keys = keys_[t.source().begin.line];
     if (!keys.empty()) return;
-    constexpr std::pair<const char*, const char*> kCalled[] = {
-        {": rate", "rate_mbit"},
-        {": rate", "rate_trace"},
-        {": aqm_target", "aqm_target_ms"},
-        {": aqm_interval", "aqm_interval_ms"},
+    constexpr std::pair<std::string_view, std::string_view> kOfLines[] = {
         {": access: aqm_target", "access_aqm_target_ms"},
         {": access: aqm_interval", "access_aqm_interval_ms"},
         {": access: ecn", "access_ecn"},
-        {": aqm", "aqm"},
-        {": ecn", "ecn"},
-        {": jitter_order", "jitter_order"},
-        {": delay", "rtt_ms"},
-        {": delay", "delay_ms"},
-        {": jitter", "jitter_ms"},
-        {": loss", "loss"},
-        {": burst loss", "burst_loss"},
-        {": reorder", "reorder"},
-        {": duplicate", "duplicate"},
-        {": corrupt", "corrupt"},
-        {": queue", "queue_packets"},
-        {": queue", "queue_ms"},
-        {": queue", "queue_bytes"},
-        {": queue", "queue_bdp"},
         {": access.up", "up_mbit"},
         {": access.down", "down_mbit"},
         {": access", "access_queue_packets"},
@@ -318,9 +299,16 @@ class Reader : private TomlMatrix {
         {": access", "access_queue_bytes"},
         {": access", "access_queue_bdp"},
     };
-    for (const auto& [called, key] : kCalled) {
+    const auto note = [&](std::string_view called, std::string_view key) {
       if (const toml::node* node = t.get(key)) keys.emplace_back(called, node->source().begin.line);
+    };
+    for (const PathFigure& figure : PathFigureTable()) {
+      for (std::string_view key : figure.keys) note(figure.called, key);
     }
+    for (const auto& [called, key] : kOfLines) note(called, key);
+    // The longest first: one name may begin another.
+    std::stable_sort(keys.begin(), keys.end(),
+                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   }
 
   // Of the key, or else the entry, that a message of Validate is about; the last that named the

@@ -5,6 +5,10 @@
 
 #include <fstream>
 
+#include "netem/lab_control/path_figures.h"
+#include "netem/topology/path_figure_table.h"
+#include "netem/topology/topology_file.h"
+
 namespace longhaul {
 namespace {
 
@@ -169,6 +173,31 @@ TEST(SelectPaths, OneDirectionBothAndStars) {
   EXPECT_EQ(SelectPaths(topology, "w0>w0").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(SelectPaths(topology, "w0>x").status().message()), HasSubstr("'x'"));
   EXPECT_EQ(SelectPaths(topology, "w0").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A row of the table is all that reads, checks and records a probability.
+TEST(PathFigureTable, AProbabilityIsReadCheckedAndRecorded) {
+  int shares = 0;
+  for (const PathFigure& figure : PathFigureTable()) {
+    if (figure.share == nullptr) continue;
+    ++shares;
+    const std::string word(figure.word);
+    Topology topology = *UniformTopology("regional", 2);
+    const auto changed = ApplyAssignments(topology.paths[0], {word + "=25%"});
+    ASSERT_TRUE(changed.ok()) << changed.status();
+    EXPECT_EQ(changed->path.*figure.share, 0.25) << word;
+    topology.paths[0] = changed->path;
+    EXPECT_EQ(PathFigures(topology, topology.paths[0])[word], 0.25) << word;
+    const std::string file =
+        "[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[between]\nprofile = 'regional'\n" + word +
+        " = ";
+    const auto read = ParseTopology(file + "\"25%\"\n", "f.toml", ".");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->paths[1].*figure.share, 0.25) << word;
+    EXPECT_THAT(std::string(ParseTopology(file + "-0.1\n", "f.toml", ".").status().message()),
+                HasSubstr("f.toml:7: path a > b: " + word + " is -0.1: want a probability"));
+  }
+  EXPECT_EQ(shares, 4) << "loss, reorder, duplicate, corrupt";
 }
 
 }  // namespace
