@@ -109,7 +109,8 @@ def targets_of(test, known):
     for name in (test, f"netem_{guest.group(1)}_test" if guest else ""):
         if name in known:
             return [name]
-    return ["longhaul_everything_but_tests"] if test.startswith("backend_python_") else []
+    of_python = test.startswith(("backend_python_", "importing_"))
+    return ["longhaul_everything_but_tests"] if of_python else []
 
 
 def build_and_test(test, known):
