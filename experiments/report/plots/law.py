@@ -10,13 +10,13 @@ PRICES = (("minus_ln_eta", "-ln \u03b7"), ("delta_nat", "\u0394, nat"))
 
 def law(folder):
     """Two panels over N, log-log: -ln eta is level under token transfer, Delta under loss transfer. Colour: arm; dash and
-    marker: tokens a parameter; open and dotted: foretold."""
+    marker: tokens a parameter, rounded; open and dotted: foretold."""
     rows = read(folder, "law")
     if not rows:
         return
     aims = read(folder, "law_aims")
     arms = list(dict.fromkeys(row["arm"] for row in rows))
-    ratios = sorted({round(float(row["tokens"]) / float(row["parameters"]), 1) for row in rows})
+    ratios = sorted({round(float(row["tokens"]) / float(row["parameters"])) for row in rows})
     figure, panels = plt.subplots(1, 2, figsize=(8.6, 4.1))
     for axes, (column, label) in zip(panels, PRICES):
         for i, arm in enumerate(arms):
@@ -25,7 +25,7 @@ def law(folder):
             for j, ratio in enumerate(ratios):
                 mine = sorted((float(row["parameters"]), *interval(row, column)) for row in rows
                               if row["arm"] == arm and row[column]
-                              and round(float(row["tokens"]) / float(row["parameters"]), 1) == ratio)
+                              and round(float(row["tokens"]) / float(row["parameters"])) == ratio)
                 mine = [point for point in mine if point[1] > 0]
                 if not mine:
                     continue
