@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "pp_group/adamw.h"
 #include "pp_group/models/model.h"
+#include "tests/pp_group/test_device.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {
@@ -124,7 +125,7 @@ std::vector<int64_t> Ids(const ModelSpec& model, int64_t update, int64_t micro, 
 }
 
 void ExpectProbe(const Probe& want, const at::Tensor& x, double relative, const std::string& what) {
-  const at::Tensor values = x.to(at::kDouble);
+  const at::Tensor values = x.to(at::kCPU, at::kDouble);
   const at::Tensor i = at::arange(values.numel(), at::kDouble);
   const double cosine = (values * at::cos(i * 0.7 + 0.1)).sum().item<double>();
   const double norm = values.norm().item<double>();
@@ -137,9 +138,11 @@ class ModelsGolden : public testing::TestWithParam<Case> {
   void SetUp() override {
     at::set_num_threads(1);
     golden_ = Read(GetParam().file_name);
-    auto made =
-        NewStage(GetParam().model,
-                 {.stage = 0, .stages = 1, .seed = 3, .microbatches = GetParam().microbatches});
+    auto made = NewStage(GetParam().model, {.stage = 0,
+                                            .stages = 1,
+                                            .seed = 3,
+                                            .microbatches = GetParam().microbatches,
+                                            .compute = OnTestDevice(GetParam().model)});
     ASSERT_TRUE(made.ok()) << made.status();
     stage_ = *std::move(made);
     ASSERT_EQ(stage_->layout().slots.size(), golden_.parameters.size());
@@ -152,16 +155,18 @@ class ModelsGolden : public testing::TestWithParam<Case> {
 
   // sin(1 + 1.7 k + 2.3 i + 0.01 i^2) of parameter k; around a vector's own initial value.
   void Fill() {
-    float* const values = stage_->parameters().data_ptr<float>();
-    for (size_t k = 0; k < golden_.parameters.size(); ++k) {
-      const ParameterSlot& slot = stage_->layout().slots[k];
-      const double center = slot.rows == 1 ? golden_.parameters[k].value : 0;
-      for (int64_t i = 0; i < slot.elements(); ++i) {
-        const auto place = static_cast<double>(i);
-        const double angle = 1 + 1.7 * static_cast<double>(k) + 2.3 * place + 0.01 * place * place;
-        values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+    ChangeValues(stage_->parameters(), [this](float* values) {
+      for (size_t k = 0; k < golden_.parameters.size(); ++k) {
+        const ParameterSlot& slot = stage_->layout().slots[k];
+        const double center = slot.rows == 1 ? golden_.parameters[k].value : 0;
+        for (int64_t i = 0; i < slot.elements(); ++i) {
+          const auto place = static_cast<double>(i);
+          const double angle =
+              1 + 1.7 * static_cast<double>(k) + 2.3 * place + 0.01 * place * place;
+          values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+        }
       }
-    }
+    });
     stage_->ParametersChanged();
   }
 
@@ -203,7 +208,7 @@ TEST_P(ModelsGolden, ParametersHaveTheirShapesScalesAndClipGroups) {
     EXPECT_EQ(slot.cols, want.cols) << want.name;
     EXPECT_EQ(slot.clip_group, want.clip_group) << want.name;
     EXPECT_EQ(slot.decays, want.scale != 0) << want.name;
-    const at::Tensor values = Part(stage_->parameters(), slot).to(at::kDouble);
+    const at::Tensor values = Part(stage_->parameters(), slot).to(at::kCPU, at::kDouble);
     if (want.scale == 0) {
       EXPECT_TRUE((values == want.value).all().item<bool>()) << want.name;
       continue;
