@@ -45,8 +45,12 @@ if [ "$what" = test ]; then
   for target in stage_hash backend_work_test pp_group_{device,aten_stage,models_golden}_test; do build "$target"; done
   "$built"/tests/backend_work_test --gtest_filter='CudaTensors*' --gtest_brief=1 || ended "${lines[0]}" $?
   PYTHONPATH=$built/python "$python" tests/backend/cuda_tensors.py || ended "${lines[0]}" $?
-  for test in device aten_stage models_golden; do
-    LONGHAUL_TEST_DEVICE=$device "$built/tests/pp_group_${test}_test" --gtest_brief=1 || ended "${lines[1]}" $?
+  "$built/tests/pp_group_device_test" --gtest_brief=1 || ended "${lines[1]}" $?
+  for test in aten_stage models_golden; do
+    for attention in math fused; do
+      LONGHAUL_TEST_DEVICE=$device LONGHAUL_TEST_ATTENTION=$attention "$built/tests/pp_group_${test}_test" \
+        --gtest_brief=1 || ended "${lines[1]}" $?
+    done
   done
   "$python" tests/pp_group/shared_device.py "$built"/tests/stage_hash "$device" || ended "${lines[2]}" $?
   tests/runs/models_on_links_test.sh "$built/longhaul" "$python" experiments/specs/gpt-cuda.toml -- \

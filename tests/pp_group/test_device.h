@@ -9,11 +9,13 @@
 
 namespace longhaul {
 
-// Where tests of models compute: LONGHAUL_TEST_DEVICE (scripts/gpu_run.sh says cuda), else the CPU,
-// as what is written out always does.
+// Where tests of models compute: LONGHAUL_TEST_DEVICE (scripts/gpu_run.sh says cuda, and with which
+// attention), else the CPU, as what is written out always does.
 inline ComputeSpec OnTestDevice(const ModelSpec& model, ComputeSpec compute = {}) {
   const char* const device = std::getenv("LONGHAUL_TEST_DEVICE");
+  const char* const attention = std::getenv("LONGHAUL_TEST_ATTENTION");
   if (device != nullptr && model.engine != "cpu") compute.device = device;
+  if (attention != nullptr) compute.attention = attention;
   return compute;
 }
 
