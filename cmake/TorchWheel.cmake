@@ -39,9 +39,12 @@ function(longhaul_torch_library target file)
     message(FATAL_ERROR "${TORCH_ROOT}/lib/${file} is missing: not a usual torch wheel")
   endif()
 endfunction()
+set(TORCH_IS_CUDA 0)
+if(EXISTS ${TORCH_ROOT}/lib/libtorch_cuda.so)
+  set(TORCH_IS_CUDA 1)
+endif()
 longhaul_torch_library(torch_c10 libc10.so)
 longhaul_torch_library(torch_cpu libtorch_cpu.so)
-longhaul_torch_library(torch_main libtorch.so)
 longhaul_torch_library(torch_py libtorch_python.so)
 
 add_library(longhaul_torch INTERFACE)
@@ -49,7 +52,10 @@ add_library(longhaul::torch ALIAS longhaul_torch)
 target_include_directories(longhaul_torch SYSTEM INTERFACE ${TORCH_ROOT}/include
   ${TORCH_ROOT}/include/torch/csrc/api/include)
 target_compile_definitions(longhaul_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-target_link_libraries(longhaul_torch INTERFACE torch_main torch_cpu torch_c10 Threads::Threads)
+# Nothing calls into libtorch itself: it brings libtorch_cuda, without which a program sees no GPU. Linkers drop
+# such a library where --as-needed is the default, as in Ubuntu.
+target_link_libraries(longhaul_torch INTERFACE
+  "-Wl,--push-state,--no-as-needed,${TORCH_ROOT}/lib/libtorch.so,--pop-state" torch_cpu torch_c10 Threads::Threads)
 
 add_library(longhaul_torch_python INTERFACE)
 add_library(longhaul::torch_python ALIAS longhaul_torch_python)

@@ -18,9 +18,7 @@ namespace longhaul {
 namespace {
 
 constexpr double kFloat = sizeof(float), kId = sizeof(int64_t);
-// Measured: what a process of a run has to itself before its first tensor. Its threads beside those
-// that compute: progress, codecs, heartbeat, store.
-constexpr double kProcessBytes = 60e6;
+// Its threads beside those that compute: progress, codecs, heartbeat, store.
 constexpr int64_t kOtherThreads = 6;
 // torch's allocator of a GPU hands out memory in segments of 2 MiB and more, which one small tensor
 // keeps: a quarter more than the plan, its own factor among that.
@@ -36,6 +34,7 @@ struct StageBytes {
   double put_off = 0;  // of that, what is left between I and W of a split backward pass
   double running = 0;  // only while the stage computes
   double tied = 0;     // only behind the last backward pass, when no micro-batch is kept
+  double host = 0;     // held by the host of a stage that computes on a GPU
 };
 
 double FrameBytes(const std::string& codec, double rows, double cols, DType dtype) {
@@ -63,6 +62,9 @@ bool IsAten(const RunSpec& spec) {
   const auto engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
   return engine.ok() && *engine == "aten";
 }
+
+// A run whose compute is slept uses none.
+bool OnGpu(const RunSpec& spec) { return spec.train.device != "cpu" && !spec.compute; }
 
 bool IsBf16(const RunSpec& spec) { return spec.train.dtype == "bfloat16"; }
 double ElementBytes(const RunSpec& spec) { return IsBf16(spec) ? 2 : kFloat; }
@@ -116,6 +118,28 @@ double AtenBlockBytes(const RunSpec& spec) {
   return (12 * d + 8 * hidden) * element + norms + router;
 }
 
+// Whether a GPU's attention keeps each token's probabilities (engines/aten/device.h). Heads that the
+// fused kernels cannot take go to the math kernel too.
+bool KeepsProbabilities(const RunSpec& spec) {
+  const bool fused =
+      spec.train.attention == "fused" && spec.model.width / spec.model.heads % 8 == 0;
+  return OnGpu(spec) && !fused;
+}
+
+// More of a block, then: the probabilities, and q, k and v in float32 whatever the dtype.
+double MathAttentionBytes(const RunSpec& spec) {
+  if (!KeepsProbabilities(spec)) return 0;
+  return kFloat * static_cast<double>(spec.model.heads * spec.model.context) +
+         3 * static_cast<double>(spec.model.width) * (kFloat - ElementBytes(spec));
+}
+
+// Only while it runs: scores, and gradients of both.
+double MathAttentionScratch(const RunSpec& spec) {
+  if (!KeepsProbabilities(spec)) return 0;
+  return kFloat *
+         static_cast<double>(3 * spec.model.heads * spec.model.context + 4 * spec.model.width);
+}
+
 // Of it, what products of gradients wait for: inputs and output gradients of each linear layer.
 double AtenPutOffBytes(const RunSpec& spec) {
   const ModelSpec model = ToModelSpec(spec);
@@ -133,14 +157,15 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   const ModelSpec model = ToModelSpec(spec);
   const double tokens = TokensOfMicrobatch(spec), element = ElementBytes(spec);
   const auto d = static_cast<double>(model.width), blocks = static_cast<double>(layout.num_blocks);
-  const double block = AtenBlockBytes(spec);
+  const double block = AtenBlockBytes(spec) + MathAttentionBytes(spec);
   // With recomputation the blocks' inputs alone; else also the last block's output.
   const double per_token =
       spec.train.recompute ? blocks * d * element : blocks * block + d * element;
   // Gradients of the widest layer's input and output, beside those of the stream.
   const double wide = model.kind == "gpt" ? 4 * d : static_cast<double>(model.hidden_width());
   const double choices = model.kind == "moe" ? 2 : 1;
-  double running = (spec.train.recompute ? block : 0) + (2 * choices * wide + 3 * d) * element;
+  double running = (spec.train.recompute ? block : 0) + (2 * choices * wide + 3 * d) * element +
+                   MathAttentionScratch(spec);
   // Or, in float32 whatever the dtype, the logits' logarithms and two gradients.
   if (layout.last()) {
     running = std::max(running, 3 * static_cast<double>(model.vocab) * kFloat + 2 * d * element);
@@ -150,24 +175,27 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
           .running = tokens * running};
 }
 
-// Tensors that cross, frames on their way, and what codecs remember of each micro-batch.
-double BoundaryBytes(const RunSpec& spec, const StageLayout& layout) {
+struct BoundaryBytes {
+  double tensors = 0;  // that cross
+  double frames = 0;   // on their way, and what codecs remember of each micro-batch
+};
+BoundaryBytes BoundariesOf(const RunSpec& spec, const StageLayout& layout) {
   const auto microbatches = static_cast<double>(spec.train.microbatches);
   const auto width = static_cast<double>(spec.model.width);
   const double tokens = TokensOfMicrobatch(spec);
   const DType dtype = IsBf16(spec) ? DType::kBF16 : DType::kF32;
   // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
   const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
-  double bytes = 0;
+  BoundaryBytes bytes;
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);
-    bytes += microbatches * 2 * tokens * width * ElementBytes(spec);
+    bytes.tensors += microbatches * 2 * tokens * width * ElementBytes(spec);
     const bool sends_forward = boundary == layout.stage;
     for (const auto& [codec, sends] :
          {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {
-      bytes += (sends ? waiting : 1) * FrameBytes(codec, tokens, width, dtype) +
-               microbatches * CodecStateBytes(codec, tokens, width);
+      bytes.frames += (sends ? waiting : 1) * FrameBytes(codec, tokens, width, dtype) +
+                      microbatches * CodecStateBytes(codec, tokens, width);
     }
   }
   return bytes;
@@ -190,8 +218,14 @@ StageBytes TiedBytes(const StageLayout& layout) {
 
 double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.flat_elements);
-  double bytes = 4 * floats * kFloat;     // with gradients and both moments
-  if (IsBf16(spec)) bytes += floats * 2;  // the shadow
+  // With gradients and both moments; the shadow.
+  return floats * (4 * kFloat + (IsBf16(spec) ? 2 : 0));
+}
+
+// What checkpoints and outer steps keep of the parameters, on the host wherever a stage computes.
+double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
+  const auto floats = static_cast<double>(layout.flat_elements);
+  double bytes = 0;
   const bool data_parallel = spec.outer.algorithm == "dp";
   const bool outer_step = spec.outer.inner_steps > 0 && !data_parallel;
   // What is being written, or saved at the end: parameters, moments, the outer step's start and
@@ -218,8 +252,13 @@ StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, layout);
   const StageBytes tied = TiedBytes(layout);
   bytes.tied = tied.tied;
-  bytes.held += tied.held + ParameterBytes(spec, layout) + BoundaryBytes(spec, layout) +
-                RowBytes(spec, layout);
+  const BoundaryBytes boundaries = BoundariesOf(spec, layout);
+  bytes.held +=
+      tied.held + ParameterBytes(spec, layout) + boundaries.tensors + RowBytes(spec, layout);
+  bytes.host = CopiesOfParameters(spec, layout) + boundaries.frames;
+  if (!OnGpu(spec)) bytes.held += std::exchange(bytes.host, 0);
+  // A GPU's parameters are drawn, hashed and written on the host.
+  if (OnGpu(spec)) bytes.host += static_cast<double>(layout.flat_elements) * kFloat;
   return bytes;
 }
 
@@ -284,7 +323,7 @@ ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stage
 }
 
 std::vector<int64_t> GpuBytes(const RunSpec& spec, const ComputeBytes& compute) {
-  if (spec.train.device == "cpu" || spec.compute) return {};
+  if (!OnGpu(spec)) return {};
   const auto limit = [](double tensors) { return Clamped(kGpuFactor * tensors + kGpuFixedBytes); };
   if (spec.net.transport == "loopback") return {limit(compute.all)};
   std::vector<int64_t> bytes;
@@ -304,13 +343,28 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   }
   const ComputeBytes compute = ComputeOf(spec, stages);
   const int64_t processes = one_process ? 1 : spec.schedule.stages * spec.outer.groups;
-  const double all = compute.all + static_cast<double>(processes) * kProcessBytes;
+  const auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
+  // In the host's memory: where a GPU computes, what is not the GPU's.
+  double all = compute.all, largest = compute.largest();
+  if (OnGpu(spec)) {
+    all = largest = 0;
+    for (const StageBytes& stage : stages) {
+      all += static_cast<double>(spec.outer.groups) * stage.host;
+      largest = std::max(largest, stage.host);
+    }
+  }
+  all += static_cast<double>(processes) * process;
   return {.processes = static_cast<int>(processes),
           .bytes = Clamped(all),
-          .worker_bytes = Clamped(one_process ? all : compute.largest() + kProcessBytes),
+          .worker_bytes = Clamped(one_process ? all : largest + process),
           .threads = processes * (spec.limits.threads + kOtherThreads),
           .device = spec.train.device,
           .device_bytes = GpuBytes(spec, compute)};
+}
+
+int64_t ProcessBytes(std::string_view device) {
+  if (device != "cpu") return 1'000'000'000;
+  return LONGHAUL_TORCH_CUDA != 0 ? 190'000'000 : 60'000'000;
 }
 
 int64_t GpuBytesOfRank(const RunSpec& spec, int rank) {

@@ -133,6 +133,8 @@ void CheckTrain(TableReader& r, const RunSpec& spec) {
           : r.Has("dtype") ? "dtype"
                            : "recompute",
           "needs model.engine = \"aten\" or \"auto\": the engine \"cpu\" is float32 on the CPU");
+  r.Check(train.attention == "math" || train.device != "cpu", "attention",
+          "= \"fused\" chooses a GPU's kernel, and train.device = \"cpu\"");
   r.Check(train.batch_rows % train.microbatches == 0, "microbatches",
           fmt::format("= {} does not divide train.batch_rows = {}", train.microbatches,
                       train.batch_rows));

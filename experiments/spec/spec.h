@@ -79,6 +79,7 @@ struct RunSpec {
     std::string device = "cpu";
     std::string dtype = "float32";  // of products and boundaries; or "bfloat16"
     bool recompute = false;  // activations of a block are computed again in its backward pass
+    std::string attention = "math";  // a GPU's kernel; "fused" keeps no probabilities
   } train;
 
   struct Schedule {

@@ -57,6 +57,7 @@ const SpecKey kKeys[] = {
     {"train", "device", kMay, Line{kNameBytes}, "", FIELD(train.device)},
     {"train", "dtype", kMay, OneOf{{"float32", "bfloat16"}}, "", FIELD(train.dtype)},
     {"train", "recompute", kMay, Flag{}, "", FIELD(train.recompute)},
+    {"train", "attention", kMay, OneOf{{"math", "fused"}}, "", FIELD(train.attention)},
 
     {"schedule", "kind", kMust, kSchedule, "", FIELD(schedule.kind)},
     {"schedule", "stages", kMust, Whole{1, kMaxRanks}, "", FIELD(schedule.stages)},

@@ -22,8 +22,10 @@ ModelSpec ToModelSpec(const RunSpec& spec) {
 }
 
 ComputeSpec ToComputeSpec(const RunSpec& spec) {
-  return {
-      .device = spec.train.device, .dtype = spec.train.dtype, .recompute = spec.train.recompute};
+  return {.device = spec.train.device,
+          .dtype = spec.train.dtype,
+          .recompute = spec.train.recompute,
+          .attention = spec.train.attention};
 }
 
 }  // namespace longhaul

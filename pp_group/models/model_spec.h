@@ -41,9 +41,10 @@ struct ModelSpec {
 
 // What a stage computes on.
 struct ComputeSpec {
-  std::string device = "cpu";     // device_name.h; of what trains, one rank's
-  std::string dtype = "float32";  // of products and boundaries: "float32", "bfloat16"
-  bool recompute = false;         // a block's activations are computed again in its backward pass
+  std::string device = "cpu";      // device_name.h; of what trains, one rank's
+  std::string dtype = "float32";   // of products and boundaries: "float32", "bfloat16"
+  bool recompute = false;          // a block's activations are computed again in its backward pass
+  std::string attention = "math";  // a GPU's: "math", "fused"; of the process
 };
 
 // The table of models and engines is the only list of both (model.cc).

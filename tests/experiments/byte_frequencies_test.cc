@@ -22,6 +22,7 @@ class Rows final : public Corpus {
     const auto& from = rows_[static_cast<size_t>(index)];
     for (size_t i = 0; i < row.size(); ++i) row[i] = from[i];
   }
+  int64_t HeldOutWindow(int64_t index, int64_t) const override { return index; }
   int64_t HeldOutRowsInTraining(int64_t, int64_t) const override { return 0; }
 
  private:

@@ -118,6 +118,7 @@ const std::map<std::string, Bound> kBounds = {
     {"train.device", Text(64, OF(train.device))},
     {"train.dtype", OneOf({"float32", "bfloat16"}, OF(train.dtype))},
     {"train.recompute", Flag(OF(train.recompute))},
+    {"train.attention", OneOf({"math", "fused"}, OF(train.attention), {"train.device=cuda"})},
 
     {"schedule.kind", OneOf({"gpipe", "1f1b", "zigzag"}, OF(schedule.kind))},
     {"schedule.stages", Int(1, 1024, OF(schedule.stages), {"model.blocks=1024"})},

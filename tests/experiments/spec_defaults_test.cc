@@ -63,6 +63,7 @@ clip_norm = 1.0
 device = "cpu"
 dtype = "float32"
 recompute = false
+attention = "math"
 
 [schedule]
 kind = "1f1b"

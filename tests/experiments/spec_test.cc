@@ -124,15 +124,18 @@ TEST(Spec, WhatCannotBeRunIsRefusedAtItsLine) {
 }
 
 TEST(Spec, ModelsHaveTheirOwnKeysAndDevicesTheirEngine) {
-  const std::vector<std::string> moe = {"model.kind=moe",       "model.kv_heads=2",
-                                        "model.experts=4",      "model.capacity_factor=1.25",
-                                        "train.device=cuda:1",  "train.dtype=bfloat16",
-                                        "train.recompute=true", "data.eval=tokens32:e.bin",
-                                        "model.vocab=128000"};
+  const std::vector<std::string> moe = {"model.kind=moe",           "model.kv_heads=2",
+                                        "model.experts=4",          "model.capacity_factor=1.25",
+                                        "train.device=cuda:1",      "train.dtype=bfloat16",
+                                        "train.recompute=true",     "train.attention=fused",
+                                        "data.eval=tokens32:e.bin", "model.vocab=128000"};
   const absl::StatusOr<RunSpec> spec = Read(kRunToml, moe);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->model.experts, 4);
   EXPECT_EQ(spec->train.device, "cuda:1");
+  EXPECT_EQ(spec->train.attention, "fused");
+  EXPECT_THAT(Error(kRunToml, {"train.attention=fused"}),
+              HasSubstr("'train.attention' = \"fused\" chooses a GPU's kernel"));
   const absl::StatusOr<RunSpec> again = Read(ToToml(*spec));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(ToToml(*again), ToToml(*spec));

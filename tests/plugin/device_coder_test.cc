@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <future>
 #include <optional>
 #include <thread>
@@ -50,14 +51,17 @@ class HostRuntime final : public DeviceRuntime {
     if (event != nullptr) ++events;
     return absl::OkStatus();
   }
-  absl::Status Await(CudaStream) override {
+  absl::StatusOr<absl::Duration> Await(CudaStream) override {
     held.wait(true);
-    return absl::OkStatus();
+    awaited();
+    return at_work;
   }
 
   static inline std::atomic<size_t> crossed;
   std::atomic<int> live = 0, events = 0;
   std::atomic<bool> exhausted = false, held = false;
+  std::function<void()> awaited = [] {};
+  absl::Duration at_work = absl::ZeroDuration();
 
  private:
   std::byte* Allocate(size_t bytes) {
@@ -85,6 +89,39 @@ struct Encoded {
   }
   std::promise<EncodeUpdate> frame;
 };
+
+class SetClock final : public Clock {
+ public:
+  absl::Duration Now() const override { return now; }
+  absl::Duration now = absl::ZeroDuration();
+};
+
+// A stream that waits 9 s for what the program does to the tensor, and works for 2.
+TEST(DeviceCoderLife, TheTimeOfAJobIsWithoutTheWaitForTheProgram) {
+  const auto codec = *MakeCodec("int8-b64");
+  const std::vector<float> x = Noise(4096, 1);
+  SetClock clock;
+  const auto runtime = std::make_shared<HostRuntime>();
+  runtime->awaited = [&clock] { clock.now += absl::Seconds(11); };
+  runtime->at_work = absl::Seconds(2);
+  DeviceCoder coder(runtime, &clock);
+  Encoded encoded;
+  coder.Encode(encoded.Job(*codec, {x.data(), DType::kF32, {16, 256}}));
+  const EncodeUpdate update = encoded.frame.get_future().get();
+  ASSERT_EQ(update.status, absl::OkStatus());
+  EXPECT_EQ(update.time, absl::Seconds(2));
+  for (const bool raw : {false, true}) {
+    std::vector<float> y(x.size());
+    std::promise<DecodeResult> decoded;
+    coder.Decode(
+        {.frame = update.frame->bytes,
+         .x = {y.data(), DType::kF32, {16, 256}},
+         .content = raw ? DecodeJob::Content::kRaw : DecodeJob::Content::kFrame,
+         .raw_bytes = raw ? update.frame->bytes.size() : 0,
+         .done = [&decoded](DecodeResult result) { decoded.set_value(std::move(result)); }});
+    EXPECT_EQ(decoded.get_future().get().time, absl::Seconds(2)) << raw;
+  }
+}
 
 TEST(DeviceCoderLife, AFrameOutlivesTheCoderAndWhoeverMadeTheRuntime) {
   const auto codec = *MakeCodec("int8-b64");

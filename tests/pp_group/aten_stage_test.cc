@@ -12,6 +12,7 @@
 #include "pp_group/kernels/kernels.h"
 #include "pp_group/models/model.h"
 #include "pp_group/tied_head.h"
+#include "tests/pp_group/test_device.h"
 
 namespace longhaul {
 namespace {
@@ -30,13 +31,14 @@ std::vector<int64_t> Ids(int64_t count, int64_t vocab, uint64_t seed) {
 // Sharper than initial weights, so that attention and gates leave their linear range; keyed by the
 // parameter, so that it does not depend on S.
 void Scramble(Stage& stage) {
-  float* const values = stage.parameters().data_ptr<float>();
-  for (const ParameterSlot& slot : stage.layout().slots) {
-    for (int64_t i = 0; i < slot.elements(); ++i) {
-      const uint64_t key = FoldSeed({5, static_cast<uint64_t>(slot.global_index)});
-      values[slot.offset + i] += 0.3f * (NoiseUniform(key, NoisePurpose::kSampling, i) - 0.5f);
+  ChangeValues(stage.parameters(), [&stage](float* values) {
+    for (const ParameterSlot& slot : stage.layout().slots) {
+      for (int64_t i = 0; i < slot.elements(); ++i) {
+        const uint64_t key = FoldSeed({5, static_cast<uint64_t>(slot.global_index)});
+        values[slot.offset + i] += 0.3f * (NoiseUniform(key, NoisePurpose::kSampling, i) - 0.5f);
+      }
     }
-  }
+  });
   stage.ParametersChanged();
 }
 
@@ -58,7 +60,7 @@ Result Train(const ModelSpec& model, int stages, const ComputeSpec& compute = {}
                                   .stages = stages,
                                   .seed = 1,
                                   .microbatches = kMicrobatches,
-                                  .compute = compute});
+                                  .compute = OnTestDevice(model, compute)});
     EXPECT_TRUE(stage.ok()) << stage.status();
     Scramble(**stage);
     (*stage)->ZeroGradients();
@@ -93,8 +95,10 @@ Result Train(const ModelSpec& model, int stages, const ComputeSpec& compute = {}
   for (auto& [stage, kept] : late) stage->BackwardWeight(kept.get());
   for (const auto& part : parts) {
     for (const ParameterSlot& slot : part->layout().slots) {
-      result.gradients[slot.name] =
-          part->gradients().narrow(0, slot.offset, slot.elements()).clone();
+      result.gradients[slot.name] = part->gradients()
+                                        .narrow(0, slot.offset, slot.elements())
+                                        .to(at::kCPU, /*non_blocking=*/false,
+                                            /*copy=*/true);
     }
   }
   return result;
@@ -148,7 +152,7 @@ TEST_P(EveryModel, GradientsAreTheSlopeOfTheLoss) {
   model.blocks = 2;
   model.balance_loss = 0;  // not part of the reported loss
   model.experts = 2;       // with more, a step may change a token's choice, where there is no slope
-  auto made = NewStage(model, {.stage = 0, .stages = 1, .seed = 1});
+  auto made = NewStage(model, {.stage = 0, .stages = 1, .seed = 1, .compute = OnTestDevice(model)});
   ASSERT_TRUE(made.ok());
   Stage& stage = **made;
   Scramble(stage);
@@ -218,7 +222,7 @@ TEST(AtenStage, GptAgreesWithTheWrittenOutEngineInEveryGradient) {
 TEST(AtenStage, TiedHeadAddsBothGradientsOfTheEmbedding) {
   at::set_num_threads(1);
   ModelSpec model = Small("llama");
-  const StageOptions options{.stage = 0, .stages = 1, .seed = 1};
+  const StageOptions options{.stage = 0, .stages = 1, .seed = 1, .compute = OnTestDevice(model)};
   model.tied_head = true;
   auto tied = NewStage(model, options);
   model.tied_head = false;
@@ -277,7 +281,11 @@ TEST(AtenStage, DeviceUpdateIsTheKernelsUpToRounding) {
   const int64_t n = 257;
   at::Tensor grad = at::randn({n}), theta = at::randn({n}), m = at::randn({n}) * 0.1,
              v = at::rand({n});
-  at::Tensor theta2 = theta.clone(), m2 = m.clone(), v2 = v.clone();
+  const at::Device device(OnTestDevice(Small("gpt")).device);
+  const auto there = [&device](const at::Tensor& x) {
+    return x.to(device, at::kFloat, false, true);
+  };
+  at::Tensor theta2 = there(theta), m2 = there(m), v2 = there(v);
   const AdamWStep step{.grad_scale = 0.7f,
                        .beta1 = 0.9f,
                        .beta2 = 0.95f,
@@ -287,10 +295,10 @@ TEST(AtenStage, DeviceUpdateIsTheKernelsUpToRounding) {
                        .decay = 1e-4f};
   BestKernels().adamw(step, grad.data_ptr<float>(), n, theta.data_ptr<float>(), m.data_ptr<float>(),
                       v.data_ptr<float>());
-  StepByAten(step, grad, theta2, m2, v2);
-  EXPECT_TRUE(at::allclose(theta2, theta, 1e-6, 1e-7));
-  EXPECT_TRUE(at::allclose(m2, m, 1e-6, 1e-7));
-  EXPECT_TRUE(at::allclose(v2, v, 1e-6, 1e-7));
+  StepByAten(step, grad.to(device), theta2, m2, v2);
+  EXPECT_TRUE(at::allclose(theta2.cpu(), theta, 1e-6, 1e-7));
+  EXPECT_TRUE(at::allclose(m2.cpu(), m, 1e-6, 1e-7));
+  EXPECT_TRUE(at::allclose(v2.cpu(), v, 1e-6, 1e-7));
 }
 
 TEST(Models, WhatCannotBeIsRefusedInOneLine) {

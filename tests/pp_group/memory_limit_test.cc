@@ -1,10 +1,14 @@
 #include "pp_group/memory_limit.h"
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "pp_group/c10d_status.h"
+#include "pp_group/device_check.h"
 
 namespace longhaul {
 namespace {
@@ -61,6 +65,27 @@ TEST(MemoryLimit, AFullGpuIsOneLineThatSaysWhatToDo) {
   EXPECT_THAT(words, AllOf(StartsWith("stage 1: CUDA out of memory. Tried to allocate 2.00 MiB."),
                            HasSubstr("gpu_memory_of_rank_N"), HasSubstr("train.batch_rows")));
   EXPECT_EQ(words.find('\n'), std::string::npos);
+}
+
+// In a process of its own, which has no tensor on the GPU before.
+void TakeWithinAndBeyondTheLimit() {
+  const auto take = [](int64_t bytes) {
+    return at::empty({bytes}, at::device(at::kCUDA).dtype(at::kByte));
+  };
+  constexpr int64_t kMb = 1'000'000;
+  if (!LimitGpuMemory(0, 200 * kMb).ok()) std::exit(2);
+  const at::Tensor within = take(100 * kMb);
+  const absl::Status beyond = StatusFromTorch("take", [&] { take(150 * kMb); });
+  if (beyond.ok()) std::exit(3);
+  if (PeakGpuBytes(0) > 200 * kMb) std::exit(4);
+  take(50 * kMb);
+  std::exit(0);
+}
+
+TEST(MemoryLimit, HoldsOnAGpu) {
+  if (GpuCount() == 0) GTEST_SKIP() << "no GPU for this torch";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(TakeWithinAndBeyondTheLimit(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

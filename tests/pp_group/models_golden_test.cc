@@ -20,6 +20,7 @@
 #include "pp_group/adamw.h"
 #include "pp_group/models/model.h"
 #include "pp_group/tied_head.h"
+#include "tests/pp_group/test_device.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {
@@ -138,7 +139,7 @@ std::vector<int64_t> Ids(const ModelSpec& model, int64_t update, int64_t micro, 
 }
 
 void ExpectProbe(const Probe& want, const at::Tensor& x, double relative, const std::string& what) {
-  const at::Tensor values = x.to(at::kDouble);
+  const at::Tensor values = x.to(at::kCPU, at::kDouble);
   const at::Tensor i = at::arange(values.numel(), at::kDouble);
   const double cosine = (values * at::cos(i * 0.7 + 0.1)).sum().item<double>();
   const double norm = values.norm().item<double>();
@@ -157,7 +158,8 @@ class ModelsGolden : public testing::TestWithParam<Case> {
       auto made = NewStage(GetParam().model, {.stage = s,
                                               .stages = GetParam().stages,
                                               .seed = 3,
-                                              .microbatches = GetParam().microbatches});
+                                              .microbatches = GetParam().microbatches,
+                                              .compute = OnTestDevice(GetParam().model)});
       ASSERT_TRUE(made.ok()) << made.status();
       stages_.push_back(*std::move(made));
       for (const ParameterSlot& slot : stages_.back()->layout().slots) {
@@ -178,16 +180,17 @@ class ModelsGolden : public testing::TestWithParam<Case> {
   // sin(1 + 1.7 k + 2.3 i + 0.01 i^2) of parameter k; around a vector's own initial value.
   void Fill() {
     for (const auto& stage : stages_) {
-      float* const values = stage->parameters().data_ptr<float>();
-      for (const ParameterSlot& slot : stage->layout().slots) {
-        const auto k = static_cast<double>(slot.global_index);
-        const double center = slot.rows == 1 ? golden_.parameters[slot.global_index].value : 0;
-        for (int64_t i = 0; i < slot.elements(); ++i) {
-          const auto place = static_cast<double>(i);
-          const double angle = 1 + 1.7 * k + 2.3 * place + 0.01 * place * place;
-          values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+      ChangeValues(stage->parameters(), [&](float* values) {
+        for (const ParameterSlot& slot : stage->layout().slots) {
+          const auto k = static_cast<double>(slot.global_index);
+          const double center = slot.rows == 1 ? golden_.parameters[slot.global_index].value : 0;
+          for (int64_t i = 0; i < slot.elements(); ++i) {
+            const auto place = static_cast<double>(i);
+            const double angle = 1 + 1.7 * k + 2.3 * place + 0.01 * place * place;
+            values[slot.offset + i] = static_cast<float>(center + 0.35 * std::sin(angle));
+          }
         }
-      }
+      });
       stage->ParametersChanged();
     }
   }
@@ -220,7 +223,10 @@ class ModelsGolden : public testing::TestWithParam<Case> {
 
   std::vector<at::Tensor> Boundaries(int64_t n) const {
     std::vector<at::Tensor> tensors(stages_.size() + 1);
-    for (size_t s = 1; s < stages_.size(); ++s) tensors[s] = at::zeros({n, GetParam().model.width});
+    const auto there = at::TensorOptions().device(stages_.front()->parameters().device());
+    for (size_t s = 1; s < stages_.size(); ++s) {
+      tensors[s] = at::zeros({n, GetParam().model.width}, there);
+    }
     return tensors;
   }
 
@@ -259,7 +265,7 @@ TEST_P(ModelsGolden, ParametersHaveTheirShapesScalesAndClipGroups) {
     EXPECT_EQ(slot.cols, want.cols) << want.name;
     EXPECT_EQ(slot.clip_group, want.clip_group) << want.name;
     EXPECT_EQ(slot.decays, want.scale != 0) << want.name;
-    const at::Tensor values = Part((*whole)->parameters(), slot).to(at::kDouble);
+    const at::Tensor values = Part((*whole)->parameters(), slot).to(at::kCPU, at::kDouble);
     if (want.scale == 0) {
       EXPECT_TRUE((values == want.value).all().item<bool>()) << want.name;
       continue;

@@ -4,6 +4,7 @@ Usage: shared_device.py STAGE_HASH DEVICE... [--rounds 40]    Exit status 77: sk
 """
 
 import argparse
+import itertools
 import subprocess
 import sys
 
@@ -11,11 +12,12 @@ SKIPPED = 77
 PROCESSES = 4
 TRIES = 3  # to see them at work at the same time, each with twice the rounds of the one before
 DTYPES = ("float32", "bfloat16")
+ATTENTION = ("math", "fused")  # of a GPU
 
 
 class Process:
-    def __init__(self, program, device, dtype, rounds):
-        self.running = subprocess.Popen([program, device, dtype, str(rounds)], text=True,
+    def __init__(self, program, device, kind, rounds):
+        self.running = subprocess.Popen([program, device, *kind, str(rounds)], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.first = self.running.stdout.readline().strip()
         if self.first != "ready":
@@ -37,9 +39,9 @@ class Process:
         return {(kind, value) for what, kind, value in lines[:-1]}
 
 
-def together(program, device, dtype, count, rounds):
+def together(program, device, kind, count, rounds):
     """What they computed, and the part of the longest one's time in which all were at work."""
-    processes = [Process(program, device, dtype, rounds) for _ in range(count)]
+    processes = [Process(program, device, kind, rounds) for _ in range(count)]
     for process in processes:
         process.go()
     seen = set().union(*[process.hashes() for process in processes])
@@ -55,18 +57,19 @@ def main():
     parser.add_argument("--rounds", type=int, default=40)
     arguments = parser.parse_args()
     for device in arguments.devices:
-        for dtype in DTYPES:
-            alone, _ = together(arguments.stage_hash, device, dtype, 1, 1)
+        for kind in itertools.product(DTYPES, ATTENTION if device != "cpu" else ATTENTION[:1]):
+            name = ", ".join((device, *kind))
+            alone, _ = together(arguments.stage_hash, device, kind, 1, 1)
             for attempt in range(TRIES):
                 rounds = arguments.rounds << attempt
-                shared, overlap = together(arguments.stage_hash, device, dtype, PROCESSES, rounds)
+                shared, overlap = together(arguments.stage_hash, device, kind, PROCESSES, rounds)
                 if len(alone) == 0 or shared != alone:
-                    sys.exit(f"FAILED: {device}, {dtype}: alone {sorted(alone)}, shared {sorted(shared)}")
+                    sys.exit(f"FAILED: {name}: alone {sorted(alone)}, shared {sorted(shared)}")
                 if overlap > 0:
                     break
             else:
-                sys.exit(f"FAILED: {device}, {dtype}: in {TRIES} tries the processes never ran at the same time")
-            print(f"{device}, {dtype}: {PROCESSES} processes at once, {rounds} rounds each: "
+                sys.exit(f"FAILED: {name}: in {TRIES} tries the processes never ran at the same time")
+            print(f"{name}: {PROCESSES} processes at once, {rounds} rounds each: "
                   f"the gradients of one alone, bit for bit ({', '.join(sorted(k for k, _ in alone))}; "
                   f"all at once {100 * overlap:.0f} % of the time)")
 

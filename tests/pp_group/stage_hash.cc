@@ -1,7 +1,7 @@
 // The gradients of one stage, as a hash: what processes that share a device must agree on
 // (shared_device.py). A model of each kind, two micro-batches, forward to backward.
 //
-//   stage_hash DEVICE DTYPE ROUNDS    "ready", waits for a line on stdin, computes ROUNDS times;
+//   stage_hash DEVICE DTYPE ATTENTION ROUNDS    "ready", waits for a line on stdin, computes ROUNDS times;
 //                                     then "hash KIND HEX" of every kind and "ran BEGIN END",
 //                                     seconds of CLOCK_MONOTONIC. Exit status 77: no such device
 //                                     here.
@@ -112,9 +112,10 @@ int Main(const ComputeSpec& compute, int rounds) {
 }  // namespace longhaul
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: stage_hash DEVICE DTYPE ROUNDS\n";
+  if (argc != 5) {
+    std::cerr << "usage: stage_hash DEVICE DTYPE ATTENTION ROUNDS\n";
     return 2;
   }
-  return longhaul::Main({.device = argv[1], .dtype = argv[2]}, std::atoi(argv[3]));
+  return longhaul::Main({.device = argv[1], .dtype = argv[2], .attention = argv[3]},
+                        std::atoi(argv[4]));
 }

@@ -152,7 +152,8 @@ TEST(ResourcePlanOf, AStageIsWhatAPencilSays) {
   const int64_t kept = 4 * (2 * (15 * 64 + 2 + 4) + 64 + 64 + 3 * 64 + 2);
   const int64_t scratch = 4 * (11 * 64 + 256);
   // 64 tokens live (1F1B, one stage), 64 of an evaluation, scratch of one; rows four times.
-  EXPECT_EQ(plan.bytes, 60'000'000 + 4 * 4 * parameters + 128 * kept + 64 * scratch + 4 * 128 * 8);
+  EXPECT_EQ(plan.bytes,
+            ProcessBytes("cpu") + 4 * 4 * parameters + 128 * kept + 64 * scratch + 4 * 128 * 8);
 }
 
 TEST(ResourcePlanOf, EachProcessOfAShapedRunHoldsTorch) {

@@ -1,6 +1,8 @@
 #include "plugin/core/device/cuda_runtime.h"
 
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -34,33 +36,68 @@ class CudaRuntime final : public DeviceRuntime {
   void FreeDevice(std::byte* memory) override { cudaFree(memory); }
   absl::StatusOr<CudaStream> NewStream() override {
     cudaStream_t stream = nullptr;
+    Events events;
     cudaSetDevice(gpu_);
-    const absl::Status s =
+    absl::Status s =
         StatusOf(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "new stream");
-    if (!s.ok()) return s;
+    if (s.ok()) s = StatusOf(cudaEventCreate(&events.begun), "new event");
+    // Of the kind that sleeps.
+    if (s.ok()) {
+      s = StatusOf(cudaEventCreateWithFlags(&events.reached, cudaEventBlockingSync), "new event");
+    }
+    if (!s.ok()) {
+      Destroy(stream, events);
+      return s;
+    }
+    const std::lock_guard lock(mu_);
+    events_[stream] = events;
     return stream;
   }
-  void FreeStream(CudaStream stream) override { cudaStreamDestroy(stream); }
+  void FreeStream(CudaStream stream) override { Destroy(stream, EventsOf(stream, /*last=*/true)); }
   absl::Status After(CudaStream stream, void* event) override {
     cudaSetDevice(gpu_);  // called first for every job
-    if (event == nullptr) return absl::OkStatus();
-    return StatusOf(cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(event), 0),
-                    "wait for the program's stream");
-  }
-  absl::Status Await(CudaStream stream) override {
-    cudaEvent_t reached = nullptr;  // of the kind that sleeps
-    absl::Status s =
-        StatusOf(cudaEventCreateWithFlags(&reached, cudaEventBlockingSync | cudaEventDisableTiming),
-                 "new event");
-    if (!s.ok()) return s;
-    s = StatusOf(cudaEventRecord(reached, stream), "record");
-    if (s.ok()) s = StatusOf(cudaEventSynchronize(reached), "wait for a codec");
-    cudaEventDestroy(reached);
+    absl::Status s;
+    if (event != nullptr) {
+      s = StatusOf(cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(event), 0),
+                   "wait for the program's stream");
+    }
+    if (s.ok()) s = StatusOf(cudaEventRecord(EventsOf(stream).begun, stream), "record");
     return s;
+  }
+  absl::StatusOr<absl::Duration> Await(CudaStream stream) override {
+    const Events events = EventsOf(stream);
+    float milliseconds = 0;
+    absl::Status s = StatusOf(cudaEventRecord(events.reached, stream), "record");
+    if (s.ok()) s = StatusOf(cudaEventSynchronize(events.reached), "wait for a codec");
+    if (s.ok()) {
+      s = StatusOf(cudaEventElapsedTime(&milliseconds, events.begun, events.reached),
+                   "time of a codec");
+    }
+    if (!s.ok()) return s;
+    return absl::Milliseconds(static_cast<double>(milliseconds));
   }
 
  private:
+  struct Events {
+    cudaEvent_t begun = nullptr, reached = nullptr;
+  };
+
+  Events EventsOf(CudaStream stream, bool last = false) {
+    const std::lock_guard lock(mu_);
+    const auto found = events_.find(stream);
+    const Events events = found->second;
+    if (last) events_.erase(found);
+    return events;
+  }
+  static void Destroy(cudaStream_t stream, const Events& events) {
+    if (events.begun != nullptr) cudaEventDestroy(events.begun);
+    if (events.reached != nullptr) cudaEventDestroy(events.reached);
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+
   const int gpu_;
+  std::mutex mu_;
+  std::map<CudaStream, Events> events_;  // under mu_
 };
 
 }  // namespace

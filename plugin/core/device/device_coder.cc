@@ -1,5 +1,6 @@
 #include "plugin/core/device/device_coder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -130,10 +131,17 @@ class DeviceCoder::Device {
   std::shared_ptr<const DeviceCodec> CodecNamed(std::string_view name);
 
  private:
-  absl::Status EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update);
+  // Of a job: while its stream waits for what the program does to the tensor, nothing is coded.
+  struct Idle {
+    absl::Duration enqueued = absl::ZeroDuration();
+    absl::Duration time = absl::ZeroDuration();
+  };
+  absl::Status EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update, Idle& idle);
   absl::Status Inspect(Lane& lane, EncodeJob& job, std::span<const std::byte> frame);
-  absl::StatusOr<bool> DecodeOn(Lane& lane, const DecodeJob& job);
-  absl::Status Upload(Lane& lane, const DecodeJob& job);
+  absl::StatusOr<bool> DecodeOn(Lane& lane, const DecodeJob& job, Idle& idle);
+  absl::Status Upload(Lane& lane, const DecodeJob& job, Idle& idle);
+  absl::StatusOr<CudaStream> Behind(Lane& lane, void* event, Idle& idle);
+  absl::Status Await(CudaStream stream, Idle& idle);
   std::shared_ptr<const DeviceCodec> CodecOf(std::span<const std::byte> frame);
 
   const std::shared_ptr<DeviceRuntime> runtime_;
@@ -163,6 +171,18 @@ std::shared_ptr<const DeviceCodec> DeviceCoder::Device::CodecOf(std::span<const 
   return codec.ok() ? CodecNamed((*codec)->name()) : nullptr;
 }
 
+absl::StatusOr<CudaStream> DeviceCoder::Device::Behind(Lane& lane, void* event, Idle& idle) {
+  idle.enqueued = clock_->Now();
+  return lane.Behind(event);
+}
+
+absl::Status DeviceCoder::Device::Await(CudaStream stream, Idle& idle) {
+  const absl::StatusOr<absl::Duration> busy = runtime_->Await(stream);
+  if (!busy.ok()) return busy.status();
+  idle.time += std::max(absl::ZeroDuration(), clock_->Now() - idle.enqueued - *busy);
+  return absl::OkStatus();
+}
+
 void DeviceCoder::Encode(EncodeJob job) {
   const auto shared = std::make_shared<EncodeJob>(std::move(job));
   threads_.Add(
@@ -179,8 +199,9 @@ void DeviceCoder::Device::Encode(EncodeJob& job) {
   const absl::Duration start = clock_->Now();
   EncodeUpdate update{.frame = {}, .last = true, .status = {}, .time = {}};
   const std::shared_ptr<Lane> lane = lanes_->Take();
-  update.status = EncodeOn(*lane, job, update);
-  update.time = clock_->Now() - start;  // what is measured of it costs no encoding
+  Idle idle;
+  update.status = EncodeOn(*lane, job, update, idle);
+  update.time = clock_->Now() - start - idle.time;  // what is measured of it costs no encoding
   if (update.status.ok() && job.inspect) {
     update.status = Inspect(*lane, job, update.frame->bytes);
   }
@@ -192,7 +213,8 @@ void DeviceCoder::Device::Encode(EncodeJob& job) {
   job.update(std::move(update));
 }
 
-absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update) {
+absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, EncodeUpdate& update,
+                                           Idle& idle) {
   if (job.abandoned && job.abandoned()) return absl::CancelledError("no longer wanted");
   const std::shared_ptr<const DeviceCodec> codec = CodecNamed(job.codec->name());
   if (codec == nullptr) {
@@ -205,11 +227,11 @@ absl::Status DeviceCoder::Device::EncodeOn(Lane& lane, const EncodeJob& job, Enc
   const absl::StatusOr<std::byte*> device = lane.device.AtLeast(needs.device);
   if (!device.ok()) return device.status();
   const DeviceSlot slot{*host, needs.host, *device, needs.device};
-  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
   if (!stream.ok()) return stream.status();
   absl::Status s = codec->EnqueueEncode(job.x, job.seed, slot, *stream);
   if (!s.ok()) return s;
-  s = runtime_->Await(*stream);
+  s = Await(*stream, idle);
   if (!s.ok()) return s;
   const absl::StatusOr<size_t> bytes = codec->FinishEncode(job.x, job.seed, slot);
   if (!bytes.ok()) return bytes.status();
@@ -233,7 +255,7 @@ absl::Status DeviceCoder::Device::Inspect(Lane& lane, EncodeJob& job,
     return absl::InternalError("copy of a tensor whose error is measured to the host: " +
                                std::string(runtime_->api().error(error)));
   }
-  if (absl::Status s = runtime_->Await(*stream); !s.ok()) return s;
+  if (const auto copied = runtime_->Await(*stream); !copied.ok()) return copied.status();
   job.inspect(frame, {*host, job.x.dtype, job.x.shape});
   return absl::OkStatus();
 }
@@ -253,16 +275,17 @@ void DeviceCoder::Decode(DecodeJob job) {
 void DeviceCoder::Device::Decode(DecodeJob& job) {
   const absl::Duration start = clock_->Now();
   const std::shared_ptr<Lane> lane = lanes_->Take();
-  const absl::StatusOr<bool> done = DecodeOn(*lane, job);
-  job.done({done.status(), clock_->Now() - start, done.ok() && *done});
+  Idle idle;
+  const absl::StatusOr<bool> done = DecodeOn(*lane, job, idle);
+  job.done({done.status(), clock_->Now() - start - idle.time, done.ok() && *done});
 }
 
 // Answers whether the device has decoded it.
-absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& job) {
+absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& job, Idle& idle) {
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const auto codec = raw || job.receiver != nullptr ? nullptr : CodecOf(job.frame);
   if (codec == nullptr) {
-    if (absl::Status s = Upload(lane, job); !s.ok()) return s;
+    if (absl::Status s = Upload(lane, job, idle); !s.ok()) return s;
     return false;
   }
   const SlotBytes needs = codec->Needs(job.x.shape, job.x.dtype);
@@ -274,17 +297,17 @@ absl::StatusOr<bool> DeviceCoder::Device::DecodeOn(Lane& lane, const DecodeJob& 
   if (!device.ok()) return device.status();
   std::memcpy(*frame, job.frame.data(), job.frame.size());
   const DeviceSlot slot{*report, needs.host, *device, needs.device};
-  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
   if (!stream.ok()) return stream.status();
   absl::Status s = codec->EnqueueDecode({*frame, job.frame.size()}, slot, job.x, *stream);
-  if (s.ok()) s = runtime_->Await(*stream);
+  if (s.ok()) s = Await(*stream, idle);
   if (s.ok()) s = codec->FinishDecode(slot);
   if (!s.ok()) return s;
   return true;
 }
 
 // Values made on the host, or that came as such, to the device.
-absl::Status DeviceCoder::Device::Upload(Lane& lane, const DecodeJob& job) {
+absl::Status DeviceCoder::Device::Upload(Lane& lane, const DecodeJob& job, Idle& idle) {
   const bool raw = job.content == DecodeJob::Content::kRaw;
   const size_t bytes = raw ? job.raw_bytes : job.x.shape.elements() * BytesPerElement(job.x.dtype);
   const absl::StatusOr<std::byte*> host = lane.frame.AtLeast(bytes);
@@ -299,11 +322,11 @@ absl::Status DeviceCoder::Device::Upload(Lane& lane, const DecodeJob& job) {
     s = DecodeFrame(job.frame, values);
   }
   if (!s.ok()) return s;
-  const absl::StatusOr<CudaStream> stream = lane.Behind(job.after);
+  const absl::StatusOr<CudaStream> stream = Behind(lane, job.after, idle);
   if (!stream.ok()) return stream.status();
   const int error = runtime_->api().to_device(*host, job.x.values, bytes, *stream);
   if (error != 0) return absl::InternalError("copy to the device: " + runtime_->api().error(error));
-  return runtime_->Await(*stream);
+  return Await(*stream, idle);
 }
 
 }  // namespace longhaul

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "compressors/cuda/cuda_codec.h"
 
 namespace longhaul {
@@ -23,8 +24,9 @@ class DeviceRuntime {
   virtual void FreeStream(CudaStream stream) = 0;
   // What is enqueued next comes after that event; nullptr: after nothing.
   virtual absl::Status After(CudaStream stream, void* event) = 0;
-  // Blocks until the stream has come this far. Never spins.
-  virtual absl::Status Await(CudaStream stream) = 0;
+  // Blocks until the stream has come this far. Never spins. For how long it was at work since the
+  // event of the last After: the wait for that event is no part of it.
+  virtual absl::StatusOr<absl::Duration> Await(CudaStream stream) = 0;
 };
 
 }  // namespace longhaul

@@ -35,7 +35,7 @@ at::Device DeviceOf(const ComputeSpec& compute) {
   const std::optional<int> gpu = GpuOfRank(compute.device, 0, 1);
   TORCH_CHECK(gpu && compute.device != kGpuOfRank, "device '", compute.device,
               "' is not of one rank");
-  RequireDeterminism();
+  RequireDeterminism(compute.attention);
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(*gpu));
   // What asks for no device, as page-locked memory does, takes no context on another GPU.
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
@@ -46,7 +46,7 @@ at::ScalarType DtypeOf(const ComputeSpec& compute) {
   return compute.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-void RequireDeterminism() {
+void RequireDeterminism(std::string_view attention) {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/1);
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -56,8 +56,9 @@ void RequireDeterminism() {
   context.setFloat32MatmulPrecision("highest");
   context.setAllowTF32CuDNN(false);
   context.setSDPUseMath(true);
-  context.setSDPUseFlash(false);
-  context.setSDPUseMemEfficient(false);
+  // cuDNN's is refused by the strict form.
+  context.setSDPUseFlash(attention == "fused");
+  context.setSDPUseMemEfficient(attention == "fused");
   context.setSDPUseCuDNN(false);
 }
 
