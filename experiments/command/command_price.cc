@@ -3,7 +3,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,11 +38,11 @@ struct Arguments {
 // How far it is, rewritten in place on a terminal.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
-    pace_.Observe(MonotonicClock().Now(), 0);
-  }
+  explicit ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {}
   void Show(const PriceProgress& p) {
     const absl::Duration now = MonotonicClock().Now();
+    // The clock starts behind the first pass: loading the model says nothing of the rest.
+    if (!std::exchange(started_, true)) pace_.Observe(now, p.done);
     if (now - last_ < (terminal_ ? absl::Seconds(1) : absl::Seconds(15))) return;
     last_ = now;
     pace_.Observe(now, p.done);
@@ -57,6 +60,7 @@ class ProgressLine {
   std::FILE* const out_;
   const bool terminal_;
   Pace pace_;
+  bool started_ = false;
   absl::Duration last_ = MonotonicClock().Now();  // nothing for what takes no time
 };
 
@@ -76,10 +80,13 @@ absl::Status Unmet(const PriceInput& input, const PriceFindings& findings) {
 absl::Status CheckFiles(const Arguments& arguments) {
   for (const std::string& path : {arguments.json, arguments.csv, arguments.report}) {
     if (path.empty() || path == kStdout) continue;
+    std::error_code ignored;
+    const bool there = std::filesystem::exists(path, ignored);
     if (!std::ofstream(path, std::ios::app)) {
       return absl::PermissionDeniedError(
           fmt::format("cannot write {}: {}", path, std::strerror(errno)));
     }
+    if (!there) std::filesystem::remove(path, ignored);
   }
   return absl::OkStatus();
 }

@@ -14,13 +14,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json Of(const Measured& x) {
-  Json out = {{"value", x.value}};
-  if (!x.interval) return out;
-  out["low"] = x.interval->low;
-  out["high"] = x.interval->high;
-  out["level"] = x.interval->level;
-  out["method"] = x.interval->method;
-  return out;
+  const std::optional<Interval>& i = x.interval;
+  return {{"value", x.value},
+          {"low", i ? Json(i->low) : Json(nullptr)},
+          {"high", i ? Json(i->high) : Json(nullptr)},
+          {"level", i ? Json(i->level) : Json(nullptr)},
+          {"method", i ? Json(i->method) : Json(nullptr)}};
 }
 
 template <typename T>
