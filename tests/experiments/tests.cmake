@@ -32,7 +32,6 @@ longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
 longhaul_test(experiments/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
-longhaul_test(experiments/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -74,12 +73,14 @@ target_compile_definitions(experiments_simulator_scenario_test PRIVATE
 longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 longhaul_test(experiments/simulator_parts_test.cc LIBS longhaul::simulator_calibration nlohmann_json::nlohmann_json fmt::fmt LABELS cpu)
 if(LONGHAUL_TORCH)
+  longhaul_test(experiments/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/scale_closed_test.cc LIBS longhaul::scale LABELS cpu)
   longhaul_test(experiments/scale_test.cc experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
   target_compile_definitions(experiments_scale_test PRIVATE
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
-  longhaul_count_test(experiments/scale_closed_test.cc experiments/scale_test.cc experiments/traffic_test.cc)
+  longhaul_count_test(experiments/byte_frequencies_test.cc experiments/scale_closed_test.cc experiments/scale_test.cc
+    experiments/traffic_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -135,10 +135,11 @@ TEST_F(Faults, ResumedProcessesRepeatTheBitsWhereCodecsRemember) {
 }
 
 TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
-  const std::vector<std::string> sets = {"train.steps=400", "checkpoint.every_steps=5"};
+  const std::vector<std::string> sets = {"train.steps=2000", "checkpoint.every_steps=100"};
   const pid_t pid = StartLonghaul(Arguments(sets), output_file());
-  // The record is written once a second: a checkpoint that it has not all steps of is removed.
-  ASSERT_TRUE(Eventually([&] { return StepsRecorded() >= 10 && !Checkpoints().empty(); }));
+  // The record is written once a second, and a checkpoint that it has not all steps of is removed:
+  // it has those of the first one, which the next does not replace yet.
+  ASSERT_TRUE(Eventually([&] { return StepsRecorded() >= 100 && !Checkpoints().empty(); }));
   kill(pid, SIGKILL);
   ASSERT_EQ(WaitFor(pid, output_file()).signal, SIGKILL) << "it had ended before it was killed";
   for (const std::string& file : Checkpoints()) {
