@@ -61,11 +61,11 @@ TEST(GpuMemory, TheFullGpuIsNamedWithBothFigures) {
       CheckGpuMemory({plan}, {{80 * kGb, 80 * kGb}, {second - 1, 80 * kGb}});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("on cuda:1: 2 workers would take 7.2 GB of it, and 7.2 of 80 GB"),
+              AllOf(HasSubstr("on cuda:1: 2 workers would take 7.5 GB of it, and 7.5 of 80 GB"),
                     HasSubstr("cuda:*")));
   const absl::Status alone = CheckGpuMemory({Plan("cuda", {90 * kGb})}, {{70 * kGb, 80 * kGb}});
   EXPECT_THAT(std::string(alone.message()),
-              AllOf(HasSubstr("cuda:0: 1 worker would take 90.6 GB"), Not(HasSubstr("cuda:*"))));
+              AllOf(HasSubstr("cuda:0: 1 worker would take 90.8 GB"), Not(HasSubstr("cuda:*"))));
 }
 
 absl::StatusOr<RunSpec> Read(const std::vector<std::string>& sets) {
