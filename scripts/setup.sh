@@ -57,30 +57,27 @@ install_export_packages() {
   rm -rf .venv-export
   echo "setup: the packages of \`longhaul export\` cannot be had here; its test will say so and skip"
 }
-# What one test of `longhaul import` dequantises with, beside what transformers and the exports bring.
-install_import_packages() {
+
+# add_to_exports WHOSE PACKAGE...: into .venv-export what is not there yet; WHOSE tests skip without.
+# The recipes' come after torch, which they want and must not bring along.
+add_to_exports() {
+  local whose=$1
+  shift
   [ -x .venv-export/bin/python ] || return 0
-  .venv-export/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("gguf", "tokenizers"))))' &&
-    return 0
-  .venv-export/bin/python -m pip install --quiet --no-compile gguf tokenizers >/dev/null 2>&1 ||
-    echo "setup: gguf and tokenizers cannot be had here; tests of \`longhaul import\` will say so and skip"
+  .venv-export/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@" && return 0
+  .venv-export/bin/python -m pip install --quiet --no-compile "$@" >/dev/null 2>&1 ||
+    echo "setup: $* cannot be had here; $whose tests will say so and skip"
 }
 
-if [ "$purpose" = test ]; then install_export_packages; install_import_packages; fi
+if [ "$purpose" = test ]; then
+  install_export_packages
+  add_to_exports "the importer's" gguf tokenizers  # one dequantises with them
+fi
 
 see_torch() {  # makes the torch of interpreter $1 visible from .venv-export, for transformers
   [ -x .venv-export/bin/python ] || return 0
   "$1" -c 'import importlib.util as u, os; print(os.path.dirname(os.path.dirname(u.find_spec("torch").origin)))' \
     >"$(.venv-export/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch_of_the_build.pth"
-}
-
-# What the recipes drive. After torch, which they want and must not bring along.
-install_recipe_packages() {
-  [ -x .venv-export/bin/python ] || return 0
-  .venv-export/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("accelerate", "lightning"))))' &&
-    return 0
-  .venv-export/bin/python -m pip install --quiet --no-compile accelerate lightning >/dev/null 2>&1 ||
-    echo "setup: accelerate and lightning cannot be had here; the tests of their recipes will say so and skip"
 }
 
 torch_of() {  # prints the version of the torch that interpreter $1 has, without importing it
@@ -94,7 +91,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     *) fail "torch $version of $TORCH_PYTHON: supported are 2.11 to 2.14" ;;
   esac
   see_torch "$TORCH_PYTHON"
-  if [ "$purpose" = test ]; then install_recipe_packages; fi
+  if [ "$purpose" = test ]; then add_to_exports "the recipes'" accelerate lightning; fi
   exit 0
 fi
 
@@ -111,5 +108,5 @@ matplotlib $MATPLOTLIB_VERSION into .venv; or name a Python that has torch: make
   cp scripts/versions.env "$stamp"
 fi
 see_torch .venv/bin/python
-if [ "$purpose" = test ]; then install_recipe_packages; fi
+if [ "$purpose" = test ]; then add_to_exports "the recipes'" accelerate lightning; fi
 echo "setup: torch $(torch_of .venv/bin/python) in .venv; nothing is missing"

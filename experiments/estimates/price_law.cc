@@ -85,6 +85,47 @@ absl::StatusOr<std::vector<double>> Solve(const PriceLaw& law, std::span<const P
   return fit->theta;
 }
 
+// The terms that these points can tell, and their centres; nothing is fitted yet.
+PriceLaw LawOfTerms(std::span<const PricePoint> points) {
+  PriceLaw law;
+  law.terms = {PriceTerm::kLnA};
+  law.centre_parameters = Centre(points, LnSize);
+  law.centre_ratio = Centre(points, LnRatio);
+  if (std::all_of(points.begin(), points.end(), [](const PricePoint& p) { return p.eps > 0; }) &&
+      Differs(points, LnEps)) {
+    law.terms.push_back(PriceTerm::kEps);
+    law.centre_eps = Centre(points, LnEps);
+  }
+  if (Differs(points, LnSize)) law.terms.push_back(PriceTerm::kSize);
+  if (Differs(points, LnRatio)) law.terms.push_back(PriceTerm::kTokens);
+  if (Differs(points, [](const PricePoint& p) { return MeanPlace(p.places); })) {
+    law.terms.push_back(PriceTerm::kTilt);
+  }
+  return law;
+}
+
+// Fits the law anew without each seed of each cell.
+absl::Status LeaveSeedsOut(std::span<const PricePoint> points, const std::vector<double>& x,
+                           const std::vector<double>& sigma, size_t cells, PriceLaw& law) {
+  law.without.resize(cells);
+  for (size_t c = 0; c < cells; ++c) {
+    size_t seeds = 0;
+    for (const PricePoint& p : points) {
+      if (p.cell == c) seeds = p.without.size();
+    }
+    for (size_t j = 0; j < seeds; ++j) {
+      std::vector<double> left = x;
+      for (size_t i = 0; i < points.size(); ++i) {
+        if (points[i].cell == c) left[i] = points[i].without[j];
+      }
+      absl::StatusOr<std::vector<double>> theta = Solve(law, points, left, sigma, law.theta);
+      if (!theta.ok()) return theta.status();
+      law.without[c].push_back(*std::move(theta));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string_view ToString(PriceTerm term) {
@@ -136,20 +177,7 @@ double PriceLaw::At(std::span<const double> parameters, const PricePlace& place)
 absl::StatusOr<PriceLaw> FitPriceLaw(std::span<const PricePoint> points) {
   if (points.empty()) return absl::FailedPreconditionError("the law has no point");
   if (absl::Status s = CheckPoints(points); !s.ok()) return s;
-  PriceLaw law;
-  law.terms = {PriceTerm::kLnA};
-  law.centre_parameters = Centre(points, LnSize);
-  law.centre_ratio = Centre(points, LnRatio);
-  if (std::all_of(points.begin(), points.end(), [](const PricePoint& p) { return p.eps > 0; }) &&
-      Differs(points, LnEps)) {
-    law.terms.push_back(PriceTerm::kEps);
-    law.centre_eps = Centre(points, LnEps);
-  }
-  if (Differs(points, LnSize)) law.terms.push_back(PriceTerm::kSize);
-  if (Differs(points, LnRatio)) law.terms.push_back(PriceTerm::kTokens);
-  if (Differs(points, [](const PricePoint& p) { return MeanPlace(p.places); })) {
-    law.terms.push_back(PriceTerm::kTilt);
-  }
+  PriceLaw law = LawOfTerms(points);
   if (points.size() < law.terms.size()) {
     return absl::FailedPreconditionError(
         fmt::format("{} points do not tell {} terms", points.size(), law.terms.size()));
@@ -177,22 +205,7 @@ absl::StatusOr<PriceLaw> FitPriceLaw(std::span<const PricePoint> points) {
   if (!theta.ok()) return theta.status();
   law.theta = *theta;
 
-  law.without.resize(cells);
-  for (size_t c = 0; c < cells; ++c) {
-    size_t seeds = 0;
-    for (const PricePoint& p : points) {
-      if (p.cell == c) seeds = p.without.size();
-    }
-    for (size_t j = 0; j < seeds; ++j) {
-      std::vector<double> left = x;
-      for (size_t i = 0; i < points.size(); ++i) {
-        if (points[i].cell == c) left[i] = points[i].without[j];
-      }
-      theta = Solve(law, points, left, sigma, law.theta);
-      if (!theta.ok()) return theta.status();
-      law.without[c].push_back(*std::move(theta));
-    }
-  }
+  if (absl::Status s = LeaveSeedsOut(points, x, sigma, cells, law); !s.ok()) return s;
   for (size_t i = 0; i < points.size(); ++i) {
     const PricePoint& p = points[i];
     const double off = p.value - law.At(law.theta, {p.parameters, p.tokens, p.eps, p.places});

@@ -96,8 +96,8 @@ TEST_P(EveryPrice, ALosslessCodecCostsExactlyNothing) {
   EXPECT_GT(std::abs(losses[3] - losses[0]), 1e-4) << "two bits are seen";
 }
 
-TEST_P(EveryPrice, UncompressedItIsTheWholeModelsLoss) {
-  Priced priced(Spec(GetParam()));
+// Without a codec: what the same model loses in one stage.
+void ExpectTheWholeModelsLoss(Priced& priced) {
   const std::vector<int64_t> ids = Row();
   const auto kept = priced.whole->NewForwardActivations(1);
   priced.whole->Forward(std::span(ids).first(kContext), {}, {}, kept.get());
@@ -105,6 +105,11 @@ TEST_P(EveryPrice, UncompressedItIsTheWholeModelsLoss) {
   priced.whole->Loss(std::span(ids).last(kContext), 0, kept.get(), each);
   const double mean = std::accumulate(each.begin(), each.end(), 0.0) / kContext;
   EXPECT_NEAR(priced.Losses({{}})[0], mean, 2e-6 * mean);
+}
+
+TEST_P(EveryPrice, UncompressedItIsTheWholeModelsLoss) {
+  Priced priced(Spec(GetParam()));
+  ExpectTheWholeModelsLoss(priced);
 }
 
 // Reuse of what arms share changes no bit: each arm by itself has the same loss.
@@ -220,13 +225,7 @@ TEST_P(EveryPrice, LossesAndGradientsAreThoseOfAPipelineWrittenOut) {
 
 TEST(PriceModel, ATiedHeadIsTheEmbedding) {
   Priced priced(Spec("llama", /*tied=*/true));
-  const std::vector<int64_t> ids = Row();
-  const auto kept = priced.whole->NewForwardActivations(1);
-  priced.whole->Forward(std::span(ids).first(kContext), {}, {}, kept.get());
-  std::vector<double> each(kContext);
-  priced.whole->Loss(std::span(ids).last(kContext), 0, kept.get(), each);
-  const double mean = std::accumulate(each.begin(), each.end(), 0.0) / kContext;
-  EXPECT_NEAR(priced.Losses({{}})[0], mean, 2e-6 * mean);
+  ExpectTheWholeModelsLoss(priced);
 }
 
 // Against an untied model whose head has the embedding's values: the tied gradient is the sum.
