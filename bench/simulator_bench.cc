@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "experiments/simulator/result_table.h"
+#include "planning/simulator/result_table.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
-#include "experiments/scale/what_if.h"
 #include "experiments/spec/known_names.h"
+#include "planning/scale/what_if.h"
 
 namespace longhaul {
 namespace {

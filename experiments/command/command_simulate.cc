@@ -8,10 +8,10 @@
 #include "experiments/command/command.h"
 #include "experiments/report/plots.h"
 #include "experiments/run/machine_check.h"
-#include "experiments/simulator/break_even.h"
-#include "experiments/simulator/conclusions.h"
-#include "experiments/simulator/planning_table.h"
-#include "experiments/simulator/uncertainty.h"
+#include "planning/simulator/break_even.h"
+#include "planning/simulator/conclusions.h"
+#include "planning/simulator/planning_table.h"
+#include "planning/simulator/uncertainty.h"
 
 namespace longhaul {
 namespace {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "experiments/report/report_data.h"
-#include "experiments/simulator/efficiency_terms.h"
+#include "planning/simulator/efficiency_terms.h"
 
 namespace longhaul {
 namespace {

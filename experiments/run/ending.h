@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "experiments/run/group_lives.h"
+#include "experiments/elastic/group_lives.h"
 #include "experiments/spec/spec.h"
 
 namespace longhaul {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "experiments/run/group_lives.h"
+#include "experiments/elastic/group_lives.h"
 #include "experiments/run/killed_by.h"
 #include "experiments/run/link_faults.h"
 #include "experiments/run/standstill.h"

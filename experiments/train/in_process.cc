@@ -5,9 +5,9 @@
 
 #include <ATen/Parallel.h>
 
+#include "experiments/elastic/local_membership.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
-#include "experiments/train/local_membership.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
 #include "experiments/train/train_setup.h"

@@ -9,13 +9,14 @@ deny() {
     bad=1
   fi
 }
-deny compressors 'netem|plugin|pp_group|experiments|tests|torch|ATen|c10|sys|spdlog'
-deny netem 'compressors|plugin|pp_group|experiments|tests|torch|ATen|c10'
-deny plugin 'netem|pp_group|experiments|tests'
+deny compressors 'netem|plugin|pp_group|experiments|planning|tests|torch|ATen|c10|sys|spdlog'
+deny netem 'compressors|plugin|pp_group|experiments|planning|tests|torch|ATen|c10'
+deny plugin 'netem|pp_group|experiments|planning|tests'
 deny plugin/core 'plugin/backend|plugin/swarm|torch|ATen|c10'
 deny plugin/swarm 'plugin/backend|torch|ATen|c10'
-deny pp_group 'netem|plugin|experiments|tests'
+deny pp_group 'netem|plugin|experiments|planning|tests'
 deny experiments 'tests'
+deny planning 'tests'
 # Inside compressors: numbers <- kernels, frame <- states <- families <- wrappers <- root <- cuda; the words of all of
 # them, tensor.h, isa.h and (not for kernels, which stay free of Abseil) codec.h, stand at the root.
 above() {
@@ -46,18 +47,20 @@ deny netem/emulators 'netem/(machine|probes|lab|lab_control)'
 deny netem/probes 'netem/(lab|lab_control)'
 deny netem/lab 'netem/lab_control'
 # Inside experiments: record <- spec <- estimates <- report, and record, spec <- train <- run.
-deny experiments/record 'experiments/(spec|estimates|report|train|run|command)'
-deny experiments/spec 'experiments/(estimates|report|train|run|command)'
-deny experiments/estimates 'experiments/(report|train|run|command)'
+deny experiments/record 'experiments/(spec|estimates|report|train|run|command)|planning'
+deny experiments/spec 'experiments/(estimates|report|train|run|command)|planning'
+deny experiments/estimates 'experiments/(report|train|run|command)|planning'
 deny experiments/report 'experiments/(train|run|command)'
-deny experiments/simulator 'experiments/(record|report|train|run|command)'
-deny experiments/scale 'experiments/(report|run|command)|torch|ATen|c10'
-deny experiments/train 'experiments/(estimates|report|run|command)'
-deny experiments/run 'experiments/(estimates|report|command)'
-deny experiments/price 'experiments/(simulator|scale|command)'
-for room in record spec estimates report simulator scale train run; do
+deny planning/simulator 'experiments/(record|report|train|elastic|run|command)'
+deny planning/scale 'experiments/(report|elastic|run|command)|torch|ATen|c10'
+deny experiments/train 'experiments/(estimates|report|run|command)|planning'
+deny experiments/elastic 'experiments/(estimates|report|run|command)'
+deny experiments/run 'experiments/(estimates|report|command)|planning'
+deny experiments/price 'planning|experiments/command'
+for room in record spec estimates report train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done
+deny planning 'experiments/price'
 # Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models
 # are written in the aten engine's model.h and ops.h. The root knows models, and no engine.
 only() {

@@ -57,30 +57,11 @@ if(LONGHAUL_TORCH)
 endif()
 longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc experiments/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/simulator_golden_test.cc experiments/simulator_golden_search_test.cc experiments/simulator_pipeline_test.cc
-  experiments/simulator_formulas_test.cc experiments/simulator_misprints_test.cc
-  LIBS longhaul::simulator_model LABELS cpu)
-longhaul_test(experiments/simulator_scenario_test.cc LIBS longhaul::simulator LABELS cpu)
-longhaul_test(experiments/simulator_break_even_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/simulator_tables_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/simulator_bounds_test.cc LIBS longhaul::simulator LABELS cpu)
-longhaul_test(experiments/simulator_uncertainty_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/simulator_closed_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
-target_compile_definitions(experiments_simulator_tables_test PRIVATE
-  LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
-target_compile_definitions(experiments_simulator_scenario_test PRIVATE
-  LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/experiments/scenarios")
-longhaul_test(experiments/simulator_calibration_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
-longhaul_test(experiments/simulator_parts_test.cc LIBS longhaul::simulator_calibration nlohmann_json::nlohmann_json fmt::fmt LABELS cpu)
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
-  longhaul_test(experiments/scale_closed_test.cc LIBS longhaul::scale LABELS cpu)
-  longhaul_test(experiments/scale_test.cc experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
-  target_compile_definitions(experiments_scale_test PRIVATE
-    LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
+  longhaul_test(experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
 else()
-  longhaul_count_test(experiments/byte_frequencies_test.cc experiments/scale_closed_test.cc experiments/scale_test.cc
-    experiments/traffic_test.cc)
+  longhaul_count_test(experiments/byte_frequencies_test.cc experiments/traffic_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -1,5 +1,5 @@
 // Which lost group is started anew, which is given up, and whether anybody is left.
-#include "experiments/run/group_lives.h"
+#include "experiments/elastic/group_lives.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Whom a fault of the script strikes, at which checkpoint, and when the lab mends what it did.
-#include "experiments/train/own_faults.h"
+#include "experiments/elastic/own_faults.h"
 
 #include <gtest/gtest.h>
 

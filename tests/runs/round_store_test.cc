@@ -1,5 +1,5 @@
 // Who meets at an outer step, by what the store says.
-#include "experiments/train/round_store.h"
+#include "experiments/elastic/round_store.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>

@@ -1,5 +1,5 @@
 // Which of the states that members offer is believed: no swarm, no store.
-#include "experiments/train/state_offers.h"
+#include "experiments/elastic/state_offers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

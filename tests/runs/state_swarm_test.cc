@@ -1,6 +1,6 @@
 // A state that goes from all members to one that joins: givers and the joiner in one process, each
 // at an address of its own of this machine.
-#include "experiments/train/state_swarm.h"
+#include "experiments/elastic/state_swarm.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,0 +1,128 @@
+#include "planning/scale/group_pace.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "experiments/train/traffic.h"
+#include "plugin/swarm/transfer_time.h"
+
+namespace longhaul::scale {
+namespace {
+
+// Parameters, outer start and outer momentum would be three; start and parameters are one after a
+// round.
+constexpr double kFloatsFetched = 2;
+
+absl::StatusOr<BoundaryLink> LinkOf(const std::string& codec, Shape shape, const Link& link) {
+  const std::optional<double> bytes = MessageBytes(codec, shape);
+  if (!bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("codec '{}' takes no tensor of {} x {}", codec, shape.rows, shape.cols));
+  }
+  return BoundaryLink{.message_bytes = *bytes,
+                      .rate_bit_per_s = link.rate_bit_per_s,
+                      .one_way_delay_s = link.one_way_delay_s};
+}
+
+}  // namespace
+
+absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
+  const RunSpec& run = spec.run;
+  GroupPace pace;
+  pace.between_ = spec.between;
+  pace.exchange_ = spec.exchange;
+  pace.pipeline_ = {run.schedule.kind, static_cast<int>(run.train.microbatches), {}, {}, {}};
+  for (int64_t s = 0; s < run.schedule.stages; ++s) {
+    const auto at = static_cast<size_t>(s);
+    pace.pipeline_.stages.push_back({.forward_s = run.compute->forward_s[at],
+                                     .backward_s = run.compute->backward_s[at],
+                                     .optimizer_s = run.compute->optimizer_s});
+    pace.compute_s_ += static_cast<double>(run.train.microbatches) *
+                           (run.compute->forward_s[at] + run.compute->backward_s[at]) +
+                       run.compute->optimizer_s;
+  }
+  RunSpec one = run;  // every group is alike
+  one.outer.groups = 1;
+  const auto crossings = PlanCrossings(one);
+  if (!crossings.ok()) return crossings.status();
+  std::map<std::pair<bool, std::string>, absl::StatusOr<BoundaryLink>> links;
+  for (const PlannedCrossing& c : *crossings) {
+    if (c.direction == Direction::kOuter) continue;
+    const bool tied = c.direction == Direction::kTied;
+    auto at = links.find({tied, c.codec});
+    if (at == links.end()) {
+      at = links.emplace(std::pair(tied, c.codec), LinkOf(c.codec, c.shape, spec.inside)).first;
+    }
+    if (!at->second.ok()) return at->second.status();
+    if (tied) {
+      pace.pipeline_.tied = {*at->second, *at->second};
+      continue;
+    }
+    (c.direction == Direction::kForward ? pace.pipeline_.forward : pace.pipeline_.backward)
+        .push_back(*at->second);
+  }
+  int64_t most = 0;
+  for (int64_t s = 0; s < run.schedule.stages; ++s) {
+    most = std::max(most, LayoutOf(run, s).flat_elements);
+  }
+  pace.weight_bytes_ = kFloatsFetched * sizeof(float) * static_cast<double>(most);
+  if (run.outer.groups > 1) {
+    const auto frame = LinkOf(run.outer.codec, {1, static_cast<uint64_t>(most)}, spec.between);
+    if (!frame.ok()) return frame.status();
+    pace.frame_bytes_ = frame->message_bytes;
+  }
+  const absl::StatusOr<double> step = PredictStepSeconds(pace.pipeline_);
+  if (!step.ok()) return step.status();
+  pace.step_s_ = *step;
+  return pace;
+}
+
+double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
+  std::vector<decltype(Hindrance().Key())> key;
+  for (const Hindrance& h : hindrances) key.push_back(h.Key());
+  if (const auto at = known_.find(key); at != known_.end()) return at->second;
+  Pipeline p = pipeline_;
+  for (const Hindrance& h : hindrances) {
+    for (size_t s = 0; s < p.stages.size(); ++s) {
+      if (h.stage >= 0 && static_cast<size_t>(h.stage) != s) continue;
+      p.stages[s].forward_s *= h.slow;
+      p.stages[s].backward_s *= h.slow;
+      p.stages[s].optimizer_s *= h.slow;
+    }
+    if (h.boundary < 0) continue;
+    BoundaryLink& link = (h.forward ? p.forward : p.backward)[static_cast<size_t>(h.boundary)];
+    if (h.rate_bit_per_s > 0) link.rate_bit_per_s = h.rate_bit_per_s;
+    if (h.one_way_delay_s >= 0) link.one_way_delay_s = h.one_way_delay_s;
+  }
+  const double seconds = PredictStepSeconds(p).value_or(step_s_);  // the schedule is proven by Of
+  return known_[key] = seconds;
+}
+
+double GroupPace::ExchangeSeconds(int64_t peers) const {
+  if (peers < 1) return 0;
+  const double frames = exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
+  Transfer transfer{.bytes = kWireFactor * frames * frame_bytes_,
+                    .sources = 1,
+                    .up_bytes_per_s = between_.rate_bit_per_s / 8,
+                    .down_bytes_per_s = between_.rate_bit_per_s / 8,
+                    .rtt = absl::Seconds(2 * between_.one_way_delay_s)};
+  // Pushed, not asked for: half a round trip less. Each peer's connection has a window of its own.
+  transfer.round_trips_before_data = -0.5;
+  transfer.first_window_bytes *= frames;
+  return absl::ToDoubleSeconds(TransferTime(transfer));
+}
+
+double GroupPace::FetchSeconds(int64_t sources) const {
+  const double rate = between_.rate_bit_per_s / 8;
+  return absl::ToDoubleSeconds(
+      TransferTime({.bytes = kWireFactor * weight_bytes_,
+                    .sources = static_cast<int>(std::max<int64_t>(1, sources)),
+                    .up_bytes_per_s = rate,
+                    .down_bytes_per_s = rate,
+                    .rtt = absl::Seconds(2 * between_.one_way_delay_s),
+                    .round_trips_before_data = kSwarmRoundTrips}));
+}
+
+}  // namespace longhaul::scale

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "absl/status/statusor.h"
+#include "experiments/estimates/step_time.h"
+#include "planning/scale/scale_spec.h"
+
+namespace longhaul::scale {
+
+// What makes one group slower than the others for a while. Of several faults the later ones win.
+struct Hindrance {
+  int64_t stage = -1;           // -1: every stage
+  double slow = 1;              // factor on compute
+  int64_t boundary = -1;        // of the link below; -1: no link
+  bool forward = true;          // s -> s + 1
+  double rate_bit_per_s = 0;    // 0: the profile's
+  double one_way_delay_s = -1;  // < 0: the profile's
+  auto Key() const {
+    return std::tuple(stage, slow, boundary, forward, rate_bit_per_s, one_way_delay_s);
+  }
+};
+
+// Seconds per inner step of a group, with bytes and times of one message from the codecs: P2
+// (estimates/step_time.h). Asked for once per kind of hindrance, then remembered.
+class GroupPace {
+ public:
+  static absl::StatusOr<GroupPace> Of(const ScaleSpec& spec);
+
+  double step_s() const { return step_s_; }
+  // With the hindrances of one group.
+  double StepSeconds(const std::vector<Hindrance>& hindrances);
+  // Compute of all stages of a group in one step, for utilisation.
+  double compute_s() const { return compute_s_; }
+
+  // A rank's outer exchange with `peers` others, from the moment when all are there: frames of
+  // the largest stage, TCP's slow start from a cold window included, as links that idled for H
+  // steps have it. `busy` adds what a hindered path takes longer.
+  double ExchangeSeconds(int64_t peers) const;
+  double frame_bytes() const { return frame_bytes_; }
+  // Weights and outer momentum of the largest stage from `sources` others, as the swarm gives them.
+  double FetchSeconds(int64_t sources) const;
+
+ private:
+  Pipeline pipeline_{};
+  Link between_{};
+  ScaleSpec::Exchange exchange_ = ScaleSpec::Exchange::kShared;
+  double step_s_ = 0, compute_s_ = 0;
+  double frame_bytes_ = 0, weight_bytes_ = 0;  // of the largest stage
+  std::map<std::vector<decltype(Hindrance().Key())>, double> known_;
+};
+
+}  // namespace longhaul::scale

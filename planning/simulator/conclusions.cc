@@ -1,0 +1,194 @@
+#include "planning/simulator/conclusions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include "planning/simulator/draws.h"
+#include "planning/simulator/profiles.h"
+#include "planning/simulator/simulate.h"
+
+namespace longhaul::simulator {
+namespace {
+
+constexpr double kMultiples[] = {1.5, 2, 2.5, 3, 4, 5, 6, 8};  // of the largest that fits a node
+constexpr size_t kDraws = 10000;
+constexpr int kGrid = 64;  // steps over one interval: a best size may hold only inside it
+
+double Local(const Adjust& adjust, const Scenario& s) { return Simulate(adjust(s)).local; }
+
+Conclusion Reaches(std::string name, const Scenario& s, double target) {
+  return {std::move(name), [s, target](const Adjust& adjust) { return Local(adjust, s) / target; }};
+}
+
+Scenario AtRate(Scenario s, double rate) {
+  s.wan_up = s.wan_down = rate;
+  return s;
+}
+
+Scenario Conservative(Scenario s) {
+  s.expected = Case::kConservative;
+  return s;
+}
+
+Scenario OfSize(Scenario s, double multiple) {
+  s.parameters = multiple * s.memory_bytes / StateBytesPerParameter(s.precision);
+  return s;
+}
+
+double Quality(const Adjust& adjust, const Scenario& base, double multiple) {
+  return Simulate(adjust(OfSize(base, multiple))).quality;
+}
+
+// C_quality of one size over the best of all others, the flat run (1) among them.
+Conclusion BestIs(std::string name, const Scenario& base, double multiple) {
+  return {std::move(name), [base, multiple](const Adjust& adjust) {
+            double others = multiple == 1 ? 0 : Quality(adjust, base, 1);
+            for (const double other : kMultiples) {
+              if (other != multiple) others = std::max(others, Quality(adjust, base, other));
+            }
+            return Quality(adjust, base, multiple) / others;
+          }};
+}
+
+// The best pipelined size over the flat run.
+Conclusion PipelineWins(std::string name, const Scenario& base) {
+  return {std::move(name), [base](const Adjust& adjust) {
+            double best = 0;
+            for (const double m : kMultiples) best = std::max(best, Quality(adjust, base, m));
+            return best / Quality(adjust, base, 1);
+          }};
+}
+
+std::vector<Conclusion> MakeConclusions() {
+  constexpr ProfileName kPp = ProfileName::kGovernancePp;
+  std::vector<Conclusion> out = {
+      Reaches("4 nodes reach 1e24", A100Nodes(4), 1e24),
+      Reaches("72 nodes reach 1e25", A100Nodes(72), 1e25),
+      Reaches("500 nodes reach 1e26", A100Nodes(500), 1e26),
+      Reaches("500 nodes reach 1e26 at 10 Mbit/s", AtRate(A100Nodes(500), 10e6), 1e26),
+  };
+  for (const char name : {'A', 'B', 'C', 'D', 'E', 'F'}) {
+    out.push_back(Reaches(fmt::format("{} reaches 1e27", name), Configuration(name), 1e27));
+  }
+  const Scenario slow_f = AtRate(Configuration('F'), 10e6);
+  out.push_back(Reaches("F reaches 1e27 at 10 Mbit/s", slow_f, 1e27));
+  out.push_back(Reaches("F reaches 1e27 at 10 Mbit/s, conservative", Conservative(slow_f), 1e27));
+  out.push_back(BestIs("best at 500 nodes: pipelines of 480B", A100Nodes(500, kPp), 2));
+  out.push_back(PipelineWins("best at 4000 nodes: pipelines", A100Nodes(4000, kPp)));
+  out.push_back(BestIs("best at 4000 nodes: pipelines of 960B", A100Nodes(4000, kPp), 4));
+  out.push_back(
+      BestIs("best at 2000 H100 FP8 nodes: pipelines of 549B", H100Fp8Nodes(2000, kPp), 6));
+  out.push_back(BestIs("best at 72 nodes: flat 240B", A100Nodes(72, kPp), 1));
+  out.push_back({"1 Gbit/s to 10 Mbit/s costs at most 14 %", [](const Adjust& adjust) {
+                   return Local(adjust, AtRate(A100Nodes(72), 10e6)) /
+                          Local(adjust, AtRate(A100Nodes(72), 1e9)) / (1 - 0.14);
+                 }});
+  out.push_back({"8 stages keep eta_act >= 0.90", [](const Adjust& adjust) {
+                   return Simulate(adjust(OfSize(A100Nodes(4000, kPp), 8))).eta_act / 0.90;
+                 }});
+  return out;
+}
+
+// A standard normal that depends on its draw and source alone: Box and Muller's.
+double Deviate(uint64_t draw, uint64_t source) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  const uint64_t first = Mix((draw * 64 + source * 2 + 1) * kStep);
+  const uint64_t second = Mix((draw * 64 + source * 2 + 2) * kStep);
+  const double u = (static_cast<double>(first >> 11) + 0.5) * 0x1p-53;
+  const double v = static_cast<double>(second >> 11) * 0x1p-53;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+Change ChangeOf(double assumed, double low, double high) {
+  const bool was = assumed >= 1;
+  if (low >= 1 || high < 1) return (low >= 1) == was ? Change::kUnchanged : Change::kFlips;
+  return Change::kUndetermined;
+}
+
+// Margins over the uncertainty, sorted; the point at z = 0 first.
+std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+  std::vector<double> z(plan.sources(), 0);
+  const Adjust adjust = [&](const Scenario& s) { return plan.Apply(s, transfer, z); };
+  std::vector<double> out = {c.margin(adjust)};
+  if (plan.sources() == 1) {
+    for (int i = 0; i <= kGrid; ++i) {
+      z[0] = CalibrationPlan::kEnd * (2.0 * i / kGrid - 1);
+      out.push_back(c.margin(adjust));
+    }
+  } else if (plan.sources() > 1) {
+    for (size_t draw = 0; draw < kDraws; ++draw) {
+      for (size_t i = 0; i < z.size(); ++i) z[i] = Deviate(draw, i);
+      out.push_back(c.margin(adjust));
+    }
+  }
+  std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Conclusion>& Conclusions() {
+  static const auto* const conclusions = new std::vector<Conclusion>(MakeConclusions());
+  return *conclusions;
+}
+
+std::string_view ChangeName(Change change) {
+  switch (change) {
+    case Change::kUnchanged:
+      return "unchanged";
+    case Change::kFlips:
+      return "flips";
+    case Change::kUndetermined:
+      return "undetermined";
+  }
+  return "?";
+}
+
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+  const std::vector<double> margins = Margins(plan, transfer, c);
+  Judgement j{
+      c.name, c.margin([](const Scenario& s) { return s; }), 0, margins[0], 0, Change::kUnchanged,
+      false};
+  j.low = j.high = margins[0];
+  if (plan.sources() == 1) {
+    j.low = std::min(margins[0], margins[1]);
+    j.high = std::max(margins[0], margins.back());
+  } else if (plan.sources() > 1) {
+    j.low = margins[1 + kDraws / 40];
+    j.point = margins[1 + kDraws / 2];
+    j.high = margins[kDraws - kDraws / 40];
+  }
+  j.change = ChangeOf(j.assumed, j.low, j.high);
+  j.touched = j.low != j.assumed || j.high != j.assumed;
+  return j;
+}
+
+Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+  Attribution out{transfer, Judge(plan, transfer, c), {}};
+  if (!out.whole.touched) return out;
+  // Parts may cancel: a conclusion that stays can still hang on both.
+  bool changes = out.whole.change != Change::kUnchanged;
+  for (const Part part : {Part::kQuality, Part::kRatio, Part::kRest}) {
+    const std::optional<CalibrationPlan> alone = plan.Only(part);
+    if (!alone) continue;
+    out.parts.push_back({part, Judge(*alone, transfer, c)});
+    changes = changes || out.parts.back().judgement.change != Change::kUnchanged;
+  }
+  if (!changes) out.parts.clear();
+  return out;
+}
+
+std::vector<Attribution> Attribute(const CalibrationPlan& plan) {
+  std::vector<Attribution> out;
+  for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
+    if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
+    for (const Conclusion& c : Conclusions()) out.push_back(Attribute(plan, transfer, c));
+  }
+  return out;
+}
+
+}  // namespace longhaul::simulator

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/simulator/transfer.h"
+
+namespace longhaul::simulator {
+
+// Puts measured factors into a scenario; the identity for the assumed tables.
+using Adjust = std::function<Scenario(const Scenario&)>;
+
+// A sentence of the planning documents as a number: true where the margin is >= 1, exactly.
+struct Conclusion {
+  std::string name;
+  std::function<double(const Adjust&)> margin;
+};
+// Those of the governance tables: reaching 1e24 to 1e27, the best mode and size at 72, 500, 4000
+// and 2000 nodes, what slow links cost, and eight stages keeping 0.90.
+const std::vector<Conclusion>& Conclusions();
+
+enum class Change { kUnchanged, kFlips, kUndetermined };
+std::string_view ChangeName(Change change);
+
+// A conclusion with the measured factors. One source of uncertainty: low and high are the least and
+// the most over its interval; several: 2.5 and 97.5 % of 10,000 independent draws, the point their
+// median. `touched`: any measured factor moved it at all.
+struct Judgement {
+  std::string name;
+  double assumed, low, point, high;
+  Change change;
+  bool touched;
+};
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
+
+// A conclusion with everything measured, and with each part of the calibration alone, all else
+// assumed. The parts are there where the conclusion changes, or would by one of them.
+struct Attribution {
+  struct OfPart {
+    Part part;
+    Judgement judgement;
+  };
+  Transfer transfer;
+  Judgement whole;
+  std::vector<OfPart> parts;
+};
+Attribution Attribute(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
+// Every conclusion by token transfer and then, where possible, by loss transfer.
+std::vector<Attribution> Attribute(const CalibrationPlan& plan);
+
+// The whole answer as text: what was measured and what stays assumed, the distance, each conclusion
+// assumed beside measured, and which part of the calibration made it change.
+std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer);
+
+// One line per conclusion and part ("all" first), with header; margins at full precision.
+std::string ConclusionsCsv(const std::vector<Attribution>& answer);
+
+// A scenario of a table, as the table names it.
+struct NamedScenario {
+  std::string name;
+  Scenario scenario;
+};
+// C_local or C_quality of a scenario, FLOP, assumed beside measured with its interval.
+struct MeasuredNumber {
+  std::string scenario, number;
+  Transfer transfer;
+  double assumed, low, point, high;
+};
+// C_local and, where counted, C_quality of each scenario, by each transfer that is possible.
+std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
+                                             const std::vector<NamedScenario>& rows);
+std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers);
+
+// {"plan_sha256":...,"codec":...,"conclusions":[...],"scenarios":[...]}: the same as JSON.
+std::string CalibrationJson(const CalibrationPlan& plan, const std::vector<Attribution>& answer,
+                            const std::vector<MeasuredNumber>& numbers);
+std::string_view TransferName(Transfer transfer);  // "tokens", "loss"
+
+}  // namespace longhaul::simulator

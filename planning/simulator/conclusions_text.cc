@@ -1,0 +1,150 @@
+// The answer of a calibration as text.
+#include <fmt/format.h>
+
+#include "experiments/estimates/text_table.h"
+#include "planning/simulator/conclusions.h"
+#include "planning/simulator/simulate.h"
+
+namespace longhaul::simulator {
+namespace {
+
+constexpr double kTargetParameters = 240e9;
+
+std::string Span(const Measured& m) {
+  return fmt::format("{:.5g} [{:.5g}, {:.5g}]", m.value, m.low, m.high);
+}
+
+std::string FactorTable(const CalibrationPlan& plan) {
+  const Calibration& c = plan.calibration();
+  TextTable table({"factor", "assumed", "measured", "how it is used"});
+  const std::string assumed = "stays assumed";
+  if (const ActivationEntry* a = plan.activation()) {
+    table.Add({"q per crossing", "0.995", Span(a->q), "measured: " + a->codec});
+    table.Add({"activation ratio", "4", a->ratio ? fmt::format("{:.4g}", *a->ratio) : "-",
+               a->ratio ? "measured from bytes" : assumed});
+    table.Add({"depth", "q^(2(S-1))", a->gamma ? "gamma " + Span(*a->gamma) : "-",
+               fmt::format("{} measured S, a line between; {}", a->ln_eta.size(),
+                           a->beyond.empty() ? std::string("q beyond")
+                                             : fmt::format("several models to S = {}",
+                                                           a->beyond.back().stages))});
+  } else {
+    table.Add({"q per crossing", "0.995", "-", assumed});
+  }
+  table.Add({"alpha of eta_H", "formula", c.alpha ? Span(*c.alpha) : "-",
+             !c.alpha              ? assumed
+             : plan.extrapolates() ? "measured, scaled to every size"
+                                   : "measured at its own size only: " + assumed});
+  if (c.eta_c.empty()) table.Add({"eta_c", "table", "-", assumed});
+  for (const RatioEntry& e : c.eta_c) {
+    table.Add({"eta_c", "table", Span(e.eta),
+               fmt::format("{} at {:.4g}x; for ratios within 10 %", e.codec, e.ratio)});
+  }
+  table.Add({"eta_H eta_r at M and H", "formula", fmt::format("{} totals", c.totals.size()),
+             c.totals.empty() ? assumed : "at their own M and within 10 % of H, else assumed"});
+  table.Add({"eta_H, eta_r apart", "formula",
+             fmt::format("{} and {} cells", c.eta_h.size(), c.eta_r.size()),
+             "of their own M, H and size: " + assumed});
+  table.Add({"straggler coefficient", "0.05", c.straggler ? Span(*c.straggler) : "-",
+             c.straggler ? "measured" : assumed});
+  table.Add({"step time ratio", "1", c.step_time ? Span(*c.step_time) : "-",
+             c.step_time ? "measured" : assumed});
+  return table.Text();
+}
+
+std::string VerdictOf(const Judgement& j) {
+  return j.touched ? std::string(ChangeName(j.change)) : "unchanged (all assumed)";
+}
+
+std::string JudgementTable(const std::vector<Attribution>& answer, Transfer transfer) {
+  TextTable table({"conclusion (true at a margin of 1)", "assumed", "measured", "interval",
+                   "change", "verdict"});
+  for (const Attribution& a : answer) {
+    if (a.transfer != transfer) continue;
+    const Judgement& j = a.whole;
+    table.Add({j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
+               fmt::format("{:.4f}", j.point), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+               fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)), VerdictOf(j)});
+  }
+  return table.Text();
+}
+
+// Each part of the calibration alone, for the conclusions that change.
+std::string PartTable(const std::vector<Attribution>& answer, Transfer transfer) {
+  TextTable table({"conclusion", "measured alone", "margin", "interval", "verdict"});
+  bool any = false;
+  for (const Attribution& a : answer) {
+    if (a.transfer != transfer) continue;
+    for (const Attribution::OfPart& of : a.parts) {
+      any = true;
+      const Judgement& j = of.judgement;
+      table.Add({j.name, std::string(PartName(of.part)), fmt::format("{:.4f}", j.point),
+                 fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+                 j.touched ? std::string(ChangeName(j.change)) : "unchanged (not touched)"});
+    }
+  }
+  if (!any) return "";
+  return "\nWhat made them change: one part measured, all else assumed.\n" + table.Text();
+}
+
+}  // namespace
+
+std::string_view TransferName(Transfer transfer) {
+  return transfer == Transfer::kTokens ? "tokens" : "loss";
+}
+
+std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attribution>& answer) {
+  const Calibration& c = plan.calibration();
+  std::string out = fmt::format(
+      "Calibration of plan {}, commit {}\nMeasured at {:.3g} parameters, used at 240B: x {:.1g}. "
+      "This is an extrapolation.\n",
+      c.plan_sha256.substr(0, 12), c.commit, c.parameters, kTargetParameters / c.parameters);
+  if (c.bounds > 0) {
+    out += fmt::format("{} of its numbers are bounds, not measurements, and are not used.\n",
+                       c.bounds);
+  }
+  out += "\n" + FactorTable(plan);
+  out += "\nToken transfer: the share of tokens kept stays as measured.\n";
+  out += JudgementTable(answer, Transfer::kTokens) + PartTable(answer, Transfer::kTokens);
+  if (plan.can_transfer_loss()) {
+    out +=
+        "\nLoss transfer: the difference in nats stays as measured and is worth tokens by the "
+        "law's slope at the scenario's size.\n";
+    out += JudgementTable(answer, Transfer::kLoss) + PartTable(answer, Transfer::kLoss);
+  } else {
+    out += "\nLoss transfer: not possible, the calibration has no differences in nats.\n";
+  }
+  return out;
+}
+
+std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
+                                             const std::vector<NamedScenario>& rows) {
+  std::vector<MeasuredNumber> out;
+  const auto add = [&](const NamedScenario& row, Transfer transfer, const char* number,
+                       double Outcome::*field) {
+    const Judgement j = Judge(plan, transfer, {row.name, [&](const Adjust& adjust) {
+                                                 return Simulate(adjust(row.scenario)).*field;
+                                               }});
+    out.push_back({row.name, number, transfer, j.assumed, j.low, j.point, j.high});
+  };
+  for (const NamedScenario& row : rows) {
+    for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
+      if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
+      add(row, transfer, "C_local", &Outcome::local);
+      if (row.scenario.switches.chi) add(row, transfer, "C_quality", &Outcome::quality);
+    }
+  }
+  return out;
+}
+
+std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers) {
+  TextTable table({"scenario", "transfer", "FLOP", "assumed", "measured", "low", "high", "change"});
+  for (const MeasuredNumber& n : numbers) {
+    table.Add({n.scenario, std::string(TransferName(n.transfer)), n.number,
+               fmt::format("{:.3e}", n.assumed), fmt::format("{:.3e}", n.point),
+               fmt::format("{:.3e}", n.low), fmt::format("{:.3e}", n.high),
+               fmt::format("{:+.2f} %", 100 * (n.point / n.assumed - 1))});
+  }
+  return table.Text();
+}
+
+}  // namespace longhaul::simulator

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "planning/simulator/scenario.h"
+
+namespace longhaul::simulator {
+
+// ceil(x - 1e-9 max(1,|x|)): 6.000000000000001 stages are 6. Clamped to 1..2^62.
+int64_t GuardedCeil(double x);
+
+// Training state per parameter in bytes: FP16 16, FP8 14, FP4 13 (weights and gradients at the
+// precision, FP32 master and two moments).
+double StateBytesPerParameter(Precision precision);
+// Bits of one transmitted value before compression: 16, 8, 4.
+double BitsPerValue(Precision precision);
+
+// The model of sections 3 to 6 of simulator.md. Total for any scenario within the reader's bounds;
+// what had to fall back stands in the outcome's warnings. Decision order: one node holds the model:
+// flat or hierarchical; expert parallelism brings it under V: the same; two pipeline groups or
+// more: PP-Group; else one pipeline over the WAN.
+Outcome Simulate(const Scenario& scenario);
+
+// Longest run worth starting when hardware, software and investment grow by these orders of
+// magnitude per year: 1/(sum ln 10), in years.
+double LongestRunYears(double hardware, double software, double investment);
+
+// Mean rate of exchanges, bit/s, one direction; and the share of an exchange that is RTT.
+double MeanSyncRate(const Outcome& outcome);
+double LatencyShare(const Scenario& scenario, const Outcome& outcome);
+// FLOP that count over the peak of all nodes for T_w: 6 P_a D/(N F T_w/eta). Hardware FLOP
+// utilisation is this over 0.8.
+double GlobalMfu(const Scenario& scenario, const Outcome& outcome);
+
+}  // namespace longhaul::simulator

@@ -1,0 +1,307 @@
+// Runs in simulated time with every figure unlike the others, against closed forms written here:
+// two kinds of links, two stages that differ, rounds that do not divide the steps. Nothing that
+// GroupPace says is taken for granted.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/spec/known_names.h"
+#include "planning/scale/rounds.h"
+#include "planning/scale/what_if.h"
+
+namespace longhaul::scale {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Four groups of two stages, 20 steps in rounds of 7, 7 and 6.
+constexpr char kRun[] = R"(seed = 1
+[model]
+kind = "gpt"
+blocks = 8
+width = 256
+heads = 4
+context = 64
+vocab = 256
+[data]
+source = "headers"
+[train]
+steps = 20
+batch_rows = 2
+microbatches = 1
+lr = 3e-3
+[compute]
+forward_s = [0.5, 0.7]
+backward_s = [1.0, 1.3]
+optimizer_s = 0.25
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "none"
+backward = "none"
+[outer]
+groups = 4
+inner_steps = 7
+codec = "none"
+[net]
+transport = "ucx"
+profile = "regional"
+peer_deadline_s = 11
+[eval]
+rows = 1
+)";
+constexpr char kBetween[] = "[scale]\nbetween = \"transatlantic\"\nrestart_s = 5\n";
+
+// Inside of a group 1 Gbit/s and 10 ms one way, between groups 100 Mbit/s and 75 ms there and back.
+constexpr double kKappa = 1514.0 / 1448;
+constexpr double kMessage = 4 * 2 * 64 * 256 + 112;  // an activation of floats, and its header
+constexpr double kWire = 8 * kKappa * kMessage / 1e9 + 0.01;
+constexpr double kStep = 0.5 + 0.7 + 1.3 + 1.0 + 0.25 + 2 * kWire;
+// A block has 12 D^2 + 4 D; stage 0 is the larger: its embeddings have 256 + 64 rows, the head of
+// stage 1 has 256 and the norm two.
+constexpr double kStage = 4 * (12 * 256 * 256 + 4 * 256) + (256 + 64) * 256;
+constexpr double kFrame = 4 * kStage + 112;
+constexpr double kLine = 12.5e6, kRtt = 0.075;  // bytes/s; 937,500 bytes in flight
+
+// To three others over one line: three windows of 14,480, doubled five times (43,440 x 32 is beyond
+// what is in flight), 31 of them sent; pushed, so half a round trip ahead.
+double ToThree() { return 5.5 * kRtt + (3 * kKappa * kFrame - 31 * 43'440) / kLine; }
+// To two: 28,960 x 64 is beyond it: six rounds and 63 windows.
+double ToTwo() { return 6.5 * kRtt + (2 * kKappa * kFrame - 63 * 28'960) / kLine; }
+// To one: seven and 127.
+double ToOne() { return 7.5 * kRtt + (kKappa * kFrame - 127 * 14'480) / kLine; }
+// Parameters and momentum from three: a third of the line each, 312,500 in flight: five rounds, 31
+// windows; three round trips before and one for the request.
+double FromThree() { return 9 * kRtt + (2 * 4 * kKappa * kStage / 3 - 31 * 14'480) / (kLine / 3); }
+
+absl::StatusOr<ScaleSpec> Read(const std::string& more, const std::vector<std::string>& sets = {}) {
+  absl::StatusOr<TomlValue> root = ParseToml(std::string(kRun) + kBetween + more, "run.toml");
+  if (!root.ok()) return root.status();
+  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(*root, set).ok()) << set;
+  return ReadScaleSpec(*std::move(root), CatalogNames());
+}
+
+ScaleResult Simulate(const std::string& more, const std::vector<std::string>& sets = {},
+                     uint64_t seed = 1) {
+  const auto spec = Read(more, sets);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  auto pace = GroupPace::Of(*spec);
+  EXPECT_TRUE(pace.ok()) << pace.status();
+  return SimulateRounds(*spec, *pace, seed);
+}
+
+std::string Fault(const std::string& what, const std::string& where, int step,
+                  const std::string& more = "") {
+  return fmt::format("[[fault]]\nwhat = \"{}\"\nwhere = \"{}\"\nat_step = {}\n{}\n", what, where,
+                     step, more);
+}
+
+void ExpectEnds(const ScaleResult& result, const std::vector<double>& ends,
+                const std::vector<int64_t>& members) {
+  ASSERT_EQ(result.by_round.size(), ends.size());
+  for (size_t r = 0; r < ends.size(); ++r) {
+    EXPECT_NEAR(result.by_round[r].end_s, ends[r], 1e-8) << "round " << r + 1;
+    EXPECT_EQ(result.by_round[r].members, members[r]) << "round " << r + 1;
+  }
+}
+
+TEST(ScaleClosed, RoundsAreStepsAndExchanges) {
+  const ScaleResult r = Simulate("");
+  const double a = 7 * kStep + ToThree(), b = 6 * kStep + ToThree();
+  ExpectEnds(r, {a, 2 * a, 2 * a + b}, {4, 4, 4});
+  EXPECT_NEAR(r.seconds, 2 * a + b, 1e-8);
+  EXPECT_NEAR(r.exchange_s, 3 * ToThree(), 1e-8);
+  EXPECT_EQ(r.tokens_counted, 20 * 4 * 2 * 64);
+  EXPECT_EQ(r.tokens_lost, 0);
+  EXPECT_NEAR(r.goodput(), 20 * 4 * 2 * 64 / (2 * a + b), 1e-8);
+  // Both stages: their halves and an optimizer's quarter each.
+  const double compute_s = 20 * 4 * (0.5 + 0.7 + 1.0 + 1.3 + 2 * 0.25);
+  EXPECT_NEAR(r.compute_s, compute_s, 1e-8);
+  EXPECT_NEAR(r.utilisation, compute_s / (8 * (2 * a + b)), 1e-11);
+  EXPECT_NEAR(r.round_mean_s, (2 * a + b) / 3, 1e-8);
+  EXPECT_NEAR(r.round_p50_s, a, 1e-8);
+  EXPECT_NEAR(r.round_max_s, a, 1e-8);
+  const auto spec = Read("");
+  EXPECT_NEAR(IdealGoodput(*spec, *GroupPace::Of(*spec)), 4 * 2 * 64 / kStep, 1e-8);
+}
+
+TEST(ScaleClosed, ExchangesAndFetchesByTheirPeers) {
+  const auto shared = GroupPace::Of(*Read(""));
+  EXPECT_NEAR(shared->ExchangeSeconds(3), ToThree(), 1e-8);
+  EXPECT_NEAR(shared->ExchangeSeconds(2), ToTwo(), 1e-8);
+  EXPECT_NEAR(shared->ExchangeSeconds(1), ToOne(), 1e-8);
+  EXPECT_EQ(shared->ExchangeSeconds(0), 0);
+  EXPECT_NEAR(shared->FetchSeconds(3), FromThree(), 1e-8);
+  const auto paths = GroupPace::Of(*Read("exchange = \"paths\"\n"));
+  EXPECT_NEAR(paths->ExchangeSeconds(3), ToOne(), 1e-8);
+  EXPECT_NEAR(paths->FetchSeconds(3), FromThree(), 1e-8);
+  EXPECT_NEAR(shared->frame_bytes(), kFrame, 1e-6);
+}
+
+TEST(ScaleClosed, AKilledGroupThatStartsSlowlyIsWaitedFor) {
+  const ScaleResult r = Simulate(Fault("kill", "group 2 stage 1", 10), {"scale.restart_s=200"});
+  const double first = 7 * kStep + ToThree(), second = first + 7 * kStep + ToTwo();
+  const double back = first + 2 * kStep + 200 + FromThree();  // steps 8 and 9 were done
+  ExpectEnds(r, {first, second, back + 6 * kStep + ToThree()}, {4, 3, 4});
+  EXPECT_EQ(r.tokens_lost, 7 * 2 * 64);
+  EXPECT_EQ(r.tokens_counted, (20 * 4 - 7) * 2 * 64);
+  EXPECT_NEAR(r.compute_s, (20 * 4 - 5) * 4.0, 1e-8);
+}
+
+TEST(ScaleClosed, AKillInTheOuterStepCostsTheOthersTheirDeadline) {
+  const ScaleResult r = Simulate(Fault("kill", "group 2", 9, "during = \"outer\""));
+  const double first = 7 * kStep + ToThree(), second = first + 7 * kStep + 11 + ToTwo();
+  // It starts anew within the 11 s and the exchange, and fetches when the round is over.
+  ASSERT_LT(5, 11 + ToTwo());
+  ExpectEnds(r, {first, second, second + FromThree() + 6 * kStep + ToThree()}, {4, 3, 4});
+  EXPECT_NEAR(r.compute_s, 20 * 4 * 4.0, 1e-8) << "it did all of its steps";
+}
+
+TEST(ScaleClosed, APoisonedGroupsTokensAreLostAndItsTimeIsSpent) {
+  const ScaleResult r = Simulate(Fault("poison", "group 1", 10, "factor = nan"));
+  const double a = 7 * kStep + ToThree();
+  ExpectEnds(r, {a, 2 * a, 2 * a + 6 * kStep + ToThree()}, {4, 3, 4});
+  EXPECT_EQ(r.tokens_lost, 7 * 2 * 64);
+}
+
+TEST(ScaleClosed, OneThatLeavesComesBackWithTheWeightsOfItsRound) {
+  const ScaleResult r = Simulate(Fault("leave", "group 3", 3) + Fault("join", "group 3", 9));
+  const double first = 7 * kStep + ToTwo(), second = first + 7 * kStep + ToTwo();
+  ExpectEnds(r, {first, second, second + FromThree() + 6 * kStep + ToThree()}, {3, 3, 4});
+  EXPECT_EQ(r.tokens_lost, 7 * 2 * 64);
+  EXPECT_EQ(r.tokens_counted, (20 * 4 - 14) * 2 * 64);
+}
+
+TEST(ScaleClosed, WhoeverIsLateByTheDeadlineIsInAndALittleLaterIsOut) {
+  const std::string stop = Fault("stop", "group 0", 4, "for_s = 5");
+  EXPECT_EQ(Simulate(stop, {"scale.round_deadline_s=5"}).by_round[0].members, 4);
+  const ScaleResult out = Simulate(stop, {"scale.round_deadline_s=4.999"});
+  // It comes when the others have exchanged, fetches, and would be late again: it sits the second
+  // round out, fetches what is behind that, and is in the third.
+  const double first = 7 * kStep + ToTwo(), second = first + 7 * kStep + ToTwo();
+  ASSERT_GT(7 * kStep + 5, first);
+  ASSERT_GT(7 * kStep + 5 + FromThree() - first, 4.999);
+  ASSERT_LT(FromThree(), 4.999);
+  ExpectEnds(out, {first, second, second + FromThree() + 6 * kStep + ToThree()}, {3, 3, 4});
+  EXPECT_EQ(out.tokens_lost, 7 * 2 * 64) << "who sits out trains nothing";
+}
+
+TEST(ScaleClosed, HindrancesCostTheStepsThatTheyLast) {
+  const double whole_s = Simulate("").seconds;
+  const auto longer_s = [&](const std::string& fault) { return Simulate(fault).seconds - whole_s; };
+  EXPECT_NEAR(longer_s(Fault("slow", "group 1 stage 1", 9, "factor = 2\nfor_steps = 3")),
+              3 * (0.7 + 1.3), 1e-8);
+  EXPECT_NEAR(longer_s(Fault("slow", "group 1 stage 0", 9, "factor = 3\nfor_steps = 3")),
+              3 * 2 * (0.5 + 1.0 + 0.25), 1e-8);
+  EXPECT_NEAR(longer_s(Fault("stop", "group 1", 9, "for_s = 4")), 4, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_down", "link 4 > 5", 9, "for_s = 4")), 4, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_down", "link 4 > 5", 9, "for_steps = 2")), 2 * kStep, 1e-8);
+  // Of a message over 10 Mbit/s in place of 1,000; both ways twice that.
+  const double slower = 8 * kKappa * kMessage * (1 / 10e6 - 1 / 1e9);
+  const std::string rate = "rate_mbit = 10\nfor_steps = 2";
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 5 > 4", 9, rate)), 2 * slower, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 4 - 5", 9, rate)), 4 * slower, 1e-8);
+  // As many steps as begin in 8 s of steps that are `slower`: three.
+  ASSERT_LT(2 * (kStep + slower), 8);
+  ASSERT_GT(3 * (kStep + slower), 8);
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 4 > 5", 9, "rate_mbit = 10\nfor_s = 8")),
+              3 * slower, 1e-8);
+}
+
+TEST(ScaleClosed, HinderedPathsBetweenGroupsCostTheOuterStepAlone) {
+  const double whole_s = Simulate("").seconds;
+  const auto longer_s = [&](const std::string& fault) { return Simulate(fault).seconds - whole_s; };
+  const double frame_bits = 8 * kKappa * kFrame;
+  const double slower = frame_bits * (1 / 50e6 - 1 / 100e6);
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50\nfor_steps = 3")),
+              slower, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50")), 2 * slower, 1e-8)
+      << "rounds 2 and 3";
+  EXPECT_NEAR(longer_s(Fault("link_delay", "link 1 > 7", 9, "delay_ms = 137.5\nfor_steps = 1")),
+              0.1, 1e-8);
+  // Down for 30 s from the beginning of step 13: two steps before the meeting.
+  EXPECT_NEAR(longer_s(Fault("link_down", "link 0 > 2", 13, "for_s = 30")), 30 - 2 * kStep, 1e-8);
+  EXPECT_NEAR(longer_s(Fault("link_down", "link 0 > 2", 13, "for_s = 7")), 0, 1e-8) << "up again";
+  // Of two hindered paths the slower one counts.
+  EXPECT_NEAR(longer_s(Fault("link_rate", "link 0 > 2", 9, "rate_mbit = 50\nfor_steps = 3") +
+                       Fault("link_rate", "link 2 > 4", 9, "rate_mbit = 25\nfor_steps = 3")),
+              frame_bits * (1 / 25e6 - 1 / 100e6), 1e-8);
+}
+
+TEST(ScaleClosed, DataParallelGroupsExchangeInEveryStep) {
+  const ScaleResult r = Simulate("", {"outer.algorithm=dp", "outer.inner_steps=0"});
+  EXPECT_EQ(r.rounds, 20);
+  EXPECT_NEAR(r.seconds, 20 * (kStep + ToThree()), 1e-8);
+}
+
+// 200 groups for 1,000 steps, a kill every 50 steps of each: gaps rounded up have the mean
+// 1 / (1 - exp(-1/50)) = 50.50; 3,960 kills, of which a standard deviation is 63.
+TEST(ScaleClosed, TheMeanTimeBetweenFailuresIsOfEachGroupInHours) {
+  const ScaleResult r = Simulate("", {fmt::format("scale.mtbf_h={}", 50 * kStep / 3600),
+                                      "outer.groups=200", "train.steps=1000"});
+  EXPECT_NEAR(static_cast<double>(r.faults), 3960, 4 * 63);
+}
+
+TEST(ScaleClosed, EachKeyReachesBothEndsAndNoFurther) {
+  const auto error = [](const std::string& set) {
+    return std::string(Read("", {set}).status().message());
+  };
+  for (const char* in :
+       {"scale.restart_s=0", "scale.restart_s=1e6", "scale.mtbf_h=0", "scale.mtbf_h=1e9",
+        "scale.round_deadline_s=1e-300", "scale.round_deadline_s=inf", "scale.exchange=paths",
+        "scale.exchange=shared", "outer.groups=100000"}) {
+    EXPECT_EQ(error(in), "") << in;
+  }
+  EXPECT_THAT(error("scale.restart_s=-1e-300"), HasSubstr("want 0 to 1000000 s"));
+  EXPECT_THAT(error("scale.restart_s=1000000.1"), HasSubstr("want 0 to 1000000 s"));
+  EXPECT_THAT(error("scale.mtbf_h=-1e-300"), HasSubstr("want 0 to 1000000000 h"));
+  EXPECT_THAT(error("scale.mtbf_h=1000000001"), HasSubstr("want 0 to 1000000000 h"));
+  EXPECT_THAT(error("scale.round_deadline_s=0"), HasSubstr("want more than 0 s"));
+  EXPECT_THAT(error("outer.groups=100001"), HasSubstr("want at most 100000"));
+  EXPECT_THAT(error("scale.x=1"), testing::EndsWith("known: between, exchange, mtbf_h, restart_s, "
+                                                    "round_deadline_s"));
+}
+
+TEST(WhatIfClosed, SharesAndIntervalsOfTwoAxesByHand) {
+  const TomlValue root =
+      *ParseToml(std::string(kRun) + kBetween + Fault("kill", "group 2", 10), "run.toml");
+  std::vector<Point> points;
+  ASSERT_TRUE(RunWhatIf(root, {*ParseAxis("train.steps=14,21"), *ParseAxis("outer.groups=3,5")}, 2,
+                        CatalogNames(), [&](const Point& p) { points.push_back(p); })
+                  .ok());
+  ASSERT_EQ(points.size(), 4u);
+  EXPECT_THAT(points[0].at, ElementsAre("14", "3"));
+  EXPECT_THAT(points[1].at, ElementsAre("14", "5"));
+  EXPECT_THAT(points[2].at, ElementsAre("21", "3"));
+  // One of three groups loses 7 of 14 steps: a sixth of all; one of five 7 of 21.
+  EXPECT_NEAR(points[0].lost_share.value, 1.0 / 6, 1e-11);
+  EXPECT_NEAR(points[3].lost_share.value, 1.0 / 15, 1e-11);
+  EXPECT_NEAR(points[0].step_s, kStep, 1e-8);
+  EXPECT_NEAR(points[3].ideal_goodput, 5 * 2 * 64 / kStep, 1e-8);
+  EXPECT_NEAR(points[0].seconds.value, 7 * kStep + ToTwo() + 7 * kStep + ToOne(), 1e-8);
+  EXPECT_EQ(points[0].seeds[1].seed, 2u);
+}
+
+TEST(WhatIfClosed, TheProductReachesTenThousandPointsAndNoFurther) {
+  const auto axis = [](int values) {
+    std::string text = "seed=0";
+    for (int i = 1; i < values; ++i) text += fmt::format(",{}", i);
+    return *ParseAxis(text);
+  };
+  const TomlValue nothing = *ParseToml("", "run.toml");  // refused once a point is read
+  const auto error = [&](int values) {
+    return std::string(
+        RunWhatIf(nothing, {axis(values), axis(100)}, 1, CatalogNames(), [](const Point&) {
+        }).message());
+  };
+  EXPECT_THAT(error(100), testing::Not(HasSubstr("combinations")));
+  EXPECT_THAT(error(101), HasSubstr("more than 10000 combinations"));
+}
+
+}  // namespace
+}  // namespace longhaul::scale
