@@ -7,9 +7,7 @@
 //   GB/s    of the tensor's bytes
 //   share   (bytes of the tensor + bytes of the frame) per second, over the bandwidth
 //
-// After them PowerSGD's kernels (cuda_low_rank_bench.cc).
-//
-// Usage: cuda_codecs_bench [--check] [name-part, or "low rank"]. --check: fails when int4-b64 of
+// Usage: cuda_codecs_bench [--check] [name-part]. --check: fails when int4-b64 of
 // 64 Mi bf16 elements stays below 70 % of the bandwidth in either direction. Exit 77 where there is
 // no GPU.
 #include <cstring>
@@ -163,9 +161,6 @@ int Run(std::string_view part, bool check) {
         met = std::min(shares.encode, shares.decode) >= kBar;
       }
     }
-  }
-  if (std::string_view("low rank").find(part) != std::string_view::npos) {
-    MeasureLowRank(bandwidth, stream);
   }
   Must(cudaStreamDestroy(stream));
   if (!met) fmt::print("int4-b64 of bf16 is below {:.0f} % of the bandwidth\n", 100 * kBar);

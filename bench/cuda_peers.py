@@ -39,13 +39,6 @@ def topk(x):
     return torch.gather(x, 1, indices).half(), indices.to(torch.int16)
 
 
-def sign(x):
-    blocks = x.view(-1, 256)
-    bits = (blocks >= 0).view(-1, 32, 8).to(torch.uint8)
-    places = torch.arange(8, dtype=torch.uint8, device=x.device)
-    return (bits << places).sum(2, dtype=torch.uint8), blocks.float().abs().mean(1).to(torch.bfloat16)
-
-
 def seconds(work, inputs):
     """Per call, the host not in its way: one graph does all inputs in turn."""
     stream = torch.cuda.Stream()
@@ -80,11 +73,10 @@ def main():
             ("topk(64 of 4096) and gather", topk, xs),
             ("int4 blocks of 64", int4, xs),
             ("int4 blocks of 64, decode", int4_decode, encoded),
-            ("min-max 4 bits, blocks of 64", minmax4, xs),
-            ("signs and mean, blocks of 256", sign, xs)]
+            ("min-max 4 bits, blocks of 64", minmax4, xs)]
     for compiled in [False] if "--eager" in sys.argv else [False, True]:
         for name, work, inputs in rows:
-            if compiled and not name.startswith(("int4", "min-max", "signs")):
+            if compiled and not name.startswith(("int4", "min-max")):
                 continue
             label = f"{name}{', compiled' if compiled else ''}"
             inputs = [one if isinstance(one, tuple) else (one,) for one in inputs]

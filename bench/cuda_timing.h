@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-// How long a GPU takes for what is enqueued; for the benchmarks of the codecs and of low rank.
+// How long a GPU takes for what is enqueued; for the benchmarks of the codecs.
 namespace longhaul {
 
 constexpr int kRepeats = 21, kFewestRepeats = 5, kSets = 4;
@@ -66,8 +66,5 @@ struct Memory {
   std::byte* bytes() const { return static_cast<std::byte*>(at); }
   void* at = nullptr;
 };
-
-// The table of PowerSGD's kernels; bandwidth: bytes per second, a copied byte counted twice.
-void MeasureLowRank(double bandwidth, cudaStream_t stream);
 
 }  // namespace longhaul

@@ -8,9 +8,8 @@ namespace longhaul {
 namespace {
 
 // Adding a family = one line here, its files, its launchers in DeviceApi.
-constexpr NewDeviceCodecFn kFamilies[] = {NewDeviceCast,      NewDeviceBlocks, NewDeviceSign,
-                                          NewDeviceScaledFp4, NewDeviceStat,   NewDeviceTah,
-                                          NewDeviceSelection};
+constexpr NewDeviceCodecFn kFamilies[] = {NewDeviceCast, NewDeviceBlocks, NewDeviceScaledFp4,
+                                          NewDeviceTah, NewDeviceSelection};
 
 }  // namespace
 

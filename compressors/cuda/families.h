@@ -12,9 +12,7 @@ using NewDeviceCodecFn = std::shared_ptr<const DeviceCodec> (*)(HostCodec host,
 
 std::shared_ptr<const DeviceCodec> NewDeviceCast(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceBlocks(HostCodec host, const DeviceApi& device);
-std::shared_ptr<const DeviceCodec> NewDeviceSign(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceScaledFp4(HostCodec host, const DeviceApi& device);
-std::shared_ptr<const DeviceCodec> NewDeviceStat(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceTah(HostCodec host, const DeviceApi& device);
 std::shared_ptr<const DeviceCodec> NewDeviceSelection(HostCodec host, const DeviceApi& device);
 

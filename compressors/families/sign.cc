@@ -78,7 +78,6 @@ class SignCodec final : public FixedLengthCodec {
     if (layout.high_at > kFrameHeaderBytes) ZeroAfter(layout, kFrameHeaderBytes, frame);
     ZeroAfter(layout, layout.high_at, frame);
   }
-  SignLevels levels() const { return kind_; }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -193,11 +192,6 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
 }
 
 }  // namespace
-
-std::optional<SignLevels> SignLevelsOf(const Codec& codec) {
-  const auto* sign = dynamic_cast<const SignCodec*>(&codec);
-  return sign == nullptr ? std::nullopt : std::optional(sign->levels());
-}
 
 std::shared_ptr<const Codec> NewSignMeanCodec(std::string_view name, uint16_t id, Isa isa) {
   return std::make_shared<SignCodec>(name, id, isa, SignLevels::kMean);

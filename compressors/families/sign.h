@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "compressors/codec.h"
@@ -22,8 +21,5 @@ namespace longhaul {
 std::shared_ptr<const Codec> NewSignMeanCodec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewSignRmsCodec(std::string_view name, uint16_t id, Isa isa);
 std::shared_ptr<const Codec> NewSignTwoLevelCodec(std::string_view name, uint16_t id, Isa isa);
-
-// Which of the three it is; nullopt when it is none.
-std::optional<SignLevels> SignLevelsOf(const Codec& codec);
 
 }  // namespace longhaul

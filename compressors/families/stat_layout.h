@@ -1,10 +1,15 @@
 #pragma once
 
-#include "compressors/families/statistical.h"
 #include "compressors/frame/frame.h"
 #include "compressors/numbers/bit_pack.h"
 
 namespace longhaul {
+
+// What a codec of statistical.h is.
+struct StatForm {
+  int bits;
+  bool by_rows;  // a table for every row, else one for the tensor
+};
 
 // The tables of a tensor, `elements` under each, and where they and their codes lie in a frame.
 struct StatLayout {

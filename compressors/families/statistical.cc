@@ -35,7 +35,6 @@ class StatCodec final : public FixedLengthCodec {
     const size_t tables_end = kFrameHeaderBytes + layout.tables * layout.table_bytes;
     std::memset(frame + tables_end, 0, layout.codes_at - tables_end);
   }
-  StatForm form() const { return form_; }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
   absl::Status Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const override;
@@ -184,11 +183,6 @@ absl::Status StatCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
 }
 
 }  // namespace
-
-std::optional<StatForm> StatFormOf(const Codec& codec) {
-  const auto* stat = dynamic_cast<const StatCodec*>(&codec);
-  return stat == nullptr ? std::nullopt : std::optional(stat->form());
-}
 
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa) {

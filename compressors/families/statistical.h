@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "compressors/codec.h"
@@ -25,12 +24,5 @@ template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa);
 template <int kBits>
 std::shared_ptr<const Codec> NewStatRowsCodec(std::string_view name, uint16_t id, Isa isa);
-
-struct StatForm {
-  int bits;
-  bool by_rows;  // a table for every row, else one for the tensor
-};
-// Which of them it is; nullopt when it is none.
-std::optional<StatForm> StatFormOf(const Codec& codec);
 
 }  // namespace longhaul

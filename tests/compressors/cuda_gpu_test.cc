@@ -5,7 +5,6 @@
 #include "tests/compressors/cuda_device_memory.h"
 #include "tests/compressors/cuda_reciprocal.h"
 #include "tests/compressors/cuda_selection_cases.h"
-#include "tests/compressors/cuda_stat_cases.h"
 
 namespace longhaul {
 namespace {
@@ -72,15 +71,6 @@ TEST_P(CudaGpuTest, HostilePayloads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, CudaGpuTest, testing::ValuesIn(DeviceTestNames()),
-                         [](const auto& info) { return TestName(info.param); });
-
-class CudaGpuStatTest : public CudaGpuTest {};
-TEST_P(CudaGpuStatTest, LongTablesAndManyOfThem) { ExpectLongTablesAndManyOfThem(*pair_); }
-TEST_P(CudaGpuStatTest, CrowdedBins) { ExpectCrowdedBins(*pair_); }
-TEST_P(CudaGpuStatTest, ChunksOfFarApartMagnitudes) { ExpectChunksOfFarApartMagnitudes(*pair_); }
-TEST_P(CudaGpuStatTest, SumsBeyondFp32) { ExpectSumsBeyondFp32(*pair_); }
-
-INSTANTIATE_TEST_SUITE_P(Codecs, CudaGpuStatTest, StatNames(),
                          [](const auto& info) { return TestName(info.param); });
 
 class CudaGpuSelection : public testing::Test {

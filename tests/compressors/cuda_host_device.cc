@@ -2,10 +2,7 @@
 #include "compressors/cuda/block/block_tables.h"
 #include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
-#include "compressors/cuda/low_rank/low_rank_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
-#include "compressors/cuda/sign/sign_tables.h"
-#include "compressors/cuda/stat/stat_tables.h"
 #include "compressors/cuda/tah/tah_tables.h"
 #include "tests/compressors/cuda_host_team.h"
 
@@ -29,16 +26,13 @@ const DeviceApi& HostDevice() {
       MakeEncodeTable<HostLauncher, Rounding::kStochastic>(AllBlockSchemes()),
       MakeDecodeTable<HostLauncher>(AllBlockSchemes())};
   static constexpr CastLaunchers kCasts = MakeCastLaunchers<HostLauncher>();
-  static constexpr SignLaunchers kSigns = MakeSignLaunchers<HostLauncher>();
   static constexpr ScaledFp4Launchers kScaledFp4 = MakeScaledFp4Launchers<HostLauncher>();
   static constexpr SelectionLaunchers kSelection = MakeSelectionLaunchers<HostLauncher>();
-  static constexpr StatLaunchers kStats = MakeStatLaunchers<HostLauncher>();
   static constexpr TahLaunchers kTah = MakeTahLaunchers<HostLauncher>();
-  static constexpr LowRankLaunchers kLowRank = MakeLowRankLaunchers<HostLauncher>();
   static constexpr DeviceApi kApi = {
-      Fill,        Copy,    Copy,    [](int number) { return std::to_string(number); },
-      &kBlocks,    &kCasts, &kSigns, &kScaledFp4,
-      &kSelection, &kStats, &kTah,   &kLowRank};
+      Fill,     Copy,    Copy,        [](int number) { return std::to_string(number); },
+      &kBlocks, &kCasts, &kScaledFp4, &kSelection,
+      &kTah};
   return kApi;
 }
 

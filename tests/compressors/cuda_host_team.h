@@ -128,12 +128,6 @@ class HostTeam {
 
   static void Min(uint64_t* at, uint64_t value) { *at = value < *at ? value : *at; }
   static void Max(uint32_t* at, uint32_t value) { *at = value > *at ? value : *at; }
-  static uint32_t Add(uint32_t* at, uint32_t value) {
-    const uint32_t before = *at;
-    *at += value;
-    return before;
-  }
-  static void Add(uint64_t* at, uint64_t value) { *at += value; }
 
  private:
   const uint64_t index_;

@@ -27,19 +27,18 @@ endif()
 # The CUDA kernels' text on the host: no GPU, no nvcc.
 set_source_files_properties(compressors/cuda_host_device.cc PROPERTIES COMPILE_OPTIONS
   "$<$<CONFIG:Release>:-O1>")  # every kernel there is: half the time of -O2
-longhaul_test(compressors/cuda_host_test.cc compressors/cuda_low_rank_test.cc compressors/cuda_tah_entropy_test.cc
+longhaul_test(compressors/cuda_host_test.cc compressors/cuda_tah_entropy_test.cc
               SRCS compressors/cuda_host_device.cc
               LIBS longhaul::device_codecs fmt::fmt LABELS cpu TIMEOUT 600)
 # The same codecs on a GPU; skips where there is none.
 if(LONGHAUL_CUDA)
   find_package(CUDAToolkit REQUIRED)
-  longhaul_test(compressors/cuda_gpu_test.cc compressors/cuda_low_rank_gpu_test.cc
+  longhaul_test(compressors/cuda_gpu_test.cc
                 SRCS compressors/cuda_device_memory.cc
                 LIBS longhaul::cuda longhaul_cuda_reciprocal fmt::fmt LABELS gpu TIMEOUT 600)
   set_target_properties(compressors_cuda_gpu_test PROPERTIES LINKER_LANGUAGE CXX)
 else()
   longhaul_count_test(compressors/cuda_gpu_test.cc)
-  longhaul_count_test(compressors/cuda_low_rank_gpu_test.cc)
 endif()
 
 # Hostile bytes against every decoder: one program, whose name says which family it tries.

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -123,11 +124,41 @@ std::string ScratchFolder::File(const std::string& name, const std::string& text
   return path;
 }
 
+std::string LinksWithoutRates(const ScratchFolder& folder, int nodes) {
+  std::string text;
+  for (int i = 0; i < nodes; ++i) text += "[[node]]\nname = \"w" + std::to_string(i) + "\"\n";
+  return folder.File("links-" + std::to_string(nodes) + ".toml", text + "[between]\nrtt_ms = 10\n");
+}
+
 std::string TinySpec() { return ReadFile(LONGHAUL_TINY_SPEC); }
 
 std::string WhyNoLab() {
-  const CommandResult doctor = RunLonghaul({"doctor", "--lab"});
+  static const CommandResult doctor = RunLonghaul({"doctor", "--lab"});
   return doctor.exit_status == 0 ? "" : doctor.output;
+}
+
+pid_t ParentOf(pid_t pid) {
+  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  std::istringstream rest(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+std::vector<pid_t> WorkersOf(pid_t command) {
+  std::vector<pid_t> workers = ProcessesWith("--events-fd");
+  std::erase_if(workers, [command](pid_t pid) {
+    while (pid > 1 && pid != command) pid = ParentOf(pid);
+    return pid != command;
+  });
+  return workers;
+}
+
+bool AnyIsThere(const std::vector<pid_t>& processes) {
+  return std::any_of(processes.begin(), processes.end(), [](pid_t pid) {
+    return !ReadFile("/proc/" + std::to_string(pid) + "/cmdline").empty();  // a zombie's is empty
+  });
 }
 
 std::vector<pid_t> ProcessesWith(const std::string& text) {

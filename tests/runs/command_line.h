@@ -42,11 +42,20 @@ class ScratchFolder {
 // A small run: 2 stages, 1 group, a few seconds over loopback. `extra` lines are appended.
 std::string TinySpec();
 
+// A topology of `nodes` nodes, w0 and so on, with 10 ms of round trip and no rate, which a run would
+// probe for seconds a path before and after. The file's path, for net.profile.
+std::string LinksWithoutRates(const ScratchFolder& folder, int nodes);
+
 // Empty when this machine can shape links (root or user namespaces, tun or netem); else the reason.
 std::string WhyNoLab();
 
 // Processes whose command line contains `text`, other than this one.
 std::vector<pid_t> ProcessesWith(const std::string& text);
+
+// The worker processes of a command that is at work; other runs may be beside it.
+std::vector<pid_t> WorkersOf(pid_t command);
+bool AnyIsThere(const std::vector<pid_t>& processes);
+pid_t ParentOf(pid_t pid);  // 0: there is no such process
 
 // Lines of /proc/mounts that longhaul made, but for the small disks of tests that run beside.
 std::vector<std::string> MountsOfLonghaul();

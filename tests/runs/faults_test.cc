@@ -111,9 +111,12 @@ TEST_F(Faults, ResumedRunRepeatsTheBitsOfAnUninterruptedOne) {
 // boundary, and what keys their noise, comes back.
 TEST_F(Faults, ResumedProcessesRepeatTheBitsWhereCodecsRemember) {
   if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
-  const std::vector<std::string> sets = {
-      "net.transport=ucx", "train.steps=120", "checkpoint.every_steps=1",
-      "boundary.forward=int4-b64+ef21", "boundary.backward=int4-b64+sr"};
+  const std::vector<std::string> sets = {"net.transport=ucx",
+                                         "net.profile=" + LinksWithoutRates(scratch_, 2),
+                                         "train.steps=120",
+                                         "checkpoint.every_steps=1",
+                                         "boundary.forward=int4-b64+ef21",
+                                         "boundary.backward=int4-b64+sr"};
   std::vector<std::string> named = Arguments(sets);
   named.insert(named.end(), {"--arm", "whole"});
   const CommandResult whole = RunLonghaul(named);

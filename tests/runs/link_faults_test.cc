@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <sstream>
 #include <thread>
 
 #include "netem/kernel/netlink.h"
@@ -38,15 +37,6 @@ bool Eventually(Condition condition, int seconds) {
   return false;
 }
 
-pid_t ParentOf(pid_t pid) {
-  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
-  std::istringstream rest(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  std::string state;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
 std::string Namespace(pid_t pid, const char* kind) {
   return "/proc/" + std::to_string(pid) + "/ns/" + kind;
 }
@@ -55,8 +45,7 @@ class LinkFaults : public testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to reach into the lab of a run";
-    static const std::string why = WhyNoLab();
-    if (!why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
   }
 
   // Starts a run of two workers and returns once it trains; `workers_` has them then.
@@ -65,21 +54,22 @@ class LinkFaults : public testing::Test {
                                           "--results", scratch_.path() + "/results", "--set",
                                           "net.transport=ucx", "--set", "net.peer_deadline_s=5",
                                           // What is tested here hangs on no link's figures.
-                                          "--set", "net.out_of_bounds=flag"};
+                                          "--set", "net.out_of_bounds=flag", "--set",
+                                          "net.profile=" + LinksWithoutRates(scratch_, 2)};
     for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
     run_ = StartLonghaul(arguments, output_file());
     ASSERT_TRUE(
         Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
         << ReadFile(output_file());
-    for (const pid_t p : ProcessesWith("--events-fd")) workers_.push_back(p);
+    workers_ = WorkersOf(run_);
     ASSERT_EQ(workers_.size(), 2u);
   }
   // The process that owns the links.
   pid_t lab() const { return ParentOf(workers_[0]); }
 
   CommandResult Wait() { return WaitFor(run_, output_file()); }
-  static void ExpectNothingIsLeft() {
-    EXPECT_TRUE(Eventually([] { return ProcessesWith("--events-fd").empty(); }, 5));
+  void ExpectNothingIsLeft() {
+    EXPECT_TRUE(Eventually([this] { return !AnyIsThere(workers_); }, 5));
     EXPECT_TRUE(Eventually([] { return MountsOfLonghaul().empty(); }, 5))
         << ReadFile("/proc/mounts");
     EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);

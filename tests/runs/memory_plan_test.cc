@@ -57,10 +57,14 @@ TEST_P(MemoryPlan, PeakMemoryIsWithinTheStatedFactorOfThePrediction) {
   std::vector<std::string> arguments = {"run", scratch.File("spec.toml", TinySpec()), "--results",
                                         results};
   for (const std::string& set : size.sets) arguments.insert(arguments.end(), {"--set", set});
+  const ResourcePlan plan = PlanResources(SpecWith(size.sets));
+  if (links) {
+    const std::string file = LinksWithoutRates(scratch, static_cast<int>(plan.processes));
+    arguments.insert(arguments.end(), {"--set", "net.profile=" + file});
+  }
   const CommandResult result = RunLonghaul(arguments);
   ASSERT_EQ(result.exit_status, 0) << result.output;
   const std::vector<double> peaks = PeaksOf(results);
-  const ResourcePlan plan = PlanResources(SpecWith(size.sets));
   ASSERT_EQ(peaks.size(), static_cast<size_t>(plan.processes));
   const double peak = *std::max_element(peaks.begin(), peaks.end());
   const double ratio = peak / static_cast<double>(plan.worker_bytes);

@@ -1,9 +1,6 @@
 #include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
-#include "compressors/cuda/low_rank/low_rank_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
-#include "compressors/cuda/sign/sign_tables.h"
-#include "compressors/cuda/stat/stat_tables.h"
 #include "compressors/cuda/tah/tah_tables.h"
 #include "compressors/cuda/team/cuda_tables.h"
 #include "compressors/cuda/team/launch.cuh"
@@ -28,14 +25,11 @@ const DeviceApi& CudaDevice() {
   static const BlockLaunchers blocks = {CudaEncodeTable(), CudaStochasticEncodeTable(),
                                         CudaDecodeTable()};
   static const CastLaunchers casts = MakeCastLaunchers<CudaLauncher>();
-  static const SignLaunchers signs = MakeSignLaunchers<CudaLauncher>();
   static const ScaledFp4Launchers scaled_fp4 = MakeScaledFp4Launchers<CudaLauncher>();
   static const SelectionLaunchers selection = MakeSelectionLaunchers<CudaLauncher>();
-  static const StatLaunchers stats = MakeStatLaunchers<CudaLauncher>();
   static const TahLaunchers tah = MakeTahLaunchers<CudaLauncher>();
-  static const LowRankLaunchers low_rank = MakeLowRankLaunchers<CudaLauncher>();
-  static const DeviceApi api = {Fill,   ToHost,      ToDevice,   Error,  &blocks, &casts,
-                                &signs, &scaled_fp4, &selection, &stats, &tah,    &low_rank};
+  static const DeviceApi api = {Fill,   ToHost,      ToDevice,   Error, &blocks,
+                                &casts, &scaled_fp4, &selection, &tah};
   return api;
 }
 

@@ -15,12 +15,9 @@ using CudaStream = CUstream_st*;
 
 struct BlockLaunchers;
 struct CastLaunchers;
-struct SignLaunchers;
 struct ScaledFp4Launchers;
 struct SelectionLaunchers;
-struct StatLaunchers;
 struct TahLaunchers;
-struct LowRankLaunchers;
 
 // Everything that a codec asks of a device: a GPU, or the host that stands in for one in tests.
 // Each call but `error` enqueues on a stream and answers 0 or an error number.
@@ -31,12 +28,9 @@ struct DeviceApi {
   std::string (*error)(int number);
   const BlockLaunchers* blocks;
   const CastLaunchers* casts;
-  const SignLaunchers* signs;
   const ScaledFp4Launchers* scaled_fp4;
   const SelectionLaunchers* selection;
-  const StatLaunchers* stats;
   const TahLaunchers* tah;
-  const LowRankLaunchers* low_rank;
 };
 
 // The GPU's; in the library that only a build with CUDA has.

@@ -102,10 +102,6 @@ class DeviceTeam {
     atomicMin(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
   }
   __device__ static void Max(uint32_t* at, uint32_t value) { atomicMax(at, value); }
-  __device__ static uint32_t Add(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
-  __device__ static void Add(uint64_t* at, uint64_t value) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
-  }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFF;
