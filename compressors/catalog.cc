@@ -14,17 +14,14 @@
 #include "compressors/families/dynamic_map.h"
 #include "compressors/families/fp4.h"
 #include "compressors/families/fp8.h"
-#include "compressors/families/gact.h"
 #include "compressors/families/gauss.h"
 #include "compressors/families/ggml_block.h"
 #include "compressors/families/int_block.h"
 #include "compressors/families/low_rank.h"
-#include "compressors/families/mean_std.h"
 #include "compressors/families/minmax.h"
 #include "compressors/families/mix34.h"
 #include "compressors/families/powersgd.h"
 #include "compressors/families/qsgd.h"
-#include "compressors/families/quantile.h"
 #include "compressors/families/selection.h"
 #include "compressors/families/sign.h"
 #include "compressors/families/statistical.h"
@@ -51,7 +48,6 @@ constexpr Entry kCodecs[] = {
     {"none", 0x01, NewIdentityCodec},
     {"bf16", 0x02, NewBf16Codec},
     {"fp16", 0x03, NewFp16Codec},
-    {"fp16-meanstd", 0x04, NewMeanStdCodec},
     {"identity", 0x05, NewIdentityCodec},
     {"fp8-e4m3-g16", 0x10, NewFp8Codec<Grid::kE4M3, 16>},
     {"fp8-e4m3-g128", 0x11, NewFp8Codec<Grid::kE4M3, 128>},
@@ -60,7 +56,6 @@ constexpr Entry kCodecs[] = {
     {"int8-b4096", 0x21, NewIntBlockCodec<8, Rotation::kNone, 4096>},
     {"q8_0", 0x22, NewQ8Codec},
     {"dyn8-b4096", 0x23, NewDynamicMapCodec},
-    {"quantile8", 0x24, NewQuantileCodec},
     {"int4-b64", 0x30, NewIntBlockCodec<4>},
     {"int4-b64-h64", 0x31, NewIntBlockCodec<4, Rotation::kHadamard>},
     {"q4_0", 0x32, NewQ4Codec},
@@ -83,7 +78,6 @@ constexpr Entry kCodecs[] = {
     {"aqsgd2", 0x68, NewAqSgdCodec<2>},
     {"aqsgd4", 0x69, NewAqSgdCodec<4>},
     {"aqsgd8", 0x6a, NewAqSgdCodec<8>},
-    {"gact4-g256", 0x6c, NewGactCodec},
     {"stat2", 0x80, NewStatCodec<2>},
     {"stat4", 0x81, NewStatCodec<4>},
     {"stat8", 0x82, NewStatCodec<8>},

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "pp_group/sha256.h"
+#include "compressors/numbers/sha256.h"
 
 namespace longhaul {
 namespace {

@@ -36,8 +36,8 @@ class Wanted {
   }
   bool all_found() const { return by_hash_.empty(); }
 
-  // `ring`: the last ids of the text, the oldest at `at`.
-  void See(uint64_t hash, const std::vector<int64_t>& ring, size_t at) {
+  // Strikes out the windows that the last ids of the text are; the oldest stands at ring[at].
+  void Compare(uint64_t hash, const std::vector<int64_t>& ring, size_t at) {
     if (!seen_[hash >> kShift]) return;
     for (auto [it, end] = by_hash_.equal_range(hash); it != end;) {
       const std::vector<int64_t>& window = windows_[it->second];
@@ -79,7 +79,7 @@ int64_t WindowsIn(const MappedTokens& text, const std::vector<std::vector<int64_
       }
       ring[at] = id;
       at = at + 1 == length ? 0 : at + 1;
-      if (filled == length) wanted.See(hash, ring, at);
+      if (filled == length) wanted.Compare(hash, ring, at);
     }
   });
   return wanted.found();

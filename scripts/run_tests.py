@@ -5,7 +5,7 @@ A test fails the first time it fails. Only tests labelled `physical`, which meas
 machine that others may be using, are run once more, alone, and named: what they printed the first time
 is kept in BUILD/first-failures/. A crash, a time-out and a sanitizer's report are never tried again.
 
-One test more at a time than there are cores: many wait for deadlines. Those that measure run alone.
+Two tests more at a time than there are cores: most of their time they wait. Those that measure run alone.
 Usage: scripts/run_tests.py BUILD [ctest options]
 """
 import os
@@ -57,7 +57,7 @@ def may_be_tried_again(word, output):
 def main():
     build, options = sys.argv[1], sys.argv[2:]
     cores = len(os.sched_getaffinity(0))
-    status, printed = ctest(build, "-j", str(cores + 1), *options)
+    status, printed = ctest(build, "-j", str(cores + 2), *options)
     first = outcomes(printed)
     output = dict(blocks(last_log(build)))
     failed = {n: w for n, w in first.items() if w != "Passed" and not w.startswith("Skipped")}

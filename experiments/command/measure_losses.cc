@@ -12,8 +12,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "compressors/numbers/sha256.h"
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/record/sha256.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compressors/numbers/sha256.h"
 #include "plugin/swarm/file_digest.h"
 
 namespace longhaul {
@@ -28,7 +29,7 @@ std::string MostBelieved(const std::map<size_t, std::vector<Offer>>& offers) {
 }
 
 absl::StatusOr<Manifest> ManifestFrom(const std::string& text, const std::string& digest) {
-  if (Sha256Of(text) == digest) return ParseManifest(text);
+  if (Sha256Hex(text) == digest) return ParseManifest(text);
   return absl::DataLossError(
       absl::StrCat("the manifest in the store has not the SHA-256 ", digest, " of its key"));
 }

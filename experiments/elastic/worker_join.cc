@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compressors/numbers/sha256.h"
 #include "experiments/elastic/round_store.h"
 #include "experiments/train/train_setup.h"
 #include "pp_group/c10d_status.h"
-#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
-#include "experiments/record/sha256.h"
 #include "experiments/record/utc.h"
 
 namespace longhaul {

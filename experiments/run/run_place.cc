@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
-#include "experiments/record/sha256.h"
 #include "experiments/record/utc.h"
 
 namespace longhaul {

@@ -14,12 +14,12 @@
 
 #include <fmt/format.h>
 
-#include "experiments/record/sha256.h"
+#include "compressors/numbers/sha256.h"
+#include "experiments/record/hash_file.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/weight_files.h"
 #include "netem/topology/topology_file.h"
 #include "pp_group/corpus_files.h"
-#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {

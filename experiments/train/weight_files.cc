@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pp_group/sha256.h"
+#include "compressors/numbers/sha256.h"
 
 namespace longhaul {
 namespace {

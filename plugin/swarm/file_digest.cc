@@ -1,7 +1,6 @@
 #include "plugin/swarm/file_digest.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,32 +12,12 @@
 
 #include <fmt/format.h>
 
+#include "compressors/numbers/sha256.h"
+
 namespace longhaul {
 namespace {
 
 constexpr size_t kReadBytes = 1 << 20;
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new()) {
-    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
-  }
-  void Add(const void* bytes, size_t size) { EVP_DigestUpdate(context_.get(), bytes, size); }
-  std::string Hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest, &size);
-    std::string hex;
-    for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-    return hex;
-  }
-
- private:
-  struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-  };
-  std::unique_ptr<EVP_MD_CTX, Free> context_;
-};
 
 absl::Status Failed(const char* what, const std::string& path, int error) {
   return absl::FailedPreconditionError(fmt::format("{} {}: {}", what, path, std::strerror(error)));
@@ -46,25 +25,19 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
 
 absl::StatusOr<FileDigest> DigestOpen(int fd, const std::string& path) {
   Sha256 sha;
-  const std::unique_ptr<char[]> buffer(new char[kReadBytes]);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);
   int64_t bytes = 0;
   while (true) {
     const ssize_t got = read(fd, buffer.get(), kReadBytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Failed("read", path, errno);
     if (got == 0) return FileDigest{bytes, sha.Hex()};
-    sha.Add(buffer.get(), static_cast<size_t>(got));
+    sha.Add({buffer.get(), static_cast<size_t>(got)});
     bytes += got;
   }
 }
 
 }  // namespace
-
-std::string Sha256Of(std::string_view text) {
-  Sha256 sha;
-  sha.Add(text.data(), text.size());
-  return sha.Hex();
-}
 
 absl::StatusOr<FileDigest> DigestFile(const std::string& path) {
   // A FIFO would wait for a writer.

@@ -2,19 +2,15 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace longhaul {
 
-// SHA-256 in lower-case hex, 64 digits.
-std::string Sha256Of(std::string_view text);
-
 struct FileDigest {
   int64_t bytes;
-  std::string sha256;
+  std::string sha256;  // in lower-case hex, 64 digits
 };
 // Reads a regular file once. FailedPrecondition: it is not there, not regular, or cannot be read;
 // the message names the file.

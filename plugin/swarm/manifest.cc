@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "compressors/numbers/sha256.h"
 #include "plugin/swarm/file_digest.h"
 
 namespace longhaul {
@@ -225,7 +226,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   return manifest;
 }
 
-std::string ManifestDigest(const Manifest& manifest) { return Sha256Of(ManifestText(manifest)); }
+std::string ManifestDigest(const Manifest& manifest) { return Sha256Hex(ManifestText(manifest)); }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "re");

@@ -61,7 +61,6 @@ size_t ScratchPer1024(std::string_view name) {
   }
   if (name == "mix34-b64" || name == "4x") return 1024 / 8 + 1024 / 256;
   if (name.starts_with("tah4-")) return 2 * (1024 / 32 + 1024 / 256);
-  if (name == "quantile8") return 1024 / 128;
   return 0;
 }
 

@@ -186,10 +186,9 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"q8_0", 0x22},         {"q4_0", 0x32},         {"stat2", 0x80},
       {"stat4", 0x81},        {"stat8", 0x82},        {"stat2-rows", 0x84},
       {"stat4-rows", 0x85},   {"stat8-rows", 0x86},   {"sign1", 0x88},
-      {"sign1-2level", 0x89}, {"sign1-rms", 0x8a},    {"fp16-meanstd", 0x04},
-      {"identity", 0x05},     {"dyn8-b4096", 0x23},   {"quantile8", 0x24},
-      {"mix34-b64", 0x4f},    {"nvfp4", 0x52},        {"e3m0", 0x53},
-      {"tah4-g64", 0x60},     {"tah4-g32", 0x61},     {"gact4-g256", 0x6c},
+      {"sign1-2level", 0x89}, {"sign1-rms", 0x8a},    {"identity", 0x05},
+      {"dyn8-b4096", 0x23},   {"mix34-b64", 0x4f},    {"nvfp4", 0x52},
+      {"e3m0", 0x53},         {"tah4-g64", 0x60},     {"tah4-g32", 0x61},
       {"qsgd4", 0x8c},        {"qsgd8", 0x8d},        {"aqsgd2", 0x68},
       {"aqsgd4", 0x69},       {"aqsgd8", 0x6a},       {"diloco-x", 0x91},
       {"cocktail", 0xa0},     {"demo-dct", 0xa1}};

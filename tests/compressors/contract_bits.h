@@ -19,7 +19,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"identity", {32}},
     {"bf16", {16}},
     {"fp16", {16}},
-    {"fp16-meanstd", {16, 64}},
     {"fp8-e4m3-g16", {9}},
     {"fp8-e4m3-g128", {8.125}},
     {"fp8-e5m2-g16", {9}},
@@ -27,7 +26,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"int8-b4096", {8 + 16.0 / 4096}},
     {"q8_0", {8.5}},
     {"dyn8-b4096", {8 + 32.0 / 4096}},
-    {"quantile8", {8, 8192}},
     {"int4-b64", {4.25}},
     {"int4-b64-h64", {4.25}},
     {"q4_0", {4.5}},
@@ -50,7 +48,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"aqsgd2", {16}},  // the first visit; mirror_test.cc has the others
     {"aqsgd4", {16}},
     {"aqsgd8", {16}},
-    {"gact4-g256", {4.25}},
     {"stat2", {2, 32 * 5}},
     {"stat4", {4, 32 * 17}},
     {"stat8", {8, 32 * 257}},

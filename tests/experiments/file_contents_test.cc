@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "compressors/numbers/sha256.h"
 #include "experiments/estimates/timing_findings.h"
 #include "experiments/record/record.h"
 #include "experiments/record/run_contents.h"
-#include "experiments/record/sha256.h"
 #include "experiments/spec/spec_keys.h"
 #include "tests/experiments/specs.h"
 

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compressors/numbers/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/corpus_files.h"
 #include "pp_group/row_order.h"
-#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {

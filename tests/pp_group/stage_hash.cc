@@ -19,9 +19,9 @@
 #include <ATen/Parallel.h>
 
 #include "compressors/numbers/noise.h"
+#include "compressors/numbers/sha256.h"
 #include "pp_group/device_check.h"
 #include "pp_group/models/model.h"
-#include "pp_group/sha256.h"
 
 namespace longhaul {
 namespace {

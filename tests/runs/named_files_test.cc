@@ -7,9 +7,9 @@
 #include <fstream>
 #include <thread>
 
+#include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/record.h"
-#include "experiments/record/sha256.h"
 #include "tests/runs/command_line.h"
 
 namespace longhaul {

@@ -55,12 +55,12 @@ set(fault_suites runs_elastic_test runs_elastic_links_test runs_elastic_checkpoi
 add_custom_target(fault_suites DEPENDS ${fault_suites})
 list(JOIN fault_suites "\n" fault_suites_lines)
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/fault_suites.txt" CONTENT "${fault_suites_lines}\n")
-# One at a time, for the cores' sake. What they assert hangs on no link's figures (out_of_bounds=flag),
-# so what needs no links may run beside them.
-set_tests_properties(runs_shaped_test runs_faults_test runs_link_faults_test
-  runs_standstill_faults_test runs_elastic_links_test runs_elastic_checkpoints_test
-  ${swarm_suites} PROPERTIES
+# Two labs at a time, for the cores' sake: a row waits for its own. What they assert hangs on no link's figures
+# (out_of_bounds=flag), and they know their processes from others', so anything may run beside them.
+set_tests_properties(runs_shaped_test runs_faults_test runs_elastic_links_test PROPERTIES
   LABELS root RESOURCE_LOCK lab_of_a_run COST 500 TIMEOUT 400)
+set_tests_properties(runs_link_faults_test runs_standstill_faults_test runs_elastic_checkpoints_test
+  ${swarm_suites} PROPERTIES LABELS root RESOURCE_LOCK second_lab_of_a_run COST 500 TIMEOUT 400)
 
 # Its rows with workers want a lab, the others do not.
 set_tests_properties(runs_memory_plan_test PROPERTIES ENVIRONMENT "GTEST_FILTER=-Workers/*")

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "compressors/numbers/sha256.h"
 #include "plugin/swarm/file_digest.h"
 #include "plugin/swarm/swarm_address.h"
 
@@ -49,8 +50,8 @@ TEST(Manifest, TextComesBackAsItWas) {
 }
 
 TEST(Manifest, DigestIsThatOfTheText) {
-  EXPECT_EQ(Sha256Of("abc"), kAbc);
-  EXPECT_EQ(ManifestDigest(Small()), Sha256Of(ManifestText(Small())));
+  EXPECT_EQ(Sha256Hex("abc"), kAbc);
+  EXPECT_EQ(ManifestDigest(Small()), Sha256Hex(ManifestText(Small())));
 }
 
 TEST(Manifest, EveryMistakeIsNamed) {
@@ -94,7 +95,7 @@ TEST(Manifest, FilesAreCheckedByContent) {
   std::ofstream(folder + "/a.bin") << "abc";
   std::ofstream(folder + "/outer/b.bin") << "12345";
   Manifest manifest = Small();
-  manifest.files[1].sha256 = Sha256Of("12345");
+  manifest.files[1].sha256 = Sha256Hex("12345");
   EXPECT_TRUE(CheckFiles(manifest, folder).ok());
   std::ofstream(folder + "/outer/b.bin") << "12346";
   const absl::Status changed = CheckFiles(manifest, folder);
