@@ -1,41 +1,11 @@
 #include "plugin/backend/call.h"
 #include "plugin/backend/process_group.h"
+#include "plugin/backend/torch_error.h"
 
 namespace longhaul {
-namespace {
-
-ReduceOp ReduceOpOf(const c10d::ReduceOp& op, const char* where) {
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM:
-      return ReduceOp::kSum;
-    case c10d::ReduceOp::AVG:
-      return ReduceOp::kAvg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::kProduct;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::kMin;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::kMax;
-    case c10d::ReduceOp::BAND:
-      return ReduceOp::kBAnd;
-    case c10d::ReduceOp::BOR:
-      return ReduceOp::kBOr;
-    case c10d::ReduceOp::BXOR:
-      return ReduceOp::kBXor;
-    default:
-      break;
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "longhaul: ", where,
-                              ": PREMUL_SUM is not supported; multiply first and use SUM");
-}
-
-}  // namespace
-
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::broadcast(std::vector<at::Tensor>& tensors,
                                                                const c10d::BroadcastOptions& opts) {
-  const bool root = opts.rootRank == getRank();
-  TORCH_CHECK_VALUE(opts.rootRank >= 0 && opts.rootRank < getSize(), "longhaul: broadcast (",
-                    where_, "): root ", opts.rootRank, " is not a rank of a group of ", getSize());
+  const bool root = CheckedRoot(opts.rootRank, "broadcast") == getRank();
   const Staging x = Staging::Of(OnlyTensor(tensors, "broadcast"),
                                 root ? Access::kRead : Access::kWrite, "broadcast");
   const auto work = NewWork({.type = c10d::OpType::BROADCAST,
@@ -50,35 +20,6 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::broadcast(std::vector<at::T
   return work;
 }
 
-c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allreduce(std::vector<at::Tensor>& tensors,
-                                                               const c10d::AllreduceOptions& opts) {
-  OnlyTensor(tensors, "allreduce");
-  return AllReduceList(tensors, opts, c10d::OpType::ALLREDUCE, "allreduce", "longhaul:all_reduce");
-}
-
-c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allreduce_coalesced(
-    std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  return AllReduceList(tensors, opts, c10d::OpType::ALLREDUCE_COALESCED, "allreduce_coalesced",
-                       "longhaul:all_reduce_coalesced");
-}
-
-c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::AllReduceList(
-    const std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& opts, c10d::OpType type,
-    const char* op, const char* profiling_title) {
-  const ReduceOp reduce = ReduceOpOf(opts.reduceOp, op);
-  const Staging x = Staging::OfList(tensors, Access::kReadWrite, op);
-  const auto work = NewWork({.type = type,
-                             .op = op,
-                             .profiling_title = profiling_title,
-                             .inputs = tensors,
-                             .stagings = {x},
-                             .outputs = x.tensors(),
-                             .timeout = opts.timeout});
-  ++collectives_;
-  LiveGroup()->AllReduce(x.wire(), reduce, DoneFor(work));
-  return work;
-}
-
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allgather(
     std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& opts) {
@@ -86,12 +27,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allgather(
   TORCH_CHECK_VALUE(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()),
                     "longhaul: allgather (", where_, "): one list of ", getSize(),
                     " output tensors is wanted");
-  for (const at::Tensor& output : outputs[0]) {
-    TORCH_CHECK_VALUE(output.numel() == input.numel() && output.dtype() == input.dtype(),
-                      "longhaul: allgather (", where_, "): outputs must be like the input, ",
-                      input.sizes(), " of ", input.dtype(), "; saw ", output.sizes(), " of ",
-                      output.dtype());
-  }
+  for (const at::Tensor& output : outputs[0]) CheckAlike(output, input, "allgather");
   return AllGatherPairs({Staging::Of(input, Access::kRead, "allgather")},
                         {Staging::OfList(outputs[0], Access::kWrite, "allgather")}, opts,
                         c10d::OpType::ALLGATHER, "allgather", "longhaul:all_gather");
@@ -119,6 +55,29 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allgather_into_tensor_coale
   }
   return AllGatherPairs(in, out, opts, c10d::OpType::COALESCED, kOp,
                         "longhaul:all_gather_into_tensor_coalesced");
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allgather_coalesced(
+    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& opts) {
+  constexpr const char* kOp = "allgather_coalesced";
+  TORCH_CHECK_VALUE(!inputs.empty() && outputs.size() == static_cast<size_t>(getSize()),
+                    "longhaul: ", kOp, " (", where_, "): a list of outputs for each of ", getSize(),
+                    " ranks is wanted, saw ", outputs.size());
+  std::vector<Staging> in, out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<at::Tensor> by_rank;
+    for (const std::vector<at::Tensor>& list : outputs) {
+      TORCH_CHECK_VALUE(list.size() == inputs.size(), "longhaul: ", kOp, " (", where_,
+                        "): ", inputs.size(), " inputs, but a list of ", list.size(), " outputs");
+      CheckAlike(list[i], inputs[i], kOp);
+      by_rank.push_back(list[i]);
+    }
+    in.push_back(Staging::Of(inputs[i], Access::kRead, kOp));
+    out.push_back(Staging::OfList(by_rank, Access::kWrite, kOp));
+  }
+  return AllGatherPairs(in, out, opts, c10d::OpType::ALLGATHER_COALESCED, kOp,
+                        "longhaul:all_gather");
 }
 
 c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::AllGatherPairs(
@@ -154,6 +113,84 @@ c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::AllGatherPairs(
   return work;
 }
 
+void ProcessGroupLonghaul::CheckAlike(const at::Tensor& one, const at::Tensor& other,
+                                      const char* op) const {
+  TORCH_CHECK_VALUE(one.numel() == other.numel() && one.dtype() == other.dtype(), "longhaul: ", op,
+                    " (", where_, "): outputs must be like the input, ", other.sizes(), " of ",
+                    other.dtype(), "; saw ", one.sizes(), " of ", one.dtype());
+}
+
+// Where this rank has one, what is of each rank, end to end.
+Staging ProcessGroupLonghaul::StagedOfRanks(const std::vector<std::vector<at::Tensor>>& lists,
+                                            const at::Tensor& own, Access access,
+                                            const char* op) const {
+  TORCH_CHECK_VALUE(lists.size() == 1 && lists[0].size() == static_cast<size_t>(getSize()),
+                    "longhaul: ", op, " (", where_, "): the root needs one list of ", getSize(),
+                    " tensors");
+  for (const at::Tensor& tensor : lists[0]) CheckAlike(tensor, own, op);
+  return Staging::OfList(lists[0], access, op);
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::gather(
+    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::GatherOptions& opts) {
+  constexpr const char* kOp = "gather";
+  const int root = CheckedRoot(opts.rootRank, kOp);
+  const at::Tensor& input = OnlyTensor(inputs, kOp);
+  const Staging in = Staging::Of(input, Access::kRead, kOp);
+  std::vector<Staging> stagings = {in};
+  WireTensor out{.values = nullptr, .type = in.wire().type, .dims = {0}};
+  std::vector<at::Tensor> written;
+  if (root == getRank()) {
+    stagings.push_back(StagedOfRanks(outputs, input, Access::kWrite, kOp));
+    out = stagings[1].wire();
+    written = stagings[1].tensors();
+  } else {
+    TORCH_CHECK_VALUE(outputs.empty(), "longhaul: ", kOp, " (", where_,
+                      "): outputs are the root's alone");
+  }
+  const auto work = NewWork({.type = c10d::OpType::GATHER,
+                             .op = kOp,
+                             .profiling_title = "longhaul:gather",
+                             .inputs = inputs,
+                             .stagings = std::move(stagings),
+                             .outputs = std::move(written),
+                             .timeout = opts.timeout});
+  ++collectives_;
+  LiveGroup()->Gather(in.wire(), out, root, DoneFor(work));
+  return work;
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::scatter(
+    std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
+    const c10d::ScatterOptions& opts) {
+  constexpr const char* kOp = "scatter";
+  const int root = CheckedRoot(opts.rootRank, kOp);
+  const at::Tensor& output = OnlyTensor(outputs, kOp);
+  const Staging out = Staging::Of(output, Access::kWrite, kOp);
+  std::vector<Staging> stagings = {out};
+  WireTensor in{.values = nullptr, .type = out.wire().type, .dims = {0}};
+  std::vector<at::Tensor> read;
+  if (root == getRank()) {
+    stagings.push_back(StagedOfRanks(inputs, output, Access::kRead, kOp));
+    in = stagings[1].wire();
+    read = stagings[1].tensors();
+  } else {
+    TORCH_CHECK_VALUE(inputs.empty(), "longhaul: ", kOp, " (", where_,
+                      "): inputs are the root's alone");
+  }
+  const auto work = NewWork({.type = c10d::OpType::SCATTER,
+                             .op = kOp,
+                             .profiling_title = "longhaul:scatter",
+                             .inputs = read,
+                             .stagings = std::move(stagings),
+                             .outputs = out.tensors(),
+                             .timeout = opts.timeout});
+  ++collectives_;
+  LiveGroup()->Scatter(in, out.wire(), root, DoneFor(work));
+  return work;
+}
+
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::barrier(const c10d::BarrierOptions& opts) {
   const auto work = NewWork({.type = c10d::OpType::BARRIER,
                              .op = "barrier",
@@ -165,6 +202,35 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::barrier(const c10d::Barrier
   ++collectives_;
   LiveGroup()->Barrier(DoneFor(work));
   return work;
+}
+
+// Blocks. Errors read as gloo's do, and name the ranks that are missing on every rank.
+void ProcessGroupLonghaul::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  const auto limit = opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout;
+  if (limit.count() <= 0) {
+    ThrowIfError(absl::DeadlineExceededError(c10::str("longhaul: Rank ", getRank(),
+                                                      " timed out in monitoredBarrier after ",
+                                                      limit.count(), " ms, before it began")));
+  }
+  const auto work = NewWork({.type = c10d::OpType::BARRIER,
+                             .op = "monitored_barrier",
+                             .profiling_title = "longhaul:monitored_barrier",
+                             .inputs = {},
+                             .stagings = {},
+                             .outputs = {}});
+  ++collectives_;
+  const auto named = [rank = getRank(), done = DoneFor(work)](absl::Status status) {
+    if (rank != 0 && absl::IsDeadlineExceeded(status)) {
+      status = absl::DeadlineExceededError(
+          c10::str("Rank ", rank,
+                   " successfully reached monitoredBarrier, but received errors while waiting for "
+                   "send/recv from rank 0: ",
+                   std::string(status.message())));
+    }
+    done(std::move(status));
+  };
+  LiveGroup()->MonitoredBarrier(absl::FromChrono(limit), wait_all_ranks, named);
+  work->wait();
 }
 
 }  // namespace longhaul

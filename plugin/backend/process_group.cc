@@ -201,6 +201,12 @@ int ProcessGroupLonghaul::CheckedPeer(int peer, const char* op) const {
   return peer;
 }
 
+int ProcessGroupLonghaul::CheckedRoot(int64_t root, const char* op) const {
+  TORCH_CHECK_VALUE(root >= 0 && root < getSize(), "longhaul: ", op, " (", where_, "): root ", root,
+                    " is not a rank of a group of ", getSize());
+  return static_cast<int>(root);
+}
+
 void ProcessGroupLonghaul::CheckTag(int tag, const char* op) const {
   TORCH_CHECK_VALUE(tag >= 0, "longhaul: ", op, " (", where_, "): tag ", tag,
                     ", tags are 0 and more");

@@ -89,20 +89,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                           const c10d::AllToAllOptions& opts) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& opts) override;
 
-  // Not done yet (unsupported.cc): each throws NotImplementedError with its name and what to use.
-  c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>& tensors,
-                                                  const c10d::AllreduceOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
-                                        const c10d::ReduceOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
-                                                     std::vector<at::Tensor>& inputs,
-                                                     const c10d::AllgatherOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
-                                        std::vector<at::Tensor>& inputs,
-                                        const c10d::GatherOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
-                                         std::vector<std::vector<at::Tensor>>& inputs,
-                                         const c10d::ScatterOptions& opts) override;
+  // Of lists, tensors may differ from rank to rank of the parts, the same on every rank.
   c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
                                                 std::vector<std::vector<at::Tensor>>& inputs,
                                                 const c10d::ReduceScatterOptions& opts) override;
@@ -111,7 +98,23 @@ class ProcessGroupLonghaul : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
       std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
       const c10d::ReduceScatterOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
+                                                     std::vector<at::Tensor>& inputs,
+                                                     const c10d::AllgatherOptions& opts) override;
+  // Tensors of ranks other than the root stay as they are.
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
+                                        const c10d::ReduceOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
+                                        std::vector<at::Tensor>& inputs,
+                                        const c10d::GatherOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
+                                         std::vector<std::vector<at::Tensor>>& inputs,
+                                         const c10d::ScatterOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  // NotImplementedError that says what to use (unsupported.cc).
+  c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>& tensors,
+                                                  const c10d::AllreduceOptions& opts) override;
 
   // Identity and life.
   const std::string getBackendName() const override { return "longhaul"; }
@@ -152,6 +155,12 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                                   const c10d::AllgatherOptions& opts,
                                                   c10d::OpType type, const char* op,
                                                   const char* profiling_title);
+  struct Scattered;  // reductions.cc
+  Scattered EvenlyScattered(const at::Tensor& input, const at::Tensor& output,
+                            const char* op) const;
+  c10::intrusive_ptr<LonghaulWork> ReduceScatters(std::vector<Scattered> all,
+                                                  const c10d::ReduceScatterOptions& opts,
+                                                  c10d::OpType type, const char* op);
   struct Exchange;  // all_to_all.cc
   c10::intrusive_ptr<LonghaulWork> AllToAll(const Exchange& exchange,
                                             const c10d::AllToAllOptions& opts);
@@ -159,7 +168,11 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                              const at::Tensor& out, int dst, int tag);
   Staging StagedSend(const at::Tensor& x, int dst, int tag) const;
   Staging StagedReceive(const at::Tensor& x, const char* op) const;
+  Staging StagedOfRanks(const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& own,
+                        Access access, const char* op) const;
   int CheckedPeer(int peer, const char* op) const;
+  int CheckedRoot(int64_t root, const char* op) const;
+  void CheckAlike(const at::Tensor& one, const at::Tensor& other, const char* op) const;
   void CheckTag(int tag, const char* op) const;
 
   // DistBackendError after shutdown().

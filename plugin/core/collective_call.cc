@@ -1,6 +1,7 @@
 #include "plugin/core/collective_call.h"
 
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -9,8 +10,10 @@
 namespace longhaul {
 namespace {
 
-constexpr std::string_view kNames[] = {"",          "broadcast", "allreduce",
-                                       "allgather", "alltoall",  "barrier"};
+constexpr std::string_view kNames[] = {"",         "broadcast", "allreduce",       "allgather",
+                                       "alltoall", "barrier",   "reduce",          "reducescatter",
+                                       "gather",   "scatter",   "monitoredbarrier"};
+static_assert(std::size(kNames) == static_cast<size_t>(kLastCollectiveKind) + 1);
 
 template <typename T>
 void Put(PacketHeader& header, size_t at, T value) {
@@ -33,9 +36,15 @@ std::string ToString(const CollectiveCall& call) {
   std::string arguments;
   switch (call.kind) {
     case CollectiveKind::kBroadcast:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
       arguments = fmt::format("root {}, {}", call.root, what);
       break;
+    case CollectiveKind::kReduce:
+      arguments = fmt::format("{}, root {}, {}", ToString(call.operation), call.root, what);
+      break;
     case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
       arguments = fmt::format("{}, {}", ToString(call.operation), what);
       break;
     case CollectiveKind::kAllGather:
@@ -45,6 +54,7 @@ std::string ToString(const CollectiveCall& call) {
       arguments = ToString(call.type);
       break;
     case CollectiveKind::kBarrier:
+    case CollectiveKind::kMonitoredBarrier:
       break;
   }
   return fmt::format("{}({})", NameOf(call.kind), arguments);
@@ -66,7 +76,7 @@ std::optional<CollectiveCall> ReadCall(const PacketHeader& header) {
   const auto kind = Get<uint8_t>(header, 0), operation = Get<uint8_t>(header, 1);
   const auto type = Get<uint8_t>(header, 2), unused = Get<uint8_t>(header, 3);
   if (kind < static_cast<uint8_t>(CollectiveKind::kBroadcast) ||
-      kind > static_cast<uint8_t>(CollectiveKind::kBarrier) ||
+      kind > static_cast<uint8_t>(kLastCollectiveKind) ||
       operation > static_cast<uint8_t>(kLastReduceOp) ||
       type > static_cast<uint8_t>(kLastElementType) || unused != 0 || header.rank != 0) {
     return std::nullopt;

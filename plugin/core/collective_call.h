@@ -15,12 +15,13 @@ namespace longhaul {
 // In the 32 bytes that are the dims of other messages, little-endian:
 //   off  type  field
 //     0  u8    kind       CollectiveKind
-//     1  u8    operation  ReduceOp of an allreduce, else 0
+//     1  u8    operation  ReduceOp of what adds up, else 0
 //     2  u8    type       ElementType
 //     3  u8    0
-//     4  i32   root       of a broadcast, else 0
-//     8  u64   count      elements that each rank brings; of an alltoall 0
-//    16  u64   expected   alltoall: elements that the sender expects of the receiver, else 0
+//     4  i32   root       where the operation has one, else 0
+//     8  u64   count      elements that each rank brings; of a scatter, gets; of an alltoall 0
+//    16  u64   expected   alltoall: elements that the sender expects of the receiver;
+//                         reducescatter: hash of the ranks' counts; else 0
 //    24  u64   balance    alltoall: see CountBalance, else 0
 enum class CollectiveKind : uint8_t {
   kBroadcast = 1,
@@ -28,7 +29,13 @@ enum class CollectiveKind : uint8_t {
   kAllGather = 3,
   kAllToAll = 4,
   kBarrier = 5,
+  kReduce = 6,
+  kReduceScatter = 7,
+  kGather = 8,
+  kScatter = 9,
+  kMonitoredBarrier = 10,
 };
+constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kMonitoredBarrier;
 
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;

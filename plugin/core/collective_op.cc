@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace longhaul {
 namespace {
@@ -13,9 +14,23 @@ const WireTensor kNothing{.values = nullptr, .type = ElementType::kU8, .dims = {
 
 }  // namespace
 
-void Collectives::Op::Begin(int tag, absl::Status failed_before,
+WireTensor Slice(const WireTensor& x, size_t first, size_t count) {
+  return {.values = static_cast<std::byte*>(x.values) + first * BytesPerElement(x.type),
+          .type = x.type,
+          .dims = {static_cast<int64_t>(count)}};
+}
+
+std::string RanksText(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+void Collectives::Op::Begin(int tag, absl::Duration timeout, absl::Status failed_before,
                             const std::vector<PacketHeader>& heard) {
   tag_ = tag;
+  timeout_ = timeout;
+  deadline_ = owner_->context_->NewDeadline(timeout);
+  heard_.resize(static_cast<size_t>(size()));
+  under_way_.resize(static_cast<size_t>(size()));
   failure_ = std::move(failed_before);
   for (const PacketHeader& header : heard) Hear(header);
   Advance();
@@ -23,7 +38,9 @@ void Collectives::Op::Begin(int tag, absl::Status failed_before,
 
 void Collectives::Op::Hear(const PacketHeader& header) {
   const std::optional<CollectiveCall> theirs = ReadCall(header);
-  if (failed() || !theirs) return;
+  if (!theirs) return;
+  heard_[static_cast<size_t>(header.source_rank)] = true;
+  if (failed()) return;
   if (theirs->Fits(call_)) {
     if (absl::Status s = CheckPair(header, *theirs); !s.ok()) Fail(std::move(s), Tell::kOthers);
     return;
@@ -44,31 +61,50 @@ absl::Status Collectives::Op::CheckPair(const PacketHeader&, const CollectiveCal
   return absl::OkStatus();
 }
 
-Group::Done Collectives::Op::Step(int& count) {
+Group::Done Collectives::Op::Step(int& count, int peer, Direction direction, uint64_t bytes) {
   ++count;
-  return [this, &count, self = shared_from_this()](absl::Status status) {
+  ++under_way_[static_cast<size_t>(peer)];
+  const uint64_t entry = owner_->context_->history.Begin(
+      peer, {.direction = direction, .what = NameOf(call_.kind), .tag = tag_, .bytes = bytes},
+      owner_->context_->Now());
+  return [this, &count, peer, entry, self = shared_from_this()](absl::Status status) {
     --count;
+    --under_way_[static_cast<size_t>(peer)];
+    owner_->context_->history.End(peer, entry, status.ok(), owner_->context_->Now());
     if (!status.ok()) Fail(std::move(status), Tell::kOthers);
     Advance();
   };
 }
 
+namespace {
+
+uint64_t BytesOf(const WireTensor& x) {
+  return static_cast<uint64_t>(x.elements()) * BytesPerElement(x.type);
+}
+
+}  // namespace
+
 void Collectives::Op::Send(const WireTensor& x, int dst) {
-  if (failure_.ok()) owner_->sender_->Send(x, dst, CallTo(dst), tag_, Step(steps_));
+  if (!failure_.ok()) return;
+  owner_->sender_->Send(x, dst, CallTo(dst), tag_, Step(steps_, dst, Direction::kSent, BytesOf(x)));
 }
 
 void Collectives::Op::Recv(const WireTensor& x, int src) {
   if (!failure_.ok()) return;
-  owner_->matcher_->Receive(x, src, ChannelSpace::kCollective, tag_, Step(steps_));
+  owner_->matcher_->Receive(x, src, ChannelSpace::kCollective, tag_,
+                            Step(steps_, src, Direction::kReceived, BytesOf(x)));
 }
 
 void Collectives::Op::SendCallOnly(int dst) {
-  if (failure_.ok()) owner_->sender_->Send(kNothing, dst, CallTo(dst), tag_, Step(calls_only_));
+  if (!failure_.ok()) return;
+  owner_->sender_->Send(kNothing, dst, CallTo(dst), tag_,
+                        Step(calls_only_, dst, Direction::kSent, 0));
 }
 
 void Collectives::Op::RecvCallOnly(int src) {
   if (!failure_.ok()) return;
-  owner_->matcher_->Receive(kNothing, src, ChannelSpace::kCollective, tag_, Step(calls_only_));
+  owner_->matcher_->Receive(kNothing, src, ChannelSpace::kCollective, tag_,
+                            Step(calls_only_, src, Direction::kReceived, 0));
 }
 
 void Collectives::Op::Advance() {
@@ -83,6 +119,32 @@ void Collectives::Op::Advance() {
   }
 }
 
+absl::Duration Collectives::Op::Expire(absl::Duration now) {
+  if (ended_ || failed()) return absl::InfiniteDuration();
+  if (deadline_ > now) return deadline_;
+  std::vector<int> silent;
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank() && !heard(r) && SilentByItself(r)) silent.push_back(r);
+  }
+  Fail(absl::DeadlineExceededError(TimeoutText(silent)), Tell::kOthers);
+  return absl::InfiniteDuration();
+}
+
+std::string Collectives::Op::TimeoutText(const std::vector<int>& silent) const {
+  const std::string limit = absl::FormatDuration(timeout_);
+  if (!silent.empty()) {
+    return fmt::format("{} did not come to it within the timeout of {}", RanksText(silent), limit);
+  }
+  std::vector<int> slow;
+  for (int r = 0; r < size(); ++r) {
+    if (under_way_[static_cast<size_t>(r)] > 0) slow.push_back(r);
+  }
+  return fmt::format(
+      "all ranks came to it, but it was not complete within the timeout of {}: values to or from "
+      "{} are still under way",
+      limit, RanksText(slow));
+}
+
 void Collectives::Op::Fail(absl::Status why, Tell tell) {
   if (ended_ || !failure_.ok()) return;
   failure_ = std::move(why);
@@ -93,6 +155,7 @@ void Collectives::Op::Fail(absl::Status why, Tell tell) {
     header.space = ChannelSpace::kCollective;
     header.tag = tag_;
     if (absl::IsInvalidArgument(failure_)) header.flags = kPacketMismatch;
+    if (absl::IsDeadlineExceeded(failure_)) header.flags = kPacketTimedOut;
     for (Peer* peer : context.peers) {
       if (peer != nullptr) peer->SendControl(header, reason);
     }
@@ -109,10 +172,13 @@ void Collectives::Op::Fail(absl::Status why, Tell tell) {
 
 void Collectives::Op::RunDone() {
   if (failure_.ok()) return done_(absl::OkStatus());
+  GroupContext& context = *owner_->context_;
+  const std::string where =
+      absl::IsDeadlineExceeded(failure_) ? context.history.Written(context.Now()) : "";
   done_(absl::Status(
       failure_.code(),
-      fmt::format("{} (collective {}) on rank {} of group '{}': {}", NameOf(call_.kind), tag_,
-                  rank(), owner_->context_->options.name, std::string(failure_.message()))));
+      fmt::format("{} (collective {}) on rank {} of group '{}': {}{}", NameOf(call_.kind), tag_,
+                  rank(), context.options.name, std::string(failure_.message()), where)));
 }
 
 }  // namespace longhaul

@@ -8,66 +8,8 @@
 #include <fmt/format.h>
 
 #include "plugin/core/collective_op.h"
-#include "plugin/core/reduce.h"
 
 namespace longhaul {
-namespace {
-
-constexpr size_t kSmallAllReduceBytes = 8 << 10;
-
-// Elements [first, first + count) of x, flat.
-WireTensor Slice(const WireTensor& x, size_t first, size_t count) {
-  return {.values = static_cast<std::byte*>(x.values) + first * BytesPerElement(x.type),
-          .type = x.type,
-          .dims = {static_cast<int64_t>(count)}};
-}
-
-}  // namespace
-
-class Collectives::BroadcastOp final : public Op {
- public:
-  BroadcastOp(Collectives* owner, const WireTensor& x, int root, Group::Done done)
-      : Op(owner,
-           {.kind = CollectiveKind::kBroadcast,
-            .type = x.type,
-            .root = root,
-            .count = static_cast<uint64_t>(x.elements())},
-           std::move(done)),
-        x_(x),
-        root_(root) {}
-
- private:
-  bool Phase(int phase) override {
-    if (phase > 1) return false;
-    if (phase == 0) {
-      if (place() != 0) Recv(x_, RankAt(place() - parent_bit()));
-      for (int r = 0; r < size(); ++r) {
-        if (r == rank()) continue;
-        if (!IsChild(r)) SendCallOnly(r);
-        if (place() == 0 || r != RankAt(place() - parent_bit())) RecvCallOnly(r);
-      }
-      return true;
-    }
-    for (int bit = 1 << 30; bit > 0; bit >>= 1) {  // the largest subtree first
-      if (bit < parent_bit() && place() + bit < size()) Send(x_, RankAt(place() + bit));
-    }
-    return true;
-  }
-
-  // In the tree, whose root is at 0. The children of place p are p + 1, p + 2, p + 4, ... below the
-  // lowest bit of p.
-  int place() const { return (rank() - root_ + size()) % size(); }
-  int parent_bit() const { return place() == 0 ? 1 << 30 : place() & -place(); }
-  int RankAt(int place) const { return (place + root_) % size(); }
-  bool IsChild(int r) const {
-    const int below = (r - root_ + size()) % size() - place();
-    return below > 0 && below < parent_bit() && (below & (below - 1)) == 0;
-  }
-
-  const WireTensor x_;
-  const int root_;
-};
-
 class Collectives::AllGatherOp final : public Op {
  public:
   AllGatherOp(Collectives* owner, CollectiveKind kind, const WireTensor& in, const WireTensor& out,
@@ -176,78 +118,31 @@ class Collectives::AllToAllOp final : public Op {
   uint64_t balance_ = 0;  // of the others
 };
 
-class Collectives::AllReduceOp final : public Op {
+// Nothing goes between the ranks but that they have come.
+class Collectives::MonitoredBarrierOp final : public Op {
  public:
-  AllReduceOp(Collectives* owner, const WireTensor& x, ReduceOp op, Group::Done done)
-      : Op(owner,
-           {.kind = CollectiveKind::kAllReduce,
-            .operation = op,
-            .type = x.type,
-            .count = static_cast<uint64_t>(x.elements())},
-           std::move(done)),
-        x_(x),
-        op_(op) {}
+  MonitoredBarrierOp(Collectives* owner, bool name_all, Group::Done done)
+      : Op(owner, {.kind = CollectiveKind::kMonitoredBarrier}, std::move(done)),
+        name_all_(name_all) {}
 
  private:
   bool Phase(int phase) override {
-    const auto count = static_cast<size_t>(x_.elements());
-    if (phase == 0) {
-      whole_ = count * BytesPerElement(x_.type) <= kSmallAllReduceBytes;
-      Exchange();
-      return true;
-    }
-    if (phase == 1) {
-      // Only now: everything that reads this rank's values has been sent.
-      std::vector<const std::byte*> sources;
-      for (int r = 0; r < size(); ++r) {
-        const std::byte* own = static_cast<std::byte*>(Part(rank()).values);
-        sources.push_back(r == rank() ? own : parts_[static_cast<size_t>(r)].bytes().data());
-      }
-      ReduceInOrder(x_.type, op_, sources, PartCount(rank()),
-                    static_cast<std::byte*>(Part(rank()).values));
-      parts_.clear();
-      for (int r = 0; r < size() && !whole_; ++r) {
-        if (r == rank()) continue;
-        Recv(Part(r), r);
-        Send(Part(rank()), r);
-      }
-      return true;
-    }
-    return false;
-  }
-
-  // Everybody gets everybody's contribution to the part that it adds up.
-  void Exchange() {
-    parts_.resize(static_cast<size_t>(size()));
-    const size_t bytes = PartCount(rank()) * BytesPerElement(x_.type);
+    if (phase > 0) return false;
     for (int r = 0; r < size(); ++r) {
-      if (r == rank()) continue;
-      PooledBuffer& part = parts_[static_cast<size_t>(r)];
-      part = pool().Acquire(bytes);
-      Recv({.values = part.bytes().data(),
-            .type = x_.type,
-            .dims = {static_cast<int64_t>(PartCount(rank()))}},
-           r);
-      Send(Part(r), r);
+      if (r != rank()) ExchangeCalls(r);
     }
+    return true;
   }
 
-  size_t PartCount(int r) const {
-    const auto count = static_cast<size_t>(x_.elements()), n = static_cast<size_t>(size());
-    if (whole_) return count;
-    return count / n + (static_cast<size_t>(r) < count % n ? 1 : 0);
-  }
-  WireTensor Part(int r) const {
-    const auto count = static_cast<size_t>(x_.elements()), n = static_cast<size_t>(size());
-    if (whole_) return Slice(x_, 0, count);
-    const auto part = static_cast<size_t>(r);
-    return Slice(x_, part * (count / n) + std::min(part, count % n), PartCount(r));
+  // In the words of gloo's, which programs look for.
+  std::string TimeoutText(const std::vector<int>& silent) const override {
+    std::string who = RanksText(name_all_ || silent.empty() ? silent : std::vector{silent.front()});
+    who.front() = 'R';
+    return fmt::format("{} failed to pass monitoredBarrier in {} ms", who,
+                       absl::ToInt64Milliseconds(timeout()));
   }
 
-  const WireTensor x_;
-  const ReduceOp op_;
-  bool whole_ = false;  // every rank adds up everything
-  std::vector<PooledBuffer> parts_;
+  const bool name_all_;
 };
 
 Collectives::Collectives(GroupContext* context, Sender* sender, Matcher* matcher)
@@ -255,12 +150,14 @@ Collectives::Collectives(GroupContext* context, Sender* sender, Matcher* matcher
 
 Collectives::~Collectives() = default;
 
-void Collectives::Start(std::shared_ptr<Op> op) {
+void Collectives::Start(std::shared_ptr<Op> op) { Start(std::move(op), context_->options.timeout); }
+
+void Collectives::Start(std::shared_ptr<Op> op, absl::Duration timeout) {
   const int tag = next_tag_++;
   active_.emplace(tag, op);
   auto failed = failed_early_.extract(tag);
   const auto heard = heard_early_.extract(tag);
-  op->Begin(tag, failed.empty() ? absl::OkStatus() : std::move(failed.mapped()),
+  op->Begin(tag, timeout, failed.empty() ? absl::OkStatus() : std::move(failed.mapped()),
             heard.empty() ? std::vector<PacketHeader>() : heard.mapped());
 }
 
@@ -289,10 +186,9 @@ void Collectives::Finish(Op& op) {
 }
 
 void Collectives::OnPeerFailed(int rank, const PacketHeader& abort, std::string_view why) {
-  const absl::Status failure =
-      (abort.flags & kPacketMismatch) != 0
-          ? absl::InvalidArgumentError(std::string(why))
-          : absl::AbortedError(fmt::format("rank {} failed: {}", rank, why));
+  absl::Status failure = absl::AbortedError(fmt::format("rank {} failed: {}", rank, why));
+  if ((abort.flags & kPacketMismatch) != 0) failure = absl::InvalidArgumentError(std::string(why));
+  if ((abort.flags & kPacketTimedOut) != 0) failure = absl::DeadlineExceededError(std::string(why));
   const auto found = active_.find(abort.tag);
   if (found != active_.end()) {
     const std::shared_ptr<Op> op = found->second;
@@ -302,12 +198,13 @@ void Collectives::OnPeerFailed(int rank, const PacketHeader& abort, std::string_
   }
 }
 
-void Collectives::Broadcast(const WireTensor& x, int root, Group::Done done) {
-  Start(std::make_shared<BroadcastOp>(this, x, root, std::move(done)));
-}
-
-void Collectives::AllReduce(const WireTensor& x, ReduceOp op, Group::Done done) {
-  Start(std::make_shared<AllReduceOp>(this, x, op, std::move(done)));
+absl::Duration Collectives::Expire(absl::Duration now) {
+  absl::Duration next = absl::InfiniteDuration();
+  std::vector<std::shared_ptr<Op>> all;  // the ends of some may start or end others
+  for (const auto& [tag, op] : active_) all.push_back(op);
+  std::ranges::sort(all, {}, [](const auto& op) { return op->tag(); });  // the cause comes first
+  for (const auto& op : all) next = std::min(next, op->Expire(now));
+  return next;
 }
 
 void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::Done done) {
@@ -324,6 +221,10 @@ void Collectives::Barrier(Group::Done done) {
   const WireTensor nothing{.values = nullptr, .type = ElementType::kU8, .dims = {0}};
   Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kBarrier, nothing, nothing,
                                       std::move(done)));
+}
+
+void Collectives::MonitoredBarrier(absl::Duration timeout, bool name_all, Group::Done done) {
+  Start(std::make_shared<MonitoredBarrierOp>(this, name_all, std::move(done)), timeout);
 }
 
 }  // namespace longhaul

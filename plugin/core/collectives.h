@@ -22,10 +22,17 @@ namespace longhaul {
 //   alltoall    to everybody what is theirs      1 delay;  a rank sends what is not its own
 //   allreduce   small: allgather, then each rank adds up all   1 delay;  (n-1) B
 //               else: rank r adds up the r-th part of n, then hands it out   2 delays; 2 (n-1)/n B
+//   reducescatter   rank r adds up the r-th part     1 delay;  a rank sends what is not its part
+//   reduce      small, or two ranks: the root adds up all      1 delay;  the others send B each
+//               else: rank r adds up the r-th part of n, the root gathers them    2 delays; B each,
+//               and the root gets 2 (n-1)/n B instead of (n-1) B
+//   gather      to the root                      1 delay;  the others send B each
+//   scatter     from the root                    1 delay;  the root sends (n-1) B of its n B
 // Always added up in rank order, so every rank holds equal bits.
 // So in each of them every rank hears from every other, and each message carries its sender's call
 // (collective_call.h): a rank whose collective ends well has seen n equal calls, and where two
-// differ none ends well. Who sees a difference tells all; all fail with InvalidArgument. On the
+// differ none ends well. Who sees a difference tells all; all fail with InvalidArgument. Likewise
+// one that is not complete in time: the first rank to see that tells all who is missing. On the
 // strand.
 class Collectives {
  public:
@@ -37,7 +44,17 @@ class Collectives {
   void AllGather(const WireTensor& in, const WireTensor& out, Group::Done done);
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Group::Done done);
+  // `in`: the ranks' parts end to end, counts[r] elements for rank r; `out`: this rank's.
+  void ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
+                     const WireTensor& out, ReduceOp op, Group::Done done);
+  void Reduce(const WireTensor& x, int root, ReduceOp op, Group::Done done);
+  void Gather(const WireTensor& in, const WireTensor& out, int root, Group::Done done);
+  void Scatter(const WireTensor& in, const WireTensor& out, int root, Group::Done done);
   void Barrier(Group::Done done);
+  void MonitoredBarrier(absl::Duration timeout, bool name_all, Group::Done done);
+
+  // Fails what is overdue; answers the earliest deadline left.
+  absl::Duration Expire(absl::Duration now);
 
   // Another rank's collective failed, as that abort says: so does ours.
   void OnPeerFailed(int rank, const PacketHeader& abort, std::string_view why);
@@ -48,10 +65,17 @@ class Collectives {
  private:
   class Op;
   class BroadcastOp;
-  class AllReduceOp;
   class AllGatherOp;
   class AllToAllOp;
+  class MonitoredBarrierOp;
+  class SumOp;  // collective_sums.cc, with the next
+  class AllReduceOp;
+  class ReduceScatterOp;
+  class ReduceToRootOp;
+  class GatherOp;  // collective_roots.cc, with the next and BroadcastOp
+  class ScatterOp;
   void Start(std::shared_ptr<Op> op);
+  void Start(std::shared_ptr<Op> op, absl::Duration timeout);
   void Finish(Op& op);
 
   GroupContext* const context_;

@@ -143,7 +143,8 @@ constexpr int kAnySource = -1;
 // Matching is FIFO per (source, tag); send never waits for a receive of its own and the other way
 // round. Sums are taken in rank order on every rank, so all ranks hold equal bits.
 // Errors: InvalidArgument (dtype or count mismatch, naming both sides), DeadlineExceeded (timeout,
-// naming peer, tag and sequence), Unavailable (peer dead, naming it), Aborted.
+// naming peer, tag and sequence; of a collective the ranks that did not come to it, in the same
+// words on every rank), Unavailable (peer dead, naming it), Aborted.
 // Thread safe. Collectives must be called in the same order by every rank. Where ranks call
 // different ones (another operation, root, reduction, dtype or count, or an alltoall whose pairs
 // disagree), each rank of the group gets InvalidArgument that names two calls and their ranks, none
@@ -192,7 +193,20 @@ class Group {
   virtual void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                         const WireTensor& out, const std::vector<int64_t>& recv_counts,
                         Done done) = 0;
+  // `in`: the ranks' parts end to end, counts[r] elements for rank r, the same counts on all ranks;
+  // `out`: this rank's, added up. `out` may be this rank's part of `in`.
+  virtual void ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
+                             const WireTensor& out, ReduceOp op, Done done) = 0;
+  // In place on x of the root; those of the others stay as they are.
+  virtual void Reduce(const WireTensor& x, int root, ReduceOp op, Done done) = 0;
+  // out: size() times in.elements(), rank order; of the root, nobody else's is looked at.
+  virtual void Gather(const WireTensor& in, const WireTensor& out, int root, Done done) = 0;
+  // in: size() times out.elements(), rank order; of the root, nobody else's is looked at.
+  virtual void Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) = 0;
   virtual void Barrier(Done done) = 0;
+  // A barrier with a time limit of its own. The error names the ranks that did not come, all or the
+  // first, in gloo's words, the same on every rank: "Rank 1 failed to pass monitoredBarrier in 5 ms".
+  virtual void MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) = 0;
 
   virtual void SetTimeout(absl::Duration timeout) = 0;
   // By peer, what was sent first; of each peer and direction at least the row of codec "none"
@@ -216,6 +230,10 @@ class Group {
   virtual absl::StatusOr<std::string> SaveState() = 0;
   virtual absl::Status CheckState(std::string_view state) const = 0;
   virtual absl::Status LoadState(std::string_view state) = 0;
+
+  // The last operations with each rank: kind, tag, bytes, state, age; the newest last. What a
+  // time-out writes into a file that its error names.
+  virtual std::string RecentOperations() const = 0;
 
   // Outstanding operations fail with `why`, later ones at once; the other ranks' too, with Aborted
   // naming this rank. Idempotent.

@@ -9,6 +9,7 @@
 #include "plugin/core/coding.h"
 #include "plugin/core/counter_table.h"
 #include "plugin/core/group.h"
+#include "plugin/core/history.h"
 #include "plugin/core/node_core.h"
 
 namespace longhaul {
@@ -21,12 +22,18 @@ struct GroupContext {
   std::vector<Peer*> peers;  // by rank; nullptr: this rank
   CodingTable coding;
   CounterTable counters;
+  History history;
   std::weak_ptr<void> owner;  // the group; callbacks inside the transport keep it alive
   absl::Duration armed = absl::InfiniteDuration();  // the next OnTimer that is asked for
 
   absl::Duration Now() const { return node->clock().Now(); }
-  absl::Duration NewDeadline() {
-    const absl::Duration deadline = Now() + options.timeout;
+  // Of an operation that begins now. A collective's messages have none: it has one itself.
+  absl::Duration DeadlineIn(ChannelSpace space) {
+    return space == ChannelSpace::kCollective ? absl::InfiniteDuration()
+                                              : NewDeadline(options.timeout);
+  }
+  absl::Duration NewDeadline(absl::Duration timeout) {
+    const absl::Duration deadline = Now() + timeout;
     if (deadline < armed) {
       armed = deadline;
       node->WakeAt(deadline);

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "compressors/numbers/noise.h"
+#include "plugin/core/collective_arguments.h"
 #include "plugin/core/reduce.h"
 
 namespace longhaul {
@@ -55,32 +55,6 @@ absl::StatusOr<std::vector<NodeAddress>> ParseAll(const NodeCore& node, const Gr
   return parsed;
 }
 
-absl::Status CheckCounts(const GroupOptions& options, const WireTensor& x,
-                         const std::vector<int64_t>& counts, std::string_view way) {
-  bool possible = counts.size() == static_cast<size_t>(options.size);
-  int64_t left = x.elements();
-  for (const int64_t count : counts) {
-    possible = possible && count >= 0 && count <= left;
-    left -= possible ? count : 0;
-  }
-  if (possible && left == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "alltoall on rank {} of group '{}' of {}: {} counts [{}] do not cut {}", options.rank,
-      options.name, options.size, way, fmt::join(counts, ", "), ToString(x)));
-}
-
-absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
-                           const std::vector<int64_t>& send_counts, const WireTensor& out,
-                           const std::vector<int64_t>& recv_counts) {
-  if (absl::Status s = CheckCounts(options, in, send_counts, "send"); !s.ok()) return s;
-  if (absl::Status s = CheckCounts(options, out, recv_counts, "receive"); !s.ok()) return s;
-  const auto own = static_cast<size_t>(options.rank);
-  if (in.type == out.type && send_counts[own] == recv_counts[own]) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "alltoall on rank {} of group '{}': {} of {} sent to itself, {} of {} expected", options.rank,
-      options.name, send_counts[own], ToString(in.type), recv_counts[own], ToString(out.type)));
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
@@ -121,6 +95,9 @@ GroupCore::GroupCore(const GroupOptions& options, uint64_t hash, std::shared_ptr
                .peers = {},
                .coding = std::move(coding),
                .counters = CounterTable(options.rank, options.size),
+               .history = History(fmt::format("group '{}' rank {} of {}", options.name,
+                                              options.rank, options.size),
+                                  options.size),
                .owner = {}} {}
 
 absl::Status GroupCore::Open(const std::vector<uint64_t>& node_ids) {
@@ -208,7 +185,32 @@ void GroupCore::SendDecoded(const WireTensor& x, void* decoded, int dst, int tag
     s = absl::InvalidArgumentError("what a receiver will hold is told of tensors in host memory");
   }
   if (!s.ok()) return done(s);
-  Run([=, this] { sender_.Send(x, decoded, dst, tag, done); }, done);
+  Run(
+      [=, this] {
+        sender_.Send(x, decoded, dst, tag,
+                     [done, noted = Noted(dst, Direction::kSent, tag, x)](absl::Status status) {
+                       done(noted(std::move(status)));
+                     });
+      },
+      done);
+}
+
+std::function<absl::Status(absl::Status)> GroupCore::Noted(int peer, Direction direction, int tag,
+                                                           const WireTensor& x) {
+  const uint64_t number = context_.history.Begin(
+      peer,
+      {.direction = direction,
+       .what = direction == Direction::kSent ? "send" : "recv",
+       .tag = tag,
+       .bytes = static_cast<uint64_t>(x.elements()) * BytesPerElement(x.type)},
+      context_.Now());
+  return [this, peer, number](absl::Status status) {
+    const absl::Duration now = context_.Now();
+    context_.history.End(peer, number, status.ok(), now);
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    return absl::DeadlineExceededError(std::string(status.message()) +
+                                       context_.history.Written(now));
+  };
 }
 
 std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) const {
@@ -232,12 +234,27 @@ void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {
   absl::Status s = CheckPeer(src, "recv from");
   if (s.ok()) s = CheckTag(tag, "recv");
   if (!s.ok()) return done(s);
-  Run([=, this] { matcher_.Receive(x, src, ChannelSpace::kPointToPoint, tag, done); }, done);
+  Run(
+      [=, this] {
+        matcher_.Receive(x, src, ChannelSpace::kPointToPoint, tag,
+                         [done, noted = Noted(src, Direction::kReceived, tag, x)](
+                             absl::Status status) { done(noted(std::move(status))); });
+      },
+      done);
 }
 
 void GroupCore::RecvAny(const WireTensor& x, int tag, DoneFrom done) {
   if (absl::Status s = CheckTag(tag, "recv from any rank"); !s.ok()) return done(s);
-  Run([=, this] { matcher_.ReceiveAny(x, tag, done); }, done);
+  Run(
+      [=, this] {
+        matcher_.ReceiveAny(x, tag,
+                            [done, noted = Noted(kAnySource, Direction::kReceived, tag, x)](
+                                absl::StatusOr<int> source) {
+                              absl::Status status = noted(source.status());
+                              done(status.ok() ? std::move(source) : std::move(status));
+                            });
+      },
+      done);
 }
 
 void GroupCore::SetTimeout(absl::Duration timeout) {
@@ -298,7 +315,8 @@ void GroupCore::OnPeerAborted(Peer& peer, const PacketHeader& header, std::strin
 
 absl::Duration GroupCore::OnTimer(absl::Duration now) {
   context_.armed = absl::InfiniteDuration();  // callbacks of what expires may start operations
-  const absl::Duration next = std::min(sender_.Expire(now), matcher_.Expire(now));
+  const absl::Duration next =
+      std::min({collectives_.Expire(now), sender_.Expire(now), matcher_.Expire(now)});
   context_.armed = std::min(context_.armed, next);
   return context_.armed;
 }
@@ -311,10 +329,7 @@ void GroupCore::FailAll(absl::Status why) {
 }
 
 void GroupCore::Broadcast(const WireTensor& x, int root, Done done) {
-  if (root < 0 || root >= options_.size) {
-    return done(absl::InvalidArgumentError(fmt::format("broadcast from rank {} of group '{}' of {}",
-                                                       root, options_.name, options_.size)));
-  }
+  if (absl::Status s = CheckRoot(options_, root, "broadcast from"); !s.ok()) return done(s);
   Run([=, this] { collectives_.Broadcast(x, root, done); }, done);
 }
 
@@ -324,10 +339,7 @@ void GroupCore::AllReduce(const WireTensor& x, ReduceOp op, Done done) {
 }
 
 void GroupCore::AllGather(const WireTensor& in, const WireTensor& out, Done done) {
-  if (in.type != out.type || out.elements() != in.elements() * options_.size) {
-    return done(absl::InvalidArgumentError(fmt::format(
-        "allgather of {} from {} ranks into {}", ToString(in), options_.size, ToString(out))));
-  }
+  if (absl::Status s = CheckAllGather(options_, in, out); !s.ok()) return done(s);
   Run([=, this] { collectives_.AllGather(in, out, done); }, done);
 }
 
@@ -340,8 +352,39 @@ void GroupCore::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_
   Run([=, this] { collectives_.AllToAll(in, send_counts, out, recv_counts, done); }, done);
 }
 
+void GroupCore::ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
+                              const WireTensor& out, ReduceOp op, Done done) {
+  if (absl::Status s = CheckReduceScatter(options_, in, counts, out, op); !s.ok()) return done(s);
+  Run([=, this] { collectives_.ReduceScatter(in, counts, out, op, done); }, done);
+}
+
+void GroupCore::Reduce(const WireTensor& x, int root, ReduceOp op, Done done) {
+  absl::Status s = CheckRoot(options_, root, "reduce to");
+  if (s.ok()) s = CheckReduce(x.type, op);
+  if (!s.ok()) return done(s);
+  Run([=, this] { collectives_.Reduce(x, root, op, done); }, done);
+}
+
+void GroupCore::Gather(const WireTensor& in, const WireTensor& out, int root, Done done) {
+  if (absl::Status s = CheckGather(options_, in, out, root); !s.ok()) return done(s);
+  Run([=, this] { collectives_.Gather(in, out, root, done); }, done);
+}
+
+void GroupCore::Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) {
+  if (absl::Status s = CheckScatter(options_, in, out, root); !s.ok()) return done(s);
+  Run([=, this] { collectives_.Scatter(in, out, root, done); }, done);
+}
+
 void GroupCore::Barrier(Done done) {
   Run([=, this] { collectives_.Barrier(done); }, done);
+}
+
+void GroupCore::MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) {
+  if (timeout <= absl::ZeroDuration()) {
+    return done(absl::InvalidArgumentError(
+        fmt::format("monitoredbarrier: a timeout of {}", absl::FormatDuration(timeout))));
+  }
+  Run([=, this] { collectives_.MonitoredBarrier(timeout, name_all, done); }, done);
 }
 
 }  // namespace longhaul

@@ -37,10 +37,17 @@ class GroupCore final : public Group,
   void AllGather(const WireTensor& in, const WireTensor& out, Done done) override;
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Done done) override;
+  void ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
+                     const WireTensor& out, ReduceOp op, Done done) override;
+  void Reduce(const WireTensor& x, int root, ReduceOp op, Done done) override;
+  void Gather(const WireTensor& in, const WireTensor& out, int root, Done done) override;
+  void Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) override;
   void Barrier(Done done) override;
+  void MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) override;
   void SetTimeout(absl::Duration timeout) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
   std::string NothingEncoded() const override;
+  std::string RecentOperations() const override { return context_.history.Text(context_.Now()); }
   std::vector<NmseSample> TakeNmse() override { return context_.counters.TakeNmse(); }
   absl::StatusOr<std::string> SaveState() override;
   absl::Status CheckState(std::string_view state) const override;
@@ -62,6 +69,10 @@ class GroupCore final : public Group,
   absl::Status RunAndWait(absl::AnyInvocable<absl::Status()> work);
   absl::Status CheckPeer(int rank, std::string_view what) const;
   absl::Status CheckTag(int tag, std::string_view what) const;
+  // Notes a point-to-point operation that begins; the answer, called with its status, that it ended
+  // and names the file with the others where it was late.
+  std::function<absl::Status(absl::Status)> Noted(int peer, Direction direction, int tag,
+                                                  const WireTensor& x);
   int RankOf(const Peer& peer) const;
   void FailAll(absl::Status why);
   absl::StatusOr<std::string> WriteState() const;  // on the strand, like the next

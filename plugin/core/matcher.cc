@@ -20,7 +20,7 @@ std::shared_ptr<Receipt> Matcher::NewReceipt(const WireTensor& x, ChannelSpace s
                                            .space = space,
                                            .tag = tag,
                                            .stamp = next_stamp_++,
-                                           .deadline = context_->NewDeadline(),
+                                           .deadline = context_->DeadlineIn(space),
                                            .done = std::move(done),
                                            .ended = {}});
 }

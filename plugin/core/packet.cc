@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr uint32_t kMagic = 0x3250484C;  // "LHP2"
 constexpr uint16_t kKnownFlags =
-    kPacketCancelled | kPacketAborted | kPacketStreamed | kPacketMismatch;
+    kPacketCancelled | kPacketAborted | kPacketStreamed | kPacketMismatch | kPacketTimedOut;
 
 // Walks the layout once; Put and Get share it so the two directions cannot drift apart.
 template <typename Visit>

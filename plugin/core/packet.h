@@ -59,6 +59,7 @@ enum PacketFlag : uint16_t {
   kPacketAborted = 1 << 1,    // goodbye: not a clean end
   kPacketStreamed = 1 << 2,   // payload: the frame in stream order (frame_pieces.h)
   kPacketMismatch = 1 << 3,   // of a collective, given up or aborted: the ranks' calls do not fit
+  kPacketTimedOut = 1 << 4,   // of a collective that is aborted: not complete within its timeout
 };
 
 struct PacketHeader {

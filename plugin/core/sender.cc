@@ -84,7 +84,7 @@ std::shared_ptr<Ticket> Sender::NewTicket(const WireTensor& x, const ChannelKey&
                   done = std::move(done)](absl::Status status) {
     OnDone(weak.lock(), done, std::move(status));  // pending_ holds it until then
   };
-  pending_.emplace(ticket.get(), Pending{ticket, context_->NewDeadline()});
+  pending_.emplace(ticket.get(), Pending{ticket, context_->DeadlineIn(key.space)});
   return ticket;
 }
 

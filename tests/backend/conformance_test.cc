@@ -21,6 +21,14 @@ class Conformance : public testing::TestWithParam<at::ScalarType> {
     const int64_t n = c10::multiply_integers(sizes);
     return at::arange(1 + rank, 1 + rank + n, at::kLong).remainder(4).view(sizes).to(dtype());
   }
+  std::vector<c10d::ReduceOp::RedOpType> Reductions() const {
+    using R = c10d::ReduceOp;
+    std::vector<R::RedOpType> reductions = {R::SUM, R::PRODUCT, R::MIN, R::MAX};
+    if (complex()) reductions = {R::SUM, R::PRODUCT};
+    if (floating() || complex()) reductions.push_back(R::AVG);
+    if (!floating() && !complex()) reductions.insert(reductions.end(), {R::BAND, R::BOR, R::BXOR});
+    return reductions;
+  }
   bool floating() const { return at::isFloatingType(dtype()); }
   bool complex() const { return at::isComplexType(dtype()); }
 };
@@ -110,15 +118,11 @@ at::Tensor Reduced(c10d::ReduceOp::RedOpType op, std::vector<at::Tensor> inputs)
 
 TEST_P(Conformance, AllReduceOfEveryReductionOfTheDtype) {
   using R = c10d::ReduceOp;
-  std::vector<R::RedOpType> reductions = {R::SUM, R::PRODUCT, R::MIN, R::MAX};
-  if (complex()) reductions = {R::SUM, R::PRODUCT};
-  if (floating() || complex()) reductions.push_back(R::AVG);
-  if (!floating() && !complex()) reductions.insert(reductions.end(), {R::BAND, R::BOR, R::BXOR});
   std::vector<at::Tensor> inputs;
   for (int rank = 0; rank < kRanks; ++rank) inputs.push_back(Input(rank));
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
-    for (const R::RedOpType reduction : reductions) {
+    for (const R::RedOpType reduction : Reductions()) {
       std::vector<at::Tensor> x = {inputs[rank].clone()};
       pg.allreduce(x, {.reduceOp = reduction})->wait();
       EXPECT_TRUE(at::allclose(x[0].to(at::kComplexDouble),
@@ -205,6 +209,99 @@ TEST_P(Conformance, AllToAllGivesEveryRankItsPart) {
   });
 }
 
+TEST_P(Conformance, ReduceOfEveryReductionGivesItToTheRootAlone) {
+  using R = c10d::ReduceOp;
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < kRanks; ++rank) inputs.push_back(Input(rank));
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    for (const R::RedOpType reduction : Reductions()) {
+      for (int root = 0; root < kRanks; ++root) {
+        std::vector<at::Tensor> x = {inputs[rank].clone()};
+        pg.reduce(x, {.reduceOp = reduction, .rootRank = root})->wait();
+        const at::Tensor want = rank == root ? Reduced(reduction, inputs) : inputs[rank];
+        EXPECT_TRUE(at::allclose(x[0].to(at::kComplexDouble), want.to(at::kComplexDouble)))
+            << "reduction " << int{reduction} << " root " << root << ": " << x[0] << want;
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ReduceScatterOfEveryReductionInItsForms) {
+  using R = c10d::ReduceOp;
+  const auto part = [&](int from, int to) { return Input(3 * from + to, {2, 2}); };
+  // Rank r's part of what is reduced.
+  const auto wanted = [&](R::RedOpType reduction, int r) {
+    std::vector<at::Tensor> parts;
+    for (int from = 0; from < kRanks; ++from) parts.push_back(part(from, r));
+    return Reduced(reduction, parts).to(at::kComplexDouble);
+  };
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    for (const R::RedOpType reduction : Reductions()) {
+      std::vector<std::vector<at::Tensor>> lists(1);
+      for (int to = 0; to < kRanks; ++to) lists[0].push_back(part(rank, to));
+      std::vector<at::Tensor> out = {at::zeros({2, 2}, dtype())};
+      pg.reduce_scatter(out, lists, {.reduceOp = reduction})->wait();
+      EXPECT_TRUE(at::allclose(out[0].to(at::kComplexDouble), wanted(reduction, rank)));
+      at::Tensor in = at::cat(lists[0]), flat = at::zeros({2, 2}, dtype());
+      pg._reduce_scatter_base(flat, in, {.reduceOp = reduction})->wait();
+      EXPECT_TRUE(at::equal(flat, out[0]));
+      std::vector<at::Tensor> ins = {in, in.flatten()};
+      std::vector<at::Tensor> outs = {at::zeros({2, 2}, dtype()), at::zeros({4}, dtype())};
+      pg.reduce_scatter_tensor_coalesced(outs, ins, {.reduceOp = reduction})->wait();
+      EXPECT_TRUE(at::equal(outs[0], flat) && at::equal(outs[1], flat.flatten()));
+    }
+  });
+}
+
+TEST_P(Conformance, ReduceScatterOfPartsOfDifferentSizes) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<std::vector<at::Tensor>> lists(1);
+    for (int to = 0; to < kRanks; ++to) lists[0].push_back(Input(rank + to, {2 * to}));
+    std::vector<at::Tensor> out = {at::zeros({2 * rank}, dtype())};
+    pg.reduce_scatter(out, lists, {.reduceOp = c10d::ReduceOp::PRODUCT})->wait();
+    std::vector<at::Tensor> mine;
+    for (int from = 0; from < kRanks; ++from) mine.push_back(Input(from + rank, {2 * rank}));
+    EXPECT_TRUE(at::equal(out[0], Reduced(c10d::ReduceOp::PRODUCT, mine)));
+  });
+}
+
+TEST_P(Conformance, GatherToEachRootAndScatterFromIt) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    for (int root = 0; root < kRanks; ++root) {
+      std::vector<at::Tensor> in = {Input(rank)}, back = {at::zeros({2, 3}, dtype())};
+      std::vector<std::vector<at::Tensor>> all;
+      if (rank == root) {
+        all.emplace_back();
+        for (int r = 0; r < kRanks; ++r) all[0].push_back(at::zeros({2, 3}, dtype()));
+      }
+      pg.gather(all, in, {.rootRank = root})->wait();
+      for (int r = 0; r < kRanks && rank == root; ++r) EXPECT_TRUE(at::equal(all[0][r], Input(r)));
+      pg.scatter(back, all, {.rootRank = root})->wait();
+      EXPECT_TRUE(at::equal(back[0], in[0]));
+    }
+  });
+}
+
+TEST_P(Conformance, AllGatherCoalescedGivesEachTensorOfEachRank) {
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> in = {Input(rank, {2, 2}), at::empty({0}, dtype()), Input(rank, {5})};
+    std::vector<std::vector<at::Tensor>> out(kRanks);
+    for (auto& list : out) {
+      for (const at::Tensor& x : in) list.push_back(at::zeros_like(x));
+    }
+    pg.allgather_coalesced(out, in, {})->wait();
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_TRUE(at::equal(out[r][0], Input(r, {2, 2})));
+      EXPECT_TRUE(at::equal(out[r][2], Input(r, {5})));
+    }
+  });
+}
+
 TEST_P(Conformance, EmptyTensorsPassEveryOperation) {
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
@@ -216,6 +313,12 @@ TEST_P(Conformance, EmptyTensorsPassEveryOperation) {
     pg.allreduce(x, {})->wait();
     at::Tensor out = at::empty({0}, dtype());
     pg._allgather_base(out, x[0], {})->wait();
+    pg._reduce_scatter_base(out, x[0], {})->wait();
+    pg.reduce(x, {})->wait();
+    std::vector<std::vector<at::Tensor>> all;
+    if (rank == 0) all.emplace_back(kRanks, at::empty({0}, dtype()));
+    pg.gather(all, x, {})->wait();
+    pg.scatter(x, all, {})->wait();
   });
 }
 
@@ -226,6 +329,10 @@ TEST_P(Conformance, GroupOfOneRankIsItself) {
   group[0]->allreduce(x, {})->wait();
   at::Tensor out = at::zeros({2, 3}, dtype());
   group[0]->_allgather_base(out, x[0], {})->wait();
+  group[0]->reduce(x, {})->wait();
+  at::Tensor part = at::zeros({2, 3}, dtype());
+  group[0]->_reduce_scatter_base(part, x[0], {})->wait();
+  EXPECT_TRUE(at::equal(part, Input(0)));
   group[0]->barrier({})->wait();
   EXPECT_TRUE(at::equal(out, Input(0)));
 }

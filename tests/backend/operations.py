@@ -1,5 +1,7 @@
 """Two processes over UCX: every operation through torch.distributed's own functions, and the wire."""
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch.testing import assert_close
@@ -107,10 +109,39 @@ def functional_collectives(rank):
     assert_close(x + 0, torch.full((3,), 3.0))
 
 
-def missing_operations(rank):
-    x = torch.zeros(4)
-    launch.expect_error(NotImplementedError, ["gather", "longhaul", "use all_gather"],
-                        lambda: dist.gather(x, [x, x] if rank == 0 else None))
+def operations_with_a_root(rank):
+    gathered = [torch.zeros(2) for _ in range(2)]
+    dist.gather(torch.full((2,), rank + 1.0), gathered if rank == 1 else None, dst=1)
+    assert_close(torch.cat(gathered), torch.tensor([1.0, 1, 2, 2] if rank == 1 else [0.0] * 4))
+    got = torch.zeros(3)
+    dist.scatter(got, [torch.full((3,), 5.0), torch.full((3,), 6.0)] if rank == 0 else None, src=0)
+    assert_close(got, torch.full((3,), 5.0 + rank))
+    x = torch.full((5000,), rank + 1, dtype=torch.int64)
+    assert dist.reduce(x, dst=0) is None
+    assert_close(x, torch.full((5000,), 2 if rank else 3))
+    objects = [None, None]
+    dist.gather_object({"rank": rank}, objects if rank == 0 else None, dst=0)
+    assert objects == ([{"rank": 0}, {"rank": 1}] if rank == 0 else [None, None])
+    mine = [None]
+    dist.scatter_object_list(mine, ["a", "b"] if rank == 1 else None, src=1)
+    assert mine == ["ab"[rank]]
+
+
+def monitored_barriers(rank):
+    """By the group's own method: torch.distributed.monitored_barrier asks for the name gloo."""
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=30), wait_all_ranks=True)
+
+
+def reduce_scatters(rank):
+    x = torch.arange(4.0) + 10 * rank
+    flat, part = torch.zeros(2), torch.zeros(2)
+    dist.reduce_scatter_tensor(flat, x)
+    dist.reduce_scatter(part, list(x.split(2)))
+    assert_close(flat, 2 * torch.arange(4.0)[2 * rank:2 * rank + 2] + 10)
+    assert_close(part, flat, rtol=0, atol=0)
+    uneven = torch.zeros(3 - 2 * rank)  # 3 for rank 0, 1 for rank 1
+    dist.reduce_scatter(uneven, list(x.split([3, 1])), op=dist.ReduceOp.AVG)
+    assert_close(uneven, torch.tensor([5.0, 6, 7] if rank == 0 else [8.0]))
 
 
 def errors_leave_the_group_usable(rank):
@@ -174,7 +205,7 @@ def worker():
     assert "tcp" in longhaul.transport(), longhaul.transport()
     for check in (point_to_point, both_directions_at_once, collectives, all_to_all_as_gloo,
                   all_to_all_carries_gradients, objects, futures,
-                  functional_collectives, missing_operations, errors_leave_the_group_usable,
+                  functional_collectives, operations_with_a_root, monitored_barriers, reduce_scatters, errors_leave_the_group_usable,
                   subgroup_of_one_backend_object, codec_on_the_wire, options_must_agree):
         check(rank)
         print(f"rank {rank}: ok {check.__name__}", flush=True)

@@ -191,24 +191,61 @@ TEST(Collectives, AreCounted) {
   });
 }
 
-TEST(Unsupported, NamesTheOperationAndWhatToUse) {
+TEST(Collectives, OnesWithARootCheckWhatIsTheRoots) {
   const LocalGroup group = LoopbackGroup(2);
-  ProcessGroupLonghaul& pg = *group[0];
   std::vector<at::Tensor> x = One(at::zeros({4}));
-  std::vector<std::vector<at::Tensor>> lists = {x};
-  const auto refusal = [](const std::function<void()>& act) {
-    return Thrown<c10::NotImplementedError>(act);
-  };
-  EXPECT_THAT(refusal([&] { pg.gather(lists, x, {}); }),
-              HasSubstr("gather is not supported by the backend longhaul; use all_gather"));
-  EXPECT_THAT(refusal([&] { pg.reduce(x, {}); }), HasSubstr("reduce is not supported"));
-  EXPECT_THAT(refusal([&] { pg.scatter(x, lists, {}); }), HasSubstr("scatter"));
-  EXPECT_THAT(refusal([&] { pg.reduce_scatter(x, lists, {}); }), HasSubstr("reduce_scatter"));
-  EXPECT_THAT(refusal([&] { pg.monitoredBarrier({}, true); }), HasSubstr("monitored_barrier"));
+  std::vector<std::vector<at::Tensor>> one = {x}, both = {{at::zeros({4}), at::zeros({5})}}, none;
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->gather(one, x, {}); }),
+              HasSubstr("gather (group 'test' rank 0): the root needs one list of 2 tensors"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->gather(both, x, {}); }),
+              HasSubstr("outputs must be like the input"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->gather(both, x, {}); }),
+              HasSubstr("outputs are the root's alone"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->scatter(x, none, {}); }),
+              HasSubstr("one list of 2 tensors"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[1]->scatter(x, both, {}); }),
+              HasSubstr("inputs are the root's alone"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->reduce(x, {.rootRank = 2}); }),
+              HasSubstr("root 2 is not a rank of a group of 2"));
+  at::Tensor out = at::zeros({3});
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->_reduce_scatter_base(out, x[0], {}); }),
+              HasSubstr("2 times the output's 3 elements; saw 4"));
+  std::vector<at::Tensor> longs = One(at::zeros({4}, at::kLong));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->reduce_scatter(longs, both, {}); }),
+              HasSubstr("must be like this rank's part"));
+  EXPECT_THAT(Thrown<c10::ValueError>([&] { group[0]->allgather_coalesced(one, x, {}); }),
+              HasSubstr("a list of outputs for each of 2 ranks"));
+}
+
+TEST(Collectives, AScaledSumIsRefusedWithWhatToUse) {
+  const LocalGroup group = LoopbackGroup(2);
+  std::vector<at::Tensor> x = One(at::zeros({4}));
   c10d::ReduceOp scaled_sum;
   scaled_sum.op_ = c10d::ReduceOp::PREMUL_SUM;  // torch 2.11 has another name for the function
-  EXPECT_THAT(refusal([&] { pg.allreduce(x, {.reduceOp = scaled_sum}); }),
-              HasSubstr("PREMUL_SUM is not supported; multiply first and use SUM"));
+  EXPECT_THAT(
+      Thrown<c10::NotImplementedError>([&] { group[0]->allreduce(x, {.reduceOp = scaled_sum}); }),
+      HasSubstr("PREMUL_SUM is not supported; multiply first and use SUM"));
+}
+
+TEST(MonitoredBarrier, NamesTheRankThatDoesNotComeOnEveryRank) {
+  const LocalGroup group = LoopbackGroup(3);
+  OnAllRanks(group, [](int rank, ProcessGroupLonghaul& pg) {
+    c10d::BarrierOptions opts;
+    opts.timeout = milliseconds(5000);
+    pg.monitoredBarrier(opts, false);
+    opts.timeout = milliseconds(100);
+    if (rank == 1) return;
+    EXPECT_THAT(
+        Thrown<c10::DistBackendError>([&] { pg.monitoredBarrier(opts, false); }),
+        AllOf(HasSubstr("Rank 1 failed to pass monitoredBarrier in 100 ms"),
+              HasSubstr(rank == 0 ? "monitored_barrier"
+                                  : "Rank 2 successfully reached monitoredBarrier, but received "
+                                    "errors while waiting for send/recv from rank 0")));
+    EXPECT_EQ(pg.getError(), c10d::ErrorType::TIMEOUT);
+    opts.timeout = milliseconds(0);
+    EXPECT_THAT(Thrown<c10::DistBackendError>([&] { pg.monitoredBarrier(opts, false); }),
+                HasSubstr(c10::str("Rank ", rank, " timed out in monitoredBarrier")));
+  });
 }
 
 TEST(Life, TimeoutOfTheGroupEndsAnOperation) {

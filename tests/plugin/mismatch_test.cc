@@ -197,7 +197,7 @@ TEST(CollectiveCall, StandsInTheHeaderWhereTheLayoutSays) {
   const auto back = ReadCall(header);
   ASSERT_TRUE(back.has_value());
   EXPECT_TRUE(back->Fits(call));
-  for (const uint32_t bad : {0x00080400u, 0x00080406u, 0x00080801u, 0x00140401u, 0x01080401u}) {
+  for (const uint32_t bad : {0x00080400u, 0x000804FFu, 0x00080801u, 0x00140401u, 0x01080401u}) {
     header.dims[0] = bad;
     EXPECT_FALSE(ReadCall(header).has_value()) << bad;
   }

@@ -96,7 +96,10 @@ void BindProcessGroup(py::module_& m) {
                                                               std::move(options));
            }),
            py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("options", &ProcessGroupLonghaul::getBackendOptions)
       .def("crossings", &Crossings)
+      .def("recent_operations",
+           [](ProcessGroupLonghaul& g) { return g.group().RecentOperations(); })
       .def("lossless", &ProcessGroupLonghaul::lossless)
       .def("decode_next_send",
            [](ProcessGroupLonghaul& group, std::optional<at::Tensor> out) {

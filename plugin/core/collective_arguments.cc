@@ -1,0 +1,89 @@
+#include "plugin/core/collective_arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plugin/core/packet.h"
+#include "plugin/core/reduce.h"
+
+namespace longhaul {
+namespace {
+
+std::string Where(const GroupOptions& options) {
+  return fmt::format("rank {} of group '{}' of {}", options.rank, options.name, options.size);
+}
+
+absl::Status CheckCounts(const GroupOptions& options, const WireTensor& x,
+                         const std::vector<int64_t>& counts, std::string_view op,
+                         std::string_view way) {
+  bool possible = counts.size() == static_cast<size_t>(options.size);
+  int64_t left = x.elements();
+  for (const int64_t count : counts) {
+    possible = possible && count >= 0 && count <= left;
+    left -= possible ? count : 0;
+  }
+  if (possible && left == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} on {}: {} counts [{}] do not cut {}", op, Where(options), way, fmt::join(counts, ", "), ToString(x)));
+}
+
+// `all` holds the `one` of each rank.
+absl::Status CheckAllOf(const GroupOptions& options, const WireTensor& one, const WireTensor& all,
+                        std::string_view op) {
+  if (one.type == all.type && all.elements() == one.elements() * options.size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format("{} on {}: {} of each of {} ranks is not {}", op,
+                                                Where(options), ToString(one), options.size,
+                                                ToString(all)));
+}
+
+}  // namespace
+
+absl::Status CheckRoot(const GroupOptions& options, int root, std::string_view what) {
+  if (root >= 0 && root < options.size) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{} rank {} on {}", what, root, Where(options)));
+}
+
+absl::Status CheckAllGather(const GroupOptions& options, const WireTensor& in,
+                            const WireTensor& out) {
+  return CheckAllOf(options, in, out, "allgather");
+}
+
+absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
+                           const std::vector<int64_t>& send_counts, const WireTensor& out,
+                           const std::vector<int64_t>& recv_counts) {
+  if (absl::Status s = CheckCounts(options, in, send_counts, "alltoall", "send"); !s.ok()) return s;
+  if (absl::Status s = CheckCounts(options, out, recv_counts, "alltoall", "receive"); !s.ok()) return s;
+  const auto own = static_cast<size_t>(options.rank);
+  if (in.type == out.type && send_counts[own] == recv_counts[own]) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "alltoall on rank {} of group '{}': {} of {} sent to itself, {} of {} expected", options.rank,
+      options.name, send_counts[own], ToString(in.type), recv_counts[own], ToString(out.type)));
+}
+
+absl::Status CheckReduceScatter(const GroupOptions& options, const WireTensor& in,
+                                const std::vector<int64_t>& counts, const WireTensor& out,
+                                ReduceOp op) {
+  if (absl::Status s = CheckReduce(in.type, op); !s.ok()) return s;
+  if (absl::Status s = CheckCounts(options, in, counts, "reducescatter", "the"); !s.ok()) return s;
+  const int64_t own = counts[static_cast<size_t>(options.rank)];
+  if (in.type == out.type && out.elements() == own) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("reducescatter on {}: its part is {} x {}, not {}",
+                                                Where(options), ToString(in.type), own,
+                                                ToString(out)));
+}
+
+absl::Status CheckGather(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
+                         int root) {
+  if (absl::Status s = CheckRoot(options, root, "gather to"); !s.ok()) return s;
+  return options.rank == root ? CheckAllOf(options, in, out, "gather") : absl::OkStatus();
+}
+
+absl::Status CheckScatter(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
+                          int root) {
+  if (absl::Status s = CheckRoot(options, root, "scatter from"); !s.ok()) return s;
+  return options.rank == root ? CheckAllOf(options, out, in, "scatter") : absl::OkStatus();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,207 @@
+// What a collective that does not complete in time says: who is missing, in the same words on every
+// rank, and a file with the last operations. On a clock that the test moves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "plugin/core/history.h"
+#include "tests/plugin/rigged_transport.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+constexpr int kRanks = 4;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+std::string FileNamedBy(const std::string& message) {
+  constexpr std::string_view kBefore = "the last operations with each rank are in ";
+  const size_t at = message.find(kBefore);
+  return at == std::string::npos ? "" : message.substr(at + kBefore.size());
+}
+
+std::string Read(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct Case {
+  std::string name;
+  std::function<void(Group&, std::vector<float>&, std::vector<float>&, Group::Done)> begin;
+};
+
+std::vector<Case> AllCollectives() {
+  return {
+      {"broadcast", [](Group& g, auto& x, auto&, auto done) { g.Broadcast(F32(x), 0, done); }},
+      {"allreduce",
+       [](Group& g, auto& x, auto&, auto done) { g.AllReduce(F32(x), ReduceOp::kSum, done); }},
+      {"reduce",
+       [](Group& g, auto& x, auto&, auto done) { g.Reduce(F32(x), 0, ReduceOp::kSum, done); }},
+      {"reducescatter",
+       [](Group& g, auto& x, auto& all, auto done) {
+         g.ReduceScatter(F32(all), std::vector<int64_t>(kRanks, int64_t(x.size())), F32(x),
+                         ReduceOp::kSum, done);
+       }},
+      {"gather", [](Group& g, auto& x, auto& all, auto done) { g.Gather(F32(x), F32(all), 3, done); }},
+      {"scatter",
+       [](Group& g, auto& x, auto& all, auto done) { g.Scatter(F32(all), F32(x), 3, done); }},
+      {"allgather",
+       [](Group& g, auto& x, auto& all, auto done) { g.AllGather(F32(x), F32(all), done); }},
+      {"barrier", [](Group& g, auto&, auto&, auto done) { g.Barrier(done); }},
+  };
+}
+
+class MissingRank : public testing::TestWithParam<int> {};  // which one
+
+TEST_P(MissingRank, IsNamedByEveryCollectiveOnEveryRankAlike) {
+  const auto missing = static_cast<size_t>(GetParam());
+  for (const Case& collective : AllCollectives()) {
+    SCOPED_TRACE(collective.name);
+    RiggedCluster cluster(kRanks);
+    const auto group = cluster.MakeGroup(
+        "missing", [](GroupOptions& options) { options.timeout = absl::Seconds(5); });
+    std::array<std::vector<float>, kRanks> x, all;
+    std::array<Outcome, kRanks> outcomes;
+    for (size_t r = 0; r < kRanks; ++r) {
+      x[r] = Noise(4000, r);
+      all[r] = Noise(4000 * kRanks, r);
+      if (r != missing) collective.begin(*group[r], x[r], all[r], outcomes[r].done());
+    }
+    cluster.Pass(absl::Seconds(5), 2);
+    for (size_t r = 0; r < kRanks; ++r) {
+      if (r == missing) continue;
+      ASSERT_TRUE(outcomes[r].finished()) << r;
+      const absl::Status status = outcomes[r].Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(Text(status), HasSubstr(collective.name + " (collective 0) on rank " +
+                                          std::to_string(r) + " of group 'missing': rank " +
+                                          std::to_string(missing) +
+                                          " did not come to it within the timeout of 5s;"));
+      const std::string path = FileNamedBy(Text(status));
+      EXPECT_THAT(Read(path), HasSubstr(collective.name)) << path;
+      std::remove(path.c_str());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MissingRank, testing::Values(0, 1, 2, 3));
+
+TEST(MonitoredBarrier, HasATimeOfItsOwnAndNamesTheFirstOrAllWhoAreMissing) {
+  RiggedCluster cluster(kRanks);
+  const auto group = cluster.MakeGroup(
+      "monitored", [](GroupOptions& options) { options.timeout = absl::Seconds(10); });
+  std::array<Outcome, kRanks> first, all, longer;
+  for (const size_t r : {0, 3}) {
+    group[r]->MonitoredBarrier(absl::Seconds(2), /*name_all=*/false, first[r].done());
+  }
+  cluster.Pass(absl::Seconds(2), 2);
+  for (const size_t r : {0, 3}) {
+    ASSERT_TRUE(first[r].finished());
+    EXPECT_THAT(Text(first[r].Wait()),
+                HasSubstr("Rank 1 failed to pass monitoredBarrier in 2000 ms"));
+  }
+  for (const size_t r : {0, 3}) {
+    group[r]->MonitoredBarrier(absl::Seconds(2), /*name_all=*/true, all[r].done());
+  }
+  cluster.Pass(absl::Seconds(2), 2);
+  for (const size_t r : {0, 3}) {
+    ASSERT_TRUE(all[r].finished());
+    EXPECT_THAT(Text(all[r].Wait()),
+                HasSubstr("Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms"));
+  }
+  // Longer than the group's.
+  for (const size_t r : {0, 3}) {
+    group[r]->MonitoredBarrier(absl::Seconds(20), false, longer[r].done());
+  }
+  cluster.Pass(absl::Seconds(19), 2);
+  EXPECT_FALSE(longer[0].finished() || longer[3].finished());
+  for (const size_t r : {1, 2}) {  // they are two barriers behind: those have failed
+    for (Outcome* outcome : {&first[r], &all[r], &longer[r]}) {
+      group[r]->MonitoredBarrier(absl::Seconds(20), false, outcome->done());
+    }
+    EXPECT_THAT(Text(first[r].Wait()), HasSubstr("Rank 1 failed"));
+    EXPECT_THAT(Text(all[r].Wait()), HasSubstr("Ranks 1, 2 failed"));
+  }
+  for (const Outcome& outcome : longer) EXPECT_EQ(outcome.Wait(), absl::OkStatus());
+}
+
+TEST(MonitoredBarrier, NeedsTime) {
+  RiggedCluster cluster(2);
+  const auto group = cluster.MakeGroup("no time");
+  Outcome outcome;
+  group[0]->MonitoredBarrier(absl::ZeroDuration(), false, outcome.done());
+  EXPECT_EQ(outcome.Wait().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MissingRank, ALateReceiveNamesItsPeerAndTheFile) {
+  RiggedCluster cluster(2);
+  const auto group = cluster.MakeGroup(
+      "late", [](GroupOptions& options) { options.timeout = absl::Seconds(5); });
+  std::vector<float> x(10), sent = Noise(10, 1);
+  Outcome there, late;
+  group[1]->Send(F32(sent), 0, 4, there.done());
+  group[0]->Recv(F32(x), 1, 4, there.done());
+  group[0]->Recv(F32(x), 1, 7, late.done());
+  cluster.Pass(absl::Seconds(5), 1);
+  const std::string message = Text(late.Wait());
+  EXPECT_THAT(message, HasSubstr("from rank 1, sequence 0, tag 7"));
+  const std::string path = FileNamedBy(message);
+  EXPECT_EQ(Read(path),
+            "longhaul: group 'late' rank 0 of 2: the last 32 operations with each rank, the newest "
+            "last\n"
+            "rank 1\n"
+            "  recv, tag 4                                40 bytes  done, began 5s ago, ended 5s ago\n"
+            "  recv, tag 7                                40 bytes  failed, began 5s ago, ended 0 "
+            "ago\n");
+  std::remove(path.c_str());
+}
+
+TEST(History, KeepsTheLast32OfEachRank) {
+  History history("group 'h' rank 0 of 3", 3);
+  std::vector<uint64_t> numbers;
+  for (int i = 0; i < 40; ++i) {
+    numbers.push_back(history.Begin(
+        1, {.direction = Direction::kSent, .what = "allreduce", .tag = i, .bytes = 8},
+        absl::Seconds(i)));
+  }
+  history.Begin(2, {.direction = Direction::kReceived, .what = "recv", .tag = 5, .bytes = 1 << 30},
+                absl::Seconds(40));
+  history.End(1, numbers[0], false, absl::Seconds(40));  // long forgotten: another lies there
+  history.End(1, numbers[39], true, absl::Seconds(41));
+  const std::string text = history.Text(absl::Seconds(42));
+  EXPECT_THAT(text, Not(HasSubstr("allreduce 7, sent")));
+  EXPECT_THAT(text, HasSubstr("allreduce 8, sent                           8 bytes  waiting, "
+                              "began 34s ago\n"));
+  EXPECT_THAT(text, HasSubstr("allreduce 39, sent                          8 bytes  done, began "
+                              "3s ago, ended 1s ago\n"));
+  EXPECT_THAT(text, HasSubstr("rank 2\n  recv, tag 5                        1073741824 bytes  "
+                              "waiting, began 2s ago\n"));
+  EXPECT_THAT(text, Not(HasSubstr("failed")));
+  EXPECT_THAT(text, Not(HasSubstr("rank 0\n")));
+}
+
+TEST(History, AFolderThatCannotBeWrittenIsSaid) {
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("TMPDIR", "/nowhere/at/all", 1);
+  History history("group 'h' rank 0 of 1", 1);
+  EXPECT_THAT(history.Written(absl::ZeroDuration()),
+              HasSubstr("could not be written to /nowhere/at/all/longhaul-history-"));
+  if (before == nullptr) {
+    unsetenv("TMPDIR");
+  } else {
+    setenv("TMPDIR", kept.c_str(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul
