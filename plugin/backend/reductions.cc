@@ -139,10 +139,10 @@ c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::ReduceScatters(
   for (const Scattered& one : all) {
     const at::Tensor& in = one.in.host();
     const at::Tensor& out = one.out.host();
-    TORCH_CHECK_VALUE(in.dtype() == out.dtype() && out.numel() == one.counts[getRank()],
-                      "longhaul: ", op, " (", where_, "): the output must be like this rank's part ",
-                      "of the input, ", one.counts[getRank()], " of ", in.dtype(), "; saw ",
-                      out.numel(), " of ", out.dtype());
+    TORCH_CHECK_VALUE(
+        in.dtype() == out.dtype() && out.numel() == one.counts[getRank()], "longhaul: ", op, " (",
+        where_, "): the output must be like this rank's part ", "of the input, ",
+        one.counts[getRank()], " of ", in.dtype(), "; saw ", out.numel(), " of ", out.dtype());
     inputs.insert(inputs.end(), one.in.tensors().begin(), one.in.tensors().end());
     outputs.insert(outputs.end(), one.out.tensors().begin(), one.out.tensors().end());
     stagings.push_back(one.in);

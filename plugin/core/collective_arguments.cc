@@ -23,8 +23,9 @@ absl::Status CheckCounts(const GroupOptions& options, const WireTensor& x,
     left -= possible ? count : 0;
   }
   if (possible && left == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "{} on {}: {} counts [{}] do not cut {}", op, Where(options), way, fmt::join(counts, ", "), ToString(x)));
+  return absl::InvalidArgumentError(fmt::format("{} on {}: {} counts [{}] do not cut {}", op,
+                                                Where(options), way, fmt::join(counts, ", "),
+                                                ToString(x)));
 }
 
 // `all` holds the `one` of each rank.
@@ -54,7 +55,8 @@ absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
                            const std::vector<int64_t>& send_counts, const WireTensor& out,
                            const std::vector<int64_t>& recv_counts) {
   if (absl::Status s = CheckCounts(options, in, send_counts, "alltoall", "send"); !s.ok()) return s;
-  if (absl::Status s = CheckCounts(options, out, recv_counts, "alltoall", "receive"); !s.ok()) return s;
+  if (absl::Status s = CheckCounts(options, out, recv_counts, "alltoall", "receive"); !s.ok())
+    return s;
   const auto own = static_cast<size_t>(options.rank);
   if (in.type == out.type && send_counts[own] == recv_counts[own]) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(

@@ -152,8 +152,7 @@ void Collectives::Gather(const WireTensor& in, const WireTensor& out, int root, 
   Start(std::make_shared<GatherOp>(this, in, out, root, std::move(done)));
 }
 
-void Collectives::Scatter(const WireTensor& in, const WireTensor& out, int root,
-                          Group::Done done) {
+void Collectives::Scatter(const WireTensor& in, const WireTensor& out, int root, Group::Done done) {
   Start(std::make_shared<ScatterOp>(this, in, out, root, std::move(done)));
 }
 

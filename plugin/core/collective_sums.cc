@@ -44,8 +44,7 @@ class Collectives::SumOp : public Op {
   }
   // Every rank adds up everything.
   void ExchangeWholes() {
-    parts_.assign(static_cast<size_t>(size()),
-                  Slice(x_, 0, static_cast<size_t>(x_.elements())));
+    parts_.assign(static_cast<size_t>(size()), Slice(x_, 0, static_cast<size_t>(x_.elements())));
     Exchange();
   }
 
@@ -152,10 +151,10 @@ class Collectives::ReduceScatterOp final : public SumOp {
 
   absl::Status CheckPair(const PacketHeader& header, const CollectiveCall& theirs) override {
     if (theirs.expected == hash_) return absl::OkStatus();
-    const int low = std::min(rank(), header.source_rank), high = std::max(rank(), header.source_rank);
-    return absl::InvalidArgumentError(
-        fmt::format("ranks {} and {} cut the {} elements into different parts", low, high,
-                    theirs.count));
+    const int low = std::min(rank(), header.source_rank),
+              high = std::max(rank(), header.source_rank);
+    return absl::InvalidArgumentError(fmt::format(
+        "ranks {} and {} cut the {} elements into different parts", low, high, theirs.count));
   }
 
   const std::vector<size_t> counts_;

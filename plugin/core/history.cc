@@ -74,9 +74,8 @@ void History::End(int peer, uint64_t number, bool ok, absl::Duration now) {
 
 std::string History::Text(absl::Duration now) const {
   const std::lock_guard lock(mu_);
-  std::string text =
-      fmt::format("longhaul: {}: the last {} operations with each rank, the newest last\n", title_,
-                  kKept);
+  std::string text = fmt::format(
+      "longhaul: {}: the last {} operations with each rank, the newest last\n", title_, kKept);
   for (size_t peer = 0; peer < rings_.size(); ++peer) {
     const Ring& ring = rings_[peer];
     if (ring.begun == 0) continue;
@@ -103,8 +102,7 @@ std::string History::Written(absl::Duration now) {
   } else {
     file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   }
-  const absl::Status status =
-      file < 0 ? absl::ErrnoToStatus(errno, "open") : WriteAll(file, text);
+  const absl::Status status = file < 0 ? absl::ErrnoToStatus(errno, "open") : WriteAll(file, text);
   if (file >= 0) close(file);
   if (!status.ok()) {
     return fmt::format("; the last operations with each rank could not be written to {}: {}", path,

@@ -26,9 +26,7 @@ std::vector<float> Sum(const std::vector<std::vector<float>>& inputs) {
 class SumInParts : public testing::TestWithParam<std::tuple<TransportKind, int>> {
  protected:
   size_t size() const { return static_cast<size_t>(std::get<1>(GetParam())); }
-  std::vector<std::shared_ptr<Group>> MakeGroup() {
-    return cluster_.MakeGroup("sums");
-  }
+  std::vector<std::shared_ptr<Group>> MakeGroup() { return cluster_.MakeGroup("sums"); }
   std::vector<std::vector<float>> Inputs(size_t count) const {
     std::vector<std::vector<float>> inputs;
     for (size_t r = 0; r < size(); ++r) inputs.push_back(Noise(count, 300 + r));
@@ -36,7 +34,8 @@ class SumInParts : public testing::TestWithParam<std::tuple<TransportKind, int>>
   }
   static int64_t CollectiveBytes(const Group& group) {
     int64_t bytes = 0;
-    for (const CrossingCounters& row : group.counters()) bytes += row.sent ? row.collective_bytes : 0;
+    for (const CrossingCounters& row : group.counters())
+      bytes += row.sent ? row.collective_bytes : 0;
     return bytes;
   }
 
@@ -165,7 +164,8 @@ TEST(SumInParts, RanksThatCutDifferentlyAreAllTold) {
   for (const Outcome& outcome : outcomes) {
     const absl::Status status = outcome.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("cut the 6 elements into different parts"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("cut the 6 elements into different parts"));
   }
 }
 

@@ -51,7 +51,8 @@ std::vector<Case> AllCollectives() {
          g.ReduceScatter(F32(all), std::vector<int64_t>(kRanks, int64_t(x.size())), F32(x),
                          ReduceOp::kSum, done);
        }},
-      {"gather", [](Group& g, auto& x, auto& all, auto done) { g.Gather(F32(x), F32(all), 3, done); }},
+      {"gather",
+       [](Group& g, auto& x, auto& all, auto done) { g.Gather(F32(x), F32(all), 3, done); }},
       {"scatter",
        [](Group& g, auto& x, auto& all, auto done) { g.Scatter(F32(all), F32(x), 3, done); }},
       {"allgather",
@@ -82,10 +83,10 @@ TEST_P(MissingRank, IsNamedByEveryCollectiveOnEveryRankAlike) {
       ASSERT_TRUE(outcomes[r].finished()) << r;
       const absl::Status status = outcomes[r].Wait();
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-      EXPECT_THAT(Text(status), HasSubstr(collective.name + " (collective 0) on rank " +
-                                          std::to_string(r) + " of group 'missing': rank " +
-                                          std::to_string(missing) +
-                                          " did not come to it within the timeout of 5s;"));
+      EXPECT_THAT(Text(status),
+                  HasSubstr(collective.name + " (collective 0) on rank " + std::to_string(r) +
+                            " of group 'missing': rank " + std::to_string(missing) +
+                            " did not come to it within the timeout of 5s;"));
       const std::string path = FileNamedBy(Text(status));
       EXPECT_THAT(Read(path), HasSubstr(collective.name)) << path;
       std::remove(path.c_str());
@@ -144,8 +145,8 @@ TEST(MonitoredBarrier, NeedsTime) {
 
 TEST(MissingRank, ALateReceiveNamesItsPeerAndTheFile) {
   RiggedCluster cluster(2);
-  const auto group = cluster.MakeGroup(
-      "late", [](GroupOptions& options) { options.timeout = absl::Seconds(5); });
+  const auto group =
+      cluster.MakeGroup("late", [](GroupOptions& options) { options.timeout = absl::Seconds(5); });
   std::vector<float> x(10), sent = Noise(10, 1);
   Outcome there, late;
   group[1]->Send(F32(sent), 0, 4, there.done());
@@ -155,13 +156,14 @@ TEST(MissingRank, ALateReceiveNamesItsPeerAndTheFile) {
   const std::string message = Text(late.Wait());
   EXPECT_THAT(message, HasSubstr("from rank 1, sequence 0, tag 7"));
   const std::string path = FileNamedBy(message);
-  EXPECT_EQ(Read(path),
-            "longhaul: group 'late' rank 0 of 2: the last 32 operations with each rank, the newest "
-            "last\n"
-            "rank 1\n"
-            "  recv, tag 4                                40 bytes  done, began 5s ago, ended 5s ago\n"
-            "  recv, tag 7                                40 bytes  failed, began 5s ago, ended 0 "
-            "ago\n");
+  EXPECT_EQ(
+      Read(path),
+      "longhaul: group 'late' rank 0 of 2: the last 32 operations with each rank, the newest "
+      "last\n"
+      "rank 1\n"
+      "  recv, tag 4                                40 bytes  done, began 5s ago, ended 5s ago\n"
+      "  recv, tag 7                                40 bytes  failed, began 5s ago, ended 0 "
+      "ago\n");
   std::remove(path.c_str());
 }
 
@@ -169,9 +171,9 @@ TEST(History, KeepsTheLast32OfEachRank) {
   History history("group 'h' rank 0 of 3", 3);
   std::vector<uint64_t> numbers;
   for (int i = 0; i < 40; ++i) {
-    numbers.push_back(history.Begin(
-        1, {.direction = Direction::kSent, .what = "allreduce", .tag = i, .bytes = 8},
-        absl::Seconds(i)));
+    numbers.push_back(
+        history.Begin(1, {.direction = Direction::kSent, .what = "allreduce", .tag = i, .bytes = 8},
+                      absl::Seconds(i)));
   }
   history.Begin(2, {.direction = Direction::kReceived, .what = "recv", .tag = 5, .bytes = 1 << 30},
                 absl::Seconds(40));
