@@ -27,6 +27,7 @@ struct SimulateOptions {
   std::string plots, python;  // a folder for figures, and who draws them
   std::string break_even;
   simulator::CalibrationChoice choice;
+  std::string law, law_arm;
 };
 
 // Scenarios that are recomputed with measured factors: up to 10,000 draws each.
@@ -34,6 +35,10 @@ constexpr size_t kMostMeasured = 50;
 
 absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const SimulateOptions& options) {
   if (options.calibration.empty()) {
+    if (!options.law.empty()) {
+      return absl::InvalidArgumentError(
+          "--law carries a calibration to other sizes; give --calibration FILE too");
+    }
     if (options.conclusions.empty()) return std::nullopt;
     return absl::InvalidArgumentError(
         "--conclusions writes what a calibration changes; give --calibration FILE too");
@@ -41,8 +46,15 @@ absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const Simulat
   absl::StatusOr<simulator::Calibration> calibration =
       simulator::ReadCalibration(options.calibration);
   if (!calibration.ok()) return calibration.status();
+  simulator::CalibrationChoice choice = options.choice;
+  if (!options.law.empty()) {
+    const absl::StatusOr<simulator::SizeLaw> law =
+        simulator::ReadSizeLaw(options.law, options.law_arm);
+    if (!law.ok()) return law.status();
+    choice.size = *law;
+  }
   absl::StatusOr<simulator::CalibrationPlan> plan =
-      simulator::CalibrationPlan::Make(*std::move(calibration), options.choice);
+      simulator::CalibrationPlan::Make(*std::move(calibration), choice);
   if (!plan.ok()) return plan.status();
   return *std::move(plan);
 }
@@ -288,6 +300,12 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
   command->add_option("--conclusions", options->conclusions,
                       "with --calibration: write every conclusion into this CSV");
   command->add_option("--codec", options->choice.codec, "which of the calibration's codecs");
+  CLI::Option* law = command->add_option(
+      "--law", options->law,
+      "with --calibration: law_terms.csv of `report --law`, by which what codecs "
+      "cost goes with the size of the model");
+  command->add_option("--law-arm", options->law_arm, "with --law: the arm whose exponent is taken")
+      ->needs(law);
   command->add_flag("--extrapolate", options->choice.extrapolate,
                     "scale the measured alpha of eta_H to other sizes");
   command->callback([options, exit_status] {

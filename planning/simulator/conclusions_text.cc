@@ -27,6 +27,9 @@ std::string FactorTable(const CalibrationPlan& plan) {
                            a->beyond.empty() ? std::string("q beyond")
                                              : fmt::format("several models to S = {}",
                                                            a->beyond.back().stages))});
+    const SizeLaw* law = plan.size_law();
+    table.Add({"-ln eta over size", "N^0", law != nullptr ? "N^d, d " + Span(law->exponent) : "-",
+               law != nullptr ? "measured: " + law->arm : assumed});
   } else {
     table.Add({"q per crossing", "0.995", "-", assumed});
   }
@@ -103,7 +106,10 @@ std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attri
                        c.bounds);
   }
   out += "\n" + FactorTable(plan);
-  out += "\nToken transfer: the share of tokens kept stays as measured.\n";
+  out +=
+      plan.size_law() == nullptr
+          ? "\nToken transfer: the share of tokens kept stays as measured.\n"
+          : "\nToken transfer: the share of tokens lost goes with the size of the model by the law.\n";
   out += JudgementTable(answer, Transfer::kTokens) + PartTable(answer, Transfer::kTokens);
   if (plan.can_transfer_loss()) {
     out +=

@@ -107,6 +107,11 @@ absl::StatusOr<CalibrationPlan> CalibrationPlan::Make(Calibration calibration,
     const std::string& codec = choice.codec.empty() ? *codecs.begin() : choice.codec;
     plan.activation_ = *Find(calibration, codec, "both");
   }
+  if (choice.size && !plan.activation_) {
+    return absl::InvalidArgumentError(
+        "a law of size scales what codecs of activations cost, and the calibration has none");
+  }
+  plan.size_ = choice.size;
   plan.extrapolate_ = choice.extrapolate && calibration.alpha;
   plan.calibration_ = std::move(calibration);
   plan.NameSources();
@@ -118,6 +123,7 @@ void CalibrationPlan::NameSources() {
   if (activation_ && takes_quality_) {
     names_.push_back("activation");
     if (activation_->gamma) names_.push_back("gamma");
+    if (size_) names_.push_back("size");
   }
   if (extrapolate_) names_.push_back("alpha");
   if (!calibration_.eta_c.empty()) names_.push_back("eta_c");
@@ -166,6 +172,14 @@ void CalibrationPlan::Activate(Scenario& s, Transfer transfer, double z) const {
   s.measured.by_stages = {{shape.stages, -delta / slope}};
 }
 
+// -ln eta at the scenario's size: (N / N of the calibration)^exponent times the measured one.
+void CalibrationPlan::GrowWithSize(Scenario& s, double z) const {
+  const double larger = Simulate(s).parameters / calibration_.parameters;
+  const double times = std::pow(larger, AtLinear(size_->exponent, z));
+  if (s.measured.q) s.measured.q = std::pow(*s.measured.q, times);
+  for (auto& row : s.measured.by_stages) row.ln_eta *= times;
+}
+
 Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const double> z) const {
   size_t next = 0;
   const Calibration& c = calibration_;
@@ -176,6 +190,10 @@ Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const d
     if (activation_->gamma) {
       const double gamma = AtLinear(*activation_->gamma, z[next++]);
       if (transfer == Transfer::kTokens) s.measured.gamma = gamma;
+    }
+    if (size_) {
+      const double deviate = z[next++];
+      if (transfer == Transfer::kTokens) GrowWithSize(s, deviate);
     }
   }
   if (extrapolate_)

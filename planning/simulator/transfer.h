@@ -9,10 +9,12 @@
 #include "absl/status/statusor.h"
 #include "planning/simulator/calibration_file.h"
 #include "planning/simulator/scenario.h"
+#include "planning/simulator/size_law.h"
 
 namespace longhaul::simulator {
 
-// How a loss measured on a small model is carried to a large one. kTokens: the efficiency stays.
+// How a loss measured on a small model is carried to a large one. kTokens: the efficiency stays, or goes
+// with the size by a law that was measured.
 // kLoss: the difference in nats stays and is worth exp(-delta/s), s = -dL/d ln D at the scenario's
 // size and 25.6 tokens per parameter.
 enum class Transfer { kTokens, kLoss };
@@ -21,6 +23,7 @@ enum class Transfer { kTokens, kLoss };
 struct CalibrationChoice {
   std::string codec;         // of the activations; "": the only one there is
   bool extrapolate = false;  // alpha(P) of other sizes is scaled as at the measured one
+  std::optional<SizeLaw> size = std::nullopt;  // of token transfer; none: an exponent of exactly 0
 };
 
 // A part of a calibration that can stand alone, all else assumed: what made a conclusion change.
@@ -46,6 +49,7 @@ class CalibrationPlan {
   // False: the calibration has no differences in nats.
   bool can_transfer_loss() const { return activation_ && !activation_->delta_nat.empty(); }
   bool extrapolates() const { return extrapolate_; }
+  const SizeLaw* size_law() const { return size_ ? &*size_ : nullptr; }
 
   // The plan with this part alone measured; none where the calibration does not have it.
   std::optional<CalibrationPlan> Only(Part part) const;
@@ -56,11 +60,13 @@ class CalibrationPlan {
  private:
   void NameSources();
   void Activate(Scenario& s, Transfer transfer, double z) const;
+  void GrowWithSize(Scenario& s, double z) const;
 
   Calibration calibration_;
   std::optional<ActivationEntry> activation_;
   bool takes_quality_ = true;  // false: of the activations the ratio alone
   bool extrapolate_ = false;
+  std::optional<SizeLaw> size_;
   std::vector<std::string> names_;
 };
 
