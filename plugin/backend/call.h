@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "plugin/backend/process_group.h"
 
 namespace longhaul {
@@ -12,6 +14,8 @@ struct ProcessGroupLonghaul::Call {
   const std::vector<at::Tensor>& inputs;  // as the caller gave them, for the profiler
   std::vector<Staging> stagings;
   std::vector<at::Tensor> outputs;
+  // Makes the outputs instead, on a thread of its own, when all has come.
+  std::function<std::vector<at::Tensor>()> assemble = nullptr;
   int parts = 1;  // how many callbacks of core end it
   std::chrono::milliseconds timeout = LonghaulWork::kUnsetWait;
 };

@@ -182,6 +182,7 @@ c10::intrusive_ptr<LonghaulWork> ProcessGroupLonghaul::NewWork(Call call) {
                           .sequence = operations_++,
                           .parts = call.parts,
                           .timeout = call.timeout,
+                          .assemble = std::move(call.assemble),
                           .profiling_title = call.profiling_title};
   return c10::make_intrusive<LonghaulWork>(getRank(), std::move(spec), std::move(call.stagings),
                                            std::move(call.outputs), call.inputs, finisher_);

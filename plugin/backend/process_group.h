@@ -112,7 +112,7 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                          const c10d::ScatterOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
-  // NotImplementedError that says what to use (unsupported.cc).
+  // Sums of sparse COO tensors; torch calls it for CUDA tensors, allreduce for those of the host.
   c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>& tensors,
                                                   const c10d::AllreduceOptions& opts) override;
 

@@ -34,7 +34,7 @@ ReduceOp ReduceOpOf(const c10d::ReduceOp& op, const char* where) {
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allreduce(std::vector<at::Tensor>& tensors,
                                                                const c10d::AllreduceOptions& opts) {
-  OnlyTensor(tensors, "allreduce");
+  if (OnlyTensor(tensors, "allreduce").is_sparse()) return allreduce_sparse(tensors, opts);
   return AllReduceList(tensors, opts, c10d::OpType::ALLREDUCE, "allreduce", "longhaul:all_reduce");
 }
 

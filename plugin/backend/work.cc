@@ -45,11 +45,18 @@ void LonghaulWork::Complete(absl::Status status) {
     for (const Staging& staging : stagings_) copy_back |= staging.needs_copy_back();
     status = status_;
   }
-  if (!status.ok()) return Finish(ExceptionOf(Named(status)));
-  if (!copy_back) return Finish(nullptr);
-  finisher_->PostCopy([self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this)] {
+  // It may hold the caller's own tensors: they must go on a thread that may take Python's lock.
+  auto assemble = std::exchange(spec_.assemble, nullptr);
+  if (!status.ok()) {
+    if (assemble) finisher_->PostCopy([held = std::move(assemble)] {});
+    return Finish(ExceptionOf(Named(status)));
+  }
+  if (!copy_back && !assemble) return Finish(nullptr);
+  finisher_->PostCopy([self = c10::intrusive_ptr<LonghaulWork>::reclaim_copy(this),
+                       assemble = std::move(assemble)] {
     try {
       for (const Staging& staging : self->stagings_) staging.CopyBack();
+      if (assemble) self->outputs_ = assemble();
     } catch (...) {
       return self->Finish(std::current_exception());
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ class LonghaulWork : public c10d::Work {
     uint64_t sequence = 0;                           // of the group's operations
     int parts = 1;                                   // how many Complete() calls finish it
     std::chrono::milliseconds timeout = kUnsetWait;  // of wait(0), when the call named one
+    // What makes the outputs, once all parts have ended well, on the finisher's thread; is gone, and
+    // what it holds, when the work is finished.
+    std::function<std::vector<at::Tensor>()> assemble = nullptr;
     const char* profiling_title = nullptr;
   };
   static constexpr std::chrono::milliseconds kUnsetWait{-1};
@@ -61,7 +65,7 @@ class LonghaulWork : public c10d::Work {
   void Settle();
   absl::Status Named(const absl::Status& status) const;
 
-  const Spec spec_;
+  Spec spec_;
   std::vector<Staging> stagings_;
   std::vector<at::Tensor> outputs_;
   const std::shared_ptr<Finisher> finisher_;

@@ -10,9 +10,9 @@
 namespace longhaul {
 namespace {
 
-constexpr std::string_view kNames[] = {"",         "broadcast", "allreduce",       "allgather",
-                                       "alltoall", "barrier",   "reduce",          "reducescatter",
-                                       "gather",   "scatter",   "monitoredbarrier"};
+constexpr std::string_view kNames[] = {
+    "",       "broadcast",     "allreduce", "allgather", "alltoall",         "barrier",
+    "reduce", "reducescatter", "gather",    "scatter",   "monitoredbarrier", "allgatherbytes"};
 static_assert(std::size(kNames) == static_cast<size_t>(kLastCollectiveKind) + 1);
 
 template <typename T>
@@ -55,6 +55,7 @@ std::string ToString(const CollectiveCall& call) {
       break;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kMonitoredBarrier:
+    case CollectiveKind::kAllGatherBytes:
       break;
   }
   return fmt::format("{}({})", NameOf(call.kind), arguments);

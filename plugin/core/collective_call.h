@@ -19,7 +19,7 @@ namespace longhaul {
 //     2  u8    type       ElementType
 //     3  u8    0
 //     4  i32   root       where the operation has one, else 0
-//     8  u64   count      elements that each rank brings; of a scatter, gets; of an alltoall 0
+//     8  u64   count      elements that each rank brings; of a scatter, gets; of alltoall, allgatherbytes 0
 //    16  u64   expected   alltoall: elements that the sender expects of the receiver;
 //                         reducescatter: hash of the ranks' counts; else 0
 //    24  u64   balance    alltoall: see CountBalance, else 0
@@ -34,8 +34,9 @@ enum class CollectiveKind : uint8_t {
   kGather = 8,
   kScatter = 9,
   kMonitoredBarrier = 10,
+  kAllGatherBytes = 11,
 };
-constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kMonitoredBarrier;
+constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kAllGatherBytes;
 
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;

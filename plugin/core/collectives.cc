@@ -38,6 +38,54 @@ class Collectives::AllGatherOp final : public Op {
   const WireTensor in_, out_;
 };
 
+class Collectives::AllGatherBytesOp final : public Op {
+ public:
+  AllGatherBytesOp(Collectives* owner, std::span<const std::byte> in,
+                   std::shared_ptr<Group::Gathered> out, Group::Done done)
+      : Op(owner, {.kind = CollectiveKind::kAllGatherBytes}, std::move(done)),
+        in_(in),
+        out_(std::move(out)) {}
+
+ private:
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 40;  // of one rank: beyond it is no number
+
+  bool Phase(int phase) override {
+    if (phase > 1) return false;
+    if (phase == 0) {
+      sizes_.resize(static_cast<size_t>(size()));
+      own_size_ = in_.size();
+    } else if (std::ranges::any_of(sizes_, [](uint64_t n) { return n > kMaxBytes; })) {
+      Fail(absl::DataLossError("a rank brings more than 1 TiB"), Tell::kOthers);
+      return false;
+    }
+    out_->resize(static_cast<size_t>(size()));
+    for (int r = 0; r < size(); ++r) {
+      uint64_t& bytes = sizes_[static_cast<size_t>(r)];
+      std::vector<std::byte>& theirs = (*out_)[static_cast<size_t>(r)];
+      if (r == rank()) {
+        theirs.assign(in_.begin(), in_.end());
+      } else if (phase == 0) {
+        Recv({.values = &bytes, .type = ElementType::kU64, .dims = {1}}, r);
+        Send({.values = &own_size_, .type = ElementType::kU64, .dims = {1}}, r);
+      } else {
+        theirs.resize(bytes);
+        Recv(Bytes(theirs.data(), theirs.size()), r);
+        Send(Bytes(const_cast<std::byte*>(in_.data()), in_.size()), r);  // is only read
+      }
+    }
+    return true;
+  }
+
+  static WireTensor Bytes(std::byte* bytes, size_t count) {
+    return {.values = bytes, .type = ElementType::kU8, .dims = {static_cast<int64_t>(count)}};
+  }
+
+  const std::span<const std::byte> in_;
+  const std::shared_ptr<Group::Gathered> out_;
+  uint64_t own_size_ = 0;
+  std::vector<uint64_t> sizes_;  // by rank
+};
+
 // Parts of no elements are sent too: a rank that expects some learns that there are none.
 class Collectives::AllToAllOp final : public Op {
  public:
@@ -209,6 +257,11 @@ absl::Duration Collectives::Expire(absl::Duration now) {
 
 void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::Done done) {
   Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kAllGather, in, out, std::move(done)));
+}
+
+void Collectives::AllGatherBytes(std::span<const std::byte> in,
+                                 std::shared_ptr<Group::Gathered> out, Group::Done done) {
+  Start(std::make_shared<AllGatherBytesOp>(this, in, std::move(out), std::move(done)));
 }
 
 void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,

@@ -18,6 +18,7 @@ namespace longhaul {
 //   broadcast   binomial tree from the root      log2(n) one-way delays; a rank sends <= log2(n) B
 //               and to everybody else its call   ends 1 delay after the last rank has come
 //   allgather   everybody to everybody           1 delay;  a rank sends (n-1) B
+//   allgatherbytes  first how many, then the same    2 delays; a rank sends (n-1) B of its own B
 //   barrier     the same with nothing inside     1 delay
 //   alltoall    to everybody what is theirs      1 delay;  a rank sends what is not its own
 //   allreduce   small: allgather, then each rank adds up all   1 delay;  (n-1) B
@@ -42,6 +43,8 @@ class Collectives {
   void Broadcast(const WireTensor& x, int root, Group::Done done);
   void AllReduce(const WireTensor& x, ReduceOp op, Group::Done done);
   void AllGather(const WireTensor& in, const WireTensor& out, Group::Done done);
+  void AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Group::Gathered> out,
+                      Group::Done done);
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Group::Done done);
   // `in`: the ranks' parts end to end, counts[r] elements for rank r; `out`: this rank's.
@@ -66,6 +69,7 @@ class Collectives {
   class Op;
   class BroadcastOp;
   class AllGatherOp;
+  class AllGatherBytesOp;
   class AllToAllOp;
   class MonitoredBarrierOp;
   class SumOp;  // collective_sums.cc, with the next

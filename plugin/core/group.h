@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -188,6 +189,11 @@ class Group {
   virtual void AllReduce(const WireTensor& x, ReduceOp op, Done done) = 0;
   // out: size() times in.elements(), rank order.
   virtual void AllGather(const WireTensor& in, const WireTensor& out, Done done) = 0;
+  // Everybody gets the bytes that everybody brings, however many, in rank order. `in` is borrowed
+  // until `done` has run; `out` holds them if that is OK. DataLoss: more than 1 TiB of one rank.
+  using Gathered = std::vector<std::vector<std::byte>>;
+  virtual void AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Gathered> out,
+                              Done done) = 0;
   // Rank r gets the next send_counts[r] elements of `in` and fills the next recv_counts[r] of
   // `out`; what one rank sends to another must be what that one expects. The two do not overlap.
   virtual void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,

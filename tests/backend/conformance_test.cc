@@ -302,6 +302,26 @@ TEST_P(Conformance, AllGatherCoalescedGivesEachTensorOfEachRank) {
   });
 }
 
+TEST_P(Conformance, SparseTensorsAddUpAsDenseOnesDo) {
+  // Rank r holds rows r (twice, to be added up first) and 2; the last rank nothing.
+  const auto sparse = [&](int r) {
+    const at::Tensor rows = r == kRanks - 1 ? at::empty({1, 0}, at::kLong)
+                                            : at::tensor({r, 2, r}, at::kLong).view({1, 3});
+    return at::sparse_coo_tensor(rows, Input(r, {rows.size(1), 2}), {4, 2});
+  };
+  at::Tensor want = at::zeros({4, 2}, dtype());
+  for (int r = 0; r < kRanks; ++r) want = want + sparse(r).to_dense();
+  const LocalGroup group = LoopbackGroup(kRanks);
+  OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = {sparse(rank)};
+    const auto work = pg.allreduce(x, {});
+    work->wait();
+    EXPECT_TRUE(at::equal(x[0].to_dense(), want)) << x[0].to_dense() << want;
+    EXPECT_EQ(x[0]._nnz(), 3) << "rows 0, 1 and 2";
+    EXPECT_TRUE(at::equal(work->result()[0].to_dense(), want));
+  });
+}
+
 TEST_P(Conformance, EmptyTensorsPassEveryOperation) {
   const LocalGroup group = LoopbackGroup(kRanks);
   OnAllRanks(group, [&](int rank, ProcessGroupLonghaul& pg) {

@@ -227,6 +227,18 @@ TEST(Collectives, AScaledSumIsRefusedWithWhatToUse) {
       HasSubstr("PREMUL_SUM is not supported; multiply first and use SUM"));
 }
 
+TEST(Collectives, SparseTensorsOfDifferentSizesAreRefusedOnEveryRank) {
+  const LocalGroup group = LoopbackGroup(2);
+  OnAllRanks(group, [](int rank, ProcessGroupLonghaul& pg) {
+    std::vector<at::Tensor> x = One(at::ones({3 + rank, 2}).to_sparse());
+    EXPECT_THAT(Thrown<c10::ValueError>([&] { pg.allreduce(x, {})->wait(); }),
+                HasSubstr(c10::str("the tensor of rank ", 1 - rank, " has another dtype")));
+    EXPECT_THAT(Thrown<c10::NotImplementedError>(
+                    [&] { pg.allreduce(x, {.reduceOp = c10d::ReduceOp::MAX}); }),
+                HasSubstr("only SUM is supported; use to_dense() first"));
+  });
+}
+
 TEST(MonitoredBarrier, NamesTheRankThatDoesNotComeOnEveryRank) {
   const LocalGroup group = LoopbackGroup(3);
   OnAllRanks(group, [](int rank, ProcessGroupLonghaul& pg) {

@@ -83,6 +83,23 @@ TEST_P(Collective, AllGatherPutsEveryRanksValuesInRankOrder) {
   }
 }
 
+TEST_P(Collective, AllGatherBytesGivesEveryRankWhatEachBrings) {
+  const Cluster cluster(kind(), static_cast<int>(size()));
+  const auto group = cluster.MakeGroup("bytes");
+  std::vector<std::vector<std::byte>> in(size());
+  for (size_t r = 0; r < size(); ++r) in[r].assign(r * 200000, std::byte(r + 1));  // rank 0: none
+  std::vector<std::shared_ptr<Group::Gathered>> out(size());
+  std::vector<Outcome> outcomes(size());
+  for (size_t r = 0; r < size(); ++r) {
+    out[r] = std::make_shared<Group::Gathered>();
+    group[r]->AllGatherBytes(in[r], out[r], outcomes[r].done());
+  }
+  for (size_t r = 0; r < size(); ++r) {
+    ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
+    ASSERT_EQ(*out[r], in);
+  }
+}
+
 TEST_P(Collective, AllToAllGivesEveryRankWhatIsMeantForIt) {
   const Cluster cluster(kind(), static_cast<int>(size()));
   const auto group = cluster.MakeGroup("alltoall");

@@ -143,6 +143,26 @@ TEST(MonitoredBarrier, NeedsTime) {
   EXPECT_EQ(outcome.Wait().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(MissingRank, ARankThatWouldHandOnTheRootsValuesIsNotBlamed) {
+  RiggedCluster cluster(kRanks);
+  const auto group =
+      cluster.MakeGroup("tree", [](GroupOptions& options) { options.timeout = absl::Seconds(5); });
+  std::array<std::vector<float>, kRanks> x;
+  std::array<Outcome, kRanks> outcomes;
+  // Rank 3, which rank 2 is to hand them to, comes first, so that its time is over first.
+  for (const size_t r : {3, 1, 2}) {
+    x[r] = Noise(100, r);
+    group[r]->Broadcast(F32(x[r]), 0, outcomes[r].done());
+    cluster.Pass(absl::Seconds(1), 1);
+  }
+  cluster.Pass(absl::Seconds(2), 1);
+  for (const size_t r : {3, 1, 2}) {
+    ASSERT_TRUE(outcomes[r].finished());
+    EXPECT_THAT(Text(outcomes[r].Wait()), HasSubstr("'tree': rank 0 did not come"));
+    std::remove(FileNamedBy(Text(outcomes[r].Wait())).c_str());
+  }
+}
+
 TEST(MissingRank, ALateReceiveNamesItsPeerAndTheFile) {
   RiggedCluster cluster(2);
   const auto group =
