@@ -5,6 +5,7 @@
 #   make gpu-test  the same, then on this machine's GPU their tests and their benchmark, processes that share
 #                  it, a shaped run, and the table of bench-gpu
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
+#   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
@@ -19,7 +20,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build demo test test-torch test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -51,6 +52,12 @@ test-faults:
 test-mutations:
 	@scripts/setup.sh test
 	@scripts/mutations.py --only '$(ONLY)' --table build/mutations/table.md
+
+# Fails where a test that passes with gloo does not pass with longhaul; logs are in build/torch-suite.
+test-torch:
+	@scripts/setup.sh test
+	@scripts/build.sh longhaul_python
+	@PYTHONPATH=$(CURDIR)/build/python $(python) tests/backend/torch_suite.py all build/torch-suite
 
 bench: setup
 	@scripts/bench.sh

@@ -72,6 +72,7 @@ add_to_exports() {
 if [ "$purpose" = test ]; then
   install_export_packages
   add_to_exports "the importer's" gguf tokenizers  # one dequantises with them
+  add_to_exports "torch's own" expecttest
 fi
 
 see_torch() {  # makes the torch of interpreter $1 visible from .venv-export, for transformers

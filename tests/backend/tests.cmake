@@ -13,6 +13,7 @@ function(longhaul_python_test name)
 endfunction()
 longhaul_python_test(operations)
 longhaul_python_test(ddp)
+longhaul_python_test(sharded)
 longhaul_python_test(pipelining)
 longhaul_python_test(dead_peer)
 longhaul_python_test(waiting_callbacks)
@@ -31,6 +32,13 @@ longhaul_python_test(cuda_tensors)
 longhaul_python_test(installed_package)
 set_property(TEST backend_python_installed_package APPEND PROPERTY ENVIRONMENT
   "LONGHAUL_BUILD_DIR=${PROJECT_BINARY_DIR}")
+
+# Of PyTorch's own tests a selection; all: make test-torch.
+add_test(NAME backend_python_torch_suite
+  COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/backend/torch_suite.py short)
+set_tests_properties(backend_python_torch_suite PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
+  ENVIRONMENT
+  "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
 
 # The programs of docs/recipes.md.
 foreach(name ddp pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page)
