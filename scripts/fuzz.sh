@@ -34,12 +34,13 @@ if [ -z "$clang" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*,
   exit 77
 fi
 
+# The tests that run beside it come first (nice).
 mkdir -p "$build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-g1 -DCMAKE_C_COMPILER="${clang/++/}" \
   -DCMAKE_CXX_COMPILER="$clang" -DLONGHAUL_SANITIZER=asan -DLONGHAUL_FUZZERS=ON \
   -DLONGHAUL_FUZZ_MILLIONS=$millions -DLONGHAUL_TORCH=OFF >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log"; exit 1; }
-cmake --build "$build" --target fuzzers >"$build/build.log" 2>&1 ||
+nice cmake --build "$build" --target fuzzers >"$build/build.log" 2>&1 ||
   { tail -n 60 "$build/build.log"; exit 1; }
 cd "$build/fuzzers"
 for fuzzer in *_fuzz; do

@@ -36,7 +36,7 @@ absl::Status IngestAndShow(const IngestArguments& arguments, CommandOutput& out)
   if (!experiment.ok()) return experiment.status();
   const auto ingested = IngestEvents(*record, *experiment, arguments.arm, *spec, *events);
   if (!ingested.ok()) return ingested.status();
-  for (const std::string& line : ingested->words) {
+  for (const std::string& line : ingested->notices) {
     std::fputs((line + "\n").c_str(), out.progress());
   }
   if (out.json()) {

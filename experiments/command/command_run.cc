@@ -48,7 +48,7 @@ absl::Status WithAdvice(const absl::Status& outcome, const RunPlace& place, cons
 // Of a run that `--resume` finds ended: OK when it ended ok.
 absl::Status FinishedBefore(const RunPlace& place) {
   if (place.status == RunStatus::kOk) return absl::OkStatus();
-  return absl::FailedPreconditionError(place.words.back());
+  return absl::FailedPreconditionError(place.notices.back());
 }
 
 // What stands at the end: the summary, one line with --quiet, a document with --json. Returns
@@ -135,13 +135,13 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
       PlaceRun(*record, NewRunRow(*spec, *experiment, arm), *spec, arguments.resume);
   if (!place.ok()) return place.status();
   if (place->finished) {
-    Say(out.progress(), place->words.back());
+    Say(out.progress(), place->notices.back());
     return ShowResult(*record, place->run, *spec, FinishedBefore(*place), out);
   }
 
   if (arguments.verbose) Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
-  for (const std::string& line : place->words) Say(out.progress(), line);
+  for (const std::string& line : place->notices) Say(out.progress(), line);
   if (!spec->compute) {
     for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
   }

@@ -29,21 +29,21 @@ absl::StatusOr<std::optional<int64_t>> RateOf(const std::string& word) {
 
 }  // namespace
 
-void AddSwarmOptions(CLI::App& command, SwarmWords& words) {
-  command.add_option("--up", words.upload_rate,
+void AddSwarmOptions(CLI::App& command, SwarmFlags& flags) {
+  command.add_option("--up", flags.upload_rate,
                      "most that is sent, of payload: 50mbit, 500kbit (default: no limit)");
-  command.add_option("--down", words.download_rate, "most that is taken in (default: no limit)");
-  command.add_option("--dscp", words.dscp,
+  command.add_option("--down", flags.download_rate, "most that is taken in (default: no limit)");
+  command.add_option("--dscp", flags.dscp,
                      "mark of every packet, 0 to 63 (default: 1, lower effort, RFC 8622)");
-  command.add_flag("--json", words.json, "one JSON document on stdout (docs/swarm.md)");
-  command.add_flag("--quiet", words.quiet, "no progress");
+  command.add_flag("--json", flags.json, "one JSON document on stdout (docs/swarm.md)");
+  command.add_flag("--quiet", flags.quiet, "no progress");
 }
 
-absl::StatusOr<SwarmOptions> OptionsOf(const SwarmWords& words) {
-  auto listen = ParseSwarmAddress(words.listen);
+absl::StatusOr<SwarmOptions> OptionsOf(const SwarmFlags& flags) {
+  auto listen = ParseSwarmAddress(flags.listen);
   if (!listen.ok()) return listen.status();
-  SwarmOptions options{.listen = *std::move(listen), .members = words.members, .dscp = words.dscp};
-  auto up = RateOf(words.upload_rate), down = RateOf(words.download_rate);
+  SwarmOptions options{.listen = *std::move(listen), .members = flags.members, .dscp = flags.dscp};
+  auto up = RateOf(flags.upload_rate), down = RateOf(flags.download_rate);
   if (!up.ok()) return up.status();
   if (!down.ok()) return down.status();
   options.upload_bytes_per_s = *up;

@@ -17,16 +17,16 @@ void AddWeightsFetchCommand(CLI::App& weights, int* exit_status);
 void AddWeightsEstimateCommand(CLI::App& weights, int* exit_status);
 
 // What both say of the swarm.
-struct SwarmWords {
+struct SwarmFlags {
   std::string listen;  // ADDR:PORT; of a fetch also "": the address that leads to the first source
   std::vector<std::string> members;
-  std::string upload_rate, download_rate;  // words of `net set`; "": no limit
+  std::string upload_rate, download_rate;  // as in `net set`; "": no limit
   int dscp = kLowerEffortDscp;
   bool json = false, quiet = false;
 };
-void AddSwarmOptions(CLI::App& command, SwarmWords& words);
+void AddSwarmOptions(CLI::App& command, SwarmFlags& flags);
 // Notices go to stderr, one a line.
-absl::StatusOr<SwarmOptions> OptionsOf(const SwarmWords& words);
+absl::StatusOr<SwarmOptions> OptionsOf(const SwarmFlags& flags);
 
 // The schema of both commands' documents.
 inline constexpr char kWeightsSchema[] = "longhaul-weights-report-1";

@@ -13,30 +13,30 @@
 namespace longhaul {
 namespace {
 
-struct FetchWords {
-  SwarmWords swarm;
+struct FetchFlags {
+  SwarmFlags swarm;
   std::string manifest, into, model, sha256;
   std::vector<std::string> sources;
   double give_up_s = 60;
 };
 
-absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
-  if (std::isnan(words.give_up_s)) return absl::InvalidArgumentError("--give-up: not a number");
+absl::StatusOr<FetchOptions> AskedOf(FetchFlags flags) {
+  if (std::isnan(flags.give_up_s)) return absl::InvalidArgumentError("--give-up: not a number");
   std::vector<SwarmAddress> sources;
-  for (const std::string& text : words.sources) {
+  for (const std::string& text : flags.sources) {
     auto source = ParseSwarmAddress(text);
     if (!source.ok()) return source.status();
     sources.push_back(*source);
   }
-  if (words.swarm.listen.empty()) words.swarm.listen = AddressToward(sources.front().ip) + ":0";
-  auto swarm = OptionsOf(words.swarm);
+  if (flags.swarm.listen.empty()) flags.swarm.listen = AddressToward(sources.front().ip) + ":0";
+  auto swarm = OptionsOf(flags.swarm);
   if (!swarm.ok()) return swarm.status();
   FetchOptions options{.swarm = *std::move(swarm),
                        .sources = std::move(sources),
                        .model = std::nullopt,
-                       .give_up_after = absl::Seconds(words.give_up_s)};
-  if (!words.model.empty()) options.model = words.model;
-  if (!words.swarm.quiet) {
+                       .give_up_after = absl::Seconds(flags.give_up_s)};
+  if (!flags.model.empty()) options.model = flags.model;
+  if (!flags.swarm.quiet) {
     options.progress = [](const FetchProgress& at) {
       fmt::print(stderr, "{} of {} from {} sources, {:.1f} s\n", Megabytes(at.bytes),
                  Megabytes(at.total), at.connected, absl::ToDoubleSeconds(at.time));
@@ -45,7 +45,7 @@ absl::StatusOr<FetchOptions> AskedOf(FetchWords words) {
   return options;
 }
 
-std::string Document(const Manifest& manifest, const FetchWords& words, const FetchReport& report) {
+std::string Document(const Manifest& manifest, const FetchFlags& flags, const FetchReport& report) {
   nlohmann::ordered_json delivered = nlohmann::ordered_json::array();
   for (const MemberBytes& member : report.delivered) {
     delivered.push_back({{"ip", member.ip}, {"bytes", member.bytes}});
@@ -53,7 +53,7 @@ std::string Document(const Manifest& manifest, const FetchWords& words, const Fe
   const nlohmann::ordered_json document = {{"schema", kWeightsSchema},
                                            {"name", manifest.name},
                                            {"manifest_sha256", ManifestDigest(manifest)},
-                                           {"into", words.into},
+                                           {"into", flags.into},
                                            {"bytes", report.bytes},
                                            {"kept_bytes", report.kept_bytes},
                                            {"rejected_bytes", report.rejected_bytes},
@@ -64,10 +64,10 @@ std::string Document(const Manifest& manifest, const FetchWords& words, const Fe
   return document.dump(2) + "\n";
 }
 
-void Tell(const Manifest& manifest, const FetchWords& words, const FetchReport& report) {
+void Tell(const Manifest& manifest, const FetchFlags& flags, const FetchReport& report) {
   const double seconds = absl::ToDoubleSeconds(report.time);
   const int64_t fetched = report.bytes - report.kept_bytes;
-  fmt::print("{}: {} in {:.2f} s, {:.1f} Mbit/s; SHA-256 of {} files checked\n", words.into,
+  fmt::print("{}: {} in {:.2f} s, {:.1f} Mbit/s; SHA-256 of {} files checked\n", flags.into,
              Megabytes(fetched), seconds, static_cast<double>(fetched) * 8e-6 / seconds,
              manifest.files.size());
   if (report.kept_bytes > 0) fmt::print("{:<15} {}\n", "was there", Megabytes(report.kept_bytes));
@@ -79,32 +79,32 @@ void Tell(const Manifest& manifest, const FetchWords& words, const FetchReport& 
   }
 }
 
-absl::StatusOr<Manifest> ManifestOf(const FetchWords& words) {
-  auto manifest = ReadManifest(words.manifest);
-  if (!manifest.ok() || words.sha256.empty()) return manifest;
-  if (const std::string digest = ManifestDigest(*manifest); digest != words.sha256) {
+absl::StatusOr<Manifest> ManifestOf(const FetchFlags& flags) {
+  auto manifest = ReadManifest(flags.manifest);
+  if (!manifest.ok() || flags.sha256.empty()) return manifest;
+  if (const std::string digest = ManifestDigest(*manifest); digest != flags.sha256) {
     return absl::InvalidArgumentError(
-        fmt::format("{} has SHA-256 {}, wanted is {}", words.manifest, digest, words.sha256));
+        fmt::format("{} has SHA-256 {}, wanted is {}", flags.manifest, digest, flags.sha256));
   }
   return manifest;
 }
 
-absl::Status FetchFolder(const FetchWords& words) {
+absl::Status FetchFolder(const FetchFlags& flags) {
   const CancelSignal cancel;  // before other threads exist
-  auto options = AskedOf(words);
+  auto options = AskedOf(flags);
   if (!options.ok()) return options.status();
-  auto manifest = ManifestOf(words);
+  auto manifest = ManifestOf(flags);
   if (!manifest.ok()) return manifest.status();
-  auto fetch = Fetch::Start(*manifest, words.into, *options);
+  auto fetch = Fetch::Start(*manifest, flags.into, *options);
   if (!fetch.ok()) return fetch.status();
   pollfd either[] = {{cancel.fd(), POLLIN, 0}, {(*fetch)->done_fd(), POLLIN, 0}};
   if (poll(either, 2, -1) > 0 && either[0].revents != 0) (*fetch)->Cancel();
   const auto report = (*fetch)->Wait();
   if (!report.ok()) return report.status();
-  if (words.swarm.json) {
-    fmt::print("{}", Document(*manifest, words, *report));
+  if (flags.swarm.json) {
+    fmt::print("{}", Document(*manifest, flags, *report));
   } else {
-    Tell(*manifest, words, *report);
+    Tell(*manifest, flags, *report);
   }
   return absl::OkStatus();
 }
@@ -112,26 +112,26 @@ absl::Status FetchFolder(const FetchWords& words) {
 }  // namespace
 
 void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
-  auto words = std::make_shared<FetchWords>();
+  auto flags = std::make_shared<FetchFlags>();
   CLI::App* fetch = weights.add_subcommand(
       "fetch",
       "fetches a manifest's files into DIR; until they are complete and checked they lie "
       "in DIR.partial, which the next fetch goes on with");
-  fetch->add_option("manifest", words->manifest, "what `share` wrote")->required();
-  fetch->add_option("--into", words->into, "DIR, which appears complete or not at all")->required();
-  fetch->add_option("--peer", words->sources, "ADDR:PORT of one who has the files; repeat it")
+  fetch->add_option("manifest", flags->manifest, "what `share` wrote")->required();
+  fetch->add_option("--into", flags->into, "DIR, which appears complete or not at all")->required();
+  fetch->add_option("--peer", flags->sources, "ADDR:PORT of one who has the files; repeat it")
       ->required();
-  fetch->add_option("--listen", words->swarm.listen,
+  fetch->add_option("--listen", flags->swarm.listen,
                     "ADDR:PORT for others that fetch (default: the address toward the first peer)");
-  fetch->add_option("--member", words->swarm.members, "who may connect beside the peers");
-  fetch->add_option("--model", words->model, "refuse a manifest of another model");
-  fetch->add_option("--sha256", words->sha256, "refuse a manifest with another SHA-256");
-  fetch->add_option("--give-up", words->give_up_s, "seconds without a byte (default: 60)")
+  fetch->add_option("--member", flags->swarm.members, "who may connect beside the peers");
+  fetch->add_option("--model", flags->model, "refuse a manifest of another model");
+  fetch->add_option("--sha256", flags->sha256, "refuse a manifest with another SHA-256");
+  fetch->add_option("--give-up", flags->give_up_s, "seconds without a byte (default: 60)")
       ->check(CLI::Range(1.0, 1e6));
-  AddSwarmOptions(*fetch, words->swarm);
-  fetch->callback([words, exit_status] {
-    const absl::Status status = FetchFolder(*words);
-    if (!status.ok() && words->swarm.json) {
+  AddSwarmOptions(*fetch, flags->swarm);
+  fetch->callback([flags, exit_status] {
+    const absl::Status status = FetchFolder(*flags);
+    if (!status.ok() && flags->swarm.json) {
       const nlohmann::ordered_json document = {{"schema", kWeightsSchema},
                                                {"error", std::string(status.message())}};
       fmt::print("{}\n", document.dump(2));

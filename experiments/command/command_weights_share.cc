@@ -14,35 +14,35 @@ namespace {
 
 constexpr int kLookMs = 1000;
 
-struct ShareWords {
-  SwarmWords swarm;
+struct ShareFlags {
+  SwarmFlags swarm;
   std::string folder, manifest;
-  ManifestWords about;
+  ManifestFlags about;
 };
 
 // A manifest that is there is the one that others have: it stays, and the folder must hold what it
 // says. Without one, it is made.
-absl::StatusOr<Manifest> ManifestFor(const ShareWords& words) {
-  if (std::filesystem::exists(words.manifest)) {
-    auto manifest = ReadManifest(words.manifest);
+absl::StatusOr<Manifest> ManifestFor(const ShareFlags& flags) {
+  if (std::filesystem::exists(flags.manifest)) {
+    auto manifest = ReadManifest(flags.manifest);
     if (!manifest.ok()) return manifest.status();
-    const bool other = (!words.about.model.empty() && words.about.model != manifest->model) ||
-                       (!words.about.run.empty() && words.about.run != manifest->run) ||
-                       (words.about.step != 0 && words.about.step != manifest->step);
+    const bool other = (!flags.about.model.empty() && flags.about.model != manifest->model) ||
+                       (!flags.about.run.empty() && flags.about.run != manifest->run) ||
+                       (flags.about.step != 0 && flags.about.step != manifest->step);
     if (other) {
       return absl::InvalidArgumentError(fmt::format(
           "{} is there and says model '{}', run '{}', step {}: remove it to have it made anew",
-          words.manifest, manifest->model, manifest->run, manifest->step));
+          flags.manifest, manifest->model, manifest->run, manifest->step));
     }
-    if (auto s = CheckFiles(*manifest, words.folder); !s.ok()) {
+    if (auto s = CheckFiles(*manifest, flags.folder); !s.ok()) {
       return absl::Status(s.code(), fmt::format("{}; remove {} to have it made anew",
-                                                std::string(s.message()), words.manifest));
+                                                std::string(s.message()), flags.manifest));
     }
     return manifest;
   }
-  auto manifest = MakeManifest(words.folder, words.about);
+  auto manifest = MakeManifest(flags.folder, flags.about);
   if (!manifest.ok()) return manifest.status();
-  if (auto s = WriteManifest(*manifest, words.manifest); !s.ok()) return s;
+  if (auto s = WriteManifest(*manifest, flags.manifest); !s.ok()) return s;
   return manifest;
 }
 
@@ -82,45 +82,45 @@ void TellTaken(const Manifest& manifest, const Share& share, bool json, const ab
   }
 }
 
-absl::Status ShareFolder(const ShareWords& words) {
+absl::Status ShareFolder(const ShareFlags& flags) {
   const CancelSignal cancel;  // before other threads exist
-  auto options = OptionsOf(words.swarm);
+  auto options = OptionsOf(flags.swarm);
   if (!options.ok()) return options.status();
-  auto manifest = ManifestFor(words);
+  auto manifest = ManifestFor(flags);
   if (!manifest.ok()) return manifest.status();
-  auto share = Share::Start(*manifest, words.folder, *options);
+  auto share = Share::Start(*manifest, flags.folder, *options);
   if (!share.ok()) return share.status();
-  fmt::print(words.swarm.json ? stderr : stdout,
+  fmt::print(flags.swarm.json ? stderr : stdout,
              "sharing {}: {} files, {}, at {}\nmanifest {}, SHA-256 {}\n", manifest->name,
              manifest->files.size(), Megabytes(TotalBytes(*manifest)),
-             ToString((*share)->address()), words.manifest, ManifestDigest(*manifest));
+             ToString((*share)->address()), flags.manifest, ManifestDigest(*manifest));
   std::fflush(stdout);
-  const absl::Status end = AwaitEnd(**share, cancel, words.swarm.quiet);
-  TellTaken(*manifest, **share, words.swarm.json, end);
+  const absl::Status end = AwaitEnd(**share, cancel, flags.swarm.quiet);
+  TellTaken(*manifest, **share, flags.swarm.json, end);
   return end;
 }
 
 }  // namespace
 
 void AddWeightsShareCommand(CLI::App& weights, int* exit_status) {
-  auto words = std::make_shared<ShareWords>();
+  auto flags = std::make_shared<ShareFlags>();
   CLI::App* share = weights.add_subcommand(
       "share", "offers DIR to the members until SIGINT or SIGTERM; says who took how much");
-  share->add_option("dir", words->folder, "the folder")->required();
-  share->add_option("--listen", words->swarm.listen, "ADDR:PORT, an address of this host or node")
+  share->add_option("dir", flags->folder, "the folder")->required();
+  share->add_option("--listen", flags->swarm.listen, "ADDR:PORT, an address of this host or node")
       ->required();
-  share->add_option("--member", words->swarm.members, "who may fetch: 10.0.0.3, 10.0.0.0/16")
+  share->add_option("--member", flags->swarm.members, "who may fetch: 10.0.0.3, 10.0.0.0/16")
       ->required();
   share
-      ->add_option("--manifest", words->manifest,
+      ->add_option("--manifest", flags->manifest,
                    "file for those who fetch; made where it is not there, else shared as it is")
       ->required();
-  share->add_option("--model", words->about.model, "of which model the files are");
-  share->add_option("--run", words->about.run, "of which run");
-  share->add_option("--step", words->about.step, "of which step");
-  AddSwarmOptions(*share, words->swarm);
-  share->callback([words, exit_status] {
-    const absl::Status status = ShareFolder(*words);
+  share->add_option("--model", flags->about.model, "of which model the files are");
+  share->add_option("--run", flags->about.run, "of which run");
+  share->add_option("--step", flags->about.step, "of which step");
+  AddSwarmOptions(*share, flags->swarm);
+  share->callback([flags, exit_status] {
+    const absl::Status status = ShareFolder(*flags);
     *exit_status = status.ok() ? 0 : Fail(status);
   });
 }

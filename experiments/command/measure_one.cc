@@ -81,7 +81,7 @@ absl::Status MeasureOneRun(const CampaignSpec& campaign, const ExperimentRow& ex
   if (!place.ok()) return place.status();
   fmt::print(out.progress(), "run {} of {}: '{}', seed {}, in {}/{}\n", id, campaign.name,
              planned.arm, planned.seed, folder, kRecordFile);
-  for (const std::string& line : place->words) fmt::print(out.progress(), "{}\n", line);
+  for (const std::string& line : place->notices) fmt::print(out.progress(), "{}\n", line);
   std::fflush(out.progress());
   RunRecorder recorder(*record, place->run, planned.spec);
   RunView view(spec, out.progress(), MonotonicClock());

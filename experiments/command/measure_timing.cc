@@ -62,8 +62,8 @@ absl::Status MeasureTiming(const TimingArguments& arguments, CommandOutput& out)
   if (out.json()) {
     out.Document(TimingJson(*record, *experiment, *findings, ran));
   } else {
-    fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", TimingText(*findings), results,
-               kRecordFile, results);
+    fmt::print("\n{}\nrecord: {}/{}   report: longhaul report {}\n", TextOf(TimingTable(*findings)),
+               results, kRecordFile, results);
   }
   return ran;
 }

@@ -6,7 +6,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/depth_ensemble.h"
-#include "experiments/estimates/diloco_text.h"
+#include "experiments/estimates/diloco_rows.h"
 
 namespace longhaul {
 namespace {

@@ -135,9 +135,8 @@ LossBySeed Losses(const ArmResult& arm, EvalCodec codec);
 std::string FamilyKey(const ArmResult& arm, bool codecs);
 // What families say together: fills on_off, depths and `findings`.
 absl::Status CollectFindings(const Record& record, CampaignAnalysis& analysis);
-// As rows and as lines of the campaign's table.
+// As rows of the record; as tables: findings_tables.h.
 void AddFindings(const CampaignAnalysis& analysis, std::vector<EstimateRow>& rows);
-std::string FindingsText(const CampaignAnalysis& analysis);
 // Its last part: fills `identities`.
 absl::Status CheckIdentities(const Record& record, CampaignAnalysis& analysis);
 

@@ -7,6 +7,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/estimate_rows.h"
+#include "experiments/estimates/findings_tables.h"
 #include "experiments/estimates/learnt_nothing.h"
 #include "experiments/estimates/text_table.h"
 
@@ -180,7 +181,7 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     text += "not of one build and machine: " + line + "\n";
   }
   for (const std::string& line : LearntNothing(a)) text += line + "\n";
-  text += FindingsText(a);
+  for (const ReportTable& found : FindingsTables(a)) text += "\n" + TextOf(found);
   const std::string summary = CampaignSummary(a);
   return summary.empty() ? text : text + "\n" + summary + "\n";
 }

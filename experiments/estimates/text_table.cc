@@ -47,4 +47,13 @@ std::string TextTable::Text() const {
   return text;
 }
 
+std::string TextOf(const ReportTable& table) {
+  if (table.rows.empty()) return "";
+  TextTable rows(table.header);
+  for (const std::vector<std::string>& row : table.rows) rows.Add(row);
+  std::string text = table.title + "\n" + rows.Text();
+  for (const std::string& note : table.notes) text += "  " + note + "\n";
+  return text;
+}
+
 }  // namespace longhaul

@@ -16,4 +16,15 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// What was found, written once: TextOf writes it for a terminal, HtmlOf (report/html.h) for a page.
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes = {};  // how to read it; a line each
+};
+
+// The title, the table, its notes; "" for a table without rows.
+std::string TextOf(const ReportTable& table);
+
 }  // namespace longhaul

@@ -1,8 +1,7 @@
-// What a timing grid found, as tables.
+// What a timing grid found: for people, and as rows for programs.
 #include <fmt/format.h>
 
 #include "experiments/estimates/step_time_summary.h"
-#include "experiments/estimates/text_table.h"
 #include "experiments/estimates/timing_findings.h"
 
 namespace longhaul {
@@ -17,26 +16,31 @@ std::string Text(const Measured& m, const char* format) {
   return text;
 }
 
+constexpr size_t kGridColumns = 18;
+
 std::string Percent(double part, double whole) { return fmt::format("{:.0f}", 100 * part / whole); }
 
-void AddCell(const TimingCell& c, TextTable& table) {
+std::vector<std::string> GridRow(const TimingCell& c) {
   std::vector<std::string> row = {c.profile, c.codecs, c.schedule,
                                   fmt::format("{} x {}", c.groups, c.stages),
                                   fmt::format("{}", c.repeats)};
   if (c.repeats == 0) {
     row.push_back(c.invalid > 0 ? fmt::format("{} invalid", c.invalid) : "not run");
-    row.resize(14, "-");
-  } else {
-    const double whole = c.step_s.value;
-    row.insert(row.end(),
-               {Text(c.step_s, "{:.4f}"), Text(c.residual, "{:+.3f}"),
-                fmt::format("{:.2f}", c.p1_s / whole), fmt::format("{:.2f}", c.p3_s / whole),
-                Percent(c.compute_s, whole), Percent(c.bubble_s, whole), Percent(c.coding_s, whole),
-                Percent(c.wire_s, whole),
-                c.gain ? fmt::format("{} {}", Text(*c.gain, "{:.2f}"), GainVerdict(c))
-                       : std::string("-")});
+    row.resize(kGridColumns, "-");
+    return row;
   }
-  table.Add(std::move(row));
+  const double whole = c.step_s.value;
+  const bool judged = c.verdict.residual != Residual::kNotJudged;
+  row.insert(row.end(),
+             {Text(c.step_s, "{:.4f}"), fmt::format("{:.4f}", c.p2_s), Text(c.residual, "{:+.3f}"),
+              judged ? c.verdict.text : "no verdict", fmt::format("{:.2f}", c.p1_s / whole),
+              fmt::format("{:.2f}", c.p3_s / whole)});
+  for (const double part : {c.compute_s, c.bubble_s, c.coding_s, c.wire_s, c.rest_s}) {
+    row.push_back(Percent(part, whole));
+  }
+  row.push_back(c.gain ? Text(*c.gain, "{:.2f}") : "-");
+  row.push_back(c.gain ? std::string(GainVerdict(c)) : "-");
+  return row;
 }
 
 std::string Cell(const std::optional<double>& x) { return x ? fmt::format("{:.9g}", *x) : ""; }
@@ -49,28 +53,35 @@ void AddMeasured(const Measured& m, std::vector<std::string>& row) {
 
 }  // namespace
 
-std::string TimingText(const TimingFindings& findings) {
-  TextTable table({"links", "codecs", "schedule", "groups x stages", "n", "step, s",
-                   "ln(step / P2)", "P1/step", "P3/step", "compute %", "bubble %", "coding %",
-                   "links %", "step without codecs / step"});
-  for (const TimingCell& c : findings.cells) AddCell(c, table);
-  std::string text = table.Text();
+ReportTable TimingTable(const TimingFindings& findings) {
+  ReportTable table{
+      .title = "On which links which codec pays",
+      .header = {"links", "codecs", "schedule", "groups x stages", "n", "step, s", "P2, s",
+                 "ln(step / P2)", "", "P1/step", "P3/step", "compute %", "bubble %", "coding %",
+                 "links %", "rest %", "step without codecs / step", ""},
+      .rows = {},
+      .notes = {
+          "Means over n repeats, t intervals at 95 %. Shares of a step, mean worker: compute; "
+          "bubble, what the schedule alone makes stages wait; coding and links, what P2 adds "
+          "with the measured times of encoding and decoding and with the links; rest, what "
+          "P2 does not explain."}};
+  for (const TimingCell& c : findings.cells) table.rows.push_back(GridRow(c));
   if (findings.undisturbed > 0) {
-    text += fmt::format("\nmedian of ln(step / P2) over {} cells: {}", findings.undisturbed,
-                        Text(findings.median_residual, "{:+.3f}"));
+    table.notes.push_back(fmt::format("median of ln(step / P2) over {} cells: {}",
+                                      findings.undisturbed,
+                                      Text(findings.median_residual, "{:+.3f}")));
   }
   if (findings.within + findings.beyond + findings.not_judged > 0) {
-    text += fmt::format(
-        "\nln(step / P2) with its interval: {} cells within {:.2f}, {} beyond, {} "
-        "without a verdict\n",
-        findings.within, kAcceptedResidual, findings.beyond, findings.not_judged);
+    table.notes.push_back(fmt::format(
+        "ln(step / P2) with its interval: {} cells within {:.2f}, {} beyond, {} without a verdict",
+        findings.within, kAcceptedResidual, findings.beyond, findings.not_judged));
   }
   for (const TimingCell& c : findings.cells) {
     if (c.verdict.residual != Residual::kNotJudged || c.verdict.text.empty()) continue;
-    text += fmt::format("{}, {}, {}, {} x {}: {}\n", c.profile, c.codecs, c.schedule, c.groups,
-                        c.stages, c.verdict.text);
+    table.notes.push_back(fmt::format("{}, {}, {}, {} x {}: {}", c.profile, c.codecs, c.schedule,
+                                      c.groups, c.stages, c.verdict.text));
   }
-  return text;
+  return table;
 }
 
 std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings) {

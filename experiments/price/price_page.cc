@@ -51,22 +51,6 @@ Figures Draw(const std::string& python, const PriceInput& input, const PriceOutc
   return figures;
 }
 
-std::string TableHtml(const PriceTable& table) {
-  std::vector<std::vector<std::string>> rows;
-  for (const std::vector<std::string>& row : table.rows) {
-    std::vector<std::string>& cells = rows.emplace_back();
-    for (const std::string& cell : row) cells.push_back(HtmlEscape(cell));
-  }
-  std::vector<std::string> header;
-  for (const std::string& word : table.header) header.push_back(HtmlEscape(word));
-  std::string out = fmt::format("<section><h2>{}</h2>\n", HtmlEscape(table.title));
-  out += HtmlTable(header, rows);
-  for (const std::string& note : table.notes) {
-    out += "<p class=\"note\">" + HtmlEscape(note) + "</p>\n";
-  }
-  return out + "</section>\n";
-}
-
 }  // namespace
 
 std::string PriceDepthsCsv(const PriceInput& input, const PriceOutcome& outcome) {
@@ -124,7 +108,9 @@ absl::Status WritePricePage(const std::string& path, const std::string& python,
   body += FigureHtml(figures, "price_boundaries",
                      "Each boundary alone: &Delta; with its 95 % interval, by the block that it "
                      "lies before.");
-  for (const PriceTable& table : PriceTables(input, outcome)) body += TableHtml(table);
+  for (const ReportTable& table : PriceTables(input, outcome)) {
+    body += "<section>" + HtmlOf(table, "h2") + "</section>\n";
+  }
   return WriteReportFile(path, HtmlPage("longhaul: price of boundaries", body));
 }
 

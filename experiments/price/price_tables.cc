@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/text_table.h"
 #include "experiments/train/model_of_spec.h"
 #include "pp_group/models/model_spec.h"
 
@@ -21,12 +20,12 @@ class Tables {
   Tables(const PriceRequest& request, const PriceFindings& findings)
       : request_(request), findings_(findings) {}
 
-  PriceTable Depths() const;
-  PriceTable Boundaries() const;
-  PriceTable Worst() const;
-  PriceTable Allowed() const;
-  PriceTable Choices() const;
-  PriceTable Gradients() const;
+  ReportTable Depths() const;
+  ReportTable Boundaries() const;
+  ReportTable Worst() const;
+  ReportTable Allowed() const;
+  ReportTable Choices() const;
+  ReportTable Gradients() const;
 
  private:
   std::string Stages(size_t cuts) const {
@@ -39,13 +38,14 @@ class Tables {
   const PriceFindings& findings_;
 };
 
-PriceTable Tables::Depths() const {
-  PriceTable table{.title = "All boundaries of S stages compressed, forward",
-                   .header = {"S", "codec", "bits/el", "Delta (nat/token)", "a crossing",
-                              "each alone, added", "together less added"},
-                   .rows = {},
-                   .notes = {"Delta: loss less that of the same rows uncompressed. Bits are of the "
-                             "frames' bytes, headers included."}};
+ReportTable Tables::Depths() const {
+  ReportTable table{
+      .title = "All boundaries of S stages compressed, forward",
+      .header = {"S", "codec", "bits/el", "Delta (nat/token)", "a crossing", "each alone, added",
+                 "together less added"},
+      .rows = {},
+      .notes = {"Delta: loss less that of the same rows uncompressed. Bits are of the "
+                "frames' bytes, headers included."}};
   for (const DepthPrice& depth : findings_.depths) {
     table.rows.push_back({Stages(depth.cuts), Codec(depth.codec), fmt::format("{:.3f}", depth.bits),
                           Nat(depth.delta), Nat(depth.per_crossing), Nat(depth.sum_alone),
@@ -58,8 +58,8 @@ PriceTable Tables::Depths() const {
   return table;
 }
 
-PriceTable Tables::Boundaries() const {
-  PriceTable table{
+ReportTable Tables::Boundaries() const {
+  ReportTable table{
       .title = "Each boundary alone",
       .header = {"before block", "codec", "bits/el", "NMSE", "Delta (nat/token)"},
       .rows = {},
@@ -72,8 +72,8 @@ PriceTable Tables::Boundaries() const {
   return table;
 }
 
-PriceTable Tables::Worst() const {
-  PriceTable table{
+ReportTable Tables::Worst() const {
+  ReportTable table{
       .title = "The boundary that costs most",
       .header = {"S", "codec", "worst", "median", "more by (nat/token)", "pairs"},
       .rows = {},
@@ -101,8 +101,8 @@ std::string Tables::CodecWithBits(size_t cuts, std::optional<size_t> codec) cons
   return "";
 }
 
-PriceTable Tables::Allowed() const {
-  PriceTable table{
+ReportTable Tables::Allowed() const {
+  ReportTable table{
       .title = "Bits that a loss allows",
       .header = {"S", "loss (nat/token)", "fewest bits shown to keep it",
                  "most bits shown to miss it"},
@@ -117,8 +117,8 @@ PriceTable Tables::Allowed() const {
   return table;
 }
 
-PriceTable Tables::Choices() const {
-  PriceTable table{
+ReportTable Tables::Choices() const {
+  ReportTable table{
       .title = fmt::format("Fewest bits within {} nat", request_.budget_nat.value_or(0)),
       .header = {"S", "codec before each block", "bits/el", "prices added (nat/token)",
                  "seen on other rows", ""},
@@ -142,8 +142,8 @@ PriceTable Tables::Choices() const {
   return table;
 }
 
-PriceTable Tables::Gradients() const {
-  PriceTable table{
+ReportTable Tables::Gradients() const {
+  ReportTable table{
       .title = "The gradient of all parameters against the exact one",
       .header = {"S", "codec", "compressed", "NMSE", "cosine"},
       .rows = {},
@@ -187,11 +187,11 @@ std::vector<std::string> PriceConditions(const PriceInput& input, const PriceOut
           fmt::format("uncompressed: {} nat/token", Nat(outcome.findings.exact))};
 }
 
-std::vector<PriceTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome) {
+std::vector<ReportTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome) {
   const Tables tables(input.request, outcome.findings);
-  std::vector<PriceTable> out = {tables.Depths(),  tables.Boundaries(), tables.Worst(),
-                                 tables.Allowed(), tables.Choices(),    tables.Gradients()};
-  std::erase_if(out, [](const PriceTable& table) { return table.rows.empty(); });
+  std::vector<ReportTable> out = {tables.Depths(),  tables.Boundaries(), tables.Worst(),
+                                  tables.Allowed(), tables.Choices(),    tables.Gradients()};
+  std::erase_if(out, [](const ReportTable& table) { return table.rows.empty(); });
   return out;
 }
 
@@ -211,12 +211,7 @@ std::string PriceText(const PriceInput& input, const PriceOutcome& outcome) {
   std::string text;
   for (const std::string& line : PriceConditions(input, outcome)) text += line + "\n";
   for (const std::string& line : PriceWarnings(input, outcome)) text += line + "\n";
-  for (const PriceTable& table : PriceTables(input, outcome)) {
-    TextTable rows(table.header);
-    for (const std::vector<std::string>& row : table.rows) rows.Add(row);
-    text += fmt::format("\n{}\n{}", table.title, rows.Text());
-    for (const std::string& note : table.notes) text += "  " + note + "\n";
-  }
+  for (const ReportTable& table : PriceTables(input, outcome)) text += "\n" + TextOf(table);
   return text;
 }
 

@@ -3,22 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "experiments/estimates/text_table.h"
 #include "experiments/price/price_run.h"
 
 namespace longhaul {
 
-// What was found, once, for a terminal and a page alike.
-struct PriceTable {
-  std::string title;
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // how to read it; a line each
-};
-
 // Conditions, a line each: model, text, rows, what computed it, the uncompressed loss.
 std::vector<std::string> PriceConditions(const PriceInput& input, const PriceOutcome& outcome);
 // Only tables that have rows.
-std::vector<PriceTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome);
+std::vector<ReportTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome);
 // What a reader must know before a figure: rows that are alike. May be empty.
 std::vector<std::string> PriceWarnings(const PriceInput& input, const PriceOutcome& outcome);
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
 namespace longhaul {
 namespace {
 
@@ -120,6 +124,41 @@ bool LooksNumeric(std::string_view cell) {
   return !cell.empty() && std::string_view("0123456789+-.").find(cell[0]) != std::string_view::npos;
 }
 
+// What a cell begins with that is a verdict, not a figure.
+constexpr std::pair<std::string_view, Tone> kVerdicts[] = {
+    {"pays", Tone::kGood},      {"costs", Tone::kBad},     {"no difference", Tone::kOpen},
+    {"within 0.", Tone::kGood}, {"beyond 0.", Tone::kBad}, {"no verdict", Tone::kOpen},
+    {"not run", Tone::kOpen}};
+
+std::string Formulae(const std::string& text) {
+  return absl::StrReplaceAll(HtmlEscape(text), {{"ln eta", "ln &eta;"},
+                                                {"kappa", "&kappa;"},
+                                                {"Delta", "&Delta;"},
+                                                {"^gamma", "<sup>&gamma;</sup>"},
+                                                {" tau", " &tau;"},
+                                                {"_f", "<sub>f</sub>"},
+                                                {"_b", "<sub>b</sub>"}});
+}
+
+// "0.9931 [0.9902, 0.9960]" in two lines; of other text each part behind "; " in a line;
+// verdicts in their colours.
+std::string LinesOf(const std::string& cell) {
+  for (const auto& [begin, tone] : kVerdicts) {
+    if (cell.starts_with(begin)) return HtmlBadge(cell, tone);
+  }
+  const size_t at = cell.find(" [");
+  const bool alone =
+      at != std::string::npos && LooksNumeric(cell) && cell.ends_with(']') && cell.find(' ') == at;
+  if (!alone) {
+    std::vector<std::string> lines = absl::StrSplit(cell, "; ");
+    for (std::string& line : lines) line = HtmlEscape(line);
+    return absl::StrJoin(lines, "<br>");
+  }
+  const std::string interval = cell.substr(at + 1);
+  return fmt::format("{}<br><span class=\"ci\">{}</span>", cell.substr(0, at),
+                     interval == "[-]" ? "no interval" : HtmlEscape(interval));
+}
+
 }  // namespace
 
 std::string HtmlEscape(std::string_view text) {
@@ -176,6 +215,22 @@ std::string HtmlTable(const std::vector<std::string>& header,
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
+}
+
+std::string HtmlOf(const ReportTable& table, std::string_view heading) {
+  if (table.rows.empty()) return "";
+  std::vector<std::string> header;
+  for (const std::string& word : table.header) header.push_back(Formulae(word));
+  std::vector<std::vector<std::string>> rows;
+  for (const std::vector<std::string>& row : table.rows) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (const std::string& cell : row) cells.push_back(LinesOf(cell));
+  }
+  std::string out = fmt::format("<{0}>{1}</{0}>", heading, Formulae(table.title));
+  for (const std::string& note : table.notes) {
+    out += "<p class=\"note\">" + Formulae(note) + "</p>";
+  }
+  return out + HtmlTable(header, rows);
 }
 
 std::string HtmlBadge(std::string_view text, Tone tone) {

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/estimates/text_table.h"
+
 namespace longhaul {
 
 std::string HtmlEscape(std::string_view text);
@@ -15,6 +17,11 @@ std::string HtmlPage(std::string_view title, std::string_view body);
 // A table of already escaped cells. Cells that look like numbers are set to the right.
 std::string HtmlTable(const std::vector<std::string>& header,
                       const std::vector<std::vector<std::string>>& rows);
+
+// The same table as TextOf writes: an interval stands below its value, and letters of formulae in
+// title, header and notes are set as such ("ln eta", "q_f"). "" for a table without rows. `heading`:
+// the title's element.
+std::string HtmlOf(const ReportTable& table, std::string_view heading = "h3");
 
 // A word with a colour: good, bad, open or plain.
 enum class Tone { kGood, kBad, kOpen, kPlain };

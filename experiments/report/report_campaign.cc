@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/estimates/findings_tables.h"
 #include "experiments/estimates/learnt_nothing.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_sections.h"
@@ -280,7 +281,7 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                  "it. Dashed red: what a planner assumes for H alone and for M alone at this N, "
                  "far below the sizes it was made for. " +
                      conditions + ".");
-  out += FindingsPart(a);
+  for (const ReportTable& found : FindingsTables(a)) out += HtmlOf(found);
   out += PlannerTable(a);
   out += ControlsTable(a);
   out += NullTest(a);

@@ -220,7 +220,7 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
   const bool any_link = std::any_of(e.runs.begin(), e.runs.end(),
                                     [](const RunRow& r) { return r.profile != "loopback"; });
   if (!any_link && e.campaign) return std::string();
-  std::string out = e.timing ? GridPart(*e.timing) : "";
+  std::string out = e.timing ? HtmlOf(TimingTable(*e.timing)) : "";
   out += "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
   out +=
       "<p class=\"note\">P2 is the event recursion over full-duplex links with the compute, encode "

@@ -24,10 +24,6 @@ absl::StatusOr<std::string> WirePart(const Record& record, const CampaignAnalysi
 absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a);
 std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                          const Figures& figures);
-// In report_findings.cc.
-std::string FindingsPart(const CampaignAnalysis& a);
-// A grid's cells: step times against P2, where a step goes, which codec pays. See report_timing.cc.
-std::string GridPart(const TimingFindings& findings);
 absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExperiment& e,
                                        const Figures& figures);
 std::string RunsPart(const ReportedExperiment& e);

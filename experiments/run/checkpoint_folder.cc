@@ -33,7 +33,7 @@ std::optional<CheckpointOwner> ReadOwner(int fd) {
   const size_t first = text.find('\n');
   if (first == 0 || first == std::string::npos || text.back() != '\n') return std::nullopt;
   return CheckpointOwner{.identity = text.substr(0, first),
-                         .words = text.substr(first + 1, text.size() - first - 2)};
+                         .text = text.substr(first + 1, text.size() - first - 2)};
 }
 
 // The step that stands in a checkpoint's name (CheckpointPath), also of one not yet renamed.
@@ -79,9 +79,9 @@ absl::StatusOr<CheckpointFolder> CheckpointFolder::Hold(const std::string& path)
   if (errno != EWOULDBLOCK) {
     return absl::FailedPreconditionError(fmt::format("lock {}: {}", file, std::strerror(errno)));
   }
-  return absl::UnavailableError(
-      fmt::format("{} is at work on the checkpoints in {}",
-                  folder.owner_ ? folder.owner_->words : "another process", absolute));
+  return absl::UnavailableError(fmt::format("{} is at work on the checkpoints in {}",
+                                            folder.owner_ ? folder.owner_->text : "another process",
+                                            absolute));
 }
 
 CheckpointFolder::CheckpointFolder(CheckpointFolder&& other) noexcept
@@ -101,7 +101,7 @@ CheckpointFolder::~CheckpointFolder() {
 }
 
 absl::Status CheckpointFolder::SetOwner(const CheckpointOwner& owner) {
-  const std::string text = owner.identity + "\n" + owner.words + "\n";
+  const std::string text = owner.identity + "\n" + owner.text + "\n";
   const ssize_t size = static_cast<ssize_t>(text.size());
   if (pwrite(fd_, text.data(), text.size(), 0) != size || ftruncate(fd_, size) != 0 ||
       fsync(fd_) != 0) {
@@ -166,12 +166,12 @@ bool HoldsCheckpoints(const fs::path& folder) {
 }
 
 // "run 3 (arm 'x') of ...", as its owner file says; "".
-std::string WordsIn(const fs::path& folder) {
+std::string OwnerTextIn(const fs::path& folder) {
   std::ifstream file(folder / "owner");
-  std::string identity, words;
+  std::string identity, text;
   std::getline(file, identity);
-  std::getline(file, words);
-  return words;
+  std::getline(file, text);
+  return text;
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ absl::StatusOr<std::string> FindCheckpoints(const std::string& path) {
   std::sort(found.begin(), found.end());
   std::string all;
   for (const fs::path& folder : found) {
-    all += fmt::format("{}{} ({})", all.empty() ? "" : ", ", folder.string(), WordsIn(folder));
+    all += fmt::format("{}{} ({})", all.empty() ? "" : ", ", folder.string(), OwnerTextIn(folder));
   }
   return absl::InvalidArgumentError(fmt::format(
       "go on from '{}': {} runs left checkpoints there; name one: {}", path, found.size(), all));

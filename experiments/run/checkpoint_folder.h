@@ -13,7 +13,7 @@ namespace longhaul {
 // Whose checkpoints a folder holds.
 struct CheckpointOwner {
   std::string identity;  // of the run, drawn once; the run's row has it as a fact
-  std::string words;     // for people: "run 3 (arm 'x') of /results, process 12 on host"
+  std::string text;      // for people: "run 3 (arm 'x') of /results, process 12 on host"
 };
 
 // A folder of checkpoints, held by one process at a time: a kernel lock on FOLDER/owner, dropped
@@ -21,7 +21,7 @@ struct CheckpointOwner {
 class CheckpointFolder {
  public:
   // Makes the folder when it is not there. Unavailable: a living process holds it, said in the
-  // owner's words. FailedPrecondition: it cannot be made.
+  // owner's text. FailedPrecondition: it cannot be made.
   static absl::StatusOr<CheckpointFolder> Hold(const std::string& path);
   CheckpointFolder(CheckpointFolder&& other) noexcept;
   CheckpointFolder& operator=(CheckpointFolder&& other) noexcept;

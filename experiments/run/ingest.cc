@@ -37,7 +37,7 @@ class AttemptReader {
   AttemptReader(Record& record, int64_t run, const RunSpec& spec, const Attempt& attempt)
       : record_(record), run_(run), spec_(spec), attempt_(attempt), recorder_(record, run, spec) {}
 
-  absl::Status Take(std::vector<std::string>& words) {
+  absl::Status Take(std::vector<std::string>& notices) {
     const std::string silent = Silent(attempt_.LastByRank());
     if (!OverWithoutSome() && !silent.empty()) cause_.Fail(silent);
     for (auto at = attempt_.files.begin(); at != attempt_.files.end();) {
@@ -49,7 +49,7 @@ class AttemptReader {
         by_rank[at->first.rank] = &at->second;
         if (absl::Status read = Read(at->second); !read.ok()) return recorder_.Finish(read);
       }
-      if (Elastic()) SeeEnd(group, life, by_rank, words);
+      if (Elastic()) RecordEnd(group, life, by_rank, notices);
     }
     const absl::Status outcome = recorder_.Finish(cause_.status());
     const absl::Status timeless = ForgetRecoveryTimes();
@@ -74,8 +74,8 @@ class AttemptReader {
   }
 
   // What a lab says of a group that loses a worker.
-  void SeeEnd(int64_t group, int64_t life, const std::map<int64_t, const EventFile*>& by_rank,
-              std::vector<std::string>& words) {
+  void RecordEnd(int64_t group, int64_t life, const std::map<int64_t, const EventFile*>& by_rank,
+                 std::vector<std::string>& notices) {
     std::string how = Silent(by_rank);
     bool ended = true;
     for (const auto& [rank, file] : by_rank) {
@@ -91,7 +91,7 @@ class AttemptReader {
                                                 .place = fmt::format("group {}", group),
                                                 .group_index = group,
                                                 .said = how}));
-    words.push_back(fmt::format("group {}, life {}: {}", group, life, how));
+    notices.push_back(fmt::format("group {}, life {}: {}", group, life, how));
   }
 
   // Nobody saw how long a group was away.
@@ -138,7 +138,7 @@ struct Begun {
   int64_t run = 0;
   size_t taken = 0;
   bool ended = false;  // nothing is to be added
-  std::string words = {};
+  std::string notice = {};
 };
 
 absl::StatusOr<Begun> BeginOrGoOn(Record& record, int64_t experiment, const std::string& arm,
@@ -162,8 +162,8 @@ absl::StatusOr<Begun> BeginOrGoOn(Record& record, int64_t experiment, const std:
   begun.ended = over || (begun.taken >= events.attempts.size() && row->status != RunStatus::kDied &&
                          row->status != RunStatus::kInterrupted);
   if (begun.ended) {
-    begun.words = fmt::format("these events are in the record as run {} ({}{}{})", row->id,
-                              ToString(row->status), row->reason.empty() ? "" : ": ", row->reason);
+    begun.notice = fmt::format("these events are in the record as run {} ({}{}{})", row->id,
+                               ToString(row->status), row->reason.empty() ? "" : ": ", row->reason);
     return begun;
   }
   if (absl::Status s = record.ResumeRun(row->id); !s.ok()) return s;
@@ -217,30 +217,30 @@ absl::StatusOr<Ingested> IngestEvents(Record& record, int64_t experiment, const 
   if (absl::Status s = CheckEvents(spec, events); !s.ok()) return s;
   const auto begun = BeginOrGoOn(record, experiment, arm, spec, events);
   if (!begun.ok()) return begun.status();
-  Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .words = {}};
+  Ingested result{.run = begun->run, .outcome = absl::OkStatus(), .notices = {}};
   if (begun->ended) {
-    result.words.push_back(begun->words);
+    result.notices.push_back(begun->notice);
     result.outcome = OutcomeOf(record, begun->run);
     return result;
   }
   const size_t starts = events.attempts.size();
   for (size_t i = std::min(begun->taken, starts - 1); i < starts; ++i) {
     const Attempt& attempt = events.attempts[i];
-    result.outcome = AttemptReader(record, result.run, spec, attempt).Take(result.words);
+    result.outcome = AttemptReader(record, result.run, spec, attempt).Take(result.notices);
     const auto facts =
         std::map<std::string, std::string>{{kAttemptsTakenFact, std::to_string(i + 1)}};
     if (absl::Status s = record.AddFacts(result.run, facts); !s.ok()) return s;
     for (const auto& [process, file] : attempt.files) {
       if (file.torn)
-        result.words.push_back(file.path + ": its last line has no end and is left out");
+        result.notices.push_back(file.path + ": its last line has no end and is left out");
     }
     if (i + 1 == starts) break;
     if (result.outcome.ok()) {
-      result.words.push_back(
+      result.notices.push_back(
           fmt::format("{} later start(s) left out: the run had ended ok", starts - i - 1));
       break;
     }
-    result.words.push_back(
+    result.notices.push_back(
         fmt::format("start {} of {}: {}", i + 1, starts, std::string(result.outcome.message())));
     if (absl::Status s = record.ResumeRun(result.run); !s.ok()) return s;
   }

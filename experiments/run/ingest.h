@@ -17,8 +17,8 @@ constexpr char kAttemptsTakenFact[] = "attempts_taken";
 
 struct Ingested {
   int64_t run;
-  absl::Status outcome;            // RunRecorder::Finish of the last attempt
-  std::vector<std::string> words;  // what a person should know, one line each
+  absl::Status outcome;              // RunRecorder::Finish of the last attempt
+  std::vector<std::string> notices;  // what a person should know, one line each
 };
 
 // Whether a record can be made of these. Unavailable: a worker still runs. FailedPrecondition: no

@@ -17,7 +17,7 @@ namespace {
 
 int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
 
-std::string WordsOf(int64_t run, const RunRow& row, const Record& record) {
+std::string OwnerText(int64_t run, const RunRow& row, const Record& record) {
   return fmt::format("run {} (arm '{}') of {}, process {} on {} since {},", run, row.arm,
                      std::filesystem::absolute(record.folder()).lexically_normal().string(),
                      getpid(), row.host, UtcNow());
@@ -86,7 +86,7 @@ absl::Status Begin(Record& record, RunRow row, RunPlace& place) {
   place.run = *run;
   if (!place.checkpoints) return absl::OkStatus();
   absl::Status owned = place.checkpoints->SetOwner(
-      {.identity = row.facts[kIdentityFact], .words = WordsOf(*run, row, record)});
+      {.identity = row.facts[kIdentityFact], .text = OwnerText(*run, row, record)});
   if (!owned.ok()) {
     (void)record.FinishRun(*run, RunStatus::kFailed, std::string(owned.message()));
   }
@@ -143,7 +143,7 @@ absl::Status DropUnrecorded(const Record& record, const RunRow& run, const RunSp
     if (!recorded.ok()) return recorded.status();
     if (*recorded) continue;
     if (absl::Status s = place.checkpoints->Remove(step); !s.ok()) return s;
-    place.words.push_back(fmt::format(
+    place.notices.push_back(fmt::format(
         "the checkpoint of step {} is removed: the record has not all that came before it", step));
   }
   return absl::OkStatus();
@@ -186,7 +186,7 @@ absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, 
   const auto identity = earlier.facts.find(kIdentityFact);
   if (s.ok() && identity != earlier.facts.end()) {
     s = place.checkpoints->SetOwner(
-        {.identity = identity->second, .words = WordsOf(earlier.id, row, record)});
+        {.identity = identity->second, .text = OwnerText(earlier.id, row, record)});
   }
   if (!s.ok()) {
     (void)record.FinishRun(earlier.id, RunStatus::kFailed, std::string(s.message()));
@@ -194,9 +194,9 @@ absl::Status TakeOver(Record& record, const RunRow& earlier, const RunRow& row, 
   }
   const std::vector<int64_t> steps =
       place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
-  place.words.push_back(fmt::format("run {} ({}) goes on after step {} of {}", earlier.id,
-                                    ToString(earlier.status), steps.empty() ? 0 : steps.back(),
-                                    Steps(spec)));
+  place.notices.push_back(fmt::format("run {} ({}) goes on after step {} of {}", earlier.id,
+                                      ToString(earlier.status), steps.empty() ? 0 : steps.back(),
+                                      Steps(spec)));
   return absl::OkStatus();
 }
 
@@ -212,7 +212,7 @@ absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec
       place.run = (*earlier)->id;
       place.finished = true;
       place.status = (*earlier)->status;
-      place.words.push_back(
+      place.notices.push_back(
           fmt::format("run {} has finished: {}{}{}", place.run, ToString(place.status),
                       (*earlier)->reason.empty() ? "" : ", ", (*earlier)->reason));
       return place;
@@ -230,11 +230,11 @@ absl::StatusOr<RunPlace> Resume(Record& record, const RunRow& row, const RunSpec
   const std::vector<int64_t> steps =
       place.checkpoints->CommonSteps(spec.schedule.stages, spec.outer.groups);
   if (steps.empty()) {
-    place.words.push_back(
+    place.notices.push_back(
         "nothing to resume: no unfinished run of this arm and spec; it starts at step 1");
   } else {
     fresh.facts[kPartialFromFact] = std::to_string(steps.back() + 1);
-    place.words.push_back(
+    place.notices.push_back(
         fmt::format("the checkpoints in {} are of a run that this record does not have: this run "
                     "will be partial, steps {} to {}",
                     place.checkpoints->path(), steps.back() + 1, Steps(spec)));
@@ -256,7 +256,7 @@ absl::StatusOr<RunPlace> StartAnew(Record& record, const RunRow& row, const RunS
         fmt::format("run {} ({})", (*earlier)->id, ToString((*earlier)->status));
     if (!*ended) return Refuse(whose, folder, false);
     if (absl::Status s = place.checkpoints->RemoveAll(); !s.ok()) return s;
-    place.words.push_back(
+    place.notices.push_back(
         fmt::format("the checkpoints of {}, which has ended, make room in {}", whose, folder));
   }
   if (absl::Status s = Begin(record, row, place); !s.ok()) return s;

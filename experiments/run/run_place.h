@@ -27,16 +27,16 @@ struct RunPlace {
   bool finished = false;  // nothing to train: the row has ended, as `status` says
   RunStatus status = RunStatus::kRunning;
   std::optional<CheckpointFolder> checkpoints;  // held while this lives; none: the spec writes none
-  std::vector<std::string> words;               // what a person should know of it, one line each
+  std::vector<std::string> notices;             // what a person should know of it, one line each
 };
 
 // Begins a run, or (`resume`) takes over the run of the same arm and resolved spec that did not
 // come to its end. `row` as from NewRunRow. A folder of checkpoints belongs to one run:
 //   Unavailable          a living process is at it
 //   FailedPrecondition   without `resume`: the folder holds what an unfinished run can go on from
-// each with the two ways on. Checkpoints of a finished run make room, and `words` says so. A run
+// each with the two ways on. Checkpoints of a finished run make room, and `notices` says so. A run
 // that is taken over goes on from the newest checkpoint that its record has caught up with; newer
-// ones are removed, and `words` says so. InvalidArgument: `resume` of a spec without checkpoints.
+// ones are removed, and `notices` says so. InvalidArgument: `resume` of a spec without checkpoints.
 absl::StatusOr<RunPlace> PlaceRun(Record& record, const RunRow& row, const RunSpec& spec,
                                   bool resume);
 

@@ -110,7 +110,7 @@ TEST_F(CampaignFindingsTest, SwitchingTheCodecOffIsPairedBySeed) {
   ASSERT_TRUE(s8.on_off && s8.on_off->interval);
   EXPECT_NEAR(s8.on_off->value, -0.01, 1e-12);
   EXPECT_NEAR(s8.on_off->interval->high - s8.on_off->interval->low, 0, 1e-9);
-  EXPECT_THAT(CampaignTable(a), HasSubstr("loss off - on, nat, over seeds: s2 "));
+  EXPECT_THAT(CampaignTable(a), testing::ContainsRegex("off - on, nat\n-+\ns2 +5 +-0\\.0014 \\["));
 }
 
 TEST_F(CampaignFindingsTest, TestsNamedBeforehandAreHolmsAndTheRestIsExploratory) {
@@ -129,9 +129,9 @@ TEST_F(CampaignFindingsTest, TestsNamedBeforehandAreHolmsAndTheRestIsExploratory
   EXPECT_LE(a.findings.secondary[1].adjusted, 0.05);
   EXPECT_EQ(a.findings.secondary[2].arm, "f4");  // at the primary's S
   const std::string table = CampaignTable(a);
-  EXPECT_THAT(table, HasSubstr("primary, s4: ln eta "));
-  EXPECT_THAT(table, HasSubstr("secondary, S = 8 (s8): p "));
-  EXPECT_THAT(table, HasSubstr("exploratory: everything else, arms f8, b8"));
+  EXPECT_THAT(table, testing::ContainsRegex("primary +s4 +ln eta "));
+  EXPECT_THAT(table, testing::ContainsRegex("secondary: S = 8 +s8 .* shown"));
+  EXPECT_THAT(table, HasSubstr("Everything else is exploratory, arms f8, b8."));
 }
 
 TEST_F(CampaignFindingsTest, DoseIsTheErrorSummedOverBoundaries) {

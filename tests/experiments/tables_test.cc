@@ -229,8 +229,8 @@ TimingFindings Timing() {
 TEST(TimingTables, AllOfThem) {
   const TimingFindings t = Timing();
   ExpectGolden("timing.csv", Csv(TimingRows(t)));
-  ExpectGolden("timing.txt", TimingText(t));
-  ExpectGolden("timing.html", GridPart(t));
+  ExpectGolden("timing.txt", TextOf(TimingTable(t)));
+  ExpectGolden("timing.html", HtmlOf(TimingTable(t)));
 }
 
 TEST(TimingTables, ColumnsAreWhatTheyAreCalled) {

@@ -149,7 +149,7 @@ TEST_F(Grid, TellsWhereAStepGoesAndThatTheCodecPays) {
   EXPECT_EQ(findings->within, 2);
   EXPECT_EQ(findings->beyond + findings->not_judged, 0);
   EXPECT_NEAR(findings->median_residual.value, 0.02, 1e-3);
-  const std::string text = TimingText(*findings);
+  const std::string text = TextOf(TimingTable(*findings));
   EXPECT_THAT(text, HasSubstr("pays"));
   EXPECT_THAT(text, AllOf(HasSubstr("over 2 cells: +0.020"),
                           HasSubstr("2 cells within 0.10, 0 beyond, 0 without a verdict")));
@@ -178,7 +178,7 @@ TEST_F(Grid, ACellWithoutAFinishedRunHasNoNumbers) {
   ASSERT_TRUE(findings.ok()) << findings.status();
   EXPECT_EQ(findings->undisturbed, 0);
   EXPECT_EQ(findings->not_judged, 0);
-  EXPECT_THAT(TimingText(*findings), HasSubstr("1 invalid"));
+  EXPECT_THAT(TextOf(TimingTable(*findings)), HasSubstr("1 invalid"));
   EXPECT_EQ(TimingRows(*findings)[1][7], "");
 }
 
@@ -205,7 +205,7 @@ TEST_F(Grid, AVerdictIsGivenOnlyWhereItCouldHaveBeenTheOther) {
                                    "no verdict: the interval reaches to both sides of 0.10",
                                    "no verdict: too few values for an interval"));
   EXPECT_EQ(findings->undisturbed, 4);
-  EXPECT_THAT(TimingText(*findings),
+  EXPECT_THAT(TextOf(TimingTable(*findings)),
               HasSubstr("1 cells within 0.10, 1 beyond, 2 without a verdict"));
   EXPECT_EQ(TimingRows(*findings)[1].back(), "within 0.10");
   facts_["still_share"] = "0.8";

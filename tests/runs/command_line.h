@@ -2,8 +2,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace longhaul {
@@ -61,6 +63,16 @@ pid_t ParentOf(pid_t pid);  // 0: there is no such process
 std::vector<std::string> MountsOfLonghaul();
 
 std::string ReadFile(const std::string& path);
+
+// Sleeps until condition() holds; false after `seconds`.
+template <typename Condition>
+bool Eventually(Condition condition, int seconds = 60) {
+  for (int i = 0; i < 50 * seconds; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
 
 // Removes the checkpoints of later steps below a results folder, as if the run had been killed
 // before it wrote them. How many files there were.

@@ -24,16 +24,6 @@ using namespace std::chrono_literals;
 
 constexpr char kLong[] = "train.steps=2000";
 
-// Sleeps until `condition` holds; false after 60 s.
-template <typename Condition>
-bool Eventually(Condition condition) {
-  for (int i = 0; i < 600; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(100ms);
-  }
-  return false;
-}
-
 class Faults : public testing::Test {
  protected:
   // The results folder's path is in every process of the run: it tells them from others.

@@ -28,15 +28,6 @@ constexpr char kEndless[] = "train.steps=5000";
 // The peer deadline of 5 s, the lab's grace of 10, a busy machine.
 constexpr double kDeadlineS = 30;
 
-template <typename Condition>
-bool Eventually(Condition condition, int seconds) {
-  for (int i = 0; i < 10 * seconds; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(100ms);
-  }
-  return false;
-}
-
 std::string Namespace(pid_t pid, const char* kind) {
   return "/proc/" + std::to_string(pid) + "/ns/" + kind;
 }

@@ -101,7 +101,7 @@ TEST_F(Place, CheckpointsOfAFinishedRunMakeRoomAndThatIsSaid) {
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_EQ(place->run, 2);
   EXPECT_THAT(Files(), IsEmpty());
-  EXPECT_THAT(place->words, ElementsAre(HasSubstr("checkpoints of run 1 (ok)")));
+  EXPECT_THAT(place->notices, ElementsAre(HasSubstr("checkpoints of run 1 (ok)")));
 }
 
 TEST_F(Place, ALivingRunIsLeftAloneByBothKindsOfStart) {
@@ -127,7 +127,7 @@ TEST_F(Place, UnfinishedRunsAreTakenOverFailedOnesToo) {
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_EQ(place->run, run);
     EXPECT_FALSE(place->finished);
-    EXPECT_THAT(place->words, ElementsAre(HasSubstr("goes on after step 20 of 30")));
+    EXPECT_THAT(place->notices, ElementsAre(HasSubstr("goes on after step 20 of 30")));
     EXPECT_EQ(record_.Run(run)->status, RunStatus::kRunning);
   }
 }
@@ -152,7 +152,8 @@ TEST_F(Place, GoesOnFromWhatTheRecordHasCaughtUpWith) {
   const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_THAT(Files(), ElementsAre(10));
-  EXPECT_THAT(place->words, ElementsAre(HasSubstr("step 20 is removed"), HasSubstr("step 10 of")));
+  EXPECT_THAT(place->notices,
+              ElementsAre(HasSubstr("step 20 is removed"), HasSubstr("step 10 of")));
 }
 
 TEST_F(Place, GoesOnFromWhereTheCrossingsWereCounted) {
@@ -198,7 +199,7 @@ TEST_F(Place, CheckpointsOfAnotherRecordMakeAPartialRun) {
     const absl::StatusOr<RunPlace> place = PlaceRun(fresh, row_, spec_, true);
     ASSERT_TRUE(place.ok()) << place.status();
     EXPECT_EQ(fresh.Run(place->run)->facts.at(kPartialFromFact), "21");
-    EXPECT_THAT(place->words, ElementsAre(HasSubstr("partial, steps 21 to 30")));
+    EXPECT_THAT(place->notices, ElementsAre(HasSubstr("partial, steps 21 to 30")));
     ASSERT_TRUE(fresh.FinishRun(place->run, RunStatus::kInterrupted, "killed").ok());
   }
   // Killed before its first own checkpoint it goes on from the same place.
@@ -211,7 +212,7 @@ TEST_F(Place, CheckpointsOfAnotherRecordMakeAPartialRun) {
 TEST_F(Place, NothingToResumeStartsAtTheBeginningAndSaysSo) {
   const absl::StatusOr<RunPlace> place = PlaceRun(record_, row_, spec_, true);
   ASSERT_TRUE(place.ok()) << place.status();
-  EXPECT_THAT(place->words, ElementsAre(HasSubstr("nothing to resume")));
+  EXPECT_THAT(place->notices, ElementsAre(HasSubstr("nothing to resume")));
   RunSpec none = spec_;
   none.checkpoint.every_steps = 0;
   row_.arm = "b";

@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <sstream>
-#include <thread>
 
 #include "tests/runs/command_line.h"
 
@@ -14,16 +12,6 @@ namespace longhaul {
 namespace {
 
 using testing::HasSubstr;
-using namespace std::chrono_literals;
-
-template <typename Condition>
-bool Eventually(Condition condition, int seconds) {
-  for (int i = 0; i < 10 * seconds; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(100ms);
-  }
-  return false;
-}
 
 class Shaped : public testing::Test {
  protected:

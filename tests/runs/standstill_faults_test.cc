@@ -25,15 +25,6 @@ using namespace std::chrono_literals;
 // net.peer_deadline_s is 3; a busy machine.
 constexpr double kWithinS = 3 + 6;
 
-template <typename Condition>
-bool Eventually(Condition condition, int seconds) {
-  for (int i = 0; i < 10 * seconds; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(100ms);
-  }
-  return false;
-}
-
 std::vector<pid_t> ChildrenOf(pid_t pid) {
   std::vector<pid_t> children;
   for (const auto& task :

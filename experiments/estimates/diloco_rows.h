@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -13,8 +12,6 @@ struct CampaignAnalysis;
 
 // Rows of the table `estimates`.
 void AddDilocoRows(const CampaignAnalysis& analysis, std::vector<EstimateRow>& rows);
-// Lines under the campaign's table; "" without cells.
-std::string DilocoLines(const CampaignAnalysis& analysis);
 // eta_diloco (every cell), eta_H, eta_r, eta_c, interaction and power_of_H of calibration/1; what
 // has no interval is left out.
 void AddDilocoCalibration(const CampaignAnalysis& analysis, nlohmann::json& calibration);

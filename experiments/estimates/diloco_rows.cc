@@ -1,8 +1,8 @@
-// DiLoCo's factors as rows, as lines of the campaign's table and as entries of the calibration.
+// DiLoCo's factors as rows and as entries of the calibration.
 #include <fmt/format.h>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/diloco_text.h"
+#include "experiments/estimates/diloco_rows.h"
 #include "experiments/estimates/estimate_rows.h"
 
 namespace longhaul {
@@ -80,27 +80,6 @@ void AddDilocoRows(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
       }
     }
   }
-}
-
-std::string DilocoLines(const CampaignAnalysis& a) {
-  if (a.diloco.factors.empty()) return "";
-  std::string text = "DiLoCo, exploratory, global-batch-matched where it does not say local:\n";
-  for (const DilocoFactor& f : a.diloco.factors) {
-    const Measured* value = ValueOf(f);
-    text += fmt::format("  {}{}: {}\n", f.kind == Kind::kInteraction ? "ln eta, " : "", f.name,
-                        value == nullptr ? f.note : WithInterval(*value, 3));
-  }
-  for (const OuterForms& forms : a.diloco.forms) {
-    text += fmt::format("  {}: {}\n", forms.what, forms.Words());
-    for (const OuterForm& form : forms.forms) {
-      text += "    " + form.name;
-      for (const auto& [parameter, value] : form.parameters) {
-        text += fmt::format(", {} {}", parameter, WithInterval(value, 4));
-      }
-      text += form.aicc ? fmt::format("; AICc {:.1f}\n", *form.aicc) : "; " + form.note + "\n";
-    }
-  }
-  return text;
 }
 
 void AddDilocoCalibration(const CampaignAnalysis& a, json& out) {
