@@ -1,6 +1,7 @@
 #include "pp_group/window_overlap.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <unordered_map>
 
@@ -23,22 +24,25 @@ uint64_t Power(size_t exponent) {
 }
 
 // Windows that have not been found, by their hash. Most hashes of a text are of none of them: a bit
-// per upper half of a hash says so.
+// for the upper part of a hash says so, of as few bits as tell nearly all, so that they stay in the
+// nearest cache.
 class Wanted {
  public:
   explicit Wanted(const std::vector<std::vector<int64_t>>& windows)
-      : windows_(windows), seen_(kBits) {
+      : windows_(windows),
+        bits_(std::bit_width(std::clamp(kBitsPerWindow * windows.size(), kFewestBits, kMostBits))),
+        seen_(size_t{1} << bits_) {
     for (size_t i = 0; i < windows.size(); ++i) {
       const uint64_t hash = Hash(windows[i]);
       by_hash_.emplace(hash, i);
-      seen_[hash >> kShift] = true;
+      seen_[hash >> (64 - bits_)] = true;
     }
   }
   bool all_found() const { return by_hash_.empty(); }
 
   // Strikes out the windows that the last ids of the text are; the oldest stands at ring[at].
   void Compare(uint64_t hash, const std::vector<int64_t>& ring, size_t at) {
-    if (!seen_[hash >> kShift]) return;
+    if (!seen_[hash >> (64 - bits_)]) return;
     for (auto [it, end] = by_hash_.equal_range(hash); it != end;) {
       const std::vector<int64_t>& window = windows_[it->second];
       const auto tail = ring.begin() + static_cast<std::ptrdiff_t>(at);
@@ -51,9 +55,9 @@ class Wanted {
   int64_t found() const { return static_cast<int64_t>(windows_.size() - by_hash_.size()); }
 
  private:
-  static constexpr int kShift = 64 - 20;
-  static constexpr size_t kBits = size_t{1} << 20;
+  static constexpr size_t kBitsPerWindow = 128, kFewestBits = 1 << 12, kMostBits = 1 << 22;
   const std::vector<std::vector<int64_t>>& windows_;
+  const int bits_;
   std::unordered_multimap<uint64_t, size_t> by_hash_;
   std::vector<bool> seen_;
 };

@@ -17,7 +17,7 @@ constexpr int kLookMs = 1000;
 struct ShareFlags {
   SwarmFlags swarm;
   std::string folder, manifest;
-  ManifestFlags about;
+  ManifestWords about;
 };
 
 // A manifest that is there is the one that others have: it stays, and the folder must hold what it

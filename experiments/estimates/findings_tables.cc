@@ -23,10 +23,9 @@ ReportTable Tests(const CampaignAnalysis& a) {
                     .rows = {}};
   const ArmResult* primary = FindArm(a, a.findings.primary);
   if (primary == nullptr) return table;
-  table.rows.push_back({"primary", primary->arm,
-                        primary->off ? "ln eta " + WithInterval(primary->off->ln_eta, 4)
-                                     : primary->note,
-                        "", ""});
+  table.rows.push_back(
+      {"primary", primary->arm,
+       primary->off ? "ln eta " + WithInterval(primary->off->ln_eta, 4) : primary->note, "", ""});
   std::set<std::string> named = {primary->arm};
   for (const SecondaryTest& t : a.findings.secondary) {
     named.insert(t.arm);
@@ -98,9 +97,8 @@ ReportTable Directions(const CampaignAnalysis& a) {
           fmt::format("S = {}: {}", i.stages, i.ln ? WithInterval(*i.ln, 4) : i.note));
     }
     table.rows.push_back({d.forward_codec + " / " + d.backward_codec, fmt::format("{}", d.seeds),
-                          CellOf(d.q_forward, 4), CellOf(d.q_backward, 4),
-                          CellOf(d.q_symmetric, 4), Joined(interactions),
-                          d.note.empty() ? d.Words() : d.note});
+                          CellOf(d.q_forward, 4), CellOf(d.q_backward, 4), CellOf(d.q_symmetric, 4),
+                          Joined(interactions), d.note.empty() ? d.Words() : d.note});
   }
   return table;
 }
@@ -120,11 +118,10 @@ ReportTable Contrasts(const CampaignAnalysis& a) {
 }
 
 ReportTable Diloco(const CampaignAnalysis& a) {
-  ReportTable table{
-      .title = "DiLoCo, factor by factor",
-      .header = {"factor", "seeds", "value"},
-      .rows = {},
-      .notes = {"Exploratory, global-batch-matched where it does not say local."}};
+  ReportTable table{.title = "DiLoCo, factor by factor",
+                    .header = {"factor", "seeds", "value"},
+                    .rows = {},
+                    .notes = {"Exploratory, global-batch-matched where it does not say local."}};
   for (const DilocoFactor& f : a.diloco.factors) {
     const std::optional<Measured>& value = f.eta ? f.eta : f.ln;
     const bool interaction = f.kind == DilocoFactor::Kind::kInteraction;
@@ -167,17 +164,17 @@ ReportTable Dose(const Findings& f) {
       .header = {"arms with", "arms", "seeds", "summed NMSE", "kappa, nat", "kappa forward",
                  "kappa backward", "exponent"},
       .rows = {},
-      .notes = {"Delta loss = kappa x NMSE of boundary tensors, summed over boundaries; exponent p: "
-                "of Delta = k NMSE^p. Nothing is predicted outside of the range."}};
+      .notes = {
+          "Delta loss = kappa x NMSE of boundary tensors, summed over boundaries; exponent p: "
+          "of Delta = k NMSE^p. Nothing is predicted outside of the range."}};
   for (const auto& [name, dose] :
        {std::pair("codecs", &f.dose), {"Gaussian noise", &f.noise_dose}}) {
     if (!dose->kappa) continue;
-    table.rows.push_back({name, fmt::format("{}", dose->arms.size()),
-                          fmt::format("{}", dose->seeds),
-                          fmt::format("{:.3g} to {:.3g}", dose->smallest, dose->largest),
-                          CellOf(dose->kappa, 3), CellOf(dose->forward, 3),
-                          CellOf(dose->backward, 3),
-                          dose->exponent ? WithInterval(*dose->exponent, 2) : dose->note});
+    table.rows.push_back(
+        {name, fmt::format("{}", dose->arms.size()), fmt::format("{}", dose->seeds),
+         fmt::format("{:.3g} to {:.3g}", dose->smallest, dose->largest), CellOf(dose->kappa, 3),
+         CellOf(dose->forward, 3), CellOf(dose->backward, 3),
+         dose->exponent ? WithInterval(*dose->exponent, 2) : dose->note});
   }
   if (f.kappa_ratio) {
     table.notes.push_back("kappa of codecs over that of noise: " + WithInterval(*f.kappa_ratio, 2));
@@ -191,7 +188,7 @@ ReportTable Dose(const Findings& f) {
 
 std::vector<ReportTable> FindingsTables(const CampaignAnalysis& a) {
   if (!a.failed_controls.empty()) return {};
-  std::vector<ReportTable> tables = {Tests(a),  Depths(a), Directions(a),  Contrasts(a),
+  std::vector<ReportTable> tables = {Tests(a),  Depths(a), Directions(a),   Contrasts(a),
                                      Diloco(a), OnOff(a),  Dose(a.findings)};
   std::erase_if(tables, [](const ReportTable& table) { return table.rows.empty(); });
   return tables;

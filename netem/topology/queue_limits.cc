@@ -10,7 +10,7 @@ namespace longhaul {
 namespace {
 
 constexpr double kMinQueuePackets = 64;
-constexpr int kEthernetHeaderBytes = 14;
+constexpr int kLinkHeaderBytes = 14;
 constexpr int kTcpHeaderBytes = 20 + 12;  // with the timestamp option
 
 double Packets(BitsPerSecond rate, absl::Duration time, int mtu) {
@@ -38,7 +38,7 @@ double QueueDepthAsked(const QueueDepth& queue, BitsPerSecond rate, absl::Durati
 
 }  // namespace
 
-int64_t FrameBytes(int mtu) { return mtu + kEthernetHeaderBytes; }
+int64_t FrameBytes(int mtu) { return mtu + kLinkHeaderBytes; }
 
 double TcpPayloadShare(int mtu, int ip_header_bytes) {
   return static_cast<double>(mtu - ip_header_bytes - kTcpHeaderBytes) /

@@ -7,10 +7,10 @@
 #include <sstream>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 
 namespace longhaul::simulator {
 namespace {
@@ -56,8 +56,9 @@ absl::StatusOr<SizeLaw> ParseSizeLaw(const std::string& text, const std::string&
     if (!absl::SimpleAtod(f[4], &m.value) || !absl::SimpleAtod(f[5], &m.low) ||
         !absl::SimpleAtod(f[6], &m.high) || !(std::isfinite(m.low) && std::isfinite(m.high)) ||
         !(m.low <= m.value && m.value <= m.high)) {
-      return wrong(fmt::format("the exponent in N of '{}' is {} in [{}, {}]; want a number in its interval",
-                               f[0], f[4], f[5], f[6]));
+      return wrong(
+          fmt::format("the exponent in N of '{}' is {} in [{}, {}]; want a number in its interval",
+                      f[0], f[4], f[5], f[6]));
     }
     found[f[0]] = m;
   }
@@ -84,7 +85,8 @@ absl::StatusOr<SizeLaw> ReadSizeLaw(const std::string& path, const std::string& 
   }
   text.resize(static_cast<size_t>(in.gcount()));
   if (text.size() > kMostBytes) {
-    return absl::InvalidArgumentError(fmt::format("{}: above {} bytes, no law_terms.csv", path, kMostBytes));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: above {} bytes, no law_terms.csv", path, kMostBytes));
   }
   return ParseSizeLaw(text, arm, path);
 }

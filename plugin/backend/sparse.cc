@@ -46,9 +46,9 @@ std::pair<at::Tensor, at::Tensor> Unpacked(const std::vector<std::byte>& bytes, 
                                            size_t r) {
   const std::vector<int64_t> form = Packed::Form(x);
   const size_t fields = (1 + form.size()) * sizeof(int64_t);
-  const bool alike = bytes.size() >= fields &&
-                     std::memcmp(bytes.data() + sizeof(int64_t), form.data(),
-                                 fields - sizeof(int64_t)) == 0;
+  const bool alike =
+      bytes.size() >= fields &&
+      std::memcmp(bytes.data() + sizeof(int64_t), form.data(), fields - sizeof(int64_t)) == 0;
   TORCH_CHECK_VALUE(alike, "longhaul: ", kOp, ": the tensor of rank ", r,
                     " has another dtype or other sizes than ", x.scalar_type(), x.sizes());
   int64_t elements = 0;
@@ -77,31 +77,30 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allreduce_sparse(
                               ": only SUM is supported; use to_dense() first");
   const auto mine = std::make_shared<Packed>(x);
   const auto all = std::make_shared<Group::Gathered>();
-  const auto work = NewWork({.type = c10d::OpType::_ALLREDUCE_SPARSE,
-                             .op = kOp,
-                             .profiling_title = "longhaul:all_reduce",
-                             .inputs = {},
-                             .stagings = {},
-                             .outputs = {},
-                             .assemble =
-                                 [x, mine, all] {
-                                   std::vector<at::Tensor> indices, values;
-                                   for (size_t r = 0; r < all->size(); ++r) {
-                                     auto [at, of] = Unpacked((*all)[r], x, r);
-                                     indices.push_back(at);
-                                     values.push_back(of);
-                                   }
-                                   // Sorts them, which keeps the order of ranks, then adds up.
-                                   const at::Tensor sum =
-                                       at::sparse_coo_tensor(at::cat(indices, 1), at::cat(values),
-                                                             x.sizes())
-                                           .coalesce();
-                                   at::Tensor target = x;
-                                   const at::NoGradGuard no_gradient;
-                                   target.copy_(sum);
-                                   return std::vector<at::Tensor>{target.detach()};
-                                 },
-                             .timeout = opts.timeout});
+  const auto work = NewWork(
+      {.type = c10d::OpType::_ALLREDUCE_SPARSE,
+       .op = kOp,
+       .profiling_title = "longhaul:all_reduce",
+       .inputs = {},
+       .stagings = {},
+       .outputs = {},
+       .assemble =
+           [x, mine, all] {
+             std::vector<at::Tensor> indices, values;
+             for (size_t r = 0; r < all->size(); ++r) {
+               auto [at, of] = Unpacked((*all)[r], x, r);
+               indices.push_back(at);
+               values.push_back(of);
+             }
+             // Sorts them, which keeps the order of ranks, then adds up.
+             const at::Tensor sum =
+                 at::sparse_coo_tensor(at::cat(indices, 1), at::cat(values), x.sizes()).coalesce();
+             at::Tensor target = x;
+             const at::NoGradGuard no_gradient;
+             target.copy_(sum);
+             return std::vector<at::Tensor>{target.detach()};
+           },
+       .timeout = opts.timeout});
   ++collectives_;
   LiveGroup()->AllGatherBytes(mine->bytes, all, DoneFor(work));
   return work;
