@@ -15,16 +15,6 @@
 namespace longhaul {
 namespace {
 
-std::vector<std::string> DeltaCells(const Measured& x) {
-  const auto end = [&](double value) { return x.interval ? fmt::format("{}", value) : ""; };
-  return {fmt::format("{}", x.value), end(x.interval ? x.interval->low : 0),
-          end(x.interval ? x.interval->high : 0)};
-}
-
-void Append(const Measured& x, std::vector<std::string>& row) {
-  for (std::string& cell : DeltaCells(x)) row.push_back(std::move(cell));
-}
-
 // Draws in a folder of its own, of which nothing is left. `why`: why there is no figure.
 Figures Draw(const std::string& python, const PriceInput& input, const PriceOutcome& outcome,
              std::string& why) {
@@ -63,10 +53,10 @@ std::string PriceDepthsCsv(const PriceInput& input, const PriceOutcome& outcome)
     std::vector<std::string>& row = rows.emplace_back(
         std::vector<std::string>{fmt::format("{}", cuts.size() + 1), CutsText(cuts),
                                  input.request.codecs[d.codec], fmt::format("{}", d.bits)});
-    Append(d.delta, row);
-    Append(d.sum_alone, row);
+    AppendCells(row, d.delta);
+    AppendCells(row, d.sum_alone);
     if (d.interaction) {
-      Append(*d.interaction, row);
+      AppendCells(row, *d.interaction);
     } else {
       row.insert(row.end(), 3, "");
     }
@@ -81,7 +71,7 @@ std::string PriceBoundariesCsv(const PriceInput& input, const PriceOutcome& outc
     std::vector<std::string>& row = rows.emplace_back(std::vector<std::string>{
         fmt::format("{}", b.crossing.block), input.request.codecs[b.crossing.codec],
         fmt::format("{}", b.count.bits_per_element()), fmt::format("{}", b.count.nmse())});
-    Append(b.delta, row);
+    AppendCells(row, b.delta);
   }
   return Csv(rows);
 }

@@ -14,14 +14,6 @@ namespace {
 std::string Number(double x) { return fmt::format("{}", x); }
 std::string Number(const std::optional<double>& x) { return x ? Number(*x) : std::string(); }
 
-// A bound's interval ends at its value and begins nowhere known: it has no columns.
-void Append(std::vector<std::string>& row, const Measured& x) {
-  const bool ends = x.interval.has_value() && x.bound != Bound::kUpper;
-  row.push_back(Number(x.value));
-  row.push_back(ends ? Number(x.interval->low) : std::string());
-  row.push_back(ends ? Number(x.interval->high) : std::string());
-}
-
 std::string BoundMark(const Measured& x) { return x.bound == Bound::kUpper ? "<=" : ""; }
 std::string LowMark(const Measured& x) { return x.bound == Bound::kLowEnd ? "<=" : ""; }
 
@@ -63,11 +55,11 @@ std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluat
                                        const Efficiency& e) {
   std::vector<std::string> row = ArmCells(arm, e.seeds);
   row.emplace_back(evaluation);
-  Append(row, e.delta_nat);
-  Append(row, e.ln_eta);
-  Append(row, e.eta);
+  AppendCells(row, e.delta_nat);
+  AppendCells(row, e.ln_eta);
+  AppendCells(row, e.eta);
   if (e.q) {
-    Append(row, *e.q);
+    AppendCells(row, *e.q);
   } else {
     row.resize(row.size() + 3);
   }
@@ -83,6 +75,14 @@ std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluat
 }
 
 }  // namespace
+
+// A bound's interval ends at its value and begins nowhere known: it has no columns.
+void AppendCells(std::vector<std::string>& row, const Measured& x) {
+  const bool ends = x.interval.has_value() && x.bound != Bound::kUpper;
+  row.push_back(Number(x.value));
+  row.push_back(ends ? Number(x.interval->low) : std::string());
+  row.push_back(ends ? Number(x.interval->high) : std::string());
+}
 
 absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row) {
   ReportedExperiment out;
@@ -178,7 +178,7 @@ CsvRows ArmsCsv(const CampaignAnalysis& a) {
       rows.push_back(ArmCells(arm, arm.seeds));
       if (arm.delta_alone) {
         rows.back().emplace_back("off");
-        Append(rows.back(), *arm.delta_alone);
+        AppendCells(rows.back(), *arm.delta_alone);
       }
       rows.back().resize(rows.front().size() - 3);
       rows.back().push_back(arm.reference);
@@ -205,7 +205,7 @@ CsvRows JointCsv(const CampaignAnalysis& a) {
                                       fmt::format("{}", family.fitted_depths()),
                                       fmt::format("{}", *joint ? (*joint)->seeds : 0)};
       if (*joint) {
-        Append(row, (*joint)->q);
+        AppendCells(row, (*joint)->q);
         row.push_back(LowMark((*joint)->q));
       } else {
         row.resize(row.size() + 4);
@@ -275,16 +275,16 @@ CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
                                     fmt::format("{}", t.groups),
                                     fmt::format("{}", t.microbatches),
                                     fmt::format("{}", t.measured_steps)};
-    Append(row, t.measured_s);
+    AppendCells(row, t.measured_s);
     row.push_back(Number(t.p2_s));
     row.push_back(Number(t.p1_s));
     row.push_back(Number(t.p3_s));
     if (t.p2_s) {
-      Append(row, t.residual);
+      AppendCells(row, t.residual);
     } else {
       row.resize(row.size() + 3);
     }
-    Append(row, t.compute_utilisation);
+    AppendCells(row, t.compute_utilisation);
     row.push_back(Number(t.outer_measured_s));
     row.push_back(Number(t.outer_predicted_s));
     row.push_back(t.note);

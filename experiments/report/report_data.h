@@ -25,6 +25,9 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
 
 using CsvRows = std::vector<std::vector<std::string>>;
 
+// Three cells: the value, and its interval's ends where it has one; numbers as they are.
+void AppendCells(std::vector<std::string>& row, const Measured& x);
+
 // What the figures are drawn from; report/plots/ reads these columns.
 CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
 CsvRows FitCsv(const CampaignAnalysis& a);     // the curve from its first budget to its last

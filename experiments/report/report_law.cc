@@ -95,12 +95,6 @@ std::vector<Foretold> Foretell(const LawReport& report) {
 }
 
 std::string Text(double x) { return fmt::format("{}", x); }
-void Append(std::vector<std::string>& row, const Measured& x) {
-  row.push_back(Text(x.value));
-  row.push_back(x.interval ? Text(x.interval->low) : "");
-  row.push_back(x.interval ? Text(x.interval->high) : "");
-}
-
 }  // namespace
 
 absl::StatusOr<LawAim> ReadLawAim(const std::string& text) {
@@ -188,11 +182,11 @@ CsvRows LawCsv(const LawReport& report) {
                                       fmt::format("{}", arm.loss->places.size()),
                                       arm.loss->eps > 0 ? Text(arm.loss->eps) : ""};
       if (arm.tokens) {
-        Append(row, arm.minus_ln_eta);
+        AppendCells(row, arm.minus_ln_eta);
       } else {
         row.insert(row.end(), 3, "");
       }
-      Append(row, arm.delta_nat);
+      AppendCells(row, arm.delta_nat);
       row.push_back(arm.note);
       rows.push_back(std::move(row));
     }
@@ -212,7 +206,7 @@ CsvRows LawTermsCsv(const LawReport& report) {
     for (const PriceTerm term : law.law->terms) {
       std::vector<std::string> row = head;
       row.emplace_back(ToString(term));
-      Append(row, TermOf(*law.law, term));
+      AppendCells(row, TermOf(*law.law, term));
       row.push_back(term == PriceTerm::kLnA
                         ? fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}",
                                       law.law->centre_parameters, law.law->centre_ratio,
@@ -229,7 +223,7 @@ CsvRows LawAimsCsv(const LawReport& report) {
   for (const Foretold& f : Foretell(report)) {
     std::vector<std::string> row = {Text(f.aim.parameters), Text(f.aim.tokens), f.arm,
                                     f.loss ? "Delta" : "-ln eta"};
-    Append(row, f.price);
+    AppendCells(row, f.price);
     rows.push_back(std::move(row));
   }
   return rows;
