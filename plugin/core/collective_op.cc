@@ -121,13 +121,35 @@ void Collectives::Op::Advance() {
 
 absl::Duration Collectives::Op::Expire(absl::Duration now) {
   if (ended_ || failed()) return absl::InfiniteDuration();
-  if (deadline_ > now) return deadline_;
+  if (deadline_ > now) return NextLook(deadline_, timeout_, now);
+  const std::vector<int> silent = Silent();
+  const std::string why = silent.empty() ? "" : owner_->context_->WhyLate(silent.front());
+  Fail(absl::DeadlineExceededError(TimeoutText(silent) + why), Tell::kOthers);
+  return absl::InfiniteDuration();
+}
+
+std::vector<int> Collectives::Op::Silent() const {
   std::vector<int> silent;
   for (int r = 0; r < size(); ++r) {
     if (r != rank() && !heard(r) && SilentByItself(r)) silent.push_back(r);
   }
-  Fail(absl::DeadlineExceededError(TimeoutText(silent)), Tell::kOthers);
-  return absl::InfiniteDuration();
+  return silent;
+}
+
+std::vector<int> Collectives::Op::Slow() const {
+  std::vector<int> slow;
+  for (int r = 0; r < size(); ++r) {
+    if (under_way_[static_cast<size_t>(r)] > 0) slow.push_back(r);
+  }
+  return slow;
+}
+
+std::optional<LongWait> Collectives::Op::Waits(absl::Duration now) const {
+  if (ended_ || !failure_.ok() || NextLook(deadline_, timeout_, now) != deadline_) return {};
+  std::vector<int> others = Silent();
+  if (others.empty()) others = Slow();
+  if (others.empty()) return {};
+  return LongWait{others.front(), fmt::format("{} {}", NameOf(call_.kind), tag_), deadline_};
 }
 
 std::string Collectives::Op::TimeoutText(const std::vector<int>& silent) const {
@@ -135,14 +157,10 @@ std::string Collectives::Op::TimeoutText(const std::vector<int>& silent) const {
   if (!silent.empty()) {
     return fmt::format("{} did not come to it within the timeout of {}", RanksText(silent), limit);
   }
-  std::vector<int> slow;
-  for (int r = 0; r < size(); ++r) {
-    if (under_way_[static_cast<size_t>(r)] > 0) slow.push_back(r);
-  }
   return fmt::format(
       "all ranks came to it, but it was not complete within the timeout of {}: values to or from "
       "{} are still under way",
-      limit, RanksText(slow));
+      limit, RanksText(Slow()));
 }
 
 void Collectives::Op::Fail(absl::Status why, Tell tell) {

@@ -31,6 +31,8 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
   // Fails it, with the ranks that are missing, if its time is over. Answers its deadline, infinite
   // once it has failed.
   absl::Duration Expire(absl::Duration now);
+  // Whom it waits for, when it has waited long.
+  std::optional<LongWait> Waits(absl::Duration now) const;
 
   int tag() const { return tag_; }
   void RunDone();
@@ -65,6 +67,8 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
  private:
   Group::Done Step(int& count, int peer, Direction direction, uint64_t bytes);
   void Advance();
+  std::vector<int> Silent() const;
+  std::vector<int> Slow() const;  // values to or from them are under way
 
   Collectives* const owner_;
   const CollectiveCall call_;

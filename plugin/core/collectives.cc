@@ -270,6 +270,15 @@ void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& sen
   Start(std::make_shared<AllToAllOp>(this, in, send_counts, out, recv_counts, std::move(done)));
 }
 
+std::optional<LongWait> Collectives::Longest(absl::Duration now) const {
+  std::optional<LongWait> longest;
+  for (const auto& [tag, op] : active_) {
+    std::optional<LongWait> wait = op->Waits(now);
+    if (wait && (!longest || wait->deadline < longest->deadline)) longest = std::move(wait);
+  }
+  return longest;
+}
+
 void Collectives::Barrier(Group::Done done) {
   const WireTensor nothing{.values = nullptr, .type = ElementType::kU8, .dims = {0}};
   Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kBarrier, nothing, nothing,

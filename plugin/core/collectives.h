@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,8 @@ class Collectives {
 
   // Fails what is overdue; answers the earliest deadline left.
   absl::Duration Expire(absl::Duration now);
+  // Of the first that has waited long: the first rank that it waits for.
+  std::optional<LongWait> Longest(absl::Duration now) const;
 
   // Another rank's collective failed, as that abort says: so does ours.
   void OnPeerFailed(int rank, const PacketHeader& abort, std::string_view why);

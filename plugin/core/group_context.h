@@ -11,6 +11,7 @@
 #include "plugin/core/group.h"
 #include "plugin/core/history.h"
 #include "plugin/core/node_core.h"
+#include "plugin/core/waits.h"
 
 namespace longhaul {
 
@@ -23,6 +24,7 @@ struct GroupContext {
   CodingTable coding;
   CounterTable counters;
   History history;
+  WaitTable waits = {};
   std::weak_ptr<void> owner;  // the group; callbacks inside the transport keep it alive
   absl::Duration armed = absl::InfiniteDuration();  // the next OnTimer that is asked for
 
@@ -33,12 +35,17 @@ struct GroupContext {
                                               : NewDeadline(options.timeout);
   }
   absl::Duration NewDeadline(absl::Duration timeout) {
-    const absl::Duration deadline = Now() + timeout;
-    if (deadline < armed) {
-      armed = deadline;
-      node->WakeAt(deadline);
+    const absl::Duration now = Now(), deadline = now + timeout;
+    const absl::Duration look = NextLook(deadline, timeout, now);
+    if (look < armed) {
+      armed = look;
+      node->WakeAt(look);
     }
     return deadline;
+  }
+  // Of a late operation that waits for `rank`.
+  std::string WhyLate(int rank) const {
+    return waits.Chain(rank, options.rank, options.timeout / 2, Now());
   }
   Coder& CoderOf(const WireTensor& x) const { return x.coder ? *x.coder : node->coder(); }
   // What a job of CoderOf(x) holds until its last callback.

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "compressors/numbers/noise.h"
 #include "plugin/core/collective_arguments.h"
+#include "plugin/core/group_members.h"
 #include "plugin/core/reduce.h"
 
 namespace longhaul {
@@ -16,52 +16,14 @@ namespace {
 
 constexpr absl::Duration kMaxConnectTime = absl::Seconds(60);
 
-// Equal on all ranks, different for groups of one name made one after another on the same nodes.
-uint64_t GroupHash(const GroupOptions& options, const std::vector<NodeAddress>& addresses) {
-  uint64_t hash = FoldSeed({options.name.size(), addresses.size()});
-  for (const char c : options.name) hash = FoldSeed({hash, static_cast<unsigned char>(c)});
-  for (const NodeAddress& a : addresses) hash = FoldSeed({hash, a.node_id, a.generation});
-  return hash;
-}
-
-absl::StatusOr<std::vector<NodeAddress>> ParseAll(const NodeCore& node, const GroupOptions& options,
-                                                  const std::vector<std::string>& addresses) {
-  const auto bad = [&](std::string_view what) {
-    return absl::InvalidArgumentError(fmt::format("group '{}': {}", options.name, what));
-  };
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return bad(fmt::format("rank {} of {}", options.rank, options.size));
-  }
-  if (addresses.size() != static_cast<size_t>(options.size)) {
-    return bad(fmt::format("{} addresses for {} ranks", addresses.size(), options.size));
-  }
-  if (options.timeout <= absl::ZeroDuration() || options.ef_slots < 1) {
-    return bad("timeout and ef_slots must be positive");
-  }
-  std::vector<NodeAddress> parsed;
-  for (size_t rank = 0; rank < addresses.size(); ++rank) {
-    absl::StatusOr<NodeAddress> address = ParseAddress(addresses[rank]);
-    if (!address.ok()) return bad(fmt::format("rank {}: {}", rank, address.status().ToString()));
-    for (size_t other = 0; other < rank; ++other) {
-      if (parsed[other].node_id == address->node_id) {
-        return bad(fmt::format("ranks {} and {} are on one node", other, rank));
-      }
-    }
-    parsed.push_back(*std::move(address));
-  }
-  if (parsed[static_cast<size_t>(options.rank)].node_id != node.node_id()) {
-    return bad(fmt::format("the address of rank {} is not this node's", options.rank));
-  }
-  return parsed;
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Group>> Group::Create(std::shared_ptr<Node> node,
                                                      const GroupOptions& options,
                                                      const std::vector<std::string>& addresses) {
   auto* const core = static_cast<NodeCore*>(node.get());  // every Node is one
-  const absl::StatusOr<std::vector<NodeAddress>> parsed = ParseAll(*core, options, addresses);
+  const absl::StatusOr<std::vector<NodeAddress>> parsed =
+      ParseAll(core->node_id(), options, addresses);
   if (!parsed.ok()) return parsed.status();
   absl::StatusOr<CodingTable> coding =
       CodingTable::Create(options.codecs, options.rank, options.size);
@@ -208,7 +170,7 @@ std::function<absl::Status(absl::Status)> GroupCore::Noted(int peer, Direction d
     const absl::Duration now = context_.Now();
     context_.history.End(peer, number, status.ok(), now);
     if (!absl::IsDeadlineExceeded(status)) return status;
-    return absl::DeadlineExceededError(std::string(status.message()) +
+    return absl::DeadlineExceededError(std::string(status.message()) + context_.WhyLate(peer) +
                                        context_.history.Written(now));
   };
 }
@@ -317,8 +279,32 @@ absl::Duration GroupCore::OnTimer(absl::Duration now) {
   context_.armed = absl::InfiniteDuration();  // callbacks of what expires may start operations
   const absl::Duration next =
       std::min({collectives_.Expire(now), sender_.Expire(now), matcher_.Expire(now)});
+  TellLongWait(now);
   context_.armed = std::min(context_.armed, next);
   return context_.armed;
+}
+
+void GroupCore::TellLongWait(absl::Duration now) {
+  std::optional<LongWait> wait = collectives_.Longest(now), receive = matcher_.Longest(now);
+  if (!wait || (receive && receive->deadline < wait->deadline)) wait = std::move(receive);
+  if (!wait || (told_ && told_->rank == wait->rank && told_->what == wait->what &&
+                told_->deadline == wait->deadline)) {
+    return;
+  }
+  PacketHeader header = context_.Header(PacketKind::kWaits);
+  header.tag = wait->rank;
+  for (Peer* peer : context_.peers) {
+    if (peer != nullptr && peer->usable()) peer->SendControl(header, wait->what);
+  }
+  told_ = std::move(wait);
+}
+
+void GroupCore::OnPeerWaits(Peer& peer, const PacketHeader& header, std::string what) {
+  const int rank = RankOf(peer);
+  if (rank < 0 || header.tag < 0 || header.tag >= options_.size) return;
+  constexpr size_t kLongest = 200;
+  what.resize(std::min(what.size(), kLongest));
+  context_.waits.Said(rank, header.tag, std::move(what), context_.Now());
 }
 
 void GroupCore::FailAll(absl::Status why) {

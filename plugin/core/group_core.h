@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class GroupCore final : public Group,
   void OnStarving(Peer& peer) override;
   void OnPeerGone(Peer& peer) override;
   void OnPeerAborted(Peer& peer, const PacketHeader& header, std::string why) override;
+  void OnPeerWaits(Peer& peer, const PacketHeader& header, std::string what) override;
   void OnAbort(absl::Status why) override { FailAll(std::move(why)); }
   absl::Duration OnTimer(absl::Duration now) override;
 
@@ -77,6 +79,7 @@ class GroupCore final : public Group,
                                                   const WireTensor& x);
   int RankOf(const Peer& peer) const;
   void FailAll(absl::Status why);
+  void TellLongWait(absl::Duration now);
   absl::StatusOr<std::string> WriteState() const;  // on the strand, like the next
   absl::Status TakeOver(GroupState state);
 
@@ -86,6 +89,7 @@ class GroupCore final : public Group,
   Matcher matcher_{&context_};
   Collectives collectives_{&context_, &sender_, &matcher_};
   absl::Status failed_;
+  std::optional<LongWait> told_;  // the others know of it
 };
 
 }  // namespace longhaul

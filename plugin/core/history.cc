@@ -92,15 +92,13 @@ std::string History::Written(absl::Duration now) {
   const std::lock_guard lock(mu_);
   const std::string there = "; the last operations with each rank are in ";
   if (!path_.empty() && now - written_ < kWriteAgainAfter) return there + path_;
-  const char* const folder = std::getenv("TMPDIR");
   std::string path = path_;
-  int file = -1;
-  if (path.empty()) {
+  int file = path.empty() ? -1 : open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) {  // the first time, or somebody has taken it away
+    const char* const folder = std::getenv("TMPDIR");
     path = fmt::format("{}/longhaul-history-{}-XXXXXX",
                        folder == nullptr || *folder == '\0' ? "/tmp" : folder, getpid());
     file = mkostemp(path.data(), O_CLOEXEC);
-  } else {
-    file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   }
   const absl::Status status = file < 0 ? absl::ErrnoToStatus(errno, "open") : WriteAll(file, text);
   if (file >= 0) close(file);

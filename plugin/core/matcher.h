@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Matcher {
   void OnStarving(int rank);  // tells the peer which messages are wanted
 
   absl::Duration Expire(absl::Duration now);
+  // The receive that has waited longest for one rank, if that is long.
+  std::optional<LongWait> Longest(absl::Duration now) const;
   void FailAll(const absl::Status& why);
   void FailChannel(const ChannelKey& key, const absl::Status& why);
   void Forget(const ChannelKey& key);  // a channel that carries nothing more

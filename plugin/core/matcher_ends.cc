@@ -53,7 +53,7 @@ absl::Duration Matcher::Expire(absl::Duration now) {
   for (Waiting& waiting : AllWaiting()) {
     if (!waiting.receipt->open()) continue;
     if (waiting.receipt->deadline > now) {
-      next = std::min(next, waiting.receipt->deadline);
+      next = std::min(next, NextLook(waiting.receipt->deadline, context_->options.timeout, now));
     } else {
       overdue.push_back(std::move(waiting));
     }
@@ -67,6 +67,19 @@ absl::Duration Matcher::Expire(absl::Duration now) {
   }
   for (const Waiting& waiting : overdue) delivery_.Fail(waiting.receipt, waiting.From(), why);
   return next;
+}
+
+std::optional<LongWait> Matcher::Longest(absl::Duration now) const {
+  std::optional<LongWait> longest;
+  for (const Waiting& waiting : AllWaiting()) {
+    const absl::Duration deadline = waiting.receipt->deadline;
+    const bool of_one = waiting.key.space == ChannelSpace::kPointToPoint &&
+                        waiting.key.rank != kAnySource && waiting.receipt->open();
+    if (!of_one || NextLook(deadline, context_->options.timeout, now) != deadline) continue;
+    if (longest && longest->deadline <= deadline) continue;
+    longest = {waiting.key.rank, fmt::format("recv, tag {}", waiting.key.tag), deadline};
+  }
+  return longest;
 }
 
 // Whole messages that nobody has taken yet stay: they did arrive.

@@ -28,6 +28,7 @@ class GroupEndpoint {
   virtual void OnStarving(Peer& peer) = 0;  // tell it what is wanted
   virtual void OnPeerGone(Peer& peer) = 0;
   virtual void OnPeerAborted(Peer& peer, const PacketHeader& header, std::string why) = 0;
+  virtual void OnPeerWaits(Peer& peer, const PacketHeader& header, std::string what) = 0;
   virtual void OnAbort(absl::Status why) = 0;
   // Fails what is overdue; answers the earliest deadline left.
   virtual absl::Duration OnTimer(absl::Duration now) = 0;

@@ -77,11 +77,15 @@ void NodeCore::OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload&
       peer->goodbye_pending = false;
       return CheckLeft();
     case PacketKind::kWant:
+    case PacketKind::kWaits:
     case PacketKind::kGroupAbort: {
       const auto group = groups_.find(header.group);
       if (group == groups_.end()) return;
       const std::shared_ptr<GroupEndpoint> alive = group->second;
       if (header.kind == PacketKind::kWant) return alive->OnWant(*peer, header);
+      if (header.kind == PacketKind::kWaits) {
+        return alive->OnPeerWaits(*peer, header, TextOf(payload.bytes()));
+      }
       return alive->OnPeerAborted(*peer, header, TextOf(payload.bytes()));
     }
     case PacketKind::kData:

@@ -95,7 +95,7 @@ absl::Status CheckData(const PacketHeader& h) {
 absl::Status CheckFields(const PacketHeader& h) {
   const auto kind = static_cast<uint8_t>(h.kind);
   if (kind < static_cast<uint8_t>(PacketKind::kData) ||
-      kind > static_cast<uint8_t>(PacketKind::kGroupAbort)) {
+      kind > static_cast<uint8_t>(PacketKind::kWaits)) {
     return Bad(fmt::format("kind {}", kind));
   }
   if (static_cast<uint8_t>(h.space) > static_cast<uint8_t>(ChannelSpace::kCollective)) {

@@ -50,6 +50,7 @@ enum class PacketKind : uint8_t {
   kWelcome = 7,      // answers kHello
   kWant = 8,         // receives are posted for messages of this channel below `sequence`
   kGroupAbort = 9,   // source_rank aborted the group, or its collective `tag`. payload: reason
+  kWaits = 10,       // source_rank has waited long for rank `tag` of the group. payload: in what
 };
 
 enum class ChannelSpace : uint8_t { kPointToPoint = 0, kCollective = 1 };

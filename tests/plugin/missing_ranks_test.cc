@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "plugin/core/history.h"
+#include "plugin/core/waits.h"
 #include "tests/plugin/rigged_transport.h"
 
 namespace longhaul {
@@ -163,6 +164,58 @@ TEST(MissingRank, ARankThatWouldHandOnTheRootsValuesIsNotBlamed) {
   }
 }
 
+TEST(MissingRank, IsNamedByThoseWhoWaitForItThroughOthers) {
+  RiggedCluster cluster(4);
+  const auto group =
+      cluster.MakeGroup("chain", [](GroupOptions& options) { options.timeout = absl::Seconds(8); });
+  std::array<std::vector<float>, 4> x;
+  std::array<Outcome, 4> outcomes;
+  for (auto& values : x) values.resize(10);
+  // Rank 3 does nothing; 2 waits for 3, 1 for 2, and 0 has called what only it has come to.
+  group[2]->Recv(F32(x[2]), 3, 0, outcomes[2].done());
+  group[1]->Recv(F32(x[1]), 2, 5, outcomes[1].done());
+  group[0]->Reduce(F32(x[0]), 0, ReduceOp::kSum, outcomes[0].done());
+  cluster.Pass(absl::Seconds(6), 1);  // three quarters: they tell each other
+  cluster.Pass(absl::Seconds(2), 1);
+  for (const size_t r : {0, 1, 2}) ASSERT_TRUE(outcomes[r].finished());
+  EXPECT_THAT(Text(outcomes[0].Wait()),
+              HasSubstr("ranks 1, 2, 3 did not come to it within the timeout of 8s: rank 1 waits "
+                        "for rank 2 (recv, tag 5), as it said 2s ago, rank 2 waits for rank 3 "
+                        "(recv, tag 0), as it said 2s ago; the last"));
+  EXPECT_THAT(Text(outcomes[1].Wait()),
+              HasSubstr("within the timeout of 8s: rank 2 waits for rank 3 (recv, tag 0), as it "
+                        "said 2s ago; the last"));
+  EXPECT_THAT(Text(outcomes[2].Wait()), HasSubstr("from rank 3, sequence 0, tag 0: not complete "
+                                                  "within the timeout of 8s; the last"));
+  for (const size_t r : {0, 1, 2}) std::remove(FileNamedBy(Text(outcomes[r].Wait())).c_str());
+}
+
+TEST(MissingRank, ACircleIsCalledOne) {
+  RiggedCluster cluster(2);
+  const auto group = cluster.MakeGroup(
+      "circle", [](GroupOptions& options) { options.timeout = absl::Seconds(8); });
+  std::array<std::vector<float>, 2> x;
+  std::array<Outcome, 2> outcomes;
+  for (size_t r = 0; r < 2; ++r) {
+    x[r].resize(10);
+    group[r]->Recv(F32(x[r]), static_cast<int>(1 - r), 0, outcomes[r].done());
+  }
+  cluster.Pass(absl::Seconds(6), 1);
+  cluster.Pass(absl::Seconds(2), 1);
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_TRUE(outcomes[r].finished());
+    EXPECT_THAT(Text(outcomes[r].Wait()), HasSubstr("they wait for each other in a circle; the"));
+    std::remove(FileNamedBy(Text(outcomes[r].Wait())).c_str());
+  }
+}
+
+TEST(MissingRank, WhatWasSaidLongAgoIsNotBelieved) {
+  WaitTable table;
+  table.Said(1, 2, "recv, tag 0", absl::Seconds(10));
+  EXPECT_THAT(table.Chain(1, 0, absl::Seconds(5), absl::Seconds(15)), HasSubstr("rank 2"));
+  EXPECT_EQ(table.Chain(1, 0, absl::Seconds(5), absl::Milliseconds(15001)), "");
+}
+
 TEST(MissingRank, ALateReceiveNamesItsPeerAndTheFile) {
   RiggedCluster cluster(2);
   const auto group =
@@ -209,6 +262,16 @@ TEST(History, KeepsTheLast32OfEachRank) {
                               "waiting, began 2s ago\n"));
   EXPECT_THAT(text, Not(HasSubstr("failed")));
   EXPECT_THAT(text, Not(HasSubstr("rank 0\n")));
+}
+
+TEST(History, AFileThatWasTakenAwayIsMadeAgain) {
+  History history("group 'h' rank 0 of 1", 1);
+  const std::string first = FileNamedBy(history.Written(absl::ZeroDuration()));
+  EXPECT_EQ(FileNamedBy(history.Written(absl::Seconds(1))), first);
+  ASSERT_EQ(std::remove(first.c_str()), 0);
+  const std::string second = FileNamedBy(history.Written(absl::Seconds(2)));
+  EXPECT_THAT(Read(second), HasSubstr("group 'h' rank 0 of 1"));
+  std::remove(second.c_str());
 }
 
 TEST(History, AFolderThatCannotBeWrittenIsSaid) {

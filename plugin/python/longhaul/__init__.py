@@ -25,7 +25,7 @@ wire::
 See docs/torch-backend.md for what is supported, errors and versions of torch.
 """
 
-from longhaul.groups import Crossing, Traffic, crossings, traffic, transport
+from longhaul.groups import Crossing, Traffic, crossings, recent_operations, traffic, transport
 from longhaul.options import Options
 from longhaul.pipelining import activation_tag, gradient_tag
 from longhaul.registration import register as _register
@@ -33,6 +33,6 @@ from longhaul.sends import isend_decoded, send_decoded
 
 __version__ = "0.1.0"
 __all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
-           "isend_decoded", "send_decoded", "traffic", "transport"]
+           "isend_decoded", "recent_operations", "send_decoded", "traffic", "transport"]
 
 _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

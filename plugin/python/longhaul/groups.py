@@ -84,6 +84,12 @@ def traffic(group=None):
     return Traffic(**_backend_of(group).traffic())
 
 
+def recent_operations(group=None):
+    """Text: the last 32 operations of a group with each rank, the newest last: kind, tag or number, bytes,
+    state, age. What a time-out writes into the file that its error names."""
+    return _backend_of(group).recent_operations()
+
+
 def transport(group=None):
     """What really carries the bytes, read back from the transport, why over this interface, and how
     many threads encode and decode them: "ucx tcp/eth0 (the only one up), 2 coder threads"."""
