@@ -15,6 +15,8 @@ namespace longhaul {
 void AddDoctorCommand(CLI::App& app, int* exit_status);
 void AddNetCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddRunCommand(CLI::App& app, int* exit_status);
+// *program: what it runs in every rank
+void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status);
 void AddMeasureCommand(CLI::App& app, int* exit_status);
 void AddExportCommand(CLI::App& app, int* exit_status);
 void AddImportCommand(CLI::App& app, int* exit_status);
@@ -33,7 +35,7 @@ void AddWorkerCommand(CLI::App& app, int* exit_status);
 void AddWeightsCommand(CLI::App& app, int* exit_status);
 
 // Parses a command line and runs what it asks for; returns main's status. The words of a program to
-// run (`net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...`) are its own, whatever they look
+// run (`net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...`, `launch .. -- CMD...`) are its own, whatever they look
 // like: they go to *program, unseen by the parser.
 int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
                    const int* exit_status);

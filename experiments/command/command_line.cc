@@ -9,10 +9,11 @@
 namespace longhaul {
 namespace {
 
-// Words of `net exec LAB/NODE [--] CMD...` and `net run LINKS -- CMD...` that are ours; 0: there is
-// no program among them.
+// Words of `net exec LAB/NODE [--] CMD...`, `net run LINKS -- CMD...` and `launch .. -- CMD...` that
+// are ours; 0: there is no program among them.
 size_t WordsBeforeProgram(const std::vector<std::string>& words) {
-  if (words.size() > 2 && words[0] == "net" && words[1] == "run") {
+  const bool is_launch = !words.empty() && words[0] == "launch";
+  if (is_launch || (words.size() > 2 && words[0] == "net" && words[1] == "run")) {
     const auto dashes = std::find(words.begin(), words.end(), "--");
     return dashes == words.end() ? 0 : static_cast<size_t>(dashes - words.begin());
   }

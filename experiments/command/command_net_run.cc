@@ -1,12 +1,8 @@
 // `net run`: a lab, a program in every node of it, and nothing left when they have ended.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 #include "experiments/command/command.h"
@@ -20,41 +16,15 @@ namespace longhaul {
 namespace {
 
 // What mpirun and torchrun tell their processes, where the caller has not said otherwise.
-void SetEnvironment(const Topology& topology, size_t node) {
-  const std::pair<const char*, std::string> variables[] = {
+std::map<std::string, std::string> EnvironmentOf(const Topology& topology, size_t node) {
+  std::map<std::string, std::string> environment = {
       {"RANK", fmt::format("{}", node)},
       {"WORLD_SIZE", fmt::format("{}", topology.nodes.size())},
       {"LOCAL_RANK", "0"},
       {"MASTER_ADDR", topology.nodes[0].name},
       {"MASTER_PORT", "29500"}};
-  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 0);
-}
-
-// Reads nothing, in place of our standard input.
-absl::Status TakeNoInput() {
-  const Fd empty(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (empty.ok() && dup2(empty.get(), STDIN_FILENO) == STDIN_FILENO) return absl::OkStatus();
-  return ErrnoStatus("net run: give a program an empty standard input", errno);
-}
-
-// A process that enters the node and waits there for the program. Its standard input is ours in the
-// first program and empty in the others.
-absl::StatusOr<pid_t> StartIn(const LabStore& store, const LabSpec& spec,
-                              const NodeProgram& program, bool first, const sigset_t& mask) {
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child < 0) return ErrnoStatus("net run: fork", errno);
-  if (child > 0) return child;
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(126);
-  if (auto s = first ? absl::OkStatus() : TakeNoInput(); !s.ok()) _exit(Fail(s));
-  SetEnvironment(spec.topology, program.node);
-  const auto status =
-      RunInNode(store, spec.name, spec.topology.nodes[program.node].name, program.argv);
-  const int exit_status = status.ok() ? *status : Fail(status.status());
-  fflush(stdout);
-  _exit(exit_status);
+  std::erase_if(environment, [](const auto& one) { return getenv(one.first.c_str()) != nullptr; });
+  return environment;
 }
 
 struct RunOptions {
@@ -96,7 +66,9 @@ absl::StatusOr<int> RunLab(const RunOptions& options, const std::vector<std::str
   std::vector<StartedProgram> running;
   absl::Status started;
   for (const NodeProgram& program : *programs) {
-    auto pid = StartIn(*store, *spec, program, running.empty(), before);
+    const NodeStart start{.keeps_input = running.empty(),
+                          .environment = EnvironmentOf(spec->topology, program.node)};
+    auto pid = StartInNode(*store, *spec, program, start, before);
     started = pid.status();
     if (!started.ok()) break;
     running.push_back(

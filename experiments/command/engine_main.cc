@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   longhaul::AddDoctorCommand(app, &exit_status);
   longhaul::AddNetCommand(app, &program, &exit_status);
   longhaul::AddRunCommand(app, &exit_status);
+  longhaul::AddLaunchCommand(app, &program, &exit_status);
   longhaul::AddMeasureCommand(app, &exit_status);
   longhaul::AddMergeCommand(app, &exit_status);
   longhaul::AddIngestCommand(app, &exit_status);

@@ -1,13 +1,20 @@
 #include "experiments/command/net_programs.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
+#include "experiments/command/command.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab_control/node_entry.h"
 
@@ -18,10 +25,12 @@ constexpr int kInterrupted = 128 + SIGINT;
 
 class Waiter {
  public:
-  Waiter(std::vector<StartedProgram> programs, const EndingRules& rules)
+  Waiter(std::vector<StartedProgram> programs, const EndingRules& rules,
+         std::vector<ProgramEnd>* ends)
       : running_(std::move(programs)),
         rules_(rules),
-        last_(running_.empty() ? -1 : running_.back().pid) {}
+        last_(running_.empty() ? -1 : running_.back().pid),
+        ends_(ends) {}
 
   int Run() {
     for (;;) {
@@ -42,15 +51,29 @@ class Waiter {
   // What has ended; the lab, which is our child too, is not among them.
   void Reap() {
     int wait_status = 0;
-    for (pid_t ended; (ended = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    rusage used{};
+    for (pid_t ended; (ended = wait4(-1, &wait_status, WNOHANG, &used)) > 0;) {
       const auto program = std::find_if(running_.begin(), running_.end(),
                                         [&](const auto& one) { return one.pid == ended; });
       if (program == running_.end()) continue;
       const std::string name = program->name;
       running_.erase(program);
-      Ended(name, ended == last_,
-            WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status));
+      const int code =
+          WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+      if (ends_ != nullptr) ends_->push_back(EndOf(ended, code, used));
+      Ended(name, ended == last_, code);
     }
+  }
+
+  static ProgramEnd EndOf(pid_t pid, int code, const rusage& used) {
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return {.pid = pid,
+            .status = code,
+            .at = MonotonicNow(),
+            .cpu_s = seconds(used.ru_utime) + seconds(used.ru_stime),
+            .peak_bytes = int64_t{used.ru_maxrss} << 10};
   }
 
   void Ended(const std::string& name, bool last, int code) {
@@ -140,6 +163,7 @@ class Waiter {
   std::vector<StartedProgram> running_;
   const EndingRules rules_;
   const pid_t last_;
+  std::vector<ProgramEnd>* const ends_;
   int status_ = 0;
   bool over_ = false;  // the status is known; how the others end no longer matters
   bool interrupted_ = false;
@@ -156,7 +180,35 @@ absl::StatusOr<size_t> NodeNamed(const Topology& topology, const std::string& na
   return absl::NotFoundError(fmt::format("--node: no node '{}'; nodes:{}", name, known));
 }
 
+// Reads nothing, in place of our standard input.
+absl::Status TakeNoInput() {
+  const Fd empty(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (empty.ok() && dup2(empty.get(), STDIN_FILENO) == STDIN_FILENO) return absl::OkStatus();
+  return ErrnoStatus("give a program an empty standard input", errno);
+}
+
 }  // namespace
+
+absl::StatusOr<pid_t> StartInNode(const LabStore& store, const LabSpec& spec,
+                                  const NodeProgram& program, const NodeStart& start,
+                                  const sigset_t& mask) {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) return ErrnoStatus("start a program: fork", errno);
+  if (child > 0) return child;
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(126);
+  absl::Status ready = start.keeps_input ? absl::OkStatus() : TakeNoInput();
+  if (ready.ok() && start.before) ready = start.before();
+  if (!ready.ok()) _exit(Fail(ready));
+  for (const auto& [name, value] : start.environment) setenv(name.c_str(), value.c_str(), 1);
+  const auto status =
+      RunInNode(store, spec.name, spec.topology.nodes[program.node].name, program.argv);
+  const int exit_status = status.ok() ? *status : Fail(status.status());
+  fflush(stdout);
+  _exit(exit_status);
+}
 
 absl::StatusOr<std::vector<NodeProgram>> ProgramsOf(const Topology& topology,
                                                     const std::string& only,
@@ -195,8 +247,9 @@ sigset_t SignalsOfRun() {
   return signals;
 }
 
-int WaitForPrograms(std::vector<StartedProgram> programs, const EndingRules& rules) {
-  return Waiter(std::move(programs), rules).Run();
+int WaitForPrograms(std::vector<StartedProgram> programs, const EndingRules& rules,
+                    std::vector<ProgramEnd>* ends) {
+  return Waiter(std::move(programs), rules, ends).Run();
 }
 
 }  // namespace longhaul

@@ -3,11 +3,14 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "netem/lab_control/lab_daemon.h"
 #include "netem/topology/topology.h"
 
 namespace longhaul {
@@ -36,6 +39,28 @@ struct EndingRules {
   bool last_decides = false;  // the run is over when the last program has ended, as a client has
 };
 
+// What a child does before it enters its node, and is told there.
+struct NodeStart {
+  bool keeps_input = true;                              // our standard input; else an empty one
+  std::map<std::string, std::string> environment = {};  // these replace the caller's
+  std::function<absl::Status()> before = {};            // in the child; an error ends it
+};
+
+// A process that enters a node of the lab that is up and waits there for the program. It dies with
+// its caller. `mask`: signals blocked in it and in the program.
+absl::StatusOr<pid_t> StartInNode(const LabStore& store, const LabSpec& spec,
+                                  const NodeProgram& program, const NodeStart& start,
+                                  const sigset_t& mask);
+
+// How one of them ended.
+struct ProgramEnd {
+  pid_t pid = 0;                         // of StartedProgram
+  int status = 0;                        // exit status, 128 + signal
+  absl::Time at = absl::InfinitePast();  // MonotonicNow when it was seen
+  double cpu_s = 0;                      // of it and of what it waited for
+  int64_t peak_bytes = 0;                // the largest process among those
+};
+
 // The signals that WaitForPrograms takes; to be blocked before the first program starts.
 sigset_t SignalsOfRun();
 
@@ -45,6 +70,8 @@ sigset_t SignalsOfRun();
 // SIGTERM, SIGHUP, SIGQUIT and SIGINT are passed on, but for those of a terminal, which its whole
 // foreground group has already; the grace runs from there, and a second SIGINT kills at once. An
 // infinite grace leaves SIGINT to the programs.
-int WaitForPrograms(std::vector<StartedProgram> programs, const EndingRules& rules);
+// `ends` gets each, in the order they ended.
+int WaitForPrograms(std::vector<StartedProgram> programs, const EndingRules& rules,
+                    std::vector<ProgramEnd>* ends = nullptr);
 
 }  // namespace longhaul

@@ -15,6 +15,10 @@ longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/scale_command_test.cc LIBS runs_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
+longhaul_test(runs/launch_test.cc LIBS runs_testing longhaul::launch LABELS root TIMEOUT 300)
+target_compile_definitions(runs_launch_test PRIVATE LONGHAUL_PYTHON="${TORCH_PYTHON}"
+  LONGHAUL_PYTHON_PACKAGE="${PROJECT_BINARY_DIR}/python")
+add_dependencies(runs_launch_test longhaul_python)
 longhaul_test(runs/standstill_faults_test.cc LIBS runs_testing LABELS root)
 longhaul_test(runs/standstill_test.cc runs/stillness_test.cc LIBS longhaul::experiments_run LABELS cpu)
 if(TARGET longhaul_swarm)

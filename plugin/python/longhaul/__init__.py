@@ -30,9 +30,10 @@ from longhaul.options import Options
 from longhaul.pipelining import activation_tag, gradient_tag
 from longhaul.registration import register as _register
 from longhaul.sends import isend_decoded, send_decoded
+from longhaul.telling import log
 
 __version__ = "0.1.0"
 __all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
-           "isend_decoded", "recent_operations", "send_decoded", "traffic", "transport"]
+           "isend_decoded", "log", "recent_operations", "send_decoded", "traffic", "transport"]
 
 _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

@@ -1,0 +1,395 @@
+// `launch`: any program as N ranks behind shaped, verified links, and a record of it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "experiments/command/command.h"
+#include "experiments/command/command_net.h"
+#include "experiments/command/net_programs.h"
+#include "experiments/command/output.h"
+#include "experiments/estimates/text_table.h"
+#include "experiments/launch/launch_record.h"
+#include "experiments/launch/rank_output.h"
+#include "experiments/report/listing.h"
+#include "experiments/report/result_json.h"
+#include "experiments/spec/arm_name.h"
+#include "netem/lab_control/lab_client.h"
+#include "netem/lab_control/node_entry.h"
+#include "netem/topology/figure_text.h"
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+struct LaunchOptions {
+  std::shared_ptr<LinkOptions> links = std::make_shared<LinkOptions>();
+  std::string gpus, name, results;
+  std::string grace = "5s";
+  std::string probe = "full", out_of_bounds = "stop";
+  bool raw = false;
+  int port = 29500;
+  OutputOptions output;
+};
+
+// A launch from its lab to its record.
+class Launch {
+ public:
+  Launch(const LaunchOptions& options, std::vector<std::string> command, CommandOutput& out)
+      : options_(options), command_(std::move(command)), out_(out) {}
+
+  // The program's exit status: 0, or that of the first rank that ended otherwise.
+  absl::StatusOr<int> Run();
+
+ private:
+  absl::Status Prepare();
+  absl::Status BeginRecord();
+  absl::Status ReadyRun();
+  absl::Status Programs();
+  absl::Status Start(std::vector<StartedProgram>& running);
+  absl::Status AfterPrograms();
+  absl::Status Verify(LinkPhase phase);
+  absl::Status Finish(const absl::Status& outcome);
+  absl::StatusOr<json> Ask(const json& request, absl::Duration timeout) const;
+  std::map<std::string, std::string> EnvironmentOf(size_t rank) const;
+  std::string ToldFile(size_t rank) const;
+  void Show() const;
+  void Say(const std::string& line) const {
+    fmt::print(out_.progress(), "{}\n", line);
+    std::fflush(out_.progress());
+  }
+
+  const LaunchOptions& options_;
+  const std::vector<std::string> command_;
+  CommandOutput& out_;
+  LabSpec lab_;
+  std::string name_, folder_;
+  std::vector<std::string> gpus_;
+  EndingRules rules_;
+  std::optional<LabStore> store_;
+  std::optional<Record> record_;
+  std::optional<RankOutput> output_;
+  int64_t run_ = 0;
+  int status_ = 0;         // of the program
+  json before_, counted_;  // the lab's counters around the program
+  double began_s_ = 0;
+  std::vector<RankEnd> ends_;
+  std::vector<std::string> remarks_;
+};
+
+// Of CLOCK_MONOTONIC, as Python's time.monotonic().
+double Seconds(absl::Time monotonic) { return absl::ToDoubleSeconds(monotonic - absl::UnixEpoch()); }
+
+std::string EndText(int status) {
+  return status > 128 ? fmt::format("signal {}", status - 128)
+                      : fmt::format("exit status {}", status);
+}
+
+absl::Status Launch::Prepare() {
+  if (command_.empty()) {
+    return absl::InvalidArgumentError(
+        "launch -n N --profile P -- CMD...: no CMD; it stands behind --");
+  }
+  auto lab = LabOf(*options_.links);
+  if (!lab.ok()) return lab.status();
+  name_ = options_.name.empty() ? lab->name : options_.name;
+  if (absl::Status s = CheckArmName("--name", name_); !s.ok()) return s;
+  folder_ = options_.results.empty() ? "results/" + name_ : options_.results;
+  lab_ = *std::move(lab);
+  lab_.name = fmt::format("launch-{}", getpid());
+  lab_.with_caller = true;
+  const auto grace = ReadTime("grace", options_.grace);
+  if (!grace.ok()) return grace.status();
+  if (*grace < absl::ZeroDuration()) return absl::InvalidArgumentError("--grace: want 0 or more");
+  rules_.grace = *grace;
+  if (!options_.gpus.empty()) gpus_ = absl::StrSplit(options_.gpus, ',');
+  for (const std::string& gpu : gpus_) {
+    int number = 0;
+    if (absl::SimpleAtoi(gpu, &number) && number >= 0) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("--gpus: '{}' in '{}'; want numbers of GPUs as 0 or 0,1", gpu, options_.gpus));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json> Launch::Ask(const json& request, absl::Duration timeout) const {
+  auto answer = AskLab(*store_, lab_.name, request, timeout);
+  if (!answer.ok()) return answer.status();
+  return std::move(answer->message);
+}
+
+// What torchrun tells the processes of a job with a node each. The interface is named for libraries
+// that choose one by themselves: in a node there is one that leads anywhere.
+std::map<std::string, std::string> Launch::EnvironmentOf(size_t rank) const {
+  const std::string number = fmt::format("{}", rank);
+  const std::string ranks = fmt::format("{}", lab_.topology.nodes.size());
+  std::map<std::string, std::string> environment = {
+      {"RANK", number},
+      {"WORLD_SIZE", ranks},
+      {"LOCAL_RANK", "0"},
+      {"LOCAL_WORLD_SIZE", "1"},
+      {"GROUP_RANK", number},
+      {"GROUP_WORLD_SIZE", ranks},
+      {"NODE_RANK", number},
+      {"ROLE_RANK", number},
+      {"ROLE_WORLD_SIZE", ranks},
+      {"MASTER_ADDR", lab_.topology.nodes[0].name},
+      {"MASTER_PORT", fmt::format("{}", options_.port)},
+      {"GLOO_SOCKET_IFNAME", "net0"},
+      {"NCCL_SOCKET_IFNAME", "net0"},
+      {"TP_SOCKET_IFNAME", "net0"},
+      {"LONGHAUL_LOG", ToldFile(rank)},
+      {"LONGHAUL_RUN", fmt::format("{}", run_)}};
+  if (!gpus_.empty()) environment["CUDA_VISIBLE_DEVICES"] = gpus_[rank % gpus_.size()];
+  if (getenv("OMP_NUM_THREADS") == nullptr) environment["OMP_NUM_THREADS"] = "1";  // as torchrun
+  return environment;
+}
+
+std::string Launch::ToldFile(size_t rank) const {
+  return fmt::format("{}/launch-{}/rank-{}.jsonl", std::filesystem::absolute(folder_).string(),
+                     run_, rank);
+}
+
+absl::Status Launch::Verify(LinkPhase phase) {
+  const bool full = options_.probe == "full";
+  json probe = json::object();
+  if (options_.probe != "none") {
+    Say(fmt::format("links: probing {} paths {} the program", lab_.topology.paths.size(),
+                    phase == LinkPhase::kBefore ? "before" : "after"));
+    auto seen = Ask({{"do", "probe"},
+                     {"pings", 20},
+                     {"rate", full},
+                     {"loss_datagrams", full ? 2000 : 0}},
+                    absl::Hours(1));
+    if (!seen.ok()) return seen.status();
+    probe = *std::move(seen);
+  }
+  auto stats = Ask({{"do", "stats"}}, absl::Minutes(1));
+  if (!stats.ok()) return stats.status();
+  const auto rows = LinkRowsOf(lab_.topology, phase, probe, *stats);
+  if (absl::Status s = record_->AddLinks(run_, rows); !s.ok()) return s;
+  if (phase == LinkPhase::kBefore) before_ = *std::move(stats);
+  for (const LinkRow& row : rows) {
+    if (row.ok) continue;
+    const std::string what = fmt::format(
+        "path {} > {} is out of bounds {} the program: {}", lab_.topology.nodes[row.src_node].name,
+        lab_.topology.nodes[row.dst_node].name, ToString(phase), row.why);
+    if (options_.out_of_bounds == "stop") return absl::FailedPreconditionError(what);
+    remarks_.push_back(what);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launch::BeginRecord() {
+  auto record = Record::Open(folder_, Record::Mode::kWrite);
+  if (!record.ok()) return record.status();
+  record_.emplace(*std::move(record));
+  if (const auto settled = record_->SettleDeadRuns(); !settled.ok()) return settled.status();
+  const LaunchPlan plan{.name = name_,
+                        .command = command_,
+                        .links = options_.links->links.empty() ? "figures" : options_.links->links,
+                        .topology = lab_.topology};
+  const auto experiment = record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = name_});
+  if (!experiment.ok()) return experiment.status();
+  const auto run = record_->BeginRun(LaunchRow(plan, *experiment));
+  if (!run.ok()) return run.status();
+  run_ = *run;
+  return absl::OkStatus();
+}
+
+absl::Status Launch::ReadyRun() {
+  const auto info = Ask({{"do", "info"}}, absl::Seconds(10));
+  if (!info.ok()) return info.status();
+  const std::string& congestion_control = options_.links->emulation.congestion_control;
+  if (auto s = record_->SetLab(run_, info->value("emulator", ""), congestion_control); !s.ok()) {
+    return s;
+  }
+  const std::filesystem::path told = std::filesystem::path(ToldFile(0)).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(told, error);
+  if (error) {
+    return absl::UnavailableError(
+        fmt::format("cannot make {}: {}", told.string(), error.message()));
+  }
+  return Verify(LinkPhase::kBefore);
+}
+
+// Forks a process for every rank; what fails leaves those that are started in `running`.
+absl::Status Launch::Start(std::vector<StartedProgram>& running) {
+  const sigset_t signals = SignalsOfRun();
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, &signals, &mask);
+  for (size_t rank = 0; rank < lab_.topology.nodes.size(); ++rank) {
+    NodeStart start{.keeps_input = rank == 0, .environment = EnvironmentOf(rank)};
+    if (output_) start.before = [this, rank] { return output_->TakeIn(rank); };
+    const auto pid = StartInNode(*store_, lab_, {rank, command_}, start, mask);
+    if (!pid.ok()) return pid.status();
+    running.push_back({*pid, fmt::format("rank {}", rank)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launch::Programs() {
+  if (!options_.raw) {
+    auto output = RankOutput::Make(lab_.topology.nodes.size());
+    if (!output.ok()) return output.status();
+    output_.emplace(*std::move(output));
+  }
+  began_s_ = Seconds(MonotonicNow());
+  std::vector<StartedProgram> running;
+  const absl::Status started = Start(running);
+  if (output_) output_->Start();
+  std::map<pid_t, size_t> rank_of;
+  for (size_t rank = 0; rank < running.size(); ++rank) rank_of[running[rank].pid] = rank;
+  if (!started.ok()) {
+    for (const StartedProgram& program : running) KillProgramOf(program.pid);
+  }
+  std::vector<ProgramEnd> ends;
+  status_ = WaitForPrograms(std::move(running), rules_, &ends);
+  ends_.resize(rank_of.size());
+  bool named = false;
+  for (const ProgramEnd& end : ends) {
+    const size_t rank = rank_of.at(end.pid);
+    ends_[rank] = {.status = end.status,
+                   .cpu_s = end.cpu_s,
+                   .wall_s = Seconds(end.at) - began_s_,
+                   .peak_bytes = end.peak_bytes};
+    if (named || end.status == 0 || end.status != status_) continue;
+    named = true;
+    remarks_.push_back(fmt::format("rank {} ended with {}", rank, EndText(end.status)));
+  }
+  return started;
+}
+
+// Counters first, which the second probe would add to.
+absl::Status Launch::AfterPrograms() {
+  auto counted = Ask({{"do", "stats"}}, absl::Minutes(1));
+  if (!counted.ok()) return counted.status();
+  counted_ = *std::move(counted);
+  std::vector<Told> told(ends_.size());
+  for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    auto read = ReadTold(ToldFile(rank), static_cast<int64_t>(rank),
+                         static_cast<int64_t>(ends_.size()));
+    if (!read.ok()) return read.status();
+    told[rank] = *std::move(read);
+    if (told[rank].bad_lines == 0) continue;
+    remarks_.push_back(fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of "
+                                   "longhaul.log's; {}",
+                                   rank, told[rank].bad_lines, told[rank].first_bad));
+  }
+  const absl::Status added =
+      AddWhatWasTold(*record_, run_, lab_.topology, told, ends_, began_s_, before_, counted_);
+  if (!added.ok()) return added;
+  if (status_ != 0) return absl::OkStatus();  // a program that failed says nothing of links
+  return Verify(LinkPhase::kAfter);
+}
+
+absl::Status Launch::Finish(const absl::Status& outcome) {
+  std::error_code ignored;  // what was told is in the record now
+  std::filesystem::remove_all(std::filesystem::path(ToldFile(0)).parent_path(), ignored);
+  std::string reason(outcome.message());
+  if (reason.empty() && !remarks_.empty()) reason = fmt::format("{}", fmt::join(remarks_, "; "));
+  const RunStatus status = status_ == 128 + SIGINT               ? RunStatus::kInterrupted
+                           : absl::IsFailedPrecondition(outcome) ? RunStatus::kInvalid
+                           : !outcome.ok() || status_ != 0   ? RunStatus::kFailed
+                                                                 : RunStatus::kOk;
+  return record_->FinishRun(run_, status, reason);
+}
+
+absl::StatusOr<int> Launch::Run() {
+  if (absl::Status s = Prepare(); !s.ok()) return s;
+  auto store = LabStore::Open();
+  if (!store.ok()) return store.status();
+  store_.emplace(*std::move(store));
+  // Before the record: a lab that cannot be leaves no row of a run.
+  if (absl::Status s = StartLabDaemon(*store_, lab_); !s.ok()) return s;
+  absl::Status outcome = BeginRecord();
+  if (outcome.ok()) {
+    outcome = ReadyRun();
+    if (outcome.ok()) outcome = Programs();
+    if (outcome.ok()) outcome = AfterPrograms();
+    if (absl::Status finished = Finish(outcome); outcome.ok()) outcome = finished;
+  }
+  const absl::Status down = TakeDown(*store_, lab_.name);
+  if (output_) output_->Finish();  // processes that the lab's end has ended may have held our pipes
+  if (!outcome.ok()) return outcome;
+  if (!down.ok()) return down;
+  Show();
+  return status_;
+}
+
+// The ranks, the paths, and where it is written.
+void Launch::Show() const {
+  if (out_.json()) {
+    out_.Document(RunJson(*record_, run_, absl::OkStatus()));
+    return;
+  }
+  TextTable ranks({"rank", "node", "ended with", "wall s", "CPU s", "peak MB"});
+  for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    const RankEnd& end = ends_[rank];
+    ranks.Add({fmt::format("{}", rank), lab_.topology.nodes[rank].name, EndText(end.status),
+               fmt::format("{:.2f}", end.wall_s), fmt::format("{:.2f}", end.cpu_s),
+               fmt::format("{:.0f}", static_cast<double>(end.peak_bytes) / 1e6)});
+  }
+  TextTable paths({"path", "bytes", "mean Mbit/s"});
+  double longest = 0;
+  for (const RankEnd& end : ends_) longest = std::max(longest, end.wall_s);
+  for (const auto& [path, bytes] : BytesBetween(lab_.topology, before_, counted_)) {
+    if (bytes == 0) continue;
+    paths.Add({fmt::format("{} > {}", lab_.topology.nodes[path.first].name,
+                           lab_.topology.nodes[path.second].name),
+               fmt::format("{}", bytes),
+               fmt::format("{:.3f}", longest > 0 ? 8e-6 * static_cast<double>(bytes) / longest : 0)});
+  }
+  fmt::print(out_.progress(), "\n{}\n{}bytes: Ethernet frames, as the emulator counted them\n", ranks.Text(),
+             paths.Text());
+  for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
+  if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
+  fmt::print("record: {}/{}   report: longhaul report {}\n", folder_, kRecordFile, folder_);
+}
+
+}  // namespace
+
+void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
+  auto options = std::make_shared<LaunchOptions>();
+  CLI::App* command = app.add_subcommand(
+      "launch", "-n N --profile P -- CMD...: any program as N ranks behind shaped, verified links, with "
+                "a record of it");
+  AddLinkOptions(*command, options->links);
+  command->add_option("-n", options->links->nodes, "ranks, each in a node of its own (as --nodes)")
+      ->check(CLI::Range(2, 26));
+  command->add_option("--profile,--links", options->links->links, "the links by name or file, as LINKS");
+  command->add_option("--gpus", options->gpus, "0 or 0,1: GPUs that ranks see, in turn")
+      ->capture_default_str();
+  command->add_option("--name", options->name, "of the run (default: the links')");
+  command->add_option("--results", options->results, "folder of the record (default: results/NAME)");
+  command->add_option("--probe", options->probe,
+                      "of links before and after: full, quick (round trips alone) or none")
+      ->check(CLI::IsMember({"full", "quick", "none"}))
+      ->capture_default_str();
+  command->add_option("--out-of-bounds", options->out_of_bounds,
+                      "of a link that is not as nominal: stop, or flag it in the record")
+      ->check(CLI::IsMember({"stop", "flag"}))
+      ->capture_default_str();
+  command->add_option("--grace", options->grace, "until a program that was told to end is killed")
+      ->capture_default_str();
+  command->add_option("--port", options->port, "MASTER_PORT")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  command->add_flag("--raw", options->raw, "output as it is, without ranks before its lines");
+  AddOutputOptions(*command, options->output);
+  command->callback([options, program, exit_status] {
+    CommandOutput out(options->output);
+    const auto status = Launch(*options, *program, out).Run();
+    *exit_status = status.ok() ? *status : out.Finish("launch/1", status.status());
+  });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,167 @@
+#include "experiments/launch/told_by_program.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace longhaul {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMostBytes = 256 << 20;
+constexpr int64_t kMostCount = int64_t{1} << 53;  // whole numbers that a JSON writer keeps exact
+
+// Reads one line's fields and remembers the first that is wrong.
+class Line {
+ public:
+  explicit Line(const json& object) : object_(object) {}
+
+  std::optional<double> Number(const char* key) {
+    const auto found = object_.find(key);
+    if (found == object_.end() || found->is_null()) return std::nullopt;
+    if (found->is_number() && std::isfinite(found->get<double>())) return found->get<double>();
+    Wrong(key, "a finite number");
+    return std::nullopt;
+  }
+  int64_t Count(const char* key, int64_t least, int64_t most) {
+    const auto found = object_.find(key);
+    if (found == object_.end()) return least;
+    if (found->is_number_integer()) {
+      const auto value = found->get<int64_t>();
+      if (value >= least && value <= most) return value;
+    }
+    Wrong(key, fmt::format("a whole number, {} to {}", least, most));
+    return least;
+  }
+  std::string Word(const char* key) {
+    const auto found = object_.find(key);
+    if (found != object_.end() && found->is_string() && found->get<std::string>().size() <= 256) {
+      return found->get<std::string>();
+    }
+    Wrong(key, "text of at most 256 bytes");
+    return "";
+  }
+  const std::string& wrong() const { return wrong_; }
+
+ private:
+  void Wrong(const char* key, const std::string& want) {
+    if (wrong_.empty()) wrong_ = fmt::format("'{}': want {}", key, want);
+  }
+  const json& object_;
+  std::string wrong_;
+};
+
+// Rows of one peer and direction are one row of the record; what another group sent there adds.
+void Add(CrossingRow row, double nmse_sum, std::vector<CrossingRow>& rows) {
+  for (CrossingRow& known : rows) {
+    if (known.dst_rank != row.dst_rank || known.direction != row.direction) continue;
+    if (known.codec != row.codec) known.codec = "several";
+    const double before = known.nmse_mean.value_or(0) * static_cast<double>(known.nmse_samples);
+    known.tensors += row.tensors;
+    known.elements += row.elements;
+    known.payload_bytes += row.payload_bytes;
+    known.message_bytes += row.message_bytes;
+    known.encode_s += row.encode_s;
+    known.decode_s += row.decode_s;
+    known.nmse_samples += row.nmse_samples;
+    if (known.nmse_samples > 0) {
+      known.nmse_mean = (before + nmse_sum) / static_cast<double>(known.nmse_samples);
+      known.nmse_max = std::max(known.nmse_max.value_or(0), row.nmse_max.value_or(0));
+    }
+    return;
+  }
+  rows.push_back(std::move(row));
+}
+
+// "": taken.
+std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& told) {
+  if (!object.is_object()) return "'crossing': want an object";
+  Line line(object);
+  const std::string kind = line.Word("kind");
+  CrossingRow row{.src_rank = rank,
+                  .dst_rank = line.Count("peer", 0, ranks - 1),
+                  .direction = kind == "activation" ? Direction::kForward
+                               : kind == "gradient" ? Direction::kBackward
+                                                    : Direction::kOther,
+                  .codec = line.Word("codec"),
+                  .tensors = line.Count("tensors", 0, kMostCount),
+                  .elements = line.Count("elements", 0, kMostCount),
+                  .payload_bytes = line.Count("payload_bytes", 0, kMostCount),
+                  .message_bytes = line.Count("message_bytes", 0, kMostCount)};
+  row.encode_s = line.Number("encode_s").value_or(0);
+  row.decode_s = line.Number("decode_s").value_or(0);
+  row.nmse_samples = line.Count("nmse_samples", 0, kMostCount);
+  const double sum = line.Number("nmse_sum").value_or(0);
+  if (row.nmse_samples > 0) {
+    row.nmse_mean = sum / static_cast<double>(row.nmse_samples);
+    row.nmse_max = line.Number("nmse_max");
+  }
+  if (!line.wrong().empty()) return line.wrong();
+  if (row.dst_rank == rank) return "'peer': want another rank than its own";
+  Add(std::move(row), sum, told.crossings);
+  return "";
+}
+
+// "": taken.
+std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, Told& told) {
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) return "no JSON object";
+  if (object.contains("crossing")) return TakeCrossing(object["crossing"], rank, ranks, told);
+  Line line(object);
+  const double at = line.Number("t").value_or(0);
+  if (object.contains("step")) {
+    const ToldStep step{.step = line.Count("step", 1, kMostCount),
+                        .loss_nat = line.Number("loss"),
+                        .tokens = line.Count("tokens", 0, kMostCount),
+                        .at_s = at};
+    if (line.wrong().empty()) told.steps[step.step] = step;
+  } else if (object.contains("final")) {
+    const auto loss = line.Number("final"), error = line.Number("standard_error");
+    if (!line.wrong().empty()) return line.wrong();
+    if (error && *error < 0) return "'standard_error': want 0 or more";
+    told.final_nat = loss;
+    told.standard_error_nat = error;
+  } else {
+    return "neither 'step' nor 'final' nor 'crossing'";
+  }
+  return line.wrong();
+}
+
+}  // namespace
+
+Told ParseTold(const std::string& text, int64_t rank, int64_t ranks) {
+  Told told;
+  std::istringstream lines(text);
+  std::string line;
+  for (int64_t number = 1; std::getline(lines, line); ++number) {
+    const std::string wrong = TakeLine(line, rank, ranks, told);
+    if (wrong.empty()) continue;
+    if (told.bad_lines++ == 0) told.first_bad = fmt::format("line {}: {}", number, wrong);
+  }
+  return told;
+}
+
+absl::StatusOr<Told> ReadTold(const std::string& path, int64_t rank, int64_t ranks) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error) return Told{};
+  if (bytes > kMostBytes) {
+    return absl::ResourceExhaustedError(
+        fmt::format("rank {} told {} MB by longhaul.log; at most {} are read", rank, bytes >> 20,
+                    kMostBytes >> 20));
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string text(bytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(bytes));
+  if (in.bad()) return absl::UnavailableError(fmt::format("cannot read {}", path));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return ParseTold(text, rank, ranks);
+}
+
+}  // namespace longhaul
