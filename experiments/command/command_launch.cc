@@ -85,7 +85,9 @@ class Launch {
 };
 
 // Of CLOCK_MONOTONIC, as Python's time.monotonic().
-double Seconds(absl::Time monotonic) { return absl::ToDoubleSeconds(monotonic - absl::UnixEpoch()); }
+double Seconds(absl::Time monotonic) {
+  return absl::ToDoubleSeconds(monotonic - absl::UnixEpoch());
+}
 
 std::string EndText(int status) {
   return status > 128 ? fmt::format("signal {}", status - 128)
@@ -163,11 +165,9 @@ absl::Status Launch::Verify(LinkPhase phase) {
   if (options_.probe != "none") {
     Say(fmt::format("links: probing {} paths {} the program", lab_.topology.paths.size(),
                     phase == LinkPhase::kBefore ? "before" : "after"));
-    auto seen = Ask({{"do", "probe"},
-                     {"pings", 20},
-                     {"rate", full},
-                     {"loss_datagrams", full ? 2000 : 0}},
-                    absl::Hours(1));
+    auto seen =
+        Ask({{"do", "probe"}, {"pings", 20}, {"rate", full}, {"loss_datagrams", full ? 2000 : 0}},
+            absl::Hours(1));
     if (!seen.ok()) return seen.status();
     probe = *std::move(seen);
   }
@@ -275,14 +275,15 @@ absl::Status Launch::AfterPrograms() {
   counted_ = *std::move(counted);
   std::vector<Told> told(ends_.size());
   for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    auto read = ReadTold(ToldFile(rank), static_cast<int64_t>(rank),
-                         static_cast<int64_t>(ends_.size()));
+    auto read =
+        ReadTold(ToldFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ends_.size()));
     if (!read.ok()) return read.status();
     told[rank] = *std::move(read);
     if (told[rank].bad_lines == 0) continue;
-    remarks_.push_back(fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of "
-                                   "longhaul.log's; {}",
-                                   rank, told[rank].bad_lines, told[rank].first_bad));
+    remarks_.push_back(
+        fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of "
+                    "longhaul.log's; {}",
+                    rank, told[rank].bad_lines, told[rank].first_bad));
   }
   const absl::Status added =
       AddWhatWasTold(*record_, run_, lab_.topology, told, ends_, began_s_, before_, counted_);
@@ -298,7 +299,7 @@ absl::Status Launch::Finish(const absl::Status& outcome) {
   if (reason.empty() && !remarks_.empty()) reason = fmt::format("{}", fmt::join(remarks_, "; "));
   const RunStatus status = status_ == 128 + SIGINT               ? RunStatus::kInterrupted
                            : absl::IsFailedPrecondition(outcome) ? RunStatus::kInvalid
-                           : !outcome.ok() || status_ != 0   ? RunStatus::kFailed
+                           : !outcome.ok() || status_ != 0       ? RunStatus::kFailed
                                                                  : RunStatus::kOk;
   return record_->FinishRun(run_, status, reason);
 }
@@ -343,13 +344,14 @@ void Launch::Show() const {
   for (const RankEnd& end : ends_) longest = std::max(longest, end.wall_s);
   for (const auto& [path, bytes] : BytesBetween(lab_.topology, before_, counted_)) {
     if (bytes == 0) continue;
-    paths.Add({fmt::format("{} > {}", lab_.topology.nodes[path.first].name,
-                           lab_.topology.nodes[path.second].name),
-               fmt::format("{}", bytes),
-               fmt::format("{:.3f}", longest > 0 ? 8e-6 * static_cast<double>(bytes) / longest : 0)});
+    paths.Add(
+        {fmt::format("{} > {}", lab_.topology.nodes[path.first].name,
+                     lab_.topology.nodes[path.second].name),
+         fmt::format("{}", bytes),
+         fmt::format("{:.3f}", longest > 0 ? 8e-6 * static_cast<double>(bytes) / longest : 0)});
   }
-  fmt::print(out_.progress(), "\n{}\n{}bytes: Ethernet frames, as the emulator counted them\n", ranks.Text(),
-             paths.Text());
+  fmt::print(out_.progress(), "\n{}\n{}bytes: Ethernet frames, as the emulator counted them\n",
+             ranks.Text(), paths.Text());
   for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
   fmt::print("record: {}/{}   report: longhaul report {}\n", folder_, kRecordFile, folder_);
@@ -360,22 +362,27 @@ void Launch::Show() const {
 void AddLaunchCommand(CLI::App& app, const std::vector<std::string>* program, int* exit_status) {
   auto options = std::make_shared<LaunchOptions>();
   CLI::App* command = app.add_subcommand(
-      "launch", "-n N --profile P -- CMD...: any program as N ranks behind shaped, verified links, with "
-                "a record of it");
+      "launch",
+      "-n N --profile P -- CMD...: any program as N ranks behind shaped, verified links, with "
+      "a record of it");
   AddLinkOptions(*command, options->links);
   command->add_option("-n", options->links->nodes, "ranks, each in a node of its own (as --nodes)")
       ->check(CLI::Range(2, 26));
-  command->add_option("--profile,--links", options->links->links, "the links by name or file, as LINKS");
+  command->add_option("--profile,--links", options->links->links,
+                      "the links by name or file, as LINKS");
   command->add_option("--gpus", options->gpus, "0 or 0,1: GPUs that ranks see, in turn")
       ->capture_default_str();
   command->add_option("--name", options->name, "of the run (default: the links')");
-  command->add_option("--results", options->results, "folder of the record (default: results/NAME)");
-  command->add_option("--probe", options->probe,
-                      "of links before and after: full, quick (round trips alone) or none")
+  command->add_option("--results", options->results,
+                      "folder of the record (default: results/NAME)");
+  command
+      ->add_option("--probe", options->probe,
+                   "of links before and after: full, quick (round trips alone) or none")
       ->check(CLI::IsMember({"full", "quick", "none"}))
       ->capture_default_str();
-  command->add_option("--out-of-bounds", options->out_of_bounds,
-                      "of a link that is not as nominal: stop, or flag it in the record")
+  command
+      ->add_option("--out-of-bounds", options->out_of_bounds,
+                   "of a link that is not as nominal: stop, or flag it in the record")
       ->check(CLI::IsMember({"stop", "flag"}))
       ->capture_default_str();
   command->add_option("--grace", options->grace, "until a program that was told to end is killed")

@@ -96,8 +96,8 @@ std::vector<LinkRow> LinkRowsOf(const Topology& topology, LinkPhase phase, const
     const json* const back = PathIn(topology, stats, to, from);
     LinkRow row{.phase = phase, .src_node = from, .dst_node = to, .nominal_rtt_s = 0};
     row.nominal_rate_bit_per_s = Scaled(path, "rate_mbit", 1e6);
-    row.nominal_rtt_s = 1e-3 * (path.value("delay_ms", 0.0) +
-                                (back != nullptr ? back->value("delay_ms", 0.0) : 0));
+    row.nominal_rtt_s =
+        1e-3 * (path.value("delay_ms", 0.0) + (back != nullptr ? back->value("delay_ms", 0.0) : 0));
     row.nominal_loss_prob = path.value("loss", 0.0);
     row.packets = path.value("packets", int64_t{0});
     row.bytes = path.value("bytes", int64_t{0});
@@ -126,8 +126,7 @@ std::vector<LinkRow> LinkRowsOf(const Topology& topology, LinkPhase phase, const
 }
 
 std::map<std::pair<int64_t, int64_t>, int64_t> BytesBetween(const Topology& topology,
-                                                            const json& before,
-                                                            const json& after) {
+                                                            const json& before, const json& after) {
   std::map<std::pair<int64_t, int64_t>, int64_t> bytes;
   for (const json& path : after.value("paths", json::array())) {
     const int64_t from = NodeOf(topology, path, "from"), to = NodeOf(topology, path, "to");

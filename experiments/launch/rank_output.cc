@@ -24,7 +24,8 @@ absl::StatusOr<RankOutput> RankOutput::Make(size_t ranks) {
   for (size_t rank = 0; rank < ranks; ++rank) {
     for (const bool error : {false, true}) {
       std::array<int, 2> ends{};
-      if (pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoStatus("launch: a pipe for output", errno);
+      if (pipe2(ends.data(), O_CLOEXEC) != 0)
+        return ErrnoStatus("launch: a pipe for output", errno);
       streams.push_back({.rank = rank, .error = error, .ours = Fd(ends[0]), .theirs = Fd(ends[1])});
     }
   }

@@ -30,7 +30,7 @@ class RankOutput {
  private:
   struct Stream {
     size_t rank;
-    bool error;      // else standard output
+    bool error;  // else standard output
     Fd ours, theirs;
     std::string line = {};  // what has come of a line that has not ended
   };

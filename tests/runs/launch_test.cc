@@ -54,7 +54,8 @@ TEST(ToldByProgram, AWrongLineCostsThatLine) {
         "{\"final\": 1, \"standard_error\": -1}", "{\"crossing\": 3}",
         "{\"crossing\": {\"peer\": 2, \"codec\": \"none\", \"kind\": \"\"}}",
         "{\"crossing\": {\"peer\": 0, \"codec\": \"none\", \"kind\": \"\"}}"}) {
-    const Told told = ParseTold(std::string(line) + "\n{\"t\": 1, \"step\": 7, \"loss\": 1}\n", 0, 2);
+    const Told told =
+        ParseTold(std::string(line) + "\n{\"t\": 1, \"step\": 7, \"loss\": 1}\n", 0, 2);
     EXPECT_EQ(told.bad_lines, 1) << line;
     EXPECT_THAT(told.first_bad, HasSubstr("line 1: ")) << line;
     EXPECT_EQ(told.steps.size(), 1u) << line;
@@ -119,7 +120,9 @@ TEST_F(LaunchCommand, ARecordHasWhatTheLinksCarriedAndWhatTheProgramTold) {
 
 TEST_F(LaunchCommand, TheFirstRankThatFailsEndsTheOthersAlsoOneThatIgnoresIt) {
   const CommandResult result = RunLonghaul(
-      Words("if [ $RANK = 1 ]; then exit 7; fi; trap '' TERM; while :; do sleep 0.2; done",
+      Words("cd " + scratch_.path() +
+                "; if [ $RANK = 1 ]; then until [ -e deaf ]; do sleep 0.05; done; exit 7; fi; "
+                "trap '' TERM; touch deaf; while :; do sleep 0.2; done",
             {"--grace", "300ms"}));
   EXPECT_EQ(result.exit_status, 7) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("rank 0 had not ended after 300ms: killed"),
@@ -133,8 +136,7 @@ TEST_F(LaunchCommand, KilledOrInterruptedNothingIsLeft) {
   for (const int signal : {SIGKILL, SIGINT}) {
     const std::string mark = "31415." + std::to_string(signal);
     const std::string out = scratch_.path() + "/out", up = scratch_.path() + "/up" + mark;
-    const pid_t command =
-        StartLonghaul(Words("touch " + up + "$RANK; exec sleep " + mark), out);
+    const pid_t command = StartLonghaul(Words("touch " + up + "$RANK; exec sleep " + mark), out);
     const auto both_run = [&] {
       return std::filesystem::exists(up + "0") && std::filesystem::exists(up + "1");
     };
@@ -161,17 +163,18 @@ TEST_F(LaunchCommand, WhatCannotBeIsOneLineAndLeavesNoRun) {
   };
   EXPECT_THAT(line({"launch", "-n", "2", "--profile", "regional", "--results", Results()}),
               HasSubstr("no CMD; it stands behind --"));
-  EXPECT_THAT(line({"launch", "-n", "2", "--profile", "moon", "--results", Results(), "--", "true"}),
-              HasSubstr("profile 'moon' is unknown"));
+  EXPECT_THAT(
+      line({"launch", "-n", "2", "--profile", "moon", "--results", Results(), "--", "true"}),
+      HasSubstr("profile 'moon' is unknown"));
   EXPECT_THAT(line({"launch", "-n", "1", "--profile", "regional", "--", "true"}),
               HasSubstr("not in range"));
   EXPECT_THAT(line(Words("true", {"--gpus", "all"})), HasSubstr("--gpus: 'all' in 'all'"));
   EXPECT_THAT(line(Words("true", {"--grace", "5"})), HasSubstr("grace"));
   EXPECT_FALSE(std::filesystem::exists(Results()));
   // Words behind -- are the program's own.
-  const CommandResult own = RunLonghaul({"launch", "--links", LinksWithoutRates(scratch_, 2),
-                                         "--probe", "none", "--results", Results(), "--", "echo",
-                                         "--json", "-n", "7"});
+  const CommandResult own =
+      RunLonghaul({"launch", "--links", LinksWithoutRates(scratch_, 2), "--probe", "none",
+                   "--results", Results(), "--", "echo", "--json", "-n", "7"});
   EXPECT_THAT(own.output, HasSubstr("[1] --json -n 7\n"));
 }
 
@@ -197,9 +200,9 @@ if rank == 1:
 dist.destroy_process_group()
 )");
   setenv("PYTHONPATH", LONGHAUL_PYTHON_PACKAGE, 1);
-  const CommandResult result = RunLonghaul({"launch", "--links", LinksWithoutRates(scratch_, 2),
-                                            "--probe", "none", "--name", "program", "--results",
-                                            Results(), "--", LONGHAUL_PYTHON, program});
+  const CommandResult result =
+      RunLonghaul({"launch", "--links", LinksWithoutRates(scratch_, 2), "--probe", "none", "--name",
+                   "program", "--results", Results(), "--", LONGHAUL_PYTHON, program});
   ASSERT_EQ(result.exit_status, 0) << result.output;
   const auto record = Record::Open(Results(), Record::Mode::kRead);
   ASSERT_TRUE(record.ok()) << record.status();
@@ -211,7 +214,9 @@ dist.destroy_process_group()
   EXPECT_EQ(forward->codec, "int4-b64");
   EXPECT_EQ(forward->tensors, 3);
   EXPECT_EQ(forward->elements, 3 * 256 * 64);
-  EXPECT_NEAR(8.0 * static_cast<double>(forward->payload_bytes) / static_cast<double>(forward->elements), 4.25, 0.05);
+  EXPECT_NEAR(
+      8.0 * static_cast<double>(forward->payload_bytes) / static_cast<double>(forward->elements),
+      4.25, 0.05);
   EXPECT_GT(forward->kernel_tx_bytes, forward->payload_bytes);
   EXPECT_EQ(forward->nmse_samples, 3);
   const auto evaluations = record->Evaluations(LastRun().id);
