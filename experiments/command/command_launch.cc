@@ -177,11 +177,12 @@ absl::Status Launch::Verify(LinkPhase phase) {
   if (absl::Status s = record_->AddLinks(run_, rows); !s.ok()) return s;
   if (phase == LinkPhase::kBefore) before_ = *std::move(stats);
   for (const LinkRow& row : rows) {
-    if (row.ok) continue;
-    const std::string what = fmt::format(
-        "path {} > {} is out of bounds {} the program: {}", lab_.topology.nodes[row.src_node].name,
-        lab_.topology.nodes[row.dst_node].name, ToString(phase), row.why);
-    if (options_.out_of_bounds == "stop") return absl::FailedPreconditionError(what);
+    if (row.why.empty()) continue;
+    const std::string what =
+        fmt::format("path {} > {} {} {} the program: {}", lab_.topology.nodes[row.src_node].name,
+                    lab_.topology.nodes[row.dst_node].name,
+                    row.ok ? "had late packets" : "was out of bounds", ToString(phase), row.why);
+    if (!row.ok && options_.out_of_bounds == "stop") return absl::FailedPreconditionError(what);
     remarks_.push_back(what);
   }
   return absl::OkStatus();

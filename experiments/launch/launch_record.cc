@@ -104,7 +104,7 @@ std::vector<LinkRow> LinkRowsOf(const Topology& topology, LinkPhase phase, const
     row.queue_drops = path.value("drops_queue", int64_t{0});
     row.loss_drops = path.value("drops_loss", int64_t{0});
     if (const json* const seen = PathIn(topology, probe, from, to)) {
-      row.ok = seen->value("in_bounds", false);
+      row.ok = seen->value("figures_in_bounds", false);  // as a training run judges them
       row.why = seen->value("why", "");
       if (const auto rtt = seen->find("rtt"); rtt != seen->end()) {
         row.rtt_min_s = Scaled(*rtt, "min_ms", 1e-3);
