@@ -272,7 +272,11 @@ absl::Status Launch::Programs() {
 // Counters first, which the second probe would add to.
 absl::Status Launch::AfterPrograms() {
   auto counted = Ask({{"do", "stats"}}, absl::Minutes(1));
-  if (!counted.ok()) return counted.status();
+  if (!counted.ok()) {
+    return absl::UnavailableError(
+        fmt::format("the lab ended before the program did, and its counts with it: {}",
+                    counted.status().message()));
+  }
   counted_ = *std::move(counted);
   std::vector<Told> told(ends_.size());
   for (size_t rank = 0; rank < ends_.size(); ++rank) {
