@@ -160,6 +160,23 @@ def subgroup_of_one_backend_object(rank):
     dist.destroy_process_group(group)
 
 
+def split_groups(rank):
+    """By the group's own method: torch.distributed.split_group wants a default group bound to a GPU."""
+    group = dist.group.WORLD.split_group([0, 1], None, None, "half", "")
+    x = torch.full((3,), rank + 1.0)
+    dist.all_reduce(x, group=group)
+    assert_close(x, torch.full((3,), 3.0))
+
+
+def abort_ends_both_sides(rank):
+    group = dist.new_group([0, 1])
+    waiting = dist.irecv(torch.zeros(3), 1 - rank, group=group)
+    if rank == 0:
+        group.abort()
+    launch.expect_error(dist.DistBackendError, ["ABORTED", "abort() was called on this rank"],
+                        waiting.wait)
+
+
 def codec_on_the_wire(rank):
     group = dist.new_group([0, 1], backend="longhaul", pg_options=longhaul.Options(
         forward="int4-b64-h64", backward="int8-b64", seed=7))
@@ -206,7 +223,8 @@ def worker():
     for check in (point_to_point, both_directions_at_once, collectives, all_to_all_as_gloo,
                   all_to_all_carries_gradients, objects, futures,
                   functional_collectives, operations_with_a_root, monitored_barriers, reduce_scatters, errors_leave_the_group_usable,
-                  subgroup_of_one_backend_object, codec_on_the_wire, options_must_agree):
+                  subgroup_of_one_backend_object, split_groups,
+                  abort_ends_both_sides, codec_on_the_wire, options_must_agree):
         check(rank)
         print(f"rank {rank}: ok {check.__name__}", flush=True)
     dist.barrier()
