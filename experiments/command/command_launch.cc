@@ -275,7 +275,7 @@ absl::Status Launch::AfterPrograms() {
   if (!counted.ok()) {
     return absl::UnavailableError(
         fmt::format("the lab ended before the program did, and its counts with it: {}",
-                    counted.status().message()));
+                    std::string(counted.status().message())));
   }
   counted_ = *std::move(counted);
   std::vector<Told> told(ends_.size());

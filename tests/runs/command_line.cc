@@ -132,6 +132,14 @@ std::string LinksWithoutRates(const ScratchFolder& folder, int nodes) {
 
 std::string TinySpec() { return ReadFile(LONGHAUL_TINY_SPEC); }
 
+std::string OfSmallText(std::string spec) {
+  const std::string headers = "source = \"headers\"";
+  const size_t at = spec.find(headers);
+  return at == std::string::npos
+             ? spec
+             : spec.replace(at, headers.size(), "source = \"text:" LONGHAUL_SMALL_TEXT "\"");
+}
+
 std::string WhyNoLab() {
   static const CommandResult doctor = RunLonghaul({"doctor", "--lab"});
   return doctor.exit_status == 0 ? "" : doctor.output;

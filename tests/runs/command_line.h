@@ -44,6 +44,10 @@ class ScratchFolder {
 // A small run: 2 stages, 1 group, a few seconds over loopback. `extra` lines are appended.
 std::string TinySpec();
 
+// The same spec, or another, with a short text as its data: where the data do not matter, for
+// the 18,000 LibTorch headers cost every process that starts half a second of the processor.
+std::string OfSmallText(std::string spec);
+
 // A topology of `nodes` nodes, w0 and so on, with 10 ms of round trip and no rate, which a run would
 // probe for seconds a path before and after. The file's path, for net.profile.
 std::string LinksWithoutRates(const ScratchFolder& folder, int nodes);

@@ -60,7 +60,7 @@ class ElasticLinks : public testing::Test {
 
   // The script goes before the last table of the spec, which is an array of its own.
   std::string Spec(const std::vector<Strike>& script, const std::string& name) const {
-    std::string spec = ReadFile(std::string(LONGHAUL_SPECS) + "/faults.toml");
+    std::string spec = OfSmallText(ReadFile(std::string(LONGHAUL_SPECS) + "/faults.toml"));
     spec.resize(spec.find("[[fault]]"));
     for (const Strike& s : script) {
       spec += "[[fault]]\nat_step = " + std::to_string(s.at_step) + "\nwhat = \"" + s.what +

@@ -28,7 +28,8 @@ class Faults : public testing::Test {
  protected:
   // The results folder's path is in every process of the run: it tells them from others.
   std::vector<std::string> Arguments(const std::vector<std::string>& sets) const {
-    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+    std::vector<std::string> arguments = {"run",
+                                          scratch_.File("spec.toml", OfSmallText(TinySpec())),
                                           "--results", scratch_.path() + "/results"};
     for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
     return arguments;
@@ -128,11 +129,11 @@ TEST_F(Faults, ResumedProcessesRepeatTheBitsWhereCodecsRemember) {
 }
 
 TEST_F(Faults, CorruptCheckpointIsNamedAndNothingIsTrained) {
-  const std::vector<std::string> sets = {"train.steps=2000", "checkpoint.every_steps=100"};
+  const std::vector<std::string> sets = {"train.steps=100000", "checkpoint.every_steps=3000"};
   const pid_t pid = StartLonghaul(Arguments(sets), output_file());
   // The record is written once a second, and a checkpoint that it has not all steps of is removed:
-  // it has those of the first one, which the next does not replace yet.
-  ASSERT_TRUE(Eventually([&] { return StepsRecorded() >= 100 && !Checkpoints().empty(); }));
+  // it has those of the first one, seconds before the next one replaces that. Both stages have a file of it.
+  ASSERT_TRUE(Eventually([&] { return StepsRecorded() >= 3000 && Checkpoints().size() >= 2; }));
   kill(pid, SIGKILL);
   ASSERT_EQ(WaitFor(pid, output_file()).signal, SIGKILL) << "it had ended before it was killed";
   for (const std::string& file : Checkpoints()) {

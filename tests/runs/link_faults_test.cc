@@ -41,7 +41,8 @@ class LinkFaults : public testing::Test {
 
   // Starts a run of two workers and returns once it trains; `workers_` has them then.
   void Train(const std::vector<std::string>& sets) {
-    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+    std::vector<std::string> arguments = {"run",
+                                          scratch_.File("spec.toml", OfSmallText(TinySpec())),
                                           "--results", scratch_.path() + "/results", "--set",
                                           "net.transport=ucx", "--set", "net.peer_deadline_s=5",
                                           // What is tested here hangs on no link's figures.

@@ -47,13 +47,14 @@ class Standstill : public testing::Test {
     if (transport == "ucx") {
       if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
     }
-    command_ = StartLonghaul({"run", scratch_.File("spec.toml", TinySpec()), "--results",
-                              scratch_.path() + "/results", "--set", "train.steps=200000", "--set",
-                              "net.transport=" + transport, "--set", "net.peer_deadline_s=3",
-                              // What is tested here hangs on no link's figures.
-                              "--set", "net.out_of_bounds=flag", "--set",
-                              "net.profile=" + LinksWithoutRates(scratch_, 2)},
-                             output_file());
+    command_ =
+        StartLonghaul({"run", scratch_.File("spec.toml", OfSmallText(TinySpec())), "--results",
+                       scratch_.path() + "/results", "--set", "train.steps=200000", "--set",
+                       "net.transport=" + transport, "--set", "net.peer_deadline_s=3",
+                       // What is tested here hangs on no link's figures.
+                       "--set", "net.out_of_bounds=flag", "--set",
+                       "net.profile=" + LinksWithoutRates(scratch_, 2)},
+                      output_file());
     ASSERT_TRUE(
         Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
         << ReadFile(output_file());

@@ -1,8 +1,16 @@
 # The command as a user meets it: these start build/longhaul.
+# A text to train on that nobody edits while a test runs.
+set(small_text "")
+foreach(page experiments models netem net-lab plugin simulator)
+  file(READ ${PROJECT_SOURCE_DIR}/docs/${page}.md words)
+  string(APPEND small_text "${words}")
+endforeach()
+file(WRITE ${CMAKE_BINARY_DIR}/tests/small_text.txt "${small_text}")
 longhaul_test_library(runs_testing SRCS runs/command_line.cc)
 target_compile_definitions(runs_testing PUBLIC LONGHAUL_BINARY="$<TARGET_FILE:longhaul>"
   LONGHAUL_TINY_SPEC="${CMAKE_CURRENT_SOURCE_DIR}/runs/tiny.toml"
   LONGHAUL_SPECS="${PROJECT_SOURCE_DIR}/experiments/specs"
+  LONGHAUL_SMALL_TEXT="${CMAKE_BINARY_DIR}/tests/small_text.txt"
   LONGHAUL_RESULTS="${PROJECT_SOURCE_DIR}/docs/results")
 add_dependencies(runs_testing longhaul)
 foreach(name bad_input faults shaped)
