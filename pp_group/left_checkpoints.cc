@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -65,12 +66,19 @@ std::string ChangesOf(const Fields& left, const Fields& wanted) {
   return text;
 }
 
-// Whether all groups held equal parameters after this step.
-bool GroupsAgreed(const Fields& left, int64_t step) {
-  const int64_t inner = NumberOf(left, "inner_steps");
-  if (inner == 0) return true;  // data parallel, or one group
-  return step % inner == 0 || step == NumberOf(left, "steps");
+OuterPlan PlanOf(const Fields& left) {
+  OuterSpec outer{.inner_steps = NumberOf(left, "inner_steps")};
+  if (left.contains("outer_algorithm")) outer.algorithm = left.at("outer_algorithm");
+  if (left.contains("outer_fragments")) {
+    outer.fragments = NumberOf(left, "outer_fragments");
+    outer.overlap = NumberOf(left, "outer_overlap");
+    outer.mix = std::atof(left.at("outer_mix").c_str());
+  }
+  return OuterPlan(outer, NumberOf(left, "steps"));
 }
+
+// Whether all groups held equal parameters after this step.
+bool GroupsAgreed(const Fields& left, int64_t step) { return PlanOf(left).AgreedAfter(step); }
 
 // Rows that two slots of one parameter have in common, as floats of the flat buffers.
 struct RowsInBoth {
@@ -127,6 +135,13 @@ absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directo
         "checkpoint ", path, " of ", left.groups_, " groups is between two outer steps (H = ",
         Of(was, "inner_steps"), "), when they differ: ", spec.groups,
         " groups can start only from a step that is a multiple of H"));
+  }
+  for (const auto& [whose, plan] : {std::pair("the run that left it", PlanOf(was)),
+                                    std::pair("this run", OuterPlan(spec.outer, spec.steps))}) {
+    if (plan.InFlightAfter(step).empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint ", path, " is of step ", step, ", after which an exchange of ",
+                     whose, " is in flight between the groups; want a step without one"));
   }
   left.outer_ = NumberOf(was, "inner_steps") > 0;
   left.same_stages_ = left.stages_ == spec.stages && cuts == spec.cuts;

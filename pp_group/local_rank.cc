@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
     if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
-    state->optimizer = std::make_unique<AdamW>(spec.inner, *state->stage);
+    auto optimizer = NewInnerOptimizer(spec.inner, *state->stage);
+    if (!optimizer.ok()) return optimizer.status();
+    state->optimizer = *std::move(optimizer);
   }
   state->host_parameters = state->stage->parameters().cpu();
   state->pipeline = std::make_unique<PipelineRank>(
@@ -59,17 +61,12 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
         state->stage.get(), spec.stages > 1 ? rank.tied : c10::intrusive_ptr<c10d::Backend>());
   }
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
-  if (spec.outer.algorithm == OuterAlgorithm::kDataParallel) {
-    auto gradients =
-        GradientAverage::Create(spec.outer.codec, std::move(place), *state->stage, rank.experts);
-    if (!gradients.ok()) return gradients.status();
-    state->gradients = *std::move(gradients);
-    return state;
-  }
-  if (spec.outer.inner_steps == 0) return state;
-  place.parts = FrameParts(state->stage->layout());
-  absl::StatusOr<std::unique_ptr<OuterSync>> outer =
-      OuterSync::Create(spec.outer, std::move(place), state->host_parameters);
+  auto outer = NewOuterAlgorithm(spec.outer,
+                                 {.plan = OuterPlan(spec.outer, spec.steps, spec.groups, spec.seed),
+                                  .place = std::move(place),
+                                  .stage = state->stage.get(),
+                                  .host_parameters = state->host_parameters,
+                                  .experts = rank.experts});
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;

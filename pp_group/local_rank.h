@@ -3,10 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "pp_group/adamw.h"
 #include "pp_group/executor.h"
-#include "pp_group/gradient_average.h"
-#include "pp_group/outer_sync.h"
+#include "pp_group/inner_optimizer.h"
+#include "pp_group/outer/algorithm.h"
 #include "pp_group/tied_head.h"
 #include "pp_group/trainer.h"
 
@@ -19,20 +18,13 @@ struct RankState {
   std::unique_ptr<Stage> stage;
   std::unique_ptr<PipelineRank> pipeline;
   at::Tensor host_parameters;  // the stage's own where they are on the host; for the outer step
-  std::unique_ptr<AdamW> optimizer;            // nullptr: the stage updates itself
-  std::unique_ptr<OuterSync> outer;            // nullptr: never an outer step
-  std::unique_ptr<GradientAverage> gradients;  // nullptr: each group steps on its own
-  std::unique_ptr<TiedHead> tied;              // nullptr: the stage has no part in a tied head
-  std::vector<double> spread_squares;          // of the current step, for the optimizer
+  std::unique_ptr<InnerOptimizer> optimizer;  // nullptr: the stage updates itself
+  std::unique_ptr<OuterAlgorithm> outer;      // nullptr: each group steps on its own
+  std::unique_ptr<TiedHead> tied;             // nullptr: the stage has no part in a tied head
+  std::vector<double> spread_squares;         // of the current step, for the optimizer
   std::vector<int64_t> rows;  // of the current step, [B, T + 1]; first and last stage
   StepReport report;
   double poison = 1;  // parameters are multiplied by it before the next outer delta
-
-  // Whatever crosses between groups; nullptr: nothing does.
-  GroupAverage* exchange() const {
-    if (outer != nullptr) return &outer->exchange();
-    return gradients != nullptr ? &gradients->exchange() : nullptr;
-  }
 };
 
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,

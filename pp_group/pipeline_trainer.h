@@ -13,7 +13,7 @@
 #include "pp_group/c10d_status.h"
 #include "pp_group/local_pipelines.h"
 #include "pp_group/local_rank.h"
-#include "pp_group/outer_round.h"
+#include "pp_group/outer/outer_round.h"
 #include "pp_group/train_spec.h"
 #include "pp_group/trainer.h"
 
@@ -62,19 +62,15 @@ class PipelineTrainer : public Trainer {
 
   void ReadRows(RankState& state);
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
-  void RunPipelines();
+  absl::Status RunPipelines();
   void SumTiedGradients();
   void UpdateParameters();
-  absl::Status AverageGradients();
   void SortRanks();
   absl::Status CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks);
   RankState* Holder(int stage);  // a local rank of the stage; null: none
   // By place in `givers`; null: of `lost`, or not local.
   std::vector<const RankState*> GiversOf(int stage, const std::vector<int>& givers,
                                          const std::vector<int>& lost) const;
-  // All local ranks begin, then all finish what crosses between groups.
-  template <typename Begin, typename Finish>
-  absl::Status Exchange(Begin begin, Finish finish);
 
   const TrainSpec spec_;
   const std::shared_ptr<const Corpus> corpus_;

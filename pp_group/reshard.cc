@@ -31,7 +31,7 @@ absl::Status TakeTensors(LeftCheckpoints& left, const RankState& state, Taken* t
   absl::Status s = take("parameters", state.stage->parameters());
   if (s.ok()) s = take("adamw.first_moment", state.optimizer->first_moment());
   if (s.ok()) s = take("adamw.second_moment", state.optimizer->second_moment());
-  if (!s.ok() || state.outer == nullptr) return s;
+  if (!s.ok() || state.outer == nullptr || !state.outer->theta_start().defined()) return s;
   // A run without outer steps left no start: the round begins with its parameters.
   s = take(left.has_outer() ? "outer.theta_start" : "parameters", state.outer->theta_start());
   if (s.ok() && left.has_outer()) s = take("outer.momentum", state.outer->momentum());
@@ -44,7 +44,9 @@ absl::Status TakeCodecs(LeftCheckpoints& left, const RankState& state, Taken* ta
   const auto same = left.SameRank(state.rank.group, state.rank.stage);
   if (!same.ok()) return same.status();
   const Checkpoint* file = *same;
-  if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
+  // Of several fragments it begins anew: an error of a moment.
+  if (state.outer != nullptr) {
+    const GroupAverage* const exchange = &state.outer->exchange();
     const auto saved = file == nullptr ? absl::StatusOr<std::span<const std::byte>>(
                                              absl::NotFoundError("stages or groups are others"))
                                        : file->Section("outer.codec_state");
@@ -74,7 +76,8 @@ absl::Status TakeOver(const RankState& state, Taken& taken) {
     absl::Status s = state.rank.boundary_state->Load(taken.channels);
     if (!s.ok()) return s;
   }
-  if (!taken.outer_codec.empty()) state.exchange()->SetCodecState(std::move(taken.outer_codec));
+  if (!taken.outer_codec.empty())
+    state.outer->exchange().SetCodecState(std::move(taken.outer_codec));
   for (auto& [target, values] : taken.tensors) {
     target.copy_(at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat)
                      .view(target.sizes()));

@@ -14,19 +14,24 @@ namespace longhaul {
 namespace {
 
 // Tensors of a checkpoint by name.
-std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const RankState& state) {
+std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const RankState& state, int64_t step) {
   std::vector<std::pair<std::string, at::Tensor>> tensors = {
       {"parameters", state.stage->parameters()},
       {"adamw.first_moment", state.optimizer->first_moment()},
       {"adamw.second_moment", state.optimizer->second_moment()}};
-  if (state.outer != nullptr) {
-    tensors.emplace_back("outer.theta_start", state.outer->theta_start());
-    tensors.emplace_back("outer.momentum", state.outer->momentum());
-  }
+  if (state.outer == nullptr) return tensors;
+  for (auto& named : state.outer->Tensors(step)) tensors.push_back(std::move(named));
   return tensors;
 }
 
-constexpr char kCodecSection[] = "outer.codec_state";
+// Of what crosses between groups, by fragment.
+std::string CodecSection(int64_t fragment) {
+  return fragment == 0 ? "outer.codec_state" : absl::StrCat("outer.codec_state.", fragment);
+}
+int64_t FragmentsOf(const RankState& state) {
+  return state.outer == nullptr ? 0 : state.outer->fragments();
+}
+
 constexpr char kChannelSection[] = "boundary.channels";
 
 absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
@@ -36,13 +41,13 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
                         .stage = state.rank.stage,
                         .spec = spec,
                         .sections = {}};
-  for (const auto& [name, tensor] : TensorsOf(state)) {
+  for (const auto& [name, tensor] : TensorsOf(state, step)) {
     const at::Tensor host = tensor.cpu();
     const auto* bytes = static_cast<const std::byte*>(host.const_data_ptr());
     checkpoint.sections.emplace_back(name, std::vector<std::byte>(bytes, bytes + tensor.nbytes()));
   }
-  if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
-    checkpoint.sections.emplace_back(kCodecSection, exchange->SaveCodecState());
+  for (int64_t f = 0; f < FragmentsOf(state); ++f) {
+    checkpoint.sections.emplace_back(CodecSection(f), state.outer->exchange(f).SaveCodecState());
   }
   if (state.rank.boundary_state != nullptr) {
     const absl::StatusOr<std::string> channels = state.rank.boundary_state->Save();
@@ -57,28 +62,28 @@ absl::StatusOr<Checkpoint> CheckpointOf(const RankState& state, int64_t step,
 // A checkpoint whose every section has been checked against the rank that it is for.
 struct Loaded {
   Checkpoint checkpoint;
-  GroupAverage::CodecStates outer_codec;
-  std::string_view channels;  // in `checkpoint`
+  std::vector<GroupAverage::CodecStates> outer_codecs;  // by fragment
+  std::string_view channels;                            // in `checkpoint`
 };
 
-absl::Status InSection(const char* section, const absl::Status& status) {
+absl::Status InSection(const std::string& section, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("checkpoint section '", section,
                                                   "': ", std::string(status.message())));
 }
 
 absl::Status CheckSections(const RankState& state, Loaded* loaded) {
   const Checkpoint& checkpoint = loaded->checkpoint;
-  for (const auto& [name, tensor] : TensorsOf(state)) {
+  for (const auto& [name, tensor] : TensorsOf(state, checkpoint.step)) {
     if (absl::Status status = checkpoint.Section(name, tensor.nbytes()).status(); !status.ok()) {
       return status;
     }
   }
-  if (const GroupAverage* exchange = state.exchange(); exchange != nullptr) {
-    const auto saved = checkpoint.Section(kCodecSection);
+  for (int64_t f = 0; f < FragmentsOf(state); ++f) {
+    const auto saved = checkpoint.Section(CodecSection(f));
     if (!saved.ok()) return saved.status();
-    auto codec = exchange->ParseCodecState(*saved);
-    if (!codec.ok()) return InSection(kCodecSection, codec.status());
-    loaded->outer_codec = *std::move(codec);
+    auto codec = state.outer->exchange(f).ParseCodecState(*saved);
+    if (!codec.ok()) return InSection(CodecSection(f), codec.status());
+    loaded->outer_codecs.push_back(*std::move(codec));
   }
   if (state.rank.boundary_state == nullptr) {
     if (!checkpoint.Section(kChannelSection).ok()) return absl::OkStatus();
@@ -98,10 +103,11 @@ absl::Status Restore(Loaded loaded, const RankState& state) {
     const absl::Status status = state.rank.boundary_state->Load(loaded.channels);
     if (!status.ok()) return InSection(kChannelSection, status);
   }
-  if (GroupAverage* exchange = state.exchange(); exchange != nullptr) {
-    exchange->SetCodecState(std::move(loaded.outer_codec));
+  for (size_t f = 0; f < loaded.outer_codecs.size(); ++f) {
+    GroupAverage& exchange = state.outer->exchange(static_cast<int64_t>(f));
+    exchange.SetCodecState(std::move(loaded.outer_codecs[f]));
   }
-  for (const auto& [name, tensor] : TensorsOf(state)) {
+  for (const auto& [name, tensor] : TensorsOf(state, loaded.checkpoint.step)) {
     const auto bytes = loaded.checkpoint.Section(name, tensor.nbytes());
     if (!bytes.ok()) return bytes.status();
     at::Tensor host = tensor.is_cpu() ? tensor : at::empty(tensor.sizes(), at::kFloat);

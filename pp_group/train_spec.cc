@@ -9,6 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
 #include "pp_group/models/model.h"
+#include "pp_group/outer/group_average.h"
+#include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
@@ -46,13 +48,20 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
     return Bad("eps ", inner.eps, ", weight_decay ", inner.weight_decay, ", clip_norm ",
                inner.clip_norm, ": want positive, non-negative, positive");
   }
+  const std::vector<std::string_view> optimizers = InnerOptimizerNames();
+  if (std::find(optimizers.begin(), optimizers.end(), inner.optimizer) == optimizers.end()) {
+    return Bad("inner optimizer '", inner.optimizer, "' is not known");
+  }
   if (spec.outer.inner_steps < 0) return Bad("outer inner_steps ", spec.outer.inner_steps);
-  const bool data_parallel = spec.outer.algorithm == OuterAlgorithm::kDataParallel;
-  if (data_parallel && spec.outer.inner_steps != 0) {
+  if (absl::Status s = CheckOuterFigures(spec.outer, spec.model.blocks, spec.groups); !s.ok()) {
+    return Bad(std::string(s.message()));
+  }
+  const OuterPlan plan(spec.outer, spec.steps);
+  if (plan.gradients() && spec.outer.inner_steps != 0) {
     return Bad("outer inner_steps ", spec.outer.inner_steps,
                ": data parallel groups meet in every step, want 0");
   }
-  if (!data_parallel && spec.outer.inner_steps == 0 && spec.groups != 1) {
+  if (!plan.meets() && spec.groups != 1) {
     return Bad(spec.groups, " groups without an outer step never meet: set outer inner_steps");
   }
   if (!(spec.outer.momentum >= 0 && spec.outer.momentum < 1) || !std::isfinite(spec.outer.lr)) {
@@ -110,7 +119,7 @@ absl::Status CheckExperts(const TrainSpec& spec) {
   if (model.experts % ranks != 0) {
     return Bad("expert_parallel ", ranks, " does not divide ", model.experts, " experts");
   }
-  if (spec.outer.algorithm != OuterAlgorithm::kDataParallel) {
+  if (spec.outer.algorithm != "dp") {
     return Bad("expert_parallel ", ranks,
                ": DiLoCo's groups differ between their meetings; want data parallel groups");
   }
@@ -207,6 +216,26 @@ std::string ModelText(const TrainSpec& spec) {
 
 }  // namespace
 
+namespace {
+
+// What DiLoCo has not; of that, nothing.
+std::string OuterText(const OuterSpec& outer) {
+  if (outer.algorithm == "diloco") return "";
+  std::string text = absl::StrCat("\nouter_algorithm=", outer.algorithm);
+  const OuterSpec none{.inner_steps = 0};
+  if (outer.mean != none.mean) absl::StrAppend(&text, "\nouter_mean=", outer.mean);
+  if (outer.cluster != 0) {
+    absl::StrAppend(&text, "\nouter_cluster=", outer.cluster,
+                    "\nouter_global_every=", outer.global_every,
+                    "\nouter_global_codec=", outer.global_codec);
+  }
+  if (!FindOuterRule(outer.algorithm)->overlaps) return text;
+  return absl::StrCat(text, "\nouter_fragments=", outer.fragments,
+                      "\nouter_overlap=", outer.overlap, "\nouter_mix=", Exact(outer.mix));
+}
+
+}  // namespace
+
 std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
   const ModelSpec& m = spec.model;
   const AdamWSpec& a = spec.inner;
@@ -220,9 +249,10 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\nsteps=", spec.steps, "\nlr=", Exact(a.lr), "\nmin_lr_fraction=", Exact(a.min_lr_fraction),
       "\nwarmup_steps=", a.warmup_steps, "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2),
       "\neps=", Exact(a.eps), "\nweight_decay=", Exact(a.weight_decay),
-      "\nclip_norm=", Exact(a.clip_norm), "\ninner_steps=", o.inner_steps,
-      "\nouter_lr=", Exact(o.lr), "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec,
-      o.algorithm == OuterAlgorithm::kDataParallel ? "\nouter_algorithm=dp" : "",
+      "\nclip_norm=", Exact(a.clip_norm),
+      a.optimizer == "adamw" ? "" : absl::StrCat("\noptimizer=", a.optimizer),
+      "\ninner_steps=", o.inner_steps, "\nouter_lr=", Exact(o.lr),
+      "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec, OuterText(o),
       spec.initial_hash.empty() ? "" : absl::StrCat("\ninit_sha256=", spec.initial_hash),
       "\nseed=", spec.seed, "\ntrain_sha256=", corpus.train_hash(), "\n");
 }

@@ -69,7 +69,7 @@ void PipelineTrainer::ReadRows(RankState& state) {
   }
 }
 
-void PipelineTrainer::RunPipelines() {
+absl::Status PipelineTrainer::RunPipelines() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     ReadRows(*state);
@@ -77,7 +77,17 @@ void PipelineTrainer::RunPipelines() {
     state->pipeline->BeginStep(state->rows);
   }
   busy_ = nullptr;
-  pipelines_.Run(order_, on_action_);
+  // What is in flight between the groups advances between actions, and never waits there.
+  absl::Status advanced;
+  if (outer_round_.plan().InFlightAfter(step_).empty()) {
+    pipelines_.Run(order_, on_action_);
+    return advanced;
+  }
+  pipelines_.Run(order_, [&](const Action& action) {
+    if (on_action_) on_action_(action);
+    if (advanced.ok()) advanced = outer_round_.Advance();
+  });
+  return advanced;
 }
 
 void PipelineTrainer::SumTiedGradients() {
@@ -110,39 +120,6 @@ void PipelineTrainer::UpdateParameters() {
   }
 }
 
-template <typename Begin, typename Finish>
-absl::Status PipelineTrainer::Exchange(Begin begin, Finish finish) {
-  for (auto& state : ranks_) {
-    const absl::Duration start = now_();
-    if (absl::Status status = begin(*state); !status.ok()) return status;
-    state->report.outer += now_() - start;
-  }
-  for (auto& state : ranks_) {
-    const absl::Duration start = now_();
-    if (absl::Status status = finish(*state); !status.ok()) return status;
-    state->report.outer += now_() - start;
-    state->report.outer_synced = true;
-    state->report.outer_bytes_sent = state->exchange()->bytes_sent();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PipelineTrainer::AverageGradients() {
-  absl::Status averaged =
-      Exchange([this](RankState& state) { return state.gradients->Begin(step_ + 1, *state.stage); },
-               [](RankState& state) { return state.gradients->Finish(state.stage.get()); });
-  if (!averaged.ok() || !experts_are_spread()) return averaged;
-  return Exchange(
-      [](RankState& state) {
-        state.gradients->BeginSquares(*state.stage);
-        return absl::OkStatus();
-      },
-      [](RankState& state) {
-        state.spread_squares = state.gradients->FinishSquares();
-        return absl::OkStatus();
-      });
-}
-
 absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (step_ == spec_.steps) {
@@ -158,15 +135,12 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
     state->report.tokens = tokens;
   }
   absl::Status status = Guarded([&] {
-    RunPipelines();
+    if (absl::Status s = RunPipelines(); !s.ok()) return s;
     SumTiedGradients();
     busy_ = nullptr;
-    if (spec_.outer.algorithm == OuterAlgorithm::kDataParallel) {
-      if (absl::Status averaged = AverageGradients(); !averaged.ok()) return averaged;
-    }
+    if (absl::Status s = outer_round_.AverageGradients(step_ + 1); !s.ok()) return s;
     UpdateParameters();
     busy_ = nullptr;
-    if (!OuterStepIsDue(spec_.outer, step_ + 1, spec_.steps)) return absl::OkStatus();
     return outer_round_.Run(step_ + 1);
   });
   if (!status.ok()) return status;

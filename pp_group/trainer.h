@@ -18,7 +18,7 @@
 #include "pp_group/corpus.h"
 #include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
-#include "pp_group/outer_sync.h"
+#include "pp_group/outer/outer_plan.h"
 #include "pp_group/round_keeper.h"
 #include "pp_group/schedule/action.h"
 

@@ -114,6 +114,8 @@ void PipelineTrainer::Poison(int group, double factor) {
 
 absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
   if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  absl::Status drained = Guarded([&] { return outer_round_.Drain(step_); });
+  if (!drained.ok()) return drained;
   if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
   return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
 }
@@ -133,6 +135,7 @@ absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
   if (!loaded.ok()) return loaded.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = loaded->step;
+  outer_round_.Restored(step_);
   if (passed_over != nullptr) *passed_over = std::move(loaded->passed_over);
   return absl::OkStatus();
 }
@@ -150,6 +153,7 @@ absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directo
   if (!restored.ok()) return restored.status();
   for (auto& state : ranks_) state->stage->ParametersChanged();
   step_ = restored->step;
+  outer_round_.Restored(step_);
   return restored;
 }
 

@@ -53,6 +53,9 @@ struct DefaultWords {
   std::string operator()(SpecKey::Get<std::optional<int64_t>> get) const {
     return *get(spec) ? fmt::format("{}", **get(spec)) : "-";
   }
+  std::string operator()(SpecKey::Get<std::optional<double>> get) const {
+    return *get(spec) ? Number(**get(spec)) : "-";
+  }
   std::string operator()(SpecKey::Get<std::vector<int64_t>> get) const {
     return fmt::format("[{}]", fmt::join(*get(spec), ", "));
   }

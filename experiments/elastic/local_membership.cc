@@ -104,7 +104,7 @@ void LocalMembership::LoseWhoIsNotThere(Trainer& trainer, int64_t step) {
   }
   gone_.clear();
   // In the middle of a round: who was lost in it before this step.
-  const int64_t first = (round->round - 1) * bounds_.inner_steps + 1;
+  const int64_t first = bounds_.plan().FirstStepOf(round->round);
   for (const Fault& fault : drawn_) {
     longhaul::Strike at = StrikeOf(fault, bounds_);
     if (at.after_outer) ++at.step;

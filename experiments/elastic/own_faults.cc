@@ -126,7 +126,7 @@ void OwnFaults::AskLab(size_t number, int64_t step, const Lives& expected) {
   if (step != fault.at_step) return;
   if (fault.what == FaultKind::kJoin) {
     if (expected.contains(static_cast<int>(fault.where.group))) return;  // it is there
-    const int64_t round = (step + bounds_.inner_steps - 1) / bounds_.inner_steps;
+    const int64_t round = bounds_.plan().RoundOf(step);
     store_.Set(absl::StrCat("r", round, "/coming/", fault.where.group), "1");
   }
   PassPhase(place_.phase_fd, absl::StrCat(kAskStrike, number));

@@ -132,7 +132,7 @@ absl::Status OverStore::MeetAtFirst() {
 }
 
 absl::StatusOr<Meeting> OverStore::Meet(int64_t step) {
-  const int64_t round = (step + bounds_.inner_steps - 1) / bounds_.inner_steps;
+  const int64_t round = bounds_.plan().RoundOf(step);
   if (round != round_) {
     round_ = round;
     attempt_ = 0;

@@ -10,6 +10,7 @@
 
 #include "experiments/estimates/median_interval.h"
 #include "experiments/estimates/step_time.h"
+#include "experiments/spec/outer_of_spec.h"
 
 namespace longhaul {
 namespace {
@@ -172,7 +173,8 @@ void TakeInjected(const RunSpec& spec, std::vector<StageCost>& costs) {
 }
 
 bool MeetsEveryStep(const RunSpec& spec) {
-  return spec.outer.groups > 1 && (spec.outer.algorithm == "dp" || spec.outer.inner_steps == 1);
+  const OuterPlan plan = OuterPlanOf(spec);
+  return spec.outer.groups > 1 && plan.meets() && plan.round_steps() == 1;
 }
 
 // A share of the training, by its fact; nullopt: the record does not say.

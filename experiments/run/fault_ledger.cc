@@ -18,12 +18,8 @@ bool CameOrWent(const FaultRow& fault) {
 
 }  // namespace
 
-FaultLedger::FaultLedger(int64_t inner_steps, int64_t stages, std::function<absl::Duration()> now)
-    : inner_steps_(std::max<int64_t>(1, inner_steps)), stages_(stages), now_(std::move(now)) {}
-
-int64_t FaultLedger::LastOfRound(int64_t step) const {
-  return (step + inner_steps_ - 1) / inner_steps_ * inner_steps_;
-}
+FaultLedger::FaultLedger(const OuterPlan& plan, int64_t stages, std::function<absl::Duration()> now)
+    : plan_(plan), stages_(stages), now_(std::move(now)) {}
 
 // The last stage may tell of a step after another stage has told that the group is lost: of one
 // before the loss, whose price it then is, or of the very one, which one stage finished in vain.
@@ -31,7 +27,7 @@ bool FaultLedger::ToldAfterALoss(const StepRow& step) {
   for (Struck& fault : faults_) {
     if (!fault.waits || fault.row.what == "join") continue;
     if (fault.row.group_index != step.group_index) continue;
-    if (step.step > LastOfRound(fault.row.step)) continue;
+    if (step.step > plan_.EndOfRound(fault.row.step)) continue;
     if (step.step < fault.row.step) {
       int64_t& lost = fault.row.lost_tokens;
       lost = step.outer_synced ? 0 : lost + step.tokens;
@@ -49,7 +45,7 @@ void FaultLedger::SeeStep(const StepRow& step) {
   tokens = step.outer_synced ? 0 : tokens + step.tokens;
   for (Struck& fault : faults_) {
     if (!fault.waits || fault.row.group_index != step.group_index) continue;
-    if (step.step <= LastOfRound(fault.row.step)) continue;
+    if (step.step <= plan_.EndOfRound(fault.row.step)) continue;
     fault.waits = false;
     fault.changed = true;
     fault.row.recovered_step = step.step;

@@ -9,14 +9,15 @@
 
 #include "absl/time/time.h"
 #include "experiments/record/record_rows.h"
+#include "pp_group/outer/outer_plan.h"
 
 namespace longhaul {
 
 // The faults of one run and their price: what a group lost with each, and when it was back.
 class FaultLedger {
  public:
-  // `inner_steps`: H, 0 or 1 where every step ends a round; `stages`: the last one's rows count.
-  FaultLedger(int64_t inner_steps, int64_t stages, std::function<absl::Duration()> now);
+  // `stages`: the last one's rows count.
+  FaultLedger(const OuterPlan& plan, int64_t stages, std::function<absl::Duration()> now);
 
   void SeeStep(const StepRow& step);
   // "lost" is what the lab sees of a loss; where the worker has told of it, it is the same fault.
@@ -39,10 +40,10 @@ class FaultLedger {
     bool changed = true;
   };
 
-  int64_t LastOfRound(int64_t step) const;
   bool ToldAfterALoss(const StepRow& step);
 
-  const int64_t inner_steps_, stages_;
+  const OuterPlan plan_;
+  const int64_t stages_;
   const std::function<absl::Duration()> now_;
   std::vector<Struck> faults_;                  // by number, without the earlier ones
   std::map<int64_t, int64_t> unsynced_tokens_;  // by group, since its last outer step

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compressors/catalog.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
@@ -226,12 +227,13 @@ double ParameterBytes(const RunSpec& spec, const StageLayout& layout) {
 double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   const auto floats = static_cast<double>(layout.flat_elements);
   double bytes = 0;
-  const bool data_parallel = spec.outer.algorithm == "dp";
-  const bool outer_step = spec.outer.inner_steps > 0 && !data_parallel;
+  const OuterPlan plan = OuterPlanOf(spec);
+  const bool data_parallel = plan.gradients(), outer_step = plan.exchanges();
+  const bool levels = spec.outer.cluster_groups.has_value();
   // What is being written, or saved at the end: parameters, moments, the outer step's start and
   // momentum.
   const bool writes = spec.checkpoint.every_steps > 0 || !spec.model.save.empty();
-  if (writes) bytes += (outer_step ? 5 : 3) * floats * kFloat;
+  if (writes) bytes += (outer_step ? (levels ? 7 : 5) : 3) * floats * kFloat;
   if (!outer_step && !data_parallel) return bytes;
   // A joiner's files, in its node's memory: start, momentum, both moments.
   const bool files = spec.outer.joiner_source == "swarm" && spec.net.transport == "ucx";
@@ -239,7 +241,9 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   // The average; of an outer step also start, momentum and delta. Of spread experts nothing
   // crosses, and the rest is laid together.
   const auto crossing = static_cast<double>(SharedElements(layout));
-  bytes += ((data_parallel ? 1 : 4) + (crossing < floats ? 1 : 0)) * crossing * kFloat;
+  // Each level has its own; of values that are counted by sender, a count.
+  const double copies = (data_parallel ? 1 : 4) * (levels ? 2 : 1) + (spec.outer.mean == "senders");
+  bytes += (copies + (crossing < floats ? 1 : 0)) * crossing * kFloat;
   bytes += CodecStateBytes(spec.outer.codec, 1, crossing);
   // A frame of each group, and what the transport has of them on its way in or out.
   const auto groups = static_cast<double>(spec.outer.groups);

@@ -11,6 +11,7 @@
 #include "compressors/numbers/sha256.h"
 #include "experiments/record/file_contents.h"
 #include "experiments/record/utc.h"
+#include "experiments/spec/outer_of_spec.h"
 
 namespace longhaul {
 namespace {
@@ -107,8 +108,8 @@ absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, con
   }
   absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
   if (!last.ok()) return last.status();
-  const int64_t rounds_until = step / spec.outer.inner_steps;
-  return there == rounds_until - (first - 1) / spec.outer.inner_steps && last->rows == ranks;
+  const OuterPlan plan = OuterPlanOf(spec);
+  return there == plan.RoundsBy(step) - plan.RoundsBy(first - 1) && last->rows == ranks;
 }
 
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.

@@ -13,6 +13,7 @@
 #include "experiments/run/memory_plan.h"
 #include "experiments/run/run_host.h"
 #include "experiments/run/run_place.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/train/stillness.h"
 #include "plugin/core/clock.h"
 
@@ -48,8 +49,7 @@ RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
       run_(run),
       spec_(spec),
       crossings_(spec.schedule.stages, spec.outer.codec),
-      faults_(spec.outer.inner_steps, spec.schedule.stages, [] { return MonotonicClock().Now(); }) {
-}
+      faults_(OuterPlanOf(spec), spec.schedule.stages, [] { return MonotonicClock().Now(); }) {}
 
 void RunRecorder::Observe(const json& event) {
   const std::string kind = event.value("event", "");
@@ -218,8 +218,8 @@ absl::Status RunRecorder::Flush() {
 absl::Status RunRecorder::WholeRounds() const {
   absl::StatusOr<std::vector<RoundRow>> rounds = record_.Rounds(run_);
   if (!rounds.ok()) return rounds.status();
-  const int64_t inner = spec_.outer.inner_steps;
-  const int64_t want = (Steps(spec_) + inner - 1) / inner - restored_ / inner;
+  const OuterPlan plan = OuterPlanOf(spec_);
+  const int64_t want = plan.rounds() - plan.RoundsBy(restored_);
   int64_t whole = 0;
   for (const RoundRow& round : *rounds) {
     absl::StatusOr<StepCoverage> last = record_.Coverage(run_, round.last_step, round.last_step);

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_join.h"
 #include "experiments/record/row_json.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "plugin/core/packet.h"
 
@@ -26,16 +27,17 @@ double OnTcp(double message_bytes, double messages) {
   return message_bytes + messages * (kTransportPacketBytes + pieces * kTransportPieceBytes);
 }
 
-// What is planned and what its sender hands to TCP over the whole training; nullopt: unknown.
+// What is planned from one rank to another in one direction, of all fragments together, and what its
+// sender hands to TCP over the whole training; nullopt: unknown.
 struct Planned {
-  PlannedCrossing crossing;
-  std::optional<double> tcp_bytes;
+  double messages = 0, elements = 0;
+  std::optional<double> tcp_bytes = 0;
 };
 
 class Plan {
  public:
   Plan(const RunSpec& spec, int64_t restored) {
-    absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec);
+    absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec, restored);
     if (!crossings.ok()) return;
     std::map<std::tuple<Direction, std::string, uint64_t, DType, std::vector<uint64_t>>,
              std::optional<double>>
@@ -44,11 +46,16 @@ class Plan {
       const auto [at, added] =
           messages.try_emplace({c.direction, c.codec, c.shape.elements(), c.dtype, c.parts});
       if (added) at->second = MessageBytes(c);
-      const std::tuple key(c.direction, c.src_rank, c.dst_rank);
-      const bool rounds = c.direction == Direction::kOuter && spec.outer.inner_steps > 0;
-      c.turns -= rounds ? restored / spec.outer.inner_steps : restored;
+      Planned& planned = planned_[{c.direction, c.src_rank, c.dst_rank}];
+      const auto count = static_cast<double>(c.turns * c.messages_per_turn);
+      planned.messages += count;
+      planned.elements += count * static_cast<double>(c.shape.elements());
       const std::optional<double> bytes = Bytes(c, at->second);
-      planned_.emplace(key, Planned{.crossing = std::move(c), .tcp_bytes = bytes});
+      if (!bytes || !planned.tcp_bytes) {
+        planned.tcp_bytes = std::nullopt;
+      } else {
+        *planned.tcp_bytes += *bytes;
+      }
     }
   }
   const Planned* Of(const CrossingRow& c) const {
@@ -108,10 +115,16 @@ struct OnPath {
 // Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
 // number for each group, in `steps` steps on the path of a boundary.
 double NormBytes(const RunSpec& spec, const CrossingRow& c, int64_t steps) {
-  const RunSpec::Outer& outer = spec.outer;
-  if (c.direction == Direction::kOuter || outer.groups < 2 || outer.inner_steps == 0) return 0;
-  const auto syncs = static_cast<double>((steps + outer.inner_steps - 1) / outer.inner_steps);
-  return OnTcp(syncs * static_cast<double>(kPacketHeaderBytes + 8 * outer.groups), syncs);
+  const int64_t groups = spec.outer.groups;
+  const OuterPlan plan(ToOuterSpec(spec), steps, groups);
+  if (c.direction == Direction::kOuter || groups < 2 || !plan.exchanges()) return 0;
+  double bytes = 0;
+  for (int64_t f = 0; f < plan.fragments(); ++f) {
+    const auto syncs = static_cast<double>(plan.Exchanges(f));
+    const int64_t members = std::min<int64_t>(groups, plan.MeetingSize(f));
+    bytes += OnTcp(syncs * static_cast<double>(kPacketHeaderBytes + 8 * members), syncs);
+  }
+  return bytes;
 }
 
 struct PathBytes {
@@ -238,8 +251,9 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
       // crosses is the stage's outer delta.
       c.tensors /= 2;
       const Planned* planned = plan.Of(c);
-      const uint64_t each = planned == nullptr ? 0 : planned->crossing.shape.elements();
-      c.elements = c.tensors * static_cast<int64_t>(each);
+      const bool known = planned != nullptr && planned->messages > 0;
+      const double each = known ? planned->elements / planned->messages : 0;
+      c.elements = std::llround(static_cast<double>(c.tensors) * each);
     }
     const auto path = counts.paths.find({c.src_rank, c.dst_rank});
     const bool counted = path != counts.paths.end();

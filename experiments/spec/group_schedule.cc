@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "experiments/spec/outer_of_spec.h"
+
 namespace longhaul {
 namespace {
 
@@ -47,7 +49,7 @@ absl::Status CheckEntry(const TomlValue& at, const RunSpec& spec, const GroupsFr
   if (entry.step < 0 || entry.step >= Steps(spec)) {
     return bad(fmt::format("want a step below the run's {}", Steps(spec)));
   }
-  if (entry.step % outer.inner_steps != 0) {
+  if (!OuterPlanOf(spec).EndsRound(entry.step)) {
     return bad(
         fmt::format("groups come and go at outer steps: want a multiple of "
                     "outer.inner_steps = {}",

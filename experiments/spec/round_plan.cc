@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "experiments/spec/outer_of_spec.h"
+
 namespace longhaul {
 namespace {
 
@@ -39,10 +41,10 @@ Changes ChangesIn(const std::vector<Fault>& drawn, const RoundBounds& bounds, in
 Strike StrikeOf(const Fault& fault, const RoundBounds& bounds) {
   Strike at{.step = fault.at_step};
   if (fault.during == FaultMoment::kOuter) {
-    at.step = std::min(NextMultiple(fault.at_step, bounds.inner_steps), bounds.steps);
+    at.step = bounds.plan().EndOfRound(fault.at_step);
   }
   if (fault.during == FaultMoment::kTransfer) {
-    at.step = NextMultiple(fault.at_step, bounds.inner_steps);
+    at.step = bounds.plan().EndOfRound(fault.at_step);
     at.after_outer = true;
     if (at.step >= bounds.steps) return {};  // nobody joins after the last step
   }
@@ -89,8 +91,9 @@ std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBo
   for (int64_t g = 0; g < bounds.groups; ++g) {
     if (!away.contains(g)) present.insert(g);
   }
-  for (int64_t first = 1, round = 1; first <= bounds.steps; ++round) {
-    const int64_t last = std::min(first + bounds.inner_steps - 1, bounds.steps);
+  const OuterPlan outer = bounds.plan();
+  for (int64_t round = 1; round <= outer.rounds(); ++round) {
+    const int64_t first = outer.FirstStepOf(round), last = outer.LastStepOf(round);
     const bool somebody_joined = !rounds.empty() && !rounds.back().joiners.empty();
     const Changes changes = ChangesIn(drawn, bounds, first, last, somebody_joined);
     RoundPlan plan{.round = round, .last_step = last, .members = {}, .joiners = {}, .lost = {}};
@@ -108,14 +111,13 @@ std::vector<RoundPlan> PlanRounds(const std::vector<Fault>& drawn, const RoundBo
     if (plan.members.empty()) break;
     present = {plan.members.begin(), plan.members.end()};
     present.insert(plan.joiners.begin(), plan.joiners.end());
-    first = last + 1;
   }
   return rounds;
 }
 
 RoundBounds RoundBoundsOf(const RunSpec& spec) {
   return {.steps = Steps(spec),
-          .inner_steps = spec.outer.inner_steps,
+          .inner_steps = OuterPlanOf(spec).round_steps(),
           .groups = spec.outer.groups,
           .checkpoint_every = spec.checkpoint.every_steps};
 }

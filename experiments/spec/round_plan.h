@@ -6,6 +6,7 @@
 
 #include "experiments/spec/fault_script.h"
 #include "experiments/spec/spec.h"
+#include "pp_group/outer/outer_plan.h"
 
 namespace longhaul {
 
@@ -36,6 +37,7 @@ struct RoundBounds {
   int64_t inner_steps;       // H, at least 1
   int64_t groups;            // G
   int64_t checkpoint_every;  // steps; 0: none, and kills during one never strike
+  OuterPlan plan() const { return OuterPlan({.inner_steps = inner_steps}, steps); }
 };
 
 RoundBounds RoundBoundsOf(const RunSpec& spec);

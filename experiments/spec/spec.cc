@@ -11,6 +11,7 @@
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/group_schedule.h"
+#include "experiments/spec/outer_table.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "pp_group/device_name.h"
@@ -40,7 +41,8 @@ class KeyReader {
     }
     if (reader_.Has(name_)) Check(*field);
   }
-  void ReadInto(std::optional<int64_t>* field) {
+  template <typename T>
+  void ReadInto(std::optional<T>* field) {
     reader_.Allow(name_, field);
     if (*field) Check(**field);
   }
@@ -169,30 +171,6 @@ void CheckSchedule(TableReader& r, const RunSpec& spec) {
                       microbatches, kMaxActions));
 }
 
-void CheckOuter(TableReader& r, const RunSpec& spec) {
-  const RunSpec::Outer& outer = spec.outer;
-  const bool data_parallel = outer.algorithm == "dp";
-  r.Check(!data_parallel || outer.inner_steps == 0, "inner_steps",
-          "must be 0 with outer.algorithm = \"dp\": its groups meet in every step");
-  r.Check(data_parallel || outer.groups == 1 || outer.inner_steps >= 1, "inner_steps",
-          fmt::format("must be at least 1 with outer.groups = {}", outer.groups));
-  r.Check((!data_parallel && outer.inner_steps == 0) || r.Has("codec"), "codec",
-          fmt::format("is missing (a choice: 'none' sends the {} lossless)",
-                      data_parallel ? "gradients" : "outer delta"));
-  r.Check(outer.on_group_loss == "end" || (!data_parallel && outer.inner_steps >= 1),
-          "on_group_loss",
-          "= \"continue\" needs outer steps, at which groups come and go: outer.inner_steps >= 1");
-  r.Check(outer.joiner_source == "member" || outer.on_group_loss == "continue", "joiner_source",
-          "= \"swarm\" is for groups that join: it needs outer.on_group_loss = \"continue\"");
-  r.Check(outer.joiner_source == "swarm" || std::isinf(outer.joiner_up_mbit), "joiner_up_mbit",
-          "is a swarm's; want outer.joiner_source = \"swarm\"");
-  r.Check(outer.min_groups <= outer.groups, "min_groups",
-          fmt::format("= {} with outer.groups = {}", outer.min_groups, outer.groups));
-  r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",
-          fmt::format("= {} with schedule.stages = {}; want a product of at most {} ranks",
-                      outer.groups, spec.schedule.stages, kMaxRanks));
-}
-
 void CheckNet(TableReader& r, const RunSpec& spec) {
   r.Check(spec.net.transport != "ucx" || r.Has("profile"), "profile",
           "is missing (needed with net.transport = \"ucx\")");
@@ -209,7 +187,7 @@ constexpr std::pair<std::string_view, void (*)(TableReader&, const RunSpec&)> kT
     {"data", CheckData},
     {"train", CheckTrain},
     {"schedule", CheckSchedule},
-    {"outer", CheckOuter},
+    {"outer", CheckOuterTable},
     {"net", CheckNet},
 };
 
@@ -227,7 +205,10 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
     r.Skip("files");
   }
   if (table == "boundary") r.Skip("cuts");
-  if (table == "outer") r.Skip("schedule");
+  if (table == "outer") {
+    r.Skip("schedule");
+    TakeOuterDefaults(r, spec);
+  }
   for (const auto& [name, check] : kTogether) {
     if (name == table && r.status().ok()) check(r, spec);
   }

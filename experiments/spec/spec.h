@@ -72,6 +72,7 @@ struct RunSpec {
     double min_lr_fraction = 0.1;
     // Linear; the reader fills in kWarmUpShare of the run's steps, rounded up, where none are given.
     std::optional<int64_t> warmup_steps = {};
+    std::string optimizer = {};  // a name of InnerOptimizerNames(); empty: the outer algorithm's
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
     double clip_norm = 1.0;  // inf: off
     // "cpu"; "cuda", "cuda:N": all workers that one; "cuda:*": rank r has GPU r modulo their
@@ -110,13 +111,27 @@ struct RunSpec {
 
   struct Outer {  // the table may be left out: one group, no outer step
     int64_t groups = 1;
-    // "diloco": groups meet every H inner steps. "dp": synchronous data parallel, DiLoCo's
-    // reference: gradients are averaged over the groups in every step, and H must be 0.
+    // A name of pp_group/outer/outer_rules.h. "diloco": groups meet every H inner steps. "dp":
+    // synchronous data parallel, DiLoCo's reference: gradients are averaged over the groups in
+    // every step, and H must be 0.
     std::string algorithm = "diloco";
     int64_t inner_steps = 0;  // H; 0: no outer step, only with one group or "dp"
-    double lr = 0.7;
+    double lr = 0.7;  // these two: unless the file says so, what the algorithm's paper takes
     double momentum = 0.9;
     std::string codec = "none";  // required in the file where groups may meet: H > 0, or "dp"
+    // Of algorithms that overlap (pp_group/outer/outer_rules.h): P fragments take turns within H
+    // steps, a result comes overlap_steps after its exchange was begun, and local parameters keep
+    // the share `mix` then.
+    std::optional<int64_t> fragments = {};      // 1
+    std::optional<int64_t> overlap_steps = {};  // 0
+    std::optional<double> mix = {};             // the algorithm's
+    // "all" or "senders": over which groups an element's mean is, all or those that sent it (whose
+    // decoded value is not 0). Empty: all.
+    std::string mean = {};
+    // Of "hierarchical": so many groups, one behind the other, are a cluster; clusters meet after so
+    // many rounds, with this codec (empty: that of clusters).
+    std::optional<int64_t> cluster_groups = {}, global_every = {};
+    std::string global_codec = {};
     // A group that is lost ends the run ("end"), or the others go on without it ("continue",
     // docs/faults.md): who finished its H steps within round_deadline_s of the first that did is a
     // member of the outer step. Fewer than min_groups end the run.

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "pp_group/outer/outer_rules.h"
+
 namespace longhaul {
 namespace {
 
@@ -49,6 +51,7 @@ const SpecKey kKeys[] = {
     {"train", "lr", kMust, Real{kTiny, kHuge}, "", FIELD(train.lr)},
     {"train", "min_lr_fraction", kMay, Real{0, 1}, "", FIELD(train.min_lr_fraction)},
     {"train", "warmup_steps", kMay, Whole{0, kMany}, "steps", FIELD(train.warmup_steps)},
+    {"train", "optimizer", kMay, OneOf{InnerOptimizerNames()}, "", FIELD(train.optimizer)},
     {"train", "beta1", kMay, Real{0, kBelowOne}, "", FIELD(train.beta1)},
     {"train", "beta2", kMay, Real{0, kBelowOne}, "", FIELD(train.beta2)},
     {"train", "eps", kMay, Real{kTiny, 1}, "", FIELD(train.eps)},
@@ -70,11 +73,18 @@ const SpecKey kKeys[] = {
     {"boundary", "capture", kMay, Line{kPathBytes}, "", FIELD(boundary.capture), Names::kOutput},
 
     {"outer", "groups", kMay, Whole{1, kMaxRanks}, "", FIELD(outer.groups)},
-    {"outer", "algorithm", kMay, OneOf{{"diloco", "dp"}}, "", FIELD(outer.algorithm)},
+    {"outer", "algorithm", kMay, OneOf{OuterNames()}, "", FIELD(outer.algorithm)},
     {"outer", "inner_steps", kMay, Whole{0, kMany}, "steps", FIELD(outer.inner_steps)},
     {"outer", "lr", kMay, Real{kTiny, kHuge}, "", FIELD(outer.lr)},
     {"outer", "momentum", kMay, Real{0, kBelowOne}, "", FIELD(outer.momentum)},
     {"outer", "codec", kMay, kCodec, "", FIELD(outer.codec)},
+    {"outer", "fragments", kMay, Whole{1, 1024}, "", FIELD(outer.fragments)},
+    {"outer", "overlap_steps", kMay, Whole{0, kMany}, "steps", FIELD(outer.overlap_steps)},
+    {"outer", "mix", kMay, Real{0, 1}, "of local parameters", FIELD(outer.mix)},
+    {"outer", "mean", kMay, OneOf{{"all", "senders"}}, "", FIELD(outer.mean)},
+    {"outer", "cluster_groups", kMay, Whole{1, kMaxRanks}, "groups", FIELD(outer.cluster_groups)},
+    {"outer", "global_every", kMay, Whole{1, kMany}, "rounds", FIELD(outer.global_every)},
+    {"outer", "global_codec", kMay, kCodec, "", FIELD(outer.global_codec)},
     {"outer", "on_group_loss", kMay, OneOf{{"end", "continue"}}, "", FIELD(outer.on_group_loss)},
     {"outer", "round_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(outer.round_deadline_s)},
     {"outer", "joiner_source", kMay, OneOf{{"member", "swarm"}}, "", FIELD(outer.joiner_source)},

@@ -59,7 +59,7 @@ struct SpecKey {
   template <typename T>
   using Get = T* (*)(RunSpec&);
   std::variant<Get<bool>, Get<int64_t>, Get<double>, Get<std::string>, Get<std::optional<int64_t>>,
-               Get<std::vector<int64_t>>>
+               Get<std::optional<double>>, Get<std::vector<int64_t>>>
       field;
   Names names = Names::kNothing;
 

@@ -20,7 +20,10 @@ std::string Text(const std::vector<int64_t>& v) {
 }
 // No key takes an empty text, so an empty one was not given.
 std::string Text(const std::string& v) { return v.empty() ? "" : TomlQuote(v); }
-std::string Text(const std::optional<int64_t>& v) { return v ? Text(*v) : ""; }
+template <typename T>
+std::string Text(const std::optional<T>& v) {
+  return v ? Text(*v) : "";
+}
 
 }  // namespace
 

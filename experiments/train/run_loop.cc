@@ -124,7 +124,7 @@ absl::Status AfterOuterStep(Trainer& trainer, const StepReport& report, int rank
                             const RunLoopOptions& options, EventSink& sink) {
   Membership* membership = options.membership;
   if (membership == nullptr && report.left_out.empty()) return absl::OkStatus();
-  RoundRow row{.round = (report.step + options.inner_steps - 1) / options.inner_steps,
+  RoundRow row{.round = options.outer.RoundOf(report.step),
                .last_step = report.step,
                .members = absl::StrJoin(report.members, " "),
                .left_out = absl::StrJoin(report.left_out, " "),

@@ -17,8 +17,8 @@ namespace longhaul {
 class Membership;
 
 struct RunLoopOptions {
-  int64_t steps;                     // of the whole run
-  int64_t inner_steps;               // H; 0: no outer step
+  int64_t steps;  // of the whole run
+  OuterPlan outer;
   int64_t eval_rows;                 // 0: no evaluation
   bool trains;                       // false: compute is injected, there are no losses
   bool forward_is_identity;          // the forward boundary codec sends the source's own bytes

@@ -10,8 +10,10 @@
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 #include "compressors/reference_tensors.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "plugin/core/packet.h"
+#include "pp_group/outer/fragments.h"
 #include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
@@ -52,6 +54,36 @@ absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(const RunSpec& sp
   return out;
 }
 
+// What a stage's peers exchange, of each fragment that it has a part of; between ranks 0 and 0.
+std::vector<PlannedCrossing> OuterCrossings(const RunSpec& spec, const StageLayout& layout) {
+  const OuterPlan plan = OuterPlanOf(spec);
+  const bool levels = spec.outer.cluster_groups.has_value();
+  std::vector<PlannedCrossing> out;
+  for (int64_t f = 0; f < plan.fragments(); ++f) {
+    PlannedCrossing c = {.src_rank = 0,
+                         .dst_rank = 0,
+                         .direction = Direction::kOuter,
+                         .codec = levels && f == 1 && !spec.outer.global_codec.empty()
+                                      ? spec.outer.global_codec
+                                      : spec.outer.codec,
+                         .shape = {1, 0},
+                         .dtype = DType::kF32,
+                         .messages_per_turn = 1,
+                         .turns = 0,
+                         .fragment = f};
+    const bool one = levels || plan.fragments() == 1;
+    const std::vector<FramePart> parts =
+        one ? FrameParts(layout)
+            : FragmentsOf(layout, plan.fragments())[static_cast<size_t>(f)].parts;
+    for (const FramePart& part : parts) {
+      c.parts.push_back(static_cast<uint64_t>(part.elements()));
+      c.shape.cols += c.parts.back();
+    }
+    if (!c.parts.empty()) out.push_back(std::move(c));
+  }
+  return out;
+}
+
 std::optional<size_t> FrameBytes(const Codec& codec, Shape shape, DType dtype) {
   const bool half = dtype == DType::kBF16;
   const std::vector<float> x = DrawReference(Distribution::kGaussian, shape.elements(), /*seed=*/1);
@@ -72,7 +104,7 @@ std::optional<size_t> FrameBytes(const Codec& codec, Shape shape, DType dtype) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) {
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done) {
   const absl::StatusOr<std::vector<PlannedCrossing>> one = PipelineCrossings(spec);
   if (!one.ok()) return one.status();
   std::vector<PlannedCrossing> out;
@@ -80,30 +112,25 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
   for (const PlannedCrossing& crossing : *one) {
     for (int64_t g = 0; g < groups; ++g) {
       out.push_back(crossing);
+      out.back().turns -= done;
       out.back().src_rank += g * stages;
       out.back().dst_rank += g * stages;
     }
   }
-  const int64_t turns = OuterTurns(spec);
-  for (int64_t s = 0; turns > 0 && s < stages; ++s) {
-    const StageLayout layout = LayoutOf(spec, s);
-    const Shape shape{1, static_cast<uint64_t>(SharedElements(layout))};
-    std::vector<uint64_t> parts;
-    for (const FramePart& part : FrameParts(layout)) {
-      parts.push_back(static_cast<uint64_t>(part.elements()));
-    }
-    for (int64_t from = 0; from < groups; ++from) {
-      for (int64_t to = 0; to < groups; ++to) {
-        if (from == to) continue;
-        out.push_back({.src_rank = from * stages + s,
-                       .dst_rank = to * stages + s,
-                       .direction = Direction::kOuter,
-                       .codec = spec.outer.codec,
-                       .shape = shape,
-                       .dtype = DType::kF32,
-                       .messages_per_turn = 1,
-                       .turns = turns,
-                       .parts = parts});
+  const OuterPlan outer = OuterPlanOf(spec);
+  for (int64_t s = 0; outer.meets() && s < stages; ++s) {
+    for (const PlannedCrossing& crossing : OuterCrossings(spec, LayoutOf(spec, s))) {
+      for (int64_t from = 0; from < groups; ++from) {
+        for (int64_t to = 0; to < groups; ++to) {
+          if (from == to) continue;
+          const int64_t turns = outer.Exchanges(crossing.fragment, done, static_cast<int>(from),
+                                                static_cast<int>(to));
+          if (turns == 0) continue;
+          out.push_back(crossing);
+          out.back().turns = turns;
+          out.back().src_rank = from * stages + s;
+          out.back().dst_rank = to * stages + s;
+        }
       }
     }
   }
@@ -118,7 +145,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec) 
                      .shape = {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
                      .dtype = DType::kF32,
                      .messages_per_turn = 1,
-                     .turns = Steps(spec)});
+                     .turns = Steps(spec) - done});
     }
   }
   return out;
@@ -130,9 +157,8 @@ StageLayout LayoutOf(const RunSpec& spec, int64_t stage) {
 }
 
 int64_t OuterTurns(const RunSpec& spec) {
-  if (spec.outer.algorithm == "dp") return Steps(spec);
-  if (spec.outer.inner_steps == 0) return 0;
-  return (Steps(spec) + spec.outer.inner_steps - 1) / spec.outer.inner_steps;
+  const OuterPlan plan = OuterPlanOf(spec);
+  return plan.AllExchanges();
 }
 
 std::optional<double> MessageBytes(const PlannedCrossing& crossing) {

@@ -24,18 +24,21 @@ struct PlannedCrossing {
   Shape shape;  // of one tensor: [n, D], [1, N] (what is not spread) between groups, [1, V D] tied
   DType dtype;  // of the tensor before its codec
   int64_t messages_per_turn;         // in every inner step; kOuter: whenever the groups meet
-  int64_t turns;                     // of the whole training
+  int64_t turns;                     // of the training
   std::vector<uint64_t> parts = {};  // kOuter: elements of each frame of a message (FrameParts)
+  int64_t fragment = 0;              // kOuter: of several, which have a line each (OuterPlan)
 };
 
-// By direction, then source and destination. InvalidArgument: an unknown schedule.
-absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec);
+// By direction, then source and destination, then fragment; turns are those after inner step `done`.
+// InvalidArgument: an unknown schedule.
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done = 0);
 
 // The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
 
-// How often the groups meet in the whole training: after every H steps and after the last; in every
-// step where they are data parallel; 0 where there is no outer step.
+// How many exchanges there are between the groups in the whole training, of all fragments together:
+// without any, after every H steps and after the last; in every step where gradients cross; 0 where
+// there is no outer step.
 int64_t OuterTurns(const RunSpec& spec);
 
 // Bytes of one message of this codec and shape, our packet header included: of a Gaussian tensor.

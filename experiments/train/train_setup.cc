@@ -17,6 +17,7 @@
 #include "experiments/elastic/state_swarm.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/unigram_fact.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/byte_frequencies.h"
 #include "experiments/train/check_training.h"
@@ -48,33 +49,28 @@ std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
 
 TrainSpec ToTrainSpec(const RunSpec& spec) {
   const RunSpec::Train& t = spec.train;
-  TrainSpec train{
-      .model = ToModelSpec(spec),
-      .stages = static_cast<int>(spec.schedule.stages),
-      .groups = static_cast<int>(spec.outer.groups),
-      .schedule = spec.schedule.kind,
-      .microbatches = t.microbatches,
-      .batch_rows = t.batch_rows,
-      .steps = Steps(spec),
-      .inner = {.lr = t.lr,
-                .min_lr_fraction = t.min_lr_fraction,
-                .warmup_steps = t.warmup_steps.value_or(0),
-                .beta1 = t.beta1,
-                .beta2 = t.beta2,
-                .eps = t.eps,
-                .weight_decay = t.weight_decay,
-                .clip_norm = t.clip_norm},
-      .outer = {.inner_steps = spec.outer.inner_steps,
-                .lr = spec.outer.lr,
-                .momentum = spec.outer.momentum,
-                .codec = spec.outer.codec,
-                .algorithm = spec.outer.algorithm == "dp" ? OuterAlgorithm::kDataParallel
-                                                          : OuterAlgorithm::kDiloco},
-      .seed = static_cast<uint64_t>(spec.seed),
-      .cuts = spec.schedule.cuts,
-      .mask_gradients = spec.boundary.mask_gradients,
-      .compute = ComputeOf(spec),
-      .stage_compute = ToComputeSpec(spec)};
+  TrainSpec train{.model = ToModelSpec(spec),
+                  .stages = static_cast<int>(spec.schedule.stages),
+                  .groups = static_cast<int>(spec.outer.groups),
+                  .schedule = spec.schedule.kind,
+                  .microbatches = t.microbatches,
+                  .batch_rows = t.batch_rows,
+                  .steps = Steps(spec),
+                  .inner = {.lr = t.lr,
+                            .min_lr_fraction = t.min_lr_fraction,
+                            .warmup_steps = t.warmup_steps.value_or(0),
+                            .beta1 = t.beta1,
+                            .beta2 = t.beta2,
+                            .eps = t.eps,
+                            .weight_decay = t.weight_decay,
+                            .clip_norm = t.clip_norm,
+                            .optimizer = InnerOptimizerOf(spec)},
+                  .outer = ToOuterSpec(spec),
+                  .seed = static_cast<uint64_t>(spec.seed),
+                  .cuts = spec.schedule.cuts,
+                  .mask_gradients = spec.boundary.mask_gradients,
+                  .compute = ComputeOf(spec),
+                  .stage_compute = ToComputeSpec(spec)};
   if (spec.model.init.empty()) return train;
   auto weights = ModelWeights::Open(spec.model.init, spec);
   if (weights.ok()) train.initial_hash = (*weights)->hash();
@@ -148,7 +144,7 @@ std::function<absl::Status(Trainer&)> SaveWeightsOf(const RunSpec& spec) {
 
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
-          .inner_steps = spec.outer.inner_steps,
+          .outer = OuterPlanOf(spec),
           .eval_rows = spec.compute ? 0 : spec.eval.rows,
           .trains = !spec.compute,
           .forward_is_identity = CodecText(spec).forward == "none",

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/group_schedule.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/round_plan.h"
 #include "planning/scale/hindrances.h"
 
@@ -17,10 +18,6 @@ namespace longhaul::scale {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-int64_t InnerSteps(const RunSpec& run) {
-  return run.outer.algorithm == "dp" ? 1 : run.outer.inner_steps;
-}
 
 // What strikes one group in one round.
 struct Struck {
@@ -36,9 +33,10 @@ class Simulation {
       : spec_(spec),
         pace_(pace),
         bounds_{.steps = Steps(spec.run),
-                .inner_steps = InnerSteps(spec.run),
+                .inner_steps = OuterPlanOf(spec.run).round_steps(),
                 .groups = spec.run.outer.groups,
                 .checkpoint_every = spec.run.checkpoint.every_steps},
+        plan_(bounds_.plan()),
         tokens_per_step_(static_cast<double>(spec.run.train.batch_rows * spec.run.model.context)),
         groups_(static_cast<size_t>(bounds_.groups)),
         hindrances_(spec, pace) {
@@ -48,7 +46,7 @@ class Simulation {
 
   ScaleResult Run() {
     for (first_ = 1; first_ <= bounds_.steps && result_.ended_early.empty();) {
-      last_ = std::min(first_ + bounds_.inner_steps - 1, bounds_.steps);
+      last_ = plan_.EndOfRound(first_);
       Round();
       first_ = last_ + 1;
     }
@@ -112,7 +110,7 @@ class Simulation {
     if (f.what == FaultKind::kJoin) struck.joins = true;
   }
 
-  int64_t RoundOf(int64_t step) const { return (step - 1) / bounds_.inner_steps + 1; }
+  int64_t RoundOf(int64_t step) const { return plan_.RoundOf(step); }
   int64_t steps() const { return last_ - first_ + 1; }
 
   // One group's steps of this round: when it is at the outer step, and its compute.
@@ -248,6 +246,7 @@ class Simulation {
   const ScaleSpec& spec_;
   GroupPace& pace_;
   const RoundBounds bounds_;
+  const OuterPlan plan_;
   const double tokens_per_step_;  // of a group
   std::vector<Group> groups_;
   Hindrances hindrances_;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "absl/time/time.h"
+#include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "netem/topology/topology.h"
@@ -77,7 +78,7 @@ absl::Status CheckRun(const RunSpec& run) {
     return absl::InvalidArgumentError(
         "simulated time needs a table [compute]: forward_s, backward_s, optimizer_s");
   }
-  if (run.outer.algorithm != "dp" && run.outer.inner_steps == 0) {
+  if (!OuterPlanOf(run).meets()) {
     return absl::InvalidArgumentError(
         "'outer.inner_steps' is 0: there are no rounds; want at least 1");
   }

@@ -65,6 +65,13 @@ const Sets kLlama = {"model.kind=llama"}, kMoe = {"model.kind=moe"};
 const Sets kOneStage = {"schedule.stages=1"};
 const Sets kRounds = {"outer.inner_steps=4", "outer.codec=none", "schedule.stages=1"};
 const Sets kElastic = Plus(kRounds, {"outer.on_group_loss=continue"});
+const Sets kLevels = {"outer.algorithm=hierarchical",
+                      "outer.inner_steps=4",
+                      "outer.codec=none",
+                      "outer.groups=1024",
+                      "schedule.stages=1",
+                      "outer.cluster_groups=1",
+                      "outer.global_every=1"};
 const Sets kSwarm = Plus(kElastic, {"outer.joiner_source=swarm"});
 const Sets kSpread =
     Plus(kMoe, {"model.experts=1024", "outer.groups=1024", "outer.algorithm=dp", "outer.codec=none",
@@ -110,6 +117,7 @@ const std::map<std::string, Bound> kBounds = {
      Int(
          0, 1'000'000'000, [](const RunSpec& s) { return *s.train.warmup_steps; },
          Plus(kBySteps, {"train.steps=1000000000"}))},
+    {"train.optimizer", OneOf({"adamw", "muon", "sgd", "sign-sgd"}, OF(train.optimizer))},
     {"train.beta1", Num(0, 0.999999, OF(train.beta1))},
     {"train.beta2", Num(0, 0.999999, OF(train.beta2))},
     {"train.eps", Num(1e-30, 1, OF(train.eps))},
@@ -135,11 +143,30 @@ const std::map<std::string, Bound> kBounds = {
     {"boundary.capture", Text(1024, OF(boundary.capture))},
 
     {"outer.groups", Int(1, 1024, OF(outer.groups), kRounds)},
-    {"outer.algorithm", OneOf({"diloco", "dp"}, OF(outer.algorithm), {"outer.codec=none"})},
+    {"outer.algorithm", OneOf({"diloco", "streaming", "diloco-x", "muloco", "sparseloco", "noloco",
+                               "hierarchical", "dp", "powersgd"},
+                              OF(outer.algorithm), {"outer.codec=none"})},
     {"outer.inner_steps", Int(0, 1'000'000'000, OF(outer.inner_steps), {"outer.codec=none"})},
     {"outer.lr", Num(1e-30, 1e30, OF(outer.lr))},
     {"outer.momentum", Num(0, 0.999999, OF(outer.momentum))},
     {"outer.codec", OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(outer.codec))},
+    {"outer.fragments", Int(1, 1024, [](const RunSpec& s) { return *s.outer.fragments; },
+                            {"outer.algorithm=streaming", "outer.inner_steps=1024",
+                             "outer.codec=none", "model.blocks=1024"})},
+    {"outer.overlap_steps",
+     Int(0, 1'000'000'000, [](const RunSpec& s) { return *s.outer.overlap_steps; },
+         {"outer.algorithm=streaming", "outer.inner_steps=1000000000", "outer.codec=none"})},
+    {"outer.mix", Num(0, 1, [](const RunSpec& s) { return *s.outer.mix; },
+                      {"outer.algorithm=streaming", "outer.codec=none"})},
+    {"outer.mean", OneOf({"all", "senders"}, OF(outer.mean))},
+    {"outer.cluster_groups",
+     Int(
+         1, 1024, [](const RunSpec& s) { return *s.outer.cluster_groups; }, kLevels)},
+    {"outer.global_every",
+     Int(
+         1, 1'000'000'000, [](const RunSpec& s) { return *s.outer.global_every; }, kLevels)},
+    {"outer.global_codec",
+     OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(outer.global_codec), kLevels)},
     {"outer.on_group_loss", OneOf({"end", "continue"}, OF(outer.on_group_loss), kRounds)},
     {"outer.round_deadline_s", Num(0.1, 86400, OF(outer.round_deadline_s))},
     {"outer.joiner_source", OneOf({"member", "swarm"}, OF(outer.joiner_source), kElastic)},

@@ -41,7 +41,7 @@ TrainSpec MoeSpec(int stages, int groups, int64_t expert_parallel) {
           // Every clip group is clipped, and eps keeps AdamW from dividing out how long a gradient
           // is: norms and means are part of what is compared.
           .inner = {.lr = 3e-2, .warmup_steps = 2, .eps = 1e-3, .clip_norm = 0.05},
-          .outer = {.inner_steps = 0, .algorithm = OuterAlgorithm::kDataParallel},
+          .outer = {.inner_steps = 0, .algorithm = "dp"},
           .seed = 7};
 }
 

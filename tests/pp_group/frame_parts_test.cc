@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "gtest/gtest.h"
-#include "pp_group/group_average.h"
+#include "pp_group/outer/group_average.h"
 #include "tests/pp_group/memory_backend.h"
 
 namespace longhaul {

@@ -1,7 +1,7 @@
 // The outer step by hand, in numbers that binary fractions hold exactly: two groups that moved
 // differently, lr and momentum unequal, what error feedback carries over, who is left out and by
 // which norm.
-#include "pp_group/outer_round.h"
+#include "pp_group/outer/outer_round.h"
 
 #include <cmath>
 
@@ -21,15 +21,35 @@ std::vector<float> Values(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), x.const_data_ptr<float>() + x.numel()};
 }
 
-// Groups of one stage of two parameters, each with its OuterSync.
+// A stage of `count` parameters, in a layout of 64 floats.
+std::unique_ptr<FlatStage> NewStage(int64_t count, int stage, int stages) {
+  StageLayout layout = EmptyLayout(stages, stage, stages, {});
+  LayoutBuilder builder(&layout);
+  builder.BeginClipGroup();
+  builder.Vector("x", stage, count, 0);
+  return std::make_unique<FlatStage>(layout);
+}
+
+std::unique_ptr<OuterAlgorithm> NewDiloco(const OuterSpec& spec, GroupAverage::Place place,
+                                          const Stage& stage, const at::Tensor& parameters) {
+  return *NewOuterAlgorithm(spec, {.plan = OuterPlan(spec, /*steps=*/100),
+                                   .place = std::move(place),
+                                   .stage = &stage,
+                                   .host_parameters = parameters,
+                                   .experts = {}});
+}
+
+// Groups of one stage of two parameters, each with its algorithm.
 class TwoGroups {
  public:
   explicit TwoGroups(const OuterSpec& spec, std::vector<float> start, int groups = 2) {
     const auto peers = NewMemoryGroup(groups);
     for (int g = 0; g < groups; ++g) {
-      thetas.push_back(at::tensor(start));
-      syncs.push_back(
-          *OuterSync::Create(spec, {g, groups, /*stage=*/0, /*seed=*/5, peers[g]}, thetas.back()));
+      stages.push_back(NewStage(2, 0, 1));
+      thetas.push_back(TwoOf(stages.back()->parameters()));
+      thetas.back().copy_(at::tensor(start));
+      syncs.push_back(NewDiloco(spec, {g, groups, /*stage=*/0, /*seed=*/5, peers[g]},
+                                *stages.back(), stages.back()->parameters()));
     }
   }
 
@@ -37,25 +57,31 @@ class TwoGroups {
   void Round(int64_t step, const std::vector<std::vector<float>>& deltas,
              const std::vector<bool>& left_out = {false, false}) {
     for (size_t g = 0; g < syncs.size(); ++g) thetas[g].sub_(at::tensor(deltas[g]));
-    for (auto& sync : syncs) ASSERT_TRUE(sync->Encode(step).ok());
+    for (auto& sync : syncs) ASSERT_TRUE(sync->Encode({step, step, 0}).ok());
     for (auto& sync : syncs) sync->exchange().Send();
-    for (auto& sync : syncs) norms.push_back(*sync->SquaredNorms());
-    for (auto& sync : syncs) ASSERT_TRUE(sync->Finish(left_out).ok());
+    for (auto& sync : syncs) norms.push_back(*sync->SquaredNorms(0));
+    for (auto& sync : syncs) {
+      ASSERT_TRUE(sync->Average(0, left_out).ok());
+      ASSERT_TRUE(sync->Apply({step, step, 0}).ok());
+    }
   }
 
   // The same on both, or the test fails.
   std::vector<float> theta() const {
     EXPECT_EQ(Values(thetas[0]), Values(thetas[1]));
-    for (const auto& sync : syncs) EXPECT_EQ(Values(sync->theta_start()), Values(thetas[0]));
+    for (const auto& sync : syncs) EXPECT_EQ(Values(TwoOf(sync->theta_start())), Values(thetas[0]));
     return Values(thetas[0]);
   }
   std::vector<float> momentum() const {
     EXPECT_EQ(Values(syncs[0]->momentum()), Values(syncs[1]->momentum()));
-    return Values(syncs[0]->momentum());
+    return Values(TwoOf(syncs[0]->momentum()));
   }
 
+  static at::Tensor TwoOf(const at::Tensor& flat) { return flat.narrow(0, 0, 2); }
+
+  std::vector<std::unique_ptr<FlatStage>> stages;
   std::vector<at::Tensor> thetas;
-  std::vector<std::unique_ptr<OuterSync>> syncs;
+  std::vector<std::unique_ptr<OuterAlgorithm>> syncs;
   std::vector<std::vector<double>> norms;  // as each sync saw them, round after round
 };
 
@@ -110,17 +136,13 @@ class Round : public testing::Test {
         state->rank.group = g;
         state->rank.stage = s;
         state->rank.plain = (g == 0 ? plain0 : plain1)[s];
-        StageLayout layout = EmptyLayout(2, s, kStages, {});
-        LayoutBuilder builder(&layout);
-        builder.BeginClipGroup();
-        builder.Vector("x", s, 2, 0);
-        state->stage = std::make_unique<FlatStage>(layout);
+        state->stage = NewStage(2, s, kStages);
         state->host_parameters = state->stage->parameters();
         state->optimizer = std::make_unique<AdamW>(spec_.inner, *state->stage);
         state->optimizer->first_moment().fill_(3 + g);
         state->optimizer->second_moment().fill_(5 + g);
-        state->outer = *OuterSync::Create(spec_.outer, {g, kGroups, s, spec_.seed, peers[s][g]},
-                                          state->host_parameters);
+        state->outer = NewDiloco(spec_.outer, {g, kGroups, s, spec_.seed, peers[s][g]},
+                                 *state->stage, state->host_parameters);
         ranks_.push_back(std::move(state));
       }
     }
@@ -258,13 +280,9 @@ TEST(OuterStepMembers, AreTheMeetingsByTheirNumbers) {
   for (int g : {1, 2, 3}) {
     auto state = std::make_unique<RankState>();
     state->rank.group = g;
-    StageLayout layout = EmptyLayout(1, 0, 1, {});
-    LayoutBuilder builder(&layout);
-    builder.BeginClipGroup();
-    builder.Vector("x", 0, 64, 0);
-    state->stage = std::make_unique<FlatStage>(layout);
+    state->stage = NewStage(64, 0, 1);
     state->host_parameters = state->stage->parameters();
-    state->outer = *OuterSync::Create(spec.outer, {g, 4, 0, 3, {}}, state->host_parameters);
+    state->outer = NewDiloco(spec.outer, {g, 4, 0, 3, {}}, *state->stage, state->host_parameters);
     state->stage->parameters().fill_(g == 2 ? 1000 : -2 * g);
     ranks.push_back(std::move(state));
   }
@@ -283,21 +301,6 @@ TEST(OuterStepMembers, AreTheMeetingsByTheirNumbers) {
     EXPECT_EQ(state->report.outer_bytes_sent, 2 * (64 * 4 + 64))
         << "two frames, 64 bytes of header";
   }
-}
-
-TEST(OuterStepDue, IsAfterEveryHAndAfterTheLast) {
-  const auto due = [](int64_t inner_steps, int64_t steps) {
-    std::vector<int64_t> at;
-    for (int64_t step = 1; step <= steps; ++step) {
-      if (OuterStepIsDue({.inner_steps = inner_steps}, step, steps)) at.push_back(step);
-    }
-    return at;
-  };
-  EXPECT_THAT(due(4, 11), ElementsAre(4, 8, 11));
-  EXPECT_THAT(due(4, 8), ElementsAre(4, 8));
-  EXPECT_THAT(due(1, 3), ElementsAre(1, 2, 3));
-  EXPECT_THAT(due(20, 3), ElementsAre(3));
-  EXPECT_THAT(due(0, 5), IsEmpty());
 }
 
 }  // namespace

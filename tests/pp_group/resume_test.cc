@@ -180,8 +180,7 @@ class Forgetful final : public ChannelState {
 // What the codec of the gradients remembers is a checkpoint's, too.
 TEST_F(Resume, DataParallelGroupsGoOnWithTheirBits) {
   TrainSpec spec = SmallSpec(2, 2);
-  spec.outer = {
-      .inner_steps = 0, .codec = "int4-b64-h64+ef", .algorithm = OuterAlgorithm::kDataParallel};
+  spec.outer = {.inner_steps = 0, .codec = "int4-b64-h64+ef", .algorithm = "dp"};
   const History whole = RunAll(spec);
   History pieces;
   const auto killed = NewTrainer(spec);

@@ -8,6 +8,7 @@ target_compile_definitions(pp_group_testing PRIVATE
 
 longhaul_test(pp_group/schedule_test.cc pp_group/schedule_csv_test.cc
   NAME pp_schedule_test LIBS longhaul::pp_schedule LABELS cpu)
+longhaul_test(pp_group/outer_plan_test.cc NAME pp_outer_plan_test LIBS longhaul::pp_schedule LABELS cpu)
 longhaul_test(pp_group/schedule_torch_test.cc
   NAME pp_schedule_torch_test LIBS longhaul::pp_schedule LABELS cpu TIMEOUT 300)
 target_compile_definitions(pp_schedule_torch_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
@@ -24,7 +25,7 @@ longhaul_test(pp_group/device_name_test.cc pp_group/memory_limit_test.cc NAME pp
   LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
 longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
-  pp_group/checkpoint_sections_test.cc pp_group/train_spec_test.cc pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc pp_group/diloco_golden_test.cc
+  pp_group/checkpoint_sections_test.cc pp_group/train_spec_test.cc pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc
   pp_group/injected_test.cc pp_group/executor_test.cc pp_group/poison_test.cc pp_group/elastic_test.cc
   pp_group/handover_test.cc pp_group/outer_step_test.cc pp_group/adamw_test.cc pp_group/microbatches_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
@@ -35,6 +36,10 @@ longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc
 longhaul_test(pp_group/tied_training_test.cc pp_group/frame_parts_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_tied_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/diloco_golden_test.cc NAME pp_group_outer_golden_test LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/outer_algorithms_test.cc pp_group/fragments_test.cc SRCS pp_group/loopback_ranks.cc
+  ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
+  NAME pp_group_outer_algorithms_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors

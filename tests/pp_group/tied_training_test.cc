@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/models/model.h"
-#include "pp_group/outer_sync.h"
+#include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/catalog.h"
 #include "tests/pp_group/loopback_ranks.h"
 
@@ -142,11 +142,11 @@ TEST_P(Tied, Bfloat16AndRecomputationHaveThemToo) {
 }
 
 TEST_P(Tied, GroupsThatMeetHaveThemToo) {
-  for (const OuterAlgorithm algorithm : {OuterAlgorithm::kDiloco, OuterAlgorithm::kDataParallel}) {
+  for (const std::string algorithm : {"diloco", "dp"}) {
     const auto with = [&](int stages) {
       TrainSpec spec = TiedSpec(stages, 2, GetParam());
       spec.outer.algorithm = algorithm;
-      if (algorithm == OuterAlgorithm::kDataParallel) spec.outer.inner_steps = 0;
+      if (algorithm == "dp") spec.outer.inner_steps = 0;
       return spec;
     };
     const Trained whole = Train(with(1));
@@ -206,7 +206,7 @@ TEST(TiedTraining, CopiesAreEqualAfterEveryStepWhateverTheOuterCodec) {
       spec.model.blocks = 2;
       spec.steps = 3;
       spec.outer = {.inner_steps = data_parallel ? 0 : 1, .codec = codec};
-      if (data_parallel) spec.outer.algorithm = OuterAlgorithm::kDataParallel;
+      if (data_parallel) spec.outer.algorithm = "dp";
       const auto trainer =
           Trainer::Create(spec, LoopbackRanks(spec, Lossy(), 4), SmallCorpus(), TestClock);
       ASSERT_TRUE(trainer.ok()) << trainer.status();
@@ -254,7 +254,7 @@ TEST(TiedTraining, SpreadExpertsKeepBothCopiesEqualInAnyNumberOfStages) {
     TrainSpec spec = TiedSpec(stages, 2, "moe");
     spec.model.expert_parallel = 2;
     spec.model.blocks = 2;
-    spec.outer = {.inner_steps = 0, .algorithm = OuterAlgorithm::kDataParallel};
+    spec.outer = {.inner_steps = 0, .algorithm = "dp"};
     return spec;
   };
   const History whole = RunOver(with(1), LoopbackRanks(with(1), {}));

@@ -62,11 +62,7 @@ TEST(CanonicalText, SaysEveryFieldByItsName) {
   spec.model.expert_parallel = 2;
   spec.stage_compute.dtype = "bfloat16";
   spec.cuts = {1, 4};
-  spec.outer = {.inner_steps = 0,
-                .lr = 0.625,
-                .momentum = 0.5,
-                .codec = "fp16",
-                .algorithm = OuterAlgorithm::kDataParallel};
+  spec.outer = {.inner_steps = 0, .lr = 0.625, .momentum = 0.5, .codec = "fp16", .algorithm = "dp"};
   spec.initial_hash = "abc";
   EXPECT_EQ(
       CanonicalText(spec, *SmallCorpus()),
@@ -220,7 +216,7 @@ TEST_F(Bounds, OfSpreadExpertsAreWhereTheySay) {
       s->model.engine = "aten";
       s->model.experts = 4;
       s->model.expert_parallel = 2;
-      s->outer = {.inner_steps = 0, .algorithm = OuterAlgorithm::kDataParallel};
+      s->outer = {.inner_steps = 0, .algorithm = "dp"};
       change(s);
     };
   };

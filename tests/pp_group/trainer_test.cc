@@ -96,7 +96,7 @@ TEST_P(EveryDepth, TwoGroupsAgreeAfterEachOuterStepWhateverTheOuterCodecLoses) {
 TEST_P(EveryDepth, DataParallelGroupsHoldEqualBitsAfterEveryStep) {
   for (const char* codec : {"none", "int8-b64", "int4-b64-h64+ef"}) {
     TrainSpec spec = SmallSpec(GetParam(), 2);
-    spec.outer = {.inner_steps = 0, .codec = codec, .algorithm = OuterAlgorithm::kDataParallel};
+    spec.outer = {.inner_steps = 0, .codec = codec, .algorithm = "dp"};
     const std::unique_ptr<Trainer> trainer = NewTrainer(spec);
     for (int64_t step = 1; step <= spec.steps; ++step) {
       const auto reports = trainer->Step();
@@ -284,7 +284,7 @@ TEST(Trainer, DataParallelGroupsTrainAsOneWithTheWholeBatch) {
   whole.batch_rows = 16;
   shared.batch_rows = 4;
   shared.microbatches = 1;
-  shared.outer = {.inner_steps = 0, .algorithm = OuterAlgorithm::kDataParallel};
+  shared.outer = {.inner_steps = 0, .algorithm = "dp"};
   const std::vector<double> one = RunAll(whole).losses, four = RunAll(shared).losses;
   ASSERT_EQ(four.size(), 4 * one.size());
   for (size_t step = 0; step < one.size(); ++step) {
@@ -326,9 +326,7 @@ TEST(Trainer, BadSpecsAreRefusedByName) {
     return std::string(trainer.status().message());
   };
   using testing::HasSubstr;
-  EXPECT_THAT(refusal([](TrainSpec* s) {
-                s->outer = {.inner_steps = 5, .algorithm = OuterAlgorithm::kDataParallel};
-              }),
+  EXPECT_THAT(refusal([](TrainSpec* s) { s->outer = {.inner_steps = 5, .algorithm = "dp"}; }),
               HasSubstr("data parallel groups meet in every step, want 0"));
   EXPECT_THAT(refusal([](TrainSpec* s) { s->stages = 3; }), HasSubstr("3 stages do not divide 8"));
   for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0}, {8}, {1, 2}}) {

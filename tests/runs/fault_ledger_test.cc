@@ -44,7 +44,7 @@ class Ledger : public testing::Test {
   }
 
   absl::Duration now_;
-  FaultLedger ledger_{4, 2, [this] { return now_; }};
+  FaultLedger ledger_{OuterPlan({.inner_steps = 4}, /*steps=*/100), 2, [this] { return now_; }};
   std::map<int64_t, FaultRow> rows_;
 };
 

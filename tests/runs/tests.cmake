@@ -48,6 +48,7 @@ longhaul_test(runs/processes_test.cc runs/wire_bytes_test.cc runs/run_view_test.
 longhaul_test(runs/run_recorder_test.cc runs/fault_ledger_test.cc runs/group_lives_test.cc
   runs/crossing_ledger_test.cc runs/ending_test.cc runs/link_evidence_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/link_fault_script_test.cc LIBS longhaul::experiments_run LABELS cpu)
+longhaul_test(runs/outer_specs_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu TIMEOUT 300)
 longhaul_test(runs/run_place_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/spec_files_test.cc LIBS runs_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(runs/named_files_test.cc LIBS runs_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)

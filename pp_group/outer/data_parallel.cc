@@ -1,4 +1,4 @@
-#include "pp_group/gradient_average.h"
+#include "pp_group/outer/data_parallel.h"
 
 #include <utility>
 
@@ -26,24 +26,24 @@ at::Tensor Part(const at::Tensor& flat, const FlatRange& range) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GradientAverage>> GradientAverage::Create(
-    const std::string& codec, GroupAverage::Place place, const Stage& stage,
-    c10::intrusive_ptr<c10d::Backend> experts) {
-  std::unique_ptr<GradientAverage> average(new GradientAverage);
-  average->groups_ = place.groups;
-  average->experts_ = std::move(experts);
-  average->shared_ = SharedRanges(stage.layout());
-  average->spread_ = Between(average->shared_, stage.layout().flat_elements);
-  const int64_t elements = SharedElements(stage.layout());
-  place.parts = FrameParts(stage.layout());
+absl::StatusOr<std::unique_ptr<OuterAlgorithm>> DataParallel::Create(const OuterSpec& spec,
+                                                                     OuterRank rank) {
+  const StageLayout& layout = rank.stage->layout();
+  std::unique_ptr<DataParallel> average(new DataParallel);
+  average->groups_ = rank.place.groups;
+  average->experts_ = std::move(rank.experts);
+  average->shared_ = SharedRanges(layout);
+  average->spread_ = Between(average->shared_, layout.flat_elements);
+  const int64_t elements = SharedElements(layout);
+  rank.place.parts = FrameParts(layout);
   if (!average->spread_.empty()) average->parts_ = at::empty({elements}, at::kFloat);
-  auto exchange = GroupAverage::Create(codec, std::move(place), elements);
+  auto exchange = GroupAverage::Create(spec.codec, std::move(rank.place), elements);
   if (!exchange.ok()) return exchange.status();
   average->exchange_ = *std::move(exchange);
   return average;
 }
 
-absl::Status GradientAverage::Begin(int64_t step, const Stage& stage) {
+absl::Status DataParallel::BeginGradients(int64_t step, const Stage& stage) {
   if (spread_.empty()) return exchange_->Begin(step, stage.gradients().cpu());
   int64_t at = 0;
   for (const FlatRange& range : shared_) {
@@ -54,7 +54,7 @@ absl::Status GradientAverage::Begin(int64_t step, const Stage& stage) {
   return exchange_->Begin(step, parts_);
 }
 
-absl::Status GradientAverage::Finish(Stage* stage) {
+absl::Status DataParallel::FinishGradients(Stage* stage) {
   const at::Tensor& gradients = stage->gradients();
   if (spread_.empty()) {
     const absl::StatusOr<at::Tensor> average = exchange_->Finish(
@@ -74,7 +74,7 @@ absl::Status GradientAverage::Finish(Stage* stage) {
   return absl::OkStatus();
 }
 
-void GradientAverage::BeginSquares(const Stage& stage) {
+void DataParallel::BeginSquares(const Stage& stage) {
   own_squares_ = {at::tensor(at::ArrayRef<double>(ClipSquaresOf(stage).spread), at::kDouble)};
   all_squares_.assign(1, {});
   for (int g = 0; g < experts_->getSize(); ++g) {
@@ -83,7 +83,7 @@ void GradientAverage::BeginSquares(const Stage& stage) {
   gathering_ = experts_->allgather(all_squares_, own_squares_);
 }
 
-std::vector<double> GradientAverage::FinishSquares() {
+std::vector<double> DataParallel::FinishSquares() {
   WaitAndReset(&gathering_);
   std::vector<double> sums(static_cast<size_t>(own_squares_[0].numel()), 0);
   for (const at::Tensor& squares : all_squares_[0]) {

@@ -1,4 +1,4 @@
-#include "pp_group/group_average.h"
+#include "pp_group/outer/group_average.h"
 
 #include <algorithm>
 #include <array>
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
   std::unique_ptr<GroupAverage> average(new GroupAverage);
   std::vector<int> all(static_cast<size_t>(place.groups));
   std::iota(all.begin(), all.end(), 0);
-  if (place.parts.empty()) place.parts = {{0, elements, false, false}};
+  if (place.parts.empty() && elements > 0) place.parts = {{0, elements, false, false}};
   average->place_ = std::move(place);
   average->SetMembers(std::move(all), average->place_.peers);
   average->codec_ = *std::move(made);
@@ -106,7 +106,7 @@ void GroupAverage::ForgetCodecState() {
 }
 
 std::vector<std::byte> GroupAverage::SaveCodecState() const {
-  if (states_.front() == nullptr) return {};
+  if (states_.empty() || states_.front() == nullptr) return {};
   if (states_.size() == 1) return SaveState(*codec_, *states_.front());
   std::vector<std::byte> all;
   for (const auto& state : states_) {
@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseState(
 absl::StatusOr<GroupAverage::CodecStates> GroupAverage::ParseCodecState(
     std::span<const std::byte> saved) const {
   CodecStates states(place_.parts.size());
-  if (saved.empty() && states_.front() == nullptr) return states;
+  if (saved.empty() && (states_.empty() || states_.front() == nullptr)) return states;
   for (size_t i = 0; i < states.size(); ++i) {
     std::span<const std::byte> own = saved;
     if (states.size() > 1) {
@@ -160,8 +160,15 @@ absl::StatusOr<GroupAverage::CodecStates> GroupAverage::ParseCodecState(
 }
 
 void GroupAverage::SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d::Backend> peers) {
+  peer_ranks_.resize(members.size());
+  std::iota(peer_ranks_.begin(), peer_ranks_.end(), 0);
   members_ = std::move(members);
   place_.peers = std::move(peers);
+}
+
+void GroupAverage::Meet(std::vector<int> members) {
+  peer_ranks_ = members;
+  members_ = std::move(members);
 }
 
 absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
@@ -173,6 +180,7 @@ absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
   const at::Tensor frame = at::empty({FrameBegins(most).back()}, at::kByte);
   own_lengths_ = at::zeros({static_cast<int64_t>(parts.size())}, at::kLong);
   auto* const lengths = own_lengths_.data_ptr<int64_t>();
+  const int noise_group = place_.noise_group < 0 ? place_.group : place_.noise_group;
   int64_t end = 0;  // of the last frame; what follows it is zero
   for (size_t i = 0; i < parts.size(); ++i) {
     const at::Tensor values = Of(parts[i], own);
@@ -180,7 +188,8 @@ absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
     const int stage = parts[i].tied ? 0 : place_.stage;
     const uint64_t noise =
         FoldSeed({place_.seed, static_cast<uint64_t>(step), static_cast<uint64_t>(stage),
-                  kOuterDirection, parts[i].tied, static_cast<uint64_t>(place_.group)});
+                  kOuterDirection + (static_cast<uint64_t>(place_.fragment) << 8), parts[i].tied,
+                  static_cast<uint64_t>(noise_group)});
     const int64_t begin = FrameBegins(LengthsOf(own_lengths_))[i];
     frame.narrow(0, end, begin - end).zero_();
     absl::StatusOr<size_t> encoded =
@@ -201,8 +210,10 @@ void GroupAverage::Send() {
   frames_.assign(count, at::Tensor());
   lengths_.assign(count, at::Tensor());
   received_.assign(count, WorkPtr());
+  frame_posted_.assign(count, false);
   sent_.clear();
   bytes_sent_ = 0;
+  if (place_.parts.empty()) frame_posted_.assign(count, true);  // it has nothing of the fragment
   const int64_t bytes = own_frame_.numel();
   for (size_t i = 0; i < count; ++i) {
     if (members_[i] == place_.group) {
@@ -210,11 +221,15 @@ void GroupAverage::Send() {
       lengths_[i] = own_lengths_;
       continue;
     }
-    const int peer = static_cast<int>(i);
+    if (place_.parts.empty()) {
+      lengths_[i] = own_lengths_;
+      continue;
+    }
+    const int peer = peer_ranks_[i];
     lengths_[i] = at::empty_like(own_lengths_);
-    received_[i] = ReceiveTensor(*place_.peers, lengths_[i], peer);
-    sent_.push_back(SendTensor(*place_.peers, own_lengths_, peer));
-    if (bytes > 0) sent_.push_back(SendTensor(*place_.peers, own_frame_, peer));
+    received_[i] = ReceiveTensor(*place_.peers, lengths_[i], peer, tag());
+    sent_.push_back(SendTensor(*place_.peers, own_lengths_, peer, tag()));
+    if (bytes > 0) sent_.push_back(SendTensor(*place_.peers, own_frame_, peer, tag()));
     bytes_sent_ += bytes;
   }
 }
@@ -225,24 +240,39 @@ absl::Status GroupAverage::Begin(int64_t step, const at::Tensor& own) {
   return absl::OkStatus();
 }
 
+// Its lengths have come: its frame's receive is posted.
+absl::Status GroupAverage::ReceiveFrame(size_t member) {
+  frame_posted_[member] = true;
+  WaitAndReset(&received_[member]);
+  const std::span<const int64_t> lengths = LengthsOf(lengths_[member]);
+  for (size_t p = 0; p < lengths.size(); ++p) {
+    const auto limit =
+        static_cast<int64_t>(codec_->MaxFrameBytes(ShapeOf(place_.parts[p]), DType::kF32));
+    if (lengths[p] >= 0 && lengths[p] <= limit) continue;
+    return OfGroup(members_[member],
+                   absl::DataLossError(absl::StrCat("it has ", lengths[p], " bytes, at most ",
+                                                    limit, " are possible")));
+  }
+  const int64_t bytes = FrameBegins(lengths).back();
+  frames_[member] = at::empty({bytes}, at::kByte);
+  if (bytes > 0) {
+    received_[member] = ReceiveTensor(*place_.peers, frames_[member], peer_ranks_[member], tag());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupAverage::Advance() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i] == place_.group || frame_posted_[i] || !received_[i]->isCompleted()) continue;
+    if (absl::Status status = ReceiveFrame(i); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GroupAverage::Receive() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i] == place_.group) continue;
-    WaitAndReset(&received_[i]);
-    const std::span<const int64_t> lengths = LengthsOf(lengths_[i]);
-    for (size_t p = 0; p < lengths.size(); ++p) {
-      const auto limit =
-          static_cast<int64_t>(codec_->MaxFrameBytes(ShapeOf(place_.parts[p]), DType::kF32));
-      if (lengths[p] >= 0 && lengths[p] <= limit) continue;
-      return OfGroup(members_[i],
-                     absl::DataLossError(absl::StrCat("it has ", lengths[p], " bytes, at most ",
-                                                      limit, " are possible")));
-    }
-    const int64_t bytes = FrameBegins(lengths).back();
-    frames_[i] = at::empty({bytes}, at::kByte);
-    if (bytes > 0) {
-      received_[i] = ReceiveTensor(*place_.peers, frames_[i], static_cast<int>(i));
-    }
+    if (members_[i] == place_.group || frame_posted_[i]) continue;
+    if (absl::Status status = ReceiveFrame(i); !status.ok()) return status;
   }
   for (WorkPtr& work : received_) WaitAndReset(&work);
   for (WorkPtr& work : sent_) WaitAndReset(&work);
@@ -272,6 +302,7 @@ absl::Status GroupAverage::AddMember(size_t member, const at::Tensor& scratch,
     if (!status.ok()) return OfGroup(members_[member], status);
     if (squared_norm != nullptr && !part.copy) *squared_norm += SquaredNorm(decoded);
     sum.add_(decoded);
+    if (place_.over_senders) Of(part, senders_).add_(decoded.ne(0));
   }
   return absl::OkStatus();
 }
@@ -279,6 +310,7 @@ absl::Status GroupAverage::AddMember(size_t member, const at::Tensor& scratch,
 absl::Status GroupAverage::Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                                std::vector<double>* squared_norms) {
   average_.zero_();
+  if (place_.over_senders) senders_ = at::zeros_like(average_);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (left_out[i]) continue;
     double* const squared_norm = squared_norms != nullptr ? &(*squared_norms)[i] : nullptr;
@@ -300,8 +332,16 @@ absl::StatusOr<at::Tensor> GroupAverage::Average(const at::Tensor& scratch,
   if (out > 0) {
     if (absl::Status status = Sum(scratch, left_out, nullptr); !status.ok()) return status;
   }
-  average_.div_(static_cast<double>(static_cast<int64_t>(members_.size()) - out));
+  Divide(static_cast<int64_t>(members_.size()) - out);
   return average_;
+}
+
+void GroupAverage::Divide(int64_t members) {
+  if (place_.over_senders && members > 0) {
+    average_.div_(senders_.clamp_min(1));
+  } else {
+    average_.div_(static_cast<double>(members));
+  }
 }
 
 absl::StatusOr<at::Tensor> GroupAverage::Finish(const at::Tensor& scratch) {

@@ -9,8 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pp_group/group_average.h"
-#include "pp_group/stage.h"
+#include "pp_group/outer/algorithm.h"
 
 namespace longhaul {
 
@@ -22,27 +21,22 @@ namespace longhaul {
 // Then the clip groups' squared norms are of all ranks together, each expert counted once; sums are
 // taken in the order of groups, so that all groups clip what they hold alike by equal factors.
 // The parts are apart as GroupAverage's are. Throw what c10d does.
-class GradientAverage {
+class DataParallel : public OuterAlgorithm {
  public:
-  // Errors: GroupAverage::Create's. `experts`: over which parameters of the stage are spread; null
-  // where none are.
-  static absl::StatusOr<std::unique_ptr<GradientAverage>> Create(
-      const std::string& codec, GroupAverage::Place place, const Stage& stage,
-      c10::intrusive_ptr<c10d::Backend> experts);
+  static absl::StatusOr<std::unique_ptr<OuterAlgorithm>> Create(const OuterSpec& spec,
+                                                                OuterRank rank);
 
-  // `step` (1-based inner step) keys the codec's noise.
-  absl::Status Begin(int64_t step, const Stage& stage);
-  absl::Status Finish(Stage* stage);
+  absl::Status BeginGradients(int64_t step, const Stage& stage) override;
+  absl::Status FinishGradients(Stage* stage) override;
 
-  // After Finish, where parameters are spread: of each clip group the squares of what is spread, of
-  // all ranks together, for AdamW::Step.
-  void BeginSquares(const Stage& stage);
-  std::vector<double> FinishSquares();
+  // Of each clip group the squares of what is spread, of all ranks together, for AdamW::Step.
+  void BeginSquares(const Stage& stage) override;
+  std::vector<double> FinishSquares() override;
 
-  GroupAverage& exchange() { return *exchange_; }
+  GroupAverage& exchange(int64_t = 0) override { return *exchange_; }
 
  private:
-  GradientAverage() = default;
+  DataParallel() = default;
 
   double groups_ = 1;
   std::vector<FlatRange> shared_, spread_;  // of the flat gradient

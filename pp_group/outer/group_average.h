@@ -23,7 +23,7 @@ absl::Status CheckOuterCodec(const Codec& codec);
 // The mean of one [N] of each member, groups of a stage that meet, with a codec on the way:
 //   average = sum over the members g, ascending, of decode(encode(x_g)) / members
 // Every rank decodes every frame, its own included, so that all groups get equal bits. Outer deltas
-// (outer_sync.h) and the gradients of synchronous data parallel training are averaged so.
+// (diloco.h) and the gradients of synchronous data parallel training are averaged so.
 //
 // Steps and bytes: one round, one send and receive per other member; a rank sends each of them
 // frame + 8 bytes: first the frame's length (one int64, because a codec's frames may vary in
@@ -38,16 +38,21 @@ class GroupAverage {
     uint64_t seed;                            // of the codec's noise
     c10::intrusive_ptr<c10d::Backend> peers;  // all groups, by number; null when groups == 1
     std::vector<FramePart> parts = {};        // of the [N], ascending; empty: one of all
+    int64_t fragment = 0;                     // of several that a rank has under way: noise and tag
+    bool over_senders = false;                // an element's mean is over whose value is not 0
+    int noise_group = -1;                     // keys the noise in place of `group`; -1: that
   };
   using CodecStates = std::vector<std::unique_ptr<CodecState>>;  // of each part; null: none is kept
 
-  // NotFound, InvalidArgument: the codec. `elements`: N.
+  // NotFound, InvalidArgument: the codec. `elements`: N; 0: nothing crosses, all calls stand.
   static absl::StatusOr<std::unique_ptr<GroupAverage>> Create(const std::string& codec, Place place,
                                                               int64_t elements);
 
   // Who meets from now on: ascending group numbers, the own among them; `peers` has one rank for
   // each, in that order. At first: all groups.
   void SetMembers(std::vector<int> members, c10::intrusive_ptr<c10d::Backend> peers);
+  // The same among the groups that were there at first, which `peers` has by number.
+  void Meet(std::vector<int> members);
   const std::vector<int>& members() const { return members_; }
 
   // Encodes `own` ([N] f32, contiguous); `step` (1-based inner step) keys the codec's noise.
@@ -57,6 +62,8 @@ class GroupAverage {
   // what c10d does.
   void Send();
   absl::Status Begin(int64_t step, const at::Tensor& own);  // Encode and Send
+  // Posts the receives of frames whose lengths have come; never waits. DataLoss as Receive.
+  absl::Status Advance();
   // Waits for everybody's frame. DataLoss: a length that cannot be.
   absl::Status Receive();
   // Norms squared of the members' decoded values, by place in members(); infinite: not finite.
@@ -69,6 +76,8 @@ class GroupAverage {
   // Receive, SquaredNorms and Average of all.
   absl::StatusOr<at::Tensor> Finish(const at::Tensor& scratch);
 
+  // What Average has returned, or what a checkpoint left of it; [N].
+  const at::Tensor& average() const { return average_; }
   int64_t bytes_sent() const { return bytes_sent_; }  // of frames, by the last Begin
 
   // For checkpoints: the codec's state as in compressors/saved_state.h; of several parts each behind
@@ -81,6 +90,9 @@ class GroupAverage {
 
  private:
   GroupAverage() = default;
+  absl::Status ReceiveFrame(size_t member);
+  void Divide(int64_t members);
+  int tag() const { return static_cast<int>(place_.fragment); }
   absl::Status Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                    std::vector<double>* squared_norms);
   absl::Status AddMember(size_t member, const at::Tensor& scratch, double* squared_norm);
@@ -91,10 +103,13 @@ class GroupAverage {
   std::shared_ptr<const Codec> codec_;
   CodecStates states_;
   at::Tensor average_;  // [N]; a sum until Average has divided it
+  at::Tensor senders_;  // [N]; of each element
   std::vector<int> members_;
+  std::vector<int> peer_ranks_;               // of the members, in place_.peers
   at::Tensor own_frame_, own_lengths_;        // as those of all:
   std::vector<at::Tensor> frames_, lengths_;  // uint8 [bytes], int64 [parts]; by place in members_
-  std::vector<WorkPtr> received_, sent_;
+  std::vector<WorkPtr> received_, sent_;      // received_: lengths, then the frame
+  std::vector<bool> frame_posted_;            // by place in members_
   int64_t bytes_sent_ = 0;
 };
 

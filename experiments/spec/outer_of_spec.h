@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "experiments/spec/spec.h"
+#include "pp_group/outer/outer_plan.h"
+
+namespace longhaul {
+
+// The outer step of a run as trainers take it, and when its groups meet over what: whoever counts
+// rounds, exchanges or their bytes asks the plan.
+OuterSpec ToOuterSpec(const RunSpec& spec);
+OuterPlan OuterPlanOf(const RunSpec& spec);
+// The spec's, or its outer algorithm's.
+std::string InnerOptimizerOf(const RunSpec& spec);
+
+}  // namespace longhaul

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "absl/status/statusor.h"
+#include "pp_group/stage.h"
+
+namespace longhaul {
+
+struct AdamWSpec {
+  double lr;  // peak; cosine to min_lr_fraction over the run's own length
+  double min_lr_fraction = 0.1;
+  int64_t warmup_steps = 0;  // linear
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;  // of matrices (embeddings and head included), not of vectors
+  // Largest gradient norm of one clip group: the embeddings, each block, the final norm with the
+  // head. Per block, not per model: no traffic between stages, and the same training for every S.
+  // infinity: off.
+  double clip_norm = 1.0;
+  std::string optimizer = "adamw";  // a name of InnerOptimizerNames()
+};
+
+// Rate of inner step `step` (0-based) of a run of `steps`: (step + 1) / warmup of the peak during
+// warm-up, then half a cosine from the peak down to min_lr_fraction of it after the last step.
+double LearningRate(const AdamWSpec& spec, int64_t step, int64_t steps);
+
+// Squared gradient norms of each clip group of a stage: of what all ranks that run it hold alike,
+// and of what is spread over them (stage_layout.h).
+struct ClipSquares {
+  std::vector<double> shared, spread;
+};
+ClipSquares ClipSquaresOf(const Stage& stage);
+
+// What moves the parameters of one stage after every inner step. Two moments in flat buffers, where
+// the parameters lie, of which an optimizer uses what it needs: checkpoints, groups that join and
+// poisoned groups need to know no more. They stay across outer steps.
+class InnerOptimizer {
+ public:
+  InnerOptimizer(const AdamWSpec& spec, const Stage& stage);
+  virtual ~InnerOptimizer() = default;
+
+  // One update from stage->gradients(). `step` counts from 0. `spread`: of each clip group the
+  // squares that are spread, of all ranks together; empty: nothing is spread. Returns how many clip
+  // groups had a larger norm than clip_norm: their gradients count scaled down to it.
+  int Step(int64_t step, int64_t steps, Stage* stage, const std::vector<double>& spread = {});
+
+  void ForgetMoments();  // as new
+
+  // [flat_elements] f32 each; for checkpoints.
+  const at::Tensor& first_moment() const { return m_; }
+  const at::Tensor& second_moment() const { return v_; }
+
+ protected:
+  // Before the parameters of a step.
+  virtual void BeginStep(int64_t step, double rate) = 0;
+  // The parameters of one slot, whose gradient counts `grad_scale` times.
+  virtual void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) = 0;
+
+  const AdamWSpec& spec() const { return spec_; }
+  static at::Tensor PartOf(const at::Tensor& flat, const ParameterSlot& slot) {
+    return flat.narrow(0, slot.offset, slot.elements());
+  }
+
+  at::Tensor m_, v_;
+
+ private:
+  AdamWSpec spec_;
+};
+
+// NotFound, with the names that there are.
+absl::StatusOr<std::unique_ptr<InnerOptimizer>> NewInnerOptimizer(const AdamWSpec& spec,
+                                                                  const Stage& stage);
+
+}  // namespace longhaul

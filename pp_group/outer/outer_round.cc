@@ -1,0 +1,233 @@
+#include "pp_group/outer/outer_round.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "pp_group/c10d_status.h"
+#include "pp_group/poison.h"
+
+namespace longhaul {
+
+template <typename First, typename Second>
+absl::Status OuterRound::OnAll(First begin, Second finish) {
+  for (auto& state : ranks_) {
+    const absl::Duration start = now_();
+    if (absl::Status status = begin(*state); !status.ok()) return status;
+    state->report.outer += now_() - start;
+  }
+  for (auto& state : ranks_) {
+    const absl::Duration start = now_();
+    if (absl::Status status = finish(*state); !status.ok()) return status;
+    state->report.outer += now_() - start;
+    state->report.outer_synced = true;
+    state->report.outer_bytes_sent = state->outer->exchange().bytes_sent();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OuterRound::AverageGradients(int64_t step) {
+  if (!plan_.gradients()) return absl::OkStatus();
+  absl::Status averaged =
+      OnAll([step](RankState& state) { return state.outer->BeginGradients(step, *state.stage); },
+            [](RankState& state) { return state.outer->FinishGradients(state.stage.get()); });
+  if (!averaged.ok() || spec_.model.expert_parallel == 1) return averaged;
+  return OnAll(
+      [](RankState& state) {
+        state.outer->BeginSquares(*state.stage);
+        return absl::OkStatus();
+      },
+      [](RankState& state) {
+        state.spread_squares = state.outer->FinishSquares();
+        return absl::OkStatus();
+      });
+}
+
+absl::Status OuterRound::Run(int64_t step) {
+  std::vector<OuterExchange> due = plan_.AppliedAfter(step);
+  std::erase_if(due, [step](const OuterExchange& e) { return e.begun == step; });
+  for (const OuterExchange& e : due) {
+    if (absl::Status status = Average(e); !status.ok()) return status;
+  }
+  for (const OuterExchange& e : plan_.BegunAfter(step)) {
+    // What is begun is what the inner steps have done, from the start that they had; only then does
+    // an earlier average move that start.
+    if (absl::Status status = Begin(e); !status.ok()) return status;
+    for (const OuterExchange& earlier : std::exchange(due, {})) {
+      if (absl::Status status = Apply(earlier); !status.ok()) return status;
+    }
+    if (e.applied > step) continue;
+    if (absl::Status status = Apply(e); !status.ok()) return status;
+  }
+  for (const OuterExchange& e : due) {
+    if (absl::Status status = Apply(e); !status.ok()) return status;
+  }
+  busy_ = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status OuterRound::Advance() {
+  for (const OuterExchange& e : sent_) {
+    for (auto& state : ranks_) {
+      absl::Status status = state->outer->exchange(e.fragment).Advance();
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OuterRound::Drain(int64_t step) {
+  for (const OuterExchange& e : plan_.InFlightAfter(step)) {
+    if (absl::Status status = Average(e); !status.ok()) return status;
+  }
+  busy_ = nullptr;
+  return absl::OkStatus();
+}
+
+// What each rank has leaves for the other groups; where the result is due at once, it is there.
+absl::Status OuterRound::Begin(const OuterExchange& e) {
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    if (state->poison != 1) state->stage->parameters().mul_(std::exchange(state->poison, 1));
+    // The outer step computes on the host: of a stage on a device, on a copy of its parameters.
+    state->host_parameters.copy_(state->stage->parameters());
+    if (!plan_.all_meet()) {
+      state->outer->exchange(e.fragment).Meet(plan_.MembersOf(e, state->rank.group));
+    }
+    if (absl::Status status = state->outer->Encode(e); !status.ok()) return status;
+    state->report.outer += now_() - start;
+  }
+  return MeetAndExchange(e);
+}
+
+// Until an exchange is whole on all members; without a keeper the first one must be, by the time
+// that it is due.
+absl::Status OuterRound::MeetAndExchange(const OuterExchange& e) {
+  for (int64_t attempt = 1;; ++attempt) {
+    const absl::Duration start = now_();
+    if (keeper_ != nullptr) {
+      const absl::StatusOr<Meeting> meeting = keeper_->Meet(e.begun);
+      if (!meeting.ok()) return meeting.status();
+      for (const Meeting::Peers& peers : meeting->peers) {
+        for (auto& state : ranks_) {
+          if (state->rank.group != peers.group || state->rank.stage != peers.stage) continue;
+          state->outer->exchange(e.fragment).SetMembers(meeting->members, peers.backend);
+        }
+      }
+    }
+    for (auto& state : ranks_) {
+      state->report.met += now_() - start;
+      state->report.attempts = attempt;
+    }
+    if (keeper_ == nullptr) {
+      Send(e);
+      return absl::OkStatus();
+    }
+    absl::Status exchanged;
+    const absl::Status thrown = StatusFromTorch("exchange of outer deltas", [&] {
+      Send(e);
+      exchanged = Receive(e);
+    });
+    const absl::StatusOr<bool> committed = keeper_->Commit(thrown.ok() ? exchanged : thrown);
+    if (!committed.ok()) return committed.status();
+    if (*committed) return absl::OkStatus();
+  }
+}
+
+void OuterRound::Send(const OuterExchange& e) {
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    GroupAverage& exchange = state->outer->exchange(e.fragment);
+    exchange.Send();
+    state->report.outer += now_() - start;
+    state->report.outer_bytes_sent = exchange.bytes_sent();
+  }
+  sent_ = {e};
+}
+
+absl::Status OuterRound::Receive(const OuterExchange& e) {
+  squared_norms_.clear();
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    const absl::Duration start = now_();
+    auto squared = state->outer->SquaredNorms(e.fragment);
+    if (!squared.ok()) return squared.status();
+    squared_norms_.push_back({*std::move(squared)});
+    state->report.outer += now_() - start;
+  }
+  sent_.clear();
+  return absl::OkStatus();
+}
+
+void OuterRound::GatherNormsOfStages() {
+  std::vector<WorkPtr> works;
+  std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks_.size());
+  std::vector<std::vector<at::Tensor>> inputs(ranks_.size());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    inputs[i] = {at::tensor(squared_norms_[i].front(), at::kDouble)};
+    outputs[i].resize(1);
+    for (int s = 0; s < spec_.stages; ++s) outputs[i][0].push_back(at::empty_like(inputs[i][0]));
+    works.push_back(ranks_[i]->rank.plain->allgather(outputs[i], inputs[i]));
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    WaitAndReset(&works[i]);
+    squared_norms_[i].clear();
+    for (const at::Tensor& stage : outputs[i][0]) {
+      const auto* of_members = stage.const_data_ptr<double>();
+      squared_norms_[i].emplace_back(of_members, of_members + stage.numel());
+    }
+  }
+}
+
+// Waits for everybody's values. Nothing where it has been done.
+absl::Status OuterRound::Average(const OuterExchange& e) {
+  if (std::find(averaged_.begin(), averaged_.end(), e) != averaged_.end()) return absl::OkStatus();
+  if (keeper_ == nullptr) {
+    if (absl::Status status = Receive(e); !status.ok()) return status;
+  }
+  // Not before: a stage whose exchange failed is not there to tell its norms.
+  if (spec_.stages > 1 && spec_.groups > 1) GatherNormsOfStages();
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankState& state = *ranks_[i];
+    busy_ = &state;
+    const absl::Duration start = now_();
+    const std::vector<bool> poisoned = PoisonedMembers(NormsOverStages(squared_norms_[i]));
+    if (absl::Status s = state.outer->Average(e.fragment, poisoned); !s.ok()) return s;
+    state.report.outer += now_() - start;
+  }
+  averaged_.push_back(e);
+  return absl::OkStatus();
+}
+
+absl::Status OuterRound::Apply(const OuterExchange& e) {
+  if (absl::Status status = Average(e); !status.ok()) return status;
+  std::erase(averaged_, e);
+  for (auto& rank : ranks_) {
+    RankState& state = *rank;
+    busy_ = &state;
+    const absl::Duration start = now_();
+    if (e.applied > e.begun) state.host_parameters.copy_(state.stage->parameters());
+    if (absl::Status status = state.outer->Apply(e); !status.ok()) return status;
+    state.stage->parameters().copy_(state.host_parameters);
+    GroupAverage& exchange = state.outer->exchange(e.fragment);
+    const std::vector<int>& members = exchange.members();
+    const std::vector<bool> left_out = state.outer->left_out(e.fragment);
+    state.report.members = members;
+    for (size_t m = 0; m < members.size(); ++m) {
+      if (!left_out[m]) continue;
+      state.report.left_out.push_back(members[m]);
+      if (members[m] != state.rank.group) continue;
+      exchange.ForgetCodecState();
+      if (state.optimizer != nullptr) state.optimizer->ForgetMoments();
+    }
+    state.report.outer += now_() - start;
+    state.report.outer_synced = true;
+    if (keeper_ != nullptr) lowest_member_ = members.front();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pp_group/outer/outer_plan.h"
+
+namespace longhaul {
+
+// What an outer algorithm is, apart from the figures of a spec. The table is in outer_rules.cc.
+struct OuterRule {
+  std::string_view name;
+  std::string_view source;  // arXiv
+  enum class Crosses { kDeltas, kParameters, kGradients } crosses;
+  // Who meets in an exchange: all groups; pairs that are drawn anew each time; the groups of one
+  // cluster, and now and then those with one place in their clusters.
+  enum class Meets { kAll, kPairs, kLevels } meets = Meets::kAll;
+  // What its paper takes; a spec may say otherwise. An empty codec must be chosen.
+  double lr, momentum;
+  std::string_view codec = "";
+  std::string_view inner = "adamw";
+  bool overlaps = false;    // takes fragments, overlap and mix
+  bool late_round = false;  // overlap is H unless the spec says otherwise
+  double mix = 0;
+};
+
+// NotFound, with the names that there are.
+absl::Status CheckOuterName(std::string_view name);
+// nullptr: there is none of that name.
+const OuterRule* FindOuterRule(std::string_view name);
+std::vector<std::string_view> OuterNames();
+bool ExchangesGradients(std::string_view name);
+
+// The inner optimizers (inner_optimizer.h).
+std::vector<std::string_view> InnerOptimizerNames();
+
+// InvalidArgument, one line: figures that the algorithm does not take, that do not fit each other,
+// or a run of so many blocks and groups.
+absl::Status CheckOuterFigures(const OuterSpec& spec, int64_t blocks, int64_t groups);
+
+}  // namespace longhaul
