@@ -22,8 +22,8 @@ using testing::HasSubstr;
 class Resume : public testing::Test {
  protected:
   std::vector<std::string> Arguments(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments = {
-        "run", scratch_.File("spec.toml", OfSmallText(TinySpec())), "--results", results()};
+    std::vector<std::string> arguments = {"run", scratch_.File("spec.toml", TinySpec()),
+                                          "--results", results()};
     for (const char* set : {"train.steps=240", "checkpoint.every_steps=20", "outer.groups=2",
                             "outer.inner_steps=7", "outer.codec=int4-b64+ef"}) {
       arguments.insert(arguments.end(), {"--set", set});
