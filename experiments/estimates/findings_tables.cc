@@ -8,16 +8,16 @@
 namespace longhaul {
 namespace {
 
-using Row = std::vector<std::string>;
+using TableRow = std::vector<std::string>;
 
-std::string Joined(const std::vector<std::string>& parts) {
+std::string JoinedCell(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
-std::string CellOf(const std::optional<Measured>& x, int digits) {
+std::string CellOfMeasured(const std::optional<Measured>& x, int digits) {
   return x ? WithInterval(*x, digits) : "-";
 }
 
-ReportTable Tests(const CampaignAnalysis& a) {
+ReportTable TestsFound(const CampaignAnalysis& a) {
   ReportTable table{.title = "Tests named beforehand",
                     .header = {"test", "arm", "", "p", "p by Holm"},
                     .rows = {}};
@@ -44,7 +44,8 @@ ReportTable Tests(const CampaignAnalysis& a) {
   return table;
 }
 
-void AddDepths(const std::string& codecs, const DepthComparison& depths, std::vector<Row>& rows) {
+void AddDepthsFound(const std::string& codecs, const DepthComparison& depths,
+                    std::vector<TableRow>& rows) {
   for (const DepthFit& fit : depths.fits) {
     std::vector<std::string> parameters, held, words;
     for (const DepthParameter& p : fit.parameters) {
@@ -55,13 +56,13 @@ void AddDepths(const std::string& codecs, const DepthComparison& depths, std::ve
     }
     if (fit.model == depths.chosen) words.push_back(depths.Words());
     if (!fit.note.empty()) (parameters.empty() ? parameters : words).push_back(fit.note);
-    rows.push_back({codecs, std::string(ToString(fit.model)), Joined(parameters),
+    rows.push_back({codecs, std::string(ToString(fit.model)), JoinedCell(parameters),
                     fit.aicc ? fmt::format("{:.1f}", *fit.aicc) : "-",
-                    held.empty() ? "-" : Joined(held), Joined(words)});
+                    held.empty() ? "-" : JoinedCell(held), JoinedCell(words)});
   }
 }
 
-ReportTable Depths(const CampaignAnalysis& a) {
+ReportTable DepthsFound(const CampaignAnalysis& a) {
   ReportTable table{
       .title = "How the loss grows with depth",
       .header = {"codec forward / backward", "model", "parameters", "AICc", "held out", ""},
@@ -71,17 +72,17 @@ ReportTable Depths(const CampaignAnalysis& a) {
                 "is lower by more than 4 and no held-out depth is missed by more than two standard "
                 "errors; z = (predicted - measured) / se."}};
   for (const Family& family : a.families) {
-    if (family.depths) AddDepths(family.codecs, *family.depths, table.rows);
+    if (family.depths) AddDepthsFound(family.codecs, *family.depths, table.rows);
   }
   for (const DirectionFinding& d : a.findings.directions) {
     if (!d.depths) continue;
-    AddDepths(fmt::format("{} / {}, all directions", d.forward_codec, d.backward_codec), *d.depths,
-              table.rows);
+    AddDepthsFound(fmt::format("{} / {}, all directions", d.forward_codec, d.backward_codec),
+                   *d.depths, table.rows);
   }
   return table;
 }
 
-ReportTable Directions(const CampaignAnalysis& a) {
+ReportTable DirectionsFound(const CampaignAnalysis& a) {
   ReportTable table{
       .title = "Directions",
       .header = {"codec forward / backward", "seeds", "q_f", "q_b", "symmetric q", "interaction",
@@ -97,13 +98,14 @@ ReportTable Directions(const CampaignAnalysis& a) {
           fmt::format("S = {}: {}", i.stages, i.ln ? WithInterval(*i.ln, 4) : i.note));
     }
     table.rows.push_back({d.forward_codec + " / " + d.backward_codec, fmt::format("{}", d.seeds),
-                          CellOf(d.q_forward, 4), CellOf(d.q_backward, 4), CellOf(d.q_symmetric, 4),
-                          Joined(interactions), d.note.empty() ? d.Words() : d.note});
+                          CellOfMeasured(d.q_forward, 4), CellOfMeasured(d.q_backward, 4),
+                          CellOfMeasured(d.q_symmetric, 4), JoinedCell(interactions),
+                          d.note.empty() ? d.Words() : d.note});
   }
   return table;
 }
 
-ReportTable Contrasts(const CampaignAnalysis& a) {
+ReportTable ContrastsFound(const CampaignAnalysis& a) {
   ReportTable table{.title = "Position and learning rate",
                     .header = {"what", "seeds", "value"},
                     .rows = {},
@@ -117,7 +119,7 @@ ReportTable Contrasts(const CampaignAnalysis& a) {
   return table;
 }
 
-ReportTable Diloco(const CampaignAnalysis& a) {
+ReportTable DilocoFound(const CampaignAnalysis& a) {
   ReportTable table{.title = "DiLoCo, factor by factor",
                     .header = {"factor", "seeds", "value"},
                     .rows = {},
@@ -137,14 +139,14 @@ ReportTable Diloco(const CampaignAnalysis& a) {
       }
       parts.push_back(form.aicc ? fmt::format("AICc {:.1f}", *form.aicc) : form.note);
       table.rows.push_back(
-          {forms.what + ": " + form.name, fmt::format("{}", forms.seeds), Joined(parts)});
+          {forms.what + ": " + form.name, fmt::format("{}", forms.seeds), JoinedCell(parts)});
     }
     table.notes.push_back(forms.what + ": " + forms.Words() + ".");
   }
   return table;
 }
 
-ReportTable OnOff(const CampaignAnalysis& a) {
+ReportTable OnOffFound(const CampaignAnalysis& a) {
   ReportTable table{.title = "Codec off against on",
                     .header = {"arm", "seeds", "off - on, nat"},
                     .rows = {},
@@ -158,7 +160,7 @@ ReportTable OnOff(const CampaignAnalysis& a) {
   return table;
 }
 
-ReportTable Dose(const Findings& f) {
+ReportTable DoseFound(const Findings& f) {
   ReportTable table{
       .title = "Dose and response",
       .header = {"arms with", "arms", "seeds", "summed NMSE", "kappa, nat", "kappa forward",
@@ -170,11 +172,12 @@ ReportTable Dose(const Findings& f) {
   for (const auto& [name, dose] :
        {std::pair("codecs", &f.dose), {"Gaussian noise", &f.noise_dose}}) {
     if (!dose->kappa) continue;
-    table.rows.push_back(
-        {name, fmt::format("{}", dose->arms.size()), fmt::format("{}", dose->seeds),
-         fmt::format("{:.3g} to {:.3g}", dose->smallest, dose->largest), CellOf(dose->kappa, 3),
-         CellOf(dose->forward, 3), CellOf(dose->backward, 3),
-         dose->exponent ? WithInterval(*dose->exponent, 2) : dose->note});
+    table.rows.push_back({name, fmt::format("{}", dose->arms.size()),
+                          fmt::format("{}", dose->seeds),
+                          fmt::format("{:.3g} to {:.3g}", dose->smallest, dose->largest),
+                          CellOfMeasured(dose->kappa, 3), CellOfMeasured(dose->forward, 3),
+                          CellOfMeasured(dose->backward, 3),
+                          dose->exponent ? WithInterval(*dose->exponent, 2) : dose->note});
   }
   if (f.kappa_ratio) {
     table.notes.push_back("kappa of codecs over that of noise: " + WithInterval(*f.kappa_ratio, 2));
@@ -188,8 +191,9 @@ ReportTable Dose(const Findings& f) {
 
 std::vector<ReportTable> FindingsTables(const CampaignAnalysis& a) {
   if (!a.failed_controls.empty()) return {};
-  std::vector<ReportTable> tables = {Tests(a),  Depths(a), Directions(a),   Contrasts(a),
-                                     Diloco(a), OnOff(a),  Dose(a.findings)};
+  std::vector<ReportTable> tables = {TestsFound(a),        DepthsFound(a), DirectionsFound(a),
+                                     ContrastsFound(a),    DilocoFound(a), OnOffFound(a),
+                                     DoseFound(a.findings)};
   std::erase_if(tables, [](const ReportTable& table) { return table.rows.empty(); });
   return tables;
 }

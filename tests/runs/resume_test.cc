@@ -192,14 +192,18 @@ TEST_F(Resume, ARunBeginsWithAnotherOnesCheckpointOverOtherStagesAndHasEqualLoss
 }
 
 TEST_F(Resume, TwoAtOnceAreOneRunAndALineOfRefusal) {
-  KilledAt(1, 30, SIGKILL, false, {});
-  const CommandResult anew = RunLonghaul(Arguments({}));
+  // Long enough for the two that are refused.
+  const std::string set = "--set", steps = "train.steps=1500";
+  KilledAt(1, 30, SIGKILL, false, {set, steps});
+  const CommandResult anew = RunLonghaul(Arguments({set, steps}));
   EXPECT_EQ(anew.exit_status, 1);
   EXPECT_THAT(anew.output, HasSubstr("go on from them with --resume"));
-  const pid_t pid = StartLonghaul(Arguments({"--resume", "--set", "seed=1"}), output_file());
+  const pid_t pid =
+      StartLonghaul(Arguments({set, steps, "--resume", "--set", "seed=1"}), output_file());
   ASSERT_TRUE(
       Eventually([&] { return Rows("SELECT 1 FROM runs WHERE status = 'running'").size(); }));
-  for (const std::vector<std::string>& more : {std::vector<std::string>{"--resume"}, {}}) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{set, steps, "--resume"}, {set, steps}}) {
     const CommandResult second = RunLonghaul(Arguments(more));
     EXPECT_EQ(second.exit_status, 1) << second.output;
     EXPECT_THAT(second.output, HasSubstr("process " + std::to_string(pid)));
