@@ -39,10 +39,12 @@ absl::Status StatusFromTorch(const std::string& where, F f) {
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 constexpr int kTrainingTag = 0;
 constexpr int kEvaluationTag = 1;
-// Where a rank has several stages, both kinds of tensor go from one rank to the same other one, and
-// the tag says which it is: those of plugin/core/tensor_kind.h, channel 0.
+// Where a rank has several stages, tensors of both kinds and of several boundaries go from one rank
+// to the same other one, and the tag says which they are: that of plugin/core/tensor_kind.h whose
+// channel is the boundary. An evaluation's have channels of their own.
 constexpr int kActivationTag = 1 << 29;
 constexpr int kGradientTag = kActivationTag | 1 << 28;
+constexpr int kEvaluationChannel = 1 << 27;
 WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,
                    int tag = kTrainingTag);
 WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,

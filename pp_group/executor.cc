@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -47,10 +48,10 @@ void OrDiverged(const at::Tensor& tensor, F operation) {
 // a fast stage does not fill its memory before a slow link.
 class SendWindow {
  public:
-  void Send(c10d::Backend& backend, const at::Tensor& tensor, int peer) {
+  void Send(c10d::Backend& backend, const at::Tensor& tensor, int peer, int tag) {
     if (sends_.size() == kSends) WaitForOldest();
     OrDiverged(tensor, [&] {
-      sends_.emplace_back(SendTensor(backend, tensor, peer, kEvaluationTag), tensor);
+      sends_.emplace_back(SendTensor(backend, tensor, peer, tag), tensor);
       // A refusal is known at once, and the receiver learns of it: say first what it was.
       if (sends_.back().first->isCompleted()) WaitAndReset(&sends_.back().first);
     });
@@ -74,7 +75,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
                            c10::intrusive_ptr<c10d::Backend> boundary,
                            const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
-                           std::function<void(int64_t, bool, const at::Tensor&)> watch,
+                           std::function<void(const Message&, const at::Tensor&)> watch,
                            bool mask_gradients)
     : boundary_(std::move(boundary)),
       now_(*now),
@@ -129,9 +130,9 @@ PipelineRank::Chunk& PipelineRank::ChunkOf(int stage) {
 }
 
 void PipelineRank::BeginStep(std::span<const int64_t> rows) {
-  times_ = {};
   loss_sum_ = 0;
   for (Chunk& chunk : chunks_) {
+    chunk.times = {};
     chunk.next_weight = 0;
     const int64_t context = chunk.stage->shape().context;
     const bool reads = chunk.first() || chunk.last();
@@ -145,13 +146,14 @@ void PipelineRank::BeginStep(std::span<const int64_t> rows) {
     Microbatch& m = ChunkOf(t.message.to_stage).microbatches[t.message.microbatch];
     const bool activation = t.message.kind == MessageKind::kActivation;
     (activation ? m.received_x : m.received_dy) =
-        ReceiveTensor(*boundary_, activation ? m.x : m.dy, t.from_rank, TagOf(t.message.kind));
+        ReceiveTensor(*boundary_, activation ? m.x : m.dy, t.from_rank, TagOf(t.message));
   }
 }
 
 void PipelineRank::Run(const Action& action) {
   current_ = action;
   Chunk& chunk = ChunkOf(action.stage);
+  times_ = &chunk.times;
   Microbatch& m = chunk.microbatches[action.microbatch];
   if (action.op == Op::kForward) Forward(chunk, m);
   // A whole backward pass in its turn may take less memory than its two parts.
@@ -180,7 +182,7 @@ void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
     chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
     loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
   }
-  CountCompute(*chunk.stage, now_() - start, waited, &times_.forward);
+  CountCompute(*chunk.stage, now_() - start, waited, &times_->forward);
   Send(m.y, &m.sent_y, "send to the stage after");
 }
 
@@ -198,7 +200,7 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   }
   const int from = chunk.first() ? rank_ : rank_of_stage_[chunk.stage->layout().stage - 1];
   if (mask_gradients_ && from != rank_) m.dx.masked_fill_(m.x == 0, 0);
-  CountCompute(*chunk.stage, now_() - start, waited, &times_.backward);
+  CountCompute(*chunk.stage, now_() - start, waited, &times_->backward);
   Send(m.dx, &m.sent_dx, "send to the stage before");
 }
 
@@ -207,7 +209,7 @@ void PipelineRank::CountCompute(const Stage& stage, absl::Duration took,
                                 absl::Duration waited_before, absl::Duration* compute) {
   const absl::Duration waited = stage.waited() - waited_before;
   *compute += took - waited;
-  times_.wait += waited;
+  times_->wait += waited;
 }
 
 void PipelineRank::SumDueWeights(Chunk& chunk) {
@@ -217,7 +219,7 @@ void PipelineRank::SumDueWeights(Chunk& chunk) {
     Microbatch& next = chunk.microbatches[chunk.next_weight];
     const absl::Duration start = now_();
     chunk.stage->BackwardWeight(chunk.kept[next.slot].get());
-    times_.backward += now_() - start;
+    times_->backward += now_() - start;
     FinishWeight(chunk, next);
   }
 }
@@ -234,11 +236,12 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
   doing_ = doing;
   const absl::Duration start = now_();
   WaitAndReset(work);
-  times_.wait += now_() - start;
+  times_->wait += now_() - start;
 }
 
 void PipelineRank::FinishSends() {
   for (Chunk& chunk : chunks_) {
+    times_ = &chunk.times;
     for (Microbatch& m : chunk.microbatches) {
       WaitSent(m.y, &m.sent_y, "send to the stage after");
       WaitSent(m.dx, &m.sent_dx, "send to the stage before");
@@ -254,21 +257,26 @@ void PipelineRank::Send(const at::Tensor& tensor, WorkPtr* work, const char* doi
   const auto message = OutputOf(current_, static_cast<int>(rank_of_stage_.size()));
   if (!message || rank_of_stage_[message->to_stage] == rank_) return;
   doing_ = doing;
-  if (watch_) watch_(message->microbatch, message->kind == MessageKind::kGradient, tensor);
+  if (watch_) watch_(*message, tensor);
   const absl::Duration start = now_();
   OrDiverged(tensor, [&] {
-    *work = SendTensor(*boundary_, tensor, rank_of_stage_[message->to_stage], TagOf(message->kind));
+    *work = SendTensor(*boundary_, tensor, rank_of_stage_[message->to_stage], TagOf(*message));
     // A refusal is known at once; waiting for it until the buffer is used again would leave the
     // receiver waiting for a tensor that never comes.
     if ((*work)->isCompleted()) WaitAndReset(work);
   });
-  times_.send += now_() - start;
+  times_->send += now_() - start;
 }
 
-// With one stage a rank the direction says the kind, to a codec too.
-int PipelineRank::TagOf(MessageKind kind) const {
+// With one stage a rank the two ranks say the boundary, and the direction the kind, to a codec too.
+int PipelineRank::TagOf(const Message& message) const {
   if (!tags_say_kind_) return kTrainingTag;
-  return kind == MessageKind::kActivation ? kActivationTag : kGradientTag;
+  return message.boundary() |
+         (message.kind == MessageKind::kActivation ? kActivationTag : kGradientTag);
+}
+
+const PipelineTimes& PipelineRank::times(int stage) const {
+  return const_cast<PipelineRank*>(this)->ChunkOf(stage).times;
 }
 
 std::optional<double> PipelineRank::loss_sum() const {
@@ -283,13 +291,18 @@ std::string PipelineRank::Doing() const {
 
 std::optional<RowLosses> EvaluateRows(
     std::span<Stage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
-    int64_t rows, int64_t batch, const std::function<void(int64_t, std::span<int64_t>)>& read) {
+    const PipelineProgram& program, int64_t rows, int64_t batch,
+    const std::function<void(int64_t, std::span<int64_t>)>& read) {
   if (stages.empty()) return std::nullopt;
   const StageShape& shape = stages.front()->shape();
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
   SendWindow sends;
   std::optional<RowLosses> result;
   std::vector<int64_t> ids, tokens, targets;
+  const auto tag = [&](int boundary) {
+    const bool looped = program.num_stages() > program.num_ranks();
+    return looped ? kActivationTag | kEvaluationChannel | boundary : kEvaluationTag;
+  };
   for (int64_t begin = 0; begin < rows; begin += batch) {
     const int64_t count = std::min(batch, rows - begin), n = count * shape.context;
     ids.resize(count * (shape.context + 1));
@@ -297,18 +310,28 @@ std::optional<RowLosses> EvaluateRows(
       read(begin + i, std::span(ids).subspan(i * (shape.context + 1), shape.context + 1));
     }
     SplitRows(ids, shape.context, &tokens, &targets);
+    at::Tensor handed_over;  // between two stages of one rank
     for (size_t s = 0; s < stages.size(); ++s) {
       const StageLayout& layout = stages[s]->layout();
+      const int rank = program.rank_of_stage[static_cast<size_t>(layout.stage)];
       if (!kept[s] || count < batch) kept[s] = stages[s]->NewForwardActivations(count);
       at::Tensor x, y;
-      if (!layout.first()) {
+      if (handed_over.defined()) {
+        x = std::exchange(handed_over, {});
+      } else if (!layout.first()) {
         x = NewTensor(*stages[s], n);
-        ReceiveTensor(*backends[s], x, layout.stage - 1, kEvaluationTag)->wait();
+        const int from = program.rank_of_stage[static_cast<size_t>(layout.stage) - 1];
+        ReceiveTensor(*backends[s], x, from, tag(layout.stage - 1))->wait();
       }
       if (!layout.last()) y = NewTensor(*stages[s], n);
       stages[s]->Forward(tokens, x, y, kept[s].get());
       if (!layout.last()) {
-        sends.Send(*backends[s], y, layout.stage + 1);
+        const int to = program.rank_of_stage[static_cast<size_t>(layout.stage) + 1];
+        if (to == rank) {
+          handed_over = y;
+        } else {
+          sends.Send(*backends[s], y, to, tag(layout.stage));
+        }
         continue;
       }
       std::vector<double> losses(n);

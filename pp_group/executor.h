@@ -18,7 +18,7 @@
 namespace longhaul {
 
 // Where the time of one rank's step went. Compute excludes communication.
-struct PipelineTimes {
+struct PipelineTimes {               // of one stage
   absl::Duration forward, backward;  // backward: I and W too
   absl::Duration send;  // inside c10d's send: encoding, where the backend encodes in the caller
   // Blocked on a receive, on a send buffer that is still in flight, or in a stage (Stage::waited).
@@ -38,13 +38,12 @@ class PipelineRank {
  public:
   // `stages`: those that `program` gives to `rank`, ascending. `boundary` is null when there is one
   // rank; group rank = `rank`. Borrows the stages and `now`. The program has passed CheckProgram
-  // and CheckMicrobatchOrder. `watch` sees each micro-batch's tensor before it is sent; true: a
-  // gradient. `mask_gradients`: the gradient of an activation that came from another rank is zero
+  // and CheckMicrobatchOrder. `watch` sees each tensor before it is sent to another rank. `mask_gradients`: the gradient of an activation that came from another rank is zero
   // where the activation was, as if it were taken through a sparsifier's mask.
   PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
                const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                const std::function<absl::Duration()>* now,
-               std::function<void(int64_t, bool, const at::Tensor&)> watch = {},
+               std::function<void(const Message&, const at::Tensor&)> watch = {},
                bool mask_gradients = false);
   ~PipelineRank();
 
@@ -57,7 +56,8 @@ class PipelineRank {
 
   // Sum of the losses of the step's tokens in micro-batch order; the last stage only, if it trains.
   std::optional<double> loss_sum() const;
-  const PipelineTimes& times() const { return times_; }
+  // Of one of its stages, in this step.
+  const PipelineTimes& times(int stage) const;
   // What the rank does behind its actions, for the next.
   void Say(const char* doing) { doing_ = doing; }
   // What the rank was doing, for error messages: "stage 1, 1F3: receive from the stage before".
@@ -78,6 +78,7 @@ class PipelineRank {
     std::vector<std::unique_ptr<Activations>> kept;  // as many as the program keeps live
     std::vector<int> free;                           // slots of kept
     size_t next_weight = 0;  // the micro-batch whose gradient is summed next
+    PipelineTimes times = {};
     bool first() const { return stage->layout().first(); }
     bool last() const { return stage->layout().last(); }
   };
@@ -95,7 +96,7 @@ class PipelineRank {
   void WaitSent(const at::Tensor& tensor, WorkPtr* work, const char* doing);
   // Where that output goes to another rank.
   void Send(const at::Tensor& tensor, WorkPtr* work, const char* doing);
-  int TagOf(MessageKind kind) const;
+  int TagOf(const Message& message) const;
 
   c10::intrusive_ptr<c10d::Backend> boundary_;
   const std::function<absl::Duration()>& now_;
@@ -107,8 +108,8 @@ class PipelineRank {
   std::vector<Chunk> chunks_;
   std::vector<double> losses_;
   double loss_sum_ = 0;
-  PipelineTimes times_;
-  const std::function<void(int64_t, bool, const at::Tensor&)> watch_;
+  PipelineTimes* times_ = nullptr;  // of the stage that is at work
+  const std::function<void(const Message&, const at::Tensor&)> watch_;
   const bool mask_gradients_;
   Action current_;
   const char* doing_ = "begin";
@@ -119,12 +120,13 @@ struct RowLosses {
   std::vector<double> mean;  // nat/token, one per row
 };
 
-// Forward passes of `rows` rows over `backend` for the local stages of one group, `batch` rows at a
-// time, on kEvaluationTag. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last
-// stage is local. Memory does not grow with `rows` but for the losses.
+// Forward passes of `rows` rows for the local stages of one group, ascending, each over its rank's
+// backend, `batch` rows at a time, on kEvaluationTag or, where ranks have several stages, on
+// kEvaluationChannel. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last stage
+// is local. Memory does not grow with `rows` but for the losses.
 std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
-                                      int64_t rows, int64_t batch,
+                                      const PipelineProgram& program, int64_t rows, int64_t batch,
                                       const std::function<void(int64_t, std::span<int64_t>)>& read);
 
 }  // namespace longhaul

@@ -144,7 +144,8 @@ absl::StatusOr<LeftCheckpoints> LeftCheckpoints::Open(const std::string& directo
                      whose, " is in flight between the groups; want a step without one"));
   }
   left.outer_ = NumberOf(was, "inner_steps") > 0;
-  left.same_stages_ = left.stages_ == spec.stages && cuts == spec.cuts;
+  left.same_stages_ = left.stages_ == spec.stages && cuts == spec.cuts &&
+                      Of(was, "rank_of_stage") == Of(is, "rank_of_stage");
   left.changes_ = ChangesOf(was, is);
   ModelSpec model = spec.model;
   model.expert_parallel = std::max<int64_t>(1, NumberOf(was, "expert_parallel"));

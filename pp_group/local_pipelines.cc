@@ -90,7 +90,7 @@ std::optional<RowLosses> LocalPipelines::EvaluateGroup(Group ranks, BoundaryCode
     stages.push_back(state->stage.get());
     backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
   }
-  return EvaluateRows(stages, backends, rows, spec_.batch_rows / spec_.microbatches,
+  return EvaluateRows(stages, backends, program_, rows, spec_.batch_rows / spec_.microbatches,
                       [this](int64_t row, std::span<int64_t> ids) {
                         corpus_.HeldOutRow(row, spec_.model.context, ids);
                       });

@@ -10,7 +10,7 @@
 #include "pp_group/corpus.h"
 #include "pp_group/executor.h"
 #include "pp_group/local_rank.h"
-#include "pp_group/schedule/action.h"
+#include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {
@@ -22,9 +22,9 @@ namespace longhaul {
 class LocalPipelines {
  public:
   // Borrows its arguments. `ranks` by group, then stage; it may change between calls.
-  LocalPipelines(const TrainSpec& spec, const std::vector<std::unique_ptr<RankState>>& ranks,
-                 const Corpus& corpus)
-      : spec_(spec), ranks_(ranks), corpus_(corpus) {}
+  LocalPipelines(const TrainSpec& spec, const PipelineProgram& program,
+                 const std::vector<std::unique_ptr<RankState>>& ranks, const Corpus& corpus)
+      : spec_(spec), program_(program), ranks_(ranks), corpus_(corpus) {}
 
   // One step's actions, of all stages; those of the local ones are run. Their pipelines have begun
   // the step. `on_action` (may be empty) is called before each.
@@ -45,6 +45,7 @@ class LocalPipelines {
               const std::function<void(const Group&, const RankState**)>& run);
 
   const TrainSpec& spec_;
+  const PipelineProgram& program_;
   const std::vector<std::unique_ptr<RankState>>& ranks_;
   const Corpus& corpus_;
   const RankState* busy_ = nullptr;

@@ -1,9 +1,11 @@
 #include "pp_group/local_rank.h"
 
+#include <map>
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "pp_group/models/model.h"
-#include "pp_group/schedule/catalog.h"
 
 namespace longhaul {
 
@@ -23,8 +25,6 @@ absl::Status FillInitial(const TrainSpec& spec, Stage* stage) {
 
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
     const TrainSpec& spec, const LocalRank& rank, const std::function<absl::Duration()>* now) {
-  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule);
-  if (!schedule.ok()) return schedule.status();
   auto state = std::make_unique<RankState>();
   state->rank = rank;
   absl::StatusOr<std::unique_ptr<Stage>> stage =
@@ -48,14 +48,6 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
     state->optimizer = *std::move(optimizer);
   }
   state->host_parameters = state->stage->parameters().cpu();
-  state->pipeline = std::make_unique<PipelineRank>(
-      std::vector<Stage*>{state->stage.get()}, rank.boundary,
-      ProgramOf(*schedule, spec.stages, static_cast<int>(spec.microbatches)), rank.stage,
-      spec.batch_rows / spec.microbatches, now,
-      rank.watch ? [watch = rank.watch](int64_t microbatch, bool gradient,
-                                        const at::Tensor& x) { watch({microbatch, gradient, x}); }
-                 : std::function<void(int64_t, bool, const at::Tensor&)>(),
-      spec.mask_gradients);
   if (state->stage->layout().tied) {
     state->tied = std::make_unique<TiedHead>(
         state->stage.get(), spec.stages > 1 ? rank.tied : c10::intrusive_ptr<c10d::Backend>());
@@ -70,6 +62,39 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;
+}
+
+void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
+                const std::function<absl::Duration()>* now,
+                std::span<const std::unique_ptr<RankState>> stages) {
+  using Place = std::pair<int, int>;  // group, rank of its pipeline
+  std::map<Place, std::vector<RankState*>> ranks;
+  for (const auto& state : stages) {
+    const int rank = program.rank_of_stage[static_cast<size_t>(state->rank.stage)];
+    ranks[{state->rank.group, rank}].push_back(state.get());
+  }
+  for (const auto& [place, held] : ranks) {
+    std::vector<Stage*> own;
+    for (const RankState* state : held) own.push_back(state->stage.get());
+    const LocalRank& first = held.front()->rank;
+    std::function<void(const Message&, const at::Tensor&)> watch;
+    if (first.watch) {
+      watch = [call = first.watch](const Message& message, const at::Tensor& x) {
+        call({.microbatch = message.microbatch,
+              .boundary = message.boundary(),
+              .gradient = message.kind == MessageKind::kGradient,
+              .values = x});
+      };
+    }
+    const auto pipeline = std::make_shared<PipelineRank>(own, first.boundary, program, place.second,
+                                                         spec.batch_rows / spec.microbatches, now,
+                                                         std::move(watch), spec.mask_gradients);
+    for (RankState* state : held) state->pipeline = pipeline;
+    RankState &begin = *held.front(), &end = *held.back();
+    if (&begin == &end || begin.tied == nullptr || end.tied == nullptr) continue;
+    begin.tied->JoinLocally(end.tied.get());
+    end.tied->JoinLocally(begin.tied.get());
+  }
 }
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "pp_group/executor.h"
@@ -11,12 +12,12 @@
 
 namespace longhaul {
 
-// All that one local rank owns: its stage, pipeline side, optimizers. Private to trainer.cc and
-// resume.cc.
+// One stage of a local rank with all that goes with it: optimizers, outer state, codecs' memory. A
+// rank that holds several has one of these for each.
 struct RankState {
   LocalRank rank;
   std::unique_ptr<Stage> stage;
-  std::unique_ptr<PipelineRank> pipeline;
+  std::shared_ptr<PipelineRank> pipeline;  // one for all stages of the rank
   at::Tensor host_parameters;  // the stage's own where they are on the host; for the outer step
   std::unique_ptr<InnerOptimizer> optimizer;  // nullptr: the stage updates itself
   std::unique_ptr<OuterAlgorithm> outer;      // nullptr: each group steps on its own
@@ -27,8 +28,15 @@ struct RankState {
   double poison = 1;  // parameters are multiplied by it before the next outer delta
 };
 
+// Without its pipeline.
 absl::StatusOr<std::unique_ptr<RankState>> NewRankState(const TrainSpec& spec,
                                                         const LocalRank& rank,
                                                         const std::function<absl::Duration()>* now);
+
+// Gives the stages of each rank, all of which are there, by group and then ascending, their
+// pipeline, and both ends of a tied head that are on one rank each other.
+void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
+                const std::function<absl::Duration()>* now,
+                std::span<const std::unique_ptr<RankState>> stages);
 
 }  // namespace longhaul

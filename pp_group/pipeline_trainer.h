@@ -23,13 +23,15 @@ namespace longhaul {
 // from other groups and files: trainer_state.cc.
 class PipelineTrainer : public Trainer {
  public:
-  PipelineTrainer(const TrainSpec& spec, std::shared_ptr<const Corpus> corpus,
-                  std::function<absl::Duration()> now, RoundKeeper* keeper)
+  PipelineTrainer(const TrainSpec& spec, PipelineProgram program,
+                  std::shared_ptr<const Corpus> corpus, std::function<absl::Duration()> now,
+                  RoundKeeper* keeper)
       : spec_(spec),
+        program_(std::move(program)),
         corpus_(std::move(corpus)),
         now_(std::move(now)),
         outer_round_(spec_, ranks_, keeper, now_),
-        pipelines_(spec_, ranks_, *corpus_) {}
+        pipelines_(spec_, program_, ranks_, *corpus_) {}
 
   absl::Status Start(const std::vector<LocalRank>& ranks);
 
@@ -61,6 +63,7 @@ class PipelineTrainer : public Trainer {
   absl::Status CheckTrains(const char* what) const;
 
   void ReadRows(RankState& state);
+  void BeginStep(const RankState& state);
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }
   absl::Status RunPipelines();
   void SumTiedGradients();
@@ -73,6 +76,7 @@ class PipelineTrainer : public Trainer {
                                          const std::vector<int>& lost) const;
 
   const TrainSpec spec_;
+  const PipelineProgram program_;
   const std::shared_ptr<const Corpus> corpus_;
   const std::function<absl::Duration()> now_;
   std::function<void(const Action&)> on_action_;

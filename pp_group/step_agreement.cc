@@ -38,7 +38,8 @@ void SmallestOver(std::span<const std::unique_ptr<RankState>> ranks, BackendOf b
 // then over the peers of each stage.
 int64_t AgreeOnSmallest(std::span<const std::unique_ptr<RankState>> ranks, int64_t offer) {
   std::vector<int64_t> offers(ranks.size(), offer);
-  if (ranks.front()->stage->layout().stages > 1) {
+  const auto& plain = ranks.front()->rank.plain;
+  if (plain != nullptr && plain->getSize() > 1) {
     SmallestOver(
         ranks, [](const RankState& s) { return s.rank.plain; }, &offers);
   }

@@ -23,6 +23,7 @@ at::Tensor TiedHead::Of(const at::Tensor& flat) const {
 }
 
 void TiedHead::SendGradient() {
+  if (other_ != nullptr) received_ = other_->Of(other_->stage_->gradients()).clone();
   if (peers_ == nullptr) return;
   const at::Tensor own = Of(stage_->gradients());
   const int other = 1 - peers_->getRank();
@@ -38,7 +39,7 @@ void TiedHead::ReceiveGradient() {
 
 void TiedHead::AddGradient() {
   const at::Tensor other =
-      peers_ != nullptr ? std::exchange(received_, {}) : stage_->head_gradient();
+      received_.defined() ? std::exchange(received_, {}) : stage_->head_gradient();
   if (!stage_->trains()) return;
   at::Tensor own = Of(stage_->gradients());
   const bool first = stage_->layout().first();
@@ -46,6 +47,7 @@ void TiedHead::AddGradient() {
 }
 
 void TiedHead::BeginCopy(const std::vector<at::Tensor>& flats) {
+  if (other_ != nullptr) copied_ = flats;
   if (peers_ == nullptr) return;
   for (const at::Tensor& flat : flats) {
     if (stage_->layout().first()) {
@@ -57,6 +59,9 @@ void TiedHead::BeginCopy(const std::vector<at::Tensor>& flats) {
 }
 
 void TiedHead::FinishCopy() {
+  for (size_t i = 0; other_ != nullptr && i < copied_.size(); ++i) {
+    if (!stage_->layout().first()) Of(copied_[i]).copy_(other_->Of(other_->copied_[i]));
+  }
   WaitForAll(&receiving_);
   WaitForAll(&sending_);
 }

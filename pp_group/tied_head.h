@@ -23,8 +23,11 @@ namespace longhaul {
 // does.
 class TiedHead {
  public:
-  // Borrows the stage, whose layout has `tied`. `peers`: LocalRank::tied; null: S == 1.
+  // Borrows the stage, whose layout has `tied`. `peers`: LocalRank::tied; null: S == 1, or both ends
+  // are on one rank.
   TiedHead(Stage* stage, c10::intrusive_ptr<c10d::Backend> peers);
+  // The other end is on the same rank: nothing is sent. Borrows it.
+  void JoinLocally(const TiedHead* other) { other_ = other; }
 
   void SendGradient();     // after the last backward pass
   void ReceiveGradient();  // waits until the other's is here and the own one has left
@@ -39,7 +42,9 @@ class TiedHead {
 
   Stage* const stage_;
   const c10::intrusive_ptr<c10d::Backend> peers_;
-  at::Tensor received_;  // [tied]; only from Send to Add, when no activations are held
+  const TiedHead* other_ = nullptr;
+  std::vector<at::Tensor> copied_;  // of JoinLocally: what BeginCopy was given
+  at::Tensor received_;             // [tied]; only from Send to Add, when no activations are held
   std::vector<WorkPtr> receiving_, sending_;
 };
 

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -12,6 +16,7 @@
 #include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
+#include "pp_group/schedule/check.h"
 
 namespace longhaul {
 namespace {
@@ -156,13 +161,57 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }
-  if (absl::Status status = FindSchedule(spec.schedule).status(); !status.ok()) return status;
+  if (absl::Status status = ProgramOf(spec).status(); !status.ok()) return status;
   return CheckOptimizers(spec);
 }
 
-absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks,
-                             bool elastic) {
+absl::StatusOr<PipelineProgram> ProgramOf(const TrainSpec& spec) {
+  if (spec.chunks < 1 || spec.stages % spec.chunks != 0) {
+    return Bad(spec.chunks, " chunks (stages of a rank) do not divide ", spec.stages, " stages");
+  }
+  PipelineProgram program;
+  if (spec.program) {
+    program = *spec.program;
+    if (program.num_stages() != spec.stages || program.microbatches != spec.microbatches ||
+        program.num_ranks() * spec.chunks != spec.stages) {
+      return Bad("a program of ", program.num_stages(), " stages on ", program.num_ranks(),
+                 " ranks and ", program.microbatches, " micro-batches, want ", spec.stages, " on ",
+                 spec.stages / spec.chunks, " and ", spec.microbatches);
+    }
+    for (int rank = 0; rank < program.num_ranks(); ++rank) {
+      const size_t held = program.StagesOf(rank).size();
+      if (held == static_cast<size_t>(spec.chunks)) continue;
+      return Bad("a program whose rank ", rank, " holds ", held, " stages, want ", spec.chunks);
+    }
+  } else {
+    const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule);
+    if (!schedule.ok()) return schedule.status();
+    const PipelineShape shape{.ranks = spec.stages / spec.chunks,
+                              .chunks = spec.chunks,
+                              .microbatches = static_cast<int>(spec.microbatches),
+                              .depth = spec.depth};
+    if (absl::Status status = CheckShape(*schedule, shape); !status.ok()) return status;
+    program = ProgramOf(*schedule, shape);
+  }
+  if (absl::Status status = CheckProgram(program); !status.ok()) return status;
+  if (absl::Status status = CheckMicrobatchOrder(program); !status.ok()) return status;
+  return program;
+}
+
+std::vector<int> RanksOfStages(const TrainSpec& spec) {
+  std::vector<int> own_rank_each(static_cast<size_t>(spec.stages));
+  std::iota(own_rank_each.begin(), own_rank_each.end(), 0);
+  if (spec.chunks == 1 && !spec.program) return own_rank_each;
+  absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
+  return program.ok() ? std::move(program->rank_of_stage) : own_rank_each;
+}
+
+absl::Status CheckLocalRanks(const TrainSpec& spec, const PipelineProgram& program,
+                             const std::vector<LocalRank>& ranks, bool elastic) {
   if (ranks.empty()) return Bad("no local rank");
+  const int num_ranks = program.num_ranks();
+  const bool ends_apart = program.rank_of_stage.front() != program.rank_of_stage.back();
+  std::map<std::pair<int, int>, int> held;  // stages of a group's rank
   for (size_t i = 0; i < ranks.size(); ++i) {
     const LocalRank& rank = ranks[i];
     const bool end = rank.stage == 0 || rank.stage == spec.stages - 1;
@@ -171,14 +220,16 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
         rank.stage >= spec.stages) {
       return Bad(name, ": outside of ", spec.groups, " groups of ", spec.stages, " stages");
     }
+    const int of_pipeline = program.rank_of_stage[static_cast<size_t>(rank.stage)];
+    ++held[{rank.group, of_pipeline}];
     for (const auto& [what, backend, rank_in, size, needed] :
-         {std::tuple{"boundary", rank.boundary, rank.stage, spec.stages, spec.stages > 1},
-          std::tuple{"plain", rank.plain, rank.stage, spec.stages, spec.stages > 1},
+         {std::tuple{"boundary", rank.boundary, of_pipeline, num_ranks, num_ranks > 1},
+          std::tuple{"plain", rank.plain, of_pipeline, num_ranks, num_ranks > 1},
           std::tuple{"outer", rank.outer, rank.group, spec.groups, spec.groups > 1 && !elastic},
           std::tuple{"experts", rank.experts, rank.group, spec.groups,
                      spec.model.expert_parallel > 1},
           std::tuple{"tied", rank.tied, rank.stage == 0 ? 0 : 1, 2,
-                     spec.model.tied_head && spec.stages > 1 && end}}) {
+                     spec.model.tied_head && ends_apart && end}}) {
       if (!needed) continue;
       if (backend == nullptr) return Bad(name, ": no ", what, " backend");
       if (backend->getRank() != rank_in || backend->getSize() != size) {
@@ -189,6 +240,11 @@ absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>
     for (size_t j = 0; j < i; ++j) {
       if (ranks[j].group == rank.group && ranks[j].stage == rank.stage) return Bad(name, " twice");
     }
+  }
+  for (const auto& [place, stages] : held) {
+    if (stages == spec.chunks) continue;
+    return Bad("rank ", place.second, " of group ", place.first, ": ", stages,
+               " of its stages are here, want all ", spec.chunks);
   }
   return absl::OkStatus();
 }
@@ -234,6 +290,12 @@ std::string OuterText(const OuterSpec& outer) {
                       "\nouter_overlap=", outer.overlap, "\nouter_mix=", Exact(outer.mix));
 }
 
+// Who holds which stage decides what boundary channels remember; "": every stage has its own rank.
+std::string PlacementText(const TrainSpec& spec) {
+  if (spec.chunks == 1 && !spec.program) return "";
+  return absl::StrCat("\nrank_of_stage=", absl::StrJoin(RanksOfStages(spec), ","));
+}
+
 }  // namespace
 
 std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
@@ -244,12 +306,12 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "blocks=", m.blocks, "\nwidth=", m.width, "\nheads=", m.heads, "\ncontext=", m.context,
       "\nvocab=", m.vocab, ModelText(spec), "\nstages=", spec.stages,
       spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
-      spec.mask_gradients ? "\nmask_gradients=true" : "", "\ngroups=", spec.groups,
-      "\nmicrobatches=", spec.microbatches, "\nbatch_rows=", spec.batch_rows,
-      "\nsteps=", spec.steps, "\nlr=", Exact(a.lr), "\nmin_lr_fraction=", Exact(a.min_lr_fraction),
-      "\nwarmup_steps=", a.warmup_steps, "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2),
-      "\neps=", Exact(a.eps), "\nweight_decay=", Exact(a.weight_decay),
-      "\nclip_norm=", Exact(a.clip_norm),
+      PlacementText(spec), spec.mask_gradients ? "\nmask_gradients=true" : "",
+      "\ngroups=", spec.groups, "\nmicrobatches=", spec.microbatches,
+      "\nbatch_rows=", spec.batch_rows, "\nsteps=", spec.steps, "\nlr=", Exact(a.lr),
+      "\nmin_lr_fraction=", Exact(a.min_lr_fraction), "\nwarmup_steps=", a.warmup_steps,
+      "\nbeta1=", Exact(a.beta1), "\nbeta2=", Exact(a.beta2), "\neps=", Exact(a.eps),
+      "\nweight_decay=", Exact(a.weight_decay), "\nclip_norm=", Exact(a.clip_norm),
       a.optimizer == "adamw" ? "" : absl::StrCat("\noptimizer=", a.optimizer),
       "\ninner_steps=", o.inner_steps, "\nouter_lr=", Exact(o.lr),
       "\nouter_momentum=", Exact(o.momentum), "\nouter_codec=", o.codec, OuterText(o),

@@ -4,15 +4,25 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {
 
+// What the pipeline of a spec does: its named schedule's program, or its own. InvalidArgument: an
+// unknown schedule, or one that is not made for these stages, chunks and micro-batches; a program
+// that does not run to its end, or not in an order that gives equal bits.
+absl::StatusOr<PipelineProgram> ProgramOf(const TrainSpec& spec);
+
+// Of a spec that has been checked: which rank of its pipeline holds each stage.
+std::vector<int> RanksOfStages(const TrainSpec& spec);
+
 // InvalidArgument naming the field, what was seen and what is wanted.
 absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus);
 // `elastic`: peers of other groups are met through a RoundKeeper.
-absl::Status CheckLocalRanks(const TrainSpec& spec, const std::vector<LocalRank>& ranks,
-                             bool elastic = false);
+// Of each rank all stages are there.
+absl::Status CheckLocalRanks(const TrainSpec& spec, const PipelineProgram& program,
+                             const std::vector<LocalRank>& ranks, bool elastic = false);
 
 // Everything that decides the result, one "field=value" a line, doubles exactly: two runs with
 // equal text train alike.

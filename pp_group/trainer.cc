@@ -11,19 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/pipeline_trainer.h"
-#include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
 
 namespace longhaul {
 
 absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
-  const absl::StatusOr<Schedule> schedule = FindSchedule(spec_.schedule);
-  if (!schedule.ok()) return schedule.status();
-  const PipelineProgram program =
-      ProgramOf(*schedule, spec_.stages, static_cast<int>(spec_.microbatches));
-  if (absl::Status status = CheckProgram(program); !status.ok()) return status;
-  if (absl::Status status = CheckMicrobatchOrder(program); !status.ok()) return status;
-  absl::StatusOr<Program> order = GlobalOrder(program);
+  absl::StatusOr<Program> order = GlobalOrder(program_);
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
   for (const LocalRank& rank : ranks) {
@@ -36,7 +29,8 @@ absl::Status PipelineTrainer::Start(const std::vector<LocalRank>& ranks) {
     ranks_.push_back(*std::move(state));
   }
   SortRanks();
-  return absl::OkStatus();
+  return StatusFromTorch("build the pipelines",
+                         [&] { JoinStages(spec_, program_, &now_, ranks_); });
 }
 
 void PipelineTrainer::SortRanks() {
@@ -69,12 +63,26 @@ void PipelineTrainer::ReadRows(RankState& state) {
   }
 }
 
+// By the first of a rank's stages, for all of them; of its stages both ends of the model may read.
+void PipelineTrainer::BeginStep(const RankState& state) {
+  const std::vector<int64_t>* rows = &state.rows;
+  for (const auto& other : ranks_) {
+    if (other->pipeline != state.pipeline) continue;
+    if (other->rank.stage < state.rank.stage) return;
+    if (!other->rows.empty()) rows = &other->rows;
+  }
+  state.pipeline->BeginStep(*rows);
+}
+
 absl::Status PipelineTrainer::RunPipelines() {
   for (auto& state : ranks_) {
     busy_ = state.get();
     ReadRows(*state);
     state->stage->ZeroGradients();
-    state->pipeline->BeginStep(state->rows);
+  }
+  for (auto& state : ranks_) {
+    busy_ = state.get();
+    BeginStep(*state);
   }
   busy_ = nullptr;
   // What is in flight between the groups advances between actions, and never waits there.
@@ -148,14 +156,16 @@ absl::StatusOr<std::vector<StepReport>> PipelineTrainer::Step() {
   ++step_;
   std::vector<StepReport> reports;
   for (auto& state : ranks_) {
-    const PipelineTimes& times = state->pipeline->times();
+    const PipelineTimes& times = state->pipeline->times(state->rank.stage);
     StepReport& report = state->report;
     report.forward = times.forward;
     report.backward = times.backward;
     report.send += times.send;
     report.wait += times.wait;
     report.parameter_hash = HashOf(state->stage->parameters());
-    if (const std::optional<double> sum = state->pipeline->loss_sum()) {
+    const std::optional<double> sum =
+        state->stage->layout().last() ? state->pipeline->loss_sum() : std::nullopt;
+    if (sum) {
       report.loss = *sum / static_cast<double>(tokens);
     }
   }
@@ -209,9 +219,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainSpec& spec,
                                                          std::function<absl::Duration()> now,
                                                          RoundKeeper* keeper) {
   if (absl::Status status = CheckTrainSpec(spec, *corpus); !status.ok()) return status;
-  if (absl::Status status = CheckLocalRanks(spec, ranks, keeper != nullptr); !status.ok())
-    return status;
-  auto trainer = std::make_unique<PipelineTrainer>(spec, std::move(corpus), std::move(now), keeper);
+  absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
+  if (!program.ok()) return program.status();
+  absl::Status status = CheckLocalRanks(spec, *program, ranks, keeper != nullptr);
+  if (!status.ok()) return status;
+  auto trainer = std::make_unique<PipelineTrainer>(spec, *std::move(program), std::move(corpus),
+                                                   std::move(now), keeper);
   if (absl::Status status = trainer->Start(ranks); !status.ok()) return status;
   return trainer;
 }

@@ -20,7 +20,7 @@
 #include "pp_group/models/model_spec.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/round_keeper.h"
-#include "pp_group/schedule/action.h"
+#include "pp_group/schedule/pipeline_program.h"
 
 namespace longhaul {
 
@@ -30,7 +30,7 @@ struct TrainSpec {
   ModelSpec model;
   int stages;            // S
   int groups;            // G
-  std::string schedule;  // a name of ScheduleNames()
+  std::string schedule;  // a name of ScheduleNames(); not read where there is `program`
   int64_t microbatches;  // M, divides batch_rows
   int64_t batch_rows;    // B rows per group and inner step
   int64_t steps;         // inner steps of the whole run
@@ -49,19 +49,25 @@ struct TrainSpec {
   // zeroed). Empty: the seed's. `initial_hash` names them in checkpoints.
   std::function<absl::Status(const StageLayout& layout, float* flat)> initial = {};
   std::string initial_hash = {};
+  int chunks = 1;  // stages of a rank; divides S
+  int depth = 1;   // of the schedule (PipelineShape)
+  // In place of a named schedule: any program of S stages and M micro-batches.
+  std::optional<PipelineProgram> program = std::nullopt;
 };
 
 // What a rank is about to send over its boundary.
 struct BoundaryTensor {
   int64_t microbatch;
+  int boundary;              // between stages `boundary` and `boundary` + 1
   bool gradient;             // to the stage before; else the activation, to the one after
   const at::Tensor& values;  // [n, D], f32, not yet encoded
 };
 
-// One rank that lives in this process. A run in one process has all S*G of them; a worker has one.
-// c10d groups of the pipeline (S ranks, group rank = stage): `boundary` may compress, `plain` never
+// One stage of a rank that lives in this process. A run in one process has all S*G of them; a worker
+// has those of its rank, which share their boundary and plain.
+// c10d groups of the pipeline (P ranks): `boundary` may compress, `plain` never
 // does (evaluation with the codec off, agreement on a checkpoint). `outer`: the G peers of one
-// stage (group rank = g). boundary and plain may be null when S == 1.
+// stage (group rank = g). boundary and plain may be null when P == 1.
 // The backends must match FIFO per (source, tag), and send must not wait for the receiver.
 struct LocalRank {
   int group;
@@ -69,20 +75,23 @@ struct LocalRank {
   c10::intrusive_ptr<c10d::Backend> boundary;
   c10::intrusive_ptr<c10d::Backend> plain;
   c10::intrusive_ptr<c10d::Backend> outer;  // null when G == 1
-  // Of `boundary`; null: it keeps nothing between messages. Goes into checkpoints.
+  // Of `boundary`; null: it keeps nothing between messages, or another stage of the rank has it,
+  // the lowest. Goes into checkpoints.
   std::shared_ptr<ChannelState> boundary_state = nullptr;
-  // Called with every tensor of a step before it is sent, in the order of sends; may be empty.
+  // Called with every tensor of a step before it is sent, in the order of sends; may be empty. That
+  // of a rank's lowest stage sees what all of them send.
   std::function<void(const BoundaryTensor&)> watch = {};
   // The peers of `outer` again, for rows of spread experts (ModelSpec::expert_parallel) and the
   // norms of their gradients; not used where none are spread.
   c10::intrusive_ptr<c10d::Backend> experts = {};
   // The first and the last stage of the group (ranks 0 and 1), which both hold a tied head's matrix
-  // (tied_head.h); never compresses. null: S == 1, no tied head, or a stage between them.
+  // (tied_head.h); never compresses. null: no tied head, a stage between them, or both ends on one
+  // rank.
   c10::intrusive_ptr<c10d::Backend> tied = {};
 };
 
-// Of one local rank and one inner step. The durations add up to less than `wall`: the rest is the
-// other local ranks, reading rows and the hash.
+// Of one stage of a local rank and one inner step. The durations add up to less than `wall`: the rest
+// is the other local stages, reading rows and the hash.
 struct StepReport {
   int group = 0, stage = 0;
   int64_t step = 0;            // 1-based, the step just finished

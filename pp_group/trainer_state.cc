@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pp_group/c10d_status.h"
 #include "pp_group/handover.h"
 #include "pp_group/pipeline_trainer.h"
 #include "pp_group/reshard.h"
@@ -64,6 +65,9 @@ absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::
     }
     fresh.push_back(*std::move(state));
   }
+  const absl::Status joined =
+      StatusFromTorch("build the pipelines", [&] { JoinStages(spec_, program_, &now_, fresh); });
+  if (!joined.ok()) return joined;
   if (!givers.empty()) {
     if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;
   }

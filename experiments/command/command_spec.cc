@@ -38,7 +38,7 @@ struct DomainWords {
   std::string operator()(const Known& k) const {
     if (k.names == &SpecNames::codec) return "a codec (`longhaul codecs`)";
     if (k.names == &SpecNames::profile) return "a profile (`longhaul doctor`) or a FILE.toml";
-    return fmt::format("a schedule: {}", fmt::join(ScheduleNames(), ", "));
+    return fmt::format("a schedule: {}, or csv", fmt::join(ScheduleNames(), ", "));
   }
 };
 

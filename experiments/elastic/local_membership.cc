@@ -203,10 +203,10 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
 std::string GroupList(const std::vector<int>& groups) { return absl::StrJoin(groups, " "); }
 
 absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, int group) {
-  const int stages = static_cast<int>(spec.schedule.stages);
+  const int count = static_cast<int>(spec.ranks());
   std::vector<std::shared_ptr<Node>> nodes;
   std::vector<std::string> pipeline;
-  for (int s = 0; s < stages; ++s) {
+  for (int r = 0; r < count; ++r) {
     absl::StatusOr<std::shared_ptr<Node>> node = Node::Create(
         {.transport = TransportKind::kLoopback, .interface = "", .credit_bytes = int64_t{1} << 40});
     if (!node.ok()) return node.status();
@@ -214,21 +214,28 @@ absl::StatusOr<std::vector<LocalTelemetry>> NewLocalGroup(const RunSpec& spec, i
     pipeline.push_back(nodes.back()->address());
   }
   std::vector<LocalTelemetry> ranks;
-  for (int s = 0; s < stages; ++s) {
-    const auto make_of = [&](GroupKind kind, int place, const std::vector<std::string>& members) {
+  for (int r = 0; r < count; ++r) {
+    const auto make = [&](GroupKind kind, int place, const std::vector<std::string>& members) {
       return ProcessGroupLonghaul::FromAddresses(place, members,
-                                                 ToGroupOptions(spec, kind, group, nodes[s]));
+                                                 ToGroupOptions(spec, kind, group, nodes[r]));
     };
-    const auto make = [&](GroupKind kind) { return make_of(kind, s, pipeline); };
-    LocalTelemetry rank{.rank = group * stages + s, .group = group, .stage = s};
-    rank.node = nodes[s];
-    rank.boundary = make(GroupKind::kBoundary);
-    rank.plain = make(GroupKind::kPlain);
-    if (const std::optional<int> place = TiedPlaceOf(spec, s)) {
-      rank.tied = make_of(GroupKind::kTied, *place, {pipeline.front(), pipeline.back()});
+    const auto boundary = make(GroupKind::kBoundary, r, pipeline);
+    const auto plain = make(GroupKind::kPlain, r, pipeline);
+    for (LocalTelemetry& stage : StagesOfRank(spec, group, r)) {
+      stage.node = nodes[r];
+      stage.boundary = boundary;
+      stage.plain = plain;
+      if (const std::optional<int> place = TiedPlaceOf(spec, stage.stage)) {
+        const auto other = static_cast<size_t>(stage.tied_peer);
+        std::vector<std::string> ends = {pipeline[r], pipeline[other]};
+        if (*place == 1) std::swap(ends.front(), ends.back());
+        stage.tied = make(GroupKind::kTied, *place, ends);
+      }
+      ranks.push_back(std::move(stage));
     }
-    ranks.push_back(std::move(rank));
   }
+  std::sort(ranks.begin(), ranks.end(),
+            [](const auto& a, const auto& b) { return a.stage < b.stage; });
   return ranks;
 }
 

@@ -145,10 +145,11 @@ absl::Status AgreeThroughStore(const RunSpec& spec, const Joined& joined, EventS
 
 absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
                                std::shared_ptr<Node> node) {
-  const int stages = static_cast<int>(spec.schedule.stages);
+  const int count = static_cast<int>(spec.ranks());  // of a group
   const int groups = static_cast<int>(spec.outer.groups);
-  LocalTelemetry rank{
-      .rank = place.rank, .group = place.rank / stages, .stage = place.rank % stages};
+  const int own_group = place.rank / count, own_rank = place.rank % count;
+  std::vector<LocalTelemetry> stages = StagesOfRank(spec, own_group, own_rank);
+  LocalTelemetry& first = stages.front();
   c10::intrusive_ptr<c10d::TCPStore> store;
   int life = std::max(0, place.life);
   try {
@@ -168,19 +169,23 @@ absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
       auto prefixed = c10::make_intrusive<c10d::PrefixStore>(group_options->group_name, store);
       return c10::make_intrusive<ProcessGroupLonghaul>(prefixed, group_rank, size, group_options);
     };
-    const int64_t counted =
-        place.counts_lives && rank.stage == 0 ? CountLife(*store, rank.group) : 0;
+    const int64_t counted = place.counts_lives && own_rank == 0 ? CountLife(*store, own_group) : 0;
     // Of no life by its name where lives are counted: it is how the others hear of the count.
-    rank.plain = join(GroupKind::kPlain, rank.group, rank.stage, stages);
-    if (place.counts_lives) life = static_cast<int>(FromFirst(*rank.plain, counted));
-    rank.boundary = join(GroupKind::kBoundary, rank.group, rank.stage, stages);
-    if (const std::optional<int> place = TiedPlaceOf(spec, rank.stage)) {
-      rank.tied = join(GroupKind::kTied, rank.group, *place, 2);
+    first.plain = join(GroupKind::kPlain, own_group, own_rank, count);
+    if (place.counts_lives) life = static_cast<int>(FromFirst(*first.plain, counted));
+    first.boundary = join(GroupKind::kBoundary, own_group, own_rank, count);
+    // Ascending on every rank, so that nobody waits for who waits for another.
+    for (LocalTelemetry& stage : stages) {
+      stage.plain = first.plain;
+      stage.boundary = first.boundary;
+      if (const std::optional<int> end = TiedPlaceOf(spec, stage.stage)) {
+        stage.tied = join(GroupKind::kTied, own_group, *end, 2);
+      }
+      if (groups > 1 && !elastic)
+        stage.outer = join(GroupKind::kOuter, stage.stage, own_group, groups);
+      if (spec.model.expert_parallel > 1)
+        stage.experts = join(GroupKind::kExperts, stage.stage, own_group, groups);
     }
-    if (groups > 1 && !elastic)
-      rank.outer = join(GroupKind::kOuter, rank.stage, rank.group, groups);
-    if (spec.model.expert_parallel > 1)
-      rank.experts = join(GroupKind::kExperts, rank.stage, rank.group, groups);
   } catch (const c10::Error& e) {  // the first line: the rest is torch's stack trace
     return absl::UnavailableError(
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
@@ -190,15 +195,15 @@ absl::StatusOr<Joined> JoinRun(const RunSpec& spec, const WorkerPlace& place,
         absl::StrCat("rank ", place.rank, " joining through the store at ", place.master_address,
                      ":", place.master_port, ": ", FirstLine(e.what())));
   }
-  rank.life = life;
-  return Joined{std::move(store), std::move(rank), life};
+  for (LocalTelemetry& stage : stages) stage.life = life;
+  return Joined{std::move(store), std::move(stages), life};
 }
 
 absl::Status AgreeOnTheRun(const RunSpec& spec, const WorkerPlace& place, const Joined& joined,
                            EventSink& sink) {
   if (place.counts_lives) return AgreeThroughStore(spec, joined, sink);
   if (spec.outer.on_group_loss == "continue") return absl::OkStatus();
-  return AgreeWithRankZero(spec, joined.rank, /*lab=*/place.phase_fd >= 0, sink);
+  return AgreeWithRankZero(spec, joined.rank(), /*lab=*/place.phase_fd >= 0, sink);
 }
 
 c10::intrusive_ptr<ProcessGroupLonghaul> JoinOuter(const RunSpec& spec,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,8 +19,9 @@ namespace longhaul {
 // Where groups come and go it is served by a process of its own.
 struct Joined {
   c10::intrusive_ptr<c10d::Store> store;
-  LocalTelemetry rank;
-  int life;  // of its group
+  std::vector<LocalTelemetry> stages;  // of this rank; where groups come and go one
+  int life;                            // of its group
+  const LocalTelemetry& rank() const { return stages.front(); }
 };
 
 // Unavailable: somebody did not come, or the store is not there.

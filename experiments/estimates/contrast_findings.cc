@@ -48,9 +48,9 @@ ArmPlace PlaceOf(const ArmResult& arm) {
   return out;
 }
 
-class Contrasts {
+class ContrastsOfArms {
  public:
-  explicit Contrasts(CampaignAnalysis& a) : a_(a) {
+  explicit ContrastsOfArms(CampaignAnalysis& a) : a_(a) {
     for (const ArmResult& arm : a.arms) {
       if (arm.HasQ() && !arm.outcomes.empty()) arms_.emplace_back(&arm, PlaceOf(arm));
     }
@@ -207,6 +207,6 @@ class Contrasts {
 
 }  // namespace
 
-void CollectContrasts(CampaignAnalysis& a) { Contrasts(a).Collect(); }
+void CollectContrasts(CampaignAnalysis& a) { ContrastsOfArms(a).Collect(); }
 
 }  // namespace longhaul

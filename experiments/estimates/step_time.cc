@@ -9,17 +9,38 @@
 namespace longhaul {
 namespace {
 
-PipelineCosts CostsOf(const Pipeline& p, Wires wires) {
+absl::StatusOr<PipelineProgram> ProgramOf(const Pipeline& p) {
+  if (p.program) return *p.program;
+  const absl::StatusOr<Schedule> schedule = FindSchedule(p.schedule);
+  if (!schedule.ok()) return schedule.status();
+  const PipelineShape shape{.ranks = static_cast<int>(p.stages.size()),
+                            .microbatches = p.microbatches};
+  if (absl::Status s = CheckShape(*schedule, shape); !s.ok()) return s;
+  return ProgramOf(*schedule, shape);
+}
+
+absl::StatusOr<double> Period(const Pipeline& pipeline, Wires wires) {
+  const absl::StatusOr<PipelineProgram> program = ProgramOf(pipeline);
+  if (!program.ok()) return program.status();
+  return StepPeriod(*program, CostsOf(pipeline, *program, wires), wires);
+}
+
+}  // namespace
+
+PipelineCosts CostsOf(const Pipeline& p, const PipelineProgram& program, Wires wires) {
   PipelineCosts costs;
-  for (const StageCost& cost : p.stages) {
-    // Where a program splits the backward pass, I is all of it: what stages do that do not split.
+  costs.ranks.resize(program.ranks.size());
+  for (size_t s = 0; s < p.stages.size(); ++s) {
+    const StageCost& cost = p.stages[s];
+    // A stage that does not split its backward pass runs all of it as I.
     costs.stages.push_back({.forward_s = cost.forward_s,
                             .backward_s = cost.backward_s,
-                            .input_gradient_s = cost.backward_s,
-                            .weight_gradient_s = 0});
-    costs.ranks.push_back({.encode_s = cost.encode_s,
-                           .decode_s = cost.decode_s,
-                           .step_s = cost.optimizer_s + cost.other_s});
+                            .input_gradient_s = cost.backward_s - cost.weight_gradient_s,
+                            .weight_gradient_s = cost.weight_gradient_s});
+    PipelineCosts::Rank& rank = costs.ranks[static_cast<size_t>(program.rank_of_stage[s])];
+    rank.encode_s = cost.encode_s;
+    rank.decode_s = cost.decode_s;
+    rank.step_s += cost.optimizer_s + cost.other_s;
   }
   // P3's rule counts no headers.
   const double factor = wires == Wires::kOneAReceiver ? 8 : 8 * kWireFactor;
@@ -33,16 +54,6 @@ PipelineCosts CostsOf(const Pipeline& p, Wires wires) {
   return costs;
 }
 
-absl::StatusOr<double> Period(const Pipeline& pipeline, Wires wires) {
-  const absl::StatusOr<Schedule> schedule = FindSchedule(pipeline.schedule);
-  if (!schedule.ok()) return schedule.status();
-  return StepPeriod(
-      ProgramOf(*schedule, static_cast<int>(pipeline.stages.size()), pipeline.microbatches),
-      CostsOf(pipeline, wires), wires);
-}
-
-}  // namespace
-
 absl::StatusOr<double> PredictStepSeconds(const Pipeline& pipeline) {
   return Period(pipeline, Wires::kFullDuplex);
 }
@@ -52,19 +63,26 @@ absl::StatusOr<double> OneWireSeconds(const Pipeline& pipeline) {
 }
 
 double SerialSlotSeconds(const Pipeline& pipeline) {
-  const double stages = static_cast<double>(pipeline.stages.size());
-  double compute_s = 0, transfer_s = 0, rtt_s = 0;
-  for (const StageCost& cost : pipeline.stages) {
-    compute_s = std::max(compute_s, cost.forward_s + cost.backward_s);
+  const size_t stages = pipeline.stages.size();
+  std::vector<double> of_ranks(pipeline.program ? pipeline.program->ranks.size() : stages, 0);
+  for (size_t s = 0; s < stages; ++s) {
+    const StageCost& cost = pipeline.stages[s];
+    const size_t rank =
+        pipeline.program ? static_cast<size_t>(pipeline.program->rank_of_stage[s]) : s;
+    of_ranks[rank] += cost.forward_s + cost.backward_s;
   }
+  const auto ranks = static_cast<double>(of_ranks.size());
+  const double compute_s = *std::max_element(of_ranks.begin(), of_ranks.end());
+  double transfer_s = 0, rtt_s = 0;
   for (size_t b = 0; b < pipeline.forward.size(); ++b) {
     const BoundaryLink &there = pipeline.forward[b], &back = pipeline.backward[b];
     transfer_s = std::max(transfer_s, 8 * there.message_bytes / there.rate_bit_per_s +
                                           8 * back.message_bytes / back.rate_bit_per_s);
     rtt_s = std::max(rtt_s, there.one_way_delay_s + back.one_way_delay_s);
   }
-  const double slots = pipeline.microbatches + stages - 1;
-  return slots * (compute_s + (transfer_s + rtt_s) * (1 + 0.05 * std::log2(stages)));
+  const double slots = pipeline.microbatches + ranks - 1,
+               chunks = static_cast<double>(stages) / ranks;
+  return slots * (compute_s + chunks * (transfer_s + rtt_s) * (1 + 0.05 * std::log2(ranks)));
 }
 
 double MessageSeconds(const BoundaryLink& link) {

@@ -11,6 +11,7 @@
 #include "experiments/estimates/median_interval.h"
 #include "experiments/estimates/step_time.h"
 #include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
 
 namespace longhaul {
 namespace {
@@ -39,33 +40,69 @@ double MeanOf(const std::vector<const StepRow*>& workers, Field field) {
   return sum / static_cast<double>(workers.size());
 }
 
+// What a rank does beside its stages' passes, of one step: coding, and what no column names.
+struct RankRest {
+  double encode_s = 0, decode_s = 0, other_s = 0;
+};
+
+// By group and rank, from the rows of the rank's stages, whose wall times are one.
+std::map<std::pair<int64_t, int>, RankRest> RestsOf(const std::vector<const StepRow*>& workers,
+                                                    const std::vector<int>& rank_of_stage) {
+  std::map<std::pair<int64_t, int>, RankRest> rests;
+  for (const StepRow* row : workers) {
+    const int rank = rank_of_stage[static_cast<size_t>(row->stage)];
+    const auto [at, fresh] = rests.try_emplace({row->group_index, rank});
+    RankRest& rest = at->second;
+    rest.encode_s += row->encode_s;
+    rest.decode_s += row->decode_s;
+    rest.other_s += (fresh ? row->wall_s : 0) - row->forward_s - row->backward_s -
+                    row->optimizer_s - row->wait_s - row->outer_s;
+  }
+  return rests;
+}
+
+// Messages that a rank sends in a step; as many come.
+std::vector<double> MessagesOf(const PipelineProgram& program) {
+  std::vector<double> messages;
+  for (const RankCommunication& rank : Communication(program)) {
+    messages.push_back(std::max<double>(1, static_cast<double>(rank.sends.size())));
+  }
+  return messages;
+}
+
 // Costs of the stages from the median step of each; groups are averaged.
 std::vector<StageCost> MeasuredCosts(const std::vector<std::vector<const StepRow*>>& steady,
-                                     int64_t stages, int64_t microbatches) {
+                                     const PipelineProgram& program) {
+  const double m = program.microbatches;
+  std::vector<std::vector<double>> encode(program.ranks.size()), decode = encode, other = encode;
+  for (const auto& workers : steady) {
+    for (const auto& [place, rest] : RestsOf(workers, program.rank_of_stage)) {
+      const auto rank = static_cast<size_t>(place.second);
+      encode[rank].push_back(rest.encode_s);
+      decode[rank].push_back(rest.decode_s);
+      other[rank].push_back(std::max(0.0, rest.other_s));
+    }
+  }
+  const std::vector<double> messages = MessagesOf(program);
   std::vector<StageCost> costs;
-  for (int64_t s = 0; s < stages; ++s) {
-    std::vector<double> forward, backward, encode, decode, optimizer, other;
+  for (int s = 0; s < program.num_stages(); ++s) {
+    const auto rank = static_cast<size_t>(program.rank_of_stage[static_cast<size_t>(s)]);
+    std::vector<double> forward, backward, optimizer;
     for (const auto& workers : steady) {
       for (const StepRow* row : workers) {
         if (row->stage != s) continue;
         forward.push_back(row->forward_s);
         backward.push_back(row->backward_s);
-        encode.push_back(row->encode_s);
-        decode.push_back(row->decode_s);
         optimizer.push_back(row->optimizer_s);
-        other.push_back(std::max(0.0, row->wall_s - row->forward_s - row->backward_s -
-                                          row->optimizer_s - row->wait_s - row->outer_s));
       }
     }
-    const double m = static_cast<double>(microbatches);
-    const double neighbours = (s > 0 ? 1 : 0) + (s + 1 < stages ? 1 : 0);
-    const double messages = std::max(1.0, neighbours) * m;
+    const bool first = program.StagesOf(static_cast<int>(rank)).front() == s;
     costs.push_back({.forward_s = Median(forward) / m,
                      .backward_s = Median(backward) / m,
-                     .encode_s = Median(encode) / messages,
-                     .decode_s = Median(decode) / messages,
+                     .encode_s = Median(encode[rank]) / messages[rank],
+                     .decode_s = Median(decode[rank]) / messages[rank],
                      .optimizer_s = Median(optimizer),
-                     .other_s = Median(other)});
+                     .other_s = first ? Median(other[rank]) : 0});
   }
   return costs;
 }
@@ -94,18 +131,27 @@ std::optional<BoundaryLink> LinkOf(const std::vector<LinkRow>& links,
   return out;
 }
 
+constexpr BoundaryLink kNoLink = {0, std::numeric_limits<double>::infinity(), 0};
+
 // The pipeline of one group on its own links; costs are the mean of all groups.
-std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, int64_t group,
-                                         std::vector<StageCost> costs,
+std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, const PipelineProgram& program,
+                                         int64_t group, std::vector<StageCost> costs,
                                          const std::vector<LinkRow>& links,
                                          const std::vector<CrossingRow>& crossings) {
-  const int64_t first = group * spec.schedule.stages;
-  const int64_t last = first + spec.schedule.stages - 1;
-  Pipeline p{
-      spec.schedule.kind, static_cast<int>(spec.train.microbatches), std::move(costs), {}, {}};
-  for (int64_t s = first; s < last; ++s) {
-    const auto there = LinkOf(links, crossings, Direction::kForward, s, s + 1);
-    const auto back = LinkOf(links, crossings, Direction::kBackward, s + 1, s);
+  const auto node = [&](size_t stage) {
+    return group * spec.ranks() + program.rank_of_stage[stage];
+  };
+  const int64_t first = node(0), last = node(program.rank_of_stage.size() - 1);
+  Pipeline p{spec.schedule.kind, program.microbatches, std::move(costs), {}, {}};
+  p.program = program;
+  for (size_t s = 0; s + 1 < program.rank_of_stage.size(); ++s) {
+    if (node(s) == node(s + 1)) {  // handed over where it is
+      p.forward.push_back(kNoLink);
+      p.backward.push_back(kNoLink);
+      continue;
+    }
+    const auto there = LinkOf(links, crossings, Direction::kForward, node(s), node(s + 1));
+    const auto back = LinkOf(links, crossings, Direction::kBackward, node(s + 1), node(s));
     if (!there || !back) return std::nullopt;
     p.forward.push_back(*there);
     p.backward.push_back(*back);
@@ -119,7 +165,6 @@ std::optional<Pipeline> MeasuredPipeline(const RunSpec& spec, int64_t group,
 }
 
 enum class Coding { kFree, kPaid };
-constexpr BoundaryLink kNoLink = {0, std::numeric_limits<double>::infinity(), 0};
 
 Pipeline WithoutLinks(Pipeline p, Coding coding) {
   for (auto* links : {&p.forward, &p.backward}) {
@@ -133,16 +178,16 @@ Pipeline WithoutLinks(Pipeline p, Coding coding) {
 }
 
 // Of a worker's step, its other work included: that is no waiting.
-double MeanCompute(const std::vector<StageCost>& costs, int64_t microbatches) {
+double MeanCompute(const std::vector<StageCost>& costs, int64_t ranks, int64_t microbatches) {
   double sum = 0;
   for (const StageCost& c : costs) {
     sum += static_cast<double>(microbatches) * (c.forward_s + c.backward_s) + c.optimizer_s +
            c.other_s;
   }
-  return sum / static_cast<double>(costs.size());
+  return sum / static_cast<double>(ranks);
 }
 
-void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
+void AddOuter(int64_t chunks, const std::vector<StepRow>& steps, const std::vector<LinkRow>& links,
               const std::vector<CrossingRow>& crossings, StepTime& out) {
   std::vector<double> outer;
   std::map<int64_t, bool> syncs;
@@ -152,7 +197,7 @@ void AddOuter(const std::vector<StepRow>& steps, const std::vector<LinkRow>& lin
     syncs[row.step] = true;
   }
   if (outer.empty()) return;
-  out.outer_measured_s = Mean(outer);
+  out.outer_measured_s = static_cast<double>(chunks) * Mean(outer);
   for (const CrossingRow& c : crossings) {
     if (c.direction != Direction::kOuter) continue;
     const auto link = LinkOf(links, {c}, Direction::kOuter, c.src_rank, c.dst_rank,
@@ -187,7 +232,7 @@ std::optional<double> Share(const RunRow& run, const char* fact) {
 // What in the record says that the run's times are others than those of its machine left alone.
 std::string Disturbance(const RunRow& run, const RunSpec& spec) {
   const auto cores = run.facts.find("cores");
-  const int64_t workers = spec.schedule.stages * spec.outer.groups;
+  const int64_t workers = spec.workers();
   if (!spec.compute && cores != run.facts.end()) {  // injected: workers sleep
     const int64_t have = std::atoll(cores->second.c_str());
     if (workers * run.threads > have) {
@@ -225,9 +270,9 @@ std::string Note(const RunRow& run, const RunSpec& spec) {
 
 // P1, P2, P3 and the parts of P2, each the mean of the groups. False, and nothing of them: there is
 // no pipeline over links, or the note of `out` says why not.
-bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
-             const std::vector<LinkRow>& links, const std::vector<CrossingRow>& crossings,
-             StepTime& out) {
+bool Predict(const RunSpec& spec, const PipelineProgram& program,
+             const std::vector<StageCost>& costs, const std::vector<LinkRow>& links,
+             const std::vector<CrossingRow>& crossings, StepTime& out) {
   if (spec.model.expert_parallel > 1) {
     out.note =
         "no prediction: rows of spread experts cross in the midst of every pass, as routers choose";
@@ -237,7 +282,7 @@ bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
   const double meeting_s = out.meets_every_step ? out.outer_predicted_s.value_or(0) : 0;
   double p1_s = 0, p2_s = 0, p3_s = 0, alone_s = 0, coded_s = 0;
   for (int64_t group = 0; group < out.groups; ++group) {
-    const auto pipeline = MeasuredPipeline(spec, group, costs, links, crossings);
+    const auto pipeline = MeasuredPipeline(spec, program, group, costs, links, crossings);
     if (!pipeline) return false;
     const auto alone = WithoutLinks(*pipeline, Coding::kFree);
     const auto coded = WithoutLinks(*pipeline, Coding::kPaid);
@@ -259,7 +304,7 @@ bool Predict(const RunSpec& spec, const std::vector<StageCost>& costs,
   out.p3_s = p3_s + meeting_s;
   out.alone_s = alone_s;
   out.coded_s = coded_s;
-  out.compute_s = MeanCompute(costs, out.microbatches);
+  out.compute_s = MeanCompute(costs, spec.ranks(), out.microbatches);
   return true;
 }
 
@@ -282,17 +327,20 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.groups = spec.outer.groups;
   out.microbatches = spec.train.microbatches;
   out.note = Note(run, spec);
-  if (spec.net.transport != "loopback") AddOuter(*steps, *links, *crossings, out);
+  if (spec.net.transport != "loopback")
+    AddOuter(spec.schedule.chunks, *steps, *links, *crossings, out);
   auto steady = SteadySteps(*steps, /*outer_synced=*/false);
   if (steady.empty() && MeetsEveryStep(spec)) {
     steady = SteadySteps(*steps, /*outer_synced=*/true);
     out.meets_every_step = true;
   }
   if (steady.empty()) return out;  // measured_steps = 0: too few steps
+  const auto chunks = static_cast<double>(spec.schedule.chunks);  // rows of a worker
   std::vector<double> walls, utilisation;
   for (const auto& workers : steady) {
     walls.push_back(MeanOf(workers, [](const StepRow& r) { return r.wall_s; }));
     utilisation.push_back(
+        chunks *
         MeanOf(workers,
                [](const StepRow& r) { return r.forward_s + r.backward_s + r.optimizer_s; }) /
         walls.back());
@@ -301,9 +349,15 @@ absl::StatusOr<StepTime> AnalyseStepTime(const Record& record, const RunRow& run
   out.measured_steps = static_cast<int64_t>(steady.size());
   out.compute_utilisation = MedianOfSteps(utilisation);
   if (spec.net.transport == "loopback") return out;
-  std::vector<StageCost> costs = MeasuredCosts(steady, out.stages, out.microbatches);
+  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
+  if (!program.ok()) {
+    // The record of another version keeps its measured times; the reason is shown beside them.
+    out.note = "no prediction: " + std::string(program.status().message());
+    return out;
+  }
+  std::vector<StageCost> costs = MeasuredCosts(steady, *program);
   TakeInjected(spec, costs);
-  if (!Predict(spec, costs, *links, *crossings, out)) return out;
+  if (!Predict(spec, *program, costs, *links, *crossings, out)) return out;
   std::vector<double> residuals;
   for (const double wall : walls) residuals.push_back(std::log(wall / *out.p2_s));
   out.residual = MedianOfSteps(residuals);

@@ -23,6 +23,8 @@ inline std::string_view ToString(CrossingKind kind) {
 
 constexpr int CountOf(const CrossingKind*) { return 5; }
 
+inline constexpr std::string_view kActivationCount = "activation", kGradientCount = "gradient";
+
 // Event "crossing": one direction between a rank and its peer, by that rank, since its group's life
 // began. A life that goes on tells the same again, with more.
 struct CrossingCount {
@@ -30,8 +32,12 @@ struct CrossingCount {
   int64_t life = 0;  // how often the group was started anew
   CrossingKind group_kind = CrossingKind::kBoundary;
   int64_t rank = 0;  // of the run
-  int64_t peer = 0;  // boundary, tied: a stage of the same group; else: a group, of the same stage
+  int64_t peer = 0;  // boundary, tied: a rank of the same group; else: a group, of the same stage
   bool sent = false;
+  // Where ranks have several stages: "activation" or "gradient" of a boundary, which the order of
+  // ranks does not tell; of the others which stage, since a rank tells of each.
+  std::string kind = {};
+  int64_t stage = 0;
   std::string codec = {};
   int64_t tensors = 0, elements = 0, payload_bytes = 0, message_bytes = 0;
   double encode_s = 0, decode_s = 0;
@@ -48,6 +54,8 @@ void VisitFields(Row& r, Visit&& visit) {
   visit("rank", r.rank);
   visit("peer", r.peer);
   visit("sent", r.sent);
+  visit("kind", r.kind);
+  visit("stage", r.stage);
   visit("codec", r.codec);
   visit("tensors", r.tensors);
   visit("elements", r.elements);

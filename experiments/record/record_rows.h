@@ -16,6 +16,8 @@ enum class ExperimentKind { kRun, kCampaign };
 // Keys of ExperimentRow::facts.
 // Of a run whose compute was injected (RunSpec::Compute): it has step times alone.
 inline constexpr char kComputeFact[] = "compute";
+// Workers of a run whose ranks have several stages.
+inline constexpr char kRanksFact[] = "ranks";
 // Of every run: its own id, kept when records are merged, and its number among those of its arm
 // and seed.
 inline constexpr char kRunIdFact[] = "run_id", kAttemptFact[] = "attempt";

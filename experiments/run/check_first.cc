@@ -74,7 +74,7 @@ absl::Status CheckLinks(const RunSpec& spec) {
     if (!there) return KernelLacksNetem();
   }
   if (!IsTopologyFile(spec.net.profile)) return absl::OkStatus();
-  const auto ranks = static_cast<int>(spec.schedule.stages * spec.outer.groups);
+  const auto ranks = static_cast<int>(spec.workers());
   return MeshNamed(spec.net.profile, ranks).status();
 }
 

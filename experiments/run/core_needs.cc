@@ -3,20 +3,23 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 namespace longhaul {
 
 int64_t CoresNeeded(const RunSpec& spec) {
   if (spec.compute) return 1;  // its workers sleep
-  const int64_t processes =
-      spec.net.transport == "loopback" ? 1 : spec.schedule.stages * spec.outer.groups;
+  const int64_t processes = spec.net.transport == "loopback" ? 1 : spec.workers();
   return processes * spec.limits.threads;
 }
 
 int64_t CoresNeeded(const RunRow& run) {
   if (run.facts.contains(kComputeFact)) return 1;
-  return (run.profile == "loopback" ? 1 : run.stages * run.groups) * run.threads;
+  const auto ranks = run.facts.find(kRanksFact);
+  const int64_t workers =
+      ranks == run.facts.end() ? run.stages * run.groups : std::atoll(ranks->second.c_str());
+  return (run.profile == "loopback" ? 1 : workers) * run.threads;
 }
 
 int64_t CoresAllowed() {

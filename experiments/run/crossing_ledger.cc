@@ -17,7 +17,7 @@ bool IsARow(const CrossingCount& count) {
 
 void CrossingLedger::Observe(CrossingCount count) {
   if (!IsARow(count)) return;
-  const Key key(count.rank, count.life, count.group_kind, count.peer);
+  const Key key(count.rank, count.life, count.group_kind, count.peer, count.kind, count.stage);
   (count.checkpoint > 0 ? at_[count.checkpoint] : last_)[key] = std::move(count);
 }
 
@@ -25,16 +25,17 @@ CrossingRow CrossingLedger::RowOf(const CrossingCount& c) const {
   const bool tied = c.group_kind == CrossingKind::kTied;
   const bool within = c.group_kind == CrossingKind::kBoundary || tied;
   const int64_t peer =
-      within ? c.rank / stages_ * stages_ + c.peer : c.peer * stages_ + c.rank % stages_;
+      within ? c.rank / ranks_ * ranks_ + c.peer : c.peer * ranks_ + c.rank % ranks_;
   const auto [src, dst] = c.sent ? std::pair(c.rank, peer) : std::pair(peer, c.rank);
   const bool outer = c.group_kind == CrossingKind::kOuter;
+  const bool activation = c.kind.empty() ? dst > src : c.kind == kActivationCount;
   return {.src_rank = src,
           .dst_rank = dst,
-          .direction = outer       ? Direction::kOuter
-                       : tied      ? Direction::kTied
-                       : !within   ? Direction::kOther
-                       : dst > src ? Direction::kForward
-                                   : Direction::kBackward,
+          .direction = outer        ? Direction::kOuter
+                       : tied       ? Direction::kTied
+                       : !within    ? Direction::kOther
+                       : activation ? Direction::kForward
+                                    : Direction::kBackward,
           .codec = outer ? outer_codec_ : c.codec,
           .tensors = c.tensors,
           .elements = c.elements,

@@ -16,8 +16,9 @@ namespace longhaul {
 // that is what had crossed when its last outer step was taken.
 class CrossingLedger {
  public:
-  CrossingLedger(int64_t stages, std::string outer_codec)
-      : stages_(stages), outer_codec_(std::move(outer_codec)) {}
+  // `ranks`: of a group.
+  CrossingLedger(int64_t ranks, std::string outer_codec)
+      : ranks_(ranks), outer_codec_(std::move(outer_codec)) {}
 
   void Observe(CrossingCount count);
 
@@ -29,14 +30,14 @@ class CrossingLedger {
   void Forget(int64_t checkpoint) { at_.erase(checkpoint); }
 
  private:
-  // Rank, life, kind, peer.
-  using Key = std::tuple<int64_t, int64_t, CrossingKind, int64_t>;
+  // Rank, life, kind, peer; kind of tensor, stage.
+  using Key = std::tuple<int64_t, int64_t, CrossingKind, int64_t, std::string, int64_t>;
   using Counts = std::map<Key, CrossingCount>;
 
   CrossingRow RowOf(const CrossingCount& count) const;
   std::vector<CrossingRow> Sum(const Counts& counts) const;
 
-  const int64_t stages_;
+  const int64_t ranks_;
   const std::string outer_codec_;
   Counts last_;
   std::map<int64_t, Counts> at_;  // by checkpoint

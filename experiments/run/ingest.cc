@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
+int64_t Ranks(const RunSpec& spec) { return spec.workers(); }
 
 // Those of them that ended without a word; "": none did.
 std::string Silent(const std::map<int64_t, const EventFile*>& by_rank) {
@@ -58,7 +58,7 @@ class AttemptReader {
 
  private:
   bool Elastic() const { return spec_.outer.on_group_loss == "continue"; }
-  int64_t GroupOf(int64_t rank) const { return rank / spec_.schedule.stages; }
+  int64_t GroupOf(int64_t rank) const { return rank / spec_.ranks(); }
   // The run went on without those that are lost, to its end.
   bool OverWithoutSome() const {
     return Elastic() && std::any_of(attempt_.files.begin(), attempt_.files.end(),

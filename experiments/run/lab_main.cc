@@ -35,9 +35,7 @@
 namespace longhaul {
 namespace {
 
-int RankCount(const RunSpec& spec) {
-  return static_cast<int>(spec.schedule.stages * spec.outer.groups);
-}
+int RankCount(const RunSpec& spec) { return static_cast<int>(spec.workers()); }
 
 absl::StatusOr<EmulatorKind> ChooseEmulator(const RunSpec& spec, const Topology& topology) {
   std::optional<EmulatorKind> forced;

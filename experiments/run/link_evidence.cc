@@ -1,9 +1,13 @@
 #include "experiments/run/link_evidence.h"
 
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 
 #include "absl/strings/str_join.h"
 #include "experiments/record/record_rows.h"
+#include "experiments/spec/pipeline_of_spec.h"
 
 namespace longhaul {
 
@@ -12,20 +16,26 @@ void EmitFact(EventSink& sink, const std::string& key, const std::string& value)
 }
 
 std::vector<std::pair<int, int>> UsedPairs(const RunSpec& spec) {
-  const int stages = static_cast<int>(spec.schedule.stages);
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  const int ranks = static_cast<int>(spec.ranks());
   const int groups = static_cast<int>(spec.outer.groups);
   std::vector<std::pair<int, int>> pairs;
+  std::set<std::pair<int, int>> seen;
   const auto both = [&](int a, int b) {
+    if (a == b || !seen.insert(std::minmax(a, b)).second) return;
     pairs.emplace_back(a, b);
     pairs.emplace_back(b, a);
   };
   for (int g = 0; g < groups; ++g) {
-    for (int s = 0; s + 1 < stages; ++s) both(g * stages + s, g * stages + s + 1);
-    if (spec.model.tied_head && stages > 2) both(g * stages, g * stages + stages - 1);
+    const int first = g * ranks;
+    for (size_t s = 0; s + 1 < rank_of_stage.size(); ++s) {
+      both(first + rank_of_stage[s], first + rank_of_stage[s + 1]);
+    }
+    if (spec.model.tied_head) both(first + rank_of_stage.front(), first + rank_of_stage.back());
   }
-  for (int s = 0; s < stages; ++s) {
+  for (int r = 0; r < ranks; ++r) {
     for (int a = 0; a < groups; ++a) {
-      for (int b = a + 1; b < groups; ++b) both(a * stages + s, b * stages + s);
+      for (int b = a + 1; b < groups; ++b) both(a * ranks + r, b * ranks + r);
     }
   }
   return pairs;

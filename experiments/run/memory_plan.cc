@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compressors/catalog.h"
+#include "experiments/run/microbatches_kept.h"
 #include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
@@ -75,16 +78,10 @@ double TokensOfMicrobatch(const RunSpec& spec) {
          static_cast<double>(spec.model.context);
 }
 
-double MicrobatchesKept(const RunSpec& spec, const StageLayout& layout) {
-  const auto schedule = FindSchedule(spec.schedule.kind);
-  if (!schedule.ok()) return static_cast<double>(spec.train.microbatches);
-  return schedule->peak_activations(layout.stage, layout.stages,
-                                    static_cast<int>(spec.train.microbatches));
-}
-
 // CpuGptStage: everything is made once (engines/cpu/gpt_activations.h). Evaluation has activations
 // and scratch of its own size, for the rows that it takes at once.
-StageBytes CpuComputeBytes(const RunSpec& spec, const StageLayout& layout) {
+StageBytes CpuComputeBytes(const RunSpec& spec, const std::optional<PipelineProgram>& program,
+                           const StageLayout& layout) {
   const auto width = static_cast<double>(spec.model.width);
   const auto blocks = static_cast<double>(layout.num_blocks);
   const double block = 15 * width + static_cast<double>(spec.model.heads) + 4;
@@ -95,7 +92,7 @@ StageBytes CpuComputeBytes(const RunSpec& spec, const StageLayout& layout) {
   const double tokens = TokensOfMicrobatch(spec);
   const double evaluated =
       std::min(tokens, static_cast<double>(spec.eval.rows * spec.model.context));
-  double bytes = MicrobatchesKept(spec, layout) * tokens * kept + tokens * scratch;
+  double bytes = MicrobatchesKept(spec, program, layout.stage) * tokens * kept + tokens * scratch;
   bytes += evaluated * kept + (evaluated < tokens ? evaluated * scratch : 0);
   return {.held = bytes};
 }
@@ -180,7 +177,8 @@ struct BoundaryBytes {
   double tensors = 0;  // that cross
   double frames = 0;   // on their way, and what codecs remember of each micro-batch
 };
-BoundaryBytes BoundariesOf(const RunSpec& spec, const StageLayout& layout) {
+BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_stage,
+                           const StageLayout& layout) {
   const auto microbatches = static_cast<double>(spec.train.microbatches);
   const auto width = static_cast<double>(spec.model.width);
   const double tokens = TokensOfMicrobatch(spec);
@@ -191,7 +189,11 @@ BoundaryBytes BoundariesOf(const RunSpec& spec, const StageLayout& layout) {
   for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
     if (boundary < 0 || boundary + 1 >= layout.stages) continue;
     const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);
-    bytes.tensors += microbatches * 2 * tokens * width * ElementBytes(spec);
+    // Between two stages of one rank a tensor and its gradient are there once, and nothing is sent.
+    const bool crosses = rank_of_stage[static_cast<size_t>(boundary)] !=
+                         rank_of_stage[static_cast<size_t>(boundary) + 1];
+    bytes.tensors += (crosses ? 2 : 1) * microbatches * tokens * width * ElementBytes(spec);
+    if (!crosses) continue;
     const bool sends_forward = boundary == layout.stage;
     for (const auto& [codec, sends] :
          {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {
@@ -250,13 +252,14 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   return bytes + (groups + (groups - 1)) * FrameBytes(spec.outer.codec, 1, crossing, DType::kF32);
 }
 
-StageBytes BytesOf(const RunSpec& spec, const StageLayout& layout) {
+StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,
+                   const std::vector<int>& rank_of_stage, const StageLayout& layout) {
   StageBytes bytes;
   if (!spec.compute)
-    bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, layout);
+    bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, program, layout);
   const StageBytes tied = TiedBytes(layout);
   bytes.tied = tied.tied;
-  const BoundaryBytes boundaries = BoundariesOf(spec, layout);
+  const BoundaryBytes boundaries = BoundariesOf(spec, rank_of_stage, layout);
   bytes.held +=
       tied.held + ParameterBytes(spec, layout) + boundaries.tensors + RowBytes(spec, layout);
   bytes.host = CopiesOfParameters(spec, layout) + boundaries.frames;
@@ -286,38 +289,38 @@ int64_t Clamped(double bytes) {
   return bytes < 9e18 ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
-// While it computes: each stage of a group, and all ranks of all groups together.
+// While it computes: each rank of a group, and all ranks of all groups together.
 struct ComputeBytes {
-  std::vector<double> stages;
+  std::vector<double> ranks;
   double all = 0;
-  double largest() const { return *std::max_element(stages.begin(), stages.end()); }
+  double largest() const { return *std::max_element(ranks.begin(), ranks.end()); }
 };
 
-ComputeBytes ComputeOf(const RunSpec& spec, const std::vector<StageBytes>& stages) {
-  constexpr double kActions =
-      1 << 22;  // a program of more would take longer than the answer is worth
+ComputeBytes ComputeOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,
+                       const std::vector<int>& rank_of_stage,
+                       const std::vector<StageBytes>& stages) {
   const auto groups = static_cast<double>(spec.outer.groups);
-  const auto count = static_cast<int>(stages.size());
-  const auto microbatches = static_cast<int>(spec.train.microbatches);
-  const auto schedule = FindSchedule(spec.schedule.kind);
-  const bool run = schedule.ok() && 3.0 * count * microbatches < kActions;
-  const PipelineProgram program =
-      run ? ProgramOf(*schedule, count, microbatches) : PipelineProgram{};
   ComputeBytes bytes;
-  for (int s = 0; s < count; ++s) {
-    const StageBytes& stage = stages[static_cast<size_t>(s)];
-    const double kept =
-        schedule.ok() ? schedule->peak_activations(s, count, microbatches) : microbatches;
-    const double held_back = kept * stage.kept + stage.running;
-    const double compute =
-        run ? ComputePeak(program.ranks[static_cast<size_t>(s)], stages, 1) : held_back;
-    const double own = stage.held + std::max(compute, stage.tied);
-    bytes.stages.push_back(own);
+  for (int rank = 0; rank < static_cast<int>(spec.ranks()); ++rank) {
+    StageBytes all;  // of the rank's stages
+    double held_back = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (rank_of_stage[s] != rank) continue;
+      all.held += stages[s].held;
+      all.tied += stages[s].tied;
+      all.running = std::max(all.running, stages[s].running);
+      held_back += MicrobatchesKept(spec, program, static_cast<int>(s)) * stages[s].kept;
+    }
+    const double compute = program
+                               ? ComputePeak(program->ranks[static_cast<size_t>(rank)], stages, 1)
+                               : held_back + all.running;
+    const double own = all.held + std::max(compute, all.tied);
+    bytes.ranks.push_back(own);
     bytes.all += groups * own;
   }
-  if (!run || spec.net.transport != "loopback") return bytes;
+  if (!program || spec.net.transport != "loopback") return bytes;
   // Stages of one thread do not reach their own most at the same time.
-  const absl::StatusOr<Program> order = GlobalOrder(program);
+  const absl::StatusOr<Program> order = GlobalOrder(*program);
   if (!order.ok()) return bytes;
   bytes.all = ComputePeak(*order, stages, groups, static_cast<double>(spec.model.expert_parallel));
   double held = 0, tied = 0;
@@ -332,7 +335,7 @@ std::vector<int64_t> GpuBytes(const RunSpec& spec, const ComputeBytes& compute) 
   if (spec.net.transport == "loopback") return {limit(compute.all)};
   std::vector<int64_t> bytes;
   for (int64_t g = 0; g < spec.outer.groups; ++g) {
-    for (const double stage : compute.stages) bytes.push_back(limit(stage));
+    for (const double rank : compute.ranks) bytes.push_back(limit(rank));
   }
   return bytes;
 }
@@ -341,21 +344,25 @@ std::vector<int64_t> GpuBytes(const RunSpec& spec, const ComputeBytes& compute) 
 
 ResourcePlan PlanResources(const RunSpec& spec) {
   const bool one_process = spec.net.transport == "loopback";
+  const std::optional<PipelineProgram> program = SmallProgram(spec);
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
   std::vector<StageBytes> stages;
-  for (int64_t s = 0; s < spec.schedule.stages; ++s) {
-    stages.push_back(BytesOf(spec, LayoutOf(spec, s)));
+  for (int64_t s = 0; s < spec.stages(); ++s) {
+    stages.push_back(BytesOf(spec, program, rank_of_stage, LayoutOf(spec, s)));
   }
-  const ComputeBytes compute = ComputeOf(spec, stages);
-  const int64_t processes = one_process ? 1 : spec.schedule.stages * spec.outer.groups;
+  const ComputeBytes compute = ComputeOf(spec, program, rank_of_stage, stages);
+  const int64_t processes = one_process ? 1 : spec.workers();
   const auto process = static_cast<double>(ProcessBytes(OnGpu(spec) ? spec.train.device : "cpu"));
   // In the host's memory: where a GPU computes, what is not the GPU's.
   double all = compute.all, largest = compute.largest();
   if (OnGpu(spec)) {
     all = largest = 0;
-    for (const StageBytes& stage : stages) {
-      all += static_cast<double>(spec.outer.groups) * stage.host;
-      largest = std::max(largest, stage.host);
+    std::vector<double> of_ranks(static_cast<size_t>(spec.ranks()), 0);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      all += static_cast<double>(spec.outer.groups) * stages[s].host;
+      of_ranks[static_cast<size_t>(rank_of_stage[s])] += stages[s].host;
     }
+    largest = *std::max_element(of_ranks.begin(), of_ranks.end());
   }
   all += static_cast<double>(processes) * process;
   return {.processes = static_cast<int>(processes),

@@ -16,7 +16,8 @@
 namespace longhaul {
 namespace {
 
-int64_t Ranks(const RunSpec& spec) { return spec.schedule.stages * spec.outer.groups; }
+// Rows of a step in the record: one of each stage.
+int64_t StepRows(const RunSpec& spec) { return spec.stages() * spec.outer.groups; }
 
 std::string OwnerText(int64_t run, const RunRow& row, const Record& record) {
   return fmt::format("run {} (arm '{}') of {}, process {} on {} since {},", run, row.arm,
@@ -101,15 +102,15 @@ absl::StatusOr<bool> RoundsRecorded(const Record& record, const RunRow& run, con
                                     int64_t first, int64_t step) {
   absl::StatusOr<std::vector<RoundRow>> rounds = record.Rounds(run.id);
   if (!rounds.ok()) return rounds.status();
-  int64_t there = 0, ranks = Ranks(spec);
+  int64_t there = 0, rows = StepRows(spec);
   for (const RoundRow& round : *rounds) {
     there += round.last_step <= step;
-    if (round.last_step == step) ranks = round.member_count() * spec.schedule.stages;
+    if (round.last_step == step) rows = round.member_count() * spec.schedule.stages;
   }
   absl::StatusOr<StepCoverage> last = record.Coverage(run.id, step, step);
   if (!last.ok()) return last.status();
   const OuterPlan plan = OuterPlanOf(spec);
-  return there == plan.RoundsBy(step) - plan.RoundsBy(first - 1) && last->rows == ranks;
+  return there == plan.RoundsBy(step) - plan.RoundsBy(first - 1) && last->rows == rows;
 }
 
 // True: the record has every step up to the checkpoint, and what the crossings had counted then.
@@ -128,10 +129,10 @@ absl::StatusOr<bool> Recorded(const Record& record, const RunRow& run, const Run
   if (spec.outer.on_group_loss == "continue") {
     absl::StatusOr<bool> whole = RoundsRecorded(record, run, spec, first, step);
     if (!whole.ok() || !*whole) return whole;
-  } else if (steps->rows != (step - first + 1) * Ranks(spec)) {
+  } else if (steps->rows != (step - first + 1) * StepRows(spec)) {
     return false;
   }
-  if (Ranks(spec) == 1) return true;  // nothing crosses
+  if (spec.workers() == 1) return true;  // nothing crosses
   absl::StatusOr<std::vector<CrossingRow>> crossings = record.CheckpointCrossings(run.id, step);
   if (!crossings.ok()) return crossings.status();
   return !crossings->empty();

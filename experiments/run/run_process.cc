@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<RunProcess>> RunProcess::Start(
 RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
     : pid_(pid),
       reader_(events_fd),
-      stages_(spec.schedule.stages),
+      spec_(spec),
       one_process_(spec.net.transport == "loopback"),
       workers_may_go_(spec.outer.on_group_loss == "continue"),
       deadline_(absl::Seconds(spec.net.peer_deadline_s)),
@@ -161,9 +161,12 @@ void RunProcess::Look() {
 }
 
 std::string RunProcess::Describe(const LabWatch::Finding& found) const {
-  const std::string who = found.rank < 0 ? found.who
-                                         : fmt::format("rank {} (group {} stage {})", found.rank,
-                                                       found.rank / stages_, found.rank % stages_);
+  std::string who = found.who;
+  if (found.rank >= 0) {
+    const int64_t ranks = spec_.ranks();
+    who = fmt::format("rank {} (group {} {} {})", found.rank, found.rank / ranks,
+                      spec_.schedule.chunks == 1 ? "stage" : "rank", found.rank % ranks);
+  }
   return fmt::format(
       "{} stood still since step {}: process {} is {} (state {}) for {:.1f} s, deadline {:g} s "
       "(net.peer_deadline_s)",

@@ -59,7 +59,7 @@ class RunProcess {
   pid_t pid_;  // 0: waited for
   EventReader reader_;
   const KilledBy killed_by_;
-  const int64_t stages_;
+  const RunSpec spec_;
   const bool one_process_;
   const bool workers_may_go_;  // a lost group does not end the run
   const absl::Duration deadline_;

@@ -48,7 +48,7 @@ RunRecorder::RunRecorder(Record& record, int64_t run, const RunSpec& spec)
     : record_(record),
       run_(run),
       spec_(spec),
-      crossings_(spec.schedule.stages, spec.outer.codec),
+      crossings_(spec.ranks(), spec.outer.codec),
       faults_(OuterPlanOf(spec), spec.schedule.stages, [] { return MonotonicClock().Now(); }) {}
 
 void RunRecorder::Observe(const json& event) {
@@ -157,7 +157,7 @@ std::string RunRecorder::Flaws(const absl::Status& bytes) const {
 }
 
 absl::Status RunRecorder::FlushCheckpoints() {
-  const auto ranks = static_cast<size_t>(spec_.schedule.stages * spec_.outer.groups);
+  const auto ranks = static_cast<size_t>(spec_.workers());
   for (auto it = checkpoints_.begin(); it != checkpoints_.end();) {
     CheckpointCounts& counts = it->second;
     if (counts.ranks.size() < ranks) {
@@ -233,19 +233,19 @@ absl::Status RunRecorder::WholeRounds() const {
 
 absl::Status RunRecorder::Whole(const std::string& flaws) const {
   const int64_t steps = Steps(spec_);
-  const int64_t ranks = spec_.schedule.stages * spec_.outer.groups;
+  const int64_t rows = spec_.stages() * spec_.outer.groups;  // of a step
   absl::StatusOr<StepCoverage> there = record_.Coverage(run_, restored_ + 1, steps);
   if (!there.ok()) return there.status();
   const bool elastic = spec_.outer.on_group_loss == "continue";
   if (elastic) {
     if (absl::Status s = WholeRounds(); !s.ok()) return s;
-  } else if (there->rows != (steps - restored_) * ranks) {
+  } else if (there->rows != (steps - restored_) * rows) {
     return absl::DataLossError(
         fmt::format("partial: of {} steps this record has {} to {}, {} of {} rows; the rest was "
                     "trained elsewhere",
-                    steps, there->first, there->last, there->rows, (steps - restored_) * ranks));
+                    steps, there->first, there->last, there->rows, (steps - restored_) * rows));
   }
-  if (resumed_from_ > 0 && earlier_.empty() && ranks > 1) {
+  if (resumed_from_ > 0 && earlier_.empty() && spec_.workers() > 1) {
     return absl::DataLossError(fmt::format("partial: its crossings count from step {} of {} on",
                                            resumed_from_ + 1, steps));
   }
@@ -316,6 +316,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts[kRunIdFact] = NewIdentity();
   row.facts["device"] = spec.train.device;
   row.facts["dtype"] = spec.train.dtype;
+  if (spec.schedule.chunks > 1) row.facts[kRanksFact] = std::to_string(spec.workers());
   row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_codec"] = spec.outer.codec;

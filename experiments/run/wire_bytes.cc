@@ -27,9 +27,10 @@ double OnTcp(double message_bytes, double messages) {
   return message_bytes + messages * (kTransportPacketBytes + pieces * kTransportPieceBytes);
 }
 
-// What is planned from one rank to another in one direction, of all fragments together, and what its
-// sender hands to TCP over the whole training; nullopt: unknown.
+// What is planned from one rank to another in one direction, of all boundaries, stages and fragments
+// together, and what its sender hands to TCP over the whole training; nullopt: unknown.
 struct Planned {
+  int64_t messages_per_turn = 0;
   double messages = 0, elements = 0;
   std::optional<double> tcp_bytes = 0;
 };
@@ -51,6 +52,7 @@ class Plan {
       planned.messages += count;
       planned.elements += count * static_cast<double>(c.shape.elements());
       const std::optional<double> bytes = Bytes(c, at->second);
+      planned.messages_per_turn += c.messages_per_turn;
       if (!bytes || !planned.tcp_bytes) {
         planned.tcp_bytes = std::nullopt;
       } else {
@@ -113,14 +115,14 @@ struct OnPath {
 };
 
 // Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
-// number for each group, in `steps` steps on the path of a boundary.
+// number for each group and stage, in `steps` steps on the path of a boundary.
 double NormBytes(const RunSpec& spec, const CrossingRow& c, int64_t steps) {
   const int64_t groups = spec.outer.groups;
   const OuterPlan plan(ToOuterSpec(spec), steps, groups);
   if (c.direction == Direction::kOuter || groups < 2 || !plan.exchanges()) return 0;
   double bytes = 0;
   for (int64_t f = 0; f < plan.fragments(); ++f) {
-    const auto syncs = static_cast<double>(plan.Exchanges(f));
+    const auto syncs = static_cast<double>(plan.Exchanges(f) * spec.schedule.chunks);
     const int64_t members = std::min<int64_t>(groups, plan.MeetingSize(f));
     bytes += OnTcp(syncs * static_cast<double>(kPacketHeaderBytes + 8 * members), syncs);
   }
@@ -153,18 +155,19 @@ int64_t Drops(const PathCount& path) { return path.drops_queue + path.drops_loss
 bool ForLackAlone(const RunSpec& spec, const CrossingRow& c, const WirePart& part) {
   if (spec.outer.on_group_loss != "continue") return false;
   const auto moved = [&](int64_t rank) {
-    return rank == 0 || part.came_or_went.contains(rank / spec.schedule.stages);
+    return rank == 0 || part.came_or_went.contains(rank / spec.ranks());
   };
   return moved(c.src_rank) || moved(c.dst_rank);
 }
 
-int64_t StepsOf(const RunSpec& spec, const CrossingRow& c) {
-  return c.direction == Direction::kTied ? c.tensors : c.tensors / spec.train.microbatches;
+int64_t StepsOf(const RunSpec& spec, const CrossingRow& c, const Planned* planned) {
+  if (c.direction == Direction::kTied) return c.tensors;
+  return c.tensors / (planned != nullptr ? planned->messages_per_turn : spec.train.microbatches);
 }
 
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
 std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const OnPath& on,
-                          const WirePart& part) {
+                          const Planned* planned, const WirePart& part) {
   const CrossingRow& c = *on.row;
   const auto at = counts.paths.find({c.src_rank, c.dst_rank});
   if (at == counts.paths.end() || c.tensors == 0) return "";
@@ -173,7 +176,7 @@ std::string PathComplaint(const RunSpec& spec, const WireCounts& counts, const O
   const int64_t drops = Drops(path) + (back == counts.paths.end() ? 0 : Drops(back->second));
   PathBytes bytes{
       .counted = static_cast<double>(path.bytes),
-      .accounted = on.sent + NormBytes(spec, c, StepsOf(spec, c)) + Overhead(spec, path),
+      .accounted = on.sent + NormBytes(spec, c, StepsOf(spec, c, planned)) + Overhead(spec, path),
       .for_lack_alone = ForLackAlone(spec, c, part)};
   // Nobody beats for a group that is not there.
   if (bytes.for_lack_alone) bytes.may_lack += Heartbeats(spec, path);
@@ -237,7 +240,7 @@ absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
     if (on.all_planned) {
       predicted[path] = on.planned + NormBytes(spec, *on.row, Steps(spec) - part.restored);
     }
-    complain(PathComplaint(spec, counts, on, part));
+    complain(PathComplaint(spec, counts, on, plan.Of(*on.row), part));
   }
   for (const auto& [node, n] : counts.nodes) {
     complain(Complaint(

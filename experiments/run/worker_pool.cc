@@ -91,7 +91,7 @@ absl::Status WorkerPool::StartAll(const std::string& checkpoint_directory) {
     });
     if (!served.ok()) return served;
   }
-  const int ranks = static_cast<int>(spec_.schedule.stages * spec_.outer.groups);
+  const int ranks = static_cast<int>(spec_.workers());
   // A checkpoint that all ranks have is one at which all groups were there.
   resumes_ = !CommonCheckpointSteps(checkpoint_directory, spec_.schedule.stages, spec_.outer.groups)
                   .empty();
@@ -110,13 +110,12 @@ absl::StatusOr<pid_t> WorkerPool::Spawn(int node, std::vector<std::string> argv,
                                         std::vector<std::pair<int, int>> fds) {
   NodeCommand command;
   command.argv = std::move(argv);
-  command.environment = {fmt::format("RANK={}", node),
-                         fmt::format("WORLD_SIZE={}", spec_.schedule.stages * spec_.outer.groups),
-                         fmt::format("MASTER_ADDR={}", NodeAddress(0)),
-                         fmt::format("MASTER_PORT={}", kMasterPort),
-                         fmt::format("OMP_NUM_THREADS={}", spec_.limits.threads),
-                         // c10d warns that nodes have no host names; nodes have none.
-                         "TORCH_CPP_LOG_LEVEL=ERROR", "PATH=/usr/bin:/bin"};
+  command.environment = {
+      fmt::format("RANK={}", node), fmt::format("WORLD_SIZE={}", spec_.workers()),
+      fmt::format("MASTER_ADDR={}", NodeAddress(0)), fmt::format("MASTER_PORT={}", kMasterPort),
+      fmt::format("OMP_NUM_THREADS={}", spec_.limits.threads),
+      // c10d warns that nodes have no host names; nodes have none.
+      "TORCH_CPP_LOG_LEVEL=ERROR", "PATH=/usr/bin:/bin"};
   for (std::string& variable : GpuVariables(spec_.train.device)) {
     command.environment.push_back(std::move(variable));
   }
@@ -199,8 +198,8 @@ absl::Status WorkerPool::StartAnew(int group) {
     SetInStore("gone", group);
     return absl::OkStatus();
   }
-  for (int s = 0; s < static_cast<int>(spec_.schedule.stages); ++s) {
-    const int rank = group * static_cast<int>(spec_.schedule.stages) + s;
+  for (int r = 0; r < static_cast<int>(spec_.ranks()); ++r) {
+    const int rank = group * static_cast<int>(spec_.ranks()) + r;
     if (absl::Status status = Start(rank, groups_.Life(group)); !status.ok()) return status;
   }
   return absl::OkStatus();

@@ -53,7 +53,7 @@ class WorkerPool {
   absl::Status Ended(int rank, int wait_status);
   absl::Status GroupLost(int group, const std::string& how);
   absl::Status StartAnew(int group);
-  int GroupOf(int rank) const { return rank / static_cast<int>(spec_.schedule.stages); }
+  int GroupOf(int rank) const { return rank / static_cast<int>(spec_.ranks()); }
   void SetInStore(const char* key, int group);  // KEY/GROUP/LIFE
   void Tell(const std::string& what, int group, const std::string& said);
   absl::Status CheckAGroupIsLeft(int group, const std::string& how) const;  // OK: somebody is

@@ -295,6 +295,15 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   if (!parts.ok()) return parts.status();
   std::vector<RunSpec> specs;
   for (const Part& part : *parts) {
+    for (const char* key : {"schedule.chunks", "schedule.csv"}) {
+      const TomlValue* found = Find(part.tree, key);
+      const auto* number = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
+      if (found == nullptr || (number != nullptr && *number == 1)) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: '{}' of a campaign, which prices the crossings of one stage a rank; leave it out, "
+          "or use `longhaul run`",
+          found->where, key));
+    }
     absl::StatusOr<RunSpec> spec = Resolve(
         part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, c.warmup_share, names);
     if (!spec.ok()) return spec.status();

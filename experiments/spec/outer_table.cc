@@ -46,7 +46,10 @@ void CheckOuterTable(TableReader& r, const RunSpec& spec) {
           "is a swarm's; want outer.joiner_source = \"swarm\"");
   r.Check(outer.min_groups <= outer.groups, "min_groups",
           fmt::format("= {} with outer.groups = {}", outer.min_groups, outer.groups));
-  r.Check(spec.schedule.stages * outer.groups <= kMaxRanks, "groups",
+  r.Check(
+      outer.on_group_loss == "end" || spec.schedule.chunks == 1, "on_group_loss",
+      "= \"continue\": groups that come and go have one stage a rank; want schedule.chunks = 1");
+  r.Check(spec.workers() <= kMaxRanks, "groups",
           fmt::format("= {} with schedule.stages = {}; want a product of at most {} ranks",
                       outer.groups, spec.schedule.stages, kMaxRanks));
 }

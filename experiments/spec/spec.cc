@@ -12,6 +12,7 @@
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/group_schedule.h"
 #include "experiments/spec/outer_table.h"
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "pp_group/device_name.h"
@@ -169,6 +170,8 @@ void CheckSchedule(TableReader& r, const RunSpec& spec) {
   r.Check(stages * microbatches <= kMaxActions, "stages",
           fmt::format("= {} with train.microbatches = {}; want a product of at most {}", stages,
                       microbatches, kMaxActions));
+  const RefusedKey refused = RefusedSchedule(spec);
+  r.Check(refused.why.empty(), refused.key, refused.why);
 }
 
 void CheckNet(TableReader& r, const RunSpec& spec) {

@@ -84,8 +84,11 @@ struct RunSpec {
   } train;
 
   struct Schedule {
-    std::string kind;  // a name of pp_group/schedule/catalog.cc
-    int64_t stages;    // S
+    std::string kind;      // a name of pp_group/schedule/catalog.cc, or "csv"
+    int64_t stages;        // S
+    int64_t chunks = 1;    // stages of a rank, v: a group has S / v ranks
+    int64_t depth = 1;     // of "1f1b-deep": more micro-batches in flight for each boundary
+    std::string csv = {};  // of "csv": a file as torch.distributed.pipelining writes it
     // The blocks with which stages 1, 2, ... begin: [2, 5, 11] makes stages of blocks 0-1, 2-4,
     // 5-10 and the rest. Empty: S equal stages.
     std::vector<int64_t> cuts = {};
@@ -155,10 +158,10 @@ struct RunSpec {
   } outer;
 
   struct Net {
-    std::string transport;  // "loopback" (one process) or "ucx" (S*G processes, shaped links)
+    std::string transport;  // "loopback" (one process) or "ucx" (P*G processes, shaped links)
     // The rest is used by ucx only, and kept when loopback is set over it.
     // Required for ucx: a profile's name, for a full mesh of it, or a topology file (netem/
-    // topology_file.h), which ends in ".toml": its node i is rank i = group * S + stage.
+    // topology_file.h), which ends in ".toml": its node i is rank i = group * P + rank of the group.
     std::string profile;
     std::string emulator = "auto";              // "auto", "netem", "tap"
     std::string congestion_control = "system";  // "system": the kernel's default; recorded by name
@@ -197,6 +200,10 @@ struct RunSpec {
   std::optional<Compute> compute = std::nullopt;
 
   std::vector<Fault> faults = {};  // "[[fault]]", fault_script.h
+
+  int64_t stages() const { return schedule.stages; }
+  int64_t ranks() const { return schedule.stages / schedule.chunks; }  // of a group: P
+  int64_t workers() const { return ranks() * outer.groups; }           // of the run
 
   // "[files]", files_table.h: what the files that keys name must hold. No part of ToToml: whoever
   // plans a run fills it in (train/spec_files.h), and workers check it.

@@ -64,6 +64,9 @@ const SpecKey kKeys[] = {
 
     {"schedule", "kind", kMust, kSchedule, "", FIELD(schedule.kind)},
     {"schedule", "stages", kMust, Whole{1, kMaxRanks}, "", FIELD(schedule.stages)},
+    {"schedule", "chunks", kMay, Whole{1, 64}, "stages of a rank", FIELD(schedule.chunks)},
+    {"schedule", "depth", kMay, Whole{0, 65536}, "micro-batches", FIELD(schedule.depth)},
+    {"schedule", "csv", kMay, Line{kPathBytes}, "", FIELD(schedule.csv), Names::kProgram},
     {"schedule", "cuts", kMay, Wholes{1, 1023, kMaxRanks - 1}, "", FIELD(schedule.cuts)},
 
     {"boundary", "forward", kMust, kCodec, "", FIELD(boundary.forward)},

@@ -44,6 +44,7 @@ enum class Names {
   kCorpus,       // files of tokens or text, patterns, a folder of headers
   kWeights,      // a safetensors file, or an index with the files beside it
   kLinks,        // a topology file with its matrices and traces; a profile's name is no file
+  kProgram,      // a schedule's CSV
   kCheckpoints,  // a folder of them, read when the run begins and never again
   kOutput,       // a folder that the run writes
 };

@@ -16,7 +16,7 @@
 namespace longhaul {
 namespace {
 
-// Process groups of every rank; rank = g * S + s.
+// Process groups of every stage, by group, then stage.
 absl::StatusOr<std::vector<LocalTelemetry>> MakeRanks(const RunSpec& spec) {
   std::vector<LocalTelemetry> ranks;
   std::vector<int> groups;
@@ -65,7 +65,7 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (!trainer.ok()) return trainer.status();
   sink.Emit({{"event", "started"},
              {"rank", 0},
-             {"ranks", ranks->size()},
+             {"ranks", spec.workers()},
              {"pid", getpid()},
              {"node", "loopback"}});
   if (absl::Status s = RunLoop(**trainer, *ranks, options, sink); !s.ok()) return s;

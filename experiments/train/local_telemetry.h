@@ -7,11 +7,15 @@
 
 namespace longhaul {
 
-// One local rank as the record sees it: its place, and the groups whose counters are reported.
+// One stage of a local rank as the record sees it: its place, and the groups whose counters are
+// reported. Stages of one rank share its node, boundary and plain.
 struct LocalTelemetry {
-  int rank;
+  int rank;  // of the run: group * P + rank of the pipeline
   int group;
   int stage;
+  bool looped = false;  // the rank has several stages
+  bool lowest = true;   // this is the first of them, which tells what the rank has counted
+  int tied_peer = -1;   // the group's rank that holds the other end of a tied head; -1: none does
   c10::intrusive_ptr<ProcessGroupLonghaul> boundary = {};
   c10::intrusive_ptr<ProcessGroupLonghaul> plain = {};
   c10::intrusive_ptr<ProcessGroupLonghaul> outer = {};    // null when there is one group

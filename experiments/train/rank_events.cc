@@ -67,6 +67,7 @@ void EmitCrossing(CrossingKind kind, const CrossingCounters& c, const LocalTelem
                       .rank = rank.rank,
                       .peer = c.peer,
                       .sent = c.sent,
+                      .stage = rank.looped && kind != CrossingKind::kBoundary ? rank.stage : 0,
                       .codec = c.codec,
                       .tensors = c.tensors,
                       .elements = c.elements,
@@ -76,6 +77,9 @@ void EmitCrossing(CrossingKind kind, const CrossingCounters& c, const LocalTelem
                       .decode_s = Seconds(c.decode),
                       .nmse_samples = c.nmse_samples,
                       .payload_hash = c.payload_hash};
+  if (c.kind && rank.looped) {
+    count.kind = *c.kind == TensorKind::kActivation ? kActivationCount : kGradientCount;
+  }
   if (c.nmse_samples > 0) {
     count.nmse_mean = c.nmse_sum / static_cast<double>(c.nmse_samples);
     count.nmse_max = c.nmse_max;
@@ -110,6 +114,11 @@ void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTe
 void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
                 EventSink& sink) {
   for (const LocalTelemetry& r : ranks) {
+    // Of several stages both kinds go the same way, and a window knows no kind: crossings do.
+    if (r.looped) {
+      (void)r.boundary->group().TakeNmse();
+      continue;
+    }
     for (const NmseSample& sample : r.boundary->group().TakeNmse()) {
       errors.Add(step, {r.rank, sample.peer}, sample.nmse);
     }
@@ -135,12 +144,14 @@ void EmitCrossings(const LocalTelemetry& rank, int64_t checkpoint, EventSink& si
   const auto emit = [&](CrossingKind kind, const CrossingCounters& c) {
     EmitCrossing(kind, c, rank, checkpoint, sink);
   };
-  for (const CrossingCounters& c : TotalsByPeer(rank.boundary->group().counters()))
-    emit(CrossingKind::kBoundary, c);
+  const auto totals = rank.looped ? TotalsByPeerAndKind : TotalsByPeer;
+  for (const CrossingCounters& c : totals(rank.boundary->group().counters())) {
+    if (rank.lowest) emit(CrossingKind::kBoundary, c);
+  }
   for (const CrossingCounters& c : OuterCounters(rank)) emit(CrossingKind::kOuter, c);
   if (rank.tied != nullptr) {
     for (CrossingCounters c : TotalsByPeer(rank.tied->group().counters())) {
-      c.peer = c.peer == 0 ? 0 : rank.boundary->getSize() - 1;  // a stage
+      c.peer = rank.tied_peer;
       emit(CrossingKind::kTied, c);
     }
   }

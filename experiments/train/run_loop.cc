@@ -101,6 +101,7 @@ absl::Status SaveAndCount(Trainer& trainer, const std::vector<LocalTelemetry>& r
   EmitStillness(stillness, ranks.front().rank, options, sink);
   PassPhase(options.phase_fd, CheckpointPhase(trainer.step()));
   for (const LocalTelemetry& r : ranks) {
+    if (!r.lowest) continue;
     sink.Emit({{"event", "checkpoint"}, {"rank", r.rank}, {"step", trainer.step()}});
   }
   return sink.status();
@@ -191,12 +192,14 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
     if (options.capture) {
       if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;
     }
+    std::map<int, bool> clips;  // by rank, of any of its stages
     for (const StepReport& r : *reports) {
       for (const LocalTelemetry& rank : ranks) {
         if (rank.group != r.group || rank.stage != r.stage) continue;
-        clipped[rank.rank] += r.clipped_groups > 0;
+        clips[rank.rank] |= r.clipped_groups > 0;
       }
     }
+    for (const auto& [rank, scaled] : clips) clipped[rank] += scaled;
     if (!sink.status().ok()) return sink.status();
     const StepReport& first = reports->front();
     if (first.outer_synced && !first.members.empty()) {

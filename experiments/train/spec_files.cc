@@ -58,6 +58,8 @@ absl::StatusOr<NamedPaths> FilesNamed(const RunSpec& spec, Names names, const st
       if (!topology.ok()) return topology.status();
       return std::move(topology->files);
     }
+    case Names::kProgram:
+      return NamedPaths{value};
     case Names::kNothing:
     case Names::kOutput:
       break;

@@ -11,10 +11,11 @@
 #include "compressors/frame/frame.h"
 #include "compressors/reference_tensors.h"
 #include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/model_of_spec.h"
 #include "plugin/core/packet.h"
 #include "pp_group/outer/fragments.h"
-#include "pp_group/schedule/catalog.h"
+#include "pp_group/schedule/pipeline_program.h"
 
 namespace longhaul {
 namespace {
@@ -23,24 +24,24 @@ constexpr uint64_t kMostEncoded = uint64_t{1} << 22;
 
 // Tensors of a step, by who sends which kind to whom.
 absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(const RunSpec& spec) {
-  const absl::StatusOr<Schedule> schedule = FindSchedule(spec.schedule.kind);
-  if (!schedule.ok()) return schedule.status();
-  const PipelineProgram program = ProgramOf(*schedule, static_cast<int>(spec.schedule.stages),
-                                            static_cast<int>(spec.train.microbatches));
+  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
+  if (!program.ok()) return program.status();
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
       static_cast<uint64_t>(spec.model.width)};
-  std::map<std::tuple<MessageKind, int, int>, PlannedCrossing> found;  // kind, from, to
-  for (const RankCommunication& rank : Communication(program)) {
+  // Kind, from, to, codec: two ranks may have several boundaries between them.
+  std::map<std::tuple<MessageKind, int, int, std::string>, PlannedCrossing> found;
+  for (const RankCommunication& rank : Communication(*program)) {
     for (const RankMessage& t : rank.sends) {
       const bool activation = t.message.kind == MessageKind::kActivation;
       const RunSpec::Boundary::Cut codecs = CodecsOf(spec, t.message.boundary());
-      auto [at, added] = found.try_emplace({t.message.kind, t.from_rank, t.to_rank});
+      const std::string& codec = activation ? codecs.forward : codecs.backward;
+      auto [at, added] = found.try_emplace({t.message.kind, t.from_rank, t.to_rank, codec});
       if (added) {
         at->second = {.src_rank = t.from_rank,
                       .dst_rank = t.to_rank,
                       .direction = activation ? Direction::kForward : Direction::kBackward,
-                      .codec = activation ? codecs.forward : codecs.backward,
+                      .codec = codec,
                       .shape = shape,
                       .dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32,
                       .messages_per_turn = 0,
@@ -108,17 +109,19 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
   const absl::StatusOr<std::vector<PlannedCrossing>> one = PipelineCrossings(spec);
   if (!one.ok()) return one.status();
   std::vector<PlannedCrossing> out;
-  const int64_t stages = spec.schedule.stages, groups = spec.outer.groups;
+  const int64_t ranks = spec.ranks(), groups = spec.outer.groups;
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
   for (const PlannedCrossing& crossing : *one) {
     for (int64_t g = 0; g < groups; ++g) {
       out.push_back(crossing);
       out.back().turns -= done;
-      out.back().src_rank += g * stages;
-      out.back().dst_rank += g * stages;
+      out.back().src_rank += g * ranks;
+      out.back().dst_rank += g * ranks;
     }
   }
   const OuterPlan outer = OuterPlanOf(spec);
-  for (int64_t s = 0; outer.meets() && s < stages; ++s) {
+  for (int64_t s = 0; outer.meets() && s < spec.stages(); ++s) {
+    const int rank = rank_of_stage[static_cast<size_t>(s)];
     for (const PlannedCrossing& crossing : OuterCrossings(spec, LayoutOf(spec, s))) {
       for (int64_t from = 0; from < groups; ++from) {
         for (int64_t to = 0; to < groups; ++to) {
@@ -128,15 +131,17 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
           if (turns == 0) continue;
           out.push_back(crossing);
           out.back().turns = turns;
-          out.back().src_rank = from * stages + s;
-          out.back().dst_rank = to * stages + s;
+          out.back().src_rank = from * ranks + rank;
+          out.back().dst_rank = to * ranks + rank;
         }
       }
     }
   }
   const StageLayout ends = LayoutOf(spec, 0);
-  for (int64_t g = 0; ends.tied && stages > 1 && g < groups; ++g) {
-    const int64_t first = g * stages, last = first + stages - 1;
+  const bool apart = rank_of_stage.front() != rank_of_stage.back();
+  for (int64_t g = 0; ends.tied && apart && g < groups; ++g) {
+    const int64_t first = g * ranks + rank_of_stage.front();
+    const int64_t last = g * ranks + rank_of_stage.back();
     for (const auto& [from, to] : {std::pair(first, last), {last, first}}) {
       out.push_back({.src_rank = from,
                      .dst_rank = to,

@@ -18,7 +18,7 @@ namespace longhaul {
 // (pp_group/schedule), those between groups and of a tied head from the stages' layouts. Rows that
 // go to spread experts are not planned: routers choose them.
 struct PlannedCrossing {
-  int64_t src_rank, dst_rank;  // group * S + stage
+  int64_t src_rank, dst_rank;  // group * P + rank of the pipeline
   Direction direction;         // kForward: activations, kBackward: their gradients, kOuter, kTied
   std::string codec;
   Shape shape;  // of one tensor: [n, D], [1, N] (what is not spread) between groups, [1, V D] tied
@@ -30,7 +30,8 @@ struct PlannedCrossing {
 };
 
 // By direction, then source and destination, then fragment; turns are those after inner step `done`.
-// InvalidArgument: an unknown schedule.
+// Of one direction between two ranks there are several where they have several boundaries with other
+// codecs between them, or several stages to meet in. Errors: PipelineOf's.
 absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done = 0);
 
 // The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.

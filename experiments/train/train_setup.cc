@@ -18,12 +18,14 @@
 #include "experiments/record/record_rows.h"
 #include "experiments/record/unigram_fact.h"
 #include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/byte_frequencies.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
+#include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
 #include "pp_group/reshard.h"
 #include "pp_group/train_spec.h"
@@ -70,7 +72,12 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .cuts = spec.schedule.cuts,
                   .mask_gradients = spec.boundary.mask_gradients,
                   .compute = ComputeOf(spec),
-                  .stage_compute = ToComputeSpec(spec)};
+                  .stage_compute = ToComputeSpec(spec),
+                  .chunks = static_cast<int>(spec.schedule.chunks),
+                  .depth = static_cast<int>(spec.schedule.depth)};
+  if (!spec.schedule.csv.empty()) {  // CheckTraining says why where it is no program
+    if (auto program = PipelineOf(spec); program.ok()) train.program = *std::move(program);
+  }
   if (spec.model.init.empty()) return train;
   auto weights = ModelWeights::Open(spec.model.init, spec);
   if (weights.ok()) train.initial_hash = (*weights)->hash();
@@ -81,6 +88,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
 }
 
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
+  if (absl::Status s = PipelineOf(spec).status(); !s.ok()) return s;
   if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
   if (!spec.model.init.empty()) {
     if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
@@ -174,13 +182,21 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
     options->codecs.forward = spec.boundary.forward;
     options->codecs.backward = spec.boundary.backward;
     for (const auto& [boundary, codecs] : spec.boundary.cuts) {
-      options->codecs.by_boundary[static_cast<int>(boundary)] = {codecs.forward, codecs.backward};
+      const auto b = static_cast<int>(boundary);
+      if (spec.schedule.chunks == 1) {
+        options->codecs.by_boundary[b] = {codecs.forward, codecs.backward};
+      } else {  // two ranks have several boundaries between them: the tag says which
+        options->codecs.by_tag[kActivationTag | b] = codecs.forward;
+        options->codecs.by_tag[kGradientTag | b] = codecs.backward;
+        options->codecs.by_tag[kActivationTag | kEvaluationChannel | b] = codecs.forward;
+      }
     }
     options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
     // What a codec loses on injected tensors says nothing about a training's.
     options->nmse_every = spec.compute ? 0 : static_cast<int>(spec.boundary.nmse_every);
-    // Every schedule sends a stage's micro-batches in their order, so that the slot of a message is
-    // its micro-batch.
+    // Every schedule sends a stage's micro-batches in their order, and a boundary's tensors have
+    // channels of their own, so that the slot of a message is its micro-batch. (Where ranks have one
+    // stage the two ranks are the boundary; else its tag is, and each boundary has M slots.)
     options->ef_slots = static_cast<int>(spec.train.microbatches);
   }
   return options;
@@ -188,7 +204,8 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
 
 std::optional<int> TiedPlaceOf(const RunSpec& spec, int stage) {
   const auto last = static_cast<int>(spec.schedule.stages) - 1;
-  if (!spec.model.tied_head || last == 0) return std::nullopt;
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  if (!spec.model.tied_head || rank_of_stage.front() == rank_of_stage.back()) return std::nullopt;
   if (stage == 0) return 0;
   return stage == last ? std::optional(1) : std::nullopt;
 }
@@ -222,14 +239,31 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
        absl::StrFormat("%.6f", UnigramEntropy(corpus, spec.eval.rows, spec.model.context)));
 }
 
+std::vector<LocalTelemetry> StagesOfRank(const RunSpec& spec, int group, int rank) {
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  const auto first = static_cast<int>(spec.ranks()) * group;
+  std::vector<LocalTelemetry> stages;
+  for (int s = 0; s < static_cast<int>(rank_of_stage.size()); ++s) {
+    if (rank_of_stage[static_cast<size_t>(s)] != rank) continue;
+    LocalTelemetry stage{.rank = first + rank, .group = group, .stage = s};
+    stage.looped = spec.schedule.chunks > 1;
+    stage.lowest = stages.empty();
+    if (const std::optional<int> place = TiedPlaceOf(spec, s)) {
+      stage.tied_peer = *place == 0 ? rank_of_stage.back() : rank_of_stage.front();
+    }
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
 LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
   std::function<void(const BoundaryTensor&)> watch;
   if (capture != nullptr) {
-    watch = [capture, group = rank.group, stage = rank.stage](const BoundaryTensor& x) {
+    watch = [capture, group = rank.group](const BoundaryTensor& x) {
       if (!capture->wanted()) return;
       const at::Tensor values = x.values.to(at::kCPU, at::kFloat);
       const auto n = static_cast<size_t>(values.numel());
-      capture->Take(group, x.gradient ? stage - 1 : stage, x.gradient, x.microbatch, values.size(0),
+      capture->Take(group, x.boundary, x.gradient, x.microbatch, values.size(0),
                     {values.const_data_ptr<float>(), n});
     };
   }
@@ -238,7 +272,7 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
           .boundary = rank.boundary,
           .plain = rank.plain,
           .outer = rank.outer,
-          .boundary_state = StateOfGroup(rank.boundary),
+          .boundary_state = rank.lowest ? StateOfGroup(rank.boundary) : nullptr,
           .watch = std::move(watch),
           .experts = rank.experts,
           .tied = rank.tied};

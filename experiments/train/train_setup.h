@@ -28,11 +28,14 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
                                                                  std::shared_ptr<Node> node);
 
 // Which rank of kTied's group of two a stage is: 0 the first one, 1 the last; nullopt: it has no part
-// in a tied head, or both.
+// in a tied head, or its rank has both.
 std::optional<int> TiedPlaceOf(const RunSpec& spec, int stage);
 
 // Facts every run records, whatever its transport: torch, threads, CPU path of the codecs, hashes.
 void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink);
+
+// The stages of rank `rank` of group `group`, without the process groups they are in.
+std::vector<LocalTelemetry> StagesOfRank(const RunSpec& spec, int group, int rank);
 
 // `capture`, which must outlive the trainer, sees what the rank sends; may be null.
 LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture);

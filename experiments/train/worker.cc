@@ -116,11 +116,12 @@ absl::StatusOr<std::string> OwnAddress(const RunSpec& spec, const std::string& i
 
 absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
                  const std::string& checkpoint_directory, FdEventSink& sink) {
-  const int64_t ranks = spec.schedule.stages * spec.outer.groups;
+  const int64_t ranks = spec.workers();
   if (place.world_size != ranks || place.rank >= place.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.schedule.stages,
-        " stages x ", spec.outer.groups, " groups need WORLD_SIZE=", ranks));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.ranks(),
+                     spec.schedule.chunks == 1 ? " stages x " : " ranks x ", spec.outer.groups,
+                     " groups need WORLD_SIZE=", ranks));
   }
   if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
   UseTensorMemory();
@@ -148,7 +149,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
   if (!joined.ok()) return EmitFailure(joined.status(), place, sink);
   if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok())
     return EmitFailure(s, place, sink);
-  const LocalTelemetry& rank = joined->rank;
+  const LocalTelemetry& rank = joined->rank();
   std::unique_ptr<StoreMembership> membership;
   if (spec.outer.on_group_loss == "continue") {
     membership = StoreMembership::Create(spec, joined->store, *node,
@@ -172,14 +173,17 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
     return EmitFailure(s, place, sink);
   }
   RunLoopOptions options = ToLoopOptions(own, checkpoint_directory);
-  LocalRank local = ToLocalRank(rank, options.capture.get());
+  std::vector<LocalRank> local;
+  for (const LocalTelemetry& stage : joined->stages) {
+    local.push_back(ToLocalRank(stage, options.capture.get()));
+  }
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
     if (!met.ok() && !checkpoint_directory.empty()) return EmitFailure(met, place, sink);
-    local.outer = membership->ranks().front().outer;
+    local.front().outer = membership->ranks().front().outer;
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(own), {std::move(local)}, *corpus, [] { return MonotonicClock().Now(); },
+      ToTrainSpec(own), std::move(local), *corpus, [] { return MonotonicClock().Now(); },
       membership.get());
   if (!trainer.ok()) return EmitFailure(trainer.status(), place, sink);
   options.membership = membership.get();
@@ -201,7 +205,7 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
       return sink.status();
     }
   }
-  if (absl::Status s = RunLoop(**trainer, {rank}, options, sink); !s.ok()) return s;
+  if (absl::Status s = RunLoop(**trainer, joined->stages, options, sink); !s.ok()) return s;
   return CheckFilesAtEnd(spec);
 }
 
@@ -232,15 +236,16 @@ absl::StatusOr<WorkerPlace> PlaceFromEnvironment() {
 
 absl::Status PlaceInGroup(const RunSpec& spec, int group, const std::string& store,
                           WorkerPlace* place) {
-  const auto stages = static_cast<int>(spec.schedule.stages);
+  const auto stages = static_cast<int>(spec.ranks());
   if (group < 0 || group >= spec.outer.groups) {
     return absl::InvalidArgumentError(
         absl::StrCat("--group ", group, ": the spec has ", spec.outer.groups, " groups, from 0"));
   }
   if (place->world_size != stages || place->rank >= stages) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rank ", place->rank, " of ", place->world_size, " in group ", group, ": the spec's ",
-        stages, " stages need WORLD_SIZE=", stages, " in the launcher of each group"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", place->rank, " of ", place->world_size, " in group ", group,
+                     ": the spec's ", stages, spec.schedule.chunks == 1 ? " stages" : " ranks",
+                     " need WORLD_SIZE=", stages, " in the launcher of each group"));
   }
   const size_t colon = store.rfind(':');
   if (colon == std::string::npos || colon == 0 ||

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "plugin/swarm/transfer_time.h"
 
@@ -34,6 +35,9 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   pace.between_ = spec.between;
   pace.exchange_ = spec.exchange;
   pace.pipeline_ = {run.schedule.kind, static_cast<int>(run.train.microbatches), {}, {}, {}};
+  absl::StatusOr<PipelineProgram> program = PipelineOf(run);
+  if (!program.ok()) return program.status();
+  pace.pipeline_.program = *std::move(program);
   for (int64_t s = 0; s < run.schedule.stages; ++s) {
     const auto at = static_cast<size_t>(s);
     pace.pipeline_.stages.push_back({.forward_s = run.compute->forward_s[at],

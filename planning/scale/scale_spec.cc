@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
 #include "netem/topology/topology.h"
@@ -82,7 +83,12 @@ absl::Status CheckRun(const RunSpec& run) {
     return absl::InvalidArgumentError(
         "'outer.inner_steps' is 0: there are no rounds; want at least 1");
   }
-  return absl::OkStatus();
+  if (run.schedule.chunks > 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("'schedule.chunks' is {}: simulated time knows one stage a rank; want 1",
+                    run.schedule.chunks));
+  }
+  return PipelineOf(run).status();
 }
 
 }  // namespace

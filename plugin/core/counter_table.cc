@@ -45,6 +45,21 @@ std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& 
   return totals;
 }
 
+std::vector<CrossingCounters> TotalsByPeerAndKind(const std::vector<CrossingCounters>& rows) {
+  std::vector<CrossingCounters> totals;
+  for (const TensorKind kind : {TensorKind::kActivation, TensorKind::kGradient}) {
+    std::vector<CrossingCounters> own;
+    for (const CrossingCounters& row : rows) {
+      if (row.kind == kind) own.push_back(row);
+    }
+    for (CrossingCounters& total : TotalsByPeer(own)) {
+      total.kind = kind;
+      totals.push_back(std::move(total));
+    }
+  }
+  return totals;
+}
+
 CounterTable::CounterTable(int rank, int size) : rank_(rank) {
   for (int peer = 0; peer < size; ++peer) {
     for (const Direction direction : {Direction::kSent, Direction::kReceived}) {

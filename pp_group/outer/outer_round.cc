@@ -1,12 +1,14 @@
 #include "pp_group/outer/outer_round.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <ATen/ATen.h>
 
 #include "pp_group/c10d_status.h"
 #include "pp_group/poison.h"
+#include "pp_group/train_spec.h"
 
 namespace longhaul {
 
@@ -169,15 +171,35 @@ void OuterRound::GatherNormsOfStages() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     inputs[i] = {at::tensor(squared_norms_[i].front(), at::kDouble)};
     outputs[i].resize(1);
-    for (int s = 0; s < spec_.stages; ++s) outputs[i][0].push_back(at::empty_like(inputs[i][0]));
+    // A rank of several stages gathers as often: first what every rank's first stage tells.
+    for (int64_t r = 0; r < ranks_[i]->rank.plain->getSize(); ++r) {
+      outputs[i][0].push_back(at::empty_like(inputs[i][0]));
+    }
     works.push_back(ranks_[i]->rank.plain->allgather(outputs[i], inputs[i]));
   }
+  const std::vector<int> rank_of_stage = RanksOfStages(spec_);
+  const auto place = [&](const RankState& state) {
+    return std::pair(state.rank.group, rank_of_stage[static_cast<size_t>(state.rank.stage)]);
+  };
+  // [P] ranks of [chunks] stages each, ascending, of [members] each.
+  std::map<std::pair<int, int>, std::vector<std::vector<std::vector<double>>>> gathered;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     WaitAndReset(&works[i]);
+    auto& of_ranks = gathered[place(*ranks_[i])];
+    of_ranks.resize(outputs[i][0].size());
+    for (size_t r = 0; r < of_ranks.size(); ++r) {
+      const at::Tensor& norms = outputs[i][0][r];
+      const auto* of_members = norms.const_data_ptr<double>();
+      of_ranks[r].emplace_back(of_members, of_members + norms.numel());
+    }
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& of_ranks = gathered.at(place(*ranks_[i]));
+    std::vector<size_t> next(of_ranks.size(), 0);
     squared_norms_[i].clear();
-    for (const at::Tensor& stage : outputs[i][0]) {
-      const auto* of_members = stage.const_data_ptr<double>();
-      squared_norms_[i].emplace_back(of_members, of_members + stage.numel());
+    for (const int rank : rank_of_stage) {
+      const auto r = static_cast<size_t>(rank);
+      squared_norms_[i].push_back(of_ranks[r][next[r]++]);
     }
   }
 }

@@ -4,47 +4,45 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pp_group/schedule/pipeline_program.h"
 
 namespace longhaul {
 
-// The schedules by name. Letters: S stages, one on each rank here, M micro-batches.
-//
-// Bytes on the wire per micro-batch of B/M rows, for all of them: 2(S-1) tensors of (B/M) * T * D
-// elements, each at the bits per element of its kind's codec (32 for "none").
+// What a schedule is made for. A rank holds `chunks` stages: S = P * chunks.
+struct PipelineShape {
+  int ranks;         // P
+  int chunks = 1;    // stages of a rank
+  int microbatches;  // M
+  int depth = 1;     // of 1f1b-deep alone: more micro-batches in flight for each boundary
 
-// All forwards, then all backwards, both in micro-batch order.
-//   bubble fraction  (S-1)/(M+S-1), forward and backward of equal cost on every stage
-//   peak activations M micro-batches on every stage
-Program GPipe(int stage, int num_stages, int num_microbatches);
-
-// One forward, one backward (PipeDream-flush): min(S-1-s, M) forwards of warm-up, then forward and
-// backward in turn, then the remaining backwards.
-//   bubble fraction  (S-1)/(M+S-1), as GPipe: the gain is memory, not time
-//   peak activations min(S-s, M) micro-batches on stage s
-Program OneForwardOneBackward(int stage, int num_stages, int num_microbatches);
-
-// ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", 2023): 1F1B with the backward pass split.
-// The stage before waits for I alone, and W fills what would be a bubble: stage s runs its W s
-// micro-batches behind its I.
-//   bubble fraction   (S-1)/(3M+S-1) with F, I and W of equal cost; 1F1B: 3(S-1)/(3M+3(S-1))
-//   peak activations  min(S, M) micro-batches on every stage: 1F1B's largest
-// A stage that cannot split its backward pass runs all of it as I, and gains nothing.
-Program ZeroBubbleH1(int stage, int num_stages, int num_microbatches);
+  int stages() const { return ranks * chunks; }
+};
 
 // One line of the table of schedules in catalog.cc.
 struct Schedule {
   std::string_view name;
-  Program (*program)(int stage, int num_stages, int num_microbatches);
-  int (*peak_activations)(int stage, int num_stages, int num_microbatches);  // bound, micro-batches
+  int least_chunks, most_chunks;  // stages of a rank that it is made for
+  int (*rank_of_stage)(int stage, const PipelineShape& shape);
+  Program (*program)(int rank, const PipelineShape& shape);
+  // What PeakActivations counts at most; of zb-v less where M < 2 P.
+  int (*peak_activations)(int rank, const PipelineShape& shape);
+  // What else it asks of a shape, as "wants ..."; "": it takes this one. Null: it takes all.
+  std::string (*refusal)(const PipelineShape& shape);
+  std::string_view what, source;  // for people: a sentence, and where it is from
 };
 
 // InvalidArgument: unknown name; the message lists the known ones.
 absl::StatusOr<Schedule> FindSchedule(std::string_view name);
 std::vector<std::string> ScheduleNames();
 
-// The program of a whole pipeline, stage s on rank s; check.h proves that it runs.
-PipelineProgram ProgramOf(const Schedule& schedule, int num_stages, int num_microbatches);
+// InvalidArgument, with both numbers: chunks or micro-batches that the schedule is not made for.
+absl::Status CheckShape(const Schedule& schedule, const PipelineShape& shape);
+
+// The program of a whole pipeline, of a shape that CheckShape took; check.h proves that it runs.
+PipelineProgram ProgramOf(const Schedule& schedule, const PipelineShape& shape);
+// With as few stages a rank as the schedule is made for.
+PipelineProgram ProgramOf(const Schedule& schedule, int num_ranks, int num_microbatches);
 
 }  // namespace longhaul

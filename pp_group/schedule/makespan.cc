@@ -38,6 +38,7 @@ absl::StatusOr<std::vector<double>> Timeline::Step() {
   const size_t messages =
       static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(program_.microbatches);
   for (auto& arrived : arrived_) arrived.assign(messages, kNotYet);
+  done_.assign(program_.ranks.size(), {});
   std::vector<size_t> next(program_.ranks.size(), 0);
   // What ends first runs first: two senders may share a receiver's wire.
   while (true) {
@@ -103,6 +104,8 @@ double Timeline::EndOf(int rank, const Action& action) const {
 
 void Timeline::Run(int rank, const Action& action, double end) {
   clock_[rank] = end;
+  done_[static_cast<size_t>(rank)].push_back(
+      {action, end - Seconds(costs_.stages[action.stage], action.op), end});
   const std::optional<Message> output = OutputOf(action, program_.num_stages());
   if (output) Send(*output, rank, end);
 }

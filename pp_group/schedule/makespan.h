@@ -50,6 +50,13 @@ class Timeline {
   // InvalidArgument: a rank waits for what nobody sends, and before which action.
   absl::StatusOr<std::vector<double>> Step();
 
+  // What each rank did, and when, in the last step.
+  struct Done {
+    Action action;
+    double begin_s, end_s;
+  };
+  const std::vector<std::vector<Done>>& done() const { return done_; }  // [P]
+
  private:
   double EndOf(int rank, const Action& action) const;
   void Run(int rank, const Action& action, double end);
@@ -68,6 +75,7 @@ class Timeline {
   std::vector<double> clock_, encoder_free_;  // [P]
   std::vector<double> wire_free_;             // [P * P], from * P + to; kOneAReceiver: [to]
   std::vector<double> arrived_[2];            // by kind; [S * M]
+  std::vector<std::vector<Done>> done_;       // [P]
 };
 
 // The first step of an idle pipeline, until its last rank is done.

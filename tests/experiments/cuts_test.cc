@@ -30,7 +30,7 @@ TEST(ScheduleCuts, StagesBeginWhereTheySay) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_THAT(spec->schedule.cuts, ElementsAre(2, 5, 7));
   const std::string text = ToToml(*spec);
-  EXPECT_THAT(text, HasSubstr("\nstages = 4\ncuts = [2, 5, 7]\n"));
+  EXPECT_THAT(text, HasSubstr("\nstages = 4\nchunks = 1\ndepth = 1\ncuts = [2, 5, 7]\n"));
   EXPECT_EQ(ToToml(*ReadRunSpec(*ParseToml(text, "again"), TestNames())), text);
   // Three stages do not divide eight blocks; two cuts do.
   EXPECT_TRUE(ReadWith({"schedule.stages=3", "schedule.cuts=[1, 7]"}).ok());

@@ -68,6 +68,8 @@ attention = "math"
 [schedule]
 kind = "1f1b"
 stages = 2
+chunks = 1
+depth = 1
 
 [boundary]
 forward = "int4-b64-h64"

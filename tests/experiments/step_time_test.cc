@@ -32,11 +32,28 @@ TEST(PredictStep, OneStageIsItsComputeAndOptimizer) {
 
 TEST(PredictStep, KnowsEveryScheduleOfTheTableAndNoOther) {
   for (const std::string& name : ScheduleNames()) {
-    EXPECT_TRUE(PredictStepSeconds(Make(name, 2, 4, {.forward_s = 1}, {1, kInfinity, 0})).ok());
+    Pipeline p = Make(name, 4, 4, {.forward_s = 1}, {1, kInfinity, 0});
+    const Schedule schedule = *FindSchedule(name);
+    p.program = ProgramOf(schedule, 4 / schedule.least_chunks, 4);
+    EXPECT_TRUE(PredictStepSeconds(p).ok()) << name;
   }
   const auto unknown = PredictStepSeconds(Make("1f1", 2, 4, {.forward_s = 1}, {1, kInfinity, 0}));
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.status().message()), testing::HasSubstr("known: gpipe, 1f1b"));
+}
+
+// Two ranks of two stages, one micro-batch, F = 1, B = 2, wires of 3 and 10: the path crosses three
+// boundaries each way, 4 (1 + 2) + 6 (3 + 10), and each rank ends with its two stages' optimizers. In
+// a V stages 1 and 2 are on one rank, so that it crosses two.
+TEST(PredictStep, OfSeveralStagesARankByHand) {
+  Pipeline p =
+      Make("looped-bfs", 4, 1, {.forward_s = 1, .backward_s = 2, .optimizer_s = 0.25}, Busy(3, 10));
+  p.program = ProgramOf(*FindSchedule("looped-bfs"), 2, 1);
+  EXPECT_NEAR(*PredictStepSeconds(p), 4 * 3 + 6 * 13 + 2 * 0.25, 1e-9);
+  // Its slots: one of each rank, (M + P - 1), with two stages' compute and twice the messages.
+  EXPECT_NEAR(SerialSlotSeconds(p), 2 * (2 * 3 + 2 * (2 * 3 / kWireFactor + 20) * 1.05), 1e-9);
+  p.program = ProgramOf(*FindSchedule("zb-v"), 2, 1);
+  EXPECT_NEAR(*PredictStepSeconds(p), 4 * 3 + 4 * 13 + 2 * 0.25, 1e-9);
 }
 
 // Without links both schedules have the textbook bubble: (M + S - 1) (F + B).

@@ -1,5 +1,8 @@
 #include "experiments/train/traffic.h"
 
+#include <map>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "experiments/spec/known_names.h"
@@ -72,6 +75,52 @@ TEST(PlanCrossings, SaysWhoSendsWhichTensorHowOften) {
     EXPECT_EQ(backward, 4);
     EXPECT_EQ(outer, 6);
   }
+}
+
+// Six stages on three ranks, two groups. Looped: boundaries 0, 3 from rank 0 to 1, boundaries 1, 4
+// from 1 to 2, boundary 2 from 2 to 0; gradients the other way. In a V boundary 2 crosses nothing:
+// 0 and 4 are between ranks 0 and 1, one each way, 1 and 3 between 1 and 2.
+TEST(PlanCrossings, OfSeveralStagesARankFollowThePlacement) {
+  using Sent = std::map<std::tuple<bool, int64_t, int64_t>, int64_t>;  // activation, from, to
+  const auto sent = [](const RunSpec& spec) {
+    Sent messages;
+    const auto crossings = *PlanCrossings(spec);
+    std::map<std::pair<int64_t, int64_t>, int> outer;
+    for (const PlannedCrossing& c : crossings) {
+      if (c.direction == Direction::kTied) ADD_FAILURE() << "both ends are on one rank";
+      if (c.direction == Direction::kOuter) {
+        EXPECT_EQ(std::abs(c.dst_rank - c.src_rank), 3);
+        ++outer[{c.src_rank, c.dst_rank}];
+      } else if (c.src_rank < 3) {
+        EXPECT_EQ(c.codec, c.direction == Direction::kForward ? "int8-b64" : "none");
+        messages[{c.direction == Direction::kForward, c.src_rank, c.dst_rank}] +=
+            c.messages_per_turn;
+      }
+    }
+    EXPECT_EQ(outer.size(), 6u);
+    for (const auto& [pair, stages] : outer) EXPECT_EQ(stages, 2) << "each stage meets its peers";
+    return messages;
+  };
+  for (const std::string kind : {"interleaved-1f1b", "looped-bfs"}) {
+    EXPECT_EQ(sent(SpecOf({"schedule.kind=" + kind, "schedule.stages=6", "schedule.chunks=2"})),
+              (Sent{{{true, 0, 1}, 8},
+                    {{true, 1, 2}, 8},
+                    {{true, 2, 0}, 4},
+                    {{false, 1, 0}, 8},
+                    {{false, 2, 1}, 8},
+                    {{false, 0, 2}, 4}}))
+        << kind;
+  }
+  EXPECT_EQ(sent(SpecOf({"schedule.kind=zb-v", "schedule.stages=6", "schedule.chunks=2",
+                         "model.kind=llama", "model.tied_head=true"})),
+            (Sent{{{true, 0, 1}, 4},
+                  {{true, 1, 2}, 4},
+                  {{true, 2, 1}, 4},
+                  {{true, 1, 0}, 4},
+                  {{false, 1, 0}, 4},
+                  {{false, 2, 1}, 4},
+                  {{false, 1, 2}, 4},
+                  {{false, 0, 1}, 4}}));
 }
 
 // A tied head of 256 x 64: once a step from the first of three stages to the last and back, and in

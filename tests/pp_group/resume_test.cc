@@ -165,6 +165,47 @@ TEST_F(Resume, IsBitIdenticalForEveryCodecOfTheCatalogueAtRandomSteps) {
   }
 }
 
+// Of several stages a rank each boundary has its own memory for each micro-batch: the bits are those
+// of one stage a rank, and come back with the checkpoint. Groups meet after steps 3 and 6, and their
+// norms come from all stages.
+TEST_F(Resume, OfSeveralStagesARankHasTheBitsOfOneAndGoesOnWithThem) {
+  TrainSpec plain = TinySpec();
+  plain.model.blocks = 4;
+  plain.stages = 4;
+  plain.groups = 2;
+  plain.steps = 6;
+  plain.outer = {.inner_steps = 3, .codec = "int8-b64+ef"};
+  const History reference = RunOver(plain, LoopbackRanks(plain, BothWays("int4-b64+ef"), kSlots));
+  for (const char* schedule : {"interleaved-1f1b", "looped-bfs", "zb-v"}) {
+    SCOPED_TRACE(schedule);
+    fs::remove_all(directory_);
+    const TrainSpec spec = With(plain, schedule);
+    const auto start = [&] { return Start(spec, "int4-b64+ef"); };
+    Trace whole, pieces, lost;
+    StepTo(*start(), spec.steps, &whole);
+    ASSERT_TRUE(whole.status.ok()) << whole.status;
+    // In a V the boundary in the middle crosses no wire, and has no codec.
+    EXPECT_EQ(whole.history.hashes == reference.hashes, spec.schedule != "zb-v");
+    const auto killed = start();
+    StepTo(*killed, 2, &pieces);
+    ASSERT_TRUE(killed->SaveCheckpoint(directory_).ok());
+    StepTo(*killed, 3, &lost);
+    const auto resumed = start();
+    const absl::Status loaded = resumed->LoadCheckpoint(directory_);
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    StepTo(*resumed, spec.steps, &pieces);
+    EXPECT_EQ(pieces.history.hashes, whole.history.hashes);
+    EXPECT_EQ(pieces.history.losses, whole.history.losses);
+    // Channels of another placement are no channels of this one.
+    const auto apart = Start(plain, "int4-b64+ef");
+    EXPECT_THAT(std::string(apart->LoadCheckpoint(directory_).message()),
+                HasSubstr("rank_of_stage"));
+    const auto restored = Start(plain, "int4-b64+ef")->RestoreFrom(directory_);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_THAT(restored->dropped, testing::Contains(HasSubstr("boundary channels")));
+  }
+}
+
 // A state that is saved and never comes back.
 class Forgetful final : public ChannelState {
  public:

@@ -13,10 +13,12 @@ from torch.distributed.pipelining import schedules, stage
 CASES = [  # class, ranks, micro-batches, stages per rank
     ("Interleaved1F1B", 2, 4, 2),
     ("Interleaved1F1B", 4, 8, 3),
+    ("Interleaved1F1B", 4, 6, 2),
     ("InterleavedZeroBubble", 4, 8, 1),
     ("InterleavedZeroBubble", 4, 8, 2),
     ("LoopedBFS", 3, 5, 2),
     ("ZBVZeroBubble", 4, 8, 2),
+    ("ZBVZeroBubble", 3, 4, 2),
 ]
 
 

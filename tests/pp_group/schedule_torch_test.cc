@@ -64,7 +64,7 @@ TEST(TorchSchedules, AreReadAndProvenWithTheirCommunication) {
         Read(folder / (name.substr(0, end) + ".compute_comms.csv"), CsvFormat::kComputeComms);
     EXPECT_EQ(with_comms.ranks, program.ranks) << name;
   }
-  EXPECT_EQ(cases, 6);
+  EXPECT_EQ(cases, 8);
 }
 
 // Torch's zero-bubble schedule of one stage a rank is ZB-H1, action for action.
@@ -73,6 +73,22 @@ TEST(TorchSchedules, ZeroBubbleOfOneStageARankIsZbH1) {
   const PipelineProgram theirs =
       Read(folder / "InterleavedZeroBubble_4_8_1.compute_only.csv", CsvFormat::kComputeOnly);
   EXPECT_EQ(theirs.ranks, ProgramOf(*FindSchedule("zb-h1"), 4, 8).ranks);
+}
+
+TEST(TorchSchedules, OfSeveralStagesARankAreOurs) {
+  const fs::path folder = Dumped();
+  const auto equal = [&](const std::string& theirs, const char* ours, PipelineShape shape) {
+    const PipelineProgram read =
+        Read(folder / (theirs + ".compute_only.csv"), CsvFormat::kComputeOnly);
+    const PipelineProgram made = ProgramOf(*FindSchedule(ours), shape);
+    EXPECT_EQ(read.ranks, made.ranks) << theirs;
+    EXPECT_EQ(read.rank_of_stage, made.rank_of_stage) << theirs;
+  };
+  equal("Interleaved1F1B_2_4_2", "interleaved-1f1b", {.ranks = 2, .chunks = 2, .microbatches = 4});
+  equal("Interleaved1F1B_4_8_3", "interleaved-1f1b", {.ranks = 4, .chunks = 3, .microbatches = 8});
+  equal("Interleaved1F1B_4_6_2", "interleaved-1f1b", {.ranks = 4, .chunks = 2, .microbatches = 6});
+  equal("ZBVZeroBubble_4_8_2", "zb-v", {.ranks = 4, .chunks = 2, .microbatches = 8});
+  equal("ZBVZeroBubble_3_4_2", "zb-v", {.ranks = 3, .chunks = 2, .microbatches = 4});
 }
 
 TEST(TorchSchedules, TorchTakesEveryScheduleOfTheTable) {

@@ -231,14 +231,15 @@ TEST_F(Bounds, OfSpreadExpertsAreWhereTheySay) {
 TEST(LocalRanks, NeedTheBackendsOfTheirPlace) {
   const TrainSpec spec = SmallSpec(2, 3);
   const std::vector<LocalRank> good = MemoryRanks(spec);
-  EXPECT_EQ(CheckLocalRanks(spec, good), absl::OkStatus());
+  EXPECT_EQ(CheckLocalRanks(spec, *ProgramOf(spec), good), absl::OkStatus());
   const auto refusal = [&](size_t at, const std::function<void(LocalRank*)>& change,
                            bool elastic = false) {
     std::vector<LocalRank> ranks = good;
     change(&ranks[at]);
-    return std::string(CheckLocalRanks(spec, ranks, elastic).message());
+    return std::string(CheckLocalRanks(spec, *ProgramOf(spec), ranks, elastic).message());
   };
-  EXPECT_THAT(std::string(CheckLocalRanks(spec, {}).message()), HasSubstr("no local rank"));
+  EXPECT_THAT(std::string(CheckLocalRanks(spec, *ProgramOf(spec), {}).message()),
+              HasSubstr("no local rank"));
   EXPECT_THAT(refusal(3, [](LocalRank* r) { r->group = 3; }),
               HasSubstr("group 3, stage 1: outside of 3 groups of 2 stages"));
   EXPECT_THAT(refusal(3, [](LocalRank* r) { r->group = -1; }), HasSubstr("outside"));

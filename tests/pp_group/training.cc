@@ -12,6 +12,8 @@
 #include "compressors/numbers/noise.h"
 #include "gtest/gtest.h"
 #include "pp_group/models/model.h"
+#include "pp_group/schedule/catalog.h"
+#include "pp_group/train_spec.h"
 
 namespace longhaul {
 
@@ -72,14 +74,23 @@ std::shared_ptr<const Corpus> SmallCorpus() {
   return corpus;
 }
 
+TrainSpec With(TrainSpec spec, const std::string& schedule) {
+  spec.schedule = schedule;
+  spec.chunks = FindSchedule(schedule)->least_chunks;
+  return spec;
+}
+
 std::vector<LocalRank> MemoryRanks(const TrainSpec& spec) {
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  const int count = spec.stages / spec.chunks;
   std::vector<LocalRank> ranks;
   for (int g = 0; g < spec.groups; ++g) {
-    const auto boundary = NewMemoryGroup(spec.stages), plain = NewMemoryGroup(spec.stages);
+    const auto boundary = NewMemoryGroup(count), plain = NewMemoryGroup(count);
     for (int s = 0; s < spec.stages; ++s) {
-      ranks.push_back({g, s, boundary[s], plain[s], nullptr});
+      const auto r = static_cast<size_t>(rank_of_stage[s]);
+      ranks.push_back({g, s, boundary[r], plain[r], nullptr});
     }
-    if (!spec.model.tied_head || spec.stages == 1) continue;
+    if (!spec.model.tied_head || rank_of_stage.front() == rank_of_stage.back()) continue;
     const auto tied = NewMemoryGroup(2);
     ranks[ranks.size() - static_cast<size_t>(spec.stages)].tied = tied[0];
     ranks.back().tied = tied[1];

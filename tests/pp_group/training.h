@@ -18,7 +18,10 @@ std::vector<std::string> SmallModels();
 // A corpus of generated text (a few words with structure), written once to the test's folder.
 std::shared_ptr<const Corpus> SmallCorpus();
 
-// All S*G ranks of `spec` over memory backends.
+// `spec` with that schedule, of as few stages a rank as it is made for.
+TrainSpec With(TrainSpec spec, const std::string& schedule);
+
+// All S*G stages of `spec` over memory backends.
 std::vector<LocalRank> MemoryRanks(const TrainSpec& spec);
 
 // A trainer of all ranks in this thread; fails the test on an error.

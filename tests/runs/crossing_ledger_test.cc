@@ -50,6 +50,32 @@ TEST(CrossingLedger, WhatALifeToldLastCountsAndLivesAdd) {
   EXPECT_EQ(row.payload_hash, 20u);
 }
 
+// Two ranks of two stages each: rank 1 sends activations of boundary 1 and gradients of 0 and 2 to
+// rank 0, and both of its stages meet group 1.
+TEST(CrossingLedger, OfSeveralStagesARankTheKindSaysTheDirectionAndStagesAddUp) {
+  CrossingLedger ledger(2, "int8-b64");
+  CrossingCount up = Count(1, 0, 4);
+  up.kind = "activation";
+  CrossingCount back = Count(1, 0, 8);
+  back.kind = "gradient";
+  CrossingCount outer = Count(1, 0, 2);
+  outer.group_kind = CrossingKind::kOuter;
+  outer.peer = 1;
+  outer.stage = 1;
+  CrossingCount other = outer;
+  other.stage = 3;
+  other.tensors = 6;
+  for (const CrossingCount& count : {up, back, outer, other}) ledger.Observe(count);
+  ASSERT_THAT(ledger.Rows(), SizeIs(3));
+  for (const CrossingRow& row : ledger.Rows()) {
+    EXPECT_EQ(row.src_rank, 1);
+    EXPECT_EQ(row.dst_rank, row.direction == Direction::kOuter ? 3 : 0);
+    EXPECT_EQ(row.tensors, row.direction == Direction::kForward    ? 4
+                           : row.direction == Direction::kBackward ? 8
+                                                                   : 2 + 6);
+  }
+}
+
 TEST(CrossingLedger, BetweenGroupsThePeerIsAGroupOfTheSameStage) {
   CrossingLedger ledger(2, "int8-b64");
   CrossingCount outer = Count(3, 0, 2);

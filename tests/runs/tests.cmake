@@ -22,6 +22,7 @@ longhaul_test(runs/elastic_checkpoints_test.cc LIBS runs_testing longhaul::exper
 longhaul_test(runs/output_test.cc
   LIBS runs_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(runs/scale_command_test.cc LIBS runs_testing nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(runs/schedule_command_test.cc LIBS runs_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(runs/link_faults_test.cc LIBS runs_testing longhaul::netem LABELS root)
 longhaul_test(runs/launch_test.cc LIBS runs_testing longhaul::launch LABELS root TIMEOUT 300)
 target_compile_definitions(runs_launch_test PRIVATE LONGHAUL_PYTHON="${TORCH_PYTHON}"
