@@ -131,7 +131,7 @@ const std::map<std::string, Bound> kBounds = {
     {"schedule.kind", OneOf({"gpipe", "1f1b", "zigzag"}, OF(schedule.kind))},
     {"schedule.stages", Int(1, 1024, OF(schedule.stages), {"model.blocks=1024"})},
     {"schedule.chunks", Int(1, 64, OF(schedule.chunks),
-                            {"schedule.kind=looped-bfs", "schedule.stages=64", "model.blocks=64"})},
+                            {"schedule.kind=zigzag", "schedule.stages=64", "model.blocks=64"})},
     {"schedule.depth", Int(0, 65536, OF(schedule.depth))},
     {"schedule.csv", Text(1024, OF(schedule.csv), {"schedule.kind=csv"})},
     // Of one value; how many there may be is CutsAreAsManyAsStagesButOne.
