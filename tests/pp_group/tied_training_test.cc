@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pp_group/models/model.h"
+#include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/catalog.h"
 #include "tests/pp_group/loopback_ranks.h"
