@@ -90,6 +90,10 @@ class EveryKey : public SpecFiles {
         std::filesystem::create_directories(scratch_.path() + "/left");
         return {scratch_.path() + "/left", File("left/step-1", "state")};
       }
+      case Names::kProgram: {
+        const std::string path = File("schedule.csv", "0F0,0B0\n");
+        return {path, path};
+      }
       case Names::kNothing:
       case Names::kOutput:
         break;
