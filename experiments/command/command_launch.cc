@@ -14,8 +14,8 @@
 #include "experiments/command/command_net.h"
 #include "experiments/command/net_programs.h"
 #include "experiments/command/output.h"
-#include "experiments/estimates/text_table.h"
 #include "experiments/launch/launch_record.h"
+#include "experiments/launch/launch_summary.h"
 #include "experiments/launch/rank_output.h"
 #include "experiments/report/listing.h"
 #include "experiments/report/result_json.h"
@@ -87,11 +87,6 @@ class Launch {
 // Of CLOCK_MONOTONIC, as Python's time.monotonic().
 double Seconds(absl::Time monotonic) {
   return absl::ToDoubleSeconds(monotonic - absl::UnixEpoch());
-}
-
-std::string EndText(int status) {
-  return status > 128 ? fmt::format("signal {}", status - 128)
-                      : fmt::format("exit status {}", status);
 }
 
 absl::Status Launch::Prepare() {
@@ -337,26 +332,8 @@ void Launch::Show() const {
     out_.Document(RunJson(*record_, run_, absl::OkStatus()));
     return;
   }
-  TextTable ranks({"rank", "node", "ended with", "wall s", "CPU s", "peak MB"});
-  for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    const RankEnd& end = ends_[rank];
-    ranks.Add({fmt::format("{}", rank), lab_.topology.nodes[rank].name, EndText(end.status),
-               fmt::format("{:.2f}", end.wall_s), fmt::format("{:.2f}", end.cpu_s),
-               fmt::format("{:.0f}", static_cast<double>(end.peak_bytes) / 1e6)});
-  }
-  TextTable paths({"path", "bytes", "mean Mbit/s"});
-  double longest = 0;
-  for (const RankEnd& end : ends_) longest = std::max(longest, end.wall_s);
-  for (const auto& [path, bytes] : BytesBetween(lab_.topology, before_, counted_)) {
-    if (bytes == 0) continue;
-    paths.Add(
-        {fmt::format("{} > {}", lab_.topology.nodes[path.first].name,
-                     lab_.topology.nodes[path.second].name),
-         fmt::format("{}", bytes),
-         fmt::format("{:.3f}", longest > 0 ? 8e-6 * static_cast<double>(bytes) / longest : 0)});
-  }
-  fmt::print(out_.progress(), "\n{}\n{}bytes: Ethernet frames, as the emulator counted them\n",
-             ranks.Text(), paths.Text());
+  fmt::print(out_.progress(), "\n{}",
+             LaunchSummary(lab_.topology, ends_, BytesBetween(lab_.topology, before_, counted_)));
   for (const std::string& remark : remarks_) fmt::print(out_.warnings(), "{}\n", remark);
   if (const auto line = RunLine(*record_, run_); line.ok()) fmt::print("{}", *line);
   fmt::print("record: {}/{}   report: longhaul report {}\n", folder_, kRecordFile, folder_);

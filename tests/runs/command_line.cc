@@ -154,14 +154,16 @@ pid_t ParentOf(pid_t pid) {
   return parent;
 }
 
-std::vector<pid_t> WorkersOf(pid_t command) {
-  std::vector<pid_t> workers = ProcessesWith("--events-fd");
-  std::erase_if(workers, [command](pid_t pid) {
+std::vector<pid_t> ProcessesOf(pid_t command, const std::string& text) {
+  std::vector<pid_t> found = ProcessesWith(text);
+  std::erase_if(found, [command](pid_t pid) {
     while (pid > 1 && pid != command) pid = ParentOf(pid);
     return pid != command;
   });
-  return workers;
+  return found;
 }
+
+std::vector<pid_t> WorkersOf(pid_t command) { return ProcessesOf(command, "--events-fd"); }
 
 bool AnyIsThere(const std::vector<pid_t>& processes) {
   return std::any_of(processes.begin(), processes.end(), [](pid_t pid) {

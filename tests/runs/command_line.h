@@ -58,7 +58,9 @@ std::string WhyNoLab();
 // Processes whose command line contains `text`, other than this one.
 std::vector<pid_t> ProcessesWith(const std::string& text);
 
-// The worker processes of a command that is at work; other runs may be beside it.
+// Those among them that a command which is at work has started; other runs may be beside it.
+std::vector<pid_t> ProcessesOf(pid_t command, const std::string& text);
+// Its worker processes.
 std::vector<pid_t> WorkersOf(pid_t command);
 bool AnyIsThere(const std::vector<pid_t>& processes);
 pid_t ParentOf(pid_t pid);  // 0: there is no such process

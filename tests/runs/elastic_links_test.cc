@@ -190,7 +190,7 @@ TEST_F(ElasticLinks, AStoreThatIsKilledOrStoppedEndsTheRunAndItSaysSo) {
         output);
     constexpr char kTold[] = "SELECT 1 FROM rounds WHERE round = 1";
     for (int i = 0; i < 900 && Rows(results, kTold).empty(); ++i) usleep(100'000);
-    const std::vector<pid_t> stores = ProcessesWith("--serve-store");
+    const std::vector<pid_t> stores = ProcessesOf(command, "--serve-store");
     ASSERT_EQ(stores.size(), 1u) << ReadFile(output);
     kill(stores[0], signal);
     const CommandResult run = WaitFor(command, output);
@@ -201,7 +201,7 @@ TEST_F(ElasticLinks, AStoreThatIsKilledOrStoppedEndsTheRunAndItSaysSo) {
                 testing::ContainsRegex("failed: the lab after step [0-9]+: the process that serves "
                                        "the c10d store " +
                                        std::string(how) + ": nobody can say"));
-    EXPECT_TRUE(ProcessesWith(results).empty() && ProcessesWith("--serve-store").empty());
+    EXPECT_TRUE(ProcessesWith(results).empty() && !AnyIsThere(stores));
   }
 }
 
