@@ -19,9 +19,9 @@ inline constexpr std::initializer_list<Names> kMappedFiles = {Names::kCorpus, Na
 // Of a run that goes on after a checkpoint of its own: what it began from (checkpoint.from) is not
 // read again and may be gone.
 inline constexpr std::initializer_list<Names> kFilesOfResumed = {Names::kCorpus, Names::kWeights,
-                                                                 Names::kLinks};
-inline constexpr std::initializer_list<Names> kAllFiles = {Names::kCorpus, Names::kWeights,
-                                                           Names::kLinks, Names::kCheckpoints};
+                                                                 Names::kLinks, Names::kProgram};
+inline constexpr std::initializer_list<Names> kAllFiles = {
+    Names::kCorpus, Names::kWeights, Names::kLinks, Names::kProgram, Names::kCheckpoints};
 
 // Fills spec.files with what the named files hold now, of `kinds` alone. A file is read once in a process, as long as
 // its size, inode and times stay. FailedPrecondition with both hashes: the table [files] wants

@@ -64,7 +64,7 @@ TEST(FileContents, EveryKeyThatMayBeAPathSaysWhatItNames) {
     if (key.names != Names::kOutput) reads.insert(key.path());
   }
   EXPECT_THAT(reads, testing::ElementsAre("checkpoint.from", "data.eval", "data.source",
-                                          "model.init", "net.profile"));
+                                          "model.init", "net.profile", "schedule.csv"));
 }
 
 TEST(FileContents, ASpecMayPinWhatItsFilesHold) {

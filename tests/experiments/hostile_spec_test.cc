@@ -89,8 +89,10 @@ void ExpectWithinBounds(RunSpec spec, const std::string& given) {
       }
     }
     if (const auto* real = std::get_if<Real>(&key.domain)) {
-      const double value = *std::get<SpecKey::Get<double>>(key.field)(spec);
-      EXPECT_TRUE(value >= real->least && value <= real->most);
+      const auto* maybe = std::get_if<SpecKey::Get<std::optional<double>>>(&key.field);
+      const std::optional<double> value =
+          maybe != nullptr ? *(*maybe)(spec) : *std::get<SpecKey::Get<double>>(key.field)(spec);
+      EXPECT_TRUE(!value || (*value >= real->least && *value <= real->most));
     }
   }
   EXPECT_GE(Steps(spec), 1);
