@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "netem/emulator.h"
 #include "netem/topology/topology.h"
 
 namespace longhaul {
