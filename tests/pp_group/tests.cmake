@@ -37,6 +37,9 @@ longhaul_test(pp_group/tied_training_test.cc pp_group/frame_parts_test.cc SRCS p
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_tied_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/diloco_golden_test.cc NAME pp_group_outer_golden_test LIBS pp_group_testing LABELS cpu)
+add_test(NAME pp_group_outer_golden_file COMMAND ${TORCH_PYTHON}
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/diloco_golden.py)
+set_tests_properties(pp_group_outer_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
 longhaul_test(pp_group/outer_algorithms_test.cc pp_group/fragments_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_outer_algorithms_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
