@@ -1,10 +1,9 @@
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/spec/known_names.h"
 #include "planning/scale/what_if.h"
 
@@ -20,18 +19,6 @@ struct ScaleOptions {
 };
 
 constexpr int64_t kMostSeeds = 1000;
-
-// Under a name of its own first, so that no half of it is left.
-absl::Status WriteWhole(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const std::string why = std::strerror(errno);
-  std::remove(part.c_str());
-  return absl::UnavailableError(fmt::format("cannot write {}: {}", path, why));
-}
 
 std::string HeadText(const scale::ScaleSpec& spec, int64_t seeds) {
   const RunSpec& run = spec.run;
@@ -65,13 +52,13 @@ absl::Status RunScale(const ScaleOptions& options) {
                        [&](const scale::Point& point) { points.push_back(point); });
   if (!status.ok()) return status;
   if (!options.csv.empty()) {
-    const absl::Status written = WriteWhole(options.csv, scale::WhatIfCsv(axes, points));
+    const absl::Status written = WriteWholeFile(options.csv, scale::WhatIfCsv(axes, points));
     if (!written.ok()) return written;
   }
   if (!options.svg.empty()) {
     const absl::StatusOr<std::string> svg = scale::WhatIfSvg(axes, points);
     if (!svg.ok()) return svg.status();
-    if (const absl::Status s = WriteWhole(options.svg, *svg); !s.ok()) return s;
+    if (const absl::Status s = WriteWholeFile(options.svg, *svg); !s.ok()) return s;
   }
   if (options.json) {
     fmt::print("{}", scale::WhatIfJson(axes, points));

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
 #include "experiments/estimates/schedule_picture.h"
 #include "experiments/estimates/text_table.h"
@@ -34,17 +33,6 @@ struct BestOptions {
   double forward_ms = 0, backward_ms = 0, memory_mb = 0;
   bool json = false;
 };
-
-absl::Status WriteDrawing(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const std::string why = std::strerror(errno);
-  std::remove(part.c_str());
-  return absl::UnavailableError(fmt::format("cannot write {}: {}", path, why));
-}
 
 absl::Status PositiveOption(const char* option, double value) {
   if (value > 0 && value < 1e9) return absl::OkStatus();
@@ -148,7 +136,7 @@ absl::Status ShowSchedule(const ShowOptions& o) {
   if (const auto found = FindSchedule(o.name); found.ok()) {
     fmt::print("{} ({})\n", found->what, found->source);
   }
-  return o.svg.empty() ? absl::OkStatus() : WriteDrawing(o.svg, picture->svg);
+  return o.svg.empty() ? absl::OkStatus() : WriteWholeFile(o.svg, picture->svg);
 }
 
 // Of a rank, whatever its stages: the options', or those that the spec injects, added up over them.

@@ -10,6 +10,9 @@
 
 namespace longhaul {
 
+// Writes a text file under another name first, so that no half of it is left. Unavailable: why.
+absl::Status WriteWholeFile(const std::string& path, const std::string& text);
+
 struct OutputOptions {
   bool json = false;   // one JSON document on stdout and nothing else there
   bool quiet = false;  // no progress: errors and the last lines alone

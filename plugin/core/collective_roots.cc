@@ -60,87 +60,64 @@ class Collectives::BroadcastOp final : public Op {
   const int root_;
 };
 
-class Collectives::GatherOp final : public Op {
+// The root has `whole`, a part for each rank, and exchanges it with every rank's own `part`: gather
+// takes the parts, scatter gives them.
+class Collectives::RootOp final : public Op {
  public:
-  GatherOp(Collectives* owner, const WireTensor& in, const WireTensor& out, int root,
-           Group::Done done)
+  RootOp(Collectives* owner, CollectiveKind kind, const WireTensor& part, const WireTensor& whole,
+         int root, Group::Done done)
       : Op(owner,
-           {.kind = CollectiveKind::kGather,
-            .type = in.type,
+           {.kind = kind,
+            .type = part.type,
             .root = root,
-            .count = static_cast<uint64_t>(in.elements())},
+            .count = static_cast<uint64_t>(part.elements())},
            std::move(done)),
-        in_(in),
-        out_(out),
+        gathers_(kind == CollectiveKind::kGather),
+        part_(part),
+        whole_(whole),
         root_(root) {}
 
  private:
   bool Phase(int phase) override {
     if (phase > 0) return false;
-    const auto count = static_cast<size_t>(in_.elements());
+    const auto count = static_cast<size_t>(part_.elements());
     for (int r = 0; r < size(); ++r) {
-      const bool own = r == rank();
       if (rank() == root_) {
-        const WireTensor place = Slice(out_, static_cast<size_t>(r) * count, count);
-        if (!own) {
-          Recv(place, r);
-          SendCallOnly(r);
-        } else if (count > 0 && place.values != in_.values) {
-          std::memmove(place.values, in_.values, count * BytesPerElement(in_.type));
+        const WireTensor place = Slice(whole_, static_cast<size_t>(r) * count, count);
+        if (r == rank()) {
+          CopyOwn(place);
+        } else {
+          Cross(place, r, gathers_);
         }
       } else if (r == root_) {
-        Send(in_, r);
-        RecvCallOnly(r);
-      } else if (!own) {
+        Cross(part_, r, !gathers_);
+      } else if (r != rank()) {
         ExchangeCalls(r);
       }
     }
     return true;
   }
 
-  const WireTensor in_, out_;
-  const int root_;
-};
-
-class Collectives::ScatterOp final : public Op {
- public:
-  ScatterOp(Collectives* owner, const WireTensor& in, const WireTensor& out, int root,
-            Group::Done done)
-      : Op(owner,
-           {.kind = CollectiveKind::kScatter,
-            .type = out.type,
-            .root = root,
-            .count = static_cast<uint64_t>(out.elements())},
-           std::move(done)),
-        in_(in),
-        out_(out),
-        root_(root) {}
-
- private:
-  bool Phase(int phase) override {
-    if (phase > 0) return false;
-    const auto count = static_cast<size_t>(out_.elements());
-    for (int r = 0; r < size(); ++r) {
-      const bool own = r == rank();
-      if (rank() == root_) {
-        const WireTensor part = Slice(in_, static_cast<size_t>(r) * count, count);
-        if (!own) {
-          Send(part, r);
-          RecvCallOnly(r);
-        } else if (count > 0 && part.values != out_.values) {
-          std::memmove(out_.values, part.values, count * BytesPerElement(out_.type));
-        }
-      } else if (r == root_) {
-        Recv(out_, r);
-        SendCallOnly(r);
-      } else if (!own) {
-        ExchangeCalls(r);
-      }
+  // Values go one way between two ranks; the other way goes what is called.
+  void Cross(const WireTensor& values, int r, bool receives) {
+    if (receives) {
+      Recv(values, r);
+      SendCallOnly(r);
+    } else {
+      Send(values, r);
+      RecvCallOnly(r);
     }
-    return true;
   }
 
-  const WireTensor in_, out_;
+  void CopyOwn(const WireTensor& place) {
+    const WireTensor& from = gathers_ ? part_ : place;
+    const WireTensor& to = gathers_ ? place : part_;
+    const auto bytes = static_cast<size_t>(part_.elements()) * BytesPerElement(part_.type);
+    if (bytes > 0 && from.values != to.values) std::memmove(to.values, from.values, bytes);
+  }
+
+  const bool gathers_;
+  const WireTensor part_, whole_;
   const int root_;
 };
 
@@ -149,11 +126,11 @@ void Collectives::Broadcast(const WireTensor& x, int root, Group::Done done) {
 }
 
 void Collectives::Gather(const WireTensor& in, const WireTensor& out, int root, Group::Done done) {
-  Start(std::make_shared<GatherOp>(this, in, out, root, std::move(done)));
+  Start(std::make_shared<RootOp>(this, CollectiveKind::kGather, in, out, root, std::move(done)));
 }
 
 void Collectives::Scatter(const WireTensor& in, const WireTensor& out, int root, Group::Done done) {
-  Start(std::make_shared<ScatterOp>(this, in, out, root, std::move(done)));
+  Start(std::make_shared<RootOp>(this, CollectiveKind::kScatter, out, in, root, std::move(done)));
 }
 
 }  // namespace longhaul

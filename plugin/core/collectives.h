@@ -79,8 +79,7 @@ class Collectives {
   class AllReduceOp;
   class ReduceScatterOp;
   class ReduceToRootOp;
-  class GatherOp;  // collective_roots.cc, with the next and BroadcastOp
-  class ScatterOp;
+  class RootOp;  // collective_roots.cc, as BroadcastOp
   void Start(std::shared_ptr<Op> op);
   void Start(std::shared_ptr<Op> op, absl::Duration timeout);
   void Finish(Op& op);
