@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -49,10 +50,19 @@ def worker():
         assert re.search(r"allreduce 0, sent .* done", operations_in(said))
         text = longhaul.recent_operations(group)
         assert re.search(rf"rank {rank + 1}\n(.*\n)*?  recv, tag 0 +4000 bytes  failed", text), text
+    # The one that stopped goes on when both others were told that it did not come, and comes when it has
+    # had time to read their notices: before that it finds their tensors and may be done.
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 2:
+        store.wait(["told 0", "told 1"])
+        time.sleep(1)
     # On every rank the same words, on the one that stopped too.
     said = message_of(lambda: dist.all_reduce(x, group=group))
     operations_in(said)
+    if rank != 2:
+        store.set(f"told {rank}", "yes")
     if rank == 0:
+        store.wait(["told 1"])
         os.kill(pids[2], signal.SIGCONT)
     assert "rank 2 did not come to it within the timeout of 3s" in said, said
     print(f"rank {rank}: {said}", flush=True)
