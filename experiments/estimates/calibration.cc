@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compressors/catalog.h"
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/depth_ensemble.h"
 #include "experiments/estimates/diloco_rows.h"
@@ -15,6 +16,10 @@ using nlohmann::json;
 
 // Where the depths that a planner asks for lie; between two of them it takes a straight line.
 constexpr int64_t kPredictedStages[] = {3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+// Tensors as large as a planner's. In a small model's, blocks end with a short row and headers weigh:
+// the same codec takes more bits of an element there.
+constexpr Shape kPlannedTensor{.rows = 4096, .cols = 8192};
 
 json Ends(const Interval& interval) { return json::array({interval.low, interval.high}); }
 
@@ -31,6 +36,45 @@ json Number(const Measured& x) {
   json number = {{"value", x.value}, {"ci", Ends(*x.interval)}};
   if (x.bound == Bound::kLowEnd) number["ci_low_bound"] = "<=";
   return number;
+}
+
+// 16 bits over those of the codec's largest frame of a planner's tensor, header included. 1 for
+// "none": what is planned with sends values of 16 bits. nullopt: a codec that is not of the catalogue.
+std::optional<double> PlannedRatio(const std::string& codec) {
+  if (codec == "none") return 1;
+  const auto made = MakeCodec(codec);
+  if (!made.ok()) return std::nullopt;
+  const double elements = static_cast<double>(kPlannedTensor.rows * kPlannedTensor.cols);
+  const size_t bytes = (*made)->MaxFrameBytes(kPlannedTensor, DType::kF32);
+  return std::max(1.0, 2 * elements / static_cast<double>(bytes));
+}
+
+// What it was measured under, as far as a planner's model is under something else.
+json ConditionsOf(const CampaignAnalysis& a) {
+  json out = json::object();
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kReference || arm.budget_fraction != 1 || arm.outcomes.empty()) continue;
+    const absl::StatusOr<TomlValue> spec = ParseToml(arm.outcomes.front().run.spec_toml, "record");
+    const auto number = [&spec](const char* path) {
+      const TomlValue* value = spec.ok() ? Find(*spec, path) : nullptr;
+      const auto* whole = value == nullptr ? nullptr : std::get_if<int64_t>(&value->value);
+      return whole == nullptr ? 0.0 : static_cast<double>(*whole);
+    };
+    const double a_step = number("train.batch_rows") * number("model.context");
+    if (!(a_step > 0)) continue;
+    const double steps = std::ceil(number("train.tokens") / a_step);
+    out["steps"] = static_cast<int64_t>(steps);
+    if (steps > 0) out["warmup_share"] = number("train.warmup_steps") / steps;
+  }
+  if (a.experiment.d0_tokens && a.parameters > 0) {
+    out["tokens_per_parameter"] =
+        static_cast<double>(*a.experiment.d0_tokens) / static_cast<double>(a.parameters);
+  }
+  if (a.curve) {
+    out["slope_nat_per_e_fold"] = {{"value", a.curve->slope_nat}, {"se", a.curve->slope_se_nat}};
+    out["smallest_budget"] = a.curve->smallest_budget;
+  }
+  return out;
 }
 
 json ChangesOf(const ArmResult& arm) {
@@ -132,6 +176,13 @@ json Entry(const Family& family, const char* evaluation, const JointEstimate& jo
     entry["bits_per_element"] = family.bits_per_element;
     entry["ratio"] = 16 / family.bits_per_element;
   }
+  const auto forward = PlannedRatio(family.arms.front()->forward_codec);
+  const auto backward = PlannedRatio(family.arms.front()->backward_codec);
+  if (forward && backward) {
+    entry["ratio_forward"] = *forward;
+    entry["ratio_backward"] = *backward;
+    entry["ratio_width"] = kPlannedTensor.cols;
+  }
   for (const ArmResult* arm : family.arms) {
     entry["arms"].push_back(arm->arm);
     const std::optional<Efficiency>& e = evaluation == std::string("off") ? arm->off : arm->on;
@@ -220,6 +271,7 @@ std::string CalibrationJson(const CampaignAnalysis& a) {
               {"commit", a.git_revision},    {"params", a.parameters},
               {"activation", json::array()}, {"arms", json::array()}};
   if (a.experiment.d0_tokens) out["tokens"] = *a.experiment.d0_tokens;
+  out["conditions"] = ConditionsOf(a);
   if (!a.builds.empty()) out["builds"] = a.builds;  // "commit" has all revisions
   if (!a.failed_controls.empty()) out["controls_failed"] = a.failed_controls;
   for (const Family& family : a.families) {

@@ -18,7 +18,10 @@ constexpr AssumptionKey kKeys[] = {
      [](Factors& f, double v) { f.q = v; }},
     {"gamma", 0, 3, "as the exponent of S - 1", [](Factors& f, double v) { f.gamma = v; }},
     {"byte_ratio", 1, 1e6, "bytes before over bytes after",
-     [](Factors& f, double v) { f.activation_ratio = v; }},
+     [](Factors& f, double v) { f.forward_ratio = f.backward_ratio = v; }},
+    // Behind the one of both directions, in whose place it then stands.
+    {"byte_ratio_backward", 1, 1e6, "bytes before over bytes after",
+     [](Factors& f, double v) { f.backward_ratio = v; }},
     {"alpha_scale", 0, 100, "times the formula's alpha",
      [](Factors& f, double v) { f.alpha_scale = v; }},
     {"eta_h", 0.001, 1, kShare, [](Factors& f, double v) { f.eta_h = v; }},

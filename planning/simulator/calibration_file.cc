@@ -117,6 +117,22 @@ class Reader {
   absl::Status status_;
 };
 
+// By direction at a stated width; older files have one for both, of the campaign's own tensors.
+void ReadRatios(Reader& r, const json& entry, const std::string& where, ActivationEntry& a) {
+  const auto ratio = [&](const char* key) {
+    const double x = r.Number(entry, key, where);
+    if (!(x >= 1 && x <= 1e6)) r.Fail(where, fmt::format("'{}' is not between 1 and 1e6", key));
+    return x;
+  };
+  if (entry.contains("ratio_forward") || entry.contains("ratio_backward")) {
+    a.forward_ratio = ratio("ratio_forward");
+    a.backward_ratio = ratio("ratio_backward");
+    a.ratio_width = r.Count(entry, "ratio_width", where);
+  } else if (entry.contains("ratio")) {
+    a.forward_ratio = a.backward_ratio = ratio("ratio");
+  }
+}
+
 ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
   ActivationEntry a;
   a.codec = r.Text(entry, "codec", "activation");
@@ -130,10 +146,7 @@ ActivationEntry ReadActivation(Reader& r, const json& entry, Calibration& out) {
   }
   if (entry.contains("level")) a.level = r.Number(entry, "level", where);
   a.bound = entry.contains("q_ci_low_bound") || entry.contains("bound");
-  if (entry.contains("ratio")) {
-    a.ratio = r.Number(entry, "ratio", where);
-    if (!(*a.ratio >= 1 && *a.ratio <= 1e6)) r.Fail(where, "'ratio' is not between 1 and 1e6");
-  }
+  ReadRatios(r, entry, where, a);
   // Where M1 (q per crossing) held, the file's gamma describes the data and is not the model.
   const auto depth = entry.find("depth_model");
   const bool m1_held =

@@ -26,7 +26,10 @@ struct ActivationEntry {
   Measured q;
   double level = 0.95;
   bool bound = false;               // the interval was cut: at most this, no measurement
-  std::optional<double> ratio;      // from bytes, against 16 bits
+  // Of bytes, against 16 bits, by direction; and for tensors of which width (none: of those of the
+  // campaign, both directions together). Both or neither.
+  std::optional<double> forward_ratio, backward_ratio;
+  std::optional<int64_t> ratio_width;
   std::optional<Measured> gamma;    // of ln eta = -a (S-1)^gamma, where depth was seen to matter
   std::vector<AtStages> ln_eta;     // measured at these S; cut ones are left out
   std::vector<AtStages> beyond;     // ln eta predicted deeper than measured, from several shapes

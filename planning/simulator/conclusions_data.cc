@@ -37,7 +37,11 @@ std::string CalibrationJson(const CalibrationPlan& plan, const std::vector<Attri
               {"parameters", c.parameters},   {"bounds", c.bounds},
               {"sources", plan.names()},      {"conclusions", json::array()},
               {"scenarios", json::array()}};
-  if (plan.activation() != nullptr) out["codec"] = plan.activation()->codec;
+  if (const ActivationEntry* a = plan.activation()) {
+    out["codec"] = a->codec;
+    if (a->forward_ratio) out["ratio_forward"] = *a->forward_ratio;
+    if (a->backward_ratio) out["ratio_backward"] = *a->backward_ratio;
+  }
   for (const Attribution& a : answer) {
     json object = Object(a.whole);
     object["conclusion"] = a.whole.name;

@@ -20,8 +20,13 @@ std::string FactorTable(const CalibrationPlan& plan) {
   const std::string assumed = "stays assumed";
   if (const ActivationEntry* a = plan.activation()) {
     table.Add({"q per crossing", "0.995", Span(a->q), "measured: " + a->codec});
-    table.Add({"activation ratio", "4", a->ratio ? fmt::format("{:.4g}", *a->ratio) : "-",
-               a->ratio ? "measured from bytes" : assumed});
+    for (const auto& [name, ratio] : {std::pair("byte ratio forward", a->forward_ratio),
+                                      {"byte ratio backward", a->backward_ratio}}) {
+      table.Add({name, "4", ratio ? fmt::format("{:.4g}", *ratio) : "-",
+                 !ratio           ? assumed
+                 : a->ratio_width ? fmt::format("of frames at width {}", *a->ratio_width)
+                                  : "measured from bytes, both directions together"});
+    }
     table.Add({"depth", "q^(2(S-1))", a->gamma ? "gamma " + Span(*a->gamma) : "-",
                fmt::format("{} measured S, a line between; {}", a->ln_eta.size(),
                            a->beyond.empty() ? std::string("q beyond")

@@ -119,17 +119,20 @@ double QualityOfCrossing(ActivationTable table, Case column, double ratio) {
 double LastActivationAnchor(ActivationTable table) { return AnchorsOf(table).back().ratio; }
 
 double EtaAct(const Scenario& s, int64_t stages) {
-  if (stages <= 1 || s.activation_ratio <= 1) return 1;
+  const double backward = s.backward_ratio.value_or(s.activation_ratio);
+  if (stages <= 1 || (s.activation_ratio <= 1 && backward <= 1)) return 1;
   if (const std::optional<double> measured = BetweenDepths(s.measured.by_stages, stages)) {
     return std::exp(std::min(0.0, *measured));  // what compression gains is noise
   }
   const double cuts = static_cast<double>(stages - 1);
-  const double q =
-      s.measured.q ? *s.measured.q
-                   : QualityOfCrossing(s.switches.activation_table, s.expected, s.activation_ratio);
   // q at one cut, both directions, fixes a: exp(-a) = q^2.
   const double power = s.measured.gamma ? std::pow(cuts, *s.measured.gamma) : cuts;
-  return std::pow(q, 2 * power);
+  if (s.measured.q) return std::pow(*s.measured.q, 2 * power);
+  const auto q = [&s](double ratio) {
+    return QualityOfCrossing(s.switches.activation_table, s.expected, ratio);
+  };
+  if (backward == s.activation_ratio) return std::pow(q(backward), 2 * power);
+  return std::pow(q(s.activation_ratio) * q(backward), power);
 }
 
 double EtaRLinear(double parameters, int64_t replicas, double floor) {

@@ -18,7 +18,8 @@ struct Factors {
   std::optional<double> q;
   std::optional<double> gamma;
   std::vector<AtDepth> by_stages;
-  std::optional<double> activation_ratio;  // measured from bytes; T_step uses it
+  // What activations forward and their gradients backward shrink to; T_step uses them.
+  std::optional<double> forward_ratio, backward_ratio;
 
   std::optional<double> alpha_scale;  // multiplies alpha(P)
   std::optional<double> eta_h;        // at the scenario's own P, M and H

@@ -14,10 +14,11 @@ void FillStep(const Scenario& s, double rate, double rtt, Outcome& out) {
   const double stages = static_cast<double>(out.stages);
   const double batches = static_cast<double>(s.micro_batches);
   const double width = 0.03 * std::sqrt(out.active_parameters);  // h
-  const double ratio = s.measured.activation_ratio.value_or(s.activation_ratio);
-  const double activation_bits =
-      s.step_tokens * width * BitsPerValue(s.precision) / ratio;  // A, one direction
-  out.transfer_time = 2 * activation_bits / (batches * rate);
+  const double forward = s.measured.forward_ratio.value_or(s.activation_ratio);
+  const double backward =
+      s.measured.backward_ratio.value_or(s.backward_ratio.value_or(s.activation_ratio));
+  const double plain_bits = s.step_tokens * width * BitsPerValue(s.precision);  // one direction
+  out.transfer_time = (plain_bits / forward + plain_bits / backward) / (batches * rate);
   const double share = s.switches.micro_compute == MicroCompute::kPerStage ? stages : 1;
   out.compute_time =
       6 * out.active_parameters * s.step_tokens / (s.peak_flops * s.mfu * share * batches);

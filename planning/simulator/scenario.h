@@ -74,6 +74,7 @@ struct Scenario {
   double step_tokens = 131072;             // B, of a node or pipeline group and inner step
   double gradient_ratio = 16;              // C_r
   double activation_ratio = 4;             // C_a
+  std::optional<double> backward_ratio;    // of the gradients of activations; none: C_a too
   int64_t micro_batches = 8;               // M
   std::optional<int64_t> inner_steps;      // H; none: the least at which the exchange hides
   double wall_clock = 1.5 * kYearSeconds;  // T_w

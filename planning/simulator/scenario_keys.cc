@@ -86,6 +86,8 @@ std::vector<ScenarioKey> NetworkAndTraining() {
            [](Draft& d, double v) { d.scenario.gradient_ratio = v; }),
       Real("training", "activation_ratio", 1, 1e6,
            [](Draft& d, double v) { d.scenario.activation_ratio = v; }),
+      Real("training", "backward_ratio", 1, 1e6,
+           [](Draft& d, double v) { d.scenario.backward_ratio = v; }),
       Whole("training", "micro_batches", 1, 1e6,
             [](Draft& d, double v) { d.scenario.micro_batches = Int(v); }),
       Whole("training", "inner_steps", 1, 1e9,

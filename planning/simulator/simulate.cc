@@ -110,7 +110,8 @@ void FillEta(const Scenario& s, double reference, Outcome& out) {
   out.eta_act = EtaAct(s, out.stages);
   out.warnings.activation_table_ended =
       out.stages > 1 && !s.measured.q &&
-      s.activation_ratio > LastActivationAnchor(s.switches.activation_table);
+      std::max(s.activation_ratio, s.backward_ratio.value_or(0)) >
+          LastActivationAnchor(s.switches.activation_table);
   out.eta = out.eta_h * out.eta_c * out.eta_r * out.eta_act;
 }
 

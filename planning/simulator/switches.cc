@@ -1,5 +1,7 @@
 #include "planning/simulator/switches.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "planning/simulator/profiles.h"
@@ -93,7 +95,8 @@ std::vector<std::string> WarningTexts(const Scenario& s, const Outcome& out) {
   }
   if (w.activation_table_ended) {
     texts.push_back(fmt::format("eta_act table '{}' ends below {}x: its last q is held",
-                                NameOf(s.switches.activation_table), s.activation_ratio));
+                                NameOf(s.switches.activation_table),
+                                std::max(s.activation_ratio, s.backward_ratio.value_or(0))));
   }
   return texts;
 }

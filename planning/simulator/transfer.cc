@@ -140,13 +140,16 @@ std::optional<CalibrationPlan> CalibrationPlan::Only(Part part) const {
     if (plan.sources() == 0) return std::nullopt;
     return plan;
   }
-  if (!activation_ || (part == Part::kRatio && !activation_->ratio)) return std::nullopt;
+  if (!activation_ || (part == Part::kRatio && !activation_->forward_ratio)) return std::nullopt;
   plan.extrapolate_ = false;
   plan.calibration_.eta_c.clear();
   plan.calibration_.totals.clear();
   plan.calibration_.straggler.reset();
   plan.calibration_.step_time.reset();
-  if (part == Part::kQuality) plan.activation_->ratio.reset();
+  if (part == Part::kQuality) {
+    plan.activation_->forward_ratio.reset();
+    plan.activation_->backward_ratio.reset();
+  }
   plan.takes_quality_ = part == Part::kQuality;
   plan.NameSources();
   return plan;
@@ -154,7 +157,6 @@ std::optional<CalibrationPlan> CalibrationPlan::Only(Part part) const {
 
 void CalibrationPlan::Activate(Scenario& s, Transfer transfer, double z) const {
   const ActivationEntry& a = *activation_;
-  s.measured.activation_ratio = a.ratio;
   if (transfer == Transfer::kTokens) {
     s.measured.q = AtLog(a.q, z);
     for (const auto* rows : {&a.ln_eta, &a.beyond}) {
@@ -183,9 +185,11 @@ void CalibrationPlan::GrowWithSize(Scenario& s, double z) const {
 Scenario CalibrationPlan::Apply(Scenario s, Transfer transfer, std::span<const double> z) const {
   size_t next = 0;
   const Calibration& c = calibration_;
-  if (activation_ && !takes_quality_) {
-    s.measured.activation_ratio = activation_->ratio;
-  } else if (activation_) {
+  if (activation_) {
+    s.measured.forward_ratio = activation_->forward_ratio;
+    s.measured.backward_ratio = activation_->backward_ratio;
+  }
+  if (activation_ && takes_quality_) {
     Activate(s, transfer, z[next++]);
     if (activation_->gamma) {
       const double gamma = AtLinear(*activation_->gamma, z[next++]);

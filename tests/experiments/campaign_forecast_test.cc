@@ -151,6 +151,10 @@ TEST_F(CampaignForecast, CalibrationHasTheActivationPart) {
   EXPECT_EQ(off["by_S"].size(), 3u);
   EXPECT_LE(off["q_ci"][0], off["q"]);
   EXPECT_NEAR(off["ratio"], 16 / 6.25, 0.05);
+  // Of blocks of 64: 4 and 8 bits an element, and a scale of 16 bits for each block.
+  EXPECT_NEAR(off["ratio_forward"], 16 / 4.25, 1e-4);
+  EXPECT_NEAR(off["ratio_backward"], 16 / 8.25, 1e-4);
+  EXPECT_EQ(off["ratio_width"], 8192);
 }
 
 }  // namespace

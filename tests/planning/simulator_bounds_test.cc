@@ -53,6 +53,8 @@ const std::map<std::string, Bound> kBounds = {
     {"network.regional_rtt_ms", Num(0, 1e6, 1e-3, OF(regional_rtt))},
     {"training.gradient_ratio", Num(1, 1e6, 1, OF(gradient_ratio))},
     {"training.activation_ratio", Num(1, 1e6, 1, OF(activation_ratio))},
+    {"training.backward_ratio",
+     Num(1, 1e6, 1, [](const Draft& d) { return *d.scenario.backward_ratio; })},
     {"training.micro_batches", Int(1, 1e6, OF(micro_batches))},
     {"training.inner_steps",
      Int(1, 1e9, [](const Draft& d) { return static_cast<double>(*d.scenario.inner_steps); })},

@@ -94,6 +94,16 @@ TEST(SimulatorFormulas, ActivationTablesByDepthAsPrinted) {
   EXPECT_EQ(EtaAct(s, 1), 1);
   s.activation_ratio = 1;
   EXPECT_EQ(EtaAct(s, 8), 1);
+  // Gradients apart: 0.995 forward at 4x and 0.98 backward at 10x; forward alone; backward alone.
+  s.switches.activation_table = ActivationTable::kFirstPipeline;
+  s.activation_ratio = 4;
+  s.backward_ratio = 10;
+  EXPECT_NEAR(EtaAct(s, 4), std::pow(0.995 * 0.98, 3), 1e-15);
+  s.backward_ratio = 1;
+  EXPECT_NEAR(EtaAct(s, 4), std::pow(0.995, 3), 1e-15);
+  s.activation_ratio = 1;
+  s.backward_ratio = 10;
+  EXPECT_NEAR(EtaAct(s, 4), std::pow(0.98, 3), 1e-15);
 }
 
 TEST(SimulatorFormulas, ExactMultiplesOfANodeAreThatManyStages) {

@@ -145,6 +145,11 @@ TEST(SimulatorUncertainty, PlainNumbersStandInTheModel) {
   const Outcome plain = RowOf(of).outcome;
   EXPECT_DOUBLE_EQ(RowOf(of + "byte_ratio = 2").outcome.transfer_time, 2 * plain.transfer_time);
   EXPECT_EQ(RowOf(of + "byte_ratio = 2").outcome.eta_act, plain.eta_act);
+  EXPECT_DOUBLE_EQ(RowOf(of + "byte_ratio_backward = 2").outcome.transfer_time,
+                   1.5 * plain.transfer_time);
+  EXPECT_DOUBLE_EQ(RowOf(of + "byte_ratio_backward = 4\nbyte_ratio = 2").outcome.transfer_time,
+                   1.5 * plain.transfer_time)
+      << "in whatever order they are written";
   EXPECT_DOUBLE_EQ(RowOf(of + "alpha_scale = 0.5").outcome.alpha, plain.alpha / 2);
   EXPECT_DOUBLE_EQ(RowOf(of + "step_time = 0.5").outcome.step_time, plain.step_time / 2);
   EXPECT_EQ(RowOf(of + "eta_h = 0.7").outcome.eta_h, 0.7);
@@ -197,7 +202,7 @@ TEST(SimulatorUncertainty, TextCsvAndJsonSayTheSame) {
 
 TEST(SimulatorUncertainty, BadAssumptionsAreOneClearLine) {
   const std::pair<const char*, const char*> rows[] = {
-      {"qq = 0.9", "plan.toml:4: unknown key 'assume.qq'; known: alpha_scale, byte_ratio, eta_c"},
+      {"qq = 0.9", "plan.toml:4: unknown key 'assume.qq'; known: alpha_scale, byte_ratio, byte_ratio_"},
       {"q = [0.99, 0.98, 0.97]",
        "plan.toml:4: 'assume.q' = [0.99, 0.98, 0.97] is upside down; want [low, mid, high]"},
       {"q = [0.97, 0.995, 0.99]",
