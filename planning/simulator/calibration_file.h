@@ -25,7 +25,7 @@ struct ActivationEntry {
   std::string codec, direction, evaluation;
   Measured q;
   double level = 0.95;
-  bool bound = false;               // the interval was cut: at most this, no measurement
+  bool bound = false;  // the interval was cut: at most this, no measurement
   // Of bytes, against 16 bits, by direction; and for tensors of which width (none: of those of the
   // campaign, both directions together). Both or neither.
   std::optional<double> forward_ratio, backward_ratio;

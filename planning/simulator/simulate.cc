@@ -108,10 +108,9 @@ void FillEta(const Scenario& s, double reference, Outcome& out) {
         !s.measured.eta_c && s.gradient_ratio > LastGradientAnchor(s.switches.gradient_table);
   }
   out.eta_act = EtaAct(s, out.stages);
-  out.warnings.activation_table_ended =
-      out.stages > 1 && !s.measured.q &&
-      std::max(s.activation_ratio, s.backward_ratio.value_or(0)) >
-          LastActivationAnchor(s.switches.activation_table);
+  out.warnings.activation_table_ended = out.stages > 1 && !s.measured.q &&
+                                        std::max(s.activation_ratio, s.backward_ratio.value_or(0)) >
+                                            LastActivationAnchor(s.switches.activation_table);
   out.eta = out.eta_h * out.eta_c * out.eta_r * out.eta_act;
 }
 

@@ -249,13 +249,13 @@ TEST(SimulatorCalibration, TheMeasuredRatioAndStepTimeSetTheStep) {
 // By direction, at a stated width, before the one of both directions in the campaign's own tensors.
 TEST(SimulatorCalibration, RatiosOfTheTwoDirectionsAreApart) {
   const double z[] = {0};
-  const CalibrationPlan plan = PlanOf(
-      Q(0.99, 0.99, 0.99,
-        R"("ratio":2.5,"ratio_forward":2,"ratio_backward":8,"ratio_width":8192)"));
+  const CalibrationPlan plan = PlanOf(Q(
+      0.99, 0.99, 0.99, R"("ratio":2.5,"ratio_forward":2,"ratio_backward":8,"ratio_width":8192)"));
   Scenario s = A100Nodes(4000, ProfileName::kGovernancePp);
   s.parameters = 960e9;
   const Outcome assumed = Simulate(s), measured = Simulate(plan.Apply(s, Transfer::kTokens, z));
-  EXPECT_NEAR(measured.transfer_time, (1.0 / 2 + 1.0 / 8) / (2.0 / 4) * assumed.transfer_time, 1e-9);
+  EXPECT_NEAR(measured.transfer_time, (1.0 / 2 + 1.0 / 8) / (2.0 / 4) * assumed.transfer_time,
+              1e-9);
   EXPECT_NEAR(measured.eta_act, std::pow(0.99, 6), 1e-12);
   const std::string text = ConclusionsText(plan, Attribute(plan));
   EXPECT_THAT(text, testing::ContainsRegex("byte ratio forward +4 +2 +of frames at width 8192"));

@@ -202,7 +202,8 @@ TEST(SimulatorUncertainty, TextCsvAndJsonSayTheSame) {
 
 TEST(SimulatorUncertainty, BadAssumptionsAreOneClearLine) {
   const std::pair<const char*, const char*> rows[] = {
-      {"qq = 0.9", "plan.toml:4: unknown key 'assume.qq'; known: alpha_scale, byte_ratio, byte_ratio_"},
+      {"qq = 0.9",
+       "plan.toml:4: unknown key 'assume.qq'; known: alpha_scale, byte_ratio, byte_ratio_"},
       {"q = [0.99, 0.98, 0.97]",
        "plan.toml:4: 'assume.q' = [0.99, 0.98, 0.97] is upside down; want [low, mid, high]"},
       {"q = [0.97, 0.995, 0.99]",
