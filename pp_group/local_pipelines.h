@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 #include "pp_group/executor.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/schedule/pipeline_program.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pp_group/executor.h"
-#include "pp_group/inner_optimizer.h"
+#include "pp_group/optimizer/inner_optimizer.h"
 #include "pp_group/outer/algorithm.h"
 #include "pp_group/tied_head.h"
 #include "pp_group/trainer.h"

@@ -12,15 +12,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pp_group/adamw.h"
-#include "pp_group/channel_state.h"
-#include "pp_group/checkpoint.h"
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 #include "pp_group/injected_compute.h"
 #include "pp_group/models/model_spec.h"
+#include "pp_group/optimizer/adamw.h"
 #include "pp_group/outer/outer_plan.h"
-#include "pp_group/round_keeper.h"
 #include "pp_group/schedule/pipeline_program.h"
+#include "pp_group/state/channel_state.h"
+#include "pp_group/state/checkpoint.h"
+#include "pp_group/state/round_keeper.h"
 
 namespace longhaul {
 

@@ -53,7 +53,7 @@ if [ "$what" = test ]; then
     done
   done
   "$python" tests/pp_group/shared_device.py "$built"/tests/stage_hash "$device" || ended "${lines[2]}" $?
-  tests/runs/models_on_links_test.sh "$built/longhaul" "$python" experiments/specs/gpt-cuda.toml -- \
+  tests/experiments/command/models_on_links_test.sh "$built/longhaul" "$python" experiments/specs/gpt-cuda.toml -- \
     --set train.device="$device" || ended "${lines[3]}" $?
 fi
 mkdir -p "$built/bench"

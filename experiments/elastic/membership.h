@@ -10,7 +10,7 @@
 #include "experiments/train/event_stream.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/run_loop.h"
-#include "pp_group/round_keeper.h"
+#include "pp_group/state/round_keeper.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {

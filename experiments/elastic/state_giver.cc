@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "experiments/elastic/state_swarm.h"
 #include "plugin/swarm/swarm.h"
-#include "pp_group/handover.h"
+#include "pp_group/state/handover.h"
 
 namespace longhaul {
 namespace {

@@ -18,7 +18,7 @@
 namespace longhaul {
 
 // How the state of one stage goes from all members of an outer step to a group that joins, through
-// a closed swarm (docs/swarm.md). Its parts are folders of files (pp_group/handover.h): "state",
+// a closed swarm (docs/swarm.md). Its parts are folders of files (pp_group/state/handover.h): "state",
 // the same on all members and shared by each, and "moments-K", of the K-th member alone. Through
 // the c10d store, beside round_store.h's keys:
 //

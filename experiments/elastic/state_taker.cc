@@ -14,7 +14,7 @@
 #include "experiments/elastic/state_swarm.h"
 #include "plugin/core/clock.h"
 #include "plugin/swarm/swarm.h"
-#include "pp_group/handover.h"
+#include "pp_group/state/handover.h"
 
 namespace longhaul {
 namespace {

@@ -11,7 +11,7 @@
 #include "experiments/record/row_json.h"
 #include "experiments/train/fault_event.h"
 #include "experiments/train/memory_disk.h"
-#include "pp_group/handover.h"
+#include "pp_group/state/handover.h"
 
 namespace longhaul {
 namespace {

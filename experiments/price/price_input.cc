@@ -12,7 +12,7 @@
 #include "experiments/run/machine_limits.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/train/model_of_spec.h"
-#include "pp_group/corpus_format.h"
+#include "pp_group/data/corpus_format.h"
 #include "pp_group/models/model_spec.h"
 
 namespace longhaul {

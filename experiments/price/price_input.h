@@ -9,7 +9,7 @@
 #include "experiments/price/price_findings.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/model_weights.h"
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 
 namespace longhaul {
 

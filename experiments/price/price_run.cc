@@ -9,7 +9,7 @@
 #include "compressors/isa.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/price/price_model.h"
-#include "pp_group/tensor_memory.h"
+#include "pp_group/memory/tensor_memory.h"
 
 namespace longhaul {
 namespace {

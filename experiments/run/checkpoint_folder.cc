@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 
 #include "absl/strings/numbers.h"
-#include "pp_group/checkpoint.h"
+#include "pp_group/state/checkpoint.h"
 
 namespace longhaul {
 namespace {

@@ -24,7 +24,7 @@ struct ResourcePlan {
   std::string device;    // train.device
   // On a GPU: what torch's allocator may take there in each process, in the order of ranks. Empty
   // where none computes. What is predicted with room for what is not: that factor, holes between
-  // tensors, libraries' workspaces. A process is held to it (pp_group/memory_limit.h).
+  // tensors, libraries' workspaces. A process is held to it (pp_group/memory/memory_limit.h).
   std::vector<int64_t> device_bytes;
 };
 inline constexpr double kMemoryPlanFactor = 1.1;

@@ -114,7 +114,7 @@ struct OnPath {
   }
 };
 
-// Norms that the stages of a pipeline tell each other at every outer step (pp_group/poison.h), a
+// Norms that the stages of a pipeline tell each other at every outer step (pp_group/outer/poison.h), a
 // number for each group and stage, in `steps` steps on the path of a boundary.
 double NormBytes(const RunSpec& spec, const CrossingRow& c, int64_t steps) {
   const int64_t groups = spec.outer.groups;

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "plugin/backend/process_group.h"
-#include "pp_group/channel_state.h"
+#include "pp_group/state/channel_state.h"
 
 namespace longhaul {
 

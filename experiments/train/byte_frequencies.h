@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 
 namespace longhaul {
 

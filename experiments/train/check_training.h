@@ -2,7 +2,7 @@
 
 #include "absl/status/status.h"
 #include "experiments/spec/spec.h"
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 
 namespace longhaul {
 

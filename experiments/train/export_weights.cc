@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
-#include "pp_group/checkpoint.h"
+#include "pp_group/state/checkpoint.h"
 
 namespace longhaul {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "pp_group/checkpoint.h"
+#include "pp_group/state/checkpoint.h"
 
 namespace longhaul {
 

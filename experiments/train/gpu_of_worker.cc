@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pp_group/device_check.h"
 #include "pp_group/device_name.h"
-#include "pp_group/memory_limit.h"
+#include "pp_group/memory/memory_limit.h"
 
 namespace longhaul {
 

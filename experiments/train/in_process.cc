@@ -11,7 +11,7 @@
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
 #include "experiments/train/train_setup.h"
-#include "pp_group/tensor_memory.h"
+#include "pp_group/memory/tensor_memory.h"
 
 namespace longhaul {
 namespace {

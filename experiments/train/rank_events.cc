@@ -10,7 +10,7 @@
 #include "experiments/record/count_events.h"
 #include "experiments/train/memory_use.h"
 #include "plugin/core/packet.h"
-#include "pp_group/memory_limit.h"
+#include "pp_group/memory/memory_limit.h"
 
 namespace longhaul {
 namespace {

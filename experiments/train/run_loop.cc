@@ -17,7 +17,7 @@
 #include "experiments/train/rank_events.h"
 #include "experiments/train/stillness.h"
 #include "plugin/core/clock.h"
-#include "pp_group/checkpoint_writer.h"
+#include "pp_group/state/checkpoint_writer.h"
 
 namespace longhaul {
 namespace {

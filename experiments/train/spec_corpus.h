@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/spec/spec.h"
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 
 namespace longhaul {
 

@@ -19,7 +19,7 @@
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/weight_files.h"
 #include "netem/topology/topology_file.h"
-#include "pp_group/corpus_files.h"
+#include "pp_group/data/corpus_files.h"
 
 namespace longhaul {
 namespace {

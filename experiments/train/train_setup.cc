@@ -27,7 +27,7 @@
 #include "experiments/train/model_weights.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
-#include "pp_group/reshard.h"
+#include "pp_group/state/reshard.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {

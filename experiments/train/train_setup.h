@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/spec/spec.h"
 #include "experiments/train/run_loop.h"
-#include "pp_group/corpus.h"
+#include "pp_group/data/corpus.h"
 #include "pp_group/trainer.h"
 
 namespace longhaul {

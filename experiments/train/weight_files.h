@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/train/safetensors.h"
-#include "pp_group/mapped_file.h"
+#include "pp_group/data/mapped_file.h"
 
 namespace longhaul {
 

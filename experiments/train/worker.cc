@@ -27,7 +27,7 @@
 #include "plugin/swarm/swarm_address.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/device_check.h"
-#include "pp_group/tensor_memory.h"
+#include "pp_group/memory/tensor_memory.h"
 
 namespace longhaul {
 namespace {

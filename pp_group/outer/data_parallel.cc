@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "pp_group/adamw.h"
+#include "pp_group/optimizer/adamw.h"
 
 namespace longhaul {
 namespace {

@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "pp_group/c10d_status.h"
-#include "pp_group/poison.h"
+#include "pp_group/outer/poison.h"
 #include "pp_group/train_spec.h"
 
 namespace longhaul {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "pp_group/local_rank.h"
 #include "pp_group/outer/outer_plan.h"
-#include "pp_group/round_keeper.h"
+#include "pp_group/state/round_keeper.h"
 
 namespace longhaul {
 

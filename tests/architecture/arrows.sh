@@ -81,7 +81,10 @@ only "$(find pp_group/models -type f ! -name model.cc)" "engines/aten/(model|ops
 only pp_group/kernels 'kernels/[a-z_0-9]+'
 only pp_group/schedule 'schedule/[a-z_]+'
 only 'pp_group/outer/outer_plan.h pp_group/outer/outer_plan.cc pp_group/outer/outer_rules.h pp_group/outer/outer_rules.cc' 'outer/outer_(plan|rules)'
-only "$(find pp_group -maxdepth 1 -name '*.[ch]*')" '([a-z_0-9]+|kernels/kernels|models/model|models/model_spec|outer/[a-z_]+|schedule/[a-z_]+)'
+only pp_group/data 'data/[a-z_]+'
+only pp_group/memory 'memory/[a-z_]+|device_check|c10d_status'
+only pp_group/optimizer 'optimizer/[a-z_]+|kernels/kernels|stage'
+only "$(find pp_group -maxdepth 1 -name '*.[ch]*')" '([a-z_0-9]+|kernels/kernels|models/model|models/model_spec|(data|memory|optimizer|outer|schedule|state)/[a-z_]+)'
 for folder in common utils util core; do
   if [ -e "$folder" ]; then
     echo "a top-level $folder/ is not wanted: shared code lives in the lowest folder that needs it"

@@ -1,67 +1,67 @@
 longhaul_test_library(experiments_testing LIBS longhaul::experiments_data
-  SRCS experiments/synthetic_record.cc)
-longhaul_test(experiments/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/spec_bounds_test.cc experiments/spec_defaults_test.cc
+  SRCS experiments/record/synthetic_record.cc)
+longhaul_test(experiments/spec/spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/spec_bounds_test.cc experiments/spec/spec_defaults_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/spec_lists_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
-longhaul_test(experiments/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
-longhaul_test(experiments/record_test.cc experiments/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/thresholds_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/depth_models_test.cc experiments/dose_response_test.cc
+longhaul_test(experiments/spec/spec_lists_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/hostile_spec_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/spec/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/student_t_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/efficiency_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/estimator_tables_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/thresholds_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/coverage_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/depth_models_test.cc experiments/estimates/dose_response_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/price_test.cc LIBS longhaul::price_estimates LABELS cpu)
-longhaul_test(experiments/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/estimators_scipy_test.cc
+longhaul_test(experiments/price/price_test.cc LIBS longhaul::price_estimates LABELS cpu)
+longhaul_test(experiments/spec/spec_changes_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/estimators_scipy_test.cc
   LIBS longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
-target_compile_definitions(experiments_estimators_scipy_test PRIVATE
+target_compile_definitions(experiments_estimates_estimators_scipy_test PRIVATE
   LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
   LONGHAUL_EXPORT_PYTHON="${PROJECT_SOURCE_DIR}/.venv-export/bin/python"
-  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimators_scipy.py")
-longhaul_test(experiments/step_time_test.cc experiments/training_advice_test.cc
+  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/experiments/estimates/estimators_scipy.py")
+longhaul_test(experiments/estimates/step_time_test.cc experiments/estimates/training_advice_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
-longhaul_test(experiments/median_interval_test.cc experiments/step_time_text_test.cc
+longhaul_test(experiments/estimates/learnt_nothing_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/estimates/price_law_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/report/report_law_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
+longhaul_test(experiments/estimates/median_interval_test.cc experiments/estimates/step_time_text_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/compute_table_test.cc experiments/timing_findings_test.cc
+longhaul_test(experiments/spec/fault_script_test.cc LIBS longhaul::experiments_data LABELS cpu)
+longhaul_test(experiments/spec/compute_table_test.cc experiments/estimates/timing_findings_test.cc
   LIBS longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/campaign_analysis_test.cc experiments/campaign_forecast_test.cc
-  experiments/campaign_summary_test.cc
-  experiments/campaign_verdicts_test.cc
+longhaul_test(experiments/estimates/campaign_analysis_test.cc experiments/estimates/campaign_forecast_test.cc
+  experiments/estimates/campaign_summary_test.cc
+  experiments/estimates/campaign_verdicts_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
-longhaul_test(experiments/comparability_test.cc
+longhaul_test(experiments/estimates/reference_curve_test.cc LIBS experiments_testing LABELS cpu)
+longhaul_test(experiments/estimates/comparability_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/diloco_findings_test.cc experiments/contrast_findings_test.cc experiments/outer_forms_test.cc
+longhaul_test(experiments/estimates/diloco_findings_test.cc experiments/estimates/contrast_findings_test.cc experiments/estimates/outer_forms_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/campaign_findings_test.cc
+longhaul_test(experiments/estimates/campaign_findings_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
-target_compile_definitions(experiments_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
+longhaul_test(experiments/report/report_test.cc LIBS experiments_testing fmt::fmt LABELS cpu)
+target_compile_definitions(experiments_report_report_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}")
 if(LONGHAUL_TORCH)
-  add_test(NAME experiments_plots_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/plots_test.py
+  add_test(NAME experiments_plots_test COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/experiments/report/plots_test.py
     ${PROJECT_SOURCE_DIR}/experiments/report/plots)
   set_tests_properties(experiments_plots_test PROPERTIES LABELS cpu SKIP_RETURN_CODE 77)
 endif()
-longhaul_test(experiments/listing_test.cc experiments/report_curves_test.cc experiments/report_compare_test.cc
+longhaul_test(experiments/report/listing_test.cc experiments/report/report_curves_test.cc experiments/report/report_compare_test.cc
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 if(LONGHAUL_TORCH)
-  longhaul_test(experiments/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
-  longhaul_test(experiments/traffic_test.cc LIBS longhaul::scale LABELS cpu)
+  longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
+  longhaul_test(experiments/train/traffic_test.cc LIBS longhaul::scale LABELS cpu)
 else()
-  longhaul_count_test(experiments/byte_frequencies_test.cc experiments/traffic_test.cc)
+  longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
@@ -75,9 +75,9 @@ if(LONGHAUL_FUZZERS)
     PUBLIC absl::statusor fmt::fmt
     PRIVATE longhaul::compressors longhaul::pp_schedule longhaul_fuzzed_links)
 endif()
-longhaul_fuzzer(experiments/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
-longhaul_fuzzer(experiments/safetensors_fuzz.cc SRCS experiments/train/safetensors_read.cc
+longhaul_fuzzer(experiments/spec/spec_fuzz.cc LIBS longhaul_fuzzed_specs)
+longhaul_fuzzer(experiments/train/safetensors_fuzz.cc SRCS experiments/train/safetensors_read.cc
   LIBS fmt::fmt absl::time absl::statusor absl::strings nlohmann_json::nlohmann_json)
-longhaul_test(experiments/tables_test.cc experiments/golden_text.cc LIBS experiments_testing LABELS cpu)
-target_compile_definitions(experiments_tables_test PRIVATE
+longhaul_test(experiments/report/tables_test.cc experiments/report/golden_text.cc LIBS experiments_testing LABELS cpu)
+target_compile_definitions(experiments_report_tables_test PRIVATE
   LONGHAUL_GOLDEN_TABLES="${CMAKE_CURRENT_SOURCE_DIR}/golden/tables")

@@ -6,44 +6,44 @@ target_precompile_headers(pp_group_testing REUSE_FROM longhaul_headers_torch)
 target_compile_definitions(pp_group_testing PRIVATE
   LONGHAUL_GOLDEN_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 
-longhaul_test(pp_group/schedule_test.cc pp_group/schedule_csv_test.cc
+longhaul_test(pp_group/schedule/schedule_test.cc pp_group/schedule/schedule_csv_test.cc
   NAME pp_schedule_test LIBS longhaul::pp_schedule LABELS cpu)
-longhaul_test(pp_group/outer_plan_test.cc NAME pp_outer_plan_test LIBS longhaul::pp_schedule LABELS cpu)
-longhaul_test(pp_group/schedule_torch_test.cc
+longhaul_test(pp_group/outer/outer_plan_test.cc NAME pp_outer_plan_test LIBS longhaul::pp_schedule LABELS cpu)
+longhaul_test(pp_group/schedule/schedule_torch_test.cc
   NAME pp_schedule_torch_test LIBS longhaul::pp_schedule LABELS cpu TIMEOUT 300)
 target_compile_definitions(pp_schedule_torch_test PRIVATE LONGHAUL_TEST_PYTHON="${TORCH_PYTHON}"
-  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/pp_group/schedule_torch.py")
-longhaul_test(pp_group/corpus_test.cc pp_group/corpus_order_test.cc pp_group/corpus_format_test.cc
-  pp_group/kernels_test.cc pp_group/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
+  LONGHAUL_TEST_SCRIPT="${CMAKE_CURRENT_SOURCE_DIR}/pp_group/schedule/schedule_torch.py")
+longhaul_test(pp_group/data/corpus_test.cc pp_group/data/corpus_order_test.cc pp_group/data/corpus_format_test.cc
+  pp_group/kernels/kernels_test.cc pp_group/engines/stage_test.cc SRCS pp_group/autograd_gpt.cc NAME pp_group_model_test
   LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/models_golden_test.cc LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/engines/aten_stage_test.cc LIBS longhaul::pp_group longhaul::compressors LABELS cpu)
+longhaul_test(pp_group/models/models_golden_test.cc LIBS pp_group_testing LABELS cpu)
 add_test(NAME pp_group_models_golden_file COMMAND ${TORCH_PYTHON}
-  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/models_golden.py)
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/models/models_golden.py)
 set_tests_properties(pp_group_models_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
-longhaul_test(pp_group/device_name_test.cc pp_group/memory_limit_test.cc NAME pp_group_device_test
+longhaul_test(pp_group/device_name_test.cc pp_group/memory/memory_limit_test.cc NAME pp_group_device_test
   LIBS longhaul::pp_group LABELS cpu)
-longhaul_test(pp_group/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
-longhaul_test(pp_group/trainer_test.cc pp_group/checkpoint_test.cc
-  pp_group/checkpoint_sections_test.cc pp_group/train_spec_test.cc pp_group/checkpoint_writer_test.cc pp_group/reshard_test.cc
-  pp_group/injected_test.cc pp_group/executor_test.cc pp_group/poison_test.cc pp_group/elastic_test.cc
-  pp_group/handover_test.cc pp_group/outer_step_test.cc pp_group/adamw_test.cc pp_group/microbatches_test.cc
+longhaul_test(pp_group/memory/tensor_memory_test.cc LIBS longhaul::pp_group LABELS cpu)
+longhaul_test(pp_group/trainer_test.cc pp_group/state/checkpoint_test.cc
+  pp_group/state/checkpoint_sections_test.cc pp_group/train_spec_test.cc pp_group/state/checkpoint_writer_test.cc pp_group/state/reshard_test.cc
+  pp_group/engines/injected_test.cc pp_group/executor_test.cc pp_group/outer/poison_test.cc pp_group/elastic_test.cc
+  pp_group/state/handover_test.cc pp_group/outer/outer_step_test.cc pp_group/optimizer/adamw_test.cc pp_group/microbatches_test.cc
   SRCS pp_group/autograd_gpt.cc NAME pp_group_training_test LIBS pp_group_testing LABELS cpu)
-longhaul_test(pp_group/expert_parallel_test.cc LIBS longhaul::pp_group longhaul::plugin_backend LABELS cpu)
+longhaul_test(pp_group/models/expert_parallel_test.cc LIBS longhaul::pp_group longhaul::plugin_backend LABELS cpu)
 longhaul_test(pp_group/expert_training_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
 longhaul_test(pp_group/tied_training_test.cc pp_group/frame_parts_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_tied_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/diloco_golden_test.cc NAME pp_group_outer_golden_test LIBS pp_group_testing LABELS cpu)
+longhaul_test(pp_group/outer/diloco_golden_test.cc NAME pp_group_outer_golden_test LIBS pp_group_testing LABELS cpu)
 add_test(NAME pp_group_outer_golden_file COMMAND ${TORCH_PYTHON}
-  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/diloco_golden.py)
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/outer/diloco_golden.py)
 set_tests_properties(pp_group_outer_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
-longhaul_test(pp_group/outer_algorithms_test.cc pp_group/fragments_test.cc SRCS pp_group/loopback_ranks.cc
+longhaul_test(pp_group/outer/outer_algorithms_test.cc pp_group/outer/fragments_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_outer_algorithms_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/backend_test.cc pp_group/resume_test.cc SRCS pp_group/loopback_ranks.cc
+longhaul_test(pp_group/backend_test.cc pp_group/state/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors
   LABELS cpu)

@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pp_group/reshard.h"
+#include "pp_group/state/reshard.h"
 #include "tests/pp_group/training.h"
 
 namespace longhaul {

@@ -12,7 +12,7 @@ for name in one other; do
 done
 cp one.txt data.txt
 sed -e 's/transport = "loopback"/transport = "ucx"/' -e "s|source = \"headers\"|source = \"text:$folder/data.txt\"|" \
-  "$repo/tests/runs/tiny.toml" > spec.toml
+  "$repo/tests/experiments/command/tiny.toml" > spec.toml
 export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 LONGHAUL_INTERFACE=lo
 fail() { echo "$1"; tail -n 3 rank0 rank1; exit 1; }
 

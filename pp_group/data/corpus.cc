@@ -1,0 +1,115 @@
+#include "pp_group/data/corpus.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compressors/numbers/noise.h"
+#include "pp_group/data/corpus_files.h"
+#include "pp_group/data/row_order.h"
+#include "pp_group/data/window_overlap.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int64_t kByteVocab = 256;
+constexpr uint64_t kHeldOutOrder = 0x68656C646F7574;  // any constant: the order is never changed
+
+class TokenCorpus : public Corpus {
+ public:
+  TokenCorpus(CorpusTokens tokens, int64_t vocab) : tokens_(std::move(tokens)), vocab_(vocab) {}
+
+  int64_t vocab() const override { return vocab_; }
+  int64_t train_tokens() const override { return tokens_.train.size(); }
+  int64_t held_out_tokens() const override { return tokens_.held_out.size(); }
+  std::string train_hash() const override {
+    std::call_once(hash_once_, [this] { Hash(); });
+    return train_hash_;
+  }
+  std::string held_out_hash() const override {
+    std::call_once(hash_once_, [this] { Hash(); });
+    return held_out_hash_;
+  }
+
+  void TrainRow(uint64_t seed, int64_t index, int64_t context,
+                std::span<int64_t> row) const override {
+    const int64_t rows = train_rows(context), epoch = index / rows;
+    const uint64_t key = FoldSeed({seed, static_cast<uint64_t>(epoch)});
+    const uint64_t window =
+        Permute(static_cast<uint64_t>(index % rows), static_cast<uint64_t>(rows), key);
+    tokens_.train.Copy(static_cast<int64_t>(window) * context, row);
+  }
+  void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const override {
+    tokens_.held_out.Copy(HeldOutWindow(index, context) * context, row);
+  }
+  int64_t HeldOutWindow(int64_t index, int64_t context) const override {
+    const uint64_t rows = static_cast<uint64_t>(held_out_rows(context));
+    return static_cast<int64_t>(Permute(static_cast<uint64_t>(index), rows, kHeldOutOrder));
+  }
+  int64_t HeldOutRowsInTraining(int64_t rows, int64_t context) const override {
+    std::vector<std::vector<int64_t>> windows;
+    for (int64_t i = 0; i < rows; ++i) {
+      HeldOutRow(i, context, windows.emplace_back(static_cast<size_t>(context) + 1));
+    }
+    return WindowsIn(tokens_.train, windows);
+  }
+
+ private:
+  void Hash() const {
+    train_hash_ = tokens_.train.Hash();
+    held_out_hash_ = tokens_.held_out.Hash();
+  }
+
+  CorpusTokens tokens_;
+  int64_t vocab_;
+  mutable std::once_flag hash_once_;
+  mutable std::string train_hash_, held_out_hash_;
+};
+
+// Bytes and a tokenizer's ids are two vocabularies.
+bool IsOfIds(const std::string& source) { return source.starts_with("tokens"); }
+
+absl::StatusOr<CorpusTokens> Read(const std::string& source, int64_t vocab, Part part) {
+  const size_t colon = source.find(':');
+  const std::string kind = source.substr(0, colon);
+  const std::string path = colon == std::string::npos ? "" : source.substr(colon + 1);
+  if (kind == "tokens") return ReadTokens(path, MappedTokens::Width::kUint16, vocab, part);
+  if (kind == "tokens32") return ReadTokens(path, MappedTokens::Width::kUint32, vocab, part);
+  if (kind != "text" && kind != "headers") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "corpus '", source, "': want text:PATH, tokens:PATH, tokens32:PATH or headers:DIR"));
+  }
+  if (vocab < kByteVocab) {
+    return absl::InvalidArgumentError(absl::StrCat("corpus ", source, ": bytes need a vocab of ",
+                                                   kByteVocab, " or more, not ", vocab));
+  }
+  return kind == "text" ? ReadText(path, part) : ReadHeaders(path);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(const std::string& source, int64_t vocab,
+                                                           const std::string& held_out) {
+  absl::StatusOr<CorpusTokens> tokens =
+      Read(source, vocab, held_out.empty() ? Part::kSplit : Part::kWhole);
+  if (!tokens.ok()) return tokens.status();
+  if (!held_out.empty() && IsOfIds(source) != IsOfIds(held_out)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus ", source, ", evaluated on ", held_out,
+                     ": one is text and the other token ids, which mean nothing to each other"));
+  }
+  if (!held_out.empty()) {
+    absl::StatusOr<CorpusTokens> evaluated = Read(held_out, vocab, Part::kWhole);
+    if (!evaluated.ok()) return evaluated.status();
+    tokens->held_out = std::move(evaluated->train);
+  }
+  if (tokens->train.size() < 2 || tokens->held_out.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("corpus ", source, ": ", tokens->train.size(), " tokens to train on and ",
+                     tokens->held_out.size(), " held out are too few"));
+  }
+  return std::make_shared<const TokenCorpus>(*std::move(tokens), vocab);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <utility>
+
+#include "pp_group/c10d_status.h"
+#include "pp_group/pipeline_trainer.h"
+#include "pp_group/state/handover.h"
+#include "pp_group/state/reshard.h"
+#include "pp_group/state/resume.h"
+
+namespace longhaul {
+
+// Of a joiner, whose two ends took an element's history each from another member, or lost one.
+absl::Status PipelineTrainer::CopyTiedMoments(std::span<const std::unique_ptr<RankState>> ranks) {
+  return StatusFromTorch("copy the tied head's moments", [&] {
+    for (const auto& state : ranks) {
+      if (state->tied == nullptr || state->optimizer == nullptr) continue;
+      state->tied->BeginCopy({state->optimizer->first_moment(), state->optimizer->second_moment()});
+    }
+    for (const auto& state : ranks) {
+      if (state->tied != nullptr) state->tied->FinishCopy();
+    }
+  });
+}
+
+RankState* PipelineTrainer::Holder(int stage) {
+  for (auto& state : ranks_) {
+    if (state->rank.stage == stage) return state.get();
+  }
+  return nullptr;
+}
+
+void PipelineTrainer::LoseGroup(int group) {
+  std::erase_if(ranks_, [group](const auto& state) { return state->rank.group == group; });
+}
+
+std::vector<const RankState*> PipelineTrainer::GiversOf(int stage, const std::vector<int>& givers,
+                                                        const std::vector<int>& lost) const {
+  std::vector<const RankState*> found;
+  for (const int group : givers) {
+    const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& state) {
+      return state->rank.group == group && state->rank.stage == stage;
+    });
+    const bool there = at != ranks_.end() && std::count(lost.begin(), lost.end(), group) == 0;
+    found.push_back(there ? at->get() : nullptr);
+  }
+  return found;
+}
+
+absl::Status PipelineTrainer::AddGroup(std::vector<LocalRank> ranks, const std::vector<int>& givers,
+                                       const std::vector<int>& lost) {
+  std::vector<std::unique_ptr<RankState>> fresh;
+  for (const LocalRank& rank : ranks) {
+    const RankState* holder = Holder(rank.stage);
+    if (holder == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "group ", rank.group, ": no group is left that it could take its state from"));
+    }
+    absl::StatusOr<std::unique_ptr<RankState>> state = NewRankState(spec_, rank, &now_);
+    if (!state.ok()) return state.status();
+    if (givers.empty()) {
+      CopyState(*holder, state->get());
+    } else if (!CopyStateOfAll(GiversOf(rank.stage, givers, lost), state->get())) {
+      return absl::UnavailableError(absl::StrCat(
+          "group ", rank.group, ": all groups were lost while they handed their state over"));
+    }
+    fresh.push_back(*std::move(state));
+  }
+  const absl::Status joined =
+      StatusFromTorch("build the pipelines", [&] { JoinStages(spec_, program_, &now_, fresh); });
+  if (!joined.ok()) return joined;
+  if (!givers.empty()) {
+    if (absl::Status s = CopyTiedMoments(fresh); !s.ok()) return s;
+  }
+  for (auto& state : fresh) ranks_.push_back(std::move(state));
+  SortRanks();
+  return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::GiveState(int stage, c10d::Backend& to, int peer) {
+  const RankState* holder = Holder(stage);
+  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
+  return SendState(*holder, to, peer);
+}
+
+absl::Status PipelineTrainer::TakeState(int64_t step, c10d::Backend& from, int peer) {
+  const absl::Status taken = ReceiveState(ranks_.front().get(), from, peer);
+  if (!taken.ok()) return taken;
+  step_ = step;
+  return absl::OkStatus();
+}
+
+absl::Status PipelineTrainer::WriteState(int stage, int place, int givers,
+                                         const std::string& folder) {
+  const RankState* holder = Holder(stage);
+  if (holder == nullptr) return absl::InternalError(absl::StrCat("no local stage ", stage));
+  absl::Status written;
+  const absl::Status torch = StatusFromTorch(
+      "write the state", [&] { written = longhaul::WriteState(*holder, place, givers, folder); });
+  return torch.ok() ? written : torch;
+}
+
+absl::Status PipelineTrainer::ReadState(int64_t step, const std::vector<bool>& lost,
+                                        const std::string& folder) {
+  absl::Status read;
+  const absl::Status torch = StatusFromTorch(
+      "read the state", [&] { read = longhaul::ReadState(folder, lost, ranks_.front().get()); });
+  if (!torch.ok()) return torch;
+  if (read.ok()) read = CopyTiedMoments(ranks_);
+  if (read.ok()) step_ = step;
+  return read;
+}
+
+void PipelineTrainer::Poison(int group, double factor) {
+  for (auto& state : ranks_) {
+    if (state->rank.group == group) state->poison = factor;
+  }
+}
+
+absl::StatusOr<std::vector<Checkpoint>> PipelineTrainer::Snapshot() {
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  absl::Status drained = Guarded([&] { return outer_round_.Drain(step_); });
+  if (!drained.ok()) return drained;
+  if (absl::Status sent = FinishSends(); !sent.ok()) return sent;
+  return CheckpointsOf(ranks_, step_, CanonicalText(spec_, *corpus_));
+}
+
+absl::Status PipelineTrainer::LoadCheckpoint(const std::string& directory,
+                                             std::vector<std::string>* passed_over) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  absl::StatusOr<LoadedStep> loaded;
+  // Only an exception spends the trainer: a file that cannot be loaded has changed nothing.
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    loaded = LoadRanks(ranks_, directory, CanonicalText(spec_, *corpus_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!loaded.ok()) return loaded.status();
+  for (auto& state : ranks_) state->stage->ParametersChanged();
+  step_ = loaded->step;
+  outer_round_.Restored(step_);
+  if (passed_over != nullptr) *passed_over = std::move(loaded->passed_over);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Restored> PipelineTrainer::RestoreFrom(const std::string& directory) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckTrains("no checkpoint"); !status.ok()) return status;
+  absl::StatusOr<Restored> restored;
+  absl::Status status = Guarded([&] {
+    busy_ = nullptr;
+    restored = RestoreRanks(ranks_, directory, spec_, CanonicalText(spec_, *corpus_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  if (!restored.ok()) return restored.status();
+  for (auto& state : ranks_) state->stage->ParametersChanged();
+  step_ = restored->step;
+  outer_round_.Restored(step_);
+  return restored;
+}
+
+absl::Status Trainer::SaveCheckpoint(const std::string& directory) {
+  const absl::StatusOr<std::vector<Checkpoint>> checkpoints = Snapshot();
+  if (!checkpoints.ok()) return checkpoints.status();
+  for (const Checkpoint& checkpoint : *checkpoints) {
+    if (absl::Status s = WriteCheckpoint(directory, checkpoint); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

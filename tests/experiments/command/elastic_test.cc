@@ -1,0 +1,242 @@
+// Groups that come and go, as the command runs them from a script of faults.
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/record/record.h"
+#include "tests/experiments/command/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kSpec = std::string(LONGHAUL_SPECS) + "/faults.toml";
+
+std::vector<std::vector<std::string>> Rows(const std::string& folder, const std::string& sql) {
+  const auto record = Record::Open(folder, Record::Mode::kRead);
+  if (!record.ok()) return {};
+  const auto rows = record->Rows(sql);
+  return rows.ok() ? *rows : std::vector<std::vector<std::string>>();
+}
+
+// Stages whose groups hold different parameters after an outer step; the header row is counted.
+std::vector<std::vector<std::string>> Unequal(const std::string& folder) {
+  return Rows(folder,
+              "SELECT step, stage FROM steps WHERE outer_synced GROUP BY step, stage"
+              " HAVING COUNT(DISTINCT parameter_hash) > 1");
+}
+
+TEST(Elastic, AScriptInOneProcessIsSurvivedAndRecorded) {
+  const ScratchFolder scratch;
+  const CommandResult run = RunLonghaul({"run", kSpec, "--results", scratch.path()});
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_EQ(Rows(scratch.path(), "SELECT status, reason FROM runs").at(1),
+            (std::vector<std::string>{"ok", ""}));
+  const auto rounds = Rows(scratch.path(),
+                           "SELECT members || '|' || joiners || '|' || lost || '|' || left_out"
+                           " FROM rounds ORDER BY round");
+  const char* expected[] = {"0 1 2|||",  "0 2|1|1|", "0 1 2|||",
+                            "0 1 2|||2", "1 2|0|0|", "0 1 2|||"};
+  ASSERT_EQ(rounds.size(), 7u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(rounds[i + 1][0], expected[i]) << "round " << i + 1;
+  // Killed in step 6 of a round that began with step 5: one step of 8 rows of 32 is lost.
+  EXPECT_EQ(
+      Rows(scratch.path(), "SELECT step, what, place, lost_tokens, recovered_step FROM faults")
+          .at(1),
+      (std::vector<std::string>{"6", "kill", "group 1 stage 0", "256", "9"}));
+  EXPECT_EQ(Unequal(scratch.path()).size(), 1u) << "survivors hold equal bits";
+  EXPECT_EQ(Rows(scratch.path(), "SELECT COUNT(*) FROM evaluations").at(1).at(0), "2");
+  ASSERT_EQ(RunLonghaul({"report", scratch.path()}).exit_status, 0);
+  const std::string page = ReadFile(scratch.path() + "/report/index.html");
+  EXPECT_THAT(page, HasSubstr("3 faults"));
+  EXPECT_THAT(page, HasSubstr("<title>step 6: kill, group 1 stage 0</title>"));
+}
+
+TEST(Elastic, AScriptGivesTheSameBitsAgain) {
+  const ScratchFolder a, b;
+  for (const ScratchFolder* scratch : {&a, &b}) {
+    ASSERT_EQ(RunLonghaul({"run", kSpec, "--results", scratch->path()}).exit_status, 0);
+  }
+  const std::string sql =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(a.path(), sql), Rows(b.path(), sql));
+  EXPECT_GT(Rows(a.path(), sql).size(), 100u);
+}
+
+// The spec of the script without its faults, and with `more`.
+std::string WithoutFaults(const std::string& outer, const std::string& more = "") {
+  std::string text = ReadFile(kSpec);
+  text = text.substr(0, text.find("[[fault]]"));
+  const size_t at = text.find("[outer]\n") + 8;
+  return text.substr(0, at) + outer + text.substr(at) + more;
+}
+
+std::string Word(const char* what, int step, int group) {
+  return "[[fault]]\nat_step = " + std::to_string(step) + "\nwhat = \"" + what +
+         "\"\nwhere = \"group " + std::to_string(group) + "\"\n";
+}
+
+// Killed after group 2 was lost in step 22 and joined after step 24: its checkpoint of that step is
+// as good as the others'.
+TEST(Elastic, ARunThatLostAGroupIsResumedWithTheSameBits) {
+  const ScratchFolder whole, killed;
+  const std::string spec =
+      killed.File("spec.toml", WithoutFaults("", Word("kill", 6, 1) + Word("kill", 22, 2)));
+  const auto run = [&](const ScratchFolder& folder, bool resume) {
+    std::vector<std::string> arguments = {"run",       spec,
+                                          "--results", folder.path() + "/results",
+                                          "--set",     "train.steps=80",
+                                          "--set",     "checkpoint.every_steps=4",
+                                          "--set",     "checkpoint.keep=100"};
+    if (resume) arguments.emplace_back("--resume");
+    return arguments;
+  };
+  ASSERT_EQ(RunLonghaul(run(whole, false)).exit_status, 0);
+  const std::string results = killed.path() + "/results", output = killed.path() + "/output";
+  const pid_t pid = StartLonghaul(run(killed, false), output);
+  const std::string told = "SELECT 1 FROM steps WHERE step = 35";
+  for (int i = 0; i < 6000 && Rows(results, told).size() < 2; ++i) usleep(10'000);
+  kill(pid, SIGKILL);
+  WaitFor(pid, output);
+  ASSERT_GT(RemoveCheckpointsAfter(24, results), 0) << ReadFile(output);
+  const CommandResult resumed = RunLonghaul(run(killed, true));
+  ASSERT_EQ(resumed.exit_status, 0) << resumed.output;
+  const auto from = Rows(results, "SELECT value FROM run_facts WHERE key = 'resumed_from_step'");
+  ASSERT_EQ(from.size(), 2u) << resumed.output;
+  EXPECT_EQ(from[1][0], "24");
+  const std::string bits =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(results, bits), Rows(whole.path() + "/results", bits));
+  const std::string rounds = "SELECT members, joiners, lost FROM rounds ORDER BY round";
+  EXPECT_EQ(Rows(results, rounds), Rows(whole.path() + "/results", rounds));
+}
+
+TEST(Elastic, AScheduleOfGroupsGivesTheBitsOfTheScriptThatSaysTheSame) {
+  const ScratchFolder planned, scripted;
+  const std::string schedule =
+      planned.File("planned.toml", WithoutFaults("schedule = [[0, 1], [8, 3], [16, 2]]\n"));
+  const std::string script = scripted.File(
+      "scripted.toml",
+      WithoutFaults("", Word("join", 8, 1) + Word("join", 8, 2) + Word("leave", 17, 2)));
+  for (const auto& [spec, folder] : {std::pair(schedule, &planned), {script, &scripted}}) {
+    const CommandResult run = RunLonghaul({"run", spec, "--results", folder->path()});
+    ASSERT_EQ(run.exit_status, 0) << run.output;
+  }
+  const std::string bits =
+      "SELECT step, group_index, stage, loss_nat, parameter_hash FROM steps ORDER BY 1, 2, 3";
+  EXPECT_EQ(Rows(planned.path(), bits), Rows(scripted.path(), bits));
+  const std::string rounds =
+      "SELECT members || '|' || joiners || '|' || lost FROM rounds ORDER BY round";
+  const auto told = Rows(planned.path(), rounds);
+  const char* expected[] = {"0||", "0|1 2|", "0 1 2||", "0 1 2||", "0 1||2", "0 1||"};
+  ASSERT_EQ(told.size(), 7u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(told[i + 1][0], expected[i]) << "round " << i + 1;
+  EXPECT_EQ(told, Rows(scripted.path(), rounds));
+  // Steps of group 2: of the two rounds that it was there for, on two stages.
+  EXPECT_EQ(
+      Rows(planned.path(), "SELECT COUNT(*), MIN(step), MAX(step) FROM steps WHERE group_index = 2")
+          .at(1),
+      (std::vector<std::string>{"16", "9", "16"}));
+  EXPECT_EQ(Rows(planned.path(), "SELECT DISTINCT said, lost_tokens FROM faults").at(1),
+            (std::vector<std::string>{"outer.schedule", "0"}));
+  EXPECT_EQ(Unequal(planned.path()).size(), 1u);
+}
+
+TEST(Elastic, AScheduleThatMakesNoSenseIsRefusedWithItsLine) {
+  const ScratchFolder scratch;
+  const auto refusal = [&](const std::string& outer, const std::vector<std::string>& sets = {}) {
+    std::vector<std::string> arguments = {"run", scratch.File("spec.toml", WithoutFaults(outer)),
+                                          "--results", scratch.path() + "/results"};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    const CommandResult run = RunLonghaul(arguments);
+    EXPECT_EQ(run.exit_status, 1) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("spec.toml:26: 'outer.schedule"));
+    return run.output;
+  };
+  EXPECT_THAT(refusal("schedule = 3\n"), HasSubstr("is no list; want pairs of a step and"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8]]\n"), HasSubstr("no pair of whole numbers"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8.0, 3]]\n"), HasSubstr("no pair of whole numbers"));
+  EXPECT_THAT(refusal("schedule = [[4, 3]]\n"), HasSubstr("the first step must be 0"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [6, 3]]\n"),
+              HasSubstr("a multiple of outer.inner_steps = 4"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 3], [8, 2]]\n"),
+              HasSubstr("not after the one before it, 8"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [24, 3]]\n"), HasSubstr("a step below the run's 24"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 4]]\n"), HasSubstr("to outer.groups = 3 groups"));
+  EXPECT_THAT(refusal("schedule = [[0, 0], [8, 3]]\n"), HasSubstr("want outer.min_groups = 1"));
+  EXPECT_THAT(refusal("schedule = [[0, 3], [8, 3]]\n"), HasSubstr("as many groups as before"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 2]]\n"),
+              HasSubstr("a group that is never there is none"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [9223372036854775807, 3]]\n"),
+              HasSubstr("a step below"));
+  EXPECT_THAT(refusal("schedule = [[0, 1], [8, 3]]\n", {"outer.on_group_loss=end"}),
+              HasSubstr("want outer.on_group_loss = \"continue\""));
+}
+
+TEST(Elastic, AJoinerOfASwarmHoldsMomentsOfAllMembers) {
+  const ScratchFolder one, all;
+  for (const auto& [scratch, source] : {std::pair(&one, "member"), std::pair(&all, "swarm")}) {
+    const CommandResult run = RunLonghaul({"run", kSpec, "--results", scratch->path(), "--set",
+                                           std::string("outer.joiner_source=") + source});
+    ASSERT_EQ(run.exit_status, 0) << run.output;
+  }
+  const auto hashes = [](const ScratchFolder& scratch, int first, int last) {
+    return Rows(scratch.path(),
+                "SELECT step, group_index, stage, parameter_hash FROM steps WHERE"
+                " step BETWEEN " +
+                    std::to_string(first) + " AND " + std::to_string(last) + " ORDER BY 1, 2, 3");
+  };
+  EXPECT_EQ(hashes(one, 1, 8), hashes(all, 1, 8));
+  EXPECT_NE(hashes(one, 9, 9), hashes(all, 9, 9)) << "group 1 joined after step 8";
+  EXPECT_EQ(Unequal(all.path()).size(), 1u) << "all hold equal bits after outer steps";
+}
+
+TEST(Elastic, ASwarmThatNobodyJoinsThroughIsRefused) {
+  const ScratchFolder scratch;
+  const auto refusal = [&scratch](const std::string& script, std::vector<std::string> sets) {
+    std::string spec = ReadFile(kSpec);
+    spec.resize(spec.find("[[fault]]"));
+    std::vector<std::string> arguments = {"run", scratch.File("spec.toml", spec + script),
+                                          "--results", scratch.path()};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    const CommandResult run = RunLonghaul(arguments);
+    EXPECT_NE(run.exit_status, 0);
+    return run.output;
+  };
+  EXPECT_THAT(refusal("", {"outer.joiner_source=swarm", "outer.on_group_loss=end"}),
+              HasSubstr("'outer.joiner_source' = \"swarm\" is for groups that join: it needs "
+                        "outer.on_group_loss = \"continue\""));
+  EXPECT_THAT(refusal("", {"outer.joiner_up_mbit=20"}),
+              HasSubstr("'outer.joiner_up_mbit' is a swarm's; want outer.joiner_source"));
+  EXPECT_THAT(
+      refusal("[[fault]]\nat_step = 2\nwhat = \"kill\"\nwhere = \"group 1\"\n"
+              "during = \"transfer\"\n",
+              {}),
+      HasSubstr("'fault' strikes a swarm's transfer; want outer.joiner_source = \"swarm\""));
+}
+
+TEST(Elastic, TooFewGroupsEndTheRunAndItSaysWhere) {
+  const ScratchFolder scratch;
+  const CommandResult run =
+      RunLonghaul({"run", kSpec, "--results", scratch.path(), "--set", "outer.min_groups=3"});
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(run.output, HasSubstr("round 2 (step 8): 2 groups are left of 3, outer.min_groups"));
+  EXPECT_EQ(Rows(scratch.path(), "SELECT status FROM runs").at(1).at(0), "failed");
+}
+
+TEST(Elastic, AFaultBeyondTheRunIsRefusedWithItsLine) {
+  const ScratchFolder scratch;
+  const CommandResult run =
+      RunLonghaul({"run", kSpec, "--results", scratch.path(), "--set", "train.steps=10"});
+  EXPECT_NE(run.exit_status, 0);
+  EXPECT_THAT(run.output, HasSubstr("'fault.at_step' is 14; the run has the steps 1 to 10"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,179 @@
+// Runs over shaped links: equality with the in-process run, and what happens when parts are killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "tests/experiments/command/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+class Shaped : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoLab(); !why.empty()) GTEST_SKIP() << why;
+  }
+  std::vector<std::string> Arguments(std::vector<std::string> sets, int nodes = 4) const {
+    std::vector<std::string> arguments = {
+        "run", scratch_.File("spec.toml", OfSmallText(TinySpec())), "--results", results()};
+    // What is tested here hangs on no link's figures, and a busy machine may bend them.
+    sets.insert(sets.begin(),
+                {"outer.groups=2", "outer.inner_steps=3", "outer.codec=int4-b64+ef",
+                 "net.out_of_bounds=flag", "net.profile=" + LinksWithoutRates(scratch_, nodes)});
+    for (const std::string& s : sets) arguments.insert(arguments.end(), {"--set", s});
+    return arguments;
+  }
+  std::string results() const { return scratch_.path() + "/results"; }
+  std::string output_file() const { return scratch_.path() + "/output"; }
+  // What the second of two runs with these settings did, which is over links.
+  CommandResult InOneProcessAndOverLinks(std::vector<std::string> sets, int nodes = 4) {
+    const CommandResult loopback = RunLonghaul(Arguments(sets, nodes));
+    EXPECT_EQ(loopback.exit_status, 0) << loopback.output;
+    sets.emplace_back("net.transport=ucx");
+    CommandResult shaped = RunLonghaul(Arguments(sets, nodes));
+    if (shaped.exit_status != 0) {
+      EXPECT_THAT(shaped.output, HasSubstr("trained to the end"));
+    }
+    return shaped;
+  }
+  void ExpectTheSameBits() {
+    const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+    EXPECT_EQ(same.exit_status, 0) << same.output;
+    EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(Shaped, ARateAndNoneAndOneProcessGiveTheSameBits) {
+  const CommandResult loopback = RunLonghaul(Arguments({}));
+  ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
+  const std::vector<std::string> over_links = {"net.transport=ucx"};
+  for (const auto& sets : {over_links, {over_links[0], "net.profile=transpacific"}}) {
+    const CommandResult shaped = RunLonghaul(Arguments(sets));
+    if (shaped.exit_status != 0) {
+      ASSERT_THAT(shaped.output, HasSubstr("trained to the end"));
+    }
+    const CommandResult same = RunLonghaul({"compare", results(), "1", "last"});
+    EXPECT_EQ(same.exit_status, 0) << same.output;
+    EXPECT_THAT(same.output, HasSubstr("bit-identical"));
+  }
+}
+
+// Unequal stages, codecs of single boundaries and drawn noise: one process and links alike.
+TEST_F(Shaped, CutsAndNoiseGiveTheSameBitsInOneProcessAndOverLinks) {
+  InOneProcessAndOverLinks(
+      {"outer.groups=1", "outer.inner_steps=0", "schedule.stages=3", "schedule.cuts=[1, 2]",
+       "boundary.forward=none", "boundary.backward=none", "boundary.cuts.0.forward=gauss-0.01",
+       "boundary.cuts.1.backward=int8-b64"},
+      3);
+  ExpectTheSameBits();
+}
+
+// Rows go to the experts of the other group and back, and all of their bytes are accounted for.
+TEST_F(Shaped, SpreadExpertsGiveTheSameBitsInOneProcessAndOverLinks) {
+  const CommandResult shaped =
+      InOneProcessAndOverLinks({"model.kind=moe", "model.experts=4", "model.expert_parallel=2",
+                                "outer.algorithm=dp", "outer.inner_steps=0"});
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, HasSubstr("no prediction: rows of spread experts"));
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 2 +other +none"));
+  }
+  ExpectTheSameBits();
+}
+
+// Its gradient crosses between both ends, here on the only boundary's path, and all bytes are
+// accounted for; every step has a prediction.
+TEST_F(Shaped, ATiedHeadGivesTheSameBitsInOneProcessAndOverLinks) {
+  const CommandResult shaped =
+      InOneProcessAndOverLinks({"model.kind=llama", "model.tied_head=true"});
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 1 +tied +none"));
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("3 > 2 +tied +none"));
+    EXPECT_THAT(shaped.output, HasSubstr("ln(measured/P2)"));
+  }
+  ExpectTheSameBits();
+}
+
+// Of three stages the ends have a path of their own, which is verified as the others are.
+TEST_F(Shaped, ATiedHeadsOwnPathIsVerifiedAndItsBytesArePredicted) {
+  const CommandResult shaped = InOneProcessAndOverLinks(
+      {"model.kind=llama", "model.tied_head=true", "model.blocks=3", "schedule.stages=3",
+       "outer.groups=1", "outer.inner_steps=0", "boundary.forward=none", "boundary.backward=none"},
+      3);
+  EXPECT_THAT(shaped.output, testing::ContainsRegex("link 0 > 2 after"));
+  EXPECT_THAT(shaped.output, testing::Not(HasSubstr("bytes on the links")));
+  if (shaped.exit_status == 0) {
+    EXPECT_THAT(shaped.output, testing::ContainsRegex("0 > 2 +tied .*[+-]0\\.[0-9]+ %"));
+  }
+  ExpectTheSameBits();
+}
+
+TEST_F(Shaped, KilledWorkerEndsTheRunWithItsRankAndStep) {
+  const pid_t pid = StartLonghaul(
+      Arguments({"net.transport=ucx", "train.steps=5000", "net.peer_deadline_s=5"}), output_file());
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+      << ReadFile(output_file());
+  // Workers read their spec from a descriptor; their parent is the lab of this command.
+  const std::vector<pid_t> workers = WorkersOf(pid);
+  ASSERT_EQ(workers.size(), 4u);
+  kill(workers.back(), SIGKILL);
+  const CommandResult result = WaitFor(pid, output_file());
+  EXPECT_EQ(result.exit_status, 1) << result.output;
+  EXPECT_LT(result.wall_s, 30.0);  // the deadline of 5 s, the lab's grace of 10, a busy machine
+  EXPECT_THAT(result.output, HasSubstr("killed by signal 9"));
+  EXPECT_THAT(result.output, testing::ContainsRegex("rank [0-3] after step [0-9]+"));
+  EXPECT_TRUE(Eventually([&] { return !AnyIsThere(workers); }, 5));
+}
+
+TEST_F(Shaped, KilledCommandLeavesNothing) {
+  const pid_t pid =
+      StartLonghaul(Arguments({"net.transport=ucx", "train.steps=5000"}), output_file());
+  ASSERT_TRUE(
+      Eventually([&] { return ReadFile(output_file()).find("step ") != std::string::npos; }, 60))
+      << ReadFile(output_file());
+  const std::vector<pid_t> workers = WorkersOf(pid);
+  ASSERT_EQ(workers.size(), 4u);
+  kill(pid, SIGKILL);
+  WaitFor(pid, output_file());
+  EXPECT_TRUE(Eventually([&] { return !AnyIsThere(workers); }, 5));
+  EXPECT_THAT(MountsOfLonghaul(), testing::IsEmpty());
+  EXPECT_EQ(ReadFile("/proc/net/dev").find("net0"), std::string::npos);
+}
+
+// A continent inside of each group, the ocean between them; workers sleep what the spec says.
+TEST_F(Shaped, InjectedComputeOverATopologyFileHasStepTimesAndNoLosses) {
+  const std::string links = scratch_.File("links.toml", R"([[group]]
+name = "eu"
+nodes = 2
+inside = "continental-us"
+[[group]]
+name = "us"
+nodes = 2
+inside = "continental-us"
+[between]
+profile = "transatlantic"
+)");
+  const CommandResult run =
+      RunLonghaul(Arguments({"net.transport=ucx", "net.profile=" + links, "compute.forward_s=0.02",
+                             "compute.backward_s=0.03", "compute.optimizer_s=0.01"}));
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("compute was injected"));
+  EXPECT_THAT(run.output, HasSubstr("ln(measured/P2)"));
+  EXPECT_THAT(run.output, testing::Not(HasSubstr("held-out")));
+  const CommandResult wrong =
+      RunLonghaul(Arguments({"net.transport=ucx", "net.profile=" + links, "outer.groups=1"}));
+  EXPECT_NE(wrong.exit_status, 0);
+  EXPECT_THAT(wrong.output, HasSubstr("has 4 nodes; want 2"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,134 @@
+// What the report's figures and the table of arms are drawn from.
+#include "experiments/report/report_curves.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/experiments/record/synthetic_record.h"
+#include "tests/experiments/spec/specs.h"
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+
+class ReportCurvesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "report_curves_" + std::to_string(getpid());
+    std::filesystem::remove_all(folder_);
+    record_.emplace(*Record::Open(folder_, Record::Mode::kWrite));
+  }
+  void TearDown() override {
+    record_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  ReportedExperiment Reported(int64_t id) {
+    const std::vector<ExperimentRow> rows = *record_->Experiments();
+    for (const ExperimentRow& row : rows) {
+      if (row.id == id) return *ReadExperiment(*record_, row);
+    }
+    ADD_FAILURE() << "no experiment " << id;
+    return {};
+  }
+  std::string folder_;
+  std::optional<Record> record_;
+};
+
+// 450 steps of 2 groups become 150 points of 3 steps; the loss of step i is i in one group and i +
+// 1 in the other. Step 451 diverged.
+TEST_F(ReportCurvesTest, TrainingCurvesAreMeansOfNeighbouringStepsAndEndWhereALossIsNoNumber) {
+  const int64_t e = *record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
+  RunRow run;
+  run.experiment_id = e;
+  run.arm = "a";
+  run.seed = 3;
+  run.stages = run.groups = 2;
+  const int64_t id = *record_->BeginRun(run);
+  std::vector<StepRow> steps;
+  for (int64_t step = 1; step <= 451; ++step) {
+    for (int64_t rank = 0; rank < 4; ++rank) {
+      StepRow s{};
+      s.step = step;
+      s.group_index = rank / 2;
+      s.stage = rank % 2;
+      s.tokens = 100;
+      if (s.stage == 1) s.loss_nat = static_cast<double>(step + s.group_index);
+      if (s.stage == 1 && step == 451) s.loss_nat = std::nan("");
+      steps.push_back(s);
+    }
+  }
+  ASSERT_TRUE(record_->AddSteps(id, steps).ok());
+  const CsvRows rows = *TrainingCsv(*record_, Reported(e));
+  ASSERT_EQ(rows.size(), 1u + 150);
+  EXPECT_THAT(rows[1], ElementsAre("1", "a", "single", "3", "600", "2.5", "3"));
+  EXPECT_THAT(rows[150], ElementsAre("1", "a", "single", "3", "90000", "449.5", "3"));
+}
+
+// An exact power law plus one constant per seed: the seed is all that is left, and nothing within.
+TEST_F(ReportCurvesTest, ResidualsOfAnExactLawAreTheSeedsAlone) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {.noise_nat = 0});
+  const CsvRows rows = ResidualsCsv(*Reported(e).campaign);
+  ASSERT_EQ(rows.size(), 1u + 3 * 6);  // 5 budgets and 1 control
+  std::map<std::string, double> of_seed;
+  double sum = 0;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const double residual = std::stod(rows[i][6]);
+    const auto [first, fresh] = of_seed.emplace(rows[i][2], residual);
+    EXPECT_NEAR(residual, first->second, 1e-9);
+    EXPECT_NEAR(residual, std::stod(rows[i][4]) - std::stod(rows[i][5]), 1e-12);
+    EXPECT_NEAR(std::stod(rows[i][7]), 0, 1e-9);
+    if (fresh) sum += residual;
+  }
+  EXPECT_EQ(of_seed.size(), 3u);
+  EXPECT_NEAR(sum, 0, 1e-9);
+  EXPECT_GT(std::abs(of_seed.begin()->second), 1e-4);
+}
+
+TEST_F(ReportCurvesTest, AnArmsBitsAndErrorsAreCountedPerDirection) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {});
+  const auto arms = *ArmsOnTheWire(*record_, *Reported(e).campaign);
+  ASSERT_EQ(arms.size(), 3u);
+  EXPECT_EQ(arms[2].arm, "s8");
+  EXPECT_THAT(arms[2].changes,
+              ElementsAre("boundary.backward: none -> int8-b64",
+                          "boundary.forward: none -> int4-b64-h64", "schedule.stages: 1 -> 8"));
+  const double elements = 4.0 * 128 * 64;  // of a micro-batch; each frame has 64 bytes beside
+  EXPECT_NEAR(arms[2].forward.bits_per_element, 4.25 + 8 * 64 / elements, 1e-9);
+  EXPECT_NEAR(arms[2].backward.bits_per_element, 8.25 + 8 * 64 / elements, 1e-9);
+  EXPECT_NEAR(*arms[2].forward.nmse_mean, 7.1e-3, 1e-12);
+  EXPECT_NEAR(*arms[2].backward.nmse_max, 4.4e-5 * 1.6, 1e-12);
+  EXPECT_EQ(WireCsv(arms)[3][0], "s8");
+}
+
+TEST_F(ReportCurvesTest, BitsOfACutAreThoseOfItsOwnBoundary) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {.more_arms = R"([[arm]]
+name = "cut"
+stages = 4
+forward = "none"
+backward = "none"
+boundary.cuts.1 = { forward = "int8-b64" }
+)"});
+  const auto arms = *ArmsOnTheWire(*record_, *Reported(e).campaign);
+  ASSERT_EQ(arms.size(), 4u);
+  EXPECT_NEAR(arms[3].forward.bits_per_element, 8.25, 0.05);
+  EXPECT_NEAR(arms[3].backward.bits_per_element, 32, 0.05);
+  EXPECT_THAT(arms[3].changes, testing::Contains("boundary.cuts.1.forward: - -> int8-b64"));
+}
+
+TEST(ChangesInWords, NamesKeysByTheirTableAndLeavesSeedAndLengthOut) {
+  const std::string from = "seed = 1\n\n[train]\ntokens = 5\nlr = 0.003\n\n[eval]\nrows = 8\n";
+  const std::string to = "seed = 2\n\n[train]\nsteps = 9\nlr = 0.001\n\n[net]\nprofile = \"x\"\n";
+  EXPECT_THAT(ChangesInWords(from, to),
+              ElementsAre("eval.rows: 8 -> -", "net.profile: - -> x", "train.lr: 0.003 -> 0.001"));
+  EXPECT_TRUE(ChangesInWords(from, from).empty());
+}
+
+}  // namespace
+}  // namespace longhaul
