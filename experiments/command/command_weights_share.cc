@@ -72,13 +72,17 @@ void TellTaken(const Manifest& manifest, const Share& share, bool json, const ab
                                        {"name", manifest.name},
                                        {"manifest_sha256", ManifestDigest(manifest)},
                                        {"bytes", TotalBytes(manifest)},
-                                       {"taken", taken}};
+                                       {"taken", taken},
+                                       {"turned_away", share.turned_away()}};
     if (!end.ok()) document["error"] = std::string(end.message());
     fmt::print("{}\n", document.dump(2));
     return;
   }
   for (const MemberBytes& member : share.taken()) {
     fmt::print("{:<15} took {}\n", member.ip, Megabytes(member.bytes));
+  }
+  if (share.turned_away() > 0) {
+    fmt::print("{} connections of others were turned away\n", share.turned_away());
   }
 }
 

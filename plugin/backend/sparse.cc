@@ -30,6 +30,20 @@ struct Packed {
     return form;
   }
 
+  // Of any tensor of that form: coalesced, it has each place at most once.
+  static uint64_t MostBytes(const at::Tensor& x) {
+    uint64_t places = 1, place = x.element_size(), most = 0;
+    bool more = false;  // than can be counted
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      uint64_t& product = d < x.sparse_dim() ? places : place;
+      more |= __builtin_mul_overflow(product, static_cast<uint64_t>(x.size(d)), &product);
+    }
+    more |= __builtin_add_overflow(place, sizeof(int64_t) * x.sparse_dim(), &place);
+    more |= __builtin_mul_overflow(places, place, &most);
+    more |= __builtin_add_overflow(most, sizeof(int64_t) * (1 + Form(x).size()), &most);
+    return more ? UINT64_MAX : most;
+  }
+
   std::vector<std::byte> bytes;
 
  private:
@@ -102,7 +116,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::allreduce_sparse(
            },
        .timeout = opts.timeout});
   ++collectives_;
-  LiveGroup()->AllGatherBytes(mine->bytes, all, DoneFor(work));
+  LiveGroup()->AllGatherBytes(mine->bytes, Packed::MostBytes(x), all, DoneFor(work));
   return work;
 }
 

@@ -10,10 +10,11 @@
 namespace longhaul {
 namespace {
 
-constexpr uint32_t kMagic = 0x3241484C;  // "LHA2"
+constexpr uint32_t kMagic = 0x3341484C;  // "LHA3"
 
-// magic, transport, node id, generation, network id, credit, deadline in ns, blob length, blob, CRC
-constexpr size_t kFixedBytes = 4 + 1 + 8 + 4 + 8 + 8 + 8 + 4;
+// magic, transport, node id, generation, network id, credit, deadline in ns, key, blob length, blob,
+// CRC
+constexpr size_t kFixedBytes = 4 + 1 + 8 + 4 + 8 + 8 + 8 + 16 + 4;
 
 template <typename T>
 void Put(std::string& out, T value) {
@@ -43,6 +44,7 @@ absl::StatusOr<std::string> SerializeAddress(const NodeAddress& address) {
   Put(out, address.network_id);
   Put(out, address.credit_bytes);
   Put(out, absl::ToInt64Nanoseconds(address.deadline));
+  Put(out, address.key);
   Put(out, static_cast<uint32_t>(address.blob.size()));
   out += address.blob;
   Put(out, Checksum(out));
@@ -70,6 +72,7 @@ absl::StatusOr<NodeAddress> ParseAddress(std::string_view bytes) {
   address.network_id = Take<uint64_t>(in);
   address.credit_bytes = Take<int64_t>(in);
   address.deadline = absl::Nanoseconds(Take<int64_t>(in));
+  address.key = Take<NodeKey>(in);
   const auto blob_bytes = Take<uint32_t>(in);
   if (in.size() != blob_bytes + sizeof(uint32_t)) return bad("length");
   address.blob = std::string(in.substr(0, blob_bytes));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +12,9 @@
 
 namespace longhaul {
 
+// Drawn by a node; who knows it may greet that node (greeting.h). All zero: not told.
+using NodeKey = std::array<std::byte, 16>;
+
 // What Node::address() holds. Opaque to everybody else.
 struct NodeAddress {
   TransportKind transport = TransportKind::kLoopback;
@@ -18,6 +23,7 @@ struct NodeAddress {
   uint64_t network_id = 0;   // Transport::network_id()
   int64_t credit_bytes = 0;  // what the node grants each sender
   absl::Duration deadline;   // after which it calls a silent peer dead
+  NodeKey key = {};          // a secret: an address is for the ranks of a group alone
   std::string blob;          // Transport::address_blob()
 };
 

@@ -40,22 +40,21 @@ class Collectives::AllGatherOp final : public Op {
 
 class Collectives::AllGatherBytesOp final : public Op {
  public:
-  AllGatherBytesOp(Collectives* owner, std::span<const std::byte> in,
+  AllGatherBytesOp(Collectives* owner, std::span<const std::byte> in, uint64_t most,
                    std::shared_ptr<Group::Gathered> out, Group::Done done)
       : Op(owner, {.kind = CollectiveKind::kAllGatherBytes}, std::move(done)),
         in_(in),
+        most_(most),
         out_(std::move(out)) {}
 
  private:
-  static constexpr uint64_t kMaxBytes = uint64_t{1} << 40;  // of one rank: beyond it is no number
-
   bool Phase(int phase) override {
     if (phase > 1) return false;
     if (phase == 0) {
       sizes_.resize(static_cast<size_t>(size()));
       own_size_ = in_.size();
-    } else if (std::ranges::any_of(sizes_, [](uint64_t n) { return n > kMaxBytes; })) {
-      Fail(absl::DataLossError("a rank brings more than 1 TiB"), Tell::kOthers);
+    } else if (absl::Status s = CheckSizes(); !s.ok()) {
+      Fail(std::move(s), Tell::kOthers);
       return false;
     }
     out_->resize(static_cast<size_t>(size()));
@@ -76,11 +75,22 @@ class Collectives::AllGatherBytesOp final : public Op {
     return true;
   }
 
+  // Before anything is allocated for what they say.
+  absl::Status CheckSizes() const {
+    for (size_t r = 0; r < sizes_.size(); ++r) {
+      if (sizes_[r] <= most_) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("rank {} brings {} bytes, at most {} are possible", r, sizes_[r], most_));
+    }
+    return absl::OkStatus();
+  }
+
   static WireTensor Bytes(std::byte* bytes, size_t count) {
     return {.values = bytes, .type = ElementType::kU8, .dims = {static_cast<int64_t>(count)}};
   }
 
   const std::span<const std::byte> in_;
+  const uint64_t most_;
   const std::shared_ptr<Group::Gathered> out_;
   uint64_t own_size_ = 0;
   std::vector<uint64_t> sizes_;  // by rank
@@ -259,9 +269,9 @@ void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::
   Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kAllGather, in, out, std::move(done)));
 }
 
-void Collectives::AllGatherBytes(std::span<const std::byte> in,
+void Collectives::AllGatherBytes(std::span<const std::byte> in, uint64_t most,
                                  std::shared_ptr<Group::Gathered> out, Group::Done done) {
-  Start(std::make_shared<AllGatherBytesOp>(this, in, std::move(out), std::move(done)));
+  Start(std::make_shared<AllGatherBytesOp>(this, in, most, std::move(out), std::move(done)));
 }
 
 void Collectives::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,

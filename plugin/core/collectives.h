@@ -44,8 +44,8 @@ class Collectives {
   void Broadcast(const WireTensor& x, int root, Group::Done done);
   void AllReduce(const WireTensor& x, ReduceOp op, Group::Done done);
   void AllGather(const WireTensor& in, const WireTensor& out, Group::Done done);
-  void AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Group::Gathered> out,
-                      Group::Done done);
+  void AllGatherBytes(std::span<const std::byte> in, uint64_t most,
+                      std::shared_ptr<Group::Gathered> out, Group::Done done);
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Group::Done done);
   // `in`: the ranks' parts end to end, counts[r] elements for rank r; `out`: this rank's.

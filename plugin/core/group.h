@@ -191,11 +191,12 @@ class Group {
   virtual void AllReduce(const WireTensor& x, ReduceOp op, Done done) = 0;
   // out: size() times in.elements(), rank order.
   virtual void AllGather(const WireTensor& in, const WireTensor& out, Done done) = 0;
-  // Everybody gets the bytes that everybody brings, however many, in rank order. `in` is borrowed
-  // until `done` has run; `out` holds them if that is OK. DataLoss: more than 1 TiB of one rank.
+  // Everybody gets the bytes that everybody brings, in rank order. `in` is borrowed until `done` has
+  // run; `out` holds them if that is OK. InvalidArgument, before anything is allocated: a rank says
+  // that it brings more than `most`.
   using Gathered = std::vector<std::vector<std::byte>>;
-  virtual void AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Gathered> out,
-                              Done done) = 0;
+  virtual void AllGatherBytes(std::span<const std::byte> in, uint64_t most,
+                              std::shared_ptr<Gathered> out, Done done) = 0;
   // Rank r gets the next send_counts[r] elements of `in` and fills the next recv_counts[r] of
   // `out`; what one rank sends to another must be what that one expects. The two do not overlap.
   virtual void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,

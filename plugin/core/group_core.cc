@@ -329,9 +329,9 @@ void GroupCore::AllGather(const WireTensor& in, const WireTensor& out, Done done
   Run([=, this] { collectives_.AllGather(in, out, done); }, done);
 }
 
-void GroupCore::AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Gathered> out,
-                               Done done) {
-  Run([=, this] { collectives_.AllGatherBytes(in, out, done); }, done);
+void GroupCore::AllGatherBytes(std::span<const std::byte> in, uint64_t most,
+                               std::shared_ptr<Gathered> out, Done done) {
+  Run([=, this] { collectives_.AllGatherBytes(in, most, out, done); }, done);
 }
 
 void GroupCore::AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,

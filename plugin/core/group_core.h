@@ -36,7 +36,7 @@ class GroupCore final : public Group,
   void Broadcast(const WireTensor& x, int root, Done done) override;
   void AllReduce(const WireTensor& x, ReduceOp op, Done done) override;
   void AllGather(const WireTensor& in, const WireTensor& out, Done done) override;
-  void AllGatherBytes(std::span<const std::byte> in, std::shared_ptr<Gathered> out,
+  void AllGatherBytes(std::span<const std::byte> in, uint64_t most, std::shared_ptr<Gathered> out,
                       Done done) override;
   void AllToAll(const WireTensor& in, const std::vector<int64_t>& send_counts,
                 const WireTensor& out, const std::vector<int64_t>& recv_counts, Done done) override;

@@ -64,6 +64,9 @@ struct NodeTraffic {
   int64_t sent_messages = 0;
   int64_t received_messages = 0;
   int64_t refused_messages = 0;  // arrived damaged, or by rendezvous: should be 0
+  // From senders that are no peers: greetings without the proof that this node's address was read in
+  // a group's store, greetings that came before, and whatever else such a sender says.
+  int64_t refused_strangers = 0;
 };
 
 // Timers sleep for real durations computed on `clock`: a test clock must not run slower than real
@@ -81,7 +84,8 @@ class Node {
   // descriptors, with both figures.
   static absl::StatusOr<std::shared_ptr<Node>> Create(const NodeOptions& options);
 
-  // What a peer needs to reach this node (opaque bytes, at most 4 KiB).
+  // What a peer needs to reach this node, and to be let in: a secret of the groups that it is of
+  // (opaque bytes, at most 4 KiB).
   virtual std::string address() const = 0;
 
   virtual NodeTraffic traffic() const = 0;

@@ -19,6 +19,13 @@ uint64_t RandomNodeId() {
   return (uint64_t{device()} << 32) | device();
 }
 
+NodeKey RandomKey() {
+  std::random_device device;
+  NodeKey key;
+  for (std::byte& part : key) part = std::byte(device());
+  return key;
+}
+
 std::unique_ptr<Coder> MakeCoder(const NodeOptions& options, const BufferPool& pool) {
   if (options.coder) return options.coder();
   return std::make_unique<HostCoder>(CoderThreads(options), pool, options.clock);
@@ -50,6 +57,7 @@ NodeCore::NodeCore(const NodeOptions& options, TransportKind kind,
       kind_(kind),
       transport_(std::move(transport)),
       node_id_(RandomNodeId()),
+      key_(RandomKey()),
       coder_(MakeCoder(options_, pool_)),
       jobs_elsewhere_(std::make_shared<JobCount>()) {
   interface_start_bytes_ = transport_->InterfaceSentBytes().value_or(0);
@@ -67,15 +75,19 @@ void NodeCore::RunOnStrand(Task task) {
 
 void NodeCore::Start() { transport_->Start(weak_from_this()); }
 
+NodeAddress NodeCore::OwnAddress() const {
+  return {.transport = kind_,
+          .node_id = node_id_,
+          .generation = generation_.load(),
+          .network_id = transport_->network_id(),
+          .credit_bytes = options_.credit_bytes,
+          .deadline = options_.peer_deadline,
+          .key = key_,
+          .blob = transport_->address_blob()};
+}
+
 std::string NodeCore::address() const {
-  const absl::StatusOr<std::string> bytes =
-      SerializeAddress({.transport = kind_,
-                        .node_id = node_id_,
-                        .generation = generation_.load(),
-                        .network_id = transport_->network_id(),
-                        .credit_bytes = options_.credit_bytes,
-                        .deadline = options_.peer_deadline,
-                        .blob = transport_->address_blob()});
+  const absl::StatusOr<std::string> bytes = SerializeAddress(OwnAddress());
   return bytes.ok() ? *bytes : std::string();  // its size was checked by Node::Create
 }
 
@@ -84,7 +96,8 @@ NodeTraffic NodeCore::traffic() const {
           .received_bytes = traffic_.received_bytes.load(),
           .sent_messages = traffic_.sent_messages.load(),
           .received_messages = traffic_.received_messages.load(),
-          .refused_messages = damaged_.load() + transport_->refused_messages()};
+          .refused_messages = damaged_.load() + transport_->refused_messages(),
+          .refused_strangers = strangers_.load()};
 }
 
 std::string NodeCore::description() const {
@@ -162,6 +175,8 @@ void NodeCore::OnPacket(std::span<const std::byte> bytes, ArrivedPayload& payloa
       traffic_.received_messages.fetch_add(1, std::memory_order_relaxed);
     }
     OnData(*peer, *header, payload);
+  } else {
+    RefuseStranger();
   }
 }
 

@@ -116,6 +116,8 @@ class NodeCore final : public Node,
   void OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload& payload);
   void OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& payload);
   void OnHello(Peer* peer, const PacketHeader& header, std::span<const std::byte> payload);
+  void RefuseStranger() { strangers_.fetch_add(1, std::memory_order_relaxed); }
+  NodeAddress OwnAddress() const;
   void OnWelcome(Peer& peer);
   void OnGoodbye(Peer& peer, const PacketHeader& header, std::span<const std::byte> payload);
   absl::StatusOr<Peer*> EnsurePeer(const NodeAddress& address);
@@ -131,6 +133,7 @@ class NodeCore final : public Node,
   const TransportKind kind_;
   const std::shared_ptr<Transport> transport_;
   const uint64_t node_id_;
+  const NodeKey key_;
   BufferPool pool_;
   const std::unique_ptr<Coder> coder_;
   const std::shared_ptr<JobCount> jobs_elsewhere_;
@@ -149,7 +152,7 @@ class NodeCore final : public Node,
   // Any thread.
   std::atomic<uint32_t> generation_{0};
   TrafficCounters traffic_;
-  std::atomic<int64_t> damaged_{0};
+  std::atomic<int64_t> damaged_{0}, strangers_{0};
   mutable std::mutex mu_;
   std::condition_variable changed_;
   bool ended_ = false, left_ = false;  // under mu_

@@ -1,9 +1,9 @@
 // How two nodes meet and part: hello, welcome, goodbye, and the small packets between.
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "plugin/core/greeting.h"
 #include "plugin/core/node_core.h"
 
 namespace longhaul {
@@ -11,7 +11,7 @@ namespace {
 
 // Opens the connection's congestion window a little and is big enough to be told from noise in the
 // interface's byte counter.
-constexpr size_t kProbeBytes = 64 << 10;
+constexpr size_t kProbeBytes = kMaxGreetingBytes;
 
 std::string TextOf(std::span<const std::byte> payload) {
   return std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
@@ -43,13 +43,10 @@ absl::StatusOr<Peer*> NodeCore::EnsurePeer(const NodeAddress& address) {
 }
 
 void NodeCore::SendHello(Peer& peer) {
-  peer.hello_sent = true;
-  const std::string own = address();
-  std::string payload(sizeof(uint32_t), '\0');
-  const auto length = static_cast<uint32_t>(own.size());
-  std::memcpy(payload.data(), &length, sizeof(length));
-  payload += own;
-  if (transport_->needs_heartbeat()) payload.resize(kProbeBytes);
+  const bool told = peer.address().key != NodeKey{};
+  std::string payload =
+      MakeGreeting(OwnAddress(), peer.address().node_id, told ? peer.address().key : key_,
+                   transport_->needs_heartbeat() ? kProbeBytes : 0);
   if (transport_->InterfaceSentBytes().has_value() &&
       peer.address().network_id != transport_->network_id()) {
     peer.hello_bytes = static_cast<int64_t>(payload.size());
@@ -59,7 +56,11 @@ void NodeCore::SendHello(Peer& peer) {
 
 void NodeCore::OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload& payload) {
   if (header.kind == PacketKind::kHello) return OnHello(peer, header, payload.bytes());
-  if (peer == nullptr) return;
+  if (peer == nullptr) {
+    // A peer's first heartbeat may pass its greeting, which goes by the other lane.
+    if (header.kind != PacketKind::kHeartbeat) RefuseStranger();
+    return;
+  }
   switch (header.kind) {
     case PacketKind::kWelcome:
       return OnWelcome(*peer);
@@ -95,18 +96,19 @@ void NodeCore::OnControl(Peer* peer, const PacketHeader& header, ArrivedPayload&
 }
 
 void NodeCore::OnHello(Peer* peer, const PacketHeader& header, std::span<const std::byte> payload) {
-  uint32_t length = 0;
-  if (payload.size() < sizeof(length)) return;
-  std::memcpy(&length, payload.data(), sizeof(length));
-  if (length > payload.size() - sizeof(length)) return;
-  const absl::StatusOr<NodeAddress> address =
-      ParseAddress(TextOf(payload.subspan(sizeof(length), length)));
-  if (!address.ok() || address->node_id != header.source_node) return;
+  const absl::StatusOr<Greeting> greeting = ParseGreeting(payload);
+  if (!greeting.ok() || greeting->address.node_id != header.source_node) return RefuseStranger();
+  const bool proven =
+      Proves(*greeting, node_id_, key_) || (peer != nullptr && peer->address().key != NodeKey{} &&
+                                            Proves(*greeting, node_id_, peer->address().key));
+  // Each peer greets once: whoever says the same again has overheard it.
+  if (!proven || (peer != nullptr && peer->hello_seen)) return RefuseStranger();
   if (peer == nullptr) {
-    const absl::StatusOr<Peer*> made = EnsurePeer(*address);
+    const absl::StatusOr<Peer*> made = EnsurePeer(greeting->address);
     if (!made.ok()) return;
     peer = *made;
   }
+  peer->hello_seen = true;
   peer->SendControl({.kind = PacketKind::kWelcome});
 }
 

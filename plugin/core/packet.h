@@ -46,7 +46,7 @@ enum class PacketKind : uint8_t {
   kHeartbeat = 3,    // sequence: data bytes received from you so far
   kGoodbye = 4,      // leaving; nothing follows. payload: reason, empty for a clean end
   kGoodbyeSeen = 5,  // answers kGoodbye: everything before it has arrived
-  kHello = 6,        // first packet of a connection. payload: address, then padding (the probe)
+  kHello = 6,        // first packet of a connection. payload: greeting.h
   kWelcome = 7,      // answers kHello
   kWant = 8,         // receives are posted for messages of this channel below `sequence`
   kGroupAbort = 9,   // source_rank aborted the group, or its collective `tag`. payload: reason

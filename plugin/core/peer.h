@@ -56,7 +56,7 @@ class Peer {
   absl::Duration last_heard = absl::ZeroDuration();     // any packet
   absl::Duration last_progress = absl::ZeroDuration();  // it acknowledged data, or had none to
   uint64_t acknowledged_bytes = 0;
-  bool hello_sent = false, hello_seen = false;
+  bool hello_seen = false;
   bool goodbye_pending = false;
   int64_t hello_bytes = 0;  // of the probe, when it must cross the interface
 

@@ -88,6 +88,7 @@ class TorrentShare : public Share {
   }
 
   SwarmAddress address() const override { return session_->address(); }
+  int64_t turned_away() const override { return session_->turned_away(); }
   std::vector<MemberBytes> taken() const override {
     const std::lock_guard lock(mu_);
     return taken_.MostFirst();

@@ -69,6 +69,7 @@ class Share {
   virtual ~Share() = default;
   virtual SwarmAddress address() const = 0;            // with the port that was taken
   virtual std::vector<MemberBytes> taken() const = 0;  // most first
+  virtual int64_t turned_away() const = 0;  // connections of addresses that are no members
   virtual absl::Status health() const = 0;  // DataLoss: files changed; Internal: libtorrent's word
 };
 

@@ -27,6 +27,7 @@ using Settings = lt::settings_pack;
 
 constexpr absl::Duration kListenDeadline = absl::Seconds(5);
 constexpr int64_t kBlockBytes = 16 << 10;
+constexpr size_t kMostNamed = 100;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError("swarm: " + what); }
 
@@ -205,6 +206,8 @@ void SwarmSession::Notice(const std::string& line) const {
 void SwarmSession::NoticeBlocked(const lt::alert& alert) {
   const auto* blocked = lt::alert_cast<lt::peer_blocked_alert>(&alert);
   if (blocked == nullptr || blocked->reason != lt::peer_blocked_alert::ip_filter) return;
+  turned_away_.fetch_add(1);
+  if (blocked_.size() >= kMostNamed) return;
   const std::string ip = blocked->endpoint.address().to_string();
   if (std::find(blocked_.begin(), blocked_.end(), ip) != blocked_.end()) return;
   blocked_.push_back(ip);

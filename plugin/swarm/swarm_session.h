@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,9 +33,11 @@ class SwarmSession {
   void WaitUntil(absl::Duration until);
   // What has happened; valid until the next call.
   std::vector<libtorrent::alert*> Alerts();
-  // Tells of an address that was turned away; once each.
+  // Counts a connection that was turned away, and tells of its address; once each, of the first
+  // kMostNamed.
   void NoticeBlocked(const libtorrent::alert& alert);
   void Notice(const std::string& line) const;
+  int64_t turned_away() const { return turned_away_.load(); }  // connections; any thread
 
  private:
   SwarmSession(const SwarmOptions& options, libtorrent::session_params params, int wake_fd);
@@ -45,6 +48,7 @@ class SwarmSession {
   libtorrent::session session_;
   SwarmAddress address_;
   std::vector<std::string> blocked_;
+  std::atomic<int64_t> turned_away_{0};
 };
 
 }  // namespace longhaul

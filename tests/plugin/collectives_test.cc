@@ -92,11 +92,31 @@ TEST_P(Collective, AllGatherBytesGivesEveryRankWhatEachBrings) {
   std::vector<Outcome> outcomes(size());
   for (size_t r = 0; r < size(); ++r) {
     out[r] = std::make_shared<Group::Gathered>();
-    group[r]->AllGatherBytes(in[r], out[r], outcomes[r].done());
+    group[r]->AllGatherBytes(in[r], in.back().size(), out[r], outcomes[r].done());
   }
   for (size_t r = 0; r < size(); ++r) {
     ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
     ASSERT_EQ(*out[r], in);
+  }
+}
+
+TEST_P(Collective, AllGatherBytesRefusesARankThatBringsMoreThanThereCanBe) {
+  if (size() == 1) return;
+  const Cluster cluster(kind(), static_cast<int>(size()));
+  const auto group = cluster.MakeGroup("too much");
+  const std::vector<std::byte> few(10), many(11);
+  std::vector<std::shared_ptr<Group::Gathered>> out(size());
+  std::vector<Outcome> outcomes(size());
+  for (size_t r = 0; r < size(); ++r) {
+    out[r] = std::make_shared<Group::Gathered>();
+    group[r]->AllGatherBytes(r == 1 ? many : few, 10, out[r], outcomes[r].done());
+  }
+  for (size_t r = 0; r < size(); ++r) {
+    EXPECT_THAT(std::string(outcomes[r].Wait().message()),
+                HasSubstr("rank 1 brings 11 bytes, at most 10 are possible"));
+    if (r != 1) {
+      EXPECT_TRUE((*out[r])[1].empty()) << r;  // nothing was allocated
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "compressors/numbers/crc32c.h"
 #include "plugin/core/address.h"
+#include "plugin/core/greeting.h"
 #include "plugin/core/packet.h"
 
 namespace {
@@ -38,6 +39,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);
   if (const auto address = longhaul::ParseAddress(text); address.ok()) {
     if (longhaul::SerializeAddress(*address).value() != text) std::abort();
+  }
+  const auto greeting = longhaul::ParseGreeting(std::as_bytes(std::span(bytes, size)));
+  if (greeting.ok()) {
+    if (greeting->signed_address.size() + 20 > size) std::abort();
+    if (greeting->address.key != longhaul::NodeKey{}) std::abort();
+    if (longhaul::Proves(*greeting, 1, {})) std::abort();  // the input knows no key
   }
   return 0;
 }

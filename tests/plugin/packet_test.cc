@@ -138,12 +138,14 @@ TEST(Address, ComesBackAsItWasAndNoDamageGetsThrough) {
                             .network_id = 99,
                             .credit_bytes = 1 << 20,
                             .deadline = absl::Milliseconds(1500),
+                            .key = {std::byte{7}, std::byte{8}},
                             .blob = std::string("a\0b", 3)};
   const std::string bytes = SerializeAddress(address).value();
   const NodeAddress back = ParseAddress(bytes).value();
   EXPECT_EQ(back.node_id, 17u);
   EXPECT_EQ(back.generation, 3u);
   EXPECT_EQ(back.deadline, address.deadline);
+  EXPECT_EQ(back.key, address.key);
   EXPECT_EQ(back.blob, address.blob);
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;

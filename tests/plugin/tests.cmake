@@ -1,7 +1,7 @@
 longhaul_test_library(plugin_testing LIBS longhaul::plugin_core longhaul::compressors
   SRCS plugin/group_fixture.cc plugin/rigged_transport.cc)
 foreach(name point_to_point_test collectives_test collective_sums_test collective_roots_test missing_ranks_test mismatch_test codec_policy_test crossings_test decoded_test order_test receiver_state_test faults_test
-             flow_test deadlines_test integrity_test coder_test)
+             flow_test deadlines_test integrity_test coder_test strangers_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
 # A device's part by the host's stand-in.
@@ -27,7 +27,7 @@ foreach(target plugin_ucx_test plugin_ucx_namespace_test)
 endforeach()
 
 # Hostile bytes against the parsers.
-longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/collective_call.cc plugin/core/element_type.cc plugin/core/packet.cc
+longhaul_fuzzer(plugin/packet_fuzz.cc SRCS plugin/core/address.cc plugin/core/collective_call.cc plugin/core/element_type.cc plugin/core/greeting.cc plugin/core/packet.cc
   LIBS longhaul::compressors absl::any_invocable absl::function_ref absl::time)
 
 # Deadlines in real time: nothing else of ours beside them.

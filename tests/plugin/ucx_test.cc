@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "plugin/core/address.h"
 #include "plugin/core/ucx/interfaces.h"
 #include "tests/plugin/child.h"
 #include "tests/plugin/group_fixture.h"
@@ -141,6 +142,25 @@ TEST_F(TwoProcesses, WaitingUsesNoCpu) {
   // A busy progress thread would use a second; CPU time does not depend on other processes.
   EXPECT_LT(cpu() - before, absl::Milliseconds(50));
   EXPECT_FALSE(recv.finished());
+}
+
+// Of another job, on the same network: it has the address, but not from the group's store.
+TEST_F(TwoProcesses, WhoDoesNotKnowTheKeyIsLeftOutsideAndCounted) {
+  NodeOptions options{.transport = TransportKind::kUcx, .interface = "lo"};
+  const auto stranger = Node::Create(options).value();
+  NodeAddress at = ParseAddress(node->address()).value();
+  at.key[0] ^= std::byte{1};
+  const auto outside =
+      Group::Create(stranger, {.name = "other", .rank = 1, .size = 2, .timeout = absl::Seconds(1)},
+                    {SerializeAddress(at).value(), stranger->address()});
+  EXPECT_THAT(std::string(outside.status().message()), HasSubstr("did not answer in time"));
+  EXPECT_EQ(node->traffic().refused_strangers, 1);
+  std::vector<float> x = Noise(10, 1);
+  Outcome send;
+  child.Tell("recv 10");
+  group->Send(F32(x), 1, 0, send.done());
+  EXPECT_EQ(send.Wait(), absl::OkStatus());
+  EXPECT_EQ(child.Answer(), "ok");
 }
 
 TEST(UcxOptions, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {

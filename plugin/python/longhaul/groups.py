@@ -42,12 +42,18 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Traffic:
-    """All groups of this process together: whole messages, without TCP/IP headers."""
+    """All groups of this process together: whole messages, without TCP/IP headers.
+
+    refused_messages arrived damaged; refused_strangers came from processes that are of none of this
+    process's groups (docs/security.md). Both should be 0.
+    """
 
     sent_bytes: int
     received_bytes: int
     sent_messages: int
     received_messages: int
+    refused_messages: int
+    refused_strangers: int
 
 
 def _backend_of(group):

@@ -52,6 +52,8 @@ py::dict Traffic(ProcessGroupLonghaul& group) {
   d["received_bytes"] = t.received_bytes;
   d["sent_messages"] = t.sent_messages;
   d["received_messages"] = t.received_messages;
+  d["refused_messages"] = t.refused_messages;
+  d["refused_strangers"] = t.refused_strangers;
   return d;
 }
 

@@ -77,6 +77,7 @@ TEST_F(SwarmTest, FetchersServeEachOther) {
   EXPECT_TRUE(SameFiles(weights, folder() + "/one"));
   EXPECT_TRUE(SameFiles(weights, folder() + "/two"));
   EXPECT_LT(Sum((*seed)->taken()), 2 * 4 * kBytes * 9 / 10);
+  EXPECT_EQ((*seed)->turned_away(), 0);
 }
 
 TEST_F(SwarmTest, WhoeverIsNoMemberIsTurnedAwayAndNamed) {
@@ -89,6 +90,7 @@ TEST_F(SwarmTest, WhoeverIsNoMemberIsTurnedAwayAndNamed) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
   EXPECT_THAT(std::string(report.status().message()), HasSubstr(ToString(share->address())));
   EXPECT_THAT(Notices(), HasSubstr(MemberIp(5) + " is not a member"));
+  EXPECT_GE(share->turned_away(), 1);
   EXPECT_FALSE(std::filesystem::exists(folder() + "/got"));
   EXPECT_EQ(Sum(share->taken()), 0);
 }
