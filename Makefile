@@ -7,6 +7,7 @@
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
+#   make wheel     build, then a wheel in build/wheel that installs without a compiler beside the same torch
 #   make setup | build | test-links | test-faults | bench | bench-codecs | sanitize | format | format-check | clean
 # TORCH_PYTHON=/path/to/python uses a torch that is already installed (2.11 to 2.14).
 SHELL := /bin/bash
@@ -20,13 +21,19 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build demo test test-torch test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel demo test test-torch test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
 
 build: setup
 	@scripts/build.sh longhaul_everything_but_tests
+
+# For the Python and the minor version of torch that it was built with.
+wheel: build
+	@rm -rf build/wheel
+	@LONGHAUL_BUILD_DIR=build $(python) -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	@ls build/wheel/*.whl
 
 demo: build
 	@scripts/demo.sh

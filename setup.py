@@ -1,7 +1,8 @@
-"""Builds the extension module with CMake, for the torch of the environment that installs it.
+"""Builds the extension module and the command with CMake, for the torch of the environment that
+installs it.
 
 LONGHAUL_BUILD_DIR=build takes the CMake tree that is already there (`make build`) instead of one of
-its own, and copies the modules from it: seconds instead of minutes. It must be of the same torch.
+its own, and copies them from it: seconds instead of minutes. It must be of the same torch.
 """
 
 import os
@@ -41,9 +42,10 @@ class BuildAdapter(build_ext):
         ]
         subprocess.run(configure, check=True, env=environment)
         subprocess.run(
-            ["cmake", "--build", str(tree), "--target", "longhaul_python"],
+            ["cmake", "--build", str(tree), "--target", "longhaul_python", "longhaul"],
             check=True, env=environment,
         )
+        self.take_command(tree, output)
 
     def take(self, tree, output):
         modules = sorted((tree / "python" / "longhaul").glob("_backend_torch*.so"))
@@ -54,6 +56,15 @@ class BuildAdapter(build_ext):
         for module in modules:
             print(f"longhaul: taken from {module}")
             shutil.copy2(module, output)
+        self.take_command(tree, output)
+
+    def take_command(self, tree, output):
+        (output / "bin").mkdir(parents=True, exist_ok=True)
+        for name in ("longhaul", "longhaul-engine", "longhaul-weights"):
+            if not (tree / name).is_file():
+                raise SystemExit(f"longhaul: LONGHAUL_BUILD_DIR={tree}: no {name} there; run "
+                                 "`make build`, or unset it")
+            subprocess.run(["strip", "-o", output / "bin" / name, tree / name], check=True)
 
     def get_outputs(self):
         return []

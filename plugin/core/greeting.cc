@@ -95,8 +95,8 @@ absl::StatusOr<Greeting> ParseGreeting(std::span<const std::byte> payload) {
   }
   std::memcpy(&length, payload.data(), sizeof(length));
   if (length > payload.size() - beside) {
-    return absl::InvalidArgumentError(fmt::format("a greeting of {} bytes, {} of them its address",
-                                                  payload.size(), length));
+    return absl::InvalidArgumentError(
+        fmt::format("a greeting of {} bytes, {} of them its address", payload.size(), length));
   }
   greeting.signed_address.assign(reinterpret_cast<const char*>(payload.data()) + sizeof(length),
                                  length);

@@ -86,9 +86,9 @@ TEST_F(Strangers, NoneIsCountedWhereThereAreOnlyMembers) {
 }
 
 TEST_F(Strangers, AGreetingWithAnotherKeyIsRefused) {
-  Greet(stranger, stranger.key, own.node_id);   // of another job: it knows its own store
-  Greet(stranger, NodeKey{}, own.node_id);      // of a program that was told none
-  Greet(stranger, member.key, own.node_id);     // who is let in there is not let in here
+  Greet(stranger, stranger.key, own.node_id);  // of another job: it knows its own store
+  Greet(stranger, NodeKey{}, own.node_id);     // of a program that was told none
+  Greet(stranger, member.key, own.node_id);    // who is let in there is not let in here
   EXPECT_EQ(strangers(), 3);
   ExpectTheGroupWorks();
 }

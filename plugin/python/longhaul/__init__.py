@@ -22,10 +22,18 @@ wire::
     for crossing in longhaul.crossings(pipeline):
         print(crossing.peer, crossing.codec, crossing.kind, crossing.bits_per_element)
 
-See docs/torch-backend.md for what is supported, errors and versions of torch.
+Codecs can be tried on a tensor, and programs behind shaped links, without a group::
+
+    frame = longhaul.encode(torch.randn(64, 256), "int4-b64-h64")
+    print(longhaul.decode(frame).shape, 8 * frame.numel() / (64 * 256), "bits per element")
+
+See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported, errors and versions of torch.
 """
 
-from longhaul.groups import Crossing, Traffic, crossings, recent_operations, traffic, transport
+from longhaul.coding import codecs, decode, encode
+from longhaul.groups import (Crossing, Stats, Traffic, crossings, recent_operations, stats, traffic,
+                             transport)
+from longhaul.lab import Lab
 from longhaul.options import Options
 from longhaul.pipelining import activation_tag, gradient_tag
 from longhaul.registration import register as _register
@@ -33,7 +41,8 @@ from longhaul.sends import isend_decoded, send_decoded
 from longhaul.telling import log
 
 __version__ = "0.1.0"
-__all__ = ["Crossing", "Options", "Traffic", "activation_tag", "crossings", "gradient_tag",
-           "isend_decoded", "log", "recent_operations", "send_decoded", "traffic", "transport"]
+__all__ = ["Crossing", "Lab", "Options", "Stats", "Traffic", "activation_tag", "codecs", "crossings",
+           "decode", "encode", "gradient_tag", "isend_decoded", "log", "recent_operations",
+           "send_decoded", "stats", "traffic", "transport"]
 
 _register()  # imports torch, which may come back for longhaul.autoload while this module is not done

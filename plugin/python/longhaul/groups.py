@@ -90,6 +90,21 @@ def traffic(group=None):
     return Traffic(**_backend_of(group).traffic())
 
 
+@dataclass(frozen=True)
+class Stats:
+    """What a group did and over what: crossings and transport are the group's, traffic is the
+    process's."""
+
+    crossings: list
+    traffic: Traffic
+    transport: str
+
+
+def stats(group=None):
+    """Stats of a group (default: the default group) until now. ValueError: it is of another backend."""
+    return Stats(crossings(group), traffic(group), transport(group))
+
+
 def recent_operations(group=None):
     """Text: the last 32 operations of a group with each rank, the newest last: kind, tag or number, bytes,
     state, age. What a time-out writes into the file that its error names."""

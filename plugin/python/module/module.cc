@@ -5,6 +5,7 @@
 
 #include "plugin/backend/process_group.h"
 #include "plugin/core/tensor_kind.h"
+#include "plugin/python/module/codecs.h"
 
 namespace py = pybind11;
 
@@ -121,4 +122,5 @@ PYBIND11_MODULE(LONGHAUL_MODULE_NAME, m) {
   m.attr("MAX_CODER_THREADS") = longhaul::kMaxCoderThreads;  // and options.py
   longhaul::BindOptions(m);
   longhaul::BindProcessGroup(m);
+  longhaul::BindCodecs(m);
 }

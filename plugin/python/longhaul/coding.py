@@ -1,0 +1,35 @@
+"""The codecs by themselves: what a tensor costs, and what it is afterwards, without a group."""
+
+from longhaul.registration import load_adapter
+
+
+def codecs():
+    """Names that Options, encode() and `longhaul codecs` take, as a list: every plain one, an example
+    of each family that has numbers in its name ("topk-64of4096+int8-b64"), and the aliases. Endings
+    ("+sr", "+ef", "+ef21", "+mc", "+sat") are in docs/codecs.md."""
+    return load_adapter().codecs()
+
+
+def encode(x, codec, seed=0):
+    """One frame of `codec`: what a group would send of `x`, as a uint8 tensor [bytes] on the host.
+
+    x: float32, bfloat16 or float16 tensor of any shape, not empty, finite; its last dim is a row.
+    seed: of the rounding noise, 0 to 2^64 - 1. A codec with a state ("+ef", "aqsgd4") starts from an
+    empty one.  8 * encode(x, c).numel() / x.numel() is bits per element, the 64-byte header included.
+
+    ValueError: an unknown codec (the nearest names are said), "none", NaN or Inf in x, no elements.
+    NotImplementedError: another dtype or layout.
+    """
+    return load_adapter().encode(x, codec, seed)
+
+
+def decode(frame, out=None):
+    """The tensor that a receiver gets from a frame of encode().
+
+    frame: uint8 tensor [bytes]. out: a contiguous host tensor of as many elements, float32, bfloat16
+    or float16, which is filled and returned; None: a new one [rows, cols] of the source's dtype.
+
+    RuntimeError: the frame is damaged or not one, or its codec needs the frames before it.
+    ValueError: `out` does not fit.
+    """
+    return load_adapter().decode(frame, out)
