@@ -11,7 +11,9 @@
 #include "experiments/price/price_crossing.h"
 #include "experiments/run/machine_limits.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/toml_tree.h"
 #include "experiments/train/model_of_spec.h"
+#include "experiments/train/spec_corpus.h"
 #include "pp_group/data/corpus_format.h"
 #include "pp_group/models/model_spec.h"
 
@@ -153,6 +155,19 @@ absl::Status ReadModel(const PriceOptions& o, PriceInput& input) {
   return absl::OkStatus();
 }
 
+// A spec in place of a bare [model] says what it trains on.
+void CountRowsTrainedOn(PriceInput& input) {
+  const absl::StatusOr<TomlValue> root = ReadTomlFile(input.model_path);
+  const TomlValue* const source = root.ok() ? Find(*root, "data.source") : nullptr;
+  const auto* const name = source == nullptr ? nullptr : std::get_if<std::string>(&source->value);
+  if (name == nullptr) return;
+  const auto both = Corpus::Open(CorpusSource(*name), input.spec.model.vocab, input.tokens_source);
+  if (!both.ok()) return;
+  const int64_t rows = input.request.rows * (input.request.budget_nat ? 2 : 1);
+  input.rows_trained_on = (*both)->HeldOutRowsInTraining(rows, input.request.context);
+  input.trained_source = *name;
+}
+
 }  // namespace
 
 absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
@@ -187,6 +202,7 @@ absl::StatusOr<PriceInput> ReadPriceInput(const PriceOptions& o) {
   input.request.gradient_rows = std::min(*rows, o.gradient_rows.value_or(kPriceGradientRows));
   const bool gradients = input.request.gradient_rows > 0;
   if (absl::Status s = CheckMemory(ToModelSpec(input.spec), gradients); !s.ok()) return s;
+  CountRowsTrainedOn(input);
   return input;
 }
 

@@ -41,6 +41,10 @@ struct PriceInput {
   std::string weights_path, model_path, tokens_source;
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Corpus> text;
+  // Of the rows that are priced, those that stand in the text from which the file of the model says
+  // that it trains (`data.source`), id for id; 0 where it says nothing or that text is not there.
+  int64_t rows_trained_on = 0;
+  std::string trained_source;
 };
 
 // One line for each thing that can be wrong: files that are not there or of another kind, weights of

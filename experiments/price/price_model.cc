@@ -53,7 +53,15 @@ struct PriceModel::Pass {
     const absl::StatusOr<CrossingCount> count =
         codecs->Cross(crossing.codec, key, shape, Values(x),
                       {received.data_ptr<float>(), static_cast<size_t>(received.numel())});
-    if (!count.ok()) return count.status();
+    if (!count.ok()) {
+      const bool first = exact && !backward;  // exact so far: nothing but the model made it
+      return absl::OutOfRangeError(
+          absl::StrCat("before block ", crossing.block, ", ",
+                       first ? "where nothing was compressed yet: the weights hold NaN or Inf, or "
+                               "overflow float32: "
+                             : "",
+                       std::string(count.status().message())));
+    }
     if (watch.crossed) watch.crossed(crossing, backward, exact, *count);
     x = received;
     return absl::OkStatus();

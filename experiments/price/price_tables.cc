@@ -199,12 +199,21 @@ std::vector<std::string> PriceWarnings(const PriceInput& input, const PriceOutco
   const double most = MostAlike(outcome.findings);
   const double bound =
       NeighbourBound(static_cast<size_t>(input.request.rows), outcome.findings.depths.size());
-  if (most <= bound) return {};
-  return {fmt::format(
+  std::vector<std::string> notes;
+  if (input.rows_trained_on > 0) {
+    notes.push_back(fmt::format(
+        "note: {} of the {} rows stand in {}, from which {} says that this model trains: what is "
+        "priced there is text that it has seen",
+        input.rows_trained_on, input.request.rows * (input.request.budget_nat ? 2 : 1),
+        input.trained_source, input.model_path));
+  }
+  if (most <= bound) return notes;
+  notes.push_back(fmt::format(
       "note: rows that follow each other in the text differ alike (correlation up to {:.2f}, by "
       "chance below {:.2f}): intervals are for the whole of this text and may be too narrow for "
       "others; a longer --context or text helps",
-      most, bound)};
+      most, bound));
+  return notes;
 }
 
 std::string PriceText(const PriceInput& input, const PriceOutcome& outcome) {

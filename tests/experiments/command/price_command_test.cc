@@ -2,6 +2,7 @@
 // every bad input.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -241,6 +242,30 @@ TEST_F(Price, FilesThatDoNotFitAreOneLine) {
   }
   std::ofstream(part, std::ios::binary) << integers;
   EXPECT_THAT(refusal(Path("i"), text), HasSubstr("want F32, BF16 or F16"));
+  // 0x7fc00000 is NaN: the first value of what 'A' becomes, in the first tensor, which is [256, 64].
+  std::string nan = ReadFile(Path("w/model-00001-of-00003.safetensors"));
+  std::filesystem::copy(Path("w"), Path("nan"));
+  uint64_t header = 0;
+  std::memcpy(&header, nan.data(), sizeof(header));
+  nan.replace(8 + header + size_t{4} * 64 * 'A', 4, std::string("\0\0\xc0\x7f", 4));
+  std::ofstream(Path("nan/model-00001-of-00003.safetensors"), std::ios::binary) << nan;
+  std::ofstream(Path("same.txt")) << std::string(400, 'A');
+  EXPECT_THAT(refusal(Path("nan"), "text:" + Path("same.txt")),
+              HasSubstr("the weights hold NaN or Inf"));
+}
+
+// Rows that stand in the text that the model's own spec trains on.
+TEST_F(Price, TextThatWasTrainedOnIsSaid) {
+  const auto notes = [](const std::string& text) {
+    const CommandResult priced =
+        RunLonghaul({"price", "--weights", Path("w"), "--model", Path("run.toml"), "--tokens",
+                     "text:" + text, "--codec", "int4-b64", "--stages", "2", "--rows", "6",
+                     "--gradient-rows", "0", "--json", Path("seen.json")});
+    EXPECT_EQ(priced.exit_status, 0) << priced.output;
+    return json::parse(ReadFile(Path("seen.json")))["notes"].dump();
+  };
+  EXPECT_THAT(notes(Path("train.txt")), HasSubstr("6 of the 6 rows stand in text:"));
+  EXPECT_EQ(notes(Path("held.txt")).find("rows stand in"), std::string::npos);
 }
 
 TEST_F(Price, JsonOnStdoutIsOneDocumentWithAnErrorToo) {
