@@ -35,7 +35,7 @@ wheel: build
 	@LONGHAUL_BUILD_DIR=build $(python) -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
 	@ls build/wheel/*.whl
 
-demo: build
+demo:
 	@scripts/demo.sh
 
 test:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The main job on built-in data: what this machine can do, a shaped run against its prediction and
-# against the same run in one process, a campaign that prices a boundary crossing, the report.
-# Goes on where an earlier call was stopped. Usage: scripts/demo.sh [results folder]
+# The main job on built-in data: installs and builds what it runs, then what this machine can do, a shaped
+# run against its prediction and against the same run in one process, a campaign that prices a boundary
+# crossing, the report; at the end what each took. Goes on where an earlier call was stopped.
+# Usage: scripts/demo.sh [results folder]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 results=${1:-results/demo}
@@ -10,6 +11,15 @@ shaped=experiments/specs/shaped.toml
 mkdir -p "$results"
 
 title() { printf '\n== %s\n' "$*"; }
+
+took=()
+since=0
+lap() { took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$1")"); since=$SECONDS; }
+
+scripts/setup.sh build
+lap "install"
+scripts/build.sh longhaul
+lap "compile, on $(nproc) cores"
 
 # A part that ended well is not run again; its log says what it printed. One that did not, such as a
 # run whose links a busy machine bent, is told at the end, and the next `make demo` tries it again.
@@ -43,12 +53,18 @@ else
   cat "$results/lab.log"
 fi
 
+lap "shaped runs"
+
 title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, four paired seeds"
 $longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved
+
+lap "campaign"
 
 title "(d) reports"
 $longhaul report "$results/smoke"
 [ ! -e "$results/shaped/longhaul.sqlite" ] || $longhaul report "$results/shaped"
+printf '\ntook:\n'
+printf '%s\n' "${took[@]}"
 if [ ${#failed[@]} -gt 0 ]; then
   echo "not as it should be: ${failed[*]} (see above, or $results/NAME.log); make demo tries again"
   exit 1
