@@ -31,7 +31,7 @@ build: setup
 
 # For the Python and the minor version of torch that it was built with.
 wheel: build
-	@rm -rf build/wheel
+	@rm -rf build/wheel build/lib build/lib.* build/bdist.*  # what an earlier tree left there would go in
 	@LONGHAUL_BUILD_DIR=build $(python) -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
 	@ls build/wheel/*.whl
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+import forked
 import launch
 
 _INSIDE = "mount -t sysfs none /sys && ip link set lo up && echo ready && exec sleep infinity"
@@ -47,6 +48,12 @@ class Host:
 
     def start(self, *argv, **options):
         process = subprocess.Popen(self._argv(argv), **options)
+        self._started.append(process)
+        return process
+
+    def fork(self, work, env):
+        """work() as a process of this host: forked.Forked."""
+        process = forked.Forked(work, env, self._init.pid)
         self._started.append(process)
         return process
 

@@ -3,6 +3,8 @@ then every program that the documents show, from an empty folder. The programs c
 documents, so that they are tested as they are read."""
 
 import ast
+import concurrent.futures
+import importlib.util
 import os
 import pathlib
 import re
@@ -55,14 +57,13 @@ def checked(command, folder, **more):
 
 
 def make_bare_environment(folder):
-    """Has pip, and sees the torch of the build: nothing else is left out of what a user does."""
-    import torch
-
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    """Sees the torch of the build; pip is that one's too: nothing else is left out of what a user
+    does."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
     packages = checked([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
                        folder).strip()
-    torchs = pathlib.Path(torch.__file__).parents[1]
+    torchs = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
     pathlib.Path(packages, "torch_of_the_build.pth").write_text(f"{torchs}\n")
     return python
 
@@ -71,22 +72,41 @@ def install(python):
     line = re.search(r"`pip (install [^`]*\.)`", (ROOT / "docs/install.md").read_text()).group(1)
     # The extension module is taken from the build tree that is being tested.
     build = os.environ["LONGHAUL_BUILD_DIR"]
-    done = checked([python, "-m", "pip", *line.split(), "-v"], ROOT, LONGHAUL_BUILD_DIR=build)
+    done = checked([sys.executable, "-m", "pip", "--python", python, *line.split(), "-v"], ROOT,
+                   LONGHAUL_BUILD_DIR=build)
     assert f"taken from {build}" in done, done
-    where = checked([python, "-c", "import longhaul; print(longhaul.__file__)"], "/").strip()
+    where = checked([python, "-c", "import importlib.util as u; print(u.find_spec('longhaul').origin)"],
+                    "/").strip()
     assert not where.startswith(str(ROOT)) or where.startswith(str(python.parents[1])), where
+    try_command(python, pathlib.Path(where).parent)
+
+
+def try_command(python, package):
+    """It is on PATH, and needs nothing of the build tree: its programs find torch beside the package
+    or where the package's Python has it."""
+    assert (package / "py.typed").exists() and (package / "__init__.pyi").exists()
+    path = f"{python.parent}:/usr/bin:/bin"
+    assert "labs of shaped links" in checked(["sh", "-c", "longhaul net --help"], "/", PATH=path)
+    assert "model.kind" in checked(["sh", "-c", "longhaul spec"], "/", PATH=path)
+    for program in ("longhaul", "longhaul-engine", "longhaul-weights"):
+        assert os.access(package / "bin" / program, os.X_OK), program
 
 
 def try_first_lines(python, folder):
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
-    for autoload in ("1", "0"):
-        for name, line in FIRST_LINES.items():
-            if autoload == "0" and "longhaul" not in line:
-                continue
-            checked([python, "-W", "error::RuntimeWarning", "-c", f"{line}\nimport torch\n{USE}"],
-                    folder, **alone, MASTER_PORT=str(launch.free_port()),
-                    TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
-            print(f"ok: {name}, autoload {autoload}", flush=True)
+
+    def one(case):
+        autoload, name = case
+        checked([python, "-W", "error::RuntimeWarning", "-c", f"{FIRST_LINES[name]}\nimport torch\n{USE}"],
+                folder, **alone, MASTER_PORT=str(launch.free_port()),
+                TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
+        return f"ok: {name}, autoload {autoload}"
+
+    cases = [(autoload, name) for autoload in "10" for name, line in FIRST_LINES.items()
+             if autoload == "1" or "longhaul" in line]
+    with concurrent.futures.ThreadPoolExecutor(3) as together:
+        for said in together.map(one, cases):
+            print(said, flush=True)
 
 
 def programs_of(page):
@@ -101,19 +121,23 @@ def program_of_docstring():
 
 
 def try_documents(python, folder):
-    seen = 0
+    """Each page is a program, in a name space of its own; all of them one after another in the same
+    two processes, because to start torch takes longer than they do."""
+    pages, seen = {}, 0
     for page, blocks in [(p, programs_of(p)) for p in PAGES] + [("help(longhaul)", program_of_docstring())]:
         if not blocks:
             continue
         first = blocks[0].lstrip().splitlines()[0]
         assert first.startswith("import longhaul"), f"{page} begins with: {first}"
-        program = folder / "program.py"
         # The page's first block stands first: whatever a reader types first must work as it is.
-        program.write_text("\n".join([blocks[0], GIVEN, *blocks[1:], "dist.destroy_process_group()"]))
-        checked([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program],
-                folder, OMP_NUM_THREADS="1")
-        print(f"ok: {page}, {len(blocks)} blocks", flush=True)
+        pages[page] = "\n".join([blocks[0], GIVEN, *blocks[1:], "dist.destroy_process_group()"])
         seen += len(blocks)
+    program = folder / "program.py"
+    program.write_text(f"for page, text in {pages!r}.items():\n"
+                       "    exec(compile(text, page, 'exec'), {'__name__': page})\n")
+    checked([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program],
+            folder, OMP_NUM_THREADS="1")
+    print(f"ok: {', '.join(pages)}: {seen} blocks", flush=True)
     assert seen >= 4, f"only {seen} blocks of Python found in the documents"
 
 

@@ -1,7 +1,8 @@
-"""Runs a test file as several processes under torchrun: the file calls launch.main(worker)."""
+"""Runs a test file as several processes: the file calls launch.main(worker)."""
 
 import datetime
 import os
+import signal
 import socket
 import sys
 
@@ -29,13 +30,34 @@ def check():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def main(worker, ranks=2):
+def main(worker, ranks=2, agent=False):
+    """agent: under torchrun. Otherwise the ranks are forked once torch is there, which takes as long
+    to start as most tests run, and rank 0 serves the store."""
     if "LOCAL_RANK" in os.environ:
         worker()
         return
     check()
-    os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                              f"--nproc-per-node={ranks}", os.path.abspath(sys.argv[0])])
+    if agent:
+        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                                  f"--nproc-per-node={ranks}", os.path.abspath(sys.argv[0])])
+    import longhaul  # noqa: F401  with torch; starts no thread
+
+    os.environ.update(WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    running = set()
+    for rank in range(ranks):
+        pid = os.fork()
+        if pid == 0:
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            worker()
+            return  # it ends as any other program does
+        running.add(pid)
+    while running:
+        pid, status = os.wait()
+        running.discard(pid)
+        if status != 0:
+            for other in running:
+                os.kill(other, signal.SIGKILL)
+            sys.exit(f"a rank ended with {os.waitstatus_to_exitcode(status)}")
 
 
 def free_port():

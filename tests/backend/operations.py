@@ -231,4 +231,4 @@ def worker():
     dist.destroy_process_group()
 
 
-launch.main(worker)
+launch.main(worker, agent=True)

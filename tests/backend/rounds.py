@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import launch
 
 ROUNDS = 30
@@ -46,10 +47,9 @@ def worker():
 
 
 def without_agent(size):
-    environment = {**os.environ, "ROUNDS_WORKER": "1", "WORLD_SIZE": str(size),
+    environment = {**os.environ, "WORLD_SIZE": str(size),
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
-    return [subprocess.Popen([sys.executable, __file__], env={**environment, "RANK": str(rank)})
-            for rank in range(size)]
+    return [forked.Forked(worker, {**environment, "RANK": str(rank)}) for rank in range(size)]
 
 
 def with_agent(size):
@@ -60,6 +60,8 @@ def with_agent(size):
 
 def main():
     launch.check()
+    import longhaul  # noqa: F401  with torch, for the ranks without an agent; starts no thread
+
     # All at once: they wait more than they work.
     started = {(start.__name__, size): start(size)
                for size in (2, 4) for start in (without_agent, with_agent)}

@@ -2,14 +2,14 @@ longhaul_test(backend/work_test.cc backend/staging_test.cc backend/cuda_tensors_
   backend/process_group_test.cc backend/finisher_test.cc backend/rendezvous_test.cc backend/join_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
 
-# Several processes each, under torchrun, with the package of the build tree. What Python compiles is
+# Several processes each, some under torchrun, with the package of the build tree. What Python compiles is
 # kept in the build tree: torch is installed without, and each of some twenty processes imports it.
 function(longhaul_python_test name)
   add_test(NAME backend_python_${name}
     COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/backend/${name}.py)
   set_tests_properties(backend_python_${name} PROPERTIES LABELS python TIMEOUT 300
     SKIP_RETURN_CODE 77 ENVIRONMENT
-    "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
+    "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache;OMP_NUM_THREADS=1")
 endfunction()
 longhaul_python_test(operations)
 longhaul_python_test(conformance)

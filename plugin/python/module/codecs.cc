@@ -45,7 +45,8 @@ std::vector<std::string> Names() {
 at::Tensor Encode(const at::Tensor& x, const std::string& name, uint64_t seed) {
   const DType type = CheckedDType(x, "encode");
   TORCH_CHECK_VALUE(x.numel() > 0, "longhaul.encode: a tensor ", x.sizes(), " has no elements");
-  TORCH_CHECK_VALUE(name != "none", "longhaul.encode: 'none' makes no frame: the values go as they are");
+  TORCH_CHECK_VALUE(name != "none",
+                    "longhaul.encode: 'none' makes no frame: the values go as they are");
   const auto codec = MakeCodec(name);
   TORCH_CHECK_VALUE(codec.ok(), "longhaul.encode: ", std::string(codec.status().message()));
   const at::Tensor values = x.detach().resolve_neg().cpu().contiguous();
@@ -63,8 +64,8 @@ at::Tensor Encode(const at::Tensor& x, const std::string& name, uint64_t seed) {
 
 at::Tensor Decode(const at::Tensor& frame, const std::optional<at::Tensor>& out) {
   TORCH_CHECK_VALUE(frame.scalar_type() == at::kByte && frame.dim() == 1,
-                    "longhaul.decode: a frame is a uint8 tensor [bytes], not ",
-                    frame.scalar_type(), frame.sizes());
+                    "longhaul.decode: a frame is a uint8 tensor [bytes], not ", frame.scalar_type(),
+                    frame.sizes());
   const at::Tensor bytes = frame.cpu().contiguous();
   const std::span<const std::byte> span(static_cast<const std::byte*>(bytes.data_ptr()),
                                         static_cast<size_t>(bytes.numel()));
@@ -76,13 +77,15 @@ at::Tensor Decode(const at::Tensor& frame, const std::optional<at::Tensor>& out)
     TORCH_CHECK_VALUE(out->is_cpu() && out->is_contiguous() &&
                           static_cast<uint64_t>(out->numel()) == header->shape.elements(),
                       "longhaul.decode: the frame has ", header->shape.rows, " x ",
-                      header->shape.cols, " elements; out must be contiguous, on the host, and have "
-                      "as many, not ", out->sizes());
+                      header->shape.cols,
+                      " elements; out must be contiguous, on the host, and have "
+                      "as many, not ",
+                      out->sizes());
     x = *out;
   } else {
-    x = at::empty({static_cast<int64_t>(header->shape.rows),
-                   static_cast<int64_t>(header->shape.cols)},
-                  ScalarTypeOf(header->dtype));
+    x = at::empty(
+        {static_cast<int64_t>(header->shape.rows), static_cast<int64_t>(header->shape.cols)},
+        ScalarTypeOf(header->dtype));
   }
   const at::Tensor plain = x.detach();
   ThrowIfError(DecodeFrame(span, {plain.data_ptr(), *DTypeOf(plain.scalar_type()), header->shape}));
