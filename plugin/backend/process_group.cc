@@ -22,6 +22,7 @@ std::string Agreement(const ProcessGroupLonghaul::Options& options) {
     text += c10::str(" boundary", boundary, "=", pair.forward, "/", pair.backward);
   }
   for (const auto& [tag, codec] : options.codecs.by_tag) text += c10::str(" tag", tag, "=", codec);
+  text += ToString(options.codecs.collectives);
   return text + c10::str(" seed=", options.seed, " ef_slots=", options.ef_slots);
 }
 

@@ -8,6 +8,7 @@
 
 #include "compressors/catalog.h"
 #include "compressors/kernels/convert.h"
+#include "compressors/numbers/noise.h"
 #include "compressors/states/mirror.h"
 #include "plugin/core/tensor_kind.h"
 
@@ -21,7 +22,20 @@ absl::StatusOr<std::shared_ptr<const Codec>> MakeOrRaw(const std::string& name) 
   return MakeCodec(name);
 }
 
+constexpr std::string_view kWays[] = {"auto", "direct", "gather", "ring"};
+
 }  // namespace
+
+bool CodecPolicy::Collectives::lossless() const {
+  return all_reduce == kRaw && reduce_scatter == kRaw && all_gather == kRaw;
+}
+
+std::string ToString(const CodecPolicy::Collectives& c) {
+  if (c.lossless()) return "";
+  return fmt::format(" all_reduce={} reduce_scatter={} all_gather={} way={} site_size={}",
+                     c.all_reduce, c.reduce_scatter, c.all_gather,
+                     kWays[static_cast<size_t>(c.way)], c.site_size);
+}
 
 bool CodecPolicy::lossless() const {
   if (forward != kRaw || backward != kRaw) return false;
@@ -31,7 +45,7 @@ bool CodecPolicy::lossless() const {
   for (const auto& [tag, name] : by_tag) {
     if (name != kRaw) return false;
   }
-  return true;
+  return collectives.lossless();
 }
 
 CodecPolicy::Pair CodecPolicy::Between(int rank, int peer) const {
@@ -64,7 +78,57 @@ absl::StatusOr<CodingTable> CodingTable::Create(const CodecPolicy& policy, int r
   for (const auto& [tag, name] : policy.by_tag) {
     if (absl::Status s = make(name, table.by_tag_[tag]); !s.ok()) return s;
   }
+  if (absl::Status s = table.MakeCollectives(); !s.ok()) return s;
   return table;
+}
+
+absl::Status CodingTable::MakeCollectives() {
+  const CodecPolicy::Collectives& wanted = policy_.collectives;
+  if (wanted.site_size < 1 || size_ % wanted.site_size != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("sites of {} ranks do not cut a group of {}", wanted.site_size, size_));
+  }
+  if (wanted.site_size > 1 && wanted.lossless()) {
+    return absl::InvalidArgumentError(
+        fmt::format("sites of {} ranks, but no collective has a codec", wanted.site_size));
+  }
+  for (const auto& [name, entry] : {std::pair{&wanted.all_reduce, &all_reduce_},
+                                    std::pair{&wanted.reduce_scatter, &reduce_scatter_},
+                                    std::pair{&wanted.all_gather, &all_gather_}}) {
+    absl::StatusOr<std::shared_ptr<const Codec>> codec = MakeOrRaw(*name);
+    if (!codec.ok()) return codec.status();
+    if (*codec != nullptr && (*codec)->NewState({1, 1}) != nullptr) {
+      return absl::InvalidArgumentError(fmt::format(
+          "codec '{}' of collectives keeps a state per tensor, and nothing says which tensor a "
+          "collective has; take one without (no +ef, +ef21, +mc, aqsgd)",
+          *name));
+    }
+    entry->codec = *std::move(codec);
+  }
+  return absl::OkStatus();
+}
+
+const Codec* CodingTable::OfCollective(CollectiveKind kind, ReduceOp op) const {
+  if (op != ReduceOp::kSum && op != ReduceOp::kAvg) return nullptr;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce_.codec.get();
+    case CollectiveKind::kReduceScatter:
+      return reduce_scatter_.codec.get();
+    case CollectiveKind::kAllGather:
+      return all_gather_.codec.get();
+    default:
+      return nullptr;
+  }
+}
+
+const Codec* CodingTable::ForCollective(CollectiveKind kind, const WireTensor& x,
+                                        ReduceOp op) const {
+  return LongEnough(x) ? OfCollective(kind, op) : nullptr;
+}
+
+bool CodingTable::TooShortFor(CollectiveKind kind, const WireTensor& x, ReduceOp op) const {
+  return x.type <= ElementType::kF16 && !LongEnough(x) && OfCollective(kind, op) != nullptr;
 }
 
 bool CodingTable::LongEnough(const WireTensor& x) const {
@@ -129,6 +193,16 @@ const Codec* PlainCodec(uint16_t id) {
   }();
   const auto found = by_id.find(id);
   return found == by_id.end() ? nullptr : found->second.get();
+}
+
+uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collectives) {
+  uint64_t hash = 0;
+  for (const char c : ToString(collectives)) hash = FoldSeed({hash, static_cast<unsigned char>(c)});
+  return hash << 16 | codec.id();
+}
+
+std::string CodingText(uint64_t coding) {
+  return coding == 0 ? "exactly" : "as " + CodecNameOf(static_cast<uint16_t>(coding));
 }
 
 std::string CodecNameOf(uint16_t id) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
+#include "plugin/core/collective_call.h"
 #include "plugin/core/group.h"
 #include "plugin/core/packet.h"
 
@@ -17,7 +18,8 @@ namespace longhaul {
 // The codecs of one group's policy. Thread safe.
 class CodingTable {
  public:
-  // NotFound: a name that the catalogue does not know. InvalidArgument: a negative min_elements.
+  // NotFound: a name that the catalogue does not know. InvalidArgument: a negative min_elements; of
+  // collectives a codec with a state, or sites that do not fit.
   static absl::StatusOr<CodingTable> Create(const CodecPolicy& policy, int rank, int size);
 
   // InvalidArgument: x would be encoded, but not even its kind is known, and that decides by what.
@@ -26,6 +28,10 @@ class CodingTable {
   const Codec* Pick(const WireTensor& x, int dst, int tag) const;
   // Whether x would be encoded if only it were longer.
   bool TooShort(const WireTensor& x, int dst, int tag) const;
+  // What that collective's values are encoded with; nullptr: they go raw. `x`: what a rank brings.
+  const Codec* ForCollective(CollectiveKind kind, const WireTensor& x, ReduceOp op) const;
+  // Whether it would be if only x were longer.
+  bool TooShortFor(CollectiveKind kind, const WireTensor& x, ReduceOp op) const;
   // What an encoded tensor from group rank `src` to `dst` is, as far as anything tells.
   std::optional<TensorKind> KindOf(int src, int dst, int tag) const;
   // The policy's codec for that peer and tag, whatever the tensor.
@@ -36,17 +42,24 @@ class CodingTable {
     std::shared_ptr<const Codec> codec;  // nullptr: raw
   };
   bool LongEnough(const WireTensor& x) const;
+  const Codec* OfCollective(CollectiveKind kind, ReduceOp op) const;
+  absl::Status MakeCollectives();
   bool Wraps(int src, int dst) const;
 
   CodecPolicy policy_;
   int rank_ = 0, size_ = 0;
-  Entry forward_, backward_;
+  Entry forward_, backward_, all_reduce_, reduce_scatter_, all_gather_;
   std::map<int, std::pair<Entry, Entry>> by_boundary_;
   std::map<int, Entry> by_tag_;
 };
 
 // The plain codec (no "+ef") of a packet's codec id, never destroyed; nullptr when there is none.
 const Codec* PlainCodec(uint16_t id);
+
+// How a collective's values are encoded, as one number that ranks compare, never 0: the codec's id
+// below a hash of all that the policy says of collectives. In words: "exactly" (0), "as int8-b64".
+uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collectives);
+std::string CodingText(uint64_t coding);
 
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);

@@ -22,7 +22,8 @@ namespace longhaul {
 //     8  u64   count      elements that each rank brings; of a scatter, gets; of alltoall, allgatherbytes 0
 //    16  u64   expected   alltoall: elements that the sender expects of the receiver;
 //                         reducescatter: hash of the ranks' counts; else 0
-//    24  u64   balance    alltoall: see CountBalance, else 0
+//    24  u64   balance    alltoall: see CountBalance; of what is encoded: CodingOf (coding.h);
+//                         else 0
 enum class CollectiveKind : uint8_t {
   kBroadcast = 1,
   kAllReduce = 2,

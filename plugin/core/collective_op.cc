@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "compressors/numbers/noise.h"
+
 namespace longhaul {
 namespace {
 
@@ -18,6 +20,19 @@ WireTensor Slice(const WireTensor& x, size_t first, size_t count) {
   return {.values = static_cast<std::byte*>(x.values) + first * BytesPerElement(x.type),
           .type = x.type,
           .dims = {static_cast<int64_t>(count)}};
+}
+
+std::vector<size_t> EvenParts(size_t count, int parts) {
+  const auto n = static_cast<size_t>(parts);
+  std::vector<size_t> counts(n, count / n);
+  for (size_t r = 0; r < count % n; ++r) ++counts[r];
+  return counts;
+}
+
+uint64_t HashOfCounts(const std::vector<int64_t>& counts) {
+  uint64_t hash = 0;
+  for (const int64_t count : counts) hash = FoldSeed({hash, static_cast<uint64_t>(count)});
+  return hash;
 }
 
 std::string RanksText(const std::vector<int>& ranks) {
@@ -57,8 +72,21 @@ void Collectives::Op::Hear(const PacketHeader& header) {
 
 CollectiveCall Collectives::Op::CallTo(int) const { return call_; }
 
-absl::Status Collectives::Op::CheckPair(const PacketHeader&, const CollectiveCall&) {
-  return absl::OkStatus();
+absl::Status Collectives::Op::CheckPair(const PacketHeader& header, const CollectiveCall& theirs) {
+  if (theirs.expected != call_.expected) {
+    const int low = std::min(rank(), header.source_rank),
+              high = std::max(rank(), header.source_rank);
+    return absl::InvalidArgumentError(fmt::format(
+        "ranks {} and {} cut the {} elements into different parts", low, high, theirs.count));
+  }
+  if (theirs.balance == call_.balance) return absl::OkStatus();
+  const std::pair<int, std::string> a{rank(), CodingText(call_.balance)};
+  const std::pair<int, std::string> b{header.source_rank, CodingText(theirs.balance)};
+  const auto& [low, high] = std::minmax(a, b);
+  return absl::InvalidArgumentError(
+      fmt::format("the ranks of a group must have equal codecs, ways and sites of collectives, and "
+                  "min_elements; {}: rank {} sends it {}, rank {} {}",
+                  ToString(call_), low.first, low.second, high.first, high.second));
 }
 
 Group::Done Collectives::Op::Step(int& count, int peer, Direction direction, uint64_t bytes) {
@@ -87,6 +115,16 @@ uint64_t BytesOf(const WireTensor& x) {
 void Collectives::Op::Send(const WireTensor& x, int dst) {
   if (!failure_.ok()) return;
   owner_->sender_->Send(x, dst, CallTo(dst), tag_, Step(steps_, dst, Direction::kSent, BytesOf(x)));
+}
+
+void Collectives::Op::SendEncoded(const WireTensor& x, const Codec* codec, void* decoded,
+                                  const std::vector<int>& dsts) {
+  if (!failure_.ok() || dsts.empty()) return;
+  std::vector<Sender::Target> targets;
+  for (const int dst : dsts) {
+    targets.push_back({dst, CallTo(dst), Step(steps_, dst, Direction::kSent, BytesOf(x))});
+  }
+  owner_->sender_->SendEncoded(x, codec, decoded, tag_, std::move(targets));
 }
 
 void Collectives::Op::Recv(const WireTensor& x, int src) {

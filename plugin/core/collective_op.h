@@ -11,6 +11,11 @@ namespace longhaul {
 // Elements [first, first + count) of x, flat.
 WireTensor Slice(const WireTensor& x, size_t first, size_t count);
 
+// `count` elements for `parts` ranks; the first get one more.
+std::vector<size_t> EvenParts(size_t count, int parts);
+// What a reducescatter's call has of the ranks' counts.
+uint64_t HashOfCounts(const std::vector<int64_t>& counts);
+
 // One collective under way. Steps (sends and receives) are counted; when a phase has none left the
 // next begins. The first failure takes the remaining steps back; the operation ends when all have
 // come back, because they hold the caller's buffers, and when every rank was heard from.
@@ -42,7 +47,8 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
   virtual bool Phase(int phase) = 0;
   // The call as rank `dst` hears it.
   virtual CollectiveCall CallTo(int dst) const;
-  // A call that is the same as ours: what else must fit.
+  // A call that is the same as ours: what else must fit; here, a
+  // reducescatter's counts, and how values are encoded.
   virtual absl::Status CheckPair(const PacketHeader& header, const CollectiveCall& theirs);
   // Rank r was not heard from. Whether that is its own doing: it may only hand on what others say.
   virtual bool SilentByItself(int /*r*/) const { return true; }
@@ -51,6 +57,10 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
 
   void Send(const WireTensor& x, int dst);
   void Recv(const WireTensor& x, int src);
+  // One frame of x to each of `dsts`, unless there are none; `decoded` gets what they will hold.
+  // x and `decoded` are the op's until its phase is over, and may overlap.
+  void SendEncoded(const WireTensor& x, const Codec* codec, void* decoded,
+                   const std::vector<int>& dsts);
   // Between ranks that have nothing else to say: phases go on meanwhile.
   void SendCallOnly(int dst);
   void RecvCallOnly(int src);
@@ -62,6 +72,7 @@ class Collectives::Op : public std::enable_shared_from_this<Collectives::Op> {
   int size() const { return owner_->context_->options.size; }
   bool heard(int r) const { return heard_[static_cast<size_t>(r)]; }
   absl::Duration timeout() const { return timeout_; }
+  const CollectiveCall& call() const { return call_; }
   BufferPool& pool() { return owner_->context_->node->pool(); }
 
  private:

@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "compressors/numbers/noise.h"
 #include "plugin/core/collective_op.h"
 #include "plugin/core/reduce.h"
 
@@ -15,14 +12,6 @@ constexpr size_t kSmallBytes = 8 << 10;  // one delay is worth more than the byt
 
 bool Small(const WireTensor& x) {
   return static_cast<size_t>(x.elements()) * BytesPerElement(x.type) <= kSmallBytes;
-}
-
-// `count` elements for `ranks` ranks; the first get one more.
-std::vector<size_t> EvenParts(size_t count, int ranks) {
-  const auto n = static_cast<size_t>(ranks);
-  std::vector<size_t> parts(n, count / n);
-  for (size_t r = 0; r < count % n; ++r) ++parts[r];
-  return parts;
 }
 
 }  // namespace
@@ -127,10 +116,9 @@ class Collectives::ReduceScatterOp final : public SumOp {
                .operation = op,
                .type = in.type,
                .count = static_cast<uint64_t>(in.elements()),
-               .expected = HashOf(counts)},
+               .expected = HashOfCounts(counts)},
               in, std::move(done)),
         counts_(counts.begin(), counts.end()),
-        hash_(HashOf(counts)),
         out_(out) {}
 
  private:
@@ -143,22 +131,7 @@ class Collectives::ReduceScatterOp final : public SumOp {
     return false;
   }
 
-  static uint64_t HashOf(const std::vector<int64_t>& counts) {
-    uint64_t hash = 0;
-    for (const int64_t count : counts) hash = FoldSeed({hash, static_cast<uint64_t>(count)});
-    return hash;
-  }
-
-  absl::Status CheckPair(const PacketHeader& header, const CollectiveCall& theirs) override {
-    if (theirs.expected == hash_) return absl::OkStatus();
-    const int low = std::min(rank(), header.source_rank),
-              high = std::max(rank(), header.source_rank);
-    return absl::InvalidArgumentError(fmt::format(
-        "ranks {} and {} cut the {} elements into different parts", low, high, theirs.count));
-  }
-
   const std::vector<size_t> counts_;
-  const uint64_t hash_;
   const WireTensor out_;
 };
 
@@ -208,11 +181,17 @@ class Collectives::ReduceToRootOp final : public SumOp {
 };
 
 void Collectives::AllReduce(const WireTensor& x, ReduceOp op, Group::Done done) {
+  if (const Codec* codec = Codes(CollectiveKind::kAllReduce, x, op)) {
+    return AllReduceEncoded(x, op, *codec, std::move(done));
+  }
   Start(std::make_shared<AllReduceOp>(this, x, op, std::move(done)));
 }
 
 void Collectives::ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
                                 const WireTensor& out, ReduceOp op, Group::Done done) {
+  if (const Codec* codec = Codes(CollectiveKind::kReduceScatter, in, op)) {
+    return ReduceScatterEncoded(in, counts, out, op, *codec, std::move(done));
+  }
   Start(std::make_shared<ReduceScatterOp>(this, in, counts, out, op, std::move(done)));
 }
 

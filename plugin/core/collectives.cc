@@ -266,6 +266,9 @@ absl::Duration Collectives::Expire(absl::Duration now) {
 }
 
 void Collectives::AllGather(const WireTensor& in, const WireTensor& out, Group::Done done) {
+  if (const Codec* codec = Codes(CollectiveKind::kAllGather, in, ReduceOp::kSum)) {
+    return AllGatherEncoded(in, out, *codec, std::move(done));
+  }
   Start(std::make_shared<AllGatherOp>(this, CollectiveKind::kAllGather, in, out, std::move(done)));
 }
 

@@ -30,7 +30,7 @@ namespace longhaul {
 //               and the root gets 2 (n-1)/n B instead of (n-1) B
 //   gather      to the root                      1 delay;  the others send B each
 //   scatter     from the root                    1 delay;  the root sends (n-1) B of its n B
-// Always added up in rank order, so every rank holds equal bits.
+// Always added up in rank order, so every rank holds equal bits. With a codec: collective_coded.cc.
 // So in each of them every rank hears from every other, and each message carries its sender's call
 // (collective_call.h): a rank whose collective ends well has seen n equal calls, and where two
 // differ none ends well. Who sees a difference tells all; all fail with InvalidArgument. Likewise
@@ -79,7 +79,16 @@ class Collectives {
   class AllReduceOp;
   class ReduceScatterOp;
   class ReduceToRootOp;
-  class RootOp;  // collective_roots.cc, as BroadcastOp
+  class CodedOp;  // collective_coded.cc
+  class RootOp;   // collective_roots.cc, as BroadcastOp
+  // The codec of such a collective, nullptr for none. Of no use to a group of one rank.
+  const Codec* Codes(CollectiveKind kind, const WireTensor& x, ReduceOp op);
+  void AllReduceEncoded(const WireTensor& x, ReduceOp op, const Codec& codec, Group::Done done);
+  void ReduceScatterEncoded(const WireTensor& in, const std::vector<int64_t>& counts,
+                            const WireTensor& out, ReduceOp op, const Codec& codec,
+                            Group::Done done);
+  void AllGatherEncoded(const WireTensor& in, const WireTensor& out, const Codec& codec,
+                        Group::Done done);
   void Start(std::shared_ptr<Op> op);
   void Start(std::shared_ptr<Op> op, absl::Duration timeout);
   void Finish(Op& op);

@@ -87,7 +87,7 @@ void CounterTable::Count(int peer, Direction direction, const Message& message) 
   const PacketHeader& header = message.header;
   const std::lock_guard lock(mu_);
   if (header.space == ChannelSpace::kCollective) {
-    CrossingCounters& row = Row(peer, direction, "", std::nullopt);
+    CrossingCounters& row = Row(peer, direction, message.codec, std::nullopt);
     ++row.collective_messages;
     row.collective_bytes += message.message_bytes;
     return;
@@ -137,7 +137,8 @@ void CounterTable::CountShort(int64_t elements) {
 int64_t CounterTable::LongestOfShort() const {
   const std::lock_guard lock(mu_);
   const auto encoded = [](const auto& entry) {
-    return entry.second.codec != kRaw && entry.second.tensors > 0;
+    const CrossingCounters& row = entry.second;
+    return row.codec != kRaw && row.tensors + row.collective_messages > 0;
   };
   return std::any_of(rows_.begin(), rows_.end(), encoded) ? 0 : longest_of_short_;
 }

@@ -22,6 +22,17 @@ void Encoder::Add(SendChannel& channel, std::shared_ptr<Ticket> ticket) {
   Start(channel);
 }
 
+void Encoder::AddCopies(std::shared_ptr<Ticket> ticket) {
+  const auto begin = [](Ticket& one) {
+    one.stage = Ticket::Stage::kCoding;
+    one.message->coding = true;
+    one.message->ready_bytes = 0;
+  };
+  begin(*ticket);
+  for (const std::shared_ptr<Ticket>& copy : ticket->copies) begin(*copy);
+  Give(nullptr, ticket);
+}
+
 bool Encoder::Sampled(int dst) {
   if (context_->options.nmse_every <= 0) return false;
   encoded_frames_.resize(context_->peers.size());
@@ -41,16 +52,16 @@ void Encoder::Start(SendChannel& channel) {
     if (ready == tickets.end()) return;
     const std::shared_ptr<Ticket> ticket = *ready;
     ticket->stage = Ticket::Stage::kCoding;
-    Give(channel, ticket);
+    Give(&channel, ticket);
   }
 }
 
-void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) {
+void Encoder::Give(SendChannel* channel, const std::shared_ptr<Ticket>& ticket) {
   const PacketHeader& header = ticket->message->header;
   const Tensor x = CodecTensor(ticket->x, header);
   CodecState* state = nullptr;
   if (ticket->stateful) {
-    std::unique_ptr<CodecState>& residual = channel.residuals[ticket->slot];
+    std::unique_ptr<CodecState>& residual = channel->residuals[ticket->slot];
     if (residual == nullptr || residual->shape() != x.shape) {
       residual = ticket->codec->NewState(x.shape);
     }
@@ -79,40 +90,50 @@ void Encoder::Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket) 
       if (nmse.ok()) ticket->nmse = *nmse;
     };
   }
-  job.update = [this, owner = context_->owner.lock(), ticket, &channel,
+  job.update = [this, owner = context_->owner.lock(), ticket, channel,
                 held = context_->HoldNodeFor(ticket->x)](EncodeUpdate update) {
-    context_->node->RunOnStrand([this, owner, ticket, &channel, u = std::move(update)]() mutable {
+    context_->node->RunOnStrand([this, owner, ticket, channel, u = std::move(update)]() mutable {
       OnUpdate(channel, ticket, std::move(u));
     });
   };
   context_->CoderOf(ticket->x).Encode(std::move(job));
 }
 
-void Encoder::OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& ticket,
+void Encoder::OnUpdate(SendChannel* channel, const std::shared_ptr<Ticket>& ticket,
                        EncodeUpdate update) {
-  OutMessage& message = *ticket->message;
-  if (update.frame) {
-    message.header.codec = ticket->codec->id();
-    message.header.flags = update.frame->order.empty() ? 0 : kPacketStreamed;
-    message.header.message_bytes = update.frame->bytes.size();
-    message.payload = update.frame->bytes;
-    message.owner = std::move(update.frame->owner);
-    message.order = std::move(update.frame->order);
-  }
-  if (update.status.ok()) message.ready_bytes = update.ready_bytes;
-  ticket->encode_time = update.time;
-  ticket->on_device = update.on_device;
-  if (update.last) {
-    ticket->stage = Ticket::Stage::kCoded;
-    message.coding = false;
-    std::erase(channel.uncoded, ticket);
-    if (ticket->failure.ok()) ticket->failure = update.status;
-    if (ticket->failure.ok()) ticket->failure = ticket->decode_status;
-    if (ticket->forget_state) ForgetState(channel, *ticket);
+  if (update.last && update.status.ok()) update.status = ticket->decode_status;
+  Take(update, *ticket);
+  if (update.last && channel != nullptr) {
+    std::erase(channel->uncoded, ticket);
+    if (ticket->forget_state) ForgetState(*channel, *ticket);
     CountSamples();
   }
   changed_(ticket);
-  if (update.last) Start(channel);
+  // One after another: a callback may give the others up, who then wait for their own end here.
+  for (const std::shared_ptr<Ticket>& copy : ticket->copies) {
+    Take(update, *copy);
+    changed_(copy);
+  }
+  if (update.last && channel != nullptr) Start(*channel);
+}
+
+void Encoder::Take(const EncodeUpdate& update, Ticket& ticket) {
+  OutMessage& message = *ticket.message;
+  if (update.frame) {
+    message.header.codec = ticket.codec->id();
+    message.header.flags = update.frame->order.empty() ? 0 : kPacketStreamed;
+    message.header.message_bytes = update.frame->bytes.size();
+    message.payload = update.frame->bytes;
+    message.owner = update.frame->owner;
+    message.order = update.frame->order;
+  }
+  if (update.status.ok()) message.ready_bytes = update.ready_bytes;
+  ticket.encode_time = update.time;
+  ticket.on_device = update.on_device;
+  if (!update.last) return;
+  ticket.stage = Ticket::Stage::kCoded;
+  message.coding = false;
+  if (ticket.failure.ok()) ticket.failure = update.status;
 }
 
 void Encoder::CountSamples() {

@@ -21,6 +21,10 @@ class Encoder {
   // May call `changed` inside the call.
   void Add(SendChannel& channel, std::shared_ptr<Ticket> ticket);
 
+  // The same of a ticket and its copies, whose codec keeps no state: all get one frame, whose noise
+  // is the first's.
+  void AddCopies(std::shared_ptr<Ticket> ticket);
+
   // A frame that may not have arrived: what the receiver holds is no longer known, so the next
   // frame of this slot must be one of values, which the receiver takes whatever it holds.
   void ForgetState(SendChannel& channel, const Ticket& ticket);
@@ -31,8 +35,10 @@ class Encoder {
 
  private:
   void Start(SendChannel& channel);
-  void Give(SendChannel& channel, const std::shared_ptr<Ticket>& ticket);
-  void OnUpdate(SendChannel& channel, const std::shared_ptr<Ticket>& ticket, EncodeUpdate update);
+  // `channel`: nullptr of tickets that came with copies.
+  void Give(SendChannel* channel, const std::shared_ptr<Ticket>& ticket);
+  void OnUpdate(SendChannel* channel, const std::shared_ptr<Ticket>& ticket, EncodeUpdate update);
+  static void Take(const EncodeUpdate& update, Ticket& ticket);
   bool Sampled(int dst);
   void CountSamples();
 

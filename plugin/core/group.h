@@ -60,9 +60,9 @@ struct WireTensor {
 };
 
 // Which codec a float tensor of a group is sent with. The default sends everything lossless.
-// Only point-to-point float32/bfloat16/float16 tensors of at least `min_elements` are ever encoded;
-// collectives and all else stay lossless. The receiver reads the codec from the frame; a lossy
-// frame in a group whose policy is all "none" is an error.
+// Only float32/bfloat16/float16 tensors of at least `min_elements` are ever encoded, sent point to
+// point or by the collectives that `collectives` names; all else stays lossless. The receiver reads
+// the codec from the frame; a lossy frame in a group whose policy is all "none" is an error.
 struct CodecPolicy {
   std::string forward = "none";   // of activations
   std::string backward = "none";  // of gradients
@@ -72,7 +72,20 @@ struct CodecPolicy {
   // Of the boundary between group ranks b and b + 1; wins over forward and backward.
   std::map<int, Pair> by_boundary = {};
   std::map<int, std::string> by_tag;  // wins over the kind
-  int64_t min_elements = 4096;        // 0 or more
+  int64_t min_elements = 4096;        // 0 or more; of a collective: what each rank brings
+
+  // Of collectives, those that add up for sums and averages alone; every rank gets the same bits,
+  // its own values as the others get them. Codecs without a state ("+ef", "aqsgd4" have one).
+  struct Collectives {
+    std::string all_reduce = "none", reduce_scatter = "none", all_gather = "none";
+    // How sums come about (collective_coded.cc). kAuto: an allreduce of a codec that keeps few
+    // values, of two sites, or of a few kilobytes by kGather, all else by kDirect.
+    enum class Way : uint8_t { kAuto, kDirect, kGather, kRing } way = Way::kAuto;
+    // Ranks r with the same r / site_size are at one site: raw values go within sites, frames
+    // between ranks that have the same place in theirs. 1 or more, a divisor of the group's size.
+    int site_size = 1;
+    bool lossless() const;
+  } collectives = {};
   // What a tensor is whose tag says no kind (tensor_kind.h). kByRank: one to a higher group rank is
   // an activation, one to a lower rank a gradient; between the first and the last of three ranks
   // and more, where a looped pipeline closes, it is an error. kRefused: always an error. Neither is
@@ -82,6 +95,9 @@ struct CodecPolicy {
   // Both codecs between two ranks.
   Pair Between(int rank, int peer) const;
 };
+
+// What ranks must have in common of it: "" if lossless, else " all_reduce=int8-b64 ...".
+std::string ToString(const CodecPolicy::Collectives& collectives);
 
 struct GroupOptions {
   std::string name;  // the same on every rank, unique among a node's groups
@@ -117,8 +133,8 @@ struct CrossingCounters {
   int64_t nmse_samples = 0;  // sender only
   double nmse_sum = 0, nmse_max = 0;
   uint64_t payload_hash = 0;  // order-dependent hash of every payload byte: equality of two runs
-  // Messages of collectives, and their bytes with headers; in no field above. In the row of codec
-  // "none" without a kind.
+  // Messages of collectives, and their bytes with headers; in no field above. In the row of their
+  // codec without a kind.
   int64_t collective_messages = 0, collective_bytes = 0;
 };
 

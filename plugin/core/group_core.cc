@@ -185,11 +185,11 @@ std::string GroupCore::NothingEncoded() const {
   if (longest == 0) return "";
   const CodecPolicy& codecs = options_.codecs;
   return fmt::format(
-      "group '{}' opted in to codecs (forward '{}', backward '{}') and rank {} encoded nothing: "
+      "group '{}' opted in to codecs (forward '{}', backward '{}'{}) and rank {} encoded nothing: "
       "every float tensor that it sent is shorter than min_elements = {}, the longest has {} "
       "elements. They went exact; to encode them, set Options(min_elements={})",
-      options_.name, codecs.forward, codecs.backward, options_.rank, codecs.min_elements, longest,
-      longest);
+      options_.name, codecs.forward, codecs.backward, ToString(codecs.collectives), options_.rank,
+      codecs.min_elements, longest, longest);
 }
 
 void GroupCore::Recv(const WireTensor& x, int src, int tag, Done done) {

@@ -38,6 +38,7 @@ std::string KeyOf(const GroupOptions& options) {
   for (const auto& [tag, codec] : options.codecs.by_tag) {
     text += fmt::format(" tag{}={}", tag, codec);
   }
+  text += ToString(options.codecs.collectives);
   return text + fmt::format(" min_elements={} ef_slots={} seed={:#x}", options.codecs.min_elements,
                             options.ef_slots, options.seed);
 }

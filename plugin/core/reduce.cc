@@ -56,7 +56,7 @@ T Larger(T a, T b) {
   return a < b || b != b ? b : a;
 }
 
-template <typename Type, typename Combine>
+template <typename Type, typename To = Type, typename Combine>
 void Fold(std::span<const std::byte* const> sources, size_t count, std::byte* out, double scale,
           Combine combine) {
   using Stored = typename Type::Stored;
@@ -80,8 +80,9 @@ void Fold(std::span<const std::byte* const> sources, size_t count, std::byte* ou
         for (size_t i = 0; i < n; ++i) sum[i] = sum[i] / static_cast<Real>(scale);
       }
     }
-    for (size_t i = 0; i < n; ++i) in[i] = Type::Store(sum[i]);
-    std::memcpy(out + start * sizeof(Stored), in.data(), n * sizeof(Stored));
+    std::array<typename To::Stored, kBlock> stored;
+    for (size_t i = 0; i < n; ++i) stored[i] = To::Store(sum[i]);
+    std::memcpy(out + start * sizeof(stored[0]), stored.data(), n * sizeof(stored[0]));
   }
 }
 
@@ -136,7 +137,30 @@ void Boolean(ReduceOp op, std::span<const std::byte* const> sources, size_t coun
   Arithmetic<Logical>(op, sources, count, out);
 }
 
+// What stores f32 as that type.
+template <typename Use>
+void WithFloat(ElementType type, Use use) {
+  switch (type) {
+    case ElementType::kBF16:
+      return use(Bf16{});
+    case ElementType::kF16:
+      return use(F16{});
+    default:
+      return use(Plain<float>{});
+  }
+}
+
 }  // namespace
+
+void SumFloats(ElementType from, std::span<const std::byte* const> sources, size_t count,
+               double divisor, ElementType to, std::byte* out) {
+  WithFloat(from, [&](auto in) {
+    WithFloat(to, [&](auto stored) {
+      Fold<decltype(in), decltype(stored)>(sources, count, out, divisor,
+                                           [](float a, float b) { return a + b; });
+    });
+  });
+}
 
 absl::Status CheckReduce(ElementType type, ReduceOp op) {
   const bool only_bytes = type >= ElementType::kF8E4M3;

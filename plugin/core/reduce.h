@@ -19,4 +19,9 @@ absl::Status CheckReduce(ElementType type, ReduceOp op);
 void ReduceInOrder(ElementType type, ReduceOp op, std::span<const std::byte* const> sources,
                    size_t count, std::byte* out);
 
+// out[i] = (sources[0][i] + sources[1][i] + ...) / divisor, strictly in that order, in f32, rounded
+// once to `to`. Both types are f32, bf16 or f16; the rest as above.
+void SumFloats(ElementType from, std::span<const std::byte* const> sources, size_t count,
+               double divisor, ElementType to, std::byte* out);
+
 }  // namespace longhaul

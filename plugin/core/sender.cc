@@ -48,6 +48,25 @@ void Sender::Send(const WireTensor& x, int dst, const CollectiveCall& call, int 
   SubmitInOrder(key);
 }
 
+void Sender::SendEncoded(const WireTensor& x, const Codec* codec, void* decoded, int tag,
+                         std::vector<Target> targets) {
+  std::shared_ptr<Ticket> first;
+  for (Target& target : targets) {
+    const ChannelKey key{target.rank, ChannelSpace::kCollective, tag};
+    std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(target.done));
+    WriteCall(target.call, ticket->message->header);
+    ticket->codec = codec;
+    ChannelOf(key).unsubmitted.push_back(ticket);
+    if (first == nullptr) {
+      first = std::move(ticket);
+    } else {
+      first->copies.push_back(std::move(ticket));
+    }
+  }
+  first->decoded = decoded;
+  encoder_.AddCopies(std::move(first));
+}
+
 void Sender::Send(const WireTensor& x, void* decoded, int dst, int tag, Group::Done done) {
   const ChannelKey key{dst, ChannelSpace::kPointToPoint, tag};
   std::shared_ptr<Ticket> ticket = NewTicket(x, key, std::move(done));

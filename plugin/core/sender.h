@@ -25,6 +25,15 @@ class Sender {
   // The same of a collective's message.
   void Send(const WireTensor& x, int dst, const CollectiveCall& call, int tag, Group::Done done);
 
+  // The same of one frame for several ranks, in host memory; `decoded` as above.
+  struct Target {
+    int rank;
+    CollectiveCall call;
+    Group::Done done;
+  };
+  void SendEncoded(const WireTensor& x, const Codec* codec, void* decoded, int tag,
+                   std::vector<Target> targets);
+
   // The receiver has posted receives for every message of that channel below `below`.
   void OnWant(const ChannelKey& key, uint64_t below);
 

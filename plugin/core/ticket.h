@@ -24,12 +24,13 @@ struct Ticket {
   size_t slot = 0;
   bool stateful = false;
   enum class Stage { kWaiting, kCoding, kCoded } stage = Stage::kCoded;
-  bool forget_state = false;            // once it is coded
-  bool sampled = false;                 // its error is measured
-  std::optional<double> nmse;           // the coder's until it is coded, like the next two
-  void* decoded = nullptr;              // wanted: what the receiver will hold
-  absl::Status decode_status;           // of filling it
-  std::atomic<bool> abandoned = false;  // any thread
+  bool forget_state = false;                    // once it is coded
+  bool sampled = false;                         // its error is measured
+  std::optional<double> nmse;                   // the coder's until it is coded, like the next two
+  void* decoded = nullptr;                      // wanted: what the receiver will hold
+  std::vector<std::shared_ptr<Ticket>> copies;  // the same frame to other ranks
+  absl::Status decode_status;                   // of filling it
+  std::atomic<bool> abandoned = false;          // any thread
   absl::Duration encode_time;
   bool on_device = false;
 };

@@ -1,4 +1,5 @@
-"""One of two processes is killed: the other's operations fail, naming it, instead of hanging.
+"""One of two processes is killed, in the middle of a collective with a codec: the other's operations
+fail, naming it, instead of hanging.
 
 Not under torchrun, which ends the survivor for the other's death."""
 
@@ -16,9 +17,14 @@ def worker():
     import torch.distributed as dist
 
     rank, _ = launch.init(peer_deadline=datetime.timedelta(seconds=10))
+    import longhaul
+    coded = dist.new_group([0, 1], backend="longhaul", pg_options=longhaul.Options(
+        collectives="int8-b64", collective_way="direct"))
     dist.barrier()
+    summed = dist.all_reduce(torch.randn(8 << 20), group=coded, async_op=True)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    launch.expect_error(dist.DistNetworkError, ["allreduce", "rank 1"], summed.wait)
     x = torch.zeros(4)
     launch.expect_error(dist.DistNetworkError, ["recv", "rank 1"], lambda: dist.recv(x, 1))
     launch.expect_error(dist.DistNetworkError, ["rank 1"], lambda: dist.all_reduce(x))

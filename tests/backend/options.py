@@ -43,6 +43,14 @@ def wrong_options():
              lambda: longhaul.Options(coder_threads="2"))
     assert load_adapter().MAX_CODER_THREADS == 256
     one_line(ValueError, ["kinds is 'x'", "'ranks' or 'tags'"], lambda: longhaul.Options(kinds="x"))
+    one_line(ValueError, ["in collectives is 'allreduce'", "'all_reduce', 'reduce_scatter' or"],
+             lambda: longhaul.Options(collectives={"allreduce": "int8-b64"}))
+    one_line(TypeError, ["collectives must be a codec or", "int"], lambda: longhaul.Options(collectives=8))
+    one_line(TypeError, ["collectives['all_gather'] must be a str"],
+             lambda: longhaul.Options(collectives={"all_gather": 8}))
+    one_line(ValueError, ["collective_way is 'tree'", "'ring'"],
+             lambda: longhaul.Options(collective_way="tree"))
+    one_line(ValueError, ["site_size is 0"], lambda: longhaul.Options(site_size=0))
 
 
 def new_group(ranks=(0, 1), **options):
@@ -53,6 +61,12 @@ def refused_groups(rank):
     one_line(ValueError, ["'int4-b65'", "int4-b64"], lambda: new_group(forward="int4-b65"))
     one_line(ValueError, ["options differ", "ef_slots=2", "ef_slots=3"],
              lambda: new_group(forward="int8-b64+ef", ef_slots=2 + rank))
+    one_line(ValueError, ["options differ", "all_reduce=int8-b64", "all_reduce=int4-b64"],
+             lambda: new_group(collectives="int8-b64" if rank else "int4-b64"))
+    one_line(ValueError, ["'int8-b64+ef' of collectives keeps a state"],
+             lambda: new_group(collectives={"all_reduce": "int8-b64+ef"}))
+    one_line(ValueError, ["sites of 3 ranks do not cut a group of 2"],
+             lambda: new_group(collectives="int8-b64", site_size=3))
     one_line(dist.DistBackendError, ["peer_deadline 30s, 5s"],
              lambda: new_group(peer_deadline=datetime.timedelta(seconds=5)))
     one_line(dist.DistBackendError, ["credit_bytes 67108864, 1048576"],

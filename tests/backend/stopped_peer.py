@@ -24,17 +24,26 @@ def worker():
     import torch
     import torch.distributed as dist
 
+    import longhaul
+
     rank, _ = launch.init(peer_deadline=datetime.timedelta(seconds=DEADLINE_S))
+    coded = dist.new_group([0, 1], backend="longhaul",
+                           pg_options=longhaul.Options(collectives="int8-b64"))
     dist.barrier()
     if rank == 1:
         stop_oneself()
-    big = torch.full((1 << 20,), float(rank + 1))
-    dist.all_reduce(big)  # under way while the other is stopped
+    big, like = torch.full((1 << 20,), float(rank + 1)), torch.full((1 << 20,), float(rank + 1))
+    summed = dist.all_reduce(like, group=coded, async_op=True)
+    dist.all_reduce(big)  # under way while the other is stopped, as that of frames
     assert torch.equal(big, torch.full((1 << 20,), 3.0))
+    summed.wait()
+    torch.testing.assert_close(like, big, rtol=0.01, atol=0)
     dist.barrier()
     if rank == 1:
         stop_oneself()
     begun = time.monotonic()
+    launch.expect_error(dist.DistNetworkError, ["allreduce", f"rank {1 - rank}"],
+                        lambda: dist.all_reduce(like, group=coded))
     x = torch.zeros(4)
     launch.expect_error(dist.DistNetworkError, ["recv", f"rank {1 - rank}"],
                         lambda: dist.recv(x, 1 - rank))

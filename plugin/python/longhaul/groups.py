@@ -8,7 +8,7 @@ class Crossing:
     """What crossed in one direction between this rank and one peer with one codec, of one kind,
     since the group was made.
 
-    codec is "none" for what stayed exact: small or integer tensors, collectives.
+    codec is "none" for what stayed exact: small or integer tensors, collectives without a codec.
     kind is "activation" or "gradient" as the tag said it, or for an encoded tensor the order of
     ranks; empty: nothing did.
     payload_bytes are codec frames (or raw values), message_bytes include the transport's headers,

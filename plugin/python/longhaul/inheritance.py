@@ -11,8 +11,8 @@ import logging
 
 from longhaul.options import Options
 
-_CODEC_FIELDS = ("forward", "backward", "by_tag", "kinds", "min_elements", "seed", "nmse_every",
-                 "ef_slots")
+_CODEC_FIELDS = ("forward", "backward", "by_tag", "kinds", "min_elements", "collectives",
+                 "collective_way", "site_size", "seed", "nmse_every", "ef_slots")
 _given = {}  # Options by group name, of groups that opted in by options of their own
 
 
@@ -42,7 +42,8 @@ def codecs_for(name, ranks):
             )
     places = [members[rank] for rank in ranks]
     if len(places) < size or places != sorted(places):
-        codecs["kinds"] = "tags"  # the order of ranks says nothing here
+        codecs["kinds"] = "tags"  # the order of ranks says nothing here, and nothing of sites
+        codecs["site_size"] = 1
     logging.getLogger("longhaul").info(
         "group '%s' takes the codecs of group '%s': forward %s, backward %s",
         name, parent, codecs["forward"], codecs["backward"])

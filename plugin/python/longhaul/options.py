@@ -4,9 +4,11 @@ import math
 import operator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Union
 
 _MAX_CODER_THREADS = 256
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
+_WAYS = ("auto", "direct", "gather", "ring")
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,15 @@ class Options:
         gradient_tag(); stages of torch.distributed.pipelining name it by themselves). "ranks": by
         the order of ranks, an error between the first rank and the last of three or more. "tags":
         not at all, such a tensor is an error.
-    min_elements: smaller tensors stay lossless.
+    min_elements: smaller tensors stay lossless; of a collective, what each rank brings.
+    collectives: codec of the collectives of float tensors: one for all, or by name, of "all_reduce",
+        "reduce_scatter" and "all_gather" (those not named stay exact). The first two for SUM and AVG
+        alone. Every rank gets the same bits. Codecs without a state: no "+ef", "+ef21", "+mc", "aqsgd".
+    collective_way: how encoded sums come about. "direct": each rank adds up its part and encodes the
+        sum. "gather": each tensor is encoded once, and everybody adds up all. "ring": sums go round.
+        "auto": gather between two sites, for topk and randk, and for a few kilobytes; else direct.
+    site_size: ranks r with the same r // site_size are at one site: collectives with a codec send raw
+        values within it, frames across. A divisor of the group's size.
     seed: of the codecs' rounding noise; equal seeds give equal bytes.
     nmse_every: n > 0: the sender decodes every n-th encoded tensor and records its error.
     ef_slots: how many states a codec that has one ("+ef", "+ef21", "aqsgd4") keeps per peer and
@@ -56,6 +66,9 @@ class Options:
     by_tag: Mapping[int, str] = field(default_factory=dict)
     kinds: str = "ranks"
     min_elements: int = 4096
+    collectives: Union[str, Mapping[str, str]] = "none"
+    collective_way: str = "auto"
+    site_size: int = 1
     seed: int = 0
     nmse_every: int = 0
     ef_slots: int = 1
@@ -73,6 +86,7 @@ class Options:
         for name in ("shared_memory", "ucx_environment"):
             _check_type(name, getattr(self, name), bool)
         _check_integer("min_elements", self.min_elements, 0, 2**63 - 1)
+        _check_integer("site_size", self.site_size, 1, 2**31 - 1)
         _check_integer("seed", self.seed, 0, 2**64 - 1)
         _check_integer("nmse_every", self.nmse_every, 0, 2**31 - 1)
         _check_integer("ef_slots", self.ef_slots, 1, 2**31 - 1)
@@ -87,8 +101,24 @@ class Options:
         for tag, codec in self.by_tag.items():
             _check_integer("a tag of by_tag", tag, 0, 2**31 - 1)
             _check_type(f"by_tag[{tag}]", codec, str)
-        if self.kinds not in ("ranks", "tags"):
-            raise ValueError(f"longhaul.Options: kinds is '{self.kinds}': want 'ranks' or 'tags'")
+        self._check_collectives()
+        _check_choice("kinds", self.kinds, ("ranks", "tags"))
+        _check_choice("collective_way", self.collective_way, _WAYS)
+
+    def _check_collectives(self):
+        if isinstance(self.collectives, str):
+            return
+        if not isinstance(self.collectives, Mapping):
+            raise _wrong_type("collectives", self.collectives, "a codec or a mapping of collectives to codecs")
+        for name, codec in self.collectives.items():
+            _check_choice("a name in collectives", name, _COLLECTIVES)
+            _check_type(f"collectives['{name}']", codec, str)
+
+    @property
+    def _codec_of_collective(self):
+        if isinstance(self.collectives, str):
+            return dict.fromkeys(_COLLECTIVES, self.collectives)
+        return {name: self.collectives.get(name, "none") for name in _COLLECTIVES}
 
     @property
     def _timeout(self):
@@ -97,13 +127,16 @@ class Options:
 
     @property
     def lossless(self):
-        return all(c == "none" for c in (self.forward, self.backward, *self.by_tag.values()))
+        codecs = (self.forward, self.backward, *self.by_tag.values(), *self._codec_of_collective.values())
+        return all(codec == "none" for codec in codecs)
 
     def native(self, adapter):
         """The same options as an object of the extension module `adapter`."""
         native = adapter.Options()
         native.set_codecs(self.forward, self.backward, dict(self.by_tag), self.min_elements,
                           self.kinds == "ranks")
+        native.set_collectives(*self._codec_of_collective.values(), _WAYS.index(self.collective_way),
+                               self.site_size)
         native.set_node(
             self.interface,
             _seconds(self.peer_deadline),
@@ -132,6 +165,12 @@ def _check_type(name, value, kind):
     if not isinstance(value, kind):
         wanted = {str: "a str", bool: "a bool", Mapping: "a mapping of tags to codecs"}[kind]
         raise _wrong_type(name, value, wanted)
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        wanted = ", ".join(f"'{choice}'" for choice in choices[:-1]) + f" or '{choices[-1]}'"
+        raise ValueError(f"longhaul.Options: {name} is '{value}': want {wanted}")
 
 
 def _check_integer(name, value, least, most):

@@ -77,6 +77,15 @@ void BindOptions(py::module_& m) {
                          .unnamed_kind = kinds_by_rank ? CodecPolicy::UnnamedKind::kByRank
                                                        : CodecPolicy::UnnamedKind::kRefused};
            })
+      .def("set_collectives",
+           [](Options& o, std::string all_reduce, std::string reduce_scatter,
+              std::string all_gather, int way, int site_size) {
+             o.codecs.collectives = {.all_reduce = std::move(all_reduce),
+                                     .reduce_scatter = std::move(reduce_scatter),
+                                     .all_gather = std::move(all_gather),
+                                     .way = static_cast<CodecPolicy::Collectives::Way>(way),
+                                     .site_size = site_size};
+           })
       .def("set_node", [](Options& o, std::string interface,
                           std::optional<double> peer_deadline_s,  // inf: never
                           std::optional<int64_t> credit_bytes, std::optional<int> coder_threads,
