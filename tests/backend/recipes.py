@@ -59,6 +59,15 @@ def pipeline():
     assert all(float(row[4]) < (4.4 if row[1] == "activation" else 8.4) for row in sent), sent
 
 
+def fsdp():
+    """A step gathers each rank's half twice and scatters half of the gradients: 3 x 2 MB of float32."""
+    text = lines_of("fsdp")
+    ends = re.findall(r"loss ([\d.]+), [\d.]+ s a step, ([\d.]+) MB", text)
+    assert len(ends) == 2 and len({loss for loss, _ in ends}) == 1 and float(ends[0][0]) < 0.1, ends
+    halves = 3 * 4 * (512 * 512 + 512) // 2
+    assert all(abs(float(sent) / (8.25 / 8 * halves / 1e6) - 1) < 0.01 for _, sent in ends), ends
+
+
 def outer_loop():
     text = lines_of("outer_loop", 3)
     weights(text, 3)
@@ -94,5 +103,5 @@ launch.check()
  "accelerate_ddp": lambda: as_over_gloo("accelerate_ddp", "accelerate"),
  "hf_trainer": lambda: as_over_gloo("hf_trainer", "transformers, accelerate"),
  "lightning_ddp": lambda: as_over_gloo("lightning_ddp", "lightning"),
- "pipeline": pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
+ "fsdp": fsdp, "pipeline": pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
  }[sys.argv[1]]()

@@ -4,6 +4,8 @@ foreach(name point_to_point_test collectives_test collective_sums_test collectiv
              flow_test deadlines_test integrity_test coder_test strangers_test)
   longhaul_test(plugin/${name}.cc LIBS plugin_testing LABELS cpu)
 endforeach()
+longhaul_test(plugin/collective_error_test.cc LIBS plugin_testing fmt::fmt LABELS cpu)
+target_compile_definitions(plugin_collective_error_test PRIVATE LONGHAUL_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
 # A device's part by the host's stand-in.
 set_tests_properties(plugin_coder_test PROPERTIES TIMEOUT 600)  # megabytes through every state, also sanitized
 longhaul_test(plugin/device_coder_test.cc SRCS compressors/cuda_host_device.cc
