@@ -248,6 +248,9 @@ absl::Status RunSimulate(const SimulateOptions& options) {
     }
     if (answers.plan && answers.measured.size() < kMostMeasured) {
       answers.measured.push_back({NameOf(*file, row), row.scenario});
+      if (const auto& search = file->search) {
+        answers.measured.back().sought = {search->target, row.at_least, search->most_nodes};
+      }
     }
   });
   if (!status.ok()) {

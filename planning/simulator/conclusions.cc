@@ -15,7 +15,6 @@ namespace longhaul::simulator {
 namespace {
 
 constexpr double kMultiples[] = {1.5, 2, 2.5, 3, 4, 5, 6, 8};  // of the largest that fits a node
-constexpr size_t kDraws = 10000;
 constexpr int kGrid = 64;  // steps over one interval: a best size may hold only inside it
 
 double Local(const Adjust& adjust, const Scenario& s) { return Simulate(adjust(s)).local; }
@@ -110,7 +109,8 @@ Change ChangeOf(double assumed, double low, double high) {
 }
 
 // Margins over the uncertainty, sorted; the point at z = 0 first.
-std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
+std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c,
+                            size_t draws) {
   std::vector<double> z(plan.sources(), 0);
   const Adjust adjust = [&](const Scenario& s) { return plan.Apply(s, transfer, z); };
   std::vector<double> out = {c.margin(adjust)};
@@ -120,7 +120,7 @@ std::vector<double> Margins(const CalibrationPlan& plan, Transfer transfer, cons
       out.push_back(c.margin(adjust));
     }
   } else if (plan.sources() > 1) {
-    for (size_t draw = 0; draw < kDraws; ++draw) {
+    for (size_t draw = 0; draw < draws; ++draw) {
       for (size_t i = 0; i < z.size(); ++i) z[i] = Deviate(draw, i);
       out.push_back(c.margin(adjust));
     }
@@ -148,8 +148,8 @@ std::string_view ChangeName(Change change) {
   return "?";
 }
 
-Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c) {
-  const std::vector<double> margins = Margins(plan, transfer, c);
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& c, size_t draws) {
+  const std::vector<double> margins = Margins(plan, transfer, c, draws);
   Judgement j{
       c.name, c.margin([](const Scenario& s) { return s; }), 0, margins[0], 0, Change::kUnchanged,
       false};
@@ -158,9 +158,9 @@ Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion
     j.low = std::min(margins[0], margins[1]);
     j.high = std::max(margins[0], margins.back());
   } else if (plan.sources() > 1) {
-    j.low = margins[1 + kDraws / 40];
-    j.point = margins[1 + kDraws / 2];
-    j.high = margins[kDraws - kDraws / 40];
+    j.low = margins[1 + draws / 40];
+    j.point = margins[1 + draws / 2];
+    j.high = margins[draws - draws / 40];
   }
   j.change = ChangeOf(j.assumed, j.low, j.high);
   j.touched = j.low != j.assumed || j.high != j.assumed;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planning/simulator/search.h"
 #include "planning/simulator/transfer.h"
 
 namespace longhaul::simulator {
@@ -33,7 +35,9 @@ struct Judgement {
   Change change;
   bool touched;
 };
-Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion);
+inline constexpr size_t kDraws = 10000;
+Judgement Judge(const CalibrationPlan& plan, Transfer transfer, const Conclusion& conclusion,
+                size_t draws = kDraws);
 
 // A conclusion with everything measured, and with each part of the calibration alone, all else
 // assumed. The parts are there where the conclusion changes, or would by one of them.
@@ -57,18 +61,27 @@ std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attri
 // One line per conclusion and part ("all" first), with header; margins at full precision.
 std::string ConclusionsCsv(const std::vector<Attribution>& answer);
 
-// A scenario of a table, as the table names it.
+// A scenario of a table, as the table names it; of a search, what its nodes were counted for.
 struct NamedScenario {
+  struct Sought {
+    Target target;
+    double at_least;  // FLOP
+    int64_t most_nodes;
+  };
   std::string name;
   Scenario scenario;
+  std::optional<Sought> sought = std::nullopt;
 };
-// C_local or C_quality of a scenario, FLOP, assumed beside measured with its interval.
+// C_local or C_quality of a scenario, FLOP, or the fewest nodes of a search (infinite: not within its
+// most), assumed beside measured with its interval.
 struct MeasuredNumber {
   std::string scenario, number;
   Transfer transfer;
   double assumed, low, point, high;
+  bool nodes = false;
 };
-// C_local and, where counted, C_quality of each scenario, by each transfer that is possible.
+// C_local and, where counted, C_quality of each scenario, or its nodes, by each transfer that is
+// possible. A search is counted anew for 200 draws, not 10,000.
 std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
                                              const std::vector<NamedScenario>& rows);
 std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers);

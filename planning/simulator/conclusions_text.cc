@@ -1,4 +1,7 @@
 // The answer of a calibration as text.
+#include <cmath>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "experiments/estimates/text_table.h"
@@ -127,6 +130,32 @@ std::string ConclusionsText(const CalibrationPlan& plan, const std::vector<Attri
   return out;
 }
 
+namespace {
+
+// Of a search: a count for each of 200 draws, of which 5 and 195 are the ends.
+MeasuredNumber MeasureNodes(const CalibrationPlan& plan, Transfer transfer,
+                            const NamedScenario& row) {
+  constexpr size_t kSearches = 200;
+  const NamedScenario::Sought& sought = *row.sought;
+  const auto nodes = [&](const Adjust& adjust) {
+    const auto found =
+        FewestNodes(row.scenario, sought.target, sought.at_least, sought.most_nodes, adjust);
+    return found ? static_cast<double>(*found) : std::numeric_limits<double>::infinity();
+  };
+  const Judgement j = Judge(plan, transfer, {row.name, nodes}, kSearches);
+  return {row.name, fmt::format("nodes for {:g} FLOP", sought.at_least),
+          transfer, j.assumed,
+          j.low,    j.point,
+          j.high,   /*nodes=*/true};
+}
+
+std::string Shown(const MeasuredNumber& n, double value) {
+  if (!n.nodes) return fmt::format("{:.3e}", value);
+  return std::isinf(value) ? "not within most_nodes" : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
 std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
                                              const std::vector<NamedScenario>& rows) {
   std::vector<MeasuredNumber> out;
@@ -140,6 +169,10 @@ std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
   for (const NamedScenario& row : rows) {
     for (const Transfer transfer : {Transfer::kTokens, Transfer::kLoss}) {
       if (transfer == Transfer::kLoss && !plan.can_transfer_loss()) continue;
+      if (row.sought) {
+        out.push_back(MeasureNodes(plan, transfer, row));
+        continue;
+      }
       add(row, transfer, "C_local", &Outcome::local);
       if (row.scenario.switches.chi) add(row, transfer, "C_quality", &Outcome::quality);
     }
@@ -148,12 +181,14 @@ std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
 }
 
 std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers) {
-  TextTable table({"scenario", "transfer", "FLOP", "assumed", "measured", "low", "high", "change"});
+  TextTable table(
+      {"scenario", "transfer", "quantity", "assumed", "measured", "low", "high", "change"});
   for (const MeasuredNumber& n : numbers) {
-    table.Add({n.scenario, std::string(TransferName(n.transfer)), n.number,
-               fmt::format("{:.3e}", n.assumed), fmt::format("{:.3e}", n.point),
-               fmt::format("{:.3e}", n.low), fmt::format("{:.3e}", n.high),
-               fmt::format("{:+.2f} %", 100 * (n.point / n.assumed - 1))});
+    table.Add({n.scenario, std::string(TransferName(n.transfer)), n.number, Shown(n, n.assumed),
+               Shown(n, n.point), Shown(n, n.low), Shown(n, n.high),
+               std::isfinite(n.point) && std::isfinite(n.assumed)
+                   ? fmt::format("{:+.2f} %", 100 * (n.point / n.assumed - 1))
+                   : "-"});
   }
   return table.Text();
 }

@@ -16,9 +16,11 @@ double ValueOf(const Outcome& out, Target target) {
   return out.raw;
 }
 
-std::optional<int64_t> FewestNodes(Scenario s, Target target, double at_least, int64_t most) {
+std::optional<int64_t> FewestNodes(Scenario s, Target target, double at_least, int64_t most,
+                                   const std::function<Scenario(const Scenario&)>& adjust) {
   for (s.nodes = 1; s.nodes <= most; ++s.nodes) {
-    if (ValueOf(Simulate(s), target) >= at_least) return s.nodes;
+    const Outcome out = adjust ? Simulate(adjust(s)) : Simulate(s);
+    if (ValueOf(out, target) >= at_least) return s.nodes;
   }
   return std::nullopt;
 }
