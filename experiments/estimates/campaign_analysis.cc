@@ -264,6 +264,8 @@ void EstimateNoise(CampaignAnalysis& a) {
   for (const ArmResult& arm : a.arms) {
     if (!arm.off || arm.off->seeds < 2) continue;
     if (arm.role == Role::kArm && !arm.HasQ()) continue;
+    // An arm that lost most of its tokens scatters by what it lost, not by the luck of a seed.
+    if (arm.off->IsBound()) continue;
     const auto& deltas = arm.off->delta_by_seed;
     if (std::all_of(deltas.begin(), deltas.end(), [](const auto& d) { return d.second == 0; })) {
       continue;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -48,15 +49,17 @@ class AnalysedCampaign : public testing::Test {
   }
 
   // sd of the paired differences of the arms with a q and the control, three seeds each.
-  static double PooledByHand(const CampaignAnalysis& a) {
+  static double PooledByHand(const CampaignAnalysis& a, const std::vector<const char*>& arms = {
+                                                            "control@0.9", "s2", "s4", "s8"}) {
     double squares = 0;
-    for (const char* name : {"control@0.9", "s2", "s4", "s8"}) {
+    for (const char* name : arms) {
       const auto& deltas = Arm(a, name).off->delta_by_seed;
       double mean = 0;
       for (const auto& [seed, delta] : deltas) mean += delta / 3;
       for (const auto& [seed, delta] : deltas) squares += (delta - mean) * (delta - mean);
     }
-    return std::sqrt(squares / (4 * 2));  // two degrees of freedom each
+    // Two degrees of freedom each.
+    return std::sqrt(squares / (static_cast<double>(arms.size()) * 2));
   }
 
   std::string folder_;

@@ -195,6 +195,14 @@ TEST(WithIntervalText, BoundsCarryTheirSign) {
   EXPECT_EQ(WithInterval({0.5, interval, Bound::kLowEnd}, 2), "0.50 [<= 0.40, 0.60]");
 }
 
+// What scatters far below the curve says nothing of the noise in which a small loss is looked for.
+TEST_F(CampaignAnalysisTest, AnArmBelowTheCurveIsNotPooled) {
+  const CampaignAnalysis a =
+      Analysed(WriteSyntheticCampaign(*record_, {.extra_nat = {{"s8", 2.0}}}));
+  ASSERT_TRUE(Arm(a, "s8").off->IsBound());
+  EXPECT_NEAR(a.sd_delta_nat, PooledByHand(a, {"control@0.9", "s2", "s4"}), 1e-12);
+}
+
 // Pooled by hand: sd_delta over controls and arms with a q, rho = 1 - sd_delta^2 / (2 sigma^2).
 TEST_F(CampaignAnalysisTest, RhoAndPooledDifferencesByHand) {
   const CampaignAnalysis a = Analysed(WriteSyntheticCampaign(
