@@ -390,27 +390,5 @@ TEST(SimulatorCalibration, ALawIsReadFromTheReportsTable) {
   EXPECT_FALSE(ReadSizeLaw("/nowhere/law_terms.csv", "").ok());
 }
 
-// Half of eta_c wants the nodes of twice the FLOP, since all else stays.
-TEST(SimulatorCalibration, ASearchCountsItsNodesWithMeasuredFactors) {
-  const CalibrationPlan plan =
-      PlanOf(R"("eta_c":[{"codec":"k","ratio":16,"eta":0.49,"ci":[0.49,0.98]}])");
-  const Scenario s = A100Nodes(1);
-  const auto sought = [&](int64_t most) {
-    return MeasureScenarios(plan, {{"A100", s, {{Target::kLocal, 1e25, most}}}});
-  };
-  const std::vector<MeasuredNumber> found = sought(1000);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].number, "nodes for 1e+25 FLOP");
-  const auto once = FewestNodes(s, Target::kLocal, 1e25, 1000);
-  const auto twice = FewestNodes(s, Target::kLocal, 2e25, 1000);
-  EXPECT_EQ(found[0].assumed, static_cast<double>(*once));
-  EXPECT_EQ(found[0].point, static_cast<double>(*twice));
-  EXPECT_EQ(found[0].low, static_cast<double>(*once));
-  EXPECT_EQ(found[0].high, static_cast<double>(*twice));
-  const std::string scarce = MeasuredTable(sought(*once));
-  EXPECT_THAT(scarce, testing::ContainsRegex("1e.25 FLOP +" + std::to_string(*once) +
-                                             " +not within most_nodes"));
-}
-
 }  // namespace
 }  // namespace longhaul::simulator

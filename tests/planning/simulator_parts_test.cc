@@ -134,6 +134,32 @@ TEST(SimulatorParts, TextCsvAndJsonSayTheSame) {
   EXPECT_TRUE(seen);
 }
 
+// Half of eta_c wants the nodes of twice the FLOP, since all else stays.
+TEST(SimulatorParts, ASearchCountsItsNodesWithMeasuredFactors) {
+  const auto calibration = ParseCalibration(
+      R"({"schema":"calibration/1","plan_sha256":"a","commit":"d","params":1e6,"eta_c":[)"
+      R"({"codec":"k","ratio":16,"eta":0.49,"ci":[0.49,0.98]}]})",
+      "c.json");
+  ASSERT_TRUE(calibration.ok()) << calibration.status();
+  const CalibrationPlan plan = *CalibrationPlan::Make(*calibration, {});
+  const Scenario s = A100Nodes(1);
+  const auto sought = [&](int64_t most) {
+    return MeasureScenarios(plan, {{"A100", s, {{Target::kLocal, 1e25, most}}}});
+  };
+  const std::vector<MeasuredNumber> found = sought(1000);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].number, "nodes for 1e+25 FLOP");
+  const auto once = FewestNodes(s, Target::kLocal, 1e25, 1000);
+  const auto twice = FewestNodes(s, Target::kLocal, 2e25, 1000);
+  EXPECT_EQ(found[0].assumed, static_cast<double>(*once));
+  EXPECT_EQ(found[0].point, static_cast<double>(*twice));
+  EXPECT_EQ(found[0].low, static_cast<double>(*once));
+  EXPECT_EQ(found[0].high, static_cast<double>(*twice));
+  const std::string scarce = MeasuredTable(sought(*once));
+  EXPECT_THAT(scarce, testing::ContainsRegex("1e.25 FLOP +" + std::to_string(*once) +
+                                             " +not within most_nodes"));
+}
+
 Scenario Pipelines(double billions) {
   Scenario s = ProfileScenario(ProfileName::kGovernancePp);
   s.nodes = 4000;
