@@ -84,11 +84,6 @@ class Launch {
   std::vector<std::string> remarks_;
 };
 
-// Of CLOCK_MONOTONIC, as Python's time.monotonic().
-double Seconds(absl::Time monotonic) {
-  return absl::ToDoubleSeconds(monotonic - absl::UnixEpoch());
-}
-
 absl::Status Launch::Prepare() {
   if (command_.empty()) {
     return absl::InvalidArgumentError(
@@ -238,28 +233,21 @@ absl::Status Launch::Programs() {
     if (!output.ok()) return output.status();
     output_.emplace(*std::move(output));
   }
-  began_s_ = Seconds(MonotonicNow());
+  const absl::Time began = MonotonicNow();
+  began_s_ = Seconds(began);
   std::vector<StartedProgram> running;
   const absl::Status started = Start(running);
   if (output_) output_->Start();
-  std::map<pid_t, size_t> rank_of;
-  for (size_t rank = 0; rank < running.size(); ++rank) rank_of[running[rank].pid] = rank;
   if (!started.ok()) {
     for (const StartedProgram& program : running) KillProgramOf(program.pid);
   }
   std::vector<ProgramEnd> ends;
-  status_ = WaitForPrograms(std::move(running), rules_, &ends);
-  ends_.resize(rank_of.size());
-  bool named = false;
-  for (const ProgramEnd& end : ends) {
-    const size_t rank = rank_of.at(end.pid);
-    ends_[rank] = {.status = end.status,
-                   .cpu_s = end.cpu_s,
-                   .wall_s = Seconds(end.at) - began_s_,
-                   .peak_bytes = end.peak_bytes};
-    if (named || end.status == 0 || end.status != status_) continue;
-    named = true;
-    remarks_.push_back(fmt::format("rank {} ended with {}", rank, EndText(end.status)));
+  status_ = WaitForPrograms(running, rules_, &ends);
+  const RanksEnded ended = EndsOfRanks(running, ends, status_, began);
+  ends_ = ended.ranks;
+  if (ended.first_to_fail) {
+    remarks_.push_back(fmt::format("rank {} ended with {}", *ended.first_to_fail,
+                                   EndText(ends_[*ended.first_to_fail].status)));
   }
   return started;
 }

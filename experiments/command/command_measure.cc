@@ -42,6 +42,8 @@ struct MeasureArguments {
 absl::StatusOr<std::map<std::string, std::string>> FrozenFacts(const CampaignSpec& campaign) {
   std::map<std::tuple<std::string, std::string, int64_t>, std::shared_ptr<const Corpus>> opened;
   std::shared_ptr<const Corpus> first;
+  // What a program reads is its own; its files are among those that a plan names.
+  if (campaign.runs.front().spec.program) return std::map<std::string, std::string>();
   for (const PlannedRun& run : campaign.runs) {
     if (run.seed != campaign.seeds.front()) break;  // the other seeds differ in nothing else
     auto& corpus = opened[{run.spec.data.source, run.spec.data.eval, run.spec.model.vocab}];
@@ -81,6 +83,7 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
   const bool refused = !forecast->primary_resolvable && !accept_unresolved;
   for (const PlannedRun& run : campaign.runs) {
     if (run.arm != kD0Reference || run.seed != campaign.seeds.front()) continue;
+    if (run.spec.program) break;
     for (const std::string& line : WarmUpAdvice(run.spec)) {
       fmt::print(out.progress(), "{}\n", line);
     }

@@ -19,6 +19,7 @@ namespace {
 // A run of one process writes a checkpoint when it is asked to stop, also where its plan has none;
 // what is trained is the plan's either way.
 RunSpec WithCheckpoints(RunSpec spec) {
+  if (spec.program) return spec;
   if (spec.checkpoint.every_steps == 0 && spec.net.transport == "loopback") {
     spec.checkpoint.every_steps = Steps(spec);
   }

@@ -35,6 +35,30 @@ std::string Missed(const ReferenceCurve& curve, const ArmResult& arm) {
                      arm.trained_fraction, WithInterval(found->eta, 3));
 }
 
+// A program that does not take what it was given has runs that are one and the same.
+std::string Deaf(const CampaignAnalysis& a) {
+  const ArmResult* d0 = FindArm(a, kD0Reference);
+  if (d0 == nullptr || d0->outcomes.empty()) return "";
+  if (!d0->outcomes.front().run.facts.contains(kProgramFact)) return "";
+  const LossBySeed losses = FinalLosses(*d0);
+  const bool one_loss = std::all_of(losses.begin(), losses.end(), [&](const auto& loss) {
+    return loss.second == losses.begin()->second;
+  });
+  if (losses.size() > 1 && one_loss) {
+    return fmt::format(
+        "all {} seeds of {} told the same loss, {}: the program does not go by $LONGHAUL_SEED",
+        losses.size(), d0->arm, losses.begin()->second);
+  }
+  for (const ArmResult& arm : a.arms) {
+    if (arm.role != Role::kReference || arm.budget_fraction == 1) continue;
+    if (losses.empty() || FinalLosses(arm) != losses) continue;
+    return fmt::format(
+        "{} and {} told the same losses: the program does not go by $LONGHAUL_TOKENS", arm.arm,
+        d0->arm);
+  }
+  return "";
+}
+
 }  // namespace
 
 void CheckControls(CampaignAnalysis& a) {
@@ -44,6 +68,7 @@ void CheckControls(CampaignAnalysis& a) {
       a.failed_controls.push_back(std::move(why));
     }
   }
+  if (std::string why = Deaf(a); !why.empty()) a.failed_controls.push_back(std::move(why));
   for (const IdentityCheck& check : a.identities) {
     if (check.same_spec && check.identical_seeds < check.seeds) {
       a.failed_controls.push_back(check.Text());

@@ -132,7 +132,9 @@ std::string CampaignAnalysis::Resolvable() const {
 }
 
 std::string CampaignAnalysis::Conditions() const {
-  std::string text = fmt::format("N = {:.3g} M parameters", static_cast<double>(parameters) / 1e6);
+  std::string text =
+      parameters > 0 ? fmt::format("N = {:.3g} M parameters", static_cast<double>(parameters) / 1e6)
+                     : std::string("a program's model");
   if (experiment.d0_tokens) {
     text += fmt::format(", D0 = {:.3g} M tokens", static_cast<double>(*experiment.d0_tokens) / 1e6);
   }

@@ -46,27 +46,6 @@ std::optional<double> Scaled(const json& object, const char* key, double times) 
   return found->get<double>() * times;
 }
 
-// A step lasts from the one before it of the same rank; the first from the program's start.
-std::vector<StepRow> StepsOf(const Told& told, int64_t rank, double began_s) {
-  std::vector<StepRow> rows;
-  double last = began_s;
-  for (const auto& [number, step] : told.steps) {
-    rows.push_back({.step = number,
-                    .group_index = 0,
-                    .stage = rank,
-                    .loss_nat = step.loss_nat,
-                    .tokens = step.tokens,
-                    .wall_s = std::max(0.0, step.at_s - last),
-                    .forward_s = 0,
-                    .backward_s = 0,
-                    .optimizer_s = 0,
-                    .wait_s = 0,
-                    .outer_s = 0});
-    last = std::max(last, step.at_s);
-  }
-  return rows;
-}
-
 }  // namespace
 
 RunRow LaunchRow(const LaunchPlan& plan, int64_t experiment) {
@@ -145,7 +124,7 @@ absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topolog
   std::map<std::string, std::string> facts;
   const auto paths = BytesBetween(topology, before, after);
   for (size_t rank = 0; rank < told.size(); ++rank) {
-    const auto of_rank = StepsOf(told[rank], static_cast<int64_t>(rank), began_s);
+    const auto of_rank = StepsOf(told[rank], began_s);
     steps.insert(steps.end(), of_rank.begin(), of_rank.end());
     crossings.insert(crossings.end(), told[rank].crossings.begin(), told[rank].crossings.end());
     if (told[rank].bad_lines == 0) continue;
@@ -170,21 +149,19 @@ absl::Status AddWhatWasTold(Record& record, int64_t run, const Topology& topolog
                          .message_bytes = 0,
                          .kernel_tx_bytes = bytes});
   }
-  for (size_t rank = 0; rank < ends.size(); ++rank) {
-    facts[fmt::format("exit_status_of_rank_{}", rank)] = std::to_string(ends[rank].status);
-    facts[fmt::format("cpu_s_of_rank_{}", rank)] = fmt::format("{:.2f}", ends[rank].cpu_s);
-    facts[fmt::format("wall_s_of_rank_{}", rank)] = fmt::format("{:.2f}", ends[rank].wall_s);
-    facts[fmt::format("peak_bytes_of_rank_{}", rank)] = std::to_string(ends[rank].peak_bytes);
-  }
+  facts.merge(FactsOf(ends));
   int64_t last_step = 0;
   for (const StepRow& step : steps) last_step = std::max(last_step, step.step);
   for (const Told& one : told) {
     if (!one.final_nat) continue;
     facts["final_loss_nat"] = fmt::format("{}", *one.final_nat);
     if (!one.standard_error_nat) continue;  // an evaluation without its error is no evaluation
-    const absl::Status added = record.AddEvaluation(
-        run, {last_step, EvalCodec::kOff, *one.final_nat, *one.standard_error_nat, 0});
-    if (!added.ok()) return added;
+    for (const auto& [codec, loss] :
+         {std::pair(EvalCodec::kOff, one.final_nat), {EvalCodec::kOn, one.final_on_nat}}) {
+      if (!loss) continue;
+      const EvaluationRow row{last_step, codec, *loss, *one.standard_error_nat, 0};
+      if (absl::Status s = record.AddEvaluation(run, row); !s.ok()) return s;
+    }
   }
   if (absl::Status s = record.AddSteps(run, steps); !s.ok()) return s;
   if (absl::Status s = record.AddCrossings(run, crossings); !s.ok()) return s;

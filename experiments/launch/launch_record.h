@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "experiments/launch/rank_end.h"
 #include "experiments/launch/told_by_program.h"
 #include "experiments/record/record.h"
 #include "netem/topology/topology.h"
@@ -29,13 +30,6 @@ RunRow LaunchRow(const LaunchPlan& plan, int64_t experiment);
 // Rows of a lab's answer to "probe", or to "stats" where nothing was probed; counters are of `stats`.
 std::vector<LinkRow> LinkRowsOf(const Topology& topology, LinkPhase phase,
                                 const nlohmann::json& probe, const nlohmann::json& stats);
-
-// How a rank ended.
-struct RankEnd {
-  int status = 0;  // exit status, 128 + signal
-  double cpu_s = 0, wall_s = 0;
-  int64_t peak_bytes = 0;
-};
 
 // Steps, crossings, evaluation and facts of a program that has ended. `told` and `ends` by rank;
 // `began_s`: CLOCK_MONOTONIC when the programs were started, of which a rank's first step is timed;

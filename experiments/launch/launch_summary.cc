@@ -8,11 +8,6 @@
 
 namespace longhaul {
 
-std::string EndText(int status) {
-  return status > 128 ? fmt::format("signal {}", status - 128)
-                      : fmt::format("exit status {}", status);
-}
-
 std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
                           const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths) {
   TextTable ranks({"rank", "node", "ended with", "wall s", "CPU s", "peak MB"});
@@ -20,7 +15,8 @@ std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& 
     const RankEnd& end = ends[rank];
     ranks.Add({fmt::format("{}", rank), topology.nodes[rank].name, EndText(end.status),
                fmt::format("{:.2f}", end.wall_s), fmt::format("{:.2f}", end.cpu_s),
-               fmt::format("{:.0f}", static_cast<double>(end.peak_bytes) / 1e6)});
+               fmt::format("{}{:.0f}", end.peak_is_bound ? "<= " : "",
+                           static_cast<double>(end.peak_bytes) / 1e6)});
   }
   TextTable paths({"path", "bytes", "mean Mbit/s"});
   double longest = 0;

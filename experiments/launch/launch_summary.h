@@ -9,9 +9,6 @@
 
 namespace longhaul {
 
-// "signal 9", "exit status 7".
-std::string EndText(int status);
-
 // A table of the ranks, and one of the paths that carried something; bytes as of BytesBetween.
 std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
                           const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths);

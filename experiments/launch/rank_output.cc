@@ -45,23 +45,23 @@ absl::Status RankOutput::TakeIn(size_t rank) const {
   return absl::OkStatus();
 }
 
-void RankOutput::Start() {
+void RankOutput::Start(Take take) {
   for (Stream& stream : streams_) stream.theirs.reset();
-  thread_ = std::thread([this] { Copy(streams_); });
+  thread_ = std::thread([this, take = std::move(take)] { Copy(streams_, take); });
 }
 
 void RankOutput::Finish() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RankOutput::Copy(std::vector<Stream>& streams) {
+void RankOutput::Copy(std::vector<Stream>& streams, const Take& take) {
   std::vector<pollfd> polled(streams.size());
   for (size_t open = streams.size(); open > 0;) {
     for (size_t i = 0; i < streams.size(); ++i) polled[i] = {streams[i].ours.get(), POLLIN, 0};
     if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     for (size_t i = 0; i < streams.size(); ++i) {
-      if (polled[i].revents == 0 || Read(streams[i])) continue;
-      if (!streams[i].line.empty()) Print(streams[i], streams[i].line);
+      if (polled[i].revents == 0 || Read(streams[i], take)) continue;
+      if (!streams[i].line.empty()) take(streams[i].rank, streams[i].error, streams[i].line);
       streams[i].ours.reset();
       --open;
     }
@@ -69,7 +69,7 @@ void RankOutput::Copy(std::vector<Stream>& streams) {
 }
 
 // False at its end.
-bool RankOutput::Read(Stream& stream) {
+bool RankOutput::Read(Stream& stream, const Take& take) {
   std::array<char, 16384> buffer{};
   const ssize_t got = read(stream.ours.get(), buffer.data(), buffer.size());
   if (got < 0) return errno == EINTR || errno == EAGAIN;
@@ -77,19 +77,19 @@ bool RankOutput::Read(Stream& stream) {
   stream.line.append(buffer.data(), static_cast<size_t>(got));
   size_t from = 0;
   for (size_t end; (end = stream.line.find('\n', from)) != std::string::npos; from = end + 1) {
-    Print(stream, stream.line.substr(from, end - from));
+    take(stream.rank, stream.error, stream.line.substr(from, end - from));
   }
   stream.line.erase(0, from);
   if (stream.line.size() > kMostLine) {
-    Print(stream, stream.line);
+    take(stream.rank, stream.error, stream.line);
     stream.line.clear();
   }
   return true;
 }
 
-void RankOutput::Print(const Stream& stream, const std::string& line) {
-  std::FILE* const out = stream.error ? stderr : stdout;
-  const std::string text = fmt::format("[{}] {}\n", stream.rank, line);
+void RankOutput::Print(size_t rank, bool error, const std::string& line) {
+  std::FILE* const out = error ? stderr : stdout;
+  const std::string text = fmt::format("[{}] {}\n", rank, line);
   std::fwrite(text.data(), 1, text.size(), out);
   std::fflush(out);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,9 +22,11 @@ class RankOutput {
   // In the child of `rank`: standard output and error become its pipes.
   absl::Status TakeIn(size_t rank) const;
 
-  // In the parent, once all children are forked: closes the ends that are theirs and copies lines to
-  // our own standard output and error, in a thread that sleeps in poll, until every rank has ended.
-  void Start();
+  // A line of a rank's standard error (`error`) or output.
+  using Take = std::function<void(size_t rank, bool error, const std::string& line)>;
+  // In the parent, once all children are forked: closes the ends that are theirs and gives lines to
+  // `take`, in a thread that sleeps in poll, until every rank has ended.
+  void Start(Take take = Print);
   // Waits until the last line is out.
   void Finish();
 
@@ -35,9 +38,10 @@ class RankOutput {
     std::string line = {};  // what has come of a line that has not ended
   };
   explicit RankOutput(std::vector<Stream> streams) : streams_(std::move(streams)) {}
-  static void Copy(std::vector<Stream>& streams);
-  static bool Read(Stream& stream);
-  static void Print(const Stream& stream, const std::string& line);
+  static void Copy(std::vector<Stream>& streams, const Take& take);
+  static bool Read(Stream& stream, const Take& take);
+  // To our own standard output and error.
+  static void Print(size_t rank, bool error, const std::string& line);
 
   std::vector<Stream> streams_;
   std::thread thread_;

@@ -1,5 +1,6 @@
 #include "experiments/launch/told_by_program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -29,6 +30,12 @@ class Line {
     Wrong(key, "a finite number");
     return std::nullopt;
   }
+  // Of training that diverged: "nan".
+  std::optional<double> Loss(const char* key) {
+    const auto found = object_.find(key);
+    if (found != object_.end() && *found == "nan") return std::nan("");
+    return Number(key);
+  }
   int64_t Count(const char* key, int64_t least, int64_t most) {
     const auto found = object_.find(key);
     if (found == object_.end()) return least;
@@ -57,12 +64,24 @@ class Line {
   std::string wrong_;
 };
 
+double NmseSum(const CrossingRow& row) {
+  return row.nmse_mean.value_or(0) * static_cast<double>(row.nmse_samples);
+}
+
 // Rows of one peer and direction are one row of the record; what another group sent there adds.
-void Add(CrossingRow row, double nmse_sum, std::vector<CrossingRow>& rows) {
+// Of a codec's row and one of exact tensors the latter leaves the direction: it would be counted as
+// the codec's bits.
+void Add(CrossingRow row, std::vector<CrossingRow>& rows) {
   for (CrossingRow& known : rows) {
     if (known.dst_rank != row.dst_rank || known.direction != row.direction) continue;
+    if (row.direction != Direction::kOther && (known.codec == "none") != (row.codec == "none")) {
+      if (known.codec == "none") std::swap(known, row);
+      row.direction = Direction::kOther;
+      Add(std::move(row), rows);
+      return;
+    }
     if (known.codec != row.codec) known.codec = "several";
-    const double before = known.nmse_mean.value_or(0) * static_cast<double>(known.nmse_samples);
+    const double nmse_sum = NmseSum(known) + NmseSum(row);
     known.tensors += row.tensors;
     known.elements += row.elements;
     known.payload_bytes += row.payload_bytes;
@@ -71,7 +90,7 @@ void Add(CrossingRow row, double nmse_sum, std::vector<CrossingRow>& rows) {
     known.decode_s += row.decode_s;
     known.nmse_samples += row.nmse_samples;
     if (known.nmse_samples > 0) {
-      known.nmse_mean = (before + nmse_sum) / static_cast<double>(known.nmse_samples);
+      known.nmse_mean = nmse_sum / static_cast<double>(known.nmse_samples);
       known.nmse_max = std::max(known.nmse_max.value_or(0), row.nmse_max.value_or(0));
     }
     return;
@@ -104,29 +123,43 @@ std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& 
   }
   if (!line.wrong().empty()) return line.wrong();
   if (row.dst_rank == rank) return "'peer': want another rank than its own";
-  Add(std::move(row), sum, told.crossings);
+  told.payload_by_codec[{row.direction, row.codec}] += row.payload_bytes;
+  Add(std::move(row), told.crossings);
   return "";
+}
+
+// "": taken.
+std::string TakeEnvironment(const json& object, Told& told) {
+  if (!object.is_object()) return "'environment': want an object";
+  Line line(object);
+  for (const auto& [name, value] : object.items()) {
+    told.environment[name.substr(0, 256)] = line.Word(name.c_str());
+  }
+  return line.wrong();
 }
 
 // "": taken.
 std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, Told& told) {
   const json object = json::parse(text, nullptr, false);
   if (!object.is_object()) return "no JSON object";
+  if (object.contains("environment")) return TakeEnvironment(object["environment"], told);
   if (object.contains("crossing")) return TakeCrossing(object["crossing"], rank, ranks, told);
   Line line(object);
   const double at = line.Number("t").value_or(0);
   if (object.contains("step")) {
     const ToldStep step{.step = line.Count("step", 1, kMostCount),
-                        .loss_nat = line.Number("loss"),
+                        .loss_nat = line.Loss("loss"),
                         .tokens = line.Count("tokens", 0, kMostCount),
                         .at_s = at};
     if (line.wrong().empty()) told.steps[step.step] = step;
-  } else if (object.contains("final")) {
-    const auto loss = line.Number("final"), error = line.Number("standard_error");
+  } else if (object.contains("final") || object.contains("final_on")) {
+    const auto loss = line.Loss("final"), on = line.Loss("final_on");
+    const auto error = line.Number("standard_error");
     if (!line.wrong().empty()) return line.wrong();
     if (error && *error < 0) return "'standard_error': want 0 or more";
-    told.final_nat = loss;
-    told.standard_error_nat = error;
+    if (loss) told.final_nat = loss;
+    if (on) told.final_on_nat = on;
+    if (error) told.standard_error_nat = error;
   } else {
     return "neither 'step' nor 'final' nor 'crossing'";
   }
@@ -135,8 +168,37 @@ std::string TakeLine(const std::string& text, int64_t rank, int64_t ranks, Told&
 
 }  // namespace
 
+void Told::RanksAre(int64_t its_group, int64_t its_stage, int64_t stages) {
+  group = its_group;
+  stage = its_stage;
+  for (CrossingRow& row : crossings) {
+    if (row.dst_rank / stages != group) row.direction = Direction::kOuter;
+  }
+}
+
+std::vector<StepRow> StepsOf(const Told& told, double began_s) {
+  std::vector<StepRow> rows;
+  double last = began_s;
+  for (const auto& [number, step] : told.steps) {
+    rows.push_back({.step = number,
+                    .group_index = told.group,
+                    .stage = told.stage,
+                    .loss_nat = step.loss_nat,
+                    .tokens = step.tokens,
+                    .wall_s = std::max(0.0, step.at_s - last),
+                    .forward_s = 0,
+                    .backward_s = 0,
+                    .optimizer_s = 0,
+                    .wait_s = 0,
+                    .outer_s = 0});
+    last = std::max(last, step.at_s);
+  }
+  return rows;
+}
+
 Told ParseTold(const std::string& text, int64_t rank, int64_t ranks) {
   Told told;
+  told.stage = rank;
   std::istringstream lines(text);
   std::string line;
   for (int64_t number = 1; std::getline(lines, line); ++number) {
@@ -150,7 +212,7 @@ Told ParseTold(const std::string& text, int64_t rank, int64_t ranks) {
 absl::StatusOr<Told> ReadTold(const std::string& path, int64_t rank, int64_t ranks) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  if (error) return Told{};
+  if (error) return ParseTold("", rank, ranks);
   if (bytes > kMostBytes) {
     return absl::ResourceExhaustedError(
         fmt::format("rank {} told {} MB by longhaul.log; at most {} are read", rank, bytes >> 20,

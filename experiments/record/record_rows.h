@@ -14,6 +14,8 @@ namespace longhaul {
 enum class ExperimentKind { kRun, kCampaign };
 
 // Keys of ExperimentRow::facts.
+// Of a run of a campaign's [program]: its command.
+inline constexpr char kProgramFact[] = "program";
 // Of a run whose compute was injected (RunSpec::Compute): it has step times alone.
 inline constexpr char kComputeFact[] = "compute";
 // Workers of a run whose ranks have several stages.
@@ -124,6 +126,7 @@ struct LinkRow {
 // last stage.
 enum class Direction { kForward, kBackward, kOuter, kTied, kOther };
 std::string_view ToString(Direction direction);
+constexpr int CountOf(const Direction*) { return 5; }  // row_json.h
 
 struct CrossingRow {
   int64_t src_rank, dst_rank;

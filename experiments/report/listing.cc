@@ -24,9 +24,13 @@ constexpr char kStepsQuery[] =
     "WITH by_step AS ("
     "  SELECT s.run_id AS run_id, s.step AS step,"
     // Where groups come and go a step is done that one group has done.
-    "    MAX(r.spec_toml LIKE '%on_group_loss = \"continue\"%') AS elastic,"
-    "    SUM(CASE WHEN s.stage = r.stages - 1 THEN s.tokens ELSE 0 END) AS tokens,"
-    "    SUM(s.stage = r.stages - 1) AS last_stages, r.groups AS groups,"
+    "    MAX(r.spec_toml LIKE '%on_group_loss = \"continue\"%' OR r.spec_toml LIKE '[launch]%')"
+    "      AS elastic,"
+    // Of a launched program every rank may be the one that tells.
+    "    SUM(CASE WHEN s.stage = r.stages - 1 OR r.spec_toml LIKE '[launch]%' THEN s.tokens ELSE 0"
+    "      END) AS tokens,"
+    "    SUM(s.stage = r.stages - 1 OR r.spec_toml LIKE '[launch]%') AS last_stages,"
+    "    r.groups AS groups,"
     "    MAX(s.wall_s) AS wall_s,"
     // A loss that is not finite is kept as a text, which AVG would take for 0.
     "    CASE WHEN SUM(typeof(s.loss_nat) = 'text') > 0 THEN 'nan' ELSE AVG(s.loss_nat) END"

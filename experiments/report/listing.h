@@ -52,6 +52,10 @@ absl::StatusOr<ListedRecord> ListRecord(const Record& record);
 // levels), by name. A record that can't be read is listed with its error. NotFound: no such folder.
 absl::StatusOr<std::vector<ListedRecord>> ListRecordsBelow(const std::string& folder);
 
+// "2 x 4", G and S; of a launched program, whose ranks are to each other what it makes of them, "8
+// ranks".
+std::string ShapeOf(const RunRow& run);
+
 // "run 3 of FOLDER/longhaul.sqlite: ok, 6/6 steps, held-out loss 4.1 +-0.01 nat, 900 tokens/s".
 absl::StatusOr<std::string> RunLine(const Record& record, int64_t run);
 

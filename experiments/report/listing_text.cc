@@ -43,8 +43,7 @@ std::string RunsTable(const ListedExperiment& e) {
   for (const ListedRun& run : e.runs) {
     const RunRow& r = run.row;
     table.Add({fmt::format("{}", r.id), std::string(ToString(r.status)), r.arm,
-               fmt::format("{}", r.seed), fmt::format("{} x {}", r.groups, r.stages),
-               StepsCell(run), LossCell(run),
+               fmt::format("{}", r.seed), ShapeOf(r), StepsCell(run), LossCell(run),
                run.tokens_per_s ? fmt::format("{:.0f}", *run.tokens_per_s) : "-", Day(r.begun_utc),
                Took(r)});
   }
@@ -88,6 +87,14 @@ std::string ExperimentText(const ListedExperiment& e) {
 }
 
 }  // namespace
+
+std::string ShapeOf(const RunRow& run) {
+  const auto ranks = run.facts.find(kRanksFact);
+  if (run.spec_toml.starts_with("[launch]") && ranks != run.facts.end()) {
+    return ranks->second + " ranks";
+  }
+  return fmt::format("{} x {}", run.groups, run.stages);
+}
 
 absl::StatusOr<std::string> RunLine(const Record& record, int64_t run) {
   const absl::StatusOr<RunRow> row = record.Run(run);

@@ -7,6 +7,7 @@
 
 #include "experiments/estimates/training_advice.h"
 #include "experiments/report/html.h"
+#include "experiments/report/listing.h"
 #include "experiments/report/report_curves.h"
 #include "experiments/report/report_sections.h"
 
@@ -246,12 +247,11 @@ std::string RunsPart(const ReportedExperiment& e) {
   for (const RunRow& r : e.runs) {
     bad += r.status != RunStatus::kOk;
     rows.push_back({fmt::format("{}", r.id), HtmlEscape(r.arm), fmt::format("{}", r.seed),
-                    fmt::format("{} x {}", r.groups, r.stages), fmt::format("{}", r.train_tokens),
-                    HtmlEscape(r.profile), HtmlEscape(r.emulator),
-                    HtmlBadge(ToString(r.status), ToneOf(r.status)), HtmlEscape(r.reason),
-                    HtmlEscape(r.begun_utc.substr(0, 19)), HtmlEscape(r.host), HtmlEscape(r.kernel),
-                    HtmlEscape(r.torch_version), HtmlEscape(r.isa), fmt::format("{}", r.threads),
-                    HtmlEscape(r.git_revision)});
+                    ShapeOf(r), fmt::format("{}", r.train_tokens), HtmlEscape(r.profile),
+                    HtmlEscape(r.emulator), HtmlBadge(ToString(r.status), ToneOf(r.status)),
+                    HtmlEscape(r.reason), HtmlEscape(r.begun_utc.substr(0, 19)), HtmlEscape(r.host),
+                    HtmlEscape(r.kernel), HtmlEscape(r.torch_version), HtmlEscape(r.isa),
+                    fmt::format("{}", r.threads), HtmlEscape(r.git_revision)});
   }
   std::string out =
       "<h3>Runs</h3>" +

@@ -66,6 +66,8 @@ ordered_json ToJson(const std::map<std::string, std::string>& facts) {
 
 ordered_json ToJson(const ListedRun& run) {
   const RunRow& r = run.row;
+  // A launched program's ranks are no stages or groups that anybody knows of.
+  const bool known = !r.spec_toml.starts_with("[launch]");
   return {{"run", r.id},
           {"arm", r.arm},
           {"role", ToString(r.role)},
@@ -76,8 +78,8 @@ ordered_json ToJson(const ListedRun& run) {
           {"steps_planned", Maybe(run.steps_planned)},
           {"train_tokens", r.train_tokens},
           {"budget_fraction", r.budget_fraction},
-          {"stages", r.stages},
-          {"groups", r.groups},
+          {"stages", known ? ordered_json(r.stages) : ordered_json(nullptr)},
+          {"groups", known ? ordered_json(r.groups) : ordered_json(nullptr)},
           {"forward_codec", r.forward_codec},
           {"backward_codec", r.backward_codec},
           {"profile", r.profile},

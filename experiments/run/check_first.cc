@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/launch/program_run.h"
 #include "experiments/run/core_needs.h"
 #include "experiments/run/gpu_memory.h"
 #include "experiments/train/check_training.h"
@@ -122,6 +123,7 @@ std::vector<ResourcePlan> LargestTogether(std::vector<PlannedLoad> all, const Po
 }
 
 absl::Status CheckFirst(const RunSpec& spec) {
+  if (spec.program) return CheckProgram(spec);
   if (absl::Status s = CheckLinks(spec); !s.ok()) return s;
   const ResourcePlan plan = PlanResources(spec);
   if (absl::Status s = CheckResources({plan}, RemainingMemory(), RemainingThreads()); !s.ok()) {
@@ -137,6 +139,11 @@ absl::Status CheckFirst(const RunSpec& spec) {
 }
 
 absl::Status CheckFirst(const CampaignSpec& campaign, const PoolLimits& limits) {
+  for (const PlannedRun& run : campaign.runs) {
+    if (!run.spec.program || run.seed != campaign.seeds.front()) break;
+    if (absl::Status s = CheckProgram(run.spec); !s.ok()) return In("arm '" + run.arm + "'", s);
+  }
+  if (campaign.runs.front().spec.program) return absl::OkStatus();
   std::vector<PlannedLoad> all;
   const Remaining memory = RemainingMemory(), threads = RemainingThreads();
   for (const PlannedRun& run : campaign.runs) {

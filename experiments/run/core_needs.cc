@@ -10,6 +10,7 @@ namespace longhaul {
 
 int64_t CoresNeeded(const RunSpec& spec) {
   if (spec.compute) return 1;  // its workers sleep
+  if (spec.program) return spec.workers() * spec.limits.threads;
   const int64_t processes = spec.net.transport == "loopback" ? 1 : spec.workers();
   return processes * spec.limits.threads;
 }
@@ -19,7 +20,8 @@ int64_t CoresNeeded(const RunRow& run) {
   const auto ranks = run.facts.find(kRanksFact);
   const int64_t workers =
       ranks == run.facts.end() ? run.stages * run.groups : std::atoll(ranks->second.c_str());
-  return (run.profile == "loopback" ? 1 : workers) * run.threads;
+  const bool one = run.profile == "loopback" && !run.facts.contains(kProgramFact);
+  return (one ? 1 : workers) * run.threads;
 }
 
 int64_t CoresAllowed() {

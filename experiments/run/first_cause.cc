@@ -44,9 +44,10 @@ void FirstCause::Replace(int rank, const std::string& message) {
 
 std::string FirstCause::Describe(const nlohmann::json& event) const {
   const int rank = event.value("rank", -1);
+  const std::string who = event.value("who", "the lab");
   const std::string where = rank >= 0 ? fmt::format("rank {} after step {}", rank, last_step(rank))
-                            : last_step() > 0 ? fmt::format("the lab after step {}", last_step())
-                                              : std::string("the lab");
+                            : last_step() > 0 ? fmt::format("{} after step {}", who, last_step())
+                                              : who;
   return fmt::format("{}: {}", where, event.value("message", "no reason given"));
 }
 

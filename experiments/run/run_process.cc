@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/launch/program_run.h"
 #include "experiments/run/command_watch.h"
 #include "experiments/run/lab_main.h"
 #include "experiments/run/memory_plan.h"
@@ -61,6 +62,17 @@ void LeaveTerminalSignals() {
 
 absl::StatusOr<pid_t> StartProcess(const RunSpec& spec, const std::string& checkpoint_directory,
                                    int events_fd) {
+  if (spec.program) {
+    const absl::StatusOr<LabProcess> lab = StartLab(
+        [&spec, events_fd, outside = PidNamespace()] {
+          LeaveTerminalSignals();
+          dup2(STDERR_FILENO, STDOUT_FILENO);
+          return ProgramMain(spec, events_fd, outside);
+        },
+        {events_fd}, LabLifetime::kWithCaller, {}, LabNetwork::kCallers);
+    if (!lab.ok()) return lab.status();
+    return lab->pid;
+  }
   if (spec.net.transport == "loopback") {
     const pid_t parent = getpid();
     const pid_t child = fork();
@@ -102,11 +114,10 @@ RunProcess::RunProcess(const RunSpec& spec, pid_t pid, int events_fd)
     : pid_(pid),
       reader_(events_fd),
       spec_(spec),
-      one_process_(spec.net.transport == "loopback"),
+      one_process_(spec.net.transport == "loopback" && !spec.program),
       workers_may_go_(spec.outer.on_group_loss == "continue"),
       deadline_(absl::Seconds(spec.net.peer_deadline_s)),
-      watch_(pid,
-             spec.net.transport == "loopback" ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
+      watch_(pid, one_process_ ? LabWatch::Kind::kOneProcess : LabWatch::Kind::kLab,
              LookInterval(deadline_)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {}

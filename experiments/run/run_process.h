@@ -18,7 +18,8 @@
 namespace longhaul {
 
 // One run in processes of its own, followed through its events: a forked child for a run over
-// loopback, a private lab with S x G workers over shaped links for ucx. Kill() or the destructor
+// loopback, a private lab with S x G workers over shaped links for ucx, or with the ranks of a
+// [program]. Kill() or the destructor
 // ends it and everything it started, and so does the death of the calling process. What stands
 // still (a worker, the emulator, any process of the lab) for net.peer_deadline_s ends it too, with
 // the rank, the step and the process as the reason; a caller that stands still, likewise.

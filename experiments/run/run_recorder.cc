@@ -64,6 +64,7 @@ void RunRecorder::Observe(const json& event) {
   }
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
   if (kind == "crossing") crossings_.Observe(RowFrom<CrossingCount>(event));
+  if (kind == "told_crossing") told_crossings_.push_back(RowFrom<CrossingRow>(event));
   if (kind == "error") errors_.push_back(RowFrom<CrossingErrorRow>(event));
   const int64_t checkpoint = event.value("checkpoint", int64_t{0});  // 0: of the whole training
   (checkpoint > 0 ? checkpoints_[checkpoint].wire : wire_).Observe(event);
@@ -232,6 +233,7 @@ absl::Status RunRecorder::WholeRounds() const {
 }
 
 absl::Status RunRecorder::Whole(const std::string& flaws) const {
+  if (spec_.program) return absl::OkStatus();  // its steps are what it tells
   const int64_t steps = Steps(spec_);
   const int64_t rows = spec_.stages() * spec_.outer.groups;  // of a step
   absl::StatusOr<StepCoverage> there = record_.Coverage(run_, restored_ + 1, steps);
@@ -269,9 +271,12 @@ WirePart RunRecorder::Wire() const {
 }
 
 absl::Status RunRecorder::Finish(const absl::Status& outcome) {
-  std::vector<CrossingRow> crossings = crossings_.Rows();
-  const absl::Status bytes = FillWireBytes(spec_, wire_, crossings, Wire());
-  const std::string one_sided = JudgedForLackAlone(spec_, wire_, crossings, Wire());
+  const bool own = !spec_.program;  // else nothing is planned, and no link counts
+  std::vector<CrossingRow> crossings = own ? crossings_.Rows() : told_crossings_;
+  const absl::Status bytes =
+      own ? FillWireBytes(spec_, wire_, crossings, Wire()) : absl::OkStatus();
+  const std::string one_sided =
+      own ? JudgedForLackAlone(spec_, wire_, crossings, Wire()) : std::string();
   if (!one_sided.empty()) facts_[kOneSidedPathsFact] = one_sided;
   absl::Status written = Flush();
   std::string flaws = Flaws(bytes);
@@ -314,14 +319,19 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts = {{"cores", std::to_string(host.cores)},
                {"load_1min_at_start", std::to_string(host.load_1min)}};
   row.facts[kRunIdFact] = NewIdentity();
+  row.facts["outer_codec"] = spec.outer.codec;
+  if (!spec.files.empty()) row.facts[kNamedFilesFact] = ContentsText(spec.files);
+  if (spec.program) {
+    row.torch_version = "";  // the program's, if it has one
+    row.facts[kProgramFact] = absl::StrJoin(spec.program->command, " ");
+    return row;
+  }
   row.facts["device"] = spec.train.device;
   row.facts["dtype"] = spec.train.dtype;
   if (spec.schedule.chunks > 1) row.facts[kRanksFact] = std::to_string(spec.workers());
   row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
-  row.facts["outer_codec"] = spec.outer.codec;
   row.facts["outer_algorithm"] = spec.outer.algorithm;
-  if (!spec.files.empty()) row.facts[kNamedFilesFact] = ContentsText(spec.files);
   if (spec.compute) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
   return row;
 }

@@ -66,6 +66,7 @@ class RunRecorder {
   // By fact, the largest of all ranks: kStillShareFact, ...
   std::map<std::string, double> disturbances_;
   CrossingLedger crossings_;
+  std::vector<CrossingRow> told_crossings_;  // of a [program]
   int64_t repeated_exchanges_ = 0;
   struct CheckpointCounts {
     WireCounts wire;

@@ -11,6 +11,7 @@
 
 #include "experiments/spec/arm_name.h"
 #include "experiments/spec/campaign_blocks.h"
+#include "experiments/spec/program_table.h"
 #include "experiments/spec/spec_changes.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
@@ -98,6 +99,7 @@ absl::StatusOr<RunSpec> Resolve(TomlValue tree, int64_t seed, double tokens,
         std::pair("train.tokens", std::max<int64_t>(1, static_cast<int64_t>(tokens + 0.5)))}) {
     if (absl::Status s = SetByPath(tree, path, TomlValue{value, where}); !s.ok()) return s;
   }
+  if (HasProgram(tree)) return ReadProgramSpec(tree, names);
   absl::StatusOr<RunSpec> spec = ReadRunSpec(tree, names);
   if (spec.ok() && warmup_share && !own_warmup) {
     const double steps = *warmup_share * static_cast<double>(Steps(*spec));
@@ -123,7 +125,7 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   r.Allow("held_out", &part.held_out);
   for (const char* key :
        {"stages", "forward", "backward", "model", "data", "train", "schedule", "boundary", "outer",
-        "net", "eval", "checkpoint", "limits", "fault", "files"}) {
+        "net", "eval", "checkpoint", "limits", "fault", "files", "program"}) {
     r.Skip(key);
   }
   r.Line("name", part.arm, kArmNameBytes);
@@ -146,12 +148,16 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   return tree;
 }
 
+// A [program] keeps its stages: one that is a pipeline may be none without them.
 absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
   Erase(base, "schedule.cuts");
   Erase(base, "boundary.cuts");
+  if (!HasProgram(base)) {
+    absl::Status s = SetByPath(base, "schedule.stages", {int64_t{1}, base.where});
+    if (!s.ok()) return s;
+  }
   for (auto [path, value] :
-       {std::pair<const char*, TomlValue>("schedule.stages", {int64_t{1}, base.where}),
-        {"boundary.forward", {std::string("none"), base.where}},
+       {std::pair<const char*, TomlValue>("boundary.forward", {std::string("none"), base.where}),
         {"boundary.backward", {std::string("none"), base.where}}}) {
     if (absl::Status s = SetByPath(base, path, value); !s.ok()) return s;
   }
@@ -285,6 +291,13 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   if (!IsCampaign(file)) {
     return absl::InvalidArgumentError(file.where +
                                       ": no [campaign] in this file; use `longhaul run`");
+  }
+  for (const char* key : {"campaign.tier", "campaign.blocks", "campaign.warmup_share"}) {
+    const TomlValue* found = HasProgram(file) ? Find(file, key) : nullptr;
+    if (found == nullptr) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: '{}' is of longhaul's own models; write out the arms of a [program]",
+                    found->where, key));
   }
   const absl::StatusOr<TomlValue> written_out = WithBlocks(file);
   if (!written_out.ok()) return written_out.status();

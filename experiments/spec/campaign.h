@@ -58,7 +58,8 @@ inline constexpr char kD0Reference[] = "reference@1";
 //                                  # differs from this one in stages and codecs alone
 //   held_out = true                # may be left out: an arm that no fit over depths uses, to try
 //                                  # what the fit predicts
-//   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps
+//   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps;
+//                                  # or a [program] of the user's (program_table.h)
 struct CampaignSpec {
   std::string name;
   std::string question;

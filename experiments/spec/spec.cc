@@ -206,6 +206,8 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
     r.Skip("compute");
     r.Skip("fault");
     r.Skip("files");
+    r.Check(!r.Has("program"), "program",
+            "is of a campaign: use `longhaul measure`; for one run, `longhaul launch`");
   }
   if (table == "boundary") r.Skip("cuts");
   if (table == "outer") {
@@ -319,6 +321,7 @@ std::vector<Fault> ScriptOf(const RunSpec& spec) {
 }
 
 int64_t TokensPerStep(const RunSpec& spec) {
+  if (spec.program) return 1;  // how it takes them is its own
   return spec.train.batch_rows * spec.model.context * spec.outer.groups;
 }
 

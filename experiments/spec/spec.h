@@ -199,6 +199,20 @@ struct RunSpec {
   };
   std::optional<Compute> compute = std::nullopt;
 
+  // "[program]", in a campaign alone (program_table.h): what is trained is a program of the user's,
+  // as S x G ranks over the loopback interface. Of the rest of this spec it has seed, train.tokens,
+  // schedule.stages, boundary.forward and backward, outer.groups and codec, limits.threads.
+  struct Program {
+    std::vector<std::string> command;  // the same in every rank; the first is a path, or in $PATH
+    std::string folder = {};           // that it runs in; empty: the command's
+    double timeout_s = 3600;           // of one run; then it is ended
+    // Hashed into the plan with every word of the command that is a file: what else the losses hang on.
+    std::vector<std::string> files = {};
+    std::map<std::string, std::string> environment = {};  // these replace the command's
+    friend bool operator==(const Program&, const Program&) = default;
+  };
+  std::optional<Program> program = std::nullopt;
+
   std::vector<Fault> faults = {};  // "[[fault]]", fault_script.h
 
   int64_t stages() const { return schedule.stages; }

@@ -5,6 +5,7 @@
 #include "experiments/spec/boundary_cuts.h"
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/group_schedule.h"
+#include "experiments/spec/program_table.h"
 #include "experiments/spec/spec.h"
 #include "experiments/spec/spec_keys.h"
 
@@ -28,6 +29,7 @@ std::string Text(const std::optional<T>& v) {
 }  // namespace
 
 std::string ToToml(const RunSpec& spec) {
+  if (spec.program) return ProgramToml(spec);
   RunSpec copy = spec;  // a key's field is found in a spec that may be written
   std::string text;
   std::string_view table;

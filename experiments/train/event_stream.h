@@ -40,6 +40,8 @@ bool IsGroupLoss(const absl::Status& failure);
 //   failed      rank, step, diverged, invalid, message  (the run cannot go on, or is no evidence)
 //               stood_still                             (of the links: the cause of all other
 //                                                        failures)
+//               who                                     (where it is no rank's: "the lab")
+//   told_crossing                                       (a row of the record, as a program told it)
 //   exited      rank, message, by_signal                (a worker process ended, not in order)
 //   worker      rank, host, kernel, cpu, ..., begun_utc (first in a file of events, event_folder.h)
 //   attempt     id, life                                (all ranks have met; equal for all of them;

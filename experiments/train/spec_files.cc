@@ -14,7 +14,9 @@
 
 #include <fmt/format.h>
 
+#include "absl/strings/str_join.h"
 #include "compressors/numbers/sha256.h"
+#include "experiments/launch/program_run.h"
 #include "experiments/record/hash_file.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/weight_files.h"
@@ -118,15 +120,28 @@ absl::StatusOr<std::string> HashOfAll(const NamedPaths& paths, const std::string
 }
 
 // files = 0: none named.
-absl::StatusOr<FileContent> ContentOf(const RunSpec& spec, Names names, const std::string& value) {
-  const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, names, value);
-  if (!paths.ok()) return paths.status();
-  if (paths->empty()) return FileContent{};
-  absl::StatusOr<FileContent> content = Stamped(*paths);
+absl::StatusOr<FileContent> ContentOf(const NamedPaths& paths) {
+  if (paths.empty()) return FileContent{};
+  absl::StatusOr<FileContent> content = Stamped(paths);
   if (!content.ok()) return content.status();
-  absl::StatusOr<std::string> hash = HashOfAll(*paths, content->stamp);
+  absl::StatusOr<std::string> hash = HashOfAll(paths, content->stamp);
   if (!hash.ok()) return hash.status();
   content->sha256 = *std::move(hash);
+  return content;
+}
+
+absl::StatusOr<FileContent> ContentOf(const RunSpec& spec, Names names, const std::string& value) {
+  const absl::StatusOr<NamedPaths> paths = FilesNamed(spec, names, value);
+  return paths.ok() ? ContentOf(*paths) : paths.status();
+}
+
+// Of a [program] all files together, under one name.
+absl::StatusOr<FileContent> ContentOfProgram(const RunSpec& spec) {
+  const NamedPaths paths = FilesOfProgram(spec);
+  absl::StatusOr<FileContent> content = ContentOf(paths);
+  if (!content.ok()) return content.status();
+  content->key = "program.command";
+  content->value = absl::StrJoin(paths, ",");
   return content;
 }
 
@@ -143,6 +158,13 @@ using SeenContents = std::map<std::pair<std::string, std::string>, FileContent>;
 
 absl::Status Pin(RunSpec& spec, std::initializer_list<Names> kinds, SeenContents& seen) {
   std::vector<FileContent> files;
+  if (spec.program) {
+    absl::StatusOr<FileContent> content = ContentOfProgram(spec);
+    if (!content.ok()) return content.status();
+    if (content->files > 0) files.push_back(*std::move(content));
+    spec.files = std::move(files);
+    return absl::OkStatus();
+  }
   for (const SpecKey& key : SpecKeys()) {
     if (std::find(kinds.begin(), kinds.end(), key.names) == kinds.end()) continue;
     const std::string& value = ValueOf(key, spec);
@@ -201,6 +223,18 @@ std::vector<FileContent> FilesOfPlan(const std::vector<PlannedRun>& runs) {
 
 absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
                         std::string_view what) {
+  const auto changed = [what](const FileContent& planned, const std::string& hash) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} ({}) {} SHA-256 {}, and this run was planned with {}: put the files back, or begin anew "
+        "under another --results",
+        planned.key, planned.value, what, ShortHash(hash), ShortHash(planned.sha256)));
+  };
+  if (spec.program) {
+    const absl::StatusOr<FileContent> now = ContentOfProgram(spec);
+    if (!now.ok()) return now.status();
+    if (spec.files.empty() || now->sha256 == spec.files[0].sha256) return absl::OkStatus();
+    return changed(spec.files[0], now->sha256);
+  }
   RunSpec copy = spec;  // a key's field is found in a spec that may be written
   for (const SpecKey& key : SpecKeys()) {
     if (std::find(kinds.begin(), kinds.end(), key.names) == kinds.end()) continue;
@@ -214,11 +248,7 @@ absl::Status CheckFiles(const RunSpec& spec, std::initializer_list<Names> kinds,
     if (!planned->stamp.empty() && planned->stamp == now->stamp) continue;
     const absl::StatusOr<std::string> hash = HashOfAll(*paths, now->stamp);
     if (!hash.ok()) return OfKey(key, hash.status());
-    if (*hash == planned->sha256) continue;
-    return absl::FailedPreconditionError(fmt::format(
-        "{} ({}) {} SHA-256 {}, and this run was planned with {}: put the files back, or begin anew "
-        "under another --results",
-        planned->key, planned->value, what, ShortHash(*hash), ShortHash(planned->sha256)));
+    if (*hash != planned->sha256) return changed(*planned, *hash);
   }
   return absl::OkStatus();
 }

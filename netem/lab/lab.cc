@@ -39,13 +39,13 @@ absl::Status MapToRoot(uid_t uid, gid_t gid) {
   return WriteFile("/proc/self/gid_map", fmt::format("0 {} 1", gid));
 }
 
-absl::Status UnshareAll() {
-  constexpr int kSpaces = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID;
-  if (unshare(kSpaces) == 0) return absl::OkStatus();
+absl::Status UnshareAll(LabNetwork network) {
+  const int spaces = CLONE_NEWNS | CLONE_NEWPID | (network == LabNetwork::kOwn ? CLONE_NEWNET : 0);
+  if (unshare(spaces) == 0) return absl::OkStatus();
   if (errno != EPERM) return ErrnoStatus("lab: unshare mount, network, PID namespaces", errno);
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
-  if (unshare(CLONE_NEWUSER) != 0 || unshare(kSpaces) != 0) {
+  if (unshare(CLONE_NEWUSER) != 0 || unshare(spaces) != 0) {
     return absl::PermissionDeniedError(fmt::format("lab: unshare a user namespace as uid {}: {}{}",
                                                    uid, strerror(errno), kUserNamespaceHelp));
   }
@@ -98,6 +98,7 @@ struct LabStart {
   std::vector<int> keep_fds;
   LabLifetime lifetime;
   LabCompanion companion;
+  LabNetwork network;
   Fd report;       // set-up failures to StartLab; closed when the body runs
   sigset_t watch;  // what keeper and init wait for
   sigset_t original_mask;
@@ -190,7 +191,7 @@ absl::Status Detach() {
   signal(SIGHUP, SIG_IGN);
   const auto companion = StartCompanion(start);
   if (!companion.ok()) Fail(start.report, companion.status());
-  if (auto s = UnshareAll(); !s.ok()) Fail(start.report, s);
+  if (auto s = UnshareAll(start.network); !s.ok()) Fail(start.report, s);
   int alive[2];
   if (pipe2(alive, O_CLOEXEC) != 0) Fail(start.report, ErrnoStatus("lab: pipe", errno));
   const pid_t init = fork();
@@ -222,12 +223,13 @@ absl::Status ReadReport(const Fd& report) {
 }  // namespace
 
 absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
-                                    LabLifetime lifetime, LabCompanion companion) {
+                                    LabLifetime lifetime, LabCompanion companion,
+                                    LabNetwork network) {
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return ErrnoStatus("lab: pipe", errno);
   const Fd reports(report[0]);
-  LabStart start{
-      std::move(body), std::move(keep_fds), lifetime, std::move(companion), Fd(report[1]), {}, {}};
+  LabStart start{std::move(body), std::move(keep_fds), lifetime, std::move(companion),
+                 network,         Fd(report[1]),       {},       {}};
   sigemptyset(&start.watch);
   sigaddset(&start.watch, SIGCHLD);
   sigaddset(&start.watch, SIGTERM);

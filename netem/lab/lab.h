@@ -39,9 +39,12 @@ struct LabCompanion {
 // kDetached: a session of its own with /dev/null as 0, 1 and 2; it outlives the caller and ends
 // with its body.
 enum class LabLifetime { kWithCaller, kDetached };
+// kCallers: all but the network, which stays the caller's: a place for programs that need no links.
+enum class LabNetwork { kOwn, kCallers };
 absl::StatusOr<LabProcess> StartLab(std::function<int()> body, std::vector<int> keep_fds,
                                     LabLifetime lifetime = LabLifetime::kWithCaller,
-                                    LabCompanion companion = {});
+                                    LabCompanion companion = {},
+                                    LabNetwork network = LabNetwork::kOwn);
 
 // Starts a program inside node `node`'s network namespace with a fresh /sys, so that it sees only
 // lo and net0, and with the node's name as its host name. `inherit_fds`: child fd -> our fd (0, 1,

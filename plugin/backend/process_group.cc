@@ -132,6 +132,16 @@ void ProcessGroupLonghaul::abort() {
   LiveGroup()->Abort(why);
 }
 
+std::vector<CrossingCounters> ProcessGroupLonghaul::counters() const {
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    if (group_ == nullptr) return counters_;
+    group = group_;
+  }
+  return group->counters();
+}
+
 void ProcessGroupLonghaul::shutdown() {
   std::shared_ptr<Node> node;
   std::shared_ptr<Group> group;  // gone before the node, and both outside the lock: they may wait
@@ -142,6 +152,11 @@ void ProcessGroupLonghaul::shutdown() {
     options_->node.reset();
   }
   if (group == nullptr) return;
+  std::vector<CrossingCounters> counters = group->counters();
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    counters_ = std::move(counters);
+  }
   if (const std::string remark = group->NothingEncoded(); !remark.empty()) {
     LOG(WARNING) << "longhaul: " << remark;
   }

@@ -53,6 +53,8 @@ class ProcessGroupLonghaul : public c10d::Backend {
   // Borrowed until shutdown(); DistBackendError after it.
   Group& group() { return *LiveGroup(); }
   Node& node() { return *LiveNode(); }
+  // What crossed: until now, or until shutdown().
+  std::vector<CrossingCounters> counters() const;
   bool lossless() const { return options_->codecs.lossless(); }  // it opted in to no codec
 
   // Point to point. One tensor a call; group rank `dst` or `src`, not one's own.
@@ -180,10 +182,11 @@ class ProcessGroupLonghaul : public c10d::Backend {
   std::shared_ptr<Node> LiveNode() const;
 
   const c10::intrusive_ptr<Options> options_;
-  mutable std::mutex mu_;  // of the two pointers
+  mutable std::mutex mu_;  // of the two pointers and of counters_
   std::shared_ptr<Node> node_;
-  std::shared_ptr<Group> group_;  // both null after shutdown()
-  std::string where_;             // "group 'pp' rank 1"
+  std::shared_ptr<Group> group_;            // both null after shutdown()
+  std::vector<CrossingCounters> counters_;  // as of shutdown()
+  std::string where_;                       // "group 'pp' rank 1"
   const std::shared_ptr<Finisher> finisher_ = std::make_shared<Finisher>();
   // Shared with callbacks, which may outlive this object.
   const std::shared_ptr<std::atomic<c10d::ErrorType>> error_ =

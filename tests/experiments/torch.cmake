@@ -25,6 +25,7 @@ longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlo
 longhaul_test(experiments/command/schedule_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/link_faults_test.cc LIBS command_testing longhaul::netem LABELS root)
 longhaul_test(experiments/command/launch_test.cc LIBS command_testing longhaul::launch LABELS root TIMEOUT 300)
+longhaul_test(experiments/command/program_campaign_test.cc LIBS command_testing longhaul::launch LABELS root TIMEOUT 300)
 target_compile_definitions(experiments_command_launch_test PRIVATE LONGHAUL_PYTHON="${TORCH_PYTHON}"
   LONGHAUL_PYTHON_PACKAGE="${PROJECT_BINARY_DIR}/python")
 add_dependencies(experiments_command_launch_test longhaul_python)

@@ -120,6 +120,15 @@ class Options:
             return dict.fromkeys(_COLLECTIVES, self.collectives)
         return {name: self.collectives.get(name, "none") for name in _COLLECTIVES}
 
+    @classmethod
+    def from_environment(cls, **fields):
+        """The codecs that LONGHAUL_FORWARD, LONGHAUL_BACKWARD and LONGHAUL_SEED name, as a default
+        group without options takes them; `fields` win. For a group that a program makes itself.
+        Lossless where they name none."""
+        from longhaul import environment
+
+        return environment.options(**fields) or cls(**fields)
+
     @property
     def _timeout(self):
         """Where DeviceMesh looks for it."""

@@ -25,6 +25,11 @@ def gradient_tag(channel=0):
     return _FIRST_KIND_TAG | _GRADIENT_BIT | _checked(channel)
 
 
+def evaluation_tag(stage):
+    """The tag of what stage `stage` of a pipeline sends where no backward pass follows."""
+    return activation_tag(2 * stage + 1)
+
+
 def _checked(channel):
     if not 0 <= channel < _GRADIENT_BIT:
         raise ValueError(f"longhaul: channel {channel}: want 0 to {_GRADIENT_BIT - 1}")

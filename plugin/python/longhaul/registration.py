@@ -7,7 +7,7 @@ extension module is loaded when the first group is made, so it starts no thread 
 import importlib
 import pathlib
 
-from longhaul import inheritance, pipelining, stores
+from longhaul import environment, inheritance, pipelining, stores, telling
 from longhaul.options import Options
 
 _NAME = "longhaul"
@@ -33,6 +33,8 @@ def load_adapter():
 def _create(dist_options, options):
     """What torch.distributed calls for each new group of this backend."""
     adapter = load_adapter()
+    if options is None and not dist_options.global_ranks_in_group:  # the default group
+        options = environment.options()
     given = options
     if options is None:
         options = inheritance.codecs_for(dist_options.group_id, dist_options.global_ranks_in_group)
@@ -56,6 +58,7 @@ def _create(dist_options, options):
         dist_options.store, dist_options.group_rank, dist_options.group_size, native
     )
     inheritance.note(dist_options.group_id, given)
+    telling.watch(backend, dist_options.global_ranks_in_group)
     return backend
 
 

@@ -1,40 +1,85 @@
-"""What a program tells the record of the `longhaul launch` that runs it."""
+"""What a program tells the record of the `longhaul launch`, or of the campaign, that runs it."""
 
+import atexit
 import json
 import math
 import os
 import time
 
-_file = None  # opened at the first line; False: this program runs under no launch
+_file = None  # opened at the first line; False: nobody asks
+_groups = {}  # (backend, global ranks) by the backend's id, whose bytes are told when we end
 
 
-def log(step=None, *, loss=None, tokens=0, final=None, standard_error=None, group=None):
+def log(step=None, *, loss=None, tokens=0, final=None, standard_error=None, final_on=None,
+        group=None):
     """Tells the record a training step, the final loss, or what a group's boundaries sent.
 
         longhaul.log(step, loss=loss.item(), tokens=tokens_of_this_rank)
         longhaul.log(final=held_out_loss, standard_error=0.02)
-        longhaul.log(group=pipeline)      # its codecs' bytes, before it is destroyed
+        longhaul.log(group=pipeline)      # its codecs' bytes until now
 
-    step: a whole number from 1, told once. loss, final: nat per token, finite. tokens: trained by this
-    rank in this step. standard_error: of final, over held-out rows; without one the record has
-    final as a fact, and no evaluation. group: a process group of the backend "longhaul".
+    step: a whole number from 1, told once. loss, final: nat per token; one that is no finite number
+    is told as diverged. final: the held-out loss with exact boundaries, as evaluation through
+    schedule.eval() has them where the codecs come from the environment. final_on: the same weights
+    evaluated with the codecs. tokens: trained by this rank in this step. standard_error: of final,
+    over held-out rows; without one a launch's record has final as a fact, and no evaluation. group:
+    a process group of the backend "longhaul"; what is not told of groups is when the program ends.
 
-    Each rank tells what it knows; the seconds of a step are those since its last one. Outside of
-    `longhaul launch` nothing is told and nothing happens. TypeError, ValueError: a figure is none.
+    Each rank tells what it knows; the seconds of a step are those since its last one. Where neither
+    `longhaul launch` nor a campaign runs the program, nothing is told and nothing happens.
+    TypeError, ValueError: a figure is none.
     """
-    if step is None and final is None and group is None:
+    if step is None and final is None and final_on is None and group is None:
         raise ValueError("longhaul.log: tell a step, final= or group=")
     lines = []
     if step is not None:
         lines.append({"step": _whole("step", step, 1), "loss": _number("loss", loss),
                       "tokens": _whole("tokens", tokens, 0)})
-    if final is not None:
-        lines.append({"final": _number("final", final),
-                      "standard_error": _number("standard_error", standard_error)})
+    if final is not None or final_on is not None:
+        told = {"final": final, "final_on": final_on, "standard_error": standard_error}
+        lines.append({name: _number(name, value) for name, value in told.items()
+                      if value is not None})
+    if group is not None and _open():
+        lines.extend(_sent_by(group))
+    _write(lines)
+
+
+def used(environment):
+    """Tells that this program goes by these variables, a dict."""
+    _write([{"environment": environment}])
+
+
+def watch(backend, global_ranks):
+    """The bytes that a group has sent are told when this process ends, where somebody asks: the
+    program need not. global_ranks: by rank of the group; empty: they are the same."""
+    if not _open():
+        return
+    if not _groups:
+        atexit.register(_tell_groups, os.getpid())
+    _groups[id(backend)] = (backend, list(global_ranks))
+
+
+def _tell_groups(pid):
+    if os.getpid() != pid:
+        return  # a fork's
+    for backend, ranks in _groups.values():
+        _write([{"crossing": crossing} for crossing in _sent(backend, ranks)])
+    _groups.clear()
+
+
+def _sent_by(group):
+    import torch.distributed as dist
+    from longhaul.groups import _backend_of
+
+    backend = _backend_of(group)
+    _groups.pop(id(backend), None)  # told here
+    ranks = dist.get_process_group_ranks(group)
+    return [{"crossing": crossing} for crossing in _sent(backend, ranks)]
+
+
+def _write(lines):
     file = _open()
-    if group is not None and file:
-        lines.extend({"crossing": crossing} for crossing in _sent(group))
-    if file:
+    if file and lines:
         now = time.monotonic()
         # One write a call: the file is opened to append, so lines of forked workers do not mix.
         file.write("".join(json.dumps({"t": now, **line}) + "\n" for line in lines))
@@ -61,17 +106,20 @@ def _number(name, value):
     if value is None:
         return None
     value = float(value)
-    if not math.isfinite(value):
+    if math.isfinite(value):
+        return value
+    if name == "standard_error":
         raise ValueError(f"longhaul.log: {name} is {value}; want a finite number")
-    return value
+    return "nan"  # JSON has none
 
 
-def _sent(group):
-    import torch.distributed as dist
-    from longhaul.groups import crossings
-    for crossing in crossings(group):
+def _sent(backend, global_ranks):
+    from longhaul.groups import Crossing
+
+    for crossing in (Crossing(**counters) for counters in backend.crossings()):
         if crossing.sent and crossing.tensors:
-            yield {"peer": dist.get_global_rank(group, crossing.peer), "codec": crossing.codec,
+            peer = global_ranks[crossing.peer] if global_ranks else crossing.peer
+            yield {"peer": peer, "codec": crossing.codec,
                    "kind": crossing.kind, "tensors": crossing.tensors,
                    "elements": crossing.elements, "payload_bytes": crossing.payload_bytes,
                    "message_bytes": crossing.message_bytes, "encode_s": crossing.encode_s,

@@ -37,7 +37,7 @@ py::list Crossings(ProcessGroupLonghaul& group) {
   std::vector<CrossingCounters> counters;
   {
     py::gil_scoped_release no_gil;
-    counters = group.group().counters();
+    counters = group.counters();
   }
   py::list list;
   for (const CrossingCounters& c : counters) {

@@ -1,0 +1,159 @@
+#include "experiments/launch/program_verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace longhaul {
+namespace {
+
+// Tokens are rounded to whole steps: a program's figure may differ from what it was given by so much.
+constexpr double kTokenTolerance = 0.1;
+
+absl::Status JudgeEnds(const RunSpec& spec, const ProgramRun& run) {
+  if (run.ended.status == 0) return absl::OkStatus();
+  if (run.ended.status == kTimedOut) {
+    std::vector<size_t> late, over;
+    for (size_t rank = 0; rank < run.ended.ranks.size(); ++rank) {
+      (run.ended.ranks[rank].wall_s < spec.program->timeout_s ? over : late).push_back(rank);
+    }
+    if (!late.empty()) {
+      return absl::UnavailableError(fmt::format(
+          "after program.timeout_s = {:g} s rank{} {} of {} had to be ended{}; the last line of rank "
+          "{}: {}",
+          spec.program->timeout_s, late.size() == 1 ? "" : "s", fmt::join(late, ", "),
+          run.ended.ranks.size(),
+          over.empty() ? "" : fmt::format(", rank {} had ended before", fmt::join(over, ", ")),
+          late[0], run.last_lines[late[0]]));
+    }
+  }
+  const size_t rank = run.ended.first_to_fail.value_or(0);
+  const std::string& line = run.last_lines[rank];
+  return absl::UnavailableError(
+      fmt::format("rank {} ended with {}; {}", rank, EndText(run.ended.ranks[rank].status),
+                  line.empty() ? "it printed nothing" : "its last line: " + line));
+}
+
+absl::Status JudgeLoss(const ProgramRun& run) {
+  for (size_t rank = 0; rank < run.told.size(); ++rank) {
+    const Told& told = run.told[rank];
+    if (told.bad_lines == 0) continue;
+    return absl::AbortedError(
+        fmt::format("rank {} wrote {} lines to $LONGHAUL_LOG that are none of longhaul.log's; {}",
+                    rank, told.bad_lines, told.first_bad));
+  }
+  std::optional<size_t> teller;
+  for (size_t rank = 0; rank < run.told.size(); ++rank) {
+    const std::optional<double>& loss = run.told[rank].final_nat;
+    if (!loss) continue;
+    const bool differs = teller && *loss != *run.told[*teller].final_nat && !std::isnan(*loss);
+    if (differs) {
+      return absl::AbortedError(fmt::format(
+          "ranks {} and {} told different losses, {} and {}: tell the mean, on one rank or on all",
+          *teller, rank, *run.told[*teller].final_nat, *loss));
+    }
+    if (!teller || std::isnan(*loss)) teller = rank;
+  }
+  if (!teller) {
+    return absl::AbortedError(
+        FinalOnOf(run.told)
+            ? "it told final_on= and no final=: the held-out loss with exact boundaries is what the "
+              "price is of"
+            : "it never told its loss: no rank called longhaul.log(final=...)");
+  }
+  if (!std::isnan(*run.told[*teller].final_nat)) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      fmt::format("diverged: rank {} told a final loss that is no finite number", *teller));
+}
+
+// Ranks of a pipeline may all tell the same tokens, those of data parallel groups each its own.
+absl::Status JudgeTokens(const RunSpec& spec, const ProgramRun& run) {
+  int64_t sum = 0, most = 0;
+  for (const Told& told : run.told) {
+    int64_t own = 0;
+    for (const auto& [number, step] : told.steps) own += step.tokens;
+    sum += own;
+    most = std::max(most, own);
+  }
+  const auto given = static_cast<double>(spec.train.tokens.value_or(0));
+  const auto near = [&](int64_t tokens) {
+    return std::abs(static_cast<double>(tokens) - given) <= kTokenTolerance * given;
+  };
+  const int64_t a_group = sum / spec.schedule.stages;
+  if (sum == 0 || near(sum) || near(most) || near(a_group)) return absl::OkStatus();
+  return absl::AbortedError(
+      fmt::format("it told {} tokens in all and was given {} to train on: it must end by "
+                  "$LONGHAUL_TOKENS, within {:g} %, or a budget is no budget",
+                  sum, *spec.train.tokens, 100 * kTokenTolerance));
+}
+
+// Codecs that the ranks' groups counted bytes of, in one direction of a boundary or anywhere.
+std::set<std::string> CodecsSeen(const ProgramRun& run, std::optional<Direction> direction) {
+  std::set<std::string> seen;
+  for (const Told& told : run.told) {
+    for (const auto& [where, bytes] : told.payload_by_codec) {
+      if (direction && where.first != *direction) continue;
+      if (bytes > 0 && where.second != "none") seen.insert(where.second);
+    }
+  }
+  return seen;
+}
+
+absl::Status JudgeCodecs(const RunSpec& spec, const ProgramRun& run) {
+  struct Wanted {
+    const char *key, *variable;
+    const std::string& codec;
+    std::optional<Direction> direction;
+  };
+  for (const Wanted& want :
+       {Wanted{"boundary.forward", "LONGHAUL_FORWARD", spec.boundary.forward, Direction::kForward},
+        {"boundary.backward", "LONGHAUL_BACKWARD", spec.boundary.backward, Direction::kBackward},
+        {"outer.codec", "LONGHAUL_OUTER_CODEC", spec.outer.codec, std::nullopt}}) {
+    std::set<std::string> seen = CodecsSeen(run, want.direction);
+    if (want.direction) seen.erase(spec.outer.codec);
+    if (want.codec != "none" && !seen.contains(want.codec)) {
+      return absl::AbortedError(fmt::format(
+          "it sent no bytes through the codec {} ({}), only through {}: it must take it from "
+          "${}, as init_process_group(\"longhaul\") does where it is given no options",
+          want.codec, want.key, seen.empty() ? "no other" : fmt::format("{}", fmt::join(seen, ", ")),
+          want.variable));
+    }
+    if (!want.direction) continue;
+    seen.erase(want.codec);
+    if (seen.empty()) continue;
+    return absl::AbortedError(fmt::format(
+        "it sent bytes through {}, and {} of its arm is {}: it must take its codecs from "
+        "${}",
+        fmt::join(seen, ", "), want.key, want.codec, want.variable));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<double> FirstOf(const std::vector<Told>& told, std::optional<double> Told::*loss) {
+  for (const Told& one : told) {
+    if (one.*loss) return one.*loss;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> FinalOf(const std::vector<Told>& told) {
+  return FirstOf(told, &Told::final_nat);
+}
+
+std::optional<double> FinalOnOf(const std::vector<Told>& told) {
+  return FirstOf(told, &Told::final_on_nat);
+}
+
+absl::Status Judge(const RunSpec& spec, const ProgramRun& run) {
+  if (absl::Status s = JudgeEnds(spec, run); !s.ok()) return s;
+  if (absl::Status s = JudgeLoss(run); !s.ok()) return s;
+  if (absl::Status s = JudgeTokens(spec, run); !s.ok()) return s;
+  return JudgeCodecs(spec, run);
+}
+
+}  // namespace longhaul
