@@ -67,6 +67,7 @@ struct NodeTraffic {
   // From senders that are no peers: greetings without the proof that this node's address was read in
   // a group's store, greetings that came before, and whatever else such a sender says.
   int64_t refused_strangers = 0;
+  int64_t silent_connections = 0;  // ended after peer_deadline: at their other end nobody spoke
 };
 
 // Timers sleep for real durations computed on `clock`: a test clock must not run slower than real

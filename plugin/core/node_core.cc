@@ -97,7 +97,8 @@ NodeTraffic NodeCore::traffic() const {
           .sent_messages = traffic_.sent_messages.load(),
           .received_messages = traffic_.received_messages.load(),
           .refused_messages = damaged_.load() + transport_->refused_messages(),
-          .refused_strangers = strangers_.load()};
+          .refused_strangers = strangers_.load(),
+          .silent_connections = transport_->silent_connections()};
 }
 
 std::string NodeCore::description() const {

@@ -119,6 +119,9 @@ class Transport {
   // Messages that came in a way the transport forbids, and were refused.
   virtual int64_t refused_messages() const = 0;
 
+  // Connections that were ended because nobody spoke at their other end.
+  virtual int64_t silent_connections() const { return 0; }
+
   // No task, timer or delivery runs after it returns (when called on the strand: soon after the
   // current task). All links must have been cut. Idempotent.
   virtual void Stop() = 0;

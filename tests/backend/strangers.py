@@ -1,12 +1,17 @@
 """A port scanner, somebody who sends what comes to mind, and 200 connections that say nothing, at the
-ports of a rank: its groups work on, new ones are made, and nothing of it is left when they are gone.
+ports of a rank: its groups work on, new ones are made, and the silent ones are shown out and counted.
 The ports are open at the one address that the group was told."""
 
+import datetime
 import os
+import select
 import socket
 import time
 
 import launch
+
+SILENT = 100  # at each port
+DEADLINE = datetime.timedelta(seconds=10)  # so long they may say nothing
 
 
 def listening():
@@ -27,19 +32,28 @@ def listening():
 
 
 def knock(places):
-    """Returns the connections, to be kept open."""
-    kept = []
+    """Returns the connections that said something, and those that say too little to be anybody."""
+    kept, silent = [], []
     for place in places:
         socket.create_connection(place).close()  # a scanner
-        for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", os.urandom(100_000)):
+        for said in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(100_000)):
             talker = socket.create_connection(place)
             try:
                 talker.sendall(said)
             except OSError:
                 pass  # it was shown the door meanwhile
             kept.append(talker)
-        kept += [socket.create_connection(place) for _ in range(100)]
-    return kept
+        silent += [socket.create_connection(place) for _ in range(SILENT)]
+        silent[-1].sendall(b"\x16\x03\x01")
+    return kept, silent
+
+
+def ended(connections, within=120):
+    """Whether the other end has closed all of them."""
+    deadline, left = time.monotonic() + within, set(connections)
+    while left and time.monotonic() < deadline:
+        left -= set(select.select(list(left), [], [], 1)[0])  # nothing is ever sent to them
+    return not left
 
 
 def descriptors():
@@ -52,7 +66,7 @@ def worker():
 
     import longhaul
 
-    rank, _ = launch.init()
+    rank, _ = launch.init(peer_deadline=DEADLINE)
     x = torch.ones(1 << 20)
     dist.all_reduce(x)
     places = [None]
@@ -61,7 +75,7 @@ def worker():
         assert len(places[0]) == 2 and {address for address, _ in places[0]} == {"127.0.0.1"}, places
     before = descriptors()
     dist.broadcast_object_list(places, 0)
-    kept = knock(places[0]) if rank == 1 else []
+    kept, silent = knock(places[0]) if rank == 1 else ([], [])
     dist.barrier()
     for _ in range(3):
         dist.all_reduce(x)
@@ -69,7 +83,8 @@ def worker():
     group = dist.new_group(backend="longhaul")
     dist.all_reduce(x, group=group)
     assert x[0] == 32, x[0]
-    for connection in kept:
+    assert ended(silent), "rank 0 keeps connections that say nothing"
+    for connection in kept + silent:
         connection.close()
     dist.destroy_process_group(group)
     dist.barrier()
@@ -80,6 +95,7 @@ def worker():
     traffic = longhaul.traffic()
     assert traffic.refused_strangers == 0, traffic  # what speaks no UCX, UCX turns away itself
     assert traffic.refused_messages == 0, traffic
+    assert traffic.silent_connections == (2 * SILENT if rank == 0 else 0), traffic
     dist.barrier()
     dist.destroy_process_group()
 

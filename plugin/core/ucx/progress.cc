@@ -1,4 +1,5 @@
 // The progress thread of UcxTransport.
+#include <algorithm>
 #include <utility>
 
 #include "plugin/core/ucx/context.h"
@@ -34,6 +35,7 @@ void UcxTransport::Run() {
     if (loop_.TimerDue()) {
       worked = true;
       if (const std::shared_ptr<TransportSink> sink = sink_.lock()) sink->OnTimer();
+      ShowOutSilent();
     }
     if (worked) continue;
     if (stopping_.load()) {
@@ -53,6 +55,15 @@ void UcxTransport::Run() {
     }
     if (Arm()) loop_.Sleep();
   }
+}
+
+// At heartbeats, as often as they may be. A connection that says nothing is as dead as a peer that
+// does.
+void UcxTransport::ShowOutSilent() {
+  const absl::Duration now = options_.clock->Now();
+  if (now < next_look_) return;
+  next_look_ = now + std::max(absl::Seconds(1), options_.peer_deadline / 5);
+  silent_.fetch_add(doorman_.ShowOut(options_.peer_deadline));
 }
 
 bool UcxTransport::Progress() {

@@ -99,6 +99,7 @@ absl::Status UcxTransport::OpenLane(LaneState& lane, std::string& address) {
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  doorman_.BeforeWorker();
   if (ucs_status_t s = Ucx().ucp_worker_create(context_, &params, &lane.worker); s != UCS_OK) {
     return UcxError(fmt::format("worker on {}", interface_), s);
   }
@@ -131,6 +132,7 @@ absl::Status UcxTransport::OpenLane(LaneState& lane, std::string& address) {
     return UcxError("worker address", s);
   }
   address.assign(reinterpret_cast<const char*>(bytes), size);
+  doorman_.AfterWorker(address);
   Ucx().ucp_worker_release_address(lane.worker, bytes);
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "plugin/core/node.h"
 #include "plugin/core/transport.h"
 #include "plugin/core/ucx/descriptors.h"
+#include "plugin/core/ucx/doorman.h"
 #include "plugin/core/ucx/interfaces.h"
 #include "plugin/core/ucx/loop.h"
 
@@ -42,6 +43,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   uint64_t network_id() const override { return network_id_; }
   std::optional<int64_t> InterfaceSentBytes() const override;
   int64_t refused_messages() const override { return rendezvous_.load(); }
+  int64_t silent_connections() const override { return silent_.load(); }
   void Stop() override;
 
  private:
@@ -85,6 +87,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   void Run();
   bool Progress();
   bool ReportAndClose();
+  void ShowOutSilent();
   static void Flush(Endpoint& endpoint);
   static void Close(Endpoint& endpoint);
   bool Arm();
@@ -110,7 +113,7 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   std::thread thread_;
   std::atomic<std::thread::id> thread_id_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int64_t> rendezvous_{0};
+  std::atomic<int64_t> rendezvous_{0}, silent_{0};
   mutable std::mutex mu_;
   std::string lanes_found_;  // under mu_
 
@@ -122,6 +125,8 @@ class UcxTransport final : public Transport, public std::enable_shared_from_this
   bool attention_ = false;  // some endpoint is lost or cut
   int64_t pending_sends_ = 0;
   std::vector<std::unique_ptr<Sending>> spare_;
+  Doorman doorman_;
+  absl::Duration next_look_ = absl::ZeroDuration();  // at the doors
 };
 
 }  // namespace longhaul

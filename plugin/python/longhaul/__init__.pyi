@@ -63,6 +63,7 @@ class Traffic:
     received_messages: int
     refused_messages: int
     refused_strangers: int
+    silent_connections: int
 
 @dataclass(frozen=True)
 class Stats:

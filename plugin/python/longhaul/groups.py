@@ -45,7 +45,8 @@ class Traffic:
     """All groups of this process together: whole messages, without TCP/IP headers.
 
     refused_messages arrived damaged; refused_strangers came from processes that are of none of this
-    process's groups (docs/security.md). Both should be 0.
+    process's groups; silent_connections said nothing for peer_deadline and were ended
+    (docs/security.md). All three should be 0.
     """
 
     sent_bytes: int
@@ -54,6 +55,7 @@ class Traffic:
     received_messages: int
     refused_messages: int
     refused_strangers: int
+    silent_connections: int
 
 
 def _backend_of(group):

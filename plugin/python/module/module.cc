@@ -55,6 +55,7 @@ py::dict Traffic(ProcessGroupLonghaul& group) {
   d["received_messages"] = t.received_messages;
   d["refused_messages"] = t.refused_messages;
   d["refused_strangers"] = t.refused_strangers;
+  d["silent_connections"] = t.silent_connections;
   return d;
 }
 
