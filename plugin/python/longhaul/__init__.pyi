@@ -21,6 +21,9 @@ class Options:
     by_tag: Mapping[int, str] = field(default_factory=dict)
     kinds: str = "ranks"
     min_elements: int = 4096
+    collectives: str | Mapping[str, str] = "none"
+    collective_way: str = "auto"
+    site_size: int = 1
     seed: int = 0
     nmse_every: int = 0
     ef_slots: int = 1
