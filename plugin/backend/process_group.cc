@@ -23,7 +23,8 @@ std::string Agreement(const ProcessGroupLonghaul::Options& options) {
   }
   for (const auto& [tag, codec] : options.codecs.by_tag) text += c10::str(" tag", tag, "=", codec);
   text += ToString(options.codecs.collectives);
-  return text + c10::str(" seed=", options.seed, " ef_slots=", options.ef_slots);
+  return text + c10::str(" seed=", options.seed, " ef_slots=", options.ef_slots,
+                         " codec_table=", CodecTable());
 }
 
 void NoteError(std::atomic<c10d::ErrorType>& error, absl::StatusCode code) {

@@ -201,6 +201,17 @@ uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collective
   return hash << 16 | codec.id();
 }
 
+uint64_t CodecTable() {
+  uint64_t table = 0;
+  std::vector<std::string> names = CodecNames();
+  for (std::string& name : ParametricExamples()) names.push_back(std::move(name));
+  for (const std::string& name : names) {
+    for (const char c : name) table = FoldSeed({table, static_cast<unsigned char>(c)});
+    table = FoldSeed({table, MakeCodec(name).value()->id()});
+  }
+  return table;
+}
+
 std::string CodingText(uint64_t coding) {
   return coding == 0 ? "exactly" : "as " + CodecNameOf(static_cast<uint16_t>(coding));
 }

@@ -61,6 +61,10 @@ const Codec* PlainCodec(uint16_t id);
 uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collectives);
 std::string CodingText(uint64_t coding);
 
+// One number for what frames this build makes and reads: all names and ids of the catalogue. Ranks of
+// one group must have the same.
+uint64_t CodecTable();
+
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);
 

@@ -5,6 +5,11 @@
 
 #include <future>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "plugin/backend/process_group.h"
+#include "tests/backend/ranks.h"
+#include "tests/backend/thrown.h"
 
 namespace longhaul {
 namespace {
@@ -104,6 +109,39 @@ TEST(Rendezvous, WhoMeetsOnlyTheDeadSaysSo) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rank 1 of 2 did not show up"), HasSubstr("700 ms"),
                     HasSubstr("a process that has gone")));
+}
+
+// What a rank of a build with other codecs says of itself.
+class OtherCodecs final : public c10d::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    std::string text(value.begin(), value.end());
+    constexpr std::string_view kField = "codec_table=";
+    if (const size_t at = text.find(kField); at != std::string::npos) {
+      text.replace(at + kField.size(), text.find('\n', at) - at - kField.size(), "42");
+    }
+    PrefixStore::set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  }
+};
+
+TEST(Rendezvous, ARankWithAnotherTableOfCodecsIsRefusedByBoth) {
+  const auto common = c10::make_intrusive<c10d::HashStore>();
+  const auto nodes = MakeLoopbackNodes(2);
+  const auto refusal = [&](int rank, c10::intrusive_ptr<c10d::Store> store) {
+    return Thrown<c10::ValueError>([&] {
+      auto options = c10::make_intrusive<ProcessGroupLonghaul::Options>();
+      options->node = nodes[rank];
+      options->group_name = "tables";
+      options->timeout = std::chrono::seconds(20);
+      ProcessGroupLonghaul(std::move(store), rank, 2, std::move(options));
+    });
+  };
+  auto other = std::async(std::launch::async,
+                          [&] { return refusal(1, c10::make_intrusive<OtherCodecs>("", common)); });
+  const std::string here = refusal(0, c10::make_intrusive<c10d::PrefixStore>("", common));
+  EXPECT_THAT(here, AllOf(HasSubstr("options differ"), HasSubstr("codec_table=42")));
+  EXPECT_THAT(other.get(), HasSubstr("options differ"));
 }
 
 }  // namespace

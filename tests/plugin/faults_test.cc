@@ -140,6 +140,42 @@ TEST_P(Faults, ALostPeerEndsTheOperationsOfEveryGroupItIsIn) {
   }
 }
 
+TEST_P(Faults, HalfTheGroupLeavesAndTheGroupOfTheOthersGoesOn) {
+  Cluster cluster(GetParam(), 4);
+  auto all = cluster.MakeGroup("all");
+  const auto addresses = cluster.addresses();
+  std::vector<absl::StatusOr<std::shared_ptr<Group>>> made(2);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      made[r] = Group::Create(cluster.nodes[r], {.name = "stay", .rank = r, .size = 2},
+                              {addresses[0], addresses[1]});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::vector<float>> sums(2, std::vector<float>(100000, 1)), got(2, sums[0]),
+      mine(2, std::vector<float>(100000, 2));
+  std::vector<Outcome> summed(2), received(2), went_on(2);
+  for (size_t r = 0; r < 2; ++r) {
+    all[r]->AllReduce(F32(sums[r]), ReduceOp::kSum, summed[r].done());
+    all[r]->Recv(F32(got[r]), 2 + static_cast<int>(r), 0, received[r].done());
+  }
+  all[2].reset();
+  all[3].reset();
+  cluster.nodes.resize(2);
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_FALSE(summed[r].Wait(absl::Seconds(20)).ok());
+    EXPECT_THAT(Text(received[r].Wait(absl::Seconds(20))),
+                HasSubstr("rank " + std::to_string(2 + r)));
+    ASSERT_TRUE(made[r].ok()) << made[r].status();
+    (*made[r])->AllReduce(F32(mine[r]), ReduceOp::kSum, went_on[r].done());
+  }
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(went_on[r].Wait(), absl::OkStatus());
+    EXPECT_EQ(mine[r], std::vector<float>(100000, 4));
+  }
+}
+
 TEST_P(Faults, ALeavingNodeDeliversWhatItSentAndSaysGoodbye) {
   Cluster cluster(GetParam(), 2);
   auto group = cluster.MakeGroup("leaving");
