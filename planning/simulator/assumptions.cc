@@ -19,9 +19,6 @@ constexpr AssumptionKey kKeys[] = {
     {"gamma", 0, 3, "as the exponent of S - 1", [](Factors& f, double v) { f.gamma = v; }},
     {"byte_ratio", 1, 1e6, "bytes before over bytes after",
      [](Factors& f, double v) { f.forward_ratio = f.backward_ratio = v; }},
-    // Behind the one of both directions, in whose place it then stands.
-    {"byte_ratio_backward", 1, 1e6, "bytes before over bytes after",
-     [](Factors& f, double v) { f.backward_ratio = v; }},
     {"alpha_scale", 0, 100, "times the formula's alpha",
      [](Factors& f, double v) { f.alpha_scale = v; }},
     {"eta_h", 0.001, 1, kShare, [](Factors& f, double v) { f.eta_h = v; }},
@@ -31,6 +28,13 @@ constexpr AssumptionKey kKeys[] = {
      [](Factors& f, double v) { f.straggler_coefficient = v; }},
     {"step_time", 0.01, 100, "times the formula's step, not in seconds",
      [](Factors& f, double v) { f.step_time_ratio = v; }},
+    // Behind the one of both directions, in whose place it then stands. Draws are by a key's place
+    // here: new ones come last.
+    {"byte_ratio_backward", 1, 1e6, "bytes before over bytes after",
+     [](Factors& f, double v) { f.backward_ratio = v; }},
+    {"replica", 0, 1, "per doubling of the replicas, as a share, not in per cent",
+     [](Factors& f, double v) { f.replica_coefficient = v; }},
+    {"replica_floor", 0, 1, kShare, [](Factors& f, double v) { f.replica_floor = v; }},
 };
 
 void ReadFactor(TableReader& r, const TomlValue& value, size_t index, Assumptions& out) {

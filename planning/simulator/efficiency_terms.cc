@@ -135,10 +135,10 @@ double EtaAct(const Scenario& s, int64_t stages) {
   return std::pow(q(s.activation_ratio) * q(backward), power);
 }
 
-double EtaRLinear(double parameters, int64_t replicas, double floor) {
+double EtaRLinear(double parameters, int64_t replicas, double floor, double coefficient) {
   const double billions = parameters / 1e9;
   const double share = std::min(2.4, billions) / billions;
-  return std::max(floor, 1 - 0.005 * share * std::log2(static_cast<double>(replicas)));
+  return std::max(floor, 1 - coefficient * share * std::log2(static_cast<double>(replicas)));
 }
 
 double ReplicaLossFactor(double parameters, int64_t replicas, double inner_steps, bool with_h) {

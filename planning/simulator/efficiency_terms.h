@@ -27,7 +27,7 @@ double LastActivationAnchor(ActivationTable table);
 double EtaAct(const Scenario& scenario, int64_t stages);
 
 // max(floor, 1 - 0.005 min(2.4, P_B)/P_B log2 n); the golden floor is 0.85.
-double EtaRLinear(double parameters, int64_t replicas, double floor);
+double EtaRLinear(double parameters, int64_t replicas, double floor, double coefficient = 0.005);
 
 // m = M^(beta_0(P) ln H/ln 30), beta_0 = 1.0923 P^-0.2342, by how much M replicas raise the loss;
 // 1 for M <= 1 or H <= 1. Without H: the exponent is beta_0 alone.

@@ -25,6 +25,7 @@ struct Factors {
   std::optional<double> eta_h;        // at the scenario's own P, M and H
   std::optional<double> eta_c;
   std::optional<double> eta_r;
+  std::optional<double> replica_coefficient, replica_floor;  // of the linear forms of eta_r
   std::optional<double> straggler_coefficient;
   std::optional<double> step_time_ratio;  // multiplies T_step
 };

@@ -274,6 +274,29 @@ absl::Status ScenarioFile::ForEachDraft(
   return absl::OkStatus();
 }
 
+namespace {
+
+// A number that no formula takes would be believed.
+absl::Status CheckReplicaForm(const ScenarioFile& file) {
+  const auto& factors = file.assumptions.factors;
+  const auto of_form = std::find_if(factors.begin(), factors.end(), [](const Assumption& a) {
+    return a.name() == "replica" || a.name() == "replica_floor";
+  });
+  if (of_form == factors.end()) return absl::OkStatus();
+  return file.ForEach([&](const Scenario& s, const std::vector<size_t>&) {
+    const bool linear =
+        s.switches.replica == Replica::kLinear || s.switches.replica == Replica::kLinearNoFloor;
+    if (linear && !s.measured.eta_r) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'assume.{}' is of eta_r's linear forms, and {}; leave one out", file.where,
+                    of_form->name(),
+                    linear ? std::string("'assume.eta_r' stands in their place")
+                           : fmt::format("switches.replica is {}", NameOf(s.switches.replica))));
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
   ScenarioFile file;
   file.where = root.where.substr(0, root.where.rfind(':'));
@@ -297,6 +320,7 @@ absl::StatusOr<ScenarioFile> ReadScenarioFile(const TomlValue& root) {
   if (file.assumptions.uncertain() && file.size() > kMostUncertain) {
     return TooMany(file, kMostUncertain, "scenarios, too many to draw ranges of [assume] for");
   }
+  if (const absl::Status fits = CheckReplicaForm(file); !fits.ok()) return fits;
   if (const absl::Status status = ReadTable(root, file); !status.ok()) return status;
   return file;
 }

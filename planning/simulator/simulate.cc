@@ -74,11 +74,15 @@ void FillWholeNodes(const Scenario& s, Outcome& out) {
 
 double EtaR(const Scenario& s, const Outcome& out, double reference) {
   if (s.measured.eta_r) return *s.measured.eta_r;
+  const auto linear = [&](double floor) {
+    return EtaRLinear(out.parameters, out.replicas, s.measured.replica_floor.value_or(floor),
+                      s.measured.replica_coefficient.value_or(0.005));
+  };
   switch (s.switches.replica) {
     case Replica::kLinear:
-      return EtaRLinear(out.parameters, out.replicas, 0.85);
+      return linear(0.85);
     case Replica::kLinearNoFloor:
-      return EtaRLinear(out.parameters, out.replicas, 0);
+      return linear(0);
     case Replica::kLossInChi:
       return 1;
     case Replica::kLoss:

@@ -151,6 +151,9 @@ TEST(SimulatorUncertainty, PlainNumbersStandInTheModel) {
                    1.5 * plain.transfer_time)
       << "in whatever order they are written";
   EXPECT_DOUBLE_EQ(RowOf(of + "alpha_scale = 0.5").outcome.alpha, plain.alpha / 2);
+  // 480 B in two stages: 250 groups. 2.4/480 of the coefficient for each of log2 250 doublings.
+  EXPECT_DOUBLE_EQ(RowOf(of + "replica = 0.5").outcome.eta_r, 1 - 0.5 * 2.4 / 480 * std::log2(250));
+  EXPECT_EQ(RowOf(of + "replica = 1\nreplica_floor = 0.99").outcome.eta_r, 0.99);
   EXPECT_DOUBLE_EQ(RowOf(of + "step_time = 0.5").outcome.step_time, plain.step_time / 2);
   EXPECT_EQ(RowOf(of + "eta_h = 0.7").outcome.eta_h, 0.7);
   EXPECT_EQ(RowOf(of + "eta_c = 0.7").outcome.eta_c, 0.7);
@@ -219,6 +222,8 @@ TEST(SimulatorUncertainty, BadAssumptionsAreOneClearLine) {
       {"step_time = 900", "'assume.step_time' is 900; want 0.01 to 100 times the formula's step"},
       {"byte_ratio = 0.25", "'assume.byte_ratio' is 0.25; want 1 to"},
       {"q = nan", "'assume.q' is nan; want 0.01 to 1"},
+      {"replica = 0.01\neta_r = 0.9", "'assume.eta_r' stands in their place; leave one out"},
+      {"replica_floor = 0.5\n[switches]\nreplica = \"loss\"", "switches.replica is loss"},
       {"q = [0.9, nan, 1]", "'assume.q' is nan; want 0.01 to 1"},
       {"q = \"high\"", "'assume.q'"},
       {"q = [\"a\", 1, 2]", "an array of numbers"},
