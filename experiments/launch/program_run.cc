@@ -175,8 +175,7 @@ absl::StatusOr<ProgramRun> RunRanks(const RunSpec& spec, const std::string& outs
   output->Finish();
   ProgramRun run{EndsOfRanks(started, ends, status, began), {}, lines.Taken()};
   for (size_t rank = 0; rank < ranks; ++rank) {
-    auto told =
-        ReadTold(ToldFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ranks));
+    auto told = ReadTold(ToldFile(rank), static_cast<int64_t>(rank), static_cast<int64_t>(ranks));
     if (!told.ok()) return told.status();
     run.told.push_back(*std::move(told));
   }
@@ -207,8 +206,8 @@ void EmitRun(const ProgramRun& run, absl::Time began, bool counts, EventSink& si
   }
   for (const auto& [key, value] : FactsOf(run.ended.ranks)) EmitFact(sink, key, value);
   if (!counts) return;
-  for (const auto& [codec, loss] : {std::pair(EvalCodec::kOff, FinalOf(run.told)),
-                                    {EvalCodec::kOn, FinalOnOf(run.told)}}) {
+  for (const auto& [codec, loss] :
+       {std::pair(EvalCodec::kOff, FinalOf(run.told)), {EvalCodec::kOn, FinalOnOf(run.told)}}) {
     if (!loss) continue;
     const EvaluationRow row{last_step, codec, *loss, error.value_or(0), 0};
     sink.Emit(EventOf("evaluation", row));
@@ -246,8 +245,8 @@ absl::Status CheckProgram(const RunSpec& spec) {
                                            (folder / first).lexically_normal().string()));
   }
   const auto own_path = program.environment.find("PATH");
-  const char* const path = own_path != program.environment.end() ? own_path->second.c_str()
-                                                                 : getenv("PATH");
+  const char* const path =
+      own_path != program.environment.end() ? own_path->second.c_str() : getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
   for (std::string place; std::getline(folders, place, ':');) {
     if (IsProgram(std::filesystem::path(place.empty() ? "." : place) / first)) {

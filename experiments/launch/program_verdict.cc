@@ -118,8 +118,8 @@ absl::Status JudgeCodecs(const RunSpec& spec, const ProgramRun& run) {
       return absl::AbortedError(fmt::format(
           "it sent no bytes through the codec {} ({}), only through {}: it must take it from "
           "${}, as init_process_group(\"longhaul\") does where it is given no options",
-          want.codec, want.key, seen.empty() ? "no other" : fmt::format("{}", fmt::join(seen, ", ")),
-          want.variable));
+          want.codec, want.key,
+          seen.empty() ? "no other" : fmt::format("{}", fmt::join(seen, ", ")), want.variable));
     }
     if (!want.direction) continue;
     seen.erase(want.codec);

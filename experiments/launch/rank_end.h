@@ -24,7 +24,7 @@ struct RankEnd {
 
 struct RanksEnded {
   std::vector<RankEnd> ranks;
-  int status = 0;                          // of the program: WaitForPrograms'
+  int status = 0;                            // of the program: WaitForPrograms'
   std::optional<size_t> first_to_fail = {};  // the rank that gave it
 };
 

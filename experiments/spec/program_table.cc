@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kWords = 256, kWordBytes = 4096, kVariables = 256;
 constexpr double kLongestS = 30 * 86'400;
-constexpr std::string_view kTables[] = {"program", "train", "schedule", "boundary", "outer",
-                                        "limits"};
+constexpr std::string_view kTables[] = {"program",  "train", "schedule",
+                                        "boundary", "outer", "limits"};
 
 absl::Status ReadRoot(const TomlValue& root, RunSpec& spec) {
   TableReader r(root, "");
@@ -88,8 +88,8 @@ absl::Status ReadRanks(const TomlValue& root, const SpecNames& names, RunSpec& s
   train.Allow("tokens", &spec.train.tokens);
   schedule.Require("stages", &spec.schedule.stages);
   if (schedule.status().ok()) schedule.Within("stages", spec.schedule.stages, 1, kMaxRanks);
-  for (const auto& [key, codec] : {std::pair("forward", &spec.boundary.forward),
-                                   {"backward", &spec.boundary.backward}}) {
+  for (const auto& [key, codec] :
+       {std::pair("forward", &spec.boundary.forward), {"backward", &spec.boundary.backward}}) {
     boundary.Allow(key, codec);
     if (boundary.Has(key)) boundary.Known(key, *codec, names.codec);
     boundary.Check(*codec == "none" || spec.schedule.stages > 1, key,
@@ -136,8 +136,8 @@ absl::StatusOr<RunSpec> ReadProgramSpec(const TomlValue& root, const SpecNames& 
 
 std::string ProgramToml(const RunSpec& spec) {
   const RunSpec::Program& program = *spec.program;
-  std::string text = fmt::format("seed = {}\n\n[program]\ncommand = {}\n", spec.seed,
-                                 Quoted(program.command));
+  std::string text =
+      fmt::format("seed = {}\n\n[program]\ncommand = {}\n", spec.seed, Quoted(program.command));
   if (!program.folder.empty()) text += fmt::format("folder = {}\n", TomlQuote(program.folder));
   text += fmt::format("timeout_s = {}\n", TomlNumber(program.timeout_s));
   if (!program.files.empty()) text += fmt::format("files = {}\n", Quoted(program.files));

@@ -283,7 +283,7 @@ TEST(CodedCases, ARankThatDoesNotComeIsNamedOnEveryRank) {
   const auto group = cluster.MakeGroup("late", [&](GroupOptions& options) {
     options.codecs.collectives = {.all_reduce = "int8-b64", .way = Collectives::Way::kRing};
     options.codecs.min_elements = 1;
-    options.timeout = absl::Milliseconds(200);
+    options.timeout = absl::Milliseconds(500);
   });
   std::vector<Values> x(3, Noise(90000, 1));
   std::vector<Outcome> outcomes(2);
@@ -294,6 +294,46 @@ TEST(CodedCases, ARankThatDoesNotComeIsNamedOnEveryRank) {
     const absl::Status status = outcome.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 did not come to it"));
+  }
+}
+
+TEST(CodedCases, ManyAtOnceEndOnceEachAlsoWhenTheGroupIsAborted) {
+  const Cluster cluster(TransportKind::kUcx, 3);
+  constexpr size_t kMany = 24, kPart = 20000;
+  for (const bool aborted : {false, true}) {
+    const auto group = MakeGroup(cluster, All(kAll));
+    std::vector<Values> x(3 * kMany, Noise(3 * kPart, 5)), out(3 * kMany);
+    std::vector<Outcome> outcomes(3 * kMany);
+    for (size_t k = 0; k < kMany; ++k) {
+      for (size_t r = 0; r < 3; ++r) {
+        const size_t i = 3 * k + r;
+        if (k % 3 == 0) {
+          group[r]->AllReduce(F32(x[i]), ReduceOp::kAvg, outcomes[i].done());
+        } else if (k % 3 == 1) {
+          out[i].resize(kPart);
+          group[r]->ReduceScatter(F32(x[i]), {kPart, kPart, kPart}, F32(out[i]), ReduceOp::kSum,
+                                  outcomes[i].done());
+        } else {
+          out[i].resize(9 * kPart);
+          group[r]->AllGather(F32(x[i]), F32(out[i]), outcomes[i].done());
+        }
+        if (aborted && k == kMany / 2 && r == 1) group[1]->Abort(absl::AbortedError("enough"));
+      }
+    }
+    for (const Outcome& outcome : outcomes) {
+      const absl::Status status = outcome.Wait();
+      EXPECT_TRUE(status.ok() || aborted) << status;
+      EXPECT_EQ(outcome.calls(), 1);
+    }
+    if (aborted) continue;
+    for (size_t i = 3; i < x.size(); ++i) {
+      // Without noise equal calls have equal bits.
+      if (i / 3 % 3 == 0) {
+        EXPECT_EQ(x[i], x[0]) << i;
+      } else if (i / 3 % 3 == 2) {
+        EXPECT_EQ(out[i], out[6]) << i;
+      }
+    }
   }
 }
 

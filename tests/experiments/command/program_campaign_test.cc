@@ -81,8 +81,8 @@ backward = "int8-b64"
   }
   std::vector<std::string> Words(const std::string& mode,
                                  const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {"measure", spec_, "--accept-unresolved",
-                                      "--set", "program.environment.MODE=\"" + mode + "\""};
+    std::vector<std::string> words = {"measure", spec_, "--accept-unresolved", "--set",
+                                      "program.environment.MODE=\"" + mode + "\""};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -90,7 +90,8 @@ backward = "int8-b64"
   // One run of the plan: 2 is the control, 3 the arm, of seed 1. Its output and the record's row.
   RunRow RunOne(const std::string& mode, int id, const std::vector<std::string>& more = {}) {
     const std::string records = scratch_.path() + "/records-" + mode;
-    std::vector<std::string> words = Words(mode, {"--run", std::to_string(id), "--records", records});
+    std::vector<std::string> words =
+        Words(mode, {"--run", std::to_string(id), "--records", records});
     words.insert(words.end(), more.begin(), more.end());
     output_ = RunLonghaul(words).output;
     const auto record = Record::Open(RecordOf(records, id), Record::Mode::kRead);
@@ -109,8 +110,9 @@ backward = "int8-b64"
 TEST_F(ProgramCampaign, FindsThePriceThatTheProgramWasMadeWith) {
   const CommandResult result = RunLonghaul(Words("", {"--results", Results()}));
   ASSERT_EQ(result.exit_status, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("A/A control@1 against reference@1: bit-identical in 2"),
-                                   HasSubstr("a program's model, D0 = 0.001 M tokens")));
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("A/A control@1 against reference@1: bit-identical in 2"),
+                    HasSubstr("a program's model, D0 = 0.001 M tokens")));
   const auto record = Record::Open(Results(), Record::Mode::kRead);
   ASSERT_TRUE(record.ok()) << record.status();
   double q = 0;
@@ -146,7 +148,8 @@ TEST_F(ProgramCampaign, ALossThatDoesNotCountIsRefusedInOneLine) {
   EXPECT_THAT(output_, HasSubstr("it told 1 tokens in all and was given 1000"));
   EXPECT_EQ(RunOne("diverged", 2).status, RunStatus::kDiverged);
   EXPECT_EQ(RunOne("deaf", 3).status, RunStatus::kInvalid);
-  EXPECT_THAT(output_, HasSubstr("it sent no bytes through the codec int4-b64-h64 (boundary.forward)"));
+  EXPECT_THAT(output_,
+              HasSubstr("it sent no bytes through the codec int4-b64-h64 (boundary.forward)"));
   EXPECT_EQ(RunOne("stubborn", 3).status, RunStatus::kInvalid);
   EXPECT_THAT(output_, HasSubstr("only through bf16"));
 }
@@ -219,7 +222,8 @@ TEST_F(ProgramCampaign, WhatCannotBeIsOneLineBeforeAnythingIsWritten) {
 
 TEST_F(ProgramCampaign, AResolvedSpecReadsBack) {
   const auto campaign = LoadCampaign(
-      spec_, {"program.environment.A=\"b \\\"c\"", "outer.groups=3", "program.files=[\"train.py\"]"},
+      spec_,
+      {"program.environment.A=\"b \\\"c\"", "outer.groups=3", "program.files=[\"train.py\"]"},
       CatalogNames());
   ASSERT_TRUE(campaign.ok()) << campaign.status();
   const RunSpec& spec = campaign->runs.back().spec;
@@ -241,12 +245,13 @@ TEST(ProgramVerdict, ExactEvaluationBesideACodecIsNoOtherCodec) {
   spec.boundary = {.forward = "int8-b64", .backward = "none"};
   ProgramRun run{};
   run.ended.ranks.resize(2);
-  run.told = {ParseTold("{\"crossing\": {\"peer\": 1, \"codec\": \"none\", \"kind\": \"activation\", "
-                        "\"tensors\": 1, \"elements\": 64, \"payload_bytes\": 256}}\n"
-                        "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": "
-                        "\"activation\", \"tensors\": 2, \"elements\": 128, \"payload_bytes\": 132}}\n",
-                        0, 2),
-              ParseTold("{\"final\": 2.5, \"final_on\": 2.75}\n", 1, 2)};
+  run.told = {
+      ParseTold("{\"crossing\": {\"peer\": 1, \"codec\": \"none\", \"kind\": \"activation\", "
+                "\"tensors\": 1, \"elements\": 64, \"payload_bytes\": 256}}\n"
+                "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": "
+                "\"activation\", \"tensors\": 2, \"elements\": 128, \"payload_bytes\": 132}}\n",
+                0, 2),
+      ParseTold("{\"final\": 2.5, \"final_on\": 2.75}\n", 1, 2)};
   run.last_lines.resize(2);
   EXPECT_TRUE(Judge(spec, run).ok()) << Judge(spec, run);
   EXPECT_EQ(FinalOnOf(run.told), 2.75);
