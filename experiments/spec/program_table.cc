@@ -124,7 +124,7 @@ bool HasProgram(const TomlValue& root) { return Find(root, "program") != nullptr
 
 absl::StatusOr<RunSpec> ReadProgramSpec(const TomlValue& root, const SpecNames& names) {
   RunSpec spec{};
-  spec.program.emplace();
+  spec.program = RunSpec::Program{};  // clang finds no emplace() for a nested struct with defaults
   spec.train.batch_rows = spec.train.microbatches = 1;
   spec.boundary.forward = spec.boundary.backward = "none";
   spec.net.transport = "loopback";

@@ -67,6 +67,7 @@ endif()
 if(LONGHAUL_FUZZERS)
   set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script files_table group_schedule
     outer_of_spec outer_table pipeline_of_spec
+    program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid
     known_names)
   list(TRANSFORM specs REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/experiments/spec/\\1.cc")
