@@ -139,6 +139,14 @@ def groups_without_options(rank):
     assert crossed(after, rank) in (None, True), "the pipeline's group has gone"
     assert crossed(derived, rank) in (None, False)
 
+    coded = new_group(collectives={"all_reduce": "int8-b64"})
+    derived = dist.new_group([0, 1], backend="longhaul")
+    dist.all_reduce(torch.randn(LONG), group=derived)
+    assert {row.codec for row in longhaul.crossings(derived)} == {"int8-b64"}
+    dist.destroy_process_group(coded)
+    new_group(collectives="int8-b64", site_size=2)
+    dist.new_group([0], backend="longhaul")  # the order of a part of the ranks says nothing of sites
+
 
 def said_on_stderr(act):
     """What act() has the process write to its stderr, C++ included."""
