@@ -186,7 +186,7 @@ std::string GroupCore::NothingEncoded() const {
   const CodecPolicy& codecs = options_.codecs;
   return fmt::format(
       "group '{}' opted in to codecs (forward '{}', backward '{}'{}) and rank {} encoded nothing: "
-      "every float tensor that it sent is shorter than min_elements = {}, the longest has {} "
+      "every tensor that was to be is shorter than min_elements = {}, the longest has {} "
       "elements. They went exact; to encode them, set Options(min_elements={})",
       options_.name, codecs.forward, codecs.backward, ToString(codecs.collectives), options_.rank,
       codecs.min_elements, longest, longest);

@@ -4,7 +4,10 @@ added up and encoded again by hand; DDP and FSDP2 by one line, beside one proces
 import copy
 
 import torch
+import torch._dynamo  # noqa: F401  what optimizers import, once before the ranks are forked
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 import launch
 import longhaul
@@ -122,9 +125,6 @@ def train(module, steps_of):
 
 def frameworks_by_one_line(rank):
     """Losses of the mean over ranks stay beside those of one process, not equal to them."""
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import fully_shard
-
     group = new_group(collectives="int8-b64")
     alone = train(model(), lambda batch: batch)
 
