@@ -139,7 +139,8 @@ TEST_P(Coded, DirectSumsAreThoseOfTheFormulaOnEveryRank) {
           const Values told = Passed(sum, codec, 1, owner);
           expected.insert(expected.end(), told.begin(), told.end());
         }
-        const auto group = MakeGroup({.all_reduce = codec, .way = Way::kDirect});
+        const Way way = size() > 2 && count > 70000 ? Way::kAuto : Way::kDirect;
+        const auto group = MakeGroup({.all_reduce = codec, .way = way});
         ASSERT_EQ(AllReduced(group, in, op), AllValues(size(), expected)) << codec << " " << count;
       }
     }
@@ -148,7 +149,7 @@ TEST_P(Coded, DirectSumsAreThoseOfTheFormulaOnEveryRank) {
 
 TEST_P(Coded, GatheredSumsAreThoseOfTheFormulaOnEveryRank) {
   for (const std::string codec : {"topk-64of4096+bf16", "int8-b64+sr"}) {
-    const AllValues in = Inputs(9001);
+    const AllValues in = Inputs(200001);  // frames beyond those that are gathered for their size
     Values expected = Passed(in[0], codec, 0, 0);
     for (size_t r = 1; r < size(); ++r) expected = Plus(expected, Passed(in[r], codec, 0, r));
     for (const Way way : {Way::kGather, Way::kAuto}) {
