@@ -116,6 +116,7 @@ std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& 
   row.encode_s = line.Number("encode_s").value_or(0);
   row.decode_s = line.Number("decode_s").value_or(0);
   row.nmse_samples = line.Count("nmse_samples", 0, kMostCount);
+  const int64_t collective = line.Count("collective_bytes", 0, kMostCount);
   const double sum = line.Number("nmse_sum").value_or(0);
   if (row.nmse_samples > 0) {
     row.nmse_mean = sum / static_cast<double>(row.nmse_samples);
@@ -124,7 +125,19 @@ std::string TakeCrossing(const json& object, int64_t rank, int64_t ranks, Told& 
   if (!line.wrong().empty()) return line.wrong();
   if (row.dst_rank == rank) return "'peer': want another rank than its own";
   told.payload_by_codec[{row.direction, row.codec}] += row.payload_bytes;
-  Add(std::move(row), told.crossings);
+  if (collective > 0 && row.codec != "none") {
+    told.payload_by_codec[{Direction::kOther, row.codec}] += collective;
+    Add({.src_rank = rank,
+         .dst_rank = row.dst_rank,
+         .direction = Direction::kOther,
+         .codec = row.codec,
+         .tensors = 0,
+         .elements = 0,
+         .payload_bytes = 0,
+         .message_bytes = collective},
+        told.crossings);
+  }
+  if (row.tensors > 0) Add(std::move(row), told.crossings);
   return "";
 }
 

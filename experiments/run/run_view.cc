@@ -11,7 +11,7 @@
 namespace longhaul {
 
 RunView::RunView(const RunSpec& spec, std::FILE* out, const Clock& clock)
-    : steps_(Steps(spec)),
+    : steps_(spec.program ? 0 : Steps(spec)),
       last_stage_(static_cast<int>(spec.schedule.stages) - 1),
       out_(out),
       terminal_(isatty(fileno(out)) == 1),
@@ -51,7 +51,7 @@ void RunView::Observe(const nlohmann::json& event) {
         fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token (+-{:.4f} standard error "
                     "over {} tokens)",
                     ToString(e.codec), e.loss_nat, e.standard_error_nat, e.tokens));
-  } else if (kind == "step") {
+  } else if (kind == "step" && steps_ > 0) {  // a program's come all at once, at its end
     SeeStep(event);
   }
 }

@@ -1,6 +1,7 @@
 """Runs one program of examples/recipes: recipes.py NAME. Its ranks must end alike and, where nothing is
 lossy, exactly as over gloo. recipes.py page: what docs/recipes.md shows is in the programs."""
 
+import json
 import os
 import pathlib
 import re
@@ -77,6 +78,32 @@ def outer_loop():
     assert len(first) == len(last) == 3 and max(last) < 0.5 * min(first), (first, last)
 
 
+def llama_pipeline():
+    """As an arm of a campaign runs it: its codecs and where it tells are in the environment alone."""
+    python = interpreter_with("transformers")
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "told.jsonl")
+        os.environ.update(LONGHAUL_LOG=log, LONGHAUL_FORWARD="int4-b64-h64",
+                          LONGHAUL_BACKWARD="int8-b64", LONGHAUL_SEED="3", LONGHAUL_TOKENS="4096")
+        text = lines_of("llama_pipeline", 2, python)
+        with open(log) as lines:
+            told = [json.loads(line) for line in lines]
+    assert "longhaul: codecs from the environment: LONGHAUL_BACKWARD=int8-b64" in text, text
+    losses = [line["loss"] for line in told if "step" in line]
+    assert len(losses) == 8 and losses[-1] < 0.8 * losses[0], losses
+    final, = [line["final"] for line in told if "final" in line]
+    assert abs(final - losses[-1]) < 0.5, (final, losses)
+    sent = {(c["peer"], c["codec"]): c for c in (line.get("crossing") for line in told)
+            if c and c["kind"]}
+    # 8 steps of 2 micro-batches of 8 rows x 32 tokens x 128; evaluation, 8 times 2, goes exact.
+    for peer, codec, bits, floats in ((1, "int4-b64-h64", 4.25, 8), (0, "int8-b64", 8.25, 8),
+                                      (1, "none", 32, 8)):
+        c = sent.pop((peer, codec))
+        assert c["elements"] == floats * 2 * 8 * 32 * 128, c
+        assert bits <= 8 * c["payload_bytes"] / c["elements"] < bits + 0.05, c
+    assert not sent, sent
+
+
 def checkpoint():
     with tempfile.TemporaryDirectory() as folder:
         text = lines_of("checkpoint", 2, sys.executable, folder)
@@ -104,5 +131,5 @@ launch.check()
  "accelerate_ddp": lambda: as_over_gloo("accelerate_ddp", "accelerate"),
  "hf_trainer": lambda: as_over_gloo("hf_trainer", "transformers, accelerate"),
  "lightning_ddp": lambda: as_over_gloo("lightning_ddp", "lightning"),
- "fsdp": fsdp, "pipeline": pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
+ "fsdp": fsdp, "pipeline": pipeline, "llama_pipeline": llama_pipeline, "outer_loop": outer_loop, "checkpoint": checkpoint, "page": page,
  }[sys.argv[1]]()

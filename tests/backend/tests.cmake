@@ -48,7 +48,7 @@ set_tests_properties(backend_python_torch_suite PROPERTIES LABELS python TIMEOUT
   "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=;PYTHONPYCACHEPREFIX=${PROJECT_BINARY_DIR}/pycache")
 
 # The programs of docs/recipes.md.
-foreach(name ddp fsdp pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page)
+foreach(name ddp fsdp pipeline llama_pipeline outer_loop checkpoint accelerate_ddp hf_trainer lightning_ddp page)
   add_test(NAME backend_recipe_${name}
     COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/backend/recipes.py ${name})
   set_tests_properties(backend_recipe_${name} PROPERTIES LABELS python TIMEOUT 300

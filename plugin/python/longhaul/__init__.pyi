@@ -34,6 +34,8 @@ class Options:
     coder_threads: int | None = None
     shared_memory: bool = False
     ucx_environment: bool = False
+    @classmethod
+    def from_environment(cls, **fields: Any) -> Options: ...
     @property
     def lossless(self) -> bool: ...
 

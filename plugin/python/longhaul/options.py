@@ -122,7 +122,7 @@ class Options:
 
     @classmethod
     def from_environment(cls, **fields):
-        """The codecs that LONGHAUL_FORWARD, LONGHAUL_BACKWARD and LONGHAUL_SEED name, as a default
+        """The codecs that LONGHAUL_FORWARD, LONGHAUL_BACKWARD, LONGHAUL_OUTER_CODEC and LONGHAUL_SEED name, as a default
         group without options takes them; `fields` win. For a group that a program makes itself.
         Lossless where they name none."""
         from longhaul import environment

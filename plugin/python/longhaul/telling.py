@@ -117,11 +117,12 @@ def _sent(backend, global_ranks):
     from longhaul.groups import Crossing
 
     for crossing in (Crossing(**counters) for counters in backend.crossings()):
-        if crossing.sent and crossing.tensors:
+        collective = crossing.collective_bytes if crossing.codec != "none" else 0
+        if crossing.sent and (crossing.tensors or collective):
             peer = global_ranks[crossing.peer] if global_ranks else crossing.peer
             yield {"peer": peer, "codec": crossing.codec,
                    "kind": crossing.kind, "tensors": crossing.tensors,
                    "elements": crossing.elements, "payload_bytes": crossing.payload_bytes,
-                   "message_bytes": crossing.message_bytes, "encode_s": crossing.encode_s,
+                   "message_bytes": crossing.message_bytes, "collective_bytes": collective, "encode_s": crossing.encode_s,
                    "decode_s": crossing.decode_s, "nmse_samples": crossing.nmse_samples,
                    "nmse_sum": crossing.nmse_sum, "nmse_max": crossing.nmse_max}

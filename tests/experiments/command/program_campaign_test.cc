@@ -265,5 +265,30 @@ TEST(ProgramVerdict, ExactEvaluationBesideACodecIsNoOtherCodec) {
   EXPECT_THAT(std::string(Judge(spec, run).message()), HasSubstr("(boundary.backward)"));
 }
 
+// Of two data parallel ranks: a sum's messages are the outer codec's, and go between groups.
+TEST(ProgramVerdict, ASumWithTheOuterCodecCountsAndOneWithoutDoesNot) {
+  RunSpec spec{};
+  spec.program.emplace();
+  spec.schedule.stages = 1;
+  spec.boundary = {.forward = "none", .backward = "none"};
+  spec.outer.groups = 2;
+  spec.outer.codec = "int8-b64";
+  ProgramRun run{};
+  run.ended.ranks.resize(2);
+  run.last_lines.resize(2);
+  const std::string sum =
+      "{\"crossing\": {\"peer\": 1, \"codec\": \"int8-b64\", \"kind\": \"\", \"tensors\": 0, "
+      "\"collective_bytes\": 700}}\n{\"final\": 2.5}\n";
+  run.told = {ParseTold(sum, 0, 2), ParseTold("{\"final\": 2.5}\n", 1, 2)};
+  run.told[0].RanksAre(0, 0, 1);
+  EXPECT_TRUE(Judge(spec, run).ok()) << Judge(spec, run);
+  ASSERT_EQ(run.told[0].crossings.size(), 1u);
+  EXPECT_EQ(run.told[0].crossings[0].direction, Direction::kOuter);
+  EXPECT_EQ(run.told[0].crossings[0].message_bytes, 700);
+  EXPECT_EQ(run.told[0].crossings[0].payload_bytes, 0);
+  run.told[0] = ParseTold("{\"final\": 2.5}\n", 0, 2);
+  EXPECT_THAT(std::string(Judge(spec, run).message()), HasSubstr("int8-b64 (outer.codec)"));
+}
+
 }  // namespace
 }  // namespace longhaul
