@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
   state->stage = *std::move(stage);
   if (state->stage->trains()) {
     if (absl::Status s = FillInitial(spec, state->stage.get()); !s.ok()) return s;
-    auto optimizer = NewInnerOptimizer(spec.inner, *state->stage);
+    AdamWSpec inner = spec.inner;
+    inner.settled = spec.outer.warmup;
+    auto optimizer = NewInnerOptimizer(inner, *state->stage);
     if (!optimizer.ok()) return optimizer.status();
     state->optimizer = *std::move(optimizer);
   }
@@ -53,12 +55,15 @@ absl::StatusOr<std::unique_ptr<RankState>> NewRankState(
         state->stage.get(), spec.stages > 1 ? rank.tied : c10::intrusive_ptr<c10d::Backend>());
   }
   GroupAverage::Place place = {rank.group, spec.groups, rank.stage, spec.seed, rank.outer};
-  auto outer = NewOuterAlgorithm(spec.outer,
-                                 {.plan = OuterPlan(spec.outer, spec.steps, spec.groups, spec.seed),
-                                  .place = std::move(place),
-                                  .stage = state->stage.get(),
-                                  .host_parameters = state->host_parameters,
-                                  .experts = rank.experts});
+  auto outer = NewOuterAlgorithm(
+      spec.outer, {.plan = OuterPlan(spec.outer, spec.steps, spec.groups, spec.seed),
+                   .place = std::move(place),
+                   .stage = state->stage.get(),
+                   .host_parameters = state->host_parameters,
+                   .experts = rank.experts,
+                   .inner = spec.inner,
+                   .first_moment = state->optimizer == nullptr ? at::Tensor()
+                                                               : state->optimizer->first_moment()});
   if (!outer.ok()) return outer.status();
   state->outer = *std::move(outer);
   return state;

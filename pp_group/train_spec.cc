@@ -61,7 +61,19 @@ absl::Status CheckOptimizers(const TrainSpec& spec) {
   if (absl::Status s = CheckOuterFigures(spec.outer, spec.model.blocks, spec.groups); !s.ok()) {
     return Bad(std::string(s.message()));
   }
+  const bool moment = FindOuterRule(spec.outer.algorithm)->sends == OuterRule::Sends::kMoment;
+  if (moment != (inner.optimizer == "onebit-adam")) {
+    return Bad("inner optimizer '", inner.optimizer, "' with the outer algorithm '",
+               spec.outer.algorithm, "': 'onebit-adam' wants the other to be that, too");
+  }
+  if (spec.outer.warmup < 0 || spec.outer.warmup > spec.steps) {
+    return Bad("outer warmup_steps ", spec.outer.warmup, " of ", spec.steps, " steps");
+  }
   const OuterPlan plan(spec.outer, spec.steps);
+  if (plan.exchanges() && spec.outer.lr_warmup_rounds > plan.rounds()) {
+    return Bad("outer lr_warmup_rounds ", spec.outer.lr_warmup_rounds, " of ", plan.rounds(),
+               " rounds");
+  }
   if (plan.gradients() && spec.outer.inner_steps != 0) {
     return Bad("outer inner_steps ", spec.outer.inner_steps,
                ": data parallel groups meet in every step, want 0");
@@ -276,9 +288,15 @@ namespace {
 
 // What DiLoCo has not; of that, nothing.
 std::string OuterText(const OuterSpec& outer) {
-  if (outer.algorithm == "diloco") return "";
-  std::string text = absl::StrCat("\nouter_algorithm=", outer.algorithm);
+  std::string text;
   const OuterSpec none{.inner_steps = 0};
+  if (outer.lr_schedule != none.lr_schedule || outer.lr_warmup_rounds != 0) {
+    absl::StrAppend(&text, "\nouter_lr_schedule=", outer.lr_schedule,
+                    "\nouter_lr_warmup_rounds=", outer.lr_warmup_rounds);
+  }
+  if (outer.algorithm == "diloco") return text;
+  absl::StrAppend(&text, "\nouter_algorithm=", outer.algorithm);
+  if (outer.warmup != 0) absl::StrAppend(&text, "\nouter_warmup=", outer.warmup);
   if (outer.mean != none.mean) absl::StrAppend(&text, "\nouter_mean=", outer.mean);
   if (outer.cluster != 0) {
     absl::StrAppend(&text, "\nouter_cluster=", outer.cluster,

@@ -122,7 +122,8 @@ void PipelineTrainer::UpdateParameters() {
       state->stage->UpdateItself();
     } else {
       state->report.clipped_groups =
-          state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares);
+          state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares) +
+          (state->outer == nullptr ? 0 : state->outer->clipped_groups());
     }
     state->report.optimizer += now_() - start;
   }

@@ -14,7 +14,7 @@ namespace longhaul {
 //
 // The wire is the inner codec's, with flag "sender used EF"; decoding needs no state. The state
 // holds u and v (8 n bytes, saved); encoding takes 12 n bytes of scratch memory per thread.
-// Clipping and the warm-up of the density are for the training loop (policy.h has the densities).
+// Clipping and the warm-up of the density are for the training loop.
 std::shared_ptr<const Codec> NewMomentumCorrectionCodec(std::shared_ptr<const Codec> inner,
                                                         std::string_view name, float momentum,
                                                         Isa isa);

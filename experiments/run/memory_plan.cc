@@ -15,6 +15,7 @@
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/traffic.h"
 #include "pp_group/models/model_spec.h"
+#include "pp_group/outer/outer_rules.h"
 #include "pp_group/schedule/catalog.h"
 #include "pp_group/schedule/check.h"
 
@@ -231,11 +232,12 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   double bytes = 0;
   const OuterPlan plan = OuterPlanOf(spec);
   const bool data_parallel = plan.gradients(), outer_step = plan.exchanges();
-  const bool levels = spec.outer.cluster_groups.has_value();
+  const OuterRule& rule = *FindOuterRule(spec.outer.algorithm);
+  const bool twice = spec.outer.cluster_groups.has_value() || rule.eager;
   // What is being written, or saved at the end: parameters, moments, the outer step's start and
-  // momentum.
+  // momentum; of an eager one what a group is ahead by, too.
   const bool writes = spec.checkpoint.every_steps > 0 || !spec.model.save.empty();
-  if (writes) bytes += (outer_step ? (levels ? 7 : 5) : 3) * floats * kFloat;
+  if (writes) bytes += (outer_step ? (rule.eager ? 8 : twice ? 7 : 5) : 3) * floats * kFloat;
   if (!outer_step && !data_parallel) return bytes;
   // A joiner's files, in its node's memory: start, momentum, both moments.
   const bool files = spec.outer.joiner_source == "swarm" && spec.net.transport == "ucx";
@@ -243,13 +245,20 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
   // The average; of an outer step also start, momentum and delta. Of spread experts nothing
   // crosses, and the rest is laid together.
   const auto crossing = static_cast<double>(SharedElements(layout));
-  // Each level has its own; of values that are counted by sender, a count.
-  const double copies = (data_parallel ? 1 : 4) * (levels ? 2 : 1) + (spec.outer.mean == "senders");
+  // Each level has its own; an eager group's; what is sent in place of a gradient; of values that
+  // are counted by sender, a count.
+  const double copies = (data_parallel ? 1 : 4) * (twice ? 2 : 1) +
+                        (rule.sends != OuterRule::Sends::kGradient) +
+                        (spec.outer.mean == "senders");
   bytes += (copies + (crossing < floats ? 1 : 0)) * crossing * kFloat;
   bytes += CodecStateBytes(spec.outer.codec, 1, crossing);
   // A frame of each group, and what the transport has of them on its way in or out.
   const auto groups = static_cast<double>(spec.outer.groups);
-  return bytes + (groups + (groups - 1)) * FrameBytes(spec.outer.codec, 1, crossing, DType::kF32);
+  double frame = 0;
+  for (const CodecUntil& c : CodecsOf(ToOuterSpec(spec))) {
+    frame = std::max(frame, FrameBytes(c.codec, 1, crossing, DType::kF32));
+  }
+  return bytes + (groups + (groups - 1)) * frame;
 }
 
 StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,

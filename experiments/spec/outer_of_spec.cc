@@ -21,7 +21,10 @@ OuterSpec ToOuterSpec(const RunSpec& spec) {
       .mean = outer.mean.empty() ? "all" : outer.mean,
       .cluster = outer.cluster_groups.value_or(0),
       .global_every = outer.global_every.value_or(0),
-      .global_codec = outer.global_codec};
+      .global_codec = outer.global_codec,
+      .warmup = outer.warmup_steps.value_or(0),
+      .lr_schedule = outer.lr_schedule.empty() ? "constant" : outer.lr_schedule,
+      .lr_warmup_rounds = outer.lr_warmup_rounds.value_or(0)};
 }
 
 OuterPlan OuterPlanOf(const RunSpec& spec) {

@@ -135,6 +135,13 @@ struct RunSpec {
     // many rounds, with this codec (empty: that of clusters).
     std::optional<int64_t> cluster_groups = {}, global_every = {};
     std::string global_codec = {};
+    // Of algorithms that exchange gradients: in so many first steps those cross otherwise: whole, or
+    // of "dgc" more of them.
+    std::optional<int64_t> warmup_steps = {};  // 0
+    // Of outer steps: the rate grows to `lr` in so many rounds, then is "constant" (or empty) or
+    // falls to 0 by a line ("linear") or half a cosine ("cosine").
+    std::string lr_schedule = {};
+    std::optional<int64_t> lr_warmup_rounds = {};  // 0
     // A group that is lost ends the run ("end"), or the others go on without it ("continue",
     // docs/faults.md): who finished its H steps within round_deadline_s of the first that did is a
     // member of the outer step. Fewer than min_groups end the run.

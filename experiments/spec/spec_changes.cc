@@ -97,10 +97,11 @@ int64_t CompressedCrossings(int64_t stages, std::string_view forward, std::strin
 
 bool IsOuterCellKey(std::string_view key) {
   constexpr std::string_view kKeys[] = {
-      "outer.groups",       "outer.algorithm", "outer.inner_steps",    "outer.lr",
-      "outer.momentum",     "outer.codec",     "outer.fragments",      "outer.overlap_steps",
-      "outer.mix",          "outer.mean",      "outer.cluster_groups", "outer.global_every",
-      "outer.global_codec", "train.optimizer", "train.batch_rows",     "train.microbatches"};
+      "outer.groups",       "outer.algorithm",   "outer.inner_steps",      "outer.lr",
+      "outer.momentum",     "outer.codec",       "outer.fragments",        "outer.overlap_steps",
+      "outer.mix",          "outer.mean",        "outer.cluster_groups",   "outer.global_every",
+      "outer.warmup_steps", "outer.lr_schedule", "outer.lr_warmup_rounds", "outer.global_codec",
+      "train.optimizer",    "train.batch_rows",  "train.microbatches"};
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
@@ -129,10 +130,22 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
           const int64_t turns = outer.Exchanges(crossing.fragment, done, static_cast<int>(from),
                                                 static_cast<int>(to));
           if (turns == 0) continue;
-          out.push_back(crossing);
-          out.back().turns = turns;
-          out.back().src_rank = from * ranks + rank;
-          out.back().dst_rank = to * ranks + rank;
+          PlannedCrossing own = crossing;
+          own.turns = turns;
+          own.src_rank = from * ranks + rank;
+          own.dst_rank = to * ranks + rank;
+          if (!outer.gradients()) {
+            out.push_back(std::move(own));
+            continue;
+          }
+          int64_t before = done;
+          for (const CodecUntil& codec : CodecsOf(ToOuterSpec(spec))) {
+            const int64_t until = std::min(codec.step, Steps(spec));
+            if (until <= before) continue;
+            own.codec = codec.codec;
+            own.turns = until - std::exchange(before, until);
+            out.push_back(own);
+          }
         }
       }
     }

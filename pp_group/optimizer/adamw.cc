@@ -47,6 +47,21 @@ void AdamW::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {
                       m_.data_ptr<float>() + slot.offset, v_.data_ptr<float>() + slot.offset);
 }
 
+void OneBitAdam::BeginStep(int64_t step, double rate) {
+  AdamW::BeginStep(step, rate);
+  settled_ = step >= spec().settled;
+  if (!settled_) return;
+  sqrt_correction2_ = std::sqrt(1 - std::pow(spec().beta2, static_cast<double>(spec().settled)));
+}
+
+void OneBitAdam::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {
+  if (!settled_) return AdamW::Update(slot, grad_scale, stage);
+  const at::Tensor theta = PartOf(stage->parameters(), slot), m = PartOf(m_, slot);
+  m.copy_(PartOf(stage->gradients(), slot));
+  if (slot.decays) theta.mul_(1 - decay_);
+  theta.addcdiv_(m, PartOf(v_, slot).sqrt().div_(sqrt_correction2_).add_(spec().eps), -step_size_);
+}
+
 uint64_t HashOf(const at::Tensor& x) {
   constexpr uint64_t kPrime = 0x9E3779B185EBCA87u;
   const at::Tensor host = x.is_cpu() ? x : x.cpu();

@@ -25,20 +25,8 @@ struct Entry {
   std::unique_ptr<InnerOptimizer> (*make)(const AdamWSpec& spec, const Stage& stage);
 };
 constexpr Entry kOptimizers[] = {
-    {"adamw", New<AdamW>}, {"muon", New<Muon>}, {"sgd", New<Sgd>}, {"sign-sgd", New<SignSgd>}};
-
-// Of each clip group; 1: it is not clipped. A NaN norm fails the comparison and leaves NaN
-// gradients as they are: the loss reports it.
-std::vector<float> ClipScales(double clip_norm, const Stage& stage,
-                              const std::vector<double>& spread) {
-  std::vector<float> scales;
-  const ClipSquares squares = ClipSquaresOf(stage);
-  for (size_t i = 0; i < squares.shared.size(); ++i) {
-    const double norm = std::sqrt(squares.shared[i] + (spread.empty() ? 0 : spread[i]));
-    scales.push_back(norm > clip_norm ? static_cast<float>(clip_norm / norm) : 1.0f);
-  }
-  return scales;
-}
+    {"adamw", New<AdamW>},        {"muon", New<Muon>}, {"onebit-adam", New<OneBitAdam>},
+    {"plain-sgd", New<PlainSgd>}, {"sgd", New<Sgd>},   {"sign-sgd", New<SignSgd>}};
 
 }  // namespace
 
@@ -80,12 +68,26 @@ ClipSquares ClipSquaresOf(const Stage& stage) {
   return sums;
 }
 
+std::vector<float> ClipScales(double clip_norm, const Stage& stage,
+                              const std::vector<double>& spread) {
+  std::vector<float> scales;
+  const ClipSquares squares = ClipSquaresOf(stage);
+  for (size_t i = 0; i < squares.shared.size(); ++i) {
+    const double norm = std::sqrt(squares.shared[i] + (spread.empty() ? 0 : spread[i]));
+    // A NaN fails the comparison.
+    scales.push_back(norm > clip_norm ? static_cast<float>(clip_norm / norm) : 1.0f);
+  }
+  return scales;
+}
+
 InnerOptimizer::InnerOptimizer(const AdamWSpec& spec, const Stage& stage)
     : m_(at::zeros_like(stage.parameters())), v_(at::zeros_like(stage.parameters())), spec_(spec) {}
 
 int InnerOptimizer::Step(int64_t step, int64_t steps, Stage* stage,
                          const std::vector<double>& spread) {
-  const std::vector<float> scales = ClipScales(spec_.clip_norm, *stage, spread);
+  const std::vector<float> scales =
+      Clips(step) ? ClipScales(spec_.clip_norm, *stage, spread)
+                  : std::vector<float>(stage->layout().clip_groups.size(), 1.0f);
   BeginStep(step, LearningRate(spec_, step, steps));
   for (const ParameterSlot& slot : stage->layout().slots) {
     Update(slot, scales[static_cast<size_t>(slot.clip_group)], stage);

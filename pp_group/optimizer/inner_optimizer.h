@@ -23,6 +23,7 @@ struct AdamWSpec {
   // infinity: off.
   double clip_norm = 1.0;
   std::string optimizer = "adamw";  // a name of InnerOptimizerNames()
+  int64_t settled = 0;              // of "onebit-adam": after so many steps the second moment stays
 };
 
 // Rate of inner step `step` (0-based) of a run of `steps`: (step + 1) / warmup of the peak during
@@ -35,6 +36,11 @@ struct ClipSquares {
   std::vector<double> shared, spread;
 };
 ClipSquares ClipSquaresOf(const Stage& stage);
+
+// By what the gradient of each clip group is multiplied so that it is at most `clip_norm` long; 1: it
+// is not clipped. A NaN norm leaves NaN gradients as they are: the loss reports it.
+std::vector<float> ClipScales(double clip_norm, const Stage& stage,
+                              const std::vector<double>& spread = {});
 
 // What moves the parameters of one stage after every inner step. Two moments in flat buffers, where
 // the parameters lie, of which an optimizer uses what it needs: checkpoints, groups that join and
@@ -56,6 +62,8 @@ class InnerOptimizer {
   const at::Tensor& second_moment() const { return v_; }
 
  protected:
+  // Whether gradients are clipped in this step.
+  virtual bool Clips(int64_t) const { return true; }
   // Before the parameters of a step.
   virtual void BeginStep(int64_t step, double rate) = 0;
   // The parameters of one slot, whose gradient counts `grad_scale` times.

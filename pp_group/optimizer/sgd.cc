@@ -11,6 +11,12 @@ void Sgd::Update(const ParameterSlot& slot, float grad_scale, Stage* stage) {
   theta.add_(m, -rate_);
 }
 
+void PlainSgd::Update(const ParameterSlot& slot, float, Stage* stage) {
+  const at::Tensor theta = PartOf(stage->parameters(), slot);
+  if (slot.decays) theta.mul_(1 - rate_ * spec().weight_decay);
+  theta.add_(PartOf(stage->gradients(), slot), -rate_);
+}
+
 void SignSgd::Update(const ParameterSlot& slot, float, Stage* stage) {
   const at::Tensor theta = PartOf(stage->parameters(), slot);
   if (slot.decays) theta.mul_(1 - rate_ * spec().weight_decay);

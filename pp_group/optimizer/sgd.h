@@ -19,12 +19,28 @@ class Sgd : public InnerOptimizer {
   double rate_ = 0;
 };
 
-// Moves by the gradient's sign alone, and without momentum: for algorithms that keep it themselves.
+// Moves by the gradient as it is, without momentum and unclipped: for algorithms that see to both.
+//   theta = (1 - lr decay) theta - lr gradient
+class PlainSgd : public InnerOptimizer {
+ public:
+  using InnerOptimizer::InnerOptimizer;
+
+ protected:
+  bool Clips(int64_t) const override { return false; }
+  void BeginStep(int64_t, double rate) override { rate_ = rate; }
+  void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
+
+ private:
+  double rate_ = 0;
+};
+
+// Likewise by the gradient's sign alone.
 class SignSgd : public InnerOptimizer {
  public:
   using InnerOptimizer::InnerOptimizer;
 
  protected:
+  bool Clips(int64_t) const override { return false; }
   void BeginStep(int64_t, double rate) override { rate_ = rate; }
   void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
 

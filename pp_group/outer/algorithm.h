@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "pp_group/optimizer/inner_optimizer.h"
 #include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/stage.h"
@@ -22,6 +23,8 @@ class OuterAlgorithm {
   // Of plans that exchange gradients, in inner step `step` (1-based) before the inner update.
   virtual absl::Status BeginGradients(int64_t step, const Stage& stage);
   virtual absl::Status FinishGradients(Stage* stage);
+  // Clip groups whose gradients were scaled down before they crossed.
+  virtual int clipped_groups() const { return 0; }
   // After it, where parameters are spread (data_parallel.h); for the optimizer.
   virtual void BeginSquares(const Stage&) {}
   virtual std::vector<double> FinishSquares() { return {}; }
@@ -29,6 +32,8 @@ class OuterAlgorithm {
   // Of plans with exchanges, in this order, on the host's parameters. First what the group has is
   // taken and encoded; exchange(fragment).Send() follows.
   virtual absl::Status Encode(const OuterExchange& exchange);
+  // Whether that moves the parameters already.
+  virtual bool moves_when_begun() const { return false; }
   // Waits for all members: their values squared, by place in exchange(fragment).members().
   virtual absl::StatusOr<std::vector<double>> SquaredNorms(int64_t fragment);
   // Keeps the average for Apply. `left_out`: PoisonedMembers of the norms over all stages, by the
@@ -56,6 +61,8 @@ struct OuterRank {
   const Stage* stage;
   at::Tensor host_parameters;
   c10::intrusive_ptr<c10d::Backend> experts;  // over which parameters are spread; null: none are
+  AdamWSpec inner = {.lr = 0};
+  at::Tensor first_moment = {};  // of the inner optimizer; undefined: it has none
 };
 
 // nullptr: the groups never meet. NotFound: the algorithm. Else errors of GroupAverage::Create.

@@ -4,6 +4,7 @@
 #include "pp_group/outer/algorithm.h"
 #include "pp_group/outer/data_parallel.h"
 #include "pp_group/outer/diloco.h"
+#include "pp_group/outer/eager.h"
 #include "pp_group/outer/hierarchical.h"
 #include "pp_group/outer/noloco.h"
 #include "pp_group/outer/outer_rules.h"
@@ -41,6 +42,7 @@ absl::StatusOr<std::unique_ptr<OuterAlgorithm>> NewOuterAlgorithm(const OuterSpe
   if (spec.inner_steps == 0) return std::unique_ptr<OuterAlgorithm>();
   if (rule.meets == OuterRule::Meets::kLevels) return Hierarchical::Create(spec, std::move(rank));
   if (rule.crosses == OuterRule::Crosses::kParameters) return Noloco::Create(spec, std::move(rank));
+  if (rule.eager) return Eager::Create(spec, std::move(rank));
   return Diloco::Create(spec, std::move(rank));
 }
 

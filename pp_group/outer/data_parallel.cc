@@ -1,5 +1,6 @@
 #include "pp_group/outer/data_parallel.h"
 
+#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -29,13 +30,19 @@ at::Tensor Part(const at::Tensor& flat, const FlatRange& range) {
 absl::StatusOr<std::unique_ptr<OuterAlgorithm>> DataParallel::Create(const OuterSpec& spec,
                                                                      OuterRank rank) {
   const StageLayout& layout = rank.stage->layout();
-  std::unique_ptr<DataParallel> average(new DataParallel);
+  std::unique_ptr<DataParallel> average(new DataParallel(*FindOuterRule(spec.algorithm)));
+  average->inner_ = rank.inner;
+  average->steps_ = rank.plan.steps();
+  average->warmup_ = spec.warmup;
+  average->first_moment_ = rank.first_moment;
   average->groups_ = rank.place.groups;
   average->experts_ = std::move(rank.experts);
   average->shared_ = SharedRanges(layout);
   average->spread_ = Between(average->shared_, layout.flat_elements);
   const int64_t elements = SharedElements(layout);
   rank.place.parts = FrameParts(layout);
+  rank.place.earlier = CodecsOf(spec);
+  rank.place.earlier.pop_back();
   if (!average->spread_.empty()) average->parts_ = at::empty({elements}, at::kFloat);
   auto exchange = GroupAverage::Create(spec.codec, std::move(rank.place), elements);
   if (!exchange.ok()) return exchange.status();
@@ -43,8 +50,36 @@ absl::StatusOr<std::unique_ptr<OuterAlgorithm>> DataParallel::Create(const Outer
   return average;
 }
 
+at::Tensor DataParallel::Clipped(double longest, const Stage& stage) {
+  const at::Tensor gradient = stage.gradients().to(at::kCPU, at::kFloat, false, /*copy=*/true);
+  const std::vector<float> scales = ClipScales(longest, stage);
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] == 1) continue;
+    const ClipGroup& group = stage.layout().clip_groups[i];
+    gradient.narrow(0, group.begin, group.end - group.begin).mul_(scales[i]);
+    ++clipped_;
+  }
+  return gradient;
+}
+
+at::Tensor DataParallel::ToSend(int64_t step, const Stage& stage) {
+  clipped_ = 0;
+  if (sends_ == OuterRule::Sends::kClipped) {
+    return Clipped(inner_.clip_norm / std::sqrt(groups_), stage);
+  }
+  if (sends_ == OuterRule::Sends::kTimesRate) {
+    return stage.gradients().cpu() * LearningRate(inner_, step - 1, steps_);
+  }
+  if (sends_ == OuterRule::Sends::kMoment && step > warmup_ && first_moment_.defined()) {
+    return Clipped(inner_.clip_norm, stage)
+        .mul_(1 - inner_.beta1)
+        .add_(first_moment_.cpu(), inner_.beta1);
+  }
+  return stage.gradients().cpu();
+}
+
 absl::Status DataParallel::BeginGradients(int64_t step, const Stage& stage) {
-  if (spread_.empty()) return exchange_->Begin(step, stage.gradients().cpu());
+  if (spread_.empty()) return exchange_->Begin(step, ToSend(step, stage));
   int64_t at = 0;
   for (const FlatRange& range : shared_) {
     const at::Tensor part = Part(stage.gradients(), range);

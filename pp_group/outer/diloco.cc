@@ -16,10 +16,12 @@ at::Tensor In(const at::Tensor& flat, const FlatRange& range) {
 
 absl::StatusOr<std::unique_ptr<Diloco>> Diloco::Create(const OuterSpec& spec, OuterRank rank) {
   std::unique_ptr<Diloco> diloco(new Diloco(rank.plan));
-  diloco->lr_ = static_cast<float>(spec.lr);
+  diloco->lr_ = spec.lr;
   diloco->mu_ = static_cast<float>(spec.momentum);
   diloco->mix_ = spec.mix;
-  diloco->alone_ = spec.lr == 1 && spec.momentum == 0 && spec.codec == "none" && spec.overlap == 0;
+  diloco->alone_ = spec.lr == 1 && spec.momentum == 0 && spec.codec == "none" &&
+                   spec.overlap == 0 && spec.lr_schedule == "constant" &&
+                   spec.lr_warmup_rounds == 0;
   diloco->theta_ = rank.host_parameters;
   diloco->theta_start_ = rank.host_parameters.clone();
   diloco->momentum_ = at::zeros_like(rank.host_parameters);
@@ -82,6 +84,7 @@ absl::Status Diloco::Apply(const OuterExchange& exchange) {
   const Part& part = At(exchange.fragment);
   // Groups end equal.
   const double mix = exchange.begun == plan_.steps() ? 0 : mix_;
+  const auto lr = static_cast<float>(lr_ * plan_.RateShare(exchange.applied));
   const float* average = part.exchange->average().const_data_ptr<float>();
   for (const FlatRange& range : part.fragment.ranges) {
     const at::Tensor theta = In(theta_, range), start = In(theta_start_, range);
@@ -90,7 +93,7 @@ absl::Status Diloco::Apply(const OuterExchange& exchange) {
       continue;
     }
     const at::Tensor local = mix == 0 ? at::Tensor() : theta.clone();
-    BestKernels().nesterov(average, static_cast<size_t>(theta.numel()), lr_, mu_,
+    BestKernels().nesterov(average, static_cast<size_t>(theta.numel()), lr, mu_,
                            In(momentum_, range).data_ptr<float>(), start.data_ptr<float>(),
                            theta.data_ptr<float>());
     if (local.defined()) theta.copy_(at::lerp(start, local, mix));

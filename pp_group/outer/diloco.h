@@ -55,8 +55,8 @@ class Diloco : public OuterAlgorithm {
   const Part& At(int64_t fragment) const { return parts_[static_cast<size_t>(fragment)]; }
 
   const OuterPlan plan_;
-  float lr_ = 0, mu_ = 0;
-  double mix_ = 0;
+  float mu_ = 0;
+  double lr_ = 0, mix_ = 0;
   // A group that meets nobody stays where it is, which start - (start - theta) is but for rounding.
   bool alone_ = false;
   at::Tensor theta_, theta_start_, momentum_;  // [N]

@@ -85,16 +85,22 @@ absl::Status CheckOuterCodec(const Codec& codec) {
 
 absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::string& codec,
                                                                    Place place, int64_t elements) {
-  absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(codec);
-  if (!made.ok()) return made.status();
-  if (absl::Status status = CheckOuterCodec(**made); !status.ok()) return status;
   std::unique_ptr<GroupAverage> average(new GroupAverage);
+  std::vector<std::string> names;
+  for (const CodecUntil& earlier : place.earlier) names.push_back(earlier.codec);
+  names.push_back(codec);
+  for (const std::string& name : names) {
+    absl::StatusOr<std::shared_ptr<const Codec>> made = MakeCodec(name);
+    if (!made.ok()) return made.status();
+    if (absl::Status status = CheckOuterCodec(**made); !status.ok()) return status;
+    average->codecs_.push_back(*std::move(made));
+  }
   std::vector<int> all(static_cast<size_t>(place.groups));
   std::iota(all.begin(), all.end(), 0);
   if (place.parts.empty() && elements > 0) place.parts = {{0, elements, false, false}};
   average->place_ = std::move(place);
   average->SetMembers(std::move(all), average->place_.peers);
-  average->codec_ = *std::move(made);
+  average->codec_ = average->codecs_.front();
   average->ForgetCodecState();
   average->average_ = at::empty({elements}, at::kFloat);
   return average;
@@ -102,15 +108,34 @@ absl::StatusOr<std::unique_ptr<GroupAverage>> GroupAverage::Create(const std::st
 
 void GroupAverage::ForgetCodecState() {
   states_.clear();
-  for (const FramePart& part : place_.parts) states_.push_back(codec_->NewState(ShapeOf(part)));
+  for (const FramePart& part : place_.parts) {
+    states_.push_back({codec_, codec_->NewState(ShapeOf(part))});
+  }
+}
+
+// A codec that remembers as much as the one before it takes that over: it is of the same kind.
+void GroupAverage::TakeCodecOf(int64_t step) {
+  size_t i = 0;
+  while (i < place_.earlier.size() && step > place_.earlier[i].step) ++i;
+  codec_ = codecs_[i];
+  for (size_t p = 0; p < states_.size(); ++p) {
+    PartState& own = states_[p];
+    if (own.codec == codec_) continue;
+    const PartState before =
+        std::exchange(own, {codec_, codec_->NewState(ShapeOf(place_.parts[p]))});
+    if (before.state == nullptr || own.state == nullptr) continue;
+    std::vector<std::byte> saved(before.state->bytes());
+    before.state->Save(saved);
+    if (!own.state->Load(saved).ok()) own.state->Reset();
+  }
 }
 
 std::vector<std::byte> GroupAverage::SaveCodecState() const {
-  if (states_.empty() || states_.front() == nullptr) return {};
-  if (states_.size() == 1) return SaveState(*codec_, *states_.front());
+  if (states_.empty() || states_.front().state == nullptr) return {};
+  if (states_.size() == 1) return SaveState(*states_.front().codec, *states_.front().state);
   std::vector<std::byte> all;
-  for (const auto& state : states_) {
-    const std::vector<std::byte> saved = SaveState(*codec_, *state);
+  for (const PartState& own : states_) {
+    const std::vector<std::byte> saved = SaveState(*own.codec, *own.state);
     const auto length =
         std::bit_cast<std::array<std::byte, 8>>(static_cast<uint64_t>(saved.size()));
     all.insert(all.end(), length.begin(), length.end());
@@ -119,7 +144,7 @@ std::vector<std::byte> GroupAverage::SaveCodecState() const {
   return all;
 }
 
-absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseState(
+absl::StatusOr<GroupAverage::PartState> GroupAverage::ParseState(
     const FramePart& part, std::span<const std::byte> saved) const {
   const absl::StatusOr<SavedState> parsed = ParseSavedState(saved);
   if (!parsed.ok()) return parsed.status();
@@ -127,13 +152,25 @@ absl::StatusOr<std::unique_ptr<CodecState>> GroupAverage::ParseState(
     return absl::InvalidArgumentError(absl::StrCat("saved state of ", parsed->shape.elements(),
                                                    " elements, this stage has ", part.elements()));
   }
-  return RestoreState(*codec_, *parsed);
+  const auto of = std::find_if(codecs_.begin(), codecs_.end(),
+                               [&](const auto& codec) { return codec->name() == parsed->codec; });
+  PartState own{of == codecs_.end() ? codecs_.back() : *of, nullptr};
+  auto state = RestoreState(*own.codec, *parsed);
+  if (!state.ok()) return state.status();
+  own.state = *std::move(state);
+  return own;
 }
 
 absl::StatusOr<GroupAverage::CodecStates> GroupAverage::ParseCodecState(
     std::span<const std::byte> saved) const {
   CodecStates states(place_.parts.size());
-  if (saved.empty() && (states_.empty() || states_.front() == nullptr)) return states;
+  const auto plain = std::find_if(codecs_.begin(), codecs_.end(), [&](const auto& codec) {
+    return place_.parts.empty() || codec->NewState(ShapeOf(place_.parts.front())) == nullptr;
+  });
+  if (saved.empty() && plain != codecs_.end()) {
+    for (PartState& own : states) own.codec = *plain;
+    return states;
+  }
   for (size_t i = 0; i < states.size(); ++i) {
     std::span<const std::byte> own = saved;
     if (states.size() > 1) {
@@ -172,6 +209,7 @@ void GroupAverage::Meet(std::vector<int> members) {
 }
 
 absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
+  TakeCodecOf(step);
   const std::vector<FramePart>& parts = place_.parts;
   std::vector<int64_t> most;
   for (const FramePart& part : parts) {
@@ -193,7 +231,7 @@ absl::Status GroupAverage::Encode(int64_t step, const at::Tensor& own) {
     const int64_t begin = FrameBegins(LengthsOf(own_lengths_))[i];
     frame.narrow(0, end, begin - end).zero_();
     absl::StatusOr<size_t> encoded =
-        codec_->Encode(WholeOf(values), noise, states_[i].get(),
+        codec_->Encode(WholeOf(values), noise, states_[i].state.get(),
                        BytesOf(frame).subspan(static_cast<size_t>(begin)));
     if (!encoded.ok()) return encoded.status();
     lengths[i] = static_cast<int64_t>(*encoded);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compressors/codec.h"
 #include "pp_group/c10d_status.h"
+#include "pp_group/outer/outer_plan.h"
 #include "pp_group/stage_layout.h"
 
 namespace longhaul {
@@ -41,8 +42,14 @@ class GroupAverage {
     int64_t fragment = 0;                     // of several that a rank has under way: noise and tag
     bool over_senders = false;                // an element's mean is over whose value is not 0
     int noise_group = -1;                     // keys the noise in place of `group`; -1: that
+    std::vector<CodecUntil> earlier = {};     // codecs that come before, by step
   };
-  using CodecStates = std::vector<std::unique_ptr<CodecState>>;  // of each part; null: none is kept
+  // What a codec remembers of a part; null: nothing.
+  struct PartState {
+    std::shared_ptr<const Codec> codec;
+    std::unique_ptr<CodecState> state;
+  };
+  using CodecStates = std::vector<PartState>;  // of each part
 
   // NotFound, InvalidArgument: the codec. `elements`: N; 0: nothing crosses, all calls stand.
   static absl::StatusOr<std::unique_ptr<GroupAverage>> Create(const std::string& codec, Place place,
@@ -96,11 +103,13 @@ class GroupAverage {
   absl::Status Sum(const at::Tensor& scratch, const std::vector<bool>& left_out,
                    std::vector<double>* squared_norms);
   absl::Status AddMember(size_t member, const at::Tensor& scratch, double* squared_norm);
-  absl::StatusOr<std::unique_ptr<CodecState>> ParseState(const FramePart& part,
-                                                         std::span<const std::byte> saved) const;
+  absl::StatusOr<PartState> ParseState(const FramePart& part,
+                                       std::span<const std::byte> saved) const;
+  void TakeCodecOf(int64_t step);
 
   Place place_ = {};
-  std::shared_ptr<const Codec> codec_;
+  std::vector<std::shared_ptr<const Codec>> codecs_;  // of place_.earlier, and the one after them
+  std::shared_ptr<const Codec> codec_;                // of the step
   CodecStates states_;
   at::Tensor average_;  // [N]; a sum until Average has divided it
   at::Tensor senders_;  // [N]; of each element

@@ -38,7 +38,7 @@ absl::Status Noloco::Apply(const OuterExchange& e) {
   if (e.begun == plan_.steps()) {
     start_.copy_(mean);
   } else {
-    momentum_.mul_(mu_).add_(mean - start_, lr_);
+    momentum_.mul_(mu_).add_(mean - start_, lr_ * plan_.RateShare(e.applied));
     start_.add_(momentum_);
   }
   theta_.copy_(start_);

@@ -1,6 +1,8 @@
 #include "pp_group/outer/outer_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "compressors/numbers/noise.h"
@@ -28,7 +30,9 @@ OuterPlan::OuterPlan(const OuterSpec& spec, int64_t steps, int64_t groups, uint6
       groups_(groups),
       cluster_(std::max<int64_t>(1, spec.cluster)),
       global_every_(std::max<int64_t>(1, spec.global_every)),
-      seed_(seed) {
+      seed_(seed),
+      lr_schedule_(spec.lr_schedule),
+      lr_warmup_(spec.lr_warmup_rounds) {
   round_ = gradients_ ? 1 : std::max<int64_t>(1, inner_steps_);
   const OuterRule* rule = FindOuterRule(spec.algorithm);
   if (rule == nullptr) return;
@@ -40,6 +44,17 @@ int64_t OuterPlan::LastStepOf(int64_t round) const { return std::min(round * rou
 
 int64_t OuterPlan::RoundsBy(int64_t step) const {
   return step >= steps_ ? rounds() : step / round_;
+}
+
+double OuterPlan::RateShare(int64_t step) const {
+  const int64_t before = RoundOf(step) - 1;
+  if (before < lr_warmup_) {
+    return static_cast<double>(before + 1) / static_cast<double>(lr_warmup_);
+  }
+  if (lr_schedule_ == "constant") return 1;
+  const double gone =
+      static_cast<double>(before - lr_warmup_) / static_cast<double>(rounds() - lr_warmup_);
+  return lr_schedule_ == "linear" ? 1 - gone : 0.5 * (1 + std::cos(std::numbers::pi * gone));
 }
 
 std::vector<OuterExchange> OuterPlan::BegunAfter(int64_t step) const {

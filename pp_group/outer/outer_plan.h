@@ -25,7 +25,22 @@ struct OuterSpec {
   // with a codec of their own ("": the other).
   int64_t cluster = 0, global_every = 0;
   std::string global_codec = {};
+  // Of gradients: in so many first steps they cross otherwise (CodecsOf).
+  int64_t warmup = 0;
+  // Of outer steps: how the rate goes on from `lr` after so many rounds in which it grows to it.
+  // "constant", "linear" or "cosine": towards 0, which the round after the last would have.
+  std::string lr_schedule = "constant";
+  int64_t lr_warmup_rounds = 0;
 };
+
+// A codec up to and with a step.
+struct CodecUntil {
+  int64_t step;
+  std::string codec;
+  friend bool operator==(const CodecUntil&, const CodecUntil&) = default;
+};
+// What outer deltas or gradients cross in, by step; the last until the end.
+std::vector<CodecUntil> CodecsOf(const OuterSpec& spec);
 
 bool AllMeet(const std::string& algorithm);  // in every exchange
 
@@ -79,6 +94,8 @@ class OuterPlan {
   int64_t EndOfRound(int64_t step) const { return LastStepOf(RoundOf(step)); }
   bool EndsRound(int64_t step) const { return EndOfRound(step) == step; }
   int64_t RoundsBy(int64_t step) const;  // that end at or before `step`
+  // The share of the outer rate that what is applied after `step` counts with.
+  double RateShare(int64_t step) const;
 
   // After `step`. Where an exchange is due and another begins, all values of the one are there, the
   // other is begun from what inner steps have left, then the one is applied.
@@ -110,6 +127,8 @@ class OuterPlan {
   Meets meets_ = Meets::kAll;
   int64_t groups_, cluster_, global_every_;
   uint64_t seed_;
+  std::string lr_schedule_;
+  int64_t lr_warmup_;
 };
 
 }  // namespace longhaul

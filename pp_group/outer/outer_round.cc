@@ -99,6 +99,7 @@ absl::Status OuterRound::Begin(const OuterExchange& e) {
       state->outer->exchange(e.fragment).Meet(plan_.MembersOf(e, state->rank.group));
     }
     if (absl::Status status = state->outer->Encode(e); !status.ok()) return status;
+    if (state->outer->moves_when_begun()) state->stage->parameters().copy_(state->host_parameters);
     state->report.outer += now_() - start;
   }
   return MeetAndExchange(e);

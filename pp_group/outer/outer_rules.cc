@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace longhaul {
@@ -10,6 +12,7 @@ namespace {
 
 using Crosses = OuterRule::Crosses;
 using Meets = OuterRule::Meets;
+using Sends = OuterRule::Sends;
 
 // Adding an algorithm: one line here; if it does what none of the classes in algorithms.cc does, a
 // file pair and a line there.
@@ -34,6 +37,14 @@ constexpr OuterRule kRules[] = {
      .codec = "diloco-x",
      .overlaps = true,
      .late_round = true},
+    {.name = "eager",
+     .source = "2502.12996",
+     .crosses = Crosses::kDeltas,
+     .lr = 0.7,
+     .momentum = 0.9,
+     .overlaps = true,
+     .late_round = true,
+     .eager = true},
     {.name = "muloco",
      .source = "2505.23725",
      .crosses = Crosses::kDeltas,
@@ -73,9 +84,41 @@ constexpr OuterRule kRules[] = {
      .momentum = 0,
      .codec = "powersgd-r4",
      .inner = "sgd"},
+    {.name = "dgc",
+     .source = "1712.01887",
+     .crosses = Crosses::kGradients,
+     .lr = 1,
+     .momentum = 0,
+     .codec = "dgc",
+     .inner = "plain-sgd",
+     .sends = Sends::kClipped,
+     .density_falls = true},
+    {.name = "onebit-adam",
+     .source = "2102.02888",
+     .crosses = Crosses::kGradients,
+     .lr = 1,
+     .momentum = 0,
+     .codec = "onebit-adam",
+     .inner = "onebit-adam",
+     .sends = Sends::kMoment},
+    {.name = "demo",
+     .source = "2411.19870",
+     .crosses = Crosses::kGradients,
+     .lr = 1,
+     .momentum = 0,
+     .codec = "demo-dct",
+     .inner = "sign-sgd",
+     .sends = Sends::kTimesRate},
+    {.name = "swarm",
+     .source = "2301.11913",
+     .crosses = Crosses::kGradients,
+     .lr = 1,
+     .momentum = 0,
+     .codec = "dyn8-b4096"},
 };
 
-constexpr std::string_view kInner[] = {"adamw", "muon", "sgd", "sign-sgd"};
+constexpr std::string_view kInner[] = {"adamw",     "muon", "onebit-adam",
+                                       "plain-sgd", "sgd",  "sign-sgd"};
 
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
@@ -115,7 +158,66 @@ std::vector<std::string_view> InnerOptimizerNames() {
   return {std::begin(kInner), std::end(kInner)};
 }
 
+// Of Deep Gradient Compression 25 % cross, 6.25, 1.5625 and 0.39 %, then what the spec says.
+std::vector<CodecUntil> CodecsOf(const OuterSpec& spec) {
+  constexpr int64_t kEver = std::numeric_limits<int64_t>::max();
+  constexpr std::string_view kFalling[] = {"topk-1024of4096+fp16+mc", "topk-256of4096+fp16+mc",
+                                           "topk-64of4096+fp16+mc", "topk-16of4096+fp16+mc"};
+  const OuterRule* rule = FindOuterRule(spec.algorithm);
+  if (spec.warmup <= 0 || rule == nullptr) return {{kEver, spec.codec}};
+  if (!rule->density_falls) return {{spec.warmup, "none"}, {kEver, spec.codec}};
+  std::vector<CodecUntil> codecs;
+  for (const std::string_view codec : kFalling) {
+    const auto part = static_cast<int64_t>(codecs.size()) + 1;
+    codecs.push_back({spec.warmup / 4 * part + spec.warmup % 4 * part / 4, std::string(codec)});
+  }
+  codecs.push_back({kEver, spec.codec});
+  return codecs;
+}
+
 namespace {
+
+absl::Status CheckGradients(const OuterSpec& spec) {
+  const OuterRule& rule = *FindOuterRule(spec.algorithm);
+  if (rule.crosses != Crosses::kGradients) {
+    if (spec.warmup == 0) return absl::OkStatus();
+    return Bad("outer warmup_steps ", spec.warmup, " are of gradients, and the algorithm '",
+               spec.algorithm, "' sends none; want 0 (lr_warmup_rounds is of the outer rate)");
+  }
+  if (spec.lr_schedule != "constant" || spec.lr_warmup_rounds != 0) {
+    return Bad("outer lr_schedule '", spec.lr_schedule, "', lr_warmup_rounds ",
+               spec.lr_warmup_rounds, " are of outer steps, and the algorithm '", spec.algorithm,
+               "' takes none");
+  }
+  if (rule.sends == Sends::kMoment && spec.warmup < 1) {
+    return Bad("the outer algorithm '", spec.algorithm,
+               "' without outer warmup_steps: the second moment settles in them; want 1 or more");
+  }
+  if (rule.density_falls && spec.codec != "dgc" && !absl::StrContains(spec.codec, "+mc")) {
+    return Bad("outer codec '", spec.codec, "' of the algorithm '", spec.algorithm,
+               "' corrects no momentum: want one with +mc");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRate(const OuterSpec& spec) {
+  for (const std::string_view known : {"constant", "linear", "cosine"}) {
+    if (spec.lr_schedule == known && spec.lr_warmup_rounds >= 0) return absl::OkStatus();
+  }
+  return Bad("outer lr_schedule '", spec.lr_schedule, "', lr_warmup_rounds ", spec.lr_warmup_rounds,
+             "; want 'constant', 'linear' or 'cosine', at least 0");
+}
+
+absl::Status CheckEager(const OuterSpec& spec) {
+  if (!FindOuterRule(spec.algorithm)->eager) return absl::OkStatus();
+  if (spec.fragments == 1 && spec.mix == 0 && spec.overlap == spec.inner_steps) {
+    return absl::OkStatus();
+  }
+  return Bad("outer fragments ", spec.fragments, ", overlap_steps ", spec.overlap, ", mix ",
+             spec.mix, ": the algorithm '", spec.algorithm,
+             "' takes everything at once and its result a round later; want 1, inner_steps ",
+             spec.inner_steps, ", 0");
+}
 
 absl::Status CheckLevels(const OuterSpec& spec, int64_t groups) {
   const bool levels = FindOuterRule(spec.algorithm)->meets == Meets::kLevels;
@@ -148,6 +250,9 @@ absl::Status CheckOuterFigures(const OuterSpec& spec, int64_t blocks, int64_t gr
   if (absl::Status s = CheckOuterName(spec.algorithm); !s.ok()) return s;
   if (absl::Status s = CheckLevels(spec, groups); !s.ok()) return s;
   if (absl::Status s = CheckMean(spec); !s.ok()) return s;
+  if (absl::Status s = CheckRate(spec); !s.ok()) return s;
+  if (absl::Status s = CheckGradients(spec); !s.ok()) return s;
+  if (absl::Status s = CheckEager(spec); !s.ok()) return s;
   const OuterRule& rule = *FindOuterRule(spec.algorithm);
   if (rule.meets == Meets::kPairs && groups < 2 && spec.inner_steps > 0) {
     return Bad("the outer algorithm '", spec.algorithm, "' with 1 group: it has nobody to meet");

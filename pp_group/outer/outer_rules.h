@@ -23,8 +23,13 @@ struct OuterRule {
   double lr, momentum;
   std::string_view codec = "";
   std::string_view inner = "adamw";
-  bool overlaps = false;    // takes fragments, overlap and mix
-  bool late_round = false;  // overlap is H unless the spec says otherwise
+  // What a group sends of its gradient: itself; with each clip group at most clip_norm / sqrt(G)
+  // long; times the learning rate; or, after the warm-up, the mean first moment with it.
+  enum class Sends { kGradient, kClipped, kTimesRate, kMoment } sends = Sends::kGradient;
+  bool density_falls = false;  // while gradients warm up: from a quarter of the values
+  bool overlaps = false;       // takes fragments, overlap and mix
+  bool late_round = false;     // overlap is H unless the spec says otherwise
+  bool eager = false;          // only of others a group's average is late
   double mix = 0;
 };
 

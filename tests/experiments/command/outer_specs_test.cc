@@ -63,7 +63,9 @@ TEST_P(OuterSpecs, RunAndSendWhatIsPlanned) {
       EXPECT_LE(bytes, plan);
       EXPECT_GT(bytes, plan / 2);
     } else {
-      EXPECT_NEAR(bytes, plan, 0.005 * plan) << row.src_rank << " > " << row.dst_rank;
+      // Few places in many, as gradients have them, take fewer bits than those of noise.
+      const double share = GetParam() == "dgc" ? 0.02 : 0.005;
+      EXPECT_NEAR(bytes, plan, share * plan) << row.src_rank << " > " << row.dst_rank;
     }
     ++counted;
   }

@@ -31,6 +31,7 @@ struct Texts {  // any line of 1 to so many bytes
 };
 struct Names {  // these and no other
   std::vector<std::string> all;
+  std::map<std::string, Sets> with = {};  // of a name, in place of the bound's
 };
 struct Switch {};
 
@@ -52,7 +53,7 @@ Bound Text(size_t most_bytes, Field<std::string> field, Sets with = {}) {
   return {Texts{most_bytes}, std::move(field), std::move(with)};
 }
 Bound OneOf(std::vector<std::string> names, Field<std::string> field, Sets with = {}) {
-  return {Names{std::move(names)}, std::move(field), std::move(with)};
+  return {Names{std::move(names), {}}, std::move(field), std::move(with)};
 }
 Bound Flag(Field<bool> field, Sets with = {}) { return {Switch{}, std::move(field), with}; }
 
@@ -117,7 +118,8 @@ const std::map<std::string, Bound> kBounds = {
      Int(
          0, 1'000'000'000, [](const RunSpec& s) { return *s.train.warmup_steps; },
          Plus(kBySteps, {"train.steps=1000000000"}))},
-    {"train.optimizer", OneOf({"adamw", "muon", "sgd", "sign-sgd"}, OF(train.optimizer))},
+    {"train.optimizer",
+     OneOf({"adamw", "muon", "onebit-adam", "plain-sgd", "sgd", "sign-sgd"}, OF(train.optimizer))},
     {"train.beta1", Num(0, 0.999999, OF(train.beta1))},
     {"train.beta2", Num(0, 0.999999, OF(train.beta2))},
     {"train.eps", Num(1e-30, 1, OF(train.eps))},
@@ -147,9 +149,12 @@ const std::map<std::string, Bound> kBounds = {
     {"boundary.capture", Text(1024, OF(boundary.capture))},
 
     {"outer.groups", Int(1, 1024, OF(outer.groups), kRounds)},
-    {"outer.algorithm", OneOf({"diloco", "streaming", "diloco-x", "muloco", "sparseloco", "noloco",
-                               "hierarchical", "dp", "powersgd"},
-                              OF(outer.algorithm), {"outer.codec=none"})},
+    {"outer.algorithm",
+     {Names{{"diloco", "streaming", "diloco-x", "eager", "muloco", "sparseloco", "noloco",
+             "hierarchical", "dp", "powersgd", "dgc", "onebit-adam", "demo", "swarm"},
+            {{"dgc", {}}, {"onebit-adam", {"outer.warmup_steps=1"}}}},
+      Field<std::string>(OF(outer.algorithm)),
+      {"outer.codec=none"}}},
     {"outer.inner_steps", Int(0, 1'000'000'000, OF(outer.inner_steps), {"outer.codec=none"})},
     {"outer.lr", Num(1e-30, 1e30, OF(outer.lr))},
     {"outer.momentum", Num(0, 0.999999, OF(outer.momentum))},
@@ -171,6 +176,15 @@ const std::map<std::string, Bound> kBounds = {
          1, 1'000'000'000, [](const RunSpec& s) { return *s.outer.global_every; }, kLevels)},
     {"outer.global_codec",
      OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(outer.global_codec), kLevels)},
+    {"outer.warmup_steps",
+     Int(
+         0, 1'000'000'000, [](const RunSpec& s) { return *s.outer.warmup_steps; },
+         Plus(kBySteps, {"outer.algorithm=dp", "outer.codec=none", "train.steps=1000000000"}))},
+    {"outer.lr_schedule", OneOf({"constant", "linear", "cosine"}, OF(outer.lr_schedule))},
+    {"outer.lr_warmup_rounds",
+     Int(
+         0, 1'000'000'000, [](const RunSpec& s) { return *s.outer.lr_warmup_rounds; },
+         Plus(kBySteps, {"outer.inner_steps=1", "outer.codec=none", "train.steps=1000000000"}))},
     {"outer.on_group_loss", OneOf({"end", "continue"}, OF(outer.on_group_loss), kRounds)},
     {"outer.round_deadline_s", Num(0.1, 86400, OF(outer.round_deadline_s))},
     {"outer.joiner_source", OneOf({"member", "swarm"}, OF(outer.joiner_source), kElastic)},
@@ -274,7 +288,11 @@ void Check(const std::string& key, const Bound& bound, const Texts& texts) {
 }
 
 void Check(const std::string& key, const Bound& bound, const Names& names) {
-  for (const std::string& name : names.all) ExpectTaken(key, bound, name);
+  for (const std::string& name : names.all) {
+    Bound own = bound;
+    if (const auto at = names.with.find(name); at != names.with.end()) own.with = at->second;
+    ExpectTaken(key, own, name);
+  }
   const absl::Status status = With(key, bound, std::string("nothing")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key;
   EXPECT_THAT(std::string(status.message()), testing::EndsWith("known: " + [&] {

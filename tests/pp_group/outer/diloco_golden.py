@@ -4,8 +4,9 @@ Thirty steps, ten rounds or so, of two or four groups on a small GPT by each out
 nn.Module with autograd, torch.optim.AdamW inside, torch.optim.SGD with Nesterov momentum outside,
 clip_grad_norm_ per block, on the model and data of diloco_golden_gpt.py.
 
-Usage: diloco_golden.py            compares with the files, exit status 1 if they differ
-       diloco_golden.py --rewrite  rewrites them
+Usage: diloco_golden.py [FILE..]            compares with the files, exit status 1 if they differ
+       diloco_golden.py --rewrite [FILE..]  rewrites them
+Names of files take these alone.
 """
 
 import copy
@@ -16,7 +17,8 @@ import sys
 import torch
 from diloco_golden_gpt import (BLOCKS, CLIP, CORPUS_TOKENS, DECAY, LR, SEED, STEPS, VOCAB,
                                ErrorFeedback, Gpt, batch, fold_seed, in_order, int4_b64, laid_out,
-                               rate, splitmix64, taken_apart, topk_bf16)
+                               rate, splitmix64, taken_apart, topk)
+from diloco_golden_gradients import Clipping, DataParallelSgd, Decoupled, OneBitAdam
 
 FOLDER = pathlib.Path(__file__).parents[2] / "golden"
 
@@ -43,7 +45,7 @@ def mean(lists):
 
 class Diloco:
     groups, inner_steps, lr, momentum, new_codec = 2, 3, 0.7, 0.9, staticmethod(lambda: lambda x: x)
-    inner, mean_over = "adamw", "all"
+    inner, mean_over, peak = "adamw", "all", LR
 
     def begin(self, start):
         self.outer = Outer(start, self.lr, self.momentum)
@@ -72,7 +74,7 @@ class Sparse(Diloco):
 
     def begin(self, start):
         super().begin(start)
-        self.flat_codecs = [ErrorFeedback(topk_bf16, 0.95) for _ in range(self.groups)]
+        self.flat_codecs = [ErrorFeedback(topk, 0.95) for _ in range(self.groups)]
 
     def average(self, models):
         sent = [c(laid_out(self.outer.deltas(m))) for c, m in zip(self.flat_codecs, models)]
@@ -121,6 +123,40 @@ class Late(Streaming):
     """DiLoCoX's delay: the average of a round moves the start when the next round's is taken."""
 
     inner_steps, lr, overlap, mix, fragments = 3, 0.7, 3, 0, 1
+
+
+class Eager(Diloco):
+    """A group's own share of an average at once, that of the others a round late: the paper's rule."""
+
+    def begin(self, start):
+        self.outers = [Outer(start, self.lr, self.momentum) for _ in range(self.groups)]
+        self.shared = Outer(start, self.lr, self.momentum)
+        self.last = [[0 * p for p in in_order(start)] for _ in range(self.groups)]
+
+    def after(self, step, models):
+        if step % self.inner_steps and step != STEPS:
+            return
+        fresh = [outer.deltas(m) for outer, m in zip(self.outers, models)]
+        late = mean(self.last)
+        self.shared.step(late)
+        if step == STEPS:  # all of it is here
+            self.shared.step(mean(fresh))
+        for m, outer, new, old in zip(models, self.outers, fresh, self.last):
+            outer.step([late[i] + (new[i] - old[i]) / len(models) for i in range(len(new))])
+            for p, start in zip(in_order(m), self.shared.start if step == STEPS else outer.start):
+                p.copy_(start)
+        self.last = fresh
+
+
+class Scheduled(Diloco):
+    """The outer rate grows over two rounds, then falls by a line."""
+
+    def after(self, step, models):
+        if step % self.inner_steps == 0:
+            gone, rounds = step // self.inner_steps - 1, STEPS // self.inner_steps
+            share = (gone + 1) / 2 if gone < 2 else 1 - (gone - 2) / (rounds - 2)
+            self.outer.sgd.param_groups[0]["lr"] = self.lr * share
+        super().after(step, models)
 
 
 class Muon(Diloco):
@@ -179,24 +215,6 @@ class Levels(Diloco):
                     p.copy_(start)
 
 
-class DataParallelSgd(Diloco):
-    """Gradients averaged in every step, then torch.optim.SGD with momentum."""
-
-    inner = "sgd"
-
-    def begin(self, start):
-        pass
-
-    def gradients(self, models):
-        for parts in zip(*(m.parameters() for m in models)):
-            average = sum(p.grad for p in parts) / len(models)
-            for p in parts:
-                p.grad = average.clone()
-
-    def after(self, step, models):
-        pass
-
-
 def orthogonalized(x):
     steps = ((4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
              (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012))  # fmt: skip
@@ -231,6 +249,8 @@ def inner_optimizer(kind, model):
     parts = [{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0}]
     if kind == "sgd":
         return torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)
+    if kind in ("plain", "sign"):
+        return torch.optim.SGD(model.parameters(), lr=LR)
     return torch.optim.AdamW(parts, lr=LR, betas=(0.9, 0.95), eps=1e-8)
 
 
@@ -242,6 +262,7 @@ def train(algorithm):
     optimizers = [inner_optimizer(algorithm.inner, m) for m in models]
     muons = [InnerMuon(m, o) for m, o in zip(models, optimizers)]
     algorithm.begin(start)
+    algorithm.adamw = optimizers
     lines = []
     for step in range(STEPS):
         for g, model in enumerate(models):
@@ -250,19 +271,25 @@ def train(algorithm):
             loss.backward()
             lines.append(f"{step + 1} {g} {loss.item():.6f}")
         if hasattr(algorithm, "gradients"):
-            algorithm.gradients(models)
+            algorithm.gradients(step, models)
         for model, optimizer, muon in zip(models, optimizers, muons):
+            settled = step >= getattr(algorithm, "settled", STEPS)
             for parameters in model.clip_groups():
-                torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+                if algorithm.inner not in ("plain", "sign") and not settled:
+                    torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             for part in optimizer.param_groups:
-                part["lr"] = rate(step)
+                part["lr"] = rate(step, algorithm.peak)
             if algorithm.inner == "muon":
                 muon.step(rate(step))
-            elif algorithm.inner == "sgd":
+            elif settled:
+                algorithm.settled_step(step, model, optimizer)
+            elif algorithm.inner != "adamw":
                 with torch.no_grad():
                     for p in model.parameters():
                         if p.dim() > 1:
-                            p.mul_(1 - rate(step) * DECAY)
+                            p.mul_(1 - rate(step, algorithm.peak) * DECAY)
+                        if algorithm.inner == "sign":
+                            p.grad.sign_()
                 optimizer.step()
             else:
                 optimizer.step()
@@ -276,18 +303,26 @@ RUNS = {
     "diloco_int4_ef.txt": FourBits,
     "outer_streaming.txt": Streaming,
     "outer_late.txt": Late,
+    "outer_eager.txt": Eager,
+    "outer_rate.txt": Scheduled,
     "outer_muloco.txt": Muon,
     "outer_sparseloco.txt": Sparse,
     "outer_sparseloco_senders.txt": SparseOverSenders,
     "outer_noloco.txt": NoLoCo,
     "outer_hierarchical.txt": Levels,
     "outer_dp_sgd.txt": DataParallelSgd,
+    "outer_dgc.txt": Clipping,
+    "outer_demo.txt": Decoupled,
+    "outer_onebit_adam.txt": OneBitAdam,
 }
 
 
 def main():
     failed = False
+    wanted = [a for a in sys.argv[1:] if not a.startswith("-")] or RUNS
     for name, algorithm in RUNS.items():
+        if name not in wanted:
+            continue
         text, golden = train(algorithm()), FOLDER / name
         if "--rewrite" in sys.argv[1:]:
             golden.write_text(text)

@@ -122,11 +122,11 @@ def batch(tokens, step, group, groups):
     return rows[:, :-1], rows[:, 1:]
 
 
-def rate(step):
+def rate(step, peak=LR):
     if step < WARMUP:
-        return LR * (step + 1) / WARMUP
+        return peak * (step + 1) / WARMUP
     progress = (step - WARMUP) / (STEPS - WARMUP)
-    return LR * (MIN_LR + (1 - MIN_LR) * 0.5 * (1 + math.cos(math.pi * progress)))
+    return peak * (MIN_LR + (1 - MIN_LR) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def int4_b64(x):
@@ -152,15 +152,50 @@ class ErrorFeedback:
         return sent
 
 
-def topk_bf16(flat, k=256, chunk=4096):
-    """The k largest of each chunk in bfloat16; of a last chunk of c elements round(k c / chunk)."""
+def topk(flat, k=256, chunk=4096, dtype=torch.bfloat16):
+    """The k largest of each chunk, rounded; of a last chunk of c elements round(k c / chunk)."""
     sent = torch.zeros_like(flat)
     for begin in range(0, len(flat), chunk):
         part = flat[begin : begin + chunk]
         keep = max(1, (2 * k * len(part) + chunk) // (2 * chunk))
         kept = part.abs().sort(descending=True, stable=True).indices[:keep]
-        sent[begin + kept] = part[kept].bfloat16().float()
+        sent[begin + kept] = part[kept].to(dtype).float()
     return sent
+
+
+def one_bit(flat, block=256):
+    """The sign of each value (of 0: +) times the block's mean of absolute values in bfloat16."""
+    sent = torch.empty_like(flat)
+    for begin in range(0, len(flat), block):
+        part = flat[begin : begin + block]
+        scale = part.abs().mean().bfloat16().float()
+        sent[begin : begin + block] = torch.where(part >= 0, scale, -scale)
+    return sent
+
+
+def dct_matrix(n):
+    """The orthonormal DCT-II."""
+    i = torch.arange(n, dtype=torch.float64)
+    m = torch.cos(math.pi / n * (i[None, :] + 0.5) * i[:, None]) * math.sqrt(2 / n)
+    m[0] /= math.sqrt(2)
+    return m.float()
+
+
+def dct_top32(flat, side=64):
+    """Rows of 64 in tiles of 64 x 64: the 32 largest coefficients of a tile's DCT in bfloat16 (of c
+    elements round(32 c / 4096)), transformed back."""
+    rows = flat.view(-1, side)
+    sent = torch.empty_like(rows)
+    for begin in range(0, len(rows), side):
+        tile = rows[begin : begin + side]
+        left, right = dct_matrix(len(tile)), dct_matrix(side)
+        all_of_it = (left @ tile @ right.T).flatten()
+        kept = all_of_it.abs().sort(descending=True, stable=True).indices
+        kept = kept[: max(1, (2 * 32 * tile.numel() + side * side) // (2 * side * side))]
+        few = torch.zeros_like(all_of_it)
+        few[kept] = all_of_it[kept].bfloat16().float()
+        sent[begin : begin + side] = left.T @ few.view_as(tile) @ right
+    return sent.flatten()
 
 
 def laid_out(tensors):

@@ -48,6 +48,7 @@ struct Case {
   OuterSpec outer;
   int groups = 2;
   std::string optimizer = "adamw";
+  double lr = 1e-2;
   double tolerance =
       2e-4;  // float32 sums in another order, over thirty steps of a chaotic iteration
 };
@@ -60,6 +61,7 @@ TEST_P(Golden, ThirtyStepsAreThoseOfPyTorch) {
   spec.groups = golden_case.groups;
   spec.outer = golden_case.outer;
   spec.inner.optimizer = golden_case.optimizer;
+  spec.inner.lr = golden_case.lr;
   auto trainer = Trainer::Create(spec, MemoryRanks(spec), GoldenCorpus(), TestClock);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   std::ifstream golden(GoldenPath(golden_case.file));
@@ -86,7 +88,7 @@ TEST_P(Golden, ThirtyStepsAreThoseOfPyTorch) {
 // What is selected is decided otherwise where two values are nearly equal: from the sixth outer step
 // on that shows, in a hundredth of what the two means differ by.
 constexpr double kAfterTies = 4e-3;
-// TopK's chunks are of a stage's flat buffer: with one stage alone they are the file's.
+// Chunks, tiles and blocks are of a stage's flat buffer: with one stage alone they are the file's.
 const std::vector<Case> kOfAnyStages = {
     {"diloco.txt", {.inner_steps = 3}},
     {"diloco_int4_ef.txt", {.inner_steps = 3, .codec = "int4-b64+ef"}},
@@ -98,6 +100,8 @@ const std::vector<Case> kOfAnyStages = {
       .overlap = 1,
       .mix = 0.5}},
     {"outer_late.txt", {.inner_steps = 3, .algorithm = "diloco-x", .overlap = 3}},
+    {"outer_eager.txt", {.inner_steps = 3, .algorithm = "eager", .overlap = 3}},
+    {"outer_rate.txt", {.inner_steps = 3, .lr_schedule = "linear", .lr_warmup_rounds = 2}},
     {"outer_muloco.txt", {.inner_steps = 3, .lr = 0.8, .algorithm = "muloco"}, 2, "muon"},
     {"outer_noloco.txt", {.inner_steps = 3, .momentum = 0.5, .algorithm = "noloco"}, 4},
     {"outer_hierarchical.txt",
@@ -117,12 +121,30 @@ OuterSpec OverSenders() {
 
 INSTANTIATE_TEST_SUITE_P(Table, Golden,
                          testing::Combine(testing::ValuesIn(kOfAnyStages), testing::Values(1, 2)));
-INSTANTIATE_TEST_SUITE_P(
-    Sparse, Golden,
-    testing::Combine(testing::Values(Case{"outer_sparseloco.txt", kSparse, 2, "adamw", kAfterTies},
-                                     Case{"outer_sparseloco_senders.txt", OverSenders(), 2, "adamw",
-                                          kAfterTies}),
-                     testing::Values(1)));
+const std::vector<Case> kOfOneStage = {
+    {"outer_sparseloco.txt", kSparse, 2, "adamw", 1e-2, kAfterTies},
+    {"outer_sparseloco_senders.txt", OverSenders(), 2, "adamw", 1e-2, kAfterTies},
+    {"outer_dgc.txt",
+     {.inner_steps = 0, .codec = "dgc", .algorithm = "dgc", .warmup = 8},
+     2,
+     "plain-sgd",
+     2.0,
+     kAfterTies},
+    {"outer_demo.txt",
+     {.inner_steps = 0, .codec = "demo-dct", .algorithm = "demo"},
+     2,
+     "sign-sgd",
+     1e-2,
+     kAfterTies},
+    {"outer_onebit_adam.txt",
+     {.inner_steps = 0, .codec = "onebit-adam", .algorithm = "onebit-adam", .warmup = 6},
+     2,
+     "onebit-adam",
+     1e-2,
+     kAfterTies}};
+
+INSTANTIATE_TEST_SUITE_P(OneStage, Golden,
+                         testing::Combine(testing::ValuesIn(kOfOneStage), testing::Values(1)));
 
 }  // namespace
 }  // namespace longhaul

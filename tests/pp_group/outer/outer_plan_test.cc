@@ -2,6 +2,7 @@
 #include "pp_group/outer/outer_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -219,6 +220,58 @@ TEST(OuterFigures, ThatDoNotFitAreRefusedInOneLineThatNamesThem) {
   EXPECT_THAT(
       std::string(CheckOuterFigures({.inner_steps = 2, .algorithm = "noloco"}, 40, 1).message()),
       HasSubstr("it has nobody to meet"));
+}
+
+// Ten rounds of which two warm up: then 8 eighths, 7, ... 1, or half a cosine.
+TEST(OuterPlan, TheRateGrowsAndFallsByRounds) {
+  OuterSpec spec{.inner_steps = 3, .lr_schedule = "linear", .lr_warmup_rounds = 2};
+  const OuterPlan linear(spec, 30);
+  std::vector<double> shares;
+  for (int64_t step = 3; step <= 30; step += 3) shares.push_back(linear.RateShare(step));
+  EXPECT_THAT(shares, ElementsAre(0.5, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125));
+  EXPECT_EQ(linear.RateShare(4), linear.RateShare(6));
+  spec.lr_schedule = "cosine";
+  const OuterPlan cosine(spec, 30);
+  EXPECT_DOUBLE_EQ(cosine.RateShare(9), 1);
+  EXPECT_DOUBLE_EQ(cosine.RateShare(21), 0.5);
+  EXPECT_NEAR(cosine.RateShare(30), 0.5 - 0.5 * 0.9238795325, 1e-9);  // cos(pi / 8)
+  const OuterPlan constant({.inner_steps = 3}, 30);
+  EXPECT_EQ(constant.RateShare(3), 1);
+  EXPECT_EQ(constant.RateShare(30), 1);
+}
+
+TEST(OuterRules, CodecsOfAWarmUp) {
+  constexpr int64_t kEver = std::numeric_limits<int64_t>::max();
+  OuterSpec spec{.inner_steps = 0, .codec = "dgc", .algorithm = "dgc", .warmup = 10};
+  EXPECT_THAT(
+      CodecsOf(spec),
+      ElementsAre(CodecUntil{2, "topk-1024of4096+fp16+mc"}, CodecUntil{5, "topk-256of4096+fp16+mc"},
+                  CodecUntil{7, "topk-64of4096+fp16+mc"}, CodecUntil{10, "topk-16of4096+fp16+mc"},
+                  CodecUntil{kEver, "dgc"}));
+  spec.algorithm = "dp";
+  spec.codec = "int4-b64+ef";
+  EXPECT_THAT(CodecsOf(spec),
+              ElementsAre(CodecUntil{10, "none"}, CodecUntil{kEver, "int4-b64+ef"}));
+  spec.warmup = 0;
+  EXPECT_THAT(CodecsOf(spec), ElementsAre(CodecUntil{kEver, "int4-b64+ef"}));
+}
+
+TEST(OuterRules, WhatDoesNotFitIsRefusedInOneLine) {
+  const auto refused = [](const OuterSpec& spec, const char* why) {
+    const absl::Status status = CheckOuterFigures(spec, 8, 2);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << why;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  };
+  refused({.inner_steps = 4, .warmup = 2}, "the algorithm 'diloco' sends none");
+  refused({.inner_steps = 0, .algorithm = "dp", .lr_schedule = "cosine"},
+          "the algorithm 'dp' takes none");
+  refused({.inner_steps = 4, .lr_schedule = "sine"}, "want 'constant', 'linear' or 'cosine'");
+  refused({.inner_steps = 0, .codec = "onebit-adam", .algorithm = "onebit-adam"},
+          "without outer warmup_steps");
+  refused({.inner_steps = 0, .codec = "int4-b64", .algorithm = "dgc"}, "want one with +mc");
+  refused({.inner_steps = 4, .algorithm = "eager", .overlap = 2}, "its result a round later");
+  refused({.inner_steps = 4, .algorithm = "eager", .fragments = 2, .overlap = 2},
+          "its result a round later");
 }
 
 }  // namespace
