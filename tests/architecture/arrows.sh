@@ -61,7 +61,13 @@ for room in record spec estimates report train elastic run; do
   deny "experiments/$room" 'experiments/price'
 done
 deny planning 'experiments/price'
-deny experiments/launch 'experiments/(spec|report|train|elastic|price|command)|planning'
+# What runs a campaign's [program] reads its spec, and tells what a worker of ours tells.
+for file in experiments/launch/*; do
+  case $file in
+    */program_*) deny "$file" 'experiments/(report|elastic|price|command)|planning' ;;
+    *) deny "$file" 'experiments/(spec|report|train|elastic|price|command)|planning' ;;
+  esac
+done
 # Inside pp_group: the seam (a stage, what it is told) <- engines <- models/model.cc, the one place that chooses. Models
 # are written in the aten engine's model.h and ops.h. The root knows models, and no engine.
 only() {
