@@ -6,9 +6,8 @@ Not under torchrun, which ends the survivor for the other's death."""
 import datetime
 import os
 import signal
-import subprocess
-import sys
 
+import forked
 import launch
 
 
@@ -36,16 +35,15 @@ def worker():
 def start_two():
     port = launch.free_port()
     processes = [
-        subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0])],
-                         env={**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),
-                              "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                              "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
+        forked.Forked(worker, {**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),
+                               "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                               "MASTER_PORT": str(port)})
         for rank in range(2)]
     codes = [process.wait(timeout=200) for process in processes]
     assert codes == [0, -signal.SIGKILL], codes
 
 
-if "LOCAL_RANK" in os.environ:
-    worker()
-else:
-    start_two()
+launch.check()
+import longhaul  # noqa: E402,F401  with torch, for both ranks; starts no thread
+
+start_two()

@@ -6,10 +6,9 @@ Not under torchrun, which would end both."""
 import datetime
 import os
 import signal
-import subprocess
-import sys
 import time
 
+import forked
 import launch
 
 DEADLINE_S = 6
@@ -58,10 +57,9 @@ def worker():
 def start_two():
     port = launch.free_port()
     processes = [
-        subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0])],
-                         env={**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),
-                              "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                              "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
+        forked.Forked(worker, {**os.environ, "LOCAL_RANK": str(rank), "RANK": str(rank),
+                               "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                               "MASTER_PORT": str(port)})
         for rank in range(2)]
     survivor, stopped = processes
 
@@ -78,7 +76,7 @@ def start_two():
     assert stopped.wait(timeout=100) == 0
 
 
-if "LOCAL_RANK" in os.environ:
-    worker()
-else:
-    start_two()
+launch.check()
+import longhaul  # noqa: E402,F401  with torch, for both ranks; starts no thread
+
+start_two()
