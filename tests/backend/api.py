@@ -19,7 +19,7 @@ REAL_NAMES = {"_Node": Node}  # that the stubs have and the package does not off
 
 
 def written(arguments):
-    """What a stub says of parameters: (name, kind, default as it is written), without self."""
+    """What a stub says of parameters: (name, kind, default as it is written), without self, cls."""
     named = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(named) - len(arguments.defaults)) + arguments.defaults
     rows = [(a.arg, "plain", d and ast.unparse(d)) for a, d in zip(named, defaults)]
@@ -27,14 +27,14 @@ def written(arguments):
     rows += [(a.arg, "keyword", d and ast.unparse(d))
              for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults)]
     rows += [(arguments.kwarg.arg, "**", None)] if arguments.kwarg else []
-    return [row for row in rows if row[0] != "self"]
+    return [row for row in rows if row[0] not in ("self", "cls")]
 
 
 def real(function):
     kinds = {inspect.Parameter.POSITIONAL_OR_KEYWORD: "plain", inspect.Parameter.KEYWORD_ONLY: "keyword",
              inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return [(p.name, kinds[p.kind], None if p.default is p.empty else repr(p.default))
-            for p in inspect.signature(function).parameters.values() if p.name != "self"]
+            for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
 
 
 def compare_class(stub, kind):
@@ -48,12 +48,12 @@ def compare_class(stub, kind):
                 assert fields[name] == default, (stub.name, name, fields[name], default)
     stubbed = {line.name: line for line in stub.body if isinstance(line, ast.FunctionDef)}
     offered = {name for name, value in vars(kind).items()
-               if (callable(value) or isinstance(value, property))
-               and (not name.startswith("_") or name in stubbed)}
+               if callable(value) or isinstance(value, (property, classmethod))
+               if not name.startswith("_") or name in stubbed}
     offered -= {"native"}  # of Options, between the package and its module
     assert set(stubbed) == offered, (stub.name, set(stubbed) ^ offered)
     for name, line in stubbed.items():
-        value = vars(kind)[name]
+        value = getattr(vars(kind)[name], "__func__", vars(kind)[name])
         if not isinstance(value, property):
             assert written(line.args) == real(value), (stub.name, name, written(line.args), real(value))
 
@@ -106,6 +106,9 @@ def codecs_without_a_group():
     error(ValueError, ["no elements"], lambda: longhaul.encode(torch.empty(0), "int8-b64"))
     error(ValueError, ["NaN"], lambda: longhaul.encode(torch.tensor([float("nan")]), "int8-b64"))
     error(NotImplementedError, ["Long"], lambda: longhaul.encode(torch.ones(3).long(), "int8-b64"))
+    error(ValueError, ["seed is -1"], lambda: longhaul.encode(x, "int8-b64", seed=-1))
+    error(TypeError, ["x must be a tensor, not list"], lambda: longhaul.encode([1.0], "int8-b64"))
+    error(TypeError, ["frame must be a tensor, not bytes"], lambda: longhaul.decode(b"LHC1"))
     error(ValueError, ["uint8"], lambda: longhaul.decode(torch.ones(100)))
     error(ValueError, ["out must", "24 x 64"], lambda: longhaul.decode(frame, torch.empty(3)))
     for damage in (frame[:-1], frame[:10], torch.cat([frame[:70], frame[70:71] ^ 1, frame[71:]])):

@@ -1,5 +1,7 @@
 """The codecs by themselves: what a tensor costs, and what it is afterwards, without a group."""
 
+import operator
+
 from longhaul.registration import load_adapter
 
 
@@ -18,9 +20,14 @@ def encode(x, codec, seed=0):
     empty one.  8 * encode(x, c).numel() / x.numel() is bits per element, the 64-byte header included.
 
     ValueError: an unknown codec (the nearest names are said), "none", NaN or Inf in x, no elements.
-    NotImplementedError: another dtype or layout.
+    TypeError: something else than a tensor. NotImplementedError: another dtype or layout.
     """
-    return load_adapter().encode(x, codec, seed)
+    _check_tensor("encode", "x", x)
+    if not isinstance(codec, str):
+        raise TypeError(f"longhaul.encode: codec must be a str, not {type(codec).__name__}")
+    if not 0 <= operator.index(seed) < 2**64:
+        raise ValueError(f"longhaul.encode: seed is {seed}: want 0 to {2**64 - 1}")
+    return load_adapter().encode(x, codec, operator.index(seed))
 
 
 def decode(frame, out=None):
@@ -32,4 +39,14 @@ def decode(frame, out=None):
     RuntimeError: the frame is damaged or not one, or its codec needs the frames before it.
     ValueError: `out` does not fit.
     """
+    _check_tensor("decode", "frame", frame)
+    if out is not None:
+        _check_tensor("decode", "out", out)
     return load_adapter().decode(frame, out)
+
+
+def _check_tensor(function, name, value):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"longhaul.{function}: {name} must be a tensor, not {type(value).__name__}")
