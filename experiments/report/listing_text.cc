@@ -26,7 +26,9 @@ std::string Took(const RunRow& row) {
 
 std::string LossCell(const ListedRun& run) {
   if (run.held_out) {
-    return fmt::format("{:.4f} +-{:.4f}", run.held_out->loss_nat, run.held_out->standard_error_nat);
+    const double error = run.held_out->standard_error_nat;  // 0: nobody told it
+    return fmt::format("{:.4f}", run.held_out->loss_nat) +
+           (error == 0 ? "" : fmt::format(" +-{:.4f}", error));
   }
   if (run.train_loss_nat) return fmt::format("training {:.4f}", *run.train_loss_nat);
   return "-";

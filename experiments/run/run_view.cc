@@ -47,10 +47,14 @@ void RunView::Observe(const nlohmann::json& event) {
                      link.queue_drops, link.ok ? "ok" : "OUT OF BOUNDS: " + link.why));
   } else if (kind == "evaluation") {
     const EvaluationRow e = RowFrom<EvaluationRow>(event);
-    Line(
-        fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token (+-{:.4f} standard error "
-                    "over {} tokens)",
-                    ToString(e.codec), e.loss_nat, e.standard_error_nat, e.tokens));
+    // A program tells no tokens, and its error only where it knows it.
+    const std::string over = e.tokens == 0 ? "" : fmt::format(" over {} tokens", e.tokens);
+    const std::string error =
+        e.standard_error_nat == 0 && over.empty()
+            ? ""
+            : fmt::format(" (+-{:.4f} standard error{})", e.standard_error_nat, over);
+    Line(fmt::format("  held-out loss, codec {:<3}      {:.4f} nat/token{}", ToString(e.codec),
+                     e.loss_nat, error));
   } else if (kind == "step" && steps_ > 0) {  // a program's come all at once, at its end
     SeeStep(event);
   }
