@@ -107,15 +107,8 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
 double GroupPace::ExchangeSeconds(int64_t peers) const {
   if (peers < 1) return 0;
   const double frames = exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
-  Transfer transfer{.bytes = kWireFactor * frames * frame_bytes_,
-                    .sources = 1,
-                    .up_bytes_per_s = between_.rate_bit_per_s / 8,
-                    .down_bytes_per_s = between_.rate_bit_per_s / 8,
-                    .rtt = absl::Seconds(2 * between_.one_way_delay_s)};
-  // Pushed, not asked for: half a round trip less. Each peer's connection has a window of its own.
-  transfer.round_trips_before_data = -0.5;
-  transfer.first_window_bytes *= frames;
-  return absl::ToDoubleSeconds(TransferTime(transfer));
+  return ColdMessageSeconds(
+      {frames * frame_bytes_, between_.rate_bit_per_s, between_.one_way_delay_s}, frames);
 }
 
 double GroupPace::FetchSeconds(int64_t sources) const {
