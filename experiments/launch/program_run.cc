@@ -23,6 +23,7 @@
 #include "experiments/launch/rank_output.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/event_stream.h"
+#include "experiments/train/program_files.h"
 #include "experiments/train/spec_files.h"
 #include "netem/kernel/posix.h"
 #include "netem/lab/lab_mounts.h"
@@ -35,15 +36,6 @@ constexpr char kToldFolder[] = "/run/longhaul-told";
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
 std::string ToldFile(size_t rank) { return fmt::format("{}/rank-{}.jsonl", kToldFolder, rank); }
-
-std::filesystem::path FolderOf(const RunSpec& spec) {
-  return spec.program->folder.empty() ? "." : spec.program->folder;
-}
-
-bool IsProgram(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-}
 
 // A port of the loopback interface that nobody has now.
 absl::StatusOr<int> FreePort() {
@@ -102,7 +94,7 @@ std::map<std::string, std::string> EnvironmentOf(const RunSpec& spec, size_t ran
   for (const auto& [name, value] : EnvironmentOf(spec, rank, port)) {
     setenv(name.c_str(), value.c_str(), 1);
   }
-  ready = ready && chdir(FolderOf(spec).c_str()) == 0;
+  ready = ready && chdir(FolderOfProgram(spec).c_str()) == 0;
   std::vector<std::string> words = spec.program->command;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -225,50 +217,6 @@ absl::Status Run(const RunSpec& spec, const std::string& outside, EventSink& sin
 }
 
 }  // namespace
-
-absl::Status CheckProgram(const RunSpec& spec) {
-  const RunSpec::Program& program = *spec.program;
-  const std::filesystem::path folder = FolderOf(spec);
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
-    return absl::NotFoundError(fmt::format("program.folder: no folder {}", folder.string()));
-  }
-  for (const std::string& file : program.files) {
-    if (std::filesystem::is_regular_file(folder / file, error)) continue;
-    return absl::NotFoundError(
-        fmt::format("program.files: no file {}", (folder / file).lexically_normal().string()));
-  }
-  const std::string& first = program.command.front();
-  if (first.find('/') != first.npos) {
-    if (IsProgram(folder / first)) return absl::OkStatus();
-    return absl::NotFoundError(fmt::format("program.command: no program {}",
-                                           (folder / first).lexically_normal().string()));
-  }
-  const auto own_path = program.environment.find("PATH");
-  const char* const path =
-      own_path != program.environment.end() ? own_path->second.c_str() : getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-  for (std::string place; std::getline(folders, place, ':');) {
-    if (IsProgram(std::filesystem::path(place.empty() ? "." : place) / first)) {
-      return absl::OkStatus();
-    }
-  }
-  return absl::NotFoundError(fmt::format("program.command: no '{}' in $PATH", first));
-}
-
-std::vector<std::string> FilesOfProgram(const RunSpec& spec) {
-  std::vector<std::string> words = spec.program->command;
-  words.insert(words.end(), spec.program->files.begin(), spec.program->files.end());
-  std::vector<std::string> files;
-  for (const std::string& word : words) {
-    std::error_code error;
-    const std::filesystem::path path = FolderOf(spec) / word;
-    if (std::filesystem::is_regular_file(path, error)) {
-      files.push_back(path.lexically_normal().string());
-    }
-  }
-  return files;
-}
 
 std::string PidNamespace() {
   std::error_code error;

@@ -9,12 +9,6 @@ namespace longhaul {
 
 // One run of a campaign's [program]: its S x G ranks over the loopback interface.
 
-// Whether there is such a program, folder and files. NotFound, in one line.
-absl::Status CheckProgram(const RunSpec& spec);
-// The words of its command and of program.files that are files, as paths from here. Their contents
-// are part of the plan.
-std::vector<std::string> FilesOfProgram(const RunSpec& spec);
-
 // The PID namespace of this process, by the kernel's name for it.
 std::string PidNamespace();
 

@@ -13,10 +13,10 @@
 
 #include <fmt/format.h>
 
-#include "experiments/launch/program_run.h"
 #include "experiments/run/core_needs.h"
 #include "experiments/run/gpu_memory.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/program_files.h"
 #include "experiments/train/spec_corpus.h"
 #include "netem/emulator.h"
 #include "netem/machine/capabilities.h"

@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_join.h"
 #include "compressors/numbers/sha256.h"
-#include "experiments/launch/program_run.h"
 #include "experiments/record/hash_file.h"
+#include "experiments/train/program_files.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/weight_files.h"
 #include "netem/topology/topology_file.h"
