@@ -42,11 +42,10 @@ PipelineCosts CostsOf(const Pipeline& p, const PipelineProgram& program, Wires w
     rank.decode_s = cost.decode_s;
     rank.step_s += cost.optimizer_s + cost.other_s;
   }
-  // P3's rule counts no headers.
-  const double factor = wires == Wires::kOneAReceiver ? 8 : 8 * kWireFactor;
-  const auto wire = [factor](const BoundaryLink& link) {
-    return PipelineCosts::Wire{.busy_s = factor * link.message_bytes / link.rate_bit_per_s,
-                               .delay_s = link.one_way_delay_s};
+  const auto wire = [wires](const BoundaryLink& link) {
+    PipelineCosts::Wire with_headers = WireOf(link);
+    if (wires == Wires::kOneAReceiver) with_headers.busy_s /= kWireFactor;  // its rule has none
+    return with_headers;
   };
   for (const BoundaryLink& link : p.forward) costs.activations.push_back(wire(link));
   for (const BoundaryLink& link : p.backward) costs.gradients.push_back(wire(link));
@@ -83,10 +82,6 @@ double SerialSlotSeconds(const Pipeline& pipeline) {
   const double slots = pipeline.microbatches + ranks - 1,
                chunks = static_cast<double>(stages) / ranks;
   return slots * (compute_s + chunks * (transfer_s + rtt_s) * (1 + 0.05 * std::log2(ranks)));
-}
-
-double MessageSeconds(const BoundaryLink& link) {
-  return 8 * kWireFactor * link.message_bytes / link.rate_bit_per_s + link.one_way_delay_s;
 }
 
 }  // namespace longhaul

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "experiments/spec/link_time.h"
 #include "pp_group/schedule/makespan.h"
 #include "pp_group/schedule/pipeline_program.h"
 
@@ -29,14 +30,6 @@ struct StageCost {
   double other_s = 0;
 };
 
-// One direction of one boundary: a first-in-first-out link (full duplex), which all boundaries from
-// one rank to the same other one share.
-struct BoundaryLink {
-  double message_bytes = 0;   // handed to the transport, per micro-batch
-  double rate_bit_per_s = 0;  // Ethernet level; infinity: no limit
-  double one_way_delay_s = 0;
-};
-
 struct Pipeline {
   std::string_view schedule;           // a name of ScheduleNames(), where there is no `program`
   int microbatches;                    // M
@@ -51,9 +44,6 @@ struct Pipeline {
   // What the ranks do, where it is not a named schedule's of one stage a rank.
   std::optional<PipelineProgram> program = std::nullopt;
 };
-
-// Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
-constexpr double kWireFactor = 1514.0 / 1448.0;
 
 // P2, event recursion: an action starts when its stage is free and its input has arrived; a link is
 // busy for 8 kappa b / R per message, which arrives one delay after that. Consecutive steps follow
@@ -75,8 +65,5 @@ absl::StatusOr<double> OneWireSeconds(const Pipeline& pipeline);
 // the slowest rank and boundary, communication inside every slot, S/P times where ranks have several
 // stages. Reported, never accepted.
 double SerialSlotSeconds(const Pipeline& pipeline);
-
-// One message on an idle link: 8 kappa b / R + delay.
-double MessageSeconds(const BoundaryLink& link);
 
 }  // namespace longhaul

@@ -131,6 +131,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
           if (turns == 0) continue;
           out.push_back(crossing);
           out.back().turns = turns;
+          out.back().stage = s;
           out.back().src_rank = from * ranks + rank;
           out.back().dst_rank = to * ranks + rank;
         }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/stage_seconds.h"
 #include "experiments/train/traffic.h"
 #include "plugin/swarm/transfer_time.h"
 
@@ -38,14 +39,14 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   absl::StatusOr<PipelineProgram> program = PipelineOf(run);
   if (!program.ok()) return program.status();
   pace.pipeline_.program = *std::move(program);
-  for (int64_t s = 0; s < run.schedule.stages; ++s) {
-    const auto at = static_cast<size_t>(s);
-    pace.pipeline_.stages.push_back({.forward_s = run.compute->forward_s[at],
-                                     .backward_s = run.compute->backward_s[at],
+  for (const PipelineCosts::Stage& stage : StageSeconds(run)) {
+    pace.pipeline_.stages.push_back({.forward_s = stage.forward_s,
+                                     .backward_s = stage.backward_s,
+                                     .weight_gradient_s = stage.weight_gradient_s,
                                      .optimizer_s = run.compute->optimizer_s});
-    pace.compute_s_ += static_cast<double>(run.train.microbatches) *
-                           (run.compute->forward_s[at] + run.compute->backward_s[at]) +
-                       run.compute->optimizer_s;
+    pace.compute_s_ +=
+        static_cast<double>(run.train.microbatches) * (stage.forward_s + stage.backward_s) +
+        run.compute->optimizer_s;
   }
   RunSpec one = run;  // every group is alike
   one.outer.groups = 1;
@@ -93,6 +94,7 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
       if (h.stage >= 0 && static_cast<size_t>(h.stage) != s) continue;
       p.stages[s].forward_s *= h.slow;
       p.stages[s].backward_s *= h.slow;
+      p.stages[s].weight_gradient_s *= h.slow;
       p.stages[s].optimizer_s *= h.slow;
     }
     if (h.boundary < 0) continue;
@@ -107,15 +109,8 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
 double GroupPace::ExchangeSeconds(int64_t peers) const {
   if (peers < 1) return 0;
   const double frames = exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
-  Transfer transfer{.bytes = kWireFactor * frames * frame_bytes_,
-                    .sources = 1,
-                    .up_bytes_per_s = between_.rate_bit_per_s / 8,
-                    .down_bytes_per_s = between_.rate_bit_per_s / 8,
-                    .rtt = absl::Seconds(2 * between_.one_way_delay_s)};
-  // Pushed, not asked for: half a round trip less. Each peer's connection has a window of its own.
-  transfer.round_trips_before_data = -0.5;
-  transfer.first_window_bytes *= frames;
-  return absl::ToDoubleSeconds(TransferTime(transfer));
+  return ColdMessageSeconds(
+      {frames * frame_bytes_, between_.rate_bit_per_s, between_.one_way_delay_s}, frames);
 }
 
 double GroupPace::FetchSeconds(int64_t sources) const {

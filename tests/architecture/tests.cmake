@@ -1,6 +1,10 @@
 add_test(NAME architecture_arrows
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/arrows.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(architecture_arrows PROPERTIES LABELS cpu)
+# Nobody below the top reads a clock by itself.
+add_test(NAME architecture_clocks
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/architecture/clocks.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(architecture_clocks PROPERTIES LABELS cpu)
 # The catalogue of faults fits the code (tests/mutations/README.md).
 add_test(NAME architecture_mutations COMMAND ${PROJECT_SOURCE_DIR}/scripts/mutations.py --check)
 set_tests_properties(architecture_mutations PROPERTIES LABELS cpu)
