@@ -28,6 +28,7 @@ struct RunArguments {
   std::string arm;
   std::string capture;
   std::string from;
+  std::string clock;
   bool resume = false;
   bool verbose = false;
   OutputOptions output;
@@ -108,6 +109,10 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
     sets.push_back("boundary.capture=" + TomlQuote(folder));
   }
   if (!arguments.from.empty()) sets.push_back("checkpoint.from=" + TomlQuote(arguments.from));
+  if (!arguments.clock.empty()) {
+    sets.push_back("net.clock=" + TomlQuote(arguments.clock));
+    sets.push_back("net.transport=loopback");
+  }
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, sets, CatalogNames());
   if (!spec.ok()) return spec.status();
   const std::string name = std::filesystem::path(arguments.spec).stem();
@@ -142,7 +147,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   if (arguments.verbose) Say(out.progress(), ToToml(*spec));
   Say(out.progress(), fmt::format("run {} of {}/{}", place->run, results, kRecordFile));
   for (const std::string& line : place->notices) Say(out.progress(), line);
-  if (!spec->compute) {
+  if (!spec->injected()) {
     for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
   }
   RunRecorder recorder(*record, place->run, *spec);
@@ -170,6 +175,10 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
   command->add_option("--from", arguments->from,
                       "begin with the newest checkpoint of another run of the same model and data: "
                       "its folder of checkpoints or of its record");
+  command->add_option(
+      "--clock", arguments->clock,
+      "simulated: train in this process, and say when each step would have ended on "
+      "the links of net.profile and the machine of [compute]");
   command->add_flag("--resume", arguments->resume,
                     "go on from the last checkpoint of the same arm and resolved spec");
   command->add_flag("--verbose", arguments->verbose,

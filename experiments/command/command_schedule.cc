@@ -15,6 +15,7 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/model_of_spec.h"
+#include "experiments/train/stage_seconds.h"
 #include "pp_group/models/model_spec.h"
 #include "pp_group/schedule/check.h"
 
@@ -148,8 +149,10 @@ absl::StatusOr<RankCompute> ComputeOf(const RunSpec& spec, const BestOptions& o)
   if (spec.compute) compute.optimizer_s = spec.compute->optimizer_s * double(spec.schedule.chunks);
   if (o.forward_ms == 0 && o.backward_ms == 0 && spec.compute) {
     double forward_s = 0, backward_s = 0;
-    for (const double s : spec.compute->forward_s) forward_s += s;
-    for (const double s : spec.compute->backward_s) backward_s += s;
+    for (const PipelineCosts::Stage& stage : StageSeconds(spec)) {
+      forward_s += stage.forward_s;
+      backward_s += stage.backward_s;
+    }
     compute.forward_s = forward_s / static_cast<double>(spec.ranks());
     compute.backward_s = backward_s / static_cast<double>(spec.ranks());
     return compute;

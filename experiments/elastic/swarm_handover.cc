@@ -51,7 +51,7 @@ SharedState SwarmHandover::StateOf(int64_t step, const Lives& members, std::stri
   SharedState state{.step = step,
                     .stage = place_.stage,
                     .members = members,
-                    .moments = !spec_.compute,
+                    .moments = !spec_.injected(),
                     .folder = std::move(folder),
                     .ip = place_.ip,
                     .midway = std::move(midway)};

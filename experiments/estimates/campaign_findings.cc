@@ -13,6 +13,7 @@
 #include "experiments/estimates/eta_contrast.h"
 #include "experiments/estimates/holm.h"
 #include "experiments/estimates/seed_regression.h"
+#include "experiments/estimates/time_to_loss.h"
 
 namespace longhaul {
 namespace {
@@ -350,6 +351,7 @@ absl::Status CollectFindings(const Record& record, CampaignAnalysis& a) {
   CollectContrasts(a);
   TestSecondary(a);
   if (absl::Status s = CollectDiloco(record, a); !s.ok()) return s;
+  if (absl::Status s = CollectTimesToLoss(record, a); !s.ok()) return s;
   return CollectDoses(record, a);
 }
 

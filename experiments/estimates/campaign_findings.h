@@ -52,6 +52,14 @@ struct ContrastFinding {
   std::string note = {};  // why there is no value
 };
 
+// When the runs of an arm would have reached a stated training loss; time_to_loss.h.
+struct TimeToLoss {
+  std::string arm;
+  int64_t seeds = 0, reached = 0;  // with a simulated clock; and of those
+  // Where all of them reached it.
+  std::optional<Measured> simulated_s = std::nullopt, tokens = std::nullopt;
+};
+
 struct Findings {
   std::string primary = {};  // arm, as planned
   std::vector<DirectionFinding> directions = {};
@@ -60,6 +68,8 @@ struct Findings {
   std::optional<Measured> kappa_ratio = std::nullopt;
   std::string kappa_ratio_note = {};
   std::vector<ContrastFinding> contrasts = {};
+  double target_loss_nat = 0;
+  std::vector<TimeToLoss> times_to_loss = {};
 };
 
 }  // namespace longhaul

@@ -4,6 +4,7 @@
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/diloco_rows.h"
 #include "experiments/estimates/estimate_rows.h"
+#include "experiments/estimates/time_to_loss.h"
 
 namespace longhaul {
 namespace {
@@ -98,6 +99,18 @@ void AddFindings(const CampaignAnalysis& a, std::vector<EstimateRow>& rows) {
     }
   }
   AddDilocoRows(a, rows);
+  for (const TimeToLoss& t : f.times_to_loss) {
+    const std::string note = fmt::format("simulated; training loss {:g} nat, mean of {} steps",
+                                         f.target_loss_nat, kStepsOfALoss);
+    if (t.simulated_s) {
+      AddEstimate(rows, t.arm, "", "time to loss", "s", *t.simulated_s, t.seeds, note);
+      AddEstimate(rows, t.arm, "", "tokens to loss", "tokens", *t.tokens, t.seeds, note);
+    } else {
+      rows.push_back(
+          EstimateWithout(t.arm, "", "time to loss", "s", t.seeds,
+                          fmt::format("{}; {} of {} seeds reached it", note, t.reached, t.seeds)));
+    }
+  }
   for (const SecondaryTest& t : f.secondary) {
     AddEstimate(rows, t.arm, "off", t.name + ", p by Holm", "1", {t.adjusted, {}}, 0,
                 fmt::format("secondary; p {:.6g}{}", t.p, t.note.empty() ? "" : "; " + t.note));

@@ -1,5 +1,7 @@
 #include "experiments/estimates/findings_tables.h"
 
+#include "experiments/estimates/time_to_loss.h"
+
 #include <set>
 
 #include <fmt/format.h>
@@ -187,13 +189,35 @@ ReportTable DoseFound(const Findings& f) {
   return table;
 }
 
+ReportTable TimesFound(const Findings& f) {
+  ReportTable table{
+      .title = fmt::format("Time to a training loss of {:g} nat (simulated)", f.target_loss_nat),
+      .header = {"arm", "reached by", "hours (simulated)", "tokens, millions"},
+      .rows = {},
+      .notes = {fmt::format(
+          "reached: the mean of {} steps, over groups, is at or below it; t over seeds, and no mean "
+          "where a seed did not get there. Hours of the simulated clock are no evidence of real ones.",
+          kStepsOfALoss)}};
+  const auto in = [](std::optional<Measured> x, double unit) {
+    if (!x) return std::string("-");
+    x->value /= unit;
+    if (x->interval) x->interval->low /= unit, x->interval->high /= unit;
+    return WithInterval(*x, 4);
+  };
+  for (const TimeToLoss& t : f.times_to_loss) {
+    table.rows.push_back({t.arm, fmt::format("{} of {}", t.reached, t.seeds),
+                          in(t.simulated_s, 3600), in(t.tokens, 1e6)});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::vector<ReportTable> FindingsTables(const CampaignAnalysis& a) {
   if (!a.failed_controls.empty()) return {};
-  std::vector<ReportTable> tables = {TestsFound(a),        DepthsFound(a), DirectionsFound(a),
-                                     ContrastsFound(a),    DilocoFound(a), OnOffFound(a),
-                                     DoseFound(a.findings)};
+  std::vector<ReportTable> tables = {
+      TestsFound(a),  DepthsFound(a), DirectionsFound(a),    ContrastsFound(a),
+      DilocoFound(a), OnOffFound(a),  DoseFound(a.findings), TimesFound(a.findings)};
   std::erase_if(tables, [](const ReportTable& table) { return table.rows.empty(); });
   return tables;
 }

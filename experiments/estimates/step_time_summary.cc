@@ -209,7 +209,7 @@ void AddOuter(int64_t chunks, const std::vector<StepRow>& steps, const std::vect
 
 // What was injected is known; what a worker says it took holds waiting for a core.
 void TakeInjected(const RunSpec& spec, std::vector<StageCost>& costs) {
-  if (!spec.compute) return;
+  if (!spec.injected()) return;
   for (size_t s = 0; s < costs.size(); ++s) {
     costs[s].forward_s = spec.compute->forward_s[s];
     costs[s].backward_s = spec.compute->backward_s[s];
@@ -233,7 +233,7 @@ std::optional<double> Share(const RunRow& run, const char* fact) {
 std::string Disturbance(const RunRow& run, const RunSpec& spec) {
   const auto cores = run.facts.find("cores");
   const int64_t workers = spec.workers();
-  if (!spec.compute && cores != run.facts.end()) {  // injected: workers sleep
+  if (!spec.injected() && cores != run.facts.end()) {  // injected: workers sleep
     const int64_t have = std::atoll(cores->second.c_str());
     if (workers * run.threads > have) {
       return fmt::format("{} workers share {} cores", workers, have);

@@ -1,4 +1,5 @@
 // What a run's step time says, in words: the end of `run`.
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -114,7 +115,18 @@ absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run,
   absl::StatusOr<StepTime> t = AnalyseStepTime(record, *row, spec);
   if (!t.ok()) return t.status();
   std::string text = "\nstep time: " + MeasuredText(*t) + PredictionText(*t);
-  if (spec.compute) text += "\n  compute was injected: step times alone, nothing was trained";
+  if (spec.injected()) text += "\n  compute was injected: step times alone, nothing was trained";
+  const absl::StatusOr<std::vector<SimulatedRow>> simulated = record.Simulated(run);
+  if (!simulated.ok()) return simulated.status();
+  if (!simulated->empty()) {  // in the order of steps
+    double ended_s = 0;
+    for (const SimulatedRow& row : *simulated) ended_s = std::max(ended_s, row.simulated_s);
+    const int64_t steps = simulated->back().step;
+    text += fmt::format(
+        "\nsimulated clock: {} steps would have taken {:.6f} s, {:.6f} s a step "
+        "(simulated, no evidence of real time)",
+        steps, ended_s, ended_s / static_cast<double>(steps));
+  }
   if (t->outer_measured_s) {
     text += fmt::format("\nouter step: measured {:.4f} s", *t->outer_measured_s);
     if (t->outer_predicted_s) {

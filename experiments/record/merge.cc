@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kRunTables[] = {
     "run_facts",       "steps",       "links",  "crossings", "checkpoint_crossings",
-    "crossing_errors", "evaluations", "rounds", "faults"};
+    "crossing_errors", "evaluations", "rounds", "faults",    "simulated_times"};
 constexpr std::string_view kEnded = "('ok', 'partial', 'diverged', 'failed', 'invalid')";
 
 // Columns of a table here, but one; later tables of a version may be missing over there.

@@ -74,6 +74,7 @@ class Record {
   // Steps, links, crossings and evaluations of a run replace rows of the same key: a run that was
   // resumed from a checkpoint repeats its last steps.
   absl::Status AddSteps(int64_t run, std::span<const StepRow> steps);
+  absl::Status AddSimulated(int64_t run, std::span<const SimulatedRow> times);
   absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
   absl::Status AddRounds(int64_t run, std::span<const RoundRow> rounds);
   absl::Status AddFaults(int64_t run, std::span<const FaultRow> faults);
@@ -104,6 +105,7 @@ class Record {
   // (arm, seed) that need no further run: ended ok or diverged (an outcome, never repeated).
   absl::StatusOr<std::set<std::pair<std::string, int64_t>>> Finished(int64_t experiment) const;
   absl::StatusOr<std::vector<StepRow>> Steps(int64_t run) const;
+  absl::StatusOr<std::vector<SimulatedRow>> Simulated(int64_t run) const;
   absl::StatusOr<std::vector<RoundRow>> Rounds(int64_t run) const;
   absl::StatusOr<std::vector<FaultRow>> Faults(int64_t run) const;
   absl::StatusOr<StepCoverage> Coverage(int64_t run, int64_t from, int64_t to) const;

@@ -181,6 +181,10 @@ absl::StatusOr<std::vector<StepRow>> Record::Steps(int64_t run) const {
   return RowsOf<StepRow>(db_.get(), run, "steps", "step, group_index, stage");
 }
 
+absl::StatusOr<std::vector<SimulatedRow>> Record::Simulated(int64_t run) const {
+  return LaterRows<SimulatedRow>(db_.get(), run, "simulated_times", "step, group_index, stage");
+}
+
 absl::StatusOr<std::vector<RoundRow>> Record::Rounds(int64_t run) const {
   return LaterRows<RoundRow>(db_.get(), run, "rounds", "round");
 }

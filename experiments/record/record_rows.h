@@ -39,6 +39,8 @@ inline constexpr char kStillShareFact[] = "still_share", kCoreWaitShareFact[] = 
 // 512"), and how often it passed that text ("3.25").
 inline constexpr char kHeldOutInTrainingFact[] = "held_out_windows_in_training",
                       kEpochsFact[] = "epochs";
+// Of a run with a simulated clock: on what links and machine its seconds are.
+inline constexpr char kSimulatedClockFact[] = "simulated_clock";
 // Of a run that was not trained: SHA-256 of the file that its losses were read from.
 inline constexpr char kLossesFact[] = "losses_sha256";
 inline constexpr char kForecastFact[] = "forecast";
@@ -102,6 +104,17 @@ struct StepRow {
   bool outer_synced = false;
   int64_t outer_sent_bytes = 0;
   uint64_t parameter_hash = 0;
+};
+
+// When a step would have ended on links and a machine that are not here (train/simulated_clock.h),
+// from the start of the run. It says nothing of this machine's time.
+inline constexpr char kSimulatedSecond[] = "simulated_s";  // beside a step's row in its event
+struct SimulatedRow {
+  int64_t step, group_index, stage;
+  double simulated_s;
+  // Of the rank's messages by then: received over boundaries, and sent in exchanges. Of a rank with
+  // several stages the former stand with the lowest.
+  int64_t message_bytes = 0;
 };
 
 enum class LinkPhase { kBefore, kAfter };

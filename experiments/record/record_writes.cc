@@ -60,6 +60,10 @@ absl::Status Record::AddSteps(int64_t run, std::span<const StepRow> steps) {
   return ReplaceRows(db_.get(), run, "steps", steps);
 }
 
+absl::Status Record::AddSimulated(int64_t run, std::span<const SimulatedRow> times) {
+  return ReplaceRows(db_.get(), run, "simulated_times", times);
+}
+
 absl::Status Record::AddLinks(int64_t run, std::span<const LinkRow> links) {
   return ReplaceRows(db_.get(), run, "links", links);
 }

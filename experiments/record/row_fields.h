@@ -34,6 +34,15 @@ void VisitFields(Row& r, Visit&& visit) {
   visit("parameter_hash", r.parameter_hash);
 }
 
+template <RowOf<SimulatedRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("step", r.step);
+  visit("group_index", r.group_index);
+  visit("stage", r.stage);
+  visit("simulated_s", r.simulated_s);
+  visit("message_bytes", r.message_bytes);
+}
+
 template <RowOf<LinkRow> Row, typename Visit>
 void VisitFields(Row& r, Visit&& visit) {
   visit("phase", r.phase);

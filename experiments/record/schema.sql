@@ -85,6 +85,18 @@ CREATE TABLE steps (                 -- one row per worker (group, stage) and in
   PRIMARY KEY (run_id, step, group_index, stage)
 ) WITHOUT ROWID;
 
+-- Of runs with a simulated clock: when each step would have ended on links and a machine that are not
+-- here, from the start of the run. No second of this table is a real one.
+CREATE TABLE IF NOT EXISTS simulated_times (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  step INTEGER NOT NULL,
+  group_index INTEGER NOT NULL,
+  stage INTEGER NOT NULL,
+  simulated_s REAL NOT NULL,
+  message_bytes INTEGER NOT NULL,    -- by then: received over boundaries, sent in exchanges
+  PRIMARY KEY (run_id, step, group_index, stage)
+) WITHOUT ROWID;
+
 CREATE TABLE links (                 -- one row per ordered pair of nodes and phase
   run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   phase TEXT NOT NULL CHECK (phase IN ('before', 'after')),

@@ -95,6 +95,13 @@ absl::StatusOr<ListedRun> ListRun(const Record& record, const RunRow& row,
     out.tokens_per_s = found->second.tokens_per_s;
     out.train_loss_nat = found->second.last_loss_nat;
   }
+  if (row.facts.contains(kSimulatedClockFact)) {
+    const absl::StatusOr<std::vector<SimulatedRow>> times = record.Simulated(row.id);
+    if (!times.ok()) return times.status();
+    for (const SimulatedRow& t : *times) {
+      out.simulated_s = std::max(out.simulated_s.value_or(0), t.simulated_s);
+    }
+  }
   absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(row.id);
   if (!evaluations.ok()) return evaluations.status();
   for (const EvaluationRow& e : *evaluations) {  // in the order of steps

@@ -27,6 +27,8 @@ struct ListedRun {
   std::optional<double> train_loss_nat = std::nullopt;
   // Tokens of the recorded steps over the time that they took.
   std::optional<double> tokens_per_s = std::nullopt;
+  // Of a run with a simulated clock: when its last recorded step would have ended for all.
+  std::optional<double> simulated_s = std::nullopt;
 };
 
 struct ListedExperiment {

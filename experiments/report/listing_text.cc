@@ -34,6 +34,11 @@ std::string LossCell(const ListedRun& run) {
   return "-";
 }
 
+// "1234.567890 s, 0.343 h": every microsecond, and what a person reads.
+std::string SimulatedTime(double seconds) {
+  return fmt::format("{:.6f} s, {:.4g} h", seconds, seconds / 3600);
+}
+
 std::string StepsCell(const ListedRun& run) {
   if (!run.steps_planned) return fmt::format("{}", run.steps_done);
   return fmt::format("{}/{}", run.steps_done, *run.steps_planned);
@@ -50,6 +55,17 @@ std::string RunsTable(const ListedExperiment& e) {
                Took(r)});
   }
   return table.Text();
+}
+
+// On what links and machine runs with a simulated clock would have taken how long, a line each.
+std::string SimulatedLines(const ListedExperiment& e) {
+  std::string text;
+  for (const ListedRun& run : e.runs) {
+    if (!run.simulated_s) continue;
+    text += fmt::format("run {}: its {} steps would have taken {} (simulated)\n", run.row.id,
+                        run.steps_done, SimulatedTime(*run.simulated_s));
+  }
+  return text;
 }
 
 // Why a run did not end well, a line each.
@@ -85,7 +101,7 @@ std::string ExperimentText(const ListedExperiment& e) {
   text += fmt::format("; begun {} UTC\n", Day(e.row.begun_utc));
   if (!e.row.question.empty()) text += fmt::format("  {}\n", e.row.question);
   if (e.runs.empty()) return text + "no run yet\n";
-  return text + RunsTable(e) + Reasons(e) + EstimateLines(e);
+  return text + RunsTable(e) + SimulatedLines(e) + Reasons(e) + EstimateLines(e);
 }
 
 }  // namespace
@@ -110,6 +126,9 @@ absl::StatusOr<std::string> RunLine(const Record& record, int64_t run) {
     text += ", " + StepsCell(listed) + " steps";
     if (listed.held_out) text += fmt::format(", held-out loss {} nat", LossCell(listed));
     if (listed.tokens_per_s) text += fmt::format(", {:.0f} tokens/s", *listed.tokens_per_s);
+    if (listed.simulated_s) {
+      text += fmt::format(", {} simulated", SimulatedTime(*listed.simulated_s));
+    }
   }
   return text + "\n";
 }

@@ -17,11 +17,14 @@ constexpr size_t kMostPoints = 200;
 
 struct CurvePoint {
   double tokens, loss_nat;
+  int64_t step;
 };
+// By step, when it would have ended for all ranks, and what their messages had by then.
+using SimulatedSteps = std::map<int64_t, std::pair<double, int64_t>>;
 
 absl::StatusOr<std::map<int64_t, std::vector<CurvePoint>>> LossesByRun(const Record& record) {
   const auto rows = record.Rows(
-      "SELECT run_id, AVG(loss_nat), SUM(tokens) FROM steps WHERE typeof(loss_nat) = 'real' "
+      "SELECT run_id, AVG(loss_nat), SUM(tokens), step FROM steps WHERE typeof(loss_nat) = 'real' "
       "GROUP BY run_id, step ORDER BY run_id, step");
   if (!rows.ok()) return rows.status();
   std::map<int64_t, std::vector<CurvePoint>> by_run;
@@ -29,12 +32,26 @@ absl::StatusOr<std::map<int64_t, std::vector<CurvePoint>>> LossesByRun(const Rec
     const std::vector<std::string>& row = (*rows)[i];
     std::vector<CurvePoint>& curve = by_run[std::atoll(row[0].c_str())];
     const double before = curve.empty() ? 0 : curve.back().tokens;
-    curve.push_back({before + std::atof(row[2].c_str()), std::atof(row[1].c_str())});
+    curve.push_back({before + std::atof(row[2].c_str()), std::atof(row[1].c_str()),
+                     std::atoll(row[3].c_str())});
   }
   return by_run;
 }
 
-void AppendCurve(const RunRow& run, const std::vector<CurvePoint>& curve, CsvRows& rows) {
+absl::StatusOr<SimulatedSteps> SimulatedOf(const Record& record, int64_t run) {
+  const auto times = record.Simulated(run);
+  if (!times.ok()) return times.status();
+  SimulatedSteps steps;
+  for (const SimulatedRow& t : *times) {
+    auto& [ended_s, bytes] = steps[t.step];
+    ended_s = std::max(ended_s, t.simulated_s);
+    bytes += t.message_bytes;
+  }
+  return steps;
+}
+
+void AppendCurve(const RunRow& run, const std::vector<CurvePoint>& curve,
+                 const SimulatedSteps* simulated, CsvRows& rows) {
   const size_t bin = (curve.size() + kMostPoints - 1) / kMostPoints;
   for (size_t start = 0; start < curve.size(); start += bin) {
     const size_t end = std::min(start + bin, curve.size());
@@ -44,6 +61,11 @@ void AppendCurve(const RunRow& run, const std::vector<CurvePoint>& curve, CsvRow
                     fmt::format("{}", run.seed), fmt::format("{}", curve[end - 1].tokens),
                     fmt::format("{}", sum / static_cast<double>(end - start)),
                     fmt::format("{}", end - start)});
+    if (simulated == nullptr) continue;
+    const auto at = simulated->find(curve[end - 1].step);
+    const bool has = at != simulated->end();
+    rows.back().push_back(has ? fmt::format("{:.6f}", at->second.first) : "");
+    rows.back().push_back(has ? fmt::format("{}", at->second.second) : "");
   }
 }
 
@@ -102,6 +124,11 @@ class DirectionSum {
 
 }  // namespace
 
+bool HasSimulatedClock(const ReportedExperiment& e) {
+  return std::any_of(e.runs.begin(), e.runs.end(),
+                     [](const RunRow& run) { return run.facts.contains(kSimulatedClockFact); });
+}
+
 absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperiment& e) {
   const auto curves = LossesByRun(record);
   if (!curves.ok()) return curves.status();
@@ -112,10 +139,14 @@ absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperime
     }
   }
   CsvRows rows = {{"run", "arm", "role", "seed", "tokens", "loss_nat", "steps"}};
+  const bool clocked = HasSimulatedClock(e);
+  if (clocked) rows[0].insert(rows[0].end(), {"simulated_s", "message_bytes"});
   for (const RunRow& run : e.runs) {
     const auto curve = curves->find(run.id);
     if (curve == curves->end() || (e.campaign && !counted.contains(run.id))) continue;
-    AppendCurve(run, curve->second, rows);
+    const absl::StatusOr<SimulatedSteps> simulated = SimulatedOf(record, run.id);
+    if (!simulated.ok()) return simulated.status();
+    AppendCurve(run, curve->second, clocked ? &*simulated : nullptr, rows);
   }
   return rows;
 }

@@ -8,10 +8,13 @@
 
 namespace longhaul {
 
+bool HasSimulatedClock(const ReportedExperiment& e);  // any of its runs
+
 // Training loss along each run that counts (the last of an arm and seed that ended), in at most 200
 // points a run: run, arm, role, seed, tokens (all groups together, at the end of the point's
-// steps), loss_nat (mean over the point's steps and over groups), steps. Losses that are not
-// finite are left out: the curve ends there.
+// steps), loss_nat (mean over the point's steps and over groups), steps, and of runs with a simulated
+// clock simulated_s, when the last of them would have ended for all, and message_bytes, what the
+// run's messages had by then. Losses that are not finite are left out: the curve ends there.
 absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperiment& e);
 
 // How far the uncompressed runs lie from the fitted reference curve: arm, role, seed, budget,

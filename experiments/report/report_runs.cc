@@ -302,6 +302,13 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
         figures, "training",
         "Training loss of each arm: its last run at each seed; the band spans the seeds.");
   }
+  if (HasSimulatedClock(e)) {
+    out +=
+        FigureHtml(figures, "simulated",
+                   "Training loss over simulated hours and over bytes of messages: when the steps "
+                   "would have ended on the links and the machine of the run's simulated clock. No "
+                   "hour here is a real one; loss, jitter and coding times are not in it.");
+  }
   absl::StatusOr<std::string> timing = TimingPart(record, e, figures);
   if (!timing.ok()) return timing.status();
   const absl::StatusOr<std::string> faults = FaultsPart(record, e);

@@ -87,6 +87,7 @@ ordered_json ToJson(const ListedRun& run) {
           {"held_out", run.held_out ? ToJson(*run.held_out) : ordered_json(nullptr)},
           {"train_loss_nat", Maybe(run.train_loss_nat)},
           {"tokens_per_s", Maybe(run.tokens_per_s)},
+          {"simulated_s", Maybe(run.simulated_s)},
           {"begun_utc", r.begun_utc},
           {"finished_utc", MaybeText(r.finished_utc)},
           {"host", r.host},

@@ -17,6 +17,7 @@
 #include "experiments/run/gpu_memory.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/program_files.h"
+#include "experiments/train/simulated_clock.h"
 #include "experiments/train/spec_corpus.h"
 #include "netem/emulator.h"
 #include "netem/machine/capabilities.h"
@@ -66,9 +67,25 @@ absl::Status CheckGpus(const std::string& device, const std::vector<ResourcePlan
   return device == "cpu" ? absl::OkStatus() : CheckGpuMemory(plans, MemoryOfGpus());
 }
 
+// Whether the simulated machine could hold what its ranks have to: as if each were a process there.
+absl::Status CheckMachine(const RunSpec& spec) {
+  const auto clock = SimulatedClock::Of(spec);
+  if (!clock.ok()) return clock.status();
+  RunSpec apart = spec;
+  apart.net.transport = "ucx";
+  const int64_t bytes = PlanResources(apart).worker_bytes - ProcessBytes("cpu");
+  const double most = spec.compute->memory_gb * 1e9;
+  if (static_cast<double>(bytes) <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "not enough memory on the simulated machine: with schedule '{}' and {} micro-batches a rank "
+      "holds {}, and compute.memory_gb = {:g}; want another schedule, more stages or fewer rows",
+      spec.schedule.kind, spec.train.microbatches, Gigabytes(bytes), spec.compute->memory_gb));
+}
+
 // An emulator that is asked for must be there; "auto" takes what is. A profile fits any number of
 // ranks.
 absl::Status CheckLinks(const RunSpec& spec) {
+  if (spec.simulated_clock()) return CheckMachine(spec);
   if (spec.net.transport != "ucx") return absl::OkStatus();
   if (spec.net.emulator == "netem") {
     static const bool there = ProbeCapabilities().netem;

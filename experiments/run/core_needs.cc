@@ -9,7 +9,7 @@
 namespace longhaul {
 
 int64_t CoresNeeded(const RunSpec& spec) {
-  if (spec.compute) return 1;  // its workers sleep
+  if (spec.injected()) return 1;  // its workers sleep
   if (spec.program) return spec.workers() * spec.limits.threads;
   const int64_t processes = spec.net.transport == "loopback" ? 1 : spec.workers();
   return processes * spec.limits.threads;

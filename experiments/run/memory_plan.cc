@@ -69,7 +69,7 @@ bool IsAten(const RunSpec& spec) {
 }
 
 // A run whose compute is slept uses none.
-bool OnGpu(const RunSpec& spec) { return spec.train.device != "cpu" && !spec.compute; }
+bool OnGpu(const RunSpec& spec) { return spec.train.device != "cpu" && !spec.injected(); }
 
 bool IsBf16(const RunSpec& spec) { return spec.train.dtype == "bfloat16"; }
 double ElementBytes(const RunSpec& spec) { return IsBf16(spec) ? 2 : kFloat; }
@@ -264,7 +264,7 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
 StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,
                    const std::vector<int>& rank_of_stage, const StageLayout& layout) {
   StageBytes bytes;
-  if (!spec.compute)
+  if (!spec.injected())
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, program, layout);
   const StageBytes tied = TiedBytes(layout);
   bytes.tied = tied.tied;

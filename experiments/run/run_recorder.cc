@@ -56,6 +56,7 @@ void RunRecorder::Observe(const json& event) {
   if (kind == "step") {
     steps_.push_back(RowFrom<StepRow>(event));
     faults_.SeeStep(steps_.back());
+    if (event.contains(kSimulatedSecond)) simulated_.push_back(RowFrom<SimulatedRow>(event));
   }
   if (kind == "fault") faults_.SeeFault(RowFrom<FaultRow>(event));
   if (kind == "round") {
@@ -198,6 +199,10 @@ absl::Status RunRecorder::Flush() {
     if (absl::Status s = record_.AddSteps(run_, steps_); !s.ok()) return s;
     steps_.clear();
   }
+  if (!simulated_.empty()) {
+    if (absl::Status s = record_.AddSimulated(run_, simulated_); !s.ok()) return s;
+    simulated_.clear();
+  }
   if (absl::Status s = FlushCheckpoints(); !s.ok()) return s;
   if (absl::Status s = FlushFaults(); !s.ok()) return s;
   if (!links_.empty()) {
@@ -332,7 +337,7 @@ RunRow NewRunRow(const RunSpec& spec, int64_t experiment_id, const std::string& 
   row.facts["predicted_worker_bytes"] = std::to_string(PlanResources(spec).worker_bytes);
   row.facts["inner_steps"] = std::to_string(spec.outer.inner_steps);
   row.facts["outer_algorithm"] = spec.outer.algorithm;
-  if (spec.compute) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
+  if (spec.injected()) row.facts[kComputeFact] = "injected: step times alone, nothing was trained";
   return row;
 }
 

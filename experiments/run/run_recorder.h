@@ -58,6 +58,7 @@ class RunRecorder {
   std::map<std::string, std::string> facts_;
   std::string emulator_ = "none";
   std::vector<StepRow> steps_;
+  std::vector<SimulatedRow> simulated_;
   std::vector<LinkRow> links_;
   std::vector<CrossingErrorRow> errors_;
   std::vector<EvaluationRow> evaluations_;

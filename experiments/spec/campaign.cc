@@ -46,6 +46,7 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Require("budgets", &c.budgets);
   r.Allow("control_budgets", &c.control_budgets);
   r.Allow("warmup_share", &c.warmup_share);
+  r.Allow("target_loss_nat", &c.target_loss_nat);
   r.Allow("primary", &c.primary);
   r.Allow("tier", &c.tier);
   r.Allow("blocks", &c.blocks);
@@ -61,6 +62,8 @@ absl::Status ReadCampaignTable(const TomlValue& root, CampaignSpec& c) {
   r.Within("d0_tokens", c.d0_tokens, 1, kMaxTokens, "tokens");
   CheckList(r, "budgets", c.budgets, kLeastBudget, kMostBudget);
   CheckList(r, "control_budgets", c.control_budgets, kLeastBudget, kMostBudget);
+  if (c.target_loss_nat)
+    r.Within("target_loss_nat", *c.target_loss_nat, kLeastNat, kMostNat, "nat");
   if (c.warmup_share) r.Within("warmup_share", *c.warmup_share, 0, 1);
   r.Check(!c.warmup_share || Find(root, "train.warmup_steps") == nullptr, "warmup_share",
           "is given, and train.warmup_steps too; give one");
@@ -333,7 +336,7 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   for (const Part& part : *parts) {
     if (part.role == Role::kArm) c.arms.push_back(part.arm);
   }
-  if (const TomlValue* compute = Find(root, "compute"); c.runs.front().spec.compute) {
+  if (const TomlValue* compute = Find(root, "compute"); c.runs.front().spec.injected()) {
     return absl::InvalidArgumentError(compute->where +
                                       ": 'compute' injects compute, so that runs have no losses, "
                                       "which a campaign compares; use `longhaul run`");

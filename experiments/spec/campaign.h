@@ -45,6 +45,7 @@ inline constexpr char kD0Reference[] = "reference@1";
 //   control_budgets = [0.9, 1.0]   # may be left out; 1.0: A/A
 //   warmup_share = 0.15            # may be left out: of each run's own steps, so that all budgets
 //                                  # warm up alike; an arm may say train.warmup_steps itself
+//   target_loss_nat = 2.5          # may be left out: with a simulated clock, when arms reach it
 //   primary = "s4"                 # may be left out: the first arm with 4 stages and a q, else
 //                                  # the first with a q, else the first
 //   assumed_sigma_nat = 0.015      # may be left out: noise for the forecast without a pilot
@@ -67,6 +68,8 @@ struct CampaignSpec {
   int64_t d0_tokens;
   std::vector<double> budgets;  // contains 1
   std::vector<double> control_budgets;
+  // A training loss, nat per token: when each arm reaches it on its simulated clock is estimated.
+  std::optional<double> target_loss_nat = {};
   std::optional<double> warmup_share =
       {};                           // of a run's steps, rounded up; nullopt: as the base says
   std::string primary;              // the arm of the one confirmatory contrast
@@ -104,6 +107,9 @@ absl::StatusOr<std::map<std::string, std::string>> PlannedReferences(const std::
 
 // The arms that a plan holds out of fits over depths. InvalidArgument: no such plan.
 absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_text);
+
+// The training loss whose time is asked for; nullopt: none.
+std::optional<double> PlannedTargetLoss(const std::string& plan_text);
 
 // The planned run that `run` is compared with at its seed; nullptr: it is no arm.
 const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run);

@@ -22,6 +22,8 @@ std::string PlanText(const CampaignSpec& c, const std::map<std::string, std::str
     text += fmt::format("tier = {}\nblocks = [\"{}\"]\n", TomlQuote(c.tier),
                         fmt::join(c.blocks, "\", \""));
   }
+  if (c.target_loss_nat)
+    text += fmt::format("target_loss_nat = {}\n", TomlNumber(*c.target_loss_nat));
   text += "\n[frozen]\n";
   for (const auto& [key, value] : frozen) {
     text += fmt::format("{} = {}\n", TomlQuote(key), TomlQuote(value));
@@ -77,6 +79,13 @@ absl::StatusOr<std::set<std::string>> PlannedHeldOut(const std::string& plan_tex
     if (name != nullptr && Find(arm, "held_out") != nullptr) held_out.insert(*name);
   }
   return held_out;
+}
+
+std::optional<double> PlannedTargetLoss(const std::string& plan_text) {
+  const absl::StatusOr<TomlValue> plan = ParseToml(plan_text, "plan");
+  const TomlValue* found = plan.ok() ? Find(*plan, "plan.target_loss_nat") : nullptr;
+  const double* value = found == nullptr ? nullptr : std::get_if<double>(&found->value);
+  return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
 const PlannedRun* ReferenceOf(const CampaignSpec& campaign, const PlannedRun& run) {

@@ -1,5 +1,7 @@
 #include "experiments/spec/compute_table.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,10 +37,66 @@ std::string Numbers(const std::vector<double>& seconds) {
   return fmt::format("[{}]", fmt::join(text, ", "));
 }
 
+// What a simulated clock does not know yet.
+absl::Status CheckClocked(const TomlValue& root, const RunSpec& spec) {
+  const TomlValue* compute = Find(root, kComputeTable);
+  const auto refuse = [&](std::string_view what) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: 'net.clock' = \"simulated\" {}", Find(root, "net.clock")->where, what));
+  };
+  if (compute == nullptr || std::holds_alternative<std::string>(compute->value)) {
+    return refuse("needs a table [compute]: forward_s and backward_s, or flops_per_s and mfu");
+  }
+  if (spec.checkpoint.every_steps > 0 || !spec.checkpoint.from.empty()) {
+    return refuse(
+        "begins at 0 and is in no checkpoint; want checkpoint.every_steps = 0 and no from");
+  }
+  if (spec.outer.on_group_loss == "continue") {
+    return refuse("knows no groups that come and go; want outer.on_group_loss = \"end\"");
+  }
+  if (spec.model.expert_parallel > 1) {
+    return refuse("knows no rows that routers choose; want model.expert_parallel = 1");
+  }
+  return absl::OkStatus();
+}
+
+void ReadMachine(TableReader& r, const TomlValue& table, RunSpec& spec, RunSpec::Compute* compute) {
+  r.Allow("flops_per_s", &compute->flops_per_s);
+  r.Allow("mfu", &compute->mfu);
+  r.Allow("group_speed", &compute->group_speed);
+  r.Allow("memory_gb", &compute->memory_gb);
+  if (!r.status().ok()) return;
+  for (const char* key : {"flops_per_s", "mfu", "group_speed", "memory_gb"}) {
+    r.Check(!r.Has(key) || spec.simulated_clock(), key, "is of net.clock = \"simulated\" alone");
+  }
+  const bool flops = r.Has("flops_per_s");
+  r.Check(flops || r.Has("forward_s") || !spec.simulated_clock(), "flops_per_s",
+          "is missing, and so is forward_s: a machine is flops_per_s and mfu, or forward_s and "
+          "backward_s");
+  r.Check(flops == r.Has("mfu"), flops ? "mfu" : "flops_per_s",
+          "is missing: flops_per_s and mfu are given together");
+  r.Check(!flops || (!r.Has("forward_s") && !r.Has("backward_s")), "flops_per_s",
+          "and forward_s or backward_s: one of them says how long a pass takes");
+  if (flops) r.Within("flops_per_s", compute->flops_per_s, 1, 1e21, "operations a second");
+  if (flops) r.Within("mfu", compute->mfu, 1e-6, 1, "of flops_per_s");
+  if (r.Has("memory_gb")) r.Within("memory_gb", compute->memory_gb, 1e-3, 1e9, "GB");
+  const auto groups = static_cast<int64_t>(compute->group_speed.size());
+  r.Check(groups == 0 || groups == spec.outer.groups, "group_speed",
+          fmt::format("has {} values; want one for each of outer.groups = {}", groups,
+                      spec.outer.groups));
+  for (const double speed : compute->group_speed) r.Within("group_speed", speed, 1e-3, 1e3, "each");
+  if (flops) return;
+  ReadSeconds(r, table, "forward_s", spec.schedule.stages, &compute->forward_s);
+  ReadSeconds(r, table, "backward_s", spec.schedule.stages, &compute->backward_s);
+}
+
 }  // namespace
 
 absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   const TomlValue* found = Find(root, kComputeTable);
+  if (spec.simulated_clock()) {
+    if (absl::Status s = CheckClocked(root, spec); !s.ok()) return s;
+  }
   if (found == nullptr) return absl::OkStatus();
   const auto refuse = [&](const std::string& why) {
     return absl::InvalidArgumentError(fmt::format("{}: '{}' {}", found->where, kComputeTable, why));
@@ -50,15 +108,18 @@ absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
   TableReader r(root, kComputeTable);
   if (!r.status().ok()) return r.status();
   RunSpec::Compute compute;
-  ReadSeconds(r, *found, "forward_s", spec.schedule.stages, &compute.forward_s);
-  ReadSeconds(r, *found, "backward_s", spec.schedule.stages, &compute.backward_s);
+  ReadMachine(r, *found, spec, &compute);
   r.Allow("optimizer_s", &compute.optimizer_s);
   if (r.status().ok()) r.Within("optimizer_s", compute.optimizer_s, 0, kMostSeconds, "seconds");
   if (absl::Status s = r.Finish(); !s.ok()) return s;
+  if (spec.simulated_clock()) {
+    spec.compute = std::move(compute);
+    return absl::OkStatus();
+  }
   if (spec.net.transport == "loopback") {
     return refuse(
         "sleeps for every rank in turn in one process; want net.transport = \"ucx\", where each "
-        "has its own");
+        "has its own, or net.clock = \"simulated\"");
   }
   if (spec.checkpoint.every_steps > 0) {
     return refuse("trains nothing that checkpoint.every_steps could keep; want 0");
@@ -73,9 +134,22 @@ absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec) {
 
 std::string ComputeTableText(const RunSpec& spec) {
   if (!spec.compute) return "";
-  return fmt::format("\n[{}]\nforward_s = {}\nbackward_s = {}\noptimizer_s = {}\n", kComputeTable,
-                     Numbers(spec.compute->forward_s), Numbers(spec.compute->backward_s),
-                     TomlNumber(spec.compute->optimizer_s));
+  const RunSpec::Compute& c = *spec.compute;
+  std::string text = fmt::format("\n[{}]\n", kComputeTable);
+  const auto line = [&text](const char* key, const std::string& value) {
+    text += fmt::format("{} = {}\n", key, value);
+  };
+  if (c.flops_per_s > 0) {
+    line("flops_per_s", TomlNumber(c.flops_per_s));
+    line("mfu", TomlNumber(c.mfu));
+  } else {
+    line("forward_s", Numbers(c.forward_s));
+    line("backward_s", Numbers(c.backward_s));
+  }
+  line("optimizer_s", TomlNumber(c.optimizer_s));
+  if (!c.group_speed.empty()) line("group_speed", Numbers(c.group_speed));
+  if (std::isfinite(c.memory_gb)) line("memory_gb", TomlNumber(c.memory_gb));
+  return text;
 }
 
 }  // namespace longhaul

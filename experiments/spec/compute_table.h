@@ -10,8 +10,10 @@ namespace longhaul {
 
 // `compute` of a run spec, whose other keys stand in `spec` already: "measured" (or nothing), or
 // the table [compute]. InvalidArgument with the line: another text, seconds that are negative, not
-// finite or above an hour, a list that is not one value a stage, and what needs trained parameters
-// or processes of their own beside it: checkpoints, boundary.capture, net.transport = "loopback".
+// finite or above an hour, a list that is not one value a stage, a machine without seconds and
+// without flops; what needs trained parameters or processes of their own beside slept compute:
+// checkpoints, boundary.capture, net.transport = "loopback"; net.clock = "simulated" without the
+// table, or with what that clock does not know.
 absl::Status ReadComputeTable(const TomlValue& root, RunSpec& spec);
 
 // The table that ReadComputeTable reads back; "" for "measured".

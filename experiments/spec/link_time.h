@@ -4,8 +4,8 @@
 
 namespace longhaul {
 
-// What a message takes on a link: the one place for predictions of steps (estimates/step_time.h) and
-// runs in simulated time (planning/scale).
+// What a message takes on a link: the one place for predictions of steps (estimates/step_time.h), runs
+// in simulated time (planning/scale) and the simulated clock of a training (train/simulated_clock.h).
 
 // One direction of a link, and what a message on it has: a first-in-first-out queue (full duplex),
 // which all boundaries from one rank to the same other one share.
@@ -20,11 +20,13 @@ constexpr double kWireFactor = 1514.0 / 1448.0;
 
 // Busy for 8 kappa b / R, there one delay after that.
 PipelineCosts::Wire WireOf(const BoundaryLink& link);
-// One message on an idle link whose window is open.
+// The same with what TCP's slow start adds on a connection that is new or has idled: the closed form
+// of plugin/swarm/transfer_time.h, pushed. `connections`: over so many at once, each with a first
+// window of its own.
+PipelineCosts::Wire ColdWireOf(const BoundaryLink& link, double connections = 1);
+
+// One message on an idle link whose window is open, and on one that is cold.
 double MessageSeconds(const BoundaryLink& link);
-// On a connection that is new or has idled: with TCP's slow start, by the closed form of
-// plugin/swarm/transfer_time.h, pushed. `connections`: over so many at once, each with a first window
-// of its own.
 double ColdMessageSeconds(const BoundaryLink& link, double connections = 1);
 
 }  // namespace longhaul

@@ -175,8 +175,16 @@ void CheckSchedule(TableReader& r, const RunSpec& spec) {
 }
 
 void CheckNet(TableReader& r, const RunSpec& spec) {
-  r.Check(spec.net.transport != "ucx" || r.Has("profile"), "profile",
-          "is missing (needed with net.transport = \"ucx\")");
+  const bool simulated = spec.simulated_clock();
+  r.Check(!simulated || spec.net.transport == "loopback", "clock",
+          "= \"simulated\" is of a run in one process: want net.transport = \"loopback\"");
+  r.Check(!simulated || spec.net.emulator == "auto", "emulator",
+          fmt::format("= \"{}\" asks for a real interface, and net.clock = \"simulated\" has none; "
+                      "leave it out",
+                      spec.net.emulator));
+  r.Check((spec.net.transport != "ucx" && !simulated) || r.Has("profile"), "profile",
+          fmt::format("is missing (needed with {})",
+                      simulated ? "net.clock = \"simulated\"" : "net.transport = \"ucx\""));
 }
 
 void CheckCheckpoint(TableReader& r, const RunSpec& spec) {

@@ -176,6 +176,10 @@ struct RunSpec {
     // starts again with 10 packets, which costs a message after a pause several round trips.
     bool slow_start_after_idle = true;
     double peer_deadline_s = 30;
+    // "simulated": a run in one process trains for real and computes when each step would have ended
+    // on links of `profile` and the machine of [compute] (train/simulated_clock.h). Empty: no such
+    // time.
+    std::string clock = {};
     // A link that probes find out of bounds: "stop" before training, or "flag": train, for what
     // does not hang on time. Either way the record calls the run invalid, with the figures.
     std::string out_of_bounds = "stop";
@@ -197,14 +201,22 @@ struct RunSpec {
     int64_t threads = 1;  // per worker process
   } limits;
 
-  // "[compute]": seconds that workers sleep instead of computing, so that step times over real
-  // links need not have the machine that they are about. Nothing is trained. nullopt: measured.
+  // "[compute]": seconds of a machine that is not here. Over links workers sleep them instead of
+  // computing, and nothing is trained; with a simulated clock the run trains, and they say how long
+  // that would take. nullopt: measured.
   struct Compute {
-    std::vector<double> forward_s, backward_s;  // per micro-batch; S of each
+    std::vector<double> forward_s, backward_s;  // per micro-batch; S of each, or none with flops
     double optimizer_s = 0;                     // per inner step
+    // Of a simulated clock alone. In place of seconds: what a rank's device computes at most, and the
+    // share of it that training has (train/stage_seconds.h counts the model's operations).
+    double flops_per_s = 0, mfu = 0;
+    std::vector<double> group_speed = {};  // of each group against the above; empty: all 1
+    double memory_gb = std::numeric_limits<double>::infinity();  // of a rank's device
     friend bool operator==(const Compute&, const Compute&) = default;
   };
   std::optional<Compute> compute = std::nullopt;
+  bool simulated_clock() const { return net.clock == "simulated"; }
+  bool injected() const { return compute && !simulated_clock(); }  // slept, nothing trained
 
   // "[program]", in a campaign alone (program_table.h): what is trained is a program of the user's,
   // as S x G ranks over the loopback interface. Of the rest of this spec it has seed, train.tokens,

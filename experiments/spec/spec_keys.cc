@@ -104,6 +104,7 @@ const SpecKey kKeys[] = {
     {"net", "emulator", kMay, OneOf{{"auto", "netem", "tap"}}, "", FIELD(net.emulator)},
     {"net", "congestion_control", kMay, Line{kNameBytes}, "", FIELD(net.congestion_control)},
     {"net", "slow_start_after_idle", kMay, Flag{}, "", FIELD(net.slow_start_after_idle)},
+    {"net", "clock", kMay, OneOf{{"simulated"}}, "", FIELD(net.clock)},
     {"net", "peer_deadline_s", kMay, Real{0.1, 86'400}, "s", FIELD(net.peer_deadline_s)},
     {"net", "out_of_bounds", kMay, OneOf{{"stop", "flag"}}, "", FIELD(net.out_of_bounds)},
 

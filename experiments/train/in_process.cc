@@ -5,8 +5,11 @@
 
 #include <ATen/Parallel.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "experiments/elastic/local_membership.h"
 #include "experiments/train/check_training.h"
+#include "experiments/train/clocked_steps.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
@@ -15,6 +18,16 @@
 
 namespace longhaul {
 namespace {
+
+// What stands beside simulated seconds, so that nobody takes them for real ones.
+std::string ClockedBy(const RunSpec& spec) {
+  const RunSpec::Compute& c = *spec.compute;
+  return absl::StrCat("simulated seconds: links ", spec.net.profile, ", ",
+                      c.flops_per_s > 0
+                          ? absl::StrFormat("%.4g flops/s at MFU %.3g", c.flops_per_s, c.mfu)
+                          : std::string("passes as [compute] says"),
+                      "; without loss, jitter, coding and the outer update");
+}
 
 // Process groups of every stage, by group, then stage.
 absl::StatusOr<std::vector<LocalTelemetry>> MakeRanks(const RunSpec& spec) {
@@ -58,6 +71,15 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   if (spec.outer.on_group_loss == "continue") {
     membership = NewLocalMembership(spec, *ranks, sink);
     options.membership = membership.get();
+  }
+  std::unique_ptr<SimulatedClock> clock;
+  std::optional<ClockedSteps> clocked;
+  if (spec.simulated_clock()) {
+    absl::StatusOr<std::unique_ptr<SimulatedClock>> made = SimulatedClock::Of(spec);
+    if (!made.ok()) return made.status();
+    clock = *std::move(made);
+    options.clocked = &clocked.emplace(*clock, options.outer);
+    sink.Emit({{"event", "fact"}, {"key", kSimulatedClockFact}, {"value", ClockedBy(spec)}});
   }
   absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
       ToTrainSpec(spec), std::move(local), *corpus, [] { return MonotonicClock().Now(); },

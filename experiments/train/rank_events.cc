@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "compressors/numbers/noise.h"
 #include "experiments/record/count_events.h"
+#include "experiments/train/clocked_steps.h"
 #include "experiments/train/memory_use.h"
 #include "plugin/core/packet.h"
 #include "pp_group/memory/memory_limit.h"
@@ -99,13 +100,20 @@ CodecTime CodecTimeOf(const LocalTelemetry& rank) {
 }
 
 void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
-               CodecTimes& times, EventSink& sink) {
+               const ClockedSteps* clocked, CodecTimes& times, EventSink& sink) {
   for (const StepReport& r : reports) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].group != r.group || ranks[i].stage != r.stage) continue;
       const CodecTime now = CodecTimeOf(ranks[i]);
       CodecTime& before = times[{ranks[i].rank, ranks[i].life}];
-      EmitRow("step", ranks[i].rank, RowOfStep(r, before, now), sink);
+      nlohmann::json event = EventOf("step", RowOfStep(r, before, now));
+      event["rank"] = ranks[i].rank;
+      if (clocked != nullptr) {
+        const SimulatedRow simulated = clocked->Of(r);
+        event[kSimulatedSecond] = simulated.simulated_s;
+        event["message_bytes"] = simulated.message_bytes;
+      }
+      sink.Emit(event);
       before = now;
     }
   }

@@ -16,6 +16,8 @@
 
 namespace longhaul {
 
+class ClockedSteps;
+
 // What the ranks of this process tell the recorder (experiments/run/run_recorder.h).
 
 inline double Seconds(absl::Duration d) { return absl::ToDoubleSeconds(d); }
@@ -35,9 +37,10 @@ struct CodecTime {
 CodecTime CodecTimeOf(const LocalTelemetry& rank);
 using CodecTimes = std::map<std::pair<int, int>, CodecTime>;  // by rank and life
 
-// `times`: as they were after the step before; brought up to date.
+// `clocked` has seen the step; null: no simulated clock. `times`: as they were after the step before;
+// brought up to date.
 void EmitSteps(const std::vector<StepReport>& reports, const std::vector<LocalTelemetry>& ranks,
-               CodecTimes& times, EventSink& sink);
+               const ClockedSteps* clocked, CodecTimes& times, EventSink& sink);
 // What the boundaries' senders measured in this step, and windows that end with it.
 void EmitErrors(int64_t step, const std::vector<LocalTelemetry>& ranks, WindowedErrors& errors,
                 EventSink& sink);

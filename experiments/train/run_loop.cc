@@ -11,6 +11,7 @@
 #include "experiments/elastic/membership.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/row_json.h"
+#include "experiments/train/clocked_steps.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/forgiving_writes.h"
 #include "experiments/train/phase_gate.h"
@@ -187,7 +188,11 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
     }
     if (!reports.ok()) return reports.status();
     if (membership != nullptr) membership->AfterStep(*reports);
-    EmitSteps(*reports, ranks, codec_time, sink);
+    if (options.clocked != nullptr) {
+      absl::Status s = options.clocked->After(ranks, *reports);
+      if (!s.ok()) return s;
+    }
+    EmitSteps(*reports, ranks, options.clocked, codec_time, sink);
     EmitErrors(trainer.step(), ranks, errors, sink);
     if (options.capture) {
       if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;

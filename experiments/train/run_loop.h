@@ -14,6 +14,7 @@
 
 namespace longhaul {
 
+class ClockedSteps;
 class Membership;
 
 struct RunLoopOptions {
@@ -35,6 +36,7 @@ struct RunLoopOptions {
   std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
   // After the last evaluation, where training has finished; may be empty.
   std::function<absl::Status(Trainer&)> save_weights = {};
+  ClockedSteps* clocked = nullptr;   // of a run with a simulated clock
   Membership* membership = nullptr;  // the trainer's keeper where groups come and go
   bool resumes = true;               // loads the checkpoint that the directory may have
   bool joins = false;  // started anew: the trainer has the state of the others, not a checkpoint's

@@ -55,7 +55,8 @@ absl::StatusOr<NamedPaths> FilesNamed(const RunSpec& spec, Names names, const st
     case Names::kCheckpoints:
       return CheckpointPaths(value);
     case Names::kLinks: {
-      if (spec.net.transport == "loopback" || !IsTopologyFile(value)) return NamedPaths();
+      if ((spec.net.transport == "loopback" && !spec.simulated_clock()) || !IsTopologyFile(value))
+        return NamedPaths();
       absl::StatusOr<Topology> topology = ReadTopology(value);
       if (!topology.ok()) return topology.status();
       return std::move(topology->files);

@@ -132,6 +132,7 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
           if (turns == 0) continue;
           PlannedCrossing own = crossing;
           own.turns = turns;
+          own.stage = s;
           own.src_rank = from * ranks + rank;
           own.dst_rank = to * ranks + rank;
           if (!outer.gradients()) {

@@ -27,6 +27,7 @@ struct PlannedCrossing {
   int64_t turns;                     // of the training
   std::vector<uint64_t> parts = {};  // kOuter: elements of each frame of a message (FrameParts)
   int64_t fragment = 0;              // kOuter: of several, which have a line each (OuterPlan)
+  int64_t stage = 0;                 // kOuter: whose parameters they are
 };
 
 // By direction, then source and destination, then fragment; turns are those after inner step `done`.

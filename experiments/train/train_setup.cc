@@ -35,7 +35,7 @@ namespace longhaul {
 namespace {
 
 std::optional<InjectedCompute> ComputeOf(const RunSpec& spec) {
-  if (!spec.compute) return std::nullopt;
+  if (!spec.injected()) return std::nullopt;
   const auto durations = [](const std::vector<double>& seconds) {
     std::vector<absl::Duration> out;
     for (const double s : seconds) out.push_back(absl::Seconds(s));
@@ -153,8 +153,8 @@ std::function<absl::Status(Trainer&)> SaveWeightsOf(const RunSpec& spec) {
 RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_directory) {
   return {.steps = Steps(spec),
           .outer = OuterPlanOf(spec),
-          .eval_rows = spec.compute ? 0 : spec.eval.rows,
-          .trains = !spec.compute,
+          .eval_rows = spec.injected() ? 0 : spec.eval.rows,
+          .trains = !spec.injected(),
           .forward_is_identity = CodecText(spec).forward == "none",
           .checkpoint_directory = spec.checkpoint.every_steps > 0 ? checkpoint_directory : "",
           .checkpoint_every = spec.checkpoint.every_steps,
@@ -193,7 +193,7 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
     }
     options->codecs.min_elements = 1;  // a boundary under test is never sent by another codec
     // What a codec loses on injected tensors says nothing about a training's.
-    options->nmse_every = spec.compute ? 0 : static_cast<int>(spec.boundary.nmse_every);
+    options->nmse_every = spec.injected() ? 0 : static_cast<int>(spec.boundary.nmse_every);
     // Every schedule sends a stage's micro-batches in their order, and a boundary's tensors have
     // channels of their own, so that the slot of a message is its micro-batch. (Where ranks have one
     // stage the two ranks are the boundary; else its tag is, and each boundary has M slots.)
@@ -219,7 +219,7 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("cpu_path_torch", at::get_cpu_capability());
   fact("cpu_path_codecs", std::string(IsaName(BestIsa())));
   const absl::StatusOr<std::string> engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
-  fact("engine", spec.compute ? "none: compute is injected" : engine.value_or("none"));
+  fact("engine", spec.injected() ? "none: compute is injected" : engine.value_or("none"));
   fact("device", spec.train.device);
   fact("dtype", spec.train.dtype);
   if (!spec.model.init.empty()) fact("init_hash", ToTrainSpec(spec).initial_hash);
@@ -229,7 +229,7 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink) {
   fact("held_out_tokens_available", corpus.held_out_tokens());
   fact("data_hash", corpus.train_hash());
   fact("eval_hash", corpus.held_out_hash());
-  if (spec.compute) return;  // nothing is trained on or evaluated
+  if (spec.injected()) return;  // nothing is trained on or evaluated
   fact(kHeldOutInTrainingFact,
        absl::StrCat(corpus.HeldOutRowsInTraining(spec.eval.rows, spec.model.context), " of ",
                     spec.eval.rows));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/stage_seconds.h"
 #include "experiments/train/traffic.h"
 #include "plugin/swarm/transfer_time.h"
 
@@ -38,14 +39,14 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   absl::StatusOr<PipelineProgram> program = PipelineOf(run);
   if (!program.ok()) return program.status();
   pace.pipeline_.program = *std::move(program);
-  for (int64_t s = 0; s < run.schedule.stages; ++s) {
-    const auto at = static_cast<size_t>(s);
-    pace.pipeline_.stages.push_back({.forward_s = run.compute->forward_s[at],
-                                     .backward_s = run.compute->backward_s[at],
+  for (const PipelineCosts::Stage& stage : StageSeconds(run)) {
+    pace.pipeline_.stages.push_back({.forward_s = stage.forward_s,
+                                     .backward_s = stage.backward_s,
+                                     .weight_gradient_s = stage.weight_gradient_s,
                                      .optimizer_s = run.compute->optimizer_s});
-    pace.compute_s_ += static_cast<double>(run.train.microbatches) *
-                           (run.compute->forward_s[at] + run.compute->backward_s[at]) +
-                       run.compute->optimizer_s;
+    pace.compute_s_ +=
+        static_cast<double>(run.train.microbatches) * (stage.forward_s + stage.backward_s) +
+        run.compute->optimizer_s;
   }
   RunSpec one = run;  // every group is alike
   one.outer.groups = 1;
@@ -93,6 +94,7 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
       if (h.stage >= 0 && static_cast<size_t>(h.stage) != s) continue;
       p.stages[s].forward_s *= h.slow;
       p.stages[s].backward_s *= h.slow;
+      p.stages[s].weight_gradient_s *= h.slow;
       p.stages[s].optimizer_s *= h.slow;
     }
     if (h.boundary < 0) continue;

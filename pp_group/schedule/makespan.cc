@@ -26,15 +26,27 @@ double Seconds(const PipelineCosts::Stage& stage, Op op) {
 
 }  // namespace
 
+Sent Take(const PipelineCosts::Wire& wire, double ready, double* free_at) {
+  const bool cold = *free_at == kUnused || ready - *free_at > wire.idle_s;
+  *free_at = std::max(*free_at, ready) + wire.busy_s + (cold ? wire.cold_s : 0);
+  return {*free_at, *free_at + wire.delay_s};
+}
+
 Timeline::Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires)
     : program_(program),
       costs_(costs),
       wires_(wires),
       clock_(program.ranks.size(), 0),
       encoder_free_(program.ranks.size(), 0),
-      wire_free_(program.ranks.size() * program.ranks.size(), 0) {}
+      wire_free_(program.ranks.size() * program.ranks.size(), kUnused) {}
 
 absl::StatusOr<std::vector<double>> Timeline::Step() {
+  if (absl::Status s = Actions(); !s.ok()) return s;
+  Update();
+  return clock_;
+}
+
+absl::Status Timeline::Actions() {
   const size_t messages =
       static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(program_.microbatches);
   for (auto& arrived : arrived_) arrived.assign(messages, kNotYet);
@@ -62,11 +74,16 @@ absl::StatusOr<std::vector<double>> Timeline::Step() {
     }
   }
   if (costs_.tied) AddTied();
+  return absl::OkStatus();
+}
+
+void Timeline::Update() {
   for (int rank = 0; rank < program_.num_ranks(); ++rank) {
     clock_[rank] += costs_.ranks[rank].step_s;
   }
-  return clock_;
 }
+
+void Timeline::WaitUntil(int rank, double s) { clock_[rank] = std::max(clock_[rank], s); }
 
 void Timeline::AddTied() {
   const int first = program_.rank_of_stage.front(), last = program_.rank_of_stage.back();
@@ -74,21 +91,20 @@ void Timeline::AddTied() {
   const auto take = [this](const PipelineCosts::Wire& wire, int from, int to) {
     return Take(wire, from, to, std::max(clock_[from], encoder_free_[from]));
   };
-  const Transfer there = take(costs_.tied->to_last, first, last);
-  const Transfer back = take(costs_.tied->to_first, last, first);
+  const Sent there = take(costs_.tied->to_last, first, last);
+  const Sent back = take(costs_.tied->to_first, last, first);
   clock_[first] = std::max({clock_[first], there.left, back.arrived});
   clock_[last] = std::max({clock_[last], back.left, there.arrived});
 }
 
-Timeline::Transfer Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double ready) {
+Sent Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double ready) {
   if (wires_ == Wires::kOneAReceiver) {
-    double& free_at = wire_free_[to];
-    free_at = std::max(free_at, ready) + wire.busy_s + wire.delay_s;
-    return {free_at, free_at};
+    const Sent held =
+        longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wire_free_[to]);
+    return {held.left, held.left};
   }
   double& free_at = wire_free_[static_cast<size_t>(from) * program_.ranks.size() + to];
-  free_at = std::max(free_at, ready) + wire.busy_s;
-  return {free_at, free_at + wire.delay_s};
+  return longhaul::Take(wire, ready, &free_at);
 }
 
 // kNotYet: its input is still to be made.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -20,8 +21,11 @@ struct PipelineCosts {
     double step_s = 0;    // per step, after its last action
   };
   // One boundary in one direction: a message keeps the wire busy, and arrives `delay_s` after that.
+  // The first one ever, and one that finds the wire idle for longer than `idle_s`, is busy for
+  // `cold_s` more: TCP's slow start.
   struct Wire {
     double busy_s = 0, delay_s = 0;
+    double cold_s = 0, idle_s = std::numeric_limits<double>::infinity();
   };
   std::vector<Stage> stages;                 // [S]
   std::vector<Rank> ranks;                   // [P]
@@ -34,6 +38,14 @@ struct PipelineCosts {
   std::optional<Tied> tied = std::nullopt;
 };
 
+// When a wire is free again; kUnused: nothing has gone over it.
+constexpr double kUnused = -std::numeric_limits<double>::infinity();
+struct Sent {
+  double left, arrived;
+};
+// A message that is ready then takes the wire behind what it carries already.
+Sent Take(const PipelineCosts::Wire& wire, double ready, double* free_at);
+
 enum class Wires {
   kFullDuplex,    // one for each ordered pair of ranks, first in, first out
   kOneAReceiver,  // whatever a rank is sent follows one another, and the delay holds the wire
@@ -41,7 +53,7 @@ enum class Wires {
 
 // The event recursion: an action starts when its rank is free and its input has arrived; what it
 // makes is encoded behind what was made before, and takes the wire behind what was sent before.
-// Steps follow each other without a barrier. Borrows both arguments.
+// Steps follow each other without a barrier. Borrows both arguments; costs may change between steps.
 class Timeline {
  public:
   Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires);
@@ -49,6 +61,12 @@ class Timeline {
   // One more step. When each rank ends it, counted from the start of the first step.
   // InvalidArgument: a rank waits for what nobody sends, and before which action.
   absl::StatusOr<std::vector<double>> Step();
+  // Its two parts: the actions, with a tied head's messages behind them, and what a rank then does
+  // by itself (step_s). What ranks wait for between or behind them: WaitUntil.
+  absl::Status Actions();
+  void Update();
+  void WaitUntil(int rank, double s);
+  const std::vector<double>& clock() const { return clock_; }  // [P]: when each rank is free
 
   // What each rank did, and when, in the last step.
   struct Done {
@@ -62,10 +80,7 @@ class Timeline {
   void Run(int rank, const Action& action, double end);
   void Send(const Message& message, int from, double made);
   void AddTied();
-  struct Transfer {
-    double left, arrived;
-  };
-  Transfer Take(const PipelineCosts::Wire& wire, int from, int to, double ready);
+  Sent Take(const PipelineCosts::Wire& wire, int from, int to, double ready);
   double& Arrival(const Message& message);
   double Arrival(const Message& message) const;
 
@@ -73,9 +88,9 @@ class Timeline {
   const PipelineCosts& costs_;
   const Wires wires_;
   std::vector<double> clock_, encoder_free_;  // [P]
-  std::vector<double> wire_free_;             // [P * P], from * P + to; kOneAReceiver: [to]
-  std::vector<double> arrived_[2];            // by kind; [S * M]
-  std::vector<std::vector<Done>> done_;       // [P]
+  std::vector<double> wire_free_;        // [P * P], from * P + to; kOneAReceiver: [to]; kUnused
+  std::vector<double> arrived_[2];       // by kind; [S * M]
+  std::vector<std::vector<Done>> done_;  // [P]
 };
 
 // The first step of an idle pipeline, until its last rank is done.

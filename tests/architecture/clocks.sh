@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who may read a clock. Below the top `now` is passed in, so that a test can hand over its own: codecs,
+# Who may read a clock. Below the top `now` is passed in, so that a test or a simulated clock can be handed over: codecs,
 # the trainer, planning and all that specs, records and reports say read none. Usage: clocks.sh REPO
 cd "${1:?usage: clocks.sh REPO}" || exit 2
 reads='absl::Now\b|clock_gettime|(steady|system|high_resolution)_clock|gettimeofday|\btime\((nullptr|NULL|0)\)|__rdtsc|GetCurrentTimeNanos|MonotonicClock\('

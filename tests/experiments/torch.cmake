@@ -22,6 +22,7 @@ longhaul_test(experiments/command/elastic_checkpoints_test.cc LIBS command_testi
 longhaul_test(experiments/command/output_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/command/simulated_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/command/schedule_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(experiments/command/link_faults_test.cc LIBS command_testing longhaul::netem LABELS root)
 longhaul_test(experiments/command/launch_test.cc LIBS command_testing longhaul::launch LABELS root TIMEOUT 300)

@@ -16,9 +16,9 @@ from outer import compare, diloco
 from planning import fan, tornado
 from price import price_boundaries, price_depths
 from quality import depth, forest, reference, residuals
-from runs import step_times, training
+from runs import simulated, step_times, training
 
-FIGURES = (reference, residuals, depth, forest, training, step_times, diloco, compare, law, fan, tornado,
+FIGURES = (reference, residuals, depth, forest, training, simulated, step_times, diloco, compare, law, fan, tornado,
            price_depths, price_boundaries)
 
 for folder in sys.argv[1:]:

@@ -100,6 +100,26 @@ def training(folder):
     save(figure, folder, "training")
 
 
+def simulated(folder):
+    """Training loss over the hours of a simulated clock, and over bytes."""
+    rows = [row for row in read(folder, "training") if row.get("simulated_s")]
+    if not rows:
+        return
+    figure, panels = plt.subplots(2, 1, figsize=(8.2, 6.2))
+    for axes, column, unit, label in ((panels[0], "simulated_s", 3600, "hours (simulated)"),
+                                      (panels[1], "message_bytes", 1e9, "GB of messages")):
+        arms = curves_of([{**row, "tokens": row[column]} for row in rows])
+        drawn = extremes({arm: last_loss(arms[arm]) for arm in arms}, MOST_CURVES)
+        for i, arm in enumerate(drawn):
+            style = look(i, len(drawn), max(len(xs) for xs, _ in arms[arm].values()))
+            band(axes, arms[arm], arm, unit, **style)
+        axes.set_xlabel(label)
+        axes.set_ylabel("training loss, nat per token\n(axis does not start at 0)")
+    panels[0].legend(fontsize=9, ncols=1 + (len(drawn) > 6))
+    figure.tight_layout()
+    save(figure, folder, "simulated")
+
+
 def step_times(folder):
     """Figure 7: measured against predicted step time per link profile, with the 10 % band."""
     rows = [row for row in read(folder, "step_times") if row["p2_s"]]

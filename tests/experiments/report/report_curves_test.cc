@@ -6,10 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/estimates/time_to_loss.h"
 #include "tests/experiments/record/synthetic_record.h"
 #include "tests/experiments/spec/specs.h"
 
@@ -69,6 +71,70 @@ TEST_F(ReportCurvesTest, TrainingCurvesAreMeansOfNeighbouringStepsAndEndWhereALo
   ASSERT_EQ(rows.size(), 1u + 150);
   EXPECT_THAT(rows[1], ElementsAre("1", "a", "single", "3", "600", "2.5", "3"));
   EXPECT_THAT(rows[150], ElementsAre("1", "a", "single", "3", "90000", "449.5", "3"));
+}
+
+// Steps of one rank with a loss of 10 - 0.1 step, each `step_s` long on a simulated clock.
+int64_t AddClockedRun(Record& record, int64_t experiment, int64_t seed, int64_t steps,
+                      double step_s) {
+  RunRow run;
+  run.experiment_id = experiment;
+  run.arm = "a";
+  run.seed = seed;
+  run.facts[kSimulatedClockFact] = "simulated seconds";
+  const int64_t id = *record.BeginRun(run);
+  std::vector<StepRow> rows;
+  std::vector<SimulatedRow> times;
+  for (int64_t step = 1; step <= steps; ++step) {
+    StepRow row{};
+    row.step = step;
+    row.tokens = 100;
+    row.loss_nat = 10 - 0.1 * static_cast<double>(step);
+    rows.push_back(row);
+    const double ended_s = step_s * static_cast<double>(step);
+    times.push_back({step, 0, 0, ended_s, 1000 * step});
+    times.push_back({step, 0, 1, ended_s - 0.5, 10 * step});  // an earlier rank
+  }
+  EXPECT_TRUE(record.AddSteps(id, rows).ok());
+  EXPECT_TRUE(record.AddSimulated(id, times).ok());
+  return id;
+}
+
+TEST_F(ReportCurvesTest, ASimulatedClockHasItsSecondsAndBytesBesideTheCurve) {
+  const int64_t e = *record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
+  const int64_t id = AddClockedRun(*record_, e, 1, 3, 2);
+  const CsvRows rows = *TrainingCsv(*record_, Reported(e));
+  ASSERT_EQ(rows.size(), 1u + 3);
+  EXPECT_THAT(rows[0], ElementsAre("run", "arm", "role", "seed", "tokens", "loss_nat", "steps",
+                                   "simulated_s", "message_bytes"));
+  EXPECT_THAT(rows[3], ElementsAre(std::to_string(id), "a", "single", "1", "300", "9.7", "1",
+                                   "6.000000", "3030"));
+}
+
+// The mean of steps i - 19 to i is 10 - 0.1 (i - 9.5): at most 7 from step 40 on.
+TEST_F(ReportCurvesTest, TimeToALossIsThatOfTheFirstStepWhoseMeanIsThere) {
+  const int64_t e = *record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
+  CampaignAnalysis a;
+  a.experiment.plan_text = "[plan]\ntarget_loss_nat = 7.0\n";
+  for (const auto& [arm, steps, seeds] : {std::tuple("there", 50, 2), {"short", 39, 1}}) {
+    a.arms.emplace_back().arm = arm;
+    a.arms.back().role = Role::kArm;
+    for (int seed = 1; seed <= seeds; ++seed) {
+      const int64_t id = AddClockedRun(*record_, e, seed, steps, 1 + seed);
+      a.arms.back().outcomes.push_back({.run = *record_->Run(id), .evaluated = false});
+    }
+  }
+  ASSERT_TRUE(CollectTimesToLoss(*record_, a).ok());
+  ASSERT_EQ(a.findings.times_to_loss.size(), 2u);
+  const TimeToLoss& there = a.findings.times_to_loss[0];
+  EXPECT_EQ(there.reached, 2);
+  // 80 and 120 s: t(1) at 97.5 % is 12.7062, the standard error 20.
+  EXPECT_DOUBLE_EQ(there.simulated_s->value, 100);
+  EXPECT_NEAR(there.simulated_s->interval->low, 100 - 20 * 12.7062, 0.01);
+  EXPECT_DOUBLE_EQ(there.tokens->value, 4000);
+  const TimeToLoss& late = a.findings.times_to_loss[1];
+  EXPECT_EQ(late.reached, 0);
+  EXPECT_EQ(late.seeds, 1);
+  EXPECT_FALSE(late.simulated_s.has_value());
 }
 
 // An exact power law plus one constant per seed: the seed is all that is left, and nothing within.

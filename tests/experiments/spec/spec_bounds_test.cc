@@ -196,6 +196,8 @@ const std::map<std::string, Bound> kBounds = {
     {"net.emulator", OneOf({"auto", "netem", "tap"}, OF(net.emulator))},
     {"net.congestion_control", Text(64, OF(net.congestion_control))},
     {"net.slow_start_after_idle", Flag(OF(net.slow_start_after_idle))},
+    {"net.clock", OneOf({"simulated"}, OF(net.clock),
+                        {"net.transport=loopback", "compute.forward_s=1", "compute.backward_s=1"})},
     {"net.peer_deadline_s", Num(0.1, 86400, OF(net.peer_deadline_s))},
     {"net.out_of_bounds", OneOf({"stop", "flag"}, OF(net.out_of_bounds))},
 

@@ -1,0 +1,232 @@
+#include "experiments/train/simulated_clock.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "experiments/spec/link_time.h"
+#include "experiments/spec/outer_of_spec.h"
+#include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/stage_seconds.h"
+#include "experiments/train/traffic.h"
+#include "netem/topology/topology_file.h"
+#include "plugin/core/packet.h"
+
+namespace longhaul {
+namespace {
+
+// Linux waits this much longer than a round trip before it sends again, and as long before it calls
+// a connection idle.
+constexpr double kRtoAboveRtt = 0.2;
+
+absl::Status Refuse(const Topology& links, const std::string& why) {
+  return absl::InvalidArgumentError(fmt::format(
+      "net.profile '{}': {}, which a simulated clock has no model of; want paths with a "
+      "rate and a delay of their own",
+      links.profile, why));
+}
+
+// Of links that would end or change what the clock says, not of jitter and some loss.
+absl::Status CheckLinks(const Topology& links) {
+  if (!links.sites.empty()) return Refuse(links, "nodes share a site's access line");
+  if (!links.changes.empty()) return Refuse(links, "paths change in the midst of the run");
+  for (const NodeSpec& node : links.nodes) {
+    if (node.access) return Refuse(links, fmt::format("paths share {}'s access line", node.name));
+  }
+  for (const PathSpec& path : links.paths) {
+    const std::string where =
+        fmt::format("path {} > {}", links.nodes[path.from].name, links.nodes[path.to].name);
+    if (MeanLoss(path) >= 1) {
+      return absl::InvalidArgumentError(fmt::format(
+          "net.profile '{}': {} loses everything: no message ever arrives", links.profile, where));
+    }
+    if (path.rate_trace != nullptr) return Refuse(links, where + " has a rate that changes");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+SimulatedClock::SimulatedClock(const RunSpec& spec)
+    : plan_(OuterPlanOf(spec)),
+      ranks_(spec.ranks()),
+      groups_(spec.outer.groups),
+      restarts_(spec.net.slow_start_after_idle) {}
+
+absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec) {
+  absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
+  if (!program.ok()) return program.status();
+  std::unique_ptr<SimulatedClock> clock(new SimulatedClock(spec));
+  clock->program_ = *std::move(program);
+  if (absl::Status s = clock->ReadLinks(spec); !s.ok()) return s;
+  const RunSpec::Compute& machine = *spec.compute;
+  const std::vector<PipelineCosts::Stage> seconds = StageSeconds(spec);
+  const size_t boundaries = seconds.size() - 1;
+  for (size_t g = 0; g < static_cast<size_t>(spec.outer.groups); ++g) {
+    const double speed = machine.group_speed.empty() ? 1 : machine.group_speed[g];
+    PipelineCosts costs{.stages = seconds,
+                        .ranks = std::vector<PipelineCosts::Rank>(clock->program_.ranks.size()),
+                        .activations = std::vector<PipelineCosts::Wire>(boundaries),
+                        .gradients = std::vector<PipelineCosts::Wire>(boundaries)};
+    for (PipelineCosts::Stage& stage : costs.stages) {
+      for (double* s : {&stage.forward_s, &stage.backward_s, &stage.input_gradient_s,
+                        &stage.weight_gradient_s}) {
+        *s /= speed;
+      }
+    }
+    for (const int rank : clock->program_.rank_of_stage) {
+      costs.ranks[static_cast<size_t>(rank)].step_s += machine.optimizer_s / speed;
+    }
+    clock->costs_.push_back(std::move(costs));
+  }
+  if (absl::Status s = clock->PlanBytes(spec); !s.ok()) return s;
+  clock->clock_ = std::make_unique<TrainingClock>(clock->program_, clock->costs_);
+  return clock;
+}
+
+absl::Status SimulatedClock::ReadLinks(const RunSpec& spec) {
+  const absl::StatusOr<Topology> links =
+      MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
+  if (!links.ok()) return links.status();
+  if (absl::Status s = CheckLinks(*links); !s.ok()) return s;
+  for (const PathSpec& path : links->paths) {
+    const double rate =
+        path.rate ? static_cast<double>(path.rate->value) : std::numeric_limits<double>::infinity();
+    links_[{path.from, path.to}] = {rate, absl::ToDoubleSeconds(path.delay)};
+  }
+  for (int64_t g = 0; g < groups_; ++g) {
+    std::vector<double>& tell_s = tell_s_.emplace_back(ranks_ * ranks_, 0);
+    for (int64_t from = 0; from < ranks_; ++from) {
+      for (int64_t to = 0; to < ranks_; ++to) {
+        if (from == to) continue;
+        tell_s[static_cast<size_t>(from * ranks_ + to)] =
+            links_.at({g * ranks_ + from, g * ranks_ + to}).one_way_delay_s;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
+  const auto crossings = PlanCrossings(spec);
+  if (!crossings.ok()) return crossings.status();
+  // Every group's are alike.
+  std::map<std::tuple<std::string, uint64_t, uint64_t, std::vector<uint64_t>>,
+           std::optional<double>>
+      known;
+  for (const PlannedCrossing& c : *crossings) {
+    auto [at, fresh] =
+        known.try_emplace({c.codec, c.shape.rows, c.shape.cols, c.parts}, std::nullopt);
+    if (fresh) at->second = MessageBytes(c);
+    if (!at->second) {
+      return absl::InvalidArgumentError(fmt::format("codec '{}' takes no tensor of {} x {}",
+                                                    c.codec, c.shape.rows, c.shape.cols));
+    }
+    if (c.direction != Direction::kOuter) {
+      SetMessageBytes(c.direction, c.src_rank, c.dst_rank, *at->second);
+      continue;
+    }
+    // Lengths go ahead of the frames, a message of their own.
+    const double beside = 2 * static_cast<double>(kPacketHeaderBytes) +
+                          static_cast<double>(c.parts.size() * sizeof(uint64_t));
+    exchange_bytes_[{c.fragment, static_cast<int>(c.stage)}] = {beside, *at->second - beside};
+  }
+  return absl::OkStatus();
+}
+
+PipelineCosts::Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) const {
+  const Link& link = links_.at({from_rank, to_rank});
+  PipelineCosts::Wire wire = ColdWireOf({bytes, link.rate_bit_per_s, link.one_way_delay_s});
+  if (restarts_) wire.idle_s = 2 * link.one_way_delay_s + kRtoAboveRtt;
+  return wire;
+}
+
+void SimulatedClock::SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank,
+                                     double bytes) {
+  PipelineCosts& costs = costs_[static_cast<size_t>(from_rank / ranks_)];
+  const PipelineCosts::Wire wire = WireOf(from_rank, to_rank, bytes);
+  const int64_t from = from_rank % ranks_, to = to_rank % ranks_;
+  if (direction == Direction::kTied) {
+    if (!costs.tied) costs.tied.emplace();
+    (from == program_.rank_of_stage.front() ? costs.tied->to_last : costs.tied->to_first) = wire;
+    return;
+  }
+  const bool forward = direction == Direction::kForward;
+  for (size_t b = 0; b + 1 < program_.rank_of_stage.size(); ++b) {
+    const int64_t before = program_.rank_of_stage[b], after = program_.rank_of_stage[b + 1];
+    if ((forward ? before : after) != from || (forward ? after : before) != to) continue;
+    (forward ? costs.activations : costs.gradients)[b] = wire;
+  }
+}
+
+void SimulatedClock::SetExchangeBytes(int group, int stage, double frame_bytes) {
+  told_[{group, stage}] = frame_bytes;
+}
+
+void SimulatedClock::Send(const OuterExchange& e) {
+  const auto begun = plan_.BegunAfter(step_);
+  const bool last = plan_.gradients() || begun.back() == e;
+  for (const std::vector<int>& meeting : plan_.Meetings(e)) {
+    for (int stage = 0; stage < program_.num_stages(); ++stage) {
+      const auto planned = exchange_bytes_.find({e.fragment, stage});
+      if (planned == exchange_bytes_.end()) continue;  // it has nothing of the fragment
+      const int64_t rank = program_.rank_of_stage[static_cast<size_t>(stage)];
+      for (const int from : meeting) {
+        const auto told = told_.find({from, stage});
+        const double frames = last && told != told_.end() ? told->second : planned->second.frames;
+        for (const int to : meeting) {
+          if (from == to) continue;
+          clock_->Send(static_cast<int>(e.fragment),
+                       {.stage = stage,
+                        .from_group = from,
+                        .to_group = to,
+                        .wire = WireOf(from * ranks_ + rank, to * ranks_ + rank,
+                                       planned->second.beside + frames)});
+        }
+      }
+    }
+  }
+}
+
+void SimulatedClock::Receive(const OuterExchange& e) {
+  clock_->Receive(static_cast<int>(e.fragment));
+  if (plan_.gradients() || ranks_ == 1) return;
+  for (int g = 0; g < static_cast<int>(groups_); ++g) {
+    clock_->TellAll(g, tell_s_[static_cast<size_t>(g)]);
+  }
+}
+
+absl::Status SimulatedClock::Step() {
+  ++step_;
+  if (absl::Status s = clock_->Actions(); !s.ok()) return s;
+  const bool meets = groups_ > 1 && plan_.meets();
+  if (meets && plan_.gradients()) {
+    const OuterExchange gradients{.begun = step_, .applied = step_, .fragment = 0};
+    Send(gradients);
+    Receive(gradients);
+  }
+  clock_->Update();
+  if (meets && plan_.exchanges()) {
+    // As pp_group/outer/outer_round.h orders them: what is due is there before the next is begun.
+    for (const OuterExchange& e : plan_.AppliedAfter(step_)) {
+      if (e.begun < step_) Receive(e);
+    }
+    for (const OuterExchange& e : plan_.BegunAfter(step_)) {
+      Send(e);
+      if (e.applied == step_) Receive(e);
+    }
+  }
+  told_.clear();
+  return absl::OkStatus();
+}
+
+double SimulatedClock::Seconds(int group, int stage) const {
+  const int rank = program_.rank_of_stage[static_cast<size_t>(stage)];
+  return std::round(clock_->Seconds(group, rank) * 1e6) / 1e6;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "experiments/record/record_rows.h"
+#include "experiments/spec/spec.h"
+#include "pp_group/outer/outer_plan.h"
+#include "pp_group/schedule/pipeline_program.h"
+#include "pp_group/schedule/training_clock.h"
+
+namespace longhaul {
+
+// When each step of a run would have ended on the links of net.profile and the machine of [compute],
+// outer steps included. Torch-free, reads no clock: equal spec and bytes, equal times.
+//
+// A step is the recursion of P2 over all groups (pp_group/schedule/training_clock.h), with the bytes
+// that messages had in it. The first message of a connection, and where net.slow_start_after_idle
+// holds one behind a pause of an RTT and 0.2 s, pays for TCP's slow start. Groups exchange as the
+// run's own do: the plan says when, everybody sends to everybody of a meeting over a path of its own
+// and waits for what it is owed; behind an exchange of weights, not of gradients, a group's ranks
+// tell each other norms. Not in it: loss, jitter and queues that overflow; encoding and decoding,
+// hashing and the outer update.
+class SimulatedClock {
+ public:
+  // Bytes are the planned ones (train/traffic.h) until they are set. InvalidArgument: links that the
+  // clock has no model of (a path that loses everything, access lines that paths share, rates that
+  // change with time), or a codec that refuses a shape. Errors of PipelineOf, of a topology file.
+  static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec);
+
+  // What one message had, headers included, in the step that comes; ranks are those of the run.
+  void SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank, double bytes);
+  // Frames of the last exchange begun in it, to each peer.
+  void SetExchangeBytes(int group, int stage, double frame_bytes);
+  // One more step of all ranks.
+  absl::Status Step();
+
+  int64_t step() const { return step_; }
+  // When the rank that holds this stage was done with the last step; whole microseconds.
+  double Seconds(int group, int stage) const;
+
+ private:
+  struct Link {
+    double rate_bit_per_s, one_way_delay_s;
+  };
+  explicit SimulatedClock(const RunSpec& spec);
+  absl::Status ReadLinks(const RunSpec& spec);
+  absl::Status PlanBytes(const RunSpec& spec);
+  PipelineCosts::Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
+  void Send(const OuterExchange& exchange);
+  void Receive(const OuterExchange& exchange);
+
+  const OuterPlan plan_;
+  PipelineProgram program_;
+  const int64_t ranks_, groups_;                       // P, G
+  const bool restarts_;                                // of net.slow_start_after_idle
+  std::map<std::pair<int64_t, int64_t>, Link> links_;  // by ranks of the run
+  std::vector<PipelineCosts> costs_;                   // [G]
+  std::vector<std::vector<double>> tell_s_;            // [G], [P * P]
+  // Of a message between peers, by fragment and stage: what goes with the frames, and planned frames.
+  struct ExchangeBytes {
+    double beside = 0, frames = 0;
+  };
+  std::map<std::pair<int64_t, int>, ExchangeBytes> exchange_bytes_;
+  std::map<std::pair<int, int>, double> told_;  // by group and stage: of this step
+  std::unique_ptr<TrainingClock> clock_;
+  int64_t step_ = 0;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,110 @@
+// `run --clock simulated`: the training is the one without a clock, bit for bit, and its seconds are
+// the same whenever it is run.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "experiments/record/record.h"
+#include "tests/experiments/command/command_line.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Two groups of two stages that exchange overlapping fragments in a codec whose frames are not all
+// of one size.
+std::string Spec() {
+  std::string spec = OfSmallText(TinySpec());
+  const auto replace = [&spec](const std::string& from, const std::string& to) {
+    spec.replace(spec.find(from), from.size(), to);
+  };
+  replace("groups = 1\ninner_steps = 0",
+          "groups = 2\ninner_steps = 2\nalgorithm = \"streaming\"\nfragments = 2\n"
+          "overlap_steps = 1\ncodec = \"int4-b64-h64+ef\"");
+  return spec + "[compute]\nflops_per_s = 1e9\nmfu = 0.4\n";
+}
+
+struct Ended {
+  CommandResult result;
+  std::vector<StepRow> steps;
+  std::vector<SimulatedRow> times;
+};
+Ended RunTo(const std::string& folder, const std::string& spec,
+            std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {"run", spec, "--results", folder};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Ended run{.result = RunLonghaul(arguments), .steps = {}, .times = {}};
+  EXPECT_EQ(run.result.exit_status, 0) << run.result.output;
+  const auto record = Record::Open(folder, Record::Mode::kRead);
+  if (!record.ok()) return run;
+  run.steps = *record->Steps(1);
+  run.times = *record->Simulated(1);
+  return run;
+}
+
+TEST(SimulatedRun, HasTheLossesOfTheRunWithoutAClockAndTheSameMicrosecondsTwice) {
+  ScratchFolder scratch;
+  const std::string spec = scratch.File("clocked.toml", Spec());
+  const std::string plain_spec = Spec().substr(0, Spec().find("[compute]"));
+  const Ended plain = RunTo(scratch.path() + "/plain", scratch.File("plain.toml", plain_spec));
+  const Ended one = RunTo(scratch.path() + "/one", spec, {"--clock", "simulated"});
+  const Ended two = RunTo(scratch.path() + "/two", spec, {"--clock", "simulated"});
+  ASSERT_EQ(plain.steps.size(), 6u * 4);
+  EXPECT_TRUE(plain.times.empty());
+  ASSERT_EQ(one.times.size(), 6u * 4) << "every stage of every step";
+  for (size_t i = 0; i < plain.steps.size(); ++i) {
+    EXPECT_EQ(plain.steps[i].loss_nat, one.steps[i].loss_nat) << i;
+    EXPECT_EQ(plain.steps[i].parameter_hash, one.steps[i].parameter_hash) << i;
+    EXPECT_EQ(one.times[i].simulated_s, two.times[i].simulated_s) << i;
+    EXPECT_EQ(one.times[i].message_bytes, two.times[i].message_bytes) << i;
+  }
+  double before = 0;
+  for (const SimulatedRow& t : one.times) {
+    if (t.group_index != 0 || t.stage != 0) continue;
+    EXPECT_GT(t.simulated_s, before) << t.step;
+    before = t.simulated_s;
+  }
+  EXPECT_THAT(one.result.output, HasSubstr("simulated seconds: links regional"));
+  EXPECT_THAT(one.result.output, HasSubstr("(simulated, no evidence of real time)"));
+  const CommandResult list = RunLonghaul({"list", scratch.path() + "/one"});
+  EXPECT_THAT(list.output, HasSubstr("run 1: its 6 steps would have taken"));
+  EXPECT_THAT(list.output, HasSubstr("(simulated)"));
+  EXPECT_THAT(RunLonghaul({"list", scratch.path() + "/plain"}).output, Not(HasSubstr("simulated")));
+  // Every message has been counted: what ranks received over boundaries is what others sent.
+  const auto record = Record::Open(scratch.path() + "/one", Record::Mode::kRead);
+  int64_t crossed = 0, told = 0;
+  const std::vector<CrossingRow> crossings = *record->Crossings(1);
+  for (const CrossingRow& c : crossings) {
+    if (c.direction != Direction::kOuter) crossed += c.message_bytes;
+  }
+  for (const SimulatedRow& t : one.times) told += t.step == 6 ? t.message_bytes : 0;
+  for (const StepRow& s : one.steps) told -= s.outer_sent_bytes;
+  EXPECT_EQ(told, crossed);
+}
+
+TEST(SimulatedRun, WhatCannotBeIsOneLineBeforeAnythingStarts) {
+  ScratchFolder scratch;
+  const std::string spec = scratch.File("clocked.toml", Spec());
+  const auto refused = [&](std::vector<std::string> sets) {
+    std::vector<std::string> arguments = {"run",       spec,        "--clock",
+                                          "simulated", "--results", scratch.path() + "/none"};
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    const CommandResult result = RunLonghaul(arguments);
+    EXPECT_NE(result.exit_status, 0);
+    EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/none"));
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+    return result.output;
+  };
+  EXPECT_THAT(refused({"compute=measured"}), HasSubstr("needs a table [compute]"));
+  EXPECT_THAT(refused({"compute.memory_gb=0.001"}),
+              HasSubstr("not enough memory on the simulated machine: with schedule '1f1b'"));
+  EXPECT_THAT(refused({"net.emulator=tap"}), HasSubstr("asks for a real interface"));
+  EXPECT_THAT(refused({"net.profile=moon"}), HasSubstr("moon"));
+}
+
+}  // namespace
+}  // namespace longhaul

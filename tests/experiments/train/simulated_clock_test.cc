@@ -1,0 +1,255 @@
+// The simulated clock of a training: by hand, against what links it refuses, and against step times
+// that were recorded over shaped links.
+#include "experiments/train/simulated_clock.h"
+
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/train/stage_seconds.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kRun[] = R"(seed = 1
+[model]
+kind = "gpt"
+blocks = 8
+width = 256
+heads = 4
+context = 64
+vocab = 256
+[data]
+source = "headers"
+[train]
+steps = 20
+batch_rows = 2
+microbatches = 1
+lr = 3e-3
+[compute]
+forward_s = 0.5
+backward_s = 1.0
+optimizer_s = 0.25
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "none"
+backward = "none"
+[outer]
+groups = 1
+[net]
+transport = "loopback"
+clock = "simulated"
+profile = "continental-us"
+slow_start_after_idle = false
+[eval]
+rows = 1
+)";
+using Sets = std::vector<std::string>;
+constexpr double kKappa = 1514.0 / 1448;
+
+absl::StatusOr<RunSpec> Read(const Sets& sets) {
+  TomlValue root = *ParseToml(kRun, "run.toml");
+  for (const std::string& set : sets) EXPECT_TRUE(SetByPath(root, set).ok()) << set;
+  return ReadRunSpec(root, CatalogNames());
+}
+
+std::unique_ptr<SimulatedClock> Clock(const Sets& sets) {
+  const auto spec = Read(sets);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  auto clock = SimulatedClock::Of(*spec);
+  EXPECT_TRUE(clock.ok()) << clock.status();
+  return *std::move(clock);
+}
+
+std::string Refusal(const Sets& sets) {
+  const auto spec = Read(sets);
+  if (!spec.ok()) return std::string(spec.status().message());
+  return std::string(SimulatedClock::Of(*spec).status().message());
+}
+
+// A message has 128 x 256 floats and 112 bytes of header. On a cold connection it goes out in windows
+// of 1, 2 and 4 times 14480 bytes, a round trip each, and a rest; the last byte takes half a one.
+TEST(SimulatedClock, AStepByHandAndSlowStartInTheFirstAlone) {
+  const auto clock = Clock({});
+  const double bytes = kKappa * (4 * 128 * 256 + 112);
+  const double warm = bytes / 12.5e6 + 0.0325;
+  const double cold = 3.5 * 0.065 + (bytes - 7 * 14480) / 12.5e6;
+  ASSERT_TRUE(clock->Step().ok());
+  const double first = 2 * (0.5 + 1) + 2 * cold + 0.25;
+  EXPECT_NEAR(clock->Seconds(0, 0), first, 1e-6);
+  EXPECT_NEAR(clock->Seconds(0, 1), 0.5 + cold + 1.5 + 0.25, 1e-6);
+  ASSERT_TRUE(clock->Step().ok());
+  EXPECT_NEAR(clock->Seconds(0, 0), first + 3 + 2 * warm + 0.25, 1e-6);
+  // Twice the bytes of gradients, as the run said.
+  clock->SetMessageBytes(Direction::kBackward, 1, 0, 2 * bytes / kKappa);
+  ASSERT_TRUE(clock->Step().ok());
+  EXPECT_NEAR(clock->Seconds(0, 0), first + 2 * (3 + 2 * warm + 0.25) + bytes / 12.5e6, 1e-6);
+}
+
+TEST(SimulatedClock, ByDefaultAPauseClosesTheWindowAgain) {
+  const auto clock = Clock({"net.slow_start_after_idle=true"});
+  ASSERT_TRUE(clock->Step().ok());
+  const double first = clock->Seconds(0, 0);
+  ASSERT_TRUE(clock->Step().ok());
+  EXPECT_NEAR(clock->Seconds(0, 0), 2 * first, 2e-6) << "compute is longer than RTT + 0.2 s";
+}
+
+// Peers send a million bytes of frames and 232 of headers and lengths: five windows, 449 kB, then the
+// rest. Rank 1 was done before rank 0, and hears of rank 0's norms half a round trip later. The second
+// group computes at half the speed, and all wait for it.
+TEST(SimulatedClock, AnOuterStepByHand) {
+  const auto clock = Clock({"outer.groups=2", "outer.inner_steps=1", "outer.codec=none",
+                            "compute.group_speed=[1.0, 0.5]"});
+  for (const int group : {0, 1}) {
+    for (const int stage : {0, 1}) clock->SetExchangeBytes(group, stage, 1e6);
+  }
+  ASSERT_TRUE(clock->Step().ok());
+  const double message = kKappa * (4 * 128 * 256 + 112);
+  const double cold = 3.5 * 0.065 + (message - 7 * 14480) / 12.5e6;
+  const double slow = 2 * (1 + 2) + 2 * cold + 0.5;
+  // 14480 x 2^6 is the first window that holds 812.5 kB; before it went 63 of them.
+  const double exchange = 6.5 * 0.065 + (kKappa * (1e6 + 232) - 63 * 14480) / 12.5e6;
+  EXPECT_NEAR(clock->Seconds(0, 0), slow + exchange, 2e-6);
+  EXPECT_NEAR(clock->Seconds(0, 1), slow + exchange + 0.0325, 2e-6);
+  // What it was sent was there long ago; its own has left half a round trip before it is there.
+  EXPECT_NEAR(clock->Seconds(1, 0), slow + exchange - 0.0325, 2e-6);
+  EXPECT_NEAR(clock->Seconds(1, 1), slow + exchange, 2e-6);
+}
+
+// 6 N D: two operations of each weight in a pass forward, four backward; and attention.
+TEST(StageSeconds, AreTheModelsOperationsOverTheMachines) {
+  const RunSpec spec = *Read({"schedule.stages=1", "train.batch_rows=8", "train.microbatches=2"});
+  const double block = 12.0 * 256 * 256, head = 256.0 * 256, tokens = 4 * 64;
+  const double forward = tokens * (2 * (8 * block + head) + 8 * 4.0 * 64 * 256);
+  EXPECT_DOUBLE_EQ(ForwardFlops(spec, 0), forward);
+  TomlValue root = *ParseToml(kRun, "run.toml");
+  Erase(root, "compute");
+  for (const char* set : {"compute.flops_per_s=989e12", "compute.mfu=0.4"}) {
+    ASSERT_TRUE(SetByPath(root, set).ok());
+  }
+  const RunSpec h100 = *ReadRunSpec(root, CatalogNames());
+  const std::vector<PipelineCosts::Stage> stages = StageSeconds(h100);
+  ASSERT_EQ(stages.size(), 2u);
+  const double half = 2 * 64 * (2 * 4 * block + 4 * 4.0 * 64 * 256);
+  EXPECT_DOUBLE_EQ(stages[0].forward_s, half / (989e12 * 0.4));
+  EXPECT_DOUBLE_EQ(stages[0].backward_s, 2 * stages[0].forward_s);
+  EXPECT_DOUBLE_EQ(stages[0].weight_gradient_s, stages[0].forward_s);
+  EXPECT_DOUBLE_EQ(stages[1].forward_s, (half + 2 * 64 * 2 * head) / (989e12 * 0.4));
+  EXPECT_EQ(ToToml(*ReadRunSpec(*ParseToml(ToToml(h100), "again"), CatalogNames())), ToToml(h100));
+  EXPECT_DOUBLE_EQ(
+      ForwardFlops(*Read({"schedule.stages=1", "model.kind=moe", "model.kv_heads=2",
+                          "model.hidden=512", "model.experts=8", "model.tied_head=true"}),
+                   0),
+      2 * 64 *
+          (2 * (8 * (2 * 256.0 * 256 + 2 * 128 * 256 + 8 * 256 + 2 * 3 * 512 * 256) + head) +
+           8 * 4.0 * 64 * 256));
+}
+
+TEST(SimulatedClock, WhatItHasNoModelOfIsRefusedInOneLine) {
+  const auto links = [](const std::string& name, const std::string& node, const std::string& path) {
+    const std::string file = testing::TempDir() + name;
+    std::ofstream(file) << "[[node]]\nname = \"a\"\n"
+                        << node << "[[node]]\nname = \"b\"\n[between]\nprofile = \"regional\"\n"
+                        << "[[path]]\nfrom = \"a\"\nto = \"b\"\nprofile = \"regional\"\n"
+                        << path;
+    return "net.profile=" + file;
+  };
+  EXPECT_THAT(Refusal({links("lost.toml", "", "loss = \"100%\"\n")}),
+              HasSubstr("path a > b loses everything"));
+  EXPECT_THAT(Refusal({links("line.toml", "up_mbit = 10\ndown_mbit = 10\n", "")}),
+              HasSubstr("paths share a's access line, which a simulated clock has no model of"));
+  EXPECT_EQ(Refusal({links("fine.toml", "", "loss = \"1%\"\n")}), "");
+  EXPECT_THAT(Refusal({"net.transport=ucx"}), HasSubstr("want net.transport = \"loopback\""));
+  EXPECT_THAT(Refusal({"net.emulator=tap"}), HasSubstr("asks for a real interface"));
+  EXPECT_THAT(Refusal({"checkpoint.every_steps=4"}), HasSubstr("is in no checkpoint"));
+  EXPECT_THAT(Refusal({"compute=measured"}), HasSubstr("needs a table [compute]"));
+  EXPECT_THAT(Refusal({"compute.mfu=0.4"}), HasSubstr("flops_per_s"));
+  EXPECT_THAT(Refusal({"compute.flops_per_s=1e12", "compute.mfu=0.4"}), HasSubstr("flops_per_s"));
+  EXPECT_THAT(Refusal({"compute.group_speed=[1.0, 2.0]"}),
+              HasSubstr("one for each of outer.groups"));
+  EXPECT_THAT(Refusal({"compute.group_speed=[0.0]"}), HasSubstr("0.001"));
+}
+
+// Every cell of the recorded grids (docs/results/timing): a step, and with two groups a round of five
+// steps and the outer step behind them, 20 steps in all.
+struct Grid {
+  int cells = 0, within5 = 0, within10 = 0;
+};
+Grid Compare(const std::string& csv, bool groups) {
+  std::ifstream file(csv);
+  EXPECT_TRUE(file.good()) << csv;
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> header = absl::StrSplit(line, ',');
+  Grid grid;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> values = absl::StrSplit(line, ',');
+    const auto of = [&](const std::string& name) {
+      return values[static_cast<size_t>(std::find(header.begin(), header.end(), name) -
+                                        header.begin())];
+    };
+    const std::vector<std::string> codecs = absl::StrSplit(of("codecs"), " / ");
+    const bool ocean = of("links").ends_with(".toml");
+    Sets sets = {"net.profile=" + (ocean ? LONGHAUL_TWO_CONTINENTS : of("links")),
+                 "schedule.kind=" + of("schedule"),
+                 "schedule.stages=" + of("stages"),
+                 "boundary.forward=" + codecs.front(),
+                 "boundary.backward=" + codecs.back(),
+                 "train.batch_rows=16",
+                 "train.microbatches=8",
+                 "compute.forward_s=0.02",
+                 "compute.backward_s=0.04",
+                 "compute.optimizer_s=0.01"};
+    if (groups) {
+      sets.insert(sets.end(), {"outer.groups=2", "outer.inner_steps=5", "outer.codec=none"});
+    }
+    const auto clock = Clock(sets);
+    double second = 0;
+    for (int step = 1; step <= 20; ++step) {
+      for (int g = 0; groups && step % 5 == 0 && g < 2; ++g) {
+        for (const int stage : {0, 1}) clock->SetExchangeBytes(g, stage, 1'717'930);
+      }
+      EXPECT_TRUE(clock->Step().ok());
+      if (step == 2) second = clock->Seconds(0, 0);
+    }
+    const double engine_s =
+        groups ? clock->Seconds(0, 0) / 4 : (clock->Seconds(0, 0) - second) / 18;
+    const double measured_s =
+        groups ? 5 * std::stod(of("step_s")) + std::stod(of("outer_s")) : std::stod(of("step_s"));
+    const double apart = std::abs(std::log(measured_s / engine_s));
+    std::printf("%s, %s, %s, %s: engine %.3f s, measured %.3f s, %+.1f %%\n", of("links").c_str(),
+                of("codecs").c_str(), of("schedule").c_str(), of("stages").c_str(), engine_s,
+                measured_s, 100 * (measured_s / engine_s - 1));
+    ++grid.cells;
+    grid.within5 += apart < 0.05;
+    grid.within10 += apart < 0.10;
+  }
+  return grid;
+}
+
+TEST(SimulatedClock, AgainstTheRecordedGridOfOneGroup) {
+  const Grid grid = Compare(LONGHAUL_TEST_TIMING, false);
+  std::printf("%d of %d cells within 5 %%, %d within 10 %%\n", grid.within5, grid.cells,
+              grid.within10);
+  EXPECT_EQ(grid.cells, 144);
+  EXPECT_GE(grid.within5, 100);
+}
+
+TEST(SimulatedClock, AgainstTheRecordedGridOfTwoGroupsAndTheirOuterSteps) {
+  const Grid grid = Compare(LONGHAUL_TEST_TIMING_GROUPS, true);
+  std::printf("%d of %d cells within 5 %%, %d within 10 %%\n", grid.within5, grid.cells,
+              grid.within10);
+  EXPECT_EQ(grid.cells, 16);
+  EXPECT_GE(grid.within10, 1);
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,78 @@
+// The recursion over groups, by hand.
+#include "pp_group/schedule/training_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+Action F(int stage) { return {stage, Op::kForward, 0}; }
+Action B(int stage) { return {stage, Op::kBackward, 0}; }
+
+// F = 1, B = 2, wires of 3 and 10, optimizer 5; the second group is twice as slow.
+struct TwoGroups {
+  PipelineProgram program = *Assemble({{F(0), B(0)}, {F(1), B(1)}});
+  std::vector<PipelineCosts> costs;
+  TwoGroups() {
+    for (const double slow : {1.0, 2.0}) {
+      costs.push_back({.stages = std::vector<PipelineCosts::Stage>(
+                           2, {.forward_s = slow, .backward_s = 2 * slow}),
+                       .ranks = std::vector<PipelineCosts::Rank>(2, {.step_s = 5}),
+                       .activations = {{.busy_s = 3, .delay_s = 10}},
+                       .gradients = {{.busy_s = 3, .delay_s = 10}}});
+    }
+  }
+};
+
+// Group 0: rank 1 makes its gradient at 1 + 13 + 3 = 17, rank 0 has it at 30 and ends at 32. Group 1:
+// 2 + 13 + 6 = 21, 34, 38.
+TEST(TrainingClock, AnExchangeEndsWithTheSlowerGroupAndWithWhatIsOwed) {
+  const TwoGroups two;
+  TrainingClock clock(two.program, two.costs);
+  ASSERT_TRUE(clock.Actions().ok());
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 32);
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 1), 17);
+  EXPECT_DOUBLE_EQ(clock.Seconds(1, 0), 38);
+  EXPECT_DOUBLE_EQ(clock.Seconds(1, 1), 21);
+  clock.Update();  // 37, 22; 43, 26
+  for (const int from : {0, 1}) {
+    clock.Send(0, {.stage = 0,
+                   .from_group = from,
+                   .to_group = 1 - from,
+                   .wire = {.busy_s = 4, .delay_s = 20, .cold_s = 100}});
+  }
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 37) << "ranks go on while it is on its way";
+  clock.Receive(0);
+  // From group 1: 43 + 104 + 20. From group 0: 37 + 104 + 20 = 161. Its own has left by 147.
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 167);
+  EXPECT_DOUBLE_EQ(clock.Seconds(1, 0), 161);
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 1), 22);
+  clock.Receive(0);  // nothing is under way any more
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 167);
+  // Each tells the other: rank 1 of group 0 hears at 167 + 10; rank 0 heard long ago.
+  clock.TellAll(0, {0, 10, 12, 0});
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 167);
+  EXPECT_DOUBLE_EQ(clock.Seconds(0, 1), 177);
+  EXPECT_DOUBLE_EQ(clock.Seconds(1, 1), 26);
+}
+
+// The first message pays, the one behind it does not, and one after a pause pays again.
+TEST(TakeAWire, IsColdOnceAndAgainAfterAPause) {
+  const PipelineCosts::Wire wire{.busy_s = 1, .delay_s = 10, .cold_s = 5, .idle_s = 3};
+  double free_at = kUnused;
+  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).arrived, 16);
+  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).arrived, 17) << "behind the first";
+  EXPECT_DOUBLE_EQ(Take(wire, 10, &free_at).left, 11) << "a pause of 3, which is not longer";
+  EXPECT_DOUBLE_EQ(Take(wire, 15, &free_at).left, 21);
+}
+
+// Of a connection that keeps its window a pause costs nothing.
+TEST(TakeAWire, WithoutRestartsIsColdOnce) {
+  const PipelineCosts::Wire wire{.busy_s = 1, .cold_s = 5};
+  double free_at = kUnused;
+  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).left, 6);
+  EXPECT_DOUBLE_EQ(Take(wire, 1e9, &free_at).left, 1e9 + 1);
+}
+
+}  // namespace
+}  // namespace longhaul
