@@ -120,7 +120,8 @@ TEST_F(ReportCurvesTest, TimeToALossIsThatOfTheFirstStepWhoseMeanIsThere) {
     a.arms.back().role = Role::kArm;
     for (int seed = 1; seed <= seeds; ++seed) {
       const int64_t id = AddClockedRun(*record_, e, seed, steps, 1 + seed);
-      a.arms.back().outcomes.push_back({.run = *record_->Run(id), .evaluated = false});
+      Outcome& outcome = a.arms.back().outcomes.emplace_back();
+      outcome.run = *record_->Run(id);
     }
   }
   ASSERT_TRUE(CollectTimesToLoss(*record_, a).ok());
