@@ -4,6 +4,7 @@
 #   make cuda      build the codecs' GPU kernels with nvcc, in build/cuda; needs no GPU
 #   make gpu-test  the same, then on this machine's GPU their tests and their benchmark, processes that share
 #                  it, a shaped run, and the table of bench-gpu
+#   make bench-backend   the torch backend beside gloo, in pairs: every operation over lo, a boundary over each profile
 #   make bench-gpu tokens per second on this machine's GPU against torch, in one table
 #   make test-torch       PyTorch's own distributed tests, on gloo and on longhaul, 3 and 4 ranks; some 10 minutes
 #   make test-mutations   put each fault of tests/mutations/ into a copy of HEAD and see its test fail; hours
@@ -21,7 +22,7 @@ python := $(CURDIR)/.venv/bin/python
 endif
 export TORCH_PYTHON
 
-.PHONY: setup build wheel demo test test-torch test-faults test-links test-mutations bench bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
+.PHONY: setup build wheel demo test test-torch test-faults test-links test-mutations bench bench-backend bench-codecs bench-gpu cuda gpu-test sanitize format format-check clean
 
 setup:
 	@scripts/setup.sh build
@@ -72,6 +73,10 @@ bench: setup
 # The codecs beside other implementations, which go into build/bench; judges the bars.
 bench-codecs: setup
 	@scripts/bench_codecs.sh
+
+# The backend "longhaul" beside gloo; a quarter of an hour of an idle machine.
+bench-backend: build
+	@scripts/bench_backend.sh $(PROFILES)
 
 cuda:
 	@scripts/setup.sh test

@@ -79,8 +79,10 @@ class Collectives::AllGatherBytesOp final : public Op {
   absl::Status CheckSizes() const {
     for (size_t r = 0; r < sizes_.size(); ++r) {
       if (sizes_[r] <= most_) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("rank {} brings {} bytes, at most {} are possible", r, sizes_[r], most_));
+      return absl::InvalidArgumentError(fmt::format(
+          "rank {} brings {} bytes, at most {} are possible: its tensor has another dtype or "
+          "other sizes",
+          r, sizes_[r], most_));
     }
     return absl::OkStatus();
   }

@@ -231,6 +231,10 @@ TEST(Collectives, SparseTensorsOfDifferentSizesAreRefusedOnEveryRank) {
   const LocalGroup group = LoopbackGroup(2);
   OnAllRanks(group, [](int rank, ProcessGroupLonghaul& pg) {
     std::vector<at::Tensor> x = One(at::ones({3 + rank, 2}).to_sparse());
+    EXPECT_THAT(
+        Thrown<c10::ValueError>([&] { pg.allreduce(x, {})->wait(); }),
+        HasSubstr("rank 1 brings 208 bytes, at most 168 are possible: its tensor has another"));
+    x = One(at::ones({3, 2}, rank == 0 ? at::kFloat : at::kInt).to_sparse());  // as many bytes
     EXPECT_THAT(Thrown<c10::ValueError>([&] { pg.allreduce(x, {})->wait(); }),
                 HasSubstr(c10::str("the tensor of rank ", 1 - rank, " has another dtype")));
     EXPECT_THAT(Thrown<c10::NotImplementedError>(

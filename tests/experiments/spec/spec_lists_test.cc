@@ -185,8 +185,8 @@ TEST(CampaignBounds, TheseAreItsKeys) {
   EXPECT_THAT(Message(Campaign({"campaign.x=1"}).status()),
               EndsWith("known: assumed_rho, assumed_sigma_nat, assumed_slope_nat, blocks, budgets, "
                        "codecs, control_budgets, d0_tokens, inner_steps, name, noise_codecs, "
-                       "outer_codecs, primary, question, replicas, seeds, strong_codecs, tier, "
-                       "warmup_share"));
+                       "outer_codecs, primary, question, replicas, seeds, strong_codecs, "
+                       "target_loss_nat, tier, warmup_share"));
 }
 
 TEST(CampaignBounds, RunsAndArmsReachTheirNumberAndNoFurther) {
