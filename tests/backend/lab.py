@@ -130,7 +130,7 @@ print("ok programs", flush=True)
 an_exception_takes_it_along()
 wrong_ones_are_one_line()
 print("ok errors", flush=True)
-for by, early in ((signal.SIGKILL, False), (signal.SIGKILL, True), (signal.SIGTERM, False)):
+for by, early in ((signal.SIGKILL, False), (signal.SIGKILL, True), (signal.SIGKILL, True), (signal.SIGTERM, False)):
     killed(by, early)
 print("ok killed", flush=True)
 # The one whose owner was killed early may have been listed for a moment after that.

@@ -16,12 +16,16 @@ _MASTER_PORT = 29500  # nobody else is in these network namespaces
 _GRACE_S = 5
 
 # Builds the lab, says so, and takes it down when standard input ends: closed by close(), or by the
-# kernel when the process that opened the lab is gone, however it went.
+# kernel when the process that opened the lab is gone, however it went. Where that is before the lab
+# is up nobody reads, and SIGPIPE must not end this before the lab is down. (Handled, not ignored:
+# programs in the lab would inherit that.)
 _KEEPER = f"""
+trap : PIPE
 command=$1; name=$2; shift 2
-"$command" net up "$@" --name "$name" </dev/null || exit 1
-echo '{_UP}'
-cat >/dev/null
+if "$command" net up "$@" --name "$name" </dev/null; then
+  echo '{_UP}'
+  cat >/dev/null
+fi
 exec "$command" net down "$name" >/dev/null 2>&1
 """
 
