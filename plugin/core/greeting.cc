@@ -1,5 +1,6 @@
 #include "plugin/core/greeting.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -57,7 +58,7 @@ std::array<std::byte, 16> SipHash128(const NodeKey& key, std::span<const std::by
   const size_t whole = bytes.size() / 8 * 8;
   for (size_t at = 0; at < whole; at += 8) state.Take(Word(bytes.data() + at));
   std::array<std::byte, 8> last = {};
-  std::memcpy(last.data(), bytes.data() + whole, bytes.size() - whole);
+  std::copy(bytes.begin() + static_cast<std::ptrdiff_t>(whole), bytes.end(), last.begin());
   last[7] = std::byte(bytes.size());
   state.Take(Word(last.data()));
   std::array<std::byte, 16> hash;
