@@ -14,38 +14,30 @@ class Sgd : public InnerOptimizer {
  protected:
   void BeginStep(int64_t, double rate) override { rate_ = rate; }
   void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
+  // theta = (1 - lr decay) theta - lr direction
+  void Move(const ParameterSlot& slot, const at::Tensor& direction, Stage* stage) const;
 
  private:
   double rate_ = 0;
 };
 
-// Moves by the gradient as it is, without momentum and unclipped: for algorithms that see to both.
-//   theta = (1 - lr decay) theta - lr gradient
-class PlainSgd : public InnerOptimizer {
+// By the gradient as it is, without momentum and unclipped: for algorithms that see to both.
+class PlainSgd : public Sgd {
  public:
-  using InnerOptimizer::InnerOptimizer;
+  using Sgd::Sgd;
 
  protected:
   bool Clips(int64_t) const override { return false; }
-  void BeginStep(int64_t, double rate) override { rate_ = rate; }
   void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
-
- private:
-  double rate_ = 0;
 };
 
 // Likewise by the gradient's sign alone.
-class SignSgd : public InnerOptimizer {
+class SignSgd : public PlainSgd {
  public:
-  using InnerOptimizer::InnerOptimizer;
+  using PlainSgd::PlainSgd;
 
  protected:
-  bool Clips(int64_t) const override { return false; }
-  void BeginStep(int64_t, double rate) override { rate_ = rate; }
   void Update(const ParameterSlot& slot, float grad_scale, Stage* stage) override;
-
- private:
-  double rate_ = 0;
 };
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
 longhaul_test(backend/work_test.cc backend/staging_test.cc backend/cuda_tensors_test.cc backend/conformance_test.cc
-  backend/process_group_test.cc backend/finisher_test.cc backend/rendezvous_test.cc backend/join_test.cc
+  backend/process_group_test.cc backend/process_group_store_test.cc backend/finisher_test.cc backend/rendezvous_test.cc backend/join_test.cc
   LIBS longhaul::plugin_backend longhaul::compressors LABELS cpu)
 
 # Several processes each, some under torchrun, with the package of the build tree. What Python compiles is
