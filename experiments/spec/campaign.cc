@@ -286,6 +286,36 @@ absl::Status CheckInnerSteps(const TomlValue& root, const CampaignSpec& c) {
   return absl::OkStatus();
 }
 
+// A campaign prices the crossings of one stage a rank.
+absl::Status CheckOneStageARank(const TomlValue& spec) {
+  for (const char* key : {"schedule.chunks", "schedule.csv"}) {
+    const TomlValue* found = Find(spec, key);
+    const auto* number = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
+    if (found == nullptr || (number != nullptr && *number == 1)) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: '{}' of a campaign, which prices the crossings of one stage a rank; leave it out, "
+        "or use `longhaul run`",
+        found->where, key));
+  }
+  return absl::OkStatus();
+}
+
+// Files that runs of a campaign would write over each other's.
+absl::Status CheckNothingForOneRun(const TomlValue& root, const CampaignSpec& c) {
+  for (const PlannedRun& run : c.runs) {
+    for (const auto& [key, file, kind, instead] :
+         {std::tuple("boundary.capture", &run.spec.boundary.capture, "files", " --capture"),
+          std::tuple("model.save", &run.spec.model.save, "weights", "")}) {
+      if (file->empty()) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("{}: '{}' of '{}' is for one run: runs of a campaign would write over each "
+                      "other's {}; use `longhaul run{}`",
+                      Find(root, "campaign")->where, key, run.arm, kind, instead));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsCampaign(const TomlValue& root) { return Find(root, "campaign") != nullptr; }
@@ -311,15 +341,7 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
   if (!parts.ok()) return parts.status();
   std::vector<RunSpec> specs;
   for (const Part& part : *parts) {
-    for (const char* key : {"schedule.chunks", "schedule.csv"}) {
-      const TomlValue* found = Find(part.tree, key);
-      const auto* number = found == nullptr ? nullptr : std::get_if<int64_t>(&found->value);
-      if (found == nullptr || (number != nullptr && *number == 1)) continue;
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: '{}' of a campaign, which prices the crossings of one stage a rank; leave it out, "
-          "or use `longhaul run`",
-          found->where, key));
-    }
+    if (absl::Status s = CheckOneStageARank(part.tree); !s.ok()) return s;
     absl::StatusOr<RunSpec> spec = Resolve(
         part.tree, c.seeds.front(), part.budget_fraction * c.d0_tokens, c.warmup_share, names);
     if (!spec.ok()) return spec.status();
@@ -341,20 +363,7 @@ absl::StatusOr<CampaignSpec> ReadCampaign(const TomlValue& file, const SpecNames
                                       ": 'compute' injects compute, so that runs have no losses, "
                                       "which a campaign compares; use `longhaul run`");
   }
-  for (const PlannedRun& run : c.runs) {
-    if (run.spec.boundary.capture.empty()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}: 'boundary.capture' of '{}' is for one run: runs of a campaign would write "
-                    "over each other's files; use `longhaul run --capture`",
-                    Find(root, "campaign")->where, run.arm));
-  }
-  for (const PlannedRun& run : c.runs) {
-    if (run.spec.model.save.empty()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}: 'model.save' of '{}' is for one run: runs of a campaign would write over "
-                    "each other's weights; use `longhaul run`",
-                    Find(root, "campaign")->where, run.arm));
-  }
+  if (absl::Status s = CheckNothingForOneRun(root, c); !s.ok()) return s;
   if (absl::Status s = CheckReferences(root, c); !s.ok()) return s;
   if (absl::Status s = CheckInnerSteps(root, c); !s.ok()) return s;
   if (absl::Status s = ChoosePrimary(root, c); !s.ok()) return s;

@@ -104,6 +104,41 @@ std::optional<size_t> FrameBytes(const Codec& codec, Shape shape, DType dtype) {
   return *bytes;
 }
 
+// Gradients cross in every step, in the codec of that step.
+void AddByCodec(const RunSpec& spec, int64_t done, PlannedCrossing crossing,
+                std::vector<PlannedCrossing>& out) {
+  int64_t before = done;
+  for (const CodecUntil& codec : CodecsOf(ToOuterSpec(spec))) {
+    const int64_t until = std::min(codec.step, Steps(spec));
+    if (until <= before) continue;
+    crossing.codec = codec.codec;
+    crossing.turns = until - std::exchange(before, until);
+    out.push_back(crossing);
+  }
+}
+
+// The tied matrix's gradient, between the ranks that hold it, where they are two.
+void AddTied(const RunSpec& spec, int64_t done, std::vector<PlannedCrossing>& out) {
+  const StageLayout ends = LayoutOf(spec, 0);
+  const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  const int64_t ranks = spec.ranks(), groups = spec.outer.groups;
+  const bool apart = rank_of_stage.front() != rank_of_stage.back();
+  for (int64_t g = 0; ends.tied && apart && g < groups; ++g) {
+    const int64_t first = g * ranks + rank_of_stage.front();
+    const int64_t last = g * ranks + rank_of_stage.back();
+    for (const auto& [from, to] : {std::pair(first, last), {last, first}}) {
+      out.push_back({.src_rank = from,
+                     .dst_rank = to,
+                     .direction = Direction::kTied,
+                     .codec = "none",
+                     .shape = {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
+                     .dtype = DType::kF32,
+                     .messages_per_turn = 1,
+                     .turns = Steps(spec) - done});
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done) {
@@ -123,50 +158,27 @@ absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, 
   const OuterPlan outer = OuterPlanOf(spec);
   for (int64_t s = 0; outer.meets() && s < spec.stages(); ++s) {
     const int rank = rank_of_stage[static_cast<size_t>(s)];
-    for (const PlannedCrossing& crossing : OuterCrossings(spec, LayoutOf(spec, s))) {
+    for (PlannedCrossing crossing : OuterCrossings(spec, LayoutOf(spec, s))) {
       for (int64_t from = 0; from < groups; ++from) {
         for (int64_t to = 0; to < groups; ++to) {
           if (from == to) continue;
           const int64_t turns = outer.Exchanges(crossing.fragment, done, static_cast<int>(from),
                                                 static_cast<int>(to));
           if (turns == 0) continue;
-          PlannedCrossing own = crossing;
-          own.turns = turns;
-          own.stage = s;
-          own.src_rank = from * ranks + rank;
-          own.dst_rank = to * ranks + rank;
-          if (!outer.gradients()) {
-            out.push_back(std::move(own));
-            continue;
-          }
-          int64_t before = done;
-          for (const CodecUntil& codec : CodecsOf(ToOuterSpec(spec))) {
-            const int64_t until = std::min(codec.step, Steps(spec));
-            if (until <= before) continue;
-            own.codec = codec.codec;
-            own.turns = until - std::exchange(before, until);
-            out.push_back(own);
+          crossing.turns = turns;
+          crossing.stage = s;
+          crossing.src_rank = from * ranks + rank;
+          crossing.dst_rank = to * ranks + rank;
+          if (outer.gradients()) {
+            AddByCodec(spec, done, crossing, out);
+          } else {
+            out.push_back(crossing);
           }
         }
       }
     }
   }
-  const StageLayout ends = LayoutOf(spec, 0);
-  const bool apart = rank_of_stage.front() != rank_of_stage.back();
-  for (int64_t g = 0; ends.tied && apart && g < groups; ++g) {
-    const int64_t first = g * ranks + rank_of_stage.front();
-    const int64_t last = g * ranks + rank_of_stage.back();
-    for (const auto& [from, to] : {std::pair(first, last), {last, first}}) {
-      out.push_back({.src_rank = from,
-                     .dst_rank = to,
-                     .direction = Direction::kTied,
-                     .codec = "none",
-                     .shape = {1, static_cast<uint64_t>(ends.tied->end - ends.tied->begin)},
-                     .dtype = DType::kF32,
-                     .messages_per_turn = 1,
-                     .turns = Steps(spec) - done});
-    }
-  }
+  AddTied(spec, done, out);
   return out;
 }
 
