@@ -3,6 +3,16 @@
 #include "plugin/backend/torch_error.h"
 
 namespace longhaul {
+namespace {
+
+// Those of stagings[1] and after, as aliases without a Python object.
+std::vector<at::Tensor> TensorsBehindTheFirst(const std::vector<Staging>& stagings) {
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 1; i < stagings.size(); ++i) tensors.push_back(stagings[i].tensors().front());
+  return tensors;
+}
+
+}  // namespace
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::broadcast(std::vector<at::Tensor>& tensors,
                                                                const c10d::BroadcastOptions& opts) {
   const bool root = CheckedRoot(opts.rootRank, "broadcast") == getRank();
@@ -121,14 +131,19 @@ void ProcessGroupLonghaul::CheckAlike(const at::Tensor& one, const at::Tensor& o
 }
 
 // Where this rank has one, what is of each rank, end to end.
-Staging ProcessGroupLonghaul::StagedOfRanks(const std::vector<std::vector<at::Tensor>>& lists,
-                                            const at::Tensor& own, Access access,
-                                            const char* op) const {
+std::vector<WireTensor> ProcessGroupLonghaul::StageOfRanks(
+    const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& own, Access access,
+    const char* op, std::vector<Staging>& stagings) const {
   TORCH_CHECK_VALUE(lists.size() == 1 && lists[0].size() == static_cast<size_t>(getSize()),
                     "longhaul: ", op, " (", where_, "): the root needs one list of ", getSize(),
                     " tensors");
-  for (const at::Tensor& tensor : lists[0]) CheckAlike(tensor, own, op);
-  return Staging::OfList(lists[0], access, op);
+  std::vector<WireTensor> parts;
+  for (const at::Tensor& tensor : lists[0]) {
+    CheckAlike(tensor, own, op);
+    stagings.push_back(Staging::Of(tensor, access, op));
+    parts.push_back(stagings.back().wire());
+  }
+  return parts;
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::gather(
@@ -139,12 +154,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::gather(
   const at::Tensor& input = OnlyTensor(inputs, kOp);
   const Staging in = Staging::Of(input, Access::kRead, kOp);
   std::vector<Staging> stagings = {in};
-  WireTensor out{.values = nullptr, .type = in.wire().type, .dims = {0}};
+  std::vector<WireTensor> out;
   std::vector<at::Tensor> written;
   if (root == getRank()) {
-    stagings.push_back(StagedOfRanks(outputs, input, Access::kWrite, kOp));
-    out = stagings[1].wire();
-    written = stagings[1].tensors();
+    out = StageOfRanks(outputs, input, Access::kWrite, kOp, stagings);
+    written = TensorsBehindTheFirst(stagings);
   } else {
     TORCH_CHECK_VALUE(outputs.empty(), "longhaul: ", kOp, " (", where_,
                       "): outputs are the root's alone");
@@ -169,12 +183,11 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::scatter(
   const at::Tensor& output = OnlyTensor(outputs, kOp);
   const Staging out = Staging::Of(output, Access::kWrite, kOp);
   std::vector<Staging> stagings = {out};
-  WireTensor in{.values = nullptr, .type = out.wire().type, .dims = {0}};
+  std::vector<WireTensor> in;
   std::vector<at::Tensor> read;
   if (root == getRank()) {
-    stagings.push_back(StagedOfRanks(inputs, output, Access::kRead, kOp));
-    in = stagings[1].wire();
-    read = stagings[1].tensors();
+    in = StageOfRanks(inputs, output, Access::kRead, kOp, stagings);
+    read = TensorsBehindTheFirst(stagings);
   } else {
     TORCH_CHECK_VALUE(inputs.empty(), "longhaul: ", kOp, " (", where_,
                       "): inputs are the root's alone");
@@ -182,7 +195,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupLonghaul::scatter(
   const auto work = NewWork({.type = c10d::OpType::SCATTER,
                              .op = kOp,
                              .profiling_title = "longhaul:scatter",
-                             .inputs = read,
+                             .inputs = std::move(read),
                              .stagings = std::move(stagings),
                              .outputs = out.tensors(),
                              .timeout = opts.timeout});

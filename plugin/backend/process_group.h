@@ -170,8 +170,10 @@ class ProcessGroupLonghaul : public c10d::Backend {
                                              const at::Tensor& out, int dst, int tag);
   Staging StagedSend(const at::Tensor& x, int dst, int tag) const;
   Staging StagedReceive(const at::Tensor& x, const char* op) const;
-  Staging StagedOfRanks(const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& own,
-                        Access access, const char* op) const;
+  // One of each rank, appended to `stagings`; the same as wire tensors.
+  std::vector<WireTensor> StageOfRanks(const std::vector<std::vector<at::Tensor>>& lists,
+                                       const at::Tensor& own, Access access, const char* op,
+                                       std::vector<Staging>& stagings) const;
   int CheckedPeer(int peer, const char* op) const;
   int CheckedRoot(int64_t root, const char* op) const;
   void CheckAlike(const at::Tensor& one, const at::Tensor& other, const char* op) const;

@@ -39,6 +39,22 @@ absl::Status CheckAllOf(const GroupOptions& options, const WireTensor& one, cons
                                                 ToString(all)));
 }
 
+// `all` has one like `one` for each rank.
+absl::Status CheckOneOfEach(const GroupOptions& options, const WireTensor& one,
+                            const std::vector<WireTensor>& all, std::string_view op) {
+  if (all.size() != static_cast<size_t>(options.size)) {
+    return absl::InvalidArgumentError(fmt::format("{} on {}: {} tensors for {} ranks", op,
+                                                  Where(options), all.size(), options.size));
+  }
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].type == one.type && all[r].elements() == one.elements()) continue;
+    return absl::InvalidArgumentError(fmt::format("{} on {}: {} of rank {} is not like {}", op,
+                                                  Where(options), ToString(all[r]), r,
+                                                  ToString(one)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRoot(const GroupOptions& options, int root, std::string_view what) {
@@ -76,16 +92,16 @@ absl::Status CheckReduceScatter(const GroupOptions& options, const WireTensor& i
                                                 ToString(out)));
 }
 
-absl::Status CheckGather(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
-                         int root) {
+absl::Status CheckGather(const GroupOptions& options, const WireTensor& in,
+                         const std::vector<WireTensor>& out, int root) {
   if (absl::Status s = CheckRoot(options, root, "gather to"); !s.ok()) return s;
-  return options.rank == root ? CheckAllOf(options, in, out, "gather") : absl::OkStatus();
+  return options.rank == root ? CheckOneOfEach(options, in, out, "gather") : absl::OkStatus();
 }
 
-absl::Status CheckScatter(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
-                          int root) {
+absl::Status CheckScatter(const GroupOptions& options, const std::vector<WireTensor>& in,
+                          const WireTensor& out, int root) {
   if (absl::Status s = CheckRoot(options, root, "scatter from"); !s.ok()) return s;
-  return options.rank == root ? CheckAllOf(options, out, in, "scatter") : absl::OkStatus();
+  return options.rank == root ? CheckOneOfEach(options, out, in, "scatter") : absl::OkStatus();
 }
 
 }  // namespace longhaul

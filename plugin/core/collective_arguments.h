@@ -19,9 +19,9 @@ absl::Status CheckAllToAll(const GroupOptions& options, const WireTensor& in,
 absl::Status CheckReduceScatter(const GroupOptions& options, const WireTensor& in,
                                 const std::vector<int64_t>& counts, const WireTensor& out,
                                 ReduceOp op);
-absl::Status CheckGather(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
-                         int root);
-absl::Status CheckScatter(const GroupOptions& options, const WireTensor& in, const WireTensor& out,
-                          int root);
+absl::Status CheckGather(const GroupOptions& options, const WireTensor& in,
+                         const std::vector<WireTensor>& out, int root);
+absl::Status CheckScatter(const GroupOptions& options, const std::vector<WireTensor>& in,
+                          const WireTensor& out, int root);
 
 }  // namespace longhaul

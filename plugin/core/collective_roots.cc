@@ -60,12 +60,12 @@ class Collectives::BroadcastOp final : public Op {
   const int root_;
 };
 
-// The root has `whole`, a part for each rank, and exchanges it with every rank's own `part`: gather
-// takes the parts, scatter gives them.
+// The root has `parts`, one for each rank, and exchanges each with that rank's own `part`: gather
+// takes them, scatter gives them.
 class Collectives::RootOp final : public Op {
  public:
-  RootOp(Collectives* owner, CollectiveKind kind, const WireTensor& part, const WireTensor& whole,
-         int root, Group::Done done)
+  RootOp(Collectives* owner, CollectiveKind kind, const WireTensor& part,
+         std::vector<WireTensor> parts, int root, Group::Done done)
       : Op(owner,
            {.kind = kind,
             .type = part.type,
@@ -74,16 +74,15 @@ class Collectives::RootOp final : public Op {
            std::move(done)),
         gathers_(kind == CollectiveKind::kGather),
         part_(part),
-        whole_(whole),
+        parts_(std::move(parts)),
         root_(root) {}
 
  private:
   bool Phase(int phase) override {
     if (phase > 0) return false;
-    const auto count = static_cast<size_t>(part_.elements());
     for (int r = 0; r < size(); ++r) {
       if (rank() == root_) {
-        const WireTensor place = Slice(whole_, static_cast<size_t>(r) * count, count);
+        const WireTensor& place = parts_[static_cast<size_t>(r)];
         if (r == rank()) {
           CopyOwn(place);
         } else {
@@ -117,7 +116,8 @@ class Collectives::RootOp final : public Op {
   }
 
   const bool gathers_;
-  const WireTensor part_, whole_;
+  const WireTensor part_;
+  const std::vector<WireTensor> parts_;
   const int root_;
 };
 
@@ -125,11 +125,13 @@ void Collectives::Broadcast(const WireTensor& x, int root, Group::Done done) {
   Start(std::make_shared<BroadcastOp>(this, x, root, std::move(done)));
 }
 
-void Collectives::Gather(const WireTensor& in, const WireTensor& out, int root, Group::Done done) {
+void Collectives::Gather(const WireTensor& in, const std::vector<WireTensor>& out, int root,
+                         Group::Done done) {
   Start(std::make_shared<RootOp>(this, CollectiveKind::kGather, in, out, root, std::move(done)));
 }
 
-void Collectives::Scatter(const WireTensor& in, const WireTensor& out, int root, Group::Done done) {
+void Collectives::Scatter(const std::vector<WireTensor>& in, const WireTensor& out, int root,
+                          Group::Done done) {
   Start(std::make_shared<RootOp>(this, CollectiveKind::kScatter, out, in, root, std::move(done)));
 }
 

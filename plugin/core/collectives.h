@@ -52,8 +52,9 @@ class Collectives {
   void ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
                      const WireTensor& out, ReduceOp op, Group::Done done);
   void Reduce(const WireTensor& x, int root, ReduceOp op, Group::Done done);
-  void Gather(const WireTensor& in, const WireTensor& out, int root, Group::Done done);
-  void Scatter(const WireTensor& in, const WireTensor& out, int root, Group::Done done);
+  void Gather(const WireTensor& in, const std::vector<WireTensor>& out, int root, Group::Done done);
+  void Scatter(const std::vector<WireTensor>& in, const WireTensor& out, int root,
+               Group::Done done);
   void Barrier(Group::Done done);
   void MonitoredBarrier(absl::Duration timeout, bool name_all, Group::Done done);
 

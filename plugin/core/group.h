@@ -224,10 +224,12 @@ class Group {
                              const WireTensor& out, ReduceOp op, Done done) = 0;
   // In place on x of the root; those of the others stay as they are.
   virtual void Reduce(const WireTensor& x, int root, ReduceOp op, Done done) = 0;
-  // out: size() times in.elements(), rank order; of the root, nobody else's is looked at.
-  virtual void Gather(const WireTensor& in, const WireTensor& out, int root, Done done) = 0;
-  // in: size() times out.elements(), rank order; of the root, nobody else's is looked at.
-  virtual void Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) = 0;
+  // out: one like `in` for each rank, by rank; of the root, nobody else's is looked at.
+  virtual void Gather(const WireTensor& in, const std::vector<WireTensor>& out, int root,
+                      Done done) = 0;
+  // in: one like `out` for each rank, by rank; of the root, nobody else's is looked at.
+  virtual void Scatter(const std::vector<WireTensor>& in, const WireTensor& out, int root,
+                       Done done) = 0;
   virtual void Barrier(Done done) = 0;
   // A barrier with a time limit of its own. The error names the ranks that did not come, all or the
   // first, in gloo's words, the same on every rank: "Rank 1 failed to pass monitoredBarrier in 5 ms".

@@ -356,12 +356,14 @@ void GroupCore::Reduce(const WireTensor& x, int root, ReduceOp op, Done done) {
   Run([=, this] { collectives_.Reduce(x, root, op, done); }, done);
 }
 
-void GroupCore::Gather(const WireTensor& in, const WireTensor& out, int root, Done done) {
+void GroupCore::Gather(const WireTensor& in, const std::vector<WireTensor>& out, int root,
+                       Done done) {
   if (absl::Status s = CheckGather(options_, in, out, root); !s.ok()) return done(s);
   Run([=, this] { collectives_.Gather(in, out, root, done); }, done);
 }
 
-void GroupCore::Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) {
+void GroupCore::Scatter(const std::vector<WireTensor>& in, const WireTensor& out, int root,
+                        Done done) {
   if (absl::Status s = CheckScatter(options_, in, out, root); !s.ok()) return done(s);
   Run([=, this] { collectives_.Scatter(in, out, root, done); }, done);
 }

@@ -43,8 +43,10 @@ class GroupCore final : public Group,
   void ReduceScatter(const WireTensor& in, const std::vector<int64_t>& counts,
                      const WireTensor& out, ReduceOp op, Done done) override;
   void Reduce(const WireTensor& x, int root, ReduceOp op, Done done) override;
-  void Gather(const WireTensor& in, const WireTensor& out, int root, Done done) override;
-  void Scatter(const WireTensor& in, const WireTensor& out, int root, Done done) override;
+  void Gather(const WireTensor& in, const std::vector<WireTensor>& out, int root,
+              Done done) override;
+  void Scatter(const std::vector<WireTensor>& in, const WireTensor& out, int root,
+               Done done) override;
   void Barrier(Done done) override;
   void MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) override;
   void SetTimeout(absl::Duration timeout) override;

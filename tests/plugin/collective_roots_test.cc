@@ -31,6 +31,9 @@ class Rooted : public testing::TestWithParam<std::tuple<TransportKind, int>> {
   static WireTensor I64(std::vector<int64_t>& values) {
     return Tensor1D(values, ElementType::kI64);
   }
+  std::vector<WireTensor> I64Parts(std::vector<int64_t>& values) const {
+    return PartsOf(values, size(), ElementType::kI64);
+  }
 };
 
 TEST_P(Rooted, GatherGivesTheRootAllInRankOrder) {
@@ -44,7 +47,7 @@ TEST_P(Rooted, GatherGivesTheRootAllInRankOrder) {
       for (size_t r = 0; r < size(); ++r) in.push_back(Of(r, count));
       std::vector<Outcome> outcomes(size());
       for (size_t r = 0; r < size(); ++r) {
-        group[r]->Gather(I64(in[r]), I64(r == root ? out : none), static_cast<int>(root),
+        group[r]->Gather(I64(in[r]), I64Parts(r == root ? out : none), static_cast<int>(root),
                          outcomes[r].done());
       }
       for (size_t r = 0; r < size(); ++r) ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
@@ -63,7 +66,7 @@ TEST_P(Rooted, ScatterGivesEveryRankItsPart) {
       std::vector<int64_t> in = OfAll(count);
       std::vector<Outcome> outcomes(size());
       for (size_t r = 0; r < size(); ++r) {
-        group[r]->Scatter(I64(r == root ? in : none), I64(out[r]), static_cast<int>(root),
+        group[r]->Scatter(I64Parts(r == root ? in : none), I64(out[r]), static_cast<int>(root),
                           outcomes[r].done());
       }
       for (size_t r = 0; r < size(); ++r) {
@@ -90,7 +93,7 @@ TEST(Rooted, WhatIsNotTheRootsGoesNowhere) {
   std::vector<float> out(300), none;
   std::vector<Outcome> outcomes(3);
   for (size_t r = 0; r < 3; ++r) {
-    group[r]->Gather(F32(in[r]), F32(r == 1 ? out : none), 1, outcomes[r].done());
+    group[r]->Gather(F32(in[r]), F32Parts(r == 1 ? out : none, 3), 1, outcomes[r].done());
   }
   for (size_t r = 0; r < 3; ++r) {
     ASSERT_EQ(outcomes[r].Wait(), absl::OkStatus());
@@ -107,9 +110,9 @@ TEST(Rooted, DifferentRootsAreNamedOnEveryRank) {
   std::vector<std::vector<float>> in(3, std::vector<float>(2));
   std::vector<float> out(6), other(6);
   std::vector<Outcome> outcomes(3);
-  group[0]->Gather(F32(in[0]), F32(out), 0, outcomes[0].done());
-  group[1]->Gather(F32(in[1]), F32(other), 1, outcomes[1].done());
-  group[2]->Gather(F32(in[2]), F32(other), 1, outcomes[2].done());
+  group[0]->Gather(F32(in[0]), F32Parts(out, 3), 0, outcomes[0].done());
+  group[1]->Gather(F32(in[1]), F32Parts(other, 3), 1, outcomes[1].done());
+  group[2]->Gather(F32(in[2]), F32Parts(other, 3), 1, outcomes[2].done());
   for (const Outcome& outcome : outcomes) {
     const absl::Status status = outcome.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -121,11 +124,13 @@ TEST(Rooted, DifferentRootsAreNamedOnEveryRank) {
 TEST(Rooted, ArgumentsThatDoNotFitAreRefusedAtOnce) {
   const Cluster cluster(TransportKind::kLoopback, 2);
   const auto group = cluster.MakeGroup("arguments");
-  std::vector<float> two(2), three(3);
-  Outcome size, root;
-  group[0]->Gather(F32(two), F32(three), 0, size.done());
-  EXPECT_THAT(std::string(size.Wait().message()), HasSubstr("f32[2] of each of 2 ranks"));
-  group[0]->Scatter(F32(three), F32(two), -1, root.done());
+  std::vector<float> two(2), three(3), four(4);
+  Outcome count, size, root;
+  group[0]->Gather(F32(two), {F32(two)}, 0, count.done());
+  EXPECT_THAT(std::string(count.Wait().message()), HasSubstr("1 tensors for 2 ranks"));
+  group[0]->Gather(F32(two), {F32(two), F32(three)}, 0, size.done());
+  EXPECT_THAT(std::string(size.Wait().message()), HasSubstr("f32[3] of rank 1 is not like f32[2]"));
+  group[0]->Scatter(F32Parts(four, 2), F32(two), -1, root.done());
   EXPECT_THAT(std::string(root.Wait().message()), HasSubstr("scatter from rank -1"));
 }
 

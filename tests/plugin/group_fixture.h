@@ -62,6 +62,21 @@ WireTensor Tensor1D(std::vector<T>& values, ElementType type) {
 }
 inline WireTensor F32(std::vector<float>& values) { return Tensor1D(values, ElementType::kF32); }
 
+// `ranks` tensors of equal length that lie end to end in `values`.
+template <typename T>
+std::vector<WireTensor> PartsOf(std::vector<T>& values, size_t ranks, ElementType type) {
+  std::vector<WireTensor> parts;
+  for (size_t r = 0; r < ranks; ++r) {
+    const size_t count = values.size() / ranks;
+    parts.push_back(
+        {.values = values.data() + r * count, .type = type, .dims = {static_cast<int64_t>(count)}});
+  }
+  return parts;
+}
+inline std::vector<WireTensor> F32Parts(std::vector<float>& values, size_t ranks) {
+  return PartsOf(values, ranks, ElementType::kF32);
+}
+
 // The same values on every platform.
 std::vector<float> Noise(size_t count, uint64_t seed);
 
