@@ -176,7 +176,9 @@ std::vector<pid_t> ProcessesWith(const std::string& text) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
     if (pid <= 0 || pid == getpid()) continue;
-    if (ReadFile(entry.path() / "cmdline").find(text) != std::string::npos) found.push_back(pid);
+    std::string words = ReadFile(entry.path() / "cmdline");
+    std::replace(words.begin(), words.end(), '\0', ' ');  // what the kernel puts between them
+    if (words.find(text) != std::string::npos) found.push_back(pid);
   }
   return found;
 }

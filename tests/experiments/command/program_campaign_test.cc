@@ -68,7 +68,8 @@ d0_tokens = 1000
 budgets = [0.5, 1.0]
 control_budgets = [1.0]
 [program]
-command = ["python3", "-S", "train.py"]
+command = ["python3", "-S", "train.py", ")" + scratch_.path() +
+                                               R"("]
 folder = ")" + scratch_.path() + R"("
 environment = { UP = "up" }
 [schedule]
@@ -98,6 +99,8 @@ backward = "int8-b64"
     EXPECT_TRUE(record.ok()) << record.status() << output_;
     return record.ok() ? record->Runs(1)->back() : RunRow{};
   }
+  // Of this test alone: its folder is the program's last argument.
+  std::vector<pid_t> Ranks() const { return ProcessesWith("-S train.py " + scratch_.path()); }
   static std::string RecordOf(const std::string& records, int id) {
     return records + "/000" + std::to_string(id);
   }
@@ -127,7 +130,7 @@ TEST_F(ProgramCampaign, FindsThePriceThatTheProgramWasMadeWith) {
   const RunRow& arm = runs->at(3);
   EXPECT_EQ(arm.arm, "int4");
   EXPECT_EQ(arm.stages, 2);
-  EXPECT_EQ(arm.facts.at("program"), "python3 -S train.py");
+  EXPECT_EQ(arm.facts.at("program"), "python3 -S train.py " + scratch_.path());
   EXPECT_THAT(arm.facts.at("named_files"), HasSubstr("program.command"));
   const auto crossings = record->Crossings(arm.id);
   ASSERT_EQ(crossings->size(), 2u);
@@ -161,7 +164,7 @@ TEST_F(ProgramCampaign, ARankThatFailsOrHangsIsNamedWithItsLastLine) {
   EXPECT_THAT(output_, AllOf(HasSubstr("after program.timeout_s = 1 s ranks 0, 1 of 2"),
                              HasSubstr("the last line of rank 0: waits for rank 1")));
   EXPECT_EQ(RunOne("leftover", 2).status, RunStatus::kOk) << output_;
-  EXPECT_TRUE(ProcessesWith("-S train.py " + scratch_.path()).empty());
+  EXPECT_TRUE(Ranks().empty());
 }
 
 TEST_F(ProgramCampaign, ProgramsThatIgnoreSeedOrTokensConcludeNothing) {
@@ -180,12 +183,14 @@ TEST_F(ProgramCampaign, KilledNothingIsLeftAndTheSameCommandGoesOn) {
   const std::string out = scratch_.path() + "/out", up = scratch_.path() + "/up";
   const pid_t command = StartLonghaul(Words("slow", {"--results", Results()}), out);
   ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(up); }));
+  EXPECT_FALSE(Ranks().empty());
   kill(command, SIGKILL);
   WaitFor(command, out);
   EXPECT_TRUE(Eventually([&] {
     const auto record = Record::Open(Results(), Record::Mode::kRead);
     return record.ok() && record->Runs(1)->back().status == RunStatus::kDied;
   }));
+  ASSERT_TRUE(Eventually([&] { return Ranks().empty(); }));  // a late one would write `up` again
   std::filesystem::remove(up);
   const pid_t again = StartLonghaul(Words("slow", {"--results", Results()}), out);
   ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(up); }));
