@@ -191,6 +191,8 @@ def check_refused_gguf(command):
     refused("'token_embd.weight'", changed={name: t for name, t in tensors.items() if name != "token_embd.weight"})
     exotic = ("IQ2_XXS",) + tensors["blk.0.ffn_up.weight"][1:]
     refused("type 16, which this importer cannot dequantise", changed={**tensors, "blk.0.ffn_up.weight": exotic})
+    refused("no GGUF name: 'a\\x00\\x07' of 3", changed={**tensors, "a\0\7": tensors["output_norm.weight"]})
+    refused("no GGUF name: 'blk.blk.blk.blk.blk.' of 240", {**keys_of(), "blk." * 60: 1})
     refused("version 4", version=4)
     refused("truncated", cut=-40)
     refused("truncated", cut=300)

@@ -13,6 +13,7 @@ from .refusal import Refused, need
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
+LONGEST_NAME = 200  # of what is read here; the longest that llama.cpp writes have some 60
 
 # Type: (name, elements of a block, its bytes).
 TYPES = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
@@ -38,11 +39,11 @@ class GgufFile:
         tensors, keys = self._unpack("Q"), self._unpack("Q")
         self.keys = {}
         for _ in range(keys):
-            name = self._string()
+            name = self._name()
             self.keys[name] = self._value(self._unpack("I"), name)
         self.tensors = {}
         for _ in range(tensors):
-            name = self._string()
+            name = self._name()
             sizes = [self._unpack("Q") for _ in range(self._count(self._unpack("I"), name, 4))]
             self.tensors[name] = (self._unpack("I"), tuple(reversed(sizes)), self._unpack("Q"))
         alignment = self.keys.get("general.alignment", 32)
@@ -67,6 +68,12 @@ class GgufFile:
         if count > most:
             raise Refused(f"{self.path}: '{name}' would have {count} parts: the file is damaged")
         return count
+
+    def _name(self):
+        name = self._string()
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            raise Refused(f"{self.path}: no GGUF name: {name[:20]!r} of {len(name)} characters: the file is damaged")
+        return name
 
     def _string(self):
         return self._take(self._unpack("Q")).decode("utf-8", "replace")
