@@ -27,7 +27,7 @@ repeated = {(r["name"], r["place"], r["threads"]): r for r in again["rows"]}
 other = {(r["name"], r["place"]): r for r in peers["rows"]}
 
 BLOCK_FAMILIES = ("none", "identity", "bf16", "fp16", "fp8-", "int8-", "int4-", "q8_0", "q4_0", "minmax",
-                  "mxfp4", "nvfp4", "e3m0", "sign1")
+                  "mxfp4", "nvfp4", "sign1")
 
 
 # Two processes are compared by shares of a reading of their own rounds, where all wait for the same

@@ -149,7 +149,7 @@ int Run(std::string_view part, bool check) {
   fmt::print("{:<26} {:<5} {:>6} {:>9} {:>7} {:>9} {:>7} {:>11}\n", "codec", "dtype", "bits",
              "enc GB/s", "share", "dec GB/s", "share", "enc to host");
   std::vector<std::string> names = DeviceCodecNames();
-  for (const char* more : {"int4-b64+sr", "topk-64of4096+fp16", "randk-952of4096+int4-b64"}) {
+  for (const char* more : {"int4-b64+sr", "topk-64of4096+fp16"}) {
     names.emplace_back(more);
   }
   bool met = true;

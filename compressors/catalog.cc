@@ -8,7 +8,6 @@
 #include "compressors/families/aqsgd.h"
 #include "compressors/families/block_codec.h"
 #include "compressors/families/cast.h"
-#include "compressors/families/cocktail.h"
 #include "compressors/families/demo.h"
 #include "compressors/families/diloco_x.h"
 #include "compressors/families/dynamic_map.h"
@@ -71,7 +70,6 @@ constexpr Entry kCodecs[] = {
     {"mxfp4", 0x50, NewMxFp4Codec<Rotation::kNone>},
     {"mxfp4-h32", 0x51, NewMxFp4Codec<Rotation::kHadamard>},
     {"nvfp4", 0x52, NewNvFp4Codec},
-    {"e3m0", 0x53, NewE3m0TensorCodec},
     {"e3m0-b64", 0x54, NewE3m0BlockCodec},
     {"tah4-g64", 0x60, NewTahCodec<64>},
     {"tah4-g32", 0x61, NewTahCodec<32>},
@@ -90,7 +88,6 @@ constexpr Entry kCodecs[] = {
     {"qsgd4", 0x8c, NewQsgdCodec<4>},
     {"qsgd8", 0x8d, NewQsgdCodec<8>},
     {"diloco-x", 0x91, NewDilocoXCodec},
-    {"cocktail", 0xa0, NewCocktailCodec},
     {"demo-dct", 0xa1, NewDemoCodec},
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 // Adding a family = one line here, its files, its launchers in DeviceApi.
 constexpr NewDeviceCodecFn kFamilies[] = {NewDeviceCast, NewDeviceBlocks, NewDeviceScaledFp4,
-                                          NewDeviceTah, NewDeviceSelection};
+                                          NewDeviceSelection};
 
 }  // namespace
 

@@ -1,5 +1,4 @@
-// `nvfp4`; e3m0_tensor.cc has the other one with a scale for the whole tensor, and the block forms
-// are schemes of block_codec.cc.
+// `nvfp4`; the others are schemes of block_codec.cc.
 #include "compressors/families/fp4.h"
 
 #include <algorithm>
@@ -173,10 +172,7 @@ absl::Status NvFp4Codec::Decode(std::span<const std::byte> frame, CodecState*, T
 
 }  // namespace
 
-std::optional<ScaledFp4> ScaledFp4Of(const Codec& codec) {
-  if (dynamic_cast<const NvFp4Codec*>(&codec) != nullptr) return ScaledFp4::kNv;
-  return IsE3m0Tensor(codec) ? std::optional(ScaledFp4::kE3m0) : std::nullopt;
-}
+bool IsNvFp4(const Codec& codec) { return dynamic_cast<const NvFp4Codec*>(&codec) != nullptr; }
 
 float TensorMax(const WideReader& reader, const Kernels& kernels, size_t n) {
   const Slices slices(n, kWorthAThread);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "compressors/families/block_codec.h"
 #include "compressors/kernels/fp4_scale.h"
 
@@ -30,13 +28,6 @@ inline std::shared_ptr<const Codec> NewE3m0BlockCodec(std::string_view name, uin
 // Payload: t f32, c [blocks] u8, codes: a row's codes in one bit string of ceil(4 cols / 8) bytes.
 std::shared_ptr<const Codec> NewNvFp4Codec(std::string_view name, uint16_t id, Isa isa);
 
-// `e3m0`: e3m0-b64 with one scale for the whole tensor, as Streaming DiLoCo may have it (the paper
-// does not say). 4 + 16/n bits per element, two passes.
-// Payload: s bf16, codes in one bit string.
-std::shared_ptr<const Codec> NewE3m0TensorCodec(std::string_view name, uint16_t id, Isa isa);
-
-bool IsE3m0Tensor(const Codec& codec);
-// Which of the two with a scale for the whole tensor; nullopt when it is none.
-std::optional<ScaledFp4> ScaledFp4Of(const Codec& codec);
+bool IsNvFp4(const Codec& codec);
 
 }  // namespace longhaul

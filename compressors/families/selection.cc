@@ -245,7 +245,7 @@ absl::Status SelectionCodec::Decode(std::span<const std::byte> frame, CodecState
                                                   header->value_codec));
   }
   const ChunkGrid grid = GridOf(x.shape);
-  // Before memory is taken for them: an index takes a bit or more, and so do values but cocktail's.
+  // Before memory is taken for them: an index takes a bit or more, and so do values.
   if (grid.total_kept() / 64 > frame.size()) return Corrupt("bytes do not fit the shape");
   const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   const auto values = Scratch<float, ScratchUse::kKept>(indices.size());

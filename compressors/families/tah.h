@@ -25,7 +25,4 @@ namespace longhaul {
 template <int kTile>
 std::shared_ptr<const Codec> NewTahCodec(std::string_view name, uint16_t id, Isa isa);
 
-// The channels of its tiles; 0 when it is no such codec.
-size_t TahTileOf(const Codec& codec);
-
 }  // namespace longhaul

@@ -5,10 +5,8 @@
 
 #include "compressors/numbers/mini_floats.h"
 
-// FP4 under a scale of the whole tensor: `nvfp4` and `e3m0`, whole groups of a row.
+// `nvfp4`, whole groups of a row.
 namespace longhaul {
-
-enum class ScaledFp4 : uint8_t { kNv = 0, kE3m0 = 1 };
 
 constexpr int kNvBlock = 16;  // elements under one E4M3
 // No encoder writes a larger scale of a tensor (with room for its rounding).

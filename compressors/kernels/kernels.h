@@ -69,15 +69,13 @@ struct Kernels {
   EncodeBlocksFn encode_blocks[kBlockSchemes.size()];
   DecodeBlocksFn decode_blocks[kBlockSchemes.size()];
   EncodeNoisyBlocksFn encode_noisy_blocks[kBlockSchemes.size()];  // null: also of some schemes
-  // FP4 under a scale of the whole tensor, groups > 0 of kFp4Group elements of a row. x: [256
-  // groups]; codes: [128 groups]; scales: [16 groups] E4M3. t and inverse > 0. decode_nv answers
+  // nvfp4, groups > 0 of kFp4Group elements of a row. x: [256
+  // groups]; codes: [128 groups]; scales: [16 groups] E4M3. t > 0. decode_nv answers
   // false where a scale is negative or NaN; x then holds anything.
   void (*encode_nv)(const std::byte* x, size_t groups, float t, std::byte* scales,
                     std::byte* codes);
   bool (*decode_nv)(const std::byte* scales, const std::byte* codes, size_t groups, float t,
                     std::byte* x);
-  void (*encode_e3m0)(const std::byte* x, size_t groups, float inverse, std::byte* codes);
-  void (*decode_e3m0)(const std::byte* codes, size_t groups, float s, std::byte* x);
 
   // Largest |x| as bits.
   uint32_t (*abs_max)(const float* x, size_t n);
@@ -131,11 +129,9 @@ struct Kernels {
   bool (*restore)(const std::byte* y, size_t n, float z, float s, float* x);
   // x = z + q s.
   void (*affine_values)(const uint8_t* q, size_t n, float z, float s, float* x);
-  // q = E2M1 or E3M0 of x inverse (mini_floats.h); and x = value of the code times s.
+  // q = E2M1 of x inverse (mini_floats.h); and x = value of the code times s.
   void (*e2m1_codes)(const float* x, size_t n, float inverse, uint8_t* q);
-  void (*e3m0_codes)(const float* x, size_t n, float inverse, uint8_t* q);
   void (*e2m1_values)(const uint8_t* q, size_t n, float s, float* x);
-  void (*e3m0_values)(const uint8_t* q, size_t n, float s, float* x);
   // y = -x where u >= 1/2, else x.
   void (*flip_signs)(const float* x, const float* u, size_t n, float* y);
   // Uniform draws u of elements first .. first + n - 1 (noise.h), first a multiple of 4.

@@ -7,11 +7,10 @@
 #include "compressors/kernels/lane_encode.h"
 #include "compressors/kernels/prefetch.h"
 
-// FP4 under a scale of the whole tensor (kernels.h), over lanes as lane_kernels.h says.
+// nvfp4 (kernels.h), over lanes as lane_kernels.h says.
 namespace longhaul {
 
 constexpr BlockScheme kNvElements = {4, Grid::kE2M1, Rotation::kNone, kNvBlock};
-constexpr BlockScheme kE3m0Elements = {4, Grid::kE3M0};
 
 // As NvScale: c [kWidth] codes of E4M3 -> c t.
 template <class L>
@@ -122,35 +121,6 @@ bool DecodeNvOn(const std::byte* scales, const std::byte* codes, size_t groups, 
     }
   }
   return L::MaxAcross(top) <= 0x7E;
-}
-
-template <class L>
-void EncodeE3m0On(const std::byte* x, size_t groups, float inverse, std::byte* codes) {
-  constexpr int kVectors = kChunk / L::kWidth;
-  const typename L::F by = L::Splat(inverse);
-  for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c, codes += 32) {
-    CodedChunk<L, kE3m0Elements> chunk;
-    for (int i = 0; i < kVectors; ++i, x += L::kWidth * sizeof(float)) {
-      if (i * L::kWidth % 16 == 0) PrefetchBehind(x);
-      const typename L::F v = L::template Load<DType::kF32>(x);
-      chunk.SetPlace(i, L::Mul(v, by), L::And(L::Bits(v), L::SplatBits(0x80000000)));
-    }
-    chunk.Store(codes);
-  }
-}
-
-template <class L>
-void DecodeE3m0On(const std::byte* codes, size_t groups, float s, std::byte* x) {
-  static constexpr FourBitValues kValues = ValuesOf(MiniFloat::kE3M0);
-  const typename L::Entries values(kValues.of);
-  const typename L::F by = L::Splat(s);
-  const Fp4Codes all(codes, groups * kFp4Group / kChunk);
-  for (size_t c = 0; c < groups * kFp4Group / kChunk; ++c) {
-    for (int i = 0; i < kChunk; i += L::kWidth, x += L::kWidth * sizeof(float)) {
-      const typename L::U q = L::template LoadCodes<4>(all.Chunk(c) + i / 2);
-      L::template Store<DType::kF32>(L::Mul(values.Of(q), by), x);
-    }
-  }
 }
 
 }  // namespace longhaul

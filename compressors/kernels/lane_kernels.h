@@ -173,8 +173,6 @@ constexpr Kernels MakeLaneKernels(std::index_sequence<kScheme...>, std::index_se
   ((k.encode_noisy_blocks[kScheme] = NoisyKernel<L, kBlockSchemes[kScheme]>()), ...);
   k.encode_nv = EncodeNvOn<L>;
   k.decode_nv = DecodeNvOn<L>;
-  k.encode_e3m0 = EncodeE3m0On<L>;
-  k.decode_e3m0 = DecodeE3m0On<L>;
   return k;
 }
 

@@ -45,7 +45,6 @@ size_t ScratchPer1024(std::string_view name) {
   if (name.ends_with("+ef21")) return 12 * 1024 + ScratchPer1024(name.substr(0, name.rfind('+')));
   if (name.starts_with("aqsgd")) return 7 * 1024;
   if (name.starts_with("powersgd-") || name == "diloco-x" || name == "demo-dct") return 8 * 1024;
-  if (name == "cocktail") return 1024 * 6 / 10;
   if (name.ends_with("+ef") || name.ends_with("+ef95")) {
     const bool sparse = name.starts_with("topk-") || name.starts_with("randk-") ||
                         name == "sparseloco" || name == "16x" || name == "16x-randk" ||

@@ -139,7 +139,6 @@ TEST(Catalog, EveryNameOfTheSpecificationIsACodec) {
                            "powersgd-r2",
                            "powersgd-r4",
                            "diloco-x",
-                           "cocktail",
                            "demo-dct",
                            "subspace-k160",
                            "gauss-0.01",
@@ -188,10 +187,9 @@ TEST(Catalog, IdsAreFixedForEver) {
       {"stat4-rows", 0x85},   {"stat8-rows", 0x86},   {"sign1", 0x88},
       {"sign1-2level", 0x89}, {"sign1-rms", 0x8a},    {"identity", 0x05},
       {"dyn8-b4096", 0x23},   {"mix34-b64", 0x4f},    {"nvfp4", 0x52},
-      {"e3m0", 0x53},         {"tah4-g64", 0x60},     {"tah4-g32", 0x61},
-      {"qsgd4", 0x8c},        {"qsgd8", 0x8d},        {"aqsgd2", 0x68},
-      {"aqsgd4", 0x69},       {"aqsgd8", 0x6a},       {"diloco-x", 0x91},
-      {"cocktail", 0xa0},     {"demo-dct", 0xa1}};
+      {"tah4-g64", 0x60},     {"tah4-g32", 0x61},     {"qsgd4", 0x8c},
+      {"qsgd8", 0x8d},        {"aqsgd2", 0x68},       {"aqsgd4", 0x69},
+      {"aqsgd8", 0x6a},       {"diloco-x", 0x91},     {"demo-dct", 0xa1}};
   EXPECT_EQ((*MakeCodec("powersgd-r3"))->id(), 0x90);
   EXPECT_EQ((*MakeCodec("subspace-k160"))->id(), 0xa2);
   EXPECT_EQ((*MakeCodec("gauss-0.01"))->id(), 0xb0);

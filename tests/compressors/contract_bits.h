@@ -41,7 +41,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"mxfp4", {4.25}},
     {"mxfp4-h32", {4.25}},
     {"nvfp4", {4.5, 64}},
-    {"e3m0", {4, 64}},
     {"e3m0-b64", {4.25}},
     {"tah4-g64", {3.8 + 34.0 / 64, 0, 500}},  // and 6/64 for each tile that is rotated
     {"tah4-g32", {3.8 + 34.0 / 32, 0, 500}},
@@ -60,7 +59,6 @@ inline const std::map<std::string, Bits> kCatalogueBits = {
     {"sign1-rms", {1.0625}},
     {"qsgd4", {4.0625}},
     {"qsgd8", {8 + 32.0 / 8192}},
-    {"cocktail", {0.1825}},
     {"demo-dct", {32.0 / 4096 * (16 + 8.53), 3 * 128, 600}},
     // Sparse: values and indices of the kept, and 576 bits for the lengths and the inner header.
     {"topk-64of4096+fp16", {(16 + 7.53) / 64, 576, 300}},

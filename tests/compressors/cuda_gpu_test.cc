@@ -3,7 +3,6 @@
 // (cuda_host_test.cc); this one is about what only a GPU can show: launches, streams, copies, how
 // nvcc rounds.
 #include "tests/compressors/cuda_device_memory.h"
-#include "tests/compressors/cuda_reciprocal.h"
 #include "tests/compressors/cuda_selection_cases.h"
 
 namespace longhaul {
@@ -83,16 +82,8 @@ class CudaGpuSelection : public testing::Test {
   DeviceMemory* gpu_ = nullptr;
 };
 TEST_F(CudaGpuSelection, ManyReachTheBoundOrAreEqual) { ExpectManyReachTheBoundOrAreEqual(*gpu_); }
-TEST_F(CudaGpuSelection, WindowsOfEveryKind) { ExpectWindowsOfEveryKind(*gpu_); }
+TEST_F(CudaGpuSelection, PiecesOfEveryKind) { ExpectPiecesOfEveryKind(*gpu_); }
 TEST_F(CudaGpuSelection, ManyThatAreNotFinite) { ExpectManyThatAreNotFinite(*gpu_); }
-
-TEST(CudaGpu, QuotientsAreRoundedToNearest) {
-  std::string why;
-  if (Gpu(why) == nullptr) GTEST_SKIP() << why;
-  unsigned long long wrong = 1;
-  ASSERT_EQ(CountWrongQuotients(wrong), 0);
-  EXPECT_EQ(wrong, 0u);
-}
 
 }  // namespace
 }  // namespace longhaul

@@ -3,7 +3,6 @@
 #include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
-#include "compressors/cuda/tah/tah_tables.h"
 #include "tests/compressors/cuda_host_team.h"
 
 namespace longhaul {
@@ -28,11 +27,9 @@ const DeviceApi& HostDevice() {
   static constexpr CastLaunchers kCasts = MakeCastLaunchers<HostLauncher>();
   static constexpr ScaledFp4Launchers kScaledFp4 = MakeScaledFp4Launchers<HostLauncher>();
   static constexpr SelectionLaunchers kSelection = MakeSelectionLaunchers<HostLauncher>();
-  static constexpr TahLaunchers kTah = MakeTahLaunchers<HostLauncher>();
   static constexpr DeviceApi kApi = {
       Fill,     Copy,    Copy,        [](int number) { return std::to_string(number); },
-      &kBlocks, &kCasts, &kScaledFp4, &kSelection,
-      &kTah};
+      &kBlocks, &kCasts, &kScaledFp4, &kSelection};
   return kApi;
 }
 

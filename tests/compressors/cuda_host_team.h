@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -113,18 +112,6 @@ class HostTeam {
   }
   static Quad Load16(const std::byte* p) { return Load<Quad>(p); }
   static void Store16(Quad v, std::byte* p) { Store(v, p); }
-
-  // The worse of the two, so that nothing relies on the better one.
-  static float Reciprocal(float x) {
-    HostCheck(x >= 1 && x < 0x1p64f, "a reciprocal of something else");
-    const float r = 1 / x, error = std::fma(-x, r, 1.0f);
-    return error == 0 ? r : FromBits(error > 0 ? BitsOf(r) + 1 : BitsOf(r) - 1);
-  }
-
-  static float TimesFlushed(float a, float b) { return Flushed(Flushed(a) * Flushed(b)); }
-  static float Flushed(float x) {
-    return (BitsOf(x) & 0x7F800000) == 0 ? FromBits(BitsOf(x) & 0x80000000) : x;
-  }
 
   static void Min(uint64_t* at, uint64_t value) { *at = value < *at ? value : *at; }
   static void Max(uint32_t* at, uint32_t value) { *at = value > *at ? value : *at; }

@@ -116,12 +116,13 @@ class CudaHostSelection : public testing::Test {
 TEST_F(CudaHostSelection, ManyReachTheBoundOrAreEqual) {
   ExpectManyReachTheBoundOrAreEqual(memory_);
 }
-TEST_F(CudaHostSelection, WindowsOfEveryKind) { ExpectWindowsOfEveryKind(memory_); }
+TEST_F(CudaHostSelection, PiecesOfEveryKind) { ExpectPiecesOfEveryKind(memory_); }
 TEST_F(CudaHostSelection, ManyThatAreNotFinite) { ExpectManyThatAreNotFinite(memory_); }
 
 TEST(DeviceCatalog, NamesWithoutKernelsAreNotFound) {
-  // The last but one: a selection has kernels where its values have.
-  for (const char* name : {"q4_0", "stat4", "sign1", "topk-64of4096+stat2", "int5-b64"}) {
+  // The last but one: TopK has kernels where its values have.
+  for (const char* name : {"q4_0", "stat4", "sign1", "tah4-g64", "randk-64of4096+bf16",
+                           "topk-64of4096+stat2", "int5-b64"}) {
     EXPECT_EQ(MakeDeviceCodec(name, HostDevice()).status().code(), absl::StatusCode::kNotFound)
         << name;
   }

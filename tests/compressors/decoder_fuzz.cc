@@ -41,7 +41,7 @@ const std::vector<Family>& Families() {
        {"minmax2-b64", "minmax3-b64", "minmax4-b64", "minmax5-b64", "minmax6-b64", "minmax7-b64",
         "minmax8-b64", "minmax4-b64-h64", "minmax3-b64+sr"}},
       {"mix34", {"mix34-b64"}},
-      {"fp4", {"mxfp4", "mxfp4-h32", "mxfp4-h32+sr", "nvfp4", "e3m0", "e3m0-b64"}},
+      {"fp4", {"mxfp4", "mxfp4-h32", "mxfp4-h32+sr", "nvfp4", "e3m0-b64"}},
       {"tah", {"tah4-g64", "tah4-g32"}},
       {"aqsgd", {"aqsgd2", "aqsgd4", "aqsgd8"}},
       {"gauss", {"gauss-0.01"}},
@@ -54,10 +54,9 @@ const std::vector<Family>& Families() {
       {"qsgd", {"qsgd4", "qsgd8"}},
       {"powersgd", {"powersgd-r1", "powersgd-r3"}},
       {"diloco_x", {"diloco-x"}},
-      {"cocktail", {"cocktail"}},
       {"demo", {"demo-dct"}},
       {"subspace", {"subspace-k5", "subspace-k1"}},
-      {"ef21", {"none+ef21", "int4-b64+ef21", "topk-9of64+stat2+ef21", "cocktail+ef21"}},
+      {"ef21", {"none+ef21", "int4-b64+ef21", "topk-9of64+stat2+ef21"}},
       {"frame", {"none"}},
   };
   return families;

@@ -85,11 +85,11 @@ TEST_P(IsaTest, LargeTensorsAtAnyAddress) {
     const char* name;
     Shape shape;
   };
-  for (const Case& c : {Case{"none", {1, 4'194'311}}, Case{"bf16", {1, 8'400'007}},
-                        Case{"int8-b64", {17, 1'000'003}}, Case{"minmax3-b64", {1, 4'194'311}},
-                        Case{"q8_0", {1, 4'194'311}}, Case{"sign1", {1, 4'194'311}},
-                        Case{"stat2", {1, 4'194'311}}, Case{"nvfp4", {1, 4'194'311}},
-                        Case{"e3m0", {1, 4'194'311}}, Case{"topk-64of4096+none", {1, 4'194'311}}}) {
+  for (const Case& c :
+       {Case{"none", {1, 4'194'311}}, Case{"bf16", {1, 8'400'007}},
+        Case{"int8-b64", {17, 1'000'003}}, Case{"minmax3-b64", {1, 4'194'311}},
+        Case{"q8_0", {1, 4'194'311}}, Case{"sign1", {1, 4'194'311}}, Case{"stat2", {1, 4'194'311}},
+        Case{"nvfp4", {1, 4'194'311}}, Case{"topk-64of4096+none", {1, 4'194'311}}}) {
     const auto reference = *MakeCodec(c.name, Isa::kScalar), fast = *MakeCodec(c.name, GetParam());
     const ConstTensor x = {values.data(), DType::kF32, c.shape};
     std::vector<std::byte> want(reference->MaxFrameBytes(c.shape, DType::kF32));

@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Catalog, MirrorTest,
                          testing::Values("none+ef21", "int4-b64+ef21", "minmax2-b64+ef21",
                                          "topk-64of4096+stat2+ef21", "randk-952of4096+fp16+ef21",
                                          "int4-b64+ef21+sat", "int4-b64+sr+ef21", "sign1+ef21",
-                                         "cocktail+ef21", "aqsgd2", "aqsgd4", "aqsgd8"),
+                                         "aqsgd2", "aqsgd4", "aqsgd8"),
                          [](const auto& info) { return TestName(info.param); });
 
 double ErrorAfter(const std::string& name, const std::vector<float>& x, Shape shape, int visits,

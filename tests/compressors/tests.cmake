@@ -27,7 +27,7 @@ endif()
 # The CUDA kernels' text on the host: no GPU, no nvcc.
 set_source_files_properties(compressors/cuda_host_device.cc PROPERTIES COMPILE_OPTIONS
   "$<$<CONFIG:Release>:-O1>")  # every kernel there is: half the time of -O2
-longhaul_test(compressors/cuda_host_test.cc compressors/cuda_tah_entropy_test.cc
+longhaul_test(compressors/cuda_host_test.cc
               SRCS compressors/cuda_host_device.cc
               LIBS longhaul::device_codecs fmt::fmt LABELS cpu TIMEOUT 600)
 # The same codecs on a GPU; skips where there is none.
@@ -35,7 +35,7 @@ if(LONGHAUL_CUDA)
   find_package(CUDAToolkit REQUIRED)
   longhaul_test(compressors/cuda_gpu_test.cc
                 SRCS compressors/cuda_device_memory.cc
-                LIBS longhaul::cuda longhaul_cuda_reciprocal fmt::fmt LABELS gpu TIMEOUT 600)
+                LIBS longhaul::cuda fmt::fmt LABELS gpu TIMEOUT 600)
   set_target_properties(compressors_cuda_gpu_test PROPERTIES LINKER_LANGUAGE CXX)
 else()
   longhaul_count_test(compressors/cuda_gpu_test.cc)
@@ -45,7 +45,7 @@ endif()
 longhaul_fuzzer(compressors/decoder_fuzz.cc LIBS longhaul::compressors)
 if(LONGHAUL_FUZZERS)
   foreach(family cast fp8 int_block ggml_block dynamic_map minmax mix34 fp4 tah
-                 aqsgd gauss topk randk statistical sign qsgd powersgd diloco_x cocktail demo
+                 aqsgd gauss topk randk statistical sign qsgd powersgd diloco_x demo
                  subspace ef21 frame)
     add_custom_command(TARGET compressors_decoder_fuzz POST_BUILD
       COMMAND ${CMAKE_COMMAND} -E create_symlink compressors_decoder_fuzz

@@ -1,4 +1,4 @@
-// demo-dct against the cosines themselves, cocktail against its own words.
+// demo-dct against the cosines themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -192,96 +192,43 @@ TEST(DemoDct, WhatIsKeptBackComesLater) {
   EXPECT_LT(Nmse(x, sum), 0.01) << "128 times 32 coefficients, fading by 0.999 per round";
 }
 
-TEST(Cocktail, IsAFifthOfATenthInFourBits) {
-  const size_t n = 100'003;
-  const auto x = Draw(Distribution::kLaplace, n, 7);
-  const auto codec = *MakeCodec("cocktail");
-  for (uint64_t step : {0, 1, 9, 10, 123}) {
-    const auto y = Send(*codec, x, {1, n}, step);
-    std::vector<size_t> comb;
-    for (size_t i = step % 10; i < n; i += 10) comb.push_back(i);
-    std::vector<float> want(n);
-    std::vector<size_t> kept;
-    for (size_t first = 0; first < comb.size(); first += 5120) {
-      const size_t c = std::min<size_t>(5120, comb.size() - first);
-      std::vector<size_t> part(comb.begin() + static_cast<ptrdiff_t>(first),
-                               comb.begin() + static_cast<ptrdiff_t>(first + c));
-      std::stable_sort(part.begin(), part.end(),
-                       [&](size_t a, size_t b) { return std::fabs(x[a]) > std::fabs(x[b]); });
-      part.resize(std::max<size_t>(1, (2 * 1024 * c + 5120) / 10240));
-      std::sort(part.begin(), part.end());
-      kept.insert(kept.end(), part.begin(), part.end());
-    }
-    for (size_t first = 0; first < kept.size(); first += 128) {
-      const size_t c = std::min<size_t>(128, kept.size() - first);
-      float top = 0;
-      for (size_t i = 0; i < c; ++i) top = std::max(top, std::fabs(x[kept[first + i]]));
-      const float s = Bf16ToF32(F32ToBf16(top / 7));
-      for (size_t i = 0; i < c; ++i) {
-        const float q = std::nearbyint(x[kept[first + i]] * (1 / s));
-        want[kept[first + i]] = s * std::fmin(7, std::fmax(-7, q));
-      }
-    }
-    ASSERT_EQ(y, want) << step;
-  }
-}
-
-// Ten steps reach every element; the seed is the step.
-TEST(Cocktail, TenStepsWalkOverAllElements) {
-  const size_t n = 1000;
-  const std::vector<float> ones(n, 1.0f);
-  std::vector<int> seen(n);
-  for (uint64_t step = 50; step < 60; ++step) {
-    const auto y = Send(**MakeCodec("cocktail"), ones, {10, 100}, step);
-    for (size_t i = 0; i < n; ++i) {
-      if (y[i] == 0) continue;
-      EXPECT_EQ(i % 10, step % 10);
-      ++seen[i];
-    }
-  }
-  EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), 0), 10 * 20);
-}
-
-TEST(SparseTransforms, LyingFramesAreDataLoss) {
+TEST(DemoDct, LyingFramesAreDataLoss) {
   const Shape shape = {70, 90};
-  for (const char* name : {"demo-dct", "cocktail"}) {
-    const auto codec = *MakeCodec(name);
-    const auto frame = *EncodeToFrame(
-        *codec, OwnedTensor(Draw(Distribution::kGaussian, shape.elements(), 1), shape).view(), 3);
-    OwnedTensor y(shape, DType::kF32);
-    const auto lie = [&](auto change) {
-      auto bad = frame;
-      FrameHeader header = *ParseFrame(bad);
-      change(header, bad);
-      header.payload_bytes = bad.size() - kFrameHeaderBytes;
-      SealFrame(header, bad);
-      return codec->Decode(bad, nullptr, y.mutable_view());
-    };
-    using Bytes = std::vector<std::byte>;
-    EXPECT_TRUE(lie([](FrameHeader&, Bytes&) {}).ok());
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.param0 = 33; })));
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.param1 = 7; })));
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.block = 63; })));
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.pop_back(); })));
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.resize(64); })));
-    EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.resize(96); })));
-    // Index bytes and lengths of the first band; the bit map.
-    for (size_t at : {64, 68, 72, 79}) {
-      EXPECT_TRUE(absl::IsDataLoss(lie([&](FrameHeader&, Bytes& f) { f[at] ^= std::byte{0x40}; })))
-          << name << at;
-    }
+  const auto codec = *MakeCodec("demo-dct");
+  const auto frame = *EncodeToFrame(
+      *codec, OwnedTensor(Draw(Distribution::kGaussian, shape.elements(), 1), shape).view(), 3);
+  OwnedTensor y(shape, DType::kF32);
+  const auto lie = [&](auto change) {
+    auto bad = frame;
+    FrameHeader header = *ParseFrame(bad);
+    change(header, bad);
+    header.payload_bytes = bad.size() - kFrameHeaderBytes;
+    SealFrame(header, bad);
+    return codec->Decode(bad, nullptr, y.mutable_view());
+  };
+  using Bytes = std::vector<std::byte>;
+  EXPECT_TRUE(lie([](FrameHeader&, Bytes&) {}).ok());
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.param0 = 33; })));
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.param1 = 7; })));
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader& h, Bytes&) { h.block = 63; })));
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.pop_back(); })));
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.resize(64); })));
+  EXPECT_TRUE(absl::IsDataLoss(lie([](FrameHeader&, Bytes& f) { f.resize(96); })));
+  // Index bytes and lengths of the first band.
+  for (size_t at : {64, 68, 72, 79}) {
+    EXPECT_TRUE(absl::IsDataLoss(lie([&](FrameHeader&, Bytes& f) { f[at] ^= std::byte{0x40}; })))
+        << at;
   }
   // Coefficients that are no numbers.
-  const auto codec = *MakeCodec("demo-dct");
-  auto frame =
+  auto tail =
       *EncodeToFrame(*codec, OwnedTensor(Draw(Distribution::kGaussian, 4096, 1), {64, 64}).view());
-  OwnedTensor y({64, 64}, DType::kF32);
+  OwnedTensor z({64, 64}, DType::kF32);
   for (uint16_t bad : {0x7F80, 0x7FC0, 0xFF80}) {
-    for (size_t i = frame.size() - 64; i < frame.size(); i += 2) {
-      std::memcpy(frame.data() + i, &bad, 2);
+    for (size_t i = tail.size() - 64; i < tail.size(); i += 2) {
+      std::memcpy(tail.data() + i, &bad, 2);
     }
-    SealFrame(PeekHeader(frame), frame);
-    EXPECT_TRUE(absl::IsDataLoss(codec->Decode(frame, nullptr, y.mutable_view()))) << bad;
+    SealFrame(PeekHeader(tail), tail);
+    EXPECT_TRUE(absl::IsDataLoss(codec->Decode(tail, nullptr, z.mutable_view()))) << bad;
   }
 }
 

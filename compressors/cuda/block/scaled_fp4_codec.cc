@@ -1,4 +1,4 @@
-// `nvfp4` and `e3m0` (compressors/families/fp4.h) on a device.
+// `nvfp4` (compressors/families/fp4.h) on a device.
 #include "compressors/families/fp4.h"
 
 #include <cstring>
@@ -6,15 +6,13 @@
 #include "compressors/cuda/block/scaled_fp4_launch.h"
 #include "compressors/cuda/fixed_frame.h"
 #include "compressors/families/fp4_layout.h"
-#include "compressors/kernels/block_scheme.h"
 
 namespace longhaul {
 namespace {
 
 class DeviceScaledFp4Codec final : public FixedFrameCodec {
  public:
-  DeviceScaledFp4Codec(HostCodec host, const DeviceApi& device, ScaledFp4 form)
-      : FixedFrameCodec(std::move(host), device), form_(form) {}
+  using FixedFrameCodec::FixedFrameCodec;
 
  protected:
   size_t ScratchBytes(Shape) const override { return sizeof(uint32_t); }
@@ -24,63 +22,42 @@ class DeviceScaledFp4Codec final : public FixedFrameCodec {
     }
     // The kernels of encoding do not write through x.
     auto* values = static_cast<std::byte*>(const_cast<void*>(x.values));
-    return Launcher(device().scaled_fp4->encode, x.dtype)(RunOf(x.shape, values, work),
-                                                          work.stream);
+    return device().scaled_fp4->encode[static_cast<size_t>(x.dtype)](RunOf(x.shape, values, work),
+                                                                     work.stream);
   }
   int LaunchDecode(const FrameHeader&, Tensor x, const Work& work) const override {
-    return Launcher(device().scaled_fp4->decode, x.dtype)(
+    return device().scaled_fp4->decode[static_cast<size_t>(x.dtype)](
         RunOf(x.shape, static_cast<std::byte*>(x.values), work), work.stream);
   }
   absl::Status CheckPayload(std::span<const std::byte> frame, Shape) const override {
-    float t, s;
+    float t;
     std::memcpy(&t, frame.data() + kFrameHeaderBytes, 4);
-    if (Nv() && !(t >= 0 && t <= kMostNvScale)) {
-      return Corrupt("the tensor's scale is no number that an encoder writes");
-    }
-    if (!Nv() && !ReadScale(kE3m0, frame.data() + kFrameHeaderBytes, s)) {
-      return Corrupt("the scale is Inf or NaN");
-    }
-    return absl::OkStatus();
+    if (t >= 0 && t <= kMostNvScale) return absl::OkStatus();
+    return Corrupt("the tensor's scale is no number that an encoder writes");
   }
   absl::Status DecodeFault() const override { return Corrupt("a block's scale is no number"); }
 
  private:
-  bool Nv() const { return form_ == ScaledFp4::kNv; }
-  ScaledFp4Launch Launcher(const ScaledFp4Table& table, DType dtype) const {
-    return table[static_cast<size_t>(form_)][static_cast<size_t>(dtype)];
+  static ScaledFp4Run RunOf(Shape shape, std::byte* x, const Work& work) {
+    const NvLayout layout(shape);
+    return {.x = x,
+            .rows = layout.rows,
+            .cols = layout.cols,
+            .head = work.frame + kFrameHeaderBytes,
+            .scales = work.frame + kFrameHeaderBytes + 8,
+            .codes = work.frame + layout.codes_at,
+            .row_blocks = layout.row_blocks,
+            .row_code_bytes = layout.row_bytes,
+            .top = reinterpret_cast<uint32_t*>(work.scratch),
+            .report = work.report()};
   }
-  ScaledFp4Run RunOf(Shape shape, std::byte* x, const Work& work) const {
-    ScaledFp4Run run = {.x = x,
-                        .rows = 1,
-                        .cols = shape.elements(),
-                        .head = work.frame + kFrameHeaderBytes,
-                        .scales = work.frame + kFrameHeaderBytes + 8,
-                        .codes = work.frame + kFrameHeaderBytes + 8,
-                        .row_blocks = 0,
-                        .row_code_bytes = PackedBytes(shape.elements(), 4),
-                        .top = reinterpret_cast<uint32_t*>(work.scratch),
-                        .report = work.report()};
-    if (Nv()) {
-      const NvLayout layout(shape);
-      run.rows = layout.rows;
-      run.cols = layout.cols;
-      run.codes = work.frame + layout.codes_at;
-      run.row_blocks = layout.row_blocks;
-      run.row_code_bytes = layout.row_bytes;
-    }
-    return run;
-  }
-
-  static constexpr BlockScheme kE3m0 = {4, Grid::kE3M0};
-  const ScaledFp4 form_;
 };
 
 }  // namespace
 
 std::shared_ptr<const DeviceCodec> NewDeviceScaledFp4(HostCodec host, const DeviceApi& device) {
-  const auto form = ScaledFp4Of(*host);
-  if (!form) return nullptr;
-  return std::make_shared<DeviceScaledFp4Codec>(std::move(host), device, *form);
+  if (!IsNvFp4(*host)) return nullptr;
+  return std::make_shared<DeviceScaledFp4Codec>(std::move(host), device);
 }
 
 }  // namespace longhaul

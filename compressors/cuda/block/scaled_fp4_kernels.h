@@ -3,6 +3,7 @@
 #include "compressors/cuda/block/block_arithmetic.h"
 #include "compressors/cuda/block/scaled_fp4_launch.h"
 #include "compressors/cuda/team/code_words.h"
+#include "compressors/kernels/fp4_scale.h"
 
 namespace longhaul {
 
@@ -17,14 +18,12 @@ LONGHAUL_TEXT float NvBlockScale(uint32_t code, float t) {
 
 // A warp works on four strips of a row; a thread on eight neighbouring elements of each, half a
 // block of nvfp4.
-template <ScaledFp4 kForm, DType kType>
+template <DType kType>
 struct ScaledFp4Span {
   static constexpr int kStrips = 4;
   static constexpr uint64_t kElements = uint64_t{kStrips} * kStrip;
   static constexpr uint64_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-  static constexpr BlockScheme kScheme =
-      kForm == ScaledFp4::kNv ? BlockScheme{4, Grid::kE2M1, Rotation::kNone, kNvBlock}
-                              : BlockScheme{4, Grid::kE3M0};
+  static constexpr BlockScheme kScheme = {4, Grid::kE2M1, Rotation::kNone, kNvBlock};
 
   LONGHAUL_HOST_DEVICE static uint64_t PerRow(const ScaledFp4Run& run) {
     return (run.cols + kElements - 1) / kElements;
@@ -51,10 +50,10 @@ struct ScaledFp4Span {
   bool whole;                     // the same for all threads
 };
 
-template <ScaledFp4 kForm, DType kType>
+template <DType kType>
 struct EncodeScaledFp4Kernel {
   static constexpr int kThreads = kWarp;
-  using Span = ScaledFp4Span<kForm, kType>;
+  using Span = ScaledFp4Span<kType>;
   static constexpr BlockScheme kScheme = Span::kScheme;
 
   ScaledFp4Run run;
@@ -96,12 +95,7 @@ struct EncodeScaledFp4Kernel {
   LONGHAUL_TEXT void Pair(Team& team, const Span& span, int i, uint32_t tensor_top, const Raw& raw0,
                           const Raw& raw1) const {
     typename Team::template Own<float> inverse0, inverse1;
-    if constexpr (kForm == ScaledFp4::kNv) {
-      NvScales<kWhole>(team, span, i, NvTensorScale(tensor_top), raw0, raw1, inverse0, inverse1);
-    } else {
-      const float inverse = AbsMaxScale(kScheme, tensor_top).inverse;
-      team.Each([&](int t) { inverse0[t] = inverse1[t] = inverse; });
-    }
+    NvScales<kWhole>(team, span, i, NvTensorScale(tensor_top), raw0, raw1, inverse0, inverse1);
     team.Each([&](int t) {
       StoreCodes<kWhole, Team>(span, i, t, raw0[t], inverse0[t]);
       StoreCodes<kWhole, Team>(span, i + 1, t, raw1[t], inverse1[t]);
@@ -116,9 +110,7 @@ struct EncodeScaledFp4Kernel {
   template <class Team>
   LONGHAUL_TEXT void StoreHead(uint32_t top) const {
     if (top >= kInfBits) Team::Min(&run.report->fault, 0);
-    const uint32_t scale =
-        kForm == ScaledFp4::kNv ? BitsOf(NvTensorScale(top)) : AbsMaxScale(kScheme, top).wire;
-    Team::Store(scale, run.head);
+    Team::Store(BitsOf(NvTensorScale(top)), run.head);
     Team::Store(uint32_t{0}, run.head + 4);
   }
 
@@ -174,10 +166,10 @@ struct EncodeScaledFp4Kernel {
   }
 };
 
-template <ScaledFp4 kForm, DType kType>
+template <DType kType>
 struct DecodeScaledFp4Kernel {
   static constexpr int kThreads = kWarp;
-  using Span = ScaledFp4Span<kForm, kType>;
+  using Span = ScaledFp4Span<kType>;
   static constexpr BlockScheme kScheme = Span::kScheme;
 
   ScaledFp4Run run;
@@ -187,9 +179,7 @@ struct DecodeScaledFp4Kernel {
   template <class Team>
   LONGHAUL_TEXT void operator()(Team& team) const {
     const Span span(run, team.index());
-    const uint32_t head = Team::template Load<uint32_t>(run.head);
-    const float scale =
-        kForm == ScaledFp4::kNv ? FromBits(head) : Bf16ToF32(static_cast<uint16_t>(head));
+    const float scale = FromBits(Team::template Load<uint32_t>(run.head));
     if (span.whole) {
       typename Team::template Own<uint32_t> codes[Span::kStrips], scales[Span::kStrips];
       LONGHAUL_UNROLL
@@ -220,27 +210,20 @@ struct DecodeScaledFp4Kernel {
     }
   }
 
-  // nvfp4 alone has one for each block.
   template <class Team>
   LONGHAUL_TEXT static uint32_t LoadScale(const Span& span, int i, int t) {
-    if constexpr (kForm != ScaledFp4::kNv) return 0;
     return Team::template Load<uint8_t>(span.scales + Span::At(i, t) / kNvBlock);
   }
 
   template <class Team>
   LONGHAUL_TEXT RawEight<kType> Values(uint32_t codes, float tensor_scale, uint32_t scale) const {
-    bool bad = false;
-    float s = tensor_scale;
-    if constexpr (kForm == ScaledFp4::kNv) {
-      bad = scale > 0x7E;
-      s = NvBlockScale(scale, tensor_scale);
-    }
+    const float s = NvBlockScale(scale, tensor_scale);
     Eight v;
     LONGHAUL_UNROLL
     for (int e = 0; e < kPerThread; ++e) {
       v.x[e] = ValueOf<kScheme>(codes >> (4 * e) & 15, s, 0.0f);
     }
-    if (bad) Team::Min(&run.report->fault, 0);
+    if (scale > 0x7E) Team::Min(&run.report->fault, 0);
     RawEight<kType> raw;
     Narrow<kType>(v, raw);
     return raw;

@@ -16,36 +16,24 @@ inline ScaledFp4Run WithoutRows(ScaledFp4Run run) {
 }
 
 // Two passes: the tensor's largest |x|, then everything else.
-template <class Launcher, ScaledFp4 kForm, DType kType>
+template <class Launcher, DType kType>
 int EncodeScaledFp4(const ScaledFp4Run& run, CudaStream stream) {
   const TensorMaxRun whole = {run.x, run.rows * run.cols, run.top};
   const int error = Launcher::Launch(TensorMaxKernel<kType>{whole}, stream);
   if (error != 0) return error;
-  return Launcher::Launch(EncodeScaledFp4Kernel<kForm, kType>{WithoutRows(run)}, stream);
+  return Launcher::Launch(EncodeScaledFp4Kernel<kType>{WithoutRows(run)}, stream);
 }
-template <class Launcher, ScaledFp4 kForm, DType kType>
+template <class Launcher, DType kType>
 int DecodeScaledFp4(const ScaledFp4Run& run, CudaStream stream) {
-  return Launcher::Launch(DecodeScaledFp4Kernel<kForm, kType>{WithoutRows(run)}, stream);
+  return Launcher::Launch(DecodeScaledFp4Kernel<kType>{WithoutRows(run)}, stream);
 }
 
-template <class Launcher, ScaledFp4 kForm>
-constexpr std::array<ScaledFp4Launch, 3> ScaledFp4EncodeRow() {
-  return {EncodeScaledFp4<Launcher, kForm, DType::kF32>,
-          EncodeScaledFp4<Launcher, kForm, DType::kBF16>,
-          EncodeScaledFp4<Launcher, kForm, DType::kF16>};
-}
-template <class Launcher, ScaledFp4 kForm>
-constexpr std::array<ScaledFp4Launch, 3> ScaledFp4DecodeRow() {
-  return {DecodeScaledFp4<Launcher, kForm, DType::kF32>,
-          DecodeScaledFp4<Launcher, kForm, DType::kBF16>,
-          DecodeScaledFp4<Launcher, kForm, DType::kF16>};
-}
 template <class Launcher>
 constexpr ScaledFp4Launchers MakeScaledFp4Launchers() {
-  return {{ScaledFp4EncodeRow<Launcher, ScaledFp4::kNv>(),
-           ScaledFp4EncodeRow<Launcher, ScaledFp4::kE3m0>()},
-          {ScaledFp4DecodeRow<Launcher, ScaledFp4::kNv>(),
-           ScaledFp4DecodeRow<Launcher, ScaledFp4::kE3m0>()}};
+  return {{EncodeScaledFp4<Launcher, DType::kF32>, EncodeScaledFp4<Launcher, DType::kBF16>,
+           EncodeScaledFp4<Launcher, DType::kF16>},
+          {DecodeScaledFp4<Launcher, DType::kF32>, DecodeScaledFp4<Launcher, DType::kBF16>,
+           DecodeScaledFp4<Launcher, DType::kF16>}};
 }
 
 }  // namespace longhaul

@@ -1,14 +1,12 @@
 #pragma once
 
-#include "compressors/cuda/selection/rand_k_kernel.h"
+#include "compressors/cuda/selection/selection_pieces.h"
 
 namespace longhaul {
 
-enum class Indices : uint8_t { kSent, kDrawn };
-
 // Kept values -> x, zeros between them. A team makes its piece in shared memory and stores it
 // whole.
-template <Indices kIndices, DType kType>
+template <DType kType>
 struct ScatterKernel {
   static constexpr int kThreads = kPieceThreads;
   static constexpr uint32_t kElementBytes = kType == DType::kF32 ? 4 : 2;
@@ -34,11 +32,7 @@ struct ScatterKernel {
         made->quad[i * kThreads + t] = Quad{};
       }
     });
-    if constexpr (kIndices == Indices::kSent) {
-      PutSent(team, piece, made);
-    } else {
-      PutDrawn(team, piece, made);
-    }
+    PutSent(team, piece, made);
     team.Phase([&](int t) {
       Store<Team>(t, reinterpret_cast<const std::byte*>(made->quad), piece.end - piece.begin,
                   run.x + (piece.first + piece.begin) * kElementBytes);
@@ -58,40 +52,6 @@ struct ScatterKernel {
         Put<Team>(piece, chunk * piece.length + indices[i], values[i], made);
       }
     });
-  }
-
-  // The window at the end of a piece may have its element in the next one, so that both look.
-  template <class Team, class Memory>
-  LONGHAUL_TEXT void PutDrawn(Team& team, const Piece& piece, Memory& made) const {
-    const PieceDraws draws(piece);
-    const uint32_t all = piece.chunks * piece.kept;
-    const uint32_t end = draws.last < all ? draws.last + 1 : all, fours = draws.Fours(end);
-    team.Phase([&](int t) {
-      for (auto four = static_cast<uint32_t>(t); four < fours; four += kThreads) {
-        if (draws.AllInside(four, end)) {
-          PutFour<true, Team>(draws, four, end, made);
-        } else {
-          PutFour<false, Team>(draws, four, end, made);
-        }
-      }
-    });
-  }
-
-  template <bool kAll, class Team, class Memory>
-  LONGHAUL_TEXT void PutFour(const PieceDraws& draws, uint32_t four, uint32_t end,
-                             Memory& made) const {
-    const int first = draws.FirstOf(four);
-    const auto* p = reinterpret_cast<const std::byte*>(run.values + draws.piece.kept_at + first);
-    const bool aligned = kAll && Aligned(p, 16);
-    Quad words = {};
-    if (aligned) words = Team::Load16(p);  // on its way while numbers are drawn
-    const FourDraws drawn = draws.template Four<kAll>(run.seed, four, end);
-    LONGHAUL_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      if ((drawn.inside >> j & 1) == 0) continue;
-      if (!aligned) words.word[j] = Team::template Load<uint32_t>(p + 4 * j);
-      Put<Team>(draws.piece, drawn.element[j], FromBits(words.word[j]), made);
-    }
   }
 
   template <class Team, class Memory>

@@ -1,4 +1,4 @@
-// `topk-*` and `randk-*` (compressors/families/selection.h) on a device: the selection and the
+// `topk-*` (compressors/families/selection.h) on a device: the selection and the
 // value codec run there; indices are coded on the host, because their length is known only then and
 // they are few.
 #include "compressors/families/selection.h"
@@ -44,7 +44,6 @@ class DeviceSelectionCodec final : public DeviceCodec {
   }
 
  private:
-  bool TopK() const { return form_.spec.selection == Selection::kTopK; }
   ChunkGrid GridOf(Shape shape) const { return {shape, form_.spec.chunk, form_.spec.kept}; }
 
   // Device: report, indices | values | what the value codec needs.
@@ -59,7 +58,7 @@ class DeviceSelectionCodec final : public DeviceCodec {
   Places PlacesOf(Shape shape, DType dtype) const {
     Places p = {};
     p.kept = GridOf(shape).total_kept();
-    p.index_bytes = TopK() ? 2 * p.kept : 0;
+    p.index_bytes = 2 * p.kept;
     p.inner = values_->Needs({1, p.kept}, DType::kF32);
     p.device_values = AlignUp256(sizeof(DeviceReport) + p.index_bytes);
     p.device_inner = p.device_values + AlignUp256(4 * p.kept);
@@ -67,8 +66,7 @@ class DeviceSelectionCodec final : public DeviceCodec {
     p.host_inner = p.host_report + AlignUp256(sizeof(DeviceReport) + p.index_bytes);
     return p;
   }
-  SelectionRun RunOf(Shape shape, std::byte* x, uint64_t seed, const Places& places,
-                     std::byte* memory) const;
+  SelectionRun RunOf(Shape shape, std::byte* x, const Places& places, std::byte* memory) const;
   absl::Status Corrupt(std::string_view what) const {
     return absl::DataLossError(fmt::format("{}: {}", name(), what));
   }
@@ -81,8 +79,8 @@ class DeviceSelectionCodec final : public DeviceCodec {
   const std::shared_ptr<const DeviceCodec> values_;
 };
 
-SelectionRun DeviceSelectionCodec::RunOf(Shape shape, std::byte* x, uint64_t seed,
-                                         const Places& places, std::byte* memory) const {
+SelectionRun DeviceSelectionCodec::RunOf(Shape shape, std::byte* x, const Places& places,
+                                         std::byte* memory) const {
   const ChunkGrid grid = GridOf(shape);
   return {.x = x,
           .rows = shape.rows,
@@ -94,8 +92,6 @@ SelectionRun DeviceSelectionCodec::RunOf(Shape shape, std::byte* x, uint64_t see
           .tail_kept = static_cast<uint32_t>(grid.tail_kept),
           .indices = reinterpret_cast<uint16_t*>(memory + sizeof(DeviceReport)),
           .values = reinterpret_cast<float*>(memory + places.device_values),
-          .seed = seed,
-          .unbiased = form_.gain == Gain::kUnbiased,
           .report = reinterpret_cast<DeviceReport*>(memory)};
 }
 
@@ -106,10 +102,9 @@ absl::Status DeviceSelectionCodec::EnqueueEncode(ConstTensor x, uint64_t seed,
   const Places places = PlacesOf(x.shape, x.dtype);
   // The kernels of encoding do not write through x.
   auto* values = static_cast<std::byte*>(const_cast<void*>(x.values));
-  const SelectionRun run = RunOf(x.shape, values, seed, places, slot.device);
-  const SelectionRow& row = TopK() ? device_.selection->top_k : device_.selection->rand_k;
+  const SelectionRun run = RunOf(x.shape, values, places, slot.device);
   int error = device_.fill(slot.device, 0xFF, sizeof(DeviceReport), stream);
-  if (error == 0) error = row[static_cast<size_t>(x.dtype)](run, stream);
+  if (error == 0) error = device_.selection->top_k[static_cast<size_t>(x.dtype)](run, stream);
   if (error == 0) {
     error = device_.to_host(slot.device, slot.host + places.host_report,
                             sizeof(DeviceReport) + places.index_bytes, stream);
@@ -131,29 +126,28 @@ absl::StatusOr<size_t> DeviceSelectionCodec::FinishEncode(ConstTensor x, uint64_
       {nullptr, DType::kF32, {1, places.kept}}, seed, {inner, places.inner.host, nullptr, 0});
   if (!value_bytes.ok()) return value_bytes;
 
-  const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(TopK() ? places.kept : 0);
+  const auto indices = Scratch<uint32_t, ScratchUse::kIndices>(places.kept);
   for (size_t i = 0; i < indices.size(); ++i) {
     uint16_t index;
     std::memcpy(&index, slot.host + places.host_report + sizeof(DeviceReport) + 2 * i, 2);
     indices[i] = index;
   }
-  const IndexPlan plan = TopK() ? PlanIndices(grid, indices) : IndexPlan();
+  const IndexPlan plan = PlanIndices(grid, indices);
   const size_t indices_at = kFrameHeaderBytes + 8, values_at = indices_at + AlignUp8(plan.bytes);
   const uint64_t index_bytes = plan.bytes;
   std::memcpy(slot.host + kFrameHeaderBytes, &index_bytes, 8);
   std::memset(slot.host + values_at - 8, 0, values_at > indices_at ? 8 : 0);
-  if (TopK()) WriteIndices(plan, grid, indices, slot.host + indices_at);
+  WriteIndices(plan, grid, indices, slot.host + indices_at);
   std::memcpy(slot.host + values_at, inner, *value_bytes);
   const size_t bytes = values_at + *value_bytes;
   SealFrame({.codec = id(),
              .value_codec = values_->id(),
              .dtype = x.dtype,
-             .flags = static_cast<uint16_t>(TopK() ? static_cast<int>(plan.coding) << 8 : 0),
+             .flags = static_cast<uint16_t>(static_cast<int>(plan.coding) << 8),
              .block = form_.spec.chunk,
              .param0 = form_.spec.kept,
              .param1 = plan.rice,
              .shape = x.shape,
-             .seed = TopK() ? 0 : seed,
              .payload_bytes = bytes - kFrameHeaderBytes},
             {slot.host, bytes});
   return bytes;
@@ -182,10 +176,6 @@ absl::Status DeviceSelectionCodec::OpenIndices(std::span<const std::byte> frame,
   }
   values = rest.subspan(AlignUp8(index_bytes));
   const auto coding = static_cast<IndexCoding>((header.flags & kFlagIndexMask) >> 8);
-  if (!TopK()) {
-    const bool none = index_bytes == 0 && (header.flags & kFlagIndexMask) == 0;
-    return none ? absl::OkStatus() : Corrupt("its indices do not fit their chunks");
-  }
   const ChunkGrid grid = GridOf(shape);
   const auto found = Scratch<uint32_t, ScratchUse::kIndices>(grid.total_kept());
   if (!ReadIndices(coding, header.param1, grid, rest.first(index_bytes), found)) {
@@ -213,20 +203,15 @@ absl::Status DeviceSelectionCodec::EnqueueDecode(std::span<const std::byte> fram
   std::byte* indices = slot.host + kFrameHeaderBytes;
   if (absl::Status s = OpenIndices(frame, x.shape, header, values, indices); !s.ok()) return s;
 
-  const SelectionRun run =
-      RunOf(x.shape, static_cast<std::byte*>(x.values), header.seed, places, slot.device);
+  const SelectionRun run = RunOf(x.shape, static_cast<std::byte*>(x.values), places, slot.device);
   const Tensor kept = {run.values, DType::kF32, {1, places.kept}};
   const absl::Status inner = values_->EnqueueDecode(
       values,
       {slot.host, kFrameHeaderBytes, slot.device + places.device_inner, places.inner.device}, kept,
       stream);
   if (!inner.ok()) return Corrupt(std::string(inner.message()));
-  const SelectionRow& row = TopK() ? device_.selection->scatter : device_.selection->scatter_drawn;
-  int error = 0;
-  if (TopK()) {
-    error = device_.to_device(indices, run.indices, places.index_bytes, stream);
-  }
-  if (error == 0) error = row[static_cast<size_t>(x.dtype)](run, stream);
+  int error = device_.to_device(indices, run.indices, places.index_bytes, stream);
+  if (error == 0) error = device_.selection->scatter[static_cast<size_t>(x.dtype)](run, stream);
   return DeviceStatus(name(), device_, error);
 }
 
@@ -234,7 +219,7 @@ absl::Status DeviceSelectionCodec::EnqueueDecode(std::span<const std::byte> fram
 
 std::shared_ptr<const DeviceCodec> NewDeviceSelection(HostCodec host, const DeviceApi& device) {
   auto form = SelectionFormOf(*host);
-  if (!form) return nullptr;
+  if (!form || form->spec.selection != Selection::kTopK) return nullptr;
   auto values = NewDeviceCodec(form->values, device);
   if (values == nullptr) return nullptr;
   return std::make_shared<DeviceSelectionCodec>(std::move(host), device, *std::move(form),

@@ -15,8 +15,6 @@ struct SelectionRun {
   uint32_t tail_kept;             // of a row's short chunk
   uint16_t* indices;              // [rows][row_kept], each relative to its chunk
   float* values;                  // [rows][row_kept]
-  uint64_t seed;                  // RandK
-  bool unbiased;                  // RandK: values times their window's length
   DeviceReport* report;
 };
 using SelectionLaunch = int (*)(const SelectionRun&, CudaStream);
@@ -25,10 +23,8 @@ struct SelectionLaunchers {
   // x -> indices, sorted within their chunks, and values. One read of x for chunks of up to 4096,
   // and for longer ones where k is at most 256 and a sixteenth.
   SelectionRow top_k;
-  // x -> values of the elements that the seed chooses; all of x is read, to refuse NaN and Inf.
-  SelectionRow rand_k;
-  // values -> x, zeros elsewhere: by `indices`, or by the seed.
-  SelectionRow scatter, scatter_drawn;
+  // values -> x by `indices`, zeros elsewhere.
+  SelectionRow scatter;
 };
 
 }  // namespace longhaul

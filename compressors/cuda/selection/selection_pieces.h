@@ -3,7 +3,7 @@
 #include "compressors/cuda/selection/selection_launch.h"
 #include "compressors/cuda/team/elements.h"
 
-// A tensor in pieces of neighbouring elements, for the kernels to which it does not matter where a
+// A tensor in pieces of neighbouring elements, for the kernel to which it does not matter where a
 // chunk ends. A piece is several whole chunks, or a part of one chunk if that is longer.
 namespace longhaul {
 
@@ -23,8 +23,6 @@ struct PieceGrid {
   PieceGrid(const SelectionRun& run, uint32_t piece) : elements(piece) {
     full = run.cols / run.chunk;
     tail = static_cast<uint32_t>(run.cols % run.chunk);
-    step = run.chunk / run.kept;
-    tail_step = tail == 0 ? 0 : tail / run.tail_kept;
     chunks = run.chunk <= piece ? piece / run.chunk : 1;
     chunk_pieces = (run.chunk + piece - 1) / piece;
     full_pieces = (full * chunk_pieces + chunks - 1) / chunks;
@@ -32,7 +30,6 @@ struct PieceGrid {
   }
   uint64_t full;                     // chunks of a row
   uint32_t tail;                     // elements of its short one
-  uint32_t step, tail_step;          // elements per kept one, rounded down
   uint32_t elements;                 // of a piece, at most
   uint32_t chunks, chunk_pieces;     // chunks of a piece, pieces of a chunk; one of them is 1
   uint64_t full_pieces, row_pieces;  // of a row's full chunks; and of its short one
@@ -47,12 +44,10 @@ struct Piece {
     if (in_row >= grid.full_pieces) {
       length = grid.tail;
       kept = run.tail_kept;
-      step = grid.tail_step;
       in_chunk = in_row - grid.full_pieces;
     } else {
       length = run.chunk;
       kept = run.kept;
-      step = grid.step;
       chunk = in_row * grid.chunks;
       if (grid.chunk_pieces > 1) {
         chunk = in_row / grid.chunk_pieces;
@@ -67,15 +62,12 @@ struct Piece {
     end = begin + (left < grid.elements ? left : grid.elements);
     first = row * run.cols + chunk * run.chunk;
     kept_at = row * run.row_kept + chunk * run.kept;
-    draws_at = (row * run.row_chunks + chunk) * run.kept;
   }
 
   uint64_t first;         // element of its first chunk
   uint64_t kept_at;       // of its first chunk
-  uint64_t draws_at;      // likewise: RandK's noise has numbers of its own
   uint32_t chunks;        // how many
   uint32_t length, kept;  // of each
-  uint32_t step;          // length / kept
   uint32_t begin, end;    // the piece, in elements from its first chunk on
 };
 

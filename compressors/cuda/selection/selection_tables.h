@@ -21,26 +21,16 @@ int LaunchTopK(const SelectionRun& run, CudaStream stream) {
   return Launcher::Launch(TopKKernel<kType, 4 * kWarp>{in_one}, stream);
 }
 
-template <class Launcher, class Kernel>
-int LaunchInOneRow(const SelectionRun& run, CudaStream stream) {
-  return Launcher::Launch(Kernel{InOneRow(run)}, stream);
-}
-
-template <class Launcher, Indices kIndices>
-constexpr SelectionRow MakeScatterRow() {
-  return {LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF32>>,
-          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kBF16>>,
-          LaunchInOneRow<Launcher, ScatterKernel<kIndices, DType::kF16>>};
+template <class Launcher, DType kType>
+int LaunchScatter(const SelectionRun& run, CudaStream stream) {
+  return Launcher::Launch(ScatterKernel<kType>{InOneRow(run)}, stream);
 }
 template <class Launcher>
 constexpr SelectionLaunchers MakeSelectionLaunchers() {
   return {{LaunchTopK<Launcher, DType::kF32>, LaunchTopK<Launcher, DType::kBF16>,
            LaunchTopK<Launcher, DType::kF16>},
-          {LaunchInOneRow<Launcher, RandKKernel<DType::kF32>>,
-           LaunchInOneRow<Launcher, RandKKernel<DType::kBF16>>,
-           LaunchInOneRow<Launcher, RandKKernel<DType::kF16>>},
-          MakeScatterRow<Launcher, Indices::kSent>(),
-          MakeScatterRow<Launcher, Indices::kDrawn>()};
+          {LaunchScatter<Launcher, DType::kF32>, LaunchScatter<Launcher, DType::kBF16>,
+           LaunchScatter<Launcher, DType::kF16>}};
 }
 
 }  // namespace longhaul

@@ -1,7 +1,6 @@
 #include "compressors/cuda/block/scaled_fp4_tables.h"
 #include "compressors/cuda/cast/cast_tables.h"
 #include "compressors/cuda/selection/selection_tables.h"
-#include "compressors/cuda/tah/tah_tables.h"
 #include "compressors/cuda/team/cuda_tables.h"
 #include "compressors/cuda/team/launch.cuh"
 
@@ -27,9 +26,8 @@ const DeviceApi& CudaDevice() {
   static const CastLaunchers casts = MakeCastLaunchers<CudaLauncher>();
   static const ScaledFp4Launchers scaled_fp4 = MakeScaledFp4Launchers<CudaLauncher>();
   static const SelectionLaunchers selection = MakeSelectionLaunchers<CudaLauncher>();
-  static const TahLaunchers tah = MakeTahLaunchers<CudaLauncher>();
-  static const DeviceApi api = {Fill,   ToHost,      ToDevice,   Error, &blocks,
-                                &casts, &scaled_fp4, &selection, &tah};
+  static const DeviceApi api = {Fill,    ToHost, ToDevice,    Error,
+                                &blocks, &casts, &scaled_fp4, &selection};
   return api;
 }
 

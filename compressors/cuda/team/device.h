@@ -17,7 +17,6 @@ struct BlockLaunchers;
 struct CastLaunchers;
 struct ScaledFp4Launchers;
 struct SelectionLaunchers;
-struct TahLaunchers;
 
 // Everything that a codec asks of a device: a GPU, or the host that stands in for one in tests.
 // Each call but `error` enqueues on a stream and answers 0 or an error number.
@@ -30,7 +29,6 @@ struct DeviceApi {
   const CastLaunchers* casts;
   const ScaledFp4Launchers* scaled_fp4;
   const SelectionLaunchers* selection;
-  const TahLaunchers* tah;
 };
 
 // The GPU's; in the library that only a build with CUDA has.

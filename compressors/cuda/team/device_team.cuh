@@ -87,17 +87,6 @@ class DeviceTeam {
     __stcs(reinterpret_cast<uint4*>(p), uint4{v.word[0], v.word[1], v.word[2], v.word[3]});
   }
 
-  __device__ static float Reciprocal(float x) {
-    float r;  // within one unit of the last place
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-  }
-  __device__ static float TimesFlushed(float a, float b) {
-    float product;
-    asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
-    return product;
-  }
-
   __device__ static void Min(uint64_t* at, uint64_t value) {
     atomicMin(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
   }

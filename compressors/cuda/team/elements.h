@@ -48,17 +48,6 @@ LONGHAUL_TEXT void LoadSome(const std::byte* p, int count, RawEight<kType>& raw)
   }
 }
 
-// One element, widened.
-template <class Team, DType kType>
-LONGHAUL_TEXT float LoadOne(const std::byte* p) {
-  if constexpr (kType == DType::kF32) {
-    return FromBits(Team::template Load<uint32_t>(p));
-  } else {
-    const auto half = Team::template Load<uint16_t>(p);
-    return kType == DType::kBF16 ? Bf16ToF32(half) : F16ToF32(half);
-  }
-}
-
 template <DType kType>
 LONGHAUL_TEXT void Widen(const RawEight<kType>& raw, Eight& v) {
   LONGHAUL_UNROLL

@@ -29,8 +29,6 @@
 //   Largest(own)         the maximum, likewise
 //   BitCount(word)       how many bits are set
 //   Load<T>, Store<T>    one T at an address aligned for it; Load16, Store16: a Quad
-//   Reciprocal(x)        one of the two floats around 1 / x, either one; 1 <= x < 2^64
-//   TimesFlushed(a, b)   a b, where a subnormal factor or product counts as a zero of its sign
 //   Min(address, value), Max(address, value): atomic
 namespace longhaul {
 
