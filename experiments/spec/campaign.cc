@@ -126,18 +126,21 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
   r.Require("name", &part.arm);
   r.Allow("reference", &part.reference);
   r.Allow("held_out", &part.held_out);
+  r.Allow("budget", &part.budget_fraction);
   for (const char* key :
        {"stages", "forward", "backward", "model", "data", "train", "schedule", "boundary", "outer",
         "net", "eval", "checkpoint", "limits", "fault", "files", "program"}) {
     r.Skip(key);
   }
   r.Line("name", part.arm, kArmNameBytes);
+  r.Within("budget", part.budget_fraction, kLeastBudget, kMostBudget);
   r.Check(part.arm.find('@') == std::string::npos, "name", "must not hold an '@'");
   if (absl::Status s = r.Finish(); !s.ok()) return s;
   TomlValue over = arm;
   Erase(over, "name");
   Erase(over, "reference");
   Erase(over, "held_out");
+  Erase(over, "budget");
   TomlValue tree = base;
   for (const auto& [shorthand, path] :
        {std::pair("stages", "schedule.stages"), std::pair("forward", "boundary.forward"),

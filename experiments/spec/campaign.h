@@ -18,7 +18,7 @@ namespace longhaul {
 struct PlannedRun {
   std::string arm;  // an [[arm]]'s name, "reference@0.65" or "control@0.9"
   Role role;
-  double budget_fraction;  // of d0_tokens; 1 for arms
+  double budget_fraction;  // of d0_tokens; 1 for an arm that says none
   int64_t seed;
   RunSpec spec;                // resolved; its seed and train.tokens are set
   std::string reference = {};  // of an arm: whose loss is subtracted
@@ -59,6 +59,8 @@ inline constexpr char kD0Reference[] = "reference@1";
 //                                  # differs from this one in stages and codecs alone
 //   held_out = true                # may be left out: an arm that no fit over depths uses, to try
 //                                  # what the fit predicts
+//   budget = 0.1                   # may be left out: 1. The fraction of d0_tokens that this arm trains;
+//                                  # its eta stays one of D0, and it has no q
 //   [model] ...                    # the base: a run spec without seed, train.tokens, train.steps;
 //                                  # or a [program] of the user's (program_table.h)
 struct CampaignSpec {

@@ -101,6 +101,25 @@ TEST(Campaign, WarmUpIsAShareOfEachRunsOwnSteps) {
   EXPECT_THAT(Error(text), HasSubstr("'campaign.warmup_share' is given, and train.warmup_steps"));
 }
 
+// Another length than its reference's: no q, though nothing else than stages and codecs differs.
+TEST(Campaign, AnArmMayTrainAFractionOfD0) {
+  const absl::StatusOr<CampaignSpec> c =
+      Read(Replaced("name = \"s2\"", "name = \"s2\"\nbudget = 0.25"));
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_EQ(c->runs[6].arm, "s2");
+  EXPECT_EQ(c->runs[6].budget_fraction, 0.25);
+  EXPECT_EQ(c->runs[6].spec.train.tokens, 100'000);
+  EXPECT_FALSE(HasQ(*c, c->runs[6]));
+  EXPECT_EQ(c->runs[7].budget_fraction, 1);
+  EXPECT_EQ(c->runs[7].spec.train.tokens, 400'000);
+  EXPECT_THAT(PlanText(*c, {}), HasSubstr("budget_fraction = 0.25\n"));
+  for (const char* wrong : {"0.0", "-1.0", "nan", "1001.0"}) {
+    EXPECT_THAT(Error(Replaced("name = \"s2\"", std::string("name = \"s2\"\nbudget = ") + wrong)),
+                HasSubstr("'arm.budget'"))
+        << wrong;
+  }
+}
+
 TEST(Campaign, PlanChangesWithTheArmsAndNotWithTheReading) {
   const std::string plan = PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}});
   EXPECT_EQ(PlanText(*Read(kCampaignToml), {{"held_out_sha256", "00"}}), plan);
