@@ -1,6 +1,10 @@
 #pragma once
 
-#include "pp_group/schedule/makespan.h"
+#include <limits>
+
+#include "experiments/spec/spec.h"
+#include "netem/topology/topology.h"
+#include "pp_group/schedule/wire.h"
 
 namespace longhaul {
 
@@ -13,20 +17,25 @@ struct BoundaryLink {
   double message_bytes = 0;   // handed to the transport, per micro-batch
   double rate_bit_per_s = 0;  // Ethernet level; infinity: no limit
   double one_way_delay_s = 0;
+  // For TCP's sake (pp_group/schedule/wire.h): packets that may wait before the rate, and whether
+  // senders' frames of up to 64 kB pass whole, as emulators let them where a line is fast.
+  double queue_packets = std::numeric_limits<double>::infinity();
+  bool whole_buffers = true;
 };
+
+// The link that a path is to the run's congestion control, without a message. No rate: no limit.
+BoundaryLink LinkOf(const Topology& links, const PathSpec& path, const RunSpec& run);
 
 // Wire bytes over payload bytes: a 1514-byte Ethernet frame carries 1448 bytes of a TCP stream.
 constexpr double kWireFactor = 1514.0 / 1448.0;
 
 // Busy for 8 kappa b / R, there one delay after that.
-PipelineCosts::Wire WireOf(const BoundaryLink& link);
-// The same with what TCP's slow start adds on a connection that is new or has idled: the closed form
-// of plugin/swarm/transfer_time.h, pushed. `connections`: over so many at once, each with a first
-// window of its own.
-PipelineCosts::Wire ColdWireOf(const BoundaryLink& link, double connections = 1);
+Wire WireOf(const BoundaryLink& link);
+// The same through a TCP connection, whose window is what its messages have made of it. `connections`:
+// over so many at once, each with a first window of its own.
+Wire ColdWireOf(const BoundaryLink& link, double connections = 1);
 
-// One message on an idle link whose window is open, and on one that is cold.
+// One message on an idle link whose window is open.
 double MessageSeconds(const BoundaryLink& link);
-double ColdMessageSeconds(const BoundaryLink& link, double connections = 1);
 
 }  // namespace longhaul

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "experiments/spec/link_time.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/train/stage_seconds.h"
@@ -18,10 +17,6 @@
 
 namespace longhaul {
 namespace {
-
-// Linux waits this much longer than a round trip before it sends again, and as long before it calls
-// a connection idle.
-constexpr double kRtoAboveRtt = 0.2;
 
 absl::Status Refuse(const Topology& links, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format(
@@ -94,9 +89,7 @@ absl::Status SimulatedClock::ReadLinks(const RunSpec& spec) {
   if (!links.ok()) return links.status();
   if (absl::Status s = CheckLinks(*links); !s.ok()) return s;
   for (const PathSpec& path : links->paths) {
-    const double rate =
-        path.rate ? static_cast<double>(path.rate->value) : std::numeric_limits<double>::infinity();
-    links_[{path.from, path.to}] = {rate, absl::ToDoubleSeconds(path.delay)};
+    links_[{path.from, path.to}] = longhaul::LinkOf(*links, path, spec);
   }
   for (int64_t g = 0; g < groups_; ++g) {
     std::vector<double>& tell_s = tell_s_.emplace_back(ranks_ * ranks_, 0);
@@ -138,17 +131,18 @@ absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
   return absl::OkStatus();
 }
 
-PipelineCosts::Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) const {
-  const Link& link = links_.at({from_rank, to_rank});
-  PipelineCosts::Wire wire = ColdWireOf({bytes, link.rate_bit_per_s, link.one_way_delay_s});
-  if (restarts_) wire.idle_s = 2 * link.one_way_delay_s + kRtoAboveRtt;
+Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) const {
+  BoundaryLink link = links_.at({from_rank, to_rank});
+  link.message_bytes = bytes;
+  Wire wire = ColdWireOf(link);
+  wire.restarts = restarts_;
   return wire;
 }
 
 void SimulatedClock::SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank,
                                      double bytes) {
   PipelineCosts& costs = costs_[static_cast<size_t>(from_rank / ranks_)];
-  const PipelineCosts::Wire wire = WireOf(from_rank, to_rank, bytes);
+  const Wire wire = WireOf(from_rank, to_rank, bytes);
   const int64_t from = from_rank % ranks_, to = to_rank % ranks_;
   if (direction == Direction::kTied) {
     if (!costs.tied) costs.tied.emplace();

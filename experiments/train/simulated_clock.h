@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/record/record_rows.h"
+#include "experiments/spec/link_time.h"
 #include "experiments/spec/spec.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/pipeline_program.h"
@@ -19,11 +20,11 @@ namespace longhaul {
 // outer steps included. Torch-free, reads no clock: equal spec and bytes, equal times.
 //
 // A step is the recursion of P2 over all groups (pp_group/schedule/training_clock.h), with the bytes
-// that messages had in it. The first message of a connection, and where net.slow_start_after_idle
-// holds one behind a pause of an RTT and 0.2 s, pays for TCP's slow start. Groups exchange as the
+// that messages had in it, over TCP connections whose windows live from step to step
+// (pp_group/schedule/wire.h). Groups exchange as the
 // run's own do: the plan says when, everybody sends to everybody of a meeting over a path of its own
 // and waits for what it is owed; behind an exchange of weights, not of gradients, a group's ranks
-// tell each other norms. Not in it: loss, jitter and queues that overflow; encoding and decoding,
+// tell each other norms. Not in it: loss, jitter; encoding and decoding,
 // hashing and the outer update.
 class SimulatedClock {
  public:
@@ -44,23 +45,20 @@ class SimulatedClock {
   double Seconds(int group, int stage) const;
 
  private:
-  struct Link {
-    double rate_bit_per_s, one_way_delay_s;
-  };
   explicit SimulatedClock(const RunSpec& spec);
   absl::Status ReadLinks(const RunSpec& spec);
   absl::Status PlanBytes(const RunSpec& spec);
-  PipelineCosts::Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
+  Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
   void Send(const OuterExchange& exchange);
   void Receive(const OuterExchange& exchange);
 
   const OuterPlan plan_;
   PipelineProgram program_;
-  const int64_t ranks_, groups_;                       // P, G
-  const bool restarts_;                                // of net.slow_start_after_idle
-  std::map<std::pair<int64_t, int64_t>, Link> links_;  // by ranks of the run
-  std::vector<PipelineCosts> costs_;                   // [G]
-  std::vector<std::vector<double>> tell_s_;            // [G], [P * P]
+  const int64_t ranks_, groups_;                               // P, G
+  const bool restarts_;                                        // net.slow_start_after_idle
+  std::map<std::pair<int64_t, int64_t>, BoundaryLink> links_;  // by ranks of the run
+  std::vector<PipelineCosts> costs_;                           // [G]
+  std::vector<std::vector<double>> tell_s_;                    // [G], [P * P]
   // Of a message between peers, by fragment and stage: what goes with the frames, and planned frames.
   struct ExchangeBytes {
     double beside = 0, frames = 0;

@@ -17,15 +17,14 @@ namespace {
 // round.
 constexpr double kFloatsFetched = 2;
 
-absl::StatusOr<BoundaryLink> LinkOf(const std::string& codec, Shape shape, const Link& link) {
+absl::StatusOr<BoundaryLink> WithMessage(BoundaryLink link, const std::string& codec, Shape shape) {
   const std::optional<double> bytes = MessageBytes(codec, shape);
   if (!bytes) {
     return absl::InvalidArgumentError(
         fmt::format("codec '{}' takes no tensor of {} x {}", codec, shape.rows, shape.cols));
   }
-  return BoundaryLink{.message_bytes = *bytes,
-                      .rate_bit_per_s = link.rate_bit_per_s,
-                      .one_way_delay_s = link.one_way_delay_s};
+  link.message_bytes = *bytes;
+  return link;
 }
 
 }  // namespace
@@ -35,6 +34,7 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   GroupPace pace;
   pace.between_ = spec.between;
   pace.exchange_ = spec.exchange;
+  pace.restarts_ = run.net.slow_start_after_idle;
   pace.pipeline_ = {run.schedule.kind, static_cast<int>(run.train.microbatches), {}, {}, {}};
   absl::StatusOr<PipelineProgram> program = PipelineOf(run);
   if (!program.ok()) return program.status();
@@ -58,7 +58,8 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
     const bool tied = c.direction == Direction::kTied;
     auto at = links.find({tied, c.codec});
     if (at == links.end()) {
-      at = links.emplace(std::pair(tied, c.codec), LinkOf(c.codec, c.shape, spec.inside)).first;
+      at =
+          links.emplace(std::pair(tied, c.codec), WithMessage(spec.inside, c.codec, c.shape)).first;
     }
     if (!at->second.ok()) return at->second.status();
     if (tied) {
@@ -74,9 +75,9 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   }
   pace.weight_bytes_ = kFloatsFetched * sizeof(float) * static_cast<double>(most);
   if (run.outer.groups > 1) {
-    const auto frame = LinkOf(run.outer.codec, {1, static_cast<uint64_t>(most)}, spec.between);
+    const auto frame = WithMessage(spec.between, run.outer.codec, {1, static_cast<uint64_t>(most)});
     if (!frame.ok()) return frame.status();
-    pace.frame_bytes_ = frame->message_bytes;
+    pace.between_ = *frame;
   }
   const absl::StatusOr<double> step = PredictStepSeconds(pace.pipeline_);
   if (!step.ok()) return step.status();
@@ -106,11 +107,20 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
   return known_[key] = seconds;
 }
 
-double GroupPace::ExchangeSeconds(int64_t peers) const {
-  if (peers < 1) return 0;
+Wire GroupPace::ExchangeWire(int64_t peers) const {
   const double frames = exchange_ == ScaleSpec::Exchange::kShared ? static_cast<double>(peers) : 1;
-  return ColdMessageSeconds(
-      {frames * frame_bytes_, between_.rate_bit_per_s, between_.one_way_delay_s}, frames);
+  BoundaryLink link = between_;
+  link.message_bytes *= frames;
+  // What connections that share a line do to each other in its queue is in no model.
+  if (frames > 1) link.queue_packets = std::numeric_limits<double>::infinity();
+  Wire wire = ColdWireOf(link, frames);
+  wire.restarts = restarts_;
+  return wire;
+}
+
+double GroupPace::ExchangeSeconds(int64_t peers) const {
+  Connection fresh;
+  return peers < 1 ? 0 : Take(ExchangeWire(peers), 0, &fresh).arrived;
 }
 
 double GroupPace::FetchSeconds(int64_t sources) const {

@@ -36,20 +36,22 @@ class GroupPace {
   // Compute of all stages of a group in one step, for utilisation.
   double compute_s() const { return compute_s_; }
 
-  // A rank's outer exchange with `peers` others, from the moment when all are there: frames of
-  // the largest stage, TCP's slow start from a cold window included, as links that idled for H
-  // steps have it. `busy` adds what a hindered path takes longer.
+  // What carries a rank's outer exchange with `peers` others: frames of the largest stage, over TCP
+  // connections (pp_group/schedule/wire.h) on one access line, or on a path with a queue of its own.
+  Wire ExchangeWire(int64_t peers) const;
+  // The first one, from the moment when all are there.
   double ExchangeSeconds(int64_t peers) const;
-  double frame_bytes() const { return frame_bytes_; }
+  double frame_bytes() const { return between_.message_bytes; }
   // Weights and outer momentum of the largest stage from `sources` others, as the swarm gives them.
   double FetchSeconds(int64_t sources) const;
 
  private:
   Pipeline pipeline_{};
-  Link between_{};
+  BoundaryLink between_{};  // with a frame of the largest stage
   ScaleSpec::Exchange exchange_ = ScaleSpec::Exchange::kShared;
+  bool restarts_ = true;  // net.slow_start_after_idle
   double step_s_ = 0, compute_s_ = 0;
-  double frame_bytes_ = 0, weight_bytes_ = 0;  // of the largest stage
+  double weight_bytes_ = 0;  // of the largest stage
   std::map<std::vector<decltype(Hindrance().Key())>, double> known_;
 };
 

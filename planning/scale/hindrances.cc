@@ -97,7 +97,7 @@ double Hindrances::ExchangeExtra(int64_t first, int64_t last, double begin_s) {
     if (spell.last < first || spell.first > last) continue;
     const Hindrance& h = spell.hindrance;
     const double wire_bits = 8 * kWireFactor * pace_.frame_bytes();
-    const Link& link = spec_.between;
+    const BoundaryLink& link = spec_.between;
     double longer_s = 0;
     if (h.rate_bit_per_s > 0) {
       longer_s += wire_bits / h.rate_bit_per_s - wire_bits / link.rate_bit_per_s;

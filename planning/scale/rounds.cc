@@ -199,11 +199,12 @@ class Simulation {
       return;
     }
     if (killed_in_outer_) last_s += spec_.run.net.peer_deadline_s;
-    const double exchange_s = there < 2 ? 0
-                                        : pace_.ExchangeSeconds(there - 1) +
-                                              hindrances_.ExchangeExtra(first_, last_, last_s);
-    end_s_ = last_s + exchange_s;
-    result_.exchange_s += exchange_s;
+    end_s_ = last_s;
+    if (there > 1) {
+      end_s_ = Take(pace_.ExchangeWire(there - 1), last_s, &between_).arrived +
+               hindrances_.ExchangeExtra(first_, last_, last_s);
+    }
+    result_.exchange_s += end_s_ - last_s;
     result_.tokens_counted += tokens * static_cast<double>(counted);
     result_.tokens_lost += tokens * static_cast<double>(there - counted);
     const double fetch_s = pace_.FetchSeconds(there);
@@ -255,6 +256,7 @@ class Simulation {
   int64_t first_ = 1, last_ = 0;  // steps of this round
   int64_t members_ = 0;
   double end_s_ = 0;
+  Connection between_;  // groups: all of them are alike
   bool killed_in_outer_ = false;
   ScaleResult result_;
 };

@@ -6,23 +6,21 @@
 
 #include <fmt/format.h>
 
-#include "absl/time/time.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
 #include "experiments/spec/spec_keys.h"
 #include "experiments/spec/table_reader.h"
-#include "netem/topology/topology.h"
+#include "netem/topology/topology_file.h"
 
 namespace longhaul::scale {
 namespace {
 
-std::optional<Link> LinkOf(std::string_view profile) {
-  for (const Profile& p : Profiles()) {
-    if (p.name == profile) {
-      return Link{static_cast<double>(p.rate.value), absl::ToDoubleSeconds(p.rtt) / 2};
-    }
-  }
-  return std::nullopt;
+// nullopt: a topology file, or no profile at all.
+std::optional<BoundaryLink> LinkOf(const std::string& profile, const RunSpec& run) {
+  if (IsTopologyFile(profile)) return std::nullopt;
+  const absl::StatusOr<Topology> pair = MeshNamed(profile, 2);
+  if (!pair.ok()) return std::nullopt;
+  return longhaul::LinkOf(*pair, pair->paths.front(), run);
 }
 
 absl::Status ReadScaleTable(const TomlValue& root, const SpecNames& names, ScaleSpec& spec) {
@@ -42,7 +40,7 @@ absl::Status ReadScaleTable(const TomlValue& root, const SpecNames& names, Scale
   }
   if (r.status().ok() && !between.empty()) {
     r.Known("between", between, names.profile);
-    const std::optional<Link> link = LinkOf(between);
+    const auto link = LinkOf(between, spec.run);
     r.Check(link.has_value(), "between", "is a topology file; want a profile's name");
     if (link) spec.between = *link;
   }
@@ -111,7 +109,7 @@ absl::StatusOr<ScaleSpec> ReadScaleSpec(TomlValue root, const SpecNames& names) 
   }
   if (*groups) run->outer.groups = **groups;
   if (absl::Status status = CheckRun(*run); !status.ok()) return status;
-  const std::optional<Link> inside = LinkOf(run->net.profile);
+  const auto inside = LinkOf(run->net.profile, *run);
   if (!inside) {
     return absl::InvalidArgumentError(
         fmt::format("'net.profile' is '{}'; want a profile's name for the links inside of a group, "

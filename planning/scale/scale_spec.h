@@ -7,22 +7,17 @@
 
 #include "absl/status/statusor.h"
 #include "experiments/spec/fault_script.h"
+#include "experiments/spec/link_time.h"
 #include "experiments/spec/spec.h"
 
 namespace longhaul::scale {
 
-// One direction of a link.
-struct Link {
-  double rate_bit_per_s;
-  double one_way_delay_s;
-};
-
 // What a run would do in simulated time: the run's own spec, its faults, and what a simulation must
 // be told beside them. A plain value.
 struct ScaleSpec {
-  RunSpec run;                // with [compute]; S x G may be far more than a machine can start
-  std::vector<Fault> faults;  // not drawn yet
-  Link inside, between;       // two stages of a group; the same stage of two groups
+  RunSpec run;                   // with [compute]; S x G may be far more than a machine can start
+  std::vector<Fault> faults;     // not drawn yet
+  BoundaryLink inside, between;  // two stages of a group; the same stage of two groups
   // "[scale]", all optional:
   double restart_s = 30;  // from a kill to a group that could train, if it had the weights
   // After the first group is at the outer step, others have so long to come; who is later is left

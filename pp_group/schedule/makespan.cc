@@ -26,19 +26,13 @@ double Seconds(const PipelineCosts::Stage& stage, Op op) {
 
 }  // namespace
 
-Sent Take(const PipelineCosts::Wire& wire, double ready, double* free_at) {
-  const bool cold = *free_at == kUnused || ready - *free_at > wire.idle_s;
-  *free_at = std::max(*free_at, ready) + wire.busy_s + (cold ? wire.cold_s : 0);
-  return {*free_at, *free_at + wire.delay_s};
-}
-
 Timeline::Timeline(const PipelineProgram& program, const PipelineCosts& costs, Wires wires)
     : program_(program),
       costs_(costs),
       wires_(wires),
       clock_(program.ranks.size(), 0),
       encoder_free_(program.ranks.size(), 0),
-      wire_free_(program.ranks.size() * program.ranks.size(), kUnused) {}
+      wires_used_(program.ranks.size() * program.ranks.size()) {}
 
 absl::StatusOr<std::vector<double>> Timeline::Step() {
   if (absl::Status s = Actions(); !s.ok()) return s;
@@ -100,11 +94,11 @@ void Timeline::AddTied() {
 Sent Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double ready) {
   if (wires_ == Wires::kOneAReceiver) {
     const Sent held =
-        longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wire_free_[to]);
+        longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wires_used_[to]);
     return {held.left, held.left};
   }
-  double& free_at = wire_free_[static_cast<size_t>(from) * program_.ranks.size() + to];
-  return longhaul::Take(wire, ready, &free_at);
+  return longhaul::Take(wire, ready,
+                        &wires_used_[static_cast<size_t>(from) * program_.ranks.size() + to]);
 }
 
 // kNotYet: its input is still to be made.

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "pp_group/schedule/pipeline_program.h"
+#include "pp_group/schedule/wire.h"
 
 namespace longhaul {
 
@@ -20,13 +20,7 @@ struct PipelineCosts {
     double decode_s = 0;  // per received message, before it can be used
     double step_s = 0;    // per step, after its last action
   };
-  // One boundary in one direction: a message keeps the wire busy, and arrives `delay_s` after that.
-  // The first one ever, and one that finds the wire idle for longer than `idle_s`, is busy for
-  // `cold_s` more: TCP's slow start.
-  struct Wire {
-    double busy_s = 0, delay_s = 0;
-    double cold_s = 0, idle_s = std::numeric_limits<double>::infinity();
-  };
+  using Wire = longhaul::Wire;               // one boundary in one direction
   std::vector<Stage> stages;                 // [S]
   std::vector<Rank> ranks;                   // [P]
   std::vector<Wire> activations, gradients;  // [S - 1] each, by boundary
@@ -37,14 +31,6 @@ struct PipelineCosts {
   };
   std::optional<Tied> tied = std::nullopt;
 };
-
-// When a wire is free again; kUnused: nothing has gone over it.
-constexpr double kUnused = -std::numeric_limits<double>::infinity();
-struct Sent {
-  double left, arrived;
-};
-// A message that is ready then takes the wire behind what it carries already.
-Sent Take(const PipelineCosts::Wire& wire, double ready, double* free_at);
 
 enum class Wires {
   kFullDuplex,    // one for each ordered pair of ranks, first in, first out
@@ -88,9 +74,9 @@ class Timeline {
   const PipelineCosts& costs_;
   const Wires wires_;
   std::vector<double> clock_, encoder_free_;  // [P]
-  std::vector<double> wire_free_;        // [P * P], from * P + to; kOneAReceiver: [to]; kUnused
-  std::vector<double> arrived_[2];       // by kind; [S * M]
-  std::vector<std::vector<Done>> done_;  // [P]
+  std::vector<Connection> wires_used_;        // [P * P], from * P + to; kOneAReceiver: [to]
+  std::vector<double> arrived_[2];            // by kind; [S * M]
+  std::vector<std::vector<Done>> done_;       // [P]
 };
 
 // The first step of an idle pipeline, until its last rank is done.

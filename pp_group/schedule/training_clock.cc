@@ -26,8 +26,8 @@ void TrainingClock::Update() {
 
 void TrainingClock::Send(int exchange, const PeerMessage& m) {
   const int rank = program_.rank_of_stage[static_cast<size_t>(m.stage)];
-  double& free_at = wire_free_.try_emplace({rank, m.from_group, m.to_group}, kUnused).first->second;
-  const Sent sent = Take(m.wire, Seconds(m.from_group, rank), &free_at);
+  const Sent sent =
+      Take(m.wire, Seconds(m.from_group, rank), &wires_used_[{rank, m.from_group, m.to_group}]);
   std::vector<Waits>& waits = under_way_[exchange];
   waits.push_back({m.from_group, rank, sent.left});
   waits.push_back({m.to_group, rank, sent.arrived});

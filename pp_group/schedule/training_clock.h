@@ -44,8 +44,8 @@ class TrainingClock {
   };
   const PipelineProgram& program_;
   std::vector<Timeline> groups_;
-  std::map<std::tuple<int, int, int>, double> wire_free_;  // by rank, from and to
-  std::map<int, std::vector<Waits>> under_way_;            // by exchange
+  std::map<std::tuple<int, int, int>, Connection> wires_used_;  // by rank, from and to
+  std::map<int, std::vector<Waits>> under_way_;                 // by exchange
 };
 
 }  // namespace longhaul

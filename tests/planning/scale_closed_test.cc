@@ -68,13 +68,15 @@ constexpr double kStage = 4 * (12 * 256 * 256 + 4 * 256) + (256 + 64) * 256;
 constexpr double kFrame = 4 * kStage + 112;
 constexpr double kLine = 12.5e6, kRtt = 0.075;  // bytes/s; 937,500 bytes in flight
 
-// To three others over one line: three windows of 14,480, doubled five times (43,440 x 32 is beyond
-// what is in flight), 31 of them sent; pushed, so half a round trip ahead.
-double ToThree() { return 5.5 * kRtt + (3 * kKappa * kFrame - 31 * 43'440) / kLine; }
-// To two: 28,960 x 64 is beyond it: six rounds and 63 windows.
-double ToTwo() { return 6.5 * kRtt + (2 * kKappa * kFrame - 63 * 28'960) / kLine; }
-// To one: seven and 127.
-double ToOne() { return 7.5 * kRtt + (kKappa * kFrame - 127 * 14'480) / kLine; }
+// To three others over one line: three windows of ten segments, doubled five times (960 segments are
+// beyond what is in flight), 31 of them sent; pushed, so half a round trip ahead.
+constexpr double kWindow = 10 * 1514;  // on the wire
+double ToThree() { return 5.5 * kRtt + (3 * kKappa * kFrame - 31 * 3 * kWindow) / kLine; }
+// To two: 640 segments are beyond it (619): five rounds and 31 windows.
+double ToTwo() { return 5.5 * kRtt + (2 * kKappa * kFrame - 31 * 2 * kWindow) / kLine; }
+// To one: six and 63, and a round trip more: so long a message fills the path's queue, and the path
+// stays full while what it lost is repeated.
+double ToOne() { return 7.5 * kRtt + (kKappa * kFrame - 63 * kWindow) / kLine; }
 // Parameters and momentum from three: a third of the line each, 312,500 in flight: five rounds, 31
 // windows; three round trips before and one for the request.
 double FromThree() { return 9 * kRtt + (2 * 4 * kKappa * kStage / 3 - 31 * 14'480) / (kLine / 3); }

@@ -54,6 +54,7 @@ rows = 1
 )";
 using Sets = std::vector<std::string>;
 constexpr double kKappa = 1514.0 / 1448;
+constexpr double kSegment = 1514;  // on the wire
 
 absl::StatusOr<RunSpec> Read(const Sets& sets) {
   TomlValue root = *ParseToml(kRun, "run.toml");
@@ -76,12 +77,12 @@ std::string Refusal(const Sets& sets) {
 }
 
 // A message has 128 x 256 floats and 112 bytes of header. On a cold connection it goes out in windows
-// of 1, 2 and 4 times 14480 bytes, a round trip each, and a rest; the last byte takes half a one.
+// of 10, 20 and 40 segments, a round trip each, and a rest; the last byte takes half a one.
 TEST(SimulatedClock, AStepByHandAndSlowStartInTheFirstAlone) {
   const auto clock = Clock({});
   const double bytes = kKappa * (4 * 128 * 256 + 112);
   const double warm = bytes / 12.5e6 + 0.0325;
-  const double cold = 3.5 * 0.065 + (bytes - 7 * 14480) / 12.5e6;
+  const double cold = 3.5 * 0.065 + (bytes - 70 * kSegment) / 12.5e6;
   ASSERT_TRUE(clock->Step().ok());
   const double first = 2 * (0.5 + 1) + 2 * cold + 0.25;
   EXPECT_NEAR(clock->Seconds(0, 0), first, 1e-6);
@@ -102,9 +103,9 @@ TEST(SimulatedClock, ByDefaultAPauseClosesTheWindowAgain) {
   EXPECT_NEAR(clock->Seconds(0, 0), 2 * first, 2e-6) << "compute is longer than RTT + 0.2 s";
 }
 
-// Peers send a million bytes of frames and 232 of headers and lengths: five windows, 449 kB, then the
-// rest. Rank 1 was done before rank 0, and hears of rank 0's norms half a round trip later. The second
-// group computes at half the speed, and all wait for it.
+// Peers send a million bytes of frames and 232 of headers and lengths: six windows, 630 segments, then
+// the rest. Rank 1 was done before rank 0, and hears of rank 0's norms half a round trip later. The
+// second group computes at half the speed, and all wait for it.
 TEST(SimulatedClock, AnOuterStepByHand) {
   const auto clock = Clock({"outer.groups=2", "outer.inner_steps=1", "outer.codec=none",
                             "compute.group_speed=[1.0, 0.5]"});
@@ -113,15 +114,16 @@ TEST(SimulatedClock, AnOuterStepByHand) {
   }
   ASSERT_TRUE(clock->Step().ok());
   const double message = kKappa * (4 * 128 * 256 + 112);
-  const double cold = 3.5 * 0.065 + (message - 7 * 14480) / 12.5e6;
+  const double cold = 3.5 * 0.065 + (message - 70 * kSegment) / 12.5e6;
   const double slow = 2 * (1 + 2) + 2 * cold + 0.5;
-  // 14480 x 2^6 is the first window that holds 812.5 kB; before it went 63 of them.
-  const double exchange = 6.5 * 0.065 + (kKappa * (1e6 + 232) - 63 * 14480) / 12.5e6;
+  // 640 segments are the first window that holds 812.5 kB.
+  const double exchange = 6.5 * 0.065 + (kKappa * (1e6 + 232) - 630 * kSegment) / 12.5e6;
   EXPECT_NEAR(clock->Seconds(0, 0), slow + exchange, 2e-6);
   EXPECT_NEAR(clock->Seconds(0, 1), slow + exchange + 0.0325, 2e-6);
-  // What it was sent was there long ago; its own has left half a round trip before it is there.
-  EXPECT_NEAR(clock->Seconds(1, 0), slow + exchange - 0.0325, 2e-6);
-  EXPECT_NEAR(clock->Seconds(1, 1), slow + exchange, 2e-6);
+  // What it was sent was there long ago. Its own is in the socket's buffer once no more than two
+  // windows are to go: 381 segments behind five of them.
+  EXPECT_NEAR(clock->Seconds(1, 0), slow + 5 * 0.065, 2e-6);
+  EXPECT_NEAR(clock->Seconds(1, 1), slow + 5 * 0.065 + 0.0325, 2e-6);
 }
 
 // 6 N D: two operations of each weight in a pass forward, four backward; and attention.
@@ -212,16 +214,24 @@ Grid Compare(const std::string& csv, bool groups) {
       sets.insert(sets.end(), {"outer.groups=2", "outer.inner_steps=5", "outer.codec=none"});
     }
     const auto clock = Clock(sets);
-    double second = 0;
+    std::vector<double> inner, outer;
+    double before = 0;
     for (int step = 1; step <= 20; ++step) {
       for (int g = 0; groups && step % 5 == 0 && g < 2; ++g) {
         for (const int stage : {0, 1}) clock->SetExchangeBytes(g, stage, 1'717'930);
       }
       EXPECT_TRUE(clock->Step().ok());
-      if (step == 2) second = clock->Seconds(0, 0);
+      const double step_s = clock->Seconds(0, 0) - std::exchange(before, clock->Seconds(0, 0));
+      if (groups && step % 5 == 0) {
+        outer.push_back(step_s);
+      } else if (step > 2) {
+        inner.push_back(step_s);
+      }
     }
-    const double engine_s =
-        groups ? clock->Seconds(0, 0) / 4 : (clock->Seconds(0, 0) - second) / 18;
+    // As the record has it: the median of steps, and what outer steps take beyond that at the mean.
+    std::nth_element(inner.begin(), inner.begin() + inner.size() / 2, inner.end());
+    double engine_s = inner[inner.size() / 2];
+    if (groups) engine_s = 4 * engine_s + (outer[0] + outer[1] + outer[2] + outer[3]) / 4;
     const double measured_s =
         groups ? 5 * std::stod(of("step_s")) + std::stod(of("outer_s")) : std::stod(of("step_s"));
     const double apart = std::abs(std::log(measured_s / engine_s));
@@ -240,7 +250,8 @@ TEST(SimulatedClock, AgainstTheRecordedGridOfOneGroup) {
   std::printf("%d of %d cells within 5 %%, %d within 10 %%\n", grid.within5, grid.cells,
               grid.within10);
   EXPECT_EQ(grid.cells, 144);
-  EXPECT_GE(grid.within5, 100);
+  EXPECT_GE(grid.within5, 131);
+  EXPECT_GE(grid.within10, 143);
 }
 
 TEST(SimulatedClock, AgainstTheRecordedGridOfTwoGroupsAndTheirOuterSteps) {
@@ -248,7 +259,8 @@ TEST(SimulatedClock, AgainstTheRecordedGridOfTwoGroupsAndTheirOuterSteps) {
   std::printf("%d of %d cells within 5 %%, %d within 10 %%\n", grid.within5, grid.cells,
               grid.within10);
   EXPECT_EQ(grid.cells, 16);
-  EXPECT_GE(grid.within10, 1);
+  EXPECT_GE(grid.within5, 15);
+  EXPECT_EQ(grid.within10, 16);
 }
 
 }  // namespace

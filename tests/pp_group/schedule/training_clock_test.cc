@@ -39,7 +39,7 @@ TEST(TrainingClock, AnExchangeEndsWithTheSlowerGroupAndWithWhatIsOwed) {
     clock.Send(0, {.stage = 0,
                    .from_group = from,
                    .to_group = 1 - from,
-                   .wire = {.busy_s = 4, .delay_s = 20, .cold_s = 100}});
+                   .wire = {.busy_s = 104, .delay_s = 20}});
   }
   EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 37) << "ranks go on while it is on its way";
   clock.Receive(0);
@@ -54,24 +54,6 @@ TEST(TrainingClock, AnExchangeEndsWithTheSlowerGroupAndWithWhatIsOwed) {
   EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 167);
   EXPECT_DOUBLE_EQ(clock.Seconds(0, 1), 177);
   EXPECT_DOUBLE_EQ(clock.Seconds(1, 1), 26);
-}
-
-// The first message pays, the one behind it does not, and one after a pause pays again.
-TEST(TakeAWire, IsColdOnceAndAgainAfterAPause) {
-  const PipelineCosts::Wire wire{.busy_s = 1, .delay_s = 10, .cold_s = 5, .idle_s = 3};
-  double free_at = kUnused;
-  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).arrived, 16);
-  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).arrived, 17) << "behind the first";
-  EXPECT_DOUBLE_EQ(Take(wire, 10, &free_at).left, 11) << "a pause of 3, which is not longer";
-  EXPECT_DOUBLE_EQ(Take(wire, 15, &free_at).left, 21);
-}
-
-// Of a connection that keeps its window a pause costs nothing.
-TEST(TakeAWire, WithoutRestartsIsColdOnce) {
-  const PipelineCosts::Wire wire{.busy_s = 1, .cold_s = 5};
-  double free_at = kUnused;
-  EXPECT_DOUBLE_EQ(Take(wire, 0, &free_at).left, 6);
-  EXPECT_DOUBLE_EQ(Take(wire, 1e9, &free_at).left, 1e9 + 1);
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+#include "pp_group/schedule/wire.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+// Linux waits this much longer than a round trip before it sends again, and as long before it calls
+// a connection idle; a tail loss probe waits two ticks of 4 ms more than two round trips.
+constexpr double kRtoAboveRtt = 0.2, kProbeTicks = 0.008;
+constexpr double kSocketWindows = 2;  // a socket's buffer holds so many windows
+// Segments go out in buffers of what the pacing rate, twice the window a round trip in slow start,
+// gives in 1/1024 s; between 2 and 64 kB.
+constexpr double kBuffersPerSecond = 1024, kLeastBuffer = 2, kLargestBuffer = 45;
+
+struct Times {
+  double left, busy;  // from the begin: rid of it, and the last segment is on the path
+};
+
+class Transfer {
+ public:
+  Transfer(const Wire& wire, Connection* c)
+      : n_(wire.segments),
+        tau_(wire.busy_s / wire.segments),
+        rtt_(2 * wire.delay_s),
+        queue_(wire.queue_segments),
+        backoff_(wire.backoff),
+        whole_(wire.whole_buffers),
+        c_(c) {}
+
+  // `idle`: all that was sent before is acknowledged.
+  Times Run(bool idle) {
+    const double burst = std::min(c_->window, n_);
+    if (idle && burst > queue_) return Overflow(burst);
+    Times times = Rounds(n_);
+    if (Grow()) times.busy += rtt_;  // what was lost in slow start is known, and repeated
+    return times;
+  }
+
+ private:
+  // The window's segments go out in each round trip until they fill the path.
+  Times Rounds(double n) const {
+    double sent = 0, t = 0, left = -1, window = c_->window;
+    while (true) {
+      if (left < 0 && n - sent <= kSocketWindows * window) left = t;
+      if (window * tau_ >= rtt_ || sent + window >= n) break;
+      sent += window;
+      t += rtt_;
+      window = window < c_->threshold ? std::min(2 * window, c_->threshold) : window + 1;
+    }
+    const double busy = t + (n - sent) * tau_;
+    return {left < 0 ? busy : left, busy};
+  }
+
+  // What a message that was acknowledged has made of the window; true: it lost segments in slow start,
+  // where each segment adds one and half of all that was sent is under way at the end.
+  bool Grow() {
+    const double holds = (tau_ > 0 ? rtt_ / tau_ : 0) + queue_;  // path and queue
+    double& window = c_->window;
+    if (window < c_->threshold) {
+      const double most = n_ > window ? window + n_ : std::max(window, 2 * n_);
+      window = std::min({window + n_, most, c_->threshold});
+      const bool lost = std::min(window, n_) > holds && window / 2 > holds;
+      if (lost) Lose(2 * holds);
+      // Half of that fills them again: of a message that goes on it loses once more.
+      if (lost && n_ > 4 * holds) Lose(window);
+      return lost;
+    }
+    if (n_ > window) window = std::sqrt(window * window + 2 * n_);  // one a round trip
+    if (std::min(window, n_) > holds) Lose(window);
+    return false;
+  }
+
+  // All of `burst` leaves at once, and the queue takes no more than it holds.
+  Times Overflow(double burst) {
+    const double lost = burst - queue_;
+    const bool slow_start = c_->window < c_->threshold;
+    const double buffer = std::clamp(
+        (slow_start ? 2 : 1.2) * c_->window / (rtt_ + c_->window * tau_ / 4) / kBuffersPerSecond,
+        kLeastBuffer, kLargestBuffer);
+    Lose(slow_start ? std::min(c_->window + queue_, 2 * burst) : c_->window);
+    if (burst < n_) {
+      const Times rest = Rounds(n_ - queue_);
+      const double busy = std::max({n_ * tau_, rtt_ + rest.busy, 2 * rtt_ + lost * tau_});
+      c_->window = std::sqrt(c_->window * c_->window + 2 * (n_ - burst));
+      return {rtt_ + rest.left, busy};
+    }
+    const double told = queue_ * tau_ + rtt_;  // the last acknowledgement is back
+    // By segments, writing takes long enough for the last ones to find room: their acknowledgements
+    // tell, a quarter of a round trip is left for reordered ones, and one segment is tried first.
+    if (!whole_) return {0, told + 1.25 * rtt_ + Repeat(lost, 1)};
+    // What the smoothed round trip is once the queue's segments are acknowledged, each of which has
+    // waited longer than the one before it.
+    const double smoothed = rtt_ + 0.7 * queue_ * tau_;
+    return {0, told + 2 * smoothed + kProbeTicks + rtt_ + Repeat(lost, std::floor(buffer))};
+  }
+
+  // Of each train that is acknowledged one segment more is sent; a train ends where a buffer does.
+  double Repeat(double lost, double buffer) const {
+    double sent = 0, t = 0;
+    for (std::vector<double> trains = {0}; true;) {
+      std::vector<double> next;
+      double of_round = 0;
+      for (const double train : trains) {
+        for (double more = std::min(train + 1, lost - sent); more > 0;) {
+          const double piece = std::min(more, buffer - std::fmod(sent, buffer));
+          next.push_back(piece);
+          sent += piece;
+          of_round += piece;
+          more -= piece;
+        }
+      }
+      if (sent >= lost) return t + of_round * tau_;
+      t += std::max(rtt_, of_round * tau_);
+      trains = std::move(next);
+    }
+  }
+
+  void Lose(double window) { c_->window = c_->threshold = std::max(2.0, backoff_ * window); }
+
+  const double n_, tau_, rtt_, queue_, backoff_;
+  const bool whole_;
+  Connection* const c_;
+};
+
+}  // namespace
+
+Sent Take(const Wire& wire, double ready, Connection* c) {
+  const double begun = std::max(c->free_at, ready);
+  if (!(wire.segments > 0)) {
+    c->free_at = begun + wire.busy_s;
+    return {c->free_at, c->free_at + wire.delay_s};
+  }
+  const double rtt = 2 * wire.delay_s, pause = ready - c->free_at;
+  if (c->free_at == kUnused) c->window = wire.first_window;
+  const bool idle = pause >= rtt;
+  if (wire.restarts && c->free_at != kUnused && pause > rtt + kRtoAboveRtt) {
+    c->threshold = std::max(c->threshold, 0.75 * c->window);
+    const double halvings = std::floor(pause / (rtt + kRtoAboveRtt));
+    c->window = std::max(std::min(c->window, wire.first_window),
+                         c->window * std::exp2(-std::min(halvings, 1000.0)));
+  }
+  const Times times = Transfer(wire, c).Run(idle);
+  c->free_at = begun + times.busy;
+  return {begun + times.left, c->free_at + wire.delay_s};
+}
+
+}  // namespace longhaul

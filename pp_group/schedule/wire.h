@@ -1,0 +1,46 @@
+#pragma once
+
+#include <limits>
+
+namespace longhaul {
+
+// One direction of a link and the TCP connection on it: what a message takes. Pure arithmetic.
+//
+// A message keeps the wire busy for `busy_s` and arrives `delay_s` after that. With `segments` it goes
+// through a connection, whose window W (in segments) lives from one message to the next:
+//   - W begins at `first_window` and doubles each round trip up to a threshold (slow start), then
+//     grows by one (Reno). A window that does not fill the path sends W segments a round trip.
+//   - Where `restarts`, a pause longer than a retransmission timeout (RTT + 0.2 s) halves it as often
+//     as it has passed, down to the first one (RFC 2861, as Linux does it).
+//   - On an idle path the whole window leaves at once. What is beyond the queue before the rate is
+//     dropped and W falls by `backoff`. If more of the message follows, acknowledgements tell of it
+//     within two round trips. If not, nothing does: the sender waits for two smoothed round trips,
+//     repeats its last segment (tail loss probe) and then sends one segment more for each
+//     acknowledgement. Receivers acknowledge once for segments that come as one buffer. This takes
+//     seconds where the message itself takes a tenth of one.
+//   - Slow start that fills path and queue in the midst of a long message loses segments as well, but
+//     the path stays full while they are repeated.
+struct Wire {
+  double busy_s = 0, delay_s = 0;
+  double segments = 0;  // of 1448 bytes; 0: no connection, the wire is the same at all times
+  double queue_segments = std::numeric_limits<double>::infinity();  // before the rate
+  double first_window = 10;
+  double backoff = 0.5;  // of Reno
+  bool restarts = false;
+  bool whole_buffers = true;  // what a sender hands over at once comes at once; false: by segments
+};
+
+// When a wire is free again; kUnused: nothing has gone over it.
+constexpr double kUnused = -std::numeric_limits<double>::infinity();
+struct Connection {
+  double free_at = kUnused;
+  double window = 0, threshold = std::numeric_limits<double>::infinity();  // segments
+};
+struct Sent {
+  double left;      // its sender is rid of it: the rest is in the socket's buffer, twice the window
+  double arrived;   // its last byte
+};
+// A message that is ready then takes the wire behind what it carries already.
+Sent Take(const Wire& wire, double ready, Connection* connection);
+
+}  // namespace longhaul

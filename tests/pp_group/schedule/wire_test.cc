@@ -1,0 +1,99 @@
+// What messages take on a TCP connection: by hand, and against messages that were sent and timed over a
+// shaped link, one at a time and 3.2 s or more apart (Linux 6.18, reno, `tap`, no restarts after
+// pauses).
+#include "pp_group/schedule/wire.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+// A segment a second, a round trip of 20.
+Wire OfSegments(double segments) {
+  return {.busy_s = segments, .delay_s = 10, .segments = segments, .first_window = 4};
+}
+
+TEST(TakeAWire, WithoutAConnectionIsTheSameAtAllTimes) {
+  Connection c;
+  EXPECT_DOUBLE_EQ(Take({.busy_s = 1, .delay_s = 10}, 5, &c).arrived, 16);
+  EXPECT_DOUBLE_EQ(Take({.busy_s = 1, .delay_s = 10}, 5, &c).arrived, 17) << "behind the first";
+}
+
+// 4, 8, 16 segments in a round trip each, and 32 that fill the path: 28 were sent, 22 are left. With the
+// window of 16 38 were left, more than the socket's buffer takes; with that of 32 its sender is rid of all.
+TEST(TakeAWire, BeginsSlowlyAndKeepsTheWindow) {
+  Connection c;
+  const Sent first = Take(OfSegments(50), 100, &c);
+  EXPECT_DOUBLE_EQ(first.arrived, 100 + 3 * 20 + 22 + 10);
+  EXPECT_DOUBLE_EQ(first.left, 160);
+  EXPECT_DOUBLE_EQ(c.window, 54);
+  EXPECT_DOUBLE_EQ(Take(OfSegments(50), 1000, &c).arrived, 1060) << "54 hold all of it";
+}
+
+// Beyond a threshold the window grows by one a round trip: 6, 7, 8, and 9 that do not fill the path.
+TEST(TakeAWire, AWindowBelowThePathSendsItOnceARoundTrip) {
+  Connection c{.free_at = 0, .window = 6, .threshold = 6};
+  EXPECT_DOUBLE_EQ(Take(OfSegments(25), 100, &c).arrived, 100 + 3 * 20 + 4 + 10);
+  EXPECT_DOUBLE_EQ(c.window, std::sqrt(6 * 6 + 2 * 25)) << "one for each window acknowledged";
+}
+
+// A timeout of 20.2 passes three times in a pause of 62: 64 / 8.
+TEST(TakeAWire, APauseHalvesTheWindowWhereItRestarts) {
+  Wire wire = OfSegments(30);
+  wire.restarts = true;
+  Connection c{.free_at = 0, .window = 64};
+  EXPECT_DOUBLE_EQ(Take(wire, 62, &c).arrived, 62 + 2 * 20 + 6 + 10) << "8, 16 and 6";
+  Connection short_pause{.free_at = 0, .window = 64};
+  EXPECT_DOUBLE_EQ(Take(wire, 20.1, &short_pause).arrived, 20.1 + 30 + 10);
+  Connection long_pause{.free_at = 0, .window = 64};
+  EXPECT_DOUBLE_EQ(Take(wire, 1e9, &long_pause).arrived, 1e9 + 3 * 20 + 2 + 10) << "4, 8, 16 and 2";
+}
+
+// The window of 40 leaves at once, ten more than the queue holds, and 20 follow.
+TEST(TakeAWire, WhatTheQueueDoesNotHoldIsRepeatedAndTheWindowFalls) {
+  Wire wire = OfSegments(60);
+  wire.queue_segments = 30;
+  Connection c{.free_at = 0, .window = 40, .threshold = 40};
+  EXPECT_DOUBLE_EQ(Take(wire, 100, &c).arrived, 100 + 60 + 10) << "the path is full all the while";
+  EXPECT_DOUBLE_EQ(c.threshold, 20);
+  EXPECT_DOUBLE_EQ(c.window, std::sqrt(20 * 20 + 2 * 20));
+}
+
+struct Link {
+  const char* name;
+  double bit_per_s, rtt_s, queue, bytes;
+  bool whole_buffers;
+  std::vector<double> measured_s;
+};
+TEST(TakeAWire, TakesWhatMessagesOverAShapedLinkTook) {
+  constexpr double kWithin[] = {0.05, 0.08, 0.15, 0.05};
+  for (const Link& link :
+       {Link{"continental-us", 100e6, 0.065, 537, 1717930, true, {0.494, 1.908, 0.233, 0.209}},
+        Link{"transpacific", 50e6, 0.105, 434, 1717930, true, {0.844, 2.701, 0.378, 0.359}},
+        Link{"global", 25e6, 0.230, 475, 1717930, false, {1.773, 3.045, 0.816, 0.753}},
+        Link{"continental-us", 100e6, 0.065, 537, 4e6, true, {0.745, 0.394}},
+        Link{"continental-us", 100e6, 0.065, 537, 20e6, true, {2.062}}}) {
+    const double segments = link.bytes / 1448;
+    Connection c;
+    for (size_t message = 0; message < link.measured_s.size(); ++message) {
+      const double ready = 10.0 * static_cast<double>(message);
+      const double engine_s = Take({.busy_s = segments * 1514 * 8 / link.bit_per_s,
+                                    .delay_s = link.rtt_s / 2,
+                                    .segments = segments,
+                                    .queue_segments = link.queue,
+                                    .whole_buffers = link.whole_buffers},
+                                   ready, &c)
+                                  .arrived -
+                              ready;
+      std::printf("%s, message %zu: engine %.3f s, measured %.3f s, window behind it %.0f\n",
+                  link.name, message + 1, engine_s, link.measured_s[message], c.window);
+      EXPECT_NEAR(engine_s / link.measured_s[message], 1, kWithin[message]) << link.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul
