@@ -13,12 +13,8 @@ namespace {
 void FillStep(const Scenario& s, double rate, double rtt, Outcome& out) {
   const double stages = static_cast<double>(out.stages);
   const double batches = static_cast<double>(s.micro_batches);
-  const double width = 0.03 * std::sqrt(out.active_parameters);  // h
-  const double forward = s.measured.forward_ratio.value_or(s.activation_ratio);
-  const double backward =
-      s.measured.backward_ratio.value_or(s.backward_ratio.value_or(s.activation_ratio));
-  const double plain_bits = s.step_tokens * width * BitsPerValue(s.precision);  // one direction
-  out.transfer_time = (plain_bits / forward + plain_bits / backward) / (batches * rate);
+  const BoundaryBits bits = BitsOfStep(s, out);
+  out.transfer_time = (bits.forward + bits.backward) / (batches * rate);
   const double share = s.switches.micro_compute == MicroCompute::kPerStage ? stages : 1;
   out.compute_time =
       6 * out.active_parameters * s.step_tokens / (s.peak_flops * s.mfu * share * batches);
@@ -63,6 +59,15 @@ void FillLonePipeline(const Scenario& s, Outcome& out) {
 }
 
 }  // namespace
+
+BoundaryBits BitsOfStep(const Scenario& s, const Outcome& out) {
+  const double width = 0.03 * std::sqrt(out.active_parameters);  // h
+  const double forward = s.measured.forward_ratio.value_or(s.activation_ratio);
+  const double backward =
+      s.measured.backward_ratio.value_or(s.backward_ratio.value_or(s.activation_ratio));
+  const double plain_bits = s.step_tokens * width * BitsPerValue(s.precision);  // one direction
+  return {plain_bits / forward, plain_bits / backward};
+}
 
 void SimulatePipeline(const Scenario& s, Outcome& out) {
   out.groups = s.nodes / out.stages;

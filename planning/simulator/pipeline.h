@@ -9,4 +9,10 @@ namespace longhaul::simulator {
 // fills times, steps, tokens and C_raw = 6 P_a D (wall clock, so the bubble is inside).
 void SimulatePipeline(const Scenario& scenario, Outcome& out);
 
+// What crosses a boundary in one step, bits each way, compressed.
+struct BoundaryBits {
+  double forward, backward;
+};
+BoundaryBits BitsOfStep(const Scenario& scenario, const Outcome& out);
+
 }  // namespace longhaul::simulator

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "planning/simulator/engine_times.h"
 #include "planning/simulator/simulate.h"
 
 namespace longhaul::simulator {
@@ -58,6 +59,18 @@ constexpr TableColumn kTableColumns[] = {
      [](const Row& r, const Context&) { return r.outcome.step_time; }},
     {"sync_seconds", "T_sync, s", kTenths,
      [](const Row& r, const Context&) { return r.outcome.sync_time; }},
+    {"engine_step_seconds", "engine T_step, s", "{:.3f}",
+     [](const Row& r, const Context&) { return EngineTimesOf(r.scenario, r.outcome).step; }},
+    {"engine_sync_seconds", "engine T_sync, s", kTenths,
+     [](const Row& r, const Context&) { return EngineTimesOf(r.scenario, r.outcome).sync; }},
+    {"step_over_engine", "T_step / engine", "{:.2f}",
+     [](const Row& r, const Context&) {
+       return r.outcome.step_time / EngineTimesOf(r.scenario, r.outcome).step;
+     }},
+    {"sync_over_engine", "T_sync / engine", "{:.2f}",
+     [](const Row& r, const Context&) {
+       return r.outcome.sync_time / EngineTimesOf(r.scenario, r.outcome).sync;
+     }},
     {"outer_minutes", "outer, min", kTenths,
      [](const Row& r, const Context&) { return r.outcome.outer_time / 60; }},
     {"sync_mbps", "mean Mbit/s each way", "{:.2f}",

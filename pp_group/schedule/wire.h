@@ -37,8 +37,8 @@ struct Connection {
   double window = 0, threshold = std::numeric_limits<double>::infinity();  // segments
 };
 struct Sent {
-  double left;      // its sender is rid of it: the rest is in the socket's buffer, twice the window
-  double arrived;   // its last byte
+  double left;     // its sender is rid of it: the rest is in the socket's buffer, twice the window
+  double arrived;  // its last byte
 };
 // A message that is ready then takes the wire behind what it carries already.
 Sent Take(const Wire& wire, double ready, Connection* connection);

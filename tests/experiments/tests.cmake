@@ -60,8 +60,9 @@ longhaul_test(experiments/report/listing_test.cc experiments/report/report_curve
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/train/traffic_test.cc LIBS longhaul::scale LABELS cpu)
-  longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic LABELS cpu)
+  longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   target_compile_definitions(experiments_train_simulated_clock_test PRIVATE
+    LONGHAUL_TEST_PAGE="${PROJECT_SOURCE_DIR}/docs/step-times.md"
     LONGHAUL_TWO_CONTINENTS="${PROJECT_SOURCE_DIR}/experiments/specs/two-continents.toml"
     LONGHAUL_TEST_TIMING="${PROJECT_SOURCE_DIR}/docs/results/timing/timing.csv"
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")

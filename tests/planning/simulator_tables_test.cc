@@ -1,5 +1,6 @@
 // Tables that a file lays out itself: named scenarios, chosen columns, published values beside what is
 // computed; and every table of the published analysis at its printed digits.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -9,8 +10,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "planning/simulator/engine_times.h"
 #include "planning/simulator/planning_table.h"
 #include "planning/simulator/simulate.h"
+#include "tests/doc_table.h"
 #include "tests/planning/simulator_testing.h"
 
 namespace longhaul::simulator {
@@ -228,6 +231,44 @@ TEST(SimulatorTables, EveryPublishedTableAtItsPrintedDigits) {
   EXPECT_EQ(counts["9.5-adverse"], std::pair(14, 5));
   EXPECT_GE(values, 590);
   EXPECT_EQ(misprints, 10);
+}
+
+// One micro-batch of two stages waits for all that it does: compute, and each direction's bits at its own
+// ratio, headers included. Of three groups each stage has two peers: 20 segments, then 40 and so on until
+// they hold 826: six windows and 63 x 20 segments.
+TEST(SimulatorTables, TheEnginesTimesByHand) {
+  Scenario s = A100Nodes(6);
+  s.parameters = 480e9;
+  s.micro_batches = 1;
+  s.activation_ratio = 4;
+  s.backward_ratio = 2;
+  const Outcome out = Simulate(s);
+  ASSERT_EQ(out.stages, 2);
+  ASSERT_EQ(out.groups, 3);
+  const double kappa = 1514.0 / 1448, bits = 131072 * 0.03 * std::sqrt(480e9) * 16;
+  const double compute = 6 * 480e9 * 131072 / (48 * 312e12 * 0.4);  // of both stages
+  const EngineTimes engine = EngineTimesOf(s, out);
+  EXPECT_NEAR(engine.step, compute + kappa * bits * (1 / 4.0 + 1 / 2.0) / 1e9 + 0.02, 1e-9);
+  const double exchange = kappa * 2 * 480e9 * 16 / 16 / 2;
+  EXPECT_NEAR(engine.sync, 6.5 * 0.1 + (exchange - 8 * 63 * 20 * 1514) / 100e6, 1e-6);
+  // Links that cost nothing leave what the formula has too: M + S - 1 slots of compute.
+  s.micro_batches = 8;
+  s.regional_rate = 1e18;
+  s.regional_rtt = 0;
+  const Outcome free = Simulate(s);
+  EXPECT_NEAR(EngineTimesOf(s, free).step, 9 * compute / 16, 1e-6);
+  EXPECT_NEAR(free.step_time, 9 * compute / 16, 1e-6);
+  s.micro_batches = 1025;
+  EXPECT_TRUE(std::isnan(EngineTimesOf(s, Simulate(s)).step));
+}
+
+TEST(SimulatorTables, ThePageOfTheEnginesTimesIsWhatTheCommandPrints) {
+  const auto root = ReadTomlFile(LONGHAUL_TEST_SCENARIOS "/engine.toml");
+  ASSERT_TRUE(root.ok()) << root.status();
+  const auto file = ReadScenarioFile(*root);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const PlanningCells cells(*file, RowsOf(*file));
+  ExpectTableInPage(LONGHAUL_TEST_ENGINE_PAGE, "engine", "```\n" + PlanningText(cells) + "```\n");
 }
 
 }  // namespace

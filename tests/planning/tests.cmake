@@ -9,6 +9,7 @@ longhaul_test(planning/simulator_bounds_test.cc LIBS longhaul::simulator LABELS 
 longhaul_test(planning/simulator_uncertainty_test.cc LIBS longhaul::simulator nlohmann_json::nlohmann_json LABELS cpu)
 longhaul_test(planning/simulator_closed_test.cc LIBS longhaul::simulator_calibration LABELS cpu)
 target_compile_definitions(planning_simulator_tables_test PRIVATE
+  LONGHAUL_TEST_ENGINE_PAGE="${PROJECT_SOURCE_DIR}/docs/planner-engine.md"
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/planning/scenarios")
 target_compile_definitions(planning_simulator_scenario_test PRIVATE
   LONGHAUL_TEST_SCENARIOS="${PROJECT_SOURCE_DIR}/planning/scenarios")
