@@ -241,7 +241,8 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   auto assignments = std::make_shared<std::vector<std::string>>();
   CLI::App* set = net.add_subcommand("set", "change paths while traffic flows");
   set->add_option("lab", *lab)->required();
-  set->add_option("path", *path, "'a>b', 'a<>b' for both directions, '*' for every node")
+  set->add_option("path", *path,
+                  "'a>b', 'a<>b' for both directions, '*' for all; '*>b' from every node")
       ->required();
   std::string words;
   for (const PathFigure& figure : PathFigureTable()) {

@@ -42,10 +42,11 @@ absl::Status Assign(std::string_view key, std::string_view value, int mtu, PathC
 
 absl::StatusOr<std::vector<std::pair<int, int>>> SelectPaths(const Topology& topology,
                                                              std::string_view selector) {
+  if (selector == "*") selector = "*>*";
   const size_t arrow = selector.find('>');
   if (arrow == std::string_view::npos) {
     return absl::InvalidArgumentError(
-        fmt::format("path '{}': want 'a>b', or 'a<>b' for both directions", selector));
+        fmt::format("path '{}': want 'a>b', 'a<>b' for both directions, or '*' for all", selector));
   }
   const bool both = arrow > 0 && selector[arrow - 1] == '<';
   const std::string_view from = selector.substr(0, both ? arrow - 1 : arrow);

@@ -26,10 +26,19 @@ constexpr milliseconds kLongestPause(100);
 constexpr milliseconds kFailedRankStays(20'000);
 constexpr milliseconds kErrorIsOfNow(60'000);
 
+// While records of some are waited for, those of the others are read as often, for their errors.
+constexpr milliseconds kLookForErrors(500);
+
 constexpr milliseconds kLongestFarewell(5'000);
 
 std::string RecordOf(const absl::Status& status) {
-  return status.ok() ? std::string(1, kOk) : absl::StrCat("e", status.ToString());
+  return status.ok() ? std::string(1, kOk) : kError + status.ToString();
+}
+
+// Of a record that rank `rank` has left.
+absl::Status ErrorIn(const std::string& record, int rank) {
+  if (record.empty() || record[0] != kError) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " failed: ", record.substr(1)));
 }
 
 constexpr size_t kNonceBytes = 16;
@@ -41,10 +50,20 @@ std::string DrawNonce() {
 
 std::string NonceKey(int rank) { return absl::StrCat("longhaul/nonce/", rank); }
 
+std::vector<std::string> NonceKeys(int size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) keys.push_back(NonceKey(rank));
+  return keys;
+}
+
 std::string OverKey(const std::string& nonce) { return absl::StrCat("longhaul/over/", nonce); }
 
 std::string AddressKey(const std::string& nonce) {
   return absl::StrCat("longhaul/address/", nonce);
+}
+
+std::string ConnectedKey(const std::string& nonce) {
+  return absl::StrCat("longhaul/connected/", nonce);
 }
 
 // Says to the owner of `reader` that the owner of `writer` is alive and has read it.
@@ -71,26 +90,64 @@ std::string Rendezvous::Read(const std::string& key) {
   return std::string(value.begin(), value.end());
 }
 
-absl::Status Rendezvous::AwaitKey(const std::string& key, int rank, milliseconds limit) {
+std::vector<std::string> Rendezvous::ReadAll(const std::vector<std::string>& keys) {
+  std::vector<std::string> values;
+  if (!store_.hasExtendedApi()) {
+    for (const std::string& key : keys) values.push_back(Read(key));
+    return values;
+  }
+  for (const std::vector<uint8_t>& value : store_.multiGet(keys)) {
+    values.emplace_back(value.begin(), value.end());
+  }
+  return values;
+}
+
+absl::Status Rendezvous::Missing(int rank, milliseconds limit, const std::string& why) const {
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", size_,
+                                             " did not show up in the store within ", limit.count(),
+                                             " ms: ", why));
+}
+
+absl::Status Rendezvous::AwaitNonces(milliseconds limit) {
   try {
-    store_.wait({key}, limit);
+    store_.wait(NonceKeys(size_), limit);
     return absl::OkStatus();
   } catch (const std::exception& e) {
+    int missing = 0;
+    while (missing + 1 < size_ && store_.check({NonceKey(missing)})) ++missing;
     // The first line says it; what follows is torch's stack trace.
     const std::string why = std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
-    return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", size_,
-                                               " did not show up in the store within ",
-                                               limit.count(), " ms: ", why));
+    return Missing(missing, limit, why);
   }
 }
 
-absl::StatusOr<std::string> Rendezvous::AwaitRecord(const std::string& key, int rank) {
-  if (absl::Status s = AwaitKey(key, rank, timeout_); !s.ok()) return s;
-  std::string value = Read(key);
-  if (!value.empty() && value[0] == kError) {
-    return absl::UnavailableError(absl::StrCat("rank ", rank, " failed: ", value.substr(1)));
+absl::StatusOr<std::vector<std::string>> Rendezvous::AwaitRecords(
+    const std::function<std::string(const std::string& nonce)>& key_of) {
+  std::vector<std::string> keys;
+  for (const std::string& nonce : nonces_) keys.push_back(key_of(nonce));
+  const Clock::time_point start = Clock::now();
+  Clock::time_point look = start + kLookForErrors;
+  for (milliseconds pause(1); !store_.check(keys); pause = std::min(2 * pause, kLongestPause)) {
+    std::this_thread::sleep_for(pause);
+    if (Clock::now() < look) continue;
+    look = Clock::now() + kLookForErrors;
+    int missing = -1;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!store_.check({keys[rank]})) {
+        missing = missing < 0 ? rank : missing;
+      } else if (absl::Status s = ErrorIn(Read(keys[rank]), rank); !s.ok()) {
+        return s;
+      }
+    }
+    if (missing >= 0 && Clock::now() - start > timeout_) {
+      return Missing(missing, timeout_, "it has met the others and said no more");
+    }
   }
-  return value;
+  std::vector<std::string> records = ReadAll(keys);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (absl::Status s = ErrorIn(records[rank], rank); !s.ok()) return s;
+  }
+  return records;
 }
 
 absl::Status Rendezvous::Fail(absl::Status why) {
@@ -107,45 +164,47 @@ absl::Status Rendezvous::Fail(absl::Status why) {
   return why;
 }
 
-bool Rendezvous::Greeted(int rank) {
-  const std::string said = Read(NonceKey(rank));  // again: a process that has gone may be replaced
-  if (const std::string nonce = said.substr(0, kNonceBytes); nonce != nonces_[rank]) {
-    nonces_[rank] = nonce;
-    whereabouts_[rank] = said.substr(nonce.size());
-    Publish(GreetingKey(nonces_[rank], nonces_[rank_]), "");
-  }
-  return store_.check({GreetingKey(nonces_[rank_], nonces_[rank])});
-}
-
 absl::Status Rendezvous::ErrorLeftBy(int rank) {
   const std::string key = AddressKey(nonces_[rank]);
-  if (!store_.check({key})) return absl::OkStatus();
-  return AwaitRecord(key, rank).status();
+  return store_.check({key}) ? ErrorIn(Read(key), rank) : absl::OkStatus();
 }
 
-// Every rank is first waited for, then greeted: whoever is late holds up all alike, and is named.
+// Whoever is late holds up all alike, and is named. A process that has gone may be replaced: so as
+// long as not all have greeted, the nonces are read again.
 absl::Status Rendezvous::Greet(milliseconds limit) {
   const Clock::time_point start = Clock::now();
-  std::vector<int> pending;
+  if (absl::Status s = AwaitNonces(limit); !s.ok()) return s;
+  for (milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+    const std::vector<std::string> greetings = GreetNewcomers();
+    if (greetings.empty() || store_.check(greetings)) return absl::OkStatus();
+    std::this_thread::sleep_for(pause);
+    const auto spent = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    if (spent < std::min(limit, kErrorIsOfNow)) continue;
+    int missing = -1;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank == rank_ || store_.check({GreetingKey(nonces_[rank_], nonces_[rank])})) continue;
+      if (absl::Status s = ErrorLeftBy(rank); !s.ok()) return s;
+      missing = missing < 0 ? rank : missing;
+    }
+    if (missing < 0 || spent < limit) continue;
+    return Missing(missing, limit, "what is there was written before, by a process that has gone");
+  }
+}
+
+// Returns the keys by which the others greet this rank.
+std::vector<std::string> Rendezvous::GreetNewcomers() {
+  const std::vector<std::string> said = ReadAll(NonceKeys(size_));
+  std::vector<std::string> greetings;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    if (absl::Status s = AwaitKey(NonceKey(rank), rank, limit); !s.ok()) return s;
-    pending.push_back(rank);
-  }
-  for (milliseconds pause(1); !pending.empty(); pause = std::min(2 * pause, kLongestPause)) {
-    std::erase_if(pending, [&](int rank) { return Greeted(rank); });
-    if (!pending.empty()) std::this_thread::sleep_for(pause);
-    const auto spent = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-    if (pending.empty() || spent < std::min(limit, kErrorIsOfNow)) continue;
-    for (const int rank : pending) {
-      if (absl::Status s = ErrorLeftBy(rank); !s.ok()) return s;
+    if (std::string nonce = said[rank].substr(0, kNonceBytes); nonce != nonces_[rank]) {
+      nonces_[rank] = std::move(nonce);
+      whereabouts_[rank] = said[rank].substr(kNonceBytes);
+      Publish(GreetingKey(nonces_[rank], nonces_[rank_]), "");
     }
-    if (spent < limit) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "rank ", pending.front(), " of ", size_, " did not show up in the store within ",
-        limit.count(), " ms: what is there was written before, by a process that has gone"));
+    greetings.push_back(GreetingKey(nonces_[rank_], nonces_[rank]));
   }
-  return absl::OkStatus();
+  return greetings;
 }
 
 absl::StatusOr<std::vector<std::string>> Rendezvous::Meet(const absl::Status& able,
@@ -173,36 +232,29 @@ absl::StatusOr<Rendezvous::Peers> Rendezvous::Exchange(const absl::StatusOr<std:
 
 absl::StatusOr<Rendezvous::Peers> Rendezvous::ReadRecords(const std::string& agreement) {
   Peers peers{.addresses = {}, .nonce = nonces_[0]};
+  const auto records = AwaitRecords(AddressKey);
+  if (!records.ok()) return records.status();
   for (int rank = 0; rank < size_; ++rank) {
-    const auto theirs = AwaitRecord(AddressKey(nonces_[rank]), rank);
-    if (!theirs.ok()) return theirs.status();
-    const size_t agreement_end = theirs->find('\n');
+    const std::string& theirs = (*records)[rank];
+    const size_t agreement_end = theirs.find('\n');
     if (agreement_end == std::string::npos) {
       return absl::InternalError(absl::StrCat("rank ", rank, ": malformed record in the store"));
     }
-    const std::string said = theirs->substr(1, agreement_end - 1);
+    const std::string said = theirs.substr(1, agreement_end - 1);
     if (said != agreement) {
       return absl::InvalidArgumentError(absl::StrCat("the ranks' options differ: rank ", rank,
                                                      " has ", said, ", rank ", rank_, " has ",
                                                      agreement));
     }
-    peers.addresses.push_back(theirs->substr(agreement_end + 1));
+    peers.addresses.push_back(theirs.substr(agreement_end + 1));
   }
   return peers;
 }
 
 absl::Status Rendezvous::Confirm(const absl::Status& connected) {
-  Publish(absl::StrCat("longhaul/connected/", nonces_[rank_]), RecordOf(connected));
-  const absl::Status all = connected.ok() ? ReadConfirmations() : connected;
+  Publish(ConnectedKey(nonces_[rank_]), RecordOf(connected));
+  const absl::Status all = connected.ok() ? AwaitRecords(ConnectedKey).status() : connected;
   return all.ok() ? all : Fail(all);
-}
-
-absl::Status Rendezvous::ReadConfirmations() {
-  for (int rank = 0; rank < size_; ++rank) {
-    const auto theirs = AwaitRecord(absl::StrCat("longhaul/connected/", nonces_[rank]), rank);
-    if (!theirs.ok()) return theirs.status();
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace longhaul

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ namespace longhaul {
 //   longhaul/address/NONCE            the record
 //   longhaul/connected/NONCE          what Confirm says
 //   longhaul/over/NONCE               that rank has failed here and reads no more
+// What all ranks have written is asked for in one question: behind a long way to the store, two ranks
+// and twenty take the same time.
 // The store may live in the process of a rank, which takes it along when it ends for an error: so
 // whoever fails first waits, up to 5 s, for the others to have failed too, who need it until then.
 class Rendezvous {
@@ -57,14 +60,16 @@ class Rendezvous {
 
   void Publish(const std::string& key, std::string_view value);
   std::string Read(const std::string& key);
-  absl::Status AwaitKey(const std::string& key, int rank, std::chrono::milliseconds limit);
+  std::vector<std::string> ReadAll(const std::vector<std::string>& keys);
+  absl::Status AwaitNonces(std::chrono::milliseconds limit);
+  absl::Status Missing(int rank, std::chrono::milliseconds limit, const std::string& why) const;
   absl::Status Fail(absl::Status why);
-  absl::StatusOr<std::string> AwaitRecord(const std::string& key, int rank);
+  absl::StatusOr<std::vector<std::string>> AwaitRecords(
+      const std::function<std::string(const std::string& nonce)>& key_of);
+  std::vector<std::string> GreetNewcomers();
   absl::Status Greet(std::chrono::milliseconds limit);
   absl::Status ErrorLeftBy(int rank);
   absl::StatusOr<Peers> ReadRecords(const std::string& agreement);
-  absl::Status ReadConfirmations();
-  bool Greeted(int rank);
 
   c10d::Store& store_;
   const int rank_, size_;

@@ -11,13 +11,19 @@ import time
 import traceback
 
 
+_CLONE_NEWNS = 0x20000
+
+
 def _enter(pid):
-    """This process into the network and the mounts of process `pid`, its folder kept."""
+    """This process into the network and the mounts of process `pid`, its folder and its /proc kept."""
     libc, folder = ctypes.CDLL(None, use_errno=True), os.getcwd()
     spaces = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]
     for space in spaces:
         if libc.setns(space, 0) != 0:
             raise OSError(ctypes.get_errno(), f"setns to process {pid}")
+    if not os.path.exists("/proc/self"):  # it has processes of its own, of which this is none
+        if libc.unshare(_CLONE_NEWNS) != 0 or libc.mount(b"proc", b"/proc", b"proc", 0, None) != 0:
+            raise OSError(ctypes.get_errno(), "mount of a /proc")
     os.chdir(folder)
 
 

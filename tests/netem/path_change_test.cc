@@ -170,6 +170,7 @@ TEST(SelectPaths, OneDirectionBothAndStars) {
   EXPECT_THAT(*SelectPaths(topology, "w0<>w1"), ElementsAre(Pair(0, 1), Pair(1, 0)));
   EXPECT_THAT(*SelectPaths(topology, "w2>*"), ElementsAre(Pair(2, 0), Pair(2, 1)));
   EXPECT_EQ(SelectPaths(topology, "*>*")->size(), 6u);
+  EXPECT_EQ(SelectPaths(topology, "*")->size(), 6u);
   EXPECT_EQ(SelectPaths(topology, "w0>w0").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(SelectPaths(topology, "w0>x").status().message()), HasSubstr("'x'"));
   EXPECT_EQ(SelectPaths(topology, "w0").status().code(), absl::StatusCode::kInvalidArgument);

@@ -8,6 +8,10 @@ and micro-batch has its own state of a codec, whatever the schedule, and evaluat
 """
 
 import functools
+import importlib.machinery
+import sys
+
+_STAGES = "torch.distributed.pipelining.stage"
 
 # As in plugin/core/tensor_kind.h.
 _FIRST_KIND_TAG = 1 << 29
@@ -37,11 +41,30 @@ def _checked(channel):
 
 
 def name_kinds_of_stages():
-    """Every stage of torch.distributed.pipelining made from now on tags its operations. Once."""
-    try:
-        from torch.distributed.pipelining import stage as stages
-    except ImportError:
-        return  # a torch without pipelines
+    """Every stage of torch.distributed.pipelining made from now on tags its operations. Once.
+
+    A program that has no pipeline does not import it here: that takes seconds, most of what a group
+    takes to be made."""
+    if _STAGES in sys.modules:
+        _teach(sys.modules[_STAGES])
+    elif not any(isinstance(finder, _TaughtWhenImported) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _TaughtWhenImported())
+
+
+class _TaughtWhenImported:
+    """Finds the module of the stages as ever, and teaches them once it is there."""
+
+    def find_spec(self, name, path, target=None):
+        if name != _STAGES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), _teach(module))
+        return spec
+
+
+def _teach(stages):
     base = getattr(stages, "_PipelineStageBase", None)
     if base is None:
         raise _unknown_torch("it has no _PipelineStageBase")
