@@ -6,8 +6,9 @@ foreach(name point_to_point_test collectives_test collective_sums_test collectiv
 endforeach()
 longhaul_test(plugin/collective_error_test.cc LIBS plugin_testing fmt::fmt LABELS cpu)
 target_compile_definitions(plugin_collective_error_test PRIVATE LONGHAUL_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
+# Megabytes through every state or codec, also sanitized.
+set_tests_properties(plugin_coder_test plugin_decoded_test PROPERTIES TIMEOUT 600)
 # A device's part by the host's stand-in.
-set_tests_properties(plugin_coder_test PROPERTIES TIMEOUT 600)  # megabytes through every state, also sanitized
 longhaul_test(plugin/device_coder_test.cc SRCS compressors/cuda_host_device.cc
   LIBS plugin_testing longhaul::plugin_device LABELS cpu)
 # Alone in its process: it moves the limit of all.
