@@ -45,6 +45,9 @@ std::vector<DilocoCell> FindDilocoCells(const CampaignAnalysis& a) {
     if (!only_outer || reference == nullptr) continue;
     const auto spec = SpecOf(arm), base = SpecOf(*reference);
     if (!spec.ok() || !base.ok() || GlobalRows(*spec) != GlobalRows(*base)) continue;
+    // Another algorithm between the groups is no cell of DiLoCo's; a spec of before that key is one.
+    const std::string algorithm = TextAt(*spec, "outer.algorithm");
+    if (algorithm != "diloco" && algorithm != "none") continue;
     DilocoCell cell;
     cell.arm = arm.arm;
     cell.local_batch = arm.reference != kD0Reference;

@@ -36,8 +36,8 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
 }
 
 // What report/plots/ draws of an experiment.
-constexpr const char* kFigures[] = {"reference", "residuals", "depth",      "forest",
-                                    "training",  "simulated", "step_times", "diloco"};
+constexpr const char* kFigures[] = {"reference", "residuals",  "depth",  "forest", "training",
+                                    "simulated", "step_times", "diloco", "traffic"};
 
 absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment& e,
                                   const std::string& folder) {

@@ -281,6 +281,11 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
                  "it. Dashed red: what a planner assumes for H alone and for M alone at this N, "
                  "far below the sizes it was made for. " +
                      conditions + ".");
+  out += FigureHtml(
+      figures, "traffic",
+      "Loss beside the reference's at D0 against the bytes that an arm's groups send each "
+      "other, 95 % intervals. Filled: as many tokens as D0; open: fewer. " +
+          conditions + ".");
   for (const ReportTable& found : FindingsTables(a)) out += HtmlOf(found);
   out += PlannerTable(a);
   out += ControlsTable(a);

@@ -201,13 +201,17 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
   std::vector<ArmOnTheWire> out;
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
-    ArmOnTheWire row{.arm = arm.arm, .changes = {}, .forward = {}, .backward = {}};
+    ArmOnTheWire row{.arm = arm.arm, .changes = {}, .forward = {}, .backward = {}, .outer = {}};
     if (reference != nullptr) {
       row.changes = ChangesInWords(reference->outcomes.front().run.spec_toml,
                                    arm.outcomes.front().run.spec_toml);
     }
-    DirectionSum forward, backward;
+    DirectionSum forward, backward, outer;
+    std::vector<double> ended_s;
     for (const Outcome& o : arm.outcomes) {
+      const auto simulated = SimulatedOf(record, o.run.id);
+      if (!simulated.ok()) return simulated.status();
+      if (!simulated->empty()) ended_s.push_back(simulated->rbegin()->second.first);
       const auto crossings = record.Crossings(o.run.id);
       if (!crossings.ok()) return crossings.status();
       for (const CrossingRow& c : *crossings) {
@@ -217,10 +221,16 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
         if (c.codec == "none" && codecs.find(kAtBoundaries) != std::string::npos) continue;
         if (c.direction == Direction::kForward) forward.Add(c);
         if (c.direction == Direction::kBackward) backward.Add(c);
+        if (c.direction != Direction::kOuter) continue;
+        outer.Add(c);
+        row.outer_bytes +=
+            static_cast<double>(c.message_bytes) / static_cast<double>(arm.outcomes.size());
       }
     }
     row.forward = forward.Result();
     row.backward = backward.Result();
+    row.outer = outer.Result();
+    if (!ended_s.empty()) row.simulated_s = Mean(ended_s);
     out.push_back(std::move(row));
   }
   return out;
@@ -232,7 +242,7 @@ CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms) {
   };
   CsvRows rows = {{"arm", "changes", "forward_bits_per_element", "forward_nmse_mean",
                    "forward_nmse_max", "backward_bits_per_element", "backward_nmse_mean",
-                   "backward_nmse_max"}};
+                   "backward_nmse_max", "outer_bits_per_element", "outer_bytes", "simulated_s"}};
   for (const ArmOnTheWire& arm : arms) {
     std::vector<std::string> row = {arm.arm, fmt::format("{}", fmt::join(arm.changes, "; "))};
     for (const ArmOnTheWire::Direction* d : {&arm.forward, &arm.backward}) {
@@ -240,6 +250,10 @@ CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms) {
       row.push_back(maybe(d->nmse_mean));
       row.push_back(maybe(d->nmse_max));
     }
+    const bool outer = arm.outer.bits_per_element > 0;
+    row.push_back(outer ? fmt::format("{}", arm.outer.bits_per_element) : "");
+    row.push_back(outer ? fmt::format("{}", arm.outer_bytes) : "");
+    row.push_back(maybe(arm.simulated_s));
     rows.push_back(std::move(row));
   }
   return rows;

@@ -22,7 +22,7 @@ absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperime
 // within_seed_nat: what the curve's shape misses. Controls are not fitted. Empty without a curve.
 CsvRows ResidualsCsv(const CampaignAnalysis& a);
 
-// What an arm changes and what it sends, beside its q.
+// What an arm changes and what it sends, and how long that takes, beside its q.
 struct ArmOnTheWire {
   std::string arm;
   // "boundary.forward: none -> int4-b64-h64", against the reference at D0; seed and length aside.
@@ -31,7 +31,11 @@ struct ArmOnTheWire {
     double bits_per_element = 0;  // from payload bytes; 0: nothing was recorded
     std::optional<double> nmse_mean = std::nullopt,
                           nmse_max = std::nullopt;  // nullopt: not sampled
-  } forward, backward;
+  } forward, backward, outer;
+  // Between groups, of all ranks together, headers included; mean over the arm's runs. 0: none.
+  double outer_bytes = 0;
+  // When the last step would have ended by the simulated clock, mean over the arm's runs.
+  std::optional<double> simulated_s = std::nullopt;
 };
 absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
                                                         const CampaignAnalysis& a);

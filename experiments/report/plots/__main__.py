@@ -12,13 +12,13 @@ each named as its function. Needs matplotlib and nothing else; imports no torch.
 import sys
 
 from law import law
-from outer import compare, diloco
+from outer import compare, diloco, traffic
 from planning import fan, tornado
 from price import price_boundaries, price_depths
 from quality import depth, forest, reference, residuals
 from runs import simulated, step_times, training
 
-FIGURES = (reference, residuals, depth, forest, training, simulated, step_times, diloco, compare, law, fan, tornado,
+FIGURES = (reference, residuals, depth, forest, training, simulated, step_times, diloco, traffic, compare, law, fan, tornado,
            price_depths, price_boundaries)
 
 for folder in sys.argv[1:]:

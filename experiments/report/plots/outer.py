@@ -1,4 +1,4 @@
-"""Figures of DiLoCo's cells, and of two records beside each other."""
+"""Figures of DiLoCo's cells, of what groups send each other, and of two records beside each other."""
 
 import matplotlib.pyplot as plt
 from style import ASSUMED, COLOURS, INK, LINE, estimate, interval, read, save
@@ -64,6 +64,30 @@ def diloco(folder):
         panels[2].legend(fontsize=8)
     figure.tight_layout()
     save(figure, folder, "diloco")
+
+
+def traffic(folder):
+    """Delta against the bytes that an arm's groups send each other: down and left is better. Filled: D0's tokens; open:
+    fewer."""
+    sent = {row["arm"]: float(row["outer_bytes"]) / 1e6 for row in read(folder, "wire") if row.get("outer_bytes")}
+    rows = [row for row in read(folder, "arms") if row["arm"] in sent and row["evaluation"] == "off" and row["delta_nat"]]
+    if len(rows) < 2:
+        return
+    tokens = {row["arm"]: int(row["train_tokens"]) for row in read(folder, "losses")}
+    most = max(tokens[row["arm"]] for row in rows)
+    figure, axes = plt.subplots(figsize=(8.2, 5.4))
+    axes.axhline(0, color=LINE, lw=1)
+    for i, row in enumerate(sorted(rows, key=lambda row: sent[row["arm"]])):
+        x, colour = sent[row["arm"]], COLOURS[i % len(COLOURS)]
+        value, low, high = interval(row, "delta_nat")
+        if low is not None:
+            axes.plot([x, x], [low, high], color=colour, lw=1.4)
+        axes.plot([x], [value], "o", ms=6, mec=colour, mfc=colour if tokens[row["arm"]] == most else "white")
+        axes.annotate(row["arm"], (x, value), xytext=(6, 4), textcoords="offset points", fontsize=8, color=INK)
+    axes.set_xscale("log")
+    axes.set_xlabel("MB that all groups send each other (log scale)")
+    axes.set_ylabel("\u0394 to the reference at D0, nat per token")
+    save(figure, folder, "traffic")
 
 
 def compare(folder):

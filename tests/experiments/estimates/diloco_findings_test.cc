@@ -99,6 +99,14 @@ TEST_F(DilocoFindingsTest, AnotherGlobalBatchIsNoCell) {
 }
 
 // Its own reference has the same larger batch; factors of the two conventions never mix.
+TEST_F(DilocoFindingsTest, AnotherAlgorithmIsNoCell) {
+  SyntheticWorld w = World();
+  w.more_arms +=
+      Cell("noloco", 2, 10, "none", 8, std::string("outer.algorithm = \"noloco\"\n") + kUnsplit);
+  const CampaignAnalysis a = Analysed(w);
+  EXPECT_THAT(a.diloco.cells, SizeIs(5));
+}
+
 TEST_F(DilocoFindingsTest, LocalBatchCellsAreMeasuredAgainstTheirDataParallelArm) {
   SyntheticWorld w = World();
   const std::string against = std::string(kUnsplit) + "reference = \"dp\"\n";

@@ -174,6 +174,37 @@ TEST_F(ReportCurvesTest, AnArmsBitsAndErrorsAreCountedPerDirection) {
   EXPECT_EQ(WireCsv(arms)[3][0], "s8");
 }
 
+// Three runs of an arm; one sent 3,000 and 1,000 bytes between groups, which is 4,000 / 3 a run, of 250 elements
+// each 32 and 8 bits: 20 on the mean. It would have ended after 6 s.
+TEST_F(ReportCurvesTest, AnArmsBytesBetweenGroupsAndItsSecondsAreMeansOverItsRuns) {
+  const int64_t e = WriteSyntheticCampaign(*record_, {});
+  const std::vector<RunRow> runs = *record_->Runs(e);
+  for (const RunRow& run : runs) {
+    if (run.arm != "s4" || run.seed != 1) continue;
+    CrossingRow one{}, other{};
+    one.direction = other.direction = Direction::kOuter;
+    one.dst_rank = other.src_rank = 1;
+    one.elements = other.elements = 250;
+    one.payload_bytes = 1000;
+    one.message_bytes = 3000;
+    other.payload_bytes = 250;
+    other.message_bytes = 1000;
+    ASSERT_TRUE(record_->AddCrossings(run.id, std::vector<CrossingRow>{one, other}).ok());
+    const std::vector<SimulatedRow> times = {{1, 0, 0, 2, 10}, {2, 0, 0, 6, 20}};
+    ASSERT_TRUE(record_->AddSimulated(run.id, times).ok());
+  }
+  const auto arms = *ArmsOnTheWire(*record_, *Reported(e).campaign);
+  EXPECT_EQ(arms[1].arm, "s4");
+  EXPECT_DOUBLE_EQ(arms[1].outer.bits_per_element, 20);
+  EXPECT_NEAR(arms[1].outer_bytes, 4000 / 3.0, 1e-9);
+  EXPECT_EQ(arms[1].simulated_s, 6);
+  const CsvRows rows = WireCsv(arms);
+  EXPECT_EQ(rows[0][8], "outer_bits_per_element");
+  EXPECT_EQ(rows[2][8], "20");
+  EXPECT_EQ(rows[2][10], "6");
+  EXPECT_EQ(rows[1][9], "") << "an arm without groups sends nothing between them";
+}
+
 TEST_F(ReportCurvesTest, BitsOfACutAreThoseOfItsOwnBoundary) {
   const int64_t e = WriteSyntheticCampaign(*record_, {.more_arms = R"([[arm]]
 name = "cut"
