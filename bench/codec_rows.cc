@@ -13,7 +13,7 @@ double LimitShare(const Row& row, const Timing& timing, double passes) {
 }  // namespace
 
 double PassesOf(std::string_view name) {
-  if (name.starts_with("stat") && !name.ends_with("-rows")) return 2;  // mean and deviation, codes
+  if (name.starts_with("stat")) return 2;  // mean and deviation, codes
   for (std::string_view two : {"nvfp4", "mix34-b64", "4x"}) {
     if (name == two) return 2;
   }

@@ -55,8 +55,10 @@ fi
 
 lap "shaped runs"
 
-title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, four paired seeds"
-$longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved
+title "(c) what does a crossing cost? 8-block byte GPT, S = 4 and 8, three paired seeds"
+# The first three of the spec's seeds: all that 0.995 can be told apart by at S = 8 in four minutes.
+$longhaul measure experiments/specs/smoke.toml --results "$results/smoke" --accept-unresolved \
+  --set 'campaign.seeds=[1, 2, 3]'
 
 lap "campaign"
 

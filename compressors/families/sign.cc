@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "compressors/families/fixed_length_codec.h"
-#include "compressors/families/sign_layout.h"
+#include "compressors/frame/frame.h"
+#include "compressors/kernels/kernels.h"
 #include "compressors/kernels/wide.h"
 #include "compressors/numbers/codec_threads.h"
 #include "compressors/numbers/small_floats.h"
@@ -16,67 +16,50 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kAtOnce = 16;  // blocks
-struct BlockLevels {
-  float low, high;
+
+// Where the sections of a frame lie.
+struct SignLayout {
+  explicit SignLayout(Shape shape)
+      : row_blocks((shape.cols + kSignBlock - 1) / kSignBlock),
+        scale_bytes(2 * shape.rows * row_blocks),
+        row_bytes(shape.cols / kSignBlock * (kSignBlock / 8) + (shape.cols % kSignBlock + 7) / 8),
+        bits_at(kFrameHeaderBytes + AlignUp8(scale_bytes)),
+        frame_bytes(bits_at + shape.rows * row_bytes) {}
+  size_t row_blocks, scale_bytes, row_bytes, bits_at, frame_bytes;
 };
 
-// x [c] -> its signs and what the two of them stand for, before rounding; not finite where x is
-// not.
-BlockLevels SplitBlock(SignLevels kind, const Kernels& kernels, const float* x, size_t c,
-                       std::byte* bits) {
-  if (kind == SignLevels::kTwoLevel) {
-    const SignSums sums = kernels.sign_sums(x, c, bits);
-    return {sums.negative == 0 ? 0.0f : sums.negative / static_cast<float>(c - sums.not_below),
-            sums.positive == 0 ? 0.0f : sums.positive / static_cast<float>(sums.not_below)};
-  }
-  kernels.sign_bits(x, c, bits);
-  const auto n = static_cast<float>(c);
-  const float s = kind == SignLevels::kMean ? kernels.sum_abs(x, c) / n
-                                            : std::sqrt(kernels.sum_squares(x, c, 0) / n);
-  return {-s, s};
-}
-
-// The same of a few blocks. x: [blocks, kSignBlock], or less, of one block.
-void SplitBlocks(SignLevels kind, const Kernels& kernels, const float* x, size_t blocks, size_t c,
-                 std::byte* bits, BlockLevels* levels) {
-  if (kind == SignLevels::kTwoLevel || c < kSignBlock) {
-    for (size_t b = 0; b < blocks; ++b) {
-      levels[b] = SplitBlock(kind, kernels, x + b * kSignBlock, c, bits + b * (kSignBlock / 8));
-    }
+// x: [blocks, kSignBlock], or less, of one block -> its signs, and each block's mean |x|; not finite
+// where x is not.
+void SplitBlocks(const Kernels& kernels, const float* x, size_t blocks, size_t c, std::byte* bits,
+                 float* means) {
+  if (c < kSignBlock) {
+    kernels.sign_bits(x, c, bits);
+    means[0] = kernels.sum_abs(x, c) / static_cast<float>(c);
     return;
   }
-  float sums[kAtOnce];
-  const SignTerm term = kind == SignLevels::kMean ? SignTerm::kMagnitude : SignTerm::kSquare;
-  kernels.sign_blocks(x, blocks, term, bits, sums);
-  for (size_t b = 0; b < blocks; ++b) {
-    const float mean = sums[b] / static_cast<float>(kSignBlock);
-    const float s = kind == SignLevels::kMean ? mean : std::sqrt(mean);
-    levels[b] = {-s, s};
-  }
+  kernels.sign_blocks(x, blocks, bits, means);
+  for (size_t b = 0; b < blocks; ++b) means[b] /= static_cast<float>(kSignBlock);
 }
 
 // bf16; below its smallest normal +0.
-uint16_t Wire(float level) {
-  const uint16_t wire = F32ToBf16(level);
+uint16_t Wire(float scale) {
+  const uint16_t wire = F32ToBf16(scale);
   return (wire & 0x7F80) == 0 ? 0 : wire;
 }
 bool IsFinite(uint16_t wire) { return (wire & 0x7F80) != 0x7F80; }
 
 class SignCodec final : public FixedLengthCodec {
  public:
-  SignCodec(std::string_view name, uint16_t id, Isa isa, SignLevels kind)
+  SignCodec(std::string_view name, uint16_t id, Isa isa)
       : FixedLengthCodec(
             name, id, isa,
-            {.block = kSignBlock, .param0 = 1, .range_fault = "a block's sum is beyond fp32"}),
-        kind_(kind) {}
+            {.block = kSignBlock, .param0 = 1, .range_fault = "a block's sum is beyond fp32"}) {}
 
-  size_t MaxFrameBytes(Shape shape, DType) const override {
-    return SignLayout(kind_, shape).frame_bytes;
-  }
+  size_t MaxFrameBytes(Shape shape, DType) const override { return SignLayout(shape).frame_bytes; }
   void ZeroGaps(Shape shape, std::byte* frame) const override {
-    const SignLayout layout(kind_, shape);
-    if (layout.high_at > kFrameHeaderBytes) ZeroAfter(layout, kFrameHeaderBytes, frame);
-    ZeroAfter(layout, layout.high_at, frame);
+    const SignLayout layout(shape);
+    const size_t end = kFrameHeaderBytes + layout.scale_bytes;
+    std::memset(frame + end, 0, layout.bits_at - end);
   }
   absl::StatusOr<size_t> Encode(ConstTensor x, uint64_t, CodecState*,
                                 std::span<std::byte> frame) const override;
@@ -85,15 +68,8 @@ class SignCodec final : public FixedLengthCodec {
  private:
   BlockFault EncodeBlocks(const SignLayout& layout, const WideReader& reader, size_t cols, size_t b,
                           size_t count, std::byte* frame) const;
-  // The bytes behind the blocks' levels that begin at `section`.
-  static void ZeroAfter(const SignLayout& layout, size_t section, std::byte* frame) {
-    const size_t end = section + layout.level_bytes;
-    std::memset(frame + end, 0, AlignUp8(end) - end);
-  }
   bool DecodeBlock(const SignLayout& layout, const std::byte* frame, size_t b, size_t cols,
                    float* x) const;
-
-  const SignLevels kind_;
 };
 
 // `count` whole blocks of one row, or its last one, from b on, counted along the rows.
@@ -103,25 +79,23 @@ BlockFault SignCodec::EncodeBlocks(const SignLayout& layout, const WideReader& r
   const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
   float values[kAtOnce * kSignBlock];
   const float* x = reader.Peek(r * cols + j * kSignBlock, (count - 1) * kSignBlock + c, values);
-  BlockLevels levels[kAtOnce];
-  SplitBlocks(kind_, kernels_, x, count, c,
-              frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8), levels);
+  float means[kAtOnce];
+  SplitBlocks(kernels_, x, count, c,
+              frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8), means);
   for (size_t i = 0; i < count; ++i) {
-    const uint16_t low = Wire(levels[i].low), high = Wire(levels[i].high);
-    if (!IsFinite(low) || !IsFinite(high)) {
+    const uint16_t scale = Wire(means[i]);
+    if (!IsFinite(scale)) {
       return kernels_.abs_max(x + i * kSignBlock, c) >= kInfBits ? BlockFault::kNotFinite
                                                                  : BlockFault::kRange;
     }
-    if (kind_ == SignLevels::kTwoLevel)
-      std::memcpy(frame + kFrameHeaderBytes + 2 * (b + i), &low, 2);
-    std::memcpy(frame + layout.high_at + 2 * (b + i), &high, 2);
+    std::memcpy(frame + kFrameHeaderBytes + 2 * (b + i), &scale, 2);
   }
   return BlockFault::kNone;
 }
 
 absl::StatusOr<size_t> SignCodec::Encode(ConstTensor x, uint64_t, CodecState*,
                                          std::span<std::byte> frame) const {
-  const SignLayout layout(kind_, x.shape);
+  const SignLayout layout(x.shape);
   const size_t bytes = layout.frame_bytes;
   if (absl::Status s = CheckEncodeArguments(name_, x, frame.size(), bytes); !s.ok()) return s;
   ZeroGaps(x.shape, frame.data());
@@ -148,20 +122,19 @@ bool SignCodec::DecodeBlock(const SignLayout& layout, const std::byte* frame, si
                             float* x) const {
   const size_t r = b / layout.row_blocks, j = b % layout.row_blocks;
   const size_t c = std::min(kSignBlock, cols - j * kSignBlock);
-  uint16_t high, low;
-  std::memcpy(&high, frame + layout.high_at + 2 * b, 2);
-  low = high ^ 0x8000;
-  if (kind_ == SignLevels::kTwoLevel) std::memcpy(&low, frame + kFrameHeaderBytes + 2 * b, 2);
-  if (!IsFinite(low) || !IsFinite(high)) return false;
+  uint16_t scale;
+  std::memcpy(&scale, frame + kFrameHeaderBytes + 2 * b, 2);
+  if (!IsFinite(scale)) return false;
+  const float s = Bf16ToF32(scale);
   const std::byte* bits = frame + layout.bits_at + r * layout.row_bytes + j * (kSignBlock / 8);
-  kernels_.expand_signs(bits, c, Bf16ToF32(low), Bf16ToF32(high), x);
+  kernels_.expand_signs(bits, c, -s, s, x);
   return true;
 }
 
 absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Tensor x) const {
   const auto header = Open(frame, x.shape);
   if (!header.ok()) return header.status();
-  const SignLayout layout(kind_, x.shape);
+  const SignLayout layout(x.shape);
   if (frame.size() != layout.frame_bytes || header->block != kSignBlock || header->param0 != 1) {
     return absl::DataLossError(fmt::format("{}: {} bytes of block {} for shape {}", name_,
                                            frame.size(), header->block, ToString(x.shape)));
@@ -193,14 +166,8 @@ absl::Status SignCodec::Decode(std::span<const std::byte> frame, CodecState*, Te
 
 }  // namespace
 
-std::shared_ptr<const Codec> NewSignMeanCodec(std::string_view name, uint16_t id, Isa isa) {
-  return std::make_shared<SignCodec>(name, id, isa, SignLevels::kMean);
-}
-std::shared_ptr<const Codec> NewSignRmsCodec(std::string_view name, uint16_t id, Isa isa) {
-  return std::make_shared<SignCodec>(name, id, isa, SignLevels::kRms);
-}
-std::shared_ptr<const Codec> NewSignTwoLevelCodec(std::string_view name, uint16_t id, Isa isa) {
-  return std::make_shared<SignCodec>(name, id, isa, SignLevels::kTwoLevel);
+std::shared_ptr<const Codec> NewSignCodec(std::string_view name, uint16_t id, Isa isa) {
+  return std::make_shared<SignCodec>(name, id, isa);
 }
 
 }  // namespace longhaul

@@ -11,23 +11,18 @@
 #include "compressors/numbers/bit_pack.h"
 #include "compressors/numbers/tree_sum.h"
 
-// How statistical.cc encodes the elements that share a table.
+// How statistical.cc encodes a tensor.
 namespace longhaul {
 
 constexpr size_t kMaxStatBins = 256;
 
-// One tensor or row: mean, and what every code stands for beside it.
+// The mean, and what every code stands for beside it.
 struct StatTable {
   float mu = 0;
   float offset[kMaxStatBins];
 };
 
-// Elements [first, last) of a table's.
-struct StatRange {
-  size_t first, last;
-};
-
-// Over a whole table: of x - pivot, and of its square.
+// Over the tensor: of x - pivot, and of its square.
 struct StatTotals {
   double sum = 0, squares = 0;
 
@@ -37,20 +32,19 @@ struct StatTotals {
   }
 };
 
-// Elements that share a table, by chunks of the summing order.
+// The tensor, by chunks of the summing order.
 class StatEncoder {
  public:
-  // codes: of the table, in the frame.
-  StatEncoder(const WideReader& reader, StatRange range, const Kernels& kernels, int bits,
+  // codes: in the frame.
+  StatEncoder(const WideReader& reader, size_t elements, const Kernels& kernels, int bits,
               std::byte* codes)
-      : reader_(reader), range_(range), kernels_(kernels), bits_(bits), codes_(codes) {
+      : reader_(reader), elements_(elements), kernels_(kernels), bits_(bits), codes_(codes) {
     float buffer[kPivotElements];
-    const size_t n = std::min(kPivotElements, elements());
-    pivot_ = kernels_.sum(reader_.Peek(range_.first, n, buffer), n) / static_cast<float>(n);
+    const size_t n = std::min(kPivotElements, elements);
+    pivot_ = kernels_.sum(reader_.Peek(0, n, buffer), n) / static_cast<float>(n);
   }
 
-  size_t elements() const { return range_.last - range_.first; }
-  size_t chunks() const { return (elements() + kSumChunk - 1) / kSumChunk; }
+  size_t chunks() const { return (elements_ + kSumChunk - 1) / kSumChunk; }
 
   void Codes(size_t chunk, BinSums& bins, RunningSum& running) const {
     float buffer[kSumChunk];
@@ -72,11 +66,11 @@ class StatEncoder {
   BlockFault SetMoments(Adding add_up) {
     const StatTotals totals = add_up([this](size_t chunk) { return Sums(chunk); });
     if (!std::isfinite(totals.sum)) return WhyNotFinite();
-    table_.mu = StatMean(pivot_, totals.sum, elements());
-    double squares = SquaresAboutMean(totals.sum, totals.squares, elements());
+    table_.mu = StatMean(pivot_, totals.sum, elements_);
+    double squares = SquaresAboutMean(totals.sum, totals.squares, elements_);
     if (squares < 0) squares = add_up([this](size_t chunk) { return Squares(chunk); }).squares;
     if (!std::isfinite(table_.mu) || !std::isfinite(squares)) return BlockFault::kRange;
-    inverse_ = StatInverse(squares, elements(), 1 << bits_);
+    inverse_ = StatInverse(squares, elements_, 1 << bits_);
     return BlockFault::kNone;
   }
   void StoreTable(const BinSums& bins, std::byte* at) {
@@ -97,18 +91,18 @@ class StatEncoder {
   BlockFault WhyNotFinite() const {
     float buffer[kSumChunk];
     for (size_t chunk = 0; chunk < chunks(); ++chunk) {
-      const size_t at = range_.first + chunk * kSumChunk;
+      const size_t at = chunk * kSumChunk;
       if (reader_.View(at, Length(chunk), buffer) == nullptr) return BlockFault::kNotFinite;
     }
     return BlockFault::kRange;
   }
-  size_t Length(size_t chunk) const { return std::min(kSumChunk, elements() - chunk * kSumChunk); }
+  size_t Length(size_t chunk) const { return std::min(kSumChunk, elements_ - chunk * kSumChunk); }
   const float* Chunk(size_t chunk, float* buffer) const {
-    return reader_.Peek(range_.first + chunk * kSumChunk, Length(chunk), buffer);
+    return reader_.Peek(chunk * kSumChunk, Length(chunk), buffer);
   }
 
   const WideReader& reader_;
-  const StatRange range_;
+  const size_t elements_;
   const Kernels& kernels_;
   const int bits_;
   std::byte* const codes_;

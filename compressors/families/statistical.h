@@ -13,16 +13,13 @@ namespace longhaul {
 // mu, q = clamp(round((x - mu) / step + 2^(k-1)), 0, 2^k - 1), halves up, table[q] = mean of x - mu
 // in the bin (0 if empty), xhat = table[q] + mu. Clips at 3 sigma: poor on heavy tails without
 // error feedback. For k = 2 the edges lie at -2.25, -0.75 and 0.75 sigma, asymmetric by design.
-// `stat2-rows` .. `stat8-rows`: mu and a table for every row.
 //
-// Payload: per tensor (or row) mu and table, f32 x (1 + 2^k); then the codes of each tensor (or
-// row), ceil(n k / 8) bytes. k bits per element + 32 (2^k + 1) per tensor or row. Sums for mu and
+// Payload: mu and table, f32 x (1 + 2^k); then the codes, ceil(n k / 8) bytes. k bits per element +
+// 32 (2^k + 1). Sums for mu and
 // sigma (stat_moments.h) in the order of tree_sum.h; positions, and so a bin's sum, are whole
 // numbers of units of step / 2^8 (2^15 for k = 8, stat_units.h), so its order does not matter.
 // InvalidArgument when a sum is beyond fp32.
 template <int kBits>
 std::shared_ptr<const Codec> NewStatCodec(std::string_view name, uint16_t id, Isa isa);
-template <int kBits>
-std::shared_ptr<const Codec> NewStatRowsCodec(std::string_view name, uint16_t id, Isa isa);
 
 }  // namespace longhaul

@@ -6,7 +6,6 @@
 
 #include "compressors/isa.h"
 #include "compressors/kernels/block_sections.h"
-#include "compressors/kernels/sign_levels.h"
 #include "compressors/numbers/crc32c.h"
 #include "compressors/tensor.h"
 
@@ -37,13 +36,7 @@ struct PivotSums {
   float sum, squares;
 };
 
-enum class SignTerm { kMagnitude, kSquare };
-
-// Of a block's elements below 0 and of the others; how many the others are.
-struct SignSums {
-  float negative, positive;
-  size_t not_below;
-};
+constexpr size_t kSignBlock = 256;  // elements under one scale (families/sign.h)
 
 // Rows, sum and columns of a matrix product, at most 64 each.
 struct ProductSize {
@@ -118,12 +111,9 @@ struct Kernels {
   // One of the two E2M1 neighbours of x inverse, the upper one with the probability that makes the
   // expectation right; saturating.
   void (*noisy_e2m1_codes)(const float* x, const float* u, size_t n, float inverse, uint8_t* q);
-  // sign_bits, and the sums in the order of tree_sum.h, n <= kSumChunk; Inf when NaN or Inf is
-  // among x.
-  SignSums (*sign_sums)(const float* x, size_t n, std::byte* bits);
-  // x [blocks, kSignBlock]: the bits of sign_bits, and each block's sum of its terms in the order
-  // of tree_sum.h.
-  void (*sign_blocks)(const float* x, size_t blocks, SignTerm term, std::byte* bits, float* sums);
+  // x [blocks, kSignBlock]: the bits of sign_bits, and each block's sum of |x| in the order of
+  // tree_sum.h.
+  void (*sign_blocks)(const float* x, size_t blocks, std::byte* bits, float* sums);
   // y = (x - z) inverse as fp16, clamped; and x = z + y s, false when some y is Inf or NaN.
   void (*standardize)(const float* x, size_t n, float z, float inverse, std::byte* y);
   bool (*restore)(const std::byte* y, size_t n, float z, float s, float* x);

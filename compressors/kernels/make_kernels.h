@@ -34,7 +34,6 @@ constexpr Kernels MakeLoops() {
           .noisy_codes = LoopNoisyCodes<L>,
           .noisy_signed_codes = LoopNoisySignedCodes<L>,
           .noisy_e2m1_codes = LoopNoisyE2m1Codes<L>,
-          .sign_sums = LoopSignSums<L>,
           .sign_blocks = LoopSignBlocks<L>,
           .standardize = LoopStandardize<L>,
           .restore = LoopRestore<L>,

@@ -40,21 +40,6 @@ struct SquareTerm {
   }
   float mu;
 };
-// Elements below 0, or all others. +0 stands for those left out.
-struct NegativeTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? x : 0.0f; }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return L::Min(x, L::Splat(0.0f));
-  }
-};
-struct PositiveTerm {
-  LONGHAUL_INLINE float operator()(float x) const { return x < 0 ? 0.0f : x; }
-  template <class L>
-  LONGHAUL_INLINE typename L::F Of(typename L::F x) const {
-    return L::Max(x, L::Splat(0.0f));
-  }
-};
 
 // The lanes of ChunkSum: lane j of the 32 stands in vector j / kWidth.
 template <class L>

@@ -114,89 +114,115 @@ absl::StatusOr<std::string> OwnAddress(const RunSpec& spec, const std::string& i
       absl::StrCat("outer.joiner_source = \"swarm\": ", interface, " has no IPv4 address"));
 }
 
-absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
-                 const std::string& checkpoint_directory, FdEventSink& sink) {
+absl::Status CheckWorldSize(const RunSpec& spec, const WorkerPlace& place) {
   const int64_t ranks = spec.workers();
-  if (place.world_size != ranks || place.rank >= place.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.ranks(),
-                     spec.schedule.chunks == 1 ? " stages x " : " ranks x ", spec.outer.groups,
-                     " groups need WORLD_SIZE=", ranks));
-  }
-  if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
-  UseTensorMemory();
+  if (place.world_size == ranks && place.rank < place.world_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", place.rank, " of ", place.world_size, ": the spec's ", spec.ranks(),
+                   spec.schedule.chunks == 1 ? " stages x " : " ranks x ", spec.outer.groups,
+                   " groups need WORLD_SIZE=", ranks));
+}
+
+// What a rank has by itself.
+struct OwnPart {
+  std::shared_ptr<const Corpus> corpus;
+  RunSpec spec;  // on its GPU
+  std::string interface, ip;
+  std::shared_ptr<Node> node;
+};
+
+// Whatever is wrong with this rank alone is said here, before any other one waits for it.
+absl::StatusOr<OwnPart> Prepare(const RunSpec& spec, const WorkerPlace& place) {
   if (absl::Status s = CheckLauncher(spec, place); !s.ok()) return s;
   if (absl::Status s = CheckLabIsThere(spec, place); !s.ok()) return s;
   at::set_num_threads(static_cast<int>(spec.limits.threads));
   absl::StatusOr<std::shared_ptr<const Corpus>> corpus = OpenCorpus(spec);
   if (!corpus.ok()) return corpus.status();
-  const RunSpec own = OnGpuOfRank(spec, place.rank);
-  // Before any other rank waits for this one.
-  if (absl::Status s = CheckTraining(own, **corpus); !s.ok()) return s;
+  OwnPart own;
+  own.corpus = *std::move(corpus);
+  own.spec = OnGpuOfRank(spec, place.rank);
+  if (absl::Status s = CheckTraining(own.spec, *own.corpus); !s.ok()) return s;
   const absl::StatusOr<ChosenInterface> interface =
       ChooseInterface(place.interface, {place.master_address});
   if (!interface.ok()) return interface.status();
-  const absl::StatusOr<std::string> ip = OwnAddress(spec, interface->name);
+  own.interface = interface->name;
+  absl::StatusOr<std::string> ip = OwnAddress(spec, own.interface);
   if (!ip.ok()) return ip.status();
+  own.ip = *std::move(ip);
   absl::StatusOr<std::shared_ptr<Node>> node =
       Node::Create({.transport = TransportKind::kUcx,
                     .interface = interface->name,
                     .interface_why = interface->why,
                     .peer_deadline = absl::Seconds(spec.net.peer_deadline_s)});
   if (!node.ok()) return node.status();
-  absl::StatusOr<Joined> joined = JoinRun(spec, place, *node);
-  // Told before the groups are taken down, which is what its peers notice.
-  if (!joined.ok()) return EmitFailure(joined.status(), place, sink);
-  if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok())
-    return EmitFailure(s, place, sink);
-  const LocalTelemetry& rank = joined->rank();
-  std::unique_ptr<StoreMembership> membership;
-  if (spec.outer.on_group_loss == "continue") {
-    membership = StoreMembership::Create(spec, joined->store, *node,
-                                         {.rank = rank,
-                                          .life = joined->life,
-                                          .phase_fd = place.phase_fd,
-                                          .ip = *ip,
-                                          .interface = interface->name,
-                                          .resumes = place.resumes},
-                                         sink);
+  own.node = *std::move(node);
+  return own;
+}
+
+// null: groups do not come and go.
+std::unique_ptr<StoreMembership> MembershipOf(const RunSpec& spec, const WorkerPlace& place,
+                                              const OwnPart& own, const Joined& joined,
+                                              EventSink& sink) {
+  if (spec.outer.on_group_loss != "continue") return nullptr;
+  return StoreMembership::Create(spec, joined.store, own.node,
+                                 {.rank = joined.rank(),
+                                  .life = joined.life,
+                                  .phase_fd = place.phase_fd,
+                                  .ip = own.ip,
+                                  .interface = own.interface,
+                                  .resumes = place.resumes},
+                                 sink);
+}
+
+// What the first rank says for all.
+void EmitFactsOfAll(const RunSpec& spec, const WorkerPlace& place, const Corpus& corpus,
+                    EventSink& sink) {
+  EmitRunFacts(spec, corpus, sink);
+  if (place.phase_fd < 0) {  // a lab's run had them before it began
+    sink.Emit({{"event", "fact"}, {"key", kNamedFilesFact}, {"value", ContentsText(spec.files)}});
   }
-  if (place.rank == 0 && joined->life == 0) {
-    EmitRunFacts(spec, **corpus, sink);
-    if (place.phase_fd < 0) {  // a lab's run had them before it began
-      sink.Emit({{"event", "fact"}, {"key", kNamedFilesFact}, {"value", ContentsText(spec.files)}});
-    }
-    EmitTcpFacts(sink);
-    EmitSharing(spec, place, sink);
-  }
-  if (absl::Status s = TakeGpu(own, place.rank, place.gpu_bytes, sink); !s.ok()) {
-    return EmitFailure(s, place, sink);
-  }
-  RunLoopOptions options = ToLoopOptions(own, checkpoint_directory);
+  EmitTcpFacts(sink);
+  EmitSharing(spec, place, sink);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> NewTrainer(const OwnPart& own, const Joined& joined,
+                                                    Capture* capture, StoreMembership* membership,
+                                                    const std::string& checkpoint_directory) {
   std::vector<LocalRank> local;
-  for (const LocalTelemetry& stage : joined->stages) {
-    local.push_back(ToLocalRank(stage, options.capture.get()));
-  }
+  for (const LocalTelemetry& stage : joined.stages) local.push_back(ToLocalRank(stage, capture));
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
-    if (!met.ok() && !checkpoint_directory.empty()) return EmitFailure(met, place, sink);
+    if (!met.ok() && !checkpoint_directory.empty()) return met;
     local.front().outer = membership->ranks().front().outer;
   }
-  absl::StatusOr<std::unique_ptr<Trainer>> trainer = Trainer::Create(
-      ToTrainSpec(own), std::move(local), *corpus, [] { return MonotonicClock().Now(); },
-      membership.get());
+  return Trainer::Create(
+      ToTrainSpec(own.spec), std::move(local), own.corpus, [] { return MonotonicClock().Now(); },
+      membership);
+}
+
+// The rank has met the others. What fails before the first step is told before the groups are taken
+// down, which is what its peers notice.
+absl::Status Train(const WorkerPlace& place, const OwnPart& own, const Joined& joined,
+                   StoreMembership* membership, const std::string& checkpoint_directory,
+                   FdEventSink& sink) {
+  if (absl::Status s = TakeGpu(own.spec, place.rank, place.gpu_bytes, sink); !s.ok()) {
+    return EmitFailure(s, place, sink);
+  }
+  RunLoopOptions options = ToLoopOptions(own.spec, checkpoint_directory);
+  options.membership = membership;
+  options.resumes = place.life < 0 ? joined.life == 0 : place.resumes;
+  options.interface = own.interface;
+  options.phase_fd = place.phase_fd;
+  const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
+      NewTrainer(own, joined, options.capture.get(), membership, checkpoint_directory);
   if (!trainer.ok()) return EmitFailure(trainer.status(), place, sink);
-  options.membership = membership.get();
-  options.resumes = place.life < 0 ? joined->life == 0 : place.resumes;
   sink.Emit({{"event", "started"},
              {"rank", place.rank},
-             {"group", rank.group},
-             {"stage", rank.stage},
+             {"group", joined.rank().group},
+             {"stage", joined.rank().stage},
              {"pid", getpid()},
-             {"node", (*node)->description()}});
-  options.interface = interface->name;
-  options.phase_fd = place.phase_fd;
-  if (joined->life > 0) {
+             {"node", own.node->description()}});
+  if (joined.life > 0) {
     const absl::StatusOr<bool> has_state = membership->Join(**trainer);
     if (!has_state.ok()) return EmitFailure(has_state.status(), place, sink);
     options.joins = true;
@@ -205,8 +231,26 @@ absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
       return sink.status();
     }
   }
-  if (absl::Status s = RunLoop(**trainer, joined->stages, options, sink); !s.ok()) return s;
-  return CheckFilesAtEnd(spec);
+  return RunLoop(**trainer, joined.stages, options, sink);
+}
+
+absl::Status Run(const RunSpec& spec, const WorkerPlace& place,
+                 const std::string& checkpoint_directory, FdEventSink& sink) {
+  if (absl::Status s = CheckWorldSize(spec, place); !s.ok()) return s;
+  if (spec.outer.on_group_loss == "continue") sink.RunGoesOn();
+  UseTensorMemory();
+  const absl::StatusOr<OwnPart> own = Prepare(spec, place);
+  if (!own.ok()) return own.status();
+  const absl::StatusOr<Joined> joined = JoinRun(spec, place, own->node);
+  if (!joined.ok()) return EmitFailure(joined.status(), place, sink);
+  if (absl::Status s = AgreeOnTheRun(spec, place, *joined, sink); !s.ok()) {
+    return EmitFailure(s, place, sink);
+  }
+  const auto membership = MembershipOf(spec, place, *own, *joined, sink);
+  if (place.rank == 0 && joined->life == 0) EmitFactsOfAll(spec, place, *own->corpus, sink);
+  const absl::Status trained =
+      Train(place, *own, *joined, membership.get(), checkpoint_directory, sink);
+  return trained.ok() ? CheckFilesAtEnd(spec) : trained;
 }
 
 // A lab's workers have what was planned; those of another launcher find it out, each on its host,

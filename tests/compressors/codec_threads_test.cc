@@ -159,7 +159,7 @@ TEST_F(SharedTensorTest, ResidualsAreThoseOfOneThread) {
   const Shape shape = {301, 997};
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     const OwnedTensor x(Draw(Distribution::kStudentT4, shape.elements(), 5), shape, dtype);
-    for (const char* name : {"int4-b64-h64+ef", "stat4-rows+ef95", "topk-64of4096+none+ef"}) {
+    for (const char* name : {"int4-b64-h64+ef", "stat4+ef95", "topk-64of4096+none+ef"}) {
       const auto codec = *MakeCodec(name);
       const auto alone = codec->NewState(shape), shared = codec->NewState(shape);
       std::vector<std::byte> a(codec->MaxFrameBytes(shape, dtype)), b(a.size());

@@ -121,7 +121,7 @@ TEST_P(IsaTest, ElementsFarFromTheMean) {
   values[200'001] = -3e6f;
   auto far_first = Draw(Distribution::kGaussian, (1 << 18) + 3, 32);
   for (size_t i = 0; i < 64; ++i) far_first[i] = far_first[i + 65'536] = 300;
-  for (const char* name : {"stat2", "stat4", "stat8", "stat2-rows", "stat4-rows", "stat8-rows"}) {
+  for (const char* name : {"stat2", "stat4", "stat8"}) {
     const Pair pair = {*MakeCodec(name, Isa::kScalar), *MakeCodec(name, GetParam())};
     for (const auto& x : {values, far_first}) {
       pair.ExpectEqual({x.data(), DType::kF32, {1, x.size()}});
