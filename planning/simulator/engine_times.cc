@@ -14,7 +14,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double Step(const Scenario& s, const Outcome& out) {
   if (out.stages == 1) return out.step_time;
-  const bool wan = out.mode == Mode::kPurePipeline || s.switches.pipeline_links == PipelineLinks::kWan;
+  const bool wan =
+      out.mode == Mode::kPurePipeline || s.switches.pipeline_links == PipelineLinks::kWan;
   const double rate = wan ? std::min(s.wan_up, s.wan_down) : s.regional_rate;
   const double rtt = wan ? s.wan_rtt : s.regional_rtt;
   const BoundaryBits bits = BitsOfStep(s, out);
@@ -25,11 +26,12 @@ double Step(const Scenario& s, const Outcome& out) {
   const StageCost stage{.forward_s = out.compute_time / 3,
                         .backward_s = out.compute_time * 2 / 3,
                         .weight_gradient_s = out.compute_time / 3};
-  return PredictStepSeconds({.schedule = "1f1b",
-                             .microbatches = static_cast<int>(s.micro_batches),
-                             .stages = std::vector<StageCost>(boundaries + 1, stage),
-                             .forward = std::vector<BoundaryLink>(boundaries, link(bits.forward)),
-                             .backward = std::vector<BoundaryLink>(boundaries, link(bits.backward))})
+  return PredictStepSeconds(
+             {.schedule = "1f1b",
+              .microbatches = static_cast<int>(s.micro_batches),
+              .stages = std::vector<StageCost>(boundaries + 1, stage),
+              .forward = std::vector<BoundaryLink>(boundaries, link(bits.forward)),
+              .backward = std::vector<BoundaryLink>(boundaries, link(bits.backward))})
       .value_or(kNone);
 }
 
