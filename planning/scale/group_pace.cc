@@ -17,17 +17,23 @@ namespace {
 // round.
 constexpr double kFloatsFetched = 2;
 
-absl::StatusOr<BoundaryLink> WithMessage(BoundaryLink link, const std::string& codec, Shape shape) {
+absl::Status SetMessage(const std::string& codec, Shape shape, BoundaryLink* link) {
   const std::optional<double> bytes = MessageBytes(codec, shape);
   if (!bytes) {
     return absl::InvalidArgumentError(
         fmt::format("codec '{}' takes no tensor of {} x {}", codec, shape.rows, shape.cols));
   }
-  link.message_bytes = *bytes;
-  return link;
+  link->message_bytes = *bytes;
+  return absl::OkStatus();
 }
 
 }  // namespace
+
+BoundaryLink Hindrance::On(BoundaryLink link) const {
+  if (rate_bit_per_s > 0) link.rate_bit_per_s = rate_bit_per_s;
+  if (one_way_delay_s >= 0) link.one_way_delay_s = one_way_delay_s;
+  return link;
+}
 
 absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   const RunSpec& run = spec.run;
@@ -52,22 +58,19 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   one.outer.groups = 1;
   const auto crossings = PlanCrossings(one);
   if (!crossings.ok()) return crossings.status();
-  std::map<std::pair<bool, std::string>, absl::StatusOr<BoundaryLink>> links;
+  std::map<std::pair<bool, std::string>, BoundaryLink> links;
   for (const PlannedCrossing& c : *crossings) {
+    const bool tied = c.direction == Direction::kTied, forward = c.direction == Direction::kForward;
     if (c.direction == Direction::kOuter) continue;
-    const bool tied = c.direction == Direction::kTied;
-    auto at = links.find({tied, c.codec});
-    if (at == links.end()) {
-      at =
-          links.emplace(std::pair(tied, c.codec), WithMessage(spec.inside, c.codec, c.shape)).first;
+    const auto [at, fresh] = links.try_emplace({tied, c.codec}, spec.inside);
+    if (fresh) {
+      if (absl::Status s = SetMessage(c.codec, c.shape, &at->second); !s.ok()) return s;
     }
-    if (!at->second.ok()) return at->second.status();
     if (tied) {
-      pace.pipeline_.tied = {*at->second, *at->second};
-      continue;
+      pace.pipeline_.tied = {at->second, at->second};
+    } else {
+      (forward ? pace.pipeline_.forward : pace.pipeline_.backward).push_back(at->second);
     }
-    (c.direction == Direction::kForward ? pace.pipeline_.forward : pace.pipeline_.backward)
-        .push_back(*at->second);
   }
   int64_t most = 0;
   for (int64_t s = 0; s < run.schedule.stages; ++s) {
@@ -75,9 +78,8 @@ absl::StatusOr<GroupPace> GroupPace::Of(const ScaleSpec& spec) {
   }
   pace.weight_bytes_ = kFloatsFetched * sizeof(float) * static_cast<double>(most);
   if (run.outer.groups > 1) {
-    const auto frame = WithMessage(spec.between, run.outer.codec, {1, static_cast<uint64_t>(most)});
-    if (!frame.ok()) return frame.status();
-    pace.between_ = *frame;
+    const Shape flat{1, static_cast<uint64_t>(most)};
+    if (absl::Status s = SetMessage(run.outer.codec, flat, &pace.between_); !s.ok()) return s;
   }
   const absl::StatusOr<double> step = PredictStepSeconds(pace.pipeline_);
   if (!step.ok()) return step.status();
@@ -100,8 +102,7 @@ double GroupPace::StepSeconds(const std::vector<Hindrance>& hindrances) {
     }
     if (h.boundary < 0) continue;
     BoundaryLink& link = (h.forward ? p.forward : p.backward)[static_cast<size_t>(h.boundary)];
-    if (h.rate_bit_per_s > 0) link.rate_bit_per_s = h.rate_bit_per_s;
-    if (h.one_way_delay_s >= 0) link.one_way_delay_s = h.one_way_delay_s;
+    link = h.On(link);
   }
   const double seconds = PredictStepSeconds(p).value_or(step_s_);  // the schedule is proven by Of
   return known_[key] = seconds;
@@ -116,11 +117,6 @@ Wire GroupPace::ExchangeWire(int64_t peers) const {
   Wire wire = ColdWireOf(link, frames);
   wire.restarts = restarts_;
   return wire;
-}
-
-double GroupPace::ExchangeSeconds(int64_t peers) const {
-  Connection fresh;
-  return peers < 1 ? 0 : Take(ExchangeWire(peers), 0, &fresh).arrived;
 }
 
 double GroupPace::FetchSeconds(int64_t sources) const {

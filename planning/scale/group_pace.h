@@ -19,6 +19,8 @@ struct Hindrance {
   bool forward = true;          // s -> s + 1
   double rate_bit_per_s = 0;    // 0: the profile's
   double one_way_delay_s = -1;  // < 0: the profile's
+  // The link with what hinders it.
+  BoundaryLink On(BoundaryLink link) const;
   auto Key() const {
     return std::tuple(stage, slow, boundary, forward, rate_bit_per_s, one_way_delay_s);
   }
@@ -39,15 +41,14 @@ class GroupPace {
   // What carries a rank's outer exchange with `peers` others: frames of the largest stage, over TCP
   // connections (pp_group/schedule/wire.h) on one access line, or on a path with a queue of its own.
   Wire ExchangeWire(int64_t peers) const;
-  // The first one, from the moment when all are there.
-  double ExchangeSeconds(int64_t peers) const;
-  double frame_bytes() const { return between_.message_bytes; }
+  // A frame of the largest stage on a line between two groups.
+  const BoundaryLink& between() const { return between_; }
   // Weights and outer momentum of the largest stage from `sources` others, as the swarm gives them.
   double FetchSeconds(int64_t sources) const;
 
  private:
   Pipeline pipeline_{};
-  BoundaryLink between_{};  // with a frame of the largest stage
+  BoundaryLink between_{};
   ScaleSpec::Exchange exchange_ = ScaleSpec::Exchange::kShared;
   bool restarts_ = true;  // net.slow_start_after_idle
   double step_s_ = 0, compute_s_ = 0;

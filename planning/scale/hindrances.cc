@@ -95,14 +95,8 @@ double Hindrances::ExchangeExtra(int64_t first, int64_t last, double begin_s) {
   double extra_s = 0;
   for (const Spell& spell : between_) {
     if (spell.last < first || spell.first > last) continue;
-    const Hindrance& h = spell.hindrance;
-    const double wire_bits = 8 * kWireFactor * pace_.frame_bytes();
-    const BoundaryLink& link = spec_.between;
-    double longer_s = 0;
-    if (h.rate_bit_per_s > 0) {
-      longer_s += wire_bits / h.rate_bit_per_s - wire_bits / link.rate_bit_per_s;
-    }
-    if (h.one_way_delay_s >= 0) longer_s += h.one_way_delay_s - link.one_way_delay_s;
+    const BoundaryLink& link = pace_.between();
+    double longer_s = MessageSeconds(spell.hindrance.On(link)) - MessageSeconds(link);
     // Down from the time of its step on: what is left of that when the outer step begins.
     if (spell.down_s > 0) {
       const double down_at_s =

@@ -77,6 +77,12 @@ Simulated Simulate(const std::string& more, const std::vector<std::string>& sets
   return {*spec, *pace, std::move(result)};
 }
 
+// The first outer step with so many peers, from the moment when all are there.
+double ExchangeSeconds(const GroupPace& pace, int64_t peers) {
+  Connection fresh;
+  return Take(pace.ExchangeWire(peers), 0, &fresh).arrived;
+}
+
 // continental-us: 100 Mbit/s, 65 ms. A message: 128 x 256 floats and 112 bytes of header.
 TEST(Scale, WithoutFaultsARoundIsItsStepsAndOneExchangeByHand) {
   const Simulated s = Simulate("");
@@ -85,9 +91,9 @@ TEST(Scale, WithoutFaultsARoundIsItsStepsAndOneExchangeByHand) {
   EXPECT_NEAR(s.pace.step_s(), step_s, 1e-9);
   // Stage 1 is the largest: 4 blocks, final norm and head. Two frames from one access line; windows
   // of 20 segments double until they hold 812.5 kB: five round trips and 31 windows, half a trip ahead.
-  const double frames = (1514.0 / 1448) * 2 * s.pace.frame_bytes();
+  const double frames = (1514.0 / 1448) * 2 * s.pace.between().message_bytes;
   const double exchange_s = 0.065 * 5.5 + (frames - 31 * 20 * 1514) / 12.5e6;
-  EXPECT_NEAR(s.pace.ExchangeSeconds(2), exchange_s, 1e-9);
+  EXPECT_NEAR(ExchangeSeconds(s.pace, 2), exchange_s, 1e-9);
   ASSERT_EQ(s.result.by_round.size(), 4u);
   for (size_t r = 0; r < 4; ++r) {
     EXPECT_NEAR(s.result.by_round[r].end_s, static_cast<double>(r + 1) * (10 * step_s + exchange_s),
@@ -106,12 +112,12 @@ where = "group 1 stage 0"
 at_step = 14
 )");
   const double t = 10 * s.pace.step_s();
-  const double first = t + s.pace.ExchangeSeconds(2);
-  const double second = first + t + s.pace.ExchangeSeconds(1);
+  const double first = t + ExchangeSeconds(s.pace, 2);
+  const double second = first + t + ExchangeSeconds(s.pace, 1);
   // Three steps, 30 s to start anew: long before the round is over. Then it fetches.
   ASSERT_LT(first + 3 * s.pace.step_s() + 30, second + 1e3);
   const double could = std::max(second, first + 3 * s.pace.step_s() + 30);
-  const double third = could + s.pace.FetchSeconds(2) + t + s.pace.ExchangeSeconds(2);
+  const double third = could + s.pace.FetchSeconds(2) + t + ExchangeSeconds(s.pace, 2);
   ASSERT_EQ(s.result.by_round.size(), 4u);
   EXPECT_NEAR(s.result.by_round[0].end_s, first, 1e-9);
   EXPECT_NEAR(s.result.by_round[1].end_s, second, 1e-9);
@@ -166,9 +172,9 @@ TEST(Scale, LinksThatAreDownOrSlowCostWhatTheySay) {
 TEST(Scale, AllFramesShareAnAccessLineUnlessPathsAreApart) {
   const Simulated shared = Simulate("[scale]\nexchange = \"shared\"\n", {"outer.groups=101"});
   const Simulated paths = Simulate("[scale]\nexchange = \"paths\"\n", {"outer.groups=101"});
-  const double frame_s = 8 * (1514.0 / 1448) * shared.pace.frame_bytes() / 100e6;
-  EXPECT_NEAR(shared.pace.ExchangeSeconds(100), 100 * frame_s, 0.02 * 100 * frame_s);
-  EXPECT_EQ(paths.pace.ExchangeSeconds(100), paths.pace.ExchangeSeconds(1));
+  const double frame_s = 8 * (1514.0 / 1448) * shared.pace.between().message_bytes / 100e6;
+  EXPECT_NEAR(ExchangeSeconds(shared.pace, 100), 100 * frame_s, 0.02 * 100 * frame_s);
+  EXPECT_EQ(ExchangeSeconds(paths.pace, 100), ExchangeSeconds(paths.pace, 1));
 }
 
 // Membership is that of experiments/spec/round_plan.h, which runs over links keep to.

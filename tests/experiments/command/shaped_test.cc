@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 
+#include "experiments/record/record.h"
 #include "tests/experiments/command/command_line.h"
 
 namespace longhaul {
@@ -50,8 +52,13 @@ class Shaped : public testing::Test {
   ScratchFolder scratch_;
 };
 
-TEST_F(Shaped, ARateAndNoneAndOneProcessGiveTheSameBits) {
-  const CommandResult loopback = RunLonghaul(Arguments({}));
+// One process, on the simulated clock of the last run's links, and both runs over links: the same bits.
+// Of the times no more is said than that real ones are those of links too, and of a busy machine.
+TEST_F(Shaped, ARateAndNoneAndOneProcessOnASimulatedClockGiveTheSameBits) {
+  std::vector<std::string> simulated =
+      Arguments({"net.profile=transpacific", "compute.flops_per_s=1e12", "compute.mfu=0.5"});
+  simulated.insert(simulated.end(), {"--clock", "simulated"});
+  const CommandResult loopback = RunLonghaul(simulated);
   ASSERT_EQ(loopback.exit_status, 0) << loopback.output;
   const std::vector<std::string> over_links = {"net.transport=ucx"};
   for (const auto& sets : {over_links, {over_links[0], "net.profile=transpacific"}}) {
@@ -63,6 +70,22 @@ TEST_F(Shaped, ARateAndNoneAndOneProcessGiveTheSameBits) {
     EXPECT_EQ(same.exit_status, 0) << same.output;
     EXPECT_THAT(same.output, HasSubstr("bit-identical"));
   }
+  const auto record = Record::Open(results(), Record::Mode::kRead);
+  ASSERT_TRUE(record.ok()) << record.status();
+  const std::vector<SimulatedRow> clock = *record->Simulated(1);
+  double engine_s = 0, real_s = 0;
+  for (const SimulatedRow& t : clock) {
+    if (t.group_index == 0 && t.stage == 0) engine_s = t.simulated_s;  // the last step's stays
+  }
+  const std::vector<StepRow> steps = *record->Steps(3);
+  for (const StepRow& s : steps) {
+    if (s.group_index == 0 && s.stage == 0) real_s += s.wall_s;
+  }
+  std::printf("6 steps on transpacific links: %.3f s on the simulated clock, %.3f s over tap\n",
+              engine_s, real_s);
+  EXPECT_GT(engine_s, 6 * 0.105) << "every step has a round trip at least";
+  EXPECT_GT(real_s, 0.5 * engine_s);
+  EXPECT_LT(real_s, 100 * engine_s);
 }
 
 // Unequal stages, codecs of single boundaries and drawn noise: one process and links alike.
