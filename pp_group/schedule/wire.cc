@@ -15,6 +15,12 @@ constexpr double kSocketWindows = 2;  // a socket's buffer holds so many windows
 // gives in 1/1024 s; between 2 and 64 kB.
 constexpr double kBuffersPerSecond = 1024, kLeastBuffer = 2, kLargestBuffer = 45;
 
+// What a sender takes the round trip for behind a message: some of its segments have waited for others,
+// in a queue that is taken for as deep as the path.
+double SmoothedRtt(double rtt, double window, double segment_s) {
+  return rtt + std::min(window * segment_s, 2 * rtt) / 4;
+}
+
 struct Times {
   double left, busy;  // from the begin: rid of it, and the last segment is on the path
 };
@@ -77,9 +83,9 @@ class Transfer {
   Times Overflow(double burst) {
     const double lost = burst - queue_;
     const bool slow_start = c_->window < c_->threshold;
-    const double buffer = std::clamp(
-        (slow_start ? 2 : 1.2) * c_->window / (rtt_ + c_->window * tau_ / 4) / kBuffersPerSecond,
-        kLeastBuffer, kLargestBuffer);
+    const double buffer = std::clamp((slow_start ? 2 : 1.2) * c_->window /
+                                         SmoothedRtt(rtt_, c_->window, tau_) / kBuffersPerSecond,
+                                     kLeastBuffer, kLargestBuffer);
     Lose(slow_start ? std::min(c_->window + queue_, 2 * burst) : c_->window);
     if (burst < n_) {
       const Times rest = Rounds(n_ - queue_);
@@ -136,11 +142,11 @@ Sent Take(const Wire& wire, double ready, Connection* c) {
   const double rtt = 2 * wire.delay_s, pause = ready - c->free_at;
   if (c->free_at == kUnused) c->window = wire.first_window;
   const bool idle = pause >= rtt;
-  if (wire.restarts && c->free_at != kUnused && pause > rtt + kRtoAboveRtt) {
+  const double timeout = SmoothedRtt(rtt, c->window, wire.busy_s / wire.segments) + kRtoAboveRtt;
+  if (wire.restarts && c->free_at != kUnused && pause > timeout) {
     c->threshold = std::max(c->threshold, 0.75 * c->window);
-    const double halvings = std::floor(pause / (rtt + kRtoAboveRtt));
-    c->window = std::max(std::min(c->window, wire.first_window),
-                         c->window * std::exp2(-std::min(halvings, 1000.0)));
+    const double halvings = std::min(std::floor(pause / timeout), 1000.0);
+    c->window = std::max(std::min(c->window, wire.first_window), c->window * std::exp2(-halvings));
   }
   const Times times = Transfer(wire, c).Run(idle);
   c->free_at = begun + times.busy;

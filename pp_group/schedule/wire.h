@@ -10,8 +10,8 @@ namespace longhaul {
 // through a connection, whose window W (in segments) lives from one message to the next:
 //   - W begins at `first_window` and doubles each round trip up to a threshold (slow start), then
 //     grows by one (Reno). A window that does not fill the path sends W segments a round trip.
-//   - Where `restarts`, a pause longer than a retransmission timeout (RTT + 0.2 s) halves it as often
-//     as it has passed, down to the first one (RFC 2861, as Linux does it).
+//   - Where `restarts`, a pause longer than a retransmission timeout (0.2 s and the smoothed round trip)
+//     halves it as often as that has passed, down to the first one (RFC 2861, as Linux does it).
 //   - On an idle path the whole window leaves at once. What is beyond the queue before the rate is
 //     dropped and W falls by `backoff`. If more of the message follows, acknowledgements tell of it
 //     within two round trips. If not, nothing does: the sender waits for two smoothed round trips,
