@@ -1,7 +1,7 @@
 """Figures of DiLoCo's cells, of what groups send each other, and of two records beside each other."""
 
 import matplotlib.pyplot as plt
-from style import ASSUMED, COLOURS, INK, LINE, estimate, interval, read, save
+from style import ASSUMED, COLOURS, INK, LINE, estimate, interval, number, read, save
 
 BATCHES = {"global-batch-matched": "-", "local-batch-matched": "--"}
 
@@ -79,7 +79,7 @@ def traffic(folder):
     axes.axhline(0, color=LINE, lw=1)
     for i, row in enumerate(sorted(rows, key=lambda row: sent[row["arm"]])):
         x, colour = sent[row["arm"]], COLOURS[i % len(COLOURS)]
-        value, low, high = interval(row, "delta_nat")
+        value, low, high = (number(row[name]) for name in ("delta_nat", "delta_low", "delta_high"))
         if low is not None:
             axes.plot([x, x], [low, high], color=colour, lw=1.4)
         axes.plot([x], [value], "o", ms=6, mec=colour, mfc=colour if tokens[row["arm"]] == most else "white")

@@ -18,9 +18,9 @@ def curves_of(rows):
 
 
 def at(xs, ys, x):
-    """ys over xs, linear between its points."""
+    """ys over xs, linear between its points; of several at one x (steps that send nothing) the last."""
     for i in range(1, len(xs)):
-        if x <= xs[i]:
+        if xs[i - 1] < xs[i] and x <= xs[i]:
             share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
             return ys[i - 1] + min(1, max(0, share)) * (ys[i] - ys[i - 1])
     return ys[-1]

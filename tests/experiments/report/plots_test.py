@@ -1,17 +1,23 @@
-"""What the figures promise a reader, without drawing one.
+"""What the figures promise a reader.
 
     plots_test.py FOLDER_OF_THE_PLOTS
 
+Of steps that send nothing, which lie at one place of the axis of bytes, the last counts; an arm whose groups send nothing
+is not in the figure of bytes.
 Curves that lie on one another are told apart: no two have the same colour, dash and marker, and none has a marker where
 another has one. Of many arms the lowest and the highest are shown.
 """
 
 import importlib.util
+import os
 import sys
+import tempfile
 
 if importlib.util.find_spec("matplotlib") is None:
     sys.exit(77)
 sys.path.insert(0, sys.argv[1])
+from outer import traffic  # noqa: E402
+from runs import at  # noqa: E402
 from style import COLOURS, MOST_CURVES, extremes, look  # noqa: E402
 
 for points in (60, 149, 200):
@@ -32,3 +38,18 @@ assert sorted(values[name] for name in shown) == [*range(6), *range(95, 101)], s
 assert shown == [name for name in values if name in shown]
 assert extremes({"a": 1.0, "b": None}, 12) == ["a", "b"]
 assert extremes({"a": 1.0, "b": None, "c": 2.0, "d": 3.0}, 2) == ["a", "d"]
+
+assert at([0, 0, 0, 5, 5], [9, 8, 7, 2, 1], 0) == 7 and at([0, 0, 0, 5, 5], [9, 8, 7, 2, 1], 2.5) == 4.5
+assert at([0, 0], [3, 4], 0) == 4
+
+with tempfile.TemporaryDirectory() as folder:
+    for name, text in (("wire", "arm,outer_bytes\nnone,\nfew,1e6\nmany,2e7\n"),
+                       ("losses", "arm,train_tokens\nfew,10\nmany,20\nnone,20\n"),
+                       ("arms", "arm,evaluation,delta_nat,delta_low,delta_high\nfew,off,0.5,0.4,0.6\nmany,off,0.1,,\n"
+                                "none,off,0,,\n")):
+        with open(os.path.join(folder, name + ".csv"), "w", encoding="utf-8") as file:
+            file.write(text)
+    traffic(folder)
+    with open(os.path.join(folder, "traffic.svg"), encoding="utf-8") as file:
+        drawn = file.read()
+assert "<!-- few -->" in drawn and "<!-- many -->" in drawn and "<!-- none -->" not in drawn
