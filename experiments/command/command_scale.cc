@@ -25,9 +25,8 @@ std::string HeadText(const scale::ScaleSpec& spec, int64_t seeds) {
   return fmt::format(
       "simulated time: S = {}, G = {}, {} steps in rounds of {}, {}; {} to {} Mbit/s inside, {} "
       "between; "
-      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, TCP "
-      "without "
-      "loss.\n",
+      "{} seed{}\nNothing is trained: step times are P2's of [compute], links as named, "
+      "without random loss.\n",
       run.schedule.stages, run.outer.groups, Steps(run),
       std::max<int64_t>(1, run.outer.inner_steps), run.schedule.kind, run.net.profile,
       spec.inside.rate_bit_per_s / 1e6, spec.between.rate_bit_per_s / 1e6, seeds,

@@ -272,7 +272,7 @@ TEST(WhatIf, TakesTheProductOfItsAxesWithIntervalsOverSeeds) {
 }
 
 // Every cell of the recorded grid of two groups: five inner steps and the outer step behind them. One,
-// whose own step is known to 13 % either way, is 7 % off; the others are within 5.
+// whose own step is known to 13 % either way, is 6 % off; the others are within 5.
 TEST(Scale, RecordedRunsOverShapedLinksLieWithinFivePercentButForOne) {
   std::ifstream file(LONGHAUL_TEST_TIMING_GROUPS);
   ASSERT_TRUE(file.good()) << LONGHAUL_TEST_TIMING_GROUPS;
