@@ -3,6 +3,7 @@
 #include "pp_group/schedule/wire.h"
 
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -104,6 +105,38 @@ TEST(TakeAWire, TakesWhatMessagesOverAShapedLinkTook) {
       std::printf("%s, message %zu: engine %.3f s, measured %.3f s, window behind it %.0f\n",
                   link.name, message + 1, engine_s, link.measured_s[message], c.window);
       EXPECT_NEAR(engine_s / link.measured_s[message], 1, kWithin[message]) << link.name;
+    }
+  }
+}
+
+// Whatever the link: never sooner than rate and delay allow, in order, and the window stays a number.
+TEST(TakeAWire, NeverBeatsRateAndDelay) {
+  std::mt19937_64 random(7);
+  const auto between = [&](double low, double high) {  // evenly in decades
+    return low * std::pow(high / low, std::uniform_real_distribution<double>()(random));
+  };
+  for (int link = 0; link < 3000; ++link) {
+    Wire wire{.delay_s = link % 7 == 0 ? 0 : between(1e-6, 10),
+              .queue_segments = link % 5 == 0 ? INFINITY : between(1, 1e5),
+              .first_window = 10 * between(1, 1e4),
+              .restarts = link % 2 == 0,
+              .whole_buffers = link % 3 == 0};
+    const double segment_s = link % 11 == 0 ? 0 : between(1e-8, 1);
+    Connection c;
+    double ready = 0, before = 0;
+    for (int message = 0; message < 6; ++message) {
+      wire.segments = between(1e-2, 1e5);
+      wire.busy_s = wire.segments * segment_s;
+      ready += between(1e-6, 1e4);
+      const Sent sent = Take(wire, ready, &c);
+      const double least = ready + wire.busy_s + wire.delay_s;
+      ASSERT_TRUE(std::isfinite(sent.arrived) && std::isfinite(c.window)) << link;
+      ASSERT_GE(sent.arrived, least * (1 - 1e-12)) << link;
+      ASSERT_GE(sent.arrived, before) << link;
+      ASSERT_GE(sent.left, ready) << link;
+      ASSERT_LE(sent.left, sent.arrived * (1 + 1e-12)) << link;
+      ASSERT_GE(c.window, 2) << link;
+      before = sent.arrived;
     }
   }
 }
