@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "experiments/elastic/own_faults.h"
 #include "experiments/elastic/round_store.h"
 #include "experiments/record/row_json.h"
 #include "experiments/train/train_setup.h"
@@ -72,17 +73,12 @@ void LocalMembership::Lose(Trainer& trainer, int64_t group) {
   gone_.push_back(group);
 }
 
-bool Ends(const Fault& fault) {
-  return fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
-         (fault.what == FaultKind::kStop && fault.for_s == 0);
-}
-
 void LocalMembership::Strike(Trainer& trainer, const Fault& fault, int64_t step) {
   const int64_t group = fault.where.group;
   if (fault.what == FaultKind::kJoin) return;  // at the end of its round
   if (!There(group)) {
     EmitFault(fault, step, "the group was not there", sink_);
-  } else if (Ends(fault)) {
+  } else if (EndsLife(fault)) {
     EmitFault(fault, step, "", sink_);
     Lose(trainer, group);
   } else if (fault.what == FaultKind::kPoison) {
@@ -108,7 +104,7 @@ void LocalMembership::LoseWhoIsNotThere(Trainer& trainer, int64_t step) {
   for (const Fault& fault : drawn_) {
     longhaul::Strike at = StrikeOf(fault, bounds_);
     if (at.after_outer) ++at.step;
-    if (Ends(fault) && at.step >= first && at.step < step && There(fault.where.group)) {
+    if (EndsLife(fault) && at.step >= first && at.step < step && There(fault.where.group)) {
       Lose(trainer, fault.where.group);
     }
   }

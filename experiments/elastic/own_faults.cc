@@ -18,11 +18,6 @@
 namespace longhaul {
 namespace {
 
-bool Ends(const Fault& fault) {
-  return fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
-         (fault.what == FaultKind::kStop && fault.for_s == 0);
-}
-
 // What a stopped process is woken by: itself cannot.
 void WakeLater(double seconds) {
   const pid_t sleeper = getpid();
@@ -45,6 +40,11 @@ void DieInTheNextWrite() {
 }
 
 }  // namespace
+
+bool EndsLife(const Fault& fault) {
+  return fault.what == FaultKind::kKill || fault.what == FaultKind::kLeave ||
+         (fault.what == FaultKind::kStop && fault.for_s == 0);
+}
 
 bool StrikesWorker(const Fault& fault, int64_t group, int64_t stage) {
   return fault.where.group == group && (fault.where.stage < 0 || fault.where.stage == stage);
@@ -148,7 +148,7 @@ absl::Status OwnFaults::BeforeStep(Trainer& trainer, int64_t step, const Lives& 
     if (at.step != step || !Concerns(fault) || fault.during == FaultMoment::kOuter) continue;
     // What the steps before sent is under way, so that the fault costs none of them.
     if (absl::Status s = trainer.FinishSends(); !s.ok()) return s;
-    if (Ends(fault)) {
+    if (EndsLife(fault)) {
       const absl::Status had = StatusFromTorch("the store", before_end_);
       if (!had.ok()) return had;
     }

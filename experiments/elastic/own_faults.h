@@ -15,6 +15,8 @@
 
 namespace longhaul {
 
+// Whether it ends a life of the group: a kill, a leave, a stop for ever.
+bool EndsLife(const Fault& fault);
 // Whether a fault strikes this worker: it names it, or its whole group. One worker of a struck group
 // tells of it: the one that is named, or else stage 0.
 bool StrikesWorker(const Fault& fault, int64_t group, int64_t stage);
