@@ -21,11 +21,10 @@ namespace longhaul {
 //
 // A step is the recursion of P2 over all groups (pp_group/schedule/training_clock.h), with the bytes
 // that messages had in it, over TCP connections whose windows live from step to step
-// (pp_group/schedule/wire.h). Groups exchange as the
-// run's own do: the plan says when, everybody sends to everybody of a meeting over a path of its own
-// and waits for what it is owed; behind an exchange of weights, not of gradients, a group's ranks
-// tell each other norms. Not in it: loss, jitter; encoding and decoding,
-// hashing and the outer update.
+// (pp_group/schedule/wire.h). Groups exchange as the run's own do: the plan says when, everybody
+// sends to everybody of a meeting over a path of its own and waits for what it is owed; behind an
+// exchange of weights, not of gradients, a group's ranks tell each other norms. Not in it: loss and
+// jitter; encoding and decoding, hashing and the outer update.
 class SimulatedClock {
  public:
   // Bytes are the planned ones (train/traffic.h) until they are set. InvalidArgument: links that the
