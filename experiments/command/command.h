@@ -28,6 +28,7 @@ void AddCompareCommand(CLI::App& app, int* exit_status);
 void AddPriceCommand(CLI::App& app, int* exit_status);
 void AddSimulateCommand(CLI::App& app, int* exit_status);
 void AddScaleCommand(CLI::App& app, int* exit_status);
+void AddPlanCommand(CLI::App& app, int* exit_status);
 void AddScheduleCommand(CLI::App& app, int* exit_status);
 void AddCodecsCommand(CLI::App& app, int* exit_status);
 void AddSpecCommand(CLI::App& app, int* exit_status);

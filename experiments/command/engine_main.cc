@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   longhaul::AddPriceCommand(app, &exit_status);
   longhaul::AddSimulateCommand(app, &exit_status);
   longhaul::AddScaleCommand(app, &exit_status);
+  longhaul::AddPlanCommand(app, &exit_status);
   longhaul::AddScheduleCommand(app, &exit_status);
   longhaul::AddCodecsCommand(app, &exit_status);
   longhaul::AddSpecCommand(app, &exit_status);

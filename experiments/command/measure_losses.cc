@@ -1,19 +1,13 @@
 // A published campaign computed anew: its losses are in a file, its runs are gone.
 #include "experiments/command/measure_losses.h"
 
-#include <cmath>
-#include <fstream>
-#include <map>
 #include <set>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
-#include "compressors/numbers/sha256.h"
 #include "experiments/estimates/campaign_analysis.h"
+#include "experiments/estimates/loss_file.h"
 #include "experiments/report/result_json.h"
 #include "experiments/run/run_recorder.h"
 #include "experiments/spec/campaign.h"
@@ -22,70 +16,10 @@
 namespace longhaul {
 namespace {
 
-constexpr std::string_view kHead =
-    "arm,role,codecs,stages,crossings,seed,budget,train_tokens,loss_off_nat,loss_on_nat";
-enum Column { kArm, kRole, kCodecs, kStages, kCrossings, kSeed, kBudget, kTokens, kOff, kOn };
-
-using ArmAndSeed = std::pair<std::string, int64_t>;
-struct LossRow {
-  int line;
-  std::string codecs;
-  int64_t stages, train_tokens;
-  double off;
-  std::optional<double> on;
-};
-
-struct LossFile {
-  std::string path, sha256;
-  std::map<ArmAndSeed, LossRow> rows;
-};
-
-absl::StatusOr<LossFile> ReadLossFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream read;
-  read << file.rdbuf();
-  const std::string text = read.str();
-  if (!file) return absl::NotFoundError(fmt::format("{}: cannot be read", path));
-  LossFile out{path, Sha256Hex(text), {}};
-  int line = 0;
-  std::istringstream lines(text);
-  for (std::string row; std::getline(lines, row);) {
-    ++line;
-    if (row.ends_with('\r')) row.pop_back();
-    const auto wrong = [&](std::string_view what) {
-      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", path, line, what));
-    };
-    if (line == 1) {
-      if (row != kHead)
-        return wrong(fmt::format("not a losses.csv; its first line is '{}'", kHead));
-      continue;
-    }
-    if (row.empty()) continue;
-    const std::vector<std::string> cells = absl::StrSplit(row, ',');
-    LossRow loss{line, "", 0, 0, 0, std::nullopt};
-    int64_t seed = 0;
-    double on = 0;
-    if (cells.size() != kOn + 1) return wrong(fmt::format("{} cells, not 10", cells.size()));
-    loss.codecs = cells[kCodecs];
-    const bool read_on = cells[kOn].empty() || absl::SimpleAtod(cells[kOn], &on);
-    if (!absl::SimpleAtoi(cells[kStages], &loss.stages) || !absl::SimpleAtoi(cells[kSeed], &seed) ||
-        !absl::SimpleAtoi(cells[kTokens], &loss.train_tokens) ||
-        !absl::SimpleAtod(cells[kOff], &loss.off) || !read_on || !std::isfinite(loss.off) ||
-        !std::isfinite(on)) {
-      return wrong("stages, seed, train_tokens and losses are finite numbers");
-    }
-    if (!cells[kOn].empty()) loss.on = on;
-    if (!out.rows.emplace(ArmAndSeed(cells[kArm], seed), loss).second) {
-      return wrong(fmt::format("arm '{}', seed {} stands there twice", cells[kArm], seed));
-    }
-  }
-  return out;
-}
-
 absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
-  std::set<ArmAndSeed> planned;
+  std::set<LossFile::ArmAndSeed> planned;
   for (const PlannedRun& run : campaign.runs) {
-    const ArmAndSeed key(run.arm, run.spec.seed);
+    const LossFile::ArmAndSeed key(run.arm, run.spec.seed);
     planned.insert(key);
     const auto row = losses.rows.find(key);
     if (row == losses.rows.end()) {
@@ -95,7 +29,7 @@ absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
     }
     const RunRow plan = NewRunRow(run.spec, 0, run.arm);
     const std::string codecs = fmt::format("{} / {}", plan.forward_codec, plan.backward_codec);
-    const LossRow& loss = row->second;
+    const LossFile::Row& loss = row->second;
     if (loss.codecs == codecs && loss.stages == plan.stages &&
         loss.train_tokens == plan.train_tokens) {
       continue;
@@ -115,7 +49,7 @@ absl::Status IsOfThePlan(const LossFile& losses, const CampaignSpec& campaign) {
 
 absl::Status AddRun(Record& record, int64_t experiment, const PlannedRun& planned,
                     const LossFile& losses) {
-  const LossRow& loss = losses.rows.at({planned.arm, planned.spec.seed});
+  const LossFile::Row& loss = losses.rows.at({planned.arm, planned.spec.seed});
   RunRow row = NewRunRow(planned.spec, experiment, planned.arm);
   row.role = planned.role;
   row.budget_fraction = planned.budget_fraction;

@@ -12,6 +12,7 @@
 #include "experiments/report/plots.h"
 #include "experiments/report/report_curves.h"
 #include "experiments/report/report_files.h"
+#include "experiments/report/report_pareto.h"
 #include "experiments/report/report_sections.h"
 
 namespace longhaul {
@@ -36,8 +37,8 @@ absl::Status WriteRawTables(const Record& record, const std::string& folder) {
 }
 
 // What report/plots/ draws of an experiment.
-constexpr const char* kFigures[] = {"reference", "residuals",  "depth",  "forest", "training",
-                                    "simulated", "step_times", "diloco", "traffic"};
+constexpr const char* kFigures[] = {"reference", "residuals", "depth",      "forest", "training",
+                                    "simulated", "pareto",    "step_times", "diloco", "traffic"};
 
 absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment& e,
                                   const std::string& folder) {
@@ -58,6 +59,9 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
     files.emplace_back("residuals.csv", Csv(ResidualsCsv(*e.campaign)));
     const auto wire = ArmsOnTheWire(record, *e.campaign);
     if (!wire.ok()) return wire.status();
+    const auto pareto = ParetoCsv(record, *e.campaign);
+    if (!pareto.ok()) return pareto.status();
+    files.emplace_back("pareto.csv", Csv(*pareto));
     files.emplace_back("wire.csv", Csv(WireCsv(*wire)));
     files.emplace_back("calibration.json", CalibrationJson(*e.campaign));
   }

@@ -71,9 +71,7 @@ absl::Status CheckGpus(const std::string& device, const std::vector<ResourcePlan
 absl::Status CheckMachine(const RunSpec& spec) {
   const auto clock = SimulatedClock::Of(spec);
   if (!clock.ok()) return clock.status();
-  RunSpec apart = spec;
-  apart.net.transport = "ucx";
-  const int64_t bytes = PlanResources(apart).worker_bytes - ProcessBytes("cpu");
+  const int64_t bytes = RankBytes(spec);
   const double most = spec.compute->memory_gb * 1e9;
   if (static_cast<double>(bytes) <= most) return absl::OkStatus();
   return absl::ResourceExhaustedError(fmt::format(

@@ -38,6 +38,12 @@ inline constexpr int64_t kGpuContextBytes = 750'000'000;
 int64_t ProcessBytes(std::string_view device);
 
 ResourcePlan PlanResources(const RunSpec& spec);
+// Of the largest rank, as if each were a process of a machine that is not here, less what a process
+// has anyway.
+inline int64_t RankBytes(RunSpec spec) {
+  spec.net.transport = "ucx";
+  return PlanResources(spec).worker_bytes - ProcessBytes(spec.train.device);
+}
 // Of device_bytes; 0 where no GPU computes.
 int64_t GpuBytesOfRank(const RunSpec& spec, int rank);
 

@@ -1,7 +1,9 @@
 #include "experiments/train/simulated_clock.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -50,14 +52,45 @@ SimulatedClock::SimulatedClock(const RunSpec& spec)
     : plan_(OuterPlanOf(spec)),
       ranks_(spec.ranks()),
       groups_(spec.outer.groups),
-      restarts_(spec.net.slow_start_after_idle) {}
+      restarts_(spec.net.slow_start_after_idle),
+      all_meet_(WholeRounds(ToOuterSpec(spec))),
+      nodes_(static_cast<size_t>(spec.workers())) {
+  std::iota(nodes_.begin(), nodes_.end(), 0);
+}
+
+SimulatedClock::SimulatedClock(const SimulatedClock& other, std::vector<int> nodes)
+    : plan_(other.plan_),
+      program_(other.program_),
+      ranks_(other.ranks_),
+      groups_(other.groups_),
+      restarts_(other.restarts_),
+      all_meet_(other.all_meet_),
+      nodes_(std::move(nodes)),
+      links_(other.links_),
+      costs_(other.costs_),
+      messages_(other.messages_),
+      exchange_bytes_(other.exchange_bytes_) {
+  Connect();
+}
+
+std::unique_ptr<SimulatedClock> SimulatedClock::Placed(const std::vector<int>& nodes) const {
+  return std::unique_ptr<SimulatedClock>(new SimulatedClock(*this, nodes));
+}
 
 absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec) {
+  const absl::StatusOr<Topology> links =
+      MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
+  if (!links.ok()) return links.status();
+  return Of(spec, *links);
+}
+
+absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec& spec,
+                                                                   const Topology& links) {
   absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
   if (!program.ok()) return program.status();
   std::unique_ptr<SimulatedClock> clock(new SimulatedClock(spec));
   clock->program_ = *std::move(program);
-  if (absl::Status s = clock->ReadLinks(spec); !s.ok()) return s;
+  if (absl::Status s = clock->ReadLinks(links, spec); !s.ok()) return s;
   const RunSpec::Compute& machine = *spec.compute;
   const std::vector<PipelineCosts::Stage> seconds = StageSeconds(spec);
   const size_t boundaries = seconds.size() - 1;
@@ -79,29 +112,37 @@ absl::StatusOr<std::unique_ptr<SimulatedClock>> SimulatedClock::Of(const RunSpec
     clock->costs_.push_back(std::move(costs));
   }
   if (absl::Status s = clock->PlanBytes(spec); !s.ok()) return s;
-  clock->clock_ = std::make_unique<TrainingClock>(clock->program_, clock->costs_);
+  clock->Connect();
   return clock;
 }
 
-absl::Status SimulatedClock::ReadLinks(const RunSpec& spec) {
-  const absl::StatusOr<Topology> links =
-      MeshNamed(spec.net.profile, static_cast<int>(spec.workers()));
-  if (!links.ok()) return links.status();
-  if (absl::Status s = CheckLinks(*links); !s.ok()) return s;
-  for (const PathSpec& path : links->paths) {
-    links_[{path.from, path.to}] = longhaul::LinkOf(*links, path, spec);
+absl::Status SimulatedClock::ReadLinks(const Topology& links, const RunSpec& spec) {
+  if (absl::Status s = CheckLinks(links); !s.ok()) return s;
+  for (const PathSpec& path : links.paths) {
+    links_[{path.from, path.to}] = longhaul::LinkOf(links, path, spec);
   }
+  return absl::OkStatus();
+}
+
+const BoundaryLink& SimulatedClock::LinkOf(int64_t from_rank, int64_t to_rank) const {
+  return links_.at({nodes_[static_cast<size_t>(from_rank)], nodes_[static_cast<size_t>(to_rank)]});
+}
+
+void SimulatedClock::Connect() {
   for (int64_t g = 0; g < groups_; ++g) {
     std::vector<double>& tell_s = tell_s_.emplace_back(ranks_ * ranks_, 0);
     for (int64_t from = 0; from < ranks_; ++from) {
       for (int64_t to = 0; to < ranks_; ++to) {
         if (from == to) continue;
         tell_s[static_cast<size_t>(from * ranks_ + to)] =
-            links_.at({g * ranks_ + from, g * ranks_ + to}).one_way_delay_s;
+            LinkOf(g * ranks_ + from, g * ranks_ + to).one_way_delay_s;
       }
     }
   }
-  return absl::OkStatus();
+  for (const PlannedMessage& m : messages_) {
+    SetMessageBytes(m.direction, m.from_rank, m.to_rank, m.bytes);
+  }
+  clock_ = std::make_unique<TrainingClock>(program_, costs_);
 }
 
 absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
@@ -120,7 +161,7 @@ absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
                                                     c.codec, c.shape.rows, c.shape.cols));
     }
     if (c.direction != Direction::kOuter) {
-      SetMessageBytes(c.direction, c.src_rank, c.dst_rank, *at->second);
+      messages_.push_back({c.direction, c.src_rank, c.dst_rank, *at->second});
       continue;
     }
     // Lengths go ahead of the frames, a message of their own.
@@ -132,7 +173,7 @@ absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
 }
 
 Wire SimulatedClock::WireOf(int64_t from_rank, int64_t to_rank, double bytes) const {
-  BoundaryLink link = links_.at({from_rank, to_rank});
+  BoundaryLink link = LinkOf(from_rank, to_rank);
   link.message_bytes = bytes;
   Wire wire = ColdWireOf(link);
   wire.restarts = restarts_;
@@ -216,6 +257,29 @@ absl::Status SimulatedClock::Step() {
   }
   told_.clear();
   return absl::OkStatus();
+}
+
+double SimulatedClock::LeastStepSeconds() const {
+  double step_s = 0, exchange_s = 0;
+  for (const PipelineCosts& costs : costs_) {
+    step_s = std::max(step_s, LeastStepPeriod(program_, costs));
+  }
+  if (groups_ == 1 || !plan_.meets() || !all_meet_) return step_s;
+  for (const auto& [what, bytes] : exchange_bytes_) {
+    const int64_t rank = program_.rank_of_stage[static_cast<size_t>(what.second)];
+    for (int64_t a = 0; a < groups_; ++a) {
+      for (int64_t b = a + 1; b < groups_; ++b) {
+        const double sent = bytes.beside + bytes.frames;
+        const auto there = WireOf(a * ranks_ + rank, b * ranks_ + rank, sent);
+        const auto back = WireOf(b * ranks_ + rank, a * ranks_ + rank, sent);
+        // Two groups wait for each other in turn, so both ways count by half.
+        exchange_s =
+            std::max(exchange_s, (there.busy_s + there.delay_s + back.busy_s + back.delay_s) / 2);
+      }
+    }
+  }
+  const auto h = static_cast<double>(plan_.round_steps());
+  return std::max(step_s, ((h - 1) * step_s + exchange_s) / h);
 }
 
 double SimulatedClock::Seconds(int group, int stage) const {

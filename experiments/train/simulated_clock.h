@@ -16,6 +16,8 @@
 
 namespace longhaul {
 
+struct Topology;
+
 // When each step of a run would have ended on the links of net.profile and the machine of [compute],
 // outer steps included. Torch-free, reads no clock: equal spec and bytes, equal times.
 //
@@ -31,6 +33,11 @@ class SimulatedClock {
   // clock has no model of (a path that loses everything, access lines that paths share, rates that
   // change with time), or a codec that refuses a shape. Errors of PipelineOf, of a topology file.
   static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec);
+  // The same over these links in place of net.profile's: node i is rank i, and there are as many.
+  static absl::StatusOr<std::unique_ptr<SimulatedClock>> Of(const RunSpec& spec,
+                                                            const Topology& links);
+  // The same run at its start, with planned bytes, and rank r on node nodes[r]: each node once.
+  std::unique_ptr<SimulatedClock> Placed(const std::vector<int>& nodes) const;
 
   // What one message had, headers included, in the step that comes; ranks are those of the run.
   void SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank, double bytes);
@@ -42,10 +49,16 @@ class SimulatedClock {
   int64_t step() const { return step_; }
   // When the rank that holds this stage was done with the last step; whole microseconds.
   double Seconds(int group, int stage) const;
+  // What a step does not fall short of, over a round on average (LeastStepPeriod; where all groups
+  // meet at once, the exchange that takes longest with it).
+  double LeastStepSeconds() const;
 
  private:
   explicit SimulatedClock(const RunSpec& spec);
-  absl::Status ReadLinks(const RunSpec& spec);
+  SimulatedClock(const SimulatedClock& other, std::vector<int> nodes);
+  absl::Status ReadLinks(const Topology& links, const RunSpec& spec);
+  const BoundaryLink& LinkOf(int64_t from_rank, int64_t to_rank) const;
+  void Connect();
   absl::Status PlanBytes(const RunSpec& spec);
   Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
   void Send(const OuterExchange& exchange);
@@ -55,9 +68,17 @@ class SimulatedClock {
   PipelineProgram program_;
   const int64_t ranks_, groups_;                               // P, G
   const bool restarts_;                                        // net.slow_start_after_idle
-  std::map<std::pair<int64_t, int64_t>, BoundaryLink> links_;  // by ranks of the run
+  const bool all_meet_;                                        // at once, over all parameters
+  std::vector<int> nodes_;                                     // by rank of the run
+  std::map<std::pair<int64_t, int64_t>, BoundaryLink> links_;  // by nodes
   std::vector<PipelineCosts> costs_;                           // [G]
   std::vector<std::vector<double>> tell_s_;                    // [G], [P * P]
+  struct PlannedMessage {
+    Direction direction;
+    int64_t from_rank, to_rank;
+    double bytes;
+  };
+  std::vector<PlannedMessage> messages_;  // inside of groups
   // Of a message between peers, by fragment and stage: what goes with the frames, and planned frames.
   struct ExchangeBytes {
     double beside = 0, frames = 0;

@@ -161,6 +161,35 @@ absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const Pipeline
   return (end - filled) / kPeriods;
 }
 
+double LeastStepPeriod(const PipelineProgram& program, const PipelineCosts& costs) {
+  const size_t stages = program.rank_of_stage.size(), ranks = program.ranks.size();
+  const bool splits = program.HasSplitBackward();
+  const double m = program.microbatches;
+  std::vector<double> busy(ranks, 0.0), wires(ranks * ranks, 0.0);
+  double through = (m - 1) * costs.stages.front().forward_s;
+  for (size_t s = 0; s < stages; ++s) {
+    const PipelineCosts::Stage& stage = costs.stages[s];
+    const auto rank = static_cast<size_t>(program.rank_of_stage[s]);
+    const double gradient_s =
+        splits ? std::min(stage.input_gradient_s, stage.backward_s) : stage.backward_s;
+    const double whole_s =
+        splits ? std::min(stage.input_gradient_s + stage.weight_gradient_s, stage.backward_s)
+               : stage.backward_s;
+    busy[rank] += m * (stage.forward_s + whole_s);
+    through += stage.forward_s + gradient_s;
+    if (s + 1 == stages) continue;
+    const auto next = static_cast<size_t>(program.rank_of_stage[s + 1]);
+    if (next == rank) continue;
+    const PipelineCosts::Wire &there = costs.activations[s], &back = costs.gradients[s];
+    wires[rank * ranks + next] += m * there.busy_s;
+    wires[next * ranks + rank] += m * back.busy_s;
+    through += there.busy_s + there.delay_s + back.busy_s + back.delay_s;
+  }
+  double least = through + costs.ranks[static_cast<size_t>(program.rank_of_stage.front())].step_s;
+  for (size_t r = 0; r < ranks; ++r) least = std::max(least, busy[r] + costs.ranks[r].step_s);
+  return std::max(least, *std::max_element(wires.begin(), wires.end()));
+}
+
 double BubbleFraction(const PipelineProgram& program, double backward_units) {
   const PipelineCosts::Stage unit{
       .forward_s = 1, .backward_s = backward_units, .input_gradient_s = 1, .weight_gradient_s = 1};

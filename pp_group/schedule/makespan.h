@@ -86,6 +86,11 @@ absl::StatusOr<double> Makespan(const PipelineProgram& program, const PipelineCo
 absl::StatusOr<double> StepPeriod(const PipelineProgram& program, const PipelineCosts& costs,
                                   Wires wires = Wires::kFullDuplex);
 
+// What no program of these stages and ranks has a shorter step than, in the steady state: the busiest
+// rank, the busiest wire, or the last micro-batch, which goes through all stages and back behind the
+// forwards of the others. For whoever searches and need not run what cannot win.
+double LeastStepPeriod(const PipelineProgram& program, const PipelineCosts& costs);
+
 // Share of P * makespan in which a rank of an ideal pipeline is idle: F, I and W of one unit, B of
 // `backward_units`, no communication time. 0 for a program that does not run.
 double BubbleFraction(const PipelineProgram& program, double backward_units = 1);

@@ -80,7 +80,8 @@ TEST(FromLosses, AFileThatIsNotOfThePlanIsRefusedByLine) {
         {other_tokens, "losses.csv:2: arm 'reference@0.35' has 1 stages, none / none, 139265"},
         {other_codec,
          "has 1 stages, bf16 / none, 139264 tokens; in the plan 1 stages, none / none"},
-        {not_finite, "losses.csv:2: stages, seed, train_tokens and losses are finite numbers"},
+        {not_finite,
+         "losses.csv:2: stages, seed, budget, train_tokens and losses are finite numbers"},
         {good + "a,b\n", "2 cells, not 10"}}) {
     ScratchFolder scratch;
     const CommandResult result = Measured(scratch, text);

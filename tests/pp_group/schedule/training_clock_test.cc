@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pp_group/schedule/catalog.h"
+
 namespace longhaul {
 namespace {
 
@@ -54,6 +56,36 @@ TEST(TrainingClock, AnExchangeEndsWithTheSlowerGroupAndWithWhatIsOwed) {
   EXPECT_DOUBLE_EQ(clock.Seconds(0, 0), 167);
   EXPECT_DOUBLE_EQ(clock.Seconds(0, 1), 177);
   EXPECT_DOUBLE_EQ(clock.Seconds(1, 1), 26);
+}
+
+// There and back, and the optimizer behind it: no schedule of one micro-batch has anything to overlap.
+TEST(LeastStep, IsTheStepWhereNothingOverlaps) {
+  const TwoGroups two;
+  EXPECT_DOUBLE_EQ(LeastStepPeriod(two.program, two.costs[0]), 2 * (1 + 2) + 2 * (3 + 10) + 5);
+  EXPECT_DOUBLE_EQ(*StepPeriod(two.program, two.costs[0]), 37);
+}
+
+// Whatever the schedule and whatever is slow: compute, one stage, the wires or their delay.
+TEST(LeastStep, NoScheduleIsBelowIt) {
+  for (const std::string& name : ScheduleNames()) {
+    const Schedule schedule = *FindSchedule(name);
+    const PipelineProgram program =
+        ProgramOf(schedule, {.ranks = 3, .chunks = schedule.least_chunks, .microbatches = 6});
+    const size_t stages = program.rank_of_stage.size();
+    for (const double delay : {0.0, 5.0, 50.0}) {
+      for (const double busy : {0.1, 4.0}) {
+        PipelineCosts costs{
+            .stages = std::vector<PipelineCosts::Stage>(stages, {1, 2, 1, 1}),
+            .ranks = std::vector<PipelineCosts::Rank>(3, {.step_s = 0.5}),
+            .activations = std::vector<PipelineCosts::Wire>(stages - 1, {busy, delay}),
+            .gradients = std::vector<PipelineCosts::Wire>(stages - 1, {busy / 2, delay})};
+        costs.stages[1].forward_s = 3;
+        const double least = LeastStepPeriod(program, costs);
+        EXPECT_LE(least, *StepPeriod(program, costs) * (1 + 1e-12)) << name << delay << busy;
+        EXPECT_GE(least, 6 * (1 + 2)) << "a rank's own work";
+      }
+    }
+  }
 }
 
 }  // namespace
