@@ -23,6 +23,17 @@ struct PlanOptions {
   bool json = false;
 };
 
+// As one types it.
+std::string Typed(const std::string& word) {
+  const bool plain = word.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                         "0123456789./_-=:,+") == std::string::npos;
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 // choice-1 and choice-2 as runs over shaped links.
 absl::Status WriteChoices(const plan::Plan& plan, const std::string& folder) {
   std::error_code failed;
@@ -52,8 +63,8 @@ absl::Status RunPlan(const PlanOptions& options) {
   if (!spec.ok()) return spec.status();
   const absl::StatusOr<plan::Plan> plan = plan::MakePlan(*spec, CatalogNames(), RankBytes);
   if (!plan.ok()) return plan.status();
-  std::string typed = options.spec;
-  for (const std::string& set : sets) typed += " --set " + set;
+  std::string typed = Typed(options.spec);
+  for (const std::string& set : sets) typed += " --set " + Typed(set);
   const std::string next = plan::NextText(*plan, typed);
   if (!options.csv.empty()) {
     if (absl::Status s = WriteWholeFile(options.csv, Csv(plan::PlanCsv(*plan))); !s.ok()) return s;

@@ -66,7 +66,8 @@ void ReadLists(TableReader& r, const SpecNames& names, PlanSpec& plan) {
     pair = PairOf(forward, backward);
     codecs.insert(codecs.end(), {forward, backward});
   }
-  all_known("schedules", plan.schedules, names.schedule);
+  all_known("schedules", plan.schedules,
+            [](std::string_view name) { return FindSchedule(name).status(); });
   all_known("codecs", codecs, names.codec);
   all_known("outer_codecs", plan.outer_codecs, names.codec);
   all_known("algorithms", plan.algorithms,
@@ -120,7 +121,9 @@ absl::StatusOr<TomlValue> TreeOf(const PlanSpec& plan, const std::string& schedu
       std::clamp<int64_t>(run.schedule.chunks, found.least_chunks, found.most_chunks);
   const int64_t stages = run.ranks() * chunks;
   const auto [forward, backward] = CodecsOfPair(pair);
-  if (schedule != run.schedule.kind) Erase(root, "schedule.depth");
+  if (schedule != run.schedule.kind) {
+    for (const char* key : {"schedule.depth", "schedule.csv"}) Erase(root, key);
+  }
   if (stages != run.stages()) Erase(root, "schedule.cuts");
   if (algorithm != run.outer.algorithm) {
     for (const char* key : {"lr", "momentum", "fragments", "overlap_steps", "mix", "mean",

@@ -152,14 +152,16 @@ TEST_F(PlanTest, ACodecTradesTokensForSeconds) {
 }
 
 TEST_F(PlanTest, WhatDecidesIsNamedWithACampaignThatMeasuresIt) {
-  // Level but for a codec that lies between two others, and so between -0.2 and 0.
-  const Plan plan = Make(And(kOneSchedule, {"plan.codecs=[\"none / none\", \"bf16 / bf16\"]",
-                                            "plan.links=" + Links({"x", "y"}, 200, 5)}));
+  // A codec that lies between two others, at -0.2 [-0.5, 0]: 0.2 and the clock's 0.1 in quadrature.
+  const Plan plan =
+      Make(And(kOneSchedule, {"plan.codecs=[\"none / none\", \"bf16 / bf16\"]", "schedule.stages=4",
+                              "plan.links=" + Links({"u", "v", "x", "y"}, 200, 5)}));
   ASSERT_TRUE(plan.verdict);
   EXPECT_FALSE(plan.verdict->first_wins);
-  EXPECT_EQ(plan.verdict->shares[0].name, "eta(bf16 / bf16, S = 2)");
+  EXPECT_EQ(plan.verdict->shares[0].name, "eta(bf16 / bf16, S = 4)");
+  EXPECT_NEAR(plan.verdict->shares[0].share, 0.8, 1e-9);
   EXPECT_THAT(NextText(plan, "s.toml"),
-              AllOf(HasSubstr("eta(bf16 / bf16, S = 2): longhaul plan s.toml --next next.toml && "
+              AllOf(HasSubstr("eta(bf16 / bf16, S = 4): longhaul plan s.toml --next next.toml && "
                               "longhaul measure next.toml")));
   const auto text = NextCampaign(plan);
   ASSERT_TRUE(text.ok()) << text.status();
@@ -170,7 +172,7 @@ TEST_F(PlanTest, WhatDecidesIsNamedWithACampaignThatMeasuresIt) {
   const auto arm = std::find_if(campaign->runs.begin(), campaign->runs.end(),
                                 [](const PlannedRun& r) { return r.arm == "boundaries"; });
   EXPECT_EQ(arm->spec.boundary.forward, "bf16");
-  EXPECT_EQ(arm->spec.stages(), 2);
+  EXPECT_EQ(arm->spec.stages(), 4);
   const std::string table = TextOf(PlanTable(plan, 0));
   EXPECT_THAT(table, HasSubstr("beyond, bits: 'bf16 / bf16' was not measured"));
   EXPECT_THAT(table, HasSubstr("beyond, size: "));

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/estimates/time_to_loss.h"
+#include "experiments/report/report_pareto.h"
 #include "tests/experiments/record/synthetic_record.h"
 #include "tests/experiments/spec/specs.h"
 
@@ -136,6 +137,39 @@ TEST_F(ReportCurvesTest, TimeToALossIsThatOfTheFirstStepWhoseMeanIsThere) {
   EXPECT_EQ(late.reached, 0);
   EXPECT_EQ(late.seeds, 1);
   EXPECT_FALSE(late.simulated_s.has_value());
+}
+
+// By hand: (1, 5) and (2, 3) are beaten by nobody; (2, 4) has its like with less, (3, 3) one that costs
+// less; of two alike neither beats the other.
+TEST(ParetoFront, IsWhatNoOtherBeats) {
+  EXPECT_THAT(ParetoFront({{1, 5}, {2, 4}, {2, 3}, {3, 3}, {2, 3}}),
+              ElementsAre(true, false, true, false, true));
+  EXPECT_TRUE(ParetoFront({}).empty());
+}
+
+// Two arms over the clock's hours: 100 s (80 and 120) at 2.5 nat, and 39 x 2 = 78 s at 2.9.
+TEST_F(ReportCurvesTest, ParetoHasLossesOverWhatTheyCost) {
+  const int64_t e = *record_->BeginExperiment({.kind = ExperimentKind::kRun, .name = "x"});
+  CampaignAnalysis a;
+  for (const auto& [arm, steps, losses] : {std::tuple("long", 40, std::vector{2.4, 2.6}),
+                                           {"short", 39, std::vector{2.9}},
+                                           {"diverged", 9, std::vector<double>{}}}) {
+    a.arms.emplace_back().arm = arm;
+    a.arms.back().role = Role::kArm;
+    for (size_t i = 0; i < std::max<size_t>(1, losses.size()); ++i) {
+      Outcome& outcome = a.arms.back().outcomes.emplace_back();
+      const auto seed = static_cast<int64_t>(i) + 1;
+      outcome.run = *record_->Run(AddClockedRun(*record_, e, seed, steps, 2.0 + double(i)));
+      if (i < losses.size()) outcome.loss_off = losses[i];
+      outcome.run.facts["rank_bytes"] = arm == std::string("long") ? "7000" : "9000";
+    }
+  }
+  const CsvRows rows = *ParetoCsv(*record_, a);
+  ASSERT_EQ(rows.size(), 3u) << "no row of an arm without a loss";
+  EXPECT_THAT(rows[1], ElementsAre("long", "arm", "2", "2.5", testing::_, testing::_, "100", "1",
+                                   "0", "1", "7000", "1"));
+  EXPECT_THAT(rows[2],
+              ElementsAre("short", "arm", "1", "2.9", "", "", "78", "1", "0", "0", "9000", "0"));
 }
 
 // An exact power law plus one constant per seed: the seed is all that is left, and nothing within.
