@@ -3,7 +3,7 @@
     plots_test.py FOLDER_OF_THE_PLOTS
 
 Of steps that send nothing, which lie at one place of the axis of bytes, the last counts; an arm whose groups send nothing
-is not in the figure of bytes.
+is not in the figure of bytes. Of costs that all arms share no front is drawn, and only who is on one has a name there.
 Curves that lie on one another are told apart: no two have the same colour, dash and marker, and none has a marker where
 another has one. Of many arms the lowest and the highest are shown.
 """
@@ -17,6 +17,7 @@ if importlib.util.find_spec("matplotlib") is None:
     sys.exit(77)
 sys.path.insert(0, sys.argv[1])
 from outer import traffic  # noqa: E402
+from pareto import pareto  # noqa: E402
 from runs import at  # noqa: E402
 from style import COLOURS, MOST_CURVES, extremes, look  # noqa: E402
 
@@ -53,3 +54,15 @@ with tempfile.TemporaryDirectory() as folder:
     with open(os.path.join(folder, "traffic.svg"), encoding="utf-8") as file:
         drawn = file.read()
 assert "<!-- few -->" in drawn and "<!-- many -->" in drawn and "<!-- none -->" not in drawn
+
+HEAD = ("arm,role,seeds,loss_nat,loss_nat_low,loss_nat_high,time_s,time_front,message_bytes,message_bytes_front,"
+        "memory_bytes,memory_bytes_front\n")
+with tempfile.TemporaryDirectory() as folder:
+    with open(os.path.join(folder, "pareto.csv"), "w", encoding="utf-8") as file:
+        file.write(HEAD + "slow,reference,2,2.0,1.9,2.1,7200,1,0,1,5e6,1\nquick,arm,1,2.5,,,3600,1,0,0,5e6,0\n"
+                   "beaten,arm,1,2.6,,,3700,0,,,5e6,0\n")
+    pareto(folder)  # memory and bytes are the same for all that have them: hours alone are drawn
+    with open(os.path.join(folder, "pareto.svg"), encoding="utf-8") as file:
+        drawn = file.read()
+assert "<!-- slow -->" in drawn and "<!-- quick -->" in drawn and "<!-- beaten -->" not in drawn
+assert "hours (simulated)" in drawn and "MB of a rank" not in drawn and "GB of messages" not in drawn
