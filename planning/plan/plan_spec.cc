@@ -228,7 +228,10 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOf(const PlanSpec& plan, const 
           // Gradients cross in every step, whatever H the others are tried with.
           const int64_t h = ExchangesGradients(algorithm) ? 0 : asked;
           for (const std::string& codec : OuterCodecsFor(plan, algorithm)) {
-            const std::string what = WhatOf(schedule, pair, algorithm, h, codec);
+            // One group that meets nobody has no outer step to choose.
+            const bool alone = plan.run.outer.groups == 1 && h == 0;
+            const std::string what = alone ? fmt::format("{}, {}", schedule, pair)
+                                           : WhatOf(schedule, pair, algorithm, h, codec);
             if (!seen.insert(what).second) continue;
             const auto tree = TreeOf(plan, schedule, pair, algorithm, h, codec);
             if (!tree.ok()) return tree.status();

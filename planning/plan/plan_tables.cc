@@ -160,10 +160,11 @@ ReportTable PlanTable(const Plan& plan, size_t most) {
     table.notes.push_back(fmt::format("{} more rows: --rows 0", plan.rows.size() - shown));
   }
   table.notes.push_back(fmt::format(
-      "Tokens: the reference of {} needs {:.4g} [{:.4g}, {:.4g}], a choice that over eta. Seconds: "
-      "the simulated clock's, exchanges included; no evidence of real time. Intervals: the curve's "
-      "and the calibrations', 95 %, taken as independent.",
+      "Tokens: the reference of {} needs {:.4g} [{:.4g}, {:.4g}], a choice that over eta.",
       plan.spec.curve, std::exp(tokens.value), std::exp(tokens.low), std::exp(tokens.high)));
+  table.notes.push_back(
+      "Seconds: the simulated clock's, exchanges included; no evidence of real time. Intervals: of "
+      "curve and calibrations, 95 %.");
   AddPlacementNote(plan, table.notes);
   AddBeyond(plan, shown, table.notes);
   std::set<std::string> unknown;

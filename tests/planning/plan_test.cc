@@ -250,6 +250,12 @@ TEST_F(PlanTest, WhatItCannotTakeIsOneLine) {
   EXPECT_THAT(Refusal({"campaign.name=x"}), HasSubstr("is a campaign"));
 }
 
+TEST_F(PlanTest, OneGroupHasNoOuterStepToChoose) {
+  const Plan plan = Make(And(kOneSchedule, {"plan.algorithms=[\"diloco\", \"dp\"]",
+                                            "plan.links=" + Links({"x", "y"}, 50, 40)}));
+  EXPECT_EQ(plan.rows.size(), 1u);
+}
+
 // ---- the examples: where stages lie can be told by looking at the matrix ----
 
 std::vector<std::string> NamesOf(const Plan& plan, const PlanRow& row) {
