@@ -1,5 +1,7 @@
 """Two processes over UCX: every operation through torch.distributed's own functions, and the wire."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import torch
@@ -100,6 +102,27 @@ def futures(rank):
     got = torch.zeros(50_000)
     dist.irecv(got, 1 - rank).wait()
     assert_close(got, torch.ones(50_000))
+    # Waited for by other threads, several for one work.
+    works = [dist.all_reduce(torch.ones(1 << 16), async_op=True) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        assert all(threads.map(lambda work: work.wait(), 2 * works))
+
+
+def coalesced_and_empty(rank):
+    x, y, none = torch.ones(3), torch.ones(5), torch.empty(0)
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as together:
+        dist.all_reduce(x)
+        dist.all_reduce(y)
+    together.wait()
+    assert_close(torch.cat((x, y)), torch.full((8,), 2.0))
+    dist.all_reduce(none)
+    dist.all_gather([none.clone(), none.clone()], none)
+    dist.reduce_scatter_tensor(none.clone(), none)
+    dist.all_to_all_single(none.clone(), none)
+    if rank == 0:
+        dist.send(none, 1)
+    else:
+        dist.recv(none, 0)
 
 
 def functional_collectives(rank):
@@ -211,6 +234,11 @@ def codec_on_the_wire(rank):
           f"{longhaul.transport(group)}", flush=True)
 
 
+def pipelines_are_not_imported(_):
+    """By groups with a codec, though they teach its stages: it would take seconds of every job."""
+    assert "torch.distributed.pipelining" not in sys.modules
+
+
 def options_must_agree(rank):
     launch.expect_error(ValueError, ["options differ"], lambda: dist.new_group(
         [0, 1], backend="longhaul",
@@ -221,10 +249,11 @@ def worker():
     rank, _ = launch.init()
     assert "tcp" in longhaul.transport(), longhaul.transport()
     for check in (point_to_point, both_directions_at_once, collectives, all_to_all_as_gloo,
-                  all_to_all_carries_gradients, objects, futures,
+                  all_to_all_carries_gradients, objects, futures, coalesced_and_empty,
                   functional_collectives, operations_with_a_root, monitored_barriers, reduce_scatters, errors_leave_the_group_usable,
                   subgroup_of_one_backend_object, split_groups,
-                  abort_ends_both_sides, codec_on_the_wire, options_must_agree):
+                  abort_ends_both_sides, codec_on_the_wire, pipelines_are_not_imported,
+                  options_must_agree):
         check(rank)
         print(f"rank {rank}: ok {check.__name__}", flush=True)
     dist.barrier()

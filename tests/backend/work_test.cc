@@ -5,6 +5,7 @@
 
 #include <ATen/ops/ones.h>
 #include <future>
+#include <thread>
 
 #include "plugin/backend/torch_error.h"
 #include "tests/backend/thrown.h"
