@@ -45,6 +45,10 @@ constexpr int kEvaluationTag = 1;
 constexpr int kActivationTag = 1 << 29;
 constexpr int kGradientTag = kActivationTag | 1 << 28;
 constexpr int kEvaluationChannel = 1 << 27;
+// Of boundaries that send by sample (TrainSpec::sample_boundaries) an activation's channel is its
+// sample's; rows of an evaluation, which are no samples of the training, have this tag.
+constexpr int kSampleChannel = 1 << 26;
+constexpr int kSampleEvaluationTag = 2;
 WorkPtr SendTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,
                    int tag = kTrainingTag);
 WorkPtr ReceiveTensor(c10d::Backend& backend, const at::Tensor& tensor, int peer,

@@ -29,6 +29,10 @@ void SplitRows(std::span<const int64_t> rows, int64_t context, std::vector<int64
   }
 }
 
+bool Holds(const std::vector<int>& boundaries, int boundary) {
+  return std::find(boundaries.begin(), boundaries.end(), boundary) != boundaries.end();
+}
+
 // Runs an operation on a tensor that is being sent. A codec refuses what is not finite: then say
 // that training has diverged, not that sending failed.
 template <typename F>
@@ -76,7 +80,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
                            const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
                            std::function<void(const Message&, const at::Tensor&)> watch,
-                           bool mask_gradients)
+                           bool mask_gradients, std::vector<int> sample_boundaries)
     : boundary_(std::move(boundary)),
       now_(*now),
       rank_(rank),
@@ -87,6 +91,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       losses_(tokens_),
       watch_(std::move(watch)),
       mask_gradients_(mask_gradients),
+      sample_boundaries_(std::move(sample_boundaries)),
       current_{stages.front()->layout().stage, Op::kForward, 0} {
   for (Stage* stage : stages) {
     chunks_.push_back(NewChunk(stage, program, rows_per_microbatch));
@@ -129,8 +134,9 @@ PipelineRank::Chunk& PipelineRank::ChunkOf(int stage) {
   });
 }
 
-void PipelineRank::BeginStep(std::span<const int64_t> rows) {
+void PipelineRank::BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples) {
   loss_sum_ = 0;
+  samples_ = std::move(samples);
   for (Chunk& chunk : chunks_) {
     chunk.times = {};
     chunk.next_weight = 0;
@@ -270,6 +276,12 @@ void PipelineRank::Send(const at::Tensor& tensor, WorkPtr* work, const char* doi
 
 // With one stage a rank the two ranks say the boundary, and the direction the kind, to a codec too.
 int PipelineRank::TagOf(const Message& message) const {
+  if (message.kind == MessageKind::kActivation && Holds(sample_boundaries_, message.boundary())) {
+    const auto sample = static_cast<int>(samples_[static_cast<size_t>(message.microbatch)]);
+    const auto stages = static_cast<int>(rank_of_stage_.size());
+    const int channel = tags_say_kind_ ? sample * stages + message.boundary() : sample;
+    return kActivationTag | kSampleChannel | channel;
+  }
   if (!tags_say_kind_) return kTrainingTag;
   return message.boundary() |
          (message.kind == MessageKind::kActivation ? kActivationTag : kGradientTag);
@@ -289,10 +301,16 @@ std::string PipelineRank::Doing() const {
   return absl::StrCat("stage ", current_.stage, ", ", ToString(current_), ": ", doing_);
 }
 
-std::optional<RowLosses> EvaluateRows(
-    std::span<Stage* const> stages, std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
-    const PipelineProgram& program, int64_t rows, int64_t batch,
-    const std::function<void(int64_t, std::span<int64_t>)>& read) {
+int64_t SampleChannels(const PipelineProgram& program, int64_t windows) {
+  const int stages = program.num_stages();
+  return stages > program.num_ranks() ? windows * stages : windows;
+}
+
+std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
+                                      std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
+                                      const PipelineProgram& program, int64_t rows, int64_t batch,
+                                      const std::function<void(int64_t, std::span<int64_t>)>& read,
+                                      const std::vector<int>& sample_boundaries) {
   if (stages.empty()) return std::nullopt;
   const StageShape& shape = stages.front()->shape();
   std::vector<std::unique_ptr<Activations>> kept(stages.size());
@@ -301,7 +319,8 @@ std::optional<RowLosses> EvaluateRows(
   std::vector<int64_t> ids, tokens, targets;
   const auto tag = [&](int boundary) {
     const bool looped = program.num_stages() > program.num_ranks();
-    return looped ? kActivationTag | kEvaluationChannel | boundary : kEvaluationTag;
+    if (looped) return kActivationTag | kEvaluationChannel | boundary;
+    return Holds(sample_boundaries, boundary) ? kSampleEvaluationTag : kEvaluationTag;
   };
   for (int64_t begin = 0; begin < rows; begin += batch) {
     const int64_t count = std::min(batch, rows - begin), n = count * shape.context;

@@ -39,17 +39,19 @@ class PipelineRank {
   // `stages`: those that `program` gives to `rank`, ascending. `boundary` is null when there is one
   // rank; group rank = `rank`. Borrows the stages and `now`. The program has passed CheckProgram
   // and CheckMicrobatchOrder. `watch` sees each tensor before it is sent to another rank. `mask_gradients`: the gradient of an activation that came from another rank is zero
-  // where the activation was, as if it were taken through a sparsifier's mask.
+  // where the activation was, as if it were taken through a sparsifier's mask. `sample_boundaries`: as
+  // of TrainSpec.
   PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
                const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                const std::function<absl::Duration()>* now,
                std::function<void(const Message&, const at::Tensor&)> watch = {},
-               bool mask_gradients = false);
+               bool mask_gradients = false, std::vector<int> sample_boundaries = {});
   ~PipelineRank();
 
   // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is; must
-  // live until the step ends.
-  void BeginStep(std::span<const int64_t> rows);
+  // live until the step ends. samples: [M], which sample each micro-batch is, where some boundary
+  // sends by sample.
+  void BeginStep(std::span<const int64_t> rows, std::vector<int64_t> samples = {});
   void Run(const Action& action);
   // Waits until nothing that this rank has sent is in flight.
   void FinishSends();
@@ -111,6 +113,8 @@ class PipelineRank {
   PipelineTimes* times_ = nullptr;  // of the stage that is at work
   const std::function<void(const Message&, const at::Tensor&)> watch_;
   const bool mask_gradients_;
+  const std::vector<int> sample_boundaries_;
+  std::vector<int64_t> samples_;
   Action current_;
   const char* doing_ = "begin";
 };
@@ -121,12 +125,16 @@ struct RowLosses {
 };
 
 // Forward passes of `rows` rows for the local stages of one group, ascending, each over its rank's
-// backend, `batch` rows at a time, on kEvaluationTag or, where ranks have several stages, on
-// kEvaluationChannel. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last stage
+// backend, `batch` rows at a time, on kEvaluationTag, over sample_boundaries on kSampleEvaluationTag
+// or, where ranks have several stages, on kEvaluationChannel. `read(row, ids)` gives T + 1 token ids. Returns the losses if the last stage
 // is local. Memory does not grow with `rows` but for the losses.
 std::optional<RowLosses> EvaluateRows(std::span<Stage* const> stages,
                                       std::span<const c10::intrusive_ptr<c10d::Backend>> backends,
                                       const PipelineProgram& program, int64_t rows, int64_t batch,
-                                      const std::function<void(int64_t, std::span<int64_t>)>& read);
+                                      const std::function<void(int64_t, std::span<int64_t>)>& read,
+                                      const std::vector<int>& sample_boundaries = {});
+
+// How many channels of samples `windows` samples want, of kSampleChannel.
+int64_t SampleChannels(const PipelineProgram& program, int64_t windows);
 
 }  // namespace longhaul

@@ -90,10 +90,12 @@ std::optional<RowLosses> LocalPipelines::EvaluateGroup(Group ranks, BoundaryCode
     stages.push_back(state->stage.get());
     backends.push_back(codec == BoundaryCodec::kOn ? state->rank.boundary : state->rank.plain);
   }
-  return EvaluateRows(stages, backends, program_, rows, spec_.batch_rows / spec_.microbatches,
-                      [this](int64_t row, std::span<int64_t> ids) {
-                        corpus_.HeldOutRow(row, spec_.model.context, ids);
-                      });
+  return EvaluateRows(
+      stages, backends, program_, rows, spec_.batch_rows / spec_.microbatches,
+      [this](int64_t row, std::span<int64_t> ids) {
+        corpus_.HeldOutRow(row, spec_.model.context, ids);
+      },
+      spec_.sample_boundaries);
 }
 
 std::optional<RowLosses> LocalPipelines::Evaluate(int group, BoundaryCodec codec, int64_t rows) {

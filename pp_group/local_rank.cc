@@ -91,9 +91,9 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
               .values = x});
       };
     }
-    const auto pipeline = std::make_shared<PipelineRank>(own, first.boundary, program, place.second,
-                                                         spec.batch_rows / spec.microbatches, now,
-                                                         std::move(watch), spec.mask_gradients);
+    const auto pipeline = std::make_shared<PipelineRank>(
+        own, first.boundary, program, place.second, spec.batch_rows / spec.microbatches, now,
+        std::move(watch), spec.mask_gradients, spec.sample_boundaries);
     for (RankState* state : held) state->pipeline = pipeline;
     RankState &begin = *held.front(), &end = *held.back();
     if (&begin == &end || begin.tied == nullptr || end.tied == nullptr) continue;

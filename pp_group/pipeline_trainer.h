@@ -62,6 +62,7 @@ class PipelineTrainer : public Trainer {
   absl::Status CheckUsable() const;
   absl::Status CheckTrains(const char* what) const;
 
+  int64_t FirstRow(const RankState& state) const;
   void ReadRows(RankState& state);
   void BeginStep(const RankState& state);
   bool experts_are_spread() const { return spec_.model.expert_parallel > 1; }

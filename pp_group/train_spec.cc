@@ -12,6 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compressors/catalog.h"
+#include "pp_group/c10d_status.h"
+#include "pp_group/executor.h"
 #include "pp_group/models/model.h"
 #include "pp_group/outer/group_average.h"
 #include "pp_group/outer/outer_rules.h"
@@ -150,6 +152,22 @@ absl::Status CheckExperts(const TrainSpec& spec) {
   return absl::OkStatus();
 }
 
+// A channel remembers one sample, which must be whole in a message.
+absl::Status CheckSamples(const TrainSpec& spec, const PipelineProgram& program,
+                          const Corpus& corpus) {
+  if (spec.sample_boundaries.empty()) return absl::OkStatus();
+  if (spec.batch_rows != spec.microbatches) {
+    return Bad("a boundary's codec remembers samples, so a micro-batch must be one row: ",
+               spec.microbatches, " micro-batches of ", spec.batch_rows, " rows, want ",
+               spec.batch_rows);
+  }
+  const int64_t channels = SampleChannels(program, corpus.train_rows(spec.model.context));
+  if (channels <= kSampleChannel) return absl::OkStatus();
+  return Bad("a boundary's codec remembers samples: ", channels,
+             " channels for the windows of the data, want at most ", kSampleChannel,
+             "; take a longer context or less data");
+}
+
 std::string Exact(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", x);
@@ -173,7 +191,9 @@ absl::Status CheckTrainSpec(const TrainSpec& spec, const Corpus& corpus) {
   if (spec.batch_rows % spec.microbatches != 0) {
     return Bad(spec.microbatches, " micro-batches do not divide ", spec.batch_rows, " rows");
   }
-  if (absl::Status status = ProgramOf(spec).status(); !status.ok()) return status;
+  const absl::StatusOr<PipelineProgram> program = ProgramOf(spec);
+  if (!program.ok()) return program.status();
+  if (absl::Status s = CheckSamples(spec, *program, corpus); !s.ok()) return s;
   return CheckOptimizers(spec);
 }
 
@@ -325,6 +345,9 @@ std::string CanonicalText(const TrainSpec& spec, const Corpus& corpus) {
       "\nvocab=", m.vocab, ModelText(spec), "\nstages=", spec.stages,
       spec.cuts.empty() ? "" : absl::StrCat("\ncuts=", absl::StrJoin(spec.cuts, ",")),
       PlacementText(spec), spec.mask_gradients ? "\nmask_gradients=true" : "",
+      spec.sample_boundaries.empty()
+          ? ""
+          : absl::StrCat("\nsample_boundaries=", absl::StrJoin(spec.sample_boundaries, ",")),
       "\ngroups=", spec.groups, "\nmicrobatches=", spec.microbatches,
       "\nbatch_rows=", spec.batch_rows, "\nsteps=", spec.steps, "\nlr=", Exact(a.lr),
       "\nmin_lr_fraction=", Exact(a.min_lr_fraction), "\nwarmup_steps=", a.warmup_steps,

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pp_group/c10d_status.h"
+#include "pp_group/data/row_order.h"
 #include "pp_group/pipeline_trainer.h"
 #include "pp_group/schedule/check.h"
 
@@ -51,14 +52,18 @@ absl::Status PipelineTrainer::CheckTrains(const char* what) const {
       absl::StrCat("trainer: ", what, ": compute is injected, so that nothing is trained"));
 }
 
+// Of the step that comes, in the order of the data.
+int64_t PipelineTrainer::FirstRow(const RankState& state) const {
+  return (step_ * spec_.groups + state.rank.group) * spec_.batch_rows;
+}
+
 void PipelineTrainer::ReadRows(RankState& state) {
   const StageLayout& layout = state.stage->layout();
   if (!layout.first() && !layout.last()) return;
   const int64_t length = spec_.model.context + 1;
   state.rows.resize(static_cast<size_t>(spec_.batch_rows * length));
-  const int64_t begin = (step_ * spec_.groups + state.rank.group) * spec_.batch_rows;
   for (int64_t i = 0; i < spec_.batch_rows; ++i) {
-    corpus_->TrainRow(spec_.seed, begin + i, spec_.model.context,
+    corpus_->TrainRow(spec_.seed, FirstRow(state) + i, spec_.model.context,
                       std::span(state.rows).subspan(i * length, length));
   }
 }
@@ -71,7 +76,12 @@ void PipelineTrainer::BeginStep(const RankState& state) {
     if (other->rank.stage < state.rank.stage) return;
     if (!other->rows.empty()) rows = &other->rows;
   }
-  state.pipeline->BeginStep(*rows);
+  std::vector<int64_t> samples;  // a micro-batch is one row
+  for (int64_t i = 0; !spec_.sample_boundaries.empty() && i < spec_.batch_rows; ++i) {
+    samples.push_back(
+        TrainWindow(spec_.seed, FirstRow(state) + i, corpus_->train_rows(spec_.model.context)));
+  }
+  state.pipeline->BeginStep(*rows, std::move(samples));
 }
 
 absl::Status PipelineTrainer::RunPipelines() {

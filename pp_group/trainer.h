@@ -41,6 +41,9 @@ struct TrainSpec {
   std::vector<int64_t> cuts = {};
   // A stage's gradient is zero where the activation that it came for was, before it is sent.
   bool mask_gradients = false;
+  // Boundaries (between stages b and b + 1) whose activations cross on a channel for each sample, so
+  // that codecs keep what they remember by sample, over epochs. A micro-batch is one row then.
+  std::vector<int> sample_boundaries = {};
   // Compute that is slept instead of done (injected_compute.h): step times over real links without
   // the machine that they are about. There is no loss, no evaluation and no checkpoint then.
   std::optional<InjectedCompute> compute = std::nullopt;

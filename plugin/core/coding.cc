@@ -174,11 +174,58 @@ const Codec* CodingTable::Named(int dst, int tag) const {
   if (found != by_tag_.end()) return found->second.codec.get();
   const TensorKind by_rank = dst > rank_ ? TensorKind::kActivation : TensorKind::kGradient;
   const TensorKind kind = KindOfTag(tag).value_or(by_rank);
+  {
+    const std::lock_guard lock(in_use_->mu);
+    const auto used = in_use_->codecs.find({dst, kind});
+    if (used != in_use_->codecs.end()) return used->second;
+  }
+  return OfPolicy(dst, kind);
+}
+
+const Codec* CodingTable::OfPolicy(int dst, TensorKind kind) const {
   const auto cut = by_boundary_.find(std::min(rank_, dst));
   const bool apart = std::abs(dst - rank_) != 1 || cut == by_boundary_.end();
   const Entry& forward = apart ? forward_ : cut->second.first;
   const Entry& backward = apart ? backward_ : cut->second.second;
   return (kind == TensorKind::kActivation ? forward : backward).codec.get();
+}
+
+absl::Status CodingTable::Use(int dst, TensorKind kind, std::string_view codec) {
+  const Codec* const own = OfPolicy(dst, kind);
+  const Codec* wanted = nullptr;
+  const std::lock_guard lock(in_use_->mu);
+  if (own != nullptr && own->name() == codec) {
+    wanted = own;
+  } else if (codec != kRaw) {
+    std::shared_ptr<const Codec>& made = in_use_->made[std::string(codec)];
+    if (made == nullptr) {
+      absl::StatusOr<std::shared_ptr<const Codec>> fresh = MakeCodec(codec);
+      if (!fresh.ok()) return fresh.status();
+      made = *std::move(fresh);
+    }
+    wanted = made.get();
+    if (wanted->NewState({1, 1}) != nullptr) {
+      return absl::InvalidArgumentError(
+          fmt::format("codec '{}' keeps a state from tensor to tensor, which a change of codecs "
+                      "would end",
+                      codec));
+    }
+  }
+  if (wanted != nullptr && policy_.lossless()) {
+    return absl::InvalidArgumentError(
+        fmt::format("codec '{}' in a group whose policy is lossless: receivers refuse it", codec));
+  }
+  in_use_->codecs[{dst, kind}] = wanted;
+  return absl::OkStatus();
+}
+
+CodingTable::Used CodingTable::used() const {
+  const std::lock_guard lock(in_use_->mu);
+  Used used;
+  for (const auto& [key, codec] : in_use_->codecs) {
+    used[key] = codec == nullptr ? kRaw : codec->name();
+  }
+  return used;
 }
 
 const Codec* PlainCodec(uint16_t id) {
@@ -193,6 +240,10 @@ const Codec* PlainCodec(uint16_t id) {
   }();
   const auto found = by_id.find(id);
   return found == by_id.end() ? nullptr : found->second.get();
+}
+
+size_t StateSlots(const GroupOptions& options, int tag) {
+  return IsSampleTag(tag) ? 1 : static_cast<size_t>(std::max(1, options.ef_slots));
 }
 
 uint64_t CodingOf(const Codec& codec, const CodecPolicy::Collectives& collectives) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,10 @@ class CodingTable {
   const Codec* ForCollective(CollectiveKind kind, const WireTensor& x, ReduceOp op) const;
   // Whether it would be if only x were longer.
   bool TooShortFor(CollectiveKind kind, const WireTensor& x, ReduceOp op) const;
+  // Group::UseCodec, and what is in use by it.
+  absl::Status Use(int dst, TensorKind kind, std::string_view codec);
+  using Used = std::map<std::pair<int, TensorKind>, std::string>;
+  Used used() const;
   // What an encoded tensor from group rank `src` to `dst` is, as far as anything tells.
   std::optional<TensorKind> KindOf(int src, int dst, int tag) const;
   // The policy's codec for that peer and tag, whatever the tensor.
@@ -42,6 +47,7 @@ class CodingTable {
     std::shared_ptr<const Codec> codec;  // nullptr: raw
   };
   bool LongEnough(const WireTensor& x) const;
+  const Codec* OfPolicy(int dst, TensorKind kind) const;
   const Codec* OfCollective(CollectiveKind kind, ReduceOp op) const;
   absl::Status MakeCollectives();
   bool Wraps(int src, int dst) const;
@@ -51,6 +57,13 @@ class CodingTable {
   Entry forward_, backward_, all_reduce_, reduce_scatter_, all_gather_;
   std::map<int, std::pair<Entry, Entry>> by_boundary_;
   std::map<int, Entry> by_tag_;
+  // Written on the strand, read anywhere. What was made stays: a tensor may be at a coder still.
+  struct InUse {
+    std::mutex mu;
+    std::map<std::string, std::shared_ptr<const Codec>> made;   // under mu, by name
+    std::map<std::pair<int, TensorKind>, const Codec*> codecs;  // under mu; nullptr: raw
+  };
+  std::shared_ptr<InUse> in_use_ = std::make_shared<InUse>();
 };
 
 // The plain codec (no "+ef") of a packet's codec id, never destroyed; nullptr when there is none.
@@ -64,6 +77,10 @@ std::string CodingText(uint64_t coding);
 // One number for what frames this build makes and reads: all names and ids of the catalogue. Ranks of
 // one group must have the same.
 uint64_t CodecTable();
+
+// How many states of a codec a point-to-point channel keeps at each end; a message's is that of its
+// number modulo them.
+size_t StateSlots(const GroupOptions& options, int tag);
 
 // The catalogue's name of a codec id in a packet, for messages and counters.
 std::string CodecNameOf(uint16_t id);

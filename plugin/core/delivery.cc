@@ -198,7 +198,7 @@ void Delivery::Drop(const std::shared_ptr<Arrival>& arrival, const absl::Status&
 }
 
 size_t Delivery::SlotOf(const Arrival& arrival) const {
-  return arrival.header.sequence % static_cast<size_t>(std::max(1, context_->options.ef_slots));
+  return arrival.header.sequence % StateSlots(context_->options, arrival.header.tag);
 }
 
 // Packets of a channel's messages interleave, so a short message may be whole before a longer one

@@ -9,7 +9,7 @@
 namespace longhaul {
 
 void Encoder::Add(SendChannel& channel, std::shared_ptr<Ticket> ticket) {
-  const auto slots = static_cast<size_t>(std::max(1, context_->options.ef_slots));
+  const size_t slots = StateSlots(context_->options, ticket->key.tag);
   if (channel.residuals.size() != slots) channel.residuals.resize(slots);
   ticket->slot = ticket->message->header.sequence % slots;
   ticket->stateful = ticket->codec->NewState({1, 1}) != nullptr;

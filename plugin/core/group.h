@@ -111,7 +111,7 @@ struct GroupOptions {
   int nmse_every = 0;
   // States of codecs are kept per peer, tag and slot = sequence modulo ef_slots, on both ends; the
   // same on every rank. Set it to the micro-batches per step, so that micro-batch m of each step
-  // meets its own residual; for aqsgd* to the messages per epoch, so that an example does.
+  // meets its own residual. Channels of samples (tensor_kind.h) have one.
   int ef_slots = 1;
 };
 
@@ -198,6 +198,14 @@ class Group {
   // noise and state included. x and `decoded` lie in host memory, do not overlap and have x's dtype
   // and elements; `decoded` is written until `done` has run, and holds the values if that is OK.
   virtual void SendDecoded(const WireTensor& x, void* decoded, int dst, int tag, Done done) = 0;
+
+  // From the next send on, tensors of that kind to `dst` are encoded by `codec` ("none": not at all)
+  // in place of the policy's codec for them, by_tag aside; a state goes on with it (SaveState). The
+  // receiver reads each frame's codec from its header, so nothing is agreed on. Waits for the
+  // progress thread: never call it from a callback. NotFound: an unknown codec. InvalidArgument: no
+  // peer; a codec that keeps a state and is not the policy's; a policy that is all "none", whose
+  // receivers refuse frames.
+  virtual absl::Status UseCodec(int dst, TensorKind kind, std::string_view codec) = 0;
 
   // The codec that a send of x to `dst` takes; empty: raw values.
   virtual std::string_view CodecFor(const WireTensor& x, int dst, int tag) const = 0;

@@ -175,6 +175,11 @@ std::function<absl::Status(absl::Status)> GroupCore::Noted(int peer, Direction d
   };
 }
 
+absl::Status GroupCore::UseCodec(int dst, TensorKind kind, std::string_view codec) {
+  if (absl::Status s = CheckPeer(dst, "use a codec"); !s.ok()) return s;
+  return RunAndWait([&] { return context_.coding.Use(dst, kind, codec); });
+}
+
 std::string_view GroupCore::CodecFor(const WireTensor& x, int dst, int tag) const {
   const Codec* codec = context_.coding.Pick(x, dst, tag);
   return codec == nullptr ? std::string_view() : codec->name();

@@ -32,6 +32,7 @@ class GroupCore final : public Group,
   void SendDecoded(const WireTensor& x, void* decoded, int dst, int tag, Done done) override;
   void Recv(const WireTensor& x, int src, int tag, Done done) override;
   void RecvAny(const WireTensor& x, int tag, DoneFrom done) override;
+  absl::Status UseCodec(int dst, TensorKind kind, std::string_view codec) override;
   std::string_view CodecFor(const WireTensor& x, int dst, int tag) const override;
   void Broadcast(const WireTensor& x, int root, Done done) override;
   void AllReduce(const WireTensor& x, ReduceOp op, Done done) override;

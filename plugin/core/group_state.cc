@@ -1,5 +1,6 @@
 // Group::SaveState, CheckState and LoadState. Layout, little-endian: magic, rank, size; what keys
-// the bytes on the wire (text); number of ranks, for each the frames encoded for it; number of send
+// the bytes on the wire (text); number of codecs that are in use in place of the policy's, each with
+// rank, kind of tensor and name (text); number of ranks, for each the frames encoded for it; number of send
 // channels, each rank, tag, next sequence, number of slots, each with bytes (0: none) and a saved
 // state (saved_state.h); number of receive channels, each rank, tag, next sequence, number of
 // slots, each with bytes (0: none) and a receiver's state; CRC32C of all before. Text is its length
@@ -18,7 +19,7 @@
 namespace longhaul {
 namespace {
 
-constexpr uint32_t kMagic = 0x3353484C;  // "LHS3"
+constexpr uint32_t kMagic = 0x3453484C;  // "LHS4"
 
 uint32_t Checksum(std::string_view text) {
   return Crc32c(std::as_bytes(std::span(text.data(), text.size())));
@@ -143,6 +144,12 @@ absl::Status TakeLists(Reader& in, const GroupOptions& options, const CodingTabl
     return absl::Status(s.code(), fmt::format("channel {} rank {}, tag {}: {}", way, rank, tag,
                                               std::string(s.message())));
   };
+  for (auto left = in.Take<uint32_t>(); left > 0 && in.ok(); --left) {
+    const auto rank = in.Take<int32_t>();
+    const auto kind = static_cast<TensorKind>(in.Take<uint8_t>() & 1);
+    if (!peer_of(rank)) return absl::DataLossError(fmt::format("a codec for rank {}", rank));
+    state.used[{rank, kind}] = in.TakeText();
+  }
   const auto ranks = in.Take<uint32_t>();
   if (ranks > static_cast<uint32_t>(options.size)) return absl::DataLossError("too many ranks");
   for (uint32_t i = 0; i < ranks; ++i) state.encoded_frames.push_back(in.Take<int64_t>());
@@ -219,6 +226,13 @@ absl::StatusOr<std::string> GroupCore::WriteState() const {
   out.Put<int32_t>(options_.rank);
   out.Put<int32_t>(options_.size);
   out.PutText(KeyOf(options_));
+  const CodingTable::Used used = context_.coding.used();
+  out.Put(static_cast<uint32_t>(used.size()));
+  for (const auto& [key, codec] : used) {
+    out.Put<int32_t>(key.first);
+    out.Put(static_cast<uint8_t>(key.second));
+    out.PutText(codec);
+  }
   out.Put(static_cast<uint32_t>(sender_.encoder().encoded_frames().size()));
   for (const int64_t frames : sender_.encoder().encoded_frames()) out.Put(frames);
   const auto channels = sender_.point_to_point();
@@ -262,6 +276,9 @@ absl::Status GroupCore::TakeOver(GroupState state) {
   if (!sender_.point_to_point().empty() || !matcher_.sequences().empty()) {
     return absl::FailedPreconditionError(
         fmt::format("group '{}': load after the first operation", options_.name));
+  }
+  for (const auto& [key, codec] : state.used) {
+    if (absl::Status s = context_.coding.Use(key.first, key.second, codec); !s.ok()) return s;
   }
   sender_.encoder().set_encoded_frames(std::move(state.encoded_frames));
   for (auto& [key, channel] : state.senders) sender_.ChannelOf(key) = std::move(channel);

@@ -19,6 +19,7 @@ struct GroupState {
     uint64_t next_sequence = 0;
     std::vector<FrameReceiver> slots;
   };
+  CodingTable::Used used;
   std::vector<int64_t> encoded_frames;  // by rank, for NMSE sampling
   std::map<ChannelKey, SendChannel> senders;
   std::map<ChannelKey, Receiver> receivers;

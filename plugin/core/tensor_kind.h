@@ -24,6 +24,16 @@ constexpr int KindTag(TensorKind kind, int channel) {  // 0 <= channel < 2^28
   return kFirstKindTag | (kind == TensorKind::kGradient ? kGradientBit : 0) | channel;
 }
 
+// Activations on channels with this bit are of one sample each: the channel is the sample's, and keeps
+// one state of the codec at each end, whatever GroupOptions::ef_slots says of others. aqsgd* then sends
+// what has changed since the sample came last.
+constexpr int kSampleBit = 1 << 26;
+
+constexpr bool IsSampleTag(int tag) {
+  constexpr int kOthers = kGradientBit | kFirstKindTag | kSampleBit;
+  return (tag & kOthers) == (kFirstKindTag | kSampleBit) && tag < 2 * kFirstKindTag;
+}
+
 // nullopt: that tag says nothing of the kind.
 constexpr std::optional<TensorKind> KindOfTag(int tag) {
   if (tag < kFirstKindTag || tag >= 2 * kFirstKindTag) return std::nullopt;

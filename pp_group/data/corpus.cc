@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compressors/numbers/noise.h"
 #include "pp_group/data/corpus_files.h"
 #include "pp_group/data/row_order.h"
 #include "pp_group/data/window_overlap.h"
@@ -34,11 +33,7 @@ class TokenCorpus : public Corpus {
 
   void TrainRow(uint64_t seed, int64_t index, int64_t context,
                 std::span<int64_t> row) const override {
-    const int64_t rows = train_rows(context), epoch = index / rows;
-    const uint64_t key = FoldSeed({seed, static_cast<uint64_t>(epoch)});
-    const uint64_t window =
-        Permute(static_cast<uint64_t>(index % rows), static_cast<uint64_t>(rows), key);
-    tokens_.train.Copy(static_cast<int64_t>(window) * context, row);
+    tokens_.train.Copy(TrainWindow(seed, index, train_rows(context)) * context, row);
   }
   void HeldOutRow(int64_t index, int64_t context, std::span<int64_t> row) const override {
     tokens_.held_out.Copy(HeldOutWindow(index, context) * context, row);

@@ -22,4 +22,10 @@ uint64_t Permute(uint64_t index, uint64_t size, uint64_t key) {
   return index;
 }
 
+int64_t TrainWindow(uint64_t seed, int64_t index, int64_t windows) {
+  const uint64_t epoch_key = FoldSeed({seed, static_cast<uint64_t>(index / windows)});
+  return static_cast<int64_t>(
+      Permute(static_cast<uint64_t>(index % windows), static_cast<uint64_t>(windows), epoch_key));
+}
+
 }  // namespace longhaul

@@ -301,6 +301,50 @@ TEST_P(Policy, AnUnknownCodecIsNotFound) {
             absl::StatusCode::kNotFound);
 }
 
+// Between two tensors the sender takes another codec: the receiver reads it from the frame. The
+// choice goes with the state, to a group that is made anew too.
+TEST_P(Policy, TheSenderMayChangeItsCodecBetweenTensors) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("pp", UseCodecs);
+  std::vector<float> x = Noise(64 * 64, 1), y(x.size());
+  const WireTensor in{x.data(), ElementType::kF32, {64, 64}},
+      out{y.data(), ElementType::kF32, {64, 64}};
+  const auto cross = [&](const std::vector<std::shared_ptr<Group>>& ranks) {
+    const int64_t before = Row(*ranks[0], 1, true).payload_bytes;
+    Cross(*ranks[0], *ranks[1], in, out, 0);
+    return Row(*ranks[0], 1, true).payload_bytes - before;
+  };
+  const auto bytes = [&](const char* codec) {
+    return static_cast<int64_t>(EncodedBytes(codec, {64, 64}, x));
+  };
+  EXPECT_EQ(cross(group), bytes("int4-b64-h64"));
+  ASSERT_EQ(group[0]->UseCodec(1, TensorKind::kActivation, "minmax2-b64"), absl::OkStatus());
+  EXPECT_EQ(group[0]->CodecFor(in, 1, 0), "minmax2-b64");
+  EXPECT_EQ(group[0]->CodecFor(in, 1, 9), "bf16") << "a tag's own codec stays";
+  EXPECT_EQ(cross(group), bytes("minmax2-b64"));
+  ASSERT_EQ(group[0]->UseCodec(1, TensorKind::kActivation, "none"), absl::OkStatus());
+  EXPECT_EQ(cross(group), 4 * 64 * 64);
+  EXPECT_EQ(y, x);
+  ASSERT_EQ(group[0]->UseCodec(1, TensorKind::kActivation, "bf16"), absl::OkStatus());
+  std::string saved[2];
+  for (size_t r = 0; r < 2; ++r) saved[r] = group[r]->SaveState().value();
+  const auto resumed = cluster.MakeGroup("again", UseCodecs);
+  for (size_t r = 0; r < 2; ++r) ASSERT_EQ(resumed[r]->LoadState(saved[r]), absl::OkStatus());
+  EXPECT_EQ(cross(resumed), bytes("bf16"));
+  EXPECT_EQ(group[1]->CodecFor(in, 0, 0), "int8-b64") << "the other end chooses for itself";
+
+  const auto refused = [&](int dst, const char* codec) {
+    return std::string(group[0]->UseCodec(dst, TensorKind::kActivation, codec).message());
+  };
+  EXPECT_THAT(refused(1, "int5"), HasSubstr("int5"));
+  EXPECT_THAT(refused(1, "int4-b64+ef"), HasSubstr("keeps a state from tensor to tensor"));
+  EXPECT_THAT(refused(2, "bf16"), HasSubstr("rank 2"));
+  EXPECT_EQ(cross(group), bytes("bf16"));
+  const auto lossless = cluster.MakeGroup("plain", [](GroupOptions&) {});
+  EXPECT_THAT(std::string(lossless[0]->UseCodec(1, TensorKind::kActivation, "bf16").message()),
+              HasSubstr("policy is lossless"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Policy, testing::ValuesIn(AllTransports()), TransportName);
 
 TEST(PolicyAcrossTransports, LoopbackAndUcxCarryTheSamePayloadBytes) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plugin/core/tensor_kind.h"
 #include "tests/plugin/transport_cases.h"
 
 namespace longhaul {
@@ -70,6 +71,39 @@ TEST_P(ReceiverState, EachSlotLearnsItsOwnTensor) {
     EXPECT_EQ(Row(*group[0], 1, true).nmse_samples, 8);
     EXPECT_EQ(Row(*group[0], 1, true).payload_hash, Row(*group[1], 0, false).payload_hash);
   }
+}
+
+// Three samples in another order each epoch, of two rows and two columns; aqsgd2 by hand: with s the
+// largest |x - m| of a column and codes -2 to 1, m moves by code s / 2.
+TEST_P(ReceiverState, ASampleMeetsWhatItSentLast) {
+  const Cluster cluster(GetParam(), 2);
+  const auto group = cluster.MakeGroup("samples", [](GroupOptions& options) {
+    options.codecs.forward = "aqsgd2";
+    options.codecs.min_elements = 1;
+    options.ef_slots = 4;
+  });
+  using Values = std::vector<float>;
+  const auto cross = [&](int sample, Values x) {
+    Values y(8);
+    Outcome send, recv;
+    const auto tensor = [](Values& v) {
+      return WireTensor{.values = v.data(), .type = ElementType::kF32, .dims = {4, 2}};
+    };
+    const int tag = KindTag(TensorKind::kActivation, kSampleBit | sample);
+    group[1]->Recv(tensor(y), 0, tag, recv.done());
+    group[0]->Send(tensor(x), 1, tag, send.done());
+    EXPECT_EQ(send.Wait(), absl::OkStatus());
+    EXPECT_EQ(recv.Wait(), absl::OkStatus());
+    return y;
+  };
+  const Values a = {1, 2, 3, 4, 5, 6, 7, 8}, b = {0, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(cross(7, a), a);  // first visits: values
+  EXPECT_EQ(cross(1, b), b);
+  // Columns of x - m: {1, -1, .5, 0} and {0, 0, 0, -4}; codes {1, -2, 1, 0} and {0, 0, 0, -2}.
+  EXPECT_EQ(cross(7, {2, 2, 2, 4, 5.5f, 6, 7, 4}), (Values{1.5f, 2, 2, 4, 5.5f, 6, 7, 4}));
+  // {4, -4, 2, 1} and {1, 1, 1, 1}: codes {1, -2, 1, 0} (0.5 goes to the even 0), and all 1.
+  EXPECT_EQ(cross(1, {4, 1, -4, 1, 2, 1, 1, 1}), (Values{2, .5f, -4, .5f, 2, .5f, 0, .5f}));
+  EXPECT_EQ(cross(7, {1.5f, 2, 2, 4, 5.5f, 6, 7, 4}), (Values{1.5f, 2, 2, 4, 5.5f, 6, 7, 4}));
 }
 
 // A first visit is four times as long as the difference behind it, and their packets interleave.

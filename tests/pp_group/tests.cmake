@@ -44,10 +44,14 @@ set_tests_properties(pp_group_outer_golden_file PROPERTIES LABELS cpu TIMEOUT 30
 longhaul_test(pp_group/outer/outer_algorithms_test.cc pp_group/outer/outer_values_test.cc pp_group/outer/fragments_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_outer_algorithms_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors LABELS cpu)
-longhaul_test(pp_group/backend_test.cc pp_group/state/resume_test.cc SRCS pp_group/loopback_ranks.cc
+longhaul_test(pp_group/backend_test.cc pp_group/boundary_golden_test.cc pp_group/state/resume_test.cc SRCS pp_group/loopback_ranks.cc
   ${PROJECT_SOURCE_DIR}/experiments/train/boundary_state.cc
   NAME pp_group_backend_test LIBS pp_group_testing longhaul::plugin_backend longhaul::compressors
   LABELS cpu)
+
+add_test(NAME pp_group_boundary_golden_file COMMAND ${TORCH_PYTHON}
+  ${CMAKE_CURRENT_SOURCE_DIR}/pp_group/boundary_golden.py)
+set_tests_properties(pp_group_boundary_golden_file PROPERTIES LABELS cpu TIMEOUT 300)
 
 # One device shared by processes; on a GPU by `make gpu-test`.
 add_executable(stage_hash pp_group/stage_hash.cc)
