@@ -49,6 +49,11 @@ class Page:
         self.far = {row["arm"]: row for row in read(folder, "wire-global.csv")}
         self.rates = read(folder, "rates.csv")
         self.arms = [arm for arm in self.losses if "@" not in arm]
+        for row in read(folder, "losses-muon.csv"):  # a campaign of its own, of the same reference
+            if "@" not in row["arm"]:
+                self.losses.setdefault(row["arm"], {})[row["seed"]] = float(row["loss_off_nat"])
+            elif row["arm"] in self.losses:
+                assert abs(self.losses[row["arm"]][row["seed"]] - float(row["loss_off_nat"])) < 1e-12, row
         self.intervals = set()
 
     def loss(self, arm):
@@ -147,7 +152,9 @@ def main():
     missing = [row for row in rows if row not in lines]
     assert not missing, "not on the page:\n" + "\n".join(missing)
     page.eta("control@0.2")
-    for arm, other in itertools.permutations(page.arms, 2):
+    for arm in page.losses:
+        page.loss(arm)
+    for arm, other in itertools.permutations((arm for arm in page.losses if "@" not in arm), 2):
         page.keep(page.difference(arm, other))
     said = re.findall(r"-?\d+\.\d+ \[(?:<= )?-?\d+\.\d+, -?\d+\.\d+\]", text)
     strange = [value for value in said if value not in page.intervals]
