@@ -1,7 +1,12 @@
 """The model of eager_gpt.py under torch.distributed.pipelining, a stage a process: tokens per second of
-wall time, printed by rank 0. To be started by torchrun.
+wall time, printed by rank 0. To be started by torchrun or `longhaul launch`.
 
 Usage: pipelined_gpt.py --backend gloo|longhaul [--forward CODEC --backward CODEC] [--device cuda] [...]
+       pipelined_gpt.py --backend gloo --groups G --inner-steps H [...]
+
+With --groups it is PP x DiLoCo, ranks as longhaul has them (rank = group * stages + stage): every H steps the
+groups average their deltas by all_reduce and step with Nesterov. Rank 0 then prints one JSON object: the
+median seconds of a step without that, and of one with it.
 
 gloo sends what lies in host memory, so with it a stage takes its activations from there and leaves them
 there. The group "longhaul" takes them where they are."""
@@ -9,6 +14,7 @@ there. The group "longhaul" takes them where they are."""
 import argparse
 import json
 import os
+import statistics
 import time
 
 import torch
@@ -49,6 +55,28 @@ def init(arguments):
         interface=arguments.interface, forward=arguments.forward, backward=arguments.backward))
 
 
+class Diloco:
+    """The outer step of one stage with its peers in all groups."""
+
+    def __init__(self, module, peers, groups):
+        self.module, self.peers, self.groups = module, peers, groups
+        self.start = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone().requires_grad_()
+        self.optimizer = torch.optim.SGD([self.start], lr=0.7, momentum=0.9, nesterov=True)
+
+    def step(self):
+        delta = self.start.detach() - torch.nn.utils.parameters_to_vector(self.module.parameters()).detach()
+        dist.all_reduce(delta, group=self.peers)
+        self.start.grad = delta / self.groups
+        self.optimizer.step()
+        torch.nn.utils.vector_to_parameters(self.start.detach(), self.module.parameters())
+
+
+def subgroup(ranks_of_all):
+    """The one of these groups that this rank is of; every rank makes all of them, in one order."""
+    made = [(ranks, dist.new_group(ranks)) for ranks in ranks_of_all]
+    return next(group for ranks, group in made if dist.get_rank() in ranks)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=["gloo", "longhaul"], required=True)
@@ -61,10 +89,18 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--shape", type=json.loads, default={})
+    parser.add_argument("--groups", type=int, default=1)
+    parser.add_argument("--inner-steps", type=int, default=0)
     arguments = parser.parse_args()
     shape = eager_gpt.Shape(**arguments.shape)
     init(arguments)
-    rank, stages = dist.get_rank(), dist.get_world_size()
+    groups = arguments.groups
+    stages = dist.get_world_size() // groups
+    rank = dist.get_rank() % stages  # within the pipeline
+    pipeline = peers = None
+    if groups > 1:
+        pipeline = subgroup([[g * stages + s for s in range(stages)] for g in range(groups)])
+        peers = subgroup([[g * stages + s for g in range(groups)] for s in range(stages)])
     device = arguments.device
     if device == "cuda:*":
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
@@ -73,7 +109,7 @@ def main():
     staged = arguments.backend == "gloo"
     boundary = torch.device("cpu" if staged else device)
     wrapped = (ThroughTheHost if staged else WhereItIs)(module, device, arguments.dtype)
-    schedule = Schedule1F1B(PipelineStage(wrapped, rank, stages, boundary),
+    schedule = Schedule1F1B(PipelineStage(wrapped, rank, stages, boundary, group=pipeline),
                             arguments.microbatches,
                             loss_fn=lambda y, t: eager_gpt.loss(y, t.to(y.device)))
     optimizer = eager_gpt.new_optimizer(module)
@@ -91,6 +127,20 @@ def main():
 
     for _ in range(arguments.warm_up):
         step()
+    if groups > 1:
+        diloco = Diloco(module, peers, groups)
+        plain, outer = [], []
+        for number in range(1, arguments.steps + 1):
+            start = time.perf_counter()
+            step()
+            meets = number % arguments.inner_steps == 0
+            if meets:
+                diloco.step()
+            (outer if meets else plain).append(time.perf_counter() - start)
+        if dist.get_rank() == 0:
+            print(json.dumps({"step_s": statistics.median(plain), "outer_step_s": statistics.median(outer)}), flush=True)
+        dist.destroy_process_group()
+        return
     dist.barrier()
     start = time.perf_counter()
     for _ in range(arguments.steps):

@@ -80,7 +80,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
                            const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                            const std::function<absl::Duration()>* now,
                            std::function<void(const Message&, const at::Tensor&)> watch,
-                           bool mask_gradients, std::vector<int> sample_boundaries)
+                           bool mask_gradients, std::vector<int> sample_boundaries, SpanWatch spans)
     : boundary_(std::move(boundary)),
       now_(*now),
       rank_(rank),
@@ -92,6 +92,7 @@ PipelineRank::PipelineRank(const std::vector<Stage*>& stages,
       watch_(std::move(watch)),
       mask_gradients_(mask_gradients),
       sample_boundaries_(std::move(sample_boundaries)),
+      spans_(std::move(spans)),
       current_{stages.front()->layout().stage, Op::kForward, 0} {
   for (Stage* stage : stages) {
     chunks_.push_back(NewChunk(stage, program, rows_per_microbatch));
@@ -188,7 +189,7 @@ void PipelineRank::Forward(Chunk& chunk, Microbatch& m) {
     chunk.stage->Loss(m.targets, 1.0f / static_cast<float>(total), kept, losses_);
     loss_sum_ = std::accumulate(losses_.begin(), losses_.end(), loss_sum_);
   }
-  CountCompute(*chunk.stage, now_() - start, waited, &times_->forward);
+  CountCompute(*chunk.stage, Since(start, RankSpan::Kind::kCompute), waited, &times_->forward);
   Send(m.y, &m.sent_y, "send to the stage after");
 }
 
@@ -206,7 +207,7 @@ void PipelineRank::Backward(Chunk& chunk, Microbatch& m, Gradients gradients) {
   }
   const int from = chunk.first() ? rank_ : rank_of_stage_[chunk.stage->layout().stage - 1];
   if (mask_gradients_ && from != rank_) m.dx.masked_fill_(m.x == 0, 0);
-  CountCompute(*chunk.stage, now_() - start, waited, &times_->backward);
+  CountCompute(*chunk.stage, Since(start, RankSpan::Kind::kCompute), waited, &times_->backward);
   Send(m.dx, &m.sent_dx, "send to the stage before");
 }
 
@@ -225,7 +226,8 @@ void PipelineRank::SumDueWeights(Chunk& chunk) {
     Microbatch& next = chunk.microbatches[chunk.next_weight];
     const absl::Duration start = now_();
     chunk.stage->BackwardWeight(chunk.kept[next.slot].get());
-    times_->backward += now_() - start;
+    const Action weight{current_.stage, Op::kWeightGradient, static_cast<int>(chunk.next_weight)};
+    times_->backward += Told(spans_, {RankSpan::Kind::kCompute, start, now_(), weight});
     FinishWeight(chunk, next);
   }
 }
@@ -242,7 +244,12 @@ void PipelineRank::Wait(WorkPtr* work, const char* doing) {
   doing_ = doing;
   const absl::Duration start = now_();
   WaitAndReset(work);
-  times_->wait += now_() - start;
+  times_->wait += Since(start, RankSpan::Kind::kWait, doing);
+}
+
+absl::Duration PipelineRank::Since(absl::Duration start, RankSpan::Kind kind,
+                                   const char* doing) const {
+  return Told(spans_, {kind, start, now_(), current_, doing});
 }
 
 void PipelineRank::FinishSends() {
@@ -271,7 +278,7 @@ void PipelineRank::Send(const at::Tensor& tensor, WorkPtr* work, const char* doi
     // receiver waiting for a tensor that never comes.
     if ((*work)->isCompleted()) WaitAndReset(work);
   });
-  times_->send += now_() - start;
+  times_->send += Since(start, RankSpan::Kind::kSend, doing);
 }
 
 // With one stage a rank the two ranks say the boundary, and the direction the kind, to a codec too.

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "pp_group/c10d_status.h"
+#include "pp_group/rank_span.h"
 #include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/stage.h"
 
@@ -38,14 +39,16 @@ class PipelineRank {
  public:
   // `stages`: those that `program` gives to `rank`, ascending. `boundary` is null when there is one
   // rank; group rank = `rank`. Borrows the stages and `now`. The program has passed CheckProgram
-  // and CheckMicrobatchOrder. `watch` sees each tensor before it is sent to another rank. `mask_gradients`: the gradient of an activation that came from another rank is zero
-  // where the activation was, as if it were taken through a sparsifier's mask. `sample_boundaries`: as
-  // of TrainSpec.
+  // and CheckMicrobatchOrder. `watch` sees each tensor before it is sent to another rank, `spans`
+  // what the rank's times are made of. `mask_gradients`: the gradient of an activation that came from
+  // another rank is zero where the activation was, as if it were taken through a sparsifier's mask.
+  // `sample_boundaries`: as of TrainSpec.
   PipelineRank(const std::vector<Stage*>& stages, c10::intrusive_ptr<c10d::Backend> boundary,
                const PipelineProgram& program, int rank, int64_t rows_per_microbatch,
                const std::function<absl::Duration()>* now,
                std::function<void(const Message&, const at::Tensor&)> watch = {},
-               bool mask_gradients = false, std::vector<int> sample_boundaries = {});
+               bool mask_gradients = false, std::vector<int> sample_boundaries = {},
+               SpanWatch spans = {});
   ~PipelineRank();
 
   // rows: [M * rows_per_microbatch, T + 1] token ids, read where the first or last stage is; must
@@ -90,6 +93,8 @@ class PipelineRank {
   void Forward(Chunk& chunk, Microbatch& m);
   enum class Gradients { kBoth, kInput };
   void Backward(Chunk& chunk, Microbatch& m, Gradients gradients);
+  // From `start` until now, of the action at work.
+  absl::Duration Since(absl::Duration start, RankSpan::Kind kind, const char* doing = "") const;
   void CountCompute(const Stage& stage, absl::Duration took, absl::Duration waited_before,
                     absl::Duration* compute);
   void SumDueWeights(Chunk& chunk);
@@ -115,6 +120,7 @@ class PipelineRank {
   const bool mask_gradients_;
   const std::vector<int> sample_boundaries_;
   std::vector<int64_t> samples_;
+  const SpanWatch spans_;  // may be empty
   Action current_;
   const char* doing_ = "begin";
 };

@@ -93,7 +93,7 @@ void JoinStages(const TrainSpec& spec, const PipelineProgram& program,
     }
     const auto pipeline = std::make_shared<PipelineRank>(
         own, first.boundary, program, place.second, spec.batch_rows / spec.microbatches, now,
-        std::move(watch), spec.mask_gradients, spec.sample_boundaries);
+        std::move(watch), spec.mask_gradients, spec.sample_boundaries, first.spans);
     for (RankState* state : held) state->pipeline = pipeline;
     RankState &begin = *held.front(), &end = *held.back();
     if (&begin == &end || begin.tied == nullptr || end.tied == nullptr) continue;

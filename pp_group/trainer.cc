@@ -109,19 +109,21 @@ absl::Status PipelineTrainer::RunPipelines() {
 }
 
 void PipelineTrainer::SumTiedGradients() {
-  const auto each = [this](absl::Duration StepReport::*spent, void (TiedHead::*part)()) {
+  const auto each = [this](absl::Duration StepReport::*spent, RankSpan::Kind kind,
+                           void (TiedHead::*part)()) {
     for (auto& state : ranks_) {
       if (state->tied == nullptr) continue;
       busy_ = state.get();
       state->pipeline->Say("sum the tied head's gradient");
       const absl::Duration start = now_();
       (state->tied.get()->*part)();
-      state->report.*spent += now_() - start;
+      state->report.*spent +=
+          Told(state->rank.spans, {kind, start, now_(), std::nullopt, "tied head"});
     }
   };
-  each(&StepReport::send, &TiedHead::SendGradient);
-  each(&StepReport::wait, &TiedHead::ReceiveGradient);
-  each(&StepReport::optimizer, &TiedHead::AddGradient);
+  each(&StepReport::send, RankSpan::Kind::kSend, &TiedHead::SendGradient);
+  each(&StepReport::wait, RankSpan::Kind::kWait, &TiedHead::ReceiveGradient);
+  each(&StepReport::optimizer, RankSpan::Kind::kCompute, &TiedHead::AddGradient);
 }
 
 void PipelineTrainer::UpdateParameters() {
@@ -135,7 +137,8 @@ void PipelineTrainer::UpdateParameters() {
           state->optimizer->Step(step_, spec_.steps, state->stage.get(), state->spread_squares) +
           (state->outer == nullptr ? 0 : state->outer->clipped_groups());
     }
-    state->report.optimizer += now_() - start;
+    state->report.optimizer +=
+        Told(state->rank.spans, {RankSpan::Kind::kCompute, start, now_(), std::nullopt, "update"});
   }
 }
 

@@ -17,6 +17,7 @@
 #include "pp_group/models/model_spec.h"
 #include "pp_group/optimizer/adamw.h"
 #include "pp_group/outer/outer_plan.h"
+#include "pp_group/rank_span.h"
 #include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/state/channel_state.h"
 #include "pp_group/state/checkpoint.h"
@@ -84,6 +85,8 @@ struct LocalRank {
   // Called with every tensor of a step before it is sent, in the order of sends; may be empty. That
   // of a rank's lowest stage sees what all of them send.
   std::function<void(const BoundaryTensor&)> watch = {};
+  // Called with the pieces of the rank's steps, while it runs; may be empty.
+  SpanWatch spans = {};
   // The peers of `outer` again, for rows of spread experts (ModelSpec::expert_parallel) and the
   // norms of their gradients; not used where none are spread.
   c10::intrusive_ptr<c10d::Backend> experts = {};

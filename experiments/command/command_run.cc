@@ -5,6 +5,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
+#include "experiments/command/run_trace.h"
 #include "experiments/estimates/learnt_nothing.h"
 #include "experiments/estimates/step_time_summary.h"
 #include "experiments/estimates/training_advice.h"
@@ -16,6 +17,7 @@
 #include "experiments/run/run_place.h"
 #include "experiments/spec/arm_name.h"
 #include "experiments/spec/known_names.h"
+#include "experiments/spec/trace_steps.h"
 #include "experiments/train/spec_files.h"
 
 namespace longhaul {
@@ -29,6 +31,7 @@ struct RunArguments {
   std::string capture;
   std::string from;
   std::string clock;
+  std::string trace, trace_steps;
   bool resume = false;
   bool verbose = false;
   OutputOptions output;
@@ -97,6 +100,17 @@ absl::Status PlaceFrom(RunSpec& spec, bool resume) {
   return absl::OkStatus();
 }
 
+absl::Status AskForTrace(const RunArguments& arguments, RunSpec* spec) {
+  if (arguments.trace.empty()) {
+    if (arguments.trace_steps.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("--trace-steps: of which --trace FILE?");
+  }
+  const absl::StatusOr<TraceSteps> steps = ParseTraceSteps(arguments.trace_steps, *spec);
+  if (!steps.ok()) return steps.status();
+  spec->trace = *steps;
+  return CheckTraceFile(arguments.trace);
+}
+
 RunSpec ToBegin(RunSpec spec, bool resume) {
   if (resume) spec.checkpoint.from.clear();
   return spec;
@@ -123,6 +137,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   }
   if (absl::Status s = PlaceFrom(*spec, arguments.resume); !s.ok()) return s;
   if (absl::Status s = CheckCapture(*spec, arguments.resume); !s.ok()) return s;
+  if (absl::Status s = AskForTrace(arguments, &*spec); !s.ok()) return s;
   if (absl::Status s = CheckFirst(ToBegin(*spec, arguments.resume)); !s.ok()) return s;
   const absl::Status pinned = PinFiles(*spec, arguments.resume ? kFilesOfResumed : kAllFiles);
   if (!pinned.ok()) return pinned;
@@ -153,8 +168,16 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   RunRecorder recorder(*record, place->run, *spec);
   RunView view(*spec, out.progress(), MonotonicClock());
   const std::string checkpoints = place->checkpoints ? place->checkpoints->path() : "";
-  const absl::Status outcome = FollowRun(*spec, checkpoints, cancel, recorder, view);
-  return ShowResult(*record, place->run, *spec, WithAdvice(outcome, *place, *spec), out);
+  Trace trace;
+  const absl::Status outcome = FollowRun(*spec, checkpoints, cancel, recorder, view, &trace);
+  const absl::Status shown =
+      ShowResult(*record, place->run, *spec, WithAdvice(outcome, *place, *spec), out);
+  if (!spec->trace) return shown;
+  const absl::StatusOr<std::string> written = WriteTrace(arguments.trace, trace, *spec);
+  if (written.ok()) Say(out.json() ? stderr : stdout, *written);
+  if (!written.ok() && shown.ok()) return written.status();
+  if (!written.ok()) Say(out.warnings(), std::string(written.status().message()));
+  return shown;
 }
 
 }  // namespace
@@ -172,6 +195,12 @@ void AddRunCommand(CLI::App& app, int* exit_status) {
                       "name of this configuration in the record (default: the spec's)");
   command->add_option("--capture", arguments->capture,
                       "empty or new folder for the boundary tensors of four steps (safetensors)");
+  command->add_option("--trace", arguments->trace,
+                      "write what each rank and link did, and when, to this file, which "
+                      "ui.perfetto.dev opens; the last line says how much of an exchange between "
+                      "groups was exposed");
+  command->add_option("--trace-steps", arguments->trace_steps,
+                      "A:B, the steps of the trace (default: around the first exchange)");
   command->add_option("--from", arguments->from,
                       "begin with the newest checkpoint of another run of the same model and data: "
                       "its folder of checkpoints or of its record");

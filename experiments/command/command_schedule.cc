@@ -9,6 +9,7 @@
 #include "experiments/command/command.h"
 #include "experiments/command/output.h"
 #include "experiments/command/schedule_best.h"
+#include "experiments/command/schedule_cuts.h"
 #include "experiments/estimates/schedule_picture.h"
 #include "experiments/estimates/text_table.h"
 #include "experiments/run/memory_plan.h"
@@ -33,6 +34,12 @@ struct BestOptions {
   std::vector<std::string> set;
   double forward_ms = 0, backward_ms = 0, memory_mb = 0;
   bool json = false;
+};
+
+struct CutsOptions {
+  std::string spec, from, times, save;
+  std::vector<std::string> set;
+  int64_t run = 0, stages = 0;
 };
 
 absl::Status PositiveOption(const char* option, double value) {
@@ -242,6 +249,54 @@ absl::Status BestSchedule(const BestOptions& o) {
   return absl::OkStatus();
 }
 
+absl::Status ChooseCuts(const CutsOptions& o) {
+  // The spec may name stages that do not divide its blocks, which is what cuts are for.
+  const absl::StatusOr<RunSpec> spec = LoadRunSpec(o.spec, o.set, CatalogNames());
+  if (!spec.ok()) return spec.status();
+  const int64_t stages = o.stages == 0 ? spec->stages() : o.stages;
+  if (stages < 1 || stages > spec->model.blocks) {
+    return absl::InvalidArgumentError(
+        fmt::format("--stages is {}; want 1 to model.blocks = {}", stages, spec->model.blocks));
+  }
+  if (o.from.empty() == o.times.empty()) {
+    return absl::InvalidArgumentError(
+        "seconds of each block: --from RESULTS, of a run that measured them, or --times FILE");
+  }
+  const absl::StatusOr<BlockSeconds> blocks = o.times.empty()
+                                                  ? MeasuredBlockSeconds(o.from, o.run, *spec)
+                                                  : ReadBlockSeconds(o.times, *spec);
+  if (!blocks.ok()) return blocks.status();
+  if (!o.save.empty()) {
+    if (absl::Status s = WriteWholeFile(o.save, TextOf(*blocks)); !s.ok()) return s;
+  }
+  const std::vector<int64_t> cuts = BalancedCuts(blocks->seconds, stages);
+  fmt::print("{} blocks by {}{}\n", blocks->seconds.size(), blocks->source,
+             blocks->blocks_of_stage == 1
+                 ? ""
+                 : fmt::format(", in stages of up to {}, whose blocks share their time alike; of "
+                               "each block its own: a run with schedule.stages = {}",
+                               blocks->blocks_of_stage, blocks->seconds.size()));
+  TextTable table({"stage", "blocks", "seconds a step"});
+  double all = 0, slowest = 0;
+  for (int64_t s = 0; s < stages; ++s) {
+    const int64_t begin = s == 0 ? 0 : cuts[static_cast<size_t>(s) - 1];
+    const int64_t end = s + 1 == stages ? spec->model.blocks : cuts[static_cast<size_t>(s)];
+    double own = 0;
+    for (int64_t b = begin; b < end; ++b) own += blocks->seconds[static_cast<size_t>(b)];
+    all += own;
+    slowest = std::max(slowest, own);
+    table.Add({fmt::format("{}", s), fmt::format("{} to {}", begin, end - 1),
+               fmt::format("{:.4g}", own)});
+  }
+  fmt::print("{}\nthe slowest stage takes {:.4g} of an even share\n", table.Text(),
+             slowest * static_cast<double>(stages) / all);
+  if (stages > 1) {
+    fmt::print("--set schedule.stages={} --set 'schedule.cuts=[{}]'\n", stages,
+               fmt::join(cuts, ", "));
+  }
+  return absl::OkStatus();
+}
+
 template <typename Options>
 auto Calling(absl::Status (*run)(const Options&), std::shared_ptr<Options> options,
              int* exit_status) {
@@ -285,6 +340,18 @@ void AddScheduleCommand(CLI::App& app, int* exit_status) {
   b->add_option("--memory-mb", best->memory_mb, "the most that a worker may take; 0: no bound");
   b->add_flag("--json", best->json, "for programs");
   b->callback(Calling(BestSchedule, best, exit_status));
+  auto cuts = std::make_shared<CutsOptions>();
+  CLI::App* c = schedule->add_subcommand(
+      "cuts", "where stages begin so that the slowest takes least, by measured seconds of blocks");
+  c->add_option("spec", cuts->spec, "the run's TOML file")->required();
+  c->add_option("--set", cuts->set, "override, e.g. --set model.blocks=12");
+  c->add_option("-S,--stages", cuts->stages, "stages to cut into (default: the spec's)");
+  c->add_option("--from", cuts->from,
+                "results folder of a run of the same model, best one with a stage for each block");
+  c->add_option("--run", cuts->run, "a run of it (default: the last)");
+  c->add_option("--times", cuts->times, "or a file: block,seconds");
+  c->add_option("--save", cuts->save, "write what was measured to such a file");
+  c->callback(Calling(ChooseCuts, cuts, exit_status));
 }
 
 }  // namespace longhaul

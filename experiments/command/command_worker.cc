@@ -3,6 +3,7 @@
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/spec.h"
+#include "experiments/spec/trace_steps.h"
 #include "experiments/train/worker.h"
 #include "experiments/train/worker_exit.h"
 
@@ -19,6 +20,7 @@ struct WorkerArguments {
   int phase_fd = -1;
   int life = -1;
   bool resumes = false;
+  std::string trace_steps;
   int serve_store = 0;
   int group = -1;
   std::string store;
@@ -38,6 +40,11 @@ int Work(const WorkerArguments& arguments) {
   }
   absl::StatusOr<RunSpec> spec = LoadRunSpec(arguments.spec, arguments.sets, CatalogNames());
   if (!spec.ok()) return Fail(spec.status());
+  if (!arguments.trace_steps.empty()) {
+    const absl::StatusOr<TraceSteps> steps = ParseTraceSteps(arguments.trace_steps, *spec);
+    if (!steps.ok()) return Fail(steps.status());
+    spec->trace = *steps;
+  }
   absl::StatusOr<WorkerPlace> place = PlaceFromEnvironment();
   if (!place.ok()) return Fail(place.status());
   place->interface = arguments.interface;
@@ -87,6 +94,8 @@ void AddWorkerCommand(CLI::App& app, int* exit_status) {
                       "how often the lab has started this rank's group before");
   command->add_flag("--resumes", arguments->resumes,
                     "where the lab starts groups anew: every rank has a checkpoint to go on from");
+  command->add_option("--trace-steps", arguments->trace_steps,
+                      "tell the lab's reader a trace of steps A:B (longhaul run --trace)");
   CLI::Option* const store = command->add_option(
       "--store", arguments->store, "HOST:PORT of the run's c10d store, of a worker --serve-store");
   command

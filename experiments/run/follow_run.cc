@@ -20,7 +20,7 @@ absl::Status Killed(RunProcess& process) {
 }
 
 absl::Status Follow(RunProcess& process, bool checkpoints, const CancelSignal& cancel,
-                    RunRecorder& recorder, RunView& view) {
+                    RunRecorder& recorder, RunView& view, Trace* trace) {
   bool asked = false;
   for (;;) {
     pollfd fds[2] = {{process.events_fd(), POLLIN, 0}, {cancel.fd(), POLLIN, 0}};
@@ -38,6 +38,7 @@ absl::Status Follow(RunProcess& process, bool checkpoints, const CancelSignal& c
     absl::StatusOr<EventReader::More> more = process.Read([&](const nlohmann::json& event) {
       recorder.Observe(event);
       view.Observe(event);
+      if (trace != nullptr) trace->Observe(event);
     });
     if (!more.ok()) return more.status();
     if (absl::Status s = recorder.Flush(); !s.ok()) return s;
@@ -53,11 +54,12 @@ absl::Status Follow(RunProcess& process, bool checkpoints, const CancelSignal& c
 }  // namespace
 
 absl::Status FollowRun(const RunSpec& spec, const std::string& checkpoint_directory,
-                       const CancelSignal& cancel, RunRecorder& recorder, RunView& view) {
+                       const CancelSignal& cancel, RunRecorder& recorder, RunView& view,
+                       Trace* trace) {
   absl::StatusOr<std::unique_ptr<RunProcess>> process =
       RunProcess::Start(spec, checkpoint_directory);
   absl::Status outcome =
-      process.ok() ? Follow(**process, !checkpoint_directory.empty(), cancel, recorder, view)
+      process.ok() ? Follow(**process, !checkpoint_directory.empty(), cancel, recorder, view, trace)
                    : process.status();
   view.End();
   return recorder.Finish(outcome);

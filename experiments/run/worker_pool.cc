@@ -141,6 +141,10 @@ absl::Status WorkerPool::Start(int rank, int life) {
   if (!checkpoint_directory_.empty()) {
     argv.insert(argv.end(), {"--checkpoints", checkpoint_directory_});
   }
+  if (spec_.trace) {
+    argv.insert(argv.end(),
+                {"--trace-steps", fmt::format("{}:{}", spec_.trace->first, spec_.trace->last)});
+  }
   if (elastic_) argv.insert(argv.end(), {"--life", fmt::format("{}", life)});
   if (elastic_ && resumes_) argv.emplace_back("--resumes");
   absl::StatusOr<pid_t> pid =

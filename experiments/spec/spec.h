@@ -24,6 +24,11 @@ inline constexpr double kWarmUpShare = 0.05;
 // One run, as one TOML file says it. A plain value: code below the reader never sees TOML. A field
 // that is a choice has no default here and is required in the file; numbers of the field may have
 // one. Letters: S stages, G groups, M micro-batches, B rows, T context, H inner steps.
+// Steps of a run that are traced, from 1, both included.
+struct TraceSteps {
+  int64_t first, last;
+};
+
 struct RunSpec {
   int64_t seed;  // >= 0: initial weights, data order, codec noise
 
@@ -241,6 +246,8 @@ struct RunSpec {
   // "[files]", files_table.h: what the files that keys name must hold. No part of ToToml: whoever
   // plans a run fills it in (train/spec_files.h), and workers check it.
   std::vector<FileContent> files = {};
+  // Steps of which a trace is wanted; of the command that runs it, no part of ToToml either.
+  std::optional<TraceSteps> trace = std::nullopt;
 };
 
 // What the faults of a spec are checked against and drawn for.

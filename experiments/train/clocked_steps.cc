@@ -14,7 +14,8 @@ void ClockedSteps::Tell(Direction direction, int64_t from, const LocalTelemetry&
 }
 
 absl::Status ClockedSteps::After(const std::vector<LocalTelemetry>& ranks,
-                                 const std::vector<StepReport>& reports) {
+                                 const std::vector<StepReport>& reports,
+                                 std::vector<TraceSpan>* trace) {
   for (const LocalTelemetry& rank : ranks) {
     const int64_t size = rank.boundary == nullptr ? 1 : rank.boundary->getSize();
     const int64_t first = rank.group * size;
@@ -42,7 +43,7 @@ absl::Status ClockedSteps::After(const std::vector<LocalTelemetry>& ranks,
     clock_.SetExchangeBytes(r.group, r.stage,
                             static_cast<double>(r.outer_bytes_sent) / static_cast<double>(peers));
   }
-  return clock_.Step();
+  return clock_.Step(trace);
 }
 
 SimulatedRow ClockedSteps::Of(const StepReport& r) const {

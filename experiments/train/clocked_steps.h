@@ -18,9 +18,11 @@ class ClockedSteps {
   // Borrows the clock.
   ClockedSteps(SimulatedClock& clock, OuterPlan plan) : clock_(clock), plan_(std::move(plan)) {}
 
-  // After a step: tells the clock what messages had, as they were received in it.
+  // After a step: tells the clock what messages had, as they were received in it. `trace`: as of
+  // SimulatedClock::Step.
   absl::Status After(const std::vector<LocalTelemetry>& ranks,
-                     const std::vector<StepReport>& reports);
+                     const std::vector<StepReport>& reports,
+                     std::vector<TraceSpan>* trace = nullptr);
   // When the report's step would have ended for its stage's rank, and what that had of messages by
   // then (of the boundaries what was received, of exchanges the frames that were sent).
   SimulatedRow Of(const StepReport& report) const;

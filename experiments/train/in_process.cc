@@ -66,7 +66,11 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   std::vector<LocalRank> local;
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
-  for (const LocalTelemetry& r : *ranks) local.push_back(ToLocalRank(r, options.capture.get()));
+  // A simulated clock tells of itself what it says of them.
+  TraceRecorder* const trace = spec.simulated_clock() ? nullptr : options.trace.get();
+  for (const LocalTelemetry& r : *ranks) {
+    local.push_back(ToLocalRank(r, options.capture.get(), trace));
+  }
   std::unique_ptr<Membership> membership;
   if (spec.outer.on_group_loss == "continue") {
     membership = NewLocalMembership(spec, *ranks, sink);

@@ -17,6 +17,7 @@
 #include "experiments/train/phase_gate.h"
 #include "experiments/train/rank_events.h"
 #include "experiments/train/stillness.h"
+#include "experiments/train/trace_recorder.h"
 #include "plugin/core/clock.h"
 #include "pp_group/state/checkpoint_writer.h"
 
@@ -178,6 +179,10 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
       absl::Status s = membership->BeforeStep(trainer, trainer.step() + 1);
       if (!s.ok()) return s;
     }
+    TraceRecorder* const trace = options.trace.get();
+    if (trace != nullptr) trace->BeginStep(trainer.step() + 1);
+    const bool traced = trace != nullptr && trace->wanted();
+    const absl::Duration begin = MonotonicClock().Now();
     absl::StatusOr<std::vector<StepReport>> reports = trainer.Step();
     const std::vector<LocalTelemetry>& ranks =
         membership == nullptr ? all_ranks : membership->ranks();
@@ -189,9 +194,14 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
     if (!reports.ok()) return reports.status();
     if (membership != nullptr) membership->AfterStep(*reports);
     if (options.clocked != nullptr) {
-      absl::Status s = options.clocked->After(ranks, *reports);
+      std::vector<TraceSpan> spans;
+      absl::Status s = options.clocked->After(ranks, *reports, traced ? &spans : nullptr);
       if (!s.ok()) return s;
+      if (traced) trace->Add(std::move(spans));
+    } else if (traced) {
+      trace->AddStep(ranks, trainer.step(), begin, MonotonicClock().Now());
     }
+    if (traced) trace->EndStep(trainer.step(), sink);
     EmitSteps(*reports, ranks, options.clocked, codec_time, sink);
     EmitErrors(trainer.step(), ranks, errors, sink);
     if (options.capture) {

@@ -16,6 +16,7 @@ namespace longhaul {
 
 class ClockedSteps;
 class Membership;
+class TraceRecorder;
 
 struct RunLoopOptions {
   int64_t steps;  // of the whole run
@@ -33,7 +34,8 @@ struct RunLoopOptions {
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};
-  std::shared_ptr<Capture> capture = nullptr;  // what the ranks' `watch` fills; may be none
+  std::shared_ptr<Capture> capture = nullptr;      // what the ranks' `watch` fills; may be none
+  std::shared_ptr<TraceRecorder> trace = nullptr;  // what the ranks tell; may be none
   // After the last evaluation, where training has finished; may be empty.
   std::function<absl::Status(Trainer&)> save_weights = {};
   ClockedSteps* clocked = nullptr;   // of a run with a simulated clock

@@ -16,9 +16,28 @@
 #include "experiments/train/traffic.h"
 #include "netem/topology/topology_file.h"
 #include "plugin/core/packet.h"
+#include "pp_group/rank_span.h"
 
 namespace longhaul {
 namespace {
+
+int64_t Nanoseconds(double s) { return std::llround(s * 1e9); }
+
+// What ranks did since they were free at `before`, where that was anything; both [ranks].
+void AddSince(const std::vector<double>& before, const std::vector<double>& now, TraceLane lane,
+              const std::string& what, const OuterExchange& exchange,
+              std::vector<TraceSpan>* trace) {
+  for (size_t rank = 0; rank < now.size(); ++rank) {
+    if (now[rank] <= before[rank]) continue;
+    trace->push_back({.rank = static_cast<int>(rank),
+                      .lane = lane,
+                      .what = what,
+                      .begin_ns = Nanoseconds(before[rank]),
+                      .end_ns = Nanoseconds(now[rank]),
+                      .exchange = exchange.begun,
+                      .fragment = exchange.fragment});
+  }
+}
 
 absl::Status Refuse(const Topology& links, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format(
@@ -191,6 +210,7 @@ void SimulatedClock::SetMessageBytes(Direction direction, int64_t from_rank, int
     return;
   }
   const bool forward = direction == Direction::kForward;
+  message_bytes_[{from_rank, to_rank, forward}] = bytes;
   for (size_t b = 0; b + 1 < program_.rank_of_stage.size(); ++b) {
     const int64_t before = program_.rank_of_stage[b], after = program_.rank_of_stage[b + 1];
     if ((forward ? before : after) != from || (forward ? after : before) != to) continue;
@@ -202,7 +222,7 @@ void SimulatedClock::SetExchangeBytes(int group, int stage, double frame_bytes) 
   told_[{group, stage}] = frame_bytes;
 }
 
-void SimulatedClock::Send(const OuterExchange& e) {
+void SimulatedClock::Send(const OuterExchange& e, std::vector<TraceSpan>* trace) {
   const auto begun = plan_.BegunAfter(step_);
   const bool last = plan_.gradients() || begun.back() == e;
   for (const std::vector<int>& meeting : plan_.Meetings(e)) {
@@ -215,45 +235,122 @@ void SimulatedClock::Send(const OuterExchange& e) {
         const double frames = last && told != told_.end() ? told->second : planned->second.frames;
         for (const int to : meeting) {
           if (from == to) continue;
-          clock_->Send(static_cast<int>(e.fragment),
-                       {.stage = stage,
-                        .from_group = from,
-                        .to_group = to,
-                        .wire = WireOf(from * ranks_ + rank, to * ranks_ + rank,
-                                       planned->second.beside + frames)});
+          const double bytes = planned->second.beside + frames;
+          const auto src = static_cast<int>(from * ranks_ + rank);
+          const auto dst = static_cast<int>(to * ranks_ + rank);
+          const Sent sent =
+              clock_->Send(static_cast<int>(e.fragment), {.stage = stage,
+                                                          .from_group = from,
+                                                          .to_group = to,
+                                                          .wire = WireOf(src, dst, bytes)});
+          if (trace == nullptr) continue;
+          trace->push_back({.rank = src,
+                            .lane = TraceLane::kLink,
+                            .what = fmt::format("exchange, stage {}", stage),
+                            .begin_ns = Nanoseconds(sent.begun),
+                            .end_ns = Nanoseconds(sent.arrived),
+                            .exchange = e.begun,
+                            .fragment = e.fragment,
+                            .peer = dst,
+                            .bytes = std::llround(bytes),
+                            .left_ns = Nanoseconds(sent.left)});
         }
       }
     }
   }
 }
 
-void SimulatedClock::Receive(const OuterExchange& e) {
+void SimulatedClock::Receive(const OuterExchange& e, std::vector<TraceSpan>* trace) {
+  const std::vector<double> before = Clocks();
   clock_->Receive(static_cast<int>(e.fragment));
-  if (plan_.gradients() || ranks_ == 1) return;
+  const std::vector<double> there = Clocks();
+  if (!plan_.gradients() && ranks_ > 1) {
+    for (int g = 0; g < static_cast<int>(groups_); ++g) {
+      clock_->TellAll(g, tell_s_[static_cast<size_t>(g)]);
+    }
+  }
+  if (trace == nullptr) return;
+  AddSince(before, there, TraceLane::kExchangeWait, "receive", e, trace);
+  AddSince(there, Clocks(), TraceLane::kExchangeWait, kNormsOfStages, e, trace);
+}
+
+std::vector<double> SimulatedClock::Clocks() const {
+  std::vector<double> clocks;
   for (int g = 0; g < static_cast<int>(groups_); ++g) {
-    clock_->TellAll(g, tell_s_[static_cast<size_t>(g)]);
+    for (int r = 0; r < static_cast<int>(ranks_); ++r) clocks.push_back(clock_->Seconds(g, r));
+  }
+  return clocks;
+}
+
+void SimulatedClock::TracePipelines(const std::vector<double>& begun,
+                                    std::vector<TraceSpan>* trace) const {
+  for (int g = 0; g < static_cast<int>(groups_); ++g) {
+    const Timeline& group = clock_->group(g);
+    const auto first = static_cast<int>(g * ranks_);
+    for (int r = 0; r < static_cast<int>(ranks_); ++r) {
+      const auto add = [&](TraceLane lane, const std::string& what, double begin, double end) {
+        if (end <= begin) return;
+        trace->push_back({.rank = first + r,
+                          .lane = lane,
+                          .what = what,
+                          .begin_ns = Nanoseconds(begin),
+                          .end_ns = Nanoseconds(end)});
+      };
+      double free = begun[static_cast<size_t>(first + r)];
+      for (const Timeline::Done& done : group.done()[static_cast<size_t>(r)]) {
+        add(TraceLane::kWait, "for " + ToString(done.action), free, done.begin_s);
+        add(TraceLane::kCompute, ToString(done.action), done.begin_s, done.end_s);
+        free = done.end_s;
+      }
+      add(TraceLane::kWait, "for the tied head", free, clock_->Seconds(g, r));
+    }
+    for (const Timeline::Carried& c : group.carried()) {
+      const bool gradient = c.message && c.message->kind == MessageKind::kGradient;
+      const auto bytes = c.message ? message_bytes_.find({first + c.from, first + c.to, !gradient})
+                                   : message_bytes_.end();
+      trace->push_back({.rank = first + c.from,
+                        .lane = TraceLane::kLink,
+                        .what = !c.message
+                                    ? std::string("tied head")
+                                    : fmt::format("{} {}", gradient ? "gradient" : "activation",
+                                                  c.message->microbatch),
+                        .begin_ns = Nanoseconds(c.times.begun),
+                        .end_ns = Nanoseconds(c.times.arrived),
+                        .peer = first + c.to,
+                        .bytes = bytes == message_bytes_.end() ? 0 : std::llround(bytes->second),
+                        .left_ns = Nanoseconds(c.times.left)});
+    }
   }
 }
 
-absl::Status SimulatedClock::Step() {
+absl::Status SimulatedClock::Step(std::vector<TraceSpan>* trace) {
   ++step_;
+  const std::vector<double> begun = Clocks();
   if (absl::Status s = clock_->Actions(); !s.ok()) return s;
+  if (trace != nullptr) TracePipelines(begun, trace);
   const bool meets = groups_ > 1 && plan_.meets();
   if (meets && plan_.gradients()) {
     const OuterExchange gradients{.begun = step_, .applied = step_, .fragment = 0};
-    Send(gradients);
-    Receive(gradients);
+    Send(gradients, trace);
+    Receive(gradients, trace);
   }
+  const std::vector<double> computed = Clocks();
   clock_->Update();
+  if (trace != nullptr) {
+    AddSince(computed, Clocks(), TraceLane::kCompute, "update", {0, 0, 0}, trace);
+  }
   if (meets && plan_.exchanges()) {
     // As pp_group/outer/outer_round.h orders them: what is due is there before the next is begun.
     for (const OuterExchange& e : plan_.AppliedAfter(step_)) {
-      if (e.begun < step_) Receive(e);
+      if (e.begun < step_) Receive(e, trace);
     }
     for (const OuterExchange& e : plan_.BegunAfter(step_)) {
-      Send(e);
-      if (e.applied == step_) Receive(e);
+      Send(e, trace);
+      if (e.applied == step_) Receive(e, trace);
     }
+  }
+  if (trace != nullptr) {
+    AddSince(begun, Clocks(), TraceLane::kStep, StepSpanName(step_), {0, 0, 0}, trace);
   }
   told_.clear();
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "experiments/record/record_rows.h"
 #include "experiments/spec/link_time.h"
 #include "experiments/spec/spec.h"
+#include "experiments/trace/trace_span.h"
 #include "pp_group/outer/outer_plan.h"
 #include "pp_group/schedule/pipeline_program.h"
 #include "pp_group/schedule/training_clock.h"
@@ -43,8 +45,9 @@ class SimulatedClock {
   void SetMessageBytes(Direction direction, int64_t from_rank, int64_t to_rank, double bytes);
   // Frames of the last exchange begun in it, to each peer.
   void SetExchangeBytes(int group, int stage, double frame_bytes);
-  // One more step of all ranks.
-  absl::Status Step();
+  // One more step of all ranks; what they and their links did in it is added to `trace`, if there is
+  // one, counted from the clock's start.
+  absl::Status Step(std::vector<TraceSpan>* trace = nullptr);
 
   int64_t step() const { return step_; }
   // When the rank that holds this stage was done with the last step; whole microseconds.
@@ -61,8 +64,10 @@ class SimulatedClock {
   void Connect();
   absl::Status PlanBytes(const RunSpec& spec);
   Wire WireOf(int64_t from_rank, int64_t to_rank, double bytes) const;
-  void Send(const OuterExchange& exchange);
-  void Receive(const OuterExchange& exchange);
+  void Send(const OuterExchange& exchange, std::vector<TraceSpan>* trace);
+  void Receive(const OuterExchange& exchange, std::vector<TraceSpan>* trace);
+  std::vector<double> Clocks() const;  // [G * P]: when each rank is free
+  void TracePipelines(const std::vector<double>& begun, std::vector<TraceSpan>* trace) const;
 
   const OuterPlan plan_;
   PipelineProgram program_;
@@ -84,6 +89,7 @@ class SimulatedClock {
     double beside = 0, frames = 0;
   };
   std::map<std::pair<int64_t, int>, ExchangeBytes> exchange_bytes_;
+  std::map<std::tuple<int64_t, int64_t, bool>, double> message_bytes_;  // by ranks; of activations?
   std::map<std::pair<int, int>, double> told_;  // by group and stage: of this step
   std::unique_ptr<TrainingClock> clock_;
   int64_t step_ = 0;

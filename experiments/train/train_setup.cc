@@ -25,6 +25,7 @@
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
+#include "experiments/train/trace_recorder.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
 #include "pp_group/state/reshard.h"
@@ -163,6 +164,9 @@ RunLoopOptions ToLoopOptions(const RunSpec& spec, const std::string& checkpoint_
           .interface = "",
           .gpu = GpuOf(spec),
           .capture = CaptureOf(spec),
+          .trace = spec.trace
+                       ? std::make_shared<TraceRecorder>(*spec.trace, spec.train.microbatches)
+                       : nullptr,
           .save_weights = SaveWeightsOf(spec)};
 }
 
@@ -256,7 +260,7 @@ std::vector<LocalTelemetry> StagesOfRank(const RunSpec& spec, int group, int ran
   return stages;
 }
 
-LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
+LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture, TraceRecorder* trace) {
   std::function<void(const BoundaryTensor&)> watch;
   if (capture != nullptr) {
     watch = [capture, group = rank.group](const BoundaryTensor& x) {
@@ -267,6 +271,11 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
                     {values.const_data_ptr<float>(), n});
     };
   }
+  SpanWatch spans;
+  if (trace != nullptr) {
+    trace->WatchGroups(rank);
+    spans = trace->SpansOf(rank.rank);
+  }
   return {.group = rank.group,
           .stage = rank.stage,
           .boundary = rank.boundary,
@@ -274,6 +283,7 @@ LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture) {
           .outer = rank.outer,
           .boundary_state = rank.lowest ? StateOfGroup(rank.boundary) : nullptr,
           .watch = std::move(watch),
+          .spans = std::move(spans),
           .experts = rank.experts,
           .tied = rank.tied};
 }

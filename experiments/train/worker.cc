@@ -186,10 +186,13 @@ void EmitFactsOfAll(const RunSpec& spec, const WorkerPlace& place, const Corpus&
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> NewTrainer(const OwnPart& own, const Joined& joined,
-                                                    Capture* capture, StoreMembership* membership,
+                                                    const RunLoopOptions& options,
+                                                    StoreMembership* membership,
                                                     const std::string& checkpoint_directory) {
   std::vector<LocalRank> local;
-  for (const LocalTelemetry& stage : joined.stages) local.push_back(ToLocalRank(stage, capture));
+  for (const LocalTelemetry& stage : joined.stages) {
+    local.push_back(ToLocalRank(stage, options.capture.get(), options.trace.get()));
+  }
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
     if (!met.ok() && !checkpoint_directory.empty()) return met;
@@ -214,7 +217,7 @@ absl::Status Train(const WorkerPlace& place, const OwnPart& own, const Joined& j
   options.interface = own.interface;
   options.phase_fd = place.phase_fd;
   const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-      NewTrainer(own, joined, options.capture.get(), membership, checkpoint_directory);
+      NewTrainer(own, joined, options, membership, checkpoint_directory);
   if (!trainer.ok()) return EmitFailure(trainer.status(), place, sink);
   sink.Emit({{"event", "started"},
              {"rank", place.rank},

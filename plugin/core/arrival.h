@@ -40,6 +40,7 @@ class Arrival {
   const int rank;
   const PacketHeader header;  // of its first packet
   uint64_t received_bytes = 0;
+  absl::Duration completed_at;  // where a watch is told; else zero
   int64_t packets = 0;
   bool complete = false;
   uint64_t completion = 0;  // order of completion among all sources

@@ -185,6 +185,18 @@ void Delivery::Conclude(const std::shared_ptr<Arrival>& arrival) {
                      : context_->coding.KindOf(arrival->rank, context_->options.rank, header.tag),
          .coding = arrival->decode_time,
          .on_device = arrival->on_device});
+    if (context_->watch && arrival->completed_at > absl::ZeroDuration()) {
+      context_->watch({.peer = arrival->rank,
+                       .sent = false,
+                       .collective = header.space == ChannelSpace::kCollective,
+                       .tag = header.tag,
+                       .sequence = header.sequence,
+                       .bytes = static_cast<int64_t>(header.message_bytes) +
+                                arrival->packets * static_cast<int64_t>(kPacketHeaderBytes),
+                       .at = arrival->completed_at,
+                       .coded = context_->Now(),
+                       .coding = arrival->decode_time});
+    }
     Complete(receipt, arrival->rank);
   }
   FinishWaiting(key);

@@ -144,6 +144,19 @@ std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& 
 // The same for each kind apart, of tensors whose kind is known.
 std::vector<CrossingCounters> TotalsByPeerAndKind(const std::vector<CrossingCounters>& rows);
 
+// What befell one message at this end, by the node's clock; for traces.
+struct MessageTimes {
+  int peer;  // group rank
+  bool sent;
+  bool collective;
+  int tag;  // these three name it among those of the two ranks
+  uint64_t sequence;
+  int64_t bytes;                 // with our message headers
+  absl::Duration at;             // sent: given to the transport; received: all of it was here
+  absl::Duration coded, coding;  // when its frame was made or decoded, and how long that took
+};
+using MessageWatch = std::function<void(const MessageTimes&)>;
+
 // A frame whose error its sender measured (nmse_every).
 struct NmseSample {
   int peer;  // group rank that it was sent to
@@ -244,6 +257,9 @@ class Group {
   virtual void MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) = 0;
 
   virtual void SetTimeout(absl::Duration timeout) = 0;
+  // From now on told of every message that has gone or been delivered, on the progress thread or, of
+  // loopback, the one that completed it; must not block. Empty: nobody is.
+  virtual void Watch(MessageWatch watch) = 0;
   // By peer, what was sent first; of each peer and direction at least the row of codec "none"
   // without a kind, which comes first.
   virtual std::vector<CrossingCounters> counters() const = 0;

@@ -25,6 +25,7 @@ struct GroupContext {
   CounterTable counters;
   History history;
   WaitTable waits = {};
+  MessageWatch watch = {};    // times are taken only while there is one
   std::weak_ptr<void> owner;  // the group; callbacks inside the transport keep it alive
   absl::Duration armed = absl::InfiniteDuration();  // the next OnTimer that is asked for
 

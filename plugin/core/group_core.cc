@@ -228,6 +228,11 @@ void GroupCore::SetTimeout(absl::Duration timeout) {
   Run([this, timeout] { context_.options.timeout = timeout; }, [](absl::Status) {});
 }
 
+void GroupCore::Watch(MessageWatch watch) {
+  Run([this, watch = std::move(watch)]() mutable { context_.watch = std::move(watch); },
+      [](absl::Status) {});
+}
+
 void GroupCore::Abort(absl::Status why) {
   Run(
       [this, why] {

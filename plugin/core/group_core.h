@@ -51,6 +51,7 @@ class GroupCore final : public Group,
   void Barrier(Done done) override;
   void MonitoredBarrier(absl::Duration timeout, bool name_all, Done done) override;
   void SetTimeout(absl::Duration timeout) override;
+  void Watch(MessageWatch watch) override;
   std::vector<CrossingCounters> counters() const override { return context_.counters.Read(); }
   std::string NothingEncoded() const override;
   std::string RecentOperations() const override { return context_.history.Text(context_.Now()); }

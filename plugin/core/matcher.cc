@@ -78,6 +78,7 @@ void Matcher::OnData(Peer& peer, const PacketHeader& header, ArrivedPayload& pay
   arrival->Account(header, payload.bytes());
   if (arrival->complete) {
     arrival->completion = next_completion_++;
+    if (context_->watch) arrival->completed_at = context_->Now();
     std::erase(channel.incomplete, arrival);
   }
   if (arrival->receipt == nullptr && channel.unmatched.front() == arrival) {

@@ -124,6 +124,17 @@ void Sender::OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& do
                          : KindOfTag(ticket->key.tag),
          .coding = ticket->encode_time,
          .on_device = ticket->on_device});
+    if (context_->watch && ticket->submitted_at > absl::ZeroDuration()) {
+      context_->watch({.peer = ticket->key.rank,
+                       .sent = true,
+                       .collective = ticket->key.space == ChannelSpace::kCollective,
+                       .tag = ticket->key.tag,
+                       .sequence = message.header.sequence,
+                       .bytes = static_cast<int64_t>(message.header.message_bytes) + header_bytes,
+                       .at = ticket->submitted_at,
+                       .coded = ticket->coded_at,
+                       .coding = ticket->encode_time});
+    }
   } else {
     const auto channel = channels_.find(ticket->key);
     if (encoded && channel != channels_.end()) encoder_.ForgetState(*channel->second, *ticket);
@@ -135,6 +146,7 @@ void Sender::OnDone(const std::shared_ptr<Ticket>& ticket, const Group::Done& do
 }
 
 void Sender::OnCoded(const std::shared_ptr<Ticket>& ticket) {
+  if (context_->watch) ticket->coded_at = context_->Now();
   if (!ticket->submitted) return SubmitInOrder(ticket->key);
   if (ticket->failure.ok()) {
     OutboxOf(*ticket).Continue(ticket->message);
@@ -153,6 +165,7 @@ void Sender::SubmitInOrder(const ChannelKey& key) {
     if (ticket->failure.ok() && message->coding && message->ready_bytes == 0) return;
     found->second->unsubmitted.pop_front();
     ticket->submitted = true;
+    if (context_->watch) ticket->submitted_at = context_->Now();
     message->exempt = message->header.sequence < found->second->wanted_below;
     if (ticket->failure.ok()) {
       OutboxOf(*ticket).Submit(message);

@@ -18,6 +18,7 @@ struct Ticket {
   WireTensor x;
   absl::Status failure;  // it will be given up when its turn has come
   bool submitted = false;
+  absl::Duration submitted_at, coded_at;  // where a watch is told; else zero
 
   // Of one with a codec.
   const Codec* codec = nullptr;

@@ -11,18 +11,30 @@
 #include "pp_group/train_spec.h"
 
 namespace longhaul {
+namespace {
+
+constexpr auto kWork = RankSpan::Kind::kExchange, kWaits = RankSpan::Kind::kExchangeWait;
+
+}  // namespace
+
+void OuterRound::Count(RankState& state, absl::Duration start, RankSpan::Kind kind,
+                       const char* doing, const OuterExchange& e) const {
+  state.report.outer +=
+      Told(state.rank.spans, {kind, start, now_(), std::nullopt, doing, e.begun, e.fragment});
+}
 
 template <typename First, typename Second>
-absl::Status OuterRound::OnAll(First begin, Second finish) {
+absl::Status OuterRound::OnAll(int64_t step, First begin, Second finish) {
+  const OuterExchange gradients{.begun = step, .applied = step, .fragment = 0};
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
     if (absl::Status status = begin(*state); !status.ok()) return status;
-    state->report.outer += now_() - start;
+    Count(*state, start, kWork, "encode and send gradients", gradients);
   }
   for (auto& state : ranks_) {
     const absl::Duration start = now_();
     if (absl::Status status = finish(*state); !status.ok()) return status;
-    state->report.outer += now_() - start;
+    Count(*state, start, kWaits, "receive and decode gradients", gradients);
     state->report.outer_synced = true;
     state->report.outer_bytes_sent = state->outer->exchange().bytes_sent();
   }
@@ -31,11 +43,12 @@ absl::Status OuterRound::OnAll(First begin, Second finish) {
 
 absl::Status OuterRound::AverageGradients(int64_t step) {
   if (!plan_.gradients()) return absl::OkStatus();
-  absl::Status averaged =
-      OnAll([step](RankState& state) { return state.outer->BeginGradients(step, *state.stage); },
-            [](RankState& state) { return state.outer->FinishGradients(state.stage.get()); });
+  absl::Status averaged = OnAll(
+      step, [step](RankState& state) { return state.outer->BeginGradients(step, *state.stage); },
+      [](RankState& state) { return state.outer->FinishGradients(state.stage.get()); });
   if (!averaged.ok() || spec_.model.expert_parallel == 1) return averaged;
   return OnAll(
+      step,
       [](RankState& state) {
         state.outer->BeginSquares(*state.stage);
         return absl::OkStatus();
@@ -100,7 +113,7 @@ absl::Status OuterRound::Begin(const OuterExchange& e) {
     }
     if (absl::Status status = state->outer->Encode(e); !status.ok()) return status;
     if (state->outer->moves_when_begun()) state->stage->parameters().copy_(state->host_parameters);
-    state->report.outer += now_() - start;
+    Count(*state, start, kWork, "encode", e);
   }
   return MeetAndExchange(e);
 }
@@ -145,7 +158,7 @@ void OuterRound::Send(const OuterExchange& e) {
     const absl::Duration start = now_();
     GroupAverage& exchange = state->outer->exchange(e.fragment);
     exchange.Send();
-    state->report.outer += now_() - start;
+    Count(*state, start, kWork, "send", e);
     state->report.outer_bytes_sent = exchange.bytes_sent();
   }
   sent_ = {e};
@@ -155,17 +168,22 @@ absl::Status OuterRound::Receive(const OuterExchange& e) {
   squared_norms_.clear();
   for (auto& state : ranks_) {
     busy_ = state.get();
-    const absl::Duration start = now_();
+    absl::Duration start = now_();
+    // Apart from what is then done with it, so that waiting is told as that.
+    absl::Status received = state->outer->exchange(e.fragment).Receive();
+    if (!received.ok()) return received;
+    Count(*state, start, kWaits, "receive", e);
+    start = now_();
     auto squared = state->outer->SquaredNorms(e.fragment);
     if (!squared.ok()) return squared.status();
     squared_norms_.push_back({*std::move(squared)});
-    state->report.outer += now_() - start;
+    Count(*state, start, kWork, "decode", e);
   }
   sent_.clear();
   return absl::OkStatus();
 }
 
-void OuterRound::GatherNormsOfStages() {
+void OuterRound::GatherNormsOfStages(const OuterExchange& e) {
   std::vector<WorkPtr> works;
   std::vector<std::vector<std::vector<at::Tensor>>> outputs(ranks_.size());
   std::vector<std::vector<at::Tensor>> inputs(ranks_.size());
@@ -185,7 +203,9 @@ void OuterRound::GatherNormsOfStages() {
   // [P] ranks of [chunks] stages each, ascending, of [members] each.
   std::map<std::pair<int, int>, std::vector<std::vector<std::vector<double>>>> gathered;
   for (size_t i = 0; i < ranks_.size(); ++i) {
+    const absl::Duration start = now_();
     WaitAndReset(&works[i]);
+    Count(*ranks_[i], start, kWaits, kNormsOfStages, e);
     auto& of_ranks = gathered[place(*ranks_[i])];
     of_ranks.resize(outputs[i][0].size());
     for (size_t r = 0; r < of_ranks.size(); ++r) {
@@ -212,14 +232,14 @@ absl::Status OuterRound::Average(const OuterExchange& e) {
     if (absl::Status status = Receive(e); !status.ok()) return status;
   }
   // Not before: a stage whose exchange failed is not there to tell its norms.
-  if (spec_.stages > 1 && spec_.groups > 1) GatherNormsOfStages();
+  if (spec_.stages > 1 && spec_.groups > 1) GatherNormsOfStages(e);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RankState& state = *ranks_[i];
     busy_ = &state;
     const absl::Duration start = now_();
     const std::vector<bool> poisoned = PoisonedMembers(NormsOverStages(squared_norms_[i]));
     if (absl::Status s = state.outer->Average(e.fragment, poisoned); !s.ok()) return s;
-    state.report.outer += now_() - start;
+    Count(state, start, kWork, "average", e);
   }
   averaged_.push_back(e);
   return absl::OkStatus();
@@ -246,7 +266,7 @@ absl::Status OuterRound::Apply(const OuterExchange& e) {
       exchange.ForgetCodecState();
       if (state.optimizer != nullptr) state.optimizer->ForgetMoments();
     }
-    state.report.outer += now_() - start;
+    Count(state, start, kWork, "apply", e);
     state.report.outer_synced = true;
     if (keeper_ != nullptr) lowest_member_ = members.front();
   }

@@ -47,15 +47,18 @@ class OuterRound {
   const RankState* busy() const { return busy_; }       // at work just now, for error messages
 
  private:
-  // All local ranks begin, then all finish what crosses between groups.
+  // All local ranks begin, then all finish what crosses between groups in a step.
   template <typename First, typename Second>
-  absl::Status OnAll(First begin, Second finish);
+  absl::Status OnAll(int64_t step, First begin, Second finish);
+  // From `start` until now the rank was at work on an exchange, or waited for it.
+  void Count(RankState& state, absl::Duration start, RankSpan::Kind kind, const char* doing,
+             const OuterExchange& exchange) const;
   absl::Status Begin(const OuterExchange& e);
   absl::Status MeetAndExchange(const OuterExchange& e);
   void Send(const OuterExchange& e);
   absl::Status Receive(const OuterExchange& e);
   absl::Status Average(const OuterExchange& e);
-  void GatherNormsOfStages();
+  void GatherNormsOfStages(const OuterExchange& e);
   absl::Status Apply(const OuterExchange& e);
 
   const TrainSpec& spec_;

@@ -45,6 +45,7 @@ absl::Status Timeline::Actions() {
       static_cast<size_t>(program_.num_stages()) * static_cast<size_t>(program_.microbatches);
   for (auto& arrived : arrived_) arrived.assign(messages, kNotYet);
   done_.assign(program_.ranks.size(), {});
+  carried_.clear();
   std::vector<size_t> next(program_.ranks.size(), 0);
   // What ends first runs first: two senders may share a receiver's wire.
   while (true) {
@@ -83,7 +84,9 @@ void Timeline::AddTied() {
   const int first = program_.rank_of_stage.front(), last = program_.rank_of_stage.back();
   if (first == last) return;
   const auto take = [this](const PipelineCosts::Wire& wire, int from, int to) {
-    return Take(wire, from, to, std::max(clock_[from], encoder_free_[from]));
+    const Sent sent = Take(wire, from, to, std::max(clock_[from], encoder_free_[from]));
+    carried_.push_back({from, to, std::nullopt, sent});
+    return sent;
   };
   const Sent there = take(costs_.tied->to_last, first, last);
   const Sent back = take(costs_.tied->to_first, last, first);
@@ -95,7 +98,7 @@ Sent Timeline::Take(const PipelineCosts::Wire& wire, int from, int to, double re
   if (wires_ == Wires::kOneAReceiver) {
     const Sent held =
         longhaul::Take({.busy_s = wire.busy_s + wire.delay_s}, ready, &wires_used_[to]);
-    return {held.left, held.left};
+    return {held.left, held.left, held.begun};
   }
   return longhaul::Take(wire, ready,
                         &wires_used_[static_cast<size_t>(from) * program_.ranks.size() + to]);
@@ -129,7 +132,9 @@ void Timeline::Send(const Message& message, int from, double made) {
   const auto& kind =
       message.kind == MessageKind::kActivation ? costs_.activations : costs_.gradients;
   encoder_free_[from] = std::max(encoder_free_[from], made) + costs_.ranks[from].encode_s;
-  Arrival(message) = Take(kind[message.boundary()], from, to, encoder_free_[from]).arrived;
+  const Sent sent = Take(kind[message.boundary()], from, to, encoder_free_[from]);
+  Arrival(message) = sent.arrived;
+  carried_.push_back({from, to, message, sent});
 }
 
 double& Timeline::Arrival(const Message& m) {

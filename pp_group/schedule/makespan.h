@@ -60,6 +60,13 @@ class Timeline {
     double begin_s, end_s;
   };
   const std::vector<std::vector<Done>>& done() const { return done_; }  // [P]
+  // What went over links in the last step; of a tied head no message of the program.
+  struct Carried {
+    int from, to;  // ranks
+    std::optional<Message> message;
+    Sent times;
+  };
+  const std::vector<Carried>& carried() const { return carried_; }
 
  private:
   double EndOf(int rank, const Action& action) const;
@@ -77,6 +84,7 @@ class Timeline {
   std::vector<Connection> wires_used_;        // [P * P], from * P + to; kOneAReceiver: [to]
   std::vector<double> arrived_[2];            // by kind; [S * M]
   std::vector<std::vector<Done>> done_;       // [P]
+  std::vector<Carried> carried_;
 };
 
 // The first step of an idle pipeline, until its last rank is done.

@@ -24,13 +24,14 @@ void TrainingClock::Update() {
   for (Timeline& group : groups_) group.Update();
 }
 
-void TrainingClock::Send(int exchange, const PeerMessage& m) {
+Sent TrainingClock::Send(int exchange, const PeerMessage& m) {
   const int rank = program_.rank_of_stage[static_cast<size_t>(m.stage)];
   const Sent sent =
       Take(m.wire, Seconds(m.from_group, rank), &wires_used_[{rank, m.from_group, m.to_group}]);
   std::vector<Waits>& waits = under_way_[exchange];
   waits.push_back({m.from_group, rank, sent.left});
   waits.push_back({m.to_group, rank, sent.arrived});
+  return sent;
 }
 
 void TrainingClock::Receive(int exchange) {

@@ -28,7 +28,7 @@ class TrainingClock {
     int stage, from_group, to_group;
     PipelineCosts::Wire wire;
   };
-  void Send(int exchange, const PeerMessage& message);
+  Sent Send(int exchange, const PeerMessage& message);
   // Ranks go on when what was sent to them in this exchange is there and their own has left.
   void Receive(int exchange);
   // Each rank of a group tells all others of it something short, and goes on when it has heard from
@@ -36,6 +36,8 @@ class TrainingClock {
   void TellAll(int group, const std::vector<double>& delays_s);
 
   double Seconds(int group, int rank) const { return groups_[group].clock()[rank]; }
+  // What its ranks did in the last step, and what went over its links.
+  const Timeline& group(int group) const { return groups_[static_cast<size_t>(group)]; }
 
  private:
   struct Waits {

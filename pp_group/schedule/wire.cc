@@ -137,7 +137,7 @@ Sent Take(const Wire& wire, double ready, Connection* c) {
   const double begun = std::max(c->free_at, ready);
   if (!(wire.segments > 0)) {
     c->free_at = begun + wire.busy_s;
-    return {c->free_at, c->free_at + wire.delay_s};
+    return {c->free_at, c->free_at + wire.delay_s, begun};
   }
   const double rtt = 2 * wire.delay_s, pause = ready - c->free_at;
   if (c->free_at == kUnused) c->window = wire.first_window;
@@ -150,7 +150,7 @@ Sent Take(const Wire& wire, double ready, Connection* c) {
   }
   const Times times = Transfer(wire, c).Run(idle);
   c->free_at = begun + times.busy;
-  return {begun + times.left, c->free_at + wire.delay_s};
+  return {begun + times.left, c->free_at + wire.delay_s, begun};
 }
 
 }  // namespace longhaul

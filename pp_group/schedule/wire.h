@@ -39,6 +39,7 @@ struct Connection {
 struct Sent {
   double left;     // its sender is rid of it: the rest is in the socket's buffer, twice the window
   double arrived;  // its last byte
+  double begun;    // when it took the wire
 };
 // A message that is ready then takes the wire behind what it carries already.
 Sent Take(const Wire& wire, double ready, Connection* connection);

@@ -51,6 +51,7 @@ deny experiments/record 'experiments/(spec|estimates|report|train|run|command)|p
 deny experiments/spec 'experiments/(estimates|report|train|run|command)|planning'
 deny experiments/estimates 'experiments/(report|train|run|command)|planning'
 deny experiments/report 'experiments/(train|run|command)'
+deny experiments/trace 'experiments/(record|spec|estimates|report|train|elastic|run|command)|planning|torch|ATen|c10'
 deny planning/simulator 'experiments/(record|report|train|elastic|run|command)'
 deny planning/scale 'experiments/(report|elastic|run|command)|torch|ATen|c10'
 deny planning/plan 'experiments/(report|elastic|run|command)|planning/scale|torch|ATen|c10'

@@ -65,6 +65,8 @@ if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
   longhaul_test(experiments/train/traffic_test.cc LIBS longhaul::scale LABELS cpu)
   longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
+  longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
+    LIBS longhaul::experiments_traffic LABELS cpu)
   target_compile_definitions(experiments_train_simulated_clock_test PRIVATE
     LONGHAUL_TEST_PAGE="${PROJECT_SOURCE_DIR}/docs/step-times.md"
     LONGHAUL_TWO_CONTINENTS="${PROJECT_SOURCE_DIR}/experiments/specs/two-continents.toml"
@@ -72,7 +74,7 @@ if(LONGHAUL_TORCH)
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
-    experiments/train/simulated_clock_test.cc)
+    experiments/train/simulated_clock_test.cc experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)

@@ -22,8 +22,12 @@ longhaul_test(experiments/command/elastic_checkpoints_test.cc LIBS command_testi
 longhaul_test(experiments/command/output_test.cc
   LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu TIMEOUT 300)
 longhaul_test(experiments/command/scale_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
-longhaul_test(experiments/command/simulated_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu)
-longhaul_test(experiments/command/schedule_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/command/simulated_test.cc experiments/command/run_trace_test.cc
+  LIBS command_testing longhaul::experiments_data nlohmann_json::nlohmann_json LABELS cpu)
+longhaul_test(experiments/command/schedule_command_test.cc LIBS command_testing nlohmann_json::nlohmann_json absl::strings LABELS cpu)
+target_compile_definitions(experiments_command_schedule_command_test PRIVATE
+  LONGHAUL_TEST_GRID="${PROJECT_SOURCE_DIR}/docs/results/schedules/grid.csv"
+  LONGHAUL_TEST_GRID_SPEC="${PROJECT_SOURCE_DIR}/experiments/specs/schedules.toml")
 longhaul_test(experiments/command/link_faults_test.cc LIBS command_testing longhaul::netem LABELS root)
 longhaul_test(experiments/command/launch_test.cc LIBS command_testing longhaul::launch LABELS root TIMEOUT 300)
 longhaul_test(experiments/command/program_campaign_test.cc LIBS command_testing longhaul::launch LABELS root TIMEOUT 300)

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/experiments/command/command_line.h"
 
 namespace longhaul {
@@ -151,6 +156,87 @@ TEST_F(ScheduleCommand, BestRanksWhatStaysInMemory) {
   EXPECT_LE(bounded.front().at("worker_bytes").get<int64_t>(), least + 100'000);
   EXPECT_FALSE(bounded.back().at("within_memory").get<bool>());
   ExpectOneLine(RunLonghaul({"schedule", "best", spec}), HasSubstr("--forward-ms"));
+}
+
+// The published grid is what the command says today, on a link that is short and on one that is long.
+TEST_F(ScheduleCommand, ThePublishedGridIsWhatBestSays) {
+  std::map<std::string, std::vector<double>> published;
+  std::ifstream file(LONGHAUL_TEST_GRID);
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> cells = absl::StrSplit(line, ',');
+    ASSERT_EQ(cells.size(), 10u) << line;
+    const std::string key = absl::StrJoin(cells.begin(), cells.begin() + 5, " ");
+    for (size_t i = 5; i < cells.size(); ++i) published[key].push_back(std::atof(cells[i].c_str()));
+  }
+  ASSERT_EQ(published.size(), 1u + 9 * 2 * 13);
+  for (const auto& [profile, engine] : {std::pair("regional", "cpu"), {"global", "aten"}}) {
+    const CommandResult run =
+        RunLonghaul({"schedule", "best", LONGHAUL_TEST_GRID_SPEC, "--links", profile, "--json",
+                     "--set", std::string("model.engine=") + engine, "--set", "compute=measured",
+                     "--forward-ms", "20", "--backward-ms", "40"});
+    ASSERT_EQ(run.exit_status, 0) << run.output;
+    for (const json& s : json::parse(run.output).at("schedules")) {
+      const std::string key =
+          absl::StrCat(profile, " ", engine, " ", s.at("kind").get<std::string>(), " ",
+                       s.at("chunks").get<int>(), " ", s.at("depth").get<int>());
+      ASSERT_EQ(published[key].size(), 5u) << key;
+      EXPECT_NEAR(published[key][0], s.at("step_s").get<double>(), 1e-6) << key;
+      EXPECT_EQ(published[key][2], s.at("peak_activations").get<double>()) << key;
+      EXPECT_NEAR(published[key][3] / s.at("worker_bytes").get<double>(), 1, 0.05) << key;
+      EXPECT_EQ(published[key][4], s.at("messages_per_step").get<double>()) << key;
+    }
+  }
+}
+
+// By hand: nine blocks of 1 to 9 seconds in three stages take 15, 13 and 17; no other cuts have a slowest
+// below 17.
+TEST_F(ScheduleCommand, CutsMakeTheSlowestStageFast) {
+  const std::string spec = scratch_.File("tiny.toml", TinySpec());
+  const auto cut = [&](const std::vector<double>& seconds, int stages) {
+    std::string text = "block,seconds\n";
+    for (size_t b = 0; b < seconds.size(); ++b) absl::StrAppend(&text, b, ",", seconds[b], "\n");
+    const CommandResult run = RunLonghaul(
+        {"schedule", "cuts", spec, "--set", absl::StrCat("model.blocks=", seconds.size()), "--set",
+         "schedule.stages=1", "-S", absl::StrCat(stages), "--times", scratch_.File("t.csv", text)});
+    EXPECT_EQ(run.exit_status, 0) << run.output;
+    return run.output;
+  };
+  EXPECT_THAT(cut({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3),
+              AllOf(HasSubstr("--set schedule.stages=3 --set 'schedule.cuts=[5, 7]'"),
+                    HasSubstr("the slowest stage takes 1.133 of an even share")));  // 51 / 45
+  EXPECT_THAT(cut({1, 1, 1, 9}, 2), HasSubstr("'schedule.cuts=[3]'"));
+  EXPECT_THAT(cut({9, 1, 1, 1, 1}, 3), HasSubstr("'schedule.cuts=[1, 3]'"))
+      << "2 + 2, not 3 + 1: equal slowest, smaller squares";
+  const auto refused = [&](const std::string& text, int stages) {
+    return RunLonghaul({"schedule", "cuts", spec, "-S", absl::StrCat(stages), "--times",
+                        scratch_.File("bad.csv", text)});
+  };
+  ExpectOneLine(refused("seconds\n1\n", 2), HasSubstr("want 'block,seconds'"));
+  ExpectOneLine(refused("block,seconds\n0,1\n2,1\n", 2),
+                HasSubstr("line 3 is '2,1'; want '1,SECONDS'"));
+  ExpectOneLine(refused("block,seconds\n0,nan\n", 2), HasSubstr("more than 0"));
+  ExpectOneLine(refused("block,seconds\n0,1\n", 2),
+                HasSubstr("1 blocks; the spec's model.blocks = 4"));
+  ExpectOneLine(refused("", 5), HasSubstr("--stages is 5; want 1 to model.blocks = 4"));
+}
+
+// A run with a stage for each block measures them, and what was measured can be kept.
+TEST_F(ScheduleCommand, CutsReadARunsTimes) {
+  ASSERT_EQ(Tiny({"schedule.stages=4"}, "probe").exit_status, 0);
+  const std::string spec = scratch_.File("tiny.toml", TinySpec()),
+                    times = scratch_.path() + "/t.csv";
+  const CommandResult run = RunLonghaul(
+      {"schedule", "cuts", spec, "-S", "3", "--from", scratch_.path() + "/probe", "--save", times});
+  ASSERT_EQ(run.exit_status, 0) << run.output;
+  EXPECT_THAT(run.output, StartsWith("4 blocks by run 1 of "));
+  const CommandResult again = RunLonghaul({"schedule", "cuts", spec, "-S", "3", "--times", times});
+  const auto cuts = [](const CommandResult& r) { return r.output.substr(r.output.find("--set")); };
+  EXPECT_EQ(cuts(again), cuts(run));
+  EXPECT_THAT(cuts(run), HasSubstr("schedule.cuts=["));
+  ExpectOneLine(RunLonghaul({"schedule", "cuts", spec, "--set", "model.width=64", "--from",
+                             scratch_.path() + "/probe"}),
+                HasSubstr("; this spec has a gpt of 4 blocks of width 64"));
 }
 
 }  // namespace

@@ -1,0 +1,186 @@
+#include "experiments/command/schedule_cuts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "experiments/estimates/median_interval.h"
+#include "experiments/record/record.h"
+#include "experiments/spec/known_names.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+namespace {
+
+constexpr char kHead[] = "block,seconds";
+
+// As few stages as hold the blocks in order, none above `most`.
+int64_t StagesFor(const std::vector<double>& seconds, double most) {
+  int64_t stages = 1;
+  double own = 0;
+  for (const double s : seconds) {
+    if (own + s > most) {
+      ++stages;
+      own = 0;
+    }
+    own += s;
+  }
+  return stages;
+}
+
+// The least that the slowest stage can take, to the last bits.
+double LeastOfTheSlowest(const std::vector<double>& seconds, int64_t stages) {
+  double low = *std::max_element(seconds.begin(), seconds.end());
+  double high = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  if (StagesFor(seconds, low) <= stages) return low;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = low + (high - low) / 2;
+    (StagesFor(seconds, middle) <= stages ? high : low) = middle;
+  }
+  return high;
+}
+
+// The blocks with which stages begin, 0 first, and their number last.
+std::vector<int64_t> Begins(const RunSpec& spec) {
+  std::vector<int64_t> begins = {0};
+  for (int64_t s = 1; s < spec.schedule.stages; ++s) {
+    begins.push_back(spec.schedule.cuts.empty() ? s * spec.model.blocks / spec.schedule.stages
+                                                : spec.schedule.cuts[static_cast<size_t>(s) - 1]);
+  }
+  begins.push_back(spec.model.blocks);
+  return begins;
+}
+
+}  // namespace
+
+std::vector<int64_t> BalancedCuts(const std::vector<double>& seconds, int64_t stages) {
+  const auto blocks = static_cast<int64_t>(seconds.size());
+  const double most = LeastOfTheSlowest(seconds, stages) * (1 + 1e-12);
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  // Of stages 0 .. s over the first n blocks: the least sum of squares, and where stage s begins.
+  std::vector<double> least(static_cast<size_t>(blocks) + 1, kNone);
+  least[0] = 0;
+  std::vector<std::vector<int64_t>> begin;
+  for (int64_t s = 0; s < stages; ++s) {
+    std::vector<double> next(least.size(), kNone);
+    std::vector<int64_t>& from = begin.emplace_back(least.size(), 0);
+    for (int64_t n = s + 1; n <= blocks; ++n) {
+      double own = 0;
+      for (int64_t b = n - 1; b >= s; --b) {
+        own += seconds[static_cast<size_t>(b)];
+        if (own > most) break;
+        const double sum = least[static_cast<size_t>(b)] + own * own;
+        if (sum >= next[static_cast<size_t>(n)]) continue;
+        next[static_cast<size_t>(n)] = sum;
+        from[static_cast<size_t>(n)] = b;
+      }
+    }
+    least = std::move(next);
+  }
+  std::vector<int64_t> cuts;
+  int64_t end = blocks;
+  for (int64_t s = stages - 1; s > 0; --s) {
+    end = begin[static_cast<size_t>(s)][static_cast<size_t>(end)];
+    cuts.insert(cuts.begin(), end);
+  }
+  return cuts;
+}
+
+absl::StatusOr<BlockSeconds> ReadBlockSeconds(const std::string& path, const RunSpec& spec) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line) || line != kHead) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: line 1 is '{:.80}'; want '{}'", path, line, kHead));
+  }
+  BlockSeconds read{.seconds = {}, .source = path};
+  for (int64_t number = 2; std::getline(file, line); ++number) {
+    const char *at = line.data(), *const end = at + line.size();
+    int64_t block = -1;
+    double seconds = 0;
+    const auto first = std::from_chars(at, end, block);
+    const bool comma = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+    const auto second = comma ? std::from_chars(first.ptr + 1, end, seconds)
+                              : std::from_chars_result{end, std::errc::invalid_argument};
+    const auto wanted = static_cast<int64_t>(read.seconds.size());
+    if (second.ec != std::errc() || second.ptr != end || block != wanted || !(seconds > 0) ||
+        !(seconds < 1e9)) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: line {} is '{:.80}'; want '{},SECONDS', more than 0 and less than 1e9",
+                      path, number, line, wanted));
+    }
+    read.seconds.push_back(seconds);
+  }
+  if (static_cast<int64_t>(read.seconds.size()) != spec.model.blocks) {
+    return absl::InvalidArgumentError(fmt::format("{}: {} blocks; the spec's model.blocks = {}",
+                                                  path, read.seconds.size(), spec.model.blocks));
+  }
+  return read;
+}
+
+absl::StatusOr<BlockSeconds> MeasuredBlockSeconds(const std::string& results, int64_t run,
+                                                  const RunSpec& spec) {
+  const absl::StatusOr<Record> record = Record::Open(results, Record::Mode::kRead);
+  if (!record.ok()) return record.status();
+  if (run == 0) {
+    const auto experiments = record->Experiments();
+    if (!experiments.ok()) return experiments.status();
+    for (const ExperimentRow& e : *experiments) {
+      const auto runs = record->Runs(e.id);
+      if (!runs.ok()) return runs.status();
+      for (const RunRow& r : *runs) run = std::max(run, r.id);
+    }
+  }
+  const absl::StatusOr<RunRow> row = record->Run(run);
+  if (!row.ok()) return row.status();
+  const auto steps = record->Steps(run);
+  if (!steps.ok()) return steps.status();
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(fmt::format("run {} of {}: {}", run, results, why));
+  };
+  const absl::StatusOr<TomlValue> toml = ParseToml(row->spec_toml, "its spec");
+  if (!toml.ok()) return refuse(std::string(toml.status().message()));
+  const absl::StatusOr<RunSpec> of = ReadRunSpec(*toml, CatalogNames());
+  if (!of.ok()) return refuse(std::string(of.status().message()));
+  const auto sizes = [](const RunSpec& s) {
+    return fmt::format("a {} of {} blocks of width {}, {} rows of {} tokens a micro-batch",
+                       s.model.kind, s.model.blocks, s.model.width,
+                       s.train.batch_rows / s.train.microbatches, s.model.context);
+  };
+  if (sizes(*of) != sizes(spec)) {
+    return refuse(fmt::format("it trained {}; this spec has {}", sizes(*of), sizes(spec)));
+  }
+  if (of->injected()) return refuse("its compute was injected, not measured");
+  std::map<int64_t, std::vector<double>> by_stage;
+  for (const StepRow& s : *steps) {
+    if (s.step * 10 > Steps(*of)) by_stage[s.stage].push_back(s.forward_s + s.backward_s);
+  }
+  const std::vector<int64_t> begins = Begins(*of);
+  if (by_stage.size() + 1 != begins.size()) return refuse("it has not the steps of all stages");
+  BlockSeconds measured{.seconds = {}, .source = fmt::format("run {} of {}", run, results)};
+  for (auto& [stage, seconds] : by_stage) {
+    const int64_t blocks =
+        begins[static_cast<size_t>(stage) + 1] - begins[static_cast<size_t>(stage)];
+    const double own = Median(std::move(seconds)) / static_cast<double>(blocks);
+    if (!(own > 0)) return refuse(fmt::format("stage {} took no time", stage));
+    measured.blocks_of_stage = std::max(measured.blocks_of_stage, blocks);
+    measured.seconds.insert(measured.seconds.end(), static_cast<size_t>(blocks), own);
+  }
+  return measured;
+}
+
+std::string TextOf(const BlockSeconds& blocks) {
+  std::string text = fmt::format("{}\n", kHead);
+  for (size_t b = 0; b < blocks.seconds.size(); ++b) {
+    text += fmt::format("{},{}\n", b, blocks.seconds[b]);
+  }
+  return text;
+}
+
+}  // namespace longhaul
