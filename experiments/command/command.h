@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,7 +44,14 @@ void AddWeightsCommand(CLI::App& app, int* exit_status);
 int RunCommandLine(CLI::App& app, int argc, char** argv, std::vector<std::string>* program,
                    const int* exit_status);
 
-// "longhaul: <message>" on stderr; returns 1 (130 for Cancelled).
+// "longhaul: <message>" on stderr; returns 1 (130 for Cancelled). 0 and no word for OK.
 int Fail(const absl::Status& status);
+
+// A callback that does `work` with what the parser has put into `arguments`, and tells how it ended.
+template <typename Arguments>
+std::function<void()> Calling(absl::Status (*work)(const Arguments&),
+                              std::shared_ptr<Arguments> arguments, int* exit_status) {
+  return [=] { *exit_status = Fail(work(*arguments)); };
+}
 
 }  // namespace longhaul

@@ -132,10 +132,7 @@ void AddDType(CLI::App* command, FileOptions& o) {
 void AddFileCommands(CLI::App* codecs, int* exit_status) {
   auto o = std::make_shared<FileOptions>();
   const auto run = [o, exit_status](CLI::App* command, absl::Status (*work)(const FileOptions&)) {
-    command->callback([o, exit_status, work] {
-      const absl::Status status = work(*o);
-      *exit_status = status.ok() ? 0 : Fail(status);
-    });
+    command->callback([o, exit_status, work] { *exit_status = Fail(work(*o)); });
   };
   CLI::App* encode = codecs->add_subcommand("encode", "one tensor of raw values to one frame");
   encode->add_option("name", o->codec, "the codec")->required();
@@ -172,8 +169,7 @@ void AddCodecsCommand(CLI::App& app, int* exit_status) {
   AddFileCommands(command, exit_status);
   command->callback([wanted, command, exit_status] {
     if (!command->get_subcommands().empty()) return;  // it has spoken already
-    const absl::Status status = PrintCatalogue(*wanted);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(PrintCatalogue(*wanted));
   });
 }
 

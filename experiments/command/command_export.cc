@@ -71,10 +71,7 @@ void AddExportCommand(CLI::App& app, int* exit_status) {
                       "with --to safetensors: the run's spec, as it was resolved");
   command->add_option("--python", arguments->python,
                       "interpreter that has the tool's package (default: the build's)");
-  command->callback([arguments, exit_status] {
-    const absl::Status status = Export(*arguments);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  command->callback(Calling(Export, arguments, exit_status));
 }
 
 }  // namespace longhaul

@@ -84,10 +84,7 @@ void AddMergeCommand(CLI::App& app, int* exit_status) {
       ->add_option("from", arguments->from,
                    "folders with a record, or folders of such folders; nothing there is changed")
       ->required();
-  command->callback([arguments, exit_status] {
-    const absl::Status status = MergeRecords(*arguments);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  command->callback(Calling(MergeRecords, arguments, exit_status));
 }
 
 }  // namespace longhaul

@@ -104,10 +104,7 @@ void AddNetCaptureCommand(CLI::App& net, int* exit_status) {
       ->check(CLI::IsMember({"any", "tcp", "udp", "icmp"}));
   capture->add_option("--port", options->port, "only from or to this port, of TCP and UDP")
       ->check(CLI::Range(1, 65535));
-  capture->callback([options, exit_status] {
-    const absl::Status status = RunCapture(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  capture->callback(Calling(RunCapture, options, exit_status));
 }
 
 }  // namespace longhaul

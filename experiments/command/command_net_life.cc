@@ -6,7 +6,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "netem/lab_control/lab_client.h"
 #include "netem/topology/path_figure_table.h"
 #include "netem/topology/region_tables.h"
@@ -88,7 +88,7 @@ absl::Status ListAll(bool json) {
     fmt::print("{}\n", nlohmann::json(ListLabs(*store)).dump(2));
     return absl::OkStatus();
   }
-  TextTable table({"lab", "nodes", "emulator", "links", "up for", "state"});
+  Table table{.columns = ColumnsOf("lab | nodes | emulator | links | up for | state")};
   const auto labs = ListLabs(*store);
   for (const auto& lab : labs) {
     const std::string health = lab.value("health", "");
@@ -102,7 +102,7 @@ absl::Status ListAll(bool json) {
   if (labs.empty()) {
     fmt::print("no lab is up; start one with 'longhaul net up PROFILE'\n");
   } else {
-    fmt::print("{}", table.Text());
+    fmt::print("{}", GridText(table));
   }
   return absl::OkStatus();
 }
@@ -140,7 +140,8 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
                node.value("address6", ""), line);
   }
   if (only_nodes) return absl::OkStatus();
-  TextTable table({"path", "rate", "delay ms", "jitter ms", "loss %", "queue, packets", ""});
+  Table table{.columns = ColumnsOf("path | rate | delay ms | jitter ms | loss % | "
+                                   "queue, packets | ")};
   for (const auto& path : info->message.at("paths")) {
     table.Add({PathText(path), RateText(path.at("rate_mbit")),
                fmt::format("{:g}", path.value("delay_ms", 0.0)),
@@ -148,7 +149,7 @@ absl::Status ListLab(const std::string& lab, bool only_nodes, bool json) {
                fmt::format("{:g}", 100 * path.value("loss", 0.0)), QueueText(path),
                BesideText(path)});
   }
-  fmt::print("{}{}{}", table.Text(), GatewayText(info->message),
+  fmt::print("{}{}{}", GridText(table), GatewayText(info->message),
              DownText(lab, info->message.at("paths")));
   return absl::OkStatus();
 }
@@ -208,10 +209,7 @@ void AddUp(CLI::App& net, int* exit_status) {
                  "with --gateway: [ADDRESS:]HOST_PORT:NODE:PORT, a TCP port of the host's (without "
                  "an address: of its 127.0.0.1) that leads to a node's; may be given again")
       ->allow_extra_args(false);
-  up->callback([options, exit_status] {
-    const absl::Status status = PrintUp(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  up->callback(Calling(PrintUp, options, exit_status));
 }
 
 void AddList(CLI::App& net, int* exit_status) {
@@ -226,7 +224,7 @@ void AddList(CLI::App& net, int* exit_status) {
     const absl::Status status = !lab->empty() ? ListLab(*lab, *nodes, *json)
                                 : *nodes ? absl::InvalidArgumentError("list --nodes: want a LAB")
                                          : ListAll(*json);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(status);
   });
 }
 
@@ -250,8 +248,7 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   }
   set->add_option("figures", *assignments, words + "carrier=down|up outage=3s")->required();
   set->callback([lab, path, assignments, exit_status] {
-    const absl::Status status = Set(*lab, *path, *assignments);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(Set(*lab, *path, *assignments));
   });
 
   auto ended = std::make_shared<std::string>();
@@ -259,10 +256,7 @@ void AddNetLifeCommands(CLI::App& net, int* exit_status) {
   CLI::App* down = net.add_subcommand("down", "end a lab and everything that runs in it");
   down->add_option("lab", *ended);
   down->add_flag("--all", *all, "every lab of this user");
-  down->callback([ended, all, exit_status] {
-    const absl::Status status = Down(*ended, *all);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  down->callback([ended, all, exit_status] { *exit_status = Fail(Down(*ended, *all)); });
 }
 
 }  // namespace longhaul

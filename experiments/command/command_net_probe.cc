@@ -2,7 +2,7 @@
 
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "netem/lab_control/lab_client.h"
 
 namespace longhaul {
@@ -52,7 +52,7 @@ std::string Loss(const nlohmann::json& path) {
 }
 
 void PrintTable(const nlohmann::json& answer) {
-  TextTable table({"path", "RTT ms", "p99 ms", "goodput Mbit/s", "loss %", "verdict"});
+  Table table{.columns = ColumnsOf("path | RTT ms | p99 ms | goodput Mbit/s | loss % | verdict")};
   std::string complaints;
   for (const auto& path : answer.at("paths")) {
     const bool ok = path.value("in_bounds", false);
@@ -66,7 +66,7 @@ void PrintTable(const nlohmann::json& answer) {
     }
     if (!ok) complaints += path.value("why", "") + "\n";
   }
-  fmt::print("{}{}{}", table.Text(), complaints, GatewayText(answer));
+  fmt::print("{}{}{}", GridText(table), complaints, GatewayText(answer));
   fmt::print(
       "measured of nominal over IPv{}, its bounds behind it: median RTT max({:g} ms, {:g} %), goodput {:g} %, "
       "loss 3 standard errors, tail p99 1 ms; emulator {}, scheduling {}\n",

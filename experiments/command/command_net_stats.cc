@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "experiments/command/command.h"
 #include "experiments/command/command_net.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "netem/lab_control/lab_client.h"
 
 namespace longhaul {
@@ -40,10 +40,10 @@ std::string LinesText(const json& lines) {
 }
 
 // Rates are means since `before`; without one, since the lab was built.
-std::string Table(const std::string& lab, const json& now, const std::optional<json>& before) {
+std::string StatsText(const std::string& lab, const json& now, const std::optional<json>& before) {
   const double seconds = now.value("at_s", 0.0) - (before ? before->value("at_s", 0.0) : 0);
-  TextTable table({"path", "Mbit/s", "of", "packets/s", "inside kB", "packets", "queue drops",
-                   "loss drops", "aqm drops", "CE marks", ""});
+  Table table{.columns = ColumnsOf("path | Mbit/s | of | packets/s | inside kB | packets | "
+                                   "queue drops | loss drops | aqm drops | CE marks | ")};
   const json& paths = now.at("paths");
   for (size_t i = 0; i < paths.size(); ++i) {
     const auto grown = [&](const char* key) {
@@ -64,7 +64,7 @@ std::string Table(const std::string& lab, const json& now, const std::optional<j
                paths[i].value("carrier", "") == "down" ? "DOWN" : ""});
   }
   const double cpu = now.value("cpu_s", 0.0) - (before ? before->value("cpu_s", 0.0) : 0);
-  std::string text = table.Text();
+  std::string text = GridText(table);
   if (now.value("frames", int64_t{0}) > 0) {
     text += fmt::format(
         "emulator: {:.1f} % of a core; {} of {} frames left more than 1 ms late, {:.2f} ms at "
@@ -110,7 +110,7 @@ absl::Status Stats(const StatsOptions& options) {
     auto now = AskLab(*store, options.lab, {{"do", "stats"}}, absl::Minutes(1));
     if (!now.ok()) return now.status();
     const std::string text =
-        options.json ? now->message.dump() + "\n" : Table(options.lab, now->message, before);
+        options.json ? now->message.dump() + "\n" : StatsText(options.lab, now->message, before);
     // Home, then the text, then clear what an older, longer table left below.
     fmt::print("{}{}{}", options.watch && terminal ? "\033[H\033[J" : "", text,
                options.watch && !terminal && !options.json ? "\n" : "");
@@ -130,10 +130,7 @@ void AddNetStatsCommand(CLI::App& net, int* exit_status) {
   stats->add_flag("--watch", options->watch, "a live table, until Ctrl-C or the lab's end");
   stats->add_flag("--json", options->json, "for programs; with --watch a line each time");
   stats->add_option("--interval", options->interval_s, "seconds (default: 1)");
-  stats->callback([options, exit_status] {
-    const absl::Status status = Stats(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  stats->callback(Calling(Stats, options, exit_status));
 }
 
 }  // namespace longhaul

@@ -191,7 +191,7 @@ void AddPriceCommand(CLI::App& app, int* exit_status) {
     if (!status.ok() && arguments->json == kStdout && !documented) {
       fmt::print("{}", ErrorJson(kSchema, status));
     }
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(status);
   });
 }
 

@@ -109,7 +109,7 @@ void AddReportCommand(CLI::App& app, int* exit_status) {
                                 : arguments->compared.empty()
                                     ? Report(arguments->results, arguments->options)
                                     : Compare(arguments->compared, arguments->options);
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(status);
   });
 }
 

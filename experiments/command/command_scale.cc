@@ -86,10 +86,7 @@ void AddScaleCommand(CLI::App& app, int* exit_status) {
   command->add_option("--svg", options->svg,
                       "draw goodput over the first --sweep, a line for each value of the others");
   command->add_flag("--json", options->json, "one JSON document on stdout");
-  command->callback([options, exit_status] {
-    const absl::Status status = RunScale(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  command->callback(Calling(RunScale, options, exit_status));
 }
 
 }  // namespace longhaul

@@ -11,7 +11,7 @@
 #include "experiments/command/schedule_best.h"
 #include "experiments/command/schedule_cuts.h"
 #include "experiments/estimates/schedule_picture.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/run/memory_plan.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/pipeline_of_spec.h"
@@ -224,8 +224,8 @@ absl::Status BestSchedule(const BestOptions& o) {
       "before a run.\n",
       spec.ranks(), spec.train.microbatches, profile, 1e3 * compute->forward_s,
       1e3 * compute->backward_s, compute->splits ? " (W half of it)" : " (not split)");
-  TextTable table({"schedule", "chunks", "depth", "step, s", "without links", "live", "worker, MB",
-                   "messages", ""});
+  Table table{.columns = ColumnsOf("schedule | chunks | depth | step, s | without links | live | "
+                                   "worker, MB | messages | ")};
   for (const RankedSchedule& r : *ranked) {
     const bool deep = r.spec.schedule.kind == "1f1b-deep";
     table.Add({r.spec.schedule.kind, fmt::format("{}", r.spec.schedule.chunks),
@@ -237,7 +237,7 @@ absl::Status BestSchedule(const BestOptions& o) {
                fmt::format("{:.1f}", static_cast<double>(r.memory) / 1e6),
                fmt::format("{}", r.messages), r.within ? "" : "over the bound"});
   }
-  fmt::print("{}", table.Text());
+  fmt::print("{}", GridText(table));
   if (ranked->empty() || !ranked->front().within) {
     return absl::ResourceExhaustedError(fmt::format(
         "no schedule of {} ranks stays within --memory-mb {:g}", spec.ranks(), o.memory_mb));
@@ -276,7 +276,7 @@ absl::Status ChooseCuts(const CutsOptions& o) {
                  : fmt::format(", in stages of up to {}, whose blocks share their time alike; of "
                                "each block its own: a run with schedule.stages = {}",
                                blocks->blocks_of_stage, blocks->seconds.size()));
-  TextTable table({"stage", "blocks", "seconds a step"});
+  Table table{.columns = {"stage", "blocks", "seconds a step"}};
   double all = 0, slowest = 0;
   for (int64_t s = 0; s < stages; ++s) {
     const int64_t begin = s == 0 ? 0 : cuts[static_cast<size_t>(s) - 1];
@@ -285,25 +285,15 @@ absl::Status ChooseCuts(const CutsOptions& o) {
     for (int64_t b = begin; b < end; ++b) own += blocks->seconds[static_cast<size_t>(b)];
     all += own;
     slowest = std::max(slowest, own);
-    table.Add({fmt::format("{}", s), fmt::format("{} to {}", begin, end - 1),
-               fmt::format("{:.4g}", own)});
+    table.Add({s, fmt::format("{} to {}", begin, end - 1), Cell(own, "{:.4g}")});
   }
-  fmt::print("{}\nthe slowest stage takes {:.4g} of an even share\n", table.Text(),
+  fmt::print("{}\nthe slowest stage takes {:.4g} of an even share\n", GridText(table),
              slowest * static_cast<double>(stages) / all);
   if (stages > 1) {
     fmt::print("--set schedule.stages={} --set 'schedule.cuts=[{}]'\n", stages,
                fmt::join(cuts, ", "));
   }
   return absl::OkStatus();
-}
-
-template <typename Options>
-auto Calling(absl::Status (*run)(const Options&), std::shared_ptr<Options> options,
-             int* exit_status) {
-  return [run, options, exit_status] {
-    const absl::Status status = run(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  };
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "experiments/command/command.h"
+#include "experiments/command/output.h"
 #include "experiments/report/plots.h"
 #include "experiments/run/machine_check.h"
 #include "planning/simulator/break_even.h"
@@ -59,16 +60,6 @@ absl::StatusOr<std::optional<simulator::CalibrationPlan>> ReadPlan(const Simulat
   return *std::move(plan);
 }
 
-std::string NameOf(const simulator::ScenarioFile& file, const simulator::ResultRow& row) {
-  std::string name;
-  for (size_t i = 0; i < file.axes.size(); ++i) {
-    if (!name.empty()) name += ", ";
-    const bool named = file.axes[i].set == nullptr;  // of [[scenario]]
-    name += (named ? "" : file.axes[i].key + " ") + file.axes[i].labels[row.at[i]];
-  }
-  return name.empty() ? "the scenario" : name;
-}
-
 absl::StatusOr<TomlValue> ReadScenario(const SimulateOptions& options) {
   absl::StatusOr<TomlValue> root = ReadTomlFile(options.scenario);
   if (!root.ok()) return root.status();
@@ -120,12 +111,6 @@ absl::Status CheckRanges(const SimulateOptions& options, const simulator::Scenar
   return absl::OkStatus();
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  CsvFile file(path);
-  file.Write(text);
-  return file.Close();
-}
-
 // What follows the scenarios' own rows.
 struct Answers {
   std::optional<simulator::CalibrationPlan> plan;
@@ -148,7 +133,7 @@ absl::Status WritePlots(const SimulateOptions& options, const std::string& sprea
         fmt::format("cannot make the folder {}: {}", options.plots, failed.message()));
   }
   for (const auto& [name, text] : {std::pair("/spread.csv", spread), {"/tornado.csv", tornado}}) {
-    if (const absl::Status wrote = WriteFile(options.plots + name, text); !wrote.ok()) return wrote;
+    if (absl::Status wrote = WriteWholeFile(options.plots + name, text); !wrote.ok()) return wrote;
   }
   return DrawPlots(options.python, {options.plots}, options.plots + "/plots.log");
 }
@@ -162,7 +147,8 @@ absl::Status WriteAnswers(const SimulateOptions& options, const simulator::Scena
          answers.sought ? BreakEvenCsv(file, *answers.sought, answers.break_even) : ""},
         {options.spread, SpreadCsv(file, answers.uncertain)},
         {options.tornado, TornadoCsv(file, answers.uncertain)}}) {
-    if (const absl::Status wrote = WriteFile(path, text); !wrote.ok()) return wrote;
+    if (path.empty()) continue;
+    if (absl::Status wrote = WriteWholeFile(path, text); !wrote.ok()) return wrote;
   }
   return WritePlots(options, SpreadCsv(file, answers.uncertain),
                     TornadoCsv(file, answers.uncertain));
@@ -212,6 +198,66 @@ absl::Status SeekBreakEven(const SimulateOptions& options, const TomlValue& root
   return rows.status();
 }
 
+// The scenarios' own rows as they come out: the CSV, and the terminal's table or JSON. A file that
+// chooses its columns needs all rows before it can show one.
+class RowOutput {
+ public:
+  RowOutput(const SimulateOptions& options, const simulator::ScenarioFile& file)
+      : options_(options), file_(file), csv_(options.csv), text_(file) {
+    if (chosen()) return;
+    csv_.Write(simulator::CsvHeader(file));
+    if (options.json) json_ = simulator::JsonHead(file);
+  }
+  void Add(const simulator::ResultRow& row) {
+    if (chosen()) return rows_.push_back(row);
+    if (!options_.csv.empty()) csv_.Write(simulator::CsvLine(file_, row));
+    if (!options_.json) return text_.Add(row);
+    json_ += (first_ ? "\n" : ",\n") + simulator::JsonRow(file_, row);
+    first_ = false;
+  }
+  void Discard() { csv_.Discard(); }
+  // Closes the CSV. What stdout gets: the table; of JSON all up to where more members may follow.
+  absl::StatusOr<std::string> Finish() {
+    std::string shown = options_.json ? json_ : text_.Text();
+    if (chosen()) {
+      const simulator::PlanningCells cells(file_, std::move(rows_));
+      csv_.Write(simulator::PlanningCsv(cells));
+      shown = options_.json ? simulator::PlanningJson(cells) : simulator::PlanningText(cells);
+    }
+    if (absl::Status closed = csv_.Close(); !closed.ok()) return closed;
+    return shown;
+  }
+
+ private:
+  bool chosen() const { return file_.table.any(); }
+
+  const SimulateOptions& options_;
+  const simulator::ScenarioFile& file_;
+  CsvFile csv_;
+  simulator::ResultText text_;
+  std::string json_;
+  bool first_ = true;
+  std::vector<simulator::ResultRow> rows_;
+};
+
+// Runs every scenario and keeps what ranges and a calibration are asked of it.
+absl::Status RunRows(const simulator::ScenarioFile& file, RowOutput& shown, Answers& answers) {
+  return simulator::RunScenarios(file, [&](const simulator::ResultRow& row) {
+    shown.Add(row);
+    const std::string name = simulator::NameOf(file, row.at);
+    if (file.assumptions.uncertain()) {
+      answers.uncertain.push_back(
+          {name, row.at, simulator::Propagate(row.scenario, file.assumptions)});
+    }
+    if (answers.plan && answers.measured.size() < kMostMeasured) {
+      answers.measured.push_back({name, row.scenario});
+      if (const auto& search = file.search) {
+        answers.measured.back().sought = {search->target, row.at_least, search->most_nodes};
+      }
+    }
+  });
+}
+
 absl::Status RunSimulate(const SimulateOptions& options) {
   const absl::StatusOr<TomlValue> root = ReadScenario(options);
   if (!root.ok()) return root.status();
@@ -225,52 +271,22 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   if (const absl::Status sought = SeekBreakEven(options, *root, *file, answers); !sought.ok()) {
     return sought;
   }
-  CsvFile csv(options.csv);
-  const bool chosen = file->table.any();  // needs all rows before it can show one
-  std::vector<simulator::ResultRow> rows;
-  csv.Write(chosen ? "" : simulator::CsvHeader(*file));
-  simulator::ResultText text(*file);
-  std::string json = options.json && !chosen ? simulator::JsonHead(*file) : "";
-  bool first = true;
-  const absl::Status status = simulator::RunScenarios(*file, [&](const simulator::ResultRow& row) {
-    if (!chosen) csv.Write(options.csv.empty() ? "" : simulator::CsvLine(*file, row));
-    if (chosen) {
-      rows.push_back(row);
-    } else if (options.json) {
-      json += (first ? "\n" : ",\n") + simulator::JsonRow(*file, row);
-      first = false;
-    } else {
-      text.Add(row);
-    }
-    if (file->assumptions.uncertain()) {
-      answers.uncertain.push_back(
-          {NameOf(*file, row), row.at, simulator::Propagate(row.scenario, file->assumptions)});
-    }
-    if (answers.plan && answers.measured.size() < kMostMeasured) {
-      answers.measured.push_back({NameOf(*file, row), row.scenario});
-      if (const auto& search = file->search) {
-        answers.measured.back().sought = {search->target, row.at_least, search->most_nodes};
-      }
-    }
-  });
-  if (!status.ok()) {
-    csv.Discard();
+  RowOutput rows(options, *file);
+  if (const absl::Status status = RunRows(*file, rows, answers); !status.ok()) {
+    rows.Discard();
     return status;
   }
-  const simulator::PlanningCells cells(*file, std::move(rows));
-  if (chosen) csv.Write(simulator::PlanningCsv(cells));
-  if (chosen && options.json) json = simulator::PlanningJson(cells);
-  if (const absl::Status closed = csv.Close(); !closed.ok()) return closed;
+  const absl::StatusOr<std::string> shown = rows.Finish();
+  if (!shown.ok()) return shown.status();
   if (answers.plan) {
     answers.attributions = simulator::Attribute(*answers.plan);
     answers.numbers = simulator::MeasureScenarios(*answers.plan, answers.measured);
   }
   if (const absl::Status wrote = WriteAnswers(options, *file, answers); !wrote.ok()) return wrote;
   if (options.json) {
-    fmt::print("{}{}\n", json, simulator::JsonTail(AnswersJson(*file, answers)));
+    fmt::print("{}{}\n", *shown, simulator::JsonTail(AnswersJson(*file, answers)));
   } else {
-    fmt::print("{}\n{}{}", simulator::ProfileText(*file),
-               chosen ? simulator::PlanningText(cells) : text.Text(), AnswersText(*file, answers));
+    fmt::print("{}\n{}{}", simulator::ProfileText(*file), *shown, AnswersText(*file, answers));
   }
   return absl::OkStatus();
 }
@@ -311,10 +327,7 @@ void AddSimulateCommand(CLI::App& app, int* exit_status) {
       ->needs(law);
   command->add_flag("--extrapolate", options->choice.extrapolate,
                     "scale the measured alpha of eta_H to other sizes");
-  command->callback([options, exit_status] {
-    const absl::Status status = RunSimulate(*options);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  command->callback(Calling(RunSimulate, options, exit_status));
 }
 
 }  // namespace longhaul

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/command/command.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/spec/spec_keys.h"
 #include "pp_group/schedule/catalog.h"
 
@@ -63,7 +63,7 @@ struct DefaultWords {
 
 void PrintKeys(bool json) {
   RunSpec defaults{};
-  TextTable table({"key", "may be", "unit", "default"});
+  Table table{.columns = ColumnsOf("key | may be | unit | default")};
   nlohmann::ordered_json all = {{"schema", "longhaul.spec/1"},
                                 {"keys", nlohmann::ordered_json::array()}};
   for (const SpecKey& key : SpecKeys()) {
@@ -89,7 +89,7 @@ void PrintKeys(bool json) {
       "campaign "
       "[campaign], [[arm]], [timing]: docs/experiments.md. What a key means stands in "
       "experiments/spec/spec.h.\n",
-      table.Text());
+      GridText(table));
 }
 
 }  // namespace

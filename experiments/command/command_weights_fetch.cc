@@ -136,7 +136,7 @@ void AddWeightsFetchCommand(CLI::App& weights, int* exit_status) {
                                                {"error", std::string(status.message())}};
       fmt::print("{}\n", document.dump(2));
     }
-    *exit_status = status.ok() ? 0 : Fail(status);
+    *exit_status = Fail(status);
   });
 }
 

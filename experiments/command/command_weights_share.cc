@@ -123,10 +123,7 @@ void AddWeightsShareCommand(CLI::App& weights, int* exit_status) {
   share->add_option("--run", flags->about.run, "of which run");
   share->add_option("--step", flags->about.step, "of which step");
   AddSwarmOptions(*share, flags->swarm);
-  share->callback([flags, exit_status] {
-    const absl::Status status = ShareFolder(*flags);
-    *exit_status = status.ok() ? 0 : Fail(status);
-  });
+  share->callback(Calling(ShareFolder, flags, exit_status));
 }
 
 }  // namespace longhaul

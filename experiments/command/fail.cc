@@ -6,6 +6,7 @@
 namespace longhaul {
 
 int Fail(const absl::Status& status) {
+  if (status.ok()) return 0;
   const std::string message(status.message());
   std::fprintf(stderr, "longhaul: %s\n", message.c_str());
   return absl::IsCancelled(status) ? kExitCancelled : 1;

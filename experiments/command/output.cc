@@ -44,7 +44,7 @@ void CommandOutput::Document(const std::string& json) {
 
 int CommandOutput::Finish(const std::string& schema, const absl::Status& status) {
   if (options_.json && !documented_) Document(ErrorJson(schema, status));
-  return status.ok() ? 0 : Fail(status);
+  return Fail(status);
 }
 
 }  // namespace longhaul

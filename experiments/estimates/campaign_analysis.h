@@ -11,6 +11,7 @@
 #include "experiments/estimates/diloco_findings.h"
 #include "experiments/estimates/efficiency.h"
 #include "experiments/estimates/forecast.h"
+#include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/spec_changes.h"
@@ -187,9 +188,5 @@ absl::StatusOr<ResolutionForecast> ForecastFor(const CampaignSpec& campaign, con
 // its arms; "arms" has every arm with what it changes, its efficiency and, where it may have one,
 // its q. Numbers without an interval are left out, bounds say so. From the analysis alone.
 std::string CalibrationJson(const CampaignAnalysis& analysis);
-
-// "0.9931 [0.9902, 0.9960]"; "0.9931 [-]" without an interval; "<= 0.9931" for a bound, "<= 0.9931
-// [-]" where that bound has no interval behind it; "0.9931 [<= 0.9902, 0.9960]" for a cut low end.
-std::string WithInterval(const Measured& x, int digits);
 
 }  // namespace longhaul

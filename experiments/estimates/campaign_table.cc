@@ -9,7 +9,7 @@
 #include "experiments/estimates/estimate_rows.h"
 #include "experiments/estimates/findings_tables.h"
 #include "experiments/estimates/learnt_nothing.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
 namespace {
@@ -95,16 +95,6 @@ std::string FamilyLines(const Family& family) {
 
 }  // namespace
 
-std::string WithInterval(const Measured& x, int digits) {
-  if (x.bound == Bound::kUpper) {
-    return fmt::format("<= {:.{}f}{}", x.value, digits, x.interval ? "" : " [-]");
-  }
-  if (!x.interval) return fmt::format("{:.{}f} [-]", x.value, digits);
-  return fmt::format("{:.{}f} [{}{:.{}f}, {:.{}f}]", x.value, digits,
-                     x.bound == Bound::kLowEnd ? "<= " : "", x.interval->low, digits,
-                     x.interval->high, digits);
-}
-
 std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
   std::vector<EstimateRow> rows;
   if (a.curve) {
@@ -146,28 +136,24 @@ std::vector<EstimateRow> ToEstimates(const CampaignAnalysis& a) {
 
 std::string CampaignTable(const CampaignAnalysis& a) {
   std::string text = fmt::format("{}\n{}\n\n", a.Resolvable(), a.Conditions());
-  TextTable table({"arm", "forward / backward", "S", "K", "n", "delta nat", "eta", "q, codec off",
-                   "q, codec on", "against 0.995"});
+  Table table{.columns = ColumnsOf("arm | forward / backward | S | K | n | delta nat | eta | "
+                                   "q, codec off | q, codec on | against 0.995")};
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
     const std::string codecs = fmt::format("{} / {}", arm.forward_codec, arm.backward_codec);
-    std::vector<std::string> row = {arm.arm, codecs, fmt::format("{}", arm.stages),
-                                    fmt::format("{}", arm.crossings),
-                                    fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
+    std::vector<Cell> row = {arm.arm, codecs, arm.stages, arm.crossings,
+                             arm.off ? arm.off->seeds : arm.seeds};
     if (arm.off) {
-      row.push_back(WithInterval(arm.off->delta_nat, 4));
-      row.push_back(WithInterval(arm.off->eta, 3));
-      row.push_back(QText(arm.off));
-      row.push_back(QText(arm.on));
-      row.push_back(VerdictText(arm));
+      row.insert(row.end(), {Cell(arm.off->delta_nat, 4), Cell(arm.off->eta, 3), QText(arm.off),
+                             QText(arm.on), VerdictText(arm)});
     } else {
-      row.push_back(arm.delta_alone ? WithInterval(*arm.delta_alone, 4) : "-");
-      for (int i = 0; i < 3; ++i) row.emplace_back("-");
-      row.push_back(arm.note);
+      row.emplace_back(arm.delta_alone, 4);
+      row.insert(row.end(), 3, Cell::None());
+      row.emplace_back(arm.note);
     }
     table.Add(std::move(row));
   }
-  text += fmt::format("{}\n", table.Text());
+  text += fmt::format("{}\n", GridText(table));
   if (a.curve) text += CurveLine(*a.curve);
   for (const Family& family : a.families) text += FamilyLines(family);
   for (const ArmResult& arm : a.arms) {
@@ -181,7 +167,7 @@ std::string CampaignTable(const CampaignAnalysis& a) {
     text += "not of one build and machine: " + line + "\n";
   }
   for (const std::string& line : LearntNothing(a)) text += line + "\n";
-  for (const ReportTable& found : FindingsTables(a)) text += "\n" + TextOf(found);
+  for (const Table& found : FindingsTables(a)) text += "\n" + TextOf(found);
   const std::string summary = CampaignSummary(a);
   return summary.empty() ? text : text + "\n" + summary + "\n";
 }

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
 
@@ -11,6 +11,6 @@ namespace longhaul {
 // (campaign_table.cc), for the report's page and for whatever else shows them. In the order in which
 // they are read; tables without rows are left out. Empty where a control failed: an instrument in
 // doubt tells no models apart.
-std::vector<ReportTable> FindingsTables(const CampaignAnalysis& analysis);
+std::vector<Table> FindingsTables(const CampaignAnalysis& analysis);
 
 }  // namespace longhaul

@@ -96,6 +96,40 @@ std::vector<double> DeltasOf(const ArmResult& arm, const std::vector<int64_t>& s
   return out;
 }
 
+// `i`: the arm's place in `rows`; `base`: its cell.
+absl::StatusOr<PriceArm> ReadArm(const Record& record, const ReferenceCurve& curve,
+                                 const ArmResult& arm, const LnEtaRows& rows, size_t i,
+                                 PricePoint base) {
+  PriceArm out{arm.arm, arm.forward_codec + " / " + arm.backward_codec};
+  out.forward = arm.forward_codec != "none";
+  const std::string& codec = out.forward ? arm.forward_codec : arm.backward_codec;
+  out.noise = codec.starts_with(kGaussianPrefix);
+  const absl::StatusOr<std::vector<double>> places = Places(arm.outcomes.front().run);
+  if (!places.ok()) return places.status();
+  base.places = *places;
+  const absl::StatusOr<double> eps =
+      MeanError(record, arm, out.forward ? Direction::kForward : Direction::kBackward);
+  if (!eps.ok()) return eps.status();
+  base.eps = *eps;
+  const CurveTerm term{1, rows.from[i], rows.to[i]};
+  const double own = CurveError(curve, {&term, 1});
+  const Measured ln_eta = Widened(MeanWithInterval(rows.pseudo[i], 0.95), own);
+  out.minus_ln_eta.value = -ln_eta.value;
+  if (ln_eta.interval) {
+    out.minus_ln_eta.interval = Interval{-ln_eta.interval->high, -ln_eta.interval->low,
+                                         ln_eta.interval->level, ln_eta.interval->method};
+  }
+  if (rows.to[i] < std::log(curve.smallest_budget)) {
+    out.note = "below the smallest budget: a Delta and no place on the curve";
+  } else {
+    out.tokens = PointOf(base, rows.value[i], rows.pseudo[i], -1, own);
+  }
+  const std::vector<double> deltas = DeltasOf(arm, rows.seeds);
+  out.delta_nat = MeanWithInterval(deltas, 0.95);
+  out.loss = PointOf(base, out.delta_nat.value, deltas, 1, 0);
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<PriceCell> ReadPriceCell(const Record& record, size_t index) {
@@ -135,36 +169,10 @@ absl::StatusOr<PriceCell> ReadPriceCell(const Record& record, size_t index) {
   if (cell.seeds < 2) return refuse("one seed has every run; a law takes two or more of each cell");
 
   for (size_t i = 0; i < joining.size(); ++i) {
-    const ArmResult& arm = *joining[i];
-    PriceArm out{arm.arm, arm.forward_codec + " / " + arm.backward_codec};
-    out.forward = arm.forward_codec != "none";
-    const std::string& codec = out.forward ? arm.forward_codec : arm.backward_codec;
-    out.noise = codec.starts_with(kGaussianPrefix);
-    PricePoint base{index, cell.parameters, cell.tokens};
-    const absl::StatusOr<std::vector<double>> places = Places(arm.outcomes.front().run);
-    if (!places.ok()) return places.status();
-    base.places = *places;
-    const absl::StatusOr<double> eps =
-        MeanError(record, arm, out.forward ? Direction::kForward : Direction::kBackward);
-    if (!eps.ok()) return eps.status();
-    base.eps = *eps;
-    const CurveTerm term{1, rows->from[i], rows->to[i]};
-    const double own = CurveError(*a->curve, {&term, 1});
-    const Measured ln_eta = Widened(MeanWithInterval(rows->pseudo[i], 0.95), own);
-    out.minus_ln_eta.value = -ln_eta.value;
-    if (ln_eta.interval) {
-      out.minus_ln_eta.interval = Interval{-ln_eta.interval->high, -ln_eta.interval->low,
-                                           ln_eta.interval->level, ln_eta.interval->method};
-    }
-    if (rows->to[i] < std::log(a->curve->smallest_budget)) {
-      out.note = "below the smallest budget: a Delta and no place on the curve";
-    } else {
-      out.tokens = PointOf(base, rows->value[i], rows->pseudo[i], -1, own);
-    }
-    const std::vector<double> deltas = DeltasOf(arm, rows->seeds);
-    out.delta_nat = MeanWithInterval(deltas, 0.95);
-    out.loss = PointOf(base, out.delta_nat.value, deltas, 1, 0);
-    cell.arms.push_back(std::move(out));
+    absl::StatusOr<PriceArm> arm =
+        ReadArm(record, *a->curve, *joining[i], *rows, i, {index, cell.parameters, cell.tokens});
+    if (!arm.ok()) return arm.status();
+    cell.arms.push_back(*std::move(arm));
   }
   return cell;
 }

@@ -64,4 +64,9 @@ ResidualVerdict JudgeResidual(const StepTime& t);
 // Printed at the end of `run`: step time measured and predicted, bytes three ways per crossing.
 absl::StatusOr<std::string> StepTimeSummary(const Record& record, int64_t run, const RunSpec& spec);
 
+// Of payload bytes, scales and headers included. None: nothing crossed.
+std::optional<double> BitsPerElement(const CrossingRow& crossing);
+// What the path counted over what was predicted.
+std::optional<double> PercentOverPrediction(const CrossingRow& crossing);
+
 }  // namespace longhaul

@@ -6,7 +6,7 @@
 
 #include "experiments/estimates/campaign_analysis.h"
 #include "experiments/estimates/step_time_summary.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
 namespace {
@@ -43,49 +43,45 @@ std::string PredictionText(const StepTime& t) {
                     JudgeResidual(t).text, *t.p1_s, *t.p3_s);
 }
 
-// Counted to predicted.
-std::string Apart(const CrossingRow& c) {
-  if (!c.predicted_wire_bytes || !c.kernel_tx_bytes || *c.predicted_wire_bytes <= 0) return "-";
-  return fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
-                                             static_cast<double>(*c.predicted_wire_bytes) -
-                                         1));
-}
-
 // Who counted on a path stands over the column; in one process nothing did.
 std::string BytesTable(const std::vector<CrossingRow>& crossings, const std::string& emulator) {
   const bool links = emulator != "none";
-  std::vector<std::string> header = {"ranks",        "direction", "codec", "tensors",
-                                     "bits/element", "payload B", "sent B"};
+  Table table{.columns =
+                  ColumnsOf("ranks | direction | codec | tensors | bits/element | payload B | "
+                            "sent B")};
   if (links) {
     const std::string counter = emulator == "netem" ? "kernel's netem" : emulator + " emulator";
-    header.insert(header.end(), {"predicted on wire B", fmt::format("counted by {} B", counter),
-                                 "counted by receiver's net0 B", "counted/predicted"});
+    table.AddColumns(ColumnsOf(
+        fmt::format("predicted on wire B | counted by {} B | counted by receiver's net0 B | "
+                    "counted/predicted",
+                    counter)));
   }
-  TextTable table(header);
-  const auto maybe = [](const std::optional<int64_t>& x) {
-    return x ? fmt::format("{}", *x) : std::string("-");
-  };
   for (const CrossingRow& c : crossings) {
-    std::vector<std::string> row = {
-        fmt::format("{} > {}", c.src_rank, c.dst_rank),
-        std::string(ToString(c.direction)),
-        c.codec,
-        fmt::format("{}", c.tensors),
-        c.elements == 0 ? std::string("-")
-                        : fmt::format("{:.3f}", 8.0 * static_cast<double>(c.payload_bytes) /
-                                                    static_cast<double>(c.elements)),
-        fmt::format("{}", c.payload_bytes),
-        fmt::format("{}", c.message_bytes)};
-    if (links) {
-      row.insert(row.end(), {maybe(c.predicted_wire_bytes), maybe(c.kernel_tx_bytes),
-                             maybe(c.kernel_rx_bytes), Apart(c)});
-    }
-    table.Add(std::move(row));
+    table.Add({fmt::format("{} > {}", c.src_rank, c.dst_rank), ToString(c.direction), c.codec,
+               c.tensors, Cell(BitsPerElement(c), "{:.3f}"), c.payload_bytes, c.message_bytes});
+    if (!links) continue;
+    table.rows.back().insert(table.rows.back().end(),
+                             {c.predicted_wire_bytes, c.kernel_tx_bytes, c.kernel_rx_bytes,
+                              Cell(PercentOverPrediction(c), "{:+.2f} %")});
   }
-  return table.Text();
+  return GridText(table);
 }
 
 }  // namespace
+
+std::optional<double> BitsPerElement(const CrossingRow& c) {
+  if (c.elements == 0) return std::nullopt;
+  return 8 * static_cast<double>(c.payload_bytes) / static_cast<double>(c.elements);
+}
+
+std::optional<double> PercentOverPrediction(const CrossingRow& c) {
+  if (!c.predicted_wire_bytes || !c.kernel_tx_bytes || *c.predicted_wire_bytes <= 0) {
+    return std::nullopt;
+  }
+  return 100 *
+         (static_cast<double>(*c.kernel_tx_bytes) / static_cast<double>(*c.predicted_wire_bytes) -
+          1);
+}
 
 ResidualVerdict JudgeResidual(const Measured& residual, const std::string& note) {
   const auto none = [](std::string why) {

@@ -47,6 +47,5 @@ int PairsNeeded(double effect) {
 }
 
 double NormalQuantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
-double NormalCdf(double x) { return boost::math::cdf(boost::math::normal(), x); }
 
 }  // namespace longhaul

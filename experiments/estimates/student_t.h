@@ -18,6 +18,5 @@ int PairsNeeded(double effect);
 
 // Standard normal.
 double NormalQuantile(double p);
-double NormalCdf(double x);
 
 }  // namespace longhaul

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "experiments/estimates/interval.h"
 #include "experiments/estimates/step_time_summary.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/record/record.h"
 
 namespace longhaul {
@@ -48,8 +48,7 @@ absl::StatusOr<TimingFindings> AnalyseTiming(const Record& record, int64_t exper
 // "pays", "costs" or "no difference shown"; "no verdict: timing disturbed".
 std::string_view GainVerdict(const TimingCell& cell);
 
-ReportTable TimingTable(const TimingFindings& findings);
-// Header first; s, every number with its interval and n.
-std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings);
+// For programs in s, every number with its interval.
+Table TimingTable(const TimingFindings& findings);
 
 }  // namespace longhaul

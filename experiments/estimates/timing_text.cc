@@ -1,4 +1,6 @@
 // What a timing grid found: for people, and as rows for programs.
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "experiments/estimates/step_time_summary.h"
@@ -16,56 +18,84 @@ std::string Text(const Measured& m, const char* format) {
   return text;
 }
 
-constexpr size_t kGridColumns = 18;
+// Nine digits, as the files of all versions have.
+double Nine(double x) { return std::strtod(fmt::format("{:.9g}", x).c_str(), nullptr); }
 
-std::string Percent(double part, double whole) { return fmt::format("{:.0f}", 100 * part / whole); }
+Cell Timed(const Measured& m, const char* format) {
+  Measured nine{Nine(m.value)};
+  if (m.interval) nine.interval = Interval{Nine(m.interval->low), Nine(m.interval->high), 0.95, ""};
+  return Cell::Shown(Text(m, format), nine);
+}
+Cell Timed(const std::optional<double>& x, std::string shown = "-") {
+  return x ? Cell::Shown(std::move(shown), Nine(*x)) : Cell::None();
+}
+Cell OrNone(const std::string& words) { return words.empty() ? Cell::None() : Cell(words); }
 
-std::vector<std::string> GridRow(const TimingCell& c) {
-  std::vector<std::string> row = {c.profile, c.codecs, c.schedule,
-                                  fmt::format("{} x {}", c.groups, c.stages),
-                                  fmt::format("{}", c.repeats)};
+Cell ResidualCell(const ResidualVerdict& v) {
+  Cell cell = OrNone(v.text);
+  if (v.residual == Residual::kNotJudged) cell.text = "no verdict";
+  cell.tone = v.residual == Residual::kWithin   ? Tone::kGood
+              : v.residual == Residual::kBeyond ? Tone::kBad
+                                                : Tone::kOpen;
+  return cell;
+}
+
+Cell GainCell(const TimingCell& c) {
+  if (!c.gain) return Cell::None();
+  const std::string_view verdict = GainVerdict(c);
+  return Cell::Badge(verdict, verdict == "pays"    ? Tone::kGood
+                              : verdict == "costs" ? Tone::kBad
+                                                   : Tone::kOpen);
+}
+
+std::vector<Cell> Row(const TimingCell& c, size_t columns) {
+  std::vector<Cell> row = {
+      c.profile,  c.codecs,
+      c.schedule, Cell::Shown(fmt::format("{} x {}", c.groups, c.stages), c.stages),
+      c.groups,   c.repeats,
+      c.invalid};
   if (c.repeats == 0) {
-    row.push_back(c.invalid > 0 ? fmt::format("{} invalid", c.invalid) : "not run");
-    row.resize(kGridColumns, "-");
+    const std::string why = fmt::format("{} invalid", c.invalid);
+    row.push_back(Cell::None(c.invalid > 0 ? why : "not run"));
+    if (c.invalid == 0) row.back().tone = Tone::kOpen;
+    row.resize(columns, Cell::None());
     return row;
   }
   const double whole = c.step_s.value;
-  const bool judged = c.verdict.residual != Residual::kNotJudged;
-  row.insert(row.end(),
-             {Text(c.step_s, "{:.4f}"), fmt::format("{:.4f}", c.p2_s), Text(c.residual, "{:+.3f}"),
-              judged ? c.verdict.text : "no verdict", fmt::format("{:.2f}", c.p1_s / whole),
-              fmt::format("{:.2f}", c.p3_s / whole)});
-  for (const double part : {c.compute_s, c.bubble_s, c.coding_s, c.wire_s, c.rest_s}) {
-    row.push_back(Percent(part, whole));
-  }
-  row.push_back(c.gain ? Text(*c.gain, "{:.2f}") : "-");
-  row.push_back(c.gain ? std::string(GainVerdict(c)) : "-");
+  const auto share = [&](double part) {
+    return Timed(part, fmt::format("{:.0f}", 100 * part / whole));
+  };
+  const auto times = [&](double s) { return Timed(s, fmt::format("{:.2f}", s / whole)); };
+  row.insert(
+      row.end(),
+      {Timed(c.step_s, "{:.4f}"), fmt::format("{:.4f}", c.p2_s), Timed(c.residual, "{:+.3f}"),
+       ResidualCell(c.verdict), times(c.p1_s), Timed(c.p2_s), times(c.p3_s), share(c.compute_s),
+       share(c.bubble_s), share(c.coding_s), share(c.wire_s), share(c.rest_s),
+       c.gain ? Timed(*c.gain, "{:.2f}") : Cell::None(), GainCell(c), Timed(c.outer_s),
+       Timed(c.outer_predicted_s), OrNone(c.note), OrNone(c.verdict.text)});
   return row;
-}
-
-std::string Cell(const std::optional<double>& x) { return x ? fmt::format("{:.9g}", *x) : ""; }
-
-void AddMeasured(const Measured& m, std::vector<std::string>& row) {
-  row.push_back(Cell(m.value));
-  row.push_back(m.interval ? Cell(m.interval->low) : "");
-  row.push_back(m.interval ? Cell(m.interval->high) : "");
 }
 
 }  // namespace
 
-ReportTable TimingTable(const TimingFindings& findings) {
-  ReportTable table{
+Table TimingTable(const TimingFindings& findings) {
+  Table table{
       .title = "On which links which codec pays",
-      .header = {"links", "codecs", "schedule", "groups x stages", "n", "step, s", "P2, s",
-                 "ln(step / P2)", "", "P1/step", "P3/step", "compute %", "bubble %", "coding %",
-                 "links %", "rest %", "step without codecs / step", ""},
+      .columns = ColumnsOf("links:links | codecs:codecs | schedule:schedule | "
+                           "groups x stages:stages | -:groups | n:repeats | -:invalid | "
+                           "step, s:step_s,step_low_s,step_high_s | P2, s | "
+                           "ln(step / P2):residual,residual_low,residual_high |  | P1/step:p1_s | "
+                           "-:p2_s | P3/step:p3_s | compute %:compute_s | bubble %:bubble_s | "
+                           "coding %:coding_s | links %:wire_s | rest %:rest_s | "
+                           "step without codecs / step:gain,gain_low,gain_high | :verdict | "
+                           "-:outer_s | -:outer_predicted_s | -:note | -:residual_verdict"),
       .rows = {},
       .notes = {
           "Means over n repeats, t intervals at 95 %. Shares of a step, mean worker: compute; "
           "bubble, what the schedule alone makes stages wait; coding and links, what P2 adds "
           "with the measured times of encoding and decoding and with the links; rest, what "
           "P2 does not explain."}};
-  for (const TimingCell& c : findings.cells) table.rows.push_back(GridRow(c));
+  for (const TimingCell& c : findings.cells) table.Add(Row(c, table.columns.size()));
   if (findings.undisturbed > 0) {
     table.notes.push_back(fmt::format("median of ln(step / P2) over {} cells: {}",
                                       findings.undisturbed,
@@ -82,70 +112,6 @@ ReportTable TimingTable(const TimingFindings& findings) {
                                       c.groups, c.stages, c.verdict.text));
   }
   return table;
-}
-
-std::vector<std::vector<std::string>> TimingRows(const TimingFindings& findings) {
-  std::vector<std::vector<std::string>> rows = {{"links",
-                                                 "codecs",
-                                                 "schedule",
-                                                 "stages",
-                                                 "groups",
-                                                 "repeats",
-                                                 "invalid",
-                                                 "step_s",
-                                                 "step_low_s",
-                                                 "step_high_s",
-                                                 "residual",
-                                                 "residual_low",
-                                                 "residual_high",
-                                                 "p1_s",
-                                                 "p2_s",
-                                                 "p3_s",
-                                                 "compute_s",
-                                                 "bubble_s",
-                                                 "coding_s",
-                                                 "wire_s",
-                                                 "rest_s",
-                                                 "gain",
-                                                 "gain_low",
-                                                 "gain_high",
-                                                 "verdict",
-                                                 "outer_s",
-                                                 "outer_predicted_s",
-                                                 "note",
-                                                 "residual_verdict"}};
-  for (const TimingCell& c : findings.cells) {
-    std::vector<std::string> row = {c.profile,
-                                    c.codecs,
-                                    c.schedule,
-                                    fmt::format("{}", c.stages),
-                                    fmt::format("{}", c.groups),
-                                    fmt::format("{}", c.repeats),
-                                    fmt::format("{}", c.invalid)};
-    if (c.repeats == 0) {
-      row.resize(rows[0].size());
-      rows.push_back(std::move(row));
-      continue;
-    }
-    AddMeasured(c.step_s, row);
-    AddMeasured(c.residual, row);
-    for (const double x :
-         {c.p1_s, c.p2_s, c.p3_s, c.compute_s, c.bubble_s, c.coding_s, c.wire_s, c.rest_s}) {
-      row.push_back(Cell(x));
-    }
-    if (c.gain) {
-      AddMeasured(*c.gain, row);
-    } else {
-      row.resize(row.size() + 3);
-    }
-    row.push_back(c.gain ? std::string(GainVerdict(c)) : "");
-    row.push_back(Cell(c.outer_s));
-    row.push_back(Cell(c.outer_predicted_s));
-    row.push_back(c.note);
-    row.push_back(c.verdict.text);
-    rows.push_back(std::move(row));
-  }
-  return rows;
 }
 
 }  // namespace longhaul

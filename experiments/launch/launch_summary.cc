@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
 
 std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& ends,
                           const std::map<std::pair<int64_t, int64_t>, int64_t>& bytes_on_paths) {
-  TextTable ranks({"rank", "node", "ended with", "wall s", "CPU s", "peak MB"});
+  Table ranks{.columns = ColumnsOf("rank | node | ended with | wall s | CPU s | peak MB")};
   for (size_t rank = 0; rank < ends.size(); ++rank) {
     const RankEnd& end = ends[rank];
     ranks.Add({fmt::format("{}", rank), topology.nodes[rank].name, EndText(end.status),
@@ -18,7 +18,7 @@ std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& 
                fmt::format("{}{:.0f}", end.peak_is_bound ? "<= " : "",
                            static_cast<double>(end.peak_bytes) / 1e6)});
   }
-  TextTable paths({"path", "bytes", "mean Mbit/s"});
+  Table paths{.columns = ColumnsOf("path | bytes | mean Mbit/s")};
   double longest = 0;
   for (const RankEnd& end : ends) longest = std::max(longest, end.wall_s);
   for (const auto& [path, bytes] : bytes_on_paths) {
@@ -30,10 +30,10 @@ std::string LaunchSummary(const Topology& topology, const std::vector<RankEnd>& 
   }
   if (std::all_of(bytes_on_paths.begin(), bytes_on_paths.end(),
                   [](const auto& path) { return path.second == 0; })) {
-    return ranks.Text() + "\nno path carried anything\n";
+    return GridText(ranks) + "\nno path carried anything\n";
   }
-  return fmt::format("{}\n{}bytes: Ethernet frames, as the emulator counted them\n", ranks.Text(),
-                     paths.Text());
+  return fmt::format("{}\n{}bytes: Ethernet frames, as the emulator counted them\n",
+                     GridText(ranks), GridText(paths));
 }
 
 }  // namespace longhaul

@@ -16,17 +16,17 @@ namespace longhaul {
 namespace {
 
 // Draws in a folder of its own, of which nothing is left. `why`: why there is no figure.
-Figures Draw(const std::string& python, const PriceInput& input, const PriceOutcome& outcome,
-             std::string& why) {
+Figures Draw(const std::string& python, const PriceTables& tables, std::string& why) {
   std::string folder = (std::filesystem::temp_directory_path() / "longhaul-price-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {
     why = "no folder for figures in " + folder;
     return {};
   }
-  absl::Status drawn =
-      WriteReportFile(folder + "/price_depths.csv", PriceDepthsCsv(input, outcome));
-  if (drawn.ok()) {
-    drawn = WriteReportFile(folder + "/price_boundaries.csv", PriceBoundariesCsv(input, outcome));
+  absl::Status drawn;
+  for (const auto& [name, table] :
+       {std::pair("price_depths", &tables.depths), {"price_boundaries", &tables.boundaries}}) {
+    if (!drawn.ok()) break;
+    drawn = WriteReportFile(fmt::format("{}/{}.csv", folder, name), Csv(CsvRowsOf(*table)));
   }
   if (drawn.ok()) drawn = DrawPlots(python, {folder}, folder + "/plots.log");
   Figures figures;
@@ -43,43 +43,11 @@ Figures Draw(const std::string& python, const PriceInput& input, const PriceOutc
 
 }  // namespace
 
-std::string PriceDepthsCsv(const PriceInput& input, const PriceOutcome& outcome) {
-  std::vector<std::vector<std::string>> rows = {
-      {"stages", "cuts", "codec", "bits", "delta", "delta_low", "delta_high", "alone_added",
-       "alone_added_low", "alone_added_high", "together_less_added", "together_less_added_low",
-       "together_less_added_high"}};
-  for (const DepthPrice& d : outcome.findings.depths) {
-    const std::vector<int64_t>& cuts = input.request.cuts[d.cuts];
-    std::vector<std::string>& row = rows.emplace_back(
-        std::vector<std::string>{fmt::format("{}", cuts.size() + 1), CutsText(cuts),
-                                 input.request.codecs[d.codec], fmt::format("{}", d.bits)});
-    AppendCells(row, d.delta);
-    AppendCells(row, d.sum_alone);
-    if (d.interaction) {
-      AppendCells(row, *d.interaction);
-    } else {
-      row.insert(row.end(), 3, "");
-    }
-  }
-  return Csv(rows);
-}
-
-std::string PriceBoundariesCsv(const PriceInput& input, const PriceOutcome& outcome) {
-  std::vector<std::vector<std::string>> rows = {
-      {"before_block", "codec", "bits", "nmse", "delta", "delta_low", "delta_high"}};
-  for (const BoundaryPrice& b : outcome.findings.boundaries) {
-    std::vector<std::string>& row = rows.emplace_back(std::vector<std::string>{
-        fmt::format("{}", b.crossing.block), input.request.codecs[b.crossing.codec],
-        fmt::format("{}", b.count.bits_per_element()), fmt::format("{}", b.count.nmse())});
-    AppendCells(row, b.delta);
-  }
-  return Csv(rows);
-}
-
 absl::Status WritePricePage(const std::string& path, const std::string& python,
                             const PriceInput& input, const PriceOutcome& outcome) {
   std::string why;
-  const Figures figures = Draw(python, input, outcome, why);
+  const PriceTables tables(input, outcome);
+  const Figures figures = Draw(python, tables, why);
   std::string body = "<header><h1>What compressed boundaries cost this model</h1>\n";
   for (const std::string& line : PriceConditions(input, outcome)) {
     body += "<p>" + HtmlEscape(line) + "</p>\n";
@@ -98,8 +66,8 @@ absl::Status WritePricePage(const std::string& path, const std::string& python,
   body += FigureHtml(figures, "price_boundaries",
                      "Each boundary alone: &Delta; with its 95 % interval, by the block that it "
                      "lies before.");
-  for (const ReportTable& table : PriceTables(input, outcome)) {
-    body += "<section>" + HtmlOf(table, "h2") + "</section>\n";
+  for (const Table* table : tables.all()) {
+    if (!table->rows.empty()) body += "<section>" + HtmlOf(*table, "h2") + "</section>\n";
   }
   return WriteReportFile(path, HtmlPage("longhaul: price of boundaries", body));
 }

@@ -7,10 +7,6 @@
 
 namespace longhaul {
 
-// The figures' data: price_depths.csv and price_boundaries.csv.
-std::string PriceDepthsCsv(const PriceInput& input, const PriceOutcome& outcome);
-std::string PriceBoundariesCsv(const PriceInput& input, const PriceOutcome& outcome);
-
 // A pricing as one self-contained page. `python`: an interpreter with matplotlib; without one the
 // page says so and has no figures. ResourceExhausted, PermissionDenied: with the path.
 absl::Status WritePricePage(const std::string& path, const std::string& python,

@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "experiments/spec/toml_tree.h"
 
@@ -41,10 +40,6 @@ absl::StatusOr<std::vector<int64_t>> ParseCuts(const std::string& text, int64_t 
     if (*next != ',') return bad();
     at = next + 1;
   }
-}
-
-std::string CutsText(std::span<const int64_t> cuts) {
-  return fmt::format("{}", fmt::join(cuts, ","));
 }
 
 size_t PriceArms::Add(const PriceArm& arm) {

@@ -35,8 +35,6 @@ std::vector<int64_t> EqualCuts(int64_t blocks, int64_t stages);
 
 // "7,15,22" -> blocks. InvalidArgument: no number, not ascending, outside of 1 to L - 1.
 absl::StatusOr<std::vector<int64_t>> ParseCuts(const std::string& text, int64_t blocks);
-// "7,15,22"
-std::string CutsText(std::span<const int64_t> cuts);
 
 // Arms without repetitions, each known by its number.
 class PriceArms {

@@ -12,44 +12,44 @@ namespace {
 
 constexpr int kNatDigits = 5, kGradientDigits = 4;
 
-std::string Nat(const Measured& x) { return WithInterval(x, kNatDigits); }
-
 // A request with its findings.
-class Tables {
+class Pricing {
  public:
-  Tables(const PriceRequest& request, const PriceFindings& findings)
+  Pricing(const PriceRequest& request, const PriceFindings& findings)
       : request_(request), findings_(findings) {}
 
-  ReportTable Depths() const;
-  ReportTable Boundaries() const;
-  ReportTable Worst() const;
-  ReportTable Allowed() const;
-  ReportTable Choices() const;
-  ReportTable Gradients() const;
+  Table Depths() const;
+  Table Boundaries() const;
+  Table Worst() const;
+  Table Allowed() const;
+  Table Choices() const;
+  Table Gradients() const;
 
  private:
-  std::string Stages(size_t cuts) const {
-    return fmt::format("{}", request_.cuts[cuts].size() + 1);
-  }
+  size_t Stages(size_t cuts) const { return request_.cuts[cuts].size() + 1; }
+  Cell Cuts(size_t cuts) const { return Cell::Shown("", request_.cuts[cuts]); }
   const std::string& Codec(size_t codec) const { return request_.codecs[codec]; }
-  std::string CodecWithBits(size_t cuts, std::optional<size_t> codec) const;
+  Cell CodecWithBits(size_t cuts, std::optional<size_t> codec) const;
 
   const PriceRequest& request_;
   const PriceFindings& findings_;
 };
 
-ReportTable Tables::Depths() const {
-  ReportTable table{
-      .title = "All boundaries of S stages compressed, forward",
-      .header = {"S", "codec", "bits/el", "Delta (nat/token)", "a crossing", "each alone, added",
-                 "together less added"},
-      .rows = {},
-      .notes = {"Delta: loss less that of the same rows uncompressed. Bits are of the "
-                "frames' bytes, headers included."}};
+Table Pricing::Depths() const {
+  Table table{.title = "All boundaries of S stages compressed, forward",
+              .columns = ColumnsOf("S:stages | -:cuts | codec:codec | bits/el:bits_per_element | "
+                                   "Delta (nat/token):delta_nat_per_token[] | "
+                                   "a crossing:per_crossing_nat_per_token[] | "
+                                   "each alone, added:alone_added_nat_per_token[] | "
+                                   "together less added:together_less_added_nat_per_token[] | "
+                                   "-:neighbour_correlation | -:worst"),
+              .notes = {"Delta: loss less that of the same rows uncompressed. Bits are of the "
+                        "frames' bytes, headers included."}};
   for (const DepthPrice& depth : findings_.depths) {
-    table.rows.push_back({Stages(depth.cuts), Codec(depth.codec), fmt::format("{:.3f}", depth.bits),
-                          Nat(depth.delta), Nat(depth.per_crossing), Nat(depth.sum_alone),
-                          depth.interaction ? Nat(*depth.interaction) : "-"});
+    table.Add({Stages(depth.cuts), Cuts(depth.cuts), Codec(depth.codec), Cell(depth.bits, "{:.3f}"),
+               Cell(depth.delta, kNatDigits), Cell(depth.per_crossing, kNatDigits),
+               Cell(depth.sum_alone, kNatDigits), Cell(depth.interaction, kNatDigits),
+               depth.neighbour_correlation});
   }
   for (size_t c = 0; c < request_.cuts.size(); ++c) {
     table.notes.push_back(fmt::format("S = {}: stages begin with blocks 0, {}.", Stages(c),
@@ -58,104 +58,102 @@ ReportTable Tables::Depths() const {
   return table;
 }
 
-ReportTable Tables::Boundaries() const {
-  ReportTable table{
-      .title = "Each boundary alone",
-      .header = {"before block", "codec", "bits/el", "NMSE", "Delta (nat/token)"},
-      .rows = {},
-      .notes = {"NMSE: squared error of the tensor that crosses, over its square sum."}};
+Table Pricing::Boundaries() const {
+  Table table{.title = "Each boundary alone",
+              .columns = ColumnsOf("before block:before_block | codec:codec | "
+                                   "bits/el:bits_per_element | NMSE:nmse | "
+                                   "Delta (nat/token):delta_nat_per_token[]"),
+              .notes = {"NMSE: squared error of the tensor that crosses, over its square sum."}};
   for (const BoundaryPrice& b : findings_.boundaries) {
-    table.rows.push_back({fmt::format("{}", b.crossing.block), Codec(b.crossing.codec),
-                          fmt::format("{:.3f}", b.count.bits_per_element()),
-                          fmt::format("{:.3g}", b.count.nmse()), Nat(b.delta)});
+    table.Add({b.crossing.block, Codec(b.crossing.codec),
+               Cell(b.count.bits_per_element(), "{:.3f}"), Cell(b.count.nmse(), "{:.3g}"),
+               Cell(b.delta, kNatDigits)});
   }
   return table;
 }
 
-ReportTable Tables::Worst() const {
-  ReportTable table{
-      .title = "The boundary that costs most",
-      .header = {"S", "codec", "worst", "median", "more by (nat/token)", "pairs"},
-      .rows = {},
-      .notes = {"Blocks before which the boundary lies. Worst and median are picked by "
-                "the same rows: each interval is wide enough that 95 % holds for all "
-                "pairs of boundaries together (Bonferroni)."}};
+Table Pricing::Worst() const {
+  Table table{.title = "The boundary that costs most",
+              .columns = ColumnsOf("S | codec | worst | median | more by (nat/token) | pairs"),
+              .notes = {"Blocks before which the boundary lies. Worst and median are picked by "
+                        "the same rows: each interval is wide enough that 95 % holds for all "
+                        "pairs of boundaries together (Bonferroni)."}};
   for (const DepthPrice& depth : findings_.depths) {
     if (!depth.worst) continue;
     const std::vector<int64_t>& cuts = request_.cuts[depth.cuts];
-    table.rows.push_back({Stages(depth.cuts), Codec(depth.codec),
-                          fmt::format("{}", cuts[depth.worst->worst]),
-                          fmt::format("{}", cuts[depth.worst->median]), Nat(depth.worst->more),
-                          fmt::format("{}", depth.worst->pairs)});
+    table.Add({Stages(depth.cuts), Codec(depth.codec), cuts[depth.worst->worst],
+               cuts[depth.worst->median], Cell(depth.worst->more, kNatDigits), depth.worst->pairs});
   }
   return table;
 }
 
-std::string Tables::CodecWithBits(size_t cuts, std::optional<size_t> codec) const {
-  if (!codec) return "none of these";
+Cell Pricing::CodecWithBits(size_t cuts, std::optional<size_t> codec) const {
+  if (!codec) return Cell::None("none of these");
   for (const DepthPrice& depth : findings_.depths) {
     if (depth.cuts == cuts && depth.codec == *codec) {
-      return fmt::format("{} ({:.3f})", Codec(*codec), depth.bits);
+      return Cell::Shown(fmt::format("{} ({:.3f})", Codec(*codec), depth.bits), Codec(*codec));
     }
   }
-  return "";
+  return Cell::Shown("", Codec(*codec));
 }
 
-ReportTable Tables::Allowed() const {
-  ReportTable table{
+Table Pricing::Allowed() const {
+  Table table{
       .title = "Bits that a loss allows",
-      .header = {"S", "loss (nat/token)", "fewest bits shown to keep it",
-                 "most bits shown to miss it"},
-      .rows = {},
+      .columns = ColumnsOf("S:stages | -:cuts | loss (nat/token):loss_nat_per_token | "
+                           "fewest bits shown to keep it:fewest_bits_that_keep_it | "
+                           "most bits shown to miss it:most_bits_that_miss_it"),
       .notes = {
           "Shown: the whole 95 % interval of Delta is on that side. Between the two nothing is "
           "shown."}};
   for (const AllowedFinding& a : findings_.allowed) {
-    table.rows.push_back({Stages(a.cuts), fmt::format("{}", a.allowed),
-                          CodecWithBits(a.cuts, a.enough), CodecWithBits(a.cuts, a.too_few)});
+    table.Add({Stages(a.cuts), Cuts(a.cuts), a.allowed, CodecWithBits(a.cuts, a.enough),
+               CodecWithBits(a.cuts, a.too_few)});
   }
   return table;
 }
 
-ReportTable Tables::Choices() const {
-  ReportTable table{
-      .title = fmt::format("Fewest bits within {} nat", request_.budget_nat.value_or(0)),
-      .header = {"S", "codec before each block", "bits/el", "prices added (nat/token)",
-                 "seen on other rows", ""},
-      .rows = {},
-      .notes = {
-          fmt::format("Cuts move by at most {} block{}. Chosen by adding the prices of single "
-                      "boundaries, which favours those that came out low by chance; then all "
-                      "together on {} rows that had no part in it.",
-                      request_.move, request_.move == 1 ? "" : "s", request_.rows)}};
+Table Pricing::Choices() const {
+  Table table{.title = fmt::format("Fewest bits within {} nat", request_.budget_nat.value_or(0)),
+              .columns = ColumnsOf("S:stages | -:cuts | -:none | codec before each block:choice | "
+                                   "bits/el:bits_per_element | "
+                                   "prices added (nat/token):prices_added_nat_per_token[] | "
+                                   "seen on other rows:on_other_rows_nat_per_token[] | :verdict"),
+              .notes = {fmt::format(
+                  "Cuts move by at most {} block{}. Chosen by adding the prices of single "
+                  "boundaries, which favours those that came out low by chance; then all "
+                  "together on {} rows that had no part in it.",
+                  request_.move, request_.move == 1 ? "" : "s", request_.rows)}};
   for (const ChoiceFinding& c : findings_.choices) {
+    std::vector<Cell> row = {Stages(c.cuts), Cuts(c.cuts)};
     if (!c.none.empty()) {
-      table.rows.push_back({Stages(c.cuts), c.none, "-", "-", "-", "none"});
-      continue;
+      row.insert(row.end(), {c.none, Cell::None(c.none), Cell::None(), Cell::None(), Cell::None(),
+                             Cell::None("none")});
+    } else {
+      row.insert(row.end(),
+                 {Cell::None(), ArmText(c.choice.arm, request_.codecs),
+                  Cell(c.choice.bits / static_cast<double>(c.choice.arm.size()), "{:.3f}"),
+                  Cell(c.predicted, kNatDigits), Cell(c.together, kNatDigits),
+                  c.verdict ? Cell(ToString(*c.verdict)) : Cell::None()});
     }
-    table.rows.push_back(
-        {Stages(c.cuts), ArmText(c.choice.arm, request_.codecs),
-         fmt::format("{:.3f}", c.choice.bits / static_cast<double>(c.choice.arm.size())),
-         Nat(c.predicted), c.together ? Nat(*c.together) : "-",
-         c.verdict ? ToString(*c.verdict) : "-"});
+    table.Add(std::move(row));
   }
   return table;
 }
 
-ReportTable Tables::Gradients() const {
-  ReportTable table{
+Table Pricing::Gradients() const {
+  Table table{
       .title = "The gradient of all parameters against the exact one",
-      .header = {"S", "codec", "compressed", "NMSE", "cosine"},
-      .rows = {},
+      .columns = ColumnsOf("S:stages | -:cuts | codec:codec | compressed:compressed | "
+                           "NMSE:gradient_nmse[] | cosine:gradient_cosine[]"),
       .notes = {fmt::format(
           "Of one row's mean loss; t over {} rows, cut at 0 and 1. Backward: the gradient that "
           "crosses each boundary is compressed; forward: the activation, and the "
           "gradient is taken behind it.",
           request_.gradient_rows)}};
   for (const GradientFinding& g : findings_.gradients) {
-    table.rows.push_back({Stages(g.of.cuts), Codec(g.of.codec), ToString(g.of.side),
-                          WithInterval(g.nmse, kGradientDigits),
-                          WithInterval(g.cosine, kGradientDigits)});
+    table.Add({Stages(g.of.cuts), Cuts(g.of.cuts), Codec(g.of.codec), ToString(g.of.side),
+               Cell(g.nmse, kGradientDigits), Cell(g.cosine, kGradientDigits)});
   }
   return table;
 }
@@ -172,27 +170,34 @@ std::string ArmText(const PriceArm& arm, const std::vector<std::string>& codecs)
 std::vector<std::string> PriceConditions(const PriceInput& input, const PriceOutcome& outcome) {
   const RunSpec::Model& m = input.spec.model;
   const PriceRequest& r = input.request;
-  return {fmt::format("model: {}, {} of {} blocks, width {}, {:.4g} M parameters; SHA-256 {}",
-                      input.weights_path, m.kind, m.blocks, m.width,
-                      static_cast<double>(ParameterCount(ToModelSpec(input.spec))) / 1e6,
-                      input.weights->hash()),
-          fmt::format("text: {}, {} tokens; SHA-256 {}", input.tokens_source,
-                      input.text->held_out_tokens(), input.text->held_out_hash()),
-          fmt::format("rows: {} of {} tokens each, drawn from all {} of the text; intervals are 95 "
-                      "%, t over rows",
-                      r.rows, r.context, input.text->held_out_rows(r.context)),
-          fmt::format("computed by: engine {}, torch {} ({}), codecs {}, {} thread{}",
-                      outcome.engine, outcome.torch, outcome.torch_cpu_path, outcome.codec_cpu_path,
-                      outcome.threads, outcome.threads == 1 ? "" : "s"),
-          fmt::format("uncompressed: {} nat/token", Nat(outcome.findings.exact))};
+  return {
+      fmt::format("model: {}, {} of {} blocks, width {}, {:.4g} M parameters; SHA-256 {}",
+                  input.weights_path, m.kind, m.blocks, m.width,
+                  static_cast<double>(ParameterCount(ToModelSpec(input.spec))) / 1e6,
+                  input.weights->hash()),
+      fmt::format("text: {}, {} tokens; SHA-256 {}", input.tokens_source,
+                  input.text->held_out_tokens(), input.text->held_out_hash()),
+      fmt::format("rows: {} of {} tokens each, drawn from all {} of the text; intervals are 95 "
+                  "%, t over rows",
+                  r.rows, r.context, input.text->held_out_rows(r.context)),
+      fmt::format("computed by: engine {}, torch {} ({}), codecs {}, {} thread{}", outcome.engine,
+                  outcome.torch, outcome.torch_cpu_path, outcome.codec_cpu_path, outcome.threads,
+                  outcome.threads == 1 ? "" : "s"),
+      fmt::format("uncompressed: {} nat/token", WithInterval(outcome.findings.exact, kNatDigits))};
 }
 
-std::vector<ReportTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome) {
-  const Tables tables(input.request, outcome.findings);
-  std::vector<ReportTable> out = {tables.Depths(),  tables.Boundaries(), tables.Worst(),
-                                  tables.Allowed(), tables.Choices(),    tables.Gradients()};
-  std::erase_if(out, [](const ReportTable& table) { return table.rows.empty(); });
-  return out;
+PriceTables::PriceTables(const PriceInput& input, const PriceOutcome& outcome) {
+  const Pricing pricing(input.request, outcome.findings);
+  depths = pricing.Depths();
+  boundaries = pricing.Boundaries();
+  worst = pricing.Worst();
+  allowed = pricing.Allowed();
+  choices = pricing.Choices();
+  gradients = pricing.Gradients();
+}
+
+std::vector<const Table*> PriceTables::all() const {
+  return {&depths, &boundaries, &worst, &allowed, &choices, &gradients};
 }
 
 std::vector<std::string> PriceWarnings(const PriceInput& input, const PriceOutcome& outcome) {
@@ -220,7 +225,10 @@ std::string PriceText(const PriceInput& input, const PriceOutcome& outcome) {
   std::string text;
   for (const std::string& line : PriceConditions(input, outcome)) text += line + "\n";
   for (const std::string& line : PriceWarnings(input, outcome)) text += line + "\n";
-  for (const ReportTable& table : PriceTables(input, outcome)) text += "\n" + TextOf(table);
+  const PriceTables tables(input, outcome);
+  for (const Table* table : tables.all()) {
+    if (!table->rows.empty()) text += "\n" + TextOf(*table);
+  }
   return text;
 }
 

@@ -3,15 +3,19 @@
 #include <string>
 #include <vector>
 
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/price/price_run.h"
 
 namespace longhaul {
 
 // Conditions, a line each: model, text, rows, what computed it, the uncompressed loss.
 std::vector<std::string> PriceConditions(const PriceInput& input, const PriceOutcome& outcome);
-// Only tables that have rows.
-std::vector<ReportTable> PriceTables(const PriceInput& input, const PriceOutcome& outcome);
+// Each finding once; some may have no rows.
+struct PriceTables {
+  PriceTables(const PriceInput& input, const PriceOutcome& outcome);
+  Table depths, boundaries, worst, allowed, choices, gradients;
+  std::vector<const Table*> all() const;  // in this order
+};
 // What a reader must know before a figure: rows that are alike. May be empty.
 std::vector<std::string> PriceWarnings(const PriceInput& input, const PriceOutcome& outcome);
 

@@ -124,12 +124,6 @@ bool LooksNumeric(std::string_view cell) {
   return !cell.empty() && std::string_view("0123456789+-.").find(cell[0]) != std::string_view::npos;
 }
 
-// What a cell begins with that is a verdict, not a figure.
-constexpr std::pair<std::string_view, Tone> kVerdicts[] = {
-    {"pays", Tone::kGood},      {"costs", Tone::kBad},     {"no difference", Tone::kOpen},
-    {"within 0.", Tone::kGood}, {"beyond 0.", Tone::kBad}, {"no verdict", Tone::kOpen},
-    {"not run", Tone::kOpen}};
-
 std::string Formulae(const std::string& text) {
   return absl::StrReplaceAll(HtmlEscape(text), {{"ln eta", "ln &eta;"},
                                                 {"kappa", "&kappa;"},
@@ -140,23 +134,15 @@ std::string Formulae(const std::string& text) {
                                                 {"_b", "<sub>b</sub>"}});
 }
 
-// "0.9931 [0.9902, 0.9960]" in two lines; of other text each part behind "; " in a line;
-// verdicts in their colours.
+// Each part of a text behind "; " in a line; "a -> b" is not broken.
 std::string LinesOf(const std::string& cell) {
-  for (const auto& [begin, tone] : kVerdicts) {
-    if (cell.starts_with(begin)) return HtmlBadge(cell, tone);
+  std::vector<std::string> lines = absl::StrSplit(cell, "; ");
+  for (std::string& line : lines) {
+    const bool arrow = line.find(" -> ") != std::string::npos;
+    line = absl::StrReplaceAll(HtmlEscape(line), {{" -&gt; ", " &rarr; "}});
+    if (arrow) line = "<span class=\"nb\">" + line + "</span>";
   }
-  const size_t at = cell.find(" [");
-  const bool alone =
-      at != std::string::npos && LooksNumeric(cell) && cell.ends_with(']') && cell.find(' ') == at;
-  if (!alone) {
-    std::vector<std::string> lines = absl::StrSplit(cell, "; ");
-    for (std::string& line : lines) line = HtmlEscape(line);
-    return absl::StrJoin(lines, "<br>");
-  }
-  const std::string interval = cell.substr(at + 1);
-  return fmt::format("{}<br><span class=\"ci\">{}</span>", cell.substr(0, at),
-                     interval == "[-]" ? "no interval" : HtmlEscape(interval));
+  return absl::StrJoin(lines, "<br>");
 }
 
 }  // namespace
@@ -217,20 +203,51 @@ std::string HtmlTable(const std::vector<std::string>& header,
   return out + "</tbody></table></div>\n";
 }
 
-std::string HtmlOf(const ReportTable& table, std::string_view heading) {
-  if (table.rows.empty()) return "";
+// A number as WithInterval writes it, or with a remark in brackets: what stands behind it in a line
+// of its own.
+std::string HtmlOf(const Cell& cell) {
+  if (cell.tone) return HtmlBadge(cell.text, *cell.tone);
+  const std::string sign = cell.text.starts_with("<= ") ? "<= " : "";
+  const std::string number = cell.text.substr(sign.size());
+  const size_t at = number.find(' ');
+  const bool bound = at == std::string::npos && !sign.empty();
+  const bool interval = at != std::string::npos && number[at + 1] == '[' && number.ends_with(']');
+  const bool remark = at != std::string::npos && number[at + 1] == '(' && number.ends_with(')');
+  if (!LooksNumeric(number) || !(bound || interval || remark)) return LinesOf(cell.text);
+  const std::string behind = bound                            ? "a bound"
+                             : number.substr(at + 1) == "[-]" ? "no interval"
+                             : remark ? number.substr(at + 2, number.size() - at - 3)
+                                      : number.substr(at + 1);
+  return absl::StrReplaceAll(
+      fmt::format("{}<br><span class=\"ci\">{}</span>", HtmlEscape(sign + number.substr(0, at)),
+                  HtmlEscape(behind)),
+      {{"&lt;= ", "&le; "}});
+}
+
+std::string HtmlGrid(const Table& table) {
   std::vector<std::string> header;
-  for (const std::string& word : table.header) header.push_back(Formulae(word));
-  std::vector<std::vector<std::string>> rows;
-  for (const std::vector<std::string>& row : table.rows) {
-    std::vector<std::string>& cells = rows.emplace_back();
-    for (const std::string& cell : row) cells.push_back(LinesOf(cell));
+  for (const Column& column : table.columns) {
+    if (column.head)
+      header.push_back(absl::StrReplaceAll(Formulae(*column.head), {{"\n", "<br>"}}));
   }
+  std::vector<std::vector<std::string>> rows;
+  for (const std::vector<Cell>& row : table.rows) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c < table.columns.size() && !table.columns[c].head) continue;
+      cells.push_back(HtmlOf(row[c]));
+    }
+  }
+  return HtmlTable(header, rows);
+}
+
+std::string HtmlOf(const Table& table, std::string_view heading) {
+  if (table.rows.empty()) return "";
   std::string out = fmt::format("<{0}>{1}</{0}>", heading, Formulae(table.title));
   for (const std::string& note : table.notes) {
     out += "<p class=\"note\">" + Formulae(note) + "</p>";
   }
-  return out + HtmlTable(header, rows);
+  return out + HtmlGrid(table);
 }
 
 std::string HtmlBadge(std::string_view text, Tone tone) {
@@ -241,24 +258,6 @@ std::string HtmlBadge(std::string_view text, Tone tone) {
 
 std::string HtmlDetails(std::string_view summary, std::string_view html) {
   return fmt::format("<details><summary>{}</summary>{}</details>\n", HtmlEscape(summary), html);
-}
-
-std::string Csv(const std::vector<std::vector<std::string>>& rows) {
-  std::string out;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      if (c > 0) out += ',';
-      if (row[c].find_first_of(",\"\r\n") == std::string::npos) {
-        out += row[c];
-        continue;
-      }
-      out += '"';
-      for (const char ch : row[c]) out += ch == '"' ? std::string("\"\"") : std::string(1, ch);
-      out += '"';
-    }
-    out += '\n';
-  }
-  return out;
 }
 
 }  // namespace longhaul

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 
 namespace longhaul {
 
@@ -19,18 +19,18 @@ std::string HtmlTable(const std::vector<std::string>& header,
                       const std::vector<std::vector<std::string>>& rows);
 
 // The same table as TextOf writes: an interval stands below its value, and letters of formulae in
-// title, header and notes are set as such ("ln eta", "q_f"). "" for a table without rows. `heading`:
-// the title's element.
-std::string HtmlOf(const ReportTable& table, std::string_view heading = "h3");
+// title, heads and notes are set as such ("ln eta", "q_f"); a line's end in a head is one on the
+// page. "" for a table without rows. `heading`: the title's element.
+std::string HtmlOf(const Table& table, std::string_view heading = "h3");
 
-// A word with a colour: good, bad, open or plain.
-enum class Tone { kGood, kBad, kOpen, kPlain };
+// Its rows alone; one cell.
+std::string HtmlGrid(const Table& table);
+std::string HtmlOf(const Cell& cell);
+
+// A word in a coloured frame.
 std::string HtmlBadge(std::string_view text, Tone tone);
 
 // A block that opens on click.
 std::string HtmlDetails(std::string_view summary, std::string_view html);
-
-// Rows as RFC 4180 text.
-std::string Csv(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace longhaul

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "absl/time/time.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/report/listing.h"
 
 namespace longhaul {
@@ -45,16 +45,14 @@ std::string StepsCell(const ListedRun& run) {
 }
 
 std::string RunsTable(const ListedExperiment& e) {
-  TextTable table({"run", "state", "arm", "seed", "G x S", "steps", "held-out loss, nat",
-                   "tokens/s", "begun (UTC)", "took"});
+  Table table{.columns = ColumnsOf("run | state | arm | seed | G x S | steps | "
+                                   "held-out loss, nat | tokens/s | begun (UTC) | took")};
   for (const ListedRun& run : e.runs) {
     const RunRow& r = run.row;
-    table.Add({fmt::format("{}", r.id), std::string(ToString(r.status)), r.arm,
-               fmt::format("{}", r.seed), ShapeOf(r), StepsCell(run), LossCell(run),
-               run.tokens_per_s ? fmt::format("{:.0f}", *run.tokens_per_s) : "-", Day(r.begun_utc),
-               Took(r)});
+    table.Add({r.id, ToString(r.status), r.arm, r.seed, ShapeOf(r), StepsCell(run), LossCell(run),
+               Cell(run.tokens_per_s, "{:.0f}"), Day(r.begun_utc), Took(r)});
   }
-  return table.Text();
+  return GridText(table);
 }
 
 // On what links and machine runs with a simulated clock would have taken how long, a line each.

@@ -46,8 +46,9 @@ absl::Status WriteExperimentFiles(const Record& record, const ReportedExperiment
   const absl::StatusOr<CsvRows> training = TrainingCsv(record, e);
   if (!training.ok()) return training.status();
   std::vector<std::pair<std::string, std::string>> files = {
-      {"step_times.csv", Csv(StepTimesCsv(e.step_times))}, {"training.csv", Csv(*training)}};
-  if (e.timing) files.emplace_back("timing.csv", Csv(TimingRows(*e.timing)));
+      {"step_times.csv", Csv(CsvRowsOf(StepTimesTable(e.step_times)))},
+      {"training.csv", Csv(*training)}};
+  if (e.timing) files.emplace_back("timing.csv", Csv(CsvRowsOf(TimingTable(*e.timing))));
   if (e.campaign) {
     files.emplace_back("curve.csv", Csv(CurveCsv(*e.campaign)));
     files.emplace_back("fit.csv", Csv(FitCsv(*e.campaign)));

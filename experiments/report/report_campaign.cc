@@ -98,7 +98,7 @@ std::string Cards(const CampaignAnalysis& a) {
 }
 
 std::string QCell(const std::optional<Efficiency>& e) {
-  return e && e->q ? IntervalCell(*e->q, 4) : "-";
+  return e && e->q ? HtmlOf({*e->q, 4}) : "-";
 }
 
 // What stands against 0.995, or what the arm changes and so has no q.
@@ -132,14 +132,14 @@ std::string ArmsTable(const CampaignAnalysis& a) {
                                     fmt::format("{}", arm.stages), fmt::format("{}", arm.crossings),
                                     fmt::format("{}", arm.off ? arm.off->seeds : arm.seeds)};
     if (arm.off) {
-      row.push_back(IntervalCell(arm.off->delta_nat, 4));
-      row.push_back(IntervalCell(arm.off->eta, 3));
+      row.push_back(HtmlOf({arm.off->delta_nat, 4}));
+      row.push_back(HtmlOf({arm.off->eta, 3}));
       row.push_back(QCell(arm.off));
       row.push_back(QCell(arm.on));
       row.push_back(VerdictCell(arm));
       row.push_back(Equivalence(*arm.off));
     } else {
-      row.push_back(arm.delta_alone ? IntervalCell(*arm.delta_alone, 4) : "-");
+      row.push_back(arm.delta_alone ? HtmlOf({*arm.delta_alone, 4}) : "-");
       row.resize(9, "-");
       row.push_back(HtmlBadge(arm.note, Tone::kBad));
       row.emplace_back("-");
@@ -161,7 +161,7 @@ std::string ControlsTable(const CampaignAnalysis& a) {
     if (arm.off) {
       const Measured& eta = arm.off->eta;
       row.push_back(fmt::format("{}", arm.off->seeds));
-      row.push_back(IntervalCell(arm.off->delta_nat, 4));
+      row.push_back(HtmlOf({arm.off->delta_nat, 4}));
       row.push_back(HtmlEscape(WithInterval(eta, 3)));
       const std::string verdict = arm.ControlVerdict();
       row.push_back(HtmlBadge(verdict, verdict.starts_with("holds")    ? Tone::kGood
@@ -225,6 +225,36 @@ std::string PlannerTable(const CampaignAnalysis& a) {
                    rows);
 }
 
+// Figures in the order of the page, and what stands below them before the conditions.
+constexpr std::pair<const char*, const char*> kCaptions[] = {
+    {"forest",
+     "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit over "
+     "depths below. Lines at 1 and at the assumed 0.995. "},
+    {"depth",
+     "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with 95 % "
+     "interval, the joint fit (M1), the other depth models (dotted) and the assumed 0.995 per "
+     "crossing. "},
+    {"reference",
+     "Reference curve: final held-out loss of every uncompressed run against its token budget, "
+     "the fit, and where each arm's mean loss reads off, codec off. "},
+    {"residuals",
+     "Residuals of the reference curve. Left: loss of each uncompressed run less the fit, one "
+     "line per seed; what is common to a line is that seed's luck and cancels in paired "
+     "differences. Right: the same less each seed's mean. The curve goes through the means of "
+     "its budgets; what lies between them the controls show (crosses, not fitted). "},
+    {"training",
+     "Training loss along the runs at D0 (above), and its difference to the reference of the "
+     "same seed at the same tokens (below): mean over seeds, band from the lowest to the highest "
+     "seed. "},
+    {"diloco",
+     "&eta; of DiLoCo against inner steps H, groups M and codec of the outer delta, 95 % "
+     "intervals. Filled: the groups share the reference's batch; open: each has it. Dashed red: "
+     "what a planner assumes for H alone and for M alone at this N, far below the sizes it was "
+     "made for. "},
+    {"traffic",
+     "Loss beside the reference's at D0 against the bytes that an arm's groups send each other, "
+     "95 % intervals. Filled: as many tokens as D0; open: fewer. "}};
+
 }  // namespace
 
 std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
@@ -245,48 +275,11 @@ std::string CampaignPart(const CampaignAnalysis& a, const std::string& wire,
       "needs "
       "the 90 % interval of ln &eta; inside &plusmn;{} K.</p>\n",
       kEquivalenceMargin);
-  out +=
-      FigureHtml(figures, "forest",
-                 "q per crossing by arm, codec off (filled) and on (open) at evaluation; joint fit "
-                 "over depths below. Lines at 1 and at the assumed 0.995. " +
-                     conditions + ".");
-  out += wire;
-  out +=
-      FigureHtml(figures, "depth",
-                 "ln &eta; against crossings K, codec off at evaluation: seeds (small), mean with "
-                 "95 % interval, the joint fit (M1), the other depth models (dotted) and the "
-                 "assumed 0.995 per crossing. " +
-                     conditions + ".");
-  out +=
-      FigureHtml(figures, "reference",
-                 "Reference curve: final held-out loss of every uncompressed run against its token "
-                 "budget, the fit, and where each arm's mean loss reads off, codec off. " +
-                     conditions + ".");
-  out += FigureHtml(
-      figures, "residuals",
-      "Residuals of the reference curve. Left: loss of each uncompressed run less the fit, one "
-      "line per seed; what is common to a line is that seed's luck and cancels in paired "
-      "differences. Right: the same less each seed's mean. The curve goes through the means of its "
-      "budgets; what lies between them the controls show (crosses, not fitted). " +
-          conditions + ".");
-  out += FigureHtml(figures, "training",
-                    "Training loss along the runs at D0 (above), and its difference to the "
-                    "reference of the same seed at the same tokens (below): mean over seeds, band "
-                    "from the lowest to the highest seed. " +
-                        conditions + ".");
-  out +=
-      FigureHtml(figures, "diloco",
-                 "&eta; of DiLoCo against inner steps H, groups M and codec of the outer delta, "
-                 "95 % intervals. Filled: the groups share the reference's batch; open: each has "
-                 "it. Dashed red: what a planner assumes for H alone and for M alone at this N, "
-                 "far below the sizes it was made for. " +
-                     conditions + ".");
-  out += FigureHtml(
-      figures, "traffic",
-      "Loss beside the reference's at D0 against the bytes that an arm's groups send each "
-      "other, 95 % intervals. Filled: as many tokens as D0; open: fewer. " +
-          conditions + ".");
-  for (const ReportTable& found : FindingsTables(a)) out += HtmlOf(found);
+  for (const auto& [name, caption] : kCaptions) {
+    out += FigureHtml(figures, name, caption + conditions + ".");
+    if (std::string_view(name) == "forest") out += wire;
+  }
+  for (const Table& found : FindingsTables(a)) out += HtmlOf(found);
   out += PlannerTable(a);
   out += ControlsTable(a);
   out += NullTest(a);

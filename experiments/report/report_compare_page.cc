@@ -26,9 +26,11 @@ Measured AsMeasured(const EstimateRow& row) {
   return out;
 }
 
-std::string Side(const std::optional<EstimateRow>& row) {
-  return row && row->value ? WithInterval(AsMeasured(*row), 4) : "-";
+Cell SideCell(const std::optional<EstimateRow>& row) {
+  return row && row->value ? Cell(AsMeasured(*row)) : Cell::None();
 }
+Cell BoundOf(const std::optional<EstimateRow>& row) { return row ? row->value_bound() : ""; }
+Cell LowBoundOf(const std::optional<EstimateRow>& row) { return row ? row->low_bound() : ""; }
 
 std::string VerdictText(const ComparedEstimate& e) {
   if (!e.difference || !e.difference->interval) return "";
@@ -99,10 +101,30 @@ std::string ExperimentText(const ComparedExperiment& e) {
   for (const ComparedEstimate& x : e.estimates) {
     const bool headline = x.quantity == "eta" || x.quantity == "q" || x.quantity == "step time";
     if (!x.Apart() && !(headline && x.difference && x.evaluation != "on")) continue;
-    text += fmt::format("  {}: A {}, B {}, B - A {}  {}\n", NameOf(x), Side(x.a), Side(x.b),
-                        WithInterval(*x.difference, 4), VerdictText(x));
+    text += fmt::format("  {}: A {}, B {}, B - A {}  {}\n", NameOf(x), SideCell(x.a).text,
+                        SideCell(x.b).text, WithInterval(*x.difference, 4), VerdictText(x));
   }
   return text + "  " + TallyText(e) + "\n";
+}
+
+Table EstimatesTable(std::span<const ComparedExperiment> experiments) {
+  Table table{.columns = ColumnsOf("-:experiment | arm:arm | codec:evaluation | "
+                                   "quantity:quantity | unit:unit | A:a,a_low,a_high | "
+                                   "-:a_bound | -:a_low_bound | B:b,b_low,b_high | -:b_bound | "
+                                   "-:b_low_bound | "
+                                   "B - A:difference,difference_low,difference_high |  | "
+                                   "-:verdict | -:note")};
+  for (const ComparedExperiment& e : experiments) {
+    for (const ComparedEstimate& x : e.estimates) {
+      const std::string verdict = VerdictText(x);
+      table.Add({e.a, x.arm, x.evaluation, x.quantity, x.unit, SideCell(x.a), BoundOf(x.a),
+                 LowBoundOf(x.a), SideCell(x.b), BoundOf(x.b), LowBoundOf(x.b), x.difference,
+                 verdict.empty() ? Cell(x.note)
+                                 : Cell::Badge(verdict, x.Apart() ? Tone::kBad : Tone::kPlain),
+                 verdict, x.note});
+    }
+  }
+  return table;
 }
 
 std::string ExperimentHtml(const ComparedExperiment& e) {
@@ -120,35 +142,12 @@ std::string ExperimentHtml(const ComparedExperiment& e) {
     for (const ComparedSetting& s : *list) out += "<li>" + HtmlEscape(SettingText(s, e)) + "</li>";
     out += "</ul>\n";
   }
-  std::vector<std::vector<std::string>> rows;
-  for (const ComparedEstimate& x : e.estimates) {
-    const auto cell = [](const std::optional<EstimateRow>& row) {
-      return row && row->value ? IntervalCell(AsMeasured(*row), 4) : std::string("-");
-    };
-    const std::string verdict = VerdictText(x);
-    rows.push_back({HtmlEscape(x.arm), x.evaluation, HtmlEscape(x.quantity), x.unit, cell(x.a),
-                    cell(x.b), x.difference ? IntervalCell(*x.difference, 4) : "-",
-                    verdict.empty() ? HtmlEscape(x.note)
-                                    : HtmlBadge(verdict, x.Apart() ? Tone::kBad : Tone::kPlain)});
-  }
   out +=
       "<h3>Estimates</h3><p class=\"note\">" + HtmlEscape(TallyText(e)) +
       " The difference's interval takes the two sides for independent; where they share seeds it "
       "is wider than it need be.</p>" +
-      HtmlTable({"arm", "codec", "quantity", "unit", "A", "B", "B - A", ""}, rows);
+      HtmlGrid(EstimatesTable({&e, 1}));
   return out + "</section>\n";
-}
-
-void Append(const std::optional<EstimateRow>& x, std::vector<std::string>& row) {
-  const auto number = [](const std::optional<double>& v) {
-    return v ? fmt::format("{}", *v) : std::string();
-  };
-  for (const auto& v :
-       {x ? x->value : std::nullopt, x ? x->low : std::nullopt, x ? x->high : std::nullopt}) {
-    row.push_back(number(v));
-  }
-  row.emplace_back(x ? x->value_bound() : "");
-  row.emplace_back(x ? x->low_bound() : "");
 }
 
 }  // namespace
@@ -162,43 +161,7 @@ std::string ComparisonText(const RecordComparison& c) {
   return text;
 }
 
-CsvRows CompareCsv(const RecordComparison& c) {
-  CsvRows rows = {{"experiment",
-                   "arm",
-                   "evaluation",
-                   "quantity",
-                   "unit",
-                   "a",
-                   "a_low",
-                   "a_high",
-                   "a_bound",
-                   "a_low_bound",
-                   "b",
-                   "b_low",
-                   "b_high",
-                   "b_bound",
-                   "b_low_bound",
-                   "difference",
-                   "difference_low",
-                   "difference_high",
-                   "verdict",
-                   "note"}};
-  for (const ComparedExperiment& e : c.experiments) {
-    for (const ComparedEstimate& x : e.estimates) {
-      std::vector<std::string> row = {e.a, x.arm, x.evaluation, x.quantity, x.unit};
-      Append(x.a, row);
-      Append(x.b, row);
-      const bool ends = x.difference && x.difference->interval;
-      row.push_back(x.difference ? fmt::format("{}", x.difference->value) : "");
-      row.push_back(ends ? fmt::format("{}", x.difference->interval->low) : "");
-      row.push_back(ends ? fmt::format("{}", x.difference->interval->high) : "");
-      row.push_back(VerdictText(x));
-      row.push_back(x.note);
-      rows.push_back(std::move(row));
-    }
-  }
-  return rows;
-}
+CsvRows CompareCsv(const RecordComparison& c) { return CsvRowsOf(EstimatesTable(c.experiments)); }
 
 absl::StatusOr<std::string> WriteComparison(const RecordComparison& c, const std::string& python,
                                             const std::string& out) {

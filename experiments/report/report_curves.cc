@@ -51,21 +51,19 @@ absl::StatusOr<SimulatedSteps> SimulatedOf(const Record& record, int64_t run) {
 }
 
 void AppendCurve(const RunRow& run, const std::vector<CurvePoint>& curve,
-                 const SimulatedSteps* simulated, CsvRows& rows) {
+                 const SimulatedSteps* simulated, Table& table) {
   const size_t bin = (curve.size() + kMostPoints - 1) / kMostPoints;
   for (size_t start = 0; start < curve.size(); start += bin) {
     const size_t end = std::min(start + bin, curve.size());
     double sum = 0;
     for (size_t i = start; i < end; ++i) sum += curve[i].loss_nat;
-    rows.push_back({fmt::format("{}", run.id), run.arm, std::string(ToString(run.role)),
-                    fmt::format("{}", run.seed), fmt::format("{}", curve[end - 1].tokens),
-                    fmt::format("{}", sum / static_cast<double>(end - start)),
-                    fmt::format("{}", end - start)});
+    table.Add({run.id, run.arm, ToString(run.role), run.seed, curve[end - 1].tokens,
+               sum / static_cast<double>(end - start), end - start});
     if (simulated == nullptr) continue;
     const auto at = simulated->find(curve[end - 1].step);
-    const bool has = at != simulated->end();
-    rows.back().push_back(has ? fmt::format("{:.6f}", at->second.first) : "");
-    rows.back().push_back(has ? fmt::format("{}", at->second.second) : "");
+    if (at == simulated->end()) continue;
+    table.rows.back().emplace_back(fmt::format("{:.6f}", at->second.first));
+    table.rows.back().emplace_back(at->second.second);
   }
 }
 
@@ -138,23 +136,23 @@ absl::StatusOr<CsvRows> TrainingCsv(const Record& record, const ReportedExperime
       for (const Outcome& outcome : arm.outcomes) counted.insert(outcome.run.id);
     }
   }
-  CsvRows rows = {{"run", "arm", "role", "seed", "tokens", "loss_nat", "steps"}};
   const bool clocked = HasSimulatedClock(e);
-  if (clocked) rows[0].insert(rows[0].end(), {"simulated_s", "message_bytes"});
+  Table table{.columns = ForPrograms("run | arm | role | seed | tokens | loss_nat | steps")};
+  if (clocked) table.AddColumns(ForPrograms("simulated_s | message_bytes"));
   for (const RunRow& run : e.runs) {
     const auto curve = curves->find(run.id);
     if (curve == curves->end() || (e.campaign && !counted.contains(run.id))) continue;
     const absl::StatusOr<SimulatedSteps> simulated = SimulatedOf(record, run.id);
     if (!simulated.ok()) return simulated.status();
-    AppendCurve(run, curve->second, clocked ? &*simulated : nullptr, rows);
+    AppendCurve(run, curve->second, clocked ? &*simulated : nullptr, table);
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows ResidualsCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"arm", "role", "seed", "budget", "loss_nat", "fitted_nat", "residual_nat",
-                   "within_seed_nat"}};
-  if (!a.curve) return rows;
+  Table table{.columns = ForPrograms("arm | role | seed | budget | loss_nat | fitted_nat | "
+                                     "residual_nat | within_seed_nat")};
+  if (!a.curve) return CsvRowsOf(table);
   std::map<int64_t, std::vector<double>> of_seed;
   for (const ArmResult& arm : a.arms) {
     for (const Outcome& o : arm.outcomes) {
@@ -167,13 +165,11 @@ CsvRows ResidualsCsv(const CampaignAnalysis& a) {
     for (const Outcome& o : arm.outcomes) {
       if (!o.loss_off || !of_seed.contains(o.run.seed)) continue;
       const double fitted = a.curve->LossAt(arm.trained_fraction), residual = *o.loss_off - fitted;
-      rows.push_back({arm.arm, std::string(ToString(arm.role)), fmt::format("{}", o.run.seed),
-                      fmt::format("{}", arm.trained_fraction), fmt::format("{}", *o.loss_off),
-                      fmt::format("{}", fitted), fmt::format("{}", residual),
-                      fmt::format("{}", residual - Mean(of_seed.at(o.run.seed)))});
+      table.Add({arm.arm, ToString(arm.role), o.run.seed, arm.trained_fraction, *o.loss_off, fitted,
+                 residual, residual - Mean(of_seed.at(o.run.seed))});
     }
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 std::vector<std::string> ChangesInWords(const std::string& from_toml, const std::string& to_toml) {
@@ -237,26 +233,23 @@ absl::StatusOr<std::vector<ArmOnTheWire>> ArmsOnTheWire(const Record& record,
 }
 
 CsvRows WireCsv(const std::vector<ArmOnTheWire>& arms) {
-  const auto maybe = [](const std::optional<double>& x) {
-    return x ? fmt::format("{}", *x) : std::string();
-  };
-  CsvRows rows = {{"arm", "changes", "forward_bits_per_element", "forward_nmse_mean",
-                   "forward_nmse_max", "backward_bits_per_element", "backward_nmse_mean",
-                   "backward_nmse_max", "outer_bits_per_element", "outer_bytes", "simulated_s"}};
+  Table table{.columns = ForPrograms(
+                  "arm | changes | forward_bits_per_element | forward_nmse_mean | "
+                  "forward_nmse_max | backward_bits_per_element | "
+                  "backward_nmse_mean | backward_nmse_max | outer_bits_per_element | outer_bytes | "
+                  "simulated_s")};
   for (const ArmOnTheWire& arm : arms) {
-    std::vector<std::string> row = {arm.arm, fmt::format("{}", fmt::join(arm.changes, "; "))};
+    std::vector<Cell> row = {arm.arm, fmt::format("{}", fmt::join(arm.changes, "; "))};
     for (const ArmOnTheWire::Direction* d : {&arm.forward, &arm.backward}) {
-      row.push_back(d->bits_per_element > 0 ? fmt::format("{}", d->bits_per_element) : "");
-      row.push_back(maybe(d->nmse_mean));
-      row.push_back(maybe(d->nmse_max));
+      row.insert(row.end(), {d->bits_per_element > 0 ? Cell(d->bits_per_element) : Cell::None(),
+                             d->nmse_mean, d->nmse_max});
     }
     const bool outer = arm.outer.bits_per_element > 0;
-    row.push_back(outer ? fmt::format("{}", arm.outer.bits_per_element) : "");
-    row.push_back(outer ? fmt::format("{}", arm.outer_bytes) : "");
-    row.push_back(maybe(arm.simulated_s));
-    rows.push_back(std::move(row));
+    row.insert(row.end(), {outer ? Cell(arm.outer.bits_per_element) : Cell::None(),
+                           outer ? Cell(arm.outer_bytes) : Cell::None(), arm.simulated_s});
+    table.Add(std::move(row));
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 }  // namespace longhaul

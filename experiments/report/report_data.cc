@@ -11,11 +11,8 @@
 namespace longhaul {
 namespace {
 
-std::string Number(double x) { return fmt::format("{}", x); }
-std::string Number(const std::optional<double>& x) { return x ? Number(*x) : std::string(); }
-
-std::string BoundMark(const Measured& x) { return x.bound == Bound::kUpper ? "<=" : ""; }
-std::string LowMark(const Measured& x) { return x.bound == Bound::kLowEnd ? "<=" : ""; }
+Cell BoundMark(const Measured& x) { return x.bound == Bound::kUpper ? "<=" : ""; }
+Cell LowMark(const Measured& x) { return x.bound == Bound::kLowEnd ? "<=" : ""; }
 
 // Folder names keep letters, digits, '-', '_' and '.'.
 std::string Slug(const ExperimentRow& row) {
@@ -34,55 +31,26 @@ SpecNames AnyNames() {
   return {.codec = any, .profile = any, .schedule = any};
 }
 
-constexpr const char* kArmColumns[] = {
-    "arm",        "role",      "forward",   "backward",   "stages", "crossings",  "seeds",
-    "evaluation", "delta_nat", "delta_low", "delta_high", "ln_eta", "ln_eta_low", "ln_eta_high",
-    "eta",        "eta_low",   "eta_high",  "q",          "q_low",  "q_high",     "bound",
-    "low_bound",  "verdict",   "reference", "changes",    "note"};
-
 // What every row of an arm begins with.
-std::vector<std::string> ArmCells(const ArmResult& arm, int64_t seeds) {
-  return {arm.arm,
-          std::string(ToString(arm.role)),
-          arm.forward_codec,
-          arm.backward_codec,
-          fmt::format("{}", arm.stages),
-          fmt::format("{}", arm.crossings),
-          fmt::format("{}", seeds)};
+std::vector<Cell> ArmCells(const ArmResult& arm, int64_t seeds) {
+  return {
+      arm.arm, ToString(arm.role), arm.forward_codec, arm.backward_codec, arm.stages, arm.crossings,
+      seeds};
 }
 
-std::vector<std::string> EstimateCells(const ArmResult& arm, const char* evaluation,
-                                       const Efficiency& e) {
-  std::vector<std::string> row = ArmCells(arm, e.seeds);
-  row.emplace_back(evaluation);
-  AppendCells(row, e.delta_nat);
-  AppendCells(row, e.ln_eta);
-  AppendCells(row, e.eta);
-  if (e.q) {
-    AppendCells(row, *e.q);
-  } else {
-    row.resize(row.size() + 3);
-  }
-  row.push_back(BoundMark(e.eta));
-  row.push_back(LowMark(e.eta));
-  row.emplace_back(!e.q                  ? "no q"
-                   : arm.controls_failed ? ToString(Verdict::kNoConclusion)
-                                         : ToString(AgainstAssumed(*e.q)));
-  row.push_back(arm.reference);
-  row.push_back(ToString(arm.changes));
-  row.push_back(arm.other_build.empty() ? arm.note : "no q: another build, " + arm.other_build);
-  return row;
+void AddEstimate(const ArmResult& arm, const char* evaluation, const Efficiency& e, Table& table) {
+  std::vector<Cell> row = ArmCells(arm, e.seeds);
+  row.insert(row.end(),
+             {evaluation, e.delta_nat, e.ln_eta, e.eta, e.q, BoundMark(e.eta), LowMark(e.eta),
+              !e.q                  ? "no q"
+              : arm.controls_failed ? ToString(Verdict::kNoConclusion)
+                                    : ToString(AgainstAssumed(*e.q)),
+              arm.reference, ToString(arm.changes),
+              arm.other_build.empty() ? arm.note : "no q: another build, " + arm.other_build});
+  table.Add(std::move(row));
 }
 
 }  // namespace
-
-// A bound's interval ends at its value and begins nowhere known: it has no columns.
-void AppendCells(std::vector<std::string>& row, const Measured& x) {
-  const bool ends = x.interval.has_value() && x.bound != Bound::kUpper;
-  row.push_back(Number(x.value));
-  row.push_back(ends ? Number(x.interval->low) : std::string());
-  row.push_back(ends ? Number(x.interval->high) : std::string());
-}
 
 absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row) {
   ReportedExperiment out;
@@ -118,8 +86,8 @@ absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const Ex
 }
 
 CsvRows CurveCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"name", "value"}};
-  if (!a.curve) return rows;
+  Table table{.columns = ForPrograms("name | value")};
+  if (!a.curve) return CsvRowsOf(table);
   const ReferenceCurve& c = *a.curve;
   for (const auto& [name, value] : {std::pair("slope_nat", c.slope_nat),
                                     {"slope_se_nat", c.slope_se_nat},
@@ -128,27 +96,27 @@ CsvRows CurveCsv(const CampaignAnalysis& a) {
                                     {"rho", a.rho},
                                     {"sd_delta_nat", a.sd_delta_nat},
                                     {"smallest_budget", c.smallest_budget}}) {
-    rows.push_back({name, Number(value)});
+    table.Add({name, value});
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows FitCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"budget", "loss_nat"}};
-  if (!a.curve) return rows;
+  Table table{.columns = ForPrograms("budget | loss_nat")};
+  if (!a.curve) return CsvRowsOf(table);
   constexpr int kPoints = 200;
   const double first = a.curve->mean.x.front(), last = a.curve->mean.x.back();
   for (int i = 0; i <= kPoints; ++i) {
     const double budget = std::exp(first + (last - first) * i / kPoints);
-    rows.push_back({Number(budget), Number(a.curve->LossAt(budget))});
+    table.Add({budget, a.curve->LossAt(budget)});
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows LossesCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"arm", "role", "codecs", "stages", "crossings", "seed", "budget", "train_tokens",
-                   "loss_off_nat", "loss_on_nat"}};
-  double d0 = 0;
+  Table table{.columns = ForPrograms("arm | role | codecs | stages | crossings | seed | "
+                                     "budget | train_tokens | loss_off_nat | loss_on_nat")};
+  std::optional<double> d0;
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference && arm.budget_fraction == 1 && !arm.outcomes.empty()) {
       d0 = static_cast<double>(arm.outcomes.front().run.train_tokens);
@@ -157,70 +125,57 @@ CsvRows LossesCsv(const CampaignAnalysis& a) {
   for (const ArmResult& arm : a.arms) {
     for (const Outcome& o : arm.outcomes) {
       if (!o.loss_off) continue;
-      rows.push_back({arm.arm, std::string(ToString(arm.role)),
-                      arm.forward_codec + " / " + arm.backward_codec, fmt::format("{}", arm.stages),
-                      fmt::format("{}", arm.crossings), fmt::format("{}", o.run.seed),
-                      d0 > 0 ? Number(static_cast<double>(o.run.train_tokens) / d0) : std::string(),
-                      fmt::format("{}", o.run.train_tokens), Number(o.loss_off),
-                      Number(o.loss_on)});
+      table.Add({arm.arm, ToString(arm.role), arm.forward_codec + " / " + arm.backward_codec,
+                 arm.stages, arm.crossings, o.run.seed,
+                 d0 ? Cell(static_cast<double>(o.run.train_tokens) / *d0) : Cell::None(),
+                 o.run.train_tokens, o.loss_off, o.loss_on});
     }
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows ArmsCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{std::begin(kArmColumns), std::end(kArmColumns)}};
+  Table table{.columns = ForPrograms("arm | role | forward | backward | stages | crossings | "
+                                     "seeds | evaluation | delta_nat,delta_low,delta_high | "
+                                     "ln_eta,ln_eta_low,ln_eta_high | eta,eta_low,eta_high | "
+                                     "q,q_low,q_high | bound | low_bound | verdict | "
+                                     "reference | changes | note")};
   for (const ArmResult& arm : a.arms) {
     if (arm.role == Role::kReference) continue;
-    if (arm.off) rows.push_back(EstimateCells(arm, "off", *arm.off));
-    if (arm.on) rows.push_back(EstimateCells(arm, "on", *arm.on));
-    if (!arm.note.empty()) {
-      rows.push_back(ArmCells(arm, arm.seeds));
-      if (arm.delta_alone) {
-        rows.back().emplace_back("off");
-        AppendCells(rows.back(), *arm.delta_alone);
-      }
-      rows.back().resize(rows.front().size() - 3);
-      rows.back().push_back(arm.reference);
-      rows.back().push_back(ToString(arm.changes));
-      rows.back().emplace_back();
-      rows.back().back() = arm.note;
-    }
+    if (arm.off) AddEstimate(arm, "off", *arm.off, table);
+    if (arm.on) AddEstimate(arm, "on", *arm.on, table);
+    if (arm.note.empty()) continue;
+    std::vector<Cell> row = ArmCells(arm, arm.seeds);
+    row.insert(row.end(), {arm.delta_alone ? "off" : "", arm.delta_alone});
+    row.resize(table.columns.size() - 3, Cell::None());
+    row.insert(row.end(), {arm.reference, ToString(arm.changes), arm.note});
+    table.Add(std::move(row));
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows JointCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"codecs", "reference", "arms", "evaluation", "depths", "seeds", "q", "q_low",
-                   "q_high", "low_bound", "bits_per_element", "note"}};
+  Table table{.columns = ForPrograms("codecs | reference | arms | evaluation | depths | seeds | "
+                                     "q,q_low,q_high | low_bound | bits_per_element | note")};
   for (const Family& family : a.families) {
     std::string arms;
     for (const ArmResult* arm : family.arms) arms += (arms.empty() ? "" : " ") + arm->arm;
     for (const auto& [evaluation, joint, note] :
          {std::tuple("off", &family.off, &family.note), {"on", &family.on, &family.on_note}}) {
-      std::vector<std::string> row = {family.codecs,
-                                      family.arms.front()->reference,
-                                      arms,
-                                      evaluation,
-                                      fmt::format("{}", family.fitted_depths()),
-                                      fmt::format("{}", *joint ? (*joint)->seeds : 0)};
-      if (*joint) {
-        AppendCells(row, (*joint)->q);
-        row.push_back(LowMark((*joint)->q));
-      } else {
-        row.resize(row.size() + 4);
-      }
-      // 0: no bytes were recorded, as where losses alone were read from a file.
-      row.push_back(family.bits_per_element > 0 ? Number(family.bits_per_element) : "");
-      row.push_back(*note);
-      rows.push_back(std::move(row));
+      const JointEstimate* j = *joint ? &**joint : nullptr;
+      table.Add({family.codecs, family.arms.front()->reference, arms, evaluation,
+                 family.fitted_depths(), j == nullptr ? 0 : j->seeds,
+                 j == nullptr ? Cell::None() : Cell(j->q), j == nullptr ? "" : LowMark(j->q),
+                 // 0: no bytes were recorded, as where losses alone were read from a file.
+                 family.bits_per_element > 0 ? Cell(family.bits_per_element) : Cell::None(),
+                 *note});
     }
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 CsvRows DepthCsv(const CampaignAnalysis& a) {
-  CsvRows rows = {{"codecs", "reference", "model", "chosen", "crossings", "ln_eta"}};
+  Table table{.columns = ForPrograms("codecs | reference | model | chosen | crossings | ln_eta")};
   constexpr int kPoints = 40;
   for (const Family& family : a.families) {
     if (!family.depths) continue;
@@ -233,64 +188,50 @@ CsvRows DepthCsv(const CampaignAnalysis& a) {
         const double k = most * i / kPoints, boundaries = k / (forward + backward);
         const double loss = fit.MinusLnEta(forward * boundaries, backward * boundaries);
         if (!std::isfinite(loss)) continue;
-        rows.push_back({family.codecs, family.arms.front()->reference,
-                        std::string(ToString(fit.model)),
-                        fit.model == family.depths->chosen ? "1" : "0", Number(k), Number(-loss)});
+        table.Add({family.codecs, family.arms.front()->reference, ToString(fit.model),
+                   fit.model == family.depths->chosen, k, -loss});
       }
     }
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
-CsvRows StepTimesCsv(const std::vector<StepTime>& times) {
-  CsvRows rows = {{"run",
-                   "arm",
-                   "profile",
-                   "schedule",
-                   "stages",
-                   "groups",
-                   "microbatches",
-                   "steps",
-                   "measured_s",
-                   "measured_low_s",
-                   "measured_high_s",
-                   "p2_s",
-                   "p1_s",
-                   "p3_s",
-                   "residual",
-                   "residual_low",
-                   "residual_high",
-                   "compute_utilisation",
-                   "compute_utilisation_low",
-                   "compute_utilisation_high",
-                   "outer_measured_s",
-                   "outer_predicted_s",
-                   "note"}};
+Table StepTimesTable(const std::vector<StepTime>& times) {
+  Table table{
+      .columns = ColumnsOf(
+          "run:run | arm:arm | links:profile | -:schedule | "
+          "groups x stages:stages | -:groups | -:microbatches | "
+          "steps:steps | "
+          "measured, s:measured_s,measured_low_s,measured_high_s | "
+          "P2, s:p2_s | -:p1_s | -:p3_s | "
+          "ln(measured\n/ P2):residual,residual_low,residual_high |  | "
+          "P1, s | P3, s | "
+          "compute\nshare:compute_utilisation,compute_utilisation_low,compute_utilisation_high | "
+          "-:outer_measured_s | -:outer_predicted_s | -:note")};
   for (const StepTime& t : times) {
-    std::vector<std::string> row = {fmt::format("{}", t.run),
-                                    t.arm,
-                                    t.profile,
-                                    t.schedule,
-                                    fmt::format("{}", t.stages),
-                                    fmt::format("{}", t.groups),
-                                    fmt::format("{}", t.microbatches),
-                                    fmt::format("{}", t.measured_steps)};
-    AppendCells(row, t.measured_s);
-    row.push_back(Number(t.p2_s));
-    row.push_back(Number(t.p1_s));
-    row.push_back(Number(t.p3_s));
-    if (t.p2_s) {
-      AppendCells(row, t.residual);
-    } else {
-      row.resize(row.size() + 3);
-    }
-    AppendCells(row, t.compute_utilisation);
-    row.push_back(Number(t.outer_measured_s));
-    row.push_back(Number(t.outer_predicted_s));
-    row.push_back(t.note);
-    rows.push_back(std::move(row));
+    const std::string shape = fmt::format("{} x {}, {}", t.groups, t.stages, t.schedule);
+    table.Add({t.run,
+               t.arm,
+               t.profile,
+               t.schedule,
+               Cell::Shown(shape, t.stages),
+               t.groups,
+               t.microbatches,
+               t.measured_steps,
+               Cell(t.measured_s, 4),
+               Cell(t.p2_s, "{:.4f}"),
+               t.p1_s,
+               t.p3_s,
+               t.p2_s ? Cell(t.residual, 3) : Cell::None(),
+               t.p2_s ? ResidualBadge(JudgeResidual(t)) : Cell::Badge("one process", Tone::kPlain),
+               Cell(t.p1_s, "{:.4f}"),
+               Cell(t.p3_s, "{:.4f}"),
+               Cell(t.compute_utilisation, 2),
+               t.outer_measured_s,
+               t.outer_predicted_s,
+               t.note});
   }
-  return rows;
+  return table;
 }
 
 }  // namespace longhaul

@@ -23,11 +23,6 @@ struct ReportedExperiment {
 };
 absl::StatusOr<ReportedExperiment> ReadExperiment(const Record& record, const ExperimentRow& row);
 
-using CsvRows = std::vector<std::vector<std::string>>;
-
-// Three cells: the value, and its interval's ends where it has one; numbers as they are.
-void AppendCells(std::vector<std::string>& row, const Measured& x);
-
 // What the figures are drawn from; report/plots/ reads these columns.
 CsvRows CurveCsv(const CampaignAnalysis& a);   // name, value
 CsvRows FitCsv(const CampaignAnalysis& a);     // the curve from its first budget to its last
@@ -37,6 +32,9 @@ CsvRows JointCsv(const CampaignAnalysis& a);   // one row per codec and evaluati
 CsvRows DepthCsv(const CampaignAnalysis& a);   // points of each depth model's curve
 // In report_diloco.cc: one row per cell of M, H and outer codec, with what a planner assumes.
 CsvRows DilocoCsv(const CampaignAnalysis& a);
-CsvRows StepTimesCsv(const std::vector<StepTime>& times);
+Table StepTimesTable(const std::vector<StepTime>& times);  // and of the page
+
+// "within 0.10", "beyond 0.10" or "no verdict" in its colour.
+Cell ResidualBadge(const ResidualVerdict& verdict);
 
 }  // namespace longhaul

@@ -24,11 +24,10 @@ struct Pooled {
     samples += row.samples;
     ++runs;
   }
-  std::string Cell() const {
+  std::string Text() const {
     if (samples == 0) return "-";
-    return fmt::format("{:.2e}<br><span class=\"ci\">p95 {:.1e}, n = {}</span>",
-                       sum / static_cast<double>(samples), p95 / static_cast<double>(runs),
-                       samples);
+    return fmt::format("{:.2e} (p95 {:.1e}, n = {})", sum / static_cast<double>(samples),
+                       p95 / static_cast<double>(runs), samples);
   }
 };
 
@@ -52,30 +51,27 @@ absl::StatusOr<std::map<Boundary, std::map<int64_t, Pooled>>> ErrorsOf(const Rec
 }  // namespace
 
 absl::StatusOr<std::string> ErrorsPart(const Record& record, const CampaignAnalysis& a) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns =
+                  ColumnsOf("arm | boundary | direction | first steps | 10 % | 50 % | last steps")};
   for (const ArmResult& arm : a.arms) {
     if (arm.role != Role::kArm) continue;
     const auto errors = ErrorsOf(record, arm);
     if (!errors.ok()) return errors.status();
     for (const auto& [boundary, by_percent] : *errors) {
-      std::vector<std::string> row = {HtmlEscape(arm.arm), fmt::format("{}", boundary.first),
-                                      boundary.second ? "backward" : "forward"};
+      std::vector<Cell> row = {arm.arm, boundary.first, boundary.second ? "backward" : "forward"};
       for (const int64_t percent : kPercents) {
         const auto found = by_percent.find(percent);
-        row.push_back(found == by_percent.end() ? "-" : found->second.Cell());
+        row.emplace_back(found == by_percent.end() ? "-" : found->second.Text());
       }
-      rows.push_back(std::move(row));
+      table.Add(std::move(row));
     }
   }
-  if (rows.empty()) return std::string();
+  if (table.rows.empty()) return std::string();
   return "<h3>What boundaries lose over the training</h3><p class=\"note\">NMSE of sampled frames "
          "of a twentieth of the steps each: the first, those around 10 and 50 %, the last. Mean "
          "over samples; p95 of each run, mean over runs; n samples in all. Boundary b sits between "
          "stages b and b + 1.</p>" +
-         HtmlDetails(fmt::format("{} crossings", rows.size()),
-                     HtmlTable({"arm", "boundary", "direction", "first steps", "10 %", "50 %",
-                                "last steps"},
-                               rows));
+         HtmlDetails(fmt::format("{} crossings", table.rows.size()), HtmlGrid(table));
 }
 
 }  // namespace longhaul

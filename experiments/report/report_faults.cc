@@ -72,28 +72,23 @@ std::string LossSvg(const std::map<int64_t, double>& loss, const std::vector<Rou
 }
 
 std::string FaultTable(const std::vector<FaultRow>& faults) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns =
+                  ColumnsOf("step | fault | where | tokens lost | back at step | after s | said")};
   for (const FaultRow& f : faults) {
-    rows.push_back({fmt::format("{}", f.step), HtmlEscape(f.what), HtmlEscape(f.place),
-                    fmt::format("{}", f.lost_tokens),
-                    f.recovered_step ? fmt::format("{}", *f.recovered_step) : "-",
-                    f.recovery_s ? fmt::format("{:.1f}", *f.recovery_s) : "-", HtmlEscape(f.said)});
+    table.Add({f.step, f.what, f.place, f.lost_tokens, f.recovered_step,
+               Cell(f.recovery_s, "{:.1f}"), f.said});
   }
-  return HtmlTable({"step", "fault", "where", "tokens lost", "back at step", "after s", "said"},
-                   rows);
+  return HtmlGrid(table);
 }
 
 std::string RoundTable(const std::vector<RoundRow>& rounds) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns = ColumnsOf("round | after step | members | left out | lost | joined | "
+                                   "exchanges | waited s")};
   for (const RoundRow& r : rounds) {
-    rows.push_back({fmt::format("{}", r.round), fmt::format("{}", r.last_step),
-                    HtmlEscape(r.members), HtmlEscape(r.left_out), HtmlEscape(r.lost),
-                    HtmlEscape(r.joiners), fmt::format("{}", r.attempts),
-                    fmt::format("{:.2f}", r.waited_s)});
+    table.Add({r.round, r.last_step, r.members, r.left_out, r.lost, r.joiners, r.attempts,
+               Cell(r.waited_s, "{:.2f}")});
   }
-  return HtmlTable(
-      {"round", "after step", "members", "left out", "lost", "joined", "exchanges", "waited s"},
-      rows);
+  return HtmlGrid(table);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "experiments/estimates/campaign_analysis.h"
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "experiments/report/html.h"
 #include "experiments/report/plots.h"
 #include "experiments/report/report_files.h"
@@ -58,8 +58,8 @@ std::vector<std::string> ArmNames(const std::vector<PriceCell>& cells) {
   return names;
 }
 
-std::string TermText(const ArmLaw& law, PriceTerm term) {
-  return law.law && law.law->Has(term) ? WithInterval(TermOf(*law.law, term), 2) : "-";
+Cell TermCell(const ArmLaw& law, PriceTerm term) {
+  return law.law && law.law->Has(term) ? Cell(TermOf(*law.law, term), 2) : Cell::None();
 }
 
 bool Excludes0(const Measured& x) {
@@ -93,8 +93,6 @@ std::vector<Foretold> Foretell(const LawReport& report) {
   }
   return out;
 }
-
-std::string Text(double x) { return fmt::format("{}", x); }
 }  // namespace
 
 absl::StatusOr<LawAim> ReadLawAim(const std::string& text) {
@@ -120,113 +118,91 @@ absl::StatusOr<LawReport> MakeLawReport(std::vector<PriceCell> cells, std::vecto
   return report;
 }
 
-std::string LawText(const LawReport& report) {
-  std::string text = "x = A eps^p N^a (D/N)^b sum over cuts of 1 + tilt (l/L - 1/2)\n\n";
-  TextTable cells({"cell", "N", "D", "D/N", "seeds", "slope, nat", "arm", "cuts", "NMSE", "-ln eta",
-                   "Delta, nat"});
+namespace {
+
+Table CellsTable(const LawReport& report) {
+  Table table{.columns = ColumnsOf("cell:cell | N:parameters | D:tokens | D/N | seeds:seeds | "
+                                   "slope, nat:slope_nat | arm:arm | -:codecs | cuts:cuts | "
+                                   "NMSE:nmse | -ln eta:minus_ln_eta[] | Delta, nat:delta_nat[] | "
+                                   "-:note")};
   for (const PriceCell& cell : report.cells) {
     for (const PriceArm& arm : cell.arms) {
       const double eps = arm.loss->eps;
-      cells.Add(
-          {cell.name, fmt::format("{:.0f}", cell.parameters), fmt::format("{:.0f}", cell.tokens),
-           fmt::format("{:.1f}", cell.tokens / cell.parameters), fmt::format("{}", cell.seeds),
-           fmt::format("{:.3f}", cell.slope_nat), arm.arm,
-           fmt::format("{}", arm.loss->places.size()), eps > 0 ? fmt::format("{:.4f}", eps) : "-",
-           arm.tokens ? WithInterval(arm.minus_ln_eta, 3) : arm.note,
-           WithInterval(arm.delta_nat, 3)});
+      table.Add({cell.name, Cell(cell.parameters, "{:.0f}"), Cell(cell.tokens, "{:.0f}"),
+                 Cell(cell.tokens / cell.parameters, "{:.1f}"), cell.seeds,
+                 Cell(cell.slope_nat, "{:.3f}"), arm.arm, arm.codecs, arm.loss->places.size(),
+                 eps > 0 ? Cell(eps, "{:.4f}") : Cell::None(),
+                 arm.tokens ? Cell(arm.minus_ln_eta, 3) : Cell::None(arm.note),
+                 Cell(arm.delta_nat, 3), arm.note});
     }
   }
-  text += cells.Text() + "\n";
+  return table;
+}
+
+// Exponents, and what that of the size says; for programs LawTermsCsv has each term.
+Table ExponentsTable(const LawReport& report) {
+  Table table{.columns = ColumnsOf("arm | x | points | a, of N | b, of D/N | p, of eps | tilt | "
+                                   " | worst z")};
+  for (const ArmLaw& law : report.laws) {
+    std::optional<double> worst;
+    if (law.law && law.points.size() > law.law->terms.size()) {
+      worst = 0;
+      for (const double z : law.law->z) worst = std::abs(z) > std::abs(*worst) ? z : *worst;
+    }
+    table.Add({NameOf(law), WhatOf(law), law.points.size(), TermCell(law, PriceTerm::kSize),
+               TermCell(law, PriceTerm::kTokens), TermCell(law, PriceTerm::kEps),
+               TermCell(law, PriceTerm::kTilt), TransferText(law), Cell(worst, "{:.1f}")});
+  }
+  return table;
+}
+
+Table AimsTable(const LawReport& report) {
+  Table table{.columns = ColumnsOf("N:parameters | D:tokens | arm:arm | x:quantity | "
+                                   "foretold:value,low,high")};
+  for (const Foretold& f : Foretell(report)) {
+    table.Add({Cell(f.aim.parameters, "{:.0f}"), Cell(f.aim.tokens, "{:.0f}"), f.arm,
+               f.loss ? "Delta" : "-ln eta", Cell(f.price, 3)});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string LawText(const LawReport& report) {
+  std::string text = "x = A eps^p N^a (D/N)^b sum over cuts of 1 + tilt (l/L - 1/2)\n\n";
+  text += GridText(CellsTable(report)) + "\n";
   for (const PriceCell& cell : report.cells) {
     for (const std::string& why : cell.left_out) {
       text += fmt::format("{}: left out: {}\n", cell.name, why);
     }
   }
-  TextTable terms(
-      {"arm", "x", "points", "a, of N", "b, of D/N", "p, of eps", "tilt", "", "worst z"});
-  for (const ArmLaw& law : report.laws) {
-    double worst = 0;
-    if (law.law) {
-      for (const double z : law.law->z) worst = std::abs(z) > std::abs(worst) ? z : worst;
-    }
-    terms.Add({NameOf(law), std::string(WhatOf(law)), fmt::format("{}", law.points.size()),
-               TermText(law, PriceTerm::kSize), TermText(law, PriceTerm::kTokens),
-               TermText(law, PriceTerm::kEps), TermText(law, PriceTerm::kTilt), TransferText(law),
-               law.law && law.points.size() > law.law->terms.size() ? fmt::format("{:.1f}", worst)
-                                                                    : "-"});
-  }
-  text += terms.Text();
+  text += GridText(ExponentsTable(report));
   if (report.aims.empty()) return text;
-  text += "\nForetold (95 % of where the law is; a campaign's own error comes on top):\n";
-  TextTable aims({"N", "D", "arm", "x", "foretold"});
-  for (const Foretold& f : Foretell(report)) {
-    aims.Add({fmt::format("{:.0f}", f.aim.parameters), fmt::format("{:.0f}", f.aim.tokens), f.arm,
-              f.loss ? "Delta" : "-ln eta", WithInterval(f.price, 3)});
-  }
-  return text + aims.Text();
+  return text + "\nForetold (95 % of where the law is; a campaign's own error comes on top):\n" +
+         GridText(AimsTable(report));
 }
 
-CsvRows LawCsv(const LawReport& report) {
-  CsvRows rows = {{"cell", "parameters", "tokens", "seeds", "slope_nat", "arm", "codecs", "cuts",
-                   "nmse", "minus_ln_eta", "minus_ln_eta_low", "minus_ln_eta_high", "delta_nat",
-                   "delta_nat_low", "delta_nat_high", "note"}};
-  for (const PriceCell& cell : report.cells) {
-    for (const PriceArm& arm : cell.arms) {
-      std::vector<std::string> row = {cell.name,
-                                      Text(cell.parameters),
-                                      Text(cell.tokens),
-                                      fmt::format("{}", cell.seeds),
-                                      Text(cell.slope_nat),
-                                      arm.arm,
-                                      arm.codecs,
-                                      fmt::format("{}", arm.loss->places.size()),
-                                      arm.loss->eps > 0 ? Text(arm.loss->eps) : ""};
-      if (arm.tokens) {
-        AppendCells(row, arm.minus_ln_eta);
-      } else {
-        row.insert(row.end(), 3, "");
-      }
-      AppendCells(row, arm.delta_nat);
-      row.push_back(arm.note);
-      rows.push_back(std::move(row));
-    }
-  }
-  return rows;
-}
+CsvRows LawCsv(const LawReport& report) { return CsvRowsOf(CellsTable(report)); }
+CsvRows LawAimsCsv(const LawReport& report) { return CsvRowsOf(AimsTable(report)); }
 
 CsvRows LawTermsCsv(const LawReport& report) {
-  CsvRows rows = {{"arm", "quantity", "points", "term", "value", "low", "high", "note"}};
+  Table table{.columns = ForPrograms("arm | quantity | points | term | value,low,high | note")};
   for (const ArmLaw& law : report.laws) {
-    const std::vector<std::string> head = {NameOf(law), std::string(WhatOf(law)),
-                                           fmt::format("{}", law.points.size())};
-    if (!law.law) {
-      rows.push_back({head[0], head[1], head[2], "", "", "", "", law.note});
-      continue;
-    }
+    const auto add = [&](Cell term, Cell value, Cell note) {
+      table.Add({NameOf(law), WhatOf(law), law.points.size(), std::move(term), std::move(value),
+                 std::move(note)});
+    };
+    if (!law.law) add(Cell::None(), Cell::None(), law.note);
+    if (!law.law) continue;
     for (const PriceTerm term : law.law->terms) {
-      std::vector<std::string> row = head;
-      row.emplace_back(ToString(term));
-      AppendCells(row, TermOf(*law.law, term));
-      row.push_back(term == PriceTerm::kLnA
-                        ? fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}",
-                                      law.law->centre_parameters, law.law->centre_ratio,
-                                      law.law->centre_eps)
-                        : "");
-      rows.push_back(std::move(row));
+      add(ToString(term), TermOf(*law.law, term),
+          term != PriceTerm::kLnA
+              ? Cell::None()
+              : fmt::format("at N {:.6g}, D/N {:.4g}, eps {:.4g}", law.law->centre_parameters,
+                            law.law->centre_ratio, law.law->centre_eps));
     }
   }
-  return rows;
-}
-
-CsvRows LawAimsCsv(const LawReport& report) {
-  CsvRows rows = {{"parameters", "tokens", "arm", "quantity", "value", "low", "high"}};
-  for (const Foretold& f : Foretell(report)) {
-    std::vector<std::string> row = {Text(f.aim.parameters), Text(f.aim.tokens), f.arm,
-                                    f.loss ? "Delta" : "-ln eta"};
-    AppendCells(row, f.price);
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 absl::StatusOr<std::string> WriteLaw(const LawReport& report, const std::string& python,

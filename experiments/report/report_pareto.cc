@@ -88,12 +88,12 @@ absl::StatusOr<CsvRows> ParetoCsv(const Record& record, const CampaignAnalysis& 
     if (!point.ok()) return point.status();
     if (*point) points.push_back(**point);
   }
-  CsvRows rows = {{"arm", "role", "seeds", "loss_nat", "loss_nat_low", "loss_nat_high", "time_s",
-                   "time_front", "message_bytes", "message_bytes_front", "memory_bytes",
-                   "memory_bytes_front"}};
+  Table table{
+      .columns = ForPrograms(
+          "arm | role | seeds | loss_nat,loss_nat_low,loss_nat_high | time_s | time_front | "
+          "message_bytes | message_bytes_front | memory_bytes | memory_bytes_front")};
   for (const Point& p : points) {
-    rows.push_back({p.arm->arm, std::string(ToString(p.arm->role)), fmt::format("{}", p.seeds)});
-    AppendCells(rows.back(), p.loss);
+    table.Add({p.arm->arm, ToString(p.arm->role), p.seeds, p.loss});
   }
   for (size_t i = 0; i < 3; ++i) {
     std::vector<LossAt> known;
@@ -104,11 +104,11 @@ absl::StatusOr<CsvRows> ParetoCsv(const Record& record, const CampaignAnalysis& 
     size_t next = 0;
     for (size_t j = 0; j < points.size(); ++j) {
       const std::optional<double>& cost = points[j].costs[i];
-      rows[j + 1].push_back(cost ? fmt::format("{}", *cost) : "");
-      rows[j + 1].push_back(!cost ? "" : front[next++] ? "1" : "0");
+      const bool best = cost && front[next++];
+      table.rows[j].insert(table.rows[j].end(), {cost, cost ? Cell(best) : Cell::None()});
     }
   }
-  return rows;
+  return CsvRowsOf(table);
 }
 
 }  // namespace longhaul

@@ -12,12 +12,12 @@
 namespace longhaul {
 namespace {
 
-// Different values of an arm's runs, one a line.
+// Different values of an arm's runs.
 class Distinct {
  public:
   void Add(const std::string& value) {
     if (value.empty() || !seen_.insert(value).second) return;
-    cell_ += (cell_.empty() ? "" : "<br>") + HtmlEscape(value);
+    cell_ += (cell_.empty() ? "" : "; ") + value;
   }
   std::string cell() const { return cell_.empty() ? "-" : cell_; }
 
@@ -76,11 +76,11 @@ std::string ProvenancePart(const ReportedExperiment& e) {
     at->Add(run);
   }
   if (arms.empty()) return "";
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns = ColumnsOf("arm | data | held out | weights | links | epochs | revision | "
+                                   "torch | instruction sets | host")};
   for (const Provenance& p : arms) {
-    rows.push_back({HtmlEscape(p.arm), p.data.cell(), p.held_out.cell(), p.weights.cell(),
-                    p.links.cell(), p.epochs.cell(), p.revision.cell(), p.torch.cell(),
-                    p.path.cell(), p.host.cell()});
+    table.Add({p.arm, p.data.cell(), p.held_out.cell(), p.weights.cell(), p.links.cell(),
+               p.epochs.cell(), p.revision.cell(), p.torch.cell(), p.path.cell(), p.host.cell()});
   }
   const auto files = e.row.facts.find(kNamedFilesFact);
   const std::string named =
@@ -98,10 +98,7 @@ std::string ProvenancePart(const ReportedExperiment& e) {
          "<h3>What each arm was made of</h3><p class=\"note\">SHA-256 of the tokens trained on and "
          "held out, of the weights begun with and of the topology file: the first 16 digits. Several "
          "values in a cell: its runs differ.</p>" +
-         HtmlTable({"arm", "data", "held out", "weights", "links", "epochs", "revision", "torch",
-                    "instruction sets", "host"},
-                   rows) +
-         named;
+         HtmlGrid(table) + named;
 }
 
 }  // namespace longhaul

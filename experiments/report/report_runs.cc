@@ -17,30 +17,8 @@ namespace {
 constexpr size_t kMostNotes = 10;       // more are folded away
 constexpr size_t kMostWholeSpecs = 20;  // of the arms after those, what differs from the first
 
-std::string Seconds(const std::optional<double>& s) {
-  return s ? fmt::format("{:.4f}", *s) : std::string("-");
-}
-
-std::string StepTimesTable(const std::vector<StepTime>& times) {
-  std::vector<std::vector<std::string>> rows;
-  for (const StepTime& t : times) {
-    std::string verdict;
-    if (t.p2_s) {
-      verdict = ResidualBadge(JudgeResidual(t));
-    } else {
-      verdict = HtmlBadge("one process", Tone::kPlain);
-    }
-    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
-                    fmt::format("{} x {}, {}", t.groups, t.stages, HtmlEscape(t.schedule)),
-                    fmt::format("{}", t.measured_steps), IntervalCell(t.measured_s, 4),
-                    Seconds(t.p2_s), t.p2_s ? IntervalCell(t.residual, 3) : std::string("-"),
-                    verdict, Seconds(t.p1_s), Seconds(t.p3_s),
-                    IntervalCell(t.compute_utilisation, 2)});
-  }
-  std::string out =
-      HtmlTable({"run", "arm", "links", "groups x stages", "steps", "measured, s", "P2, s",
-                 "ln(measured<br>/ P2)", "", "P1, s", "P3, s", "compute<br>share"},
-                rows);
+std::string StepTimesPart(const std::vector<StepTime>& times) {
+  const std::string out = HtmlGrid(StepTimesTable(times));
   std::string notes;
   size_t count = 0;
   for (const StepTime& t : times) {
@@ -55,17 +33,17 @@ std::string StepTimesTable(const std::vector<StepTime>& times) {
   return out + HtmlDetails(fmt::format("{} runs without a verdict, and why", count), notes);
 }
 
-std::string OuterTable(const std::vector<StepTime>& times) {
-  std::vector<std::vector<std::string>> rows;
+std::string OuterPart(const std::vector<StepTime>& times) {
+  Table table{.columns = ColumnsOf("run | arm | links | measured, s | predicted, s")};
   for (const StepTime& t : times) {
     if (!t.outer_measured_s || !t.p2_s) continue;
-    rows.push_back({fmt::format("{}", t.run), HtmlEscape(t.arm), HtmlEscape(t.profile),
-                    Seconds(t.outer_measured_s), Seconds(t.outer_predicted_s)});
+    table.Add(
+        {t.run, t.arm, t.profile, {t.outer_measured_s, "{:.4f}"}, {t.outer_predicted_s, "{:.4f}"}});
   }
-  if (rows.empty()) return "";
+  if (table.rows.empty()) return "";
   return "<h3>Outer synchronisation</h3><p class=\"note\">Per outer step, mean over workers; "
          "predicted: the largest message on an idle link, 8 &kappa; b / R + RTT/2.</p>" +
-         HtmlTable({"run", "arm", "links", "measured, s", "predicted, s"}, rows);
+         HtmlGrid(table);
 }
 
 std::string Bytes(const std::optional<int64_t>& bytes) {
@@ -85,23 +63,14 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
     absl::StatusOr<std::vector<CrossingRow>> crossings = record.Crossings(run.id);
     if (!crossings.ok()) return crossings.status();
     for (const CrossingRow& c : *crossings) {
-      std::string apart = "-";
-      if (c.kernel_tx_bytes && c.predicted_wire_bytes && *c.predicted_wire_bytes > 0) {
-        apart = fmt::format("{:+.2f} %", 100 * (static_cast<double>(*c.kernel_tx_bytes) /
-                                                    static_cast<double>(*c.predicted_wire_bytes) -
-                                                1));
-      }
-      rows.push_back(
-          {fmt::format("{}", run.id), HtmlEscape(run.arm),
-           fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank), std::string(ToString(c.direction)),
-           fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
-           fmt::format("{}", c.tensors),
-           c.elements == 0 ? std::string("-")
-                           : fmt::format("{:.3f}", 8 * static_cast<double>(c.payload_bytes) /
-                                                       static_cast<double>(c.elements)),
-           c.nmse_mean ? fmt::format("{:.2e}", *c.nmse_mean) : std::string("-"),
-           Bytes(c.payload_bytes), Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
-           Bytes(c.kernel_tx_bytes), apart});
+      rows.push_back({fmt::format("{}", run.id), HtmlEscape(run.arm),
+                      fmt::format("{} &rarr; {}", c.src_rank, c.dst_rank),
+                      std::string(ToString(c.direction)),
+                      fmt::format("<span class=\"nb\">{}</span>", HtmlEscape(c.codec)),
+                      fmt::format("{}", c.tensors), Cell(BitsPerElement(c), "{:.3f}").text,
+                      Cell(c.nmse_mean, "{:.2e}").text, Bytes(c.payload_bytes),
+                      Bytes(c.message_bytes), Bytes(c.predicted_wire_bytes),
+                      Bytes(c.kernel_tx_bytes), Cell(PercentOverPrediction(c), "{:+.2f} %").text});
     }
   }
   if (rows.empty()) return std::string();
@@ -114,34 +83,30 @@ absl::StatusOr<std::string> BytesTable(const Record& record, const ReportedExper
                    rows);
 }
 
-absl::StatusOr<std::string> LinksTable(const Record& record, const ReportedExperiment& e) {
-  std::vector<std::vector<std::string>> rows;
+absl::StatusOr<std::string> LinksPart(const Record& record, const ReportedExperiment& e) {
+  Table table{.columns = ColumnsOf("run | when | nodes | rate | goodput wanted | goodput | RTT | "
+                                   "min | median | p99 | replies | queue drops | loss drops | ")};
+  const auto times = [](const std::optional<double>& x, double unit) {
+    return x ? Cell(*x * unit, "{:.2f}") : Cell::None();
+  };
   for (const RunRow& run : e.runs) {
     absl::StatusOr<std::vector<LinkRow>> links = record.Links(run.id);
     if (!links.ok()) return links.status();
     for (const LinkRow& l : *links) {
-      const auto ms = [](const std::optional<double>& s) {
-        return s ? fmt::format("{:.2f}", 1e3 * *s) : std::string("-");
-      };
-      const auto mbit = [](const std::optional<double>& r) {
-        return r ? fmt::format("{:.2f}", *r / 1e6) : std::string("-");
-      };
-      rows.push_back({fmt::format("{}", run.id), l.phase == LinkPhase::kBefore ? "before" : "after",
-                      fmt::format("{} &rarr; {}", l.src_node, l.dst_node),
-                      mbit(l.nominal_rate_bit_per_s), mbit(l.nominal_goodput_bit_per_s),
-                      mbit(l.goodput_bit_per_s), ms(l.nominal_rtt_s), ms(l.rtt_min_s),
-                      ms(l.rtt_median_s), ms(l.rtt_p99_s),
-                      fmt::format("{}/{}", l.probes_received, l.probes_sent),
-                      fmt::format("{}", l.queue_drops), fmt::format("{}", l.loss_drops),
-                      l.ok ? HtmlBadge("ok", Tone::kGood) : HtmlBadge(l.why, Tone::kBad)});
+      table.Add({run.id, l.phase == LinkPhase::kBefore ? "before" : "after",
+                 fmt::format("{} -> {}", l.src_node, l.dst_node),
+                 times(l.nominal_rate_bit_per_s, 1e-6), times(l.nominal_goodput_bit_per_s, 1e-6),
+                 times(l.goodput_bit_per_s, 1e-6), times(l.nominal_rtt_s, 1e3),
+                 times(l.rtt_min_s, 1e3), times(l.rtt_median_s, 1e3), times(l.rtt_p99_s, 1e3),
+                 fmt::format("{}/{}", l.probes_received, l.probes_sent), l.queue_drops,
+                 l.loss_drops,
+                 l.ok ? Cell::Badge("ok", Tone::kGood) : Cell::Badge(l.why, Tone::kBad)});
     }
   }
-  if (rows.empty()) return std::string();
+  if (table.rows.empty()) return std::string();
   return "<h3>Links</h3>" +
-         HtmlDetails(fmt::format("{} measurements, Mbit/s and ms", rows.size()),
-                     HtmlTable({"run", "when", "nodes", "rate", "goodput wanted", "goodput", "RTT",
-                                "min", "median", "p99", "replies", "queue drops", "loss drops", ""},
-                               rows));
+         HtmlDetails(fmt::format("{} measurements, Mbit/s and ms", table.rows.size()),
+                     HtmlGrid(table));
 }
 
 Tone ToneOf(RunStatus status) {
@@ -166,7 +131,7 @@ std::string WholeSpec(const RunRow& run) {
 std::string Specs(const ReportedExperiment& e) {
   std::string out;
   std::set<std::string> shown;
-  std::vector<std::vector<std::string>> others;
+  Table others{.columns = ColumnsOf("arm | run | differs in")};
   for (const RunRow& run : e.runs) {
     if (!shown.insert(run.arm).second) continue;
     if (shown.size() <= kMostWholeSpecs) {
@@ -174,37 +139,29 @@ std::string Specs(const ReportedExperiment& e) {
       continue;
     }
     const auto changes = ChangesInWords(e.runs.front().spec_toml, run.spec_toml);
-    others.push_back({HtmlEscape(run.arm), fmt::format("{}", run.id),
-                      HtmlEscape(fmt::format("{}", fmt::join(changes, "; ")))});
+    others.Add({run.arm, run.id, fmt::format("{}", fmt::join(changes, "; "))});
   }
-  if (others.empty()) return out;
+  if (others.rows.empty()) return out;
   return out +
          fmt::format(
              "<p class=\"note\">{} more arms, by what differs from {}; their whole "
              "specs and facts are in tables/runs.csv and tables/run_facts.csv.</p>",
-             others.size(), HtmlEscape(e.runs.front().arm)) +
-         HtmlTable({"arm", "run", "differs in"}, others);
+             others.rows.size(), HtmlEscape(e.runs.front().arm)) +
+         HtmlGrid(others);
 }
 
 }  // namespace
 
-std::string ResidualBadge(const ResidualVerdict& verdict) {
-  const bool judged = verdict.residual != Residual::kNotJudged;
-  const Tone tone = !judged                                 ? Tone::kOpen
-                    : verdict.residual == Residual::kWithin ? Tone::kGood
-                                                            : Tone::kBad;
-  return HtmlBadge(judged ? verdict.text : "no verdict", tone);
-}
-
-std::string IntervalCell(const Measured& x, int digits) {
-  if (x.bound == Bound::kUpper)
-    return fmt::format("&le; {:.{}f}<br><span class=\"ci\">{}</span>", x.value, digits,
-                       x.interval ? "a bound" : "no interval");
-  if (!x.interval)
-    return fmt::format("{:.{}f}<br><span class=\"ci\">no interval</span>", x.value, digits);
-  return fmt::format("{:.{}f}<br><span class=\"ci\">[{}{:.{}f}, {:.{}f}]</span>", x.value, digits,
-                     x.bound == Bound::kLowEnd ? "&le; " : "", x.interval->low, digits,
-                     x.interval->high, digits);
+Cell ResidualBadge(const ResidualVerdict& verdict) {
+  switch (verdict.residual) {
+    case Residual::kNotJudged:
+      return Cell::Badge("no verdict", Tone::kOpen);
+    case Residual::kWithin:
+      return Cell::Badge(verdict.text, Tone::kGood);
+    case Residual::kBeyond:
+      break;
+  }
+  return Cell::Badge(verdict.text, Tone::kBad);
 }
 
 std::string FigureHtml(const Figures& figures, const std::string& name,
@@ -222,7 +179,7 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
                                     [](const RunRow& r) { return r.profile != "loopback"; });
   if (!any_link && e.campaign) return std::string();
   std::string out = e.timing ? HtmlOf(TimingTable(*e.timing)) : "";
-  out += "<h3>Step time, measured against predicted</h3>" + StepTimesTable(e.step_times);
+  out += "<h3>Step time, measured against predicted</h3>" + StepTimesPart(e.step_times);
   out +=
       "<p class=\"note\">P2 is the event recursion over full-duplex links with the compute, encode "
       "and decode times of the run itself; it is confirmed within &plusmn;0.10. P1 is the "
@@ -233,33 +190,29 @@ absl::StatusOr<std::string> TimingPart(const Record& record, const ReportedExper
   out += FigureHtml(figures, "step_times",
                     "Measured against predicted (P2) step time per link profile, with the "
                     "&plusmn;10 % band. One point per run; every point is labelled with its arm.");
-  out += OuterTable(e.step_times);
+  out += OuterPart(e.step_times);
   absl::StatusOr<std::string> bytes = BytesTable(record, e);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<std::string> links = LinksTable(record, e);
+  absl::StatusOr<std::string> links = LinksPart(record, e);
   if (!links.ok()) return links.status();
   return out + *bytes + *links;
 }
 
 std::string RunsPart(const ReportedExperiment& e) {
-  std::vector<std::vector<std::string>> rows;
+  Table table{.columns = ColumnsOf("run | arm | seed | groups x stages | tokens | links | "
+                                   "emulator | status | reason | begun (UTC) | host | kernel | "
+                                   "torch | codecs' ISA | threads | revision")};
   int bad = 0;
   for (const RunRow& r : e.runs) {
     bad += r.status != RunStatus::kOk;
-    rows.push_back({fmt::format("{}", r.id), HtmlEscape(r.arm), fmt::format("{}", r.seed),
-                    ShapeOf(r), fmt::format("{}", r.train_tokens), HtmlEscape(r.profile),
-                    HtmlEscape(r.emulator), HtmlBadge(ToString(r.status), ToneOf(r.status)),
-                    HtmlEscape(r.reason), HtmlEscape(r.begun_utc.substr(0, 19)), HtmlEscape(r.host),
-                    HtmlEscape(r.kernel), HtmlEscape(r.torch_version), HtmlEscape(r.isa),
-                    fmt::format("{}", r.threads), HtmlEscape(r.git_revision)});
+    table.Add({r.id, r.arm, r.seed, ShapeOf(r), r.train_tokens, r.profile, r.emulator,
+               Cell::Badge(ToString(r.status), ToneOf(r.status)), r.reason,
+               r.begun_utc.substr(0, 19), r.host, r.kernel, r.torch_version, r.isa, r.threads,
+               r.git_revision});
   }
   std::string out =
       "<h3>Runs</h3>" +
-      HtmlDetails(fmt::format("{} runs, {} of them not ok", rows.size(), bad),
-                  HtmlTable({"run", "arm", "seed", "groups x stages", "tokens", "links", "emulator",
-                             "status", "reason", "begun (UTC)", "host", "kernel", "torch",
-                             "codecs' ISA", "threads", "revision"},
-                            rows));
+      HtmlDetails(fmt::format("{} runs, {} of them not ok", e.runs.size(), bad), HtmlGrid(table));
   out += "<h3>Resolved specs</h3>" +
          HtmlDetails("one per arm; seeds differ in the seed alone", Specs(e));
   if (const auto forecast = e.row.facts.find(kForecastFact); forecast != e.row.facts.end()) {

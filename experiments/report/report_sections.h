@@ -33,13 +33,6 @@ std::string ProvenancePart(const ReportedExperiment& e);
 // Runs whose groups came and went: the loss with the faults on it. In report_faults.cc; "": none.
 absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExperiment& e);
 
-// "0.9931" over a small "[0.9902, 0.9960]"; "no interval" in its place where there is none; "<="
-// before what is a bound.
-std::string IntervalCell(const Measured& x, int digits);
-
-// "within 0.10", "beyond 0.10" or "no verdict" in its colour.
-std::string ResidualBadge(const ResidualVerdict& verdict);
-
 // A figure with its caption; "" when it was not drawn.
 std::string FigureHtml(const Figures& figures, const std::string& name, const std::string& caption);
 

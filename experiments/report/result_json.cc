@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/estimates/step_time_summary.h"
+#include "experiments/estimates/table_json.h"
 #include "experiments/estimates/training_advice.h"
 #include "experiments/record/file_contents.h"
 
@@ -29,16 +30,6 @@ ordered_json Maybe(const std::optional<T>& x) {
 
 ordered_json MaybeText(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
-
-ordered_json ToJson(const Measured& x) {
-  ordered_json out = {{"value", x.value}, {"low", nullptr}, {"high", nullptr}};
-  if (!x.interval) return out;
-  out["low"] = x.interval->low;
-  out["high"] = x.interval->high;
-  out["level"] = x.interval->level;
-  out["method"] = x.interval->method;
-  return out;
 }
 
 ordered_json ToJson(const EvaluationRow& e) {
@@ -263,19 +254,7 @@ std::string TimingJson(const Record& record, int64_t experiment, const TimingFin
   ordered_json document = Start(kMeasureSchema, outcome);
   document["folder"] = record.folder();
   document.update(ToJson(*listed));
-  const auto rows = TimingRows(findings);
-  document["timing"] = ordered_json::array();
-  for (size_t i = 1; i < rows.size(); ++i) {
-    ordered_json cell;
-    for (size_t column = 0; column < rows[0].size(); ++column) {
-      const std::string& text = rows[i][column];
-      const auto number = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-      cell[rows[0][column]] = text.empty()         ? ordered_json(nullptr)
-                              : number.is_number() ? number
-                                                   : ordered_json(text);
-    }
-    document["timing"].push_back(std::move(cell));
-  }
+  document["timing"] = JsonRows(TimingTable(findings));
   return Dump(document);
 }
 

@@ -83,7 +83,7 @@ std::string FirstFrom(const Plan& plan, const PlanRow& row) {
                  : fmt::format("unknown: first from eta {:.2f} on", eta);
 }
 
-std::vector<std::string> RowText(const Plan& plan, size_t i, const Unit& unit) {
+std::vector<Cell> RowCells(const Plan& plan, size_t i, const Unit& unit) {
   const PlanRow& row = plan.rows[i];
   const auto time = [&unit](double ln) {
     return fmt::format("{:.4g}", std::exp(ln) / unit.seconds);
@@ -143,19 +143,19 @@ void AddPlacementNote(const Plan& plan, std::vector<std::string>& notes) {
 
 }  // namespace
 
-ReportTable PlanTable(const Plan& plan, size_t most) {
+Table PlanTable(const Plan& plan, size_t most) {
   const Unit unit = UnitFor(plan);
   const RunSpec& run = plan.spec.run;
   const LnFactor& tokens = plan.ln_reference_tokens;
-  ReportTable table{
+  Table table{
       .title =
           fmt::format("Time to {:g} nat, predicted: ranks of a group {}, groups {}, links '{}'",
                       plan.spec.target_loss_nat, run.ranks(), run.outer.groups, plan.spec.links),
-      .header = {"", "schedule", "codecs", "outer", "step, s", "eta",
-                 fmt::format("time, {}", unit.name), "95 %", "worker, MB", "beyond", "nodes"},
+      .columns = {"", "schedule", "codecs", "outer", "step, s", "eta",
+                  fmt::format("time, {}", unit.name), "95 %", "worker, MB", "beyond", "nodes"},
       .rows = {}};
   const size_t shown = most == 0 ? plan.rows.size() : std::min(most, plan.rows.size());
-  for (size_t i = 0; i < shown; ++i) table.rows.push_back(RowText(plan, i, unit));
+  for (size_t i = 0; i < shown; ++i) table.Add(RowCells(plan, i, unit));
   if (shown < plan.rows.size()) {
     table.notes.push_back(fmt::format("{} more rows: --rows 0", plan.rows.size() - shown));
   }
@@ -184,42 +184,41 @@ ReportTable PlanTable(const Plan& plan, size_t most) {
   return table;
 }
 
-std::vector<std::vector<std::string>> PlanCsv(const Plan& plan) {
-  std::vector<std::vector<std::string>> out = {{"schedule",     "chunks",          "stages",
-                                                "groups",       "codecs",          "algorithm",
-                                                "inner_steps",  "outer_codec",     "step_s",
-                                                "least_step_s", "placement_exact", "eta",
-                                                "time_s",       "time_low_s",      "time_high_s",
-                                                "reference_s",  "worker_bytes",    "within_memory",
-                                                "beyond",       "unknown",         "nodes"}};
-  const auto exact = [](double x) { return fmt::format("{}", x); };
+CsvRows PlanCsv(const Plan& plan) {
+  Table table{
+      .columns = ForPrograms(
+          "schedule | chunks | stages | groups | codecs | algorithm | inner_steps | "
+          "outer_codec | step_s | least_step_s | placement_exact | eta | time_s | "
+          "time_low_s | time_high_s | reference_s | worker_bytes | within_memory | beyond | "
+          "unknown | nodes")};
   for (const PlanRow& row : plan.rows) {
     const RunSpec& s = row.choice.spec;
-    const bool known = row.unknown.empty();
-    const auto if_known = [&](double ln) { return known ? exact(std::exp(ln)) : ""; };
-    out.push_back({s.schedule.kind,
-                   fmt::format("{}", s.schedule.chunks),
-                   fmt::format("{}", s.stages()),
-                   fmt::format("{}", s.outer.groups),
-                   row.choice.codec,
-                   row.choice.outer_codec.empty() ? "" : s.outer.algorithm,
-                   fmt::format("{}", s.outer.inner_steps),
-                   row.choice.outer_codec,
-                   exact(row.placement.seconds),
-                   exact(row.least_step_s),
-                   row.placement.exact ? "1" : "0",
-                   if_known(LnEta(row)),
-                   if_known(row.ln_time.value),
-                   if_known(row.ln_time.low),
-                   if_known(row.ln_time.high),
-                   exact(row.reference_s),
-                   fmt::format("{}", row.worker_bytes),
-                   row.within ? "1" : "0",
-                   BeyondText(row),
-                   row.unknown,
-                   NodesText(plan, row)});
+    const auto if_known = [&](double ln) {
+      return row.unknown.empty() ? Cell(std::exp(ln)) : Cell::None();
+    };
+    table.Add({s.schedule.kind,
+               s.schedule.chunks,
+               s.stages(),
+               s.outer.groups,
+               row.choice.codec,
+               row.choice.outer_codec.empty() ? "" : s.outer.algorithm,
+               s.outer.inner_steps,
+               row.choice.outer_codec,
+               row.placement.seconds,
+               row.least_step_s,
+               row.placement.exact,
+               if_known(LnEta(row)),
+               if_known(row.ln_time.value),
+               if_known(row.ln_time.low),
+               if_known(row.ln_time.high),
+               row.reference_s,
+               row.worker_bytes,
+               row.within,
+               BeyondText(row),
+               row.unknown,
+               NodesText(plan, row)});
   }
-  return out;
+  return CsvRowsOf(table);
 }
 
 namespace {

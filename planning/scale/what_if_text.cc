@@ -2,12 +2,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table_json.h"
 #include "planning/scale/what_if.h"
 
 namespace longhaul::scale {
@@ -40,25 +41,38 @@ json JsonOf(const Measured& m) {
   return j;
 }
 
-json JsonOf(const ScaleResult& r) {
-  json j{{"seed", r.seed},
-         {"rounds", r.rounds},
-         {"faults", r.faults},
-         {"seconds", r.seconds},
-         {"tokens_counted", r.tokens_counted},
-         {"tokens_lost", r.tokens_lost},
-         {"goodput_tokens_per_s", r.goodput()},
-         {"utilisation", r.utilisation},
-         {"exchange_s", r.exchange_s},
-         {"round_mean_s", r.round_mean_s},
-         {"round_p50_s", r.round_p50_s},
-         {"round_p95_s", r.round_p95_s},
-         {"round_max_s", r.round_max_s}};
-  if (!r.ended_early.empty()) j["ended_early"] = r.ended_early;
-  for (const RoundResult& round : r.by_round) {
-    j["by_round"].push_back({{"end_s", round.end_s}, {"members", round.members}});
+// Of each seed; with no axes without the point's place.
+Table SeedsTable(const std::vector<Axis>& axes, std::span<const Point> points) {
+  Table table;
+  for (const Axis& axis : axes) table.columns.emplace_back(std::nullopt, std::vector{axis.key});
+  table.AddColumns(ForPrograms(
+      "seed | step_s | rounds | faults | seconds | round_mean_s | round_p50_s | round_p95_s | "
+      "round_max_s | tokens_counted | tokens_lost | goodput_tokens_per_s | ideal_tokens_per_s | "
+      "utilisation | exchange_s | ended_early"));
+  for (const Point& p : points) {
+    for (const ScaleResult& r : p.seeds) {
+      std::vector<Cell> cells(p.at.begin(), p.at.begin() + static_cast<ptrdiff_t>(axes.size()));
+      cells.insert(cells.end(),
+                   {r.seed, p.step_s, r.rounds, r.faults, r.seconds, r.round_mean_s, r.round_p50_s,
+                    r.round_p95_s, r.round_max_s, r.tokens_counted, r.tokens_lost, r.goodput(),
+                    p.ideal_goodput, r.utilisation, r.exchange_s, !r.ended_early.empty()});
+      table.Add(std::move(cells));
+    }
   }
-  return j;
+  return table;
+}
+
+json SeedsJson(const Point& p) {
+  json out = JsonRows(SeedsTable({}, {&p, 1}));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const ScaleResult& r = p.seeds[i];
+    for (const char* key : {"step_s", "ideal_tokens_per_s", "ended_early"}) out[i].erase(key);
+    if (!r.ended_early.empty()) out[i]["ended_early"] = r.ended_early;
+    for (const RoundResult& round : r.by_round) {
+      out[i]["by_round"].push_back({{"end_s", round.end_s}, {"members", round.members}});
+    }
+  }
+  return out;
 }
 
 std::string Escaped(const std::string& text) {
@@ -84,81 +98,10 @@ std::string Remark(const Point& p) {
   return fmt::format("{} of {} seeds ended early: {}", early, p.seeds.size(), first->ended_early);
 }
 
-}  // namespace
-
-std::string WhatIfText(const std::vector<Axis>& axes, const std::vector<Point>& points) {
-  std::vector<std::string> header;
-  for (const Axis& axis : axes) header.push_back(axis.key);
-  header.insert(header.end(), {"step s", "round s", "p95", "days", "goodput tokens/s", "of ideal %",
-                               "lost %", "busy %", "faults"});
-  TextTable table(header);
-  std::string remarks;
-  for (const Point& p : points) {
-    std::vector<std::string> row = p.at;
-    double faults = 0;
-    for (const ScaleResult& r : p.seeds) faults += static_cast<double>(r.faults);
-    row.insert(row.end(),
-               {fmt::format("{:.4g}", p.step_s),
-                fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_mean_s)),
-                fmt::format("{:.5g}", MeanOver(p, &ScaleResult::round_p95_s)),
-                fmt::format("{:.3f}", p.seconds.value / 86400), WithInterval(p.goodput, 1, 0),
-                WithInterval(p.goodput, 100 / p.ideal_goodput, 1),
-                WithInterval(p.lost_share, 100, 2), WithInterval(p.utilisation, 100, 1),
-                fmt::format("{:.0f}", faults / static_cast<double>(p.seeds.size()))});
-    table.Add(row);
-    if (const std::string remark = Remark(p); !remark.empty()) {
-      remarks += fmt::format("{}: {}\n", fmt::join(p.at, ", "), remark);
-    }
-  }
-  return table.Text() + remarks;
-}
-
-std::string WhatIfCsv(const std::vector<Axis>& axes, const std::vector<Point>& points) {
-  std::string text;
-  for (const Axis& axis : axes) text += axis.key + ",";
-  text +=
-      "seed,step_s,rounds,faults,seconds,round_mean_s,round_p50_s,round_p95_s,round_max_s,"
-      "tokens_counted,tokens_lost,goodput_tokens_per_s,ideal_tokens_per_s,utilisation,exchange_s,"
-      "ended_early\n";
-  for (const Point& p : points) {
-    for (const ScaleResult& r : p.seeds) {
-      for (const std::string& value : p.at) text += value + ",";
-      text +=
-          fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.seed, p.step_s,
-                      r.rounds, r.faults, r.seconds, r.round_mean_s, r.round_p50_s, r.round_p95_s,
-                      r.round_max_s, r.tokens_counted, r.tokens_lost, r.goodput(), p.ideal_goodput,
-                      r.utilisation, r.exchange_s, r.ended_early.empty() ? 0 : 1);
-    }
-  }
-  return text;
-}
-
-std::string WhatIfJson(const std::vector<Axis>& axes, const std::vector<Point>& points) {
-  json document{{"schema", "scale/1"}, {"points", json::array()}};
-  for (const Point& p : points) {
-    json j{{"step_s", p.step_s},
-           {"ideal_tokens_per_s", p.ideal_goodput},
-           {"goodput_tokens_per_s", JsonOf(p.goodput)},
-           {"seconds", JsonOf(p.seconds)},
-           {"lost_share", JsonOf(p.lost_share)},
-           {"utilisation", JsonOf(p.utilisation)},
-           {"at", json::object()},
-           {"seeds", json::array()}};
-    for (size_t i = 0; i < axes.size(); ++i) j["at"][axes[i].key] = p.at[i];
-    for (const ScaleResult& r : p.seeds) j["seeds"].push_back(JsonOf(r));
-    document["points"].push_back(std::move(j));
-  }
-  return document.dump(1) + "\n";
-}
-
-absl::StatusOr<std::string> WhatIfSvg(const std::vector<Axis>& axes,
-                                      const std::vector<Point>& points) {
-  constexpr double kWidth = 640, kHeight = 400, kLeft = 70, kBottom = 50, kTop = 30, kRight = 160;
-  if (axes.empty()) {
-    return absl::FailedPreconditionError("a plot needs a --sweep whose values are its x axis");
-  }
-  std::map<std::string, std::vector<std::pair<double, const Point*>>> lines;
-  double least = 1e300, most = -1e300;
+// By the values of all axes but the first: where each point is on that, logarithmic and ascending.
+using Lines = std::map<std::string, std::vector<std::pair<double, const Point*>>>;
+absl::StatusOr<Lines> LinesOf(const std::vector<Axis>& axes, const std::vector<Point>& points) {
+  Lines lines;
   for (const Point& p : points) {
     char* end = nullptr;
     const double x = std::strtod(p.at[0].c_str(), &end);
@@ -171,8 +114,71 @@ absl::StatusOr<std::string> WhatIfSvg(const std::vector<Axis>& axes,
       name += fmt::format("{}{} {}", i > 1 ? ", " : "", axes[i].key, p.at[i]);
     }
     lines[name].emplace_back(std::log(x), &p);
-    least = std::min(least, std::log(x));
-    most = std::max(most, std::log(x));
+  }
+  for (auto& [name, line] : lines) std::sort(line.begin(), line.end());
+  return lines;
+}
+
+}  // namespace
+
+std::string WhatIfText(const std::vector<Axis>& axes, const std::vector<Point>& points) {
+  Table table;
+  for (const Axis& axis : axes) table.columns.push_back(axis.key);
+  table.AddColumns(ColumnsOf(
+      "step s | round s | p95 | days | goodput tokens/s | of ideal % | lost % | busy % | faults"));
+  std::string remarks;
+  for (const Point& p : points) {
+    std::vector<Cell> row(p.at.begin(), p.at.end());
+    double faults = 0;
+    for (const ScaleResult& r : p.seeds) faults += static_cast<double>(r.faults);
+    row.insert(row.end(),
+               {Cell(p.step_s, "{:.4g}"), Cell(MeanOver(p, &ScaleResult::round_mean_s), "{:.5g}"),
+                Cell(MeanOver(p, &ScaleResult::round_p95_s), "{:.5g}"),
+                Cell(p.seconds.value / 86400, "{:.3f}"), WithInterval(p.goodput, 1, 0),
+                WithInterval(p.goodput, 100 / p.ideal_goodput, 1),
+                WithInterval(p.lost_share, 100, 2), WithInterval(p.utilisation, 100, 1),
+                Cell(faults / static_cast<double>(p.seeds.size()), "{:.0f}")});
+    table.Add(std::move(row));
+    if (const std::string remark = Remark(p); !remark.empty()) {
+      remarks += fmt::format("{}: {}\n", fmt::join(p.at, ", "), remark);
+    }
+  }
+  return GridText(table) + remarks;
+}
+
+std::string WhatIfCsv(const std::vector<Axis>& axes, const std::vector<Point>& points) {
+  return Csv(CsvRowsOf(SeedsTable(axes, points)));
+}
+
+std::string WhatIfJson(const std::vector<Axis>& axes, const std::vector<Point>& points) {
+  json document{{"schema", "scale/1"}, {"points", json::array()}};
+  for (const Point& p : points) {
+    json j{{"step_s", p.step_s},
+           {"ideal_tokens_per_s", p.ideal_goodput},
+           {"goodput_tokens_per_s", JsonOf(p.goodput)},
+           {"seconds", JsonOf(p.seconds)},
+           {"lost_share", JsonOf(p.lost_share)},
+           {"utilisation", JsonOf(p.utilisation)},
+           {"at", json::object()},
+           {"seeds", SeedsJson(p)}};
+    for (size_t i = 0; i < axes.size(); ++i) j["at"][axes[i].key] = p.at[i];
+    document["points"].push_back(std::move(j));
+  }
+  return document.dump(1) + "\n";
+}
+
+absl::StatusOr<std::string> WhatIfSvg(const std::vector<Axis>& axes,
+                                      const std::vector<Point>& points) {
+  constexpr double kWidth = 640, kHeight = 400, kLeft = 70, kBottom = 50, kTop = 30, kRight = 160;
+  if (axes.empty()) {
+    return absl::FailedPreconditionError("a plot needs a --sweep whose values are its x axis");
+  }
+  const auto lines = LinesOf(axes, points);
+  if (!lines.ok()) return lines.status();
+  double least = 1e300, most = -1e300;
+  for (const auto& [name, line] : *lines) {
+    least = std::min(least, line.front().first);
+    most = std::max(most, line.back().first);
   }
   const double span = most > least ? most - least : 1;
   const auto px = [&](double x) { return kLeft + (x - least) / span * (kWidth - kLeft - kRight); };
@@ -201,8 +207,7 @@ absl::StatusOr<std::string> WhatIfSvg(const std::vector<Axis>& axes,
       (kLeft + kWidth - kRight) / 2, kHeight - 12, Escaped(axes[0].key), kLeft);
   const char* colours[] = {"#1b6ca8", "#c8553d", "#3a7d44", "#8e5ea2", "#b8860b", "#444444"};
   size_t index = 0;
-  for (auto& [name, line] : lines) {
-    std::sort(line.begin(), line.end());
+  for (const auto& [name, line] : *lines) {
     const char* colour = colours[index % std::size(colours)];
     std::string path;
     for (const auto& [x, p] : line) {

@@ -197,20 +197,17 @@ absl::StatusOr<std::vector<BreakEvenRow>> FindBreakEven(const ScenarioFile& file
 
 std::string BreakEvenText(const ScenarioFile& file, const BreakEven& search,
                           const std::vector<BreakEvenRow>& rows) {
-  std::vector<std::string> heads;
-  for (const Axis& axis : file.axes) heads.push_back(axis.key);
-  heads.insert(heads.end(), {"holds", "margin at " + fmt::format("{:g}", search.from),
-                             "margin at " + fmt::format("{:g}", search.to)});
-  TextTable table(std::move(heads));
+  Table table{.columns = AxisColumns(file)};
+  table.AddColumns(
+      ColumnsOf(fmt::format("holds | margin at {:g} | margin at {:g}", search.from, search.to)));
   for (size_t i = 0; i < rows.size() && i < ResultText::kMostLines; ++i) {
-    std::vector<std::string> cells;
-    for (size_t a = 0; a < file.axes.size(); ++a)
-      cells.push_back(file.axes[a].labels[rows[i].at[a]]);
-    cells.insert(cells.end(), {Verdict(rows[i]), fmt::format("{:.4g}", rows[i].margin_from),
-                               fmt::format("{:.4g}", rows[i].margin_to)});
+    std::vector<Cell> cells = AxisCells(file, rows[i].at);
+    cells.insert(
+        cells.end(),
+        {Verdict(rows[i]), {rows[i].margin_from, "{:.4g}"}, {rows[i].margin_to, "{:.4g}"}});
     table.Add(std::move(cells));
   }
-  std::string text = fmt::format("Break-even: {}\n{}", Sentence(search), table.Text());
+  std::string text = fmt::format("Break-even: {}\n{}", Sentence(search), GridText(table));
   if (rows.size() > ResultText::kMostLines) {
     text += fmt::format("... and {} rows more; --break-even FILE holds all\n",
                         rows.size() - ResultText::kMostLines);
@@ -220,16 +217,17 @@ std::string BreakEvenText(const ScenarioFile& file, const BreakEven& search,
 
 std::string BreakEvenCsv(const ScenarioFile& file, const BreakEven& search,
                          const std::vector<BreakEvenRow>& rows) {
-  std::string text;
-  for (const Axis& axis : file.axes) text += axis.key + ",";
-  text += "target,factor,from,to,holds_at_from,margin_from,margin_to,changes\n";
+  Table table{.columns = AxisColumns(file)};
+  table.AddColumns(ForPrograms(
+      "target | factor | from | to | holds_at_from | margin_from | margin_to | changes"));
   for (const BreakEvenRow& row : rows) {
-    for (size_t a = 0; a < file.axes.size(); ++a) text += file.axes[a].labels[row.at[a]] + ",";
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", search.target, search.factor, search.from,
-                        search.to, row.at_from ? 1 : 0, row.margin_from, row.margin_to,
-                        fmt::join(row.changes, " "));
+    std::vector<Cell> cells = AxisCells(file, row.at);
+    cells.insert(cells.end(),
+                 {search.target, search.factor, search.from, search.to, row.at_from,
+                  row.margin_from, row.margin_to, fmt::format("{}", fmt::join(row.changes, " "))});
+    table.Add(std::move(cells));
   }
-  return text;
+  return Csv(CsvRowsOf(table));
 }
 
 std::string BreakEvenJson(const ScenarioFile& file, const BreakEven& search,
@@ -243,15 +241,11 @@ std::string BreakEvenJson(const ScenarioFile& file, const BreakEven& search,
   if (search.bar) out["at_least"] = *search.bar;
   if (!search.bar) out["beats"] = search.beats;
   for (const BreakEvenRow& row : rows) {
-    json one = {{"at", json::object()},
-                {"holds_at_from", row.at_from},
-                {"changes", row.changes},
-                {"margin_from", row.margin_from},
-                {"margin_to", row.margin_to}};
-    for (size_t a = 0; a < file.axes.size(); ++a) {
-      one["at"][file.axes[a].key] = file.axes[a].labels[row.at[a]];
-    }
-    out["rows"].push_back(std::move(one));
+    out["rows"].push_back({{"at", AxisJson(file, row.at)},
+                           {"holds_at_from", row.at_from},
+                           {"changes", row.changes},
+                           {"margin_from", row.margin_from},
+                           {"margin_to", row.margin_to}});
   }
   return out.dump();
 }

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/estimates/text_table.h"
+#include "experiments/estimates/table.h"
 #include "planning/simulator/conclusions.h"
 #include "planning/simulator/simulate.h"
 
@@ -19,7 +19,7 @@ std::string Span(const Measured& m) {
 
 std::string FactorTable(const CalibrationPlan& plan) {
   const Calibration& c = plan.calibration();
-  TextTable table({"factor", "assumed", "measured", "how it is used"});
+  Table table{.columns = ColumnsOf("factor | assumed | measured | how it is used")};
   const std::string assumed = "stays assumed";
   if (const ActivationEntry* a = plan.activation()) {
     table.Add({"q per crossing", "0.995", Span(a->q), "measured: " + a->codec});
@@ -59,7 +59,7 @@ std::string FactorTable(const CalibrationPlan& plan) {
              c.straggler ? "measured" : assumed});
   table.Add({"step time ratio", "1", c.step_time ? Span(*c.step_time) : "-",
              c.step_time ? "measured" : assumed});
-  return table.Text();
+  return GridText(table);
 }
 
 std::string VerdictOf(const Judgement& j) {
@@ -67,34 +67,32 @@ std::string VerdictOf(const Judgement& j) {
 }
 
 std::string JudgementTable(const std::vector<Attribution>& answer, Transfer transfer) {
-  TextTable table({"conclusion (true at a margin of 1)", "assumed", "measured", "interval",
-                   "change", "verdict"});
+  Table table{.columns = ColumnsOf("conclusion (true at a margin of 1) | assumed | measured | "
+                                   "interval | change | verdict")};
   for (const Attribution& a : answer) {
     if (a.transfer != transfer) continue;
     const Judgement& j = a.whole;
     table.Add({j.name, fmt::format("{:.4f} {}", j.assumed, j.assumed >= 1 ? "true" : "false"),
-               fmt::format("{:.4f}", j.point), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
+               Cell(j.point, "{:.4f}"), fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
                fmt::format("{:+.2f} %", 100 * (j.point / j.assumed - 1)), VerdictOf(j)});
   }
-  return table.Text();
+  return GridText(table);
 }
 
 // Each part of the calibration alone, for the conclusions that change.
 std::string PartTable(const std::vector<Attribution>& answer, Transfer transfer) {
-  TextTable table({"conclusion", "measured alone", "margin", "interval", "verdict"});
-  bool any = false;
+  Table table{.columns = ColumnsOf("conclusion | measured alone | margin | interval | verdict")};
   for (const Attribution& a : answer) {
     if (a.transfer != transfer) continue;
     for (const Attribution::OfPart& of : a.parts) {
-      any = true;
       const Judgement& j = of.judgement;
-      table.Add({j.name, std::string(PartName(of.part)), fmt::format("{:.4f}", j.point),
+      table.Add({j.name, PartName(of.part), Cell(j.point, "{:.4f}"),
                  fmt::format("[{:.4f}, {:.4f}]", j.low, j.high),
                  j.touched ? std::string(ChangeName(j.change)) : "unchanged (not touched)"});
     }
   }
-  if (!any) return "";
-  return "\nWhat made them change: one part measured, all else assumed.\n" + table.Text();
+  if (table.rows.empty()) return "";
+  return "\nWhat made them change: one part measured, all else assumed.\n" + GridText(table);
 }
 
 }  // namespace
@@ -181,16 +179,16 @@ std::vector<MeasuredNumber> MeasureScenarios(const CalibrationPlan& plan,
 }
 
 std::string MeasuredTable(const std::vector<MeasuredNumber>& numbers) {
-  TextTable table(
-      {"scenario", "transfer", "quantity", "assumed", "measured", "low", "high", "change"});
+  Table table{.columns = ColumnsOf("scenario | transfer | quantity | assumed | measured | low | "
+                                   "high | change")};
   for (const MeasuredNumber& n : numbers) {
-    table.Add({n.scenario, std::string(TransferName(n.transfer)), n.number, Shown(n, n.assumed),
+    table.Add({n.scenario, TransferName(n.transfer), n.number, Shown(n, n.assumed),
                Shown(n, n.point), Shown(n, n.low), Shown(n, n.high),
                std::isfinite(n.point) && std::isfinite(n.assumed)
                    ? fmt::format("{:+.2f} %", 100 * (n.point / n.assumed - 1))
                    : "-"});
   }
-  return table.Text();
+  return GridText(table);
 }
 
 }  // namespace longhaul::simulator

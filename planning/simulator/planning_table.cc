@@ -32,19 +32,14 @@ PlanningCell CellOf(const TableColumn& column, double value, const PublishedValu
 
 // The rows that have one best: those of a [[scenario]], each a table of its own, or all rows where
 // each [[scenario]] is one row.
-size_t TableOf(const ScenarioFile& file, const ResultRow& row) {
+size_t GroupOf(const ScenarioFile& file, const ResultRow& row) {
   return file.named.empty() || file.axes.size() == 1 ? 0 : row.at.front();
 }
 
 std::string NameOfRow(const ScenarioFile& file, const ResultRow& row) {
-  std::string name;
-  for (size_t a = 0; a < file.axes.size(); ++a) {
-    const bool named = file.axes[a].set == nullptr;
-    name += (name.empty() ? "" : ", ") + (named ? "" : file.axes[a].key + " ") +
-            file.axes[a].labels[row.at[a]];
-  }
-  if (file.search) name += fmt::format("{}>= {:g}", name.empty() ? "" : ", ", row.at_least);
-  return name.empty() ? "the scenario" : name;
+  if (!file.search) return NameOf(file, row.at);
+  const std::string name = PlaceText(file, row.at);
+  return fmt::format("{}{}>= {:g}", name, name.empty() ? "" : ", ", row.at_least);
 }
 
 std::string CheckText(const PlanningCells& cells) {
@@ -75,18 +70,41 @@ std::string CheckText(const PlanningCells& cells) {
       agree, checked - agree, text);
 }
 
-std::vector<std::string> AxisCells(const ScenarioFile& file, const ResultRow& row) {
-  std::vector<std::string> cells;
-  for (size_t a = 0; a < file.axes.size(); ++a) cells.push_back(file.axes[a].labels[row.at[a]]);
-  if (file.search) cells.push_back(fmt::format("{:g}", row.at_least));
-  return cells;
-}
-
-std::vector<std::string> AxisHeads(const ScenarioFile& file) {
-  std::vector<std::string> heads;
-  for (const Axis& axis : file.axes) heads.push_back(axis.key);
-  if (file.search) heads.push_back(file.search->target_name + " >=");
-  return heads;
+// The first `most` rows.
+Table TableOf(const PlanningCells& cells, size_t most) {
+  const ScenarioFile& file = cells.file;
+  Table table{.columns = AxisColumns(file)};
+  if (file.search) {
+    table.columns.emplace_back(file.search->target_name + " >=",
+                               std::vector<std::string>{"at_least"});
+    table.AddColumns(ColumnsOf("-:found"));
+  }
+  table.AddColumns(ColumnsOf("-:profile | mode:mode"));
+  for (const std::string& name : file.table.columns) {
+    table.columns.emplace_back(std::string(FindTableColumn(name)->head), std::vector{name});
+    if (!file.table.published.contains(name)) continue;
+    table.AddColumns(ColumnsOf(fmt::format("-:{0}_published | -:{0}_agrees", name)));
+  }
+  for (size_t i = 0; i < std::min(cells.rows.size(), most); ++i) {
+    const ResultRow& row = cells.rows[i];
+    std::vector<Cell> line = AxisCells(file, row.at);
+    if (file.search) line.insert(line.end(), {Cell(row.at_least, "{:g}"), row.found});
+    const std::string mode(NameOf(row.outcome.mode));
+    line.insert(
+        line.end(),
+        {NameOf(row.scenario.profile),
+         Cell::Shown(row.found ? mode : fmt::format("> {} nodes", file.search->most_nodes), mode)});
+    for (size_t c = 0; c < cells.cells[i].size(); ++c) {
+      const PlanningCell& cell = cells.cells[i][c];
+      const std::string& printed = cell.published.printed;
+      line.push_back(Cell::Shown(
+          cell.agrees ? cell.text : fmt::format("{} ({})", cell.text, printed), cell.value));
+      if (!file.table.published.contains(file.table.columns[c])) continue;
+      line.insert(line.end(), {printed, printed.empty() ? Cell::None() : Cell(cell.agrees)});
+    }
+    table.Add(std::move(line));
+  }
+  return table;
 }
 
 }  // namespace
@@ -95,13 +113,13 @@ PlanningCells::PlanningCells(const ScenarioFile& of, std::vector<ResultRow> all)
     : file(of), rows(std::move(all)), cells(rows.size()) {
   std::map<size_t, double> best;
   for (const ResultRow& row : rows) {
-    double& most = best[TableOf(file, row)];
+    double& most = best[GroupOf(file, row)];
     most = std::max(most, row.outcome.local);
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].found) continue;
     const TableContext context{.threshold = file.table.threshold,
-                               .best = best[TableOf(file, rows[i])]};
+                               .best = best[GroupOf(file, rows[i])]};
     for (const std::string& name : file.table.columns) {
       const TableColumn& column = *FindTableColumn(name);  // as the reader has checked
       cells[i].push_back(
@@ -111,36 +129,16 @@ PlanningCells::PlanningCells(const ScenarioFile& of, std::vector<ResultRow> all)
 }
 
 std::string PlanningText(const PlanningCells& cells) {
-  const ScenarioFile& file = cells.file;
-  std::vector<std::string> heads = AxisHeads(file);
-  heads.emplace_back("mode");
-  for (const std::string& name : file.table.columns) {
-    heads.emplace_back(FindTableColumn(name)->head);
-  }
-  TextTable table(std::move(heads));
   std::set<std::string> warnings;
-  const size_t shown = std::min(cells.rows.size(), ResultText::kMostLines);
-  for (size_t i = 0; i < cells.rows.size(); ++i) {
-    const ResultRow& row = cells.rows[i];
+  for (const ResultRow& row : cells.rows) {
     for (std::string& warning : WarningTexts(row.scenario, row.outcome)) {
       if (warnings.size() < kMostWarnings) warnings.insert(std::move(warning));
     }
-    if (i >= shown) continue;
-    std::vector<std::string> line = AxisCells(file, row);
-    if (!row.found) {
-      line.push_back(fmt::format("> {} nodes", file.search->most_nodes));
-    } else {
-      line.emplace_back(NameOf(row.outcome.mode));
-      for (const PlanningCell& cell : cells.cells[i]) {
-        line.push_back(cell.agrees ? cell.text
-                                   : fmt::format("{} ({})", cell.text, cell.published.printed));
-      }
-    }
-    table.Add(std::move(line));
   }
-  std::string text = table.Text();
-  if (shown < cells.rows.size()) {
-    text += fmt::format("... and {} rows more; --csv FILE holds all\n", cells.rows.size() - shown);
+  std::string text = GridText(TableOf(cells, ResultText::kMostLines));
+  if (cells.rows.size() > ResultText::kMostLines) {
+    text += fmt::format("... and {} rows more; --csv FILE holds all\n",
+                        cells.rows.size() - ResultText::kMostLines);
   }
   text += CheckText(cells);
   for (const std::string& warning : warnings) text += "warning: " + warning + "\n";
@@ -148,36 +146,7 @@ std::string PlanningText(const PlanningCells& cells) {
 }
 
 std::string PlanningCsv(const PlanningCells& cells) {
-  const ScenarioFile& file = cells.file;
-  std::string text;
-  for (const Axis& axis : file.axes) text += axis.key + ",";
-  if (file.search) text += "at_least,found,";
-  text += "profile,mode";
-  for (const std::string& name : file.table.columns) {
-    text += "," + name;
-    if (file.table.published.contains(name)) text += fmt::format(",{0}_published,{0}_agrees", name);
-  }
-  text += "\n";
-  for (size_t i = 0; i < cells.rows.size(); ++i) {
-    const ResultRow& row = cells.rows[i];
-    for (const std::string& cell : AxisCells(file, row)) text += cell + ",";
-    if (file.search) text += row.found ? "1," : "0,";
-    text += fmt::format("{},{}", NameOf(row.scenario.profile), NameOf(row.outcome.mode));
-    for (size_t c = 0; c < file.table.columns.size(); ++c) {
-      const bool published = file.table.published.contains(file.table.columns[c]);
-      if (!row.found) {
-        text += published ? ",,," : ",";
-        continue;
-      }
-      const PlanningCell& cell = cells.cells[i][c];
-      text += fmt::format(",{}", cell.value);
-      if (!published) continue;
-      const std::string& printed = cell.published.printed;
-      text += fmt::format(",{},{}", printed, printed.empty() ? "" : cell.agrees ? "1" : "0");
-    }
-    text += "\n";
-  }
-  return text;
+  return Csv(CsvRowsOf(TableOf(cells, cells.rows.size())));
 }
 
 std::string PlanningJson(const PlanningCells& cells) {

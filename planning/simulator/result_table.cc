@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Column kColumns[] = {
+constexpr Quantity kQuantities[] = {
     {"nodes", [](const ResultRow& r) { return static_cast<double>(r.scenario.nodes); }},
     {"devices_per_node",
      [](const ResultRow& r) { return static_cast<double>(r.scenario.devices); }},
@@ -67,20 +67,15 @@ bool CountsChi(const ScenarioFile& file) {
                      [](const Draft& named) { return named.scenario.switches.chi; });
 }
 
-std::vector<std::string> Header(const ScenarioFile& file) {
-  std::vector<std::string> header;
-  for (const Axis& axis : file.axes) header.push_back(axis.key);
-  if (file.search) header.push_back(file.search->target_name + " >=");
-  if (!HasAxis(file, "network.nodes")) header.push_back("nodes");
-  for (const char* name :
-       {"mode", "P, B", "S x G", "H", "eta_H", "eta_c", "eta_r", "eta_act", "eta", "C_local"}) {
-    header.emplace_back(name);
-  }
-  if (CountsChi(file)) {
-    header.insert(header.end(), {"chi", "C_quality"});
-  }
-  header.insert(header.end(), {"D/(rP)", "cost, M$"});
-  return header;
+Table EmptyTable(const ScenarioFile& file) {
+  Table table{.columns = AxisColumns(file)};
+  if (file.search) table.columns.emplace_back(file.search->target_name + " >=");
+  if (!HasAxis(file, "network.nodes")) table.columns.emplace_back("nodes");
+  table.AddColumns(
+      ColumnsOf("mode | P, B | S x G | H | eta_H | eta_c | eta_r | eta_act | eta | C_local"));
+  if (CountsChi(file)) table.AddColumns(ColumnsOf("chi | C_quality"));
+  table.AddColumns(ColumnsOf("D/(rP) | cost, M$"));
+  return table;
 }
 
 // Of each [[scenario]] what is another profile, case, form or switch than the file's own.
@@ -113,7 +108,40 @@ json DifferencesJson(const Scenario& s) {
 
 }  // namespace
 
-std::span<const Column> Columns() { return kColumns; }
+std::span<const Quantity> Quantities() { return kQuantities; }
+
+std::vector<Column> AxisColumns(const ScenarioFile& file) {
+  std::vector<Column> columns;
+  for (const Axis& axis : file.axes) columns.emplace_back(axis.key, std::vector{axis.key});
+  return columns;
+}
+
+std::vector<Cell> AxisCells(const ScenarioFile& file, const std::vector<size_t>& at) {
+  std::vector<Cell> cells;
+  for (size_t a = 0; a < file.axes.size(); ++a) cells.emplace_back(file.axes[a].labels[at[a]]);
+  return cells;
+}
+
+json AxisJson(const ScenarioFile& file, const std::vector<size_t>& at) {
+  json out = json::object();
+  for (size_t a = 0; a < file.axes.size(); ++a) out[file.axes[a].key] = file.axes[a].labels[at[a]];
+  return out;
+}
+
+std::string PlaceText(const ScenarioFile& file, const std::vector<size_t>& at) {
+  std::string name;
+  for (size_t a = 0; a < file.axes.size(); ++a) {
+    const bool named = file.axes[a].set == nullptr;  // of [[scenario]]
+    name += (name.empty() ? "" : ", ") + (named ? "" : file.axes[a].key + " ") +
+            file.axes[a].labels[at[a]];
+  }
+  return name;
+}
+
+std::string NameOf(const ScenarioFile& file, const std::vector<size_t>& at) {
+  const std::string name = PlaceText(file, at);
+  return name.empty() ? "the scenario" : name;
+}
 
 absl::Status RunScenarios(const ScenarioFile& file,
                           const std::function<void(const ResultRow&)>& use) {
@@ -158,7 +186,7 @@ std::string ProfileText(const ScenarioFile& file) {
   return text + file.assumptions.Text();
 }
 
-ResultText::ResultText(const ScenarioFile& file) : file_(file), table_(Header(file)) {}
+ResultText::ResultText(const ScenarioFile& file) : file_(file), table_(EmptyTable(file)) {}
 
 void ResultText::Add(const ResultRow& row) {
   for (std::string& warning : WarningTexts(row.scenario, row.outcome)) {
@@ -166,35 +194,28 @@ void ResultText::Add(const ResultRow& row) {
   }
   if (++rows_ > kMostLines) return;
   const Outcome& out = row.outcome;
-  std::vector<std::string> cells;
-  for (size_t a = 0; a < file_.axes.size(); ++a) cells.push_back(file_.axes[a].labels[row.at[a]]);
-  if (file_.search) cells.push_back(fmt::format("{:g}", row.at_least));
+  std::vector<Cell> cells = AxisCells(file_, row.at);
+  if (file_.search) cells.emplace_back(row.at_least, "{:g}");
   if (!row.found) {
     cells.push_back(fmt::format("> {}", file_.search->most_nodes));
-    table_.Add(std::move(cells));
-    return;
+    return table_.Add(std::move(cells));
   }
-  if (!HasAxis(file_, "network.nodes")) cells.push_back(fmt::format("{}", row.scenario.nodes));
-  cells.emplace_back(NameOf(out.mode));
-  cells.push_back(fmt::format("{:.4g}", out.parameters / 1e9));
-  cells.push_back(fmt::format("{} x {}", out.stages,
-                              out.mode == Mode::kFlat ? row.scenario.nodes : out.groups));
-  cells.push_back(StepsText(out));
-  for (const double eta : {out.eta_h, out.eta_c, out.eta_r, out.eta_act, out.eta}) {
-    cells.push_back(fmt::format("{:.3f}", eta));
-  }
-  cells.push_back(fmt::format("{:.3e}", out.local));
+  if (!HasAxis(file_, "network.nodes")) cells.push_back(row.scenario.nodes);
+  const auto groups = out.mode == Mode::kFlat ? row.scenario.nodes : out.groups;
+  cells.insert(cells.end(),
+               {NameOf(out.mode), Cell(out.parameters / 1e9, "{:.4g}"),
+                fmt::format("{} x {}", out.stages, groups), StepsText(out),
+                Cell(out.eta_h, "{:.3f}"), Cell(out.eta_c, "{:.3f}"), Cell(out.eta_r, "{:.3f}"),
+                Cell(out.eta_act, "{:.3f}"), Cell(out.eta, "{:.3f}"), Cell(out.local, "{:.3e}")});
   if (CountsChi(file_)) {
-    cells.push_back(fmt::format("{:.3f}", out.chi));
-    cells.push_back(fmt::format("{:.3e}", out.quality));
+    cells.insert(cells.end(), {Cell(out.chi, "{:.3f}"), Cell(out.quality, "{:.3e}")});
   }
-  cells.push_back(fmt::format("{:.2f}", out.overtraining));
-  cells.push_back(fmt::format("{:.1f}", out.cost / 1e6));
+  cells.insert(cells.end(), {Cell(out.overtraining, "{:.2f}"), Cell(out.cost / 1e6, "{:.1f}")});
   table_.Add(std::move(cells));
 }
 
 std::string ResultText::Text() const {
-  std::string text = table_.Text();
+  std::string text = GridText(table_);
   if (rows_ > kMostLines) {
     text += fmt::format("... and {} rows more; --csv FILE holds all\n", rows_ - kMostLines);
   }
@@ -207,7 +228,7 @@ std::string CsvHeader(const ScenarioFile& file) {
   for (const Axis& axis : file.axes) line += axis.key + ",";
   if (file.search) line += "at_least,found,";
   line += "profile,mode";
-  for (const Column& column : kColumns) line += fmt::format(",{}", column.name);
+  for (const Quantity& quantity : kQuantities) line += fmt::format(",{}", quantity.name);
   return line + "\n";
 }
 
@@ -216,8 +237,8 @@ std::string CsvLine(const ScenarioFile& file, const ResultRow& row) {
   for (size_t a = 0; a < file.axes.size(); ++a) line += file.axes[a].labels[row.at[a]] + ",";
   if (file.search) line += fmt::format("{},{},", row.at_least, row.found ? 1 : 0);
   line += fmt::format("{},{}", NameOf(row.scenario.profile), NameOf(row.outcome.mode));
-  for (const Column& column : kColumns) {
-    fmt::format_to(std::back_inserter(line), ",{}", column.get(row));
+  for (const Quantity& quantity : kQuantities) {
+    fmt::format_to(std::back_inserter(line), ",{}", quantity.get(row));
   }
   return line + "\n";
 }
@@ -250,14 +271,12 @@ std::string JsonHead(const ScenarioFile& file) {
 
 std::string JsonRow(const ScenarioFile& file, const ResultRow& row) {
   json out = {{"mode", NameOf(row.outcome.mode)}};
-  for (size_t a = 0; a < file.axes.size(); ++a) {
-    out["at"][file.axes[a].key] = file.axes[a].labels[row.at[a]];
-  }
+  if (!file.axes.empty()) out["at"] = AxisJson(file, row.at);
   if (file.search) {
     out["at_least"] = row.at_least;
     out["found"] = row.found;
   }
-  for (const Column& column : kColumns) out[column.name] = column.get(row);
+  for (const Quantity& quantity : kQuantities) out[quantity.name] = quantity.get(row);
   const std::vector<std::string> warnings = WarningTexts(row.scenario, row.outcome);
   if (!warnings.empty()) out["warnings"] = warnings;
   return out.dump();

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/estimates/text_table.h"
+#include <nlohmann/json.hpp>
+
+#include "experiments/estimates/table.h"
 #include "planning/simulator/scenario_file.h"
 
 namespace longhaul::simulator {
@@ -21,15 +23,24 @@ struct ResultRow {
 };
 
 // A reported quantity, in SI units; its name as CSV and JSON have it.
-struct Column {
+struct Quantity {
   const char* name;
   double (*get)(const ResultRow& row);
 };
-std::span<const Column> Columns();
+std::span<const Quantity> Quantities();
 
 // Every scenario of a file, in its order, as it comes out.
 absl::Status RunScenarios(const ScenarioFile& file,
                           const std::function<void(const ResultRow&)>& use);
+
+// The lists of a file as a table's first columns, and a scenario's places in them: as cells, and as
+// {"network.nodes":"500",...}.
+std::vector<Column> AxisColumns(const ScenarioFile& file);
+std::vector<Cell> AxisCells(const ScenarioFile& file, const std::vector<size_t>& at);
+nlohmann::json AxisJson(const ScenarioFile& file, const std::vector<size_t>& at);
+// "network.nodes 500, case central"; of a [[scenario]] its name. "": the file has no lists.
+std::string PlaceText(const ScenarioFile& file, const std::vector<size_t>& at);
+std::string NameOf(const ScenarioFile& file, const std::vector<size_t>& at);  // never empty
 
 // "profile governance, replica form linear, ..." and the switches that differ from the profile:
 // what every table starts with.
@@ -45,7 +56,7 @@ class ResultText {
 
  private:
   const ScenarioFile& file_;
-  TextTable table_;
+  Table table_;
   size_t rows_ = 0;
   std::set<std::string> warnings_;
 };

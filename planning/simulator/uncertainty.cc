@@ -17,7 +17,7 @@ ResultRow RowOf(const Scenario& scenario) {
 }
 
 std::vector<Spread> Spreads(const Scenario& middle, const Assumptions& assumptions) {
-  const std::span<const Column> columns = Columns();
+  const std::span<const Quantity> columns = Quantities();
   std::vector<std::vector<double>> drawn(columns.size());
   Scenario s = middle;
   for (size_t draw = 0; draw < kUncertainDraws; ++draw) {
@@ -58,7 +58,7 @@ std::vector<Lever> Levers(const Scenario& middle, const Assumptions& assumptions
   }
   const ResultRow at_middle = RowOf(middle);
   std::vector<Lever> out;
-  for (const Column& column : Columns()) {
+  for (const Quantity& column : Quantities()) {
     const auto first = static_cast<std::ptrdiff_t>(out.size());
     for (const Ends& e : ends) {
       Lever lever{

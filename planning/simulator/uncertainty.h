@@ -34,7 +34,7 @@ struct Lever {
 };
 
 struct Uncertainty {
-  std::vector<Spread> spreads;  // of every column, in the order of Columns()
+  std::vector<Spread> spreads;  // of every column, in the order of Quantities()
   std::vector<Lever> levers;    // that move; by column, the one that moves it most first
 };
 Uncertainty Propagate(const Scenario& scenario, const Assumptions& assumptions);

@@ -1,10 +1,12 @@
 // What comes of ranges in [assume], as text, CSV and JSON.
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/estimates/table_json.h"
 #include "planning/simulator/uncertainty.h"
 
 namespace longhaul::simulator {
@@ -15,42 +17,64 @@ using nlohmann::json;
 constexpr size_t kMostShown = 10;
 constexpr double kBar = 30;  // characters of the longest
 
-std::string Axes(const ScenarioFile& file, const std::vector<size_t>& at) {
-  std::string line;
-  for (size_t a = 0; a < file.axes.size(); ++a) line += file.axes[a].labels[at[a]] + ",";
-  return line;
-}
-
-std::string AxisHeader(const ScenarioFile& file) {
-  std::string line;
-  for (const Axis& axis : file.axes) line += axis.key + ",";
-  return line;
-}
-
-std::string SpreadTable(const UncertainRow& row) {
-  TextTable table({"quantity", "at the middle", "median", "90 % interval"});
-  bool any = false;
-  for (const Spread& s : row.uncertainty.spreads) {
-    if (s.low == s.high) continue;
-    any = true;
-    table.Add({s.quantity, fmt::format("{:.5g}", s.mid), fmt::format("{:.5g}", s.median),
-               fmt::format("[{:.5g}, {:.5g}]", s.low, s.high)});
+// Of the rows with their places in `file`'s lists; without a file of what moves alone.
+Table SpreadTable(std::span<const UncertainRow> rows, const ScenarioFile* file) {
+  Table table;
+  if (file != nullptr) table.columns = AxisColumns(*file);
+  table.AddColumns(
+      ColumnsOf("quantity:quantity | at the middle:middle | -:p05 | -:p25 | "
+                "median:median | -:p75 | 90 % interval:p95"));
+  for (const UncertainRow& row : rows) {
+    for (const Spread& s : row.uncertainty.spreads) {
+      if (file == nullptr && s.low == s.high) continue;
+      std::vector<Cell> cells = file == nullptr ? std::vector<Cell>() : AxisCells(*file, row.at);
+      cells.insert(
+          cells.end(),
+          {s.quantity, Cell(s.mid, "{:.5g}"), s.low, s.lower_quartile, Cell(s.median, "{:.5g}"),
+           s.upper_quartile, Cell::Shown(fmt::format("[{:.5g}, {:.5g}]", s.low, s.high), s.high)});
+      table.Add(std::move(cells));
+    }
   }
-  return any ? table.Text() : "nothing that is reported moves with these factors\n";
+  return table;
 }
 
-std::string TornadoTable(const UncertainRow& row, std::string_view quantity) {
-  TextTable table({std::string(quantity), "from", "to", "at low", "at high", "moves", "bar"});
-  double most = 0;
-  for (const Lever& l : row.uncertainty.levers) {
-    if (l.quantity != quantity) continue;
-    if (most == 0) most = l.moves();
-    table.Add({l.factor, fmt::format("{:.5g}", l.factor_low), fmt::format("{:.5g}", l.factor_high),
-               fmt::format("{:.4g}", l.at_low), fmt::format("{:.4g}", l.at_high),
-               fmt::format("{:.3g}", l.moves()),
-               std::string(static_cast<size_t>(std::ceil(kBar * l.moves() / most)), '#')});
+// Of every quantity with the rows' places in `file`'s lists; without a file of `quantity` alone.
+Table TornadoTable(std::span<const UncertainRow> rows, const ScenarioFile* file,
+                   std::string_view quantity) {
+  Table table;
+  if (file != nullptr) table.columns = AxisColumns(*file);
+  table.AddColumns(ColumnsOf(fmt::format(
+      "-:quantity | {}:factor | from:factor_low | to:factor_high | at low:at_low | -:at_middle | "
+      "at high:at_high | moves:moves | bar",
+      quantity)));
+  double most = 0;  // the first moves it most
+  for (const UncertainRow& row : rows) {
+    for (const Lever& l : row.uncertainty.levers) {
+      if (file == nullptr && l.quantity != quantity) continue;
+      if (most == 0) most = l.moves();
+      std::vector<Cell> cells = file == nullptr ? std::vector<Cell>() : AxisCells(*file, row.at);
+      const auto bar =
+          file == nullptr ? static_cast<size_t>(std::ceil(kBar * l.moves() / most)) : 0;
+      cells.insert(cells.end(),
+                   {l.quantity, l.factor, Cell(l.factor_low, "{:.5g}"),
+                    Cell(l.factor_high, "{:.5g}"), Cell(l.at_low, "{:.4g}"), l.at_mid,
+                    Cell(l.at_high, "{:.4g}"), Cell(l.moves(), "{:.3g}"), std::string(bar, '#')});
+      table.Add(std::move(cells));
+    }
   }
-  return most > 0 ? "one factor at a time, the others at their middle:\n" + table.Text() : "";
+  return table;
+}
+
+std::string SpreadText(const UncertainRow& row) {
+  const Table table = SpreadTable({&row, 1}, nullptr);
+  return table.rows.empty() ? "nothing that is reported moves with these factors\n"
+                            : GridText(table);
+}
+
+std::string TornadoText(const UncertainRow& row, std::string_view quantity) {
+  const Table table = TornadoTable({&row, 1}, nullptr, quantity);
+  if (table.rows.empty()) return "";
+  return "one factor at a time, the others at their middle:\n" + GridText(table);
 }
 
 }  // namespace
@@ -61,8 +85,8 @@ std::string UncertaintyText(const ScenarioFile& file, const std::vector<Uncertai
       "independent;\n{} draws, seed {}.\n",
       kUncertainDraws, file.assumptions.seed);
   for (size_t i = 0; i < rows.size() && i < kMostShown; ++i) {
-    text += "\n" + rows[i].name + "\n" + SpreadTable(rows[i]) + TornadoTable(rows[i], "c_local");
-    if (file.draft.scenario.switches.chi) text += TornadoTable(rows[i], "c_quality");
+    text += "\n" + rows[i].name + "\n" + SpreadText(rows[i]) + TornadoText(rows[i], "c_local");
+    if (file.draft.scenario.switches.chi) text += TornadoText(rows[i], "c_quality");
   }
   if (rows.size() > kMostShown) {
     text += fmt::format("... and {} scenarios more; --spread FILE and --tornado FILE hold all\n",
@@ -72,28 +96,11 @@ std::string UncertaintyText(const ScenarioFile& file, const std::vector<Uncertai
 }
 
 std::string SpreadCsv(const ScenarioFile& file, const std::vector<UncertainRow>& rows) {
-  std::string out = AxisHeader(file) + "quantity,middle,p05,p25,median,p75,p95\n";
-  for (const UncertainRow& row : rows) {
-    const std::string axes = Axes(file, row.at);
-    for (const Spread& s : row.uncertainty.spreads) {
-      out += fmt::format("{}{},{},{},{},{},{},{}\n", axes, s.quantity, s.mid, s.low,
-                         s.lower_quartile, s.median, s.upper_quartile, s.high);
-    }
-  }
-  return out;
+  return Csv(CsvRowsOf(SpreadTable(rows, &file)));
 }
 
 std::string TornadoCsv(const ScenarioFile& file, const std::vector<UncertainRow>& rows) {
-  std::string out =
-      AxisHeader(file) + "quantity,factor,factor_low,factor_high,at_low,at_middle,at_high,moves\n";
-  for (const UncertainRow& row : rows) {
-    const std::string axes = Axes(file, row.at);
-    for (const Lever& l : row.uncertainty.levers) {
-      out += fmt::format("{}{},{},{},{},{},{},{},{}\n", axes, l.quantity, l.factor, l.factor_low,
-                         l.factor_high, l.at_low, l.at_mid, l.at_high, l.moves());
-    }
-  }
-  return out;
+  return Csv(CsvRowsOf(TornadoTable(rows, &file, "")));
 }
 
 std::string UncertaintyJson(const ScenarioFile& file, const std::vector<UncertainRow>& rows) {
@@ -102,29 +109,13 @@ std::string UncertaintyJson(const ScenarioFile& file, const std::vector<Uncertai
               {"distribution", "triangular"},
               {"scenarios", json::array()}};
   for (const UncertainRow& row : rows) {
-    json scenario = {
-        {"at", json::object()}, {"spreads", json::array()}, {"tornado", json::array()}};
-    for (size_t a = 0; a < file.axes.size(); ++a) {
-      scenario["at"][file.axes[a].key] = file.axes[a].labels[row.at[a]];
-    }
-    for (const Spread& s : row.uncertainty.spreads) {
-      scenario["spreads"].push_back({{"quantity", s.quantity},
-                                     {"middle", s.mid},
-                                     {"p05", s.low},
-                                     {"p25", s.lower_quartile},
-                                     {"median", s.median},
-                                     {"p75", s.upper_quartile},
-                                     {"p95", s.high}});
-    }
-    for (const Lever& l : row.uncertainty.levers) {
-      scenario["tornado"].push_back({{"quantity", l.quantity},
-                                     {"factor", l.factor},
-                                     {"factor_low", l.factor_low},
-                                     {"factor_high", l.factor_high},
-                                     {"at_low", l.at_low},
-                                     {"at_middle", l.at_mid},
-                                     {"at_high", l.at_high},
-                                     {"moves", l.moves()}});
+    json scenario = {{"at", AxisJson(file, row.at)},
+                     {"spreads", JsonRows(SpreadTable({&row, 1}, &file))},
+                     {"tornado", JsonRows(TornadoTable({&row, 1}, &file, ""))}};
+    for (const Axis& axis : file.axes) {  // they are in "at"
+      for (const char* list : {"spreads", "tornado"}) {
+        for (json& one : scenario[list]) one.erase(axis.key);
+      }
     }
     out["scenarios"].push_back(std::move(scenario));
   }

@@ -11,6 +11,7 @@
 #include "experiments/spec/known_names.h"
 #include "planning/scale/rounds.h"
 #include "planning/scale/what_if.h"
+#include "tests/experiments/spec/specs.h"
 
 namespace longhaul::scale {
 namespace {
@@ -19,32 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Four groups of two stages, 20 steps in rounds of 7, 7 and 6.
-constexpr char kRun[] = R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 8
-width = 256
-heads = 4
-context = 64
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 20
-batch_rows = 2
-microbatches = 1
-lr = 3e-3
-[compute]
-forward_s = [0.5, 0.7]
-backward_s = [1.0, 1.3]
-optimizer_s = 0.25
-[schedule]
-kind = "1f1b"
-stages = 2
-[boundary]
-forward = "none"
-backward = "none"
-[outer]
+const std::string kRun = InjectedRunToml("20", "[0.5, 0.7]", "[1.0, 1.3]") + R"([outer]
 groups = 4
 inner_steps = 7
 codec = "none"
@@ -82,7 +58,7 @@ double ToOne() { return 7.5 * kRtt + (kKappa * kFrame - 63 * kWindow) / kLine; }
 double FromThree() { return 9 * kRtt + (2 * 4 * kKappa * kStage / 3 - 31 * 14'480) / (kLine / 3); }
 
 absl::StatusOr<ScaleSpec> Read(const std::string& more, const std::vector<std::string>& sets = {}) {
-  absl::StatusOr<TomlValue> root = ParseToml(std::string(kRun) + kBetween + more, "run.toml");
+  absl::StatusOr<TomlValue> root = ParseToml(kRun + kBetween + more, "run.toml");
   if (!root.ok()) return root.status();
   for (const std::string& set : sets) EXPECT_TRUE(SetByPath(*root, set).ok()) << set;
   return ReadScaleSpec(*std::move(root), CatalogNames());
@@ -275,8 +251,7 @@ TEST(ScaleClosed, EachKeyReachesBothEndsAndNoFurther) {
 }
 
 TEST(WhatIfClosed, SharesAndIntervalsOfTwoAxesByHand) {
-  const TomlValue root =
-      *ParseToml(std::string(kRun) + kBetween + Fault("kill", "group 2", 10), "run.toml");
+  const TomlValue root = *ParseToml(kRun + kBetween + Fault("kill", "group 2", 10), "run.toml");
   std::vector<Point> points;
   ASSERT_TRUE(RunWhatIf(root, {*ParseAxis("train.steps=14,21"), *ParseAxis("outer.groups=3,5")}, 2,
                         CatalogNames(), [&](const Point& p) { points.push_back(p); })

@@ -13,38 +13,14 @@
 #include "experiments/spec/round_plan.h"
 #include "planning/scale/rounds.h"
 #include "planning/scale/what_if.h"
+#include "tests/experiments/spec/specs.h"
 
 namespace longhaul::scale {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr char kRun[] = R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 8
-width = 256
-heads = 4
-context = 64
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 40
-batch_rows = 2
-microbatches = 1
-lr = 3e-3
-[compute]
-forward_s = 0.5
-backward_s = 1.0
-optimizer_s = 0.25
-[schedule]
-kind = "1f1b"
-stages = 2
-[boundary]
-forward = "none"
-backward = "none"
-[outer]
+const std::string kRun = InjectedRunToml("40") + R"([outer]
 groups = 3
 inner_steps = 10
 codec = "none"

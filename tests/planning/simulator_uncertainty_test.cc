@@ -190,7 +190,7 @@ TEST(SimulatorUncertainty, TextCsvAndJsonSayTheSame) {
   EXPECT_THAT(spread, testing::StartsWith(
                           "network.nodes,quantity,middle,p05,p25,median,p75,p95\n1,nodes,"));
   EXPECT_THAT(spread, HasSubstr("\n72,eta_c,0.98,0.9"));
-  EXPECT_EQ(std::count(spread.begin(), spread.end(), '\n'), 1 + 2 * std::ssize(Columns()));
+  EXPECT_EQ(std::count(spread.begin(), spread.end(), '\n'), 1 + 2 * std::ssize(Quantities()));
   EXPECT_THAT(tornado, HasSubstr("\n72,eta_c,eta_c,0.9,1,0.9,0.98,1,0.0999"));
   const auto json = nlohmann::json::parse(UncertaintyJson(*file, rows));
   ASSERT_EQ(json["scenarios"].size(), 2u);

@@ -3,6 +3,8 @@
 import matplotlib.pyplot as plt
 from style import COLOURS, MARKERS, SOFT, estimate, interval, read, save
 
+DELTA = "delta_nat_per_token"
+
 
 def by(rows, key):
     """{value of key: rows}, in the order of their coming."""
@@ -14,7 +16,7 @@ def by(rows, key):
 
 def scale(axes, rows):
     """Deltas of all sizes, of both signs: logarithmic beyond half the interval of a typical one."""
-    halves = [(high - low) / 2 for _, low, high in (interval(row, "delta") for row in rows) if low is not None]
+    halves = [(high - low) / 2 for _, low, high in (interval(row, DELTA) for row in rows) if low is not None]
     seen = sorted(half for half in halves if half > 0)
     axes.set_yscale("symlog", linthresh=max(seen[len(seen) // 4], 1e-9) if seen else 1e-6)
     axes.axhline(0, color=SOFT, lw=0.8)
@@ -31,13 +33,13 @@ def price_depths(folder):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         for row in group:
             # A little apart, so that intervals of several depths are all seen.
-            at = float(row["bits"]) + (i - (len(groups) - 1) / 2) * 0.05
-            estimate(axes, at, row, "delta", True, colour, marker=marker)
+            at = float(row["bits_per_element"]) + (i - (len(groups) - 1) / 2) * 0.05
+            estimate(axes, at, row, DELTA, True, colour, marker=marker)
         axes.plot([], [], marker, color=colour, label=f"S = {stages}")
     scale(axes, rows)
     for codec, group in by(rows, "codec").items():
-        top = max(interval(row, "delta")[2] or interval(row, "delta")[0] for row in group)
-        axes.annotate(codec, (float(group[0]["bits"]), top), textcoords="offset points", xytext=(0, 7), rotation=60,
+        top = max(interval(row, DELTA)[2] or interval(row, DELTA)[0] for row in group)
+        axes.annotate(codec, (float(group[0]["bits_per_element"]), top), textcoords="offset points", xytext=(0, 7), rotation=60,
                       fontsize=8.5, color=SOFT, ha="left", va="bottom")
     axes.margins(y=0.3)
     axes.set_xlabel("bits an element")
@@ -56,8 +58,8 @@ def price_boundaries(folder):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         group.sort(key=lambda row: int(row["before_block"]))
         for row in group:
-            estimate(axes, int(row["before_block"]), row, "delta", True, colour, marker=marker)
-        axes.plot([int(row["before_block"]) for row in group], [float(row["delta"]) for row in group], color=colour,
+            estimate(axes, int(row["before_block"]), row, DELTA, True, colour, marker=marker)
+        axes.plot([int(row["before_block"]) for row in group], [float(row[DELTA]) for row in group], color=colour,
                   lw=1, label=codec)
     scale(axes, rows)
     axes.set_xlabel("block before which the boundary lies")

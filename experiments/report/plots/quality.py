@@ -84,6 +84,16 @@ def spread_labels(axes, x, labels):
                       arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "alpha": 0.6})
 
 
+def direction(row):
+    """Which directions an arm compresses."""
+    return "backward" if row["forward"] == "none" else "forward" if row["backward"] == "none" else "both directions"
+
+
+def family(row):
+    """What arms that differ in depth alone share."""
+    return codecs_of(row) if "forward" in row else row["codecs"], row["reference"]
+
+
 def depth(folder):
     """Figure 2: ln eta against crossings with bars, the joint fit and the assumed 0.995."""
     arms = [row for row in read(folder, "arms")
@@ -92,22 +102,16 @@ def depth(folder):
     fit = [(float(row["budget"]), float(row["loss_nat"])) for row in read(folder, "fit")]
     if not arms or not fit:
         return
-    direction = lambda row: ("backward" if row["forward"] == "none" else  # noqa: E731
-                             "forward" if row["backward"] == "none" else "both directions")
     panels = sorted({direction(row) for row in arms})
     figure, all_axes = plt.subplots(1, len(panels), figsize=(8.2, 4.1), sharey=True, squeeze=False)
-    losses = read(folder, "losses")
     by_arm = {}
-    for row in losses:
+    for row in read(folder, "losses"):
         by_arm.setdefault(row["arm"], {})[row["seed"]] = float(row["loss_off_nat"])
-    family = lambda row: (codecs_of(row) if "forward" in row else row["codecs"],  # noqa: E731
-                          row["reference"])
     joint = {family(row): row for row in read(folder, "joint")
              if row["evaluation"] == "off" and row["q"]}
     models = {}
     for row in read(folder, "depth_models"):
-        key = (row["codecs"], row["reference"])
-        models.setdefault(key, {}).setdefault((row["model"], row["chosen"]), []).append(
+        models.setdefault(family(row), {}).setdefault((row["model"], row["chosen"]), []).append(
             (float(row["crossings"]), float(row["ln_eta"])))
     for axes, panel in zip(all_axes[0], panels):
         rows = [row for row in arms if direction(row) == panel]
@@ -117,36 +121,44 @@ def depth(folder):
                   label="assumed q = 0.995")
         for i, codecs in enumerate(sorted({family(row) for row in rows})):
             colour = COLOURS[i % len(COLOURS)]
-            if codecs in joint:
-                q, low, high = interval(joint[codecs], "q")
-                axes.plot(ks, [k * math.log(q) for k in ks], color=colour, lw=1.5,
-                          label=f"joint fit, q = {q:.4f}")
-                if low is not None:
-                    axes.fill_between(ks, [k * math.log(low) for k in ks],
-                                      [k * math.log(high) for k in ks], color=colour, alpha=0.12,
-                                      lw=0)
-            for (model, chosen), points in models.get(codecs, {}).items():
-                if model == "M1":  # the joint fit
-                    continue
-                axes.plot([k for k, _ in points], [y for _, y in points], color=colour,
-                          lw=1.6 if chosen == "1" else 0.9, ls=MODEL_STYLES[model], alpha=0.8,
-                          label=model + (", preferred" if chosen == "1" else "") if i == 0 else None)
+            depth_fits(axes, ks, joint.get(codecs), models.get(codecs, {}), colour, i == 0)
             for row in (row for row in rows if family(row) == codecs):
-                k = int(row["crossings"])
-                d0 = by_arm.get(row["reference"], {})
-                seeds = [ln_eta_of(loss - d0[seed], fit)
-                         for seed, loss in by_arm.get(row["arm"], {}).items() if seed in d0]
-                # Where the curve does not reach, a seed has no place either.
-                seeds = [y for y in seeds if y is not None]
-                axes.plot([k + most * 0.015] * len(seeds), seeds, "o", ms=4, mfc="none", mec=colour,
-                          alpha=0.8)
-                estimate(axes, k, row, "ln_eta", True, colour)
+                depth_seeds(axes, most * 0.015, row, by_arm, fit, colour)
+                estimate(axes, int(row["crossings"]), row, "ln_eta", True, colour)
         axes.axhline(0, color=LINE, lw=1)
         axes.set_xlim(0, most * 1.12)
         axes.set_xlabel(f"crossings K, {panel}")
         axes.legend(loc="lower left", fontsize=9)
     all_axes[0][0].set_ylabel("ln η, codec off at evaluation")
     save(figure, folder, "depth")
+
+
+def depth_fits(axes, ks, joint, models, colour, named):
+    """The joint fit of a family with its band, and its other depth models."""
+    if joint:
+        q, low, high = interval(joint, "q")
+        axes.plot(ks, [k * math.log(q) for k in ks], color=colour, lw=1.5,
+                  label=f"joint fit, q = {q:.4f}")
+        if low is not None:
+            axes.fill_between(ks, [k * math.log(low) for k in ks], [k * math.log(high) for k in ks],
+                              color=colour, alpha=0.12, lw=0)
+    for (model, chosen), points in models.items():
+        if model == "M1":  # the joint fit
+            continue
+        axes.plot([k for k, _ in points], [y for _, y in points], color=colour,
+                  lw=1.6 if chosen == "1" else 0.9, ls=MODEL_STYLES[model], alpha=0.8,
+                  label=model + (", preferred" if chosen == "1" else "") if named else None)
+
+
+def depth_seeds(axes, beside, row, by_arm, fit, colour):
+    """Each seed of an arm, a little beside its mean."""
+    d0 = by_arm.get(row["reference"], {})
+    seeds = [ln_eta_of(loss - d0[seed], fit)
+             for seed, loss in by_arm.get(row["arm"], {}).items() if seed in d0]
+    # Where the curve does not reach, a seed has no place either.
+    seeds = [y for y in seeds if y is not None]
+    axes.plot([int(row["crossings"]) + beside] * len(seeds), seeds, "o", ms=4, mfc="none", mec=colour,
+              alpha=0.8)
 
 
 def ln_eta_of(delta, fit):

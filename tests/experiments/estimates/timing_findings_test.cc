@@ -153,9 +153,9 @@ TEST_F(Grid, TellsWhereAStepGoesAndThatTheCodecPays) {
   EXPECT_THAT(text, HasSubstr("pays"));
   EXPECT_THAT(text, AllOf(HasSubstr("over 2 cells: +0.020"),
                           HasSubstr("2 cells within 0.10, 0 beyond, 0 without a verdict")));
-  EXPECT_EQ(TimingRows(*findings).size(), 3u);
-  for (const auto& row : TimingRows(*findings)) {
-    EXPECT_EQ(row.size(), TimingRows(*findings)[0].size());
+  EXPECT_EQ(CsvRowsOf(TimingTable(*findings)).size(), 3u);
+  for (const auto& row : CsvRowsOf(TimingTable(*findings))) {
+    EXPECT_EQ(row.size(), CsvRowsOf(TimingTable(*findings))[0].size());
   }
 }
 
@@ -179,7 +179,7 @@ TEST_F(Grid, ACellWithoutAFinishedRunHasNoNumbers) {
   EXPECT_EQ(findings->undisturbed, 0);
   EXPECT_EQ(findings->not_judged, 0);
   EXPECT_THAT(TextOf(TimingTable(*findings)), HasSubstr("1 invalid"));
-  EXPECT_EQ(TimingRows(*findings)[1][7], "");
+  EXPECT_EQ(CsvRowsOf(TimingTable(*findings))[1][7], "");
 }
 
 // Steps of exp(0.02), exp(0.3) and exp(0.1) times P2, three repeats that are 1 % apart (t interval
@@ -207,7 +207,7 @@ TEST_F(Grid, AVerdictIsGivenOnlyWhereItCouldHaveBeenTheOther) {
   EXPECT_EQ(findings->undisturbed, 4);
   EXPECT_THAT(TextOf(TimingTable(*findings)),
               HasSubstr("1 cells within 0.10, 1 beyond, 2 without a verdict"));
-  EXPECT_EQ(TimingRows(*findings)[1].back(), "within 0.10");
+  EXPECT_EQ(CsvRowsOf(TimingTable(*findings))[1].back(), "within 0.10");
   facts_["still_share"] = "0.8";
   repeats("none", 0.02);
   findings = AnalyseTiming(*record_, experiment_);

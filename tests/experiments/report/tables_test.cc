@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "experiments/estimates/table_json.h"
 #include "experiments/report/html.h"
 #include "experiments/report/report_curves.h"
 #include "experiments/report/report_data.h"
@@ -78,9 +79,9 @@ std::string Rows(const std::vector<EstimateRow>& rows) {
   return text;
 }
 
-using Table = std::vector<std::map<std::string, std::string>>;
-Table ByName(const CsvRows& rows) {
-  Table out;
+using NamedRows = std::vector<std::map<std::string, std::string>>;
+NamedRows ByName(const CsvRows& rows) {
+  NamedRows out;
   for (size_t i = 1; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].size(), rows[0].size());
     out.emplace_back();
@@ -130,7 +131,7 @@ TEST_F(TablesTest, ColumnsOfArmsAreWhatTheyAreCalled) {
 
 TEST_F(TablesTest, ColumnsOfJointAreWhatTheyAreCalled) {
   const CampaignAnalysis a = Crossings();
-  const Table rows = ByName(JointCsv(a));
+  const NamedRows rows = ByName(JointCsv(a));
   size_t at = 0;
   for (const Family& family : a.families) {
     for (const auto* joint : {&family.off, &family.on}) {
@@ -228,14 +229,14 @@ TimingFindings Timing() {
 
 TEST(TimingTables, AllOfThem) {
   const TimingFindings t = Timing();
-  ExpectGolden("timing.csv", Csv(TimingRows(t)));
+  ExpectGolden("timing.csv", Csv(CsvRowsOf(TimingTable(t))));
   ExpectGolden("timing.txt", TextOf(TimingTable(t)));
   ExpectGolden("timing.html", HtmlOf(TimingTable(t)));
 }
 
 TEST(TimingTables, ColumnsAreWhatTheyAreCalled) {
   const TimingFindings t = Timing();
-  const Table rows = ByName(TimingRows(t));
+  const NamedRows rows = ByName(CsvRowsOf(TimingTable(t)));
   ASSERT_EQ(rows.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     const TimingCell& c = t.cells[i];
@@ -274,7 +275,37 @@ TEST(StepTimeTable, EveryCell) {
   t.compute_utilisation = {0.34375, Interval{0.328125, 0.359375, 0.95, "t"}};
   t.outer_measured_s = 3.25;
   t.outer_predicted_s = 3.125;
-  ExpectGolden("step_times.csv", Csv(StepTimesCsv({t})));
+  ExpectGolden("step_times.csv", Csv(CsvRowsOf(StepTimesTable({t}))));
+}
+
+// One table, four ways: what is for people, for programs, for both; a bound; markup that is none.
+TEST(TableRenderers, ShowEachReaderItsColumns) {
+  Table table{.columns =
+                  ColumnsOf("arm:arm | -:note | loss:loss[] | eta:eta,low,high | for people")};
+  const Measured loss{1.5, Interval{1.25, 1.75, 0.95, "t"}};
+  const Measured bound{0.5, Interval{0.25, 0.5, 0.95, "t"}, Bound::kUpper};
+  table.Add({"a<b>, \"c\"", "n", Cell(loss, 1), Cell(bound, 2), "x -> y"});
+  table.Add({"1<i> [z]", Cell::None("why"), Cell::None(), true, Cell::Badge("<ok>", Tone::kGood)});
+  EXPECT_EQ(GridText(table),
+            "arm                  loss      eta  for people\n"
+            "----------------------------------------------\n"
+            "a<b>, \"c\"  1.5 [1.2, 1.8]  <= 0.50  x -> y\n"
+            "1<i> [z]                -        1  <ok>\n");
+  EXPECT_EQ(Csv(CsvRowsOf(table)),
+            "arm,note,loss,loss_low,loss_high,eta,low,high\n"
+            "\"a<b>, \"\"c\"\"\",n,1.5,1.25,1.75,0.5,,\n"
+            "1<i> [z],,,,,1,,\n");
+  const auto json = JsonRows(table);
+  EXPECT_EQ(json[0]["loss"]["high"], 1.75);
+  EXPECT_EQ(json[0]["eta"], 0.5);
+  EXPECT_TRUE(json[0]["low"].is_null() && json[1]["note"].is_null() && json[1]["loss"].is_null());
+  const std::string html = HtmlGrid(table);
+  EXPECT_THAT(html, testing::HasSubstr("<td>a&lt;b&gt;, &quot;c&quot;</td>"));
+  EXPECT_THAT(html, testing::HasSubstr("<td>1&lt;i&gt;<br><span class=\"ci\">[z]</span></td>"));
+  EXPECT_THAT(html, testing::HasSubstr("&le; 0.50<br><span class=\"ci\">a bound</span>"));
+  EXPECT_THAT(html, testing::HasSubstr("<span class=\"nb\">x &rarr; y</span>"));
+  EXPECT_THAT(html, testing::HasSubstr("<span class=\"badge good\">&lt;ok&gt;</span>"));
+  EXPECT_THAT(html, testing::Not(testing::HasSubstr("note")));
 }
 
 }  // namespace

@@ -61,18 +61,8 @@ TEST(ComputeTable, WhatCannotBeSleptIsRefusedInOneLine) {
 }
 
 TEST(ComputeTable, ACampaignIsAboutLosses) {
-  TomlValue root = *ParseToml(R"([campaign]
-name = "x"
-question = "?"
-seeds = [1]
-d0_tokens = 400_000
-budgets = [0.5, 1.0]
-[[arm]]
-name = "s2"
-stages = 2
-forward = "int8-b64"
-backward = "int8-b64"
-)" + std::string(kArmsToml) + "rows = 8\n[boundary]\nforward = \"none\"\nbackward = \"none\"\n",
+  TomlValue root = *ParseToml(std::string(kOneArmToml) + kArmsToml +
+                                  "rows = 8\n[boundary]\nforward = \"none\"\nbackward = \"none\"\n",
                               "c.toml");
   for (const char* set : {"net.transport=ucx", "net.profile=regional", "compute.forward_s=1",
                           "compute.backward_s=1", "schedule.stages=1"}) {

@@ -107,19 +107,8 @@ TEST(BoundaryCuts, WhatIsNoBoundaryIsRefusedInOneLine) {
 }
 
 TEST(CampaignCapture, IsRefusedBecauseRunsWouldShareFiles) {
-  const std::string text = R"([campaign]
-name = "c"
-question = "?"
-seeds = [1]
-d0_tokens = 400_000
-budgets = [0.5, 1.0]
-[[arm]]
-name = "s2"
-stages = 2
-forward = "int8-b64"
-backward = "none"
-)" + std::string(kArmsToml) +
-                           "rows = 64\n[boundary]\ncapture = \"/tmp/x\"\n";
+  const std::string text =
+      std::string(kOneArmToml) + kArmsToml + "rows = 64\n[boundary]\ncapture = \"/tmp/x\"\n";
   EXPECT_THAT(
       std::string(ReadCampaign(*ParseToml(text, "demo.toml"), TestNames()).status().message()),
       HasSubstr("'boundary.capture' of 'reference@0.5' is for one run"));

@@ -25,20 +25,7 @@ constexpr size_t kLongestMessage = 600;
 TomlValue RunTree() { return *ParseToml(kRunToml, "demo.toml"); }
 
 TomlValue CampaignTree() {
-  return *ParseToml(R"([campaign]
-name = "demo"
-question = "What does a crossing cost?"
-seeds = [1, 2, 3]
-d0_tokens = 400_000
-budgets = [0.5, 1.0]
-[[arm]]
-name = "s2"
-stages = 2
-forward = "int4-b64-h64"
-backward = "int8-b64"
-)" + std::string(kArmsToml) +
-                        "rows = 64\n",
-                    "demo.toml");
+  return *ParseToml(std::string(kOneArmToml) + kArmsToml + "rows = 64\n", "demo.toml");
 }
 
 // What no number of a spec may be, as TOML.

@@ -70,19 +70,6 @@ void ReadSets(const std::string& base, const std::string& lines) {
   ReadAs(root);
 }
 
-const char kCampaignHead[] = R"([campaign]
-name = "demo"
-question = "?"
-seeds = [1, 2]
-d0_tokens = 400_000
-budgets = [0.5, 1.0]
-[[arm]]
-name = "s2"
-stages = 2
-forward = "int4-b64-h64"
-backward = "int8-b64"
-)";
-
 }  // namespace
 }  // namespace longhaul
 
@@ -98,13 +85,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       ReadFile(text + "\n" + kRunToml);
       break;
     case 2:
-      ReadFile(kCampaignHead + text + "\n" + kArmsToml + "rows = 64\n");
+      ReadFile(kOneArmToml + text + "\n" + kArmsToml + "rows = 64\n");
       break;
     case 3:
       ReadSets(kRunToml, text);
       break;
     default:
-      ReadSets(std::string(kCampaignHead) + kArmsToml + "rows = 64\n", text);
+      ReadSets(std::string(kOneArmToml) + kArmsToml + "rows = 64\n", text);
   }
   return 0;
 }

@@ -79,6 +79,50 @@ profile = "continental-us"
 rows = 64
 )";
 
+// A campaign of one arm; kArmsToml is to follow.
+inline constexpr char kOneArmToml[] = R"([campaign]
+name = "demo"
+question = "What does a crossing cost?"
+seeds = [1, 2, 3]
+d0_tokens = 400_000
+budgets = [0.5, 1.0]
+[[arm]]
+name = "s2"
+stages = 2
+forward = "int4-b64-h64"
+backward = "int8-b64"
+)";
+
+// A run of two stages that takes its seconds from a table; [outer], [net] and [eval] are to follow.
+inline std::string InjectedRunToml(const std::string& steps = "20",
+                                   const std::string& forward_s = "0.5",
+                                   const std::string& backward_s = "1.0") {
+  return R"(seed = 1
+[model]
+kind = "gpt"
+blocks = 8
+width = 256
+heads = 4
+context = 64
+vocab = 256
+[data]
+source = "headers"
+[train]
+batch_rows = 2
+microbatches = 1
+lr = 3e-3
+steps = )" +
+         steps + "\n[compute]\nforward_s = " + forward_s + "\nbackward_s = " + backward_s + R"(
+optimizer_s = 0.25
+[schedule]
+kind = "1f1b"
+stages = 2
+[boundary]
+forward = "none"
+backward = "none"
+)";
+}
+
 // kRunToml with `sets` laid over it.
 inline absl::StatusOr<RunSpec> ReadWith(const std::vector<std::string>& sets) {
   TomlValue root = *ParseToml(kRunToml, "demo.toml");

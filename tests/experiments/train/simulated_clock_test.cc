@@ -13,38 +13,14 @@
 #include "experiments/spec/known_names.h"
 #include "experiments/train/stage_seconds.h"
 #include "tests/doc_table.h"
+#include "tests/experiments/spec/specs.h"
 
 namespace longhaul {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr char kRun[] = R"(seed = 1
-[model]
-kind = "gpt"
-blocks = 8
-width = 256
-heads = 4
-context = 64
-vocab = 256
-[data]
-source = "headers"
-[train]
-steps = 20
-batch_rows = 2
-microbatches = 1
-lr = 3e-3
-[compute]
-forward_s = 0.5
-backward_s = 1.0
-optimizer_s = 0.25
-[schedule]
-kind = "1f1b"
-stages = 2
-[boundary]
-forward = "none"
-backward = "none"
-[outer]
+const std::string kRun = InjectedRunToml() + R"([outer]
 groups = 1
 [net]
 transport = "loopback"
