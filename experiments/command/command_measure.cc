@@ -19,6 +19,7 @@
 #include "experiments/spec/campaign.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/timing_grid.h"
+#include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_corpus.h"
 #include "experiments/train/spec_files.h"
 
@@ -86,6 +87,12 @@ absl::StatusOr<std::map<std::string, std::string>> CheckResolution(const Campaig
     if (run.spec.program) break;
     for (const std::string& line : WarmUpAdvice(run.spec)) {
       fmt::print(out.progress(), "{}\n", line);
+    }
+  }
+  for (const PlannedRun& run : campaign.runs) {
+    if (run.spec.program || run.seed != campaign.seeds.front()) break;
+    for (const std::string& line : SampleAdvice(run.spec)) {
+      fmt::print(out.progress(), "arm '{}': {}\n", run.arm, line);
     }
   }
   for (const std::string& line : OtherTextAdvice(campaign)) {

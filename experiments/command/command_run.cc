@@ -18,6 +18,7 @@
 #include "experiments/spec/arm_name.h"
 #include "experiments/spec/known_names.h"
 #include "experiments/spec/trace_steps.h"
+#include "experiments/train/sample_visits.h"
 #include "experiments/train/spec_files.h"
 
 namespace longhaul {
@@ -164,6 +165,7 @@ absl::Status RunAndRecord(const RunArguments& arguments, CommandOutput& out) {
   for (const std::string& line : place->notices) Say(out.progress(), line);
   if (!spec->injected()) {
     for (const std::string& line : WarmUpAdvice(*spec)) Say(out.progress(), line);
+    for (const std::string& line : SampleAdvice(*spec)) Say(out.progress(), line);
   }
   RunRecorder recorder(*record, place->run, *spec);
   RunView view(*spec, out.progress(), MonotonicClock());

@@ -85,7 +85,7 @@ void PrintKeys(bool json) {
   }
   fmt::print(
       "{}Read apart: outer.schedule (pairs of a step and a number of groups), [boundary.cuts] "
-      "(\"3.forward\" = codec), [compute], and of a "
+      "(\"3.forward\" = codec), [boundary.policy] (codecs that change), [compute], and of a "
       "campaign "
       "[campaign], [[arm]], [timing]: docs/experiments.md. What a key means stands in "
       "experiments/spec/spec.h.\n",

@@ -182,7 +182,7 @@ absl::Status LocalMembership::AfterRound(Trainer& trainer, RoundRow* round) {
     std::vector<LocalRank> local;
     for (LocalTelemetry& r : *fresh) {
       r.life = lives_;
-      local.push_back(ToLocalRank(r, nullptr));
+      local.push_back(ToLocalRank(r, nullptr, nullptr));
     }
     if (absl::Status s = Add(trainer, std::move(local), plan); !s.ok()) return s;
     ranks_.insert(ranks_.end(), fresh->begin(), fresh->end());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
 
-std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::vector<uint8_t> BytesOfText(const std::string& text) { return {text.begin(), text.end()}; }
 
 // What is known when one looks, but for the lives of groups.
 struct Look {
@@ -106,7 +106,7 @@ absl::StatusOr<Decision> DecisionFrom(const std::string& text) {
 }
 
 void RoundStore::Set(const std::string& key, const std::string& value) {
-  store_->set(key, Bytes(value));
+  store_->set(key, BytesOfText(value));
 }
 
 bool RoundStore::Has(const std::string& key) { return store_->check({key}); }
@@ -117,7 +117,7 @@ std::string RoundStore::Get(const std::string& key) {
 }
 
 std::string RoundStore::Settle(const std::string& key, const std::string& value) {
-  const std::vector<uint8_t> settled = store_->compareSet(key, {}, Bytes(value));
+  const std::vector<uint8_t> settled = store_->compareSet(key, {}, BytesOfText(value));
   return {settled.begin(), settled.end()};
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kHead =
     "arm,role,codecs,stages,crossings,seed,budget,train_tokens,loss_off_nat,loss_on_nat";
-enum Column { kArm, kRole, kCodecs, kStages, kCrossings, kSeed, kBudget, kTokens, kOff, kOn };
+enum LossColumn { kArm, kRole, kCodecs, kStages, kCrossings, kSeed, kBudget, kTokens, kOff, kOn };
 
 }  // namespace
 

@@ -11,8 +11,8 @@ namespace longhaul {
 namespace {
 
 constexpr std::string_view kRunTables[] = {
-    "run_facts",       "steps",       "links",  "crossings", "checkpoint_crossings",
-    "crossing_errors", "evaluations", "rounds", "faults",    "simulated_times"};
+    "run_facts",   "steps",  "links",  "crossings",       "checkpoint_crossings", "crossing_errors",
+    "evaluations", "rounds", "faults", "simulated_times", "codec_switches"};
 constexpr std::string_view kEnded = "('ok', 'partial', 'diverged', 'failed', 'invalid')";
 
 // Columns of a table here, but one; later tables of a version may be missing over there.

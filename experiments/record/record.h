@@ -78,6 +78,7 @@ class Record {
   absl::Status AddLinks(int64_t run, std::span<const LinkRow> links);
   absl::Status AddRounds(int64_t run, std::span<const RoundRow> rounds);
   absl::Status AddFaults(int64_t run, std::span<const FaultRow> faults);
+  absl::Status AddCodecSwitches(int64_t run, std::span<const CodecSwitchRow> switches);
   absl::Status AddCrossings(int64_t run, std::span<const CrossingRow> crossings);
   // Of a window that was left and entered again by a resumed run, the row of more samples stays.
   absl::Status AddCrossingErrors(int64_t run, std::span<const CrossingErrorRow> errors);
@@ -108,6 +109,7 @@ class Record {
   absl::StatusOr<std::vector<SimulatedRow>> Simulated(int64_t run) const;
   absl::StatusOr<std::vector<RoundRow>> Rounds(int64_t run) const;
   absl::StatusOr<std::vector<FaultRow>> Faults(int64_t run) const;
+  absl::StatusOr<std::vector<CodecSwitchRow>> CodecSwitches(int64_t run) const;  // by step
   absl::StatusOr<StepCoverage> Coverage(int64_t run, int64_t from, int64_t to) const;
   // The newest run with this fact.
   absl::StatusOr<std::optional<int64_t>> RunWithFact(const std::string& key,

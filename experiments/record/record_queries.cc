@@ -193,6 +193,11 @@ absl::StatusOr<std::vector<FaultRow>> Record::Faults(int64_t run) const {
   return LaterRows<FaultRow>(db_.get(), run, "faults", "number");
 }
 
+absl::StatusOr<std::vector<CodecSwitchRow>> Record::CodecSwitches(int64_t run) const {
+  return LaterRows<CodecSwitchRow>(db_.get(), run, "codec_switches",
+                                   "step, group_index, boundary, direction DESC");
+}
+
 absl::StatusOr<StepCoverage> Record::Coverage(int64_t run, int64_t from, int64_t to) const {
   SqliteStatement query(db_.get(),
                         "SELECT COUNT(*), MIN(step), MAX(step) FROM steps"

@@ -161,6 +161,14 @@ struct CrossingErrorRow {
   double nmse_mean, nmse_p95;
 };
 
+// A boundary's sender of one group changed its codec before `step`. Before step 1 all have "none".
+struct CodecSwitchRow {
+  int64_t step, group_index, boundary;
+  Direction direction;  // kForward or kBackward
+  std::string from_codec = {}, to_codec = {};
+  std::string cause = {};
+};
+
 enum class EvalCodec { kOn, kOff };
 std::string_view ToString(EvalCodec codec);
 

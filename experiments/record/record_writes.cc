@@ -76,6 +76,10 @@ absl::Status Record::AddFaults(int64_t run, std::span<const FaultRow> faults) {
   return ReplaceRows(db_.get(), run, "faults", faults);
 }
 
+absl::Status Record::AddCodecSwitches(int64_t run, std::span<const CodecSwitchRow> switches) {
+  return ReplaceRows(db_.get(), run, "codec_switches", switches);
+}
+
 absl::Status Record::AddCrossings(int64_t run, std::span<const CrossingRow> crossings) {
   return ReplaceRows(db_.get(), run, "crossings", crossings);
 }

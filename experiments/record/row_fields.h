@@ -102,6 +102,17 @@ void VisitFields(Row& r, Visit&& visit) {
   });
 }
 
+template <RowOf<CodecSwitchRow> Row, typename Visit>
+void VisitFields(Row& r, Visit&& visit) {
+  visit("step", r.step);
+  visit("group_index", r.group_index);
+  visit("boundary", r.boundary);
+  visit("direction", r.direction);
+  visit("from_codec", r.from_codec);
+  visit("to_codec", r.to_codec);
+  visit("cause", r.cause);
+}
+
 template <RowOf<CrossingErrorRow> Row, typename Visit>
 void VisitFields(Row& r, Visit&& visit) {
   visit("src_rank", r.src_rank);

@@ -174,6 +174,20 @@ CREATE TABLE IF NOT EXISTS crossing_errors (
   PRIMARY KEY (run_id, src_rank, dst_rank, percent)
 ) WITHOUT ROWID;
 
+-- Codecs of boundaries that changed while the run trained: in the warm-up or by a policy. Before the
+-- first step every boundary has 'none'.
+CREATE TABLE IF NOT EXISTS codec_switches (
+  run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  step INTEGER NOT NULL,             -- the first that has it
+  group_index INTEGER NOT NULL,
+  boundary INTEGER NOT NULL,         -- between stages b and b + 1
+  direction TEXT NOT NULL CHECK (direction IN ('forward', 'backward')),
+  from_codec TEXT NOT NULL,
+  to_codec TEXT NOT NULL,
+  cause TEXT NOT NULL,               -- in words, with the figures that decided
+  PRIMARY KEY (run_id, step, group_index, boundary, direction)
+) WITHOUT ROWID;
+
 -- Outer steps of a run whose groups come and go, and those that left a group out. Lists of groups
 -- are texts of numbers with spaces between them.
 CREATE TABLE IF NOT EXISTS rounds (

@@ -102,6 +102,9 @@ absl::StatusOr<ListedRun> ListRun(const Record& record, const RunRow& row,
       out.simulated_s = std::max(out.simulated_s.value_or(0), t.simulated_s);
     }
   }
+  absl::StatusOr<std::vector<CodecSwitchRow>> switches = record.CodecSwitches(row.id);
+  if (!switches.ok()) return switches.status();
+  out.codec_switches = *std::move(switches);
   absl::StatusOr<std::vector<EvaluationRow>> evaluations = record.Evaluations(row.id);
   if (!evaluations.ok()) return evaluations.status();
   for (const EvaluationRow& e : *evaluations) {  // in the order of steps

@@ -29,6 +29,8 @@ struct ListedRun {
   std::optional<double> tokens_per_s = std::nullopt;
   // Of a run with a simulated clock: when its last recorded step would have ended for all.
   std::optional<double> simulated_s = std::nullopt;
+  // Changes of boundaries' codecs, in the order of steps.
+  std::vector<CodecSwitchRow> codec_switches = {};
 };
 
 struct ListedExperiment {

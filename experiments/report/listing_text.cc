@@ -66,6 +66,21 @@ std::string SimulatedLines(const ListedExperiment& e) {
   return text;
 }
 
+// Of runs whose boundaries changed codecs: how often, and the last change.
+std::string SwitchLines(const ListedExperiment& e) {
+  std::string text;
+  for (const ListedRun& run : e.runs) {
+    if (run.codec_switches.empty()) continue;
+    const CodecSwitchRow& last = run.codec_switches.back();
+    text += fmt::format(
+        "run {}: boundaries changed codecs {} times; last at step {}, group {}, "
+        "boundary {} {}: {} > {} ({})\n",
+        run.row.id, run.codec_switches.size(), last.step, last.group_index, last.boundary,
+        ToString(last.direction), last.from_codec, last.to_codec, last.cause);
+  }
+  return text;
+}
+
 // Why a run did not end well, a line each.
 std::string Reasons(const ListedExperiment& e) {
   std::string text;
@@ -99,7 +114,7 @@ std::string ExperimentText(const ListedExperiment& e) {
   text += fmt::format("; begun {} UTC\n", Day(e.row.begun_utc));
   if (!e.row.question.empty()) text += fmt::format("  {}\n", e.row.question);
   if (e.runs.empty()) return text + "no run yet\n";
-  return text + RunsTable(e) + SimulatedLines(e) + Reasons(e) + EstimateLines(e);
+  return text + RunsTable(e) + SimulatedLines(e) + SwitchLines(e) + Reasons(e) + EstimateLines(e);
 }
 
 }  // namespace

@@ -272,7 +272,9 @@ absl::StatusOr<std::string> ExperimentSection(const Record& record, const Report
   if (!timing.ok()) return timing.status();
   const absl::StatusOr<std::string> faults = FaultsPart(record, e);
   if (!faults.ok()) return faults.status();
-  return out + *timing + *faults + ProvenancePart(e) + RunsPart(e) + "</section>\n";
+  const absl::StatusOr<std::string> switches = SwitchesPart(record, e);
+  if (!switches.ok()) return switches.status();
+  return out + *timing + *switches + *faults + ProvenancePart(e) + RunsPart(e) + "</section>\n";
 }
 
 }  // namespace longhaul

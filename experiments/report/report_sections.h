@@ -30,6 +30,8 @@ std::string RunsPart(const ReportedExperiment& e);
 // Per arm: hashes of data, held-out text, weights and links, epochs, build and machine. In
 // report_provenance.cc.
 std::string ProvenancePart(const ReportedExperiment& e);
+// Runs whose boundaries changed codecs: every change with its cause. In report_switches.cc; "": none.
+absl::StatusOr<std::string> SwitchesPart(const Record& record, const ReportedExperiment& e);
 // Runs whose groups came and went: the loss with the faults on it. In report_faults.cc; "": none.
 absl::StatusOr<std::string> FaultsPart(const Record& record, const ReportedExperiment& e);
 

@@ -89,6 +89,13 @@ ordered_json ToJson(const ListedRun& run) {
           {"named_files", ToJson(r.facts)}};
 }
 
+ordered_json ToJson(const CodecSwitchRow& s) {
+  return {{"step", s.step},         {"group", s.group_index},
+          {"boundary", s.boundary}, {"direction", ToString(s.direction)},
+          {"from", s.from_codec},   {"to", s.to_codec},
+          {"cause", s.cause}};
+}
+
 ordered_json ToJson(const EstimateRow& x) {
   return {{"arm", x.arm},
           {"evaluation", x.evaluation},
@@ -233,6 +240,7 @@ std::string RunJson(const Record& record, int64_t run, const absl::Status& outco
   document["step_time"] = StepTimeJson(record, *row);
   document["crossings"] = List(record.Crossings(run));
   document["links"] = List(record.Links(run));
+  document["codec_switches"] = List(record.CodecSwitches(run));
   return Dump(document);
 }
 

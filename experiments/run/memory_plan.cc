@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compressors/catalog.h"
+#include "experiments/run/boundary_memory.h"
 #include "experiments/run/microbatches_kept.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
@@ -41,27 +42,6 @@ struct StageBytes {
   double tied = 0;     // only behind the last backward pass, when no micro-batch is kept
   double host = 0;     // held by the host of a stage that computes on a GPU
 };
-
-double FrameBytes(const std::string& codec, double rows, double cols, DType dtype) {
-  const auto made = MakeCodec(codec);
-  // A shape whose product leaves 64 bits is refused by its plain size.
-  if (!made.ok() || rows * cols > 1e18) return rows * cols * kFloat;
-  const Shape shape{static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
-  return static_cast<double>((*made)->MaxFrameBytes(shape, dtype));
-}
-
-// What a codec remembers of one tensor: asked of a part of a large one, and scaled.
-double CodecStateBytes(const std::string& codec, double rows, double cols) {
-  constexpr double kAsked = 1 << 20;
-  const auto made = MakeCodec(codec);
-  if (!made.ok()) return 0;
-  const double asked_rows = std::clamp(std::floor(kAsked / cols), 1.0, rows);
-  const double asked_cols = std::min(cols, kAsked);
-  const auto state = (*made)->NewState(
-      Shape{static_cast<uint64_t>(asked_rows), static_cast<uint64_t>(asked_cols)});
-  if (state == nullptr) return 0;
-  return static_cast<double>(state->bytes()) * (rows * cols) / (asked_rows * asked_cols);
-}
 
 bool IsAten(const RunSpec& spec) {
   const auto engine = EngineOf(ToModelSpec(spec), ToComputeSpec(spec));
@@ -174,37 +154,6 @@ StageBytes AtenComputeBytes(const RunSpec& spec, const StageLayout& layout) {
           .running = tokens * running};
 }
 
-struct BoundaryBytes {
-  double tensors = 0;  // that cross
-  double frames = 0;   // on their way, and what codecs remember of each micro-batch
-};
-BoundaryBytes BoundariesOf(const RunSpec& spec, const std::vector<int>& rank_of_stage,
-                           const StageLayout& layout) {
-  const auto microbatches = static_cast<double>(spec.train.microbatches);
-  const auto width = static_cast<double>(spec.model.width);
-  const double tokens = TokensOfMicrobatch(spec);
-  const DType dtype = IsBf16(spec) ? DType::kBF16 : DType::kF32;
-  // Over links a stage may be far ahead of the wire; in one process a frame is taken at once.
-  const double waiting = spec.net.transport == "loopback" ? 1 : microbatches;
-  BoundaryBytes bytes;
-  for (const int64_t boundary : {layout.stage - 1, layout.stage}) {
-    if (boundary < 0 || boundary + 1 >= layout.stages) continue;
-    const RunSpec::Boundary::Cut codecs = CodecsOf(spec, boundary);
-    // Between two stages of one rank a tensor and its gradient are there once, and nothing is sent.
-    const bool crosses = rank_of_stage[static_cast<size_t>(boundary)] !=
-                         rank_of_stage[static_cast<size_t>(boundary) + 1];
-    bytes.tensors += (crosses ? 2 : 1) * microbatches * tokens * width * ElementBytes(spec);
-    if (!crosses) continue;
-    const bool sends_forward = boundary == layout.stage;
-    for (const auto& [codec, sends] :
-         {std::pair{codecs.forward, sends_forward}, std::pair{codecs.backward, !sends_forward}}) {
-      bytes.frames += (sends ? waiting : 1) * FrameBytes(codec, tokens, width, dtype) +
-                      microbatches * CodecStateBytes(codec, tokens, width);
-    }
-  }
-  return bytes;
-}
-
 // Rows as read, as inputs and as targets, and the losses.
 double RowBytes(const RunSpec& spec, const StageLayout& layout) {
   if (!layout.first() && !layout.last()) return 0;
@@ -262,13 +211,14 @@ double CopiesOfParameters(const RunSpec& spec, const StageLayout& layout) {
 }
 
 StageBytes BytesOf(const RunSpec& spec, const std::optional<PipelineProgram>& program,
-                   const std::vector<int>& rank_of_stage, const StageLayout& layout) {
+                   const std::vector<int>& rank_of_stage, double samples,
+                   const StageLayout& layout) {
   StageBytes bytes;
   if (!spec.injected())
     bytes = IsAten(spec) ? AtenComputeBytes(spec, layout) : CpuComputeBytes(spec, program, layout);
   const StageBytes tied = TiedBytes(layout);
   bytes.tied = tied.tied;
-  const BoundaryBytes boundaries = BoundariesOf(spec, rank_of_stage, layout);
+  const BoundaryBytes boundaries = BoundariesOf(spec, rank_of_stage, samples, layout);
   bytes.held +=
       tied.held + ParameterBytes(spec, layout) + boundaries.tensors + RowBytes(spec, layout);
   bytes.host = CopiesOfParameters(spec, layout) + boundaries.frames;
@@ -355,9 +305,10 @@ ResourcePlan PlanResources(const RunSpec& spec) {
   const bool one_process = spec.net.transport == "loopback";
   const std::optional<PipelineProgram> program = SmallProgram(spec);
   const std::vector<int> rank_of_stage = RanksOfStages(spec);
+  const double samples = SamplesRemembered(spec);
   std::vector<StageBytes> stages;
   for (int64_t s = 0; s < spec.stages(); ++s) {
-    stages.push_back(BytesOf(spec, program, rank_of_stage, LayoutOf(spec, s)));
+    stages.push_back(BytesOf(spec, program, rank_of_stage, samples, LayoutOf(spec, s)));
   }
   const ComputeBytes compute = ComputeOf(spec, program, rank_of_stage, stages);
   const int64_t processes = one_process ? 1 : spec.workers();

@@ -63,6 +63,7 @@ void RunRecorder::Observe(const json& event) {
     rounds_.push_back(RowFrom<RoundRow>(event));
     repeated_exchanges_ += rounds_.back().attempts - 1;
   }
+  if (kind == "codec_switch") switches_.push_back(RowFrom<CodecSwitchRow>(event));
   if (kind == "link") links_.push_back(RowFrom<LinkRow>(event));
   if (kind == "crossing") crossings_.Observe(RowFrom<CrossingCount>(event));
   if (kind == "told_crossing") told_crossings_.push_back(RowFrom<CrossingRow>(event));
@@ -108,6 +109,11 @@ absl::Status RunRecorder::FlushFaults() {
   if (!rows.empty()) {
     if (absl::Status s = record_.AddFaults(run_, rows); !s.ok()) return s;
   }
+  if (switches_written_ < switches_.size()) {
+    const auto fresh = std::span<const CodecSwitchRow>(switches_).subspan(switches_written_);
+    if (absl::Status s = record_.AddCodecSwitches(run_, fresh); !s.ok()) return s;
+    switches_written_ = switches_.size();
+  }
   if (rounds_.empty()) return absl::OkStatus();
   absl::Status written = record_.AddRounds(run_, rounds_);
   rounds_.clear();
@@ -130,6 +136,11 @@ absl::Status RunRecorder::SeeResumption(int64_t step) {
   absl::StatusOr<std::vector<FaultRow>> faults = record_.Faults(run_);
   if (!faults.ok()) return faults.status();
   faults_.SeeEarlier(*faults);
+  absl::StatusOr<std::vector<CodecSwitchRow>> switches = record_.CodecSwitches(run_);
+  if (!switches.ok()) return switches.status();
+  std::erase_if(*switches, [step](const CodecSwitchRow& s) { return s.step > step; });
+  switches_.insert(switches_.begin(), switches->begin(), switches->end());
+  switches_written_ += switches->size();
   absl::StatusOr<RunRow> row = record_.Run(run_);
   if (!row.ok()) return row.status();
   if (const auto flaws = row->facts.find(FlawsFact(step)); flaws != row->facts.end()) {
@@ -272,6 +283,7 @@ WirePart RunRecorder::Wire() const {
   return {.restored = restored_,
           .came_or_went = faults_.groups(),
           .repeated_exchanges = repeated_exchanges_,
+          .switches = switches_,
           .as_planned = faults_.groups_came_or_went() == 0};
 }
 

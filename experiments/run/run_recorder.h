@@ -82,6 +82,8 @@ class RunRecorder {
   std::map<std::string, double> losses_;
   FaultLedger faults_;
   std::vector<RoundRow> rounds_;
+  std::vector<CodecSwitchRow> switches_;  // of the whole run
+  size_t switches_written_ = 0;
 };
 
 // The row a run starts with: everything known before its first process exists.

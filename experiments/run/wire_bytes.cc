@@ -30,29 +30,31 @@ double OnTcp(double message_bytes, double messages) {
 // What is planned from one rank to another in one direction, of all boundaries, stages and fragments
 // together, and what its sender hands to TCP over the whole training; nullopt: unknown.
 struct Planned {
-  int64_t messages_per_turn = 0;
+  double messages_per_step = 1;
   double messages = 0, elements = 0;
   std::optional<double> tcp_bytes = 0;
 };
 
 class Plan {
  public:
-  Plan(const RunSpec& spec, int64_t restored) {
-    absl::StatusOr<std::vector<PlannedCrossing>> crossings = PlanCrossings(spec, restored);
+  Plan(const RunSpec& spec, const WirePart& part) {
+    absl::StatusOr<std::vector<PlannedCrossing>> crossings =
+        PlanCrossings(spec, part.restored, part.switches);
     if (!crossings.ok()) return;
-    std::map<std::tuple<Direction, std::string, uint64_t, DType, std::vector<uint64_t>>,
+    std::map<std::tuple<Direction, std::string, uint64_t, DType, std::vector<uint64_t>, int64_t>,
              std::optional<double>>
         messages;
+    const int64_t steps = std::max<int64_t>(1, Steps(spec) - part.restored);
     for (PlannedCrossing& c : *crossings) {
-      const auto [at, added] =
-          messages.try_emplace({c.direction, c.codec, c.shape.elements(), c.dtype, c.parts});
+      const auto [at, added] = messages.try_emplace(
+          {c.direction, c.codec, c.shape.elements(), c.dtype, c.parts, c.first_visits});
       if (added) at->second = MessageBytes(c);
       Planned& planned = planned_[{c.direction, c.src_rank, c.dst_rank}];
       const auto count = static_cast<double>(c.turns * c.messages_per_turn);
       planned.messages += count;
       planned.elements += count * static_cast<double>(c.shape.elements());
       const std::optional<double> bytes = Bytes(c, at->second);
-      planned.messages_per_turn += c.messages_per_turn;
+      planned.messages_per_step = std::max(1.0, planned.messages / static_cast<double>(steps));
       if (!bytes || !planned.tcp_bytes) {
         planned.tcp_bytes = std::nullopt;
       } else {
@@ -162,7 +164,8 @@ bool ForLackAlone(const RunSpec& spec, const CrossingRow& c, const WirePart& par
 
 int64_t StepsOf(const RunSpec& spec, const CrossingRow& c, const Planned* planned) {
   if (c.direction == Direction::kTied) return c.tensors;
-  return c.tensors / (planned != nullptr ? planned->messages_per_turn : spec.train.microbatches);
+  if (planned == nullptr) return c.tensors / spec.train.microbatches;
+  return std::llround(static_cast<double>(c.tensors) / planned->messages_per_step);
 }
 
 // Of a path whose crossing has been sent: what TCP was given and a header for every frame.
@@ -223,7 +226,7 @@ std::string JudgedForLackAlone(const RunSpec& spec, const WireCounts& counts,
 
 absl::Status FillWireBytes(const RunSpec& spec, const WireCounts& counts,
                            std::vector<CrossingRow>& crossings, const WirePart& part) {
-  const Plan plan(spec, part.restored);
+  const Plan plan(spec, part);
   std::map<std::pair<int64_t, int64_t>, OnPath> paths;
   for (const CrossingRow& c : crossings) {
     const Planned* planned = plan.Of(c);

@@ -50,6 +50,7 @@ struct WirePart {
   // Outer exchanges that were made again, because somebody was lost in them: what was handed over
   // in one of them need not have crossed.
   int64_t repeated_exchanges = 0;
+  std::vector<CodecSwitchRow> switches = {};  // what the boundaries' policy chose, of the whole run
   bool as_planned = true;  // false: groups came or went in the run, so nothing is predicted
 };
 

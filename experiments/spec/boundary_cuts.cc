@@ -95,11 +95,25 @@ std::string BoundaryCutsText(const RunSpec& spec) {
 Cut CodecsOf(const RunSpec& spec, int64_t boundary) {
   const auto found = spec.boundary.cuts.find(boundary);
   if (found != spec.boundary.cuts.end()) return found->second;
-  return {spec.boundary.forward, spec.boundary.backward};
+  Cut codecs{spec.boundary.forward, spec.boundary.backward};
+  if (const auto& policy = spec.boundary.policy) {
+    if (!policy->forward.empty()) codecs.forward = policy->forward.back();
+    if (!policy->backward.empty()) codecs.backward = policy->backward.back();
+  }
+  return codecs;
 }
 
 Cut CodecText(const RunSpec& spec) {
-  if (spec.boundary.cuts.empty()) return {spec.boundary.forward, spec.boundary.backward};
+  if (spec.boundary.cuts.empty()) {
+    const auto text = [&](const std::string& fixed, const auto& choices) {
+      if (!spec.boundary.policy || (*spec.boundary.policy.*choices).empty()) return fixed;
+      return fmt::format("by {}: {}", spec.boundary.policy->by,
+                         fmt::join(*spec.boundary.policy.*choices, ", "));
+    };
+    using Policy = RunSpec::Boundary::Policy;
+    return {text(spec.boundary.forward, &Policy::forward),
+            text(spec.boundary.backward, &Policy::backward)};
+  }
   return {TextOf(spec.boundary.cuts, &Cut::forward), TextOf(spec.boundary.cuts, &Cut::backward)};
 }
 

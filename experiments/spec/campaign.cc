@@ -157,7 +157,9 @@ absl::StatusOr<TomlValue> ArmTree(const TomlValue& base, const TomlValue& arm, P
 // A [program] keeps its stages: one that is a pipeline may be none without them.
 absl::StatusOr<TomlValue> ReferenceTree(TomlValue base) {
   Erase(base, "schedule.cuts");
-  Erase(base, "boundary.cuts");
+  for (const char* key : {"boundary.cuts", "boundary.policy", "boundary.warmup_steps"}) {
+    Erase(base, key);
+  }
   if (!HasProgram(base)) {
     absl::Status s = SetByPath(base, "schedule.stages", {int64_t{1}, base.where});
     if (!s.ok()) return s;
@@ -253,7 +255,7 @@ absl::Status CheckReferences(const TomlValue& root, const CampaignSpec& c) {
       return wrong(fmt::format("names no other arm: '{}'; known: {}", Shown(run.reference),
                                fmt::join(c.arms, ", ")));
     }
-    const RunSpec::Boundary& boundary = reference->spec.boundary;
+    const RunSpec::Boundary::Cut boundary = CodecText(reference->spec);
     if (boundary.forward != "none" || boundary.backward != "none") {
       return wrong(
           fmt::format("is arm '{}', whose boundary codecs are not \"none\"", run.reference));

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/boundary_cuts.h"
+#include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/files_table.h"
 #include "experiments/spec/group_schedule.h"
@@ -217,7 +218,10 @@ absl::Status ReadTable(const TomlValue& root, std::string_view table, const Spec
     r.Check(!r.Has("program"), "program",
             "is of a campaign: use `longhaul measure`; for one run, `longhaul launch`");
   }
-  if (table == "boundary") r.Skip("cuts");
+  if (table == "boundary") {
+    r.Skip("cuts");
+    r.Skip("policy");
+  }
   if (table == "outer") {
     r.Skip("schedule");
     TakeOuterDefaults(r, spec);
@@ -350,6 +354,7 @@ absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& name
   if (absl::Status s = ReadBoundaryCuts(root, names, spec); !s.ok()) return s;
   if (absl::Status s = ReadComputeTable(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckLength(root, spec); !s.ok()) return s;
+  if (absl::Status s = ReadBoundaryPolicy(root, names, spec); !s.ok()) return s;
   if (absl::Status s = CheckGpuOfRank(root, spec); !s.ok()) return s;
   if (absl::Status s = CheckExperts(root, spec); !s.ok()) return s;
   absl::StatusOr<std::vector<Fault>> faults = ReadFaults(root, FaultBoundsOf(spec));

@@ -112,6 +112,22 @@ struct RunSpec {
     };
     std::map<int64_t, Cut> cuts = {};
     std::string capture = {};  // folder for tensors of four steps; empty: none
+    // In so many first steps everything crosses as it is; then the codecs begin. Not given: 0.
+    std::optional<int64_t> warmup_steps = {};
+    // "[boundary.policy]": codecs that change while the run trains. Before the first micro-batch of
+    // a step crosses, its sender takes one of the list of its direction, the coarsest first (fewer
+    // bytes), for the whole step. A direction without a list keeps the codec above.
+    struct Policy {
+      // "magnitude": by the root mean square of the tensor; below bounds[i] codec i, else the last.
+      // "bandwidth": the finest whose message takes at most target_ms on its link, by the link's
+      // rate; else the coarsest. "accuracy": the coarsest whose NMSE on the tensor is below
+      // target_nmse; else the last.
+      std::string by;
+      std::vector<std::string> forward = {}, backward = {};
+      std::vector<double> bounds = {};
+      double target_ms = 0, target_nmse = 0;
+    };
+    std::optional<Policy> policy = {};
     // The gradient of an activation that came with zeros (TopK) is taken through them: it is zero
     // where the activation was, before `backward` sees it. What arXiv 2401.07788 does.
     bool mask_gradients = false;
@@ -276,10 +292,12 @@ int64_t TrainTokens(const RunSpec& spec);
 // divide blocks, ...).
 absl::StatusOr<RunSpec> ReadRunSpec(const TomlValue& root, const SpecNames& names);
 
-// The codecs of boundary b, 0 <= b < S - 1.
+// The codecs of boundary b, 0 <= b < S - 1, behind the warm-up; of a policy those with the most bytes,
+// its last.
 RunSpec::Boundary::Cut CodecsOf(const RunSpec& spec, int64_t boundary);
 // What the record calls the codecs of a direction: a name, or with [boundary.cuts] every codec but
-// "none" with its boundaries, as "int8-b64 at 0, 2; bf16 at 1"; "none" where nothing is coded.
+// "none" with its boundaries, as "int8-b64 at 0, 2; bf16 at 1"; "none" where nothing is coded; of a
+// policy "by accuracy: minmax2-b64, int8-b64".
 RunSpec::Boundary::Cut CodecText(const RunSpec& spec);
 // K: compressed crossings of the run, a "none" being none.
 int64_t CompressedCrossings(const RunSpec& spec);

@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::string_view kBooked[] = {"schedule.stages", "schedule.cuts", "boundary.forward",
                                         "boundary.backward", "boundary.mask_gradients"};
-constexpr std::string_view kBookedTable = "boundary.cuts.";
+constexpr std::string_view kBookedTable = "boundary.cuts.", kBookedPolicy = "boundary.policy.";
+constexpr std::string_view kWarmUp = "boundary.warmup_steps";
 
 bool Booked(const SpecChange& change) {
-  return change.key.starts_with(kBookedTable) ||
+  return change.key.starts_with(kBookedTable) || change.key.starts_with(kBookedPolicy) ||
+         change.key == kWarmUp ||
          std::find(std::begin(kBooked), std::end(kBooked), change.key) != std::end(kBooked);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "experiments/spec/boundary_cuts.h"
+#include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/compute_table.h"
 #include "experiments/spec/group_schedule.h"
 #include "experiments/spec/program_table.h"
@@ -35,7 +36,7 @@ std::string ToToml(const RunSpec& spec) {
   std::string_view table;
   for (const SpecKey& key : SpecKeys()) {
     if (key.table != table) {
-      if (table == "boundary") text += BoundaryCutsText(spec);
+      if (table == "boundary") text += BoundaryCutsText(spec) + BoundaryPolicyText(spec);
       if (table == "outer") text += GroupScheduleText(spec);
       text += fmt::format("\n[{}]\n", table = key.table);
     }

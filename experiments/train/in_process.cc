@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "experiments/elastic/local_membership.h"
+#include "experiments/train/boundary_codecs.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/clocked_steps.h"
 #include "experiments/train/gpu_of_worker.h"
@@ -66,10 +67,13 @@ absl::Status Run(const RunSpec& spec, const std::string& checkpoint_directory, i
   std::vector<LocalRank> local;
   RunLoopOptions options = ToLoopOptions(spec, checkpoint_directory);
   if (!options.checkpoint_directory.empty()) options.stop_asked = TerminationPending;
+  absl::StatusOr<std::shared_ptr<BoundaryCodecs>> codecs = BoundaryCodecs::Of(spec);
+  if (!codecs.ok()) return codecs.status();
+  options.codecs = *std::move(codecs);
   // A simulated clock tells of itself what it says of them.
   TraceRecorder* const trace = spec.simulated_clock() ? nullptr : options.trace.get();
   for (const LocalTelemetry& r : *ranks) {
-    local.push_back(ToLocalRank(r, options.capture.get(), trace));
+    local.push_back(ToLocalRank(r, options.codecs.get(), options.capture.get(), trace));
   }
   std::unique_ptr<Membership> membership;
   if (spec.outer.on_group_loss == "continue") {

@@ -11,6 +11,7 @@
 #include "experiments/elastic/membership.h"
 #include "experiments/record/record_rows.h"
 #include "experiments/record/row_json.h"
+#include "experiments/train/boundary_codecs.h"
 #include "experiments/train/clocked_steps.h"
 #include "experiments/train/error_windows.h"
 #include "experiments/train/forgiving_writes.h"
@@ -175,6 +176,7 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
   }
   while (trainer.step() < options.steps) {
     if (options.capture) options.capture->BeginStep(trainer.step() + 1);
+    if (options.codecs) options.codecs->BeginStep(trainer.step() + 1);
     if (membership != nullptr) {
       absl::Status s = membership->BeforeStep(trainer, trainer.step() + 1);
       if (!s.ok()) return s;
@@ -203,6 +205,11 @@ absl::Status Train(Trainer& trainer, const std::vector<LocalTelemetry>& all_rank
     }
     if (traced) trace->EndStep(trainer.step(), sink);
     EmitSteps(*reports, ranks, options.clocked, codec_time, sink);
+    if (options.codecs) {
+      for (const CodecSwitchRow& s : options.codecs->Take()) {
+        EmitRow("codec_switch", ranks.front().rank, s, sink);
+      }
+    }
     EmitErrors(trainer.step(), ranks, errors, sink);
     if (options.capture) {
       if (absl::Status s = options.capture->EndStep(); !s.ok()) return s;

@@ -14,6 +14,7 @@
 
 namespace longhaul {
 
+class BoundaryCodecs;
 class ClockedSteps;
 class Membership;
 class TraceRecorder;
@@ -34,8 +35,9 @@ struct RunLoopOptions {
   // Asked after every step; true: a checkpoint is written, where there is a directory, and the run
   // ends with Cancelled. Only where all ranks of the run are local. May be empty.
   std::function<bool()> stop_asked = {};
-  std::shared_ptr<Capture> capture = nullptr;      // what the ranks' `watch` fills; may be none
-  std::shared_ptr<TraceRecorder> trace = nullptr;  // what the ranks tell; may be none
+  std::shared_ptr<BoundaryCodecs> codecs = nullptr;  // what the ranks' `watch` asks; may be none
+  std::shared_ptr<Capture> capture = nullptr;        // what it fills; may be none
+  std::shared_ptr<TraceRecorder> trace = nullptr;    // what the ranks tell; may be none
   // After the last evaluation, where training has finished; may be empty.
   std::function<absl::Status(Trainer&)> save_weights = {};
   ClockedSteps* clocked = nullptr;   // of a run with a simulated clock

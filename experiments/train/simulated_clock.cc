@@ -168,12 +168,12 @@ absl::Status SimulatedClock::PlanBytes(const RunSpec& spec) {
   const auto crossings = PlanCrossings(spec);
   if (!crossings.ok()) return crossings.status();
   // Every group's are alike.
-  std::map<std::tuple<std::string, uint64_t, uint64_t, std::vector<uint64_t>>,
+  std::map<std::tuple<std::string, uint64_t, uint64_t, std::vector<uint64_t>, int64_t>,
            std::optional<double>>
       known;
   for (const PlannedCrossing& c : *crossings) {
-    auto [at, fresh] =
-        known.try_emplace({c.codec, c.shape.rows, c.shape.cols, c.parts}, std::nullopt);
+    auto [at, fresh] = known.try_emplace(
+        {c.codec, c.shape.rows, c.shape.cols, c.parts, c.first_visits}, std::nullopt);
     if (fresh) at->second = MessageBytes(c);
     if (!at->second) {
       return absl::InvalidArgumentError(fmt::format("codec '{}' takes no tensor of {} x {}",

@@ -11,9 +11,12 @@
 #include "compressors/catalog.h"
 #include "compressors/frame/frame.h"
 #include "compressors/reference_tensors.h"
+#include "experiments/spec/boundary_policy.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/codec_choice.h"
 #include "experiments/train/model_of_spec.h"
+#include "experiments/train/sample_visits.h"
 #include "plugin/core/packet.h"
 #include "pp_group/outer/fragments.h"
 #include "pp_group/schedule/pipeline_program.h"
@@ -23,32 +26,45 @@ namespace {
 
 constexpr uint64_t kMostEncoded = uint64_t{1} << 22;
 
-// Tensors of a step, by who sends which kind to whom.
-absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(const RunSpec& spec) {
-  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
-  if (!program.ok()) return program.status();
+// Tensors of the steps behind `done` in one group, by who sends which kind to whom in which codec.
+// `visits`: of the group.
+absl::StatusOr<std::vector<PlannedCrossing>> PipelineCrossings(
+    const RunSpec& spec, const PipelineProgram& program, int64_t group, int64_t done,
+    const SampleVisits& visits, std::span<const CodecSwitchRow> switches) {
   const Shape shape{
       static_cast<uint64_t>(spec.train.batch_rows / spec.train.microbatches * spec.model.context),
       static_cast<uint64_t>(spec.model.width)};
-  // Kind, from, to, codec: two ranks may have several boundaries between them.
-  std::map<std::tuple<MessageKind, int, int, std::string>, PlannedCrossing> found;
-  for (const RankCommunication& rank : Communication(*program)) {
+  // Kind, from, to, codec, turns: two ranks may have several boundaries between them.
+  std::map<std::tuple<MessageKind, int, int, std::string, int64_t>, PlannedCrossing> found;
+  for (const RankCommunication& rank : Communication(program)) {
     for (const RankMessage& t : rank.sends) {
       const bool activation = t.message.kind == MessageKind::kActivation;
-      const RunSpec::Boundary::Cut codecs = CodecsOf(spec, t.message.boundary());
-      const std::string& codec = activation ? codecs.forward : codecs.backward;
-      auto [at, added] = found.try_emplace({t.message.kind, t.from_rank, t.to_rank, codec});
-      if (added) {
-        at->second = {.src_rank = t.from_rank,
-                      .dst_rank = t.to_rank,
-                      .direction = activation ? Direction::kForward : Direction::kBackward,
-                      .codec = codec,
-                      .shape = shape,
-                      .dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32,
-                      .messages_per_turn = 0,
-                      .turns = Steps(spec)};
+      const Direction direction = activation ? Direction::kForward : Direction::kBackward;
+      const std::vector<CodecFrom> codecs =
+          CodecsOver(spec, switches, group, t.message.boundary(), direction);
+      for (size_t i = 0; i < codecs.size(); ++i) {
+        const int64_t until = i + 1 < codecs.size() ? codecs[i + 1].step - 1 : Steps(spec);
+        const int64_t turns = until - std::max(done, codecs[i].step - 1);
+        if (turns <= 0) continue;
+        const std::string& codec = codecs[i].codec;
+        auto [at, added] =
+            found.try_emplace({t.message.kind, t.from_rank, t.to_rank, codec, turns});
+        PlannedCrossing& c = at->second;
+        if (added) {
+          c = {.src_rank = group * spec.ranks() + t.from_rank,
+               .dst_rank = group * spec.ranks() + t.to_rank,
+               .direction = direction,
+               .codec = codec,
+               .shape = shape,
+               .dtype = spec.train.dtype == "bfloat16" ? DType::kBF16 : DType::kF32,
+               .messages_per_turn = 0,
+               .turns = turns};
+        }
+        ++c.messages_per_turn;
+        if (activation && RemembersSamples(codec)) {  // a micro-batch is a sample
+          c.first_visits = visits.first * c.messages_per_turn / spec.train.microbatches;
+        }
       }
-      ++at->second.messages_per_turn;
     }
   }
   std::vector<PlannedCrossing> out;
@@ -141,20 +157,24 @@ void AddTied(const RunSpec& spec, int64_t done, std::vector<PlannedCrossing>& ou
 
 }  // namespace
 
-absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done) {
-  const absl::StatusOr<std::vector<PlannedCrossing>> one = PipelineCrossings(spec);
-  if (!one.ok()) return one.status();
-  std::vector<PlannedCrossing> out;
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
+    const RunSpec& spec, int64_t done, std::span<const CodecSwitchRow> switches) {
+  const absl::StatusOr<PipelineProgram> program = PipelineOf(spec);
+  if (!program.ok()) return program.status();
   const int64_t ranks = spec.ranks(), groups = spec.outer.groups;
   const std::vector<int> rank_of_stage = RanksOfStages(spec);
-  for (const PlannedCrossing& crossing : *one) {
-    for (int64_t g = 0; g < groups; ++g) {
-      out.push_back(crossing);
-      out.back().turns -= done;
-      out.back().src_rank += g * ranks;
-      out.back().dst_rank += g * ranks;
-    }
+  std::vector<SampleVisits> visits(static_cast<size_t>(groups));
+  if (!SampleBoundaries(spec).empty()) visits = VisitsOf(spec, done);
+  std::vector<PlannedCrossing> out;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto own =
+        PipelineCrossings(spec, *program, g, done, visits[static_cast<size_t>(g)], switches);
+    if (!own.ok()) return own.status();
+    out.insert(out.end(), own->begin(), own->end());
   }
+  std::stable_sort(out.begin(), out.end(), [](const PlannedCrossing& a, const PlannedCrossing& b) {
+    return a.direction < b.direction;
+  });
   const OuterPlan outer = OuterPlanOf(spec);
   for (int64_t s = 0; outer.meets() && s < spec.stages(); ++s) {
     const int rank = rank_of_stage[static_cast<size_t>(s)];
@@ -195,7 +215,11 @@ int64_t OuterTurns(const RunSpec& spec) {
 std::optional<double> MessageBytes(const PlannedCrossing& crossing) {
   constexpr auto kHeader = static_cast<double>(kPacketHeaderBytes);
   if (crossing.direction != Direction::kOuter) {
-    return MessageBytes(crossing.codec, crossing.shape, crossing.dtype);
+    const auto bytes = MessageBytes(crossing.codec, crossing.shape, crossing.dtype);
+    const auto first = MessageBytes("fp16", crossing.shape, crossing.dtype);
+    if (!bytes || !first || crossing.first_visits == 0) return bytes;
+    return *bytes + (*first - *bytes) * static_cast<double>(crossing.first_visits) /
+                        static_cast<double>(crossing.messages());
   }
   // A frame even where there is no codec.
   const double plain = crossing.codec == "none" ? static_cast<double>(kFrameHeaderBytes) : 0;

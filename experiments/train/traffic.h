@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,17 @@ struct PlannedCrossing {
   std::vector<uint64_t> parts = {};  // kOuter: elements of each frame of a message (FrameParts)
   int64_t fragment = 0;              // kOuter: of several, which have a line each (OuterPlan)
   int64_t stage = 0;                 // kOuter: whose parameters they are
+  // Of a codec that remembers samples: of its messages, those of a sample that is new.
+  int64_t first_visits = 0;
+  int64_t messages() const { return turns * messages_per_turn; }
 };
 
 // By direction, then source and destination, then fragment; turns are those after inner step `done`.
 // Of one direction between two ranks there are several where they have several boundaries with other
-// codecs between them, or several stages to meet in. Errors: PipelineOf's.
-absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(const RunSpec& spec, int64_t done = 0);
+// codecs between them or one behind the other, or several stages to meet in. `switches`: what a
+// run with a policy has chosen; without them what CodecsOf says. Errors: PipelineOf's.
+absl::StatusOr<std::vector<PlannedCrossing>> PlanCrossings(
+    const RunSpec& spec, int64_t done = 0, std::span<const CodecSwitchRow> switches = {});
 
 // The parameters of a stage, as a rank holds them; where experts are spread, all hold as many.
 StageLayout LayoutOf(const RunSpec& spec, int64_t stage);
@@ -52,7 +58,8 @@ std::optional<double> MessageBytes(const std::string& codec, Shape shape,
                                    DType dtype = DType::kF32);
 
 // Bytes of one message of a crossing, our packet header included; between groups also those of the
-// lengths that go ahead of it, a message of their own. nullopt as above.
+// lengths that go ahead of it, a message of their own; where samples are remembered, the mean over
+// first visits (fp16) and later ones. nullopt as above.
 std::optional<double> MessageBytes(const PlannedCrossing& crossing);
 
 }  // namespace longhaul

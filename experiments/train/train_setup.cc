@@ -19,12 +19,14 @@
 #include "experiments/record/unigram_fact.h"
 #include "experiments/spec/outer_of_spec.h"
 #include "experiments/spec/pipeline_of_spec.h"
+#include "experiments/train/boundary_codecs.h"
 #include "experiments/train/boundary_state.h"
 #include "experiments/train/byte_frequencies.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/model_of_spec.h"
 #include "experiments/train/model_weights.h"
+#include "experiments/train/sample_visits.h"
 #include "experiments/train/trace_recorder.h"
 #include "pp_group/c10d_status.h"
 #include "pp_group/models/model.h"
@@ -72,6 +74,7 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
                   .seed = static_cast<uint64_t>(spec.seed),
                   .cuts = spec.schedule.cuts,
                   .mask_gradients = spec.boundary.mask_gradients,
+                  .sample_boundaries = SampleBoundaries(spec),
                   .compute = ComputeOf(spec),
                   .stage_compute = ToComputeSpec(spec),
                   .chunks = static_cast<int>(spec.schedule.chunks),
@@ -91,6 +94,9 @@ TrainSpec ToTrainSpec(const RunSpec& spec) {
 absl::Status CheckTraining(const RunSpec& spec, const Corpus& corpus) {
   if (absl::Status s = PipelineOf(spec).status(); !s.ok()) return s;
   if (absl::Status s = CheckTrainSpec(ToTrainSpec(spec), corpus); !s.ok()) return s;
+  if (spec.boundary.policy) {
+    if (absl::Status s = CodecChoice::Of(spec).status(); !s.ok()) return s;
+  }
   if (!spec.model.init.empty()) {
     if (auto w = ModelWeights::Open(spec.model.init, spec); !w.ok()) return w.status();
   }
@@ -185,6 +191,15 @@ c10::intrusive_ptr<ProcessGroupLonghaul::Options> ToGroupOptions(const RunSpec& 
   if (kind == GroupKind::kBoundary) {
     options->codecs.forward = spec.boundary.forward;
     options->codecs.backward = spec.boundary.backward;
+    if (const auto& policy = spec.boundary.policy) {  // until its first choice, and so that it may
+      if (!policy->forward.empty()) options->codecs.forward = policy->forward.front();
+      if (!policy->backward.empty()) options->codecs.backward = policy->backward.front();
+    }
+    for (const int b : SampleBoundaries(spec)) {  // held-out rows are no samples: first visits
+      options->codecs.by_tag[spec.schedule.chunks == 1 ? kSampleEvaluationTag
+                                                       : kActivationTag | kEvaluationChannel | b] =
+          "fp16";
+    }
     for (const auto& [boundary, codecs] : spec.boundary.cuts) {
       const auto b = static_cast<int>(boundary);
       if (spec.schedule.chunks == 1) {
@@ -260,11 +275,13 @@ std::vector<LocalTelemetry> StagesOfRank(const RunSpec& spec, int group, int ran
   return stages;
 }
 
-LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture, TraceRecorder* trace) {
+LocalRank ToLocalRank(const LocalTelemetry& rank, BoundaryCodecs* codecs, Capture* capture,
+                      TraceRecorder* trace) {
   std::function<void(const BoundaryTensor&)> watch;
-  if (capture != nullptr) {
-    watch = [capture, group = rank.group](const BoundaryTensor& x) {
-      if (!capture->wanted()) return;
+  if (capture != nullptr || codecs != nullptr) {
+    watch = [rank, codecs, capture, group = rank.group](const BoundaryTensor& x) {
+      if (codecs != nullptr) codecs->Before(rank, x);
+      if (capture == nullptr || !capture->wanted()) return;
       const at::Tensor values = x.values.to(at::kCPU, at::kFloat);
       const auto n = static_cast<size_t>(values.numel());
       capture->Take(group, x.boundary, x.gradient, x.microbatch, values.size(0),

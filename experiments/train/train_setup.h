@@ -37,8 +37,9 @@ void EmitRunFacts(const RunSpec& spec, const Corpus& corpus, EventSink& sink);
 // The stages of rank `rank` of group `group`, without the process groups they are in.
 std::vector<LocalTelemetry> StagesOfRank(const RunSpec& spec, int group, int rank);
 
-// `capture`, which must outlive the trainer, sees what the rank sends; `trace` what it and its groups
-// tell. Both may be null.
-LocalRank ToLocalRank(const LocalTelemetry& rank, Capture* capture, TraceRecorder* trace = nullptr);
+// `codecs` and `capture`, which must outlive the trainer, see what the rank sends; `trace` what it and
+// its groups tell. All may be null.
+LocalRank ToLocalRank(const LocalTelemetry& rank, BoundaryCodecs* codecs, Capture* capture,
+                      TraceRecorder* trace = nullptr);
 
 }  // namespace longhaul

@@ -17,6 +17,7 @@
 #include "experiments/elastic/round_store.h"
 #include "experiments/elastic/store_membership.h"
 #include "experiments/elastic/worker_join.h"
+#include "experiments/train/boundary_codecs.h"
 #include "experiments/train/check_training.h"
 #include "experiments/train/gpu_of_worker.h"
 #include "experiments/train/spec_corpus.h"
@@ -191,7 +192,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> NewTrainer(const OwnPart& own, const Jo
                                                     const std::string& checkpoint_directory) {
   std::vector<LocalRank> local;
   for (const LocalTelemetry& stage : joined.stages) {
-    local.push_back(ToLocalRank(stage, options.capture.get(), options.trace.get()));
+    local.push_back(
+        ToLocalRank(stage, options.codecs.get(), options.capture.get(), options.trace.get()));
   }
   if (membership != nullptr) {
     const absl::Status met = membership->MeetAtFirst();
@@ -216,6 +218,9 @@ absl::Status Train(const WorkerPlace& place, const OwnPart& own, const Joined& j
   options.resumes = place.life < 0 ? joined.life == 0 : place.resumes;
   options.interface = own.interface;
   options.phase_fd = place.phase_fd;
+  absl::StatusOr<std::shared_ptr<BoundaryCodecs>> codecs = BoundaryCodecs::Of(own.spec);
+  if (!codecs.ok()) return EmitFailure(codecs.status(), place, sink);
+  options.codecs = *std::move(codecs);
   const absl::StatusOr<std::unique_ptr<Trainer>> trainer =
       NewTrainer(own, joined, options, membership, checkpoint_directory);
   if (!trainer.ok()) return EmitFailure(trainer.status(), place, sink);

@@ -12,6 +12,13 @@ constexpr size_t kKeptSamples = 4096;  // of a group whose samples nobody takes
 
 constexpr std::string_view kRaw = "none";
 
+// A list of names with one more, unless it has it.
+std::string WithCodec(const std::string& names, const std::string& codec) {
+  if (names == kRaw) return codec;
+  const bool there = (", " + names + ", ").find(", " + codec + ", ") != std::string::npos;
+  return there ? names : names + ", " + codec;
+}
+
 }  // namespace
 
 std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& rows) {
@@ -27,7 +34,7 @@ std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& 
       continue;
     }
     CrossingCounters& total = *found;
-    if (row.codec != kRaw) total.codec = row.codec;
+    if (row.codec != kRaw) total.codec = WithCodec(total.codec, row.codec);
     total.tensors += row.tensors;
     total.elements += row.elements;
     total.payload_bytes += row.payload_bytes;

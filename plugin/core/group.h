@@ -139,7 +139,7 @@ struct CrossingCounters {
 };
 
 // Rows of one peer and direction added up, in the order of the first of each. `codec` is that of
-// the encoded tensors ("none": there were none; of several the last), `kind` none.
+// the encoded tensors ("none": there were none; of several all), `kind` none.
 std::vector<CrossingCounters> TotalsByPeer(const std::vector<CrossingCounters>& rows);
 // The same for each kind apart, of tensors whose kind is known.
 std::vector<CrossingCounters> TotalsByPeerAndKind(const std::vector<CrossingCounters>& rows);

@@ -8,7 +8,7 @@ longhaul_test(experiments/spec/hostile_spec_test.cc LIBS longhaul::experiments_d
 longhaul_test(experiments/spec/known_names_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/spec/campaign_blocks_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
-longhaul_test(experiments/spec/cuts_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
+longhaul_test(experiments/spec/cuts_test.cc experiments/spec/boundary_policy_test.cc LIBS longhaul::experiments_data fmt::fmt LABELS cpu)
 longhaul_test(experiments/record/record_test.cc experiments/record/record_upgrade_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/file_contents_test.cc LIBS longhaul::experiments_data LABELS cpu)
 longhaul_test(experiments/record/record_claims_test.cc LIBS longhaul::experiments_data LABELS cpu)
@@ -63,7 +63,7 @@ longhaul_test(experiments/report/listing_test.cc experiments/report/report_curve
   LIBS experiments_testing fmt::fmt nlohmann_json::nlohmann_json LABELS cpu)
 if(LONGHAUL_TORCH)
   longhaul_test(experiments/train/byte_frequencies_test.cc LIBS longhaul::experiments_run LABELS cpu)
-  longhaul_test(experiments/train/traffic_test.cc LIBS longhaul::scale LABELS cpu)
+  longhaul_test(experiments/train/traffic_test.cc experiments/train/codec_choice_test.cc LIBS longhaul::scale LABELS cpu)
   longhaul_test(experiments/train/simulated_clock_test.cc LIBS longhaul::experiments_traffic fmt::fmt LABELS cpu)
   longhaul_test(experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc
     LIBS longhaul::experiments_traffic LABELS cpu)
@@ -74,11 +74,12 @@ if(LONGHAUL_TORCH)
     LONGHAUL_TEST_TIMING_GROUPS="${PROJECT_SOURCE_DIR}/docs/results/timing/timing-groups.csv")
 else()
   longhaul_count_test(experiments/train/byte_frequencies_test.cc experiments/train/traffic_test.cc
+    experiments/train/codec_choice_test.cc
     experiments/train/simulated_clock_test.cc experiments/train/simulated_trace_test.cc experiments/trace/trace_test.cc)
 endif()
 # Hostile specs and campaigns: what reads them, without the record and the report beside it.
 if(LONGHAUL_FUZZERS)
-  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts compute_table fault_script files_table group_schedule
+  set(specs toml_limits toml_tree table_reader spec_keys spec spec_text spec_changes boundary_cuts boundary_policy compute_table fault_script files_table group_schedule
     outer_of_spec outer_table pipeline_of_spec
     program_table
     block_arms campaign campaign_blocks campaign_plan timing_grid

@@ -56,6 +56,8 @@ longhaul_test(experiments/run/run_recorder_test.cc experiments/run/fault_ledger_
   experiments/run/crossing_ledger_test.cc experiments/run/ending_test.cc experiments/run/link_evidence_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/run/link_fault_script_test.cc LIBS longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/command/outer_specs_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 300)
+longhaul_test(experiments/command/boundary_specs_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu TIMEOUT 300)
+target_compile_definitions(experiments_command_boundary_specs_test PRIVATE LONGHAUL_LICENSE="${PROJECT_SOURCE_DIR}/LICENSE")
 longhaul_test(experiments/run/run_place_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/train/spec_files_test.cc LIBS command_testing longhaul::experiments_run LABELS cpu)
 longhaul_test(experiments/command/named_files_test.cc LIBS command_testing longhaul::experiments_data LABELS cpu TIMEOUT 300)

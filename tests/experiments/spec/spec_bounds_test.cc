@@ -144,6 +144,10 @@ const std::map<std::string, Bound> kBounds = {
      OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(boundary.forward))},
     {"boundary.backward",
      OneOf({"none", "identity", "int8-b64", "int4-b64-h64"}, OF(boundary.backward))},
+    {"boundary.warmup_steps",
+     Int(
+         0, 999'999'999, [](const RunSpec& s) { return *s.boundary.warmup_steps; },
+         Plus(kBySteps, {"train.steps=1000000000"}))},
     {"boundary.nmse_every", Int(0, 1'000'000, OF(boundary.nmse_every))},
     {"boundary.mask_gradients", Flag(OF(boundary.mask_gradients))},
     {"boundary.capture", Text(1024, OF(boundary.capture))},

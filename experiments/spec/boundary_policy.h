@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "experiments/spec/spec.h"
+#include "experiments/spec/toml_tree.h"
+
+namespace longhaul {
+
+// [boundary.policy] of a run spec, whose other keys and [boundary.cuts] stand in `spec` already; and
+// what boundary.warmup_steps and codecs that remember samples (aqsgd*) ask of other keys.
+// InvalidArgument with the line.
+absl::Status ReadBoundaryPolicy(const TomlValue& root, const SpecNames& names, RunSpec& spec);
+
+// The table that ReadBoundaryPolicy reads back; "" for none.
+std::string BoundaryPolicyText(const RunSpec& spec);
+
+// Whether a codec of that name remembers what it sent of each sample.
+bool RemembersSamples(std::string_view codec);
+
+}  // namespace longhaul
