@@ -171,8 +171,9 @@ TEST_F(ReportTest, FiguresAreInlined) {
   for (size_t at = 0;
        (at = page.find("<div class=\"scroll drawing\"><svg", at)) != std::string::npos; ++at)
     ++figures;
-  // reference, residuals, depth and forest of the campaign; training and step times of the others.
-  EXPECT_EQ(figures, 6u);
+  // reference, residuals, depth, forest and Pareto fronts of the campaign; training and step times of
+  // the others.
+  EXPECT_EQ(figures, 7u);
 }
 
 TEST_F(ReportTest, UnfinishedCampaignIsReportedAsFarAsItGot) {
