@@ -37,7 +37,7 @@ void AddListCommand(CLI::App& app, int* exit_status) {
       app.add_subcommand("list", "runs and campaigns of a record, their state and numbers");
   command->add_option("results", *folder,
                       "folder of a record, or of folders with records (default: results)");
-  command->add_flag("--json", options->json, "one JSON document on stdout (docs/experiments.md)");
+  command->add_flag("--json", options->json, "one JSON document on stdout (docs/records.md)");
   command->callback([folder, options, exit_status] {
     CommandOutput out(*options);
     *exit_status = out.Finish(kSchema, List(*folder, out));

@@ -87,7 +87,7 @@ void PrintKeys(bool json) {
       "{}Read apart: outer.schedule (pairs of a step and a number of groups), [boundary.cuts] "
       "(\"3.forward\" = codec), [boundary.policy] (codecs that change), [compute], and of a "
       "campaign "
-      "[campaign], [[arm]], [timing]: docs/experiments.md. What a key means stands in "
+      "[campaign], [[arm]], [timing]: docs/campaigns.md. What a key means stands in "
       "experiments/spec/spec.h.\n",
       GridText(table));
 }

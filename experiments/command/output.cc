@@ -25,7 +25,7 @@ absl::Status WriteWholeFile(const std::string& path, const std::string& text) {
 
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
   command.add_flag("--json", options.json,
-                   "one JSON document on stdout (docs/experiments.md); progress goes to stderr");
+                   "one JSON document on stdout (docs/records.md); progress goes to stderr");
   command.add_flag("--quiet", options.quiet, "no progress: errors and the last lines alone");
 }
 

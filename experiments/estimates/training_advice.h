@@ -12,8 +12,7 @@ namespace longhaul {
 // What a run's settings and data do to its figures. One line each, with the figures; empty where
 // nothing is to be said.
 
-// What makes the spread between seeds, and with it every interval, wider than it need be;
-// docs/experiments.md shows what they cost.
+// What makes the spread between seeds, and with it every interval, wider than it need be.
 
 // Before training: a warm-up of under 5 % of the steps.
 constexpr double kLeastWarmUpShare = kWarmUpShare;

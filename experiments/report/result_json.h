@@ -11,7 +11,7 @@
 
 namespace longhaul {
 
-// One JSON document per command, for programs that call `longhaul`; docs/experiments.md has the
+// One JSON document per command, for programs that call `longhaul`; docs/records.md has the
 // fields. "schema" names kind and version. Units stand in keys; what is not there, and what is not
 // finite, is null. Always valid UTF-8: other bytes (of a path, say) are replaced.
 

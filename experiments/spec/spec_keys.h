@@ -49,7 +49,7 @@ enum class Names {
   kOutput,       // a folder that the run writes
 };
 
-// One key of a run spec: the reader, its bounds, the printer and the table in docs/experiments.md
+// One key of a run spec: the reader, its bounds, the printer and the table of `longhaul spec`
 // follow from it. What it means stands at its field in spec.h, and there is its default.
 struct SpecKey {
   std::string_view table;  // "": the top level

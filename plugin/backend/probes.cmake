@@ -1,4 +1,4 @@
-# c10d's virtual functions move with every minor release of torch (docs/torch-backend.md). What the
+# c10d's virtual functions move with every minor release of torch (docs/torch-backend-reference.md). What the
 # adapter overrides is compiled against the torch that was found, before anything else is built.
 #   LONGHAUL_C10D_DEFINITIONS  compile definitions for the adapter's targets, and no others
 function(longhaul_probe_c10d result file)

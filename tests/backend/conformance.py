@@ -1,5 +1,5 @@
 """Two processes: every operation with every dtype, on gloo and on longhaul, each value against a closed
-form. The table that comes out stands in docs/torch-backend.md: a difference fails.
+form. The table that comes out stands in docs/torch-backend-reference.md: a difference fails.
 
 Usage: python tests/backend/conformance.py         compares
        LONGHAUL_WRITE_DOCS=1 python ...            writes it there
@@ -17,7 +17,7 @@ import launch
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
           "i8": torch.int8, "u8": torch.uint8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
           "bool": torch.bool, "c64": torch.complex64, "c128": torch.complex128}
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "torch-backend.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "torch-backend-reference.md"
 BEGIN, END = "<!-- conformance.py: begin -->\n", "<!-- conformance.py: end -->\n"
 
 
@@ -225,7 +225,7 @@ def worker():
         if os.environ.get("LONGHAUL_WRITE_DOCS"):
             DOCS.write_text(before + BEGIN + table + END + after)
         elif torch.__version__.startswith("2.13."):  # what gloo does is that version's
-            assert stands == table, "docs/torch-backend.md has another table: LONGHAUL_WRITE_DOCS=1"
+            assert stands == table, "docs/torch-backend-reference.md has another table: LONGHAUL_WRITE_DOCS=1"
     dist.destroy_process_group()
 
 

@@ -27,7 +27,7 @@ Codecs can be tried on a tensor, and programs behind shaped links, without a gro
     frame = longhaul.encode(torch.randn(64, 256), "int4-b64-h64")
     print(longhaul.decode(frame).shape, 8 * frame.numel() / (64 * 256), "bits per element")
 
-See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported, errors and versions of torch.
+See help(longhaul.Lab) for labs, and docs/torch-backend.md for what is supported and errors.
 """
 
 from longhaul.coding import codecs, decode, encode

@@ -141,4 +141,4 @@ def _unknown_torch(what):
 
     return NotImplementedError(
         f"longhaul: torch {torch.__version__}: {what}, so a group cannot know which tensors of a "
-        "pipeline are activations and which gradients; use a torch that docs/torch-backend.md lists")
+        "pipeline are activations and which gradients; use a torch that docs/torch-backend-reference.md lists")

@@ -1,4 +1,4 @@
-// Arms by block against the table of docs/experiments.md, row by row.
+// Arms by block against the table of docs/campaigns.md, row by row.
 #include "experiments/spec/campaign_blocks.h"
 
 #include <gmock/gmock.h>
